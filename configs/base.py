@@ -1,0 +1,174 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Every key there is, with its meaning, unit, allowed values, and one of two marks.
+
+[results] changes what is learned or measured: a run cannot be continued with another value.
+[where]   only says where and how often: it may change when a run is continued.
+
+Durations are text: a number and `steps`, `epochs`, `examples` or `percent` (of `length`); "0" is
+never.
+A section with `name` has one sub-section for each choice; only the chosen one counts and is saved.
+Each section is the keyword arguments of one function, which documents them once more.
+"""
+
+from ml_collections import ConfigDict
+
+
+def evaluation(split: str, every: str = "0") -> ConfigDict:
+    """One named evaluation; its name is the prefix of its metrics."""
+    config = ConfigDict()
+    config.split = split  # [results] a split of data.source: name, or slice such as "train[:10%]"
+    config.every = every  # [where] duration between evaluations; "0": only at the end
+    config.batch_size = 0  # [where] images at a time, all devices together; 0: as in training
+    return config
+
+
+def get_config() -> ConfigDict:
+    """All keys with their defaults, locked: a recipe cannot invent one."""
+    config = ConfigDict()
+    config.seed = 0  # [results] initialisation, order, augmentation and dropout
+    config.platform = "auto"  # [where] auto | cpu | gpu | tpu; auto uses what is present
+    config.deterministic = (
+        False  # [where] GPU: only kernels that give the same bits each time (slower)
+    )
+    config.init = ""  # [where] run or file to start from, until the workdir has a checkpoint
+    config.length = "10 epochs"  # [results] duration of training
+    config.batch_size = 512  # [results] images in one optimizer step, all devices together
+    config.accumulation = (
+        1  # [where] micro-batches one after another in each step; divides batch_size
+    )
+    config.profile = ""  # [where] "100:105" traces steps 100 to 105 into WORKDIR/profile
+
+    config.model = ConfigDict()
+    config.model.variant = (
+        "B/16"  # [results] Ti|S|B|L|H|g|G|e|So400m / patch; "auto": init's, else Ti/8
+    )
+    config.model.width = 0  # [results] token width D; 0: the variant's, here and in the next three
+    config.model.depth = 0  # [results] number of encoder blocks
+    config.model.mlp = 0  # [results] width of the MLP
+    config.model.heads = 0  # [results] attention heads; divides width
+    config.model.pool = "token"  # [results] token | gap | map
+    config.model.representation = 0  # [results] width of the tanh layer before the head; 0: none
+    config.model.head_bias = (
+        0.0  # [results] initial bias of the head (-10 for sigmoid on 21k classes)
+    )
+    config.model.dropout = 0.0  # [results] after position embedding, attention and MLP layers
+    config.model.attention_dropout = 0.0  # [results] on attention weights
+    config.model.drop_path = (
+        0.0  # [results] stochastic depth: rate of the last block, linear from 0
+    )
+    config.model.dtype = "float32"  # [results] float32 | bfloat16: compute; parameters are float32
+    config.model.scan = (
+        True  # [results] one compiled block for all layers; also the parameter layout
+    )
+    config.model.remat = (
+        "none"  # [where] none | dots | full: what is recomputed in the backward pass
+    )
+
+    config.data = ConfigDict()
+    config.data.source = "digits"  # [results] digits | folder:PATH | csv:FILE | tfds:NAME
+    config.data.data_dir = ""  # [where] where TFDS datasets are prepared; "": its default
+    config.data.split = "train"  # [results] training split: name, or slice such as "train[:98%]"
+    config.data.val_percent = 10  # [results] of train held out as "val" where a source has none
+    config.data.test_percent = 10  # [results] of all held out as "test" where a source has none
+    config.data.image_size = (
+        224  # [results] pixels a side, {size} in the chains; 0: init's, else 64
+    )
+    config.data.train_ops = "decode|inception_crop({size})|flip_lr"  # [results] training chain
+    config.data.eval_ops = "decode|resize({size})"  # [results] evaluation chain
+    config.data.mean = (0.5, 0.5, 0.5)  # [results] per channel, pixels scaled to [0, 1]
+    config.data.std = (0.5, 0.5, 0.5)  # [results] as mean
+    config.data.workers = 8  # [where] threads that read and decode
+    config.data.prefetch = 2  # [where] batches kept ready
+
+    config.loss = ConfigDict()
+    config.loss.name = "softmax"  # [results] softmax | sigmoid (summed over classes)
+    config.loss.label_smoothing = (
+        0.0  # [results] share of the target spread over all classes, [0, 1)
+    )
+
+    config.optimizer = ConfigDict()
+    config.optimizer.name = "adamw"  # [results] adamw | sgd | adafactor | lamb
+    config.optimizer.clip = 1.0  # [results] global norm of the gradients; 0: no clipping
+    config.optimizer.weight_decay = 0.0  # [results] multiplied by the learning rate (Table 3's 0.1)
+    config.optimizer.decay_mask = "kernels"  # [results] kernels | all: which parameters decay
+    config.optimizer.lr_mults = ()  # [results] ((path pattern, factor), ...): the first match wins
+    config.optimizer.layer_decay = 1.0  # [results] factor on the rate for each layer below the head
+    config.optimizer.freeze = ()  # [results] path patterns, e.g. ("embedding/.*", "blocks/[01]/.*")
+    config.optimizer.adamw = ConfigDict()
+    config.optimizer.adamw.b1 = 0.9  # [results]
+    config.optimizer.adamw.b2 = 0.999  # [results]
+    config.optimizer.adamw.eps = 1e-8  # [results]
+    config.optimizer.adamw.mu_dtype = "float32"  # [results] float32 | bfloat16: first moment
+    config.optimizer.sgd = ConfigDict()
+    config.optimizer.sgd.momentum = 0.9  # [results]
+    config.optimizer.sgd.nesterov = False  # [results]
+    config.optimizer.sgd.accumulator_dtype = "bfloat16"  # [results] float32 | bfloat16
+    config.optimizer.adafactor = ConfigDict()
+    config.optimizer.adafactor.momentum = 0.9  # [results] of the update, not bias-corrected
+    config.optimizer.adafactor.beta2_cap = 0.999  # [results] upper bound of 1 - t^-0.8
+    config.optimizer.adafactor.min_factored = 32  # [results] smallest dimension that is factored
+    config.optimizer.adafactor.accumulator_dtype = "bfloat16"  # [results] float32 | bfloat16
+    config.optimizer.lamb = ConfigDict()
+    config.optimizer.lamb.b1 = 0.9  # [results]
+    config.optimizer.lamb.b2 = 0.999  # [results]
+    config.optimizer.lamb.eps = 1e-6  # [results]
+
+    config.schedule = ConfigDict()
+    config.schedule.name = "cosine"  # [results] cosine | linear | rsqrt
+    config.schedule.lr = 1e-3  # [results] peak learning rate
+    config.schedule.warmup = "0"  # [results] duration of the linear warm-up from 0
+    config.schedule.cooldown = "0"  # [results] duration of the linear descent to 0 at the end
+    config.schedule.cosine = ConfigDict()
+    config.schedule.linear = ConfigDict()
+    config.schedule.linear.end = 1e-5  # [results] rate at the end
+    config.schedule.rsqrt = ConfigDict()
+    config.schedule.rsqrt.timescale = 10000  # [results] steps until the rate fell by sqrt(2)
+    config.schedule.rsqrt.shift = 0  # [results] steps that count as done when the warm-up ends
+
+    config.ema = ConfigDict()
+    config.ema.decay = (
+        0.0  # [results] average of parameters, of each step; 0: off (paper's Polyak: 0.9999)
+    )
+
+    config.mesh = ConfigDict()
+    config.mesh.replica = 1  # [where] slices joined by the data-centre network
+    config.mesh.data = -1  # [where] devices that share the batch; -1: all that remain
+    config.mesh.fsdp = 1  # [where] devices that share batch and parameters
+    config.mesh.tensor = 1  # [where] devices that share heads and MLP
+    config.mesh.rules = (  # [where] logical axis -> mesh axes; what is not listed stays whole
+        ("act_batch", ("replica", "data", "fsdp")),
+        ("act_heads", ("tensor",)),
+        ("act_mlp", ("tensor",)),
+        ("embed", ("fsdp",)),
+        ("heads", ("tensor",)),
+        ("mlp", ("tensor",)),
+    )
+
+    config.checkpoint = ConfigDict()
+    config.checkpoint.every = (
+        "1 epochs"  # [where] duration between saves; the last step is always saved
+    )
+    config.checkpoint.keep_last = 1  # [where] newest checkpoints kept
+    config.checkpoint.keep_every = (
+        "0"  # [where] saves at multiples of this duration are kept for good
+    )
+    config.checkpoint.keep_best = ""  # [where] metric whose best step is kept, e.g. "val/top1"
+
+    config.evals = ConfigDict()
+    config.evals.val = evaluation("val", every="1 epochs")
+    config.evals.test = evaluation("test")
+
+    config.report = ConfigDict()
+    config.report.every = "50 steps"  # [where] duration between rows of metrics.jsonl
+    config.report.tensorboard = True  # [where] also write TensorBoard event files
+
+    config.expected = ConfigDict()  # what the recipe reaches; metric "" means nothing is known
+    config.expected.metric = ""  # [where] e.g. "test/top1"
+    config.expected.value = 0.0  # [where]
+    config.expected.tolerance = 0.0  # [where] plus or minus
+    config.expected.source = ""  # [where] where the value comes from
+    config.expected.hardware = ""  # [where]
+    config.expected.hours = 0.0  # [where]
+    return config.lock()

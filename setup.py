@@ -1,0 +1,50 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Package metadata: the one place where dependencies and their bounds are stated."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+JAX = ">=0.10,<0.12"  # tested: 0.10 on Python 3.11; 0.10 and 0.11 on Python 3.12
+
+setup(
+    name="vit_jax",
+    version="0.1.0",
+    description="Vision Transformers with JAX: pre-train, transfer, inspect and reproduce.",
+    long_description=Path(__file__).with_name("README.md").read_text(),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11,<3.13",
+    packages=find_packages(include=["vit_jax", "vit_jax.*", "configs"]),
+    install_requires=[
+        f"jax{JAX}",
+        "flax>=0.12,<0.13",
+        "optax>=0.2.8,<0.3",
+        "ml_collections>=1.1,<2",
+        "orbax-checkpoint>=0.12,<0.13",
+        "clu>=0.0.12,<0.1",
+        "tensorflow-datasets>=4.9.10,<5",
+        'tensorflow-cpu>=2.21,<2.22; platform_machine == "x86_64"',
+        'tensorflow>=2.21,<2.22; platform_machine != "x86_64"',
+        "tensorboard>=2.20,<3",  # needed by clu; TensorFlow 2.21 no longer brings it
+        "scikit-learn>=1.5,<2",  # only for the file of digits inside it
+        "numpy>=2.0,<3",
+        "pyyaml>=6,<7",
+    ],
+    extras_require={
+        "cuda12": [f"jax[cuda12]{JAX}"],
+        "cuda13": [f"jax[cuda13]{JAX}"],
+        "tpu": [f"jax[tpu]{JAX}"],
+        "dev": [
+            "pytest>=9,<10",
+            "pytest-xdist>=3.8,<4",
+            "pillow>=11,<14",
+            "ruff==0.17.5",
+            "pyright==1.1.414",
+            "import-linter>=2.16,<3",
+        ],
+    },
+    entry_points={"console_scripts": ["vit_jax=vit_jax.main:main"]},
+)

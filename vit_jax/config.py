@@ -1,0 +1,363 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""From a recipe file and overrides to one resolved, validated configuration, and back to YAML.
+
+Owns: running recipe files, argument strings, overrides, durations, the comparison of two
+configurations. Must not: know models, data or optimizers (`build.py` binds sections to functions).
+Start from `load`.
+"""
+
+import ast
+import dataclasses
+import fnmatch
+import hashlib
+import importlib
+import importlib.util
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import ml_collections
+import yaml
+
+from vit_jax.errors import BadInput, unknown
+
+if TYPE_CHECKING:
+    ConfigDict = Any  # its values are checked against base.py when they are set
+else:
+    ConfigDict = ml_collections.ConfigDict
+
+# Keys that only say where and how often: they may change when a run is continued. Every other key
+# changes results. configs/base.py repeats the mark beside each key (a test compares the two).
+WHERE_KEYS = (
+    "platform", "deterministic", "profile", "init", "accumulation",
+    "model.remat", "data.data_dir", "data.workers", "data.prefetch",
+    "mesh.*", "checkpoint.*", "evals.*.every", "evals.*.batch_size", "report.*", "expected.*",
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------- argument strings
+
+
+def parse_args(text: str | None, **defaults: Any) -> Any:
+    """Parses the part after the colon of `file.py:key=value,flag` against typed defaults.
+
+    Args:
+      text: e.g. `"epochs=300,quick"`; None or empty means all defaults. A bare name is `True`.
+      **defaults: the known keys with their default values; a value is read as its default's type.
+
+    Returns:
+      An object with one attribute for each key.
+
+    Raises:
+      BadInput: unknown key, key given twice, or a value of another type.
+    """
+    values = dict(defaults)
+    seen = set()
+    for part in filter(None, (p.strip() for p in (text or "").split(","))):
+        key, _, value = part.partition("=")
+        if key not in defaults:
+            raise unknown("recipe argument", key, defaults)
+        if key in seen:
+            raise BadInput(f"recipe argument {key!r} is given twice in {text!r}; give it once.")
+        seen.add(key)
+        values[key] = _read(f"argument {key}", value if "=" in part else "true", defaults[key])
+    return ml_collections.ConfigDict(values)
+
+
+def _read(key: str, text: str, like: Any) -> Any:
+    """`text` from the command line as a value of the type of `like`."""
+    expected = type(like).__name__
+    if isinstance(like, str):
+        return text
+    try:
+        if isinstance(like, bool):
+            return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
+        if isinstance(like, int):
+            return int(text)
+        if isinstance(like, float):
+            return float(text)
+        value = ast.literal_eval(text)
+        if isinstance(like, tuple) and isinstance(value, list | tuple):
+            return _tuples(value)
+    except (KeyError, ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        pass
+    example = " such as \"('a', 'b')\"" if isinstance(like, tuple) else ""
+    raise BadInput(
+        f"{key}={text!r} is not of type {expected}; give a value of type {expected}{example}."
+    )
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+# ---------------------------------------------------------------- recipes
+
+
+def _configs_root() -> Path:
+    """The folder that holds the shipped `configs` package."""
+    return Path(__file__).resolve().parent.parent
+
+
+def _run_file(path: Path) -> ModuleType:
+    """Runs a recipe with the shipped `configs` package and its own folder importable."""
+    loaded = sys.modules.get("configs")
+    shipped = str(_configs_root() / "configs")
+    if loaded is not None and list(getattr(loaded, "__path__", [])) != [shipped]:
+        for name in [n for n in sys.modules if n == "configs" or n.startswith("configs.")]:
+            del sys.modules[name]
+    spec = importlib.util.spec_from_file_location(f"recipe_{path.stem}", path)
+    assert spec is not None, path
+    assert spec.loader is not None, path
+    module = importlib.util.module_from_spec(spec)
+    extra = [str(_configs_root()), str(path.resolve().parent)]
+    sys.path[:0] = extra
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        for entry in extra:
+            sys.path.remove(entry)
+    return module
+
+
+def _base() -> ConfigDict:
+    return _run_file(_configs_root() / "configs" / "base.py").get_config()
+
+
+def _recipe(path: Path, args: str | None) -> ConfigDict:
+    try:
+        module = _run_file(path)
+        if not hasattr(module, "get_config"):
+            raise BadInput(
+                f"{path} has no get_config function; a recipe defines get_config(arg=None)."
+            )
+        config = module.get_config(args) if args else module.get_config()
+    except BadInput:
+        raise
+    except (
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+        SyntaxError,
+        ImportError,
+        NameError,
+    ) as e:
+        where = ""
+        if args and isinstance(e, TypeError) and "positional argument" in str(e):
+            where = f" It takes no argument; leave out {args!r}."
+        raise BadInput(f"{path} cannot be read: {type(e).__name__}: {str(e).strip()}{where}") from e
+    if not isinstance(config, ConfigDict):
+        raise BadInput(
+            f"{path}: get_config returned {type(config).__name__}, expected a ConfigDict."
+        )
+    return config
+
+
+def load(spec: str, overrides: Sequence[str] = ()) -> ConfigDict:
+    """Reads a recipe or a saved YAML, applies overrides, and keeps only the chosen sub-sections.
+
+    Args:
+      spec: `FILE.py`, `FILE.py:ARGS`, or `FILE.yaml` (the `config.yaml` of a run).
+      overrides: `--config.a.b=value` arguments, in order.
+
+    Returns:
+      The resolved, locked configuration.
+
+    Raises:
+      BadInput: anything in the file or the overrides that cannot be used.
+    """
+    name, _, args = spec.partition(":") if not Path(spec).is_file() else (spec, "", "")
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise BadInput(
+            f"--config={spec}: no file {path}; give a recipe such as configs/quickstart.py."
+        )
+    if path.suffix in (".yaml", ".yml"):
+        config = _from_yaml(path)
+    else:
+        config = _recipe(path, args or None)
+    set_keys = _override(config, overrides)
+    _choose(config, set_keys)
+    return config.lock()
+
+
+def _override(config: ConfigDict, overrides: Sequence[str]) -> set[str]:
+    known = dict(flatten(config))
+    for text in overrides:
+        match = re.fullmatch(r"--config\.([\w.]+)=(.*)", text, re.DOTALL)
+        if not match:
+            raise BadInput(f"{text!r} is not understood; write --config.key=value.")
+        key, value = match.groups()
+        if key not in known:
+            inside = [k for k in known if k.startswith(key + ".")]
+            if inside:
+                raise BadInput(f"{key} is a section, not a key; set one of {', '.join(inside)}.")
+            raise unknown("config key", key, known)
+        config.update_from_flattened_dict({key: _read(f"config.{key}", value, known[key])})
+    return {o[len("--config.") :].partition("=")[0] for o in overrides}
+
+
+def _choose(config: ConfigDict, set_keys: set[str]) -> None:
+    """Drops the sub-sections that are not chosen by `name`."""
+    for section, options in choices(config).items():
+        chosen = config[section].name
+        if chosen not in options:
+            raise unknown(section, chosen, options)
+        for other in options:
+            prefix = f"{section}.{other}."
+            clash = sorted(k for k in set_keys if k.startswith(prefix))
+            if other != chosen and clash:
+                raise BadInput(
+                    f"{clash[0]} was set, but {section}.name is {chosen!r}; "
+                    f"add --config.{section}.name={other} or leave it out."
+                )
+            if other != chosen:
+                with config[section].unlocked():
+                    del config[section][other]
+
+
+def choices(config: ConfigDict) -> dict[str, list[str]]:
+    """The sections with a choice: those with a `name` and one sub-section for each choice."""
+    found = {
+        key: [k for k, v in section.items() if isinstance(v, ConfigDict)]
+        for key, section in config.items()
+        if isinstance(section, ConfigDict) and "name" in section
+    }
+    return {key: options for key, options in found.items() if options}
+
+
+def flatten(config: Mapping[str, Any] | ConfigDict, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """All leaves as (dotted key, value); lists count as tuples."""
+    for key, value in config.items():
+        if isinstance(value, ConfigDict | dict):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, _tuples(value)
+
+
+# ---------------------------------------------------------------- YAML
+
+
+def to_yaml(config: ConfigDict) -> str:
+    """The configuration as YAML. Sequences are tuples: base.py has no lists."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, ConfigDict):
+            return {k: plain(v) for k, v in value.items()}
+        return [plain(v) for v in value] if isinstance(value, list | tuple) else value
+
+    return yaml.safe_dump(plain(config), sort_keys=False, default_flow_style=None, width=100)
+
+
+def _from_yaml(path: Path) -> ConfigDict:
+    try:
+        values = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError) as e:
+        raise BadInput(f"{path} is not readable YAML: {e}") from e
+    if not isinstance(values, dict):
+        raise BadInput(f"{path} holds {type(values).__name__}, expected the keys of a config.")
+    config = _base()
+    known = dict(flatten(config))
+    if isinstance(values.get("evals"), dict):  # the named evaluations are the file's own
+        with config.unlocked():
+            template = next(iter(config.evals.values())).to_dict()
+            config.evals = ml_collections.ConfigDict({name: template for name in values["evals"]})
+        known = dict(flatten(config))
+    for key, value in flatten(values):
+        if key not in known:
+            raise unknown(f"config key in {path}", key, known)
+        like = known[key]
+        if isinstance(like, float) and isinstance(value, int | str) and not isinstance(value, bool):
+            value = _read(key, str(value), like)
+        if type(value) is not type(like):
+            raise BadInput(
+                f"{path}: {key}={value!r} is of type {type(value).__name__}, "
+                f"expected {type(like).__name__}."
+            )
+        config.update_from_flattened_dict({key: value})
+    return config
+
+
+def fingerprint(config: ConfigDict) -> str:
+    """A hash of all keys and values: equal configurations, however they were written, agree."""
+    text = json.dumps(sorted(flatten(config)), default=list)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+# ---------------------------------------------------------------- comparing
+
+
+def changes_results(key: str) -> bool:
+    """Whether a dotted key changes results, or only says where and how often."""
+    return not any(fnmatch.fnmatchcase(key, pattern) for pattern in WHERE_KEYS)
+
+
+def differences(saved: ConfigDict, given: ConfigDict) -> list[tuple[str, Any, Any]]:
+    """(key, saved value, given value) for each key that differs; `"(none)"` where it is missing."""
+    a, b = dict(flatten(saved)), dict(flatten(given))
+    keys = list(a) + [k for k in b if k not in a]
+    return [
+        (k, a.get(k, "(none)"), b.get(k, "(none)"))
+        for k in keys
+        if a.get(k, _NONE) != b.get(k, _NONE)
+    ]
+
+
+_NONE = object()
+
+
+# ---------------------------------------------------------------- durations
+
+
+@dataclasses.dataclass(frozen=True)
+class Duration:
+    """A length of training in the unit of the paper: `steps`, `epochs`, `examples` or `percent`."""
+
+    amount: float
+    unit: str
+
+    def steps(self, *, batch_size: int, examples: int, total_steps: int = 0) -> int:
+        """The duration in optimizer steps, rounded to the nearest; at least 1 unless it is 0.
+
+        Args:
+          batch_size: global batch size.
+          examples: number of training examples, the length of an epoch.
+          total_steps: length of the run, which `percent` refers to.
+        """
+        if self.amount == 0:
+            return 0
+        exact = {
+            "steps": self.amount,
+            "epochs": self.amount * examples / batch_size,
+            "examples": self.amount / batch_size,
+            "percent": self.amount / 100 * total_steps,
+        }[self.unit]
+        return max(1, round(exact))
+
+
+def duration(key: str, text: str) -> Duration:
+    """Parses `"90 epochs"`, `"10000 steps"`, `"303e6 examples"`, `"5 percent"`, or `"0"`: never.
+
+    Raises:
+      BadInput: anything else; the message names `key`.
+    """
+    match = re.fullmatch(r"\s*([0-9][0-9_.]*(?:e[0-9]+)?)\s*([a-z%]*)\s*", text)
+    units = {"%": "percent"} | {u: u for u in ("steps", "epochs", "examples", "percent")}
+    units |= {"step": "steps", "epoch": "epochs", "example": "examples"}
+    try:
+        amount = float(match[1]) if match else -1.0
+    except ValueError:
+        amount = -1.0
+    if match is None or amount < 0 or (match[2] not in units and amount > 0):
+        raise BadInput(
+            f"{key}={text!r} is not a duration; write a number and a unit: "
+            "'90 epochs', '10000 steps', '303e6 examples' or '5 percent'."
+        )
+    return Duration(amount, units.get(match[2], "steps"))

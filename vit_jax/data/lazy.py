@@ -1,0 +1,32 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""TensorFlow, imported on first use (it takes seconds) and kept off the accelerators.
+
+Every module of this room takes `tf` from here, so nothing can run before the devices are hidden.
+"""
+
+import functools
+import os
+import types
+from typing import Any
+
+
+@functools.cache
+def _tensorflow() -> types.ModuleType:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # or each import prints about it
+    import tensorflow
+
+    for kind in ("GPU", "TPU"):  # their memory belongs to jax
+        tensorflow.config.set_visible_devices([], kind)
+    return tensorflow
+
+
+class _Lazy:
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_tensorflow(), name)
+
+
+tf: Any = _Lazy()
+Tensor = Any  # a tf.Tensor; TensorFlow ships no usable types

@@ -1,0 +1,159 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""From a split to batches: order, reading, preprocessing, padding, prefetching, placing on devices.
+
+A process reads only the rows of the global batch that its devices hold. Start from `Pipeline`.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from vit_jax.data import order, preprocess
+from vit_jax.data.lazy import Tensor, tf
+from vit_jax.data.splits import Split
+from vit_jax.errors import BadInput
+
+NumpyBatch = dict[str, np.ndarray]  # image uint8 [b, H, W, 3], labels int32 [b, K], mask bool [b]
+
+
+@dataclasses.dataclass(frozen=True)
+class Pipeline:
+    """Batches of one split.
+
+    Attributes:
+      split: the examples.
+      ops: from `preprocess.parse`.
+      batch_size: global rows B.
+      seed: of order and augmentation.
+      image_size: side of every image that the ops must produce.
+      workers: threads.
+      prefetch: batches kept ready.
+    """
+
+    split: Split
+    ops: tuple[preprocess.Op, ...]
+    batch_size: int
+    seed: int
+    image_size: int
+    workers: int
+    prefetch: int
+
+    def train(
+        self, first_step: int, last_step: int, rows: range | None = None
+    ) -> Iterator[NumpyBatch]:
+        """Batches of steps first_step to last_step - 1; to start anywhere costs the same.
+
+        Args:
+          first_step: steps already done.
+          last_step: exclusive.
+          rows: the rows of each batch to read (default: all).
+        """
+        rows = rows if rows is not None else range(self.batch_size)
+        order_seed = order.stream_seed(self.seed, "order")
+        augment_seed = order.stream_seed(self.seed, "augment")
+
+        def position(k: Any) -> Any:
+            return k // len(rows) * self.batch_size + rows.start + k % len(rows)
+
+        def plan(k: Tensor) -> tuple[Any, Any, Any]:
+            at = position(k)
+            index = order.example_at(at, examples=len(self.split), seed=order_seed)
+            return index, order.example_seed(at, seed=augment_seed), tf.constant(True)
+
+        first, last = first_step * len(rows), last_step * len(rows)
+        return self._batches(first, last, plan, len(rows))
+
+    def evaluation(self, rows: range | None = None) -> Iterator[NumpyBatch]:
+        """Every example once, in order; the last batch is filled with rows whose mask is False."""
+        rows = rows if rows is not None else range(self.batch_size)
+        steps = -(-len(self.split) // self.batch_size)
+
+        def plan(k: Tensor) -> tuple[Any, Any, Any]:
+            at = k // len(rows) * self.batch_size + rows.start + k % len(rows)
+            real = at < len(self.split)
+            return tf.where(real, at, 0), order.example_seed(at, seed=0), real
+
+        return self._batches(0, steps * len(rows), plan, len(rows))
+
+    def _batches(self, first: int, last: int, plan: Any, size: int) -> Iterator[NumpyBatch]:
+        read, process = self.split.reader(), preprocess.apply(self.ops)
+
+        def example(k: Tensor) -> dict[str, Any]:
+            index, seed, mask = plan(k)
+            image, labels = read(index)
+            image = process(image, seed)
+            if image.dtype != tf.uint8 or image.shape.rank != 3:
+                raise BadInput(
+                    f"the chain gives {image.dtype.name} {image.shape}; add decode first."
+                )
+            side = self.image_size
+            tf.debugging.assert_equal(tf.shape(image), [side, side, 3], "size after the chain")
+            return {
+                "image": tf.ensure_shape(image, [side, side, 3]),
+                "labels": labels,
+                "mask": mask,
+            }
+
+        dataset = tf.data.Dataset.range(first, last)
+        dataset = dataset.map(example, num_parallel_calls=self.workers, deterministic=True)
+        dataset = dataset.batch(size, drop_remainder=True).prefetch(self.prefetch)
+        options = tf.data.Options()
+        options.threading.private_threadpool_size = self.workers
+        options.deterministic = True
+        iterator = dataset.with_options(options).as_numpy_iterator()
+        for start in range(first, last, size):
+            try:
+                batch = next(iterator)
+            except tf.errors.OpError as e:
+                raise self._explain(range(start, start + size), plan, example, e) from None
+            yield batch
+
+    def _explain(self, positions: range, plan: Any, example: Any, error: Exception) -> BadInput:
+        """The order is arithmetic: the example that failed is found by trying its batch."""
+        for k in positions:
+            try:
+                example(tf.constant(k, tf.int64))
+            except tf.errors.OpError as e:
+                name = self.split.name(int(plan(tf.constant(k, tf.int64))[0]))
+                reason = " ".join(e.message.split())[:200]
+                return BadInput(
+                    f"{name} cannot be read as an image: {reason} Remove or replace it."
+                )
+        return BadInput(f"reading failed: {' '.join(str(error).split())[:300]}")
+
+
+def local_rows(sharding: jax.sharding.Sharding, batch_size: int) -> range:
+    """The rows of a global batch [B, ...] that this process's devices hold.
+
+    Raises:
+      ValueError: they are not contiguous; order the mesh so that they are.
+    """
+    held: set[int] = set()
+    for slices in sharding.addressable_devices_indices_map((batch_size,)).values():
+        held.update(range(*(slices or (slice(None),))[0].indices(batch_size)))
+    if max(held) - min(held) + 1 != len(held):
+        raise ValueError("the rows of this process are not contiguous in the global batch.")
+    return range(min(held), max(held) + 1)
+
+
+def to_devices(
+    batches: Iterator[NumpyBatch], sharding: jax.sharding.Sharding, batch_size: int, ahead: int
+) -> Iterator[dict[str, jax.Array]]:
+    """Global arrays from the rows of this process, `ahead` batches early."""
+    queue: collections.deque[dict[str, jax.Array]] = collections.deque()
+    for batch in batches:
+        queue.append(
+            {
+                key: jax.make_array_from_process_local_data(sharding, x, (batch_size, *x.shape[1:]))
+                for key, x in batch.items()
+            }
+        )
+        if len(queue) > ahead:
+            yield queue.popleft()
+    yield from queue

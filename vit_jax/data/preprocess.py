@@ -1,0 +1,147 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Preprocessing chains: `"decode|resize(224)|flip_lr"` to a function on one example.
+
+An op is a frozen dataclass whose fields are its arguments and whose call maps (image, seed) to an
+image; `OPS` lists them all. The chain is read here rather than by clu's preprocess_spec, because
+that module imports TensorFlow and a wrong chain should be reported at once. Start from `parse`.
+"""
+
+import ast
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from vit_jax.data import augment
+from vit_jax.data.lazy import Tensor, tf
+from vit_jax.errors import BadInput, unknown
+
+
+class Op(Protocol):
+    """Image (encoded bytes before `Decode`, then uint8 [H, W, 3]) and seed (int64 [2]) to image."""
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Decode:
+    """JPEG, PNG, GIF (first frame) or BMP bytes, by content, to uint8 [H, W, 3]; pixels stay."""
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        if image.dtype == tf.string:
+            image = tf.io.decode_image(image, channels=3, expand_animations=False)
+            image.set_shape([None, None, 3])
+        if image.shape[-1] == 1:
+            image = tf.repeat(image, 3, axis=-1)
+        return image
+
+
+@dataclasses.dataclass(frozen=True)
+class Resize:
+    """To size x size, ignoring the aspect ratio: bilinear, rounded to uint8.
+
+    `antialias` averages over the source pixels when shrinking; published ViT chains do not.
+    """
+
+    size: int
+    antialias: bool = False
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        return augment.resize(image, self.size, self.size, antialias=self.antialias)
+
+
+@dataclasses.dataclass(frozen=True)
+class ResizeSmall:
+    """The shorter side to `size`, keeping the aspect ratio: bilinear, rounded to uint8."""
+
+    size: int
+    antialias: bool = True
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        height, width = tf.shape(image)[0], tf.shape(image)[1]
+        scale = self.size / tf.cast(tf.minimum(height, width), tf.float64)
+        sides = [
+            tf.cast(tf.round(tf.cast(n, tf.float64) * scale), tf.int32) for n in (height, width)
+        ]
+        return augment.resize(image, sides[0], sides[1], antialias=self.antialias)
+
+
+@dataclasses.dataclass(frozen=True)
+class CentralCrop:
+    """The central size x size; the image must be at least as large."""
+
+    size: int
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        top, left = (tf.shape(image)[0] - self.size) // 2, (tf.shape(image)[1] - self.size) // 2
+        return tf.image.crop_to_bounding_box(image, top, left, self.size, self.size)
+
+
+OPS: dict[str, type] = {
+    "decode": Decode,
+    "resize": Resize,
+    "resize_small": ResizeSmall,
+    "central_crop": CentralCrop,
+    "random_crop": augment.RandomCrop,
+    "inception_crop": augment.InceptionCrop,
+    "flip_lr": augment.FlipLr,
+    "shift": augment.Shift,
+    "affine": augment.Affine,
+}
+
+
+def parse(key: str, chain: str, size: int) -> tuple[Op, ...]:
+    """Reads a chain; `{size}` in it is the image size.
+
+    Raises:
+      BadInput: anything that is not `op|op(1, name=2)`, an unknown op (options listed) or an
+        argument an op does not take; the message names `key`.
+    """
+    return tuple(_op(key, part.strip(), size) for part in chain.split("|"))
+
+
+def _op(key: str, text: str, size: int) -> Op:
+    try:
+        call = ast.parse(text.replace("{size}", str(size)), mode="eval").body
+        if isinstance(call, ast.Name):
+            call = ast.Call(func=call, args=[], keywords=[])
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            raise ValueError("not a call")
+        args = [ast.literal_eval(a) for a in call.args]
+        kwargs = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise BadInput(
+            f"{key}: {text!r} is not an op; write ops such as decode|resize(224)|flip_lr, "
+            f"of {', '.join(OPS)}."
+        ) from None
+    name = call.func.id
+    if name not in OPS:
+        raise unknown(f"op in {key}", name, OPS)
+    fields = inspect.signature(OPS[name])
+    try:
+        bound = fields.bind(*args, **kwargs)
+    except TypeError as e:
+        raise BadInput(f"{key}: {text!r}: {e}; it is {name}{fields}.") from None
+    for field, value in bound.arguments.items():
+        kind = fields.parameters[field].annotation
+        if isinstance(value, bool) != (kind is bool) or not isinstance(value, _ACCEPTED[kind]):
+            raise BadInput(f"{key}: {text!r}: {field}={value!r} is not of type {kind.__name__}.")
+        if kind is int and value < 0:
+            raise BadInput(f"{key}: {text!r}: {field}={value} is negative.")
+    return OPS[name](*args, **kwargs)
+
+
+_ACCEPTED: dict[Any, Any] = {int: int, bool: bool, float: (int, float), str: str}
+
+
+def apply(ops: tuple[Op, ...]) -> Callable[[Tensor, Tensor], Tensor]:
+    """The ops one after another; each draws from its own stream of the example's seed."""
+
+    def chained(image: Tensor, seed: Tensor) -> Tensor:
+        for number, op in enumerate(ops):
+            image = op(image, tf.random.experimental.stateless_fold_in(seed, number))
+        return image
+
+    return chained

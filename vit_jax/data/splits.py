@@ -1,0 +1,150 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Splits: named, sliceable sets of examples that are read by index.
+
+Owns how a source without `val` or `test` gets them, and slices such as `train[:98%]`. Start from
+`standard`.
+"""
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from vit_jax.data.lazy import Tensor, tf
+from vit_jax.errors import BadInput, unknown
+
+Rows = range | np.ndarray  # rows of a table
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Examples of a source, addressable by row.
+
+    Attributes:
+      rows: how many.
+      name: row -> what error messages call the example (a path).
+      reader: () -> a graph function, row (int64 []) -> image (bytes, or uint8 [H, W, C]) and labels
+        (int32 [K], padded with -1).
+    """
+
+    rows: int
+    name: Callable[[int], str]
+    reader: Callable[[], Callable[[Tensor], tuple[Tensor, Tensor]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """Some rows of a table, in a fixed order."""
+
+    table: Table
+    rows: Rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def name(self, index: int) -> str:
+        """What error messages call example `index`."""
+        return self.table.name(int(self.rows[index]))
+
+    def reader(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        """A graph function, index in this split (int64 []) -> (image, labels)."""
+        read = self.table.reader()
+        if isinstance(self.rows, range):
+            start = self.rows.start
+            return lambda index: read(index + start)
+        rows = tf.constant(self.rows, tf.int64)
+        return lambda index: read(tf.gather(rows, index))
+
+
+def bucket(name: str) -> int:
+    """0 to 9999 from a name: the same on every machine, and whatever other examples there are."""
+    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % 10000
+
+
+def hold_out(split: Split, percent: int, purpose: str) -> tuple[Split, Split]:
+    """(the rest, about `percent` % of the examples), chosen by the hash of purpose and name."""
+    rows = np.asarray(split.rows)
+    names = (f"{purpose}/{split.table.name(int(r))}" for r in rows)
+    held = np.array([bucket(name) < percent * 100 for name in names], bool)
+    return Split(split.table, rows[~held]), Split(split.table, rows[held])
+
+
+def cut(split: Split, percent: int, purpose: str) -> tuple[Split, Split]:
+    """(the rest, the last `percent` %): for tables that are stored shuffled, such as TFDS's."""
+    at = len(split) - round(len(split) * percent / 100)
+    return Split(split.table, split.rows[:at]), Split(split.table, split.rows[at:])
+
+
+def standard(
+    given: dict[str, Split],
+    *,
+    val_percent: int,
+    test_percent: int,
+    hold: Callable[[Split, int, str], tuple[Split, Split]] = hold_out,
+) -> tuple[dict[str, Split], list[str]]:
+    """Gives every source `train`, `val` and `test`.
+
+    `all` is divided into three. A source with `train` and a validation split but no `test` is
+    tested on that validation split (as ImageNet is), and `val` is held out of train, so that what
+    is selected on is never what is reported.
+
+    Args:
+      given: the source's own splits.
+      val_percent: of train, where there is no `val`; 0 makes none.
+      test_percent: of all, where there is no `test`; 0 makes none.
+      hold: how examples are chosen.
+
+    Returns:
+      The splits, and a sentence for each one that was made.
+    """
+    splits, notes = dict(given), []
+    for alias in ("validation", "valid"):
+        if alias in splits and "val" not in splits:
+            splits["val"] = splits[alias]
+    if "all" in splits and "train" not in splits:
+        splits["train"] = splits.pop("all")
+    if "train" not in splits:
+        return splits, notes
+    if "test" not in splits and "val" in splits:
+        splits["test"] = splits.pop("val")
+        notes.append("test: the validation split, since there is no test split")
+    for name, percent in (("test", test_percent), ("val", val_percent)):
+        if name not in splits and percent:
+            splits["train"], splits[name] = hold(splits["train"], percent, name)
+            notes.append(f"{name}: {percent} % held out of train")
+    return {k: v for k, v in splits.items() if len(v)}, notes
+
+
+_SLICE = re.compile(r"(?P<name>[\w-]+)(?:\[(?P<a>\d+%?)?:(?P<b>\d+%?)?\])?")
+
+
+def select(splits: dict[str, Split], expression: str, source: str) -> Split:
+    """A split by name or slice: `test`, `train[:98%]`, `train[45000:]`; percents round to nearest.
+
+    Raises:
+      BadInput: unknown split (options listed), malformed or empty slice.
+    """
+    match = _SLICE.fullmatch(expression.strip())
+    if match is None:
+        raise BadInput(f"split {expression!r} is not understood; write test or train[:98%].")
+    if match["name"] not in splits:
+        raise unknown(f"split of {source}", match["name"], splits)
+    split = splits[match["name"]]
+
+    def edge(text: str | None, default: int) -> int:
+        if text is None:
+            return default
+        number = int(text.rstrip("%"))
+        return min(len(split), round(number / 100 * len(split)) if text.endswith("%") else number)
+
+    rows = split.rows[edge(match["a"], 0) : edge(match["b"], len(split))]
+    if not len(rows):
+        raise BadInput(
+            f"split {expression!r} of {source} is empty: {match['name']} has {len(split)}."
+        )
+    return Split(split.table, rows)

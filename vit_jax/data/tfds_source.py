@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""TensorFlow Datasets, read example by example through `records`. Start from `open_tfds`."""
+
+from collections.abc import Callable
+from typing import Any
+
+from vit_jax.data.lazy import Tensor, tf
+from vit_jax.data.records import RecordFiles
+from vit_jax.data.splits import Split, Table
+from vit_jax.errors import BadInput
+
+
+def open_tfds(name: str, data_dir: str) -> tuple[list[str], dict[str, Split], list[str]]:
+    """Class names, the dataset's own splits, and notes. Downloads and prepares what is not there.
+
+    Raises:
+      BadInput: unknown name, not prepared and not downloadable, or no image with a class label.
+    """
+    tfds = _tfds()
+
+    given = f"data.source=tfds:{name}"
+    try:
+        builder = tfds.builder(name, data_dir=data_dir or None)
+        if not builder.info.splits:
+            builder.download_and_prepare()
+    except (tfds.core.registered.DatasetNotFoundError, ModuleNotFoundError) as e:
+        where = f" in {data_dir}" if data_dir else ""
+        raise BadInput(
+            f"{given}: no such dataset is known to TFDS or prepared{where}: {_line(e)}"
+        ) from e
+    except (
+        Exception
+    ) as e:  # TFDS's download raises what requests, urllib, zipfile and it itself raise
+        raise BadInput(
+            f"{given} is not prepared and could not be: {type(e).__name__}: {_line(e)} "
+            "Prepare it where there is a network (tfds build) and give its folder: "
+            "--config.data.data_dir=DIR."
+        ) from e
+    image_key, label_key = _keys(builder, given)
+    features = builder.info.features
+    classes = list(features[label_key].names)
+    splits = {}
+    for split, info in builder.info.splits.items():
+        if info.num_examples:
+            table = _table(builder, info, image_key, label_key, given)
+            splits[split] = Split(table, range(table.rows))
+    return classes, splits, []
+
+
+def _tfds() -> Any:
+    tf.constant(0)  # hides the accelerators before TFDS touches TensorFlow
+    import tensorflow_datasets
+
+    return tensorflow_datasets
+
+
+def _line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= 300 else text[:300] + "..."
+
+
+def _keys(builder: Any, given: str) -> tuple[str, str]:
+    """The names of image and label: the supervised keys, else the only ones of their kind."""
+    tfds = _tfds()
+
+    features = builder.info.features
+    images = [k for k, f in features.items() if isinstance(f, tfds.features.Image)]
+    labels = [k for k, f in features.items() if isinstance(f, tfds.features.ClassLabel)]
+    image, label = (builder.info.supervised_keys or (None, None))[:2]
+    image = image if image in images else (images[0] if len(images) == 1 else None)
+    label = label if label in labels else (labels[0] if len(labels) == 1 else None)
+    if image is None or label is None:
+        raise BadInput(
+            f"{given} has no single image with a class label; its features: {list(features)}."
+        )
+    return image, label
+
+
+def _table(builder: Any, info: Any, image_key: str, label_key: str, given: str) -> Table:
+    tfds = _tfds()
+
+    paths = [str(p) for p in info.filepaths]
+    file_format = builder.info.file_format.value
+    if file_format == "tfrecord":
+        files: Any = RecordFiles(paths)
+    elif file_format == "array_record":
+        from array_record.python.array_record_data_source import ArrayRecordDataSource
+
+        files = ArrayRecordDataSource(paths)
+    else:
+        raise BadInput(f"{given} is stored as {file_format}; expected tfrecord or array_record.")
+    if len(files) != info.num_examples:
+        raise BadInput(
+            f"{given}: split {info.name} should have {info.num_examples} examples, its files hold "
+            f"{len(files)}; prepare it again."
+        )
+
+    def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        decoders = {image_key: tfds.decode.SkipDecoding()}
+        wanted = {image_key: True, label_key: True}
+
+        def read(row: Tensor) -> tuple[Tensor, Tensor]:
+            record = tf.numpy_function(lambda i: files[int(i)], [row], tf.string, stateful=False)
+            record.set_shape([])
+            partial = tfds.decode.PartialDecoding(wanted, decoders=decoders)
+            specs = partial.extract_features(builder.info.features)
+            example = specs.deserialize_example(record, decoders=decoders)
+            return example[image_key], tf.cast(example[label_key], tf.int32)[None]
+
+        return read
+
+    return Table(len(files), lambda row: f"tfds:{builder.info.full_name}/{info.name}/{row}", reader)

@@ -1,0 +1,29 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a user can get wrong, as one exception. Owns nothing else; every room may raise it.
+
+Start from `BadInput`: `main` prints its message without a traceback and exits with code 2.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class BadInput(ValueError):
+    """The user's input cannot be used. Exit code 2, never restarted.
+
+    The message says what was given, what was expected and what to do next.
+    """
+
+
+class RunFailed(RuntimeError):
+    """The run went wrong and needs a person (a loss that is not finite). Exit code 1."""
+
+
+def unknown(what: str, given: str, options: Iterable[str]) -> BadInput:
+    """An error for a name that is not one of `options`: near matches first, then all of them."""
+    options = list(options)
+    near = difflib.get_close_matches(given, options, n=3, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+    return BadInput(f"unknown {what} {given!r}.{hint} Known: {', '.join(options) or 'none'}.")

@@ -1,0 +1,46 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The command line: sub-commands, dispatch, and what becomes of errors. Start from `main`."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+
+from vit_jax import __version__
+from vit_jax.commands import train
+from vit_jax.errors import BadInput, RunFailed
+
+COMMANDS = {"train": train}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command and returns its exit code (see `distributed`).
+
+    Args:
+      argv: arguments without the program's name (default: those of the process).
+    """
+    parser = argparse.ArgumentParser(
+        prog="vit_jax", description="Vision Transformers with JAX.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, module in COMMANDS.items():
+        sub = commands.add_parser(name, help=module.SUMMARY, allow_abbrev=False)
+        module.add_arguments(sub)
+    try:
+        args, rest = parser.parse_known_args(argv)
+    except SystemExit as e:  # argparse has printed its message
+        return int(e.code or 0)
+    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    logging.getLogger("vit_jax").setLevel(logging.INFO)
+    logging.getLogger("absl").setLevel(logging.ERROR)  # orbax's and clu's running commentary
+    try:
+        return COMMANDS[args.command].run(args, rest)
+    except BadInput as e:
+        print(f"vit_jax: {e}", file=sys.stderr)
+        return 2
+    except RunFailed as e:
+        print(f"vit_jax: {e}", file=sys.stderr)
+        return 1

@@ -1,0 +1,68 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""How much memory a compiled step needs on a device, and which settings would need less.
+
+Start from `advice`.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+
+from vit_jax.errors import BadInput
+
+GIB = 2**30
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error of the runtime or the compiler says that a device has too little memory."""
+    return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
+
+
+def peak_bytes(compiled: Any) -> int:
+    """Arguments, results and temporaries of a compiled step on one device, at their peak."""
+    found = compiled.memory_analysis()
+    kept = found.output_size_in_bytes - found.alias_size_in_bytes
+    return found.argument_size_in_bytes + found.temp_size_in_bytes + kept
+
+
+def limit_bytes(device: Any) -> int | None:
+    """Memory of a device that jax may use; None where it does not say (the CPU)."""
+    stats = device.memory_stats() or {}
+    return stats.get("bytes_limit")
+
+
+def advice(
+    compile_step: Callable[..., Any], settings: Iterable[dict[str, Any]], limit: int | None
+) -> BadInput:
+    """An error that tells the peak of a step and of the same step with other settings.
+
+    Args:
+      compile_step: settings (as keyword arguments, none for the step as it is) -> compiled step.
+      settings: to try; a key is a config key with `__` for the dot.
+      limit: bytes of a device, if known.
+    """
+
+    def peak(**changes: Any) -> tuple[str, int | None]:
+        try:
+            need = peak_bytes(compile_step(**changes))
+        except jax.errors.JaxRuntimeError:
+            return "more than the compiler can place", None
+        return f"{need / GIB:.2f} GiB", need
+
+    lines = []
+    for changes in settings:
+        text, need = peak(**changes)
+        flags = " ".join(f"--config.{k.replace('__', '.')}={v}" for k, v in changes.items())
+        fits = ""
+        if limit is not None:
+            fits = ", fits" if need is not None and need < limit else ", does not fit"
+        lines.append(f"  {flags}: {text}{fits}")
+    have = f"{limit / GIB:.2f} GiB" if limit is not None else "an amount it does not tell"
+    return BadInput(
+        f"out of memory: a step needs {peak()[0]} on each device, which has {have}. "
+        "The same step would need, with\n" + "\n".join(lines) + "\n"
+        "Accumulation and remat leave results as they are, another batch size does not."
+    )

@@ -1,0 +1,61 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Metrics as sums and counts: added up over batches and divided once, so they are exact.
+
+Axes: B batch, K labels of an example, Y classes. Start from `sums`.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def in_top_k(logits_BY: jax.Array, labels_BK: jax.Array, k: int) -> jax.Array:
+    """Whether one of the k highest logits is among the labels; bool [B].
+
+    With fewer than k classes, k is the number of classes. Ties go to the lower class number.
+    """
+    _, top_Bk = jax.lax.top_k(logits_BY, min(k, logits_BY.shape[-1]))
+    return jnp.any(top_Bk[:, :, None] == labels_BK[:, None, :], axis=(1, 2))
+
+
+def sums(
+    logits_BY: jax.Array, labels_BK: jax.Array, mask_B: jax.Array, loss_B: jax.Array
+) -> dict[str, jax.Array]:
+    """Sums over the examples of a batch that count.
+
+    Args:
+      logits_BY: float32 [B, Y].
+      labels_BK: int32 [B, K], padded with -1.
+      mask_B: bool [B], False for padding rows.
+      loss_B: float32 [B].
+
+    Returns:
+      `top1`, `top5`, `examples` as int32 [] and `loss` as float32 [].
+    """
+    return {
+        "top1": jnp.sum(in_top_k(logits_BY, labels_BK, 1) & mask_B, dtype=jnp.int32),
+        "top5": jnp.sum(in_top_k(logits_BY, labels_BK, 5) & mask_B, dtype=jnp.int32),
+        "loss": jnp.sum(jnp.where(mask_B, loss_B, 0.0)),
+        "examples": jnp.sum(mask_B, dtype=jnp.int32),
+    }
+
+
+def total(batches: Iterable[Mapping[str, Any]]) -> dict[str, float | int]:
+    """Means over all examples of all batches; sums are added in float64.
+
+    Args:
+      batches: what `sums` returned for each, on the host.
+
+    Returns:
+      `top1`, `top5` in [0, 1], `loss` in nats, and `examples`.
+    """
+    added: dict[str, float] = {}
+    for batch in batches:
+        for name, value in batch.items():
+            added[name] = added.get(name, 0.0) + float(value)
+    count = added.pop("examples")
+    return {name: value / count for name, value in added.items()} | {"examples": int(count)}

@@ -1,0 +1,72 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Learning rate as a function of the number of updates already done. Start from `make_schedule`."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from vit_jax.errors import BadInput
+
+Schedule = Callable[[jax.typing.ArrayLike], jax.Array]
+
+
+def make_schedule(
+    *,
+    name: str,
+    lr: float,
+    warmup: int,
+    cooldown: int,
+    total_steps: int,
+    end: float = 1e-5,
+    timescale: int = 10000,
+    shift: int = 0,
+) -> Schedule:
+    """A schedule t -> rate; the update that makes step t + 1 uses the rate at t.
+
+    With p = clip((t - warmup) / (total_steps - warmup), 0, 1):
+      cosine: lr (1 + cos(pi p)) / 2.
+      linear: end + (lr - end) (1 - p); the paper pre-trains with end = 1e-5.
+      rsqrt: lr / sqrt(1 + (max(t - warmup, 0) + shift) / timescale), arXiv:2106.04560.
+    Each is multiplied by min(1, t / warmup) and min(1, (total_steps - t) / cooldown); with a
+    warm-up the very first update therefore has rate 0, as in the published code.
+
+    Args:
+      name: cosine, linear or rsqrt.
+      lr: peak rate.
+      warmup: steps.
+      cooldown: steps.
+      total_steps: steps.
+      end: of linear.
+      timescale: of rsqrt, in steps.
+      shift: of rsqrt, in steps.
+
+    Raises:
+      BadInput: warm-up and cool-down longer than the run.
+    """
+    if warmup + cooldown > total_steps:
+        raise BadInput(
+            f"schedule: warm-up {warmup} and cool-down {cooldown} steps do not fit into a run of "
+            f"{total_steps} steps; shorten them or lengthen the run (--config.length)."
+        )
+
+    def schedule(count: jax.typing.ArrayLike) -> jax.Array:
+        t = jnp.asarray(count, jnp.float32)
+        p = jnp.clip((t - warmup) / max(total_steps - warmup, 1), 0.0, 1.0)
+        rates = {
+            "cosine": lambda: lr * 0.5 * (1.0 + jnp.cos(jnp.pi * p)),
+            "linear": lambda: end + (lr - end) * (1.0 - p),
+            "rsqrt": lambda: (
+                lr / jnp.sqrt(1.0 + (jnp.maximum(t - warmup, 0.0) + shift) / timescale)
+            ),
+        }
+        rate = rates[name]()
+        if warmup:
+            rate = rate * jnp.minimum(1.0, t / warmup)
+        if cooldown:
+            rate = rate * jnp.clip((total_steps - t) / cooldown, 0.0, 1.0)
+        return rate
+
+    return schedule

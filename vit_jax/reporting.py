@@ -1,0 +1,213 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a person sees of a run: metrics.jsonl, TensorBoard, the progress line, tables.
+
+Metric names are paths: `train/loss`, `train/top1`, `train/lr`, `norm/grads|params|updates`,
+`perf/img_per_sec|input_wait|mfu`, `<split>/top1|top5|loss|examples`. A row at step n describes the
+n-th update (`train/loss`: its loss, before the update) or the parameters after it (`<split>/...`).
+The only user of clu.metric_writers. Start from `Report`.
+"""
+
+import contextlib
+import json
+import logging
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from vit_jax import tree
+
+METRICS_FILE = "metrics.jsonl"
+RESULTS_FILE = "results.json"
+log = logging.getLogger("vit_jax")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replaces a file as a whole: a reader, or a kill, sees the old or the new text."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with open(temporary, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a metrics.jsonl; a torn last line is dropped."""
+    rows = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        with contextlib.suppress(json.JSONDecodeError):
+            rows.append(json.loads(line))
+    return rows
+
+
+class Report:
+    """The metrics of one run.
+
+    Args:
+      workdir: exists.
+      step: where the run starts or continues; rows of later steps are cut off.
+      tensorboard: whether to write event files too.
+    """
+
+    def __init__(self, workdir: Path, *, step: int, tensorboard: bool):
+        path = workdir / METRICS_FILE
+        self._rows = [row for row in read_rows(path) if row["step"] <= step]
+        write_atomically(path, "".join(json.dumps(row) + "\n" for row in self._rows))
+        self._file = open(path, "a")
+        self._writer = None
+        if tensorboard:
+            from clu import metric_writers  # imports TensorFlow and tensorboard
+
+            self._writer = metric_writers.AsyncWriter(metric_writers.SummaryWriter(str(workdir)))
+        self._line_open = False
+
+    def row(self, step: int, values: Mapping[str, float | int]) -> None:
+        """Writes one row; every value is finite."""
+        row = {"step": step, **values}
+        self._rows.append(row)
+        self._file.write(json.dumps(row, allow_nan=False) + "\n")
+        self._file.flush()
+        if self._writer:
+            self._writer.write_scalars(step, dict(values))
+
+    def at(self, step: int) -> dict[str, Any]:
+        """All metrics that were written for a step."""
+        return {k: v for row in self._rows if row["step"] == step for k, v in row.items()}
+
+    def sync(self) -> None:
+        """Rows written so far survive a crash; called before a checkpoint of the same step."""
+        os.fsync(self._file.fileno())
+
+    def progress(self, text: str) -> None:
+        """A line that replaces itself on a terminal, and is an ordinary line elsewhere."""
+        if sys.stderr.isatty():
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+            self._line_open = True
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def end_line(self) -> None:
+        """Leaves the progress line as it stands, so that other text can follow."""
+        if self._line_open:
+            print(file=sys.stderr, flush=True)
+            self._line_open = False
+
+    def close(self) -> None:
+        """Flushes everything."""
+        self.end_line()
+        self._file.close()
+        if self._writer:
+            self._writer.close()
+
+
+class Throughput:
+    """Images per second and the share of time spent waiting for images, without the pauses."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter):
+        self._clock = clock
+        self._start = clock()
+        self._paused = self._waited = 0.0
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Time that does not count (evaluation, saving)."""
+        start = self._clock()
+        yield
+        self._paused += self._clock() - start
+
+    @contextlib.contextmanager
+    def wait(self) -> Iterator[None]:
+        """Time spent waiting for the next batch."""
+        start = self._clock()
+        yield
+        self._waited += self._clock() - start
+
+    def measure(self, images: int) -> dict[str, float]:
+        """`perf/img_per_sec` and `perf/input_wait` since the last call, with `images` seen."""
+        now = self._clock()
+        elapsed = max(now - self._start - self._paused, 1e-9)
+        measured = {
+            "perf/img_per_sec": images / elapsed,
+            "perf/input_wait": min(1.0, self._waited / elapsed),
+        }
+        self._start, self._paused, self._waited = now, 0.0, 0.0
+        return measured
+
+
+def progress_line(step: int, total: int, row: Mapping[str, float]) -> str:
+    """`step 50/900  loss 0.812  lr 1.0e-03  3210 img/s  wait 1%  ETA 0:42`."""
+    parts = [f"step {step}/{total}", f"loss {row['train/loss']:.4f}", f"lr {row['train/lr']:.2e}"]
+    parts += [f"{row['perf/img_per_sec']:.0f} img/s", f"wait {row['perf/input_wait']:.0%}"]
+    if "perf/mfu" in row:
+        parts.append(f"MFU {row['perf/mfu']:.1%}")
+    return "  ".join([*parts, f"ETA {duration(row['perf/eta_secs'])}"])
+
+
+def duration(secs: float) -> str:
+    """`1:02:03`, `4:05`."""
+    minutes, seconds = divmod(round(secs), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """Columns of text, the first to the left, the others to the right."""
+    widths = [max(len(line[i]) for line in [header, *rows]) for i in range(len(header))]
+    align = [str.ljust] + [str.rjust] * (len(header) - 1)
+    lines = [
+        "  ".join(a(c, w) for a, c, w in zip(align, line, widths, strict=True)).rstrip()
+        for line in [header, ["-" * w for w in widths], *rows]
+    ]
+    return "\n".join(lines)
+
+
+def parameter_table(params: Any) -> str:
+    """Path, shape and size of every parameter, with the total."""
+    rows = [
+        [path, "x".join(map(str, leaf.shape)), f"{math.prod(leaf.shape):,}"]
+        for path, leaf in tree.leaves_with_paths(params)
+    ]
+    return table(["parameter", "shape", "size"], [*rows, ["total", "", f"{tree.size(params):,}"]])
+
+
+def results_table(results: Mapping[str, Any]) -> str:
+    """One line for each split."""
+    rows = [
+        [split, f"{m['top1']:.2%}", f"{m['top5']:.2%}", f"{m['loss']:.4f}", f"{m['examples']:,}"]
+        for split, m in results.items()
+        if isinstance(m, dict)
+    ]
+    return table(["split", "top-1", "top-5", "loss", "examples"], rows)
+
+
+def verdict(results: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+    """Measured against what the recipe expects, in one line; empty if it expects nothing."""
+    split, _, name = str(expected["metric"]).partition("/")
+    measured = results.get(split, {}).get(name) if expected["metric"] else None
+    if measured is None:
+        return ""
+    gap = measured - expected["value"]
+    within = "within" if abs(gap) <= expected["tolerance"] else "OUTSIDE"
+    return (
+        f"{expected['metric']}: measured {measured:.4f}, expected {expected['value']:.4f} +- "
+        f"{expected['tolerance']:.4f} ({expected['source']}; {expected['hardware']}): "
+        f"{gap:+.4f}, {within} the tolerance"
+    )
+
+
+def device_summary(devices: list[Any]) -> str:
+    """`8 x TPU v4 (tpu), 2 processes`."""
+    kinds = {d.device_kind for d in devices}
+    processes = jax.process_count()
+    return (
+        f"{len(devices)} x {', '.join(sorted(kinds))} ({devices[0].platform}), "
+        f"{processes} process{'es' if processes > 1 else ''}, jax {jax.__version__}"
+    )

@@ -1,0 +1,180 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The mesh, and which mesh axes each dimension of an array is split over.
+
+Meaning (parameter path -> logical axes) lives beside each model, placement (logical axis -> mesh
+axes) in the config; this module joins the two. It must not know any model. Start from `Rules`.
+"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from vit_jax import tree
+from vit_jax.errors import BadInput
+
+MESH_AXES = ("replica", "data", "fsdp", "tensor")
+LOGICAL_AXES = (
+    "embed", "heads", "head_dim", "mlp", "classes", "layers", "patch",
+    "act_batch", "act_tokens", "act_embed", "act_heads", "act_mlp",
+)  # fmt: skip
+PyTree = Any
+
+
+def mesh_shape(*, replica: int, data: int, fsdp: int, tensor: int, devices: int) -> tuple[int, ...]:
+    """Sizes of `MESH_AXES` for a number of devices; one of them may be -1, the rest of the devices.
+
+    Raises:
+      BadInput: the product is not the number of devices; names the nearest data size that fits.
+    """
+    sizes = dict(zip(MESH_AXES, (replica, data, fsdp, tensor), strict=True))
+    free = [a for a, n in sizes.items() if n == -1]
+    given = math.prod(n for n in sizes.values() if n != -1)
+    if len(free) > 1 or given < 1 or any(n < 1 and n != -1 for n in sizes.values()):
+        raise BadInput(f"mesh {sizes}: sizes are positive, and at most one is -1 (the rest).")
+    if devices % given or (not free and given != devices):
+        rest = given // sizes["data"] if sizes["data"] > 0 else given
+        fits = f"data={devices // rest}" if devices % rest == 0 else "data=-1, fsdp=1, tensor=1"
+        raise BadInput(
+            f"mesh {sizes} needs {'a multiple of ' if free else ''}{given} devices, "
+            f"there are {devices}; {fits} fits."
+        )
+    return tuple(devices // given if n == -1 else n for n in sizes.values())
+
+
+def make_mesh(
+    *, replica: int, data: int, fsdp: int, tensor: int, devices: Sequence[Any] | None = None
+) -> Mesh:
+    """The named mesh over `devices` (default: all)."""
+    devices = jax.devices() if devices is None else devices
+    shape = mesh_shape(replica=replica, data=data, fsdp=fsdp, tensor=tensor, devices=len(devices))
+    auto = (AxisType.Auto,) * len(shape)  # a scanned Linen block fails under the default, Explicit
+    return jax.make_mesh(shape, MESH_AXES, axis_types=auto, devices=devices)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """Placement on one mesh: logical axis -> mesh axes. Hashable, so that modules can hold it."""
+
+    mesh: Mesh
+    table: tuple[tuple[str, tuple[str, ...]], ...]
+
+    def __post_init__(self) -> None:
+        for logical, axes in self.table:
+            unknown = [a for a in axes if a not in MESH_AXES]
+            if logical not in LOGICAL_AXES or unknown:
+                raise BadInput(
+                    f"mesh.rules: {logical!r} -> {axes}; logical axes: {', '.join(LOGICAL_AXES)}; "
+                    f"mesh axes: {', '.join(MESH_AXES)}."
+                )
+
+    def spec(
+        self, axes: Sequence[str | None], shape: Sequence[int], path: str = "array"
+    ) -> PartitionSpec:
+        """The partition of one array whose dimensions have these logical axes.
+
+        Raises:
+          BadInput: a dimension that its mesh axes do not divide, or a mesh axis used twice; the
+            message names path, dimension, size and the nearest sizes that fit.
+        """
+        if len(axes) != len(shape):
+            raise ValueError(
+                f"{path}: {len(axes)} logical axes {tuple(axes)} for shape {tuple(shape)}"
+            )
+        table = dict(self.table)
+        used: set[str] = set()
+        entries: list[tuple[str, ...] | None] = []
+        for dim, (axis, size) in enumerate(zip(axes, shape, strict=True)):
+            mesh_axes = tuple(a for a in table.get(axis or "", ()) if self.mesh.shape[a] > 1)
+            if twice := used.intersection(mesh_axes):
+                raise BadInput(f"{path}: mesh axis {twice.pop()!r} is used twice in {tuple(axes)}.")
+            used.update(mesh_axes)
+            ways = math.prod(self.mesh.shape[a] for a in mesh_axes)
+            if size % ways:
+                low = size // ways * ways
+                fits = f"{low} or {low + ways}" if low else str(ways)
+                raise BadInput(
+                    f"{path}: dimension {dim} ({axis}) of size {size} is not divisible by "
+                    f"{'*'.join(mesh_axes)}={ways}; {fits} would fit."
+                )
+            entries.append(mesh_axes or None)
+        return PartitionSpec(*entries)
+
+    def sharding(
+        self, axes: Sequence[str | None], shape: Sequence[int], path: str = "array"
+    ) -> NamedSharding:
+        """`spec` on this mesh."""
+        return NamedSharding(self.mesh, self.spec(axes, shape, path))
+
+    @property
+    def batch_ways(self) -> int:
+        """Into how many parts the batch is split."""
+        axes = dict(self.table).get("act_batch", ())
+        return math.prod(self.mesh.shape[a] for a in axes)
+
+    @property
+    def replicated(self) -> NamedSharding:
+        """Whole on every device."""
+        return NamedSharding(self.mesh, PartitionSpec())
+
+
+def constrain(x: jax.Array, axes: Sequence[str | None], rules: Rules | None) -> jax.Array:
+    """`x` placed by its logical axes; `x` itself without rules."""
+    if rules is None:
+        return x
+    return jax.lax.with_sharding_constraint(x, rules.sharding(axes, x.shape, "activation"))
+
+
+def param_axes(
+    params: PyTree, meaning: Mapping[str, tuple[str | None, ...]]
+) -> dict[str, tuple[str | None, ...]]:
+    """The logical axes of every parameter: path -> axes, `layers` first where blocks are stacked.
+
+    Args:
+      params: tree of arrays or shapes.
+      meaning: path pattern (of one layer, matched at the end of the path) -> logical axes.
+
+    Raises:
+      ValueError: a parameter that no pattern covers, or with another number of dimensions.
+    """
+    found = {}
+    for path, leaf in tree.leaves_with_paths(params):
+        axes = next((a for p, a in meaning.items() if re.fullmatch(f"(.*/)?{p}", path)), None)
+        if axes is None:
+            raise ValueError(
+                f"parameter {path} {tuple(leaf.shape)} has no logical axes; add a rule."
+            )
+        axes = ("layers", *axes) if tree.is_stacked(path) else axes
+        if len(axes) != len(leaf.shape):
+            raise ValueError(f"parameter {path} has shape {tuple(leaf.shape)} but axes {axes}.")
+        found[path] = axes
+    return found
+
+
+def place(state: PyTree, axes: Mapping[str, tuple[str | None, ...]], rules: Rules) -> PyTree:
+    """Shardings for a whole abstract state: parameters, moments and averages alike.
+
+    A leaf whose path ends in a parameter's path and has its number of dimensions is placed as that
+    parameter; every other leaf (counts, factored statistics) is whole on every device.
+
+    Args:
+      state: tree of shapes.
+      axes: parameter path -> logical axes, from `param_axes`.
+      rules: the placement.
+    """
+
+    def one(path: str, leaf: Any) -> NamedSharding:
+        parts = path.split("/")
+        for start in range(len(parts)):
+            found = axes.get("/".join(parts[start:]))
+            if found is not None and len(found) == len(leaf.shape):
+                return rules.sharding(found, leaf.shape, path)
+        return rules.replicated
+
+    return tree.map_with_path(one, state)

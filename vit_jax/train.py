@@ -1,0 +1,329 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Training, from start to results. THE FILE TO OPEN FIRST: it reads like a table of contents.
+
+    workdir  -> is there a run to continue, or a finished one?
+    build    -> data, model, optimizer, compiled step
+    start    -> resume, or start from weights, or from scratch
+    loop     -> steps; every so often a row of metrics, an evaluation, a checkpoint
+    finish   -> final evaluation, results.json, what to do next
+
+The order of what happens after a step must not change: metrics of that step are fetched and checked
+first (a loss that is not finite must never reach a checkpoint), then evaluations, whose metrics
+decide whether the step is the best, then the checkpoint. Start from `train`.
+"""
+
+import contextlib
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from vit_jax import build, distributed, load, memory, reporting, topology
+from vit_jax import config as config_lib
+from vit_jax.checkpoint import FOLDER, Checkpoints
+from vit_jax.config import ConfigDict
+from vit_jax.errors import BadInput, RunFailed
+from vit_jax.evaluators import classification
+from vit_jax.models import flops, pretrained
+from vit_jax.reporting import Report, Throughput
+from vit_jax.state import TrainState
+from vit_jax.train_step import non_finite
+
+log = logging.getLogger("vit_jax")
+
+
+def train(config: ConfigDict, workdir: Path) -> dict[str, Any]:
+    """Trains as `config` says, or continues the run in `workdir`, and returns its results.
+
+    Args:
+      config: resolved, from `config.load`.
+      workdir: of the run; made if needed.
+
+    Returns:
+      The content of results.json.
+
+    Raises:
+      BadInput: nothing was written, and a run in `workdir` is as it was.
+      RunFailed: a metric was not finite; the last checkpoint is from before that step.
+    """
+    finished = continue_or_check(config, workdir)
+    if finished is not None:
+        return finished
+    devices = distributed.start(config.platform, deterministic=config.deterministic)
+    run = build.build(config)
+    prepare(workdir, config)
+    describe(run, devices)
+    with contextlib.ExitStack() as stack:
+        checkpoints = Checkpoints(
+            workdir,
+            keep_last=config.checkpoint.keep_last,
+            keep_every=run.steps.keep_every,
+            keep_best=config.checkpoint.keep_best,
+        )
+        stack.callback(checkpoints.close)
+        try:
+            state, step = start(run, checkpoints)
+            report = Report(workdir, step=step, tensorboard=config.report.tensorboard)
+            stack.callback(report.close)
+            state = loop(run, state, step, checkpoints, report, workdir)
+            return finish(run, state, checkpoints, report, workdir)
+        except jax.errors.JaxRuntimeError as e:
+            if not memory.is_out_of_memory(e):
+                raise
+            raise build.out_of_memory(run) from e
+
+
+# ---------------------------------------------------------------- workdir
+
+
+def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | None:
+    """Settles and checks the configuration; returns the results if the run is finished already.
+
+    Raises:
+      BadInput: a wrong value, or a run in `workdir` that another configuration made.
+    """
+    saved_file = workdir / load.CONFIG_FILE
+    if saved_file.exists():
+        saved = config_lib.load(str(saved_file))
+        build.adopt_settled(config, saved)
+        compare(saved, config, workdir)
+    build.settle(config)
+    build.check(config)
+    results = workdir / reporting.RESULTS_FILE
+    if saved_file.exists() and results.exists():
+        log.info("%s is finished; nothing to do.", workdir)
+        return json.loads(results.read_text())
+    return None
+
+
+def compare(saved: ConfigDict, given: ConfigDict, workdir: Path) -> None:
+    """Refuses to continue a run with other values for keys that change results; logs the rest."""
+    differences = config_lib.differences(saved, given)
+    listed = {
+        kind: [
+            f"  {key}: {old!r} in {workdir}, now {new!r}"
+            for key, old, new in differences
+            if config_lib.changes_results(key) == kind
+        ]
+        for kind in (True, False)
+    }
+    if listed[True]:
+        raise BadInput(
+            f"{workdir} holds a run with another configuration:\n" + "\n".join(listed[True]) + "\n"
+            "Give another --workdir, or these values."
+        )
+    if listed[False]:
+        log.info("continuing with changes that do not touch results:\n%s", "\n".join(listed[False]))
+
+
+def prepare(workdir: Path, config: ConfigDict) -> None:
+    """Makes the workdir and writes the configuration into it."""
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+        reporting.write_atomically(workdir / load.CONFIG_FILE, config_lib.to_yaml(config))
+    except OSError as e:
+        raise BadInput(
+            f"cannot write to {workdir}: {e.strerror}; give a --workdir that is writable."
+        ) from e
+
+
+def describe(run: build.Run, devices: list[Any]) -> None:
+    """The first lines of the log: everything that a wrong number is usually due to."""
+    config, source, cfg = run.config, run.source, run.model.cfg
+    counts = ", ".join(f"{name} {len(split):,}" for name, split in source.splits.items())
+    log.info("devices: %s", reporting.device_summary(devices))
+    log.info("mesh: %s", ", ".join(f"{axis}={n}" for axis, n in run.rules.mesh.shape.items()))
+    log.info("data: %s, %d classes; %s", source.spec, len(source.classes), counts)
+    for note in source.notes:
+        log.info("data: %s", note)
+    side, each = config.data.image_size, config.batch_size // run.rules.batch_ways
+    log.info("images: %d x %d, mean %s, std %s", side, side, config.data.mean, config.data.std)
+    log.info("train: %s on %s", config.data.train_ops, config.data.split)
+    log.info("evaluation: %s", config.data.eval_ops)
+    log.info("batch: %d = %d devices x %d images, in %d micro-batches", config.batch_size,
+             run.rules.batch_ways, each, config.accumulation)  # fmt: skip
+    log.info("length: %d steps, %.1f epochs", run.steps.total, run.steps.total / run.steps.epoch)
+    log.info("model: %s\n%s", cfg, reporting.parameter_table(run.abstract.params))
+    log.info("cost: %.4g GFLOPs an image forward", flops.forward_flops(cfg, side, side) / 1e9)
+
+
+# ---------------------------------------------------------------- start
+
+
+def start(run: build.Run, checkpoints: Checkpoints) -> tuple[TrainState, int]:
+    """Where the run starts: its own newest checkpoint, else the weights of `init`, else scratch."""
+    step = checkpoints.latest
+    if step is not None:
+        log.info("start: resuming %s at step %d", checkpoints.folder.parent, step)
+        return checkpoints.restore(step, run.abstract), step
+    if not run.config.init:
+        log.info("start: from scratch, seed %d", run.config.seed)
+        return run.init(), 0
+    fitted = pretrained.fit(load.read_weights(run.config.init), run.abstract.params)
+    rows = [[name, fate, detail] for name, fate, detail in fitted.fate]
+    log.info(
+        "start: from %s\n%s", run.config.init, reporting.table(["tensor", "fate", "shape"], rows)
+    )
+    return run.init_from(fitted), 0
+
+
+# ---------------------------------------------------------------- loop
+
+
+class Window:
+    """Metrics of the last steps, on the device until they are asked for."""
+
+    def __init__(self, run: build.Run, report: Report, throughput: Throughput, last_good: int):
+        self._run, self._report, self._throughput = run, report, throughput
+        self._waiting: list[tuple[int, dict[str, jax.Array], dict[str, float] | None]] = []
+        self.last_good = last_good  # step of the newest checkpoint
+        self._flops = 3 * flops.forward_flops(run.model.cfg, *[run.config.data.image_size] * 2)
+        kind = run.rules.mesh.devices.flat[0].device_kind
+        self._peak = topology.peak_flops(kind)
+
+    def add(self, step: int, metrics: dict[str, jax.Array]) -> None:
+        """Takes the metrics of a step; fetches those of the window before when one is full.
+
+        So the device already works on newer steps while the host reads older ones.
+        """
+        measured = None
+        if step % self._run.steps.report == 0:
+            measured = self._measure(step)
+        self._waiting.append((step, metrics, measured))
+        if measured is not None:
+            ends = [i for i, (_, _, m) in enumerate(self._waiting) if m is not None]
+            if len(ends) > 1:
+                self._fetch(ends[-2] + 1)
+
+    def flush(self) -> None:
+        """Fetches and checks everything so far; called before anything is built on these steps."""
+        self._fetch(len(self._waiting))
+
+    def _measure(self, step: int) -> dict[str, float]:
+        measured = self._throughput.measure(self._run.steps.report * self._run.config.batch_size)
+        rate = measured["perf/img_per_sec"]
+        if self._peak:
+            measured["perf/mfu"] = rate * self._flops / (self._peak * self._run.rules.mesh.size)
+        left = self._run.steps.total - step
+        measured["perf/eta_secs"] = left * self._run.config.batch_size / rate
+        return measured
+
+    def _fetch(self, count: int) -> None:
+        ready, self._waiting = self._waiting[:count], self._waiting[count:]
+        fetched = jax.device_get([metrics for _, metrics, _ in ready])
+        for (step, _, measured), values in zip(ready, fetched, strict=True):
+            row = {_NAMES[name]: float(value) for name, value in values.items()}
+            bad = non_finite(row)
+            if bad is not None:
+                kept = f"step {self.last_good}" if self.last_good else "none was saved before it"
+                raise RunFailed(
+                    f"{bad} is {row[bad]} at step {step}; stopped. Last good checkpoint: {kept}. "
+                    "A lower learning rate, a longer warm-up or clipping usually helps."
+                )
+            if measured is not None:
+                row["train/lr"] = float(self._run.schedule(step - 1))
+                row |= measured
+                self._report.row(step, row)
+                self._report.progress(reporting.progress_line(step, self._run.steps.total, row))
+
+
+_NAMES = {
+    "loss": "train/loss", "top1": "train/top1", "grad_norm": "norm/grads",
+    "param_norm": "norm/params", "update_norm": "norm/updates",
+}  # fmt: skip
+
+
+def loop(
+    run: build.Run,
+    state: TrainState,
+    first: int,
+    checkpoints: Checkpoints,
+    report: Report,
+    workdir: Path,
+) -> TrainState:
+    """Steps first + 1 to the last, with everything that is due after each."""
+    steps, throughput = run.steps, Throughput()
+    window = Window(run, report, throughput, first)
+    profile = build.profile_steps(run.config.profile)
+    batches = run.train_batches(first)
+    train_step = run.compile_step()
+    config_yaml = config_lib.to_yaml(run.config)
+
+    for step in range(first + 1, steps.total + 1):
+        if step == profile.start and profile:
+            jax.profiler.start_trace(str(workdir / "profile"))
+        with (
+            jax.transfer_guard("disallow"),
+            jax.profiler.StepTraceAnnotation("train", step_num=step),
+        ):
+            with throughput.wait():
+                batch = next(batches)
+            state, metrics = train_step(state, batch, run.step_key)
+        window.add(step, metrics)
+        if step == profile.stop:
+            jax.block_until_ready(metrics)
+            jax.profiler.stop_trace()
+
+        last = step == steps.total
+        due = [name for name, every in steps.evals.items() if last or (every and step % every == 0)]
+        save = last or (steps.checkpoint and step % steps.checkpoint == 0)
+        if due or save:
+            with throughput.pause():
+                window.flush()
+                measured = evaluate(run, state, due, step, report)
+                if save or checkpoints.is_best(measured):
+                    report.sync()
+                    checkpoints.save(step, state, config_yaml, measured)
+                    window.last_good = step
+    return state
+
+
+def evaluate(
+    run: build.Run, state: TrainState, names: list[str], step: int, report: Report
+) -> dict[str, float | int]:
+    """Evaluates splits and writes a row; `<split>_raw` are the parameters beside an average."""
+    versions = {"": state.params} if state.ema is None else {"": state.ema, "_raw": state.params}
+    measured: dict[str, float | int] = {}
+    for name in names:
+        for suffix, params in versions.items():
+            report.progress(f"step {step}  evaluating {name}{suffix}")
+            found = classification.evaluate(run.eval_step, params, run.eval_batches(name))
+            measured |= {f"{name}{suffix}/{key}": value for key, value in found.items()}
+    if measured:
+        bad = non_finite(measured)
+        if bad is not None:
+            raise RunFailed(f"{bad} is {measured[bad]} at step {step}; stopped before saving.")
+        report.row(step, measured)
+        shown = [
+            f"{n} top-1 {measured[f'{n}/top1']:.2%} loss {measured[f'{n}/loss']:.4f}" for n in names
+        ]
+        report.progress(f"step {step}  " + "  ".join(shown))
+        report.end_line()
+    return measured
+
+
+# ---------------------------------------------------------------- finish
+
+
+def finish(
+    run: build.Run, state: TrainState, checkpoints: Checkpoints, report: Report, workdir: Path
+) -> dict[str, Any]:
+    """Writes results.json from the metrics of the last step, once its checkpoint is committed."""
+    total = run.steps.total
+    checkpoints.wait()
+    written = report.at(total)
+    missing = [name for name in run.steps.evals if f"{name}/top1" not in written]
+    written |= evaluate(run, state, missing, total, report)
+    results: dict[str, Any] = {"step": total, "checkpoint": str(Path(FOLDER) / str(total))}
+    for key, value in written.items():
+        split, _, metric = key.rpartition("/")
+        if split.removesuffix("_raw") in run.steps.evals:
+            results.setdefault(split, {})[metric] = value
+    reporting.write_atomically(
+        workdir / reporting.RESULTS_FILE, json.dumps(results, indent=2) + "\n"
+    )
+    return results

@@ -1,0 +1,142 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""One optimizer step and one evaluation step, as pure functions of arrays.
+
+Sees no config, no file and no clock; a test needs three numpy arrays. Axes: B batch, H W C image,
+K labels of an example, Y classes, A micro-batches. Start from `make_train_step`.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from vit_jax import losses, metrics
+from vit_jax.state import TrainState
+
+PyTree = Any
+Batch = dict[str, jax.Array]  # image uint8 [B, H, W, C], labels int32 [B, K], mask bool [B]
+Apply = Callable[..., jax.Array]  # (params, images, train=, key=) -> float32 logits [B, Y]
+
+
+def normalise(image_BHWC: jax.Array, mean: tuple[float, ...], std: tuple[float, ...]) -> jax.Array:
+    """uint8 [0, 255] to float32: (image / 255 - mean) / std, per channel.
+
+    One multiplication and one addition: (0.5, 0.5) gives image / 127.5 - 1.
+    """
+    scale = jnp.asarray([1.0 / (255.0 * s) for s in std], jnp.float32)
+    shift = jnp.asarray([-m / s for m, s in zip(mean, std, strict=True)], jnp.float32)
+    return image_BHWC.astype(jnp.float32) * scale + shift
+
+
+def micro_batches(batch: Batch, count: int) -> Batch:
+    """Every array [B, ...] as [A, B/A, ...]; micro-batch a holds rows a, a + A, a + 2A, ...
+
+    The stride keeps each row on the device that has it: splitting the sharded axis itself into
+    [A, B/A] would gather the images on all devices.
+    """
+    return jax.tree.map(
+        lambda x: jnp.swapaxes(x.reshape(x.shape[0] // count, count, *x.shape[1:]), 0, 1), batch
+    )
+
+
+def make_train_step(
+    apply: Apply,
+    tx: optax.GradientTransformation,
+    *,
+    classes: int,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+    loss: str = "softmax",
+    label_smoothing: float = 0.0,
+    accumulation: int = 1,
+    ema_decay: float = 0.0,
+) -> Callable[[TrainState, Batch, jax.Array], tuple[TrainState, dict[str, jax.Array]]]:
+    """The function (state, batch, key) -> (state after one update, metrics of that update).
+
+    Args:
+      apply: the model; `key` drives dropout.
+      tx: the optimizer; its updates are added to the parameters.
+      classes: Y.
+      mean: see `normalise`.
+      std: see `normalise`.
+      loss: a key of `losses.LOSSES`.
+      label_smoothing: see `losses.multi_hot`.
+      accumulation: A; the gradient is that of the whole batch, whatever A.
+      ema_decay: d in average = d * average + (1 - d) * parameters; used when the state has one.
+
+    Returns:
+      A function for `jax.jit`. Its metrics are float32 []: `loss` and `top1` of the batch before
+      the update, and the global norms `grad_norm` (before clipping), `param_norm`, `update_norm`.
+      All randomness is a function of (key, state.step).
+    """
+    loss_fn = losses.LOSSES[loss]
+
+    def summed_loss(params: PyTree, batch: Batch, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        images_BHWC = normalise(batch["image"], mean, std)
+        targets_BY = losses.multi_hot(batch["labels"], classes, smoothing=label_smoothing)
+        logits_BY = apply(params, images_BHWC, train=True, key=key)
+        loss_B = loss_fn(logits_BY, targets_BY)
+        found = metrics.sums(logits_BY, batch["labels"], batch["mask"], loss_B)
+        return found["loss"], found["top1"]
+
+    def gradients(
+        params: PyTree, batch: Batch, key: jax.Array
+    ) -> tuple[PyTree, jax.Array, jax.Array]:
+        grad_fn = jax.value_and_grad(summed_loss, has_aux=True)
+        if accumulation == 1:
+            (loss_sum, hits), grads = grad_fn(params, batch, key)
+            return grads, loss_sum, hits
+
+        def one(carry: PyTree, micro: tuple[jax.Array, Batch]) -> tuple[PyTree, None]:
+            (loss_sum, hits), grads = grad_fn(params, micro[1], jax.random.fold_in(key, micro[0]))
+            return jax.tree.map(jnp.add, carry, (grads, loss_sum, hits)), None
+
+        start = (jax.tree.map(jnp.zeros_like, params), jnp.float32(0), jnp.int32(0))
+        steps = (jnp.arange(accumulation), micro_batches(batch, accumulation))
+        return jax.lax.scan(one, start, steps)[0]
+
+    def train_step(
+        state: TrainState, batch: Batch, key: jax.Array
+    ) -> tuple[TrainState, dict[str, jax.Array]]:
+        grads, loss_sum, hits = gradients(state.params, batch, jax.random.fold_in(key, state.step))
+        count = jnp.maximum(jnp.sum(batch["mask"], dtype=jnp.float32), 1.0)
+        grads = jax.tree.map(lambda g: g / count, grads)
+        updates, opt_state = tx.update(grads, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
+        ema = state.ema
+        if ema is not None:
+            ema = jax.tree.map(lambda a, p: ema_decay * a + (1.0 - ema_decay) * p, ema, params)
+        measured = {
+            "loss": loss_sum / count,
+            "top1": hits / count,
+            "grad_norm": optax.global_norm(grads),
+            "param_norm": optax.global_norm(state.params),
+            "update_norm": optax.global_norm(updates),
+        }
+        return TrainState(state.step + 1, params, opt_state, ema), measured
+
+    return train_step
+
+
+def make_eval_step(
+    apply: Apply, *, classes: int, mean: tuple[float, ...], std: tuple[float, ...], loss: str
+) -> Callable[[PyTree, Batch], dict[str, jax.Array]]:
+    """The function (params, batch) -> `metrics.sums` of the batch, without label smoothing."""
+    loss_fn = losses.LOSSES[loss]
+
+    def eval_step(params: PyTree, batch: Batch) -> dict[str, jax.Array]:
+        logits_BY = apply(params, normalise(batch["image"], mean, std), train=False, key=None)
+        loss_B = loss_fn(logits_BY, losses.multi_hot(batch["labels"], classes))
+        return metrics.sums(logits_BY, batch["labels"], batch["mask"], loss_B)
+
+    return eval_step
+
+
+def non_finite(rows: dict[str, float]) -> str | None:
+    """The first metric that is not finite, None if all are."""
+    return next((name for name, value in rows.items() if not math.isfinite(value)), None)

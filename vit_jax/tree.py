@@ -1,0 +1,107 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Nested dicts of arrays: paths, and the two layouts of the encoder blocks.
+
+Blocks are stored either stacked (one subtree `blocks`, each leaf with a leading layer axis, the
+layout of scan) or in a loop (`block_0`, `block_1`, ...). A pattern always addresses one layer by
+its canonical path `blocks/3/attn/query/kernel`, whatever the layout. Start from
+`leaves_with_paths`.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+PyTree = Any
+STACKED = "blocks"  # the subtree whose leaves carry a leading layer axis
+_LOOPED = re.compile(r"^block_(\d+)/")
+
+
+def path_name(path: tuple[Any, ...]) -> str:
+    """A jax key path as `a/b/0/c`."""
+    return "/".join(str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in path)
+
+
+def leaves_with_paths(tree: PyTree) -> list[tuple[str, Any]]:
+    """All leaves as (path, leaf), in tree order."""
+    return [(path_name(p), leaf) for p, leaf in jax.tree_util.tree_leaves_with_path(tree)]
+
+
+def map_with_path(fn: Callable[..., Any], tree: PyTree, *rest: PyTree) -> PyTree:
+    """`jax.tree.map` whose function also receives the path as a string."""
+    return jax.tree_util.tree_map_with_path(lambda p, *x: fn(path_name(p), *x), tree, *rest)
+
+
+def is_stacked(path: str) -> bool:
+    """Whether the leaf at `path` carries a leading layer axis."""
+    return path.startswith(STACKED + "/")
+
+
+def layer_paths(path: str, shape: tuple[int, ...]) -> list[str]:
+    """The canonical paths behind one leaf: one per layer if stacked, else a single one."""
+    if is_stacked(path):
+        rest = path[len(STACKED) + 1 :]
+        return [f"{STACKED}/{layer}/{rest}" for layer in range(shape[0])]
+    return [_LOOPED.sub(rf"{STACKED}/\1/", path)]
+
+
+def layer_index(canonical_path: str) -> int | None:
+    """The block number of a canonical path, None outside the blocks."""
+    match = re.match(rf"{STACKED}/(\d+)/", canonical_path)
+    return int(match[1]) if match else None
+
+
+def depth(params: PyTree) -> int:
+    """The number of encoder blocks in a parameter tree of either layout."""
+    layers = [
+        layer_index(name)
+        for path, leaf in leaves_with_paths(params)
+        for name in layer_paths(path, leaf.shape)
+    ]
+    return 1 + max((i for i in layers if i is not None), default=-1)
+
+
+def stack_blocks(params: dict[str, Any]) -> dict[str, Any]:
+    """Loop layout to stacked layout; a tree without `block_0` is returned as it is."""
+    names = [f"block_{i}" for i in range(sum(_LOOPED.match(k + "/") is not None for k in params))]
+    if not names:
+        return params
+    rest = {k: v for k, v in params.items() if k not in names}
+    return rest | {STACKED: jax.tree.map(_stack, *(params[n] for n in names))}
+
+
+def _stack(*leaves: Any) -> Any:
+    return (np if isinstance(leaves[0], np.ndarray) else jnp).stack(leaves)
+
+
+def unstack_blocks(params: dict[str, Any]) -> dict[str, Any]:
+    """Stacked layout to loop layout; a tree without stacked blocks is returned as it is."""
+    if STACKED not in params:
+        return params
+    rest = {k: v for k, v in params.items() if k != STACKED}
+    layers = range(jax.tree.leaves(params[STACKED])[0].shape[0])
+    return rest | {f"block_{i}": jax.tree.map(lambda x, i=i: x[i], params[STACKED]) for i in layers}
+
+
+def size(tree: PyTree) -> int:
+    """Number of elements in all leaves."""
+    return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(tree))
+
+
+def difference(given: PyTree, expected: PyTree) -> str:
+    """How two trees differ in paths and shapes, from both sides; empty when they agree."""
+    have = {p: tuple(x.shape) for p, x in leaves_with_paths(given)}
+    want = {p: tuple(x.shape) for p, x in leaves_with_paths(expected)}
+    rows = [f"  missing      {p} {want[p]}" for p in want if p not in have]
+    rows += [f"  unexpected   {p} {have[p]}" for p in have if p not in want]
+    rows += [
+        f"  wrong shape  {p}: {have[p]}, expected {want[p]}"
+        for p in want
+        if p in have and have[p] != want[p]
+    ]
+    return "\n".join(rows)

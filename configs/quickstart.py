@@ -1,11 +1,43 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Placeholder docstring, replaced below."""
+"""A small ViT on the handwritten digits inside scikit-learn: does my installation learn?
+
+    vit_jax train --config=configs/quickstart.py --workdir=runs/quickstart
+
+1,797 real images of 8 x 8 pixels (a fifth of them for test, chosen by hash), 16 patches of 2 x 2,
+0.1 M parameters. The recipe was chosen by cross-validation on train and val, not on test.
+"""
 
 from configs import base
 
 
 def get_config():
+    """Takes no argument."""
     config = base.get_config()
+    config.length = "120 epochs"
+    config.batch_size = 32
+
+    config.model.variant = "Ti/2"
+    config.model.width = 64
+    config.model.depth = 3
+    config.model.mlp = 128
+    config.model.heads = 4
+    config.model.pool = "gap"
+
+    config.data.source = "digits"
+    config.data.test_percent = 20
+    config.data.image_size = 8
+    config.data.train_ops = "affine(degrees=10, scale=0.1, shift=0.7)"
+    config.data.eval_ops = "decode"
+
+    config.optimizer.weight_decay = 0.3
+    config.optimizer.adamw.b2 = 0.95
+    config.schedule.lr = 4e-3
+    config.schedule.warmup = "5 epochs"
+    config.ema.decay = 0.99
+
+    config.checkpoint.every = "20 epochs"
+    config.evals.val.every = "20 epochs"
+    config.report.every = "200 steps"
     return config

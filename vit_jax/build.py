@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from vit_jax import config as config_lib
 from vit_jax import load, losses, memory, sharding, state, train_step, tree
 from vit_jax.config import ConfigDict
-from vit_jax.data import pipeline, preprocess, sources
+from vit_jax.data import lazy, pipeline, preprocess, sources
 from vit_jax.data.pipeline import Pipeline
 from vit_jax.data.splits import Split
 from vit_jax.errors import BadInput, unknown
@@ -205,6 +205,7 @@ def build(config: ConfigDict) -> Run:
       BadInput: the data, the mesh, or a combination of values cannot be used.
     """
     rules = make_rules(config)
+    lazy.keep_off_accelerators()
     source, train_split, train_pipeline, eval_pipelines = _data(config)
     steps = _steps(config, len(train_split))
     cfg = vit.config(**config.model, classes=len(source.classes))

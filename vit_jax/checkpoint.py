@@ -141,19 +141,17 @@ class Checkpoints:
 
     def weights(self, step: int) -> Any:
         """The parameters at a step as numpy arrays: their average where there is one."""
-        metadata: Any = self._manager.item_metadata(step)
-        name = "ema" if jax.tree.leaves(metadata.state.tree.get("ema")) else "params"
+        folder = self.folder / str(step) / "state"
         with ocp.PyTreeCheckpointer() as reader:
-            wanted = jax.tree.map(lambda _: 0, metadata.state.tree[name])
+            saved = reader.metadata(folder).item_metadata.tree
+            name = "ema" if jax.tree.leaves(saved.get("ema")) else "params"
+            wanted = {name: jax.tree.map(lambda _: 0, saved[name])}
+            as_numpy = ocp.RestoreArgs(restore_type=np.ndarray)
             restored = reader.restore(
-                self.folder / str(step) / "state",
+                folder,
                 args=ocp.args.PyTreeRestore(  # type: ignore[call-arg]
-                    item={name: wanted},
-                    restore_args={
-                        name: jax.tree.map(
-                            lambda _: ocp.RestoreArgs(restore_type=np.ndarray), wanted
-                        )
-                    },
+                    item=wanted,
+                    restore_args=jax.tree.map(lambda _: as_numpy, wanted),
                     partial_restore=True,
                 ),
             )

@@ -267,8 +267,10 @@ def _from_yaml(path: Path) -> ConfigDict:
     known = dict(flatten(config))
     if isinstance(values.get("evals"), dict):  # the named evaluations are the file's own
         with config.unlocked():
-            template = next(iter(config.evals.values())).to_dict()
-            config.evals = ml_collections.ConfigDict({name: template for name in values["evals"]})
+            template = next(iter(config.evals.values()))
+            config.evals = ml_collections.ConfigDict(
+                {name: template.to_dict() for name in values["evals"]}
+            )
         known = dict(flatten(config))
     for key, value in flatten(values):
         if key not in known:

@@ -86,12 +86,12 @@ class Report:
         """Rows written so far survive a crash; called before a checkpoint of the same step."""
         os.fsync(self._file.fileno())
 
-    def progress(self, text: str) -> None:
-        """A line that replaces itself on a terminal, and is an ordinary line elsewhere."""
+    def progress(self, text: str, *, passing: bool = False) -> None:
+        """A line that replaces itself on a terminal; elsewhere a plain line, or none if passing."""
         if sys.stderr.isatty():
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
             self._line_open = True
-        else:
+        elif not passing:
             print(text, file=sys.stderr, flush=True)
 
     def end_line(self) -> None:
@@ -142,13 +142,13 @@ class Throughput:
         return measured
 
 
-def progress_line(step: int, total: int, row: Mapping[str, float]) -> str:
+def progress_line(step: int, total: int, row: Mapping[str, float], *, left_images: int) -> str:
     """`step 50/900  loss 0.812  lr 1.0e-03  3210 img/s  wait 1%  ETA 0:42`."""
     parts = [f"step {step}/{total}", f"loss {row['train/loss']:.4f}", f"lr {row['train/lr']:.2e}"]
     parts += [f"{row['perf/img_per_sec']:.0f} img/s", f"wait {row['perf/input_wait']:.0%}"]
     if "perf/mfu" in row:
         parts.append(f"MFU {row['perf/mfu']:.1%}")
-    return "  ".join([*parts, f"ETA {duration(row['perf/eta_secs'])}"])
+    return "  ".join([*parts, f"ETA {duration(left_images / row['perf/img_per_sec'])}"])
 
 
 def duration(secs: float) -> str:

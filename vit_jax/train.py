@@ -55,6 +55,7 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, Any]:
         return finished
     devices = distributed.start(config.platform, deterministic=config.deterministic)
     run = build.build(config)
+    weights = initial_weights(run, workdir)
     prepare(workdir, config)
     describe(run, devices)
     with contextlib.ExitStack() as stack:
@@ -66,7 +67,7 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, Any]:
         )
         stack.callback(checkpoints.close)
         try:
-            state, step = start(run, checkpoints)
+            state, step = start(run, checkpoints, weights)
             report = Report(workdir, step=step, tensorboard=config.report.tensorboard)
             stack.callback(report.close)
             state = loop(run, state, step, checkpoints, report, workdir)
@@ -154,21 +155,27 @@ def describe(run: build.Run, devices: list[Any]) -> None:
 # ---------------------------------------------------------------- start
 
 
-def start(run: build.Run, checkpoints: Checkpoints) -> tuple[TrainState, int]:
+def initial_weights(run: build.Run, workdir: Path) -> pretrained.Fitted | None:
+    """The weights of `init`, fitted to the model; None from scratch or if there is a checkpoint."""
+    if not run.config.init or any(p.name.isdigit() for p in (workdir / FOLDER).glob("*")):
+        return None
+    return pretrained.fit(load.read_weights(run.config.init), run.abstract.params)
+
+
+def start(
+    run: build.Run, checkpoints: Checkpoints, weights: pretrained.Fitted | None
+) -> tuple[TrainState, int]:
     """Where the run starts: its own newest checkpoint, else the weights of `init`, else scratch."""
     step = checkpoints.latest
     if step is not None:
         log.info("start: resuming %s at step %d", checkpoints.folder.parent, step)
         return checkpoints.restore(step, run.abstract), step
-    if not run.config.init:
+    if weights is None:
         log.info("start: from scratch, seed %d", run.config.seed)
         return run.init(), 0
-    fitted = pretrained.fit(load.read_weights(run.config.init), run.abstract.params)
-    rows = [[name, fate, detail] for name, fate, detail in fitted.fate]
-    log.info(
-        "start: from %s\n%s", run.config.init, reporting.table(["tensor", "fate", "shape"], rows)
-    )
-    return run.init_from(fitted), 0
+    fate = reporting.table(["tensor", "fate", "shape"], [list(row) for row in weights.fate])
+    log.info("start: from %s\n%s", run.config.init, fate)
+    return run.init_from(weights), 0
 
 
 # ---------------------------------------------------------------- loop
@@ -177,10 +184,11 @@ def start(run: build.Run, checkpoints: Checkpoints) -> tuple[TrainState, int]:
 class Window:
     """Metrics of the last steps, on the device until they are asked for."""
 
-    def __init__(self, run: build.Run, report: Report, throughput: Throughput, last_good: int):
+    def __init__(self, run: build.Run, report: Report, throughput: Throughput, first: int):
         self._run, self._report, self._throughput = run, report, throughput
         self._waiting: list[tuple[int, dict[str, jax.Array], dict[str, float] | None]] = []
-        self.last_good = last_good  # step of the newest checkpoint
+        self.last_good = first  # step of the newest checkpoint
+        self._measured = first  # step of the last row
         self._flops = 3 * flops.forward_flops(run.model.cfg, *[run.config.data.image_size] * 2)
         kind = run.rules.mesh.devices.flat[0].device_kind
         self._peak = topology.peak_flops(kind)
@@ -191,7 +199,7 @@ class Window:
         So the device already works on newer steps while the host reads older ones.
         """
         measured = None
-        if step % self._run.steps.report == 0:
+        if step % self._run.steps.report == 0 or step in (1, self._run.steps.total):
             measured = self._measure(step)
         self._waiting.append((step, metrics, measured))
         if measured is not None:
@@ -204,12 +212,11 @@ class Window:
         self._fetch(len(self._waiting))
 
     def _measure(self, step: int) -> dict[str, float]:
-        measured = self._throughput.measure(self._run.steps.report * self._run.config.batch_size)
+        measured = self._throughput.measure((step - self._measured) * self._run.config.batch_size)
+        self._measured = step
         rate = measured["perf/img_per_sec"]
         if self._peak:
             measured["perf/mfu"] = rate * self._flops / (self._peak * self._run.rules.mesh.size)
-        left = self._run.steps.total - step
-        measured["perf/eta_secs"] = left * self._run.config.batch_size / rate
         return measured
 
     def _fetch(self, count: int) -> None:
@@ -228,7 +235,10 @@ class Window:
                 row["train/lr"] = float(self._run.schedule(step - 1))
                 row |= measured
                 self._report.row(step, row)
-                self._report.progress(reporting.progress_line(step, self._run.steps.total, row))
+                left = (self._run.steps.total - step) * self._run.config.batch_size
+                self._report.progress(
+                    reporting.progress_line(step, self._run.steps.total, row, left_images=left)
+                )
 
 
 _NAMES = {
@@ -246,11 +256,13 @@ def loop(
     workdir: Path,
 ) -> TrainState:
     """Steps first + 1 to the last, with everything that is due after each."""
-    steps, throughput = run.steps, Throughput()
+    steps = run.steps
+    log.info("compiling the step")
+    train_step = run.compile_step()
+    throughput = Throughput()
     window = Window(run, report, throughput, first)
     profile = build.profile_steps(run.config.profile)
     batches = run.train_batches(first)
-    train_step = run.compile_step()
     config_yaml = config_lib.to_yaml(run.config)
 
     for step in range(first + 1, steps.total + 1):
@@ -290,7 +302,7 @@ def evaluate(
     measured: dict[str, float | int] = {}
     for name in names:
         for suffix, params in versions.items():
-            report.progress(f"step {step}  evaluating {name}{suffix}")
+            report.progress(f"step {step}  evaluating {name}{suffix}", passing=True)
             found = classification.evaluate(run.eval_step, params, run.eval_batches(name))
             measured |= {f"{name}{suffix}/{key}": value for key, value in found.items()}
     if measured:

@@ -28,8 +28,8 @@ def normalise(image_BHWC: jax.Array, mean: tuple[float, ...], std: tuple[float, 
 
     One multiplication and one addition: (0.5, 0.5) gives image / 127.5 - 1.
     """
-    scale = jnp.asarray([1.0 / (255.0 * s) for s in std], jnp.float32)
-    shift = jnp.asarray([-m / s for m, s in zip(mean, std, strict=True)], jnp.float32)
+    scale = jnp.asarray([[[[1.0 / (255.0 * s) for s in std]]]], jnp.float32)
+    shift = jnp.asarray([[[[-m / s for m, s in zip(mean, std, strict=True)]]]], jnp.float32)
     return image_BHWC.astype(jnp.float32) * scale + shift
 
 
@@ -114,9 +114,9 @@ def make_train_step(
         measured = {
             "loss": loss_sum / count,
             "top1": hits / count,
-            "grad_norm": optax.global_norm(grads),
-            "param_norm": optax.global_norm(state.params),
-            "update_norm": optax.global_norm(updates),
+            "grad_norm": optax.tree.norm(grads),
+            "param_norm": optax.tree.norm(state.params),
+            "update_norm": optax.tree.norm(updates),
         }
         return TrainState(state.step + 1, params, opt_state, ema), measured
 

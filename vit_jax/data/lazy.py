@@ -28,5 +28,10 @@ class _Lazy:
         return getattr(_tensorflow(), name)
 
 
+def keep_off_accelerators() -> None:
+    """Imports TensorFlow with the accelerators hidden, before any other library imports it."""
+    _tensorflow()
+
+
 tf: Any = _Lazy()
 Tensor = Any  # a tf.Tensor; TensorFlow ships no usable types

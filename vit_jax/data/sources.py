@@ -71,7 +71,10 @@ def open_source(spec: str, *, data_dir: str, val_percent: int, test_percent: int
     for key, percent in (("val_percent", val_percent), ("test_percent", test_percent)):
         if not 0 <= percent <= 90:
             raise BadInput(f"data.{key}={percent}; give a percentage from 0 to 90.")
-    classes, given, notes = KINDS[kind][1](rest, data_dir)
+    try:
+        classes, given, notes = KINDS[kind][1](rest, data_dir)
+    except OSError as e:
+        raise BadInput(f"data.source={spec!r} cannot be read: {e.strerror}: {e.filename}.") from e
     hold = splits_lib.cut if kind == "tfds" else splits_lib.hold_out
     made, more = splits_lib.standard(
         given, val_percent=val_percent, test_percent=test_percent, hold=hold
@@ -129,7 +132,8 @@ def _folder(rest: str, _: str) -> _Opened:
         raise BadInput(f"data.source=folder:{rest}: {root} {what}; {_LAYOUT}.")
     folders = {p.name: p for p in _subfolders(root)}
     layouts = [n for n in ("train", "val", "validation", "valid", "test") if n in folders]
-    parts = {n: folders[n] for n in layouts} if "train" in layouts else {"all": root}
+    divided = "train" in folders and bool(_subfolders(folders["train"]))  # not a class of that name
+    parts = {n: folders[n] for n in layouts} if divided else {"all": root}
 
     names: list[str] = []
     files: list[tuple[str, str]] = []  # (split, path relative to root)
@@ -137,7 +141,7 @@ def _folder(rest: str, _: str) -> _Opened:
     for part, folder in parts.items():
         for class_folder in _subfolders(folder):
             inside = sorted(e.name for e in os.scandir(class_folder) if e.is_file())
-            images = [n for n in inside if n.lower().endswith(EXTENSIONS)]
+            images = [n for n in inside if n.lower().endswith(EXTENSIONS) and n[0] != "."]
             skipped += len(inside) - len(images)
             files += [(part, (class_folder / n).relative_to(root).as_posix()) for n in images]
     names = sorted({path.split("/")[-2] for part, path in files if part in ("train", "all")})

@@ -66,15 +66,15 @@ def bucket(name: str) -> int:
     return int.from_bytes(digest, "big") % 10000
 
 
-def hold_out(split: Split, percent: int, purpose: str) -> tuple[Split, Split]:
-    """(the rest, about `percent` % of the examples), chosen by the hash of purpose and name."""
+def hold_out(split: Split, percent: int, salt: str) -> tuple[Split, Split]:
+    """(the rest, about `percent` % of the examples), chosen by the hash of salt and name."""
     rows = np.asarray(split.rows)
-    names = (f"{purpose}/{split.table.name(int(r))}" for r in rows)
+    names = (salt + split.table.name(int(r)) for r in rows)
     held = np.array([bucket(name) < percent * 100 for name in names], bool)
     return Split(split.table, rows[~held]), Split(split.table, rows[held])
 
 
-def cut(split: Split, percent: int, purpose: str) -> tuple[Split, Split]:
+def cut(split: Split, percent: int, salt: str) -> tuple[Split, Split]:
     """(the rest, the last `percent` %): for tables that are stored shuffled, such as TFDS's."""
     at = len(split) - round(len(split) * percent / 100)
     return Split(split.table, split.rows[:at]), Split(split.table, split.rows[at:])
@@ -113,9 +113,9 @@ def standard(
     if "test" not in splits and "val" in splits:
         splits["test"] = splits.pop("val")
         notes.append("test: the validation split, since there is no test split")
-    for name, percent in (("test", test_percent), ("val", val_percent)):
+    for name, percent, salt in (("test", test_percent, ""), ("val", val_percent, "val/")):
         if name not in splits and percent:
-            splits["train"], splits[name] = hold(splits["train"], percent, name)
+            splits["train"], splits[name] = hold(splits["train"], percent, salt)
             notes.append(f"{name}: {percent} % held out of train")
     return {k: v for k, v in splits.items() if len(v)}, notes
 

@@ -6,7 +6,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from vit_jax.data.lazy import Tensor, tf
+from vit_jax.data.lazy import Tensor, keep_off_accelerators, tf
 from vit_jax.data.records import RecordFiles
 from vit_jax.data.splits import Split, Table
 from vit_jax.errors import BadInput
@@ -50,7 +50,7 @@ def open_tfds(name: str, data_dir: str) -> tuple[list[str], dict[str, Split], li
 
 
 def _tfds() -> Any:
-    tf.constant(0)  # hides the accelerators before TFDS touches TensorFlow
+    keep_off_accelerators()
     import tensorflow_datasets
 
     return tensorflow_datasets

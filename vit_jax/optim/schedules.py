@@ -4,13 +4,15 @@
 """Learning rate as a function of the number of updates already done. Start from `make_schedule`."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from vit_jax.errors import BadInput
 
-Schedule = Callable[[jax.typing.ArrayLike], jax.Array]
+Schedule = Callable[[jax.typing.ArrayLike], Any]
 
 
 def make_schedule(
@@ -52,21 +54,21 @@ def make_schedule(
             f"{total_steps} steps; shorten them or lengthen the run (--config.length)."
         )
 
-    def schedule(count: jax.typing.ArrayLike) -> jax.Array:
-        t = jnp.asarray(count, jnp.float32)
-        p = jnp.clip((t - warmup) / max(total_steps - warmup, 1), 0.0, 1.0)
+    def schedule(count: jax.typing.ArrayLike) -> Any:
+        # On the host the rate of a step must not wait for the device.
+        xp: Any = jnp if isinstance(count, jax.Array) else np
+        t = xp.asarray(count, xp.float32)
+        p = xp.clip((t - warmup) / max(total_steps - warmup, 1), 0.0, 1.0)
         rates = {
-            "cosine": lambda: lr * 0.5 * (1.0 + jnp.cos(jnp.pi * p)),
+            "cosine": lambda: lr * 0.5 * (1.0 + xp.cos(xp.pi * p)),
             "linear": lambda: end + (lr - end) * (1.0 - p),
-            "rsqrt": lambda: (
-                lr / jnp.sqrt(1.0 + (jnp.maximum(t - warmup, 0.0) + shift) / timescale)
-            ),
+            "rsqrt": lambda: lr / xp.sqrt(1.0 + (xp.maximum(t - warmup, 0.0) + shift) / timescale),
         }
         rate = rates[name]()
         if warmup:
-            rate = rate * jnp.minimum(1.0, t / warmup)
+            rate = rate * xp.minimum(1.0, t / warmup)
         if cooldown:
-            rate = rate * jnp.clip((total_steps - t) / cooldown, 0.0, 1.0)
+            rate = rate * xp.clip((total_steps - t) / cooldown, 0.0, 1.0)
         return rate
 
     return schedule

@@ -1,0 +1,40 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A small ViT from scratch on CIFAR-10, as class folders of images, on a CPU.
+
+    vit_jax train --config=configs/cifar10.py --workdir=runs/cifar10
+        --config.data.source=folder:/path/to/cifar10
+
+The folder holds train/CLASS and test/CLASS.
+"""
+
+from configs import base
+
+
+def get_config():
+    """Takes no argument."""
+    config = base.get_config()
+    config.length = "12 epochs"
+    config.batch_size = 128
+
+    config.model.variant = "Ti/4"
+    config.model.width = 96
+    config.model.depth = 4
+    config.model.mlp = 192
+    config.model.heads = 4
+    config.model.pool = "gap"
+
+    config.data.source = "folder:cifar10"
+    config.data.image_size = 32
+    config.data.train_ops = "decode|shift(2)|flip_lr"
+    config.data.eval_ops = "decode"
+
+    config.optimizer.weight_decay = 0.3
+    config.optimizer.adamw.b2 = 0.99
+    config.schedule.lr = 2e-3
+    config.schedule.warmup = "1 epochs"
+    config.ema.decay = 0.99
+
+    config.evals.val.every = "2 epochs"
+    return config

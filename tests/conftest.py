@@ -1,0 +1,37 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Settings that must be made before jax is imported, and the folder of real images."""
+
+import atexit
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+_cache = tempfile.TemporaryDirectory(prefix="vit_jax_tests_")
+atexit.register(_cache.cleanup)
+# Compiling for speed costs five times the compile time of small models, and most tests run a
+# program a few times at most.
+os.environ |= {
+    "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+    " --xla_cpu_use_fusion_emitters=false",
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+    "XDG_CACHE_HOME": _cache.name,
+}
+
+import jax  # noqa: E402
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of real images: $VIT_JAX_TEST_DATA, or shared/data beside the repository."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    for folder in (os.environ.get("VIT_JAX_TEST_DATA"), beside):
+        if folder and Path(folder).is_dir():
+            return Path(folder)
+    pytest.skip(f"no real images: set VIT_JAX_TEST_DATA, or put them into {beside}")

@@ -1,0 +1,162 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What checkpoints keep, restore and refuse."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from vit_jax import sharding, state
+from vit_jax.checkpoint import Checkpoints, lower_is_better
+from vit_jax.errors import BadInput
+
+TX = optax.chain(optax.clip_by_global_norm(1.0), optax.scale_by_adam())
+
+
+def make_state(value, *, ema=True):
+    params = {"blocks": {"kernel": jnp.full((2, 8, 4), value)}, "bias": jnp.arange(3.0)}
+    return jax.jit(lambda p: state.from_params(p, TX, ema=ema))(params)
+
+
+def abstract(tree):
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), tree)
+
+
+@pytest.fixture
+def opened(tmp_path):
+    made = []
+
+    def make(**kwargs):
+        made.append(Checkpoints(tmp_path, **kwargs))
+        return made[-1]
+
+    yield make
+    for checkpoints in made:
+        checkpoints.close()
+
+
+def test_state_comes_back_bit_for_bit(opened):
+    saved = make_state(1 / 3)
+    checkpoints = opened()
+    checkpoints.save(5, saved, "seed: 0\n", {})
+    checkpoints.wait()
+    restored = checkpoints.restore(5, abstract(saved))
+    assert jax.tree.structure(restored) == jax.tree.structure(saved)
+    for a, b in zip(jax.tree.leaves(restored), jax.tree.leaves(saved), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+
+
+def test_state_saved_on_one_mesh_restores_on_another(opened):
+    saved = make_state(0.5)
+    checkpoints = opened()
+    checkpoints.save(1, saved, "", {})
+    checkpoints.wait()
+    mesh = sharding.make_mesh(replica=1, data=2, fsdp=4, tensor=1)
+    split = NamedSharding(mesh, PartitionSpec(None, "fsdp"))
+    whole = NamedSharding(mesh, PartitionSpec())
+    target = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=split if x.ndim == 3 else whole),
+        saved,
+    )
+    restored = checkpoints.restore(1, target)
+    assert restored.params["blocks"]["kernel"].sharding.is_equivalent_to(split, 3)
+    np.testing.assert_array_equal(restored.params["blocks"]["kernel"], np.full((2, 8, 4), 0.5))
+
+
+def test_arrays_may_be_donated_while_the_save_is_under_way(opened):
+    value = make_state(7.0)
+    target = abstract(value)
+    change = jax.jit(lambda s: jax.tree.map(lambda x: x + 1, s), donate_argnums=0)
+    checkpoints = opened()
+    checkpoints.save(1, value, "", {})
+    for _ in range(20):
+        value = change(value)
+    checkpoints.wait()
+    np.testing.assert_array_equal(
+        checkpoints.restore(1, target).params["blocks"]["kernel"], np.full((2, 8, 4), 7.0)
+    )
+
+
+def test_newest_periodic_and_best_are_kept(opened):
+    checkpoints = opened(keep_last=1, keep_every=4, keep_best="val/top1")
+    scores = {1: 0.5, 2: 0.9, 3: 0.7, 4: None, 5: 0.8, 6: None}
+    for step, score in scores.items():
+        measured = {} if score is None else {"val/top1": score}
+        checkpoints.save(step, make_state(float(step)), "", measured)
+    checkpoints.wait()
+    assert checkpoints.steps == [2, 4, 6]
+    assert checkpoints.best("val/top1") == 2
+    assert checkpoints.latest == 6
+
+
+def test_best_survives_a_restart(opened):
+    first = opened(keep_best="val/loss")
+    for step, loss in ((1, 0.3), (2, 0.1)):
+        first.save(step, make_state(1.0), "", {"val/loss": loss})
+    first.wait()
+    second = opened(keep_best="val/loss")
+    assert not second.is_best({"val/loss": 0.2})
+    assert second.is_best({"val/loss": 0.05})
+    for step in (3, 4):
+        second.save(step, make_state(2.0), "", {"val/loss": 0.2})
+    second.wait()
+    assert second.steps == [2, 4]
+
+
+def test_best_counts_only_the_metric_that_is_kept(opened):
+    checkpoints = opened(keep_best="val/top1")
+    assert not checkpoints.is_best({"test/top1": 1.0})
+    assert checkpoints.is_best({"val/top1": 0.1})
+    assert not opened().is_best({"val/top1": 1.0})
+
+
+def test_last_n_are_kept(opened):
+    checkpoints = opened(keep_last=3)
+    for step in range(1, 6):
+        checkpoints.save(step, make_state(1.0), "", {})
+    checkpoints.wait()
+    assert checkpoints.steps == [3, 4, 5]
+
+
+@pytest.mark.parametrize(("ema", "expected"), [(True, 3.0), (False, 2.0)])
+def test_weights_are_the_average_where_there_is_one(opened, ema, expected):
+    saved = make_state(2.0, ema=ema)
+    if ema:
+        saved.ema = jax.tree.map(lambda x: x + 1, saved.ema)
+    checkpoints = opened()
+    checkpoints.save(1, saved, "", {})
+    checkpoints.wait()
+    kernel = checkpoints.weights(1)["blocks"]["kernel"]
+    assert isinstance(kernel, np.ndarray)
+    np.testing.assert_array_equal(kernel, np.full((2, 8, 4), expected))
+
+
+def test_another_tree_is_refused(opened):
+    checkpoints = opened()
+    checkpoints.save(1, make_state(1.0), "", {})
+    checkpoints.wait()
+    other = abstract(make_state(1.0))
+    other.params["extra"] = other.params["bias"]
+    with pytest.raises(BadInput, match="does not hold the state"):
+        checkpoints.restore(1, other)
+
+
+def test_unfinished_save_does_not_count(opened, tmp_path):
+    checkpoints = opened()
+    checkpoints.save(1, make_state(1.0), "", {})
+    checkpoints.wait()
+    half = tmp_path / "checkpoints" / "2.orbax-checkpoint-tmp"
+    (half / "state").mkdir(parents=True)
+    assert opened(read_only=True).latest == 1
+    assert opened().latest == 1
+    assert not half.exists()  # the writer of the workdir tidies up
+
+
+@pytest.mark.parametrize(("metric", "lower"), [("val/loss", True), ("val/top1", False)])
+def test_losses_are_better_when_lower(metric, lower):
+    assert lower_is_better(metric) == lower

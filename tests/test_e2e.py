@@ -1,0 +1,142 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Real processes: the README's commands, and runs that are killed."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from test_train import QUICKSTART, logged, run, same_parameters
+
+from vit_jax.reporting import read_rows
+
+ROOT = Path(__file__).resolve().parent.parent
+LONG = (
+    "--config.length=400 steps",
+    "--config.checkpoint.every=40 steps",
+    "--config.evals.val.every=100 steps",
+)
+
+
+def readme_commands():
+    """The `vit_jax train` commands of the README, continued lines joined."""
+    text = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"```(?:bash|sh)\n(.*?)```", text, re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    return [c.strip() for line in lines for c in line.split("&&") if "vit_jax train" in c]
+
+
+def command_line(command, workdir, *extra):
+    """A README command as arguments for this interpreter, with a workdir of the test."""
+    words = shlex.split(command)
+    assert words[0] == "vit_jax"
+    words = [w for w in words[1:] if not w.startswith("--workdir=")]
+    return [sys.executable, "-m", "vit_jax", *words, f"--workdir={workdir}", *extra]
+
+
+def plain_environment():
+    """Without the eight fake devices of the tests, as a user has it."""
+    return {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+
+
+def test_quickstart_command_of_the_readme_learns_digits(tmp_path):
+    command = next(c for c in readme_commands() if "quickstart" in c)
+    done = subprocess.run(
+        command_line(command, tmp_path / "run"),
+        cwd=ROOT, env=plain_environment(), capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results["test"]["top1"] >= 0.96
+    assert results["test"]["examples"] == 365
+    for promised in ("top-1", "checkpoint", "metrics", "results", "next", "within the tolerance"):
+        assert promised in done.stdout
+    assert "Traceback" not in done.stderr
+    assert "warning" not in done.stderr.lower()
+
+
+def test_other_commands_of_the_readme_run(tmp_path, monkeypatch, image_folder, capsys):
+    monkeypatch.chdir(ROOT)
+    commands = [c for c in readme_commands() if "quickstart.py" not in c]
+    assert commands
+    for number, command in enumerate(commands):
+        command = command.replace("/path/to/images", str(image_folder))
+        command = command.replace("/path/to/cifar10", str(image_folder))
+        words = command_line(command, tmp_path / str(number))[3:]
+        short = ["--config.length=1 steps", "--config.batch_size=8", "--config.schedule.warmup=0"]
+        from vit_jax import main
+
+        assert main.main([*words, *short, "--config.report.tensorboard=false"]) == 0, command
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory):
+    """The run of the kill tests, never interrupted."""
+    workdir = tmp_path_factory.mktemp("quiet")
+    assert run(workdir, *LONG) == 0
+    return workdir
+
+
+@pytest.mark.parametrize("step", [1, 130, 270])
+def test_killed_and_run_again_equals_uninterrupted(quiet, tmp_path, step):
+    from test_train import TINY
+
+    child = subprocess.Popen(
+        [sys.executable, "-m", "vit_jax", "train", f"--config={QUICKSTART}",
+         f"--workdir={tmp_path}", *TINY, *LONG],
+        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    end = time.monotonic() + 120
+    while time.monotonic() < end and child.poll() is None:
+        rows = read_rows(tmp_path / "metrics.jsonl")
+        if rows and rows[-1]["step"] >= step:
+            child.kill()
+            break
+        time.sleep(0.005)
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == -9, f"the run ended before it was killed: {errors[-500:]!r}"
+    assert run(tmp_path, *LONG) == 0
+    assert logged(tmp_path) == logged(quiet)
+    assert same_parameters(tmp_path, quiet)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_quickstart_reaches_its_goal_with_every_seed(tmp_path, seed):
+    command = next(c for c in readme_commands() if "quickstart" in c)
+    arguments = command_line(command, tmp_path, f"--config.seed={seed}")
+    subprocess.run(arguments, cwd=ROOT, env=plain_environment(), timeout=600, check=True)
+    assert json.loads((tmp_path / "results.json").read_text())["test"]["top1"] >= 0.96
+
+
+@pytest.mark.slow
+def test_cifar10_from_jpeg_folders_learns(tmp_path, data_dir):
+    subprocess.run(["tar", "xf", data_dir / "cifar10.tar.gz", "-C", tmp_path], check=True)
+    arguments = [
+        sys.executable, "-m", "vit_jax", "train", "--config=configs/cifar10.py",
+        f"--workdir={tmp_path / 'run'}", f"--config.data.source=folder:{tmp_path / 'cifar10'}",
+        "--config.length=1 epochs", "--config.schedule.warmup=20 steps",
+    ]  # fmt: skip
+    subprocess.run(arguments, cwd=ROOT, env=plain_environment(), timeout=1200, check=True)
+    losses = [
+        r["train/loss"] for r in read_rows(tmp_path / "run" / "metrics.jsonl") if "train/loss" in r
+    ]
+    assert losses[-1] < losses[0] - 0.5
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results["test"]["examples"] == 10000
+    assert results["test"]["top1"] > 0.3
+
+
+def test_importing_the_trainer_starts_no_backend():
+    code = (
+        "import vit_jax.train, jax; from jax._src import xla_bridge; "
+        "assert not xla_bridge.backends_are_initialized()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -1,0 +1,254 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Exit codes and messages of the command line, and that bad input leaves nothing behind."""
+
+import json
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from vit_jax import config as config_lib
+from vit_jax import main
+from vit_jax.errors import BadInput, RunFailed
+
+ROOT = Path(__file__).resolve().parent.parent
+BASE = ROOT / "configs" / "base.py"
+# base.py, so small that nothing but the mistake under test is wrong.
+TINY = (
+    "--config.platform=cpu",
+    "--config.model.variant=Ti/2",
+    "--config.model.width=8",
+    "--config.model.depth=1",
+    "--config.model.mlp=8",
+    "--config.model.heads=2",
+    "--config.data.image_size=8",
+    "--config.data.train_ops=flip_lr",
+    "--config.data.eval_ops=decode",
+    "--config.batch_size=64",
+    "--config.length=1 steps",
+)
+
+
+def train(workdir, *overrides, config=BASE, tiny=TINY):
+    return main.main(
+        ["train", f"--config={config}", f"--workdir={workdir}", *tiny, *overrides],
+    )
+
+
+# ---------------------------------------------------------------- arguments
+
+
+@pytest.mark.parametrize(
+    "argv, shown",
+    [
+        (["--help"], "train a model"),
+        (["-h"], "COMMAND"),
+        (["train", "--help"], "--workdir"),
+        (["--version"], "0."),
+    ],
+)
+def test_help_is_not_an_error(capsys, argv, shown):
+    assert main.main(argv) == 0
+    assert shown in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "argv, shown",
+    [
+        ([], "COMMAND"),
+        (["trian"], "'trian'"),
+        (["train"], "--config"),
+        (["train", "--config=a.py"], "--workdir"),
+        (["train", "--conf=a.py", "--workdir=w"], "--config"),
+        (["--config=a.py"], "COMMAND"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(capsys, argv, shown):
+    assert main.main(argv) == 2
+    shown_err = capsys.readouterr().err
+    assert shown in shown_err
+    assert "usage: vit_jax" in shown_err
+
+
+def _command(outcome):
+    def run(args, rest):
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    return types.SimpleNamespace(SUMMARY="a stub", add_arguments=lambda parser: None, run=run)
+
+
+@pytest.mark.parametrize(
+    "outcome, code, shown",
+    [
+        (0, 0, ""),
+        (42, 42, ""),
+        (BadInput("no such thing"), 2, "vit_jax: no such thing\n"),
+        (RunFailed("loss is nan"), 1, "vit_jax: loss is nan\n"),
+    ],
+)
+def test_outcome_of_a_command_is_the_exit_code(monkeypatch, capsys, outcome, code, shown):
+    monkeypatch.setitem(main.COMMANDS, "stub", _command(outcome))
+    assert main.main(["stub"]) == code
+    assert capsys.readouterr().err == shown
+
+
+def test_bug_is_not_reported_as_bad_input(monkeypatch):
+    monkeypatch.setitem(main.COMMANDS, "stub", _command(ValueError("a bug")))
+    with pytest.raises(ValueError, match="a bug"):
+        main.main(["stub"])
+
+
+# ---------------------------------------------------------------- bad input
+
+BAD = {
+    "unknown key": (["--config.modle.width=8"], ["modle.width", "'model.width'"]),
+    "wrong type": (["--config.model.width=wide"], ["model.width", "'wide'", "int"]),
+    "not an override": (["extra"], ["'extra'", "--config.key=value"]),
+    "key and value apart": (["--config.seed", "3"], ["--config.seed", "--config.key=value"]),
+    "unchosen optimizer": (["--config.optimizer.sgd.momentum=0.5"], ["optimizer.name", "adamw"]),
+    "unknown optimizer": (["--config.optimizer.name=adam"], ["'adam'", "lamb", "adafactor"]),
+    "unknown schedule": (["--config.schedule.name=step"], ["'step'", "cosine", "rsqrt"]),
+    "unknown loss": (["--config.loss.name=hinge"], ["'hinge'", "softmax", "sigmoid"]),
+    "unknown variant": (["--config.model.variant=XL/16"], ["'XL/16'", "So400m", "B/16"]),
+    "unknown pool": (["--config.model.pool=max"], ["'max'", "token", "gap", "map"]),
+    "unknown dtype": (["--config.model.dtype=float16"], ["'float16'", "bfloat16"]),
+    "unknown source": (["--config.data.source=cifar10"], ["'cifar10'", "folder:PATH", "tfds:NAME"]),
+    "unknown platform": (["--config.platform=cuda"], ["'cuda'", "gpu", "tpu"]),
+    "unknown op": (["--config.data.train_ops=flip"], ["data.train_ops", "'flip'", "flip_lr"]),
+    "chain": (["--config.data.eval_ops=decode|"], ["data.eval_ops", "decode|resize(224)"]),
+    "op argument": (["--config.data.eval_ops=resize(8, 9, 10)"], ["data.eval_ops", "size: int"]),
+    "heads": (["--config.model.heads=3"], ["heads 3", "width 8"]),
+    "rate": (["--config.model.dropout=1.0"], ["model.dropout", "[0, 1)"]),
+    "smoothing": (["--config.loss.label_smoothing=1.0"], ["label_smoothing", "[0, 1)"]),
+    "ema": (["--config.ema.decay=1.5"], ["ema.decay=1.5"]),
+    "std": (["--config.data.std=(0,1,1)"], ["data.mean", "std"]),
+    "text in std": (["--config.data.std=('a','b','c')"], ["data.std"]),
+    "text in mean": (["--config.data.mean=('a','b','c')"], ["data.mean"]),
+    "image size": (["--config.data.image_size=9"], ["9", "8 or 10"]),
+    "batch size": (["--config.batch_size=63"], ["63", "56 or 64"]),
+    "small batch": (["--config.batch_size=4"], ["4", "8"]),
+    "no batch": (["--config.batch_size=0"], ["batch_size=0"]),
+    "accumulation": (["--config.accumulation=3"], ["accumulation=3", "batch_size=64", "2 or 4"]),
+    "micro-batch": (["--config.accumulation=16"], ["batch_size=64", "128"]),
+    "evaluation batch": (["--config.evals.val.batch_size=9"], ["evals.val.batch_size=9", "8 or"]),
+    "mesh": (["--config.mesh.data=3"], ["'data': 3", "data=8"]),
+    "mesh rules": (["--config.mesh.rules=(('embed',('x',)),)"], ["mesh.rules", "fsdp"]),
+    "mesh rule form": (["--config.mesh.rules=(1,2)"], ["mesh.rules"]),
+    "multiplier form": (["--config.optimizer.lr_mults=(1,)"], ["optimizer.lr_mults"]),
+    "freeze form": (["--config.optimizer.freeze=(1,)"], ["optimizer.freeze"]),
+    "duration": (["--config.length=10"], ["length='10'", "'90 epochs'"]),
+    "cadence": (["--config.evals.val.every=often"], ["evals.val.every", "'often'", "'90 epochs'"]),
+    "length in percent": (["--config.length=50 percent"], ["length", "percent"]),
+    "no length": (["--config.length=0"], ["length='0'"]),
+    "endless length": (["--config.length=1e999 steps"], ["length"]),
+    "profile": (["--config.profile=5"], ["profile='5'", "100:105"]),
+    "late profile": (["--config.profile=5:9"], ["profile='5:9'", "1 steps"]),
+    "seed": (["--config.seed=99999999999999999999999"], ["seed"]),
+    "no workers": (["--config.data.workers=0"], ["data.workers"]),
+    "negative prefetch": (["--config.data.prefetch=-2"], ["data.prefetch"]),
+    "unknown split": (["--config.data.split=trian"], ["'trian'", "train", "test"]),
+    "slice": (["--config.evals.val.split=val[:x]"], ["'val[:x]'"]),
+    "empty slice": (["--config.data.split=train[5:5]"], ["empty"]),
+    "held out": (["--config.data.val_percent=-1"], ["data.val_percent=-1"]),
+    "folder": (["--config.data.source=folder:/no/such"], ["/no/such", "does not exist", "CLASS"]),
+    "csv": (["--config.data.source=csv:/no/such.csv"], ["/no/such.csv", "path,label"]),
+    "source without a path": (["--config.data.source=folder:"], ["folder:PATH"]),
+    "init": (["--config.init=/no/such"], ["/no/such", ".npz"]),
+    "init for auto": (["--config.init=/no/such", "--config.model.variant=auto"], ["/no/such"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("overrides, parts", BAD.values(), ids=BAD)
+def test_bad_input_is_one_message_and_nothing_written(tmp_path, capsys, overrides, parts):
+    assert train(tmp_path / "run", *overrides) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("vit_jax: ")
+    assert said.count("vit_jax: ") == 1
+    assert "Traceback" not in said
+    assert [p for p in parts if p not in said] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["missing.py", "missing.yaml", "empty.py", "wrong.yaml"])
+def test_bad_config_file_is_one_message(tmp_path, capsys, name):
+    (tmp_path / "empty.py").write_text("")
+    (tmp_path / "wrong.yaml").write_text("- 1")
+    assert train(tmp_path / "run", config=tmp_path / name) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("vit_jax: ")
+    assert name in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_workdir_of_another_configuration_lists_the_differences(tmp_path, capsys):
+    saved = config_lib.to_yaml(config_lib.load(str(BASE), [*TINY, "--config.data.workers=3"]))
+    (tmp_path / "config.yaml").write_text(saved)
+    assert train(tmp_path, "--config.seed=5", "--config.optimizer.name=sgd") == 2
+    said = capsys.readouterr().err
+    assert [p for p in ("seed: 0", "now 5", "'adamw'", "'sgd'", "--workdir") if p not in said] == []
+    assert "workers" not in said  # may differ
+    assert [p.name for p in tmp_path.iterdir()] == ["config.yaml"]
+    assert (tmp_path / "config.yaml").read_text() == saved
+
+
+def test_workdir_with_an_unreadable_configuration_is_left_alone(tmp_path, capsys):
+    (tmp_path / "config.yaml").write_text("seed: [")
+    assert train(tmp_path) == 2
+    assert str(tmp_path / "config.yaml") in capsys.readouterr().err
+    assert (tmp_path / "config.yaml").read_text() == "seed: ["
+
+
+def test_workdir_that_cannot_be_made_is_bad_input(tmp_path, capsys):
+    (tmp_path / "file").write_text("x")
+    assert train(tmp_path / "file" / "run") == 2
+    said = capsys.readouterr().err
+    assert str(tmp_path / "file" / "run") in said
+    assert "--workdir" in said
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+QUICK = [
+    ["--config.sead=3"],
+    ["--config.model.width=wide"],
+    ["--config.length=1"],
+    ["--config.data.train_ops=x"],
+    ["--config.data.source=x:y"],
+    ["--config.batch_size=3"],
+    ["--config.data.source=folder:/no/such"],
+    ["--config.data.source=csv:/no/such"],
+    ["--config.data.split=x"],
+]
+
+
+@pytest.fixture(scope="module")
+def quick():
+    """In one fresh process: the exit code of each of QUICK, and what was imported until then."""
+    script = f"""
+import json, sys
+import vit_jax.models.vit, vit_jax.build, vit_jax.main
+arguments = ["train", "--config={BASE}", "--workdir=/no/such/run"] + {list(TINY)!r}
+heavy = ("tensorflow", "tensorflow_datasets", "tensorboard", "clu.metric_writers")
+seen = [["import", 2, [m for m in heavy if m in sys.modules]]]
+for overrides in {QUICK!r}:
+    code = vit_jax.main.main(arguments + overrides)
+    seen.append([overrides[0], code, [m for m in heavy if m in sys.modules]])
+print(json.dumps(seen))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("vit_jax: ") == len(QUICK)
+    return {name: (code, heavy) for name, code, heavy in json.loads(done.stdout)}
+
+
+@pytest.mark.parametrize("name", ["import", *(overrides[0] for overrides in QUICK)])
+def test_mistake_is_reported_without_tensorflow(quick, name):
+    """It takes eight seconds to import, and a machine that only has models may not have it."""
+    assert quick[name] == (2, [])

@@ -1,0 +1,164 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The order of examples: a permutation of each epoch that no process, worker or restart changes."""
+
+import os
+
+import numpy as np
+import pictures
+import pytest
+
+from vit_jax.data import order, records
+from vit_jax.data.lazy import tf
+from vit_jax.data.splits import Split, Table
+
+AUGMENTED = "shift(1)|flip_lr|affine(20, 0.1, 1)|inception_crop({size})"
+
+
+def indices(positions, examples, seed):
+    at = tf.function(lambda p: order.example_at(p, examples=examples, seed=seed))
+    return [int(at(tf.constant(p, tf.int64))) for p in positions]
+
+
+# ---------------------------------------------------------------- the order
+
+
+def test_golden_order():
+    """Changing these numbers changes the result of every run."""
+    seed = order.stream_seed(0, "order")
+    assert indices(range(10), 50, seed) == [46, 47, 23, 29, 8, 49, 36, 27, 40, 33]
+    assert indices(range(50, 60), 50, seed) == [46, 48, 6, 29, 41, 25, 35, 8, 39, 34]
+    imagenet = [708201, 427921, 275141, 511970, 1239314, 327323, 315193, 1034888, 320288, 1075944]
+    assert indices(range(10), 1_281_167, seed) == imagenet
+
+
+def test_golden_stream_seeds():
+    purposes = [(0, "order"), (0, "augment"), (1, "order"), (-1, "order")]
+    expected = [1375796200, 1061763552, 89249256, 856645599]
+    assert [order.stream_seed(*p) for p in purposes] == expected
+
+
+@pytest.mark.parametrize("examples", [1, 2, 3, 17, 64, 97])
+def test_each_epoch_is_a_permutation(examples):
+    epochs = np.reshape(indices(range(3 * examples), examples, 5), (3, examples))
+    assert (np.sort(epochs, axis=1) == np.arange(examples)).all()
+
+
+def test_epochs_and_seeds_have_orders_of_their_own():
+    orders = {
+        (seed, epoch): tuple(indices(range(epoch * 60, epoch * 60 + 60), 60, seed))
+        for seed in (0, 1, 2)
+        for epoch in (0, 1, 2)
+    }
+    assert len(set(orders.values())) == 9
+    agreeing = [sum(map(int.__eq__, orders[0, 0], other)) for other in orders.values()]
+    assert sorted(agreeing)[-2] < 15  # 1 of 60 expected; the largest is an order with itself
+
+
+def test_position_may_be_beyond_32_bits():
+    start = 7_000_000_000 * 50
+    assert sorted(indices(range(start, start + 50), 50, 3)) == list(range(50))
+
+
+def test_stream_seeds_are_31_bits_and_differ_by_seed_and_purpose():
+    seeds = {order.stream_seed(s, p) for s in range(-50, 50) for p in ("order", "augment")}
+    assert len(seeds) == 200
+    assert 0 <= min(seeds) <= max(seeds) < 2**31
+
+
+def test_each_position_has_randomness_of_its_own():
+    """Also the same example in another epoch."""
+    seeds = {tuple(order.example_seed(tf.constant(p), seed=3).numpy()) for p in range(100)}
+    others = {tuple(order.example_seed(tf.constant(p), seed=4).numpy()) for p in range(100)}
+    assert len(seeds | others) == 200
+
+
+# ---------------------------------------------------------------- the batches that follow it
+
+
+def test_batches_hold_the_examples_of_their_positions():
+    pipe = pictures.batches(pictures.split(10), seed=3)
+    seed = order.stream_seed(3, "order")
+    labels = [batch["labels"][:, 0].tolist() for batch in pipe.train(0, 6)]
+    assert labels == np.reshape(indices(range(24), 10, seed), (6, 4)).tolist()
+
+
+@pytest.mark.parametrize("chain", ["decode", AUGMENTED])
+@pytest.mark.parametrize("ways", [1, 2, 4])
+def test_rows_of_all_processes_make_the_batch_of_one(chain, ways):
+    pipe = pictures.batches(pictures.split(11), chain, batch_size=8)
+    each = 8 // ways
+    parts = [pipe.train(2, 5, range(i, i + each)) for i in range(0, 8, each)]
+    joined = [
+        {key: np.concatenate([part[key] for part in rows]) for key in rows[0]}
+        for rows in zip(*parts, strict=True)
+    ]
+    assert pictures.same(joined, pipe.train(2, 5))
+
+
+@pytest.mark.parametrize("first", [1, 3, 7])
+def test_resuming_gives_the_batches_of_the_uninterrupted_run(first):
+    pipe = pictures.batches(pictures.split(10), AUGMENTED)
+    whole = list(pipe.train(0, 9))
+    assert pictures.same(pipe.train(first, 9), whole[first:])
+    assert not pictures.same(pipe.train(0, 9 - first), whole[first:])
+
+
+def test_number_of_workers_and_prefetch_change_nothing():
+    few = pictures.batches(pictures.split(10), AUGMENTED, workers=1, prefetch=0)
+    many = pictures.batches(pictures.split(10), AUGMENTED, workers=8, prefetch=4)
+    assert pictures.same(few.train(0, 6), many.train(0, 6))
+
+
+def test_seed_changes_order_and_augmentation():
+    one = pictures.batches(pictures.split(1), AUGMENTED, seed=0, batch_size=1)
+    two = pictures.batches(pictures.split(1), AUGMENTED, seed=1, batch_size=1)
+    images = [b["image"].tobytes() for pipe in (one, two) for b in pipe.train(0, 4)]
+    assert len(set(images)) == 8
+
+
+def test_same_example_is_augmented_anew_in_each_epoch():
+    pipe = pictures.batches(pictures.split(4), AUGMENTED)
+    seen = {}
+    for batch in pipe.train(0, 4):
+        for image, label in zip(batch["image"], batch["labels"][:, 0], strict=True):
+            seen.setdefault(int(label), set()).add(image.tobytes())
+    assert [len(versions) for versions in seen.values()] == [4, 4, 4, 4]
+
+
+def test_resuming_late_in_an_epoch_reads_little(tmp_path, monkeypatch):
+    """Less than 5 % of the bytes of an epoch, to get to the batch at 90 % of it."""
+    count, size = 1000, 16
+    path = str(tmp_path / "data.tfrecord")
+    with tf.io.TFRecordWriter(path) as writer:
+        for i in range(count):
+            writer.write(pictures.noise(size, size, seed=i).tobytes())
+    records.RecordFiles([path])  # the index of offsets is built once, by the first run
+
+    read = []
+    real = os.pread
+
+    def counted(*args):
+        data = real(*args)
+        read.append(len(data))
+        return data
+
+    monkeypatch.setattr(os, "pread", counted)
+    files = records.RecordFiles([path])
+
+    def reader():
+        def one(row):
+            data = tf.numpy_function(lambda i: files[int(i)], [row], tf.string, stateful=False)
+            return tf.reshape(tf.io.decode_raw(data, tf.uint8), [size, size, 3]), row[None]
+
+        return one
+
+    split = Split(Table(count, str, reader), range(count))
+    pipe = pictures.batches(split, image_size=size)
+    batch = next(pipe.train(225, 250))
+    assert batch["labels"][:, 0].tolist() == indices(
+        range(900, 904), count, order.stream_seed(0, "order")
+    )
+    assert 4 * size * size * 3 <= sum(read) < 0.05 * count * size * size * 3
+    assert max(read) == size * size * 3  # one range read for each example

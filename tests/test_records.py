@@ -1,0 +1,164 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Records of TFRecord files by number: the same bytes as reading from the start."""
+
+import concurrent.futures
+import os
+
+import numpy as np
+import pytest
+
+from vit_jax.data import records
+from vit_jax.data.lazy import tf
+
+SIZES = [[5, 0, 1000, 1], [70_000], [], [3, 3, 17]]  # bytes of the records of each file
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def cached(tmp_path):
+    return sorted((tmp_path / "cache").rglob("*.npy"))
+
+
+def write(path, contents):
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for content in contents:
+            writer.write(content)
+    return str(path)
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(0)
+    contents = [[rng.bytes(n) for n in sizes] for sizes in SIZES]
+    return [write(tmp_path / f"{i}.tfrecord", c) for i, c in enumerate(contents)]
+
+
+def sequential(paths):
+    return [record.numpy() for path in paths for record in tf.data.TFRecordDataset(path)]
+
+
+def test_random_access_is_sequential_reading(files):
+    wanted = sequential(files)
+    opened = records.RecordFiles(files)
+    assert len(opened) == len(wanted) == 8
+    assert [opened[i] for i in range(8)] == wanted
+    for i in np.random.default_rng(1).permutation(8):
+        assert opened[int(i)] == wanted[i]
+
+
+def test_records_are_read_by_several_threads_at_once(files):
+    wanted = sequential(files)
+    opened = records.RecordFiles(files)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        got = list(pool.map(opened.__getitem__, list(range(8)) * 50))
+    assert got == wanted * 50
+
+
+def test_no_records(tmp_path):
+    assert len(records.RecordFiles([])) == 0
+    assert len(records.RecordFiles([write(tmp_path / "empty", [])])) == 0
+
+
+def test_offsets_are_where_data_starts(tmp_path):
+    """Length and its checksum, 12 bytes, come before the data, a checksum of 4 after it."""
+    path = write(tmp_path / "x", [b"a" * 5, b"", b"b"])
+    assert records.offsets(path).tolist() == [12, 12 + 5 + 16, 12 + 5 + 32, 12 + 5 + 1 + 48]
+
+
+@pytest.mark.parametrize("kept", [1, 7, 11, 20, 26, 1019, 1020])
+def test_truncated_file_is_an_error(tmp_path, kept):
+    path = tmp_path / "x"
+    write(path, [b"abcde", b"f" * 990])
+    data = path.read_bytes()
+    assert len(data) == 1027
+    path.write_bytes(data[:kept])
+    with pytest.raises(ValueError, match=f"{path} is truncated"):
+        records.offsets(str(path))
+
+
+@pytest.mark.parametrize("content", [b"this is a text and no TFRecord file", b"\xff" * 100])
+def test_other_file_is_an_error(tmp_path, content):
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(ValueError, match="not a TFRecord file"):
+        records.offsets(str(tmp_path / "x"))
+
+
+# ---------------------------------------------------------------- the index that is kept
+
+
+def test_index_is_built_once(files, tmp_path, monkeypatch):
+    wanted = [records.offsets(path) for path in files]
+    assert len(cached(tmp_path)) == len(files)
+
+    def refuse(*_):
+        raise AssertionError("the file was read again")
+
+    monkeypatch.setattr(os, "pread", refuse)
+    again = [records.offsets(path) for path in files]
+    assert all(np.array_equal(a, b) for a, b in zip(wanted, again, strict=True))
+
+
+def test_index_is_built_again_when_the_file_changes(tmp_path):
+    path = write(tmp_path / "x", [b"a" * 8])
+    assert records.RecordFiles([path])[0] == b"a" * 8
+    write(path, [b"b" * 100, b"c"])
+    os.utime(path, ns=(1, 1))
+    opened = records.RecordFiles([path])
+    assert [opened[0], opened[1]] == [b"b" * 100, b"c"]
+    write(path, [b"d", b"e" * 100])  # as large as before
+    os.utime(path, ns=(2, 2))
+    opened = records.RecordFiles([path])
+    assert [opened[0], opened[1]] == [b"d", b"e" * 100]
+
+
+def test_index_is_of_a_path_wherever_it_is_read_from(files, tmp_path, monkeypatch):
+    records.offsets(files[0])
+    monkeypatch.chdir(tmp_path)
+    records.offsets("0.tfrecord")
+    assert len(cached(tmp_path)) == 1
+
+
+def test_index_reads_only_the_lengths(tmp_path, monkeypatch):
+    path = write(tmp_path / "x", [b"a" * 10_000] * 20)
+    read, real = [], os.pread
+
+    def counted(*args):
+        read.append(len(data := real(*args)))
+        return data
+
+    monkeypatch.setattr(os, "pread", counted)
+    records.offsets(path)
+    assert read == [8] * 20
+
+
+def test_cache_that_cannot_be_written_is_done_without(files, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("x")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    opened = records.RecordFiles(files)
+    assert [opened[i] for i in range(8)] == sequential(files)
+    assert cached(tmp_path) == []
+
+
+def test_cache_that_cannot_be_read_is_done_without(files, tmp_path, monkeypatch):
+    """A shared home whose cache folder belongs to somebody else; root may read everything."""
+    monkeypatch.setattr(records.Path, "exists", _denied)
+    monkeypatch.setattr(records.Path, "mkdir", _denied)
+    opened = records.RecordFiles(files)
+    assert [opened[i] for i in range(8)] == sequential(files)
+
+
+def _denied(path, *_, **__):
+    raise PermissionError(13, "Permission denied", str(path))
+
+
+def test_damaged_index_is_built_again(files, tmp_path):
+    """As a full disk leaves it."""
+    wanted = records.offsets(files[0])
+    (path,) = cached(tmp_path)
+    path.write_bytes(path.read_bytes()[:20])
+    assert np.array_equal(records.offsets(files[0]), wanted)

@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Metrics files, rates and tables."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from vit_jax import reporting
+from vit_jax.reporting import Report, Throughput
+
+
+def test_rows_carry_their_step_and_can_be_read_back(tmp_path):
+    report = Report(tmp_path, step=0, tensorboard=False)
+    report.row(1, {"train/loss": 2.5})
+    report.row(1, {"val/top1": 0.5})
+    report.row(2, {"train/loss": 2.0})
+    assert report.at(1) == {"step": 1, "train/loss": 2.5, "val/top1": 0.5}
+    report.close()
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(lines[0]) == {"step": 1, "train/loss": 2.5}
+    assert len(lines) == 3
+
+
+def test_continuing_cuts_later_rows_and_a_torn_line(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 4, "a": 1}\n{"step": 6, "a": 2}\n{"step": 8, "a"')
+    report = Report(tmp_path, step=4, tensorboard=False)
+    report.row(5, {"a": 3})
+    report.close()
+    assert reporting.read_rows(path) == [{"step": 4, "a": 1}, {"step": 5, "a": 3}]
+
+
+def test_a_value_that_is_not_finite_is_never_written(tmp_path):
+    report = Report(tmp_path, step=0, tensorboard=False)
+    with pytest.raises(ValueError, match="JSON"):
+        report.row(1, {"train/loss": float("nan")})
+    report.close()
+    assert (tmp_path / "metrics.jsonl").read_text() == ""
+
+
+def test_atomic_write_leaves_no_other_file(tmp_path):
+    reporting.write_atomically(tmp_path / "a", "old")
+    reporting.write_atomically(tmp_path / "a", "new")
+    assert (tmp_path / "a").read_text() == "new"
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_throughput_leaves_out_pauses_and_counts_waiting():
+    times = iter([0.0, 1.0, 3.0, 4.0, 6.0, 10.0])
+    throughput = Throughput(clock=lambda: next(times))  # starts at 0
+    with throughput.wait():  # 1 to 3
+        pass
+    with throughput.pause():  # 4 to 6
+        pass
+    assert throughput.measure(80) == {"perf/img_per_sec": 10.0, "perf/input_wait": 0.25}  # at 10
+
+
+@pytest.mark.parametrize(
+    ("secs", "text"), [(0, "0:00"), (59.6, "1:00"), (61, "1:01"), (3723, "1:02:03")]
+)
+def test_durations(secs, text):
+    assert reporting.duration(secs) == text
+
+
+def test_progress_line_has_what_one_looks_for():
+    row = {"train/loss": 0.5, "train/lr": 1e-3, "perf/img_per_sec": 200.0, "perf/input_wait": 0.02}
+    line = reporting.progress_line(50, 100, row, left_images=2000)
+    assert line == "step 50/100  loss 0.5000  lr 1.00e-03  200 img/s  wait 2%  ETA 0:10"
+    assert "MFU 45.0%" in reporting.progress_line(50, 100, row | {"perf/mfu": 0.45}, left_images=0)
+
+
+def test_parameter_table_adds_up():
+    params = {"a": {"kernel": np.zeros((2, 3))}, "b": jax.ShapeDtypeStruct((4,), np.float32)}
+    text = reporting.parameter_table(params)
+    assert "a/kernel" in text
+    assert "2x3" in text
+    assert text.splitlines()[-1].split() == ["total", "10"]
+
+
+RESULTS = {
+    "step": 9,
+    "checkpoint": "c",
+    "test": {"top1": 0.97, "top5": 1.0, "loss": 0.1, "examples": 365},
+}
+
+
+def test_results_table_has_a_line_for_each_split():
+    text = reporting.results_table(RESULTS)
+    assert text.splitlines()[-1].split() == ["test", "97.00%", "100.00%", "0.1000", "365"]
+
+
+@pytest.mark.parametrize(
+    ("value", "word"), [(0.975, "within"), (0.99, "OUTSIDE"), (0.90, "OUTSIDE")]
+)
+def test_measured_against_expected(value, word):
+    expected = {
+        "metric": "test/top1", "value": value, "tolerance": 0.01, "source": "s", "hardware": "h",
+    }  # fmt: skip
+    assert f"{word} the tolerance" in reporting.verdict(RESULTS, expected)
+    assert reporting.verdict(RESULTS, expected | {"metric": ""}) == ""
+    assert reporting.verdict(RESULTS, expected | {"metric": "other/top1"}) == ""

@@ -1,0 +1,414 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The trainer, in this process: what a run writes, what it refuses, what it survives."""
+
+import json
+import math
+import os
+import re
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from vit_jax import build, main, memory, train
+from vit_jax import config as config_lib
+from vit_jax.checkpoint import Checkpoints
+from vit_jax.reporting import read_rows
+
+ROOT = Path(__file__).resolve().parent.parent
+QUICKSTART = str(ROOT / "configs" / "quickstart.py")
+# A run of seconds: small model, 12 steps, everything at a cadence.
+TINY = (
+    "--config.length=12 steps",
+    "--config.model.depth=2",
+    "--config.model.width=16",
+    "--config.model.mlp=16",
+    "--config.model.heads=2",
+    "--config.schedule.warmup=2 steps",
+    "--config.checkpoint.every=4 steps",
+    "--config.evals.val.every=6 steps",
+    "--config.report.every=1 steps",
+    "--config.report.tensorboard=false",
+)
+
+
+def run(workdir, *extra, config=QUICKSTART):
+    return main.main(["train", f"--config={config}", f"--workdir={workdir}", *TINY, *extra])
+
+
+def logged(workdir, prefixes=("train/", "norm/", "val", "test")):
+    """(step, key) -> value of everything that is a function of the training."""
+    rows = read_rows(Path(workdir) / "metrics.jsonl")
+    keys = [(row["step"], k) for row in rows for k in row if k.startswith(prefixes)]
+    assert len(keys) == len(set(keys)), "a (step, key) appears twice"
+    return {(r["step"], k): v for r in rows for k, v in r.items() if k.startswith(prefixes)}
+
+
+def parameters(workdir, step=None):
+    checkpoints = Checkpoints(Path(workdir), read_only=True)
+    weights = checkpoints.weights(step or checkpoints.latest)
+    checkpoints.close()
+    return jax.tree.leaves(weights)
+
+
+def same_parameters(a, b):
+    return all(np.array_equal(x, y) for x, y in zip(parameters(a), parameters(b), strict=True))
+
+
+@pytest.fixture(scope="session")
+def image_folder(tmp_path_factory):
+    """Class folders of JPEG files: red and blue pictures with noise."""
+    root = tmp_path_factory.mktemp("images")
+    noise = np.random.default_rng(0)
+    for part, count in (("train", 20), ("test", 5)):
+        for name, channel in (("red", 0), ("blue", 2)):
+            (root / part / name).mkdir(parents=True)
+            for i in range(count):
+                pixels = noise.integers(0, 100, (24, 32, 3), np.uint8)
+                pixels[..., channel] += 100
+                Image.fromarray(pixels).save(root / part / name / f"{i}.jpg")
+    return root
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run that was never interrupted."""
+    workdir = tmp_path_factory.mktemp("runs") / "quiet"
+    assert run(workdir) == 0
+    return workdir
+
+
+def test_run_leaves_what_is_promised(finished):
+    results = json.loads((finished / "results.json").read_text())
+    assert results["step"] == 12
+    assert (finished / results["checkpoint"]).is_dir()
+    for split, examples in (("val", 152), ("test", 365)):
+        for name in (split, f"{split}_raw"):
+            assert results[name]["examples"] == examples
+            assert 0 <= results[name]["top1"] <= results[name]["top5"] <= 1
+            assert math.isfinite(results[name]["loss"])
+    rows = read_rows(finished / "metrics.jsonl")
+    assert [r["step"] for r in rows if "train/loss" in r] == list(range(1, 13))
+    assert {r["step"] for r in rows if "val/top1" in r} == {6, 12}
+    assert {r["step"] for r in rows if "test/top1" in r} == {12}
+    assert rows[0]["train/loss"] == pytest.approx(math.log(10), abs=1e-5)  # zero head: uniform
+    assert rows[0]["train/lr"] == 0.0
+    assert logged(finished)[(12, "test/top1")] == results["test"]["top1"]
+
+
+def test_loss_falls(tmp_path):
+    longer = (
+        "--config.length=200 steps",
+        "--config.report.every=20 steps",
+        "--config.schedule.lr=0.01",
+    )
+    assert run(tmp_path, *longer, "--config.evals.val.every=0", "--config.checkpoint.every=0") == 0
+    losses = [v for (_, k), v in logged(tmp_path).items() if k == "train/loss"]
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_finished_run_is_not_touched_and_prints_its_results(finished, capsys):
+    before = {p: p.stat().st_mtime_ns for p in finished.rglob("*") if p.is_file()}
+    assert run(finished) == 0
+    assert "top-1" in capsys.readouterr().out
+    assert before == {p: p.stat().st_mtime_ns for p in finished.rglob("*") if p.is_file()}
+
+
+def test_saved_yaml_starts_an_identical_run(finished, tmp_path):
+    code = main.main(
+        ["train", f"--config={finished / 'config.yaml'}", f"--workdir={tmp_path / 'again'}"]
+    )
+    assert code == 0
+    assert (tmp_path / "again" / "config.yaml").read_text() == (
+        finished / "config.yaml"
+    ).read_text()
+    assert logged(tmp_path / "again") == logged(finished)
+    assert same_parameters(tmp_path / "again", finished)
+
+
+def stop_at(monkeypatch, step):
+    """Raises in the place of the evaluation or save that follows a step."""
+    real = train.Window.add
+
+    def add(self, at, metrics):
+        real(self, at, metrics)
+        if at == step:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(train.Window, "add", add)
+
+
+@pytest.mark.parametrize("step", [2, 5, 11])
+def test_interrupted_and_continued_equals_uninterrupted(finished, tmp_path, monkeypatch, step):
+    with monkeypatch.context() as patch:
+        stop_at(patch, step)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path)
+    assert not (tmp_path / "results.json").exists()
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"step": 7, "train/lo')  # torn by the crash
+    assert run(tmp_path) == 0
+    assert logged(tmp_path) == logged(finished)
+    assert same_parameters(tmp_path, finished)
+
+
+def test_results_lost_after_the_last_save_are_made_again(finished, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path)
+    assert run(tmp_path) == 0
+    assert json.loads((tmp_path / "results.json").read_text()) == json.loads(
+        (finished / "results.json").read_text()
+    )
+    assert logged(tmp_path) == logged(finished)
+
+
+def test_other_results_refused_other_places_accepted(finished, tmp_path, capsys):
+    before = (finished / "config.yaml").read_text()
+    assert run(finished, "--config.schedule.lr=0.1", "--config.seed=3", "--config.mesh.data=4") == 2
+    message = capsys.readouterr().err
+    assert "schedule.lr" in message
+    assert "seed" in message
+    assert "mesh.data" not in message
+    assert (finished / "config.yaml").read_text() == before
+    assert run(finished, "--config.data.workers=2", "--config.accumulation=2") == 0
+
+
+def test_seed_changes_the_run(finished, tmp_path):
+    assert run(tmp_path, "--config.seed=1") == 0
+    assert not same_parameters(tmp_path, finished)
+
+
+def test_accumulation_and_mesh_leave_losses(finished, tmp_path):
+    devices = "--config.mesh.data=2", "--config.mesh.fsdp=2", "--config.mesh.tensor=2"
+    assert run(tmp_path, "--config.accumulation=2", *devices) == 0
+    mine, quiet = logged(tmp_path, ("train/loss",)), logged(finished, ("train/loss",))
+    assert mine.keys() == quiet.keys()
+    assert [mine[k] for k in quiet] == pytest.approx(list(quiet.values()), rel=1e-3)
+
+
+def test_non_finite_loss_stops_at_that_step_and_keeps_the_last_good(tmp_path, capsys, monkeypatch):
+    real = build.train_step.make_train_step
+
+    def poisoned(*args, **kwargs):
+        step = real(*args, **kwargs)
+
+        def with_nan(state, batch, key):
+            after, metrics = step(state, batch, key)
+            bad = jax.numpy.where(state.step == 6, jax.numpy.nan, 0.0)
+            return after, metrics | {"loss": metrics["loss"] + bad}
+
+        return with_nan
+
+    monkeypatch.setattr(build.train_step, "make_train_step", poisoned)
+    assert run(tmp_path, "--config.report.every=5 steps") == 1
+    message = capsys.readouterr().err
+    assert "train/loss is nan at step 7" in message
+    assert "step 4" in message
+    assert "Traceback" not in message
+    checkpoints = Checkpoints(tmp_path, read_only=True)
+    assert checkpoints.latest == 4
+    checkpoints.close()
+    assert not (tmp_path / "results.json").exists()
+    assert "NaN" not in (tmp_path / "metrics.jsonl").read_text()
+
+
+def test_metrics_are_fetched_once_a_window(tmp_path, monkeypatch):
+    fetches = []
+    real = jax.device_get
+    monkeypatch.setattr(jax, "device_get", lambda tree: fetches.append(len(tree)) or real(tree))
+    never = ("--config.checkpoint.every=0", "--config.evals.val.every=0")
+    assert run(tmp_path, "--config.report.every=4 steps", *never) == 0
+    # Windows end at 1, 4, 8 and 12: each is fetched when the next has ended, the last before the
+    # final evaluation of two splits, on averaged and raw parameters.
+    assert [n for n in fetches if n][:4] == [1, 3, 4, 4]
+    assert len(fetches) <= 4 + 1 + 4
+
+
+def test_best_and_newest_are_kept(tmp_path):
+    keep = ("--config.checkpoint.keep_best=val/loss", "--config.checkpoint.every=5 steps")
+    assert run(tmp_path, *keep, "--config.evals.val.every=3 steps") == 0
+    rows = {s: v for (s, k), v in logged(tmp_path).items() if k == "val/loss"}
+    checkpoints = Checkpoints(tmp_path, read_only=True)
+    assert checkpoints.best("val/loss") == min(rows, key=rows.get)
+    assert checkpoints.latest == 12
+    checkpoints.close()
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adafactor", "lamb"])
+def test_every_optimizer_trains_and_resumes(tmp_path, optimizer, monkeypatch):
+    args = (f"--config.optimizer.name={optimizer}", "--config.length=6 steps")
+    recipe = tmp_path / "recipe.py"  # quickstart sets a key of adamw, which is then not chosen
+    recipe.write_text(Path(QUICKSTART).read_text())
+    with monkeypatch.context() as patch:
+        stop_at(patch, 5)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "cut", *args, config=recipe)
+    assert run(tmp_path / "cut", *args, config=recipe) == 0
+    assert run(tmp_path / "whole", *args, config=recipe) == 0
+    assert same_parameters(tmp_path / "cut", tmp_path / "whole")
+
+
+def test_profile_writes_a_trace(tmp_path):
+    assert run(tmp_path, "--config.profile=3:5") == 0
+    assert list((tmp_path / "profile").rglob("*.xplane.pb"))
+
+
+def test_tensorboard_files_are_written(tmp_path):
+    assert run(tmp_path, "--config.report.tensorboard=true") == 0
+    assert list(tmp_path.glob("events.out.tfevents.*"))
+
+
+def test_out_of_memory_says_what_would_fit(tmp_path, capsys, monkeypatch):
+    def explode(*_, **__):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes.")
+
+    monkeypatch.setattr(train, "loop", explode)
+    monkeypatch.setattr(memory, "limit_bytes", lambda _: 2**30)
+    assert run(tmp_path, "--config.mesh.data=1", "--config.mesh.fsdp=8") == 2
+    message = capsys.readouterr().err
+    assert "out of memory" in message
+    assert "--config.accumulation=2" in message
+    assert "--config.model.remat=full" in message
+    assert "--config.batch_size=16" in message
+    assert "fits" in message
+
+
+BAD = {
+    "batch": (["--config.batch_size=30"], ["24 or 32"]),
+    "accumulation": (["--config.accumulation=3"], ["does not divide"]),
+    "patch": (["--config.data.image_size=9"], ["8 or 10"]),
+    "mesh": (["--config.mesh.tensor=3"], ["devices"]),
+    "split": (["--config.data.split=training"], ["train"]),
+    "warmup": (["--config.schedule.warmup=90 steps"], ["warm-up"]),
+    "freeze": (["--config.optimizer.freeze=('nothing/.*',)"], ["matches no parameter"]),
+    "profile": (["--config.profile=5:100"], ["beyond"]),
+    "init": (["--config.init=/no/such/run"], ["does not exist"]),
+    "source": (["--config.data.source=folder:/no/such"], ["does not exist", "PATH/CLASS"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_message_and_writes_nothing(tmp_path, capsys, case):
+    args, expected = BAD[case]
+    assert run(tmp_path / "run", *args) == 2
+    message = capsys.readouterr().err
+    assert "Traceback" not in message
+    for text in expected:
+        assert text in message
+    assert not (tmp_path / "run").exists()
+
+
+def test_unwritable_workdir(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert run(tmp_path / "file" / "run") == 2
+    assert "cannot write" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_read_only_workdir(tmp_path):
+    tmp_path.chmod(0o500)
+    assert run(tmp_path / "run") == 2
+
+
+def recipe_names():
+    return sorted(
+        p.stem for p in (ROOT / "configs").glob("*.py") if p.stem not in ("__init__", "base")
+    )
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_takes_a_step_on_small_data(name, tmp_path, image_folder):
+    source = "digits" if name == "quickstart" else f"folder:{image_folder}"
+    small = [
+        f"--config.data.source={source}", "--config.length=2 steps", "--config.batch_size=8",
+        "--config.model.depth=1", "--config.model.width=8", "--config.model.heads=1",
+        "--config.model.mlp=8", "--config.schedule.warmup=1 steps", "--config.checkpoint.every=0",
+        "--config.report.tensorboard=false",
+    ]  # fmt: skip
+    config = ROOT / "configs" / f"{name}.py"
+    assert main.main(["train", f"--config={config}", f"--workdir={tmp_path}", *small]) == 0
+    assert json.loads((tmp_path / "results.json").read_text())["step"] == 2
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_says_what_it_is(name):
+    config = config_lib.load(str(ROOT / "configs" / f"{name}.py"))
+    text = (ROOT / "configs" / f"{name}.py").read_text()
+    assert f"vit_jax train --config=configs/{name}.py" in text
+    if config.expected.metric:
+        assert config.expected.source
+        assert config.expected.hardware
+        assert config.expected.hours > 0
+        assert config.expected.tolerance > 0
+
+
+def test_start_from_a_run_with_other_classes_and_resolution(
+    finished, tmp_path, image_folder, caplog
+):
+    args = [
+        f"--config={ROOT / 'configs' / 'finetune.py'}", f"--workdir={tmp_path / 'tuned'}",
+        f"--config.data.source=folder:{image_folder}", f"--config.init={finished}",
+        "--config.data.image_size=12", "--config.length=2 steps", "--config.batch_size=8",
+        "--config.report.tensorboard=false",
+    ]  # fmt: skip
+    assert main.main(["train", *args]) == 0
+    saved = yaml.safe_load((tmp_path / "tuned" / "config.yaml").read_text())
+    assert (saved["model"]["width"], saved["model"]["depth"], saved["model"]["pool"]) == (
+        16,
+        2,
+        "gap",
+    )
+    assert "re-initialised" in caplog.text
+    assert re.search(r"posemb +resized", caplog.text)
+    # A workdir with a checkpoint resumes, whatever init says now.
+    (tmp_path / "tuned" / "results.json").unlink()
+    assert main.main(["train", *[a for a in args if "init" not in a]]) == 0
+
+
+def test_start_from_an_original_npz_file(tmp_path, image_folder, caplog):
+    draw = np.random.default_rng(0).normal
+    block = "Transformer/encoderblock_0"
+    shapes = {
+        "cls": (1, 1, 12), "embedding/kernel": (4, 4, 3, 12), "embedding/bias": (12,),
+        "Transformer/posembed_input/pos_embedding": (1, 10, 12),
+        "Transformer/encoder_norm/scale": (12,), "Transformer/encoder_norm/bias": (12,),
+        f"{block}/LayerNorm_0/scale": (12,), f"{block}/LayerNorm_0/bias": (12,),
+        f"{block}/LayerNorm_2/scale": (12,), f"{block}/LayerNorm_2/bias": (12,),
+        f"{block}/MlpBlock_3/Dense_0/kernel": (12, 20), f"{block}/MlpBlock_3/Dense_0/bias": (20,),
+        f"{block}/MlpBlock_3/Dense_1/kernel": (20, 12), f"{block}/MlpBlock_3/Dense_1/bias": (12,),
+        "pre_logits/kernel": (12, 12), "pre_logits/bias": (12,),
+        "head/kernel": (12, 7), "head/bias": (7,),
+    }  # fmt: skip
+    attention = f"{block}/MultiHeadDotProductAttention_1"
+    for name in ("query", "key", "value"):
+        shapes |= {f"{attention}/{name}/kernel": (12, 2, 6), f"{attention}/{name}/bias": (2, 6)}
+    shapes |= {f"{attention}/out/kernel": (2, 6, 12), f"{attention}/out/bias": (12,)}
+    weights = {name: draw(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    np.savez(tmp_path / "original.npz", **weights)
+    code = main.main([
+        "train", f"--config={ROOT / 'configs' / 'finetune.py'}", f"--workdir={tmp_path / 'run'}",
+        f"--config.data.source=folder:{image_folder}", "--config.length=1 steps",
+        f"--config.init={tmp_path / 'original.npz'}", "--config.batch_size=8",
+        "--config.schedule.warmup=1 steps", "--config.report.tensorboard=false",
+    ])  # fmt: skip
+    assert code == 0  # the only update has rate 0, so the weights are still those of the file
+    saved = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert saved["model"]["heads"] == 2
+    assert saved["data"]["image_size"] == 12
+    checkpoints = Checkpoints(tmp_path / "run", read_only=True)
+    kept = checkpoints.weights(1)
+    checkpoints.close()
+    np.testing.assert_array_equal(
+        kept["blocks"]["attn"]["query"]["kernel"][0], weights[f"{attention}/query/kernel"]
+    )
+    np.testing.assert_array_equal(kept["embedding"]["kernel"], weights["embedding/kernel"])
+    assert not np.any(kept["head"]["kernel"])
+    assert kept["head"]["kernel"].shape == (12, 2)
+    assert "pre_logits/kernel" in caplog.text

@@ -15,7 +15,7 @@ from configs import base
 def get_config():
     """Takes no argument."""
     config = base.get_config()
-    config.length = "12 epochs"
+    config.length = "10 epochs"
     config.batch_size = 128
 
     config.model.variant = "Ti/4"

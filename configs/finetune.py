@@ -8,22 +8,23 @@
 
 The folder holds class folders, or train/ and test/ with class folders inside; csv: and tfds: work
 alike. With `init` the architecture, image size and normalisation are those of the weights; without,
-a Ti/8 at 64 pixels, small enough for a CPU. Set `--config.data.image_size=224` and
-`--config.model.variant=B/16` on an accelerator.
+a Ti/8 at 64 pixels, small enough for a CPU. On an accelerator: `finetune.py:model=B/16,size=224`.
+What it reaches depends on the images.
 """
 
 from configs import base
+from vit_jax.config import parse_args
 
 
-def get_config():
-    """Takes no argument."""
+def get_config(arg=None):
+    """Takes `model` (a variant, or auto) and `size` (pixels a side, 0: that of the weights)."""
+    args = parse_args(arg, model="auto", size=0)
     config = base.get_config()
     config.length = "20 epochs"
     config.batch_size = 64
 
-    config.model.variant = "auto"
-
-    config.data.image_size = 0
+    config.model.variant = args.model
+    config.data.image_size = args.size
     config.data.train_ops = "decode|inception_crop({size}, area_min=0.3)|flip_lr"
     config.data.eval_ops = "decode|resize({size})"
 

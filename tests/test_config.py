@@ -255,7 +255,7 @@ def test_overrides_apply_in_order_and_touch_nothing_else():
     [
         ("--config.modle.width=3", ["'modle.width'", "Did you mean 'model.width'"]),
         ("--config.sead=3", ["'sead'", "Did you mean 'seed'"]),
-        ("--config.optimizer.lr=1", ["'optimizer.lr'", "schedule.lr"]),
+        ("--config.optimizer.lr=1", ["'optimizer.lr'", "optimizer.lr_mults"]),
         ("--config.model=ViT", ["model is a section", "model.width", "model.variant"]),
         ("--config.optimizer.sgd=1", ["optimizer.sgd is a section", "optimizer.sgd.momentum"]),
         ("--config.model.width=wide", ["model.width", "'wide'", "int"]),

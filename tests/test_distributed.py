@@ -119,9 +119,3 @@ def test_deterministic_kernels_are_asked_of_xla_once(tmp_path, monkeypatch, dete
         distributed.start("cpu", deterministic=deterministic, root="/")
     flags = os.environ["XLA_FLAGS"].split()
     assert flags == ["--xla_other=1"] + ["--xla_gpu_deterministic_ops=true"] * deterministic
-
-
-def test_exit_codes_are_the_contract():
-    codes = (distributed.EXIT_DONE, distributed.EXIT_FAILED)
-    assert codes == (0, 1)
-    assert (distributed.EXIT_BAD_INPUT, distributed.EXIT_RUN_AGAIN) == (2, 42)

@@ -271,7 +271,10 @@ def _data(config: ConfigDict) -> tuple[sources.Source, Split, Pipeline, dict[str
         name: make(source.split(section.split), "eval_ops", section.batch_size or config.batch_size)
         for name, section in config.evals.items()
     }
-    return source, train_split, make(train_split, "train_ops", config.batch_size), evals
+    train = make(train_split, "train_ops", config.batch_size)
+    for pipe in (train, *evals.values()):
+        pipe.probe()
+    return source, train_split, train, evals
 
 
 def _steps(config: ConfigDict, examples: int) -> Steps:

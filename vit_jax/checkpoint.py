@@ -7,6 +7,7 @@ A checkpoint exists once it is committed: a process killed in the middle of a sa
 before. Start from `Checkpoints`.
 """
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
+from vit_jax import tree
 from vit_jax.errors import BadInput
 from vit_jax.state import TrainState
 
@@ -134,19 +136,24 @@ class Checkpoints:
             )
         except (ValueError, KeyError, TypeError) as e:
             raise BadInput(
-                f"{self.folder / str(step)} does not hold the state that this config needs: "
-                f"{str(e)[:500]}"
+                f"{self.folder / str(step)} does not hold the state that this config needs:\n"
+                f"{tree.difference(self._saved(step), _as_dict(abstract)) or e}"
             ) from e
         return restored["state"]
+
+    def _saved(self, step: int) -> Any:
+        """The tree of a checkpoint as nested dicts of shapes."""
+        with ocp.PyTreeCheckpointer() as reader:
+            return reader.metadata(self.folder / str(step) / "state").item_metadata.tree
 
     def weights(self, step: int) -> Any:
         """The parameters at a step as numpy arrays: their average where there is one."""
         folder = self.folder / str(step) / "state"
+        saved = self._saved(step)
+        name = "ema" if jax.tree.leaves(saved.get("ema")) else "params"
+        wanted = {name: jax.tree.map(lambda _: 0, saved[name])}
+        as_numpy = ocp.RestoreArgs(restore_type=np.ndarray)
         with ocp.PyTreeCheckpointer() as reader:
-            saved = reader.metadata(folder).item_metadata.tree
-            name = "ema" if jax.tree.leaves(saved.get("ema")) else "params"
-            wanted = {name: jax.tree.map(lambda _: 0, saved[name])}
-            as_numpy = ocp.RestoreArgs(restore_type=np.ndarray)
             restored = reader.restore(
                 folder,
                 args=ocp.args.PyTreeRestore(  # type: ignore[call-arg]
@@ -164,3 +171,7 @@ class Checkpoints:
     def close(self) -> None:
         """Waits, then releases threads."""
         self._manager.close()
+
+
+def _as_dict(state: TrainState) -> dict[str, Any]:
+    return {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}

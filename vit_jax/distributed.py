@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How a process starts and ends: which platform it uses, which exit code it leaves with.
+"""How a process starts: which platform it uses.
 
 Must be asked before jax touches a device. Start from `start`.
 """
@@ -14,12 +14,6 @@ from typing import Any, Literal
 import jax
 
 from vit_jax.errors import BadInput, unknown
-
-# The contract of every command and launcher.
-EXIT_DONE = 0
-EXIT_FAILED = 1  # needs a person; never restarted
-EXIT_BAD_INPUT = 2  # never restarted
-EXIT_RUN_AGAIN = 42  # saved; run me again
 
 Platform = Literal["auto", "cpu", "gpu", "tpu"]
 _JAX_NAMES = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}
@@ -70,11 +64,11 @@ def start(platform: Platform, *, deterministic: bool, root: str = "/") -> list[A
         jax.config.update("jax_platforms", _JAX_NAMES[platform])
     try:
         devices = jax.devices()
-    except RuntimeError as e:
+    except (RuntimeError, AssertionError) as e:  # an absent plugin trips an assertion inside jax
         have = ", ".join(present_accelerators(root)) or "no accelerator"
         raise BadInput(
-            f"platform={platform} was asked for, but jax cannot use one: {str(e).splitlines()[0]} "
-            f"This machine shows {have}. "
+            f"platform={platform} was asked for, but jax cannot use one"
+            f"{': ' + str(e).splitlines()[0] if str(e) else ''}. This machine shows {have}. "
             + (f"Install jax for it: {_extra(platform)}." if platform in ("gpu", "tpu") else "")
         ) from e
     seen = devices[0].platform

@@ -16,14 +16,19 @@ class BadInput(ValueError):
     The message says what was given, what was expected and what to do next.
     """
 
+    exit_code = 2
+
 
 class RunFailed(RuntimeError):
     """The run went wrong and needs a person (a loss that is not finite). Exit code 1."""
 
+    exit_code = 1
+
 
 def unknown(what: str, given: str, options: Iterable[str]) -> BadInput:
-    """An error for a name that is not one of `options`: near matches first, then all of them."""
+    """An error for a name that is not one of `options`: near ones, and all where they are few."""
     options = list(options)
     near = difflib.get_close_matches(given, options, n=3, cutoff=0.5)
     hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
-    return BadInput(f"unknown {what} {given!r}.{hint} Known: {', '.join(options) or 'none'}.")
+    known = "" if near and len(options) > 20 else f" Known: {', '.join(options) or 'none'}."
+    return BadInput(f"unknown {what} {given!r}.{hint}{known}")

@@ -16,7 +16,7 @@ COMMANDS = {"train": train}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit code (see `distributed`).
+    """Runs a command and returns its exit code: 0 done, 1 failed, 2 bad input.
 
     Args:
       argv: arguments without the program's name (default: those of the process).
@@ -38,9 +38,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.getLogger("absl").setLevel(logging.ERROR)  # orbax's and clu's running commentary
     try:
         return COMMANDS[args.command].run(args, rest)
-    except BadInput as e:
+    except (BadInput, RunFailed) as e:
         print(f"vit_jax: {e}", file=sys.stderr)
-        return 2
-    except RunFailed as e:
-        print(f"vit_jax: {e}", file=sys.stderr)
-        return 1
+        return e.exit_code

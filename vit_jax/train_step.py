@@ -44,6 +44,56 @@ def micro_batches(batch: Batch, count: int) -> Batch:
     )
 
 
+def _summed_loss(
+    apply: Apply,
+    classes: int,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+    loss: str,
+    label_smoothing: float,
+) -> Callable[[PyTree, Batch, jax.Array], tuple[jax.Array, jax.Array]]:
+    """(params, batch, key) -> (sum of losses, sum of hits) over the examples that count."""
+
+    def summed_loss(params: PyTree, batch: Batch, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        images_BHWC = normalise(batch["image"], mean, std)
+        targets_BY = losses.multi_hot(batch["labels"], classes, smoothing=label_smoothing)
+        logits_BY = apply(params, images_BHWC, train=True, key=key)
+        loss_B = losses.LOSSES[loss](logits_BY, targets_BY)
+        found = metrics.sums(logits_BY, batch["labels"], batch["mask"], loss_B)
+        return found["loss"], found["top1"]
+
+    return summed_loss
+
+
+def summed_gradients(
+    summed_loss: Callable[[PyTree, Batch, jax.Array], tuple[jax.Array, jax.Array]],
+    params: PyTree,
+    batch: Batch,
+    key: jax.Array,
+    accumulation: int,
+) -> tuple[tuple[jax.Array, jax.Array], PyTree]:
+    """Sums over a batch and their gradients, from one micro-batch after another.
+
+    Args:
+      summed_loss: (params, batch, key) -> (sum of losses, another sum), over examples.
+      params: as the state's.
+      batch: the whole batch.
+      key: typed key; each micro-batch draws from a key of its own.
+      accumulation: A; the result is that of the whole batch, whatever A.
+    """
+    grad_fn = jax.value_and_grad(summed_loss, has_aux=True)
+    if accumulation == 1:
+        return grad_fn(params, batch, key)
+
+    def one(carry: PyTree, micro: tuple[jax.Array, Batch]) -> tuple[PyTree, None]:
+        added = grad_fn(params, micro[1], jax.random.fold_in(key, micro[0]))
+        return jax.tree.map(jnp.add, carry, added), None
+
+    start = ((jnp.float32(0), jnp.int32(0)), jax.tree.map(jnp.zeros_like, params))
+    steps = (jnp.arange(accumulation), micro_batches(batch, accumulation))
+    return jax.lax.scan(one, start, steps)[0]
+
+
 def make_train_step(
     apply: Apply,
     tx: optax.GradientTransformation,
@@ -66,7 +116,7 @@ def make_train_step(
       std: see `normalise`.
       loss: a key of `losses.LOSSES`.
       label_smoothing: see `losses.multi_hot`.
-      accumulation: A; the gradient is that of the whole batch, whatever A.
+      accumulation: A, see `summed_gradients`.
       ema_decay: d in average = d * average + (1 - d) * parameters; used when the state has one.
 
     Returns:
@@ -74,36 +124,14 @@ def make_train_step(
       the update, and the global norms `grad_norm` (before clipping), `param_norm`, `update_norm`.
       All randomness is a function of (key, state.step).
     """
-    loss_fn = losses.LOSSES[loss]
-
-    def summed_loss(params: PyTree, batch: Batch, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        images_BHWC = normalise(batch["image"], mean, std)
-        targets_BY = losses.multi_hot(batch["labels"], classes, smoothing=label_smoothing)
-        logits_BY = apply(params, images_BHWC, train=True, key=key)
-        loss_B = loss_fn(logits_BY, targets_BY)
-        found = metrics.sums(logits_BY, batch["labels"], batch["mask"], loss_B)
-        return found["loss"], found["top1"]
-
-    def gradients(
-        params: PyTree, batch: Batch, key: jax.Array
-    ) -> tuple[PyTree, jax.Array, jax.Array]:
-        grad_fn = jax.value_and_grad(summed_loss, has_aux=True)
-        if accumulation == 1:
-            (loss_sum, hits), grads = grad_fn(params, batch, key)
-            return grads, loss_sum, hits
-
-        def one(carry: PyTree, micro: tuple[jax.Array, Batch]) -> tuple[PyTree, None]:
-            (loss_sum, hits), grads = grad_fn(params, micro[1], jax.random.fold_in(key, micro[0]))
-            return jax.tree.map(jnp.add, carry, (grads, loss_sum, hits)), None
-
-        start = (jax.tree.map(jnp.zeros_like, params), jnp.float32(0), jnp.int32(0))
-        steps = (jnp.arange(accumulation), micro_batches(batch, accumulation))
-        return jax.lax.scan(one, start, steps)[0]
+    summed_loss = _summed_loss(apply, classes, mean, std, loss, label_smoothing)
 
     def train_step(
         state: TrainState, batch: Batch, key: jax.Array
     ) -> tuple[TrainState, dict[str, jax.Array]]:
-        grads, loss_sum, hits = gradients(state.params, batch, jax.random.fold_in(key, state.step))
+        step_key = jax.random.fold_in(key, state.step)
+        sums, grads = summed_gradients(summed_loss, state.params, batch, step_key, accumulation)
+        loss_sum, hits = sums
         count = jnp.maximum(jnp.sum(batch["mask"], dtype=jnp.float32), 1.0)
         grads = jax.tree.map(lambda g: g / count, grads)
         updates, opt_state = tx.update(grads, state.opt_state, state.params)

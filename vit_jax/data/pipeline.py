@@ -58,16 +58,12 @@ class Pipeline:
         order_seed = order.stream_seed(self.seed, "order")
         augment_seed = order.stream_seed(self.seed, "augment")
 
-        def position(k: Any) -> Any:
-            return k // len(rows) * self.batch_size + rows.start + k % len(rows)
-
         def plan(k: Tensor) -> tuple[Any, Any, Any]:
-            at = position(k)
+            at = self._position(k, rows)
             index = order.example_at(at, examples=len(self.split), seed=order_seed)
             return index, order.example_seed(at, seed=augment_seed), tf.constant(True)
 
-        first, last = first_step * len(rows), last_step * len(rows)
-        return self._batches(first, last, plan, len(rows))
+        return self._batches(first_step * len(rows), last_step * len(rows), plan, len(rows))
 
     def evaluation(self, rows: range | None = None) -> Iterator[NumpyBatch]:
         """Every example once, in order; the last batch is filled with rows whose mask is False."""
@@ -75,33 +71,48 @@ class Pipeline:
         steps = -(-len(self.split) // self.batch_size)
 
         def plan(k: Tensor) -> tuple[Any, Any, Any]:
-            at = k // len(rows) * self.batch_size + rows.start + k % len(rows)
+            at = self._position(k, rows)
             real = at < len(self.split)
             return tf.where(real, at, 0), order.example_seed(at, seed=0), real
 
         return self._batches(0, steps * len(rows), plan, len(rows))
 
+    def probe(self) -> None:
+        """Processes the first example; raises BadInput where the chain does not give images."""
+        one = dataclasses.replace(self, batch_size=1, workers=1, prefetch=1)
+        next(one.evaluation())
+
+    def _position(self, k: Any, rows: range) -> Any:
+        """The position of the k-th example that a process with these rows of each batch reads."""
+        return k // len(rows) * self.batch_size + rows.start + k % len(rows)
+
     def _batches(self, first: int, last: int, plan: Any, size: int) -> Iterator[NumpyBatch]:
         read, process = self.split.reader(), preprocess.apply(self.ops)
+        shape = [self.image_size, self.image_size, 3]
 
         def example(k: Tensor) -> dict[str, Any]:
             index, seed, mask = plan(k)
             image, labels = read(index)
             image = process(image, seed)
-            if image.dtype != tf.uint8 or image.shape.rank != 3:
+            if image.dtype != tf.uint8 or not image.shape.is_compatible_with(shape):
                 raise BadInput(
-                    f"the chain gives {image.dtype.name} {image.shape}; add decode first."
+                    f"the chain gives {image.dtype.name} {image.shape}, expected uint8 {shape}; "
+                    "it starts with decode and ends at data.image_size, e.g. decode|resize({size})."
                 )
-            side = self.image_size
-            tf.debugging.assert_equal(tf.shape(image), [side, side, 3], "size after the chain")
-            return {
-                "image": tf.ensure_shape(image, [side, side, 3]),
-                "labels": labels,
-                "mask": mask,
-            }
+            tf.debugging.assert_equal(tf.shape(image), shape, "size after the chain")
+            return {"image": tf.ensure_shape(image, shape), "labels": labels, "mask": mask}
 
         dataset = tf.data.Dataset.range(first, last)
-        dataset = dataset.map(example, num_parallel_calls=self.workers, deterministic=True)
+        try:
+            plain = tf.autograph.experimental.do_not_convert(example)
+            dataset = dataset.map(plain, num_parallel_calls=self.workers, deterministic=True)
+        except BadInput:
+            raise
+        except (ValueError, TypeError) as e:
+            raise BadInput(
+                f"the chain {self.ops} cannot be applied: {' '.join(str(e).split())[:200]} "
+                "It starts with decode where images are files."
+            ) from e
         dataset = dataset.batch(size, drop_remainder=True).prefetch(self.prefetch)
         options = tf.data.Options()
         options.threading.private_threadpool_size = self.workers

@@ -70,7 +70,10 @@ def hold_out(split: Split, percent: int, salt: str) -> tuple[Split, Split]:
     """(the rest, about `percent` % of the examples), chosen by the hash of salt and name."""
     rows = np.asarray(split.rows)
     names = (salt + split.table.name(int(r)) for r in rows)
-    held = np.array([bucket(name) < percent * 100 for name in names], bool)
+    buckets = np.array([bucket(name) for name in names], np.int64)
+    held = buckets < percent * 100
+    if len(rows) > 1 and not held.any():  # very few images
+        held[np.argmin(buckets)] = True
     return Split(split.table, rows[~held]), Split(split.table, rows[held])
 
 

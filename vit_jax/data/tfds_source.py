@@ -58,7 +58,7 @@ def _tfds() -> Any:
 
 def _line(error: BaseException) -> str:
     text = " ".join(str(error).split())
-    return text if len(text) <= 300 else text[:300] + "..."
+    return text if len(text) <= 160 else text[:160] + "..."
 
 
 def _keys(builder: Any, given: str) -> tuple[str, str]:

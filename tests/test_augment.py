@@ -1,0 +1,237 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Random ops: the same seed, the same image; and over many seeds, what they promise."""
+
+import functools
+
+import numpy as np
+import pictures
+import pytest
+
+from vit_jax.data import augment, preprocess
+from vit_jax.data.lazy import tf
+
+CHAINS = [
+    "flip_lr",
+    "random_crop(5)",
+    "shift(2)",
+    "inception_crop(8)",
+    "affine(30)",
+    "affine(0, 0.3)",
+    "affine(0, 0, 2)",
+]
+
+
+def many(chain, image, seeds=200):
+    """uint8 [seeds, h, w, 3]: one chain on one image with many seeds."""
+    process = preprocess.apply(preprocess.parse("data.train_ops", chain, 8))
+    pixels = tf.constant(image)
+
+    @tf.function
+    def each(numbers):
+        one = functools.partial(process, tf.ensure_shape(pixels, image.shape))
+        pairs = tf.stack([numbers, numbers + 1], axis=1)
+        return tf.map_fn(one, pairs, fn_output_signature=tf.uint8)
+
+    return each(tf.range(seeds, dtype=tf.int64)).numpy()
+
+
+def coordinates(height, width):
+    """Channel 0 is x, channel 1 is y, so that a crop tells where it was taken."""
+    y, x = np.mgrid[0:height, 0:width]
+    return np.stack([x, y, 0 * x], axis=-1).astype(np.uint8)
+
+
+# ---------------------------------------------------------------- all of them
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_result_is_a_function_of_the_seed(chain):
+    image = pictures.noise(9, 12)
+    once, again = many(chain, image, 24), many(chain, image, 24)
+    assert once.dtype == np.uint8
+    assert (once == again).all()
+    different = {result.tobytes() for result in once}
+    assert len(different) == 2 if chain == "flip_lr" else len(different) > 12
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_second_half_of_the_seed_counts_too(chain):
+    """The first half is the seed of the run, the second the position of the example."""
+    (op,) = preprocess.parse("data.train_ops", chain, 8)
+    image = tf.constant(pictures.noise(9, 12))
+    seeds = [tf.constant([7, position], tf.int64) for position in range(12)]
+    assert len({op(image, seed).numpy().tobytes() for seed in seeds}) > 1
+
+
+# ---------------------------------------------------------------- flip, crop, shift
+
+
+def test_flip_mirrors_half_of_the_time():
+    image = pictures.noise(3, 5)
+    results = many("flip_lr", image, 1000)
+    flipped = (results == image[:, ::-1]).all(axis=(1, 2, 3))
+    kept = (results == image).all(axis=(1, 2, 3))
+    assert (flipped | kept).all()
+    assert 430 < flipped.sum() < 570
+
+
+def test_random_crop_takes_every_window_alike():
+    results = many("random_crop(6)", coordinates(8, 9), 1200)
+    assert results.shape == (1200, 6, 6, 3)
+    corners = results[:, 0, 0, :2]
+    offsets, counts = np.unique(corners, axis=0, return_counts=True)
+    assert offsets.tolist() == [[x, y] for x in range(4) for y in range(3)]
+    assert 60 < counts.min() <= counts.max() < 145  # 100 expected
+    assert (results == coordinates(6, 6) + results[:, :1, :1]).all()
+
+
+@pytest.mark.parametrize("pixels", [1, 2])
+def test_shift_moves_by_at_most_so_many_pixels_and_fills_with_black(pixels):
+    image = pictures.noise(6, 7) | 1  # nothing in it is black
+    margin = [(pixels, pixels), (pixels, pixels), (0, 0)]
+    padded = np.pad(image, margin)
+    offsets = range(2 * pixels + 1)
+    wanted = {padded[y : y + 6, x : x + 7].tobytes() for y in offsets for x in offsets}
+    assert {result.tobytes() for result in many(f"shift({pixels})", image, 400)} == wanted
+
+
+def test_shift_by_nothing_is_the_image():
+    image = pictures.noise(6, 7)
+    assert (many("shift(0)", image, 3) == image).all()
+
+
+# ---------------------------------------------------------------- inception crop
+
+
+def test_inception_crop_takes_boxes_of_the_area_and_aspect_it_says():
+    results = many("inception_crop(64)", coordinates(200, 160), 600).astype(float)
+    assert results.shape == (600, 64, 64, 3)
+    # The outermost of 64 samples lie half a sample inside the box.
+    width = (results[:, 32, -1, 0] - results[:, 32, 0, 0]) * 64 / 63
+    height = (results[:, -1, 32, 1] - results[:, 0, 32, 1]) * 64 / 63
+    area, aspect = width * height / (200 * 160), width / height
+    assert 0.04 < area.min() < 0.12
+    assert 0.8 < area.max() <= 1.02
+    assert 0.72 < aspect.min() < 0.8
+    assert 1.25 < aspect.max() < 1.37
+    assert 0.3 < area.mean() < 0.6  # TensorFlow draws the height evenly, not the area
+    assert results[:, 0, 0, 0].max() > 80  # anywhere in the image
+    assert results[:, 0, 0, 1].max() > 100
+
+
+def test_inception_crop_of_a_least_area():
+    results = many("inception_crop(64, area_min=0.5)", coordinates(200, 200), 300).astype(float)
+    width = (results[:, 32, -1, 0] - results[:, 32, 0, 0]) * 64 / 63
+    height = (results[:, -1, 32, 1] - results[:, 0, 32, 1]) * 64 / 63
+    assert (width * height / 200**2).min() > 0.47
+
+
+def test_inception_crop_does_not_average_over_pixels():
+    """As the published code: of a fine checkerboard it keeps the contrast."""
+    image = np.indices((96, 96)).sum(axis=0)[..., None] % 2 * np.full(3, 255)
+    assert many("inception_crop(8, area_min=0.9)", image.astype(np.uint8), 20).std() > 25
+
+
+# ---------------------------------------------------------------- affine
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Fixes what Affine draws: angle, zoom along x and y, move along x and y, each in [-1, 1]."""
+
+    def fix(*values):
+        monkeypatch.setattr(
+            tf.random, "stateless_uniform", lambda *_, **__: tf.constant(values, tf.float32)
+        )
+
+    return fix
+
+
+def affine(image, **arguments):
+    return augment.Affine(**arguments)(tf.constant(image), tf.constant([0, 0], tf.int64)).numpy()
+
+
+@pytest.mark.parametrize("height, width", [(8, 8), (7, 7), (5, 12)])
+def test_affine_without_arguments_is_the_identity(height, width):
+    image = pictures.noise(height, width)
+    assert (many("affine", image, 5) == image).all()
+
+
+@pytest.mark.parametrize("side", [8, 9])
+@pytest.mark.parametrize("turns", [-2, -1, 1, 2])
+def test_affine_turns_about_the_centre(drawn, side, turns):
+    """A positive draw turns counter-clockwise."""
+    drawn(np.sign(turns), 0, 0, 0, 0)
+    image = pictures.smooth(side, side)
+    got = affine(image, degrees=90.0 * abs(turns)).astype(int)
+    wanted = np.rot90(image, turns).astype(int)
+    assert abs(got - wanted)[1:-1, 1:-1].max() <= 1
+    assert (got[0] == wanted[0]).mean() > 0.5  # the rim may lie a rounding error outside
+
+
+def test_affine_turns_by_half_of_the_angle_for_half_of_the_draw(drawn):
+    image = pictures.smooth(33, 33)
+    drawn(0.5, 0, 0, 0, 0)
+    half = affine(image, degrees=60.0)
+    drawn(1.0, 0, 0, 0, 0)
+    assert (half == affine(image, degrees=30.0)).all()
+    # 30 degrees counter-clockwise: what is above the centre comes from its upper right.
+    y, x = 16 - 10 * np.cos(np.pi / 6), 16 + 10 * np.sin(np.pi / 6)
+    assert abs(half[6, 16, :2] - np.array([255 * x / 33, 255 * y / 33])).max() <= 2
+
+
+@pytest.mark.parametrize(
+    "draws, step_x, step_y", [((1, 0), 0.5, 1), ((0, 1), 1, 0.5), ((-0.5, 0), 2, 1)]
+)
+def test_affine_zooms_each_side(drawn, draws, step_x, step_y):
+    """A positive draw enlarges: from one pixel to the next the input moves by less."""
+    drawn(0, *draws, 0, 0)
+    got = affine(coordinates(41, 41) * 4, scale=1.0).astype(float) / 4
+    assert got[20, 20, :2].tolist() == [20, 20]
+    assert got[20, 24, 0] - 20 == pytest.approx(4 * step_x, abs=0.2)
+    assert got[24, 20, 1] - 20 == pytest.approx(4 * step_y, abs=0.2)
+
+
+def test_affine_turns_what_it_has_zoomed_without_shear(drawn):
+    """With both sides alike the matrix is a rotation times a number, also off the axes."""
+    drawn(1, 1, 1, 0, 0)
+    got = affine(coordinates(41, 41) * 4, degrees=30.0, scale=0.25).astype(float) / 4
+    right = got[20, 28, :2] - got[20, 20, :2]
+    down = got[28, 20, :2] - got[20, 20, :2]
+    assert np.hypot(*right) == pytest.approx(8 / 1.25, abs=0.3)
+    assert np.hypot(*down) == pytest.approx(8 / 1.25, abs=0.3)
+    assert right @ down == pytest.approx(0, abs=3)
+
+
+@pytest.mark.parametrize("move_x, move_y", [(2, 0), (0, 1), (-2, -1)])
+def test_affine_moves_by_pixels_and_fills_with_black(drawn, move_x, move_y):
+    drawn(0, 0, 0, move_x / 2, move_y / 2)
+    image = pictures.noise(6, 7) | 1
+    padded = np.pad(image, [(2, 2), (2, 2), (0, 0)])
+    wanted = padded[2 + move_y : 8 + move_y, 2 + move_x : 9 + move_x]
+    assert (affine(image, shift=2.0) == wanted).all()
+
+
+def test_affine_draws_evenly_from_both_sides():
+    """Over many seeds the image neither drifts nor turns on average, and keeps to its bounds."""
+    image = np.zeros((21, 21, 3), np.uint8)
+    image[10, 10] = 255
+    results = many("affine(0, 0, 4)", image, 400)[..., 0].astype(float)
+    y, x = np.mgrid[0:21, 0:21]
+    weight = results.sum(axis=(1, 2))
+    at_x, at_y = (results * x).sum((1, 2)) / weight, (results * y).sum((1, 2)) / weight
+    for at in (at_x, at_y):
+        assert 5.9 < at.min() < 7
+        assert 13 < at.max() < 14.1
+        assert abs(at.mean() - 10) < 0.4
+    assert abs(np.corrcoef(at_x, at_y)[0, 1]) < 0.2
+
+
+def test_affine_keeps_pixels_in_range():
+    image = np.where(pictures.noise(16, 16) > 127, 255, 0).astype(np.uint8)
+    results = many("affine(45, 0.5, 3)", image, 50)
+    assert results.dtype == np.uint8
+    assert results.max() == 255
+    assert results.min() == 0

@@ -1,0 +1,56 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The shape of the project: sizes, licence headers, no drawers, what a fence cannot say."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted([*ROOT.glob("vit_jax/**/*.py"), *ROOT.glob("configs/*.py")])
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_source_file_keeps_to_the_budget(path):
+    text = path.read_text()
+    assert text.count("\n") <= (350 if path.name == "train.py" else 400)
+    assert text.startswith("# SPDX-FileCopyrightText")
+    assert path.stem not in ("utils", "common", "misc", "helpers")
+    module = ast.parse(text)
+    assert ast.get_docstring(module)
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef) and node.name != "get_config":
+            lines = node.end_lineno - node.lineno + 1
+            assert lines <= 60, f"{node.name} has {lines} lines"
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if "configs" not in p.parts], ids=str)
+def test_no_default_is_hidden_in_a_config_get(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            assert not (node.func.attr == "get" and "config" in ast.unparse(node.func.value)), (
+                f"line {node.lineno}: config.get hides a default"
+            )
+
+
+def test_every_source_file_has_its_tests():
+    tested = {p.stem.removeprefix("test_") for p in (ROOT / "tests").glob("test_*.py")}
+    elsewhere = {
+        "layers": "vit",
+        "lazy": "main",
+        "classification": "train",
+        "build": "train",
+        "errors": "main",
+    }
+    for path in ROOT.glob("vit_jax/**/*.py"):
+        if path.stem not in ("__init__", "__main__"):
+            assert elsewhere.get(path.stem, path.stem) in tested, f"{path} has no tests"
+
+
+def test_extras_of_the_readme_exist():
+    setup, readme = (ROOT / "setup.py").read_text(), (ROOT / "README.md").read_text()
+    for extra in ("cuda12", "cuda13", "tpu", "dev"):
+        assert f'"{extra}": [' in setup
+        assert f".[{extra}]" in readme

@@ -1,0 +1,56 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Peaks of devices as `jax.Device.device_kind` names them."""
+
+import pytest
+
+from vit_jax import topology
+
+
+@pytest.mark.parametrize(
+    "kind, tflops",
+    [
+        ("TPU v2", 22.5),
+        ("TPU v3", 61.5),
+        ("TPU v4", 275),
+        ("TPU v4 lite", 138),
+        ("TPU v5", 459),
+        ("TPU v5p", 459),
+        ("TPU v5 lite", 197),
+        ("TPU v5e", 197),
+        ("TPU v6 lite", 918),
+        ("TPU v6e", 918),
+        ("NVIDIA H200", 989),
+        ("NVIDIA H100 80GB HBM3", 989),
+        ("NVIDIA H100 PCIe", 756),
+        ("NVIDIA GH200 480GB", 989),
+        ("NVIDIA A100-SXM4-40GB", 312),
+        ("NVIDIA A100-SXM4-80GB", 312),
+        ("NVIDIA A10G", 70),
+        ("NVIDIA L4", 121),
+        ("NVIDIA L40S", 362),
+        ("Tesla V100-SXM2-16GB", 125),
+        ("Tesla T4", 65),
+    ],
+)
+def test_known_devices(kind, tflops):
+    assert topology.peak_flops(kind) == tflops * 1e12
+
+
+@pytest.mark.parametrize("kind", ["cpu", "", "NVIDIA GeForce RTX 4090", "TPU v9", "AMD MI300X"])
+def test_unknown_devices_have_no_peak(kind):
+    assert topology.peak_flops(kind) is None
+
+
+@pytest.mark.parametrize("kind", ["NVIDIA L40", "NVIDIA T400 4GB", "NVIDIA RTX A1000"])
+def test_devices_whose_name_begins_like_another_are_not_taken_for_it(kind):
+    # An L40 has 181 TFLOP/s, an L4 121; a T400 is no T4.
+    assert topology.peak_flops(kind) in (None, 181e12)
+
+
+def test_lite_chips_are_not_confused_with_their_namesakes():
+    for version in ("v4", "v5"):
+        lite = topology.peak_flops(f"TPU {version} lite")
+        assert lite is not None
+        assert lite < topology.peak_flops(f"TPU {version}")

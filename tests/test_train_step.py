@@ -1,0 +1,363 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""One training and one evaluation step, on a small function and on a ViT over several meshes."""
+
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import tiny
+
+from vit_jax import losses, metrics, sharding, state, train_step, tree
+from vit_jax.models import vit
+
+HALF = (0.5, 0.5, 0.5)
+CLASSES = 6
+TABLE = (
+    ("act_batch", ("replica", "data", "fsdp")),
+    ("act_heads", ("tensor",)),
+    ("act_mlp", ("tensor",)),
+    ("embed", ("fsdp",)),
+    ("heads", ("tensor",)),
+    ("mlp", ("tensor",)),
+)
+
+
+def batch(size=16, seed=0, height=2, width=2, classes=CLASSES, mask=None):
+    rng = np.random.default_rng(seed)
+    return {
+        "image": rng.integers(0, 256, (size, height, width, 3), dtype=np.uint8),
+        "labels": rng.integers(0, classes, (size, 1), dtype=np.int32),
+        "mask": np.ones(size, bool) if mask is None else np.asarray(mask, bool),
+    }
+
+
+def small_params(seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        "hidden": rng.normal(size=(12, 8)).astype(np.float32) / 3,
+        "head": rng.normal(size=(8, CLASSES)).astype(np.float32),
+    }
+
+
+def small(params, images, *, train, key):
+    """Two layers; in training half of the hidden units are dropped when `params` says so."""
+    hidden = jnp.tanh(images.reshape(images.shape[0], -1) @ params["hidden"])
+    if train and "dropped" in params:
+        hidden = jnp.where(jax.random.bernoulli(key, 0.5, hidden.shape), hidden * 2, 0)
+    return hidden @ params["head"]
+
+
+def make_step(tx=None, apply=small, **options):
+    given = {"classes": CLASSES, "mean": HALF, "std": HALF} | options
+    return train_step.make_train_step(apply, tx or optax.sgd(0.1), **given)
+
+
+def start(tx=None, params=None, ema=False):
+    return state.from_params(
+        jax.tree.map(jnp.asarray, params or small_params()), tx or optax.sgd(0.1), ema=ema
+    )
+
+
+KEY = jax.random.key(0)
+
+
+# --- images and micro-batches ---
+
+
+def test_normalise_is_the_closed_form_per_channel():
+    image = np.arange(256, dtype=np.uint8).reshape(1, 8, 32, 1).repeat(3, axis=3)
+    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+    found = train_step.normalise(jnp.asarray(image), mean, std)
+    assert found.dtype == jnp.float32
+    expected = (image / 255.0 - np.array(mean)) / np.array(std)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_normalise_by_halves_is_minus_one_to_one():
+    image = np.array([0, 51, 102, 255], np.uint8).reshape(1, 2, 2, 1).repeat(3, axis=3)
+    found = train_step.normalise(jnp.asarray(image), HALF, HALF)
+    np.testing.assert_allclose(found[0, ..., 1].ravel(), [-1, -0.6, -0.2, 1], atol=1e-6)
+
+
+def test_micro_batches_take_every_nth_row():
+    given = {"image": np.arange(24).reshape(12, 2), "mask": np.arange(12)}
+    found = train_step.micro_batches(given, 3)
+    assert found["image"].shape == (3, 4, 2)
+    np.testing.assert_array_equal(found["mask"], [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]])
+    np.testing.assert_array_equal(found["image"][1, 2], given["image"][7])
+
+
+# --- one step ---
+
+
+def test_step_counts():
+    step, current = jax.jit(make_step()), start()
+    for expected in (1, 2):
+        current, _ = step(current, batch(), KEY)
+        assert int(current.step) == expected
+        assert current.step.dtype == jnp.int32
+
+
+@pytest.mark.parametrize("loss, smoothing", [("softmax", 0.0), ("softmax", 0.2), ("sigmoid", 0.1)])
+def test_loss_and_gradient_are_means_over_examples_that_count(loss, smoothing):
+    mask = np.arange(16) % 5 != 0
+    given = batch(mask=mask)
+    found, measured = jax.jit(make_step(loss=loss, label_smoothing=smoothing))(start(), given, KEY)
+
+    def mean_loss(params):
+        images = jnp.asarray(given["image"][mask] / 127.5 - 1, jnp.float32)
+        targets = np.eye(CLASSES)[given["labels"][mask, 0]] * (1 - smoothing) + smoothing / CLASSES
+        logits = small(params, images, train=False, key=None)
+        return jnp.mean(losses.LOSSES[loss](logits, jnp.asarray(targets, jnp.float32)))
+
+    expected, grads = jax.value_and_grad(mean_loss)(start().params)
+    assert float(measured["loss"]) == pytest.approx(float(expected), rel=1e-5)
+    for name, before in small_params().items():
+        np.testing.assert_allclose(
+            found.params[name], before - 0.1 * np.asarray(grads[name]), rtol=1e-5, atol=1e-6
+        )
+
+
+def test_metrics_are_those_before_the_update_and_before_clipping():
+    tx = optax.chain(optax.clip_by_global_norm(0.5), optax.sgd(100.0))
+    given = batch()
+    found, measured = jax.jit(make_step(tx))(start(tx), given, KEY)
+    evaluate = train_step.make_eval_step(
+        small, classes=CLASSES, mean=HALF, std=HALF, loss="softmax"
+    )
+    before = metrics.total([jax.jit(evaluate)(start().params, given)])
+    assert {name: value.dtype for name, value in measured.items()} == dict.fromkeys(
+        ["loss", "top1", "grad_norm", "param_norm", "update_norm"], jnp.float32
+    )
+    assert float(measured["loss"]) == pytest.approx(before["loss"], rel=1e-5)
+    assert float(measured["top1"]) == before["top1"]
+    after = metrics.total([jax.jit(evaluate)(found.params, given)])
+    assert abs(after["loss"] - before["loss"]) > 1
+    norm = np.sqrt(sum(np.sum(x**2) for x in small_params().values()))
+    assert float(measured["param_norm"]) == pytest.approx(norm, rel=1e-5)
+    assert float(measured["grad_norm"]) > 0.5
+    assert float(measured["update_norm"]) == pytest.approx(100.0 * 0.5, rel=1e-5)
+
+
+def test_gradient_norm_is_that_of_the_mean_gradient():
+    found, measured = jax.jit(make_step())(start(), batch(), KEY)
+    moved = {name: (x - np.asarray(found.params[name])) / 0.1 for name, x in small_params().items()}
+    norm = np.sqrt(sum(np.sum(x**2) for x in moved.values()))
+    assert float(measured["grad_norm"]) == pytest.approx(norm, rel=1e-4)
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_batch_of_padding_only_changes_nothing(accumulation):
+    given = batch(mask=np.zeros(16, bool))
+    found, measured = jax.jit(make_step(accumulation=accumulation))(start(), given, KEY)
+    assert float(measured["loss"]) == 0.0
+    for name, before in small_params().items():
+        np.testing.assert_array_equal(found.params[name], before)
+
+
+@pytest.mark.parametrize("pattern", ["all", "ragged", "one micro-batch empty"])
+@pytest.mark.parametrize("accumulation", [2, 4])
+def test_accumulation_equals_the_whole_batch(accumulation, pattern):
+    row = np.arange(16)
+    mask = {"all": row >= 0, "ragged": row > 4, "one micro-batch empty": row % 4 != 1}[pattern]
+    given = batch(mask=mask)
+    whole, expected = jax.jit(make_step())(start(), given, KEY)
+    found, measured = jax.jit(make_step(accumulation=accumulation))(start(), given, KEY)
+    for name, value in expected.items():
+        assert float(measured[name]) == pytest.approx(float(value), rel=1e-6, abs=1e-6), name
+    for name, value in whole.params.items():
+        np.testing.assert_allclose(found.params[name], value, rtol=1e-6, atol=1e-6)
+        assert not np.allclose(value, small_params()[name], atol=1e-4)
+
+
+def test_average_follows_its_closed_form():
+    tx = optax.sgd(0.5)
+    step, current = jax.jit(make_step(tx, ema_decay=0.75)), start(tx, ema=True)
+    expected = small_params()
+    for seed in range(3):
+        current, _ = step(current, batch(seed=seed), KEY)
+        for name in expected:
+            expected[name] = 0.75 * expected[name] + 0.25 * np.asarray(current.params[name])
+    for name, value in expected.items():
+        np.testing.assert_allclose(current.ema[name], value, rtol=1e-5, atol=1e-6)
+        assert not np.allclose(value, current.params[name], atol=1e-3)
+
+
+def test_state_without_average_keeps_none():
+    found, _ = jax.jit(make_step(ema_decay=0.9))(start(), batch(), KEY)
+    assert found.ema is None
+
+
+# --- randomness ---
+
+
+def dropped(accumulation=1):
+    """Jitted step of a model with dropout, and its state."""
+    step = jax.jit(make_step(accumulation=accumulation))
+    return step, start(params=small_params() | {"dropped": np.zeros(1, np.float32)})
+
+
+def test_dropout_is_a_function_of_key_and_step_only():
+    step, current = dropped()
+
+    def loss(key, at=0, **changes):
+        now = state.TrainState(jnp.int32(at), current.params, current.opt_state, None)
+        return float(step(now, batch(**changes), jax.random.key(key))[1]["loss"])
+
+    assert loss(0) == loss(0)
+    assert loss(0) != loss(1)
+    assert loss(0) != loss(0, at=1)
+    assert loss(0, at=7) == loss(0, at=7)
+
+
+@pytest.mark.parametrize("accumulation", [1, 4])
+def test_every_micro_batch_of_every_step_has_its_own_key(accumulation):
+    seen = []
+
+    def spy(params, images, *, train, key):
+        assert train
+        jax.debug.callback(lambda data: seen.append(tuple(data.tolist())), jax.random.key_data(key))
+        return small(params, images, train=train, key=key)
+
+    step, current = jax.jit(make_step(apply=spy, accumulation=accumulation)), start()
+    for _ in range(2):
+        current, _ = step(current, batch(), KEY)
+    jax.effects_barrier()
+    assert len(set(seen)) == 2 * accumulation
+
+
+def test_evaluation_drops_nothing():
+    evaluate = train_step.make_eval_step(
+        small, classes=CLASSES, mean=HALF, std=HALF, loss="softmax"
+    )
+    _, current = dropped()
+    plain = jax.jit(evaluate)(start().params, batch())
+    assert float(jax.jit(evaluate)(current.params, batch())["loss"]) == float(plain["loss"])
+
+
+# --- evaluation ---
+
+
+@pytest.mark.parametrize("loss", losses.LOSSES)
+def test_evaluation_does_not_depend_on_batches_and_padding(loss):
+    evaluate = jax.jit(
+        train_step.make_eval_step(small, classes=CLASSES, mean=HALF, std=HALF, loss=loss)
+    )
+    params, given = start().params, batch(14)
+
+    def total(size):
+        rows = []
+        for first in range(0, 14, size):
+            part = {name: x[first : first + size] for name, x in given.items()}
+            missing = size - len(part["mask"])
+            fill = batch(missing, seed=9, mask=np.zeros(missing, bool))
+            rows.append(
+                evaluate(params, jax.tree.map(lambda a, b: np.concatenate([a, b]), part, fill))
+            )
+        return metrics.total(jax.device_get(rows))
+
+    expected = total(14)
+    assert expected["examples"] == 14
+    assert 0 < expected["top1"] < expected["top5"] < 1
+    for size in (4, 5, 16):
+        assert total(size) == pytest.approx(expected, rel=1e-6)
+
+
+def test_evaluation_of_several_labels():
+    evaluate = train_step.make_eval_step(
+        small, classes=CLASSES, mean=HALF, std=HALF, loss="softmax"
+    )
+    given = batch(4) | {"labels": np.array([[0, 1], [2, -1], [3, 4], [5, -1]], np.int32)}
+    images = (given["image"] / 127.5 - 1).astype(np.float32)
+    logits = np.asarray(small(start().params, images, train=False, key=None))
+    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    expected = -(log_p[0, [0, 1]].sum() + log_p[1, 2] + log_p[2, [3, 4]].sum() + log_p[3, 5])
+    found = jax.jit(evaluate)(start().params, given)
+    assert float(found["loss"]) == pytest.approx(float(expected), rel=1e-5)
+    best = logits.argmax(-1)
+    hits = sum(int(b in labels) for b, labels in zip(best, given["labels"], strict=True))
+    assert int(found["top1"]) == hits
+
+
+@pytest.mark.parametrize(
+    "rows, name",
+    [
+        ({"loss": 1.0, "grad_norm": 0.0}, None),
+        ({"loss": 1.0, "grad_norm": float("nan")}, "grad_norm"),
+        ({"loss": float("inf"), "grad_norm": float("nan")}, "loss"),
+        ({"loss": -float("inf")}, "loss"),
+        ({"loss": np.float32("nan")}, "loss"),
+    ],
+)
+def test_first_metric_that_is_not_finite_is_named(rows, name):
+    assert train_step.non_finite(rows) == name
+
+
+# --- a ViT over several meshes ---
+
+
+def rules_of(shape: tuple[int, int, int, int]) -> sharding.Rules:
+    devices = jax.devices()[: np.prod(shape)]
+    mesh = sharding.make_mesh(**dict(zip(sharding.MESH_AXES, shape, strict=True)), devices=devices)
+    return sharding.Rules(mesh, TABLE)
+
+
+def test_accumulation_over_devices_moves_no_images_between_them():
+    rules, given = rules_of((1, 8, 1, 1)), batch(32, mask=np.arange(32) % 3 > 0)
+    expected, _ = jax.jit(make_step())(start(), given, KEY)
+    over = rules.sharding(("act_batch",), (32,))
+    given = jax.device_put(given, over)
+    current = jax.device_put(start(), rules.replicated)
+    step = jax.jit(make_step(accumulation=4)).lower(current, given, KEY).compile()
+    moved = re.findall(r"= (\S+) (?:all-gather|all-to-all|collective-permute)", step.as_text())
+    assert not [array for array in moved if re.search(r",2,2,3\]|,12\]", array)]
+    found, _ = step(current, given, KEY)
+    for name, value in expected.params.items():
+        np.testing.assert_allclose(found.params[name], value, rtol=1e-6, atol=1e-6)
+
+
+@functools.lru_cache
+def vit_losses(shape: tuple[int, int, int, int]):
+    """Losses of three steps of SGD with dropout on a mesh, and the paths of split leaves."""
+    rules = rules_of(shape)
+    cfg = tiny.config(dropout=0.1, drop_path=0.1, depth=2)
+    tx = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.3, momentum=0.9))
+    model = vit.ViT(cfg, rules)
+    step = make_step(
+        tx,
+        lambda p, x, *, train, key: model.apply({"params": p}, x, train=train, key=key),
+        classes=cfg.classes,
+    )
+    params = tiny.params(cfg)
+    abstract = jax.eval_shape(lambda p: state.from_params(p, tx, ema=True), params)
+    places = sharding.place(abstract, sharding.param_axes(abstract.params, vit.AXES), rules)
+    begin = jax.jit(lambda p: state.from_params(p, tx, ema=True), out_shardings=places)
+    step = jax.jit(step, out_shardings=(places, rules.replicated), donate_argnums=0)
+    current, found = begin(params), []
+    for seed in range(3):
+        given = batch(16, seed, tiny.HEIGHT, tiny.WIDTH, cfg.classes, mask=np.arange(16) != 11)
+        over = rules.sharding(("act_batch",), (16,))
+        current, measured = step(current, jax.device_put(given, over), KEY)
+        found.append([float(measured["loss"]), float(measured["grad_norm"])])
+    split = [
+        path for path, x in tree.leaves_with_paths(current) if not x.sharding.is_fully_replicated
+    ]
+    return np.array(found), split
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 1, 1), (1, 2, 2, 2)])
+def test_sharded_step_equals_that_of_one_device(shape):
+    expected, none_split = vit_losses((1, 1, 1, 1))
+    found, split = vit_losses(shape)
+    assert not none_split
+    if shape[2] > 1:
+        assert "params/blocks/attn/query/kernel" in split
+        assert "ema/blocks/mlp/down/kernel" in split
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert np.ptp(expected[:, 0]) > 0.05  # it learns, so equal is not trivial

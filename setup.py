@@ -30,6 +30,7 @@ setup(
         'tensorflow>=2.21,<2.22; platform_machine != "x86_64"',
         "tensorboard>=2.20,<3",  # needed by clu; TensorFlow 2.21 no longer brings it
         "scikit-learn>=1.5,<2",  # only for the file of digits inside it
+        "importlib_resources>=6,<8",  # TFDS needs it to download, but does not say so
         "numpy>=2.0,<3",
         "pyyaml>=6,<7",
     ],

@@ -3,7 +3,9 @@
 
 """Chains: what is understood, what every mistake says, and what each fixed op does to pixels."""
 
+import csv
 import io
+import tarfile
 
 import numpy as np
 import pictures
@@ -185,6 +187,32 @@ def test_decode_does_not_touch_pixels():
 def test_decode_repeats_gray_pixels():
     image = pictures.noise(5, 6, channels=1)
     assert (run("decode", image) == np.repeat(image, 3, axis=-1)).all()
+
+
+def test_odd_real_files_are_read_as_pillow_reads_them_or_refused(data_dir):
+    """66 files: CMYK, progressive, 16 bit, interlaced, truncated, not images at all."""
+    with tarfile.open(data_dir / "odd_images.tar") as tar:
+        files = {m.name.split("/", 1)[1]: tar.extractfile(m).read() for m in tar if m.isfile()}
+    rows = list(csv.DictReader(files["manifest.csv"].decode().splitlines()))
+    known = [row for row in rows if row["magic"] in ("jpeg", "png", "gif", "bmp")]
+    refused, others = set(), set()
+    for row in known:
+        try:
+            image = preprocess.Decode()(tf.constant(files[row["file"]]), None).numpy()
+        except tf.errors.OpError:
+            refused.add(row["file"])
+            continue
+        if row["pillow_ok"] == "yes":
+            mean = [float(row[f"mean_{c}"]) for c in "rgb"]
+            if abs(image.mean(axis=(0, 1)) - mean).max() > 3:
+                others.add(row["file"])
+            assert image.shape == (int(row["height"]), int(row["width"]), 3)
+    assert others == set()
+    assert {row["file"] for row in known if row["pillow_ok"] == "yes"} & refused == {
+        "bmp__rgb24prof2.bmp",
+        "jpeg_lossless_or_12bit__testimg_rgb.jpg",
+    }
+    assert len(known) > 40
 
 
 # ---------------------------------------------------------------- resize

@@ -212,6 +212,15 @@ def test_architecture_of_free_sizes_from_a_file(tmp_path):
     assert vit.config(**found, classes=10) == cfg
 
 
+@pytest.mark.parametrize("absent", ["Transformer/posembed_input", "Transformer/encoderblock_0"])
+def test_architecture_of_an_incomplete_file_is_bad_input(tmp_path, absent):
+    names = original_names(weights(), LINEN)
+    path = tmp_path / "weights.npz"
+    np.savez(path, **{name: x for name, x in names.items() if not name.startswith(absent)})
+    with pytest.raises(BadInput):
+        pretrained.architecture(pretrained.read_npz(path))
+
+
 def test_architecture_with_pre_logits_ignores_them():
     found = pretrained.architecture(flat(representation=9))
     found.pop("image_size")

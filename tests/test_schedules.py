@@ -26,13 +26,19 @@ def make(name, **changes):
     return schedules.make_schedule(name=name, **given | own | changes)
 
 
+CORNERS = [0, 1, WARMUP // 2, WARMUP, WARMUP + 1, 60, 90, 91, 100, TOTAL - 1, TOTAL, TOTAL + 1]
+
+
 @pytest.mark.parametrize("name", SHAPE)
 def test_rate_at_every_corner_follows_the_closed_form(name):
     schedule = make(name)
-    corners = [0, 1, WARMUP // 2, WARMUP, WARMUP + 1, 60, 90, 91, 100, TOTAL - 1]
-    for t in corners:
-        ramp = min(1, t / WARMUP) * min(1, (TOTAL - t) / COOLDOWN)
-        assert float(schedule(t)) == pytest.approx(SHAPE[name](t) * ramp, rel=1e-5, abs=1e-8), t
+    on_device = jax.jit(schedule)(np.array(CORNERS, np.int32))
+    assert on_device.dtype == np.float32
+    for t, traced in zip(CORNERS, on_device, strict=True):
+        ramp = min(1, t / WARMUP) * max(0, min(1, (TOTAL - t) / COOLDOWN))
+        expected = pytest.approx(SHAPE[name](t) * ramp, rel=1e-5, abs=1e-8)
+        assert float(schedule(t)) == expected, t
+        assert float(traced) == expected, t
 
 
 @pytest.mark.parametrize("name", SHAPE)

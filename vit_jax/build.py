@@ -15,10 +15,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from vit_jax import checks, duration, load, losses, memory, sharding, state, train_step, tree
 from vit_jax import config as config_lib
-from vit_jax import load, losses, memory, sharding, state, train_step, tree
 from vit_jax.config import ConfigDict
-from vit_jax.data import lazy, pipeline, preprocess, sources
+from vit_jax.data import pipeline, preprocess, sources
 from vit_jax.data.pipeline import Pipeline
 from vit_jax.data.splits import Split
 from vit_jax.errors import BadInput, unknown
@@ -63,9 +63,8 @@ def check(config: ConfigDict) -> None:
     Raises:
       BadInput: the first thing found.
     """
-    for key in ("batch_size", "accumulation"):
-        if config[key] < 1:
-            raise BadInput(f"{key}={config[key]}; give at least 1.")
+    checks.check_numbers(config)
+    checks.check_tuples(config)
     if config.batch_size % config.accumulation:
         fits = [a for a in range(1, config.batch_size + 1) if config.batch_size % a == 0]
         raise BadInput(
@@ -83,20 +82,10 @@ def check(config: ConfigDict) -> None:
         )
     if config.loss.name not in losses.LOSSES:
         raise unknown("loss", config.loss.name, losses.LOSSES)
-    if not 0 <= config.loss.label_smoothing < 1:
-        raise BadInput(
-            f"loss.label_smoothing={config.loss.label_smoothing}; give a value in [0, 1)."
-        )
-    if not 0 <= config.ema.decay < 1:
-        raise BadInput(f"ema.decay={config.ema.decay}; give a value in [0, 1), 0 for none.")
-    if len(config.data.mean) != 3 or len(config.data.std) != 3 or min(config.data.std) <= 0:
-        raise BadInput(
-            f"data.mean={config.data.mean}, std={config.data.std}: three each, std above 0."
-        )
     for key, value in config_lib.flatten(config):
         if key in _DURATIONS or re.fullmatch(r"evals\.\w+\.every", key):
-            config_lib.duration(f"config.{key}", value)
-    if config_lib.duration("config.length", config.length).unit == "percent":
+            duration.parse(f"config.{key}", value)
+    if duration.parse("config.length", config.length).unit == "percent":
         raise BadInput(f"length={config.length!r}: percent is of the length; give another unit.")
     profile_steps(config.profile)
 
@@ -205,7 +194,6 @@ def build(config: ConfigDict) -> Run:
       BadInput: the data, the mesh, or a combination of values cannot be used.
     """
     rules = make_rules(config)
-    lazy.keep_off_accelerators()
     source, train_split, train_pipeline, eval_pipelines = _data(config)
     steps = _steps(config, len(train_split))
     cfg = vit.config(**config.model, classes=len(source.classes))
@@ -279,8 +267,8 @@ def _data(config: ConfigDict) -> tuple[sources.Source, Split, Pipeline, dict[str
 
 def _steps(config: ConfigDict, examples: int) -> Steps:
     def steps(key: str, text: str, total: int = 0) -> int:
-        duration = config_lib.duration(key, text)
-        return duration.steps(batch_size=config.batch_size, examples=examples, total_steps=total)
+        length = duration.parse(key, text)
+        return length.steps(batch_size=config.batch_size, examples=examples, total_steps=total)
 
     total = steps("length", config.length)
     if total < 1:

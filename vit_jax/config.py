@@ -3,13 +3,12 @@
 
 """From a recipe file and overrides to one resolved, validated configuration, and back to YAML.
 
-Owns: running recipe files, argument strings, overrides, durations, the comparison of two
-configurations. Must not: know models, data or optimizers (`build.py` binds sections to functions).
+Owns: running recipe files, argument strings, overrides, the comparison of two configurations.
+Must not: know models, data or optimizers (`build.py` binds sections to functions).
 Start from `load`.
 """
 
 import ast
-import dataclasses
 import fnmatch
 import hashlib
 import importlib
@@ -116,13 +115,18 @@ def _run_file(path: Path) -> ModuleType:
     assert spec is not None, path
     assert spec.loader is not None, path
     module = importlib.util.module_from_spec(spec)
-    extra = [str(_configs_root()), str(path.resolve().parent)]
+    folder = path.resolve().parent
+    extra, before = [str(_configs_root()), str(folder)], set(sys.modules)
     sys.path[:0] = extra
     try:
         spec.loader.exec_module(module)
     finally:
         for entry in extra:
             sys.path.remove(entry)
+        for name in set(sys.modules) - before:  # another recipe may have neighbours of these names
+            file = getattr(sys.modules[name], "__file__", None)
+            if file and Path(file).resolve().parent == folder and "." not in name:
+                del sys.modules[name]
     return module
 
 
@@ -140,23 +144,44 @@ def _recipe(path: Path, args: str | None) -> ConfigDict:
         config = module.get_config(args) if args else module.get_config()
     except BadInput:
         raise
-    except (
-        AttributeError,
-        KeyError,
-        TypeError,
-        ValueError,
-        SyntaxError,
-        ImportError,
-        NameError,
-    ) as e:
+    except Exception as e:  # a recipe is the user's program: it may raise anything
         where = ""
         if args and isinstance(e, TypeError) and "positional argument" in str(e):
             where = f" It takes no argument; leave out {args!r}."
-        raise BadInput(f"{path} cannot be read: {type(e).__name__}: {str(e).strip()}{where}") from e
+        what = " ".join(str(e).split("\n\n")[0].split())
+        what = what if len(what) < 300 else what[:300] + " ..."
+        raise BadInput(f"{path} cannot be read: {type(e).__name__}: {what}{where}") from e
+    _check_keys(path, config)
+    return config
+
+
+def _check_keys(path: Path, config: ConfigDict) -> None:
+    """Refuses what a recipe returns unless it has the keys and types of base.py."""
     if not isinstance(config, ConfigDict):
-        raise BadInput(
-            f"{path}: get_config returned {type(config).__name__}, expected a ConfigDict."
-        )
+        raise BadInput(f"{path}: get_config returned {type(config).__name__}, not a ConfigDict.")
+    evals = list(config["evals"].keys()) if "evals" in config else []
+    want, have = dict(flatten(_with_evals(_base(), evals))), dict(flatten(config))
+    for key in have:
+        if key not in want:
+            raise unknown(f"config key in {path}", key, want)
+    for key, like in want.items():
+        if key not in have:
+            raise BadInput(f"{path}: {key} is missing; start from base.get_config().")
+        _check_type(path, key, have[key], like)
+
+
+def _check_type(path: Path, key: str, value: Any, like: Any) -> None:
+    if type(value) is not type(like):
+        given, expected = type(value).__name__, type(like).__name__
+        raise BadInput(f"{path}: {key}={value!r} is of type {given}, expected {expected}.")
+
+
+def _with_evals(config: Any, names: Sequence[str]) -> Any:
+    """A base configuration with named evaluations: its own as they are, others without a split."""
+    own = {name: section.to_dict() for name, section in config.evals.items()}
+    blank = next(iter(own.values())) | {"split": "", "every": "0"}
+    with config.unlocked():
+        config.evals = ml_collections.ConfigDict({n: dict(own.get(n, blank)) for n in names})
     return config
 
 
@@ -173,19 +198,30 @@ def load(spec: str, overrides: Sequence[str] = ()) -> ConfigDict:
     Raises:
       BadInput: anything in the file or the overrides that cannot be used.
     """
-    name, _, args = spec.partition(":") if not Path(spec).is_file() else (spec, "", "")
+    name, _, args = (spec, "", "") if _is_file(spec) else spec.partition(":")
     path = Path(name).expanduser()
-    if not path.is_file():
+    if not _is_file(name):
         raise BadInput(
-            f"--config={spec}: no file {path}; give a recipe such as configs/quickstart.py."
+            f"--config={spec[:200]}: no file {name[:200]}; give a recipe such as "
+            "configs/quickstart.py."
         )
+    set_keys: set[str] = set()
     if path.suffix in (".yaml", ".yml"):
-        config = _from_yaml(path)
+        if args:
+            raise BadInput(f"--config={spec}: a YAML file takes no argument; leave out {args!r}.")
+        config, set_keys = _from_yaml(path)
     else:
         config = _recipe(path, args or None)
-    set_keys = _override(config, overrides)
+    set_keys |= _override(config, overrides)
     _choose(config, set_keys)
     return config.lock()
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).expanduser().is_file()
+    except (OSError, RuntimeError, ValueError):  # too long, no such user, a null byte
+        return False
 
 
 def _override(config: ConfigDict, overrides: Sequence[str]) -> set[str]:
@@ -256,35 +292,37 @@ def to_yaml(config: ConfigDict) -> str:
     return yaml.safe_dump(plain(config), sort_keys=False, default_flow_style=None, width=100)
 
 
-def _from_yaml(path: Path) -> ConfigDict:
+def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
+    """The configuration in a YAML file, and the keys that it sets."""
     try:
         values = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as e:
-        raise BadInput(f"{path} is not readable YAML: {e}") from e
+    except (yaml.YAMLError, UnicodeDecodeError, OSError, ValueError, RecursionError) as e:
+        raise BadInput(f"{path} is not readable YAML: {' '.join(str(e).split())[:300]}") from e
     if not isinstance(values, dict):
         raise BadInput(f"{path} holds {type(values).__name__}, expected the keys of a config.")
+    _check_names(path, values)
+    evals = values.get("evals")
     config = _base()
-    known = dict(flatten(config))
-    if isinstance(values.get("evals"), dict):  # the named evaluations are the file's own
-        with config.unlocked():
-            template = next(iter(config.evals.values()))
-            config.evals = ml_collections.ConfigDict(
-                {name: template.to_dict() for name in values["evals"]}
-            )
-        known = dict(flatten(config))
-    for key, value in flatten(values):
+    if isinstance(evals, dict):  # the named evaluations are the file's own
+        config = _with_evals(config, list(evals))
+    known, given = dict(flatten(config)), dict(flatten(values))
+    for key, value in given.items():
         if key not in known:
             raise unknown(f"config key in {path}", key, known)
         like = known[key]
         if isinstance(like, float) and isinstance(value, int | str) and not isinstance(value, bool):
             value = _read(key, str(value), like)
-        if type(value) is not type(like):
-            raise BadInput(
-                f"{path}: {key}={value!r} is of type {type(value).__name__}, "
-                f"expected {type(like).__name__}."
-            )
+        _check_type(path, key, value, like)
         config.update_from_flattened_dict({key: value})
-    return config
+    return config, set(given)
+
+
+def _check_names(path: Path, values: dict[Any, Any]) -> None:
+    for key, value in values.items():
+        if not isinstance(key, str) or not re.fullmatch(r"\w+", key):
+            raise BadInput(f"{path}: {key!r} is not a key; keys are words, sections are nested.")
+        if isinstance(value, dict):
+            _check_names(path, value)
 
 
 def fingerprint(config: ConfigDict) -> str:
@@ -313,53 +351,3 @@ def differences(saved: ConfigDict, given: ConfigDict) -> list[tuple[str, Any, An
 
 
 _NONE = object()
-
-
-# ---------------------------------------------------------------- durations
-
-
-@dataclasses.dataclass(frozen=True)
-class Duration:
-    """A length of training in the unit of the paper: `steps`, `epochs`, `examples` or `percent`."""
-
-    amount: float
-    unit: str
-
-    def steps(self, *, batch_size: int, examples: int, total_steps: int = 0) -> int:
-        """The duration in optimizer steps, rounded to the nearest; at least 1 unless it is 0.
-
-        Args:
-          batch_size: global batch size.
-          examples: number of training examples, the length of an epoch.
-          total_steps: length of the run, which `percent` refers to.
-        """
-        if self.amount == 0:
-            return 0
-        exact = {
-            "steps": self.amount,
-            "epochs": self.amount * examples / batch_size,
-            "examples": self.amount / batch_size,
-            "percent": self.amount / 100 * total_steps,
-        }[self.unit]
-        return max(1, round(exact))
-
-
-def duration(key: str, text: str) -> Duration:
-    """Parses `"90 epochs"`, `"10000 steps"`, `"303e6 examples"`, `"5 percent"`, or `"0"`: never.
-
-    Raises:
-      BadInput: anything else; the message names `key`.
-    """
-    match = re.fullmatch(r"\s*([0-9][0-9_.]*(?:e[0-9]+)?)\s*([a-z%]*)\s*", text)
-    units = {"%": "percent"} | {u: u for u in ("steps", "epochs", "examples", "percent")}
-    units |= {"step": "steps", "epoch": "epochs", "example": "examples"}
-    try:
-        amount = float(match[1]) if match else -1.0
-    except ValueError:
-        amount = -1.0
-    if match is None or amount < 0 or (match[2] not in units and amount > 0):
-        raise BadInput(
-            f"{key}={text!r} is not a duration; write a number and a unit: "
-            "'90 epochs', '10000 steps', '303e6 examples' or '5 percent'."
-        )
-    return Duration(amount, units.get(match[2], "steps"))

@@ -17,7 +17,8 @@ from vit_jax.errors import BadInput, unknown
 
 Platform = Literal["auto", "cpu", "gpu", "tpu"]
 _JAX_NAMES = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}
-_GOOGLE_PCI_VENDOR = "0x1ae0"
+_GOOGLE_PCI_VENDOR = "0x1ae0"  # also of network cards
+_TPU_PCI_DEVICES = ("0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076")
 
 
 def present_accelerators(root: str = "/") -> list[str]:
@@ -27,13 +28,13 @@ def present_accelerators(root: str = "/") -> list[str]:
       root: of the file system, for tests.
     """
     found = []
-    if glob.glob(os.path.join(root, "dev/nvidia[0-9]*")):
+    if any(glob.glob(os.path.join(root, "dev", name)) for name in ("nvidia[0-9]*", "dxg")):
         found.append("gpu")
-    vendors = glob.glob(os.path.join(root, "sys/bus/pci/devices/*/vendor"))
-    if glob.glob(os.path.join(root, "dev/accel*")) and any(
-        Path(v).read_text().strip() == _GOOGLE_PCI_VENDOR for v in vendors
-    ):
-        found.append("tpu")
+    for vendor in glob.glob(os.path.join(root, "sys/bus/pci/devices/*/vendor")):
+        files = (Path(vendor), Path(vendor).with_name("device"))
+        maker, device = (p.read_text().strip() if p.exists() else "" for p in files)
+        if maker == _GOOGLE_PCI_VENDOR and device in _TPU_PCI_DEVICES:
+            return [*found, "tpu"]
     return found
 
 

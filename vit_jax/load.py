@@ -35,7 +35,8 @@ def find_run(text: str) -> Run | None:
     """
     if Path(text).expanduser().is_file():
         return None
-    name, _, which = text.partition("@")
+    plain = "@" not in text or Path(text).expanduser().is_dir()
+    name, which = (text, "") if plain else text.rsplit("@", 1)
     workdir = Path(name).expanduser()
     if not (workdir / FOLDER).is_dir():
         what = "holds no checkpoints" if workdir.is_dir() else "does not exist"

@@ -16,10 +16,16 @@ import jax.numpy as jnp
 def in_top_k(logits_BY: jax.Array, labels_BK: jax.Array, k: int) -> jax.Array:
     """Whether one of the k highest logits is among the labels; bool [B].
 
-    With fewer than k classes, k is the number of classes. Ties go to the lower class number.
+    Counts the classes that come before a label instead of sorting, which would gather the logits of
+    all devices. Ties go to the lower class number; a logit that is not a number is never right.
     """
-    _, top_Bk = jax.lax.top_k(logits_BY, min(k, logits_BY.shape[-1]))
-    return jnp.any(top_Bk[:, :, None] == labels_BK[:, None, :], axis=(1, 2))
+    label_BK1 = labels_BK[..., None]
+    own_BK1 = jnp.take_along_axis(logits_BY[:, None, :], jnp.maximum(label_BK1, 0), axis=-1)
+    number_11Y = jnp.arange(logits_BY.shape[-1])[None, None, :]
+    logits_B1Y = logits_BY[:, None, :]
+    before_BKY = (logits_B1Y > own_BK1) | ((logits_B1Y == own_BK1) & (number_11Y < label_BK1))
+    real_BK = (labels_BK >= 0) & ~jnp.isnan(own_BK1[..., 0])
+    return jnp.any((jnp.sum(before_BKY, axis=-1) < k) & real_BK, axis=1)
 
 
 def sums(

@@ -40,7 +40,8 @@ def mesh_shape(*, replica: int, data: int, fsdp: int, tensor: int, devices: int)
         raise BadInput(f"mesh {sizes}: sizes are positive, and at most one is -1 (the rest).")
     if devices % given or (not free and given != devices):
         rest = given // sizes["data"] if sizes["data"] > 0 else given
-        fits = f"data={devices // rest}" if devices % rest == 0 else "data=-1, fsdp=1, tensor=1"
+        whole = "replica=1, data=-1, fsdp=1, tensor=1"
+        fits = f"data={devices // rest}" if devices % rest == 0 else whole
         raise BadInput(
             f"mesh {sizes} needs {'a multiple of ' if free else ''}{given} devices, "
             f"there are {devices}; {fits} fits."
@@ -90,10 +91,14 @@ class Rules:
         table = dict(self.table)
         used: set[str] = set()
         entries: list[tuple[str, ...] | None] = []
+        strange = [a for a in axes if a is not None and a not in LOGICAL_AXES]
+        if strange:
+            raise ValueError(f"{path}: unknown logical axes {strange} in {tuple(axes)}")
         for dim, (axis, size) in enumerate(zip(axes, shape, strict=True)):
             mesh_axes = tuple(a for a in table.get(axis or "", ()) if self.mesh.shape[a] > 1)
-            if twice := used.intersection(mesh_axes):
-                raise BadInput(f"{path}: mesh axis {twice.pop()!r} is used twice in {tuple(axes)}.")
+            twice = [a for a in mesh_axes if a in used or mesh_axes.count(a) > 1]
+            if twice:
+                raise BadInput(f"{path}: mesh axis {twice[0]!r} is used twice in {tuple(axes)}.")
             used.update(mesh_axes)
             ways = math.prod(self.mesh.shape[a] for a in mesh_axes)
             if size % ways:
@@ -160,21 +165,25 @@ def param_axes(
 def place(state: PyTree, axes: Mapping[str, tuple[str | None, ...]], rules: Rules) -> PyTree:
     """Shardings for a whole abstract state: parameters, moments and averages alike.
 
-    A leaf whose path ends in a parameter's path and has its number of dimensions is placed as that
-    parameter; every other leaf (counts, factored statistics) is whole on every device.
+    A leaf whose path ends in a parameter's path and that has its shape is placed as that parameter; every other leaf (counts, factored statistics) is whole on every device.
 
     Args:
-      state: tree of shapes.
+      state: tree of shapes, with the parameters under `params`.
       axes: parameter path -> logical axes, from `param_axes`.
       rules: the placement.
     """
+    shapes = {
+        path.removeprefix("params/"): leaf.shape
+        for path, leaf in tree.leaves_with_paths(state)
+        if path.startswith("params/")
+    }
 
     def one(path: str, leaf: Any) -> NamedSharding:
         parts = path.split("/")
         for start in range(len(parts)):
-            found = axes.get("/".join(parts[start:]))
-            if found is not None and len(found) == len(leaf.shape):
-                return rules.sharding(found, leaf.shape, path)
+            name = "/".join(parts[start:])
+            if name in axes and leaf.shape == shapes[name]:
+                return rules.sharding(axes[name], leaf.shape, path)
         return rules.replicated
 
     return tree.map_with_path(one, state)

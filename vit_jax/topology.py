@@ -6,6 +6,8 @@
 Start from `peak_flops`.
 """
 
+import re
+
 # Dense bfloat16 peak in FLOP/s of one jax device, by a lower-case part of `device_kind`, the most
 # specific first. TPU figures: "TPU system architecture" pages of the Google Cloud documentation
 # (v2 and v3 per core, since each core is a device; later ones per chip). GPU figures: the vendor's
@@ -17,6 +19,7 @@ _PEAKS = (
     ("tpu v4", 275e12),
     ("tpu v5 lite", 197e12),
     ("tpu v5e", 197e12),
+    ("tpu v5p", 459e12),
     ("tpu v5", 459e12),
     ("tpu v6 lite", 918e12),
     ("tpu v6e", 918e12),
@@ -26,6 +29,7 @@ _PEAKS = (
     ("a100", 312e12),
     ("a10g", 70e12),
     ("l40s", 362e12),
+    ("l40", 181e12),
     ("l4", 121e12),
     ("v100", 125e12),
     ("t4", 65e12),
@@ -34,5 +38,5 @@ _PEAKS = (
 
 def peak_flops(device_kind: str) -> float | None:
     """Dense bfloat16 (V100, T4: float16) peak of a device in FLOP/s; None where it is not known."""
-    kind = device_kind.lower()
-    return next((peak for name, peak in _PEAKS if name in kind), None)
+    kind = device_kind.lower()  # whole words: an L40 is not an L4; but a GH200 has an H200's GPU
+    return next((peak for name, peak in _PEAKS if re.search(rf"\bg?{name}\b", kind)), None)

@@ -70,7 +70,8 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, Any]:
             state, step = start(run, checkpoints, weights)
             report = Report(workdir, step=step, tensorboard=config.report.tensorboard)
             stack.callback(report.close)
-            state = loop(run, state, step, checkpoints, report, workdir)
+            if step < run.steps.total:
+                state = loop(run, state, step, checkpoints, report, workdir)
             return finish(run, state, checkpoints, report, workdir)
         except jax.errors.JaxRuntimeError as e:
             if not memory.is_out_of_memory(e):

@@ -7,6 +7,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from vit_jax.errors import BadInput
+
 SUMMARY = "train a model, or continue the run in a workdir"
 
 
@@ -15,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", required=True, metavar="FILE[:ARGS]", help="recipe or config.yaml"
     )
-    parser.add_argument("--workdir", required=True, metavar="DIR", type=Path, help="of this run")
+    parser.add_argument("--workdir", required=True, metavar="DIR", help="of this run")
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
@@ -25,7 +27,9 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     config = config_lib.load(args.config, rest)
     from vit_jax import train  # after the config has been read: this import takes a second or two
 
-    results = train.train(config, args.workdir.expanduser())
+    if not args.workdir:
+        raise BadInput("--workdir is empty; give the folder of the run.")
+    results = train.train(config, Path(args.workdir).expanduser())
     print(summary(results, config.expected.to_dict(), args))
     return 0
 
@@ -34,7 +38,7 @@ def summary(results: dict[str, Any], expected: dict[str, Any], args: argparse.Na
     """What a person wants to see at the end: results, where things lie, the next command."""
     from vit_jax import reporting
 
-    workdir = args.workdir
+    workdir = Path(args.workdir)
     again = "vit_jax train --config=configs/finetune.py --workdir=runs/mine"
     lines = [
         "",

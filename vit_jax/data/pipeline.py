@@ -8,6 +8,7 @@ A process reads only the rows of the global batch that its devices hold. Start f
 
 import collections
 import dataclasses
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -108,9 +109,9 @@ class Pipeline:
             dataset = dataset.map(plain, num_parallel_calls=self.workers, deterministic=True)
         except BadInput:
             raise
-        except (ValueError, TypeError) as e:
+        except (ValueError, TypeError, IndexError, AttributeError) as e:
             raise BadInput(
-                f"the chain {self.ops} cannot be applied: {' '.join(str(e).split())[:200]} "
+                f"the chain {_names(self.ops)} cannot be applied: {_plain(str(e))}. "
                 "It starts with decode where images are files."
             ) from e
         dataset = dataset.batch(size, drop_remainder=True).prefetch(self.prefetch)
@@ -132,11 +133,25 @@ class Pipeline:
                 example(tf.constant(k, tf.int64))
             except tf.errors.OpError as e:
                 name = self.split.name(int(plan(tf.constant(k, tf.int64))[0]))
-                reason = " ".join(e.message.split())[:200]
                 return BadInput(
-                    f"{name} cannot be read as an image: {reason} Remove or replace it."
+                    f"{name} does not go through the chain {_names(self.ops)}: {_plain(e.message)}. "
+                    "Remove or replace the image, or change the chain."
                 )
-        return BadInput(f"reading failed: {' '.join(str(error).split())[:300]}")
+        return BadInput(f"reading failed: {_plain(str(error))}.")
+
+
+def _names(ops: tuple[preprocess.Op, ...]) -> str:
+    return "|".join(type(op).__name__ for op in ops)
+
+
+_TF_NAMES = r"\{\{[^}]*\}\}|\[Op:[^\]]*\]|\[\[[^\]]*\]\]|name: *\S*$|<[^>]*>"
+
+
+def _plain(message: str) -> str:
+    """The sentence in an error of TensorFlow, without its node names."""
+    text = re.sub(_TF_NAMES, " ", message)
+    text = re.sub(r"tf\.Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)", r"\1", text)
+    return " ".join(text.split()).strip(" .")[:200]
 
 
 def local_rows(sharding: jax.sharding.Sharding, batch_size: int) -> range:

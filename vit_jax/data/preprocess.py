@@ -11,6 +11,7 @@ that module imports TensorFlow and a wrong chain should be reported at once. Sta
 import ast
 import dataclasses
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -92,6 +93,17 @@ OPS: dict[str, type] = {
 }
 
 
+# Of the arguments of ops, by name.
+RANGES: dict[str, tuple[float, float]] = {
+    "size": (1, 65535),
+    "pixels": (0, 65535),
+    "area_min": (1e-6, 1),
+    "degrees": (0, 180),
+    "scale": (0, 0.99),
+    "shift": (0, 65535),
+}
+
+
 def parse(key: str, chain: str, size: int) -> tuple[Op, ...]:
     """Reads a chain; `{size}` in it is the image size.
 
@@ -111,6 +123,8 @@ def _op(key: str, text: str, size: int) -> Op:
             raise ValueError("not a call")
         args = [ast.literal_eval(a) for a in call.args]
         kwargs = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
+        if len(kwargs) < len(call.keywords):
+            raise ValueError("an argument twice")
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise BadInput(
             f"{key}: {text!r} is not an op; write ops such as decode|resize(224)|flip_lr, "
@@ -128,8 +142,9 @@ def _op(key: str, text: str, size: int) -> Op:
         kind = fields.parameters[field].annotation
         if isinstance(value, bool) != (kind is bool) or not isinstance(value, _ACCEPTED[kind]):
             raise BadInput(f"{key}: {text!r}: {field}={value!r} is not of type {kind.__name__}.")
-        if kind is int and value < 0:
-            raise BadInput(f"{key}: {text!r}: {field}={value} is negative.")
+        low, high = RANGES.get(field, (0, math.inf))
+        if not isinstance(value, bool) and not low <= value <= high:
+            raise BadInput(f"{key}: {text!r}: {field}={value}; give a value from {low} to {high}.")
     return OPS[name](*args, **kwargs)
 
 

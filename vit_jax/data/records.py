@@ -7,6 +7,7 @@ A TFRecord file is a sequence of: length (uint64), its checksum (4 bytes), data,
 data (4 bytes). Start from `RecordFiles`.
 """
 
+import contextlib
 import hashlib
 import os
 import struct
@@ -34,7 +35,7 @@ def offsets(path: str) -> np.ndarray:
     stat = os.stat(path)
     identity = f"{os.path.abspath(path)}\n{stat.st_size}\n{stat.st_mtime_ns}"
     cached = _cache_folder() / f"{hashlib.sha256(identity.encode()).hexdigest()[:24]}.npy"
-    if cached.exists():
+    with contextlib.suppress(OSError, ValueError, EOFError):  # not there, not ours, or damaged
         return np.load(cached)
     starts, position = [], 0
     with open(path, "rb", buffering=0) as file:

@@ -109,7 +109,7 @@ def _file_table(paths: Sequence[str], names: Sequence[str], labels: Sequence[int
     labels_N1 = np.asarray(labels, np.int32)[:, None]
 
     def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        all_paths, all_labels = tf.constant(paths), tf.constant(labels_N1)
+        all_paths, all_labels = tf.constant([os.fsencode(p) for p in paths]), tf.constant(labels_N1)
         return lambda row: (tf.io.read_file(tf.gather(all_paths, row)), tf.gather(all_labels, row))
 
     return Table(len(paths), lambda row: names[row], reader)
@@ -132,17 +132,20 @@ def _folder(rest: str, _: str) -> _Opened:
         raise BadInput(f"data.source=folder:{rest}: {root} {what}; {_LAYOUT}.")
     folders = {p.name: p for p in _subfolders(root)}
     layouts = [n for n in ("train", "val", "validation", "valid", "test") if n in folders]
-    divided = "train" in folders and bool(_subfolders(folders["train"]))  # not a class of that name
+    # A lone folder called train that holds images is a class of that name.
+    divided = "train" in folders and bool(layouts[1:] or _subfolders(folders["train"]))
     parts = {n: folders[n] for n in layouts} if divided else {"all": root}
 
     names: list[str] = []
     files: list[tuple[str, str]] = []  # (split, path relative to root)
-    skipped = 0
+    skipped = deeper = 0
     for part, folder in parts.items():
+        skipped += sum(e.is_file() and e.name[0] != "." for e in os.scandir(folder))
         for class_folder in _subfolders(folder):
             inside = sorted(e.name for e in os.scandir(class_folder) if e.is_file())
             images = [n for n in inside if n.lower().endswith(EXTENSIONS) and n[0] != "."]
             skipped += len(inside) - len(images)
+            deeper += len(_subfolders(class_folder))
             files += [(part, (class_folder / n).relative_to(root).as_posix()) for n in images]
     names = sorted({path.split("/")[-2] for part, path in files if part in ("train", "all")})
     extra = sorted({path.split("/")[-2] for _, path in files} - set(names))
@@ -162,7 +165,11 @@ def _folder(rest: str, _: str) -> _Opened:
         [label[path.split("/")[-2]] for _, path in files],
     )
     given = {p: np.array([i for i, f in enumerate(files) if f[0] == p], np.int64) for p in parts}
-    notes = [f"{skipped} files without an image extension left out"] if skipped else []
+    notes = []
+    if skipped:
+        notes.append(f"{skipped} files left out: beside class folders, or no image extension")
+    if deeper:
+        notes.append(f"{deeper} folders inside class folders left out")
     return names, {p: Split(table, rows) for p, rows in given.items() if len(rows)}, notes
 
 
@@ -171,7 +178,7 @@ def _csv(rest: str, _: str) -> _Opened:
     if not path.is_file():
         raise BadInput(f"data.source=csv:{rest}: no file {path}; expected rows of path,label.")
     try:
-        with path.open(newline="") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [row for row in csv.reader(file) if row]
     except (UnicodeDecodeError, csv.Error) as e:
         raise BadInput(f"data.source=csv:{rest}: not a CSV file: {e}.") from e
@@ -203,7 +210,7 @@ def _csv(rest: str, _: str) -> _Opened:
 
 def _as_number(text: str) -> tuple[int, str]:
     """Sorts labels that are numbers as numbers."""
-    return (int(text), "") if text.isdigit() else (0, text)
+    return (int(text), "") if text.isdecimal() else (0, text)
 
 
 def _tfds(rest: str, data_dir: str) -> _Opened:

@@ -62,7 +62,7 @@ class Split:
 
 def bucket(name: str) -> int:
     """0 to 9999 from a name: the same on every machine, and whatever other examples there are."""
-    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(name.encode(errors="surrogateescape"), digest_size=8).digest()
     return int.from_bytes(digest, "big") % 10000
 
 

@@ -25,14 +25,13 @@ def open_tfds(name: str, data_dir: str) -> tuple[list[str], dict[str, Split], li
         builder = tfds.builder(name, data_dir=data_dir or None)
         if not builder.info.splits:
             builder.download_and_prepare()
-    except (tfds.core.registered.DatasetNotFoundError, ModuleNotFoundError) as e:
-        where = f" in {data_dir}" if data_dir else ""
+    except tfds.core.registered.DatasetNotFoundError as e:
+        where = data_dir or "TFDS's default folder"
         raise BadInput(
-            f"{given}: no such dataset is known to TFDS or prepared{where}: {_line(e)}"
+            f"{given}: no dataset of that name is prepared in {where} or known to TFDS; "
+            "check the name, or give the folder where it is prepared: --config.data.data_dir=DIR."
         ) from e
-    except (
-        Exception
-    ) as e:  # TFDS's download raises what requests, urllib, zipfile and it itself raise
+    except Exception as e:  # whatever requests, urllib, zipfile and TFDS itself raise
         raise BadInput(
             f"{given} is not prepared and could not be: {type(e).__name__}: {_line(e)} "
             "Prepare it where there is a network (tfds build) and give its folder: "
@@ -78,18 +77,29 @@ def _keys(builder: Any, given: str) -> tuple[str, str]:
     return image, label
 
 
+def _open_files(file_format: str, paths: list[str]) -> Any:
+    """Records by number, None for a format that cannot be read so."""
+    if file_format == "tfrecord":
+        return RecordFiles(paths)
+    if file_format == "array_record":
+        from array_record.python.array_record_data_source import ArrayRecordDataSource
+
+        return ArrayRecordDataSource(paths)
+    return None
+
+
 def _table(builder: Any, info: Any, image_key: str, label_key: str, given: str) -> Table:
     tfds = _tfds()
 
     paths = [str(p) for p in info.filepaths]
     file_format = builder.info.file_format.value
-    if file_format == "tfrecord":
-        files: Any = RecordFiles(paths)
-    elif file_format == "array_record":
-        from array_record.python.array_record_data_source import ArrayRecordDataSource
-
-        files = ArrayRecordDataSource(paths)
-    else:
+    try:
+        files = _open_files(file_format, paths)
+    except (ValueError, RuntimeError, OSError) as e:
+        raise BadInput(
+            f"{given}: split {info.name} is damaged: {_line(e)} Prepare it again."
+        ) from e
+    if files is None:
         raise BadInput(f"{given} is stored as {file_format}; expected tfrecord or array_record.")
     if len(files) != info.num_examples:
         raise BadInput(

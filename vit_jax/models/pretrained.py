@@ -8,8 +8,8 @@ A format is one table of renames. Names on our side are those of the loop layout
 """
 
 import dataclasses
+import math
 import re
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +52,13 @@ def read_npz(path: Path) -> Flat:
       BadInput: not an npz file, or a tensor that the table does not know (named).
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            given = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError) as e:
-        raise BadInput(f"{path} is not a readable npz file: {e}") from e
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            given = {name: np.asarray(file[name]) for name in file.files}
+    except Exception as e:  # whatever zipfile, zlib and numpy raise on a damaged file
+        raise BadInput(f"{path} is not a readable npz file: {type(e).__name__}: {e}") from e
+    strange = [name for name, value in given.items() if value.dtype.kind not in "fV"]
+    if strange:
+        raise BadInput(f"{path}: {', '.join(strange[:6])} are not arrays of floats.")
     flat, unread = {}, []
     for name, value in given.items():
         ours = next((re.sub(p, r, name) for p, r in ORIGINAL_NPZ if re.fullmatch(p, name)), None)
@@ -72,7 +75,15 @@ def read_npz(path: Path) -> Flat:
 
 
 def architecture(flat: Flat) -> dict[str, Any]:
-    """The sizes of a ViT from its weights: arguments of `vit.config`, and `image_size`."""
+    """The sizes of a ViT from its weights: arguments of `vit.config`, and `image_size`.
+
+    Raises:
+      BadInput: weights that the sizes are read from are missing.
+    """
+    needed = ("embedding/kernel", "posemb", "block_0/attn/query/kernel", "block_0/mlp/up/kernel")
+    missing = [name for name in needed if name not in flat]
+    if missing:
+        raise BadInput(f"the weights are not those of a ViT: {', '.join(missing)} missing.")
     patch, _, _, width = flat["embedding/kernel"].shape
     _, heads, _ = flat["block_0/attn/query/kernel"].shape
     mlp = flat["block_0/mlp/up/kernel"].shape[1]
@@ -124,6 +135,14 @@ def resize_posemb(posemb_1LD: np.ndarray, tokens: int, *, class_rows: int) -> np
     return np.concatenate([kept, grid.reshape(new * new, -1)])[None].astype(np.float32)
 
 
+def _resizable(flat: Flat, shapes: dict[str, tuple[int, ...]]) -> bool:
+    """Whether the position embeddings differ in the grid only."""
+    given, wanted = flat["posemb"].shape, shapes["posemb"]
+    rows = int("cls" in shapes)
+    square = all(math.isqrt(n - rows) ** 2 == n - rows for n in (given[1], wanted[1]))
+    return ("cls" in flat) == ("cls" in shapes) and given[2:] == wanted[2:] and square
+
+
 @dataclasses.dataclass(frozen=True)
 class Fitted:
     """Weights for a model, and what happened to each tensor.
@@ -158,7 +177,7 @@ def fit(flat: Flat, target: dict[str, Any]) -> Fitted:
             fate.append((name, "re-initialised", f"{shape}"))
         elif name not in flat:
             wrong.append(f"  missing      {name} {shape}")
-        elif name == "posemb" and flat[name].shape != shape and flat[name].shape[2:] == shape[2:]:
+        elif name == "posemb" and flat[name].shape != shape and _resizable(flat, shapes):
             taken[name] = resize_posemb(flat[name], shape[1], class_rows=int("cls" in shapes))
             fate.append((name, "resized", f"{flat[name].shape} -> {shape}"))
         elif flat[name].shape != shape:

@@ -1,0 +1,58 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Lengths of training in every unit."""
+
+import pytest
+
+from vit_jax import duration
+from vit_jax.errors import BadInput
+
+
+@pytest.mark.parametrize(
+    "text, steps",
+    [
+        ("90 epochs", 90 * 1000 // 8),
+        ("1 epoch", 125),
+        ("0.5 epochs", 62),  # 62.5
+        ("10000 steps", 10000),
+        ("10_000 steps", 10000),
+        ("1 step", 1),
+        ("2.6 steps", 3),
+        ("1e3 steps", 1000),
+        ("303e6 examples", 303_000_000 // 8),
+        ("8 examples", 1),
+        ("1 examples", 1),  # at least one
+        ("11 examples", 1),
+        ("13 examples", 2),
+        ("5 percent", 20),
+        ("5%", 20),
+        ("5 %", 20),
+        ("100 percent", 400),
+        ("0.01 percent", 1),
+        ("0", 0),
+        ("0 epochs", 0),
+        ("0.0", 0),
+        ("  7 steps ", 7),
+        ("7steps", 7),
+    ],
+)
+def test_duration_in_steps(text, steps):
+    found = duration.parse("config.length", text)
+    assert found.steps(batch_size=8, examples=1000, total_steps=400) == steps
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "90", "epochs", "-1 steps", "+1 steps", "90 epoks", "90 Epochs", "1 2 steps",
+        "90 epochs 5 steps", "1.2.3 steps", "1__0 steps", "_1 steps", "1e steps", "1e-3 epochs",
+        "inf steps", "nan steps", "one epoch", "٣ steps", "0x10 steps", "90 epochs\n1", "0 bananas",
+        "1e999 steps",
+    ],
+)  # fmt: skip
+def test_what_is_not_a_duration_says_so(text):
+    with pytest.raises(BadInput) as caught:
+        duration.parse("config.schedule.warmup", text)
+    assert f"config.schedule.warmup={text!r}" in str(caught.value)
+    assert "'90 epochs'" in str(caught.value)

@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Ranges of single values of a configuration, beyond the types that base.py fixes.
+
+What depends on a model, a mesh or data is checked where it is used. Start from `check_numbers`.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from vit_jax.config import ConfigDict, flatten
+from vit_jax.errors import BadInput, unknown
+
+METRICS = ("top1", "top5", "loss")  # of an evaluation
+
+
+def check_numbers(config: ConfigDict) -> None:
+    """Raises BadInput for a number out of its range, or a metric that nothing measures."""
+    lowest = {"batch_size": 1, "accumulation": 1, "data.workers": 1, "data.image_size": 1}
+    lowest |= {f"evals.{name}.batch_size": 0 for name in config.evals}
+    lowest |= {"seed": 0, "data.prefetch": 0, "checkpoint.keep_last": 1}
+    values = dict(flatten(config))
+    for key, low in lowest.items():
+        if not low <= values[key] < 2**31:
+            raise BadInput(f"{key}={values[key]}; give a whole number from {low} on, below 2**31.")
+    for key in ("loss.label_smoothing", "ema.decay"):
+        if not 0 <= values[key] < 1:
+            raise BadInput(f"{key}={values[key]}; give a value in [0, 1).")
+    for name, section in config.evals.items():
+        if not section.split:
+            raise BadInput(f"evals.{name}.split is empty; name a split, e.g. 'val'.")
+    metrics = [f"{n}{raw}/{m}" for n in config.evals for raw in ("", "_raw") for m in METRICS]
+    if config.checkpoint.keep_best and config.checkpoint.keep_best not in metrics:
+        raise unknown("metric in checkpoint.keep_best", config.checkpoint.keep_best, metrics)
+
+
+def _numbers(value: Any) -> bool:
+    return all(
+        isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) for v in value
+    )
+
+
+def _strings(value: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(v, str) for v in value)
+
+
+def _pairs(value: Any, second: Callable[[Any], bool]) -> bool:
+    return all(
+        isinstance(v, tuple) and len(v) == 2 and isinstance(v[0], str) and second(v[1])
+        for v in value
+    )
+
+
+def check_tuples(config: ConfigDict) -> None:
+    """Raises BadInput for a tuple whose elements are not what its key means."""
+    mean, std, optimizer = config.data.mean, config.data.std, config.optimizer
+    found = {
+        "data.mean": (_numbers(mean) and len(mean) == 3, "three numbers"),
+        "data.std": (_numbers(std) and len(std) == 3 and min(std) > 0, "three numbers above 0"),
+        "optimizer.freeze": (_strings(optimizer.freeze), "path patterns, ('embedding/.*',)"),
+        "optimizer.lr_mults": (
+            _pairs(optimizer.lr_mults, lambda v: _numbers((v,))),
+            "pairs of a path pattern and a factor, (('head/.*', 10.0),)",
+        ),
+        "mesh.rules": (
+            _pairs(config.mesh.rules, _strings),
+            "pairs of a logical axis and mesh axes, (('embed', ('fsdp',)),)",
+        ),
+    }
+    values = dict(flatten(config))
+    for key, (good, expected) in found.items():
+        if not good:
+            raise BadInput(f"{key}={values[key]!r}; expected {expected}.")

@@ -43,6 +43,7 @@ def test_every_source_file_has_its_tests():
         "classification": "train",
         "build": "train",
         "errors": "main",
+        "checks": "main",
     }
     for path in ROOT.glob("vit_jax/**/*.py"):
         if path.stem not in ("__init__", "__main__"):

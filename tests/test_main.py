@@ -127,7 +127,7 @@ BAD = {
     "rate": (["--config.model.dropout=1.0"], ["model.dropout", "[0, 1)"]),
     "smoothing": (["--config.loss.label_smoothing=1.0"], ["label_smoothing", "[0, 1)"]),
     "ema": (["--config.ema.decay=1.5"], ["ema.decay=1.5"]),
-    "std": (["--config.data.std=(0,1,1)"], ["data.mean", "std"]),
+    "std": (["--config.data.std=(0,1,1)"], ["data.std", "above 0"]),
     "text in std": (["--config.data.std=('a','b','c')"], ["data.std"]),
     "text in mean": (["--config.data.mean=('a','b','c')"], ["data.mean"]),
     "image size": (["--config.data.image_size=9"], ["9", "8 or 10"]),

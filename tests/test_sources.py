@@ -216,7 +216,7 @@ def test_hidden_folders_and_other_files_are_left_out_and_told(tmp_path):
         (tmp_path / name).write_text("x")
     source = opened(f"folder:{tmp_path}")
     assert source.classes == ("a", "b")
-    assert source.notes == ("4 files without an image extension left out",)
+    assert source.notes == ("5 files left out: beside class folders, or no image extension",)
 
 
 @pytest.mark.parametrize("extra", ["a/more/2.png", "2.png"])

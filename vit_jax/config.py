@@ -177,11 +177,13 @@ def _check_type(path: Path, key: str, value: Any, like: Any) -> None:
 
 
 def _with_evals(config: Any, names: Sequence[str]) -> Any:
-    """A base configuration with named evaluations: its own as they are, others without a split."""
+    """A base configuration with named evaluations; a new one is of the split of that name."""
     own = {name: section.to_dict() for name, section in config.evals.items()}
-    blank = next(iter(own.values())) | {"split": "", "every": "0"}
+    blank = next(iter(own.values())) | {"every": "0"}
     with config.unlocked():
-        config.evals = ml_collections.ConfigDict({n: dict(own.get(n, blank)) for n in names})
+        config.evals = ml_collections.ConfigDict(
+            {n: dict(own.get(n, blank | {"split": n})) for n in names}
+        )
     return config
 
 

@@ -165,7 +165,8 @@ def param_axes(
 def place(state: PyTree, axes: Mapping[str, tuple[str | None, ...]], rules: Rules) -> PyTree:
     """Shardings for a whole abstract state: parameters, moments and averages alike.
 
-    A leaf whose path ends in a parameter's path and that has its shape is placed as that parameter; every other leaf (counts, factored statistics) is whole on every device.
+    A leaf whose path ends in a parameter's path and that has its shape is placed as that parameter;
+    every other leaf (counts, factored statistics) is whole on every device.
 
     Args:
       state: tree of shapes, with the parameters under `params`.

@@ -134,7 +134,7 @@ class Pipeline:
             except tf.errors.OpError as e:
                 name = self.split.name(int(plan(tf.constant(k, tf.int64))[0]))
                 return BadInput(
-                    f"{name} does not go through the chain {_names(self.ops)}: {_plain(e.message)}. "
+                    f"{name} does not go through {_names(self.ops)}: {_plain(e.message)}. "
                     "Remove or replace the image, or change the chain."
                 )
         return BadInput(f"reading failed: {_plain(str(error))}.")
@@ -149,7 +149,7 @@ _TF_NAMES = r"\{\{[^}]*\}\}|\[Op:[^\]]*\]|\[\[[^\]]*\]\]|name: *\S*$|<[^>]*>"
 
 def _plain(message: str) -> str:
     """The sentence in an error of TensorFlow, without its node names."""
-    text = re.sub(_TF_NAMES, " ", message)
+    text = re.sub(_TF_NAMES, " ", message.split("Summarized data")[0])
     text = re.sub(r"tf\.Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)", r"\1", text)
     return " ".join(text.split()).strip(" .")[:200]
 

@@ -23,6 +23,8 @@ os.environ |= {
 }
 
 import jax  # noqa: E402
+import numpy as np  # noqa: E402
+from PIL import Image  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
@@ -35,3 +37,18 @@ def data_dir() -> Path:
         if folder and Path(folder).is_dir():
             return Path(folder)
     pytest.skip(f"no real images: set VIT_JAX_TEST_DATA, or put them into {beside}")
+
+
+@pytest.fixture(scope="session")
+def image_folder(tmp_path_factory):
+    """Class folders of JPEG files: red and blue pictures with noise."""
+    root = tmp_path_factory.mktemp("images")
+    noise = np.random.default_rng(0)
+    for part, count in (("train", 20), ("test", 5)):
+        for name, channel in (("red", 0), ("blue", 2)):
+            (root / part / name).mkdir(parents=True)
+            for i in range(count):
+                pixels = noise.integers(0, 100, (32, 32, 3), np.uint8)
+                pixels[..., channel] += 100
+                Image.fromarray(pixels).save(root / part / name / f"{i}.jpg")
+    return root

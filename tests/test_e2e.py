@@ -13,8 +13,9 @@ import time
 from pathlib import Path
 
 import pytest
-from test_train import QUICKSTART, logged, run, same_parameters
+from test_train import QUICKSTART, TINY, logged, run, same_parameters
 
+from vit_jax import main
 from vit_jax.reporting import read_rows
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,8 +27,9 @@ LONG = (
 
 
 def readme_commands():
-    """The `vit_jax train` commands of the README, continued lines joined."""
-    text = (ROOT / "README.md").read_text()
+    """The `vit_jax train` commands of README and docs, continued lines joined."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    text = "\n".join(page.read_text() for page in pages)
     blocks = re.findall(r"```(?:bash|sh)\n(.*?)```", text, re.DOTALL)
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
     return [c.strip() for line in lines for c in line.split("&&") if "vit_jax train" in c]
@@ -62,17 +64,16 @@ def test_quickstart_command_of_the_readme_learns_digits(tmp_path):
     assert "warning" not in done.stderr.lower()
 
 
-def test_other_commands_of_the_readme_run(tmp_path, monkeypatch, image_folder, capsys):
+def test_other_commands_of_the_readme_run(tmp_path, monkeypatch, image_folder, quiet):
     monkeypatch.chdir(ROOT)
     commands = [c for c in readme_commands() if "quickstart.py" not in c]
     assert commands
     for number, command in enumerate(commands):
         command = command.replace("/path/to/images", str(image_folder))
         command = command.replace("/path/to/cifar10", str(image_folder))
+        command = command.replace("--config.init=runs/quickstart", f"--config.init={quiet}")
         words = command_line(command, tmp_path / str(number))[3:]
         short = ["--config.length=1 steps", "--config.batch_size=8", "--config.schedule.warmup=0"]
-        from vit_jax import main
-
         assert main.main([*words, *short, "--config.report.tensorboard=false"]) == 0, command
 
 
@@ -86,8 +87,6 @@ def quiet(tmp_path_factory):
 
 @pytest.mark.parametrize("step", [1, 130, 270])
 def test_killed_and_run_again_equals_uninterrupted(quiet, tmp_path, step):
-    from test_train import TINY
-
     child = subprocess.Popen(
         [sys.executable, "-m", "vit_jax", "train", f"--config={QUICKSTART}",
          f"--workdir={tmp_path}", *TINY, *LONG],

@@ -93,9 +93,7 @@ def test_results_table_has_a_line_for_each_split():
     assert text.splitlines()[-1].split() == ["test", "97.00%", "100.00%", "0.1000", "365"]
 
 
-@pytest.mark.parametrize(
-    ("value", "word"), [(0.975, "within"), (0.99, "OUTSIDE"), (0.90, "OUTSIDE")]
-)
+@pytest.mark.parametrize(("value", "word"), [(0.975, "within"), (0.99, "BELOW"), (0.90, "ABOVE")])
 def test_measured_against_expected(value, word):
     expected = {
         "metric": "test/top1", "value": value, "tolerance": 0.01, "source": "s", "hardware": "h",

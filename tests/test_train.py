@@ -7,13 +7,13 @@ import json
 import math
 import os
 import re
+import shutil
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 import yaml
-from PIL import Image
 
 from vit_jax import build, main, memory, train
 from vit_jax import config as config_lib
@@ -58,21 +58,6 @@ def parameters(workdir, step=None):
 
 def same_parameters(a, b):
     return all(np.array_equal(x, y) for x, y in zip(parameters(a), parameters(b), strict=True))
-
-
-@pytest.fixture(scope="session")
-def image_folder(tmp_path_factory):
-    """Class folders of JPEG files: red and blue pictures with noise."""
-    root = tmp_path_factory.mktemp("images")
-    noise = np.random.default_rng(0)
-    for part, count in (("train", 20), ("test", 5)):
-        for name, channel in (("red", 0), ("blue", 2)):
-            (root / part / name).mkdir(parents=True)
-            for i in range(count):
-                pixels = noise.integers(0, 100, (24, 32, 3), np.uint8)
-                pixels[..., channel] += 100
-                Image.fromarray(pixels).save(root / part / name / f"{i}.jpg")
-    return root
 
 
 @pytest.fixture(scope="module")
@@ -278,6 +263,7 @@ def test_out_of_memory_says_what_would_fit(tmp_path, capsys, monkeypatch):
     assert "--config.model.remat=full" in message
     assert "--config.batch_size=16" in message
     assert "fits" in message
+    assert list(tmp_path.iterdir()) == []  # so that the advice can be taken in this workdir
 
 
 BAD = {
@@ -412,3 +398,64 @@ def test_start_from_an_original_npz_file(tmp_path, image_folder, caplog):
     assert not np.any(kept["head"]["kernel"])
     assert kept["head"]["kernel"].shape == (12, 2)
     assert "pre_logits/kernel" in caplog.text
+
+
+def test_given_values_are_not_dropped_for_those_of_init(finished, tmp_path, image_folder, capsys):
+    args = [
+        f"--config={ROOT / 'configs' / 'finetune.py'}", f"--config.init={finished}",
+        f"--config.data.source=folder:{image_folder}", "--config.length=1 steps",
+        "--config.batch_size=8", "--config.schedule.warmup=0", "--config.report.tensorboard=false",
+    ]  # fmt: skip
+    run_in = f"--workdir={tmp_path / 'run'}"
+    assert main.main(["train", *args, run_in, "--config.model.pool=map"]) == 2
+    assert "model.pool='map'" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+    assert main.main(["train", *args, run_in]) == 0
+    assert main.main(["train", *args, run_in, "--config.model.width=96"]) == 2
+    assert "model.width" in capsys.readouterr().err
+
+
+def test_profile_goes_on_in_a_run_that_is_continued(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        stop_at(patch, 6)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, "--config.profile=3:9")
+    assert run(tmp_path, "--config.profile=3:9") == 0
+
+
+def test_what_is_kept_may_change_when_a_run_is_continued(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        stop_at(patch, 7)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, "--config.checkpoint.keep_best=val/top1")
+    assert run(tmp_path, "--config.checkpoint.keep_best=val/loss") == 0
+    losses = {s: v for (s, k), v in logged(tmp_path).items() if k == "val/loss"}
+    checkpoints = Checkpoints(tmp_path, read_only=True)
+    assert checkpoints.best("val/loss") == min(losses, key=losses.get)
+    checkpoints.close()
+
+
+@pytest.mark.parametrize("name", ["train", "step", "val_raw"])
+def test_names_of_evaluations_that_would_collide_are_refused(tmp_path, capsys, name):
+    recipe = tmp_path / "recipe.py"
+    text = Path(QUICKSTART).read_text()
+    extra = f"    with config.unlocked():\n        config.evals.{name} = base.evaluation('val')\n"
+    recipe.write_text(text.replace("    return config\n", extra + "    return config\n"))
+    assert run(tmp_path / "run", config=recipe) == 2
+    assert f"evals.{name}" in capsys.readouterr().err
+
+
+def test_bad_image_is_named_and_what_was_written_is_removed(tmp_path, image_folder, capsys):
+    folder = tmp_path / "images"
+    shutil.copytree(image_folder, folder)
+    (folder / "train" / "red" / "3.jpg").write_bytes(b"not an image")
+    args = [
+        f"--config={ROOT / 'configs' / 'finetune.py'}", f"--workdir={tmp_path / 'run'}",
+        f"--config.data.source=folder:{folder}", "--config.batch_size=8",
+        "--config.model.depth=1", "--config.length=2 epochs", "--config.report.tensorboard=false",
+    ]  # fmt: skip
+    assert main.main(["train", *args]) == 2
+    message = capsys.readouterr().err
+    assert "train/red/3.jpg" in message
+    assert "Traceback" not in message
+    assert not (tmp_path / "run").exists()

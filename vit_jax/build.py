@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from vit_jax import checks, duration, load, losses, memory, sharding, state, train_step, tree
+from vit_jax import checks, duration, losses, memory, sharding, state, train_step, tree
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
 from vit_jax.data import pipeline, preprocess, sources
@@ -25,36 +25,6 @@ from vit_jax.errors import BadInput, unknown
 from vit_jax.models import vit
 from vit_jax.models.pretrained import Fitted
 from vit_jax.optim import optimizers, schedules
-
-SCRATCH_VARIANT, SCRATCH_IMAGE_SIZE = "Ti/8", 64  # what "auto" means without `init`
-
-
-def settle(config: ConfigDict) -> ConfigDict:
-    """Replaces `model.variant=auto` and `data.image_size=0` by those of `init`, or the defaults.
-
-    Raises:
-      BadInput: `init` names nothing that can be read.
-    """
-    if config.model.variant != "auto" and config.data.image_size:
-        return config
-    found: dict[str, Any] = {"variant": SCRATCH_VARIANT, "image_size": SCRATCH_IMAGE_SIZE}
-    if config.init:
-        found = load.architecture(config.init)
-    with config.unlocked():
-        config.data.image_size = config.data.image_size or found["image_size"]
-        if config.model.variant == "auto":
-            config.data.update({k: found[k] for k in ("mean", "std") if k in found})
-            config.model.update({k: v for k, v in found.items() if k in config.model})
-    return config
-
-
-def adopt_settled(config: ConfigDict, saved: ConfigDict) -> None:
-    """Gives what `settle` would choose the values that a run has already chosen."""
-    with config.unlocked():
-        if config.model.variant == "auto":
-            config.model.update({k: saved.model[k] for k in load.ARCHITECTURE})
-            config.data.update({k: saved.data[k] for k in ("mean", "std")})
-        config.data.image_size = config.data.image_size or saved.data.image_size
 
 
 def check(config: ConfigDict) -> None:
@@ -99,7 +69,7 @@ _DURATIONS = (
 def profile_steps(text: str) -> range:
     """`"100:105"` as range(100, 105); empty is an empty range."""
     match = re.fullmatch(r"(\d+):(\d+)", text)
-    if text and (match is None or int(match[1]) >= int(match[2])):
+    if text and (match is None or not 1 <= int(match[1]) < int(match[2])):
         raise BadInput(f"profile={text!r}; write FIRST:LAST steps, e.g. 100:105.")
     return range(int(match[1]), int(match[2])) if match else range(0)
 

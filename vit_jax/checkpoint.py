@@ -8,6 +8,7 @@ before. Start from `Checkpoints`.
 """
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ class Checkpoints:
             self.folder,
             options=ocp.CheckpointManagerOptions(
                 preservation_policy=policy.AnyPreservationPolicy(policies),
-                best_fn=self._score if keep_best else None,  # or metrics are not written
+                best_fn=self._score,  # or metrics are not written
                 save_decision_policy=checkpoint_managers.save_decision_policy.FixedIntervalPolicy(
                     1
                 ),
@@ -73,6 +74,8 @@ class Checkpoints:
         )
 
     def _score(self, measured: dict[str, float]) -> float:
+        if self._keep_best not in measured:  # saved when another metric was kept, or none
+            return -math.inf
         value = measured[self._keep_best]
         return -value if lower_is_better(self._keep_best) else value
 
@@ -106,9 +109,7 @@ class Checkpoints:
         self, step: int, state: TrainState, config_yaml: str, measured: dict[str, Any]
     ) -> None:
         """Starts saving; returns once the arrays may be overwritten. A save that failed raises."""
-        metrics = None
-        if self._keep_best in measured:
-            metrics = {self._keep_best: float(measured[self._keep_best])}
+        metrics = {name: float(value) for name, value in measured.items()} or None
         self._manager.save(
             step,
             args=ocp.args.Composite(

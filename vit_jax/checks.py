@@ -13,6 +13,7 @@ from typing import Any
 from vit_jax.config import ConfigDict, flatten
 from vit_jax.errors import BadInput, unknown
 
+_TAKEN = ("train", "norm", "perf", "step", "checkpoint")  # other metrics and keys of results
 METRICS = ("top1", "top5", "loss")  # of an evaluation
 
 
@@ -28,7 +29,14 @@ def check_numbers(config: ConfigDict) -> None:
     for key in ("loss.label_smoothing", "ema.decay"):
         if not 0 <= values[key] < 1:
             raise BadInput(f"{key}={values[key]}; give a value in [0, 1).")
+    for key, value in values.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BadInput(f"{key}={value} is not a finite number.")
+    if config.schedule.lr < 0:
+        raise BadInput(f"schedule.lr={config.schedule.lr} is negative; give a rate from 0 on.")
     for name, section in config.evals.items():
+        if name in _TAKEN or name.endswith("_raw"):
+            raise BadInput(f"evals.{name}: the name is taken; choose another, e.g. {name}_subset.")
         if not section.split:
             raise BadInput(f"evals.{name}.split is empty; name a split, e.g. 'val'.")
     metrics = [f"{n}{raw}/{m}" for n in config.evals for raw in ("", "_raw") for m in METRICS]

@@ -212,6 +212,8 @@ def load(spec: str, overrides: Sequence[str] = ()) -> ConfigDict:
         if args:
             raise BadInput(f"--config={spec}: a YAML file takes no argument; leave out {args!r}.")
         config, set_keys = _from_yaml(path)
+        named = [o[len("--config.") :].partition(".name=")[0] for o in overrides if ".name=" in o]
+        set_keys = {k for k in set_keys if k.partition(".")[0] not in named}
     else:
         config = _recipe(path, args or None)
     set_keys |= _override(config, overrides)

@@ -64,5 +64,6 @@ def advice(
     return BadInput(
         f"out of memory: a step needs {peak()[0]} on each device, which has {have}. "
         "The same step would need, with\n" + "\n".join(lines) + "\n"
-        "Accumulation and remat leave results as they are, another batch size does not."
+        "Accumulation and remat leave results as they are, up to the draws of dropout; another "
+        "batch size does not."
     )

@@ -142,6 +142,37 @@ class Throughput:
         return measured
 
 
+class Profile:
+    """A profiler trace of some steps, also of a run that is continued in the middle of them.
+
+    Args:
+      steps: first to last; empty traces nothing.
+      folder: where the trace is written.
+    """
+
+    def __init__(self, steps: range, folder: Path):
+        self._steps, self._folder = steps, folder
+        self._tracing = False
+
+    def before(self, step: int) -> None:
+        """Called before a step is dispatched."""
+        if self._steps and not self._tracing and self._steps.start <= step <= self._steps.stop:
+            jax.profiler.start_trace(str(self._folder))
+            self._tracing = True
+
+    def after(self, step: int, outputs: Any) -> None:
+        """Called after a step was dispatched; waits for its outputs where the trace ends."""
+        if self._tracing and step >= self._steps.stop:
+            jax.block_until_ready(outputs)
+            self.close()
+
+    def close(self) -> None:
+        """Ends the trace."""
+        if self._tracing:
+            jax.profiler.stop_trace()
+            self._tracing = False
+
+
 def progress_line(step: int, total: int, row: Mapping[str, float], *, left_images: int) -> str:
     """`step 50/900  loss 0.812  lr 1.0e-03  3210 img/s  wait 1%  ETA 0:42`."""
     parts = [f"step {step}/{total}", f"loss {row['train/loss']:.4f}", f"lr {row['train/lr']:.2e}"]
@@ -195,11 +226,11 @@ def verdict(results: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
     if measured is None:
         return ""
     gap = measured - expected["value"]
-    within = "within" if abs(gap) <= expected["tolerance"] else "OUTSIDE"
+    place = "within" if abs(gap) <= expected["tolerance"] else ("ABOVE" if gap > 0 else "BELOW")
     return (
         f"{expected['metric']}: measured {measured:.4f}, expected {expected['value']:.4f} +- "
         f"{expected['tolerance']:.4f} ({expected['source']}; {expected['hardware']}): "
-        f"{gap:+.4f}, {within} the tolerance"
+        f"{gap:+.4f}, {place} the tolerance"
     )
 
 

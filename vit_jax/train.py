@@ -17,12 +17,13 @@ decide whether the step is the best, then the checkpoint. Start from `train`.
 import contextlib
 import json
 import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from vit_jax import build, distributed, load, memory, reporting, topology
+from vit_jax import build, distributed, load, memory, reporting, settle
 from vit_jax import config as config_lib
 from vit_jax.checkpoint import FOLDER, Checkpoints
 from vit_jax.config import ConfigDict
@@ -32,6 +33,7 @@ from vit_jax.models import flops, pretrained
 from vit_jax.reporting import Report, Throughput
 from vit_jax.state import TrainState
 from vit_jax.train_step import non_finite
+from vit_jax.window import Window
 
 log = logging.getLogger("vit_jax")
 
@@ -47,7 +49,7 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, Any]:
       The content of results.json.
 
     Raises:
-      BadInput: nothing was written, and a run in `workdir` is as it was.
+      BadInput: nothing was written; or, later than that, the last checkpoint is kept.
       RunFailed: a metric was not finite; the last checkpoint is from before that step.
     """
     finished = continue_or_check(config, workdir)
@@ -56,8 +58,20 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, Any]:
     devices = distributed.start(config.platform, deterministic=config.deterministic)
     run = build.build(config)
     weights = initial_weights(run, workdir)
+    before = set(workdir.iterdir()) if workdir.is_dir() else None
     prepare(workdir, config)
     describe(run, devices)
+    try:
+        return run_in(workdir, run, weights)
+    except BadInput:  # out of memory, an image that cannot be read
+        if not has_checkpoint(workdir):
+            remove_new(workdir, before)
+        raise
+
+
+def run_in(workdir: Path, run: build.Run, weights: pretrained.Fitted | None) -> dict[str, Any]:
+    """From the start to the results of a run whose workdir is ready."""
+    config = run.config
     with contextlib.ExitStack() as stack:
         checkpoints = Checkpoints(
             workdir,
@@ -88,18 +102,26 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
     Raises:
       BadInput: a wrong value, or a run in `workdir` that another configuration made.
     """
-    saved_file = workdir / load.CONFIG_FILE
-    if saved_file.exists():
+    saved_file, results = workdir / load.CONFIG_FILE, workdir / reporting.RESULTS_FILE
+    try:
+        begun = saved_file.exists()
+    except OSError as e:
+        raise BadInput(f"cannot look into {workdir}: {e.strerror}; give another --workdir.") from e
+    if begun:
         saved = config_lib.load(str(saved_file))
-        build.adopt_settled(config, saved)
+        settle.adopt(config, saved)
         compare(saved, config, workdir)
-    build.settle(config)
+    settle.settle(config)
     build.check(config)
-    results = workdir / reporting.RESULTS_FILE
-    if saved_file.exists() and results.exists():
+    if begun and results.exists():
         log.info("%s is finished; nothing to do.", workdir)
         return json.loads(results.read_text())
     return None
+
+
+def has_checkpoint(workdir: Path) -> bool:
+    """Whether a step was committed in a workdir; without one nothing has been trained yet."""
+    return any(p.name.isdigit() for p in (workdir / FOLDER).glob("*"))
 
 
 def compare(saved: ConfigDict, given: ConfigDict, workdir: Path) -> None:
@@ -133,6 +155,14 @@ def prepare(workdir: Path, config: ConfigDict) -> None:
         ) from e
 
 
+def remove_new(workdir: Path, before: set[Path] | None) -> None:
+    """Removes what a run that never began has written; `before` is None if there was no workdir."""
+    for path in set(workdir.iterdir()) - (before or set()):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if before is None:
+        workdir.rmdir()
+
+
 def describe(run: build.Run, devices: list[Any]) -> None:
     """The first lines of the log: everything that a wrong number is usually due to."""
     config, source, cfg = run.config, run.source, run.model.cfg
@@ -158,7 +188,7 @@ def describe(run: build.Run, devices: list[Any]) -> None:
 
 def initial_weights(run: build.Run, workdir: Path) -> pretrained.Fitted | None:
     """The weights of `init`, fitted to the model; None from scratch or if there is a checkpoint."""
-    if not run.config.init or any(p.name.isdigit() for p in (workdir / FOLDER).glob("*")):
+    if not run.config.init or has_checkpoint(workdir):
         return None
     return pretrained.fit(load.read_weights(run.config.init), run.abstract.params)
 
@@ -182,72 +212,6 @@ def start(
 # ---------------------------------------------------------------- loop
 
 
-class Window:
-    """Metrics of the last steps, on the device until they are asked for."""
-
-    def __init__(self, run: build.Run, report: Report, throughput: Throughput, first: int):
-        self._run, self._report, self._throughput = run, report, throughput
-        self._waiting: list[tuple[int, dict[str, jax.Array], dict[str, float] | None]] = []
-        self.last_good = first  # step of the newest checkpoint
-        self._measured = first  # step of the last row
-        self._flops = 3 * flops.forward_flops(run.model.cfg, *[run.config.data.image_size] * 2)
-        kind = run.rules.mesh.devices.flat[0].device_kind
-        self._peak = topology.peak_flops(kind)
-
-    def add(self, step: int, metrics: dict[str, jax.Array]) -> None:
-        """Takes the metrics of a step; fetches those of the window before when one is full.
-
-        So the device already works on newer steps while the host reads older ones.
-        """
-        measured = None
-        if step % self._run.steps.report == 0 or step in (1, self._run.steps.total):
-            measured = self._measure(step)
-        self._waiting.append((step, metrics, measured))
-        if measured is not None:
-            ends = [i for i, (_, _, m) in enumerate(self._waiting) if m is not None]
-            if len(ends) > 1:
-                self._fetch(ends[-2] + 1)
-
-    def flush(self) -> None:
-        """Fetches and checks everything so far; called before anything is built on these steps."""
-        self._fetch(len(self._waiting))
-
-    def _measure(self, step: int) -> dict[str, float]:
-        measured = self._throughput.measure((step - self._measured) * self._run.config.batch_size)
-        self._measured = step
-        rate = measured["perf/img_per_sec"]
-        if self._peak:
-            measured["perf/mfu"] = rate * self._flops / (self._peak * self._run.rules.mesh.size)
-        return measured
-
-    def _fetch(self, count: int) -> None:
-        ready, self._waiting = self._waiting[:count], self._waiting[count:]
-        fetched = jax.device_get([metrics for _, metrics, _ in ready])
-        for (step, _, measured), values in zip(ready, fetched, strict=True):
-            row = {_NAMES[name]: float(value) for name, value in values.items()}
-            bad = non_finite(row)
-            if bad is not None:
-                kept = f"step {self.last_good}" if self.last_good else "none was saved before it"
-                raise RunFailed(
-                    f"{bad} is {row[bad]} at step {step}; stopped. Last good checkpoint: {kept}. "
-                    "A lower learning rate, a longer warm-up or clipping usually helps."
-                )
-            if measured is not None:
-                row["train/lr"] = float(self._run.schedule(step - 1))
-                row |= measured
-                self._report.row(step, row)
-                left = (self._run.steps.total - step) * self._run.config.batch_size
-                self._report.progress(
-                    reporting.progress_line(step, self._run.steps.total, row, left_images=left)
-                )
-
-
-_NAMES = {
-    "loss": "train/loss", "top1": "train/top1", "grad_norm": "norm/grads",
-    "param_norm": "norm/params", "update_norm": "norm/updates",
-}  # fmt: skip
-
-
 def loop(
     run: build.Run,
     state: TrainState,
@@ -262,36 +226,34 @@ def loop(
     train_step = run.compile_step()
     throughput = Throughput()
     window = Window(run, report, throughput, first)
-    profile = build.profile_steps(run.config.profile)
     batches = run.train_batches(first)
     config_yaml = config_lib.to_yaml(run.config)
+    traced = build.profile_steps(run.config.profile)
 
-    for step in range(first + 1, steps.total + 1):
-        if step == profile.start and profile:
-            jax.profiler.start_trace(str(workdir / "profile"))
-        with (
-            jax.transfer_guard("disallow"),
-            jax.profiler.StepTraceAnnotation("train", step_num=step),
-        ):
-            with throughput.wait():
-                batch = next(batches)
-            state, metrics = train_step(state, batch, run.step_key)
-        window.add(step, metrics)
-        if step == profile.stop:
-            jax.block_until_ready(metrics)
-            jax.profiler.stop_trace()
+    with contextlib.closing(reporting.Profile(traced, workdir / "profile")) as profile:
+        for step in range(first + 1, steps.total + 1):
+            profile.before(step)
+            with (
+                jax.transfer_guard("disallow"),
+                jax.profiler.StepTraceAnnotation("train", step_num=step),
+            ):
+                with throughput.wait():
+                    batch = next(batches)
+                state, metrics = train_step(state, batch, run.step_key)
+            window.add(step, metrics)
+            profile.after(step, metrics)
 
-        last = step == steps.total
-        due = [name for name, every in steps.evals.items() if last or (every and step % every == 0)]
-        save = last or (steps.checkpoint and step % steps.checkpoint == 0)
-        if due or save:
-            with throughput.pause():
+            last = step == steps.total
+            due = [n for n, every in steps.evals.items() if last or (every and step % every == 0)]
+            save = last or (steps.checkpoint and step % steps.checkpoint == 0)
+            if due or save:
                 window.flush()
-                measured = evaluate(run, state, due, step, report)
-                if save or checkpoints.is_best(measured):
-                    report.sync()
-                    checkpoints.save(step, state, config_yaml, measured)
-                    window.last_good = step
+                with throughput.pause():
+                    measured = evaluate(run, state, due, step, report)
+                    if save or checkpoints.is_best(measured):
+                        report.sync()
+                        checkpoints.save(step, state, config_yaml, measured)
+                        window.last_good = step
     return state
 
 

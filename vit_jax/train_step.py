@@ -79,7 +79,7 @@ def summed_gradients(
       params: as the state's.
       batch: the whole batch.
       key: typed key; each micro-batch draws from a key of its own.
-      accumulation: A; the result is that of the whole batch, whatever A.
+      accumulation: A; the result is that of the whole batch, up to the draws of dropout.
     """
     grad_fn = jax.value_and_grad(summed_loss, has_aux=True)
     if accumulation == 1:

@@ -183,7 +183,7 @@ def _csv(rest: str, _: str) -> _Opened:
     except (UnicodeDecodeError, csv.Error) as e:
         raise BadInput(f"data.source=csv:{rest}: not a CSV file: {e}.") from e
     header = [c.strip().lower() for c in rows[0]] if rows else []
-    if header[:2] == ["path", "label"]:
+    if header[1:2] == ["label"]:
         rows = rows[1:]
     short = next((i for i, row in enumerate(rows) if len(row) < 2 or not row[1].strip()), None)
     labels = sorted({row[1].strip() for row in rows if len(row) > 1}, key=_as_number)

@@ -1,0 +1,79 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Metrics of the last steps: kept on the device, read late, checked before anything builds on them.
+
+The train loop adds every step; rows are written for those that the config asks for. Start from
+`Window`.
+"""
+
+import jax
+
+from vit_jax import build, reporting, topology
+from vit_jax.errors import RunFailed
+from vit_jax.models import flops
+from vit_jax.reporting import Report, Throughput
+from vit_jax.train_step import non_finite
+
+_MOST_WAITING = 1000  # steps after which a loss is looked at, however long a window is
+_NAMES = {
+    "loss": "train/loss", "top1": "train/top1", "grad_norm": "norm/grads",
+    "param_norm": "norm/params", "update_norm": "norm/updates",
+}  # fmt: skip
+
+
+class Window:
+    """Metrics of the last steps, on the device until they are asked for."""
+
+    def __init__(self, run: build.Run, report: Report, throughput: Throughput, first: int):
+        self._run, self._report, self._throughput = run, report, throughput
+        self._waiting: list[tuple[int, dict[str, jax.Array], bool]] = []  # (step, metrics, a row?)
+        self.last_good = first  # step of the newest checkpoint
+        self._measured = first  # step of the last row
+        self._flops = 3 * flops.forward_flops(run.model.cfg, *[run.config.data.image_size] * 2)
+        kind = run.rules.mesh.devices.flat[0].device_kind
+        self._peak = topology.peak_flops(kind)
+
+    def add(self, step: int, metrics: dict[str, jax.Array]) -> None:
+        """Takes the metrics of a step; when it is the first after a window, fetches that window.
+
+        So the device already works on the newer step while the host reads, and the time at which a
+        window is read is the time at which it was done.
+        """
+        ended = bool(self._waiting) and self._waiting[-1][2]
+        if ended or len(self._waiting) >= _MOST_WAITING:
+            self.flush()
+        due = step % self._run.steps.report == 0 or step in (1, self._run.steps.total)
+        self._waiting.append((step, metrics, due))
+
+    def flush(self) -> None:
+        """Fetches and checks everything so far; called before anything is built on these steps."""
+        ready, self._waiting = self._waiting, []
+        fetched = jax.device_get([metrics for _, metrics, _ in ready])
+        rates = self._measure(max((step for step, _, due in ready if due), default=None))
+        for (step, _, due), values in zip(ready, fetched, strict=True):
+            row = {_NAMES[name]: float(value) for name, value in values.items()}
+            bad = non_finite(row)
+            if bad is not None:
+                kept = f"step {self.last_good}" if self.last_good else "none was saved before it"
+                raise RunFailed(
+                    f"{bad} is {row[bad]} at step {step}; stopped. Last good checkpoint: {kept}. "
+                    "A lower learning rate, a longer warm-up or clipping usually helps."
+                )
+            if due:
+                row |= {"train/lr": float(self._run.schedule(step - 1)), **rates}
+                self._report.row(step, row)
+                total = self._run.steps.total
+                left = (total - step) * self._run.config.batch_size
+                self._report.progress(reporting.progress_line(step, total, row, left_images=left))
+
+    def _measure(self, step: int | None) -> dict[str, float]:
+        """Rates of the steps that have just been fetched, up to `step`: these are really done."""
+        if step is None:
+            return {}
+        measured = self._throughput.measure((step - self._measured) * self._run.config.batch_size)
+        self._measured = step
+        if self._peak:
+            flops_per_sec = measured["perf/img_per_sec"] * self._flops
+            measured["perf/mfu"] = flops_per_sec / (self._peak * self._run.rules.mesh.size)
+        return measured

@@ -6,7 +6,9 @@
     vit_jax train --config=configs/cifar10.py --workdir=runs/cifar10
         --config.data.source=folder:/path/to/cifar10
 
-The folder holds train/CLASS and test/CLASS.
+The folder holds train/CLASS and test/CLASS. 0.3 M parameters, 64 patches of 4 x 4, 10 epochs: the
+loss falls from 2.30 to 0.9, test top-1 reaches 65.3 % (one seed, images stored as JPEG of quality
+75) in 47 minutes on two CPU cores that were shared with other work, at 130 to 540 images/s.
 """
 
 from configs import base
@@ -37,4 +39,11 @@ def get_config():
     config.ema.decay = 0.99
 
     config.evals.val.every = "2 epochs"
+
+    config.expected.metric = "test/top1"
+    config.expected.value = 0.653
+    config.expected.tolerance = 0.015
+    config.expected.source = "own measurement, one seed"
+    config.expected.hardware = "2 CPU cores, shared"
+    config.expected.hours = 0.8
     return config

@@ -12,12 +12,10 @@ import pytest
 
 _cache = tempfile.TemporaryDirectory(prefix="vit_jax_tests_")
 atexit.register(_cache.cleanup)
-# Compiling for speed costs five times the compile time of small models, and most tests run a
-# program a few times at most.
+# Compiling for speed costs more than it saves: most tests run a program a few times at most.
 os.environ |= {
     "JAX_PLATFORMS": "cpu",
-    "XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
-    " --xla_cpu_use_fusion_emitters=false",
+    "XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0",
     "TF_CPP_MIN_LOG_LEVEL": "2",
     "XDG_CACHE_HOME": _cache.name,
 }

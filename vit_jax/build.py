@@ -123,7 +123,6 @@ class Run:
 
     config: ConfigDict
     source: sources.Source
-    train_split: Split
     steps: Steps
     model: vit.ViT
     rules: sharding.Rules
@@ -164,8 +163,8 @@ def build(config: ConfigDict) -> Run:
       BadInput: the data, the mesh, or a combination of values cannot be used.
     """
     rules = make_rules(config)
-    source, train_split, train_pipeline, eval_pipelines = _data(config)
-    steps = _steps(config, len(train_split))
+    source, train_pipeline, eval_pipelines = _data(config)
+    steps = _steps(config, len(train_pipeline.split))
     cfg = vit.config(**config.model, classes=len(source.classes))
     use_ema = config.ema.decay > 0
     init_key, step_key = jax.device_put(
@@ -204,12 +203,12 @@ def build(config: ConfigDict) -> Run:
     model = vit.ViT(cfg, rules)
     compile_step, eval_step = _step_functions(config, model, tx, abstract, step_key)
     return Run(
-        config, source, train_split, steps, model, rules, schedule, abstract, init, init_from,
+        config, source, steps, model, rules, schedule, abstract, init, init_from,
         compile_step, eval_step, step_key, train_pipeline, eval_pipelines,
     )  # fmt: skip
 
 
-def _data(config: ConfigDict) -> tuple[sources.Source, Split, Pipeline, dict[str, Pipeline]]:
+def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, dict[str, Pipeline]]:
     data = config.data
     source = sources.open_source(
         data.source,
@@ -224,15 +223,14 @@ def _data(config: ConfigDict) -> tuple[sources.Source, Split, Pipeline, dict[str
             split, ops, batch_size, config.seed, data.image_size, data.workers, data.prefetch
         )
 
-    train_split = source.split(data.split)
     evals = {
         name: make(source.split(section.split), "eval_ops", section.batch_size or config.batch_size)
         for name, section in config.evals.items()
     }
-    train = make(train_split, "train_ops", config.batch_size)
+    train = make(source.split(data.split), "train_ops", config.batch_size)
     for pipe in (train, *evals.values()):
         pipe.probe()
-    return source, train_split, train, evals
+    return source, train, evals
 
 
 def _steps(config: ConfigDict, examples: int) -> Steps:

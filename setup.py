@@ -32,6 +32,9 @@ setup(
         "scikit-learn>=1.5,<2",  # only for the file of digits inside it
         "importlib_resources>=6,<8",  # TFDS needs it to download, but does not say so
         "numpy>=2.0,<3",
+        "ml_dtypes>=0.5,<1",
+        "pillow>=11,<14",  # timm's and Hugging Face's preprocessing is its resizing
+        "safetensors>=0.5,<1",
         "pyyaml>=6,<7",
     ],
     extras_require={
@@ -41,7 +44,9 @@ setup(
         "dev": [
             "pytest>=9,<10",
             "pytest-xdist>=3.8,<4",
-            "pillow>=11,<14",
+            "timm>=1.0.20,<2",  # exports are loaded back by those they are for
+            "torch>=2.6,<3",
+            "transformers>=5,<6",
             "ruff==0.17.5",
             "pyright==1.1.414",
             "import-linter>=2.16,<3",

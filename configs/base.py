@@ -42,13 +42,28 @@ def get_config() -> ConfigDict:
 
     config.model = ConfigDict()
     config.model.variant = (
-        "B/16"  # [results] Ti|S|B|L|H|g|G|e|So400m / patch; "auto": init's, else Ti/8
+        "B/16"  # [results] a name of `vit_jax models`, any patch side; "auto": init's, else Ti/8
     )
-    config.model.width = 0  # [results] token width D; 0: the variant's, here and in the next three
-    config.model.depth = 0  # [results] number of encoder blocks
-    config.model.mlp = 0  # [results] width of the MLP
+    config.model.width = 0  # [results] token width D; 0: the variant's, here and in the next four
+    config.model.depth = 0  # [results] number of encoder (or Mixer) blocks
+    config.model.mlp = 0  # [results] width of the MLP (Mixer: over channels)
     config.model.heads = 0  # [results] attention heads; divides width
+    config.model.token_mlp = 0  # [results] Mixer: width of the MLP over tokens
+    config.model.stages = ()  # [results] hybrid, BiT: units of each ResNet stage; (): the variant's
+    config.model.root_width = 0  # [results] hybrid, BiT: channels of the root, a multiple of 32
+    config.model.stem = (
+        "standard"  # [results] standard | small (hybrid, BiT on small images: 3 x 3, no pool)
+    )
+    config.model.stem_stride = 0  # [results] of a small stem: 1 | 2; 0: 1
+    config.model.root_pool = "auto"  # [results] BiT: zero | -inf, what pads its pool; auto: zero
     config.model.pool = "token"  # [results] token | gap | map
+    config.model.posemb = (
+        "learned1d"  # [results] none | learned1d | learned2d | relative | sincos2d (Table 8)
+    )
+    config.model.posemb_at = (
+        "stem"  # [results] stem | every (its own table in each layer) | shared (one for all)
+    )
+    config.model.registers = 0  # [results] tokens that belong to no patch
     config.model.representation = 0  # [results] width of the tanh layer before the head; 0: none
     config.model.head_bias = (
         0.0  # [results] initial bias of the head (-10 for sigmoid on 21k classes)
@@ -58,6 +73,13 @@ def get_config() -> ConfigDict:
     config.model.drop_path = (
         0.0  # [results] stochastic depth: rate of the last block, linear from 0
     )
+    config.model.gelu = "auto"  # [results] tanh | erf; auto, here and below: init's, else published
+    config.model.ln_epsilon = (
+        0.0  # [results] of LayerNorm; 0, here and below: init's, else published
+    )
+    config.model.gn_epsilon = 0.0  # [results] hybrid, BiT: of group norm
+    config.model.ws_epsilon = 0.0  # [results] hybrid, BiT: of weight standardisation
+    config.model.ws_epsilon_in = "auto"  # [results] hybrid, BiT: std | variance: where it is added
     config.model.dtype = "float32"  # [results] float32 | bfloat16: compute; parameters are float32
     config.model.scan = (
         True  # [results] one compiled block for all layers; also the parameter layout

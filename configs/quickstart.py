@@ -29,7 +29,7 @@ def get_config():
     config.data.test_percent = 20
     config.data.image_size = 8
     config.data.train_ops = "affine(degrees=10, scale=0.1, shift=0.7)"
-    config.data.eval_ops = "decode"
+    config.data.eval_ops = "decode|resize({size})"  # the digits have this size, your images may not
 
     config.optimizer.weight_decay = 0.3
     config.optimizer.adamw.b2 = 0.95

@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from test_train import QUICKSTART, TINY, logged, run, same_parameters
 
@@ -26,13 +27,17 @@ LONG = (
 )
 
 
-def readme_commands():
-    """The `vit_jax train` commands of README and docs, continued lines joined."""
+def blocks(language):
+    """The fenced blocks of README and docs in a language."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     text = "\n".join(page.read_text() for page in pages)
-    blocks = re.findall(r"```(?:bash|sh)\n(.*?)```", text, re.DOTALL)
-    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
-    return [c.strip() for line in lines for c in line.split("&&") if "vit_jax train" in c]
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def readme_commands(name="train"):
+    """The `vit_jax NAME` commands of README and docs, continued lines joined."""
+    lines = "\n".join(blocks("bash")).replace("\\\n", " ").splitlines()
+    return [c.strip() for line in lines for c in line.split("&&") if f"vit_jax {name}" in c]
 
 
 def command_line(command, workdir, *extra):
@@ -75,6 +80,31 @@ def test_other_commands_of_the_readme_run(tmp_path, monkeypatch, image_folder, q
         words = command_line(command, tmp_path / str(number))[3:]
         short = ["--config.length=1 steps", "--config.batch_size=8", "--config.schedule.warmup=0"]
         assert main.main([*words, *short, "--config.report.tensorboard=false"]) == 0, command
+
+
+def test_every_command_of_the_readme_is_run_by_a_test():
+    assert {c.split()[1] for c in readme_commands("")} == set(main.COMMANDS)
+
+
+def test_models_and_inspect_commands_of_the_readme(quiet, capsys):
+    for command in readme_commands("models") + readme_commands("inspect"):
+        assert main.main(shlex.split(command.replace("runs/quickstart", str(quiet)))[1:]) == 0
+    shown = capsys.readouterr().out
+    assert "R50+L/32" in shown
+    assert "posemb" in shown
+
+
+def test_python_of_the_readme(quiet, image_folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cat.jpg").write_bytes(next(image_folder.glob("test/*/*.jpg")).read_bytes())
+    python = blocks("python")
+    assert python
+    for text in python:
+        names = {}
+        exec(text.replace("runs/quickstart", str(quiet)), names)
+        assert names["logits"].shape == (1, 10)
+        assert np.isfinite(names["logits"]).all()
+    assert {p.name for p in tmp_path.rglob("*.*")} >= {"quickstart.npz", "model.safetensors"}
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tiny
 
-from vit_jax.models import flops, vit
+from vit_jax.models import flops, variants, vit
 
 
 def compiled_flops(cfg: vit.ViTConfig, side: int) -> float:
@@ -26,7 +26,7 @@ def compiled_flops(cfg: vit.ViTConfig, side: int) -> float:
     "pool, representation, classes", [("token", 0, 50), ("gap", 4000, 500), ("map", 0, 20000)]
 )
 def test_flops_equal_those_of_the_compiler(pool, representation, classes):
-    cfg = vit.config(
+    cfg = variants.config(
         variant="Ti/8",
         width=256,
         depth=2,
@@ -42,7 +42,7 @@ def test_flops_equal_those_of_the_compiler(pool, representation, classes):
 
 
 def test_attention_products_count_where_they_dominate():
-    cfg = vit.config(variant="Ti/2", width=64, depth=2, mlp=16, heads=1, classes=2)
+    cfg = variants.config(variant="Ti/2", width=64, depth=2, mlp=16, heads=1, classes=2)
     ratio = compiled_flops(cfg, 48) / flops.forward_flops(cfg, 48, 48)
     assert 0.97 < ratio < 1.10  # softmax is a few percent
 
@@ -52,7 +52,7 @@ def test_attention_products_count_where_they_dominate():
     [("B/16", 224, 17.58), ("B/16", 384, 55.5), ("S/16", 224, 4.61), ("L/16", 224, 61.6)],
 )
 def test_flops_are_the_published_ones(variant, side, gmacs):
-    cfg = vit.config(variant=variant, classes=1000)
+    cfg = variants.config(variant=variant, classes=1000)
     assert flops.forward_flops(cfg, side, side) == pytest.approx(2e9 * gmacs, rel=0.005)
 
 

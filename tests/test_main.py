@@ -80,7 +80,13 @@ def _command(outcome):
             raise outcome
         return outcome
 
-    return types.SimpleNamespace(SUMMARY="a stub", add_arguments=lambda parser: None, run=run)
+    return types.SimpleNamespace(
+        SUMMARY="a stub",
+        EXAMPLE="vit_jax stub",
+        OVERRIDES=True,
+        add_arguments=lambda parser: None,
+        run=run,
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,7 +121,7 @@ BAD = {
     "unknown optimizer": (["--config.optimizer.name=adam"], ["'adam'", "lamb", "adafactor"]),
     "unknown schedule": (["--config.schedule.name=step"], ["'step'", "cosine", "rsqrt"]),
     "unknown loss": (["--config.loss.name=hinge"], ["'hinge'", "softmax", "sigmoid"]),
-    "unknown variant": (["--config.model.variant=XL/16"], ["'XL/16'", "So400m", "B/16"]),
+    "unknown variant": (["--config.model.variant=XL/16"], ["'XL/16'", "'L/16'"]),
     "unknown pool": (["--config.model.pool=max"], ["'max'", "token", "gap", "map"]),
     "unknown dtype": (["--config.model.dtype=float16"], ["'float16'", "bfloat16"]),
     "unknown source": (["--config.data.source=cifar10"], ["'cifar10'", "folder:PATH", "tfds:NAME"]),
@@ -123,7 +129,7 @@ BAD = {
     "unknown op": (["--config.data.train_ops=flip"], ["data.train_ops", "'flip'", "flip_lr"]),
     "chain": (["--config.data.eval_ops=decode|"], ["data.eval_ops", "decode|resize(224)"]),
     "op argument": (["--config.data.eval_ops=resize(8, 9, 10)"], ["data.eval_ops", "size: int"]),
-    "heads": (["--config.model.heads=3"], ["heads 3", "width 8"]),
+    "heads": (["--config.model.heads=3"], ["3 heads", "width 8"]),
     "rate": (["--config.model.dropout=1.0"], ["model.dropout", "[0, 1)"]),
     "smoothing": (["--config.loss.label_smoothing=1.0"], ["label_smoothing", "[0, 1)"]),
     "ema": (["--config.ema.decay=1.5"], ["ema.decay=1.5"]),

@@ -10,14 +10,14 @@ import jax
 import numpy as np
 
 from vit_jax import tree
-from vit_jax.models import vit
+from vit_jax.models import variants, vit
 
 HEIGHT, WIDTH, PATCH = 8, 12, 4  # not square, so that a transposed grid shows
 
 
 def config(**changes: Any) -> vit.ViTConfig:
     sizes = {"variant": f"Ti/{PATCH}", "width": 32, "depth": 3, "mlp": 48, "heads": 4, "classes": 7}
-    return vit.config(**sizes | changes)
+    return variants.config(**sizes | changes)
 
 
 @functools.lru_cache

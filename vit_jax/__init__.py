@@ -3,7 +3,24 @@
 
 """Vision Transformers with JAX: pre-train, transfer, inspect and reproduce, on a CPU or a TPU pod.
 
+    model, params, preprocess = vit_jax.load(FILE_OR_RUN)
+    vit_jax.save(FILE, model, params, format="npz")
+
 Importing this package starts no backend and imports neither jax nor TensorFlow.
 """
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vit_jax.loading import load, save
+
+__all__ = ["load", "save"]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'vit_jax' has no attribute {name!r}")
+    from vit_jax import loading
+
+    return getattr(loading, name)

@@ -22,8 +22,8 @@ from vit_jax.data import pipeline, preprocess, sources
 from vit_jax.data.pipeline import Pipeline
 from vit_jax.data.splits import Split
 from vit_jax.errors import BadInput, unknown
-from vit_jax.models import vit
-from vit_jax.models.pretrained import Fitted
+from vit_jax.models import variants
+from vit_jax.models.surgery import Fitted
 from vit_jax.optim import optimizers, schedules
 
 
@@ -41,8 +41,8 @@ def check(config: ConfigDict) -> None:
             f"accumulation={config.accumulation} does not divide batch_size={config.batch_size}; "
             f"{_nearest(config.accumulation, fits)} would."
         )
-    cfg = vit.config(**config.model, classes=2)
-    vit.check_image_size(config.data.image_size, cfg.patch)
+    cfg = variants.config(**config.model, classes=2)
+    variants.check_image_size(cfg, config.data.image_size, config.data.image_size)
     for key in ("train_ops", "eval_ops"):
         preprocess.parse(f"data.{key}", config.data[key], config.data.image_size)
     kind = config.data.source.partition(":")[0]
@@ -124,7 +124,7 @@ class Run:
     config: ConfigDict
     source: sources.Source
     steps: Steps
-    model: vit.ViT
+    model: variants.Model
     rules: sharding.Rules
     schedule: schedules.Schedule
     abstract: state.TrainState  # shapes with shardings
@@ -165,14 +165,14 @@ def build(config: ConfigDict) -> Run:
     rules = make_rules(config)
     source, train_pipeline, eval_pipelines = _data(config)
     steps = _steps(config, len(train_pipeline.split))
-    cfg = vit.config(**config.model, classes=len(source.classes))
+    cfg = variants.config(**config.model, classes=len(source.classes))
     use_ema = config.ema.decay > 0
     init_key, step_key = jax.device_put(
         tuple(jax.random.split(jax.random.key(config.seed))), rules.replicated
     )
 
     side = config.data.image_size
-    bare = vit.ViT(cfg)
+    bare = variants.make(cfg)
 
     def init_params(key: jax.Array) -> Any:
         return bare.init(key, jnp.zeros((1, side, side, 3)))["params"]
@@ -180,7 +180,7 @@ def build(config: ConfigDict) -> Run:
     params = jax.eval_shape(init_params, init_key)
     schedule, tx = _optimizer(config, params, steps)
     abstract = jax.eval_shape(lambda k: state.create(init_params, tx, k, ema=use_ema), init_key)
-    places = sharding.place(abstract, sharding.param_axes(params, vit.AXES), rules)
+    places = sharding.place(abstract, sharding.param_axes(params, variants.AXES), rules)
     abstract = jax.tree.map(
         lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), abstract, places
     )
@@ -200,7 +200,7 @@ def build(config: ConfigDict) -> Run:
         start = jax.jit(lambda p: state.from_params(p, tx, ema=use_ema), out_shardings=places)
         return start(chosen)
 
-    model = vit.ViT(cfg, rules)
+    model = variants.make(cfg, rules)
     compile_step, eval_step = _step_functions(config, model, tx, abstract, step_key)
     return Run(
         config, source, steps, model, rules, schedule, abstract, init, init_from,
@@ -276,14 +276,14 @@ def _optimizer(
 
 def _step_functions(
     config: ConfigDict,
-    model: vit.ViT,
+    model: variants.Model,
     tx: optimizers.Transform,
     abstract: state.TrainState,
     key: jax.Array,
 ) -> tuple[Callable[..., Any], Any]:
     """(compiler of the train step, jitted evaluation step)."""
 
-    def applied(model: vit.ViT) -> train_step.Apply:
+    def applied(model: variants.Model) -> train_step.Apply:
         def apply(
             params: Any, images: jax.Array, *, train: bool, key: jax.Array | None
         ) -> jax.Array:
@@ -310,7 +310,7 @@ def _step_functions(
     ) -> Any:
         """(state, batch, key) -> (state, metrics), compiled ahead of time, with these settings."""
         step = train_step.make_train_step(
-            applied(vit.ViT(dataclasses.replace(model.cfg, remat=model__remat), rules)),
+            applied(variants.make(dataclasses.replace(model.cfg, remat=model__remat), rules)),
             tx,
             label_smoothing=config.loss.label_smoothing,
             accumulation=accumulation,

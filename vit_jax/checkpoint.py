@@ -8,6 +8,7 @@ before. Start from `Checkpoints`.
 """
 
 import dataclasses
+import logging
 import math
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,10 @@ from vit_jax.errors import BadInput
 from vit_jax.state import TrainState
 
 FOLDER = "checkpoints"
+# orbax comments on what is normal here: a checkpoint that is only read, one without metrics.
+logging.getLogger("absl").addFilter(
+    lambda record: record.levelno >= logging.ERROR or "orbax" not in record.pathname
+)
 
 
 def lower_is_better(metric: str) -> bool:
@@ -147,12 +152,21 @@ class Checkpoints:
         with ocp.PyTreeCheckpointer() as reader:
             return reader.metadata(self.folder / str(step) / "state").item_metadata.tree
 
+    def _weights(self, step: int) -> tuple[str, Any]:
+        """Which part of the state holds the weights, and their shapes."""
+        saved = self._saved(step)
+        name = "ema" if jax.tree.leaves(saved.get("ema")) else "params"
+        return name, saved[name]
+
+    def weight_shapes(self, step: int) -> Any:
+        """The tree of `weights` as shapes; reads no values."""
+        return self._weights(step)[1]
+
     def weights(self, step: int) -> Any:
         """The parameters at a step as numpy arrays: their average where there is one."""
         folder = self.folder / str(step) / "state"
-        saved = self._saved(step)
-        name = "ema" if jax.tree.leaves(saved.get("ema")) else "params"
-        wanted = {name: jax.tree.map(lambda _: 0, saved[name])}
+        name, shapes = self._weights(step)
+        wanted = {name: jax.tree.map(lambda _: 0, shapes)}
         as_numpy = ocp.RestoreArgs(restore_type=np.ndarray)
         with ocp.PyTreeCheckpointer() as reader:
             restored = reader.restore(

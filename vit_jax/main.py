@@ -5,14 +5,15 @@
 
 import argparse
 import logging
+import os
 import sys
 from collections.abc import Sequence
 
 from vit_jax import __version__
-from vit_jax.commands import train
+from vit_jax.commands import inspect, models, train
 from vit_jax.errors import BadInput, RunFailed
 
-COMMANDS = {"train": train}
+COMMANDS = {"train": train, "models": models, "inspect": inspect}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,10 +28,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, module in COMMANDS.items():
-        sub = commands.add_parser(name, help=module.SUMMARY, allow_abbrev=False)
+        sub = commands.add_parser(
+            name,
+            help=module.SUMMARY,
+            description=module.SUMMARY,
+            epilog=f"example: {module.EXAMPLE}",
+            allow_abbrev=False,
+        )
         module.add_arguments(sub)
     try:
         args, rest = parser.parse_known_args(argv)
+        if rest and not COMMANDS[args.command].OVERRIDES:
+            parser.error(f"{args.command} takes no {rest[0]!r}")
     except SystemExit as e:  # argparse has printed its message
         return int(e.code or 0)
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
@@ -41,3 +50,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (BadInput, RunFailed) as e:
         print(f"vit_jax: {e}", file=sys.stderr)
         return e.exit_code
+    except BrokenPipeError:  # whoever read the output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

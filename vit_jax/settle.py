@@ -6,64 +6,94 @@
 Start from `settle`.
 """
 
+import dataclasses
 from typing import Any
 
-from vit_jax import load
+from vit_jax import loading
 from vit_jax.config import ConfigDict
 from vit_jax.errors import BadInput
+from vit_jax.models import variants
 
 SCRATCH_VARIANT, SCRATCH_IMAGE_SIZE = "Ti/8", 64  # what "auto" means without `init`
 
-
-# What "auto" leaves to `init`, by section, with the value that means "not set".
-_LEFT_OPEN: dict[tuple[str, str], Any] = {
-    ("model", "width"): 0,
-    ("model", "depth"): 0,
-    ("model", "mlp"): 0,
-    ("model", "heads"): 0,
-    ("model", "pool"): "token",
-    ("data", "mean"): (0.5, 0.5, 0.5),
-    ("data", "std"): (0.5, 0.5, 0.5),
-}
+# Not part of what "auto" takes from `init`: how to train, and the layer that transfer drops.
+_OWN = ("variant", "representation", "head_bias", "dropout", "attention_dropout", "drop_path")
+_OWN += ("dtype", "scan", "remat")
+# Constants of the arithmetic, which weights bring along whatever the variant.
+_CONSTANTS = ("gelu", "ln_epsilon", "gn_epsilon", "ws_epsilon", "ws_epsilon_in", "root_pool")
+_UNSET: dict[tuple[str, str], Any] = {
+    ("model", f.name): f.default
+    for f in dataclasses.fields(variants.Settings)
+    if f.name not in _OWN
+} | {("data", "mean"): (0.5, 0.5, 0.5), ("data", "std"): (0.5, 0.5, 0.5)}
 
 
 def settle(config: ConfigDict) -> ConfigDict:
-    """Replaces `model.variant=auto` and `data.image_size=0` by those of `init`, or the defaults.
+    """Replaces what is left open by what `init` has, or the defaults without it.
 
     Raises:
       BadInput: `init` names nothing that can be read, or a value was given that contradicts it.
     """
-    if config.model.variant != "auto" and config.data.image_size:
-        return config
+    auto = config.model.variant == "auto"
     found: dict[str, Any] = {"variant": SCRATCH_VARIANT, "image_size": SCRATCH_IMAGE_SIZE}
     if config.init:
-        found = load.architecture(config.init)
-    clashes = _fill(config, found) if config.model.variant == "auto" else []
-    if clashes:
+        found = _found(config)
+    keys = _UNSET if auto else {("model", key): _UNSET["model", key] for key in _CONSTANTS}
+    clashes = _fill(config, found, keys)
+    if auto and clashes:
         key, given, have = clashes[0]
         raise BadInput(
             f"{key}={given!r} was given, but {config.init} has {have!r}; leave it out, or give "
             "--config.model.variant to choose an architecture of your own."
         )
     with config.unlocked():
-        config.data.image_size = config.data.image_size or found["image_size"]
+        if auto:
+            config.model.variant = found["variant"]
+        if not config.data.image_size:
+            if "image_size" not in found:
+                raise BadInput(
+                    f"{config.init} does not say for what square image size it was made; give "
+                    "--config.data.image_size."
+                )
+            config.data.image_size = found["image_size"]
     return config
+
+
+def _found(config: ConfigDict) -> dict[str, Any]:
+    """What `init` says, under the keys of the sections `model` and `data`."""
+    weights = loading.read_weights(config.init, heads=config.model.heads, shapes_only=True)
+    found = dict(weights.settings)
+    if weights.image_size and weights.image_size[0] == weights.image_size[1]:
+        found["image_size"] = weights.image_size[0]
+    for key, name in (
+        ("mean", "mean"),
+        ("std", "std"),
+        ("mean", "image_mean"),
+        ("std", "image_std"),
+    ):
+        if name in weights.images:
+            found[key] = tuple(weights.images[name])
+    return found
 
 
 def adopt(config: ConfigDict, saved: ConfigDict) -> None:
     """Gives what `settle` would choose the values that a run has already chosen."""
-    if config.model.variant == "auto":
-        _fill(config, {**saved.model.to_dict(), **saved.data.to_dict()})
+    auto = config.model.variant == "auto"
+    keys = _UNSET if auto else {("model", key): _UNSET["model", key] for key in _CONSTANTS}
+    _fill(config, {**saved.model.to_dict(), **saved.data.to_dict()}, keys)
     with config.unlocked():
+        if auto:
+            config.model.variant = saved.model.variant
         config.data.image_size = config.data.image_size or saved.data.image_size
 
 
-def _fill(config: ConfigDict, found: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+def _fill(
+    config: ConfigDict, found: dict[str, Any], keys: dict[tuple[str, str], Any]
+) -> list[tuple[str, Any, Any]]:
     """Sets what was left open; returns (key, given, found) for what was given and differs."""
     clashes = []
     with config.unlocked():
-        config.model.variant = found["variant"]
-        for (section, key), unset in _LEFT_OPEN.items():
+        for (section, key), unset in keys.items():
             given = config[section][key]
             if key not in found or given == found[key]:
                 continue

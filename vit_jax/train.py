@@ -23,13 +23,14 @@ from typing import Any
 
 import jax
 
-from vit_jax import build, distributed, load, memory, reporting, settle
+from vit_jax import build, distributed, loading, memory, reporting, settle
 from vit_jax import config as config_lib
 from vit_jax.checkpoint import FOLDER, Checkpoints
 from vit_jax.config import ConfigDict
 from vit_jax.errors import BadInput, RunFailed
 from vit_jax.evaluators import classification
-from vit_jax.models import flops, pretrained
+from vit_jax.models import flops
+from vit_jax.models.surgery import Fitted
 from vit_jax.reporting import Report, Throughput
 from vit_jax.state import TrainState
 from vit_jax.train_step import non_finite
@@ -69,7 +70,7 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, Any]:
         raise
 
 
-def run_in(workdir: Path, run: build.Run, weights: pretrained.Fitted | None) -> dict[str, Any]:
+def run_in(workdir: Path, run: build.Run, weights: Fitted | None) -> dict[str, Any]:
     """From the start to the results of a run whose workdir is ready."""
     config = run.config
     with contextlib.ExitStack() as stack:
@@ -102,7 +103,7 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
     Raises:
       BadInput: a wrong value, or a run in `workdir` that another configuration made.
     """
-    saved_file, results = workdir / load.CONFIG_FILE, workdir / reporting.RESULTS_FILE
+    saved_file, results = workdir / loading.CONFIG_FILE, workdir / reporting.RESULTS_FILE
     try:
         begun = saved_file.exists()
     except OSError as e:
@@ -111,7 +112,8 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
         saved = config_lib.load(str(saved_file))
         settle.adopt(config, saved)
         compare(saved, config, workdir)
-    settle.settle(config)
+    else:
+        settle.settle(config)
     build.check(config)
     if begun and results.exists():
         log.info("%s is finished; nothing to do.", workdir)
@@ -148,7 +150,7 @@ def prepare(workdir: Path, config: ConfigDict) -> None:
     """Makes the workdir and writes the configuration into it."""
     try:
         workdir.mkdir(parents=True, exist_ok=True)
-        reporting.write_atomically(workdir / load.CONFIG_FILE, config_lib.to_yaml(config))
+        reporting.write_atomically(workdir / loading.CONFIG_FILE, config_lib.to_yaml(config))
     except OSError as e:
         raise BadInput(
             f"cannot write to {workdir}: {e.strerror}; give a --workdir that is writable."
@@ -186,15 +188,17 @@ def describe(run: build.Run, devices: list[Any]) -> None:
 # ---------------------------------------------------------------- start
 
 
-def initial_weights(run: build.Run, workdir: Path) -> pretrained.Fitted | None:
+def initial_weights(run: build.Run, workdir: Path) -> Fitted | None:
     """The weights of `init`, fitted to the model; None from scratch or if there is a checkpoint."""
     if not run.config.init or has_checkpoint(workdir):
         return None
-    return pretrained.fit(load.read_weights(run.config.init), run.abstract.params)
+    weights = loading.read_weights(run.config.init, heads=run.config.model.heads)
+    side = run.config.data.image_size
+    return loading.fit(weights, run.model.cfg, (side, side), fresh_head=True)
 
 
 def start(
-    run: build.Run, checkpoints: Checkpoints, weights: pretrained.Fitted | None
+    run: build.Run, checkpoints: Checkpoints, weights: Fitted | None
 ) -> tuple[TrainState, int]:
     """Where the run starts: its own newest checkpoint, else the weights of `init`, else scratch."""
     step = checkpoints.latest

@@ -10,6 +10,8 @@ from typing import Any
 from vit_jax.errors import BadInput
 
 SUMMARY = "train a model, or continue the run in a workdir"
+OVERRIDES = True  # whether --config.key=value may follow
+EXAMPLE = "vit_jax train --config=configs/quickstart.py --workdir=runs/quickstart"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,102 +1,236 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Published weights: their names in ours, and fitting weights of one model into another.
+"""Published weight files to our weights and back.
 
-A format is one table of renames. Names on our side are those of the loop layout
-(`block_3/attn/query/kernel`). Start from `read_npz` and `fit`.
+Which format a file has is found from its names; what it does not hold is read from the config.json
+beside it or asked for, never guessed. Start from `read` and `write`.
 """
 
 import dataclasses
-import math
 import re
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from vit_jax import tree
-from vit_jax.errors import BadInput
-from vit_jax.models.vit import SIZES
+from vit_jax.errors import BadInput, unknown
+from vit_jax.models import architecture, files, variants, vit
+from vit_jax.models.bit import BiTConfig
+from vit_jax.models.formats import json_config, npz, state_dict, table
+from vit_jax.models.formats.table import Context, Flat, Format
+from vit_jax.models.mixer import MixerConfig
 
-Flat = dict[str, np.ndarray]
-
-# The original npz files (google-research/vision_transformer). Pre-Linen files number the parts of
-# a block through (LayerNorm_2, MlpBlock_3), Linen trees number each class by itself.
-ORIGINAL_NPZ: tuple[tuple[str, str], ...] = (
-    (r"cls", r"cls"),
-    (r"embedding/(kernel|bias)", r"embedding/\1"),
-    (r"Transformer/posembed_input/pos_embedding", r"posemb"),
-    (r"Transformer/encoder_norm/(scale|bias)", r"norm/\1"),
-    (r"Transformer/encoderblock_(\d+)/LayerNorm_0/(scale|bias)", r"block_\1/attn_norm/\2"),
-    (r"Transformer/encoderblock_(\d+)/LayerNorm_[12]/(scale|bias)", r"block_\1/mlp_norm/\2"),
-    (
-        r"Transformer/encoderblock_(\d+)/MultiHeadDotProductAttention_[01]/"
-        r"(query|key|value|out)/(kernel|bias)",
-        r"block_\1/attn/\2/\3",
-    ),
-    (r"Transformer/encoderblock_(\d+)/MlpBlock_[03]/Dense_0/(kernel|bias)", r"block_\1/mlp/up/\2"),
-    (
-        r"Transformer/encoderblock_(\d+)/MlpBlock_[03]/Dense_1/(kernel|bias)",
-        r"block_\1/mlp/down/\2",
-    ),
-    (r"pre_logits/(kernel|bias)", r"pre_logits/\1"),
-    (r"head/(kernel|bias)", r"head/\1"),
-)
+FORMATS = (*npz.FORMATS, *state_dict.FORMATS)
+_CONTAINER = {"npz": ".npz", "big_vision": ".npz", "timm": ".safetensors", "hf": ".safetensors"}
+NAMES = tuple(_CONTAINER)
 
 
-def read_npz(path: Path) -> Flat:
-    """The weights of an original npz file, under our names.
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """Weights of a model, wherever they come from.
+
+    Attributes:
+      flat: our names in the loop layout -> float32 arrays.
+      format: npz, big_vision, timm, hf, or run.
+      settings: fields of `variants.Settings` that the weights fix.
+      classes: Y of their head, 0 without.
+      image_size: rows and columns of pixels that they were made for, None where nothing tells.
+      tensors: the file's own names, without a prefix they share -> (shape, dtype).
+      images: what is said of preprocessing: timm's pretrained_cfg, Hugging Face's
+        preprocessor_config.json, or {}.
+    """
+
+    flat: Flat
+    format: str
+    settings: dict[str, Any]
+    classes: int
+    image_size: tuple[int, int] | None
+    tensors: dict[str, tuple[tuple[int, ...], str]]
+    images: dict[str, Any]
+
+    @property
+    def config(self) -> variants.Config:
+        """The model that these are the weights of."""
+        return variants.config(classes=self.classes, **self.settings)
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read(path: Path, *, heads: int = 0, shapes_only: bool = False) -> Weights:
+    """The weights in a file.
+
+    Args:
+      path: .npz or .safetensors; config.json is read beside the latter.
+      heads: attention heads, for a file that does not say.
+      shapes_only: read no values (the arrays are zeros).
 
     Raises:
-      BadInput: not an npz file, or a tensor that the table does not know (named).
+      BadInput: damaged, of no format that is known, with parts that our models do not have
+        (named), or with something that has to be asked for.
     """
-    try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            given = {name: np.asarray(file[name]) for name in file.files}
-    except Exception as e:  # whatever zipfile, zlib and numpy raise on a damaged file
-        raise BadInput(f"{path} is not a readable npz file: {type(e).__name__}: {e}") from e
-    strange = [name for name, value in given.items() if value.dtype.kind not in "fV"]
+    given = files.read(path, shapes_only=shapes_only)
+    given = _prefixed(given) if path.suffix == ".npz" else given
+    tensors = {name: (tuple(a.shape), str(a.dtype)) for name, a in given.items()}
+    given = _layers(given) if path.suffix == ".npz" else given
+    form = _format_of(path, given)
+    strange = [name for name, a in given.items() if a.dtype not in _FLOATS]
     if strange:
-        raise BadInput(f"{path}: {', '.join(strange[:6])} are not arrays of floats.")
-    flat, unread = {}, []
-    for name, value in given.items():
-        ours = next((re.sub(p, r, name) for p, r in ORIGINAL_NPZ if re.fullmatch(p, name)), None)
-        if ours is None:
-            unread.append(name)
+        raise BadInput(f"{path}: {', '.join(strange[:6])}: not arrays of floats.")
+    said, images = {}, {}
+    if path.suffix == ".safetensors":
+        beside = files.read_json(path.with_name(json_config.NAME))
+        said = json_config.read(form.name, beside)
+        images = beside.get("pretrained_cfg", beside)
+        if form.name == "hf":
+            images = files.read_json(path.with_name(json_config.PREPROCESSOR))
+    size = said.pop("image_size", None)
+    said_heads = said.pop("heads", 0)
+    context = _context(form, given, heads or said_heads, size)
+    flat = table.read(form, given, context)
+    flat = {name: a.astype(np.float32, copy=False) for name, a in flat.items()}
+    settings, size = architecture.settings_of(form.family, flat, size)
+    if form.name == "big_vision" and settings.get("posemb") == "none":
+        settings["posemb"] = "sincos2d"  # its one alternative to learned embeddings
+    has = {f.name for f in dataclasses.fields(variants.Settings)}
+    constants = {k: v for k, v in {**form.constants, **said}.items() if k in has}
+    if "stages" not in settings:
+        constants = {k: v for k, v in constants.items() if k[:3] not in ("gn_", "ws_")}
+    settings = constants | settings
+    classes = settings.pop("classes")
+    return Weights(flat, form.name, settings, classes, size, tensors, images)
+
+
+_FLOATS = [np.dtype(t) for t in ("float32", "float16", "float64", ml_dtypes.bfloat16)]
+
+
+def _prefixed(given: Flat) -> Flat:
+    """The parameters of a file that holds more: under `params/` or `opt/target/`."""
+    for prefix in ("params/", "opt/target/"):
+        inside = {n.removeprefix(prefix): a for n, a in given.items() if n.startswith(prefix)}
+        if inside:
+            return inside
+    return given
+
+
+def _layers(given: Flat) -> Flat:
+    """big_vision's scanned blocks, one array for all layers, as one for each."""
+    flat: Flat = {}
+    for name, array in given.items():
+        match = re.fullmatch(r"Transformer/encoderblock/(.*)", name)
+        if match is None:
+            flat[name] = array
         else:
-            flat[ours] = value
-    if unread or "embedding/kernel" not in flat:
-        raise BadInput(
-            f"{path} does not have the names of an original ViT file; not understood: "
-            f"{', '.join(unread[:6]) or 'no embedding/kernel'}{' ...' if len(unread) > 6 else ''}."
-        )
+            flat |= {f"Transformer/encoderblock_{i}/{match[1]}": a for i, a in enumerate(array)}
     return flat
 
 
-def architecture(flat: Flat) -> dict[str, Any]:
-    """The sizes of a ViT from its weights: arguments of `vit.config`, and `image_size`.
+def _format_of(path: Path, given: Flat) -> Format:
+    """The format that knows all names, with the fewest in an older spelling.
 
     Raises:
-      BadInput: weights that the sizes are read from are missing.
+      BadInput: none does; names what the nearest one does not know.
     """
-    needed = ("embedding/kernel", "posemb", "block_0/attn/query/kernel", "block_0/mlp/up/kernel")
-    missing = [name for name in needed if name not in flat]
-    if missing:
-        raise BadInput(f"the weights are not those of a ViT: {', '.join(missing)} missing.")
-    patch, _, _, width = flat["embedding/kernel"].shape
-    _, heads, _ = flat["block_0/attn/query/kernel"].shape
-    mlp = flat["block_0/mlp/up/kernel"].shape[1]
-    depth = sum(re.fullmatch(r"block_\d+/attn_norm/scale", name) is not None for name in flat)
-    pool = "token" if "cls" in flat else "gap"
-    grid = round((flat["posemb"].shape[1] - (pool == "token")) ** 0.5)
-    sizes = (width, depth, mlp, heads)
-    named = next((name for name, size in SIZES.items() if size == sizes), None)
-    free = {} if named else dict(zip(("width", "depth", "mlp", "heads"), sizes, strict=True))
-    return {
-        "variant": f"{named or 'Ti'}/{patch}", "width": 0, "depth": 0, "mlp": 0, "heads": 0, **free,
-        "pool": pool, "image_size": grid * patch,
-    }  # fmt: skip
+    for pattern, what in state_dict.REFUSED:
+        name = next((n for n in given if re.fullmatch(pattern, n)), None)
+        if name:
+            raise BadInput(
+                f"{path} has {what} ({name}), which our models do not; without it the rest would "
+                "compute something else."
+            )
+
+    def cost(form: Format) -> tuple[int, int]:
+        lost = sum(form.rule_for(name) is None for name in given)
+        return lost, sum(form.canonical(name) != name for name in given)
+
+    candidates = [f for f in FORMATS if _CONTAINER[f.name] == path.suffix]
+    best = min(candidates, key=cost)
+    missed = [name for name in given if best.rule_for(name) is None]
+    if missed or not given:
+        what = f"{best.name} file of a {best.family} model" if len(missed) < len(given) else "model"
+        raise BadInput(
+            f"{path} is no {what} that is known; not understood: "
+            f"{', '.join(missed[:6]) or 'no arrays'}{' ...' if len(missed) > 6 else ''}."
+        )
+    return best
+
+
+def _context(form: Format, given: Flat, heads: int, image_size: tuple[int, int] | None) -> Context:
+    """What the operations of the table need; heads from their argument or a variant's sizes."""
+    ours = {
+        table.render(template, values): a
+        for name, a in given.items()
+        for rule, values in [form.rule_for(name) or (None, {})]
+        if rule is not None
+        for template in rule.ours[:1]
+    }
+    patches = 0
+    if image_size and form.family == "vit" and "embedding/kernel" in ours:
+        side = ours["embedding/kernel"].shape[-1]  # as stored: [out, in, side, side]
+        stages = {m[0] for m in (re.match(r"backbone/stage\d+", n) for n in ours) if m}
+        root = 4 if "backbone/conv_root/kernel" in ours else 1
+        stride = side * root * 2 ** max(0, len(stages) - 1)
+        patches = (image_size[0] // stride) * (image_size[1] // stride)
+    if form.family == "vit" and _CONTAINER[form.name] == ".safetensors":
+        heads = heads or _heads_of_variant(ours)
+        width = ours["embedding/bias"].shape[0] if "embedding/bias" in ours else 0
+        if not 0 < heads <= width or width % heads:
+            raise BadInput(f"heads={heads} do not divide the width {width} of the weights.")
+    registers = ours["registers"].shape[1] if "registers" in ours else 0
+    return Context(heads, int("cls" in ours), patches, registers)
+
+
+def _heads_of_variant(ours: Flat) -> int:
+    depth = len({m[0] for m in (re.match(r"block_\d+/", name) for name in ours) if m})
+    mlp = ours["block_0/mlp/up/kernel"].shape[0] if "block_0/mlp/up/kernel" in ours else 0
+    width = ours["embedding/bias"].shape[0] if "embedding/bias" in ours else 0
+    for *sizes, heads in vit.SIZES.values():
+        if sizes == [width, depth, mlp]:
+            return heads
+    raise BadInput(
+        f"the file does not say how many attention heads there are, and no variant has width "
+        f"{width}, depth {depth} and MLP {mlp}; put its config.json beside it, or give heads= "
+        "(--heads, --config.model.heads)."
+    )
+
+
+# ---------------------------------------------------------------- writing
+
+
+def write(path: Path, name: str, cfg: variants.Config, params: dict[str, Any]) -> None:
+    """Writes weights in a published format, and for safetensors what goes beside them.
+
+    Args:
+      path: .npz for npz and big_vision, .safetensors for timm and hf (whose readers expect
+        `model.safetensors`).
+      name: npz, big_vision, timm or hf.
+      cfg: the model.
+      params: its parameters, either layout.
+
+    Raises:
+      BadInput: a format or suffix that does not exist, or a model that the format cannot express.
+    """
+    if name not in _CONTAINER:
+        raise unknown("format", name, NAMES)
+    if path.suffix != _CONTAINER[name]:
+        raise BadInput(f"{path}: the {name} format is written to a {_CONTAINER[name]} file.")
+    family, flat = variants.family(cfg), flatten(params)
+    having = [f for f in FORMATS if f.family == family]
+    form = next((f for f in having if f.name == name and f.writes(flat)), None)
+    if form is None:
+        names = dict.fromkeys(f.name for f in having)
+        raise BadInput(f"{name} has no {family} models; formats that have: {', '.join(names)}.")
+    constants = _constants(form, cfg)
+    _check_expressible(form, cfg, constants)
+    beside: dict[str, dict[str, Any]] = {}
+    if path.suffix == ".safetensors":
+        beside = json_config.write(name, cfg, _image_size(cfg, flat), constants)
+    registers = cfg.registers if isinstance(cfg, vit.ViTConfig) else 0
+    context = Context(class_rows=int("cls" in flat), registers=registers)
+    files.write(path, table.write(form, flat, context), beside)
 
 
 def flatten(params: dict[str, Any]) -> Flat:
@@ -105,99 +239,48 @@ def flatten(params: dict[str, Any]) -> Flat:
     return {path: np.asarray(leaf) for path, leaf in tree.leaves_with_paths(looped)}
 
 
-def resize_posemb(posemb_1LD: np.ndarray, tokens: int, *, class_rows: int) -> np.ndarray:
-    """Position embeddings for another grid: align-corners bilinear in two dimensions.
-
-    Args:
-      posemb_1LD: float [1, L, D], class rows first, then a square grid row by row.
-      tokens: L of the result; its grid is square too.
-      class_rows: 1 with a class token, else 0; kept as they are.
-
-    Returns:
-      float32 [1, tokens, D].
-
-    Raises:
-      BadInput: a grid that is not square.
-    """
-    kept, grid = posemb_1LD[0, :class_rows], posemb_1LD[0, class_rows:]
-    old, new = round(len(grid) ** 0.5), round((tokens - class_rows) ** 0.5)
-    if old * old != len(grid) or new * new != tokens - class_rows:
-        raise BadInput(
-            f"position embeddings of {len(grid)} to {tokens - class_rows} patches: not square."
-        )
-    where = np.linspace(0.0, old - 1.0, new) if new > 1 else np.array([(old - 1) / 2])
-    low = np.clip(np.floor(where).astype(int), 0, max(old - 2, 0))
-    weights_no = np.zeros((new, old))
-    weights_no[np.arange(new), low] += 1.0 - (where - low)
-    weights_no[np.arange(new), np.minimum(low + 1, old - 1)] += where - low
-    grid = grid.reshape(old, old, -1)
-    grid = np.einsum("xo,yp,opd->xyd", weights_no, weights_no, grid, optimize=True)
-    return np.concatenate([kept, grid.reshape(new * new, -1)])[None].astype(np.float32)
-
-
-def _resizable(flat: Flat, shapes: dict[str, tuple[int, ...]]) -> bool:
-    """Whether the position embeddings differ in the grid only."""
-    given, wanted = flat["posemb"].shape, shapes["posemb"]
-    rows = int("cls" in shapes)
-    square = all(math.isqrt(n - rows) ** 2 == n - rows for n in (given[1], wanted[1]))
-    return ("cls" in flat) == ("cls" in shapes) and given[2:] == wanted[2:] and square
-
-
-@dataclasses.dataclass(frozen=True)
-class Fitted:
-    """Weights for a model, and what happened to each tensor.
-
-    Attributes:
-      params: nested dict in the model's layout; only the tensors that were taken.
-      fate: (our name, `loaded` | `resized` | `re-initialised` | `unused`, detail).
-    """
-
-    params: dict[str, Any]
-    fate: list[tuple[str, str, str]]
-
-
-def fit(flat: Flat, target: dict[str, Any]) -> Fitted:
-    """Fits weights into a model: the head starts anew, position embeddings follow the grid.
-
-    Args:
-      flat: weights under loop-layout names.
-      target: parameter tree (arrays or shapes) of the model, either layout.
-
-    Raises:
-      BadInput: any other tensor that is missing, left over or of another shape; all are listed.
-    """
-    shapes = {
-        name.replace(f"{tree.STACKED}/", "block_", 1): leaf.shape[tree.is_stacked(path) :]
-        for path, leaf in tree.leaves_with_paths(target)
-        for name in tree.layer_paths(path, leaf.shape)
+def _constants(form: Format, cfg: variants.Config) -> dict[str, Any]:
+    """What a model computes with, of the constants that a format has."""
+    backbone = cfg.resnet if isinstance(cfg, BiTConfig) else getattr(cfg, "backbone", None)
+    parts = [part for part in (cfg, backbone) if part is not None]
+    return {
+        key: next(getattr(part, key) for part in parts if hasattr(part, key))
+        for key in form.constants
+        if any(hasattr(part, key) for part in parts)
     }
-    taken, fate, wrong = {}, [], []
-    for name, shape in shapes.items():
-        if name.startswith("head/"):
-            fate.append((name, "re-initialised", f"{shape}"))
-        elif name not in flat:
-            wrong.append(f"  missing      {name} {shape}")
-        elif name == "posemb" and flat[name].shape != shape and _resizable(flat, shapes):
-            taken[name] = resize_posemb(flat[name], shape[1], class_rows=int("cls" in shapes))
-            fate.append((name, "resized", f"{flat[name].shape} -> {shape}"))
-        elif flat[name].shape != shape:
-            wrong.append(f"  wrong shape  {name}: {flat[name].shape}, the model has {shape}")
-        else:
-            taken[name] = flat[name]
-            fate.append((name, "loaded", f"{shape}"))
-    for name in sorted(set(flat) - set(shapes)):
-        if name.startswith(("head/", "pre_logits/")):
-            fate.append((name, "unused", f"{flat[name].shape}"))
-        else:
-            wrong.append(f"  unexpected   {name} {flat[name].shape}")
-    if wrong:
-        more = f"\n  ... and {len(wrong) - 12} more" if len(wrong) > 12 else ""
-        raise BadInput("the weights do not fit the model:\n" + "\n".join(wrong[:12]) + more)
-    nested: dict[str, Any] = {}
-    for name, value in taken.items():
-        *parents, last = name.split("/")
-        node = nested
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[last] = value
-    return Fitted(tree.stack_blocks(nested) if tree.STACKED in target else nested, fate)
+
+
+def _check_expressible(form: Format, cfg: variants.Config, constants: dict[str, Any]) -> None:
+    """Raises BadInput for what has no tensor of its own, so that its absence would not show."""
+    backbone = cfg.resnet if isinstance(cfg, BiTConfig) else getattr(cfg, "backbone", None)
+    if backbone is not None and backbone.stem != "standard":
+        raise BadInput(f"the {form.name} format has no stem={backbone.stem}; keep it as a run.")
+    if isinstance(cfg, vit.ViTConfig):
+        kinds = {"npz": ("learned1d", "none"), "big_vision": ("learned1d", "sincos2d")}
+        if cfg.posemb not in kinds.get(form.name, ("learned1d",)) or cfg.posemb_at != "stem":
+            raise BadInput(
+                f"the {form.name} format has no posemb={cfg.posemb} at {cfg.posemb_at}; keep it as "
+                "a run."
+            )
+    if form.name in ("timm", "hf"):
+        return  # json_config writes them down
+    for key, value in constants.items():
+        if value != form.constants[key]:
+            raise BadInput(
+                f"the {form.name} format means {key}={form.constants[key]}, the model has {value}; "
+                "write timm or hf, which can say so, or change the model's configuration first."
+            )
+
+
+def _image_size(cfg: variants.Config, flat: Flat) -> int:
+    """Pixels a side, from the number of patches."""
+    if isinstance(cfg, BiTConfig):
+        return architecture.BIT_IMAGE_SIZE
+    if isinstance(cfg, MixerConfig):
+        patches, stride = flat["block_0/token_mlp/up/kernel"].shape[0], cfg.patch
+    else:
+        patches, stride = flat["posemb"].shape[1] - ("cls" in flat), cfg.stride
+    side = round(patches**0.5)
+    if side * side != patches:
+        raise BadInput(f"{patches} patches are not a square image; write npz, which has no config.")
+    return side * stride

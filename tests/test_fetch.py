@@ -1,0 +1,280 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+import hashlib
+import http.server
+import logging
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from vit_jax import fetch
+from vit_jax.errors import BadInput
+from vit_jax.models import published
+
+BODY = bytes(range(256)) * 5000  # 1.28 MB, more than one chunk
+SHA = hashlib.sha256(BODY).hexdigest()
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves `files` (path to body), `wrong` (path to body and Content-Length), counts requests."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked, self.files, self.wrong = [], {"/a/w.npz": BODY}, {}
+        self.host = f"127.0.0.1:{self.server_port}"
+        self.root = f"http://{self.host}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        body, length = self.server.wrong.get(self.path, (self.server.files.get(self.path), None))
+        if body is None:
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body) if length is None else length))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def server():
+    made = Server()
+    thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "cache" / "vit_jax"
+
+
+def logged(caplog) -> str:
+    return "\n".join(caplog.messages)
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.rglob("*") if p.is_file())
+
+
+def test_a_file_is_downloaded_once(server, cache, caplog):
+    caplog.set_level(logging.INFO, "vit_jax")
+    first = fetch.local(f"{server.root}/a/w.npz")
+    assert first == cache / server.host / "a" / "w.npz"
+    assert first.read_bytes() == BODY
+    for expected in (f"{server.root}/a/w.npz", str(first), SHA, f"{len(BODY)} bytes"):
+        assert expected in logged(caplog)
+    assert (first.parent / "w.npz.sha256").read_text() == f"{SHA}  w.npz\n"
+
+    caplog.clear()
+    assert fetch.local(f"{server.root}/a/w.npz") == first
+    assert server.asked == ["/a/w.npz"]
+    assert "using the cached" in logged(caplog)
+    assert SHA in logged(caplog)
+    assert files(cache) == ["w.npz", "w.npz.sha256"]
+    assert [p.name for p in first.parent.iterdir() if p.is_dir()] == []
+
+
+def test_a_published_name_is_downloaded_unless_a_file_has_that_name(server, monkeypatch, tmp_path):
+    name = "imagenet21k/ViT-B_16.npz"
+    monkeypatch.setattr(published, "HOST", server.root)
+    server.files[f"/vit_models/{name}"] = b"published"
+    assert fetch.local(name).read_bytes() == b"published"
+    (tmp_path / "imagenet21k").mkdir()
+    (tmp_path / name).write_bytes(b"local")
+    assert fetch.local(name) == Path(name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["w.npz", "/no/such/w.npz", "augreg/B_16-i21k.npz", "ftp://host/w.npz", ".", "runs/a@best"],
+)
+def test_what_is_not_remote_is_a_path(text, cache):
+    assert fetch.local(text) == Path(text)
+    assert not cache.exists()
+
+
+def test_the_home_folder_is_expanded(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert fetch.local("~/w.npz") == tmp_path / "w.npz"
+    assert fetch.local("~nobody_of_that_name/w.npz") == Path("~nobody_of_that_name/w.npz")
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("gs://bucket/a/w.npz", "https://storage.googleapis.com/bucket/a/w.npz"),
+        ("gs://bucket/a+b/c d?#%.npz", "https://storage.googleapis.com/bucket/a%2Bb/c%20d%3F%23%25.npz"),
+        ("http://h/a b+ü.npz?x=1", "http://h/a%20b+%C3%BC.npz?x=1"),
+        ("https://h/a%20b.npz", "https://h/a%20b.npz"),
+        ("imagenet21k/ViT-B_16.npz", "https://storage.googleapis.com/vit_models/imagenet21k/ViT-B_16.npz"),
+        ("imagenet21k/ViT-B_17.npz", None),
+        ("/a/w.npz", None),
+        ("s3://bucket/w.npz", None),
+    ],
+)  # fmt: skip
+def test_urls(text, expected):
+    assert fetch.url(text) == expected
+
+
+def test_what_differs_in_host_path_or_query_lies_apart():
+    texts = [
+        "http://h/w", "http://g/w", "http://h:81/w", "http://h/a/w", "http://h/a%2Fw", "http://h/w?b",
+        "http://h/w?c", "http://h/%3Fb/w", "http://h/b/w", "http://h/w%FF", "http://h/w%FE",
+    ]  # fmt: skip
+    assert len({fetch.cache_path(text) for text in texts}) == len(texts)
+    assert fetch.cache_path("http://h/a b") == fetch.cache_path("http://H/a%20b#top")
+
+
+def test_the_default_cache_is_in_the_home_folder(monkeypatch, tmp_path):
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert fetch.cache_path("https://h/a/w.npz") == tmp_path / ".cache/vit_jax/h/a/w.npz"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["http://h", "http://h/", "http://h/a/", "http://h/../../w", "http://h/%2e%2e/w", "http:///w",
+     "http://../w", "gs://bucket", "gs://bucket/", "gs:///w", "http://[h/w"],
+)  # fmt: skip
+def test_a_url_must_name_a_file_of_its_own(text, cache):
+    with pytest.raises(BadInput, match="expected https://HOST/PATH/FILE"):
+        fetch.local(text)
+    assert not cache.exists()
+
+
+def test_special_characters_in_paths(server, cache):
+    server.files["/a%20b+c/%C3%BC+1.npz"] = b"special"
+    path = fetch.local(f"{server.root}/a b+c/ü+1.npz")
+    assert path.read_bytes() == b"special"
+    assert path.parent == cache / server.host / "a%20b+c"
+
+
+def test_a_body_that_ends_too_soon(server, cache):
+    server.wrong["/w.npz"] = BODY, len(BODY) + 7
+    with pytest.raises(BadInput) as error:
+        fetch.local(f"{server.root}/w.npz")
+    assert f"{len(BODY)} of {len(BODY) + 7} bytes" in str(error.value)
+    assert files(cache) == []
+    server.wrong.clear()
+    server.files["/w.npz"] = BODY
+    assert fetch.local(f"{server.root}/w.npz").read_bytes() == BODY
+
+
+def test_an_interruption_leaves_nothing(server, cache, monkeypatch):
+    def stop(self, chunk):
+        raise KeyboardInterrupt
+
+    class Digest:
+        update = stop
+
+    monkeypatch.setattr(fetch.hashlib, "sha256", Digest)
+    with pytest.raises(KeyboardInterrupt):
+        fetch.local(f"{server.root}/a/w.npz")
+    assert files(cache) == []
+
+
+def test_404_names_url_error_and_the_place_for_the_file(server, cache):
+    with pytest.raises(BadInput) as error:
+        fetch.local(f"{server.root}/none.npz")
+    for expected in (f"{server.root}/none.npz", "404", str(cache / server.host / "none.npz")):
+        assert expected in str(error.value)
+    assert files(cache) == []
+
+
+def test_no_connection(cache):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        host = f"127.0.0.1:{free.getsockname()[1]}"
+        with pytest.raises(BadInput) as error:
+            fetch.local(f"http://{host}/w.npz")
+    for expected in (f"http://{host}/w.npz", "refused", str(cache / host / "w.npz")):
+        assert expected in str(error.value)
+    assert "urlopen error" not in str(error.value)
+
+
+@pytest.fixture
+def patience():
+    """A limit for what forgets to set its own."""
+    socket.setdefaulttimeout(3)
+    yield
+    socket.setdefaulttimeout(None)
+
+
+def test_a_server_that_says_nothing_is_given_up(monkeypatch, patience):
+    monkeypatch.setattr(fetch, "TIMEOUT_SECS", 0.2)
+    begin = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        with pytest.raises(BadInput, match="timed out"):
+            fetch.local(f"http://127.0.0.1:{silent.getsockname()[1]}/w.npz")
+    assert time.monotonic() - begin < 2
+
+
+def test_a_file_put_by_hand_is_taken(cache, caplog):
+    caplog.set_level(logging.INFO, "vit_jax")
+    path = fetch.cache_path("https://nowhere.invalid/a/w.npz")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(BODY)
+    assert fetch.local("https://nowhere.invalid/a/w.npz") == path
+    assert "by hand" in logged(caplog)
+    assert SHA in logged(caplog)
+    assert (path.parent / "w.npz.sha256").read_text() == f"{SHA}  w.npz\n"
+
+
+@pytest.mark.parametrize("changed", [BODY[:-1], b"x" + BODY[1:], BODY + b"x", b""])
+def test_a_cached_file_that_changed_is_refused(server, changed):
+    path = fetch.local(f"{server.root}/a/w.npz")
+    path.write_bytes(changed)
+    with pytest.raises(BadInput) as error:
+        fetch.local(f"{server.root}/a/w.npz")
+    for expected in (str(path), "w.npz.sha256", f"{len(changed)} bytes", SHA, "Delete both"):
+        assert expected in str(error.value)
+    assert server.asked == ["/a/w.npz"]
+    path.unlink()
+    assert fetch.local(f"{server.root}/a/w.npz").read_bytes() == BODY
+
+
+def test_a_damaged_checksum_is_refused(server):
+    path = fetch.local(f"{server.root}/a/w.npz")
+    path.with_name("w.npz.sha256").write_bytes(b"\xff")
+    with pytest.raises(BadInput, match="Delete both"):
+        fetch.local(f"{server.root}/a/w.npz")
+
+
+def test_a_cache_that_cannot_be_written(server, tmp_path):
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(BadInput, match=r"cannot be used: .*Not a directory.*XDG_CACHE_HOME"):
+        fetch.local(f"{server.root}/a/w.npz")
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_is_for_terminals(server, monkeypatch, capsys, terminal):
+    monkeypatch.setattr(fetch, "PROGRESS_SECS", 0)
+    monkeypatch.setattr(fetch.sys.stderr, "isatty", lambda: terminal)
+    fetch.local(f"{server.root}/a/w.npz")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == (["w.npz: 1 of 1 MiB"] * 2 if terminal else [])
+
+
+def test_a_quick_download_says_nothing(server, monkeypatch, capsys):
+    monkeypatch.setattr(fetch.sys.stderr, "isatty", lambda: True)
+    fetch.local(f"{server.root}/a/w.npz")
+    assert capsys.readouterr().err == ""

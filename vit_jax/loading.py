@@ -1,0 +1,216 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""FILE_OR_RUN: a weights file, a workdir (its last step), `WORKDIR@best` or `WORKDIR@1000`.
+
+A file may also be named by URL or by its published name; it is then downloaded once. Weights of a
+run are the average of its parameters where it kept one. Start from `load`, which is
+`vit_jax.load`; `save` is `vit_jax.save`.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from vit_jax import config as config_lib
+from vit_jax import fetch, tree
+from vit_jax.checkpoint import FOLDER, Checkpoints
+from vit_jax.data import preprocess, readers
+from vit_jax.errors import BadInput
+from vit_jax.models import pretrained, surgery, variants
+from vit_jax.models.pretrained import Weights
+
+CONFIG_FILE = "config.yaml"
+Preprocess = Callable[[readers.Images], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A workdir and one of its steps."""
+
+    workdir: Path
+    step: int
+
+
+def find_run(text: str) -> Run | None:
+    """The run that FILE_OR_RUN names, None if it names a file.
+
+    Raises:
+      BadInput: nothing there, no checkpoint in it, or not that step (the steps there are listed).
+    """
+    if Path(text).expanduser().is_file():
+        return None
+    plain = "@" not in text or Path(text).expanduser().is_dir()
+    name, which = (text, "") if plain else text.rsplit("@", 1)
+    workdir = Path(name).expanduser()
+    if not (workdir / FOLDER).is_dir():
+        what = "holds no checkpoints" if workdir.is_dir() else "does not exist"
+        raise BadInput(
+            f"{text!r}: {workdir} {what}; give a weights file (.npz, .safetensors), its URL or "
+            "published name (see `vit_jax models`), the workdir of a run, WORKDIR@best or "
+            "WORKDIR@STEP."
+        )
+    checkpoints = Checkpoints(workdir, read_only=True)
+    try:
+        steps = checkpoints.steps
+        if which == "best":
+            metric = config_lib.load(str(workdir / CONFIG_FILE)).checkpoint.keep_best
+            step = checkpoints.best(metric)
+        else:
+            step = int(which) if which.isdigit() else (checkpoints.latest if not which else None)
+    finally:
+        checkpoints.close()
+    if step is None or step not in steps:
+        raise BadInput(f"{text!r}: no such checkpoint in {workdir}; its steps are {steps}.")
+    return Run(workdir, step)
+
+
+def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Weights:
+    """The weights of FILE_OR_RUN as numpy arrays, and what they say of their model.
+
+    Args:
+      text: FILE_OR_RUN.
+      heads: attention heads, for a file that does not say.
+      shapes_only: read no values.
+
+    Raises:
+      BadInput: nothing there, or not readable.
+    """
+    path = fetch.local(text)
+    run = None if path.is_file() else find_run(text)
+    if run is None:
+        return pretrained.read(path, heads=heads, shapes_only=shapes_only)
+    checkpoints = Checkpoints(run.workdir, read_only=True)
+    try:
+        shapes = checkpoints.weight_shapes(run.step)
+        params = shapes if shapes_only else checkpoints.weights(run.step)
+    finally:
+        checkpoints.close()
+    if shapes_only:
+        params = jax.tree.map(lambda x: np.broadcast_to(np.zeros((), x.dtype), x.shape), params)
+    flat = pretrained.flatten(params)
+    saved = config_lib.load(str(run.workdir / CONFIG_FILE))
+    size = saved.data.image_size
+    classes = flat["head/kernel"].shape[1] if "head/kernel" in flat else 0
+    return Weights(
+        flat=flat,
+        format="run",
+        settings=dict(saved.model),
+        classes=classes,
+        image_size=(size, size),
+        tensors={p: (tuple(x.shape), str(x.dtype)) for p, x in tree.leaves_with_paths(shapes)},
+        images={"mean": list(saved.data.mean), "std": list(saved.data.std),
+                "ops": saved.data.eval_ops},
+    )  # fmt: skip
+
+
+def fit(weights: Weights, cfg: variants.Config, size: tuple[int, int], *, fresh_head: bool) -> Any:
+    """`surgery.fit` of weights into a model for images of a size; empties `weights.flat`."""
+    old = variants.grid(weights.config, *weights.image_size) if weights.image_size else None
+    target = variants.shapes(cfg, *size)
+    new = variants.grid(cfg, *size)
+    return surgery.fit(weights.flat, target, old=old, new=new, fresh_head=fresh_head)
+
+
+def load(
+    file_or_run: str | Path, *, heads: int = 0, image_size: int | tuple[int, int] = 0
+) -> tuple[variants.Model, dict[str, Any], Preprocess]:
+    """A model, its parameters and its preprocessing, from the weights alone.
+
+        model, params, preprocess = vit_jax.load("ViT-B_16.npz")
+        logits = model.apply({"params": params}, preprocess("cat.jpg"), train=False)
+
+    Args:
+      file_or_run: a weights file (.npz, .safetensors; also a URL or a published name), a workdir,
+        `WORKDIR@best` or `WORKDIR@STEP`.
+      heads: attention heads, only for a file that does not say and of sizes that no variant has.
+      image_size: pixels, a side or (rows, columns); 0: what the weights were made for. Position
+        embeddings are resized.
+
+    Returns:
+      The model; its parameters, a nested dict of float32 `jax.Array`; and a function from encoded
+      bytes, a path, a uint8 array or a list of those to float32 [B, rows, columns, 3], the
+      normalised input of the model: a run's own evaluation chain, for npz files that of the
+      original code, for timm and Hugging Face what the configuration beside the file says.
+
+    Raises:
+      BadInput: nothing there, not readable, or something that the file does not say.
+    """
+    weights = read_weights(str(file_or_run), heads=heads)
+    given = (image_size, image_size) if isinstance(image_size, int) else image_size
+    size = given if min(given) > 0 else weights.image_size
+    if size is None:
+        raise BadInput(
+            f"{file_or_run} does not say for what image size it was made; give image_size=."
+        )
+    cfg = weights.config
+    variants.check_image_size(cfg, *size)
+    preprocess_images = reader(weights, size)
+    params = fit(weights, cfg, size, fresh_head=False).params
+    _to_device(params)
+    return variants.make(cfg), params, preprocess_images
+
+
+def _to_device(params: dict[str, Any]) -> None:
+    """Replaces each array in place, so that no more than one is there twice."""
+    for name, value in params.items():
+        if isinstance(value, dict):
+            _to_device(value)
+        else:
+            params[name] = jax.block_until_ready(jax.device_put(np.ascontiguousarray(value)))
+
+
+def reader(weights: Weights, size: tuple[int, int]) -> Preprocess:
+    """From images to the input of a model with these weights."""
+    if weights.format == "run":
+        if size[0] != size[1]:
+            raise BadInput(f"image_size={size}: the chain of a run makes square images.")
+        ops = preprocess.parse("data.eval_ops", weights.images["ops"], size[0])
+        read = readers.chain_reader(ops, weights.images["mean"], weights.images["std"])
+        return lambda images: _of_size(read(images), size, weights.images["ops"])
+    if weights.format in ("npz", "big_vision"):
+        return readers.original_reader(*size)
+    if not weights.images:
+        return readers.unknown_reader(
+            "no configuration beside the weights says how images are prepared; put timm's "
+            "config.json or Hugging Face's preprocessor_config.json there"
+        )
+    changed = size != weights.image_size
+    if weights.format == "timm":
+        return readers.timm_reader(weights.images | ({"input_size": [3, *size]} if changed else {}))
+    given = {"size": {"height": size[0], "width": size[1]}, "do_center_crop": False}
+    return readers.hf_reader(weights.images | (given if changed else {}))
+
+
+def _of_size(images: np.ndarray, size: tuple[int, int], chain: str) -> np.ndarray:
+    """Refuses what a chain that does not resize has left at another size."""
+    if images.shape[1:3] != size:
+        given = " x ".join(map(str, images.shape[1:3]))
+        raise BadInput(
+            f"the run's chain {chain!r} gives {given} pixels, the model takes {size[0]} x "
+            f"{size[1]}; give images of that size."
+        )
+    return images
+
+
+def save(
+    file: str | Path, model: variants.Model, params: dict[str, Any], format: str = "npz"
+) -> None:
+    """Writes weights in a published format: the way back from `load`.
+
+    Args:
+      file: .npz for `npz` (the names of the original code) and `big_vision`; .safetensors for
+        `timm` and `hf`, with config.json (and preprocessor_config.json) beside it, which replace
+        what is there. Their readers expect the name model.safetensors.
+      model: from `load`, or built.
+      params: its parameters, either layout.
+      format: npz, big_vision, timm or hf.
+
+    Raises:
+      BadInput: a model that the format cannot express, or a file that cannot be written.
+    """
+    pretrained.write(Path(file).expanduser(), format, model.cfg, params)

@@ -1,0 +1,132 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The architecture of a model, read from its weights alone.
+
+Names are ours, in the loop layout. Start from `settings_of`.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from vit_jax.errors import BadInput
+from vit_jax.models import mixer, resnet, vit
+from vit_jax.models.variants import FREE
+
+BIT_IMAGE_SIZE = 224  # of pre-training; the weights fit any size
+
+
+def settings_of(
+    family: str, flat: Mapping[str, np.ndarray], image_size: tuple[int, int] | None
+) -> tuple[dict[str, Any], tuple[int, int] | None]:
+    """What weights say of their model.
+
+    Args:
+      family: vit, bit or mixer.
+      flat: name -> array (only shapes are read).
+      image_size: rows and columns, where something else knows them.
+
+    Returns:
+      Fields of `variants.Settings` and `classes`; and the image size, None where nothing tells.
+
+    Raises:
+      BadInput: weights that the sizes are read from are missing or of another shape.
+    """
+    reader = {"vit": _vit, "bit": _bit, "mixer": _mixer}[family]
+    try:
+        found, size = reader(flat, image_size)
+        classes = flat["head/kernel"].shape[1] if "head/kernel" in flat else 0
+    except KeyError as e:
+        raise BadInput(f"the weights are not those of a {family} model: {e} is missing.") from e
+    except (ValueError, IndexError) as e:
+        raise BadInput(f"the weights have shapes of no {family} model: {e}.") from e
+    return found | {"classes": classes}, size
+
+
+def _named(table: dict[str, tuple[int, ...]], sizes: tuple[int, ...]) -> str:
+    return next((name for name, named in table.items() if named == sizes), FREE)
+
+
+def _count(flat: Mapping[str, np.ndarray], pattern: str) -> int:
+    return len({m[0] for m in (re.match(pattern, name) for name in flat) if m})
+
+
+def _vit(
+    flat: Mapping[str, np.ndarray], image_size: tuple[int, int] | None
+) -> tuple[dict[str, Any], tuple[int, int] | None]:
+    patch, _, _, width = flat["embedding/kernel"].shape
+    _, heads, _ = flat["block_0/attn/query/kernel"].shape
+    sizes = (width, _count(flat, r"block_\d+/"), flat["block_0/mlp/up/kernel"].shape[1], heads)
+    found: dict[str, Any] = dict(zip(("width", "depth", "mlp", "heads"), sizes, strict=True))
+    prefix, stride, pixels = "", patch, patch
+    if "backbone/conv_root/kernel" in flat:
+        backbone = _backbone(flat)
+        stages = backbone["stages"]
+        pixels = patch * (4 * 2 ** (len(stages) - 1) if stages else 2)
+        stride = patch * 4 * 2 ** max(0, len(stages) - 1)
+        prefix = f"R{_resnet_name(stages)}+"
+        found |= backbone
+    found["variant"] = f"{prefix}{_named(vit.SIZES, sizes)}/{pixels}"
+    found["pool"] = "map" if "map_head/probe" in flat else ("token" if "cls" in flat else "gap")
+    found["posemb"] = "learned1d" if "posemb" in flat else "none"
+    found["registers"] = flat["registers"].shape[1] if "registers" in flat else 0
+    found["representation"] = (
+        flat["pre_logits/kernel"].shape[1] if "pre_logits/kernel" in flat else 0
+    )
+    if "posemb" in flat:
+        image_size = _size(flat["posemb"].shape[1] - ("cls" in flat), stride, image_size)
+    return found, image_size
+
+
+def _bit(
+    flat: Mapping[str, np.ndarray], image_size: tuple[int, int] | None
+) -> tuple[dict[str, Any], tuple[int, int] | None]:
+    backbone = _backbone(flat)
+    number, factor = _resnet_name(backbone["stages"]), backbone["root_width"] / 64
+    name = f"R{number}x{int(factor)}" if number and factor.is_integer() else FREE
+    return {"variant": f"BiT-{name}", **backbone}, image_size or (BIT_IMAGE_SIZE, BIT_IMAGE_SIZE)
+
+
+def _mixer(
+    flat: Mapping[str, np.ndarray], image_size: tuple[int, int] | None
+) -> tuple[dict[str, Any], tuple[int, int] | None]:
+    patch, _, _, width = flat["embedding/kernel"].shape
+    tokens, token_mlp = flat["block_0/token_mlp/up/kernel"].shape
+    mlp = flat["block_0/channel_mlp/up/kernel"].shape[1]
+    sizes = (width, _count(flat, r"block_\d+/"), mlp, token_mlp)
+    found: dict[str, Any] = dict(zip(("width", "depth", "mlp", "token_mlp"), sizes, strict=True))
+    found["variant"] = f"Mixer-{_named(mixer.SIZES, sizes)}/{patch}"
+    return found, _size(tokens, patch, image_size)
+
+
+def _backbone(flat: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    side, _, _, width = flat["backbone/conv_root/kernel"].shape
+    if side != 7:
+        raise BadInput(
+            f"the first convolution is {side} x {side}; a file does not say the stride of a small "
+            "stem: keep such models as runs."
+        )
+    numbers = {int(m[1]) for m in (re.match(r"backbone/stage(\d+)_", name) for name in flat) if m}
+    stages = tuple(
+        _count(flat, rf"backbone/stage{s}_unit\d+/") for s in range(1, max(numbers, default=0) + 1)
+    )
+    return {"stages": stages, "root_width": width}
+
+
+def _resnet_name(stages: tuple[int, ...]) -> str:
+    """The N of ResNet-N; of three stages too, where the third holds the units of a fourth."""
+    for number, units in resnet.STAGES.items():
+        if stages in (units, (*units[:2], units[2] + units[3])):
+            return str(number)
+    return ""
+
+
+def _size(patches: int, stride: int, known: tuple[int, int] | None) -> tuple[int, int] | None:
+    """The image that so many patches come from: the known one if it fits, else a square."""
+    if known and (known[0] // stride) * (known[1] // stride) == patches:
+        return known
+    side = round(patches**0.5)
+    return (side * stride, side * stride) if side * side == patches else None

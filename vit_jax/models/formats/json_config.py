@@ -1,0 +1,213 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""config.json of timm and Hugging Face: what their weight files do not say.
+
+Constants that neither can express stand under the key `vit_jax`. Start from `read` and `write`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from vit_jax.errors import BadInput, unknown
+from vit_jax.models import mixer, resnet
+from vit_jax.models.bit import BiTConfig
+from vit_jax.models.mixer import MixerConfig
+from vit_jax.models.vit import ViTConfig
+
+NAME = "config.json"
+PREPROCESSOR = "preprocessor_config.json"
+OWN = "vit_jax"  # key for our constants
+_TIMM_GELU = {"gelu": "erf", "gelu_tanh": "tanh"}
+_HF_GELU = {"gelu": "erf", "gelu_pytorch_tanh": "tanh", "gelu_new": "tanh"}
+
+
+def read(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a config.json says: `heads`, `image_size` (rows, columns) and constants, where it does.
+
+    Args:
+      name: timm or hf.
+      given: the object; {} says nothing.
+
+    Raises:
+      BadInput: an activation that our models do not have, or values of a wrong kind.
+    """
+    try:
+        found = _read_timm(given) if name == "timm" else _read_hf(given)
+        own = dict(given.get(OWN, {}))
+    except (TypeError, ValueError, AttributeError, KeyError, IndexError) as e:
+        raise BadInput(f"{NAME} of the weights is not understood: {e}; repair or remove it.") from e
+    return found | own
+
+
+def _read_timm(given: Mapping[str, Any]) -> dict[str, Any]:
+    args = given.get("model_args", {})
+    found: dict[str, Any] = {}
+    if args.get("num_heads"):
+        found["heads"] = int(args["num_heads"])
+    if args.get("act_layer"):
+        found["gelu"] = _gelu("act_layer", args["act_layer"], _TIMM_GELU)
+    size = args.get("img_size") or given.get("pretrained_cfg", given).get("input_size", ())[1:]
+    return found | _size(size)
+
+
+def _read_hf(given: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if "num_attention_heads" in given:
+        found["heads"] = int(given["num_attention_heads"])
+    if "hidden_act" in given:
+        found["gelu"] = _gelu("hidden_act", given["hidden_act"], _HF_GELU)
+    if "layer_norm_eps" in given:
+        found["ln_epsilon"] = float(given["layer_norm_eps"])
+    return found | _size(given.get("image_size", ()))
+
+
+def _size(size: Any) -> dict[str, tuple[int, int]]:
+    if not size:
+        return {}
+    rows, columns = (size, size) if isinstance(size, int) else size
+    return {"image_size": (int(rows), int(columns))}
+
+
+def _gelu(key: str, value: Any, table: dict[str, str]) -> str:
+    if value not in table:
+        raise unknown(f"activation in {key} of {NAME}", str(value), table)
+    return table[value]
+
+
+def write(
+    name: str, cfg: ViTConfig | BiTConfig | MixerConfig, image_size: int, constants: dict[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """The JSON files beside an export: file name -> object.
+
+    Args:
+      name: timm or hf.
+      cfg: the model.
+      image_size: pixels a side.
+      constants: of the model, as fields of `variants.Settings`.
+
+    Raises:
+      BadInput: timm or transformers have no such model.
+    """
+    if name == "timm":
+        return {NAME: _write_timm(cfg, image_size) | {OWN: constants}}
+    if not isinstance(cfg, ViTConfig) or cfg.backbone or cfg.pool != "token":
+        raise BadInput("hf: transformers' ViT has a class token and no backbone; use timm or npz.")
+    if cfg.classes and cfg.representation:
+        raise BadInput("hf: no transformers model has a head after pre-logits; drop one of them.")
+    if cfg.representation not in (0, cfg.width):
+        raise BadInput(f"hf: pre-logits have the width of the tokens, {cfg.width}.")
+    return {
+        NAME: _write_hf(cfg, image_size) | {OWN: constants},
+        PREPROCESSOR: _hf_images(image_size),
+    }
+
+
+def _write_hf(cfg: ViTConfig, image_size: int) -> dict[str, Any]:
+    labels = {f"LABEL_{i}": i for i in range(cfg.classes)}
+    return {
+        "architectures": ["ViTForImageClassification" if cfg.classes else "ViTModel"],
+        "model_type": "vit",
+        "hidden_size": cfg.width,
+        "num_hidden_layers": cfg.depth,
+        "num_attention_heads": cfg.heads,
+        "intermediate_size": cfg.mlp,
+        "hidden_act": {"erf": "gelu", "tanh": "gelu_pytorch_tanh"}[cfg.gelu],
+        "layer_norm_eps": cfg.ln_epsilon,
+        "image_size": image_size,
+        "patch_size": cfg.patch,
+        "num_channels": 3,
+        "qkv_bias": True,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "pooler_output_size": cfg.width,
+        "pooler_act": "tanh",
+        "id2label": {str(i): label for label, i in labels.items()},
+        "label2id": labels,
+    }
+
+
+def _hf_images(image_size: int) -> dict[str, Any]:
+    return {
+        "image_processor_type": "ViTImageProcessor",
+        "do_resize": True,
+        "size": {"height": image_size, "width": image_size},
+        "resample": 2,
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": [0.5, 0.5, 0.5],
+        "image_std": [0.5, 0.5, 0.5],
+    }
+
+
+# Stages -> the timm model that has them; its widths and depths are arguments.
+_TIMM_HYBRIDS = {
+    (): "vit_tiny_r_s16_p8_224",
+    (2, 2, 2, 2): "vit_small_r26_s32_224",
+    (3, 4, 9): "vit_base_r50_s16_224",
+    (3, 4, 6, 3): "vit_large_r50_s32_224",
+}
+_TIMM_BIT = ((50, 1), (50, 3), (101, 1), (101, 3), (152, 2), (152, 4))
+
+
+def _write_timm(cfg: ViTConfig | BiTConfig | MixerConfig, image_size: int) -> dict[str, Any]:
+    if isinstance(cfg, MixerConfig):
+        sizes = (cfg.width, cfg.depth, cfg.mlp, cfg.token_mlp)
+        name = next((n.lower() for n, named in mixer.SIZES.items() if named == sizes), None)
+        if name is None or cfg.gelu != "erf" or cfg.patch not in (16, 32):
+            raise BadInput("timm's Mixers are S, B and L /16 and /32 with erf GELU; write npz.")
+        architecture, args = f"mixer_{name}{cfg.patch}_224", {"img_size": image_size}
+        features = cfg.width
+    elif isinstance(cfg, BiTConfig):
+        named = {(resnet.STAGES[n], 64 * w): f"resnetv2_{n}x{w}_bit" for n, w in _TIMM_BIT}
+        key = (cfg.resnet.stages, cfg.resnet.width)
+        if key not in named or cfg.resnet.root_pool != "zero":
+            raise BadInput(f"timm has no such BiT; it has {', '.join(named.values())}.")
+        architecture, args, features = named[key], {}, cfg.resnet.features
+    else:
+        architecture, args = _timm_vit(cfg, image_size)
+        features = cfg.width
+    return {
+        "architecture": architecture,
+        "num_classes": cfg.classes,
+        "num_features": features,
+        "model_args": args,
+        "pretrained_cfg": {
+            "input_size": [3, image_size, image_size],
+            "interpolation": "bilinear",
+            "crop_pct": 1.0,
+            "crop_mode": "squash",
+            "mean": [0.5, 0.5, 0.5],
+            "std": [0.5, 0.5, 0.5],
+            "num_classes": cfg.classes,
+        },
+    }
+
+
+def _timm_vit(cfg: ViTConfig, image_size: int) -> tuple[str, dict[str, Any]]:
+    if cfg.representation:
+        raise BadInput("timm's ViT has no pre-logits layer; export it as npz or big_vision.")
+    architecture = "vit_base_patch16_224"
+    if cfg.backbone is not None:
+        if cfg.backbone.stages not in _TIMM_HYBRIDS or cfg.backbone.width != 64:
+            raise BadInput(
+                f"timm has no hybrid with stages {cfg.backbone.stages} and a root of "
+                f"{cfg.backbone.width} channels; it has {list(_TIMM_HYBRIDS)} with 64."
+            )
+        architecture = _TIMM_HYBRIDS[cfg.backbone.stages]
+    return architecture, {
+        "img_size": image_size,
+        "patch_size": cfg.patch,
+        "embed_dim": cfg.width,
+        "depth": cfg.depth,
+        "num_heads": cfg.heads,
+        "mlp_ratio": (cfg.mlp + 0.5) / cfg.width,  # timm rounds the product down
+        "class_token": cfg.pool == "token",
+        "global_pool": {"token": "token", "gap": "avg", "map": "map"}[cfg.pool],
+        "fc_norm": False,
+        "reg_tokens": cfg.registers,
+        "no_embed_class": bool(cfg.registers),
+        "pos_embed": "learn",
+        "act_layer": {"erf": "gelu", "tanh": "gelu_tanh"}[cfg.gelu],
+    }

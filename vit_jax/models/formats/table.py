@@ -1,0 +1,269 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a table of names is, and how it is applied in both directions.
+
+A rule pairs a template of foreign names with templates of ours (loop layout: `block_{i}/...`) and
+an invertible operation on the arrays. Start from `Format`, `read` and `write`.
+"""
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from vit_jax.errors import BadInput
+
+Flat = dict[str, np.ndarray]  # name -> array
+Arrays = tuple[np.ndarray, ...]
+
+# Placeholders of templates. The others are numbers: `{i}`; `{u:02}` has leading zeros, and
+# `{s:-1}` counts from 0 where ours counts from 1.
+_WORDS = {"kb": "kernel|bias", "sb": "scale|bias", "qkvo": "query|key|value|out", "xy": "x|y"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What operations need to know of a file beyond the array they are given.
+
+    Attributes:
+      heads: N, 0 where no operation needs it.
+      class_rows: 1 if the model has a class token, else 0.
+      patches: how many there are, 0 where only the file can tell.
+      registers: how many register tokens.
+    """
+
+    heads: int = 0
+    class_rows: int = 0
+    patches: int = 0
+    registers: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Op:
+    """An invertible operation between one foreign array and the arrays of a rule's names."""
+
+    read: Callable[[np.ndarray, Context], Arrays]
+    write: Callable[[Arrays, Context], np.ndarray]
+
+
+SAME = Op(lambda a, _: (a,), lambda a, _: a[0])
+LINEAR = Op(lambda a, _: (a.T,), lambda a, _: a[0].T)  # [out, in]
+CONV = Op(lambda a, _: (a.transpose(2, 3, 1, 0),), lambda a, _: a[0].transpose(3, 2, 0, 1))  # OIHW
+CHANNELS_4D = Op(lambda a, _: (a.reshape(-1),), lambda a, _: a[0].reshape(1, 1, 1, -1))
+CHANNELS = Op(lambda a, _: (a.reshape(-1),), lambda a, _: a[0])
+SQUEEZED = Op(lambda a, _: (a.squeeze(),), lambda a, _: a[0])
+HEAD_HWIO = Op(lambda a, _: (a[0, 0],), lambda a, _: a[0][None, None])  # 1 x 1 convolution
+HEAD_OIHW = Op(lambda a, _: (a[:, :, 0, 0].T,), lambda a, _: a[0].T[:, :, None, None])
+
+
+def heads_kernel(parts: int) -> Op:
+    """[parts * N * K, D] to `parts` kernels [D, N, K]."""
+
+    def read(a: np.ndarray, context: Context) -> Arrays:
+        split = a.reshape(parts, context.heads, -1, a.shape[-1])
+        return tuple(split.transpose(0, 3, 1, 2))
+
+    def write(arrays: Arrays, _: Context) -> np.ndarray:
+        return np.stack(arrays).transpose(0, 2, 3, 1).reshape(-1, arrays[0].shape[0])
+
+    return Op(read, write)
+
+
+def heads_bias(parts: int) -> Op:
+    """[parts * N * K] to `parts` biases [N, K]."""
+    return Op(
+        lambda a, context: tuple(a.reshape(parts, context.heads, -1)),
+        lambda arrays, _: np.stack(arrays).reshape(-1),
+    )
+
+
+# [D, N * K] to [N, K, D]
+HEADS_OUT = Op(
+    lambda a, context: (a.T.reshape(context.heads, -1, a.shape[0]),),
+    lambda a, _: a[0].reshape(-1, a[0].shape[-1]).T,
+)
+
+
+def _with_class_row(a: np.ndarray, context: Context) -> Arrays:
+    """Position embeddings of the patches alone get a row of zeros for the class token."""
+    square = round(a.shape[1] ** 0.5) ** 2
+    if not context.class_rows or a.shape[1] != (context.patches or square):
+        return (a,)
+    return (np.concatenate([np.zeros_like(a[:, :1]), a], axis=1),)
+
+
+# [1, rows * columns, D]; `fuse_class_row` has moved what the class token's row held.
+POSEMB_GRID = Op(_with_class_row, lambda a, context: a[0][:, context.class_rows :])
+# The same with register tokens, else with a row for the class token.
+POSEMB = Op(_with_class_row, lambda a, c: a[0][:, c.class_rows :] if c.registers else a[0])
+
+
+def fuse_class_row(flat: Flat) -> Flat:
+    """The class token with its position embedding added, whose row is then zero: the same model.
+
+    The exception among the formats: one that has no such row cannot give the two apart again.
+    """
+    if "cls" not in flat or "posemb" not in flat:
+        return flat
+    posemb = flat["posemb"].copy()
+    posemb[:, 0] = 0
+    return flat | {"cls": flat["cls"] + flat["posemb"][:, :1], "posemb": posemb}
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """One row of a table: `foreign` <-> `ours`, by `op`."""
+
+    foreign: str
+    ours: tuple[str, ...]
+    op: Op
+
+
+def rule(foreign: str, ours: str | Iterable[str], op: Op = SAME) -> Rule:
+    """A rule with one or several names on our side."""
+    return Rule(foreign, (ours,) if isinstance(ours, str) else tuple(ours), op)
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """A layout of weight files for one kind of model.
+
+    Attributes:
+      name: as the user writes it: npz, big_vision, timm, hf.
+      family: vit, bit or mixer.
+      rules: the table.
+      constants: what models of this format compute with, as fields of `variants.Settings`.
+      aliases: (pattern, replacement) of spellings that are read, never written.
+      before_write: a change to our weights that the format needs.
+      writes: whether these weights have the shape of model that this table is for.
+    """
+
+    name: str
+    family: str
+    rules: tuple[Rule, ...]
+    constants: Mapping[str, Any]
+    aliases: tuple[tuple[str, str], ...] = ()
+    before_write: Callable[[Flat], Flat] = lambda flat: flat
+    writes: Callable[[Flat], bool] = lambda flat: True
+
+    def canonical(self, name: str) -> str:
+        """A foreign name in the spelling of the table."""
+        for pattern, replacement in self.aliases:
+            name = re.sub(pattern, replacement, name)
+        return name
+
+    def rule_for(self, name: str) -> tuple[Rule, dict[str, Any]] | None:
+        """The rule for a foreign name and the values of its placeholders."""
+        return _find(self.rules, lambda r: (r.foreign,), self.canonical(name))
+
+    def rule_of_ours(self, name: str) -> tuple[Rule, dict[str, Any]] | None:
+        """The rule for one of our names and the values of its placeholders."""
+        return _find(self.rules, lambda r: r.ours, name)
+
+
+def _find(
+    rules: tuple[Rule, ...], side: Callable[[Rule], tuple[str, ...]], name: str
+) -> tuple[Rule, dict[str, Any]] | None:
+    for candidate in rules:
+        for template in side(candidate):
+            values = match(template, name)
+            if values is not None:
+                return candidate, values
+    return None
+
+
+@functools.cache
+def _compiled(template: str) -> tuple[re.Pattern[str], dict[str, str]]:
+    """The pattern of a template, and the number format of each placeholder."""
+    formats: dict[str, str] = {}
+
+    def group(found: re.Match[str]) -> str:
+        name, form = found[1], found[2] or ""
+        formats[name] = form
+        return f"(?P<{name}>{_WORDS.get(name, r'[0-9]+')})"
+
+    parts = re.split(r"(\{\w+(?::[^}]*)?\})", template)
+    pattern = "".join(
+        re.sub(r"\{(\w+)(?::([^}]*))?\}", group, part) if part.startswith("{") else re.escape(part)
+        for part in parts
+    )
+    return re.compile(pattern), formats
+
+
+def match(template: str, name: str) -> dict[str, Any] | None:
+    """The values of the placeholders if the name fits the template and is written as it would."""
+    pattern, formats = _compiled(template)
+    found = pattern.fullmatch(name)
+    if found is None:
+        return None
+    values: dict[str, Any] = dict(found.groupdict())
+    for key, form in formats.items():
+        if key not in _WORDS:
+            values[key] = int(values[key]) + (1 if form == "-1" else 0)
+    return values if render(template, values) == name else None
+
+
+def render(template: str, values: Mapping[str, Any]) -> str:
+    """A template with its placeholders filled in."""
+
+    def fill(found: re.Match[str]) -> str:
+        value, form = values[found[1]], found[2] or ""
+        if form == "-1":
+            return str(value - 1)
+        return f"{value:{form}}"
+
+    return re.sub(r"\{(\w+)(?::([^}]*))?\}", fill, template)
+
+
+def read(form: Format, given: Flat, context: Context) -> Flat:
+    """Foreign weights under our names; `given` is emptied on the way to keep memory low.
+
+    Raises:
+      BadInput: an array whose shape the operation cannot take, or a name given twice.
+    """
+    flat: Flat = {}
+    for name in list(given):
+        found = form.rule_for(name)
+        assert found is not None, name  # the caller has looked for names that nothing covers
+        rule, values = found
+        array = given.pop(name)
+        try:
+            arrays = rule.op.read(array, context)
+        except (ValueError, IndexError) as e:
+            raise BadInput(f"{name} has shape {array.shape}, which does not fit: {e}.") from e
+        for template, part in zip(rule.ours, arrays, strict=True):
+            ours = render(template, values)
+            if ours in flat:
+                raise BadInput(f"{name} is a second tensor for {ours}; a file has one of each.")
+            flat[ours] = part
+    return flat
+
+
+def write(form: Format, flat: Flat, context: Context) -> Flat:
+    """Our weights under the names of a format.
+
+    Raises:
+      BadInput: a tensor that the format has no name for.
+    """
+    flat, foreign, done = form.before_write(flat), {}, set()
+    lacking = [name for name in flat if form.rule_of_ours(name) is None]
+    if lacking:
+        raise BadInput(
+            f"the {form.name} format has no name for {', '.join(lacking[:6])}"
+            f"{' ...' if len(lacking) > 6 else ''}; a model that has it stays a run."
+        )
+    for name in flat:
+        found = form.rule_of_ours(name)
+        assert found is not None, name
+        rule, values = found
+        group = [render(template, values) for template in rule.ours]
+        if group[0] in done:
+            continue
+        done.update(group)
+        arrays = tuple(flat[n] for n in group)
+        foreign[render(rule.foreign, values)] = np.ascontiguousarray(rule.op.write(arrays, context))
+    return foreign

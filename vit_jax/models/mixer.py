@@ -1,0 +1,119 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""MLP-Mixer (arXiv:2105.01601).
+
+Axes: B batch, H W C image, L tokens, D width, Y classes. Parameters: `embedding`, `blocks`
+(stacked over layers; `block_0`, ... without scan), `norm`, `head`. The number of tokens is part of
+the model: it fits one image size. Start from `Mixer.__call__`.
+"""
+
+import dataclasses
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from vit_jax.models import layers
+from vit_jax.models.layers import Dtype, Gelu, Layer, Mlp, Remat, dropout, layer_norm
+from vit_jax.sharding import Rules, constrain
+
+# name -> (width D, layers S, MLP over channels, MLP over tokens): arXiv:2105.01601, Table 1.
+SIZES: dict[str, tuple[int, int, int, int]] = {
+    "S": (512, 8, 2048, 256),
+    "B": (768, 12, 3072, 384),
+    "L": (1024, 24, 4096, 512),
+}
+
+# Parameter path pattern -> logical axes, see sharding.param_axes. Tokens stay whole.
+AXES: dict[str, tuple[str | None, ...]] = {
+    r"token_mlp/up/kernel": (None, "mlp"),
+    r"token_mlp/down/kernel": ("mlp", None),
+    r"token_mlp/down/bias": (None,),
+    r"(token|channel)_mlp/up/bias": ("mlp",),
+    r"channel_mlp/up/kernel": ("embed", "mlp"),
+    r"channel_mlp/down/kernel": ("mlp", "embed"),
+    r"channel_mlp/down/bias": ("embed",),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class MixerConfig:
+    """What a Mixer is; `variants.config` builds one from a name."""
+
+    patch: int  # P, pixels
+    width: int  # D
+    depth: int  # S
+    mlp: int  # over channels
+    token_mlp: int  # over tokens
+    classes: int  # Y
+    head_bias: float = 0.0
+    drop_path: float = 0.0  # of the last block; the first has 0, linear between
+    gelu: Gelu = "tanh"
+    ln_epsilon: float = 1e-6
+    dtype: Dtype = "float32"
+    scan: bool = True
+    remat: Remat = "none"
+
+
+class MixerBlock(nn.Module):
+    """x + MLP over tokens, then x + MLP over channels, each after LayerNorm."""
+
+    cfg: MixerConfig
+    rules: Rules | None
+
+    @nn.compact
+    def __call__(self, x_BLD: jax.Array, layer: Layer, shared: None) -> tuple[jax.Array, None]:
+        """One layer; nothing is shared between layers."""
+        cfg, dtype = self.cfg, jnp.dtype(self.cfg.dtype)
+        rate, keys = (0.0, [None] * 2) if layer is None else (layer[0], jax.random.split(layer[1]))
+
+        def mlp(hidden: int, name: str) -> Mlp:
+            zeros, lecun = nn.initializers.zeros, nn.initializers.lecun_normal()
+            return Mlp(hidden, cfg.gelu, 0.0, dtype, self.rules, lecun, zeros, name=name)
+
+        y_BDL = layer_norm("token_norm", cfg.ln_epsilon, dtype)(x_BLD).swapaxes(1, 2)
+        y_BLD = mlp(cfg.token_mlp, "token_mlp")(y_BDL, None).swapaxes(1, 2)
+        x_BLD = x_BLD + dropout(y_BLD, rate, keys[0], per_example=True)
+        y_BLD = layer_norm("channel_norm", cfg.ln_epsilon, dtype)(x_BLD)
+        y_BLD = mlp(cfg.mlp, "channel_mlp")(y_BLD, None)
+        x_BLD = x_BLD + dropout(y_BLD, rate, keys[1], per_example=True)
+        return constrain(x_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules), None
+
+
+class Mixer(nn.Module):
+    """Images to logits.
+
+    Attributes:
+      cfg: the architecture.
+      rules: placement of activations; None applies without a mesh.
+    """
+
+    cfg: MixerConfig
+    rules: Rules | None = None
+
+    @nn.compact
+    def __call__(
+        self, images_BHWC: jax.Array, *, train: bool = False, key: jax.Array | None = None
+    ) -> jax.Array:
+        """Logits of normalised images.
+
+        Args:
+          images_BHWC: float32 [B, H, W, 3] of the size that the parameters were made for.
+          train: whether stochastic depth acts.
+          key: typed key, needed in training when its rate is above 0.
+
+        Returns:
+          float32 [B, Y].
+        """
+        cfg, dtype = self.cfg, jnp.dtype(self.cfg.dtype)
+        key = key if train and cfg.drop_path > 0 else None
+        patches_BhwD = nn.Conv(
+            cfg.width, (cfg.patch, cfg.patch), (cfg.patch, cfg.patch), "VALID", dtype=dtype,
+            name="embedding",
+        )(images_BHWC.astype(dtype))  # fmt: skip
+        x_BLD = patches_BhwD.reshape(patches_BhwD.shape[0], -1, cfg.width)
+        x_BLD = constrain(x_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules)
+        x_BLD = layers.apply_blocks(MixerBlock, (cfg, self.rules), x_BLD, cfg, key)
+        x_BLD = layer_norm("norm", cfg.ln_epsilon, dtype)(x_BLD)
+        return layers.head(jnp.mean(x_BLD.astype(jnp.float32), axis=1), cfg.classes, cfg.head_bias)

@@ -1,0 +1,121 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Position embeddings: those of Table 8 of arXiv:2010.11929, fixed sine-cosine, and resizing.
+
+A relative embedding has no place here: it is part of attention (`layers.Attention`). Start from
+`table`.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vit_jax.errors import BadInput
+
+Posemb = Literal["none", "learned1d", "learned2d", "relative", "sincos2d"]
+PosembAt = Literal["stem", "every", "shared"]
+
+# Parameter path pattern -> logical axes, see sharding.param_axes.
+AXES: dict[str, tuple[str | None, ...]] = {
+    r"posemb": (None, "act_tokens", "embed"),
+    r"posemb_[xy]": (None, None, "embed"),
+    r"posemb_cls": (None, None, "embed"),
+}
+
+
+def table(
+    param: Callable[..., jax.Array],
+    kind: Posemb,
+    grid: tuple[int, int],
+    width: int,
+    class_rows: int,
+) -> jax.Array:
+    """What is added to the class token (if any) and the patches, row by row: [1, L, D].
+
+    Args:
+      param: of the module that owns the parameters: `posemb`; or `posemb_x` [1, columns, D/2],
+        `posemb_y` [1, rows, D/2] and `posemb_cls` [1, 1, D].
+      kind: `learned1d`, `learned2d` (X and Y halves, appendix D.4) or `sincos2d`.
+      grid: rows and columns of patches.
+      width: D.
+      class_rows: 1 with a class token, else 0.
+    """
+    init, (rows, columns) = nn.initializers.normal(0.02), grid
+    if kind == "learned1d":
+        return param("posemb", init, (1, class_rows + rows * columns, width))
+    if kind == "learned2d":
+        x = param("posemb_x", init, (1, columns, width // 2))
+        y = param("posemb_y", init, (1, rows, width // 2))
+        x = jnp.broadcast_to(x[:, None], (1, rows, columns, width // 2))
+        y = jnp.broadcast_to(y[:, :, None], (1, rows, columns, width // 2))
+        patches = jnp.concatenate([x, y], axis=-1).reshape(1, rows * columns, width)
+        own = [param("posemb_cls", init, (1, 1, width))] if class_rows else []
+        return jnp.concatenate([*own, patches], axis=1)
+    assert kind == "sincos2d", kind
+    patches = np.concatenate([np.zeros((class_rows, width)), sincos2d(grid, width)])
+    return jnp.asarray(patches[None], jnp.float32)
+
+
+def sincos2d(grid: tuple[int, int], width: int) -> np.ndarray:
+    """Fixed embeddings [rows * columns, D]: sine and cosine of x, then of y (arXiv:2104.02057).
+
+    Frequencies go from 1 to 1e-4 in D/4 steps, as in big_vision; D is a multiple of 4, from 8 on.
+    """
+    frequencies = 1e4 ** -np.linspace(0.0, 1.0, width // 4)
+    y, x = (axis.reshape(-1, 1) * frequencies for axis in np.indices(grid))
+    return np.concatenate([np.sin(x), np.cos(x), np.sin(y), np.cos(y)], axis=1)
+
+
+def with_registers(posemb_1LD: jax.Array, class_rows: int, registers: int) -> jax.Array:
+    """Rows of zeros for register tokens, after the class token's."""
+    if not registers:
+        return posemb_1LD
+    none = jnp.zeros((1, registers, posemb_1LD.shape[-1]), posemb_1LD.dtype)
+    return jnp.concatenate([posemb_1LD[:, :class_rows], none, posemb_1LD[:, class_rows:]], axis=1)
+
+
+def _weights(old: int, new: int) -> np.ndarray:
+    """[new, old]: linear interpolation whose first and last points stay where they are."""
+    where = np.linspace(0.0, old - 1.0, new) if new > 1 else np.array([(old - 1) / 2])
+    low = np.clip(np.floor(where).astype(int), 0, max(old - 2, 0))
+    weights = np.zeros((new, old))
+    weights[np.arange(new), low] += 1.0 - (where - low)
+    weights[np.arange(new), np.minimum(low + 1, old - 1)] += where - low
+    return weights
+
+
+def resize(
+    posemb_1LD: np.ndarray, new: tuple[int, int], old: tuple[int, int], *, class_rows: int
+) -> np.ndarray:
+    """Learned 1-D embeddings for another grid: align-corners bilinear in two dimensions.
+
+    Args:
+      posemb_1LD: float [1, L, D], class rows first, then the old grid row by row.
+      new: rows and columns wanted.
+      old: rows and columns given.
+      class_rows: 1 with a class token, else 0; kept as they are.
+
+    Returns:
+      float32 [1, class_rows + rows * columns, D].
+
+    Raises:
+      BadInput: the old grid does not have as many patches as there are rows.
+    """
+    kept, patches = posemb_1LD[0, :class_rows], posemb_1LD[0, class_rows:]
+    if len(patches) != old[0] * old[1]:
+        raise BadInput(f"{len(patches)} position embeddings are not a grid of {old[0]} x {old[1]}.")
+    grid = patches.reshape(*old, -1)
+    rows, columns = _weights(old[0], new[0]), _weights(old[1], new[1])
+    grid = np.einsum("yo,xp,opd->yxd", rows, columns, grid, optimize=True)
+    return np.concatenate([kept, grid.reshape(new[0] * new[1], -1)])[None].astype(np.float32)
+
+
+def resize_axis(posemb_1XD: np.ndarray, new: int) -> np.ndarray:
+    """One axis of learned 2-D embeddings for another length: align-corners linear, float32."""
+    weights: Any = _weights(posemb_1XD.shape[1], new)
+    return np.einsum("xo,bod->bxd", weights, posemb_1XD).astype(np.float32)

@@ -1,0 +1,113 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Published checkpoints by name, as data: what exists for a variant, and where it lies.
+
+A name is the path inside its bucket, e.g. `imagenet21k/ViT-B_16.npz`. Sources: the README and
+notebooks of google-research/vision_transformer (also for Mixer and AugReg, arXiv:2106.10270) and
+the README of google-research/big_transfer. Reads and downloads nothing. Start from `url`.
+"""
+
+import collections
+import re
+import urllib.parse
+
+HOST = "https://storage.googleapis.com"
+
+# Folder -> files without .npz, in the buckets vit_models and mixer_models. Heads: imagenet21k has
+# 21,843 classes, the others 1,000.
+_FOLDERS = {
+    "imagenet21k": (
+        "ViT-B_8 ViT-B_16 ViT-B_32 ViT-L_16 ViT-L_32 ViT-H_14 R26+ViT-B_32 R50+ViT-B_16 "
+        "R50+ViT-L_32 Mixer-B_16 Mixer-L_16"
+    ),
+    "imagenet21k+imagenet2012": (
+        "ViT-B_8 ViT-B_16 ViT-B_16-224 ViT-B_32 ViT-L_16 ViT-L_16-224 ViT-L_32 R50+ViT-B_16"
+    ),
+    "imagenet1k": "Mixer-B_16 Mixer-L_16",
+    "sam": "ViT-S_16 ViT-B_16 ViT-B_32 ViT-L_16 ViT-L_32 Mixer-B_16 Mixer-B_32",
+    "gsam": "Mixer-S_8 Mixer-S_16 Mixer-S_32 Mixer-B_16 Mixer-B_32",
+}
+
+# The recommended AugReg files, best on ImageNet-21k among a model's: model -> pre-training,
+# fine-tuning on ImageNet. Augmentation is spelled as in the file names, one lower than in the
+# paper for light (light1 is the paper's light2).
+_RECOMMENDED = {
+    "R_Ti_16": ("none-wd_0.03-do_0.0-sd_0.0", "lr_0.03-res_384"),
+    "Ti_16": ("none-wd_0.03-do_0.0-sd_0.0", "lr_0.03-res_384"),
+    "S_32": ("none-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
+    "S_16": ("light1-wd_0.03-do_0.0-sd_0.0", "lr_0.03-res_384"),
+    "R26_S_32": ("light1-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
+    "B_32": ("light1-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
+    "B_16": ("medium1-wd_0.1-do_0.0-sd_0.0", "lr_0.03-res_384"),
+    "B_8": ("medium2-wd_0.1-do_0.0-sd_0.0", "lr_0.03-res_224"),
+    "L_16": ("strong1-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
+    "R50_L_32": ("medium1-wd_0.1-do_0.1-sd_0.1", "lr_0.01-res_384"),
+}
+
+# BiT-S is pre-trained on ImageNet, BiT-M on ImageNet-21k; -ILSVRC2012 is BiT-M fine-tuned there.
+_BIT = ("R50x1", "R50x3", "R101x1", "R101x3", "R152x2", "R152x4")
+_DISTILLED = {
+    "R50x1": ("distill/R50x1_160.npz", "distill/R50x1_224.npz"),
+    "R152x2": ("distill/R152x2_T_224.npz", "distill/R152x2_T_384.npz"),
+}
+
+
+def _by_variant() -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = collections.defaultdict(list)
+    for folder, stems in _FOLDERS.items():
+        for stem in stems.split():
+            variant = stem.removesuffix("-224").replace("ViT-", "").replace("_", "/")
+            found[variant].append(f"{folder}/{stem}.npz")
+    for model, (pretraining, transfer) in _RECOMMENDED.items():
+        size, patch = model.rsplit("_", 1)
+        stem = f"augreg/{model}-i21k-300ep-lr_0.001-aug_{pretraining}"
+        names = f"{stem}.npz", f"{stem}--imagenet2012-steps_20k-{transfer}.npz"
+        found[f"{size.replace('_', '+')}/{patch}"] += names
+    for size in _BIT:
+        small = () if size == "R152x2" else (f"BiT-S-{size}.npz",)
+        medium = f"BiT-M-{size}.npz", f"BiT-M-{size}-ILSVRC2012.npz"
+        found[f"BiT-{size}"] += (*small, *medium, *_DISTILLED.get(size, ()))
+    return {variant: tuple(names) for variant, names in found.items()}
+
+
+# Variant -> names of its published files.
+CHECKPOINTS: dict[str, tuple[str, ...]] = _by_variant()
+
+# 52,268 files: 9 models x 3 data sets x 28 pre-trainings (7 augmentations, 2 weight decays; dropout
+# and stochastic depth both or neither), 3 of B_8, and the transfers of each.
+_AUGREG_SCHEME = re.compile(
+    r"augreg/(Ti_16|S_32|S_16|B_32|B_16|B_8|L_16|R_Ti_16|R26_S_32|R50_L_32)"
+    r"-(i1k-300|i21k-300|i21k-30)ep-lr_0\.001"
+    r"-aug_(none|light[01]|medium[12]|strong[12])-wd_(0\.03|0\.1)-do_(?P<rate>0\.[01])-sd_(?P=rate)"
+    r"(--(imagenet2012-steps_20k-lr_0\.0[13]"
+    r"|((cifar100|resisc45)-steps_(2|10)k|(oxford_iiit_pet|kitti)-steps_[02]k)-lr_0\.0(01|03|1|3))"
+    r"-res_(224|384))?\.npz"
+)
+_VTAB = (
+    "caltech101|cifar100|dtd|oxford_flowers102|oxford_iiit_pet|sun397|svhn|diabetic_retinopathy"
+    "|eurosat|patch_camelyon|resisc45|clevr-count|clevr-distance|dmlab|dsprites-orientation"
+    "|dsprites-xpos|kitti-distance|smallnorb-azimuth|smallnorb-elevation"
+)
+_BIT_SCHEME = re.compile(
+    r"(BiT-S-R(50x[13]|101x[13]|152x[24])|BiT-M-R(50x[13]|101x[13]|152x[24])(-ILSVRC2012)?"
+    r"|distill/(R50x1_(160|224)|R152x2_T_(224|384))"
+    rf"|vtab/BiT-M-R(50x[13]|101x[13]|152x4)-run[012]-({_VTAB}))\.npz"
+)
+
+
+def url(name: str) -> str | None:
+    """The https URL of a published name, None if it is not one.
+
+    Names are those of `CHECKPOINTS`, every file that AugReg's naming scheme allows, and every file
+    of BiT's (with the transfers to VTAB's tasks, `vtab/BiT-M-R50x1-run0-dtd.npz`).
+    """
+    if _BIT_SCHEME.fullmatch(name):
+        bucket = "bit_models"
+    elif _AUGREG_SCHEME.fullmatch(name):
+        bucket = "vit_models"
+    elif any(name in names for names in CHECKPOINTS.values()):
+        bucket = "mixer_models" if "/Mixer-" in name else "vit_models"
+    else:
+        return None
+    return f"{HOST}/{bucket}/{urllib.parse.quote(name)}"

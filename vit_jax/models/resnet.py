@@ -1,0 +1,233 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""ResNets with group norm and weight standardisation: the backbone of hybrids, and that of BiT.
+
+They differ in more than the order of norm and convolution: a hybrid's is post-activation with SAME
+padding (arXiv:2010.11929), BiT's pre-activation with explicit padding (arXiv:1912.11370). Axes:
+B batch, H W C. Start from `Backbone`.
+"""
+
+import dataclasses
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from vit_jax.models.layers import rematerialised
+from vit_jax.sharding import Rules, constrain
+
+Stem = Literal["standard", "small"]
+EpsilonIn = Literal["std", "variance"]
+Pool = Literal["zero", "-inf"]
+GROUPS = 32
+
+# ResNet-N -> units of each stage.
+STAGES: dict[int, tuple[int, ...]] = {
+    26: (2, 2, 2, 2),
+    50: (3, 4, 6, 3),
+    101: (3, 4, 23, 3),
+    152: (3, 8, 36, 3),
+    200: (3, 24, 36, 3),
+}
+
+# Parameter path pattern -> logical axes, see sharding.param_axes.
+AXES: dict[str, tuple[str | None, ...]] = {
+    r"conv(_root|_proj|\d)/kernel": (None, None, None, "embed"),
+    r"norm(_root|_proj|\d)/(scale|bias)": ("embed",),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ResNetConfig:
+    """What a backbone is."""
+
+    stages: tuple[int, ...]  # units of each; none: the root alone
+    width: int  # channels of the root; a unit of stage s has width * 2^s inside, 4 times that out
+    gn_epsilon: float
+    ws_epsilon: float  # of weight standardisation
+    ws_epsilon_in: EpsilonIn  # w / (std + epsilon), or w / sqrt(variance + epsilon)
+    stem: Stem = "standard"  # 7 x 7 stride 2 and a pool; small: 3 x 3 without a pool
+    stem_stride: int = 1  # of a small stem
+    root_pool: Pool = "zero"  # padding of BiT's pool (a hybrid's comes after ReLU: no difference)
+
+    @property
+    def stride(self) -> int:
+        """Pixels per position of the result."""
+        root = 4 if self.stem == "standard" else self.stem_stride
+        return root * 2 ** max(0, len(self.stages) - 1)
+
+    @property
+    def features(self) -> int:
+        """Channels of the result."""
+        return 4 * self.width * 2 ** (len(self.stages) - 1) if self.stages else self.width
+
+
+class StdConv(nn.Module):
+    """A convolution without bias whose kernel has mean 0 and variance 1 for each output channel.
+
+    Attributes:
+      cfg: epsilon and where it is added.
+      features: output channels.
+      side: of the kernel.
+      stride: in both directions.
+      padding: `SAME`, or pixels on each side.
+      dtype: of the convolution; the kernel is standardised in float32.
+    """
+
+    cfg: ResNetConfig
+    features: int
+    side: int
+    stride: int
+    padding: Literal["SAME"] | int
+    dtype: Any
+
+    @nn.compact
+    def __call__(self, x_BHWC: jax.Array) -> jax.Array:
+        """[B, H, W, C] to [B, H', W', features]."""
+        shape = (self.side, self.side, x_BHWC.shape[-1], self.features)
+        kernel = self.param("kernel", nn.initializers.lecun_normal(), shape).astype(jnp.float32)
+        kernel -= jnp.mean(kernel, axis=(0, 1, 2), keepdims=True)
+        variance = jnp.mean(jnp.square(kernel), axis=(0, 1, 2), keepdims=True)
+        if self.cfg.ws_epsilon_in == "std":
+            kernel /= jnp.sqrt(variance) + self.cfg.ws_epsilon
+        else:
+            kernel /= jnp.sqrt(variance + self.cfg.ws_epsilon)
+        pixels = self.padding
+        padding = "SAME" if pixels == "SAME" else [(pixels, pixels), (pixels, pixels)]
+        return jax.lax.conv_general_dilated(
+            x_BHWC.astype(self.dtype),
+            kernel.astype(self.dtype),
+            (self.stride, self.stride),
+            padding,
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )
+
+
+def group_norm(
+    cfg: ResNetConfig, name: str, dtype: Any, scale_init: Any = nn.initializers.ones
+) -> nn.GroupNorm:
+    """GroupNorm of 32 groups with the variance in two passes."""
+    return nn.GroupNorm(
+        GROUPS,
+        epsilon=cfg.gn_epsilon,
+        dtype=dtype,
+        use_fast_variance=False,
+        scale_init=scale_init,
+        name=name,
+    )
+
+
+class PostActUnit(nn.Module):
+    """Bottleneck unit of hybrids: convolution, norm, ReLU; ReLU after the sum.
+
+    Attributes:
+      cfg: constants.
+      inside: channels of the 3 x 3 convolution; 4 times as many come out.
+      stride: of the 3 x 3 convolution.
+      dtype: of computation.
+      rules: placement of activations.
+    """
+
+    cfg: ResNetConfig
+    inside: int
+    stride: int
+    dtype: Any
+    rules: Rules | None
+
+    @nn.compact
+    def __call__(self, x_BHWC: jax.Array) -> jax.Array:
+        """[B, H, W, C] to [B, H / stride, W / stride, 4 inside]."""
+        cfg, out = self.cfg, 4 * self.inside
+        conv = lambda features, side, stride, name: StdConv(  # noqa: E731
+            cfg, features, side, stride, "SAME", self.dtype, name=name
+        )
+        rest = x_BHWC
+        if x_BHWC.shape[-1] != out or self.stride != 1:
+            rest = conv(out, 1, self.stride, "conv_proj")(x_BHWC)
+            rest = group_norm(cfg, "norm_proj", self.dtype)(rest)
+        y = nn.relu(group_norm(cfg, "norm1", self.dtype)(conv(self.inside, 1, 1, "conv1")(x_BHWC)))
+        y = conv(self.inside, 3, self.stride, "conv2")(y)
+        y = nn.relu(group_norm(cfg, "norm2", self.dtype)(y))
+        y = conv(out, 1, 1, "conv3")(y)
+        y = group_norm(cfg, "norm3", self.dtype, nn.initializers.zeros)(y)
+        return constrain(nn.relu(rest + y), ("act_batch", None, None, None), self.rules)
+
+
+class PreActUnit(nn.Module):
+    """Bottleneck unit of BiT: norm, ReLU, convolution; the projection takes the activated input.
+
+    Attributes: as those of `PostActUnit`.
+    """
+
+    cfg: ResNetConfig
+    inside: int
+    stride: int
+    dtype: Any
+    rules: Rules | None
+
+    @nn.compact
+    def __call__(self, x_BHWC: jax.Array) -> jax.Array:
+        """[B, H, W, C] to [B, H / stride, W / stride, 4 inside]."""
+        cfg, out = self.cfg, 4 * self.inside
+        y = nn.relu(group_norm(cfg, "norm1", self.dtype)(x_BHWC))
+        rest = x_BHWC
+        if x_BHWC.shape[-1] != out or self.stride != 1:
+            rest = StdConv(cfg, out, 1, self.stride, 0, self.dtype, name="conv_proj")(y)
+        y = StdConv(cfg, self.inside, 1, 1, 0, self.dtype, name="conv1")(y)
+        y = nn.relu(group_norm(cfg, "norm2", self.dtype)(y))
+        y = StdConv(cfg, self.inside, 3, self.stride, 1, self.dtype, name="conv2")(y)
+        y = nn.relu(group_norm(cfg, "norm3", self.dtype)(y))
+        y = StdConv(cfg, out, 1, 1, 0, self.dtype, name="conv3")(y)
+        return constrain(rest + y, ("act_batch", None, None, None), self.rules)
+
+
+class Backbone(nn.Module):
+    """Root and stages.
+
+    Attributes:
+      cfg: the architecture.
+      unit: `PostActUnit` for a hybrid, `PreActUnit` for BiT.
+      remat: none, dots or full, for each unit.
+      dtype: of computation.
+      rules: placement of activations.
+    """
+
+    cfg: ResNetConfig
+    unit: type[PostActUnit] | type[PreActUnit]
+    remat: str
+    dtype: Any
+    rules: Rules | None
+
+    @nn.compact
+    def __call__(self, images_BHWC: jax.Array) -> jax.Array:
+        """[B, H, W, 3] to [B, H / stride, W / stride, features]."""
+        x_BHWC = self._root(images_BHWC)
+        unit: Any = rematerialised(self.unit, self.remat, inside_scan=False)
+        for s, count in enumerate(self.cfg.stages):
+            for u in range(count):
+                stride = 2 if s > 0 and u == 0 else 1
+                x_BHWC = unit(
+                    self.cfg, self.cfg.width * 2**s, stride, self.dtype, self.rules,
+                    name=f"stage{s + 1}_unit{u + 1}",
+                )(x_BHWC)  # fmt: skip
+        return x_BHWC
+
+    def _root(self, x_BHWC: jax.Array) -> jax.Array:
+        cfg, bit = self.cfg, self.unit is PreActUnit
+        side, stride = (7, 2) if cfg.stem == "standard" else (3, cfg.stem_stride)
+        padding = side // 2 if bit else "SAME"
+        x_BHWC = StdConv(cfg, cfg.width, side, stride, padding, self.dtype, name="conv_root")(
+            x_BHWC
+        )
+        if not bit:
+            x_BHWC = nn.relu(group_norm(cfg, "norm_root", self.dtype)(x_BHWC))
+        if cfg.stem == "small":
+            return x_BHWC
+        if not bit:
+            return nn.max_pool(x_BHWC, (3, 3), (2, 2), "SAME")
+        edge = 0.0 if cfg.root_pool == "zero" else -jnp.inf
+        padding = ((0, 0), (1, 1), (1, 1), (0, 0))
+        x_BHWC = jnp.pad(x_BHWC, padding, constant_values=edge)
+        return nn.max_pool(x_BHWC, (3, 3), (2, 2), "VALID")

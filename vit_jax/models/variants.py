@@ -1,0 +1,347 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Names of models, e.g. `B/16`, `R50+B/16`, `BiT-R50x1`, `Mixer-B/16`, and free sizes beside them.
+
+`Settings` are the keys of the config section `model`. Start from `config`, then `make`.
+"""
+
+import dataclasses
+import re
+from typing import Any, Literal, get_args
+
+import jax
+import jax.numpy as jnp
+
+from vit_jax.errors import BadInput, unknown
+from vit_jax.models import bit, mixer, posemb, resnet, vit
+from vit_jax.models.layers import Dtype, Gelu, Remat
+from vit_jax.sharding import Rules
+
+Config = vit.ViTConfig | bit.BiTConfig | mixer.MixerConfig
+Model = vit.ViT | bit.BiT | mixer.Mixer
+Family = Literal["vit", "bit", "mixer"]
+FREE = "custom"  # the size of a variant whose numbers are all given
+
+# Parameter path pattern -> logical axes, for every model; see sharding.param_axes.
+AXES = resnet.AXES | mixer.AXES | vit.AXES
+
+# What `vit_jax models` lists: the models of the papers.
+NAMED: tuple[str, ...] = (
+    *("Ti/16", "S/16", "S/32", "b/32", "B/8", "B/16", "B/32", "L/16", "L/32", "H/14"),
+    *("So400m/14", "g/14", "g-opt/16", "G/14", "G-opt/16", "e/14"),
+    *("R+Ti/16", "R26+S/32", "R26+B/32", "R50+B/16", "R50+B/32", "R50+L/16", "R50+L/32"),
+    *("BiT-R50x1", "BiT-R50x2", "BiT-R50x3", "BiT-R101x1", "BiT-R101x3"),
+    *("BiT-R152x1", "BiT-R152x2", "BiT-R152x4", "BiT-R200x3"),
+    *("Mixer-S/16", "Mixer-S/32", "Mixer-B/16", "Mixer-B/32", "Mixer-L/16", "Mixer-L/32"),
+)
+_POOLED = ("So400m", "g", "g-opt", "G", "G-opt", "e")  # published with a MAP head
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The keys of the section `model`; 0, () and "auto" leave a value to the variant."""
+
+    variant: str
+    width: int = 0
+    depth: int = 0
+    mlp: int = 0
+    heads: int = 0
+    token_mlp: int = 0
+    stages: tuple[int, ...] = ()
+    root_width: int = 0
+    stem: str = "standard"
+    stem_stride: int = 0
+    root_pool: str = "auto"
+    pool: str = "token"
+    posemb: str = "learned1d"
+    posemb_at: str = "stem"
+    registers: int = 0
+    representation: int = 0
+    head_bias: float = 0.0
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    drop_path: float = 0.0
+    gelu: str = "auto"
+    ln_epsilon: float = 0.0
+    gn_epsilon: float = 0.0
+    ws_epsilon: float = 0.0
+    ws_epsilon_in: str = "auto"
+    dtype: str = "float32"
+    scan: bool = True
+    remat: str = "none"
+
+
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    "pool": get_args(vit.Pool),
+    "posemb": get_args(posemb.Posemb),
+    "posemb_at": get_args(posemb.PosembAt),
+    "stem": get_args(resnet.Stem),
+    "root_pool": ("auto", *get_args(resnet.Pool)),
+    "gelu": ("auto", *get_args(Gelu)),
+    "ws_epsilon_in": ("auto", *get_args(resnet.EpsilonIn)),
+    "dtype": get_args(Dtype),
+    "remat": get_args(Remat),
+}
+# What each kind of model takes beside what all take.
+_BACKBONE = {"stages", "root_width", "stem", "stem_stride", "gn_epsilon", "ws_epsilon"}
+_BACKBONE |= {"ws_epsilon_in"}
+_TOKENS = {"width", "depth", "mlp", "drop_path", "gelu", "ln_epsilon", "scan"}
+_VIT = _TOKENS | {"heads", "pool", "posemb", "posemb_at", "registers", "representation"}
+_VIT |= {"dropout", "attention_dropout"}
+_ALL = {"variant", "head_bias", "dtype", "remat"}
+
+
+def config(*, classes: int, **settings: Any) -> Config:
+    """A named model with any of its numbers replaced.
+
+    Args:
+      classes: Y; 0 is a model without a head.
+      **settings: the fields of `Settings`. `variant` is `SIZE/PATCH` of a ViT (`B/16`),
+        `R[N]+SIZE/PATCH` of a hybrid (`R50+B/16`), `BiT-RNxW` (`BiT-R50x1`) or `Mixer-SIZE/PATCH`;
+        with the size `custom` all its numbers are given. PATCH is the number of pixels per token
+        with the standard stem.
+
+    Raises:
+      BadInput: an unknown variant or option, a setting that the variant does not have, sizes that
+        do not go together, or a number out of range.
+    """
+    given = Settings(**settings)
+    for field, options in _OPTIONS.items():
+        if getattr(given, field) not in options:
+            raise unknown(f"model.{field}", getattr(given, field), options)
+    _check_ranges(given)
+    name = given.variant.removeprefix("ViT-")
+    if match := re.fullmatch(r"(?:BiT-)?R(\d+)x(\d+)|BiT-custom", name):
+        return _bit(given, classes, match)
+    if match := re.fullmatch(r"Mixer-(\w+)/(\d+)", name):
+        return _mixer(given, classes, *match.groups())
+    if match := re.fullmatch(r"(?:R(\d*)\+)?([\w-]+)/(\d+)", name):
+        return _vit(given, classes, *match.groups())
+    raise _unknown(given.variant)
+
+
+def published(variant: str) -> dict[str, Any]:
+    """The settings with which a named variant was published, where they are not the defaults."""
+    return {"pool": "map"} if variant.partition("/")[0] in _POOLED else {}
+
+
+def make(cfg: Config, rules: Rules | None = None) -> Model:
+    """The model of a configuration; `rules` place its activations."""
+    if isinstance(cfg, vit.ViTConfig):
+        return vit.ViT(cfg, rules)
+    return bit.BiT(cfg, rules) if isinstance(cfg, bit.BiTConfig) else mixer.Mixer(cfg, rules)
+
+
+def family(cfg: Config) -> Family:
+    """Which of the three kinds of model."""
+    if isinstance(cfg, vit.ViTConfig):
+        return "vit"
+    return "bit" if isinstance(cfg, bit.BiTConfig) else "mixer"
+
+
+def shapes(cfg: Config, height: int, width: int) -> Any:
+    """The parameter tree for images of a size, as shapes; needs no device."""
+    image = jax.ShapeDtypeStruct((1, height, width, 3), jnp.float32)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    return jax.eval_shape(make(cfg).init, key, image)["params"]
+
+
+def describe(variant: str, cfg: Config) -> dict[str, Any]:
+    """Every field of a model, those of its backbone among them, for people and for JSON."""
+    fields = dataclasses.asdict(cfg)
+    backbone = fields.pop("backbone", None) or fields.pop("resnet", None) or {}
+    if backbone:
+        backbone["root_width"] = backbone.pop("width")
+        backbone["stages"] = list(backbone["stages"])
+    return {"variant": variant, "family": family(cfg), **fields, **backbone}
+
+
+def grid(cfg: Config, height: int, width: int) -> tuple[int, int]:
+    """Rows and columns of what is pooled: patches, or positions of BiT's last feature map."""
+    stride = cfg.resnet.stride if isinstance(cfg, bit.BiTConfig) else _stride(cfg)
+    if isinstance(cfg, bit.BiTConfig):
+        return -(-height // stride), -(-width // stride)
+    return height // stride, width // stride
+
+
+def _stride(cfg: vit.ViTConfig | mixer.MixerConfig) -> int:
+    return cfg.stride if isinstance(cfg, vit.ViTConfig) else cfg.patch
+
+
+def check_image_size(cfg: Config, height: int, width: int) -> None:
+    """Raises BadInput unless the model can take images of this size; names sides that fit.
+
+    Tokens must tile the image, and a grid has at least 2 x 2 positions.
+    """
+    backbone = cfg.resnet if isinstance(cfg, bit.BiTConfig) else getattr(cfg, "backbone", None)
+    small = ", or model.stem=small" if backbone and backbone.stem == "standard" else ""
+    stride = cfg.resnet.stride if isinstance(cfg, bit.BiTConfig) else _stride(cfg)
+    least = stride + 1 if isinstance(cfg, bit.BiTConfig) else 2 * stride
+    for side in (height, width):
+        low = side // stride * stride
+        if side < least:
+            raise BadInput(
+                f"image size {side} gives a grid of {-(-side // stride)} position a side, and 2 "
+                f"is the least; use {least} or more (--config.data.image_size){small}."
+            )
+        if side % stride and not isinstance(cfg, bit.BiTConfig):
+            raise BadInput(
+                f"image size {side} is not divisible by the {stride} pixels of a token; use {low} "
+                f"or {low + stride} (--config.data.image_size){small}."
+            )
+
+
+def _unknown(variant: str) -> BadInput:
+    return unknown("model variant", variant, [*NAMED, "or any patch side"])
+
+
+def _check_ranges(given: Settings) -> None:
+    for field in ("dropout", "attention_dropout", "drop_path"):
+        if not 0.0 <= getattr(given, field) < 1.0:
+            raise BadInput(f"model.{field}={getattr(given, field)} is a rate; give one in [0, 1).")
+    for field in dataclasses.fields(Settings):
+        value = getattr(given, field.name)
+        if field.type in (int, float) and field.name != "head_bias" and value < 0:
+            raise BadInput(f"model.{field.name}={value} is negative; give 0 or more.")
+    if any(not isinstance(n, int) or n < 1 for n in given.stages):
+        raise BadInput(f"model.stages={given.stages}: units of each stage, e.g. (3, 4, 9).")
+
+
+def _refuse_others(given: Settings, takes: set[str]) -> None:
+    """Refuses a setting that this variant does not have."""
+    for field in dataclasses.fields(Settings)[1:]:
+        value = getattr(given, field.name)
+        if field.name not in takes | _ALL and value != field.default:
+            raise BadInput(
+                f"model.{field.name}={value!r} was given, but {given.variant} has no "
+                f"{field.name}; leave it out."
+            )
+
+
+def _sizes(
+    given: Settings, size: str, table: dict[str, tuple[int, ...]], fields: tuple[str, ...]
+) -> dict[str, int]:
+    """The numbers of a named size, each replaced where one is given."""
+    if size != FREE and size not in table:
+        raise _unknown(given.variant)
+    named = table.get(size, (0,) * len(fields))
+    numbers = {f: getattr(given, f) or n for f, n in zip(fields, named, strict=True)}
+    lacking = [f"model.{f}" for f, n in numbers.items() if n < 1]
+    if lacking:
+        raise BadInput(f"model {given.variant}: give {', '.join(lacking)} (from 1 on).")
+    return numbers
+
+
+def _shared(given: Settings, *fields: str) -> dict[str, Any]:
+    """Fields that are taken as they are, with "auto" and 0 as published."""
+    values = {f: getattr(given, f) for f in ("head_bias", "dtype", "remat", *fields)}
+    if "gelu" in values:
+        values["gelu"] = "tanh" if given.gelu == "auto" else given.gelu
+        values["ln_epsilon"] = given.ln_epsilon or 1e-6
+    return values
+
+
+def _resnet(given: Settings, stages: tuple[int, ...], width: int, *, bit: bool) -> Any:
+    """The backbone: constants of the published BiT models, or of the published hybrids."""
+    if width % resnet.GROUPS or width < 1:
+        low = max(1, width // resnet.GROUPS) * resnet.GROUPS
+        raise BadInput(
+            f"model.root_width={width} is not a multiple of the {resnet.GROUPS} groups of its "
+            f"norms; use {low} or {low + resnet.GROUPS}."
+        )
+    if given.stem_stride not in ((0, 1, 2) if given.stem == "small" else (0,)):
+        raise BadInput(
+            f"model.stem_stride={given.stem_stride} with stem={given.stem}: a small stem has "
+            "stride 1 or 2, the standard one its own; leave it out or set model.stem=small."
+        )
+    gn, ws, inside = (1e-5, 1e-10, "variance") if bit else (1e-6, 1e-5, "std")
+    return resnet.ResNetConfig(
+        stages=stages,
+        width=width,
+        gn_epsilon=given.gn_epsilon or gn,
+        ws_epsilon=given.ws_epsilon or ws,
+        ws_epsilon_in=inside if given.ws_epsilon_in == "auto" else given.ws_epsilon_in,  # type: ignore[arg-type]
+        stem=given.stem,  # type: ignore[arg-type]
+        stem_stride=given.stem_stride or 1,
+        root_pool="zero" if given.root_pool == "auto" else given.root_pool,  # type: ignore[arg-type]
+    )
+
+
+def _bit(given: Settings, classes: int, match: re.Match[str]) -> bit.BiTConfig:
+    _refuse_others(given, _BACKBONE | {"root_pool"})
+    stages, width = given.stages, given.root_width
+    if match[1]:
+        if int(match[1]) not in resnet.STAGES or int(match[2]) < 1:
+            raise _unknown(given.variant)
+        stages = stages or resnet.STAGES[int(match[1])]
+        width = width or 64 * int(match[2])
+    if not stages or not width:
+        raise BadInput(f"model {given.variant}: give model.stages and model.root_width.")
+    return bit.BiTConfig(_resnet(given, stages, width, bit=True), classes, **_shared(given))
+
+
+def _mixer(given: Settings, classes: int, size: str, patch: str) -> mixer.MixerConfig:
+    _refuse_others(given, _TOKENS | {"token_mlp"})
+    numbers = _sizes(given, size, mixer.SIZES, ("width", "depth", "mlp", "token_mlp"))
+    if int(patch) < 1:
+        raise _unknown(given.variant)
+    shared = _shared(given, "drop_path", "gelu", "ln_epsilon", "scan")
+    return mixer.MixerConfig(patch=int(patch), classes=classes, **numbers, **shared)
+
+
+def _vit(given: Settings, classes: int, layers: str | None, size: str, patch: str) -> vit.ViTConfig:
+    _refuse_others(given, _VIT if layers is None else _VIT | _BACKBONE)
+    numbers = _sizes(given, size, vit.SIZES, ("width", "depth", "mlp", "heads"))
+    if numbers["width"] % numbers["heads"]:
+        near = [n for n in range(1, numbers["width"] + 1) if numbers["width"] % n == 0]
+        raise BadInput(
+            f"model {given.variant}: {numbers['heads']} heads do not divide the width "
+            f"{numbers['width']}; these do: {near}."
+        )
+    if int(patch) < 1:
+        raise _unknown(given.variant)
+    backbone, side = None, int(patch)
+    if layers is not None:
+        backbone, side = _hybrid(given, layers, side)
+    _check_posemb(given, numbers["width"])
+    fields = ("pool", "posemb", "posemb_at", "registers", "representation", "dropout")
+    fields += ("attention_dropout", "drop_path", "gelu", "ln_epsilon", "scan")
+    return vit.ViTConfig(
+        patch=side, classes=classes, backbone=backbone, **numbers, **_shared(given, *fields)
+    )
+
+
+def _hybrid(given: Settings, layers: str, pixels: int) -> tuple[resnet.ResNetConfig, int]:
+    """Backbone and patch side on its feature map of a hybrid with `pixels` per token.
+
+    With stride 16 the units of stage 4 are part of stage 3 (section 4.1 of the paper has the same
+    depth): R50+B/16 has stages 3, 4, 9. A root alone counts as stride 2 in the published name
+    R+Ti/16, although its pool makes it 4: 8 x 8 patches, 32 pixels per token in truth.
+    """
+    if layers and int(layers) not in resnet.STAGES:
+        raise _unknown(given.variant)
+    stages = given.stages or (resnet.STAGES[int(layers)] if layers else ())
+    if not given.stages and len(stages) == 4 and pixels == 16:
+        stages = (*stages[:2], stages[2] + stages[3])
+    stride = 4 * 2 ** (len(stages) - 1) if stages else 2
+    if pixels % stride:
+        raise BadInput(
+            f"model {given.variant}: stages {stages} have stride {stride}, which does not divide "
+            f"{pixels}; use /{-(-pixels // stride) * stride} or fewer stages (model.stages)."
+        )
+    backbone = _resnet(given, stages, given.root_width or 64, bit=False)
+    return backbone, pixels // stride
+
+
+def _check_posemb(given: Settings, width: int) -> None:
+    if given.posemb in ("none", "relative") and given.posemb_at != "stem":
+        where = "lies in the attention of each layer" if given.posemb == "relative" else "is none"
+        raise BadInput(
+            f"model.posemb_at={given.posemb_at} with posemb={given.posemb}, which {where}; leave "
+            "posemb_at out."
+        )
+    if given.posemb == "learned2d" and width % 2:
+        raise BadInput(f"model.posemb=learned2d halves the width, and {width} is odd.")
+    if given.posemb == "sincos2d" and (width % 4 or width < 8):
+        raise BadInput(f"model.posemb=sincos2d needs a width of 8, 12, 16, ...; got {width}.")

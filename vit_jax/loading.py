@@ -21,7 +21,7 @@ from vit_jax import fetch, tree
 from vit_jax.checkpoint import FOLDER, Checkpoints
 from vit_jax.data import preprocess, readers
 from vit_jax.errors import BadInput
-from vit_jax.models import pretrained, surgery, variants
+from vit_jax.models import files, pretrained, surgery, variants
 from vit_jax.models.pretrained import Weights
 
 CONFIG_FILE = "config.yaml"
@@ -49,6 +49,9 @@ def find_run(text: str) -> Run | None:
     workdir = Path(name).expanduser()
     if not (workdir / FOLDER).is_dir():
         what = "holds no checkpoints" if workdir.is_dir() else "does not exist"
+        inside = sorted(p for p in workdir.glob("*") if p.suffix in files.SUFFIXES)
+        if inside:
+            what += f" but {inside[0].name}"
         raise BadInput(
             f"{text!r}: {workdir} {what}; give a weights file (.npz, .safetensors), its URL or "
             "published name (see `vit_jax models`), the workdir of a run, WORKDIR@best or "

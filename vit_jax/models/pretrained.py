@@ -80,28 +80,38 @@ def read(path: Path, *, heads: int = 0, shapes_only: bool = False) -> Weights:
     strange = [name for name, a in given.items() if a.dtype not in _FLOATS]
     if strange:
         raise BadInput(f"{path}: {', '.join(strange[:6])}: not arrays of floats.")
-    said, images = {}, {}
-    if path.suffix == ".safetensors":
-        beside = files.read_json(path.with_name(json_config.NAME))
-        said = json_config.read(form.name, beside)
-        images = beside.get("pretrained_cfg", beside)
-        if form.name == "hf":
-            images = files.read_json(path.with_name(json_config.PREPROCESSOR))
-    size = said.pop("image_size", None)
-    said_heads = said.pop("heads", 0)
+    said, images = _beside(path, form)
+    size, said_heads = said.pop("image_size", None), said.pop("heads", 0)
     context = _context(form, given, heads or said_heads, size)
     flat = table.read(form, given, context)
     flat = {name: a.astype(np.float32, copy=False) for name, a in flat.items()}
     settings, size = architecture.settings_of(form.family, flat, size)
     if form.name == "big_vision" and settings.get("posemb") == "none":
         settings["posemb"] = "sincos2d"  # its one alternative to learned embeddings
-    has = {f.name for f in dataclasses.fields(variants.Settings)}
-    constants = {k: v for k, v in {**form.constants, **said}.items() if k in has}
-    if "stages" not in settings:
-        constants = {k: v for k, v in constants.items() if k[:3] not in ("gn_", "ws_")}
-    settings = constants | settings
     classes = settings.pop("classes")
+    settings = _said_constants(form, said, settings) | settings
     return Weights(flat, form.name, settings, classes, size, tensors, images)
+
+
+def _beside(path: Path, form: Format) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What JSON files beside a safetensors file say: of the model, and of its images."""
+    if path.suffix != ".safetensors":
+        return {}, {}
+    model = files.read_json(path.with_name(json_config.NAME))
+    if form.name == "timm":
+        images = model.get("pretrained_cfg", model)
+    else:
+        images = files.read_json(path.with_name(json_config.PREPROCESSOR))
+    return json_config.read(form.name, model), images
+
+
+def _said_constants(form: Format, said: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """The constants of the format, or those said beside the file, that this model has."""
+    has = {f.name for f in dataclasses.fields(variants.Settings)}
+    found = {key: value for key, value in {**form.constants, **said}.items() if key in has}
+    if "stages" in settings:
+        return found
+    return {key: value for key, value in found.items() if not key.startswith(("gn_", "ws_"))}
 
 
 _FLOATS = [np.dtype(t) for t in ("float32", "float16", "float64", ml_dtypes.bfloat16)]

@@ -33,7 +33,15 @@ NAMED: tuple[str, ...] = (
     *("R+Ti/16", "R26+S/32", "R26+B/32", "R50+B/16", "R50+B/32", "R50+L/16", "R50+L/32"),
     *("BiT-R50x1", "BiT-R50x2", "BiT-R50x3", "BiT-R101x1", "BiT-R101x3"),
     *("BiT-R152x1", "BiT-R152x2", "BiT-R152x4", "BiT-R200x3"),
-    *("Mixer-S/16", "Mixer-S/32", "Mixer-B/16", "Mixer-B/32", "Mixer-L/16", "Mixer-L/32"),
+    *(
+        "Mixer-S/8",
+        "Mixer-S/16",
+        "Mixer-S/32",
+        "Mixer-B/16",
+        "Mixer-B/32",
+        "Mixer-L/16",
+        "Mixer-L/32",
+    ),
 )
 _POOLED = ("So400m", "g", "g-opt", "G", "G-opt", "e")  # published with a MAP head
 

@@ -1,0 +1,50 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`vit_jax models`: what is listed is true."""
+
+import re
+
+import pytest
+
+from vit_jax import main
+from vit_jax.models import published, variants
+
+
+def listed(capsys, *arguments):
+    """variant -> columns of the table."""
+    assert main.main(["models", *arguments]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    return {row[0]: row[1:] for row in rows if row and row[0] in variants.NAMED}
+
+
+def test_sizes_parameters_and_cost_are_the_published_ones(capsys):
+    rows = listed(capsys)
+    assert list(rows) == list(variants.NAMED)
+    assert rows["B/16"][:5] == ["12", "768", "12", "86,567,656", "35.1"]
+    assert rows["R50+L/32"][:4] == ["24", "1024", "16", "328,994,856"]
+    assert rows["BiT-R152x4"][:4] == ["152", "256", "-", "936,533,224"]
+    assert rows["Mixer-L/16"][:4] == ["24", "1024", "-", "208,196,168"]
+    assert rows["So400m/14"][3] == "428,833,704"  # with the MAP head it was published with
+
+
+def test_cost_follows_the_image_size_and_what_does_not_fit_is_left_open(capsys):
+    rows = listed(capsys, "--image-size=384")
+    assert rows["B/16"][4] == "111.0"
+    assert rows["H/14"][3:5] == ["-", "-"]
+
+
+def test_published_weights_stand_beside_their_variant(capsys):
+    assert main.main(["models"]) == 0
+    shown = capsys.readouterr().out
+    for name, files in published.CHECKPOINTS.items():
+        assert name in variants.NAMED
+        for file in files:
+            assert file in shown
+    assert re.search(r"^B/16 .* imagenet21k/ViT-B_16\.npz$", shown, re.MULTILINE)
+
+
+@pytest.mark.parametrize("arguments", [["--image-size=0"], ["--image-size=x"], ["--config.seed=1"]])
+def test_wrong_usage_is_exit_code_2(capsys, arguments):
+    assert main.main(["models", *arguments]) == 2
+    assert capsys.readouterr().err

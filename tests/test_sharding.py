@@ -5,6 +5,7 @@
 
 import dataclasses
 import re
+import types
 
 import jax
 import numpy as np
@@ -227,6 +228,13 @@ def test_moments_and_average_are_placed_as_their_parameters(name, scan):
         if owners:
             seen += 1
             assert place == of_params[max(owners, key=len)], path
+            continue
+        factored = [
+            p for p in shapes if leaf.ndim and path.endswith("/" + p) and min(leaf.shape) > 1
+        ]
+        if factored:  # rows or columns of a matrix
+            spec = list(of_params[max(factored, key=len)].spec)
+            assert list(place.spec) in [spec[:k] + spec[k + 1 :] for k in range(len(spec))], path
         else:
             assert place.is_fully_replicated, path
     full_copies = {"adamw": 2, "lamb": 2, "sgd": 1, "adafactor": 1}[name]
@@ -304,3 +312,34 @@ def test_scanned_step_contains_the_constraints_of_one_block():
 def test_step_without_rules_contains_no_constraint():
     cfg = dataclasses.replace(tiny.config(), depth=1)
     assert "sharding_constraint" not in lowered_step(cfg, None)
+
+
+# --- several slices ---
+
+
+def in_slices(count: int) -> list[types.SimpleNamespace]:
+    """Eight devices of another platform that come in slices."""
+
+    class Device(types.SimpleNamespace):
+        def __hash__(self):
+            return self.id
+
+    return [
+        Device(id=i, platform="gpu", device_kind="x", process_index=0, slice_index=i * count // 8)
+        for i in range(8)
+    ]
+
+
+def test_replica_is_the_slice_and_the_other_axes_stay_inside():
+    mesh = sharding.make_mesh(replica=2, data=2, fsdp=2, tensor=1, devices=in_slices(2))
+    slices = np.vectorize(lambda device: device.slice_index)(mesh.devices)
+    assert mesh.axis_names == sharding.MESH_AXES
+    assert mesh.devices.shape == (2, 2, 2, 1)
+    assert (slices[0] == 0).all()
+    assert (slices[1] == 1).all()
+
+
+@pytest.mark.parametrize("replica, slices", [(1, 2), (2, 1), (4, 2)])
+def test_another_number_of_slices_names_the_right_one(replica, slices):
+    with pytest.raises(BadInput, match=rf"replica={replica}.*replica={slices}\."):
+        sharding.make_mesh(replica=replica, data=-1, fsdp=1, tensor=1, devices=in_slices(slices))

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from vit_jax import tree
@@ -52,11 +53,28 @@ def mesh_shape(*, replica: int, data: int, fsdp: int, tensor: int, devices: int)
 def make_mesh(
     *, replica: int, data: int, fsdp: int, tensor: int, devices: Sequence[Any] | None = None
 ) -> Mesh:
-    """The named mesh over `devices` (default: all)."""
+    """The named mesh over `devices` (default: all).
+
+    Where the devices come in slices that a data-centre network joins, `replica` counts them and the
+    other axes stay inside a slice.
+
+    Raises:
+      BadInput: a mesh that the devices do not fill, or another number of slices.
+    """
     devices = jax.devices() if devices is None else devices
     shape = mesh_shape(replica=replica, data=data, fsdp=fsdp, tensor=tensor, devices=len(devices))
+    slices = len({getattr(d, "slice_index", 0) for d in devices})
     auto = (AxisType.Auto,) * len(shape)  # a scanned Linen block fails under the default, Explicit
-    return jax.make_mesh(shape, MESH_AXES, axis_types=auto, devices=devices)
+    if shape[0] != slices and devices[0].platform != "cpu":  # a CPU may play several slices
+        raise BadInput(
+            f"mesh.replica={shape[0]}, but the devices come in {slices} slice"
+            f"{'s' if slices > 1 else ''}; use --config.mesh.replica={slices}."
+        )
+    if slices == 1:
+        return jax.make_mesh(shape, MESH_AXES, axis_types=auto, devices=devices)
+    inside, between = (1, *shape[1:]), (slices, 1, 1, 1)
+    grid = mesh_utils.create_hybrid_device_mesh(inside, between, devices)
+    return Mesh(grid, MESH_AXES, axis_types=auto)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,8 +183,9 @@ def param_axes(
 def place(state: PyTree, axes: Mapping[str, tuple[str | None, ...]], rules: Rules) -> PyTree:
     """Shardings for a whole abstract state: parameters, moments and averages alike.
 
-    A leaf whose path ends in a parameter's path and that has its shape is placed as that parameter;
-    every other leaf (counts, factored statistics) is whole on every device.
+    A leaf whose path ends in a parameter's path and that has its shape is placed as that parameter,
+    one that lacks one of its dimensions (factored statistics) as the dimensions it has; every
+    other leaf (counts) is whole on every device.
 
     Args:
       state: tree of shapes, with the parameters under `params`.
@@ -183,8 +202,18 @@ def place(state: PyTree, axes: Mapping[str, tuple[str | None, ...]], rules: Rule
         parts = path.split("/")
         for start in range(len(parts)):
             name = "/".join(parts[start:])
-            if name in axes and leaf.shape == shapes[name]:
-                return rules.sharding(axes[name], leaf.shape, path)
+            kept = _kept(shapes[name], leaf.shape) if name in axes else None
+            if kept is not None:
+                return rules.sharding([axes[name][k] for k in kept], leaf.shape, path)
         return rules.replicated
 
     return tree.map_with_path(one, state)
+
+
+def _kept(shape: tuple[int, ...], given: tuple[int, ...]) -> list[int] | None:
+    """Which dimensions of `shape` make up `given`: all, or all but one; None if neither."""
+    every = list(range(len(shape)))
+    for kept in (every, *(every[:k] + every[k + 1 :] for k in reversed(every))):
+        if kept and tuple(shape[k] for k in kept) == given:
+            return kept
+    return None

@@ -6,6 +6,7 @@
 `z` is a sequence of token vectors [batch, tokens, width], as in equations 1 to 4 of the paper.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,45 +14,74 @@ import numpy as np
 Weights = dict[str, Any]
 
 
-def forward(weights: Weights, images: np.ndarray, *, patch: int, pool: str) -> np.ndarray:
-    """Logits of normalised images, from parameters in the loop layout."""
-    weights = _as_float64(weights)
-    z = _linear(_patches(images.astype(np.float64), patch), _flat(weights["embedding"]))
-    if pool == "token":
-        z = np.concatenate([np.repeat(weights["cls"], len(z), axis=0), z], axis=1)
-    z = z + np.repeat(weights["posemb"], len(z), axis=0)
+def forward(
+    weights: Weights,
+    images: np.ndarray,
+    *,
+    patch: int,
+    pool: str,
+    posemb: str = "learned1d",
+    posemb_at: str = "stem",
+    gelu: str = "tanh",
+    ln_epsilon: float = 1e-6,
+) -> np.ndarray:
+    """Logits of normalised images (or of a feature map), from parameters in the loop layout.
+
+    Without a head in the weights the result is what the head would take.
+    """
+    weights = as_float64(weights)
+    z = linear(patches(images.astype(np.float64), patch), flat(weights["embedding"]))
+    grid = images.shape[1] // patch, images.shape[2] // patch
+    extra = [weights[name] for name in ("cls", "registers") if name in weights]
+    z = np.concatenate([*(np.repeat(tokens, len(z), axis=0) for tokens in extra), z], axis=1)
+
+    def add_positions(z: np.ndarray, w: Weights) -> np.ndarray:
+        if posemb in ("none", "relative"):
+            return z
+        z = z.copy()
+        own, others = _positions(w, posemb, grid, z.shape[-1])
+        if pool == "token":
+            z[:, 0] += own
+        z[:, z.shape[1] - len(others) :] += others  # registers stay as they are
+        return z
+
+    if posemb_at == "stem":
+        z = add_positions(z, weights)
     layer = 0
     while f"block_{layer}" in weights:
         w = weights[f"block_{layer}"]
-        normed = _layer_norm(z, w["attn_norm"])
+        if posemb_at != "stem":
+            z = add_positions(z, w if posemb_at == "every" else weights)
+        normed = layer_norm(z, w["attn_norm"], ln_epsilon)
         z = z + _attention(normed, normed, w["attn"])
-        z = z + _mlp(_layer_norm(z, w["mlp_norm"]), w["mlp"])
+        z = z + mlp(layer_norm(z, w["mlp_norm"], ln_epsilon), w["mlp"], gelu)
         layer += 1
-    z = _layer_norm(z, weights["norm"])
+    z = layer_norm(z, weights["norm"], ln_epsilon)
     if pool == "token":
         y = z[:, 0]
     elif pool == "gap":
-        y = z.sum(axis=1) / z.shape[1]
+        count = grid[0] * grid[1]
+        y = z[:, z.shape[1] - count :].sum(axis=1) / count
     else:
         w = weights["map_head"]
         pooled = _attention(np.repeat(w["probe"], len(z), axis=0), z, w["attn"])
-        y = (pooled + _mlp(_layer_norm(pooled, w["norm"]), w["mlp"]))[:, 0]
+        y = (pooled + mlp(layer_norm(pooled, w["norm"], ln_epsilon), w["mlp"], gelu))[:, 0]
     if "pre_logits" in weights:
-        y = np.tanh(_linear(y, weights["pre_logits"]))
-    return _linear(y, weights["head"])
+        y = np.tanh(linear(y, weights["pre_logits"]))
+    return linear(y, weights["head"]) if "head" in weights else y
 
 
-def _as_float64(weights: Any) -> Any:
+def as_float64(weights: Any) -> Any:
     if isinstance(weights, dict):
-        return {name: _as_float64(value) for name, value in weights.items()}
+        return {name: as_float64(value) for name, value in weights.items()}
     return np.asarray(weights, np.float64)
 
 
-def _flat(conv: Weights) -> Weights:
+def flat(conv: Weights) -> Weights:
     return {"kernel": conv["kernel"].reshape(-1, conv["bias"].size), "bias": conv["bias"]}
 
 
-def _patches(images: np.ndarray, patch: int) -> np.ndarray:
+def patches(images: np.ndarray, patch: int) -> np.ndarray:
     rows, columns = images.shape[1] // patch, images.shape[2] // patch
     cut = [
         images[:, r * patch : (r + 1) * patch, c * patch : (c + 1) * patch].reshape(len(images), -1)
@@ -61,20 +91,52 @@ def _patches(images: np.ndarray, patch: int) -> np.ndarray:
     return np.stack(cut, axis=1)
 
 
-def _linear(x: np.ndarray, w: Weights) -> np.ndarray:
+def linear(x: np.ndarray, w: Weights) -> np.ndarray:
     return x @ w["kernel"] + w["bias"]
 
 
-def _layer_norm(x: np.ndarray, w: Weights) -> np.ndarray:
+def layer_norm(x: np.ndarray, w: Weights, epsilon: float) -> np.ndarray:
     mean = x.mean(axis=-1, keepdims=True)
     variance = ((x - mean) ** 2).mean(axis=-1, keepdims=True)
-    return (x - mean) / np.sqrt(variance + 1e-6) * w["scale"] + w["bias"]
+    return (x - mean) / np.sqrt(variance + epsilon) * w["scale"] + w["bias"]
 
 
-def _mlp(x: np.ndarray, w: Weights) -> np.ndarray:
-    h = _linear(x, w["up"])
-    h = 0.5 * h * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (h + 0.044715 * h**3)))
-    return _linear(h, w["down"])
+def mlp(x: np.ndarray, w: Weights, gelu: str) -> np.ndarray:
+    h = linear(x, w["up"])
+    if gelu == "tanh":
+        h = 0.5 * h * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (h + 0.044715 * h**3)))
+    else:
+        h = 0.5 * h * (1.0 + np.vectorize(math.erf)(h / np.sqrt(2.0)))
+    return linear(h, w["down"])
+
+
+def _positions(
+    w: Weights, kind: str, grid: tuple[int, int], width: int
+) -> tuple[np.ndarray | float, np.ndarray]:
+    """What is added to the class token, and to the patches row by row."""
+    rows, columns = grid
+    if kind == "learned1d":
+        table = w["posemb"][0]
+        return table[0], table[len(table) - rows * columns :]
+    if kind == "learned2d":
+        own = w["posemb_cls"][0, 0] if "posemb_cls" in w else 0.0
+        pairs = [
+            np.concatenate([w["posemb_x"][0, c], w["posemb_y"][0, r]])
+            for r in range(rows)
+            for c in range(columns)
+        ]
+        return own, np.stack(pairs)
+    table = np.zeros((rows, columns, width))
+    quarter = width // 4
+    for r in range(rows):
+        for c in range(columns):
+            for k in range(quarter):
+                omega = 1.0 / 10_000 ** (k / (quarter - 1))
+                table[r, c, k] = math.sin(c * omega)
+                table[r, c, quarter + k] = math.cos(c * omega)
+                table[r, c, 2 * quarter + k] = math.sin(r * omega)
+                table[r, c, 3 * quarter + k] = math.cos(r * omega)
+    return 0.0, table.reshape(rows * columns, width)
 
 
 def _attention(z: np.ndarray, memory: np.ndarray, w: Weights) -> np.ndarray:
@@ -86,6 +148,11 @@ def _attention(z: np.ndarray, memory: np.ndarray, w: Weights) -> np.ndarray:
         k = memory @ w["key"]["kernel"][:, head] + w["key"]["bias"][head]
         v = memory @ w["value"]["kernel"][:, head] + w["value"]["bias"][head]
         scores = q @ k.swapaxes(1, 2) / np.sqrt(head_dim)
+        if "relative" in w:
+            for i in range(z.shape[1]):
+                for j in range(z.shape[1]):
+                    offset = w["relative"][z.shape[1] - 1 + i - j, head]
+                    scores[:, i, j] += q[:, i] @ offset / np.sqrt(head_dim)
         scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
         weights = scores / scores.sum(axis=-1, keepdims=True)
         result += weights @ v @ w["out"]["kernel"][head]

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The model: sizes as published, numerics of the paper, and switches that change no number."""
+"""The model: numerics of the paper, and switches that change no number."""
 
 import functools
 import re
@@ -9,69 +9,45 @@ import re
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy_resnet
 import numpy_vit
 import pytest
 import tiny
+from tiny import logits
 
-from vit_jax import sharding, tree
-from vit_jax.errors import BadInput
-from vit_jax.models import layers, vit
+from vit_jax import tree
+from vit_jax.models import layers, variants
 
-# Published numbers of parameters at 224 pixels and 1000 classes (reference/compatibility.md, 2.4).
-PUBLISHED = {
-    ("Ti/16", "token"): 5_717_416,
-    ("S/16", "token"): 22_050_664,
-    ("S/32", "token"): 22_878_952,
-    ("B/8", "token"): 86_576_872,
-    ("B/16", "token"): 86_567_656,
-    ("B/32", "token"): 88_224_232,
-    ("L/16", "token"): 304_326_632,
-    ("L/32", "token"): 306_535_400,
-    ("H/14", "token"): 632_045_800,
-    ("g/14", "map"): 1_037_857_384,
-    ("G/14", "map"): 1_882_797_416,
-    ("e/14", "map"): 3_875_135_720,
-    ("So400m/14", "map"): 428_833_704,
-}
 RATES = {"dropout": 0.2, "attention_dropout": 0.3, "drop_path": 0.4}
+# Every kind of position embedding at every place where it can be.
+POSITIONS = [
+    ("none", "stem"),
+    ("relative", "stem"),
+    *(
+        (kind, at)
+        for kind in ("learned1d", "learned2d", "sincos2d")
+        for at in ("stem", "every", "shared")
+    ),
+]
 
 
-@functools.lru_cache
-def forward(cfg, train=False):
-    """Jitted (params, images, key) -> logits."""
-    model = vit.ViT(cfg)
-    return jax.jit(lambda p, x, key: model.apply({"params": p}, x, train=train, key=key))
+def reference(cfg, params, images, **changes):
+    """Logits of numpy, of a hybrid too."""
+    weights, given = tree.unstack_blocks(params), cfg.backbone
+    if given is not None:
+        constants = (getattr(given, f) for f in numpy_resnet.Constants._fields)
+        constants = numpy_resnet.Constants(*constants)
+        images = numpy_resnet.hybrid(weights["backbone"], images, constants)
+    fields = ("patch", "pool", "posemb", "posemb_at", "gelu", "ln_epsilon")
+    return numpy_vit.forward(weights, images, **{f: getattr(cfg, f) for f in fields} | changes)
 
 
-def logits(cfg, params, images, train=False, key=None):
-    with jax.default_matmul_precision("highest"):
-        return np.asarray(forward(cfg, train)(params, images, key))
-
-
-# --- sizes ---
-
-
-@pytest.mark.parametrize("variant, pool", PUBLISHED)
-def test_parameter_count_is_the_published_one(variant, pool):
-    cfg = vit.config(variant=variant, pool=pool, classes=1000)
-    assert tree.size(tiny.shapes(cfg, 224, 224)) == PUBLISHED[variant, pool]
-
-
-def test_parameter_count_of_imagenet21k_with_pre_logits():
-    cfg = vit.config(variant="B/16", classes=21843, representation=768)
-    assert tree.size(tiny.shapes(cfg, 224, 224)) == 103_186_515
-
-
-def test_every_size_has_a_published_count():
-    assert set(vit.SIZES) == {variant.partition("/")[0] for variant, _ in PUBLISHED}
-
-
-def test_numbers_replace_those_of_the_variant():
-    named = vit.config(variant="B/16", classes=10)
-    assert (named.width, named.depth, named.mlp, named.heads) == (768, 12, 3072, 12)
-    given = vit.config(variant="B/16", classes=10, depth=3, heads=6)
-    assert (given.width, given.depth, given.mlp, given.heads) == (768, 3, 3072, 6)
-    assert given.patch == 16
+def assert_equals_reference(cfg):
+    params, images = tiny.params(cfg), tiny.images_of(cfg)
+    found, expected = logits(cfg, params, images), reference(cfg, params, images)
+    assert expected.std() > 0.5
+    assert expected.std(axis=0).mean() > 0.2  # between images
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 # --- numerics ---
@@ -90,44 +66,141 @@ def test_numbers_replace_those_of_the_variant():
     ],
 )
 def test_forward_equals_independent_numpy_vit(pool, representation, scan):
-    cfg = tiny.config(pool=pool, representation=representation, scan=scan)
-    params, images = tiny.params(cfg), tiny.images()
-    found = logits(cfg, params, images)
-    expected = numpy_vit.forward(
-        tree.unstack_blocks(params), images, patch=cfg.patch, pool=cfg.pool
-    )
-    assert expected.std() > 0.5
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    assert_equals_reference(tiny.config(pool=pool, representation=representation, scan=scan))
 
 
-def test_layer_norm_epsilon_equals_that_of_numpy_vit():
-    # Variances near 1e-6, where an epsilon of 1e-5 or 1e-7 would show.
-    cfg = tiny.config(depth=1)
+@pytest.mark.parametrize("posemb, at", POSITIONS)
+def test_forward_with_other_positions_equals_numpy(posemb, at):
+    assert_equals_reference(tiny.config(posemb=posemb, posemb_at=at, registers=2, depth=2))
+
+
+@pytest.mark.parametrize(
+    "pool, registers, posemb, at",
+    [
+        ("gap", 0, "learned1d", "every"),
+        ("gap", 3, "learned1d", "stem"),
+        ("gap", 3, "learned2d", "shared"),
+        ("map", 3, "relative", "stem"),
+        ("map", 3, "sincos2d", "stem"),
+    ],
+)
+def test_forward_of_other_pools_with_positions_equals_numpy(pool, registers, posemb, at):
+    cfg = tiny.config(pool=pool, registers=registers, posemb=posemb, posemb_at=at, depth=2)
+    assert_equals_reference(cfg)
+
+
+@pytest.mark.parametrize("changes", [{}, {"pool": "map"}, {"classes": 0}], ids=str)
+def test_forward_with_exact_gelu_equals_numpy(changes):
+    cfg = tiny.config(gelu="erf", depth=2, **changes)
+    assert_equals_reference(cfg)
     params, images = tiny.params(cfg), tiny.images()
-    for name in ("embedding", "cls", "posemb"):
-        params[name] = jax.tree.map(lambda x: 1e-3 * x, params[name])
+    tanh = reference(cfg, params, images, gelu="tanh")
+    assert 1e-4 < np.abs(tanh - reference(cfg, params, images)).max() < 1e-2
+
+
+@pytest.mark.parametrize(
+    "patch, changes",
+    [
+        (1, {}),
+        (1, {"root_width": 64, "stages": (1, 1), "pool": "gap", "posemb": "learned2d"}),
+        (2, {"variant": "R+Ti/4", "stages": (), "pool": "map"}),
+        (2, {"variant": "R+Ti/16", "gelu": "erf", "registers": 2}),
+        (2, {"stem": "small", "stem_stride": 2, "variant": "R+Ti/16", "depth": 1}),
+        (1, {"gn_epsilon": 0.1, "ws_epsilon": 0.1, "ws_epsilon_in": "variance", "scan": False}),
+    ],
+    ids=str,
+)
+def test_forward_of_hybrids_equals_numpy(patch, changes):
+    cfg = tiny.hybrid(**changes)
+    assert cfg.patch == patch  # positions of the feature map
+    assert_equals_reference(cfg)
+
+
+@pytest.mark.parametrize(
+    "pool, epsilon", [("token", 0.0), ("token", 1e-5), ("map", 0.0), ("map", 1e-5)]
+)
+def test_epsilon_of_layer_norm_shows_at_small_variances(pool, epsilon):
+    cfg = tiny.config(depth=1, pool=pool, ln_epsilon=epsilon)
+    assert cfg.ln_epsilon == (epsilon or 1e-6)
+    params, images = tiny.params(cfg), tiny.images()
+    # Variances near 1e-6 before every norm, where an epsilon of 1e-5 or 1e-7 would show.
+    for name in {"embedding", "cls", "posemb"}.intersection(params):
+        params[name] = jax.tree.map(lambda x: np.float32(1e-3) * x, params[name])
     block = params["blocks"]
-    for last in (block["attn"]["out"], block["mlp"]["down"]):
-        last.update(jax.tree.map(lambda x: 1e-3 * x, last))
-    found = logits(cfg, params, images)
-    expected = numpy_vit.forward(tree.unstack_blocks(params), images, patch=4, pool="token")
+    small = [block["attn"]["out"], block["mlp"]["down"]]
+    if pool == "map":
+        small.append(params["map_head"]["attn"]["out"])
+    for last in small:
+        last.update(jax.tree.map(lambda x: np.float32(1e-3) * x, last))
+    found, expected = logits(cfg, params, images), reference(cfg, params, images)
+    assert np.abs(reference(cfg, params, images, ln_epsilon=3e-6) - expected).max() > 0.1
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_scan_equals_loop_in_evaluation():
-    stacked, looped = tiny.config(), tiny.config(scan=False)
-    images = tiny.images()
+# --- positions as parameters ---
+
+
+@pytest.mark.parametrize("pool", ["token", "gap"])
+@pytest.mark.parametrize("posemb, at", POSITIONS)
+def test_each_place_of_positions_has_its_tables(posemb, at, pool):
+    shapes = tiny.shapes(tiny.config(posemb=posemb, posemb_at=at, pool=pool, registers=2))
+    found = {p: x.shape for p, x in tree.leaves_with_paths(shapes) if "pos" in p or "rel" in p}
+    class_rows = int(pool == "token")
+    tables = {
+        "learned1d": {"posemb": (1, class_rows + 6, 32)},
+        "learned2d": {"posemb_x": (1, 3, 16), "posemb_y": (1, 2, 16)},
+    }
+    if class_rows:
+        tables["learned2d"]["posemb_cls"] = (1, 1, 32)
+    if posemb == "relative":
+        tokens = class_rows + 2 + 6
+        assert found == {"blocks/attn/relative": (3, 2 * tokens - 1, 4, 8)}
+    elif at == "every":  # one in each of three layers
+        assert found == {f"blocks/{p}": (3, *x) for p, x in tables.get(posemb, {}).items()}
+    else:
+        assert found == tables.get(posemb, {})
+
+
+def test_positions_at_every_layer_are_those_of_the_layer():
+    cfg = tiny.config(posemb_at="every")
+    params, images = tiny.params(cfg), tiny.images()
+    plain = logits(cfg, params, images)
+    for layer in range(3):
+        changed = jax.tree.map(np.copy, params)
+        changed["blocks"]["posemb"][layer] *= -1
+        assert np.abs(logits(cfg, changed, images) - plain).max() > 0.1
+    shared = dict(params) | {"posemb": params["blocks"]["posemb"][0]}
+    shared["blocks"] = {k: v for k, v in params["blocks"].items() if k != "posemb"}
+    params["blocks"]["posemb"][:] = params["blocks"]["posemb"][0]
     np.testing.assert_allclose(
-        logits(stacked, tiny.params(stacked), images),
-        logits(looped, tiny.params(looped), images),
+        logits(tiny.config(posemb_at="shared"), shared, images),
+        logits(cfg, params, images),
         rtol=1e-5,
         atol=1e-5,
     )
 
 
-@pytest.mark.parametrize("remat", ["none", "full"])
-def test_scan_draws_the_same_dropout_as_loop(remat):
-    stacked, looped = tiny.config(**RATES, remat=remat), tiny.config(**RATES, scan=False)
+# --- scan and remat ---
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize(
+    "posemb, at", [("relative", "stem"), ("learned2d", "every"), ("learned1d", "shared")]
+)
+def test_scan_equals_loop_at_every_place_of_positions(posemb, at, train):
+    changes = {"posemb": posemb, "posemb_at": at, "registers": 1, "depth": 2, "drop_path": 0.4}
+    stacked, looped = tiny.config(**changes), tiny.config(**changes, scan=False)
+    images, key = tiny.images(), jax.random.key(5)
+    np.testing.assert_allclose(
+        logits(stacked, tiny.params(stacked), images, train, key),
+        logits(looped, tiny.params(looped), images, train, key),
+        rtol=1e-5,
+        atol=1e-5,
+    )
+
+
+def test_scan_draws_the_same_dropout_as_loop_with_remat():
+    stacked, looped = tiny.config(**RATES, remat="full"), tiny.config(**RATES, scan=False)
     images, key = tiny.images(), jax.random.key(5)
     found = logits(stacked, tiny.params(stacked), images, True, key)
     np.testing.assert_allclose(
@@ -140,8 +213,8 @@ def test_scan_draws_the_same_dropout_as_loop(remat):
 @functools.lru_cache
 def value_and_grads(remat, scan):
     """(logits' weighted sum and gradients under dropout, text of the differentiated program)."""
-    cfg = tiny.config(**RATES, remat=remat, scan=scan)
-    model, images = vit.ViT(cfg), tiny.images()
+    cfg = tiny.config(**RATES, remat=remat, scan=scan, depth=2)
+    model, images = variants.make(cfg), tiny.images()
     weights = np.random.default_rng(2).normal(size=(len(images), cfg.classes)).astype(np.float32)
 
     def weighted(params, key):
@@ -180,38 +253,25 @@ def test_remat_recomputes_what_it_says():
     assert full[1] > none[1]
 
 
-def test_bfloat16_stays_near_float32_and_keeps_parameters_and_logits_float32():
-    exact, rough = tiny.config(), tiny.config(dtype="bfloat16")
-    images = tiny.images(16)
-    for leaf in jax.tree.leaves(tiny.shapes(rough)):
-        assert leaf.dtype == jnp.float32
-    params = tiny.params(exact)
-    expected = logits(exact, params, images)
-    found = logits(rough, params, images)
-    assert found.dtype == np.float32
-    error = np.abs(found - expected).max() / expected.std()
-    assert 1e-4 < error < 0.15  # bfloat16 has 8 bits; 0 would mean that it is not used
-
-
-@pytest.mark.parametrize("pool, width", [("token", 0), ("map", 0), ("gap", 6)])
-def test_head_starts_at_zero_with_the_given_bias(pool, width):
-    cfg = tiny.config(pool=pool, head_bias=-10.0, depth=1, representation=width)
-    model = vit.ViT(cfg)
-    found = jax.jit(lambda key, x: model.init_with_output(key, x))(jax.random.key(0), tiny.images())
+def test_head_starts_at_zero_with_the_given_bias():
+    cfg = tiny.config(pool="map", head_bias=-10.0, depth=1, representation=6)
+    model = variants.make(cfg)
+    found = jax.jit(model.init_with_output)(jax.random.key(0), tiny.images())
     np.testing.assert_array_equal(found[0], np.full((5, 7), -10.0, np.float32))
     assert not np.any(found[1]["params"]["head"]["kernel"])
 
 
 def test_initial_parameters_follow_the_published_distributions():
-    cfg = vit.config(variant="Ti/16", width=192, depth=2, mlp=768, heads=3, classes=10)
+    cfg = variants.config(variant="Ti/16", depth=2, classes=10, registers=40, posemb="relative")
     image = np.zeros((1, 64, 64, 3), np.float32)
-    params = jax.jit(vit.ViT(cfg).init)(jax.random.key(0), image)["params"]
+    params = jax.jit(variants.make(cfg).init)(jax.random.key(0), image)["params"]
 
     def std(x):
         return float(np.std(np.asarray(x)))
 
     assert not np.any(params["cls"])
-    assert std(params["posemb"]) == pytest.approx(0.02, rel=0.1)
+    assert std(params["registers"]) == pytest.approx(1e-6, rel=0.1)
+    assert std(params["blocks"]["attn"]["relative"]) == pytest.approx(0.02, rel=0.1)
     assert std(params["embedding"]["kernel"]) == pytest.approx((16 * 16 * 3) ** -0.5, rel=0.05)
     blocks = params["blocks"]
     for name in ("query", "key", "value", "out"):  # Xavier of the flattened [192, 192] matrix
@@ -290,77 +350,3 @@ def test_each_rate_acts_in_training_and_follows_the_key(rate):
     np.testing.assert_array_equal(one, again)
     assert np.abs(one - other).max() > 1e-2
     assert np.abs(one - logits(tiny.config(), params, images)).max() > 1e-2
-
-
-# --- bad input ---
-
-
-@pytest.mark.parametrize(
-    "change, words",
-    [
-        ({"variant": "X/16"}, ["'X/16'", "Ti/16", "So400m/16"]),
-        ({"variant": "B16"}, ["'B16'", "Did you mean 'B/16'", "L/16"]),
-        ({"variant": "B/0"}, ["'B/0'", "B/16"]),
-        ({"variant": "B/"}, ["'B/'", "B/16"]),
-        ({"pool": "mean"}, ["model.pool", "'mean'", "token", "gap", "map"]),
-        ({"remat": "some"}, ["model.remat", "'some'", "none", "dots", "full"]),
-        ({"dtype": "float16"}, ["model.dtype", "'float16'", "float32", "bfloat16"]),
-        ({"heads": 5}, ["width 32", "heads 5", "[1, 2, 4, 8, 16, 32]"]),
-        ({"depth": -1}, ["depth -1", "positive"]),
-        ({"mlp": -4}, ["mlp -4", "positive"]),
-        ({"dropout": 1.0}, ["model.dropout=1.0", "[0, 1)"]),
-        ({"dropout": -0.1}, ["model.dropout=-0.1", "[0, 1)"]),
-        ({"attention_dropout": 2.0}, ["model.attention_dropout=2.0", "[0, 1)"]),
-        ({"drop_path": 1.5}, ["model.drop_path=1.5", "[0, 1)"]),
-        ({"drop_path": float("nan")}, ["model.drop_path=nan", "[0, 1)"]),
-    ],
-)
-def test_bad_values_list_what_would_do(change, words):
-    with pytest.raises(BadInput) as caught:
-        tiny.config(**change)
-    for word in words:
-        assert word in str(caught.value)
-
-
-@pytest.mark.parametrize("width", [-8, 33])
-def test_bad_width_is_bad_input(width):
-    with pytest.raises(BadInput, match=f"width {width}"):
-        tiny.config(width=width)
-
-
-@pytest.mark.parametrize(
-    "size, patch, words",
-    [(225, 16, "224 or 240"), (10, 16, "use 16"), (0, 16, "use 16"), (50, 8, "48 or 56")],
-)
-def test_image_size_names_the_nearest_that_fit(size, patch, words):
-    with pytest.raises(BadInput, match=words):
-        vit.check_image_size(size, patch)
-
-
-@pytest.mark.parametrize("size", [16, 224, 384])
-def test_image_size_that_fits_passes(size):
-    vit.check_image_size(size, 16)
-
-
-# --- logical axes ---
-
-
-@pytest.mark.parametrize("scan", [True, False])
-@pytest.mark.parametrize("pool, representation", [("token", 9), ("gap", 0), ("map", 9)])
-def test_every_parameter_has_logical_axes_of_its_dimensions(pool, representation, scan):
-    cfg = tiny.config(pool=pool, representation=representation, scan=scan)
-    shapes = tiny.shapes(cfg)
-    axes = sharding.param_axes(shapes, vit.AXES)
-    leaves = dict(tree.leaves_with_paths(shapes))
-    assert set(axes) == set(leaves)
-    sizes = {"embed": 32, "heads": 4, "head_dim": 8, "mlp": 48, "classes": 7, "layers": 3}
-    for path, names in axes.items():
-        assert len(names) == len(leaves[path].shape)
-        for name, size in zip(names, leaves[path].shape, strict=True):
-            if name == "embed" and path == "head/kernel":
-                assert size == (representation or 32)
-            elif name in sizes:
-                assert size == sizes[name], (path, names)
-        split = {"embed", "heads", "mlp", "classes"}.intersection(names)
-        assert split or path == "pre_logits/bias", path  # nothing large is left whole
-        assert ("layers" in names) == tree.is_stacked(path)

@@ -167,13 +167,15 @@ def describe(variant: str, cfg: Config) -> dict[str, Any]:
 
 def grid(cfg: Config, height: int, width: int) -> tuple[int, int]:
     """Rows and columns of what is pooled: patches, or positions of BiT's last feature map."""
-    stride = cfg.resnet.stride if isinstance(cfg, bit.BiTConfig) else _stride(cfg)
+    stride = _stride(cfg)
     if isinstance(cfg, bit.BiTConfig):
         return -(-height // stride), -(-width // stride)
     return height // stride, width // stride
 
 
-def _stride(cfg: vit.ViTConfig | mixer.MixerConfig) -> int:
+def _stride(cfg: Config) -> int:
+    if isinstance(cfg, bit.BiTConfig):
+        return cfg.resnet.stride
     return cfg.stride if isinstance(cfg, vit.ViTConfig) else cfg.patch
 
 
@@ -182,22 +184,35 @@ def check_image_size(cfg: Config, height: int, width: int) -> None:
 
     Tokens must tile the image, and a grid has at least 2 x 2 positions.
     """
-    backbone = cfg.resnet if isinstance(cfg, bit.BiTConfig) else getattr(cfg, "backbone", None)
-    small = ", or model.stem=small" if backbone and backbone.stem == "standard" else ""
-    stride = cfg.resnet.stride if isinstance(cfg, bit.BiTConfig) else _stride(cfg)
-    least = stride + 1 if isinstance(cfg, bit.BiTConfig) else 2 * stride
+    stride, tiled = _stride(cfg), not isinstance(cfg, bit.BiTConfig)
+    least = 2 * stride if tiled else stride + 1
     for side in (height, width):
         low = side // stride * stride
         if side < least:
             raise BadInput(
-                f"image size {side} gives a grid of {-(-side // stride)} position a side, and 2 "
-                f"is the least; use {least} or more (--config.data.image_size){small}."
+                f"image size {side} gives a grid of {grid(cfg, side, side)[0]} positions a side, "
+                f"and 2 is the least; use {least} or more (--config.data.image_size)"
+                f"{_or_small(cfg, height, width)}."
             )
-        if side % stride and not isinstance(cfg, bit.BiTConfig):
+        if side % stride and tiled:
             raise BadInput(
                 f"image size {side} is not divisible by the {stride} pixels of a token; use {low} "
-                f"or {low + stride} (--config.data.image_size){small}."
+                f"or {low + stride} (--config.data.image_size){_or_small(cfg, height, width)}."
             )
+
+
+def _or_small(cfg: Config, height: int, width: int) -> str:
+    """Advice to take the small stem, where that takes images of this size."""
+    field = "resnet" if isinstance(cfg, bit.BiTConfig) else "backbone"
+    backbone = getattr(cfg, field, None)
+    if backbone is None or backbone.stem == "small":
+        return ""
+    small: Any = dataclasses.replace(cfg, **{field: dataclasses.replace(backbone, stem="small")})
+    try:
+        check_image_size(small, height, width)
+    except BadInput:
+        return ""
+    return ", or model.stem=small"
 
 
 def _unknown(variant: str) -> BadInput:

@@ -1,0 +1,249 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Backbones of hybrids and BiT: numerics of the published ones, sizes, initial values."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy_resnet
+import pytest
+import tiny
+
+from vit_jax import tree
+from vit_jax.models import resnet
+
+UNITS = {"hybrid": resnet.PostActUnit, "bit": resnet.PreActUnit}
+REFERENCE = {"hybrid": numpy_resnet.hybrid, "bit": numpy_resnet.bit_backbone}
+PUBLISHED = {"hybrid": (1e-6, 1e-5, "std"), "bit": (1e-5, 1e-10, "variance")}
+BOTH = pytest.mark.parametrize("kind", UNITS)
+
+
+def config(kind, **changes):
+    gn, ws, inside = PUBLISHED[kind]
+    given = {"stages": (2, 1), "width": 32, "gn_epsilon": gn, "ws_epsilon": ws}
+    return resnet.ResNetConfig(**given | {"ws_epsilon_in": inside} | changes)
+
+
+def constants(cfg):
+    return numpy_resnet.Constants(*(getattr(cfg, f) for f in numpy_resnet.Constants._fields))
+
+
+def module(kind, cfg, dtype=jnp.float32):
+    return resnet.Backbone(cfg, UNITS[kind], "none", dtype, None)
+
+
+@functools.lru_cache
+def forward(kind, cfg):
+    return jax.jit(lambda p, x: module(kind, cfg).apply({"params": p}, x))
+
+
+def features(kind, cfg, params, images):
+    with jax.default_matmul_precision("highest"):
+        return np.asarray(forward(kind, cfg)(params, images))
+
+
+@functools.lru_cache
+def params(kind, cfg):
+    image = jax.ShapeDtypeStruct((1, 16, 24, 3), np.float32)
+    shapes = jax.eval_shape(module(kind, cfg).init, jax.random.key(0), image)["params"]
+    return tiny.randomised(shapes)
+
+
+def scaled(tree_, factor, *endings):
+    """The tree with the leaves that end so times `factor`."""
+    return tree.map_with_path(
+        lambda p, x: x * np.float32(factor) if p.endswith(endings) else x, tree_
+    )
+
+
+def assert_equal(found, expected):
+    assert expected.std() > 0.5
+    scale = max(1.0, np.abs(expected).max())
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * scale)
+
+
+# --- numerics ---
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "stem, stride, size",
+    [
+        ("standard", 1, (16, 24)),  # SAME padding is uneven
+        ("standard", 1, (33, 30)),
+        ("standard", 1, (19, 13)),
+        ("small", 1, (15, 12)),
+        ("small", 2, (16, 19)),
+    ],
+)
+def test_features_equal_independent_numpy_resnet(kind, stem, stride, size):
+    cfg = config(kind, stem=stem, stem_stride=stride)
+    images = tiny.images(2, *size)
+    found = features(kind, cfg, params(kind, cfg), images)
+    assert_equal(found, REFERENCE[kind](params(kind, cfg), images, constants(cfg)))
+    assert cfg.stride == {"standard": 8, "small": 2 * stride}[stem]
+    assert found.shape == (2, *(-(-side // cfg.stride) for side in size), cfg.features)
+
+
+@BOTH
+@pytest.mark.parametrize("stages", [(1, 1), ()])
+def test_features_of_a_wider_backbone_equal_those_of_numpy(kind, stages):
+    cfg = config(kind, width=64, stages=stages)  # groups of two channels from the root on
+    images = tiny.images(2, 24, 33)
+    found = features(kind, cfg, params(kind, cfg), images)
+    assert_equal(found, REFERENCE[kind](params(kind, cfg), images, constants(cfg)))
+
+
+@BOTH
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-5])
+def test_epsilon_of_group_norm_shows_at_small_variances(kind, epsilon):
+    cfg = config(kind, gn_epsilon=epsilon)
+    images = 1e-4 * tiny.images(2, 16, 24)
+    # Each norm passes on values near 1e-4, so that the next one sees variances near 1e-6.
+    weights = scaled(params(kind, cfg), 2e-4, "/scale", "/bias")
+    found = features(kind, cfg, weights, images)
+    expected = REFERENCE[kind](weights, images, constants(cfg))
+    other = REFERENCE[kind](weights, images, constants(cfg)._replace(gn_epsilon=2e-6))
+    scale = np.abs(expected).max()
+    assert np.abs(expected - other).max() > 0.02 * scale
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * scale)
+
+
+@pytest.mark.parametrize("inside, epsilon", [("std", 1e-5), ("variance", 1e-10)])
+@pytest.mark.parametrize(
+    "side, stride, padding",
+    [
+        (7, 2, "SAME"),
+        (7, 2, 3),
+        (3, 2, "SAME"),
+        (3, 2, 1),
+        (3, 1, "SAME"),
+        (1, 2, "SAME"),
+        (1, 2, 0),
+    ],
+)
+def test_standardised_convolution_equals_that_of_numpy(side, stride, padding, inside, epsilon):
+    cfg = config("bit", ws_epsilon=epsilon, ws_epsilon_in=inside)
+    rng = np.random.default_rng(0)
+    deviation = np.float32([1e-5, 1e-4, 1e-5, 1.0])  # by output channel: the epsilon shows in three
+    kernel = (0.5 + rng.normal(size=(side, side, 5, 4))).astype(np.float32) * deviation
+    x = rng.normal(size=(2, 10, 13, 5)).astype(np.float32)
+    conv = resnet.StdConv(cfg, 4, side, stride, padding, jnp.float32)
+    with jax.default_matmul_precision("highest"):
+        found = np.asarray(conv.apply({"params": {"kernel": kernel}}, x))
+    weights = {"kernel": kernel.astype(np.float64)}
+    expected = numpy_resnet.std_conv(x.astype(np.float64), weights, stride, padding, cfg)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    other = dataclasses.replace(cfg, ws_epsilon_in={"std": "variance", "variance": "std"}[inside])
+    otherwise = numpy_resnet.std_conv(x.astype(np.float64), weights, stride, padding, other)
+    assert np.all(np.abs(expected - otherwise).max(axis=(0, 1, 2))[:3] > 1e-4)
+
+
+def test_kernels_are_standardised_in_float32_whatever_the_convolution_computes_in():
+    # A mean of 1 with a deviation of 1e-3 would vanish in the 8 bits of bfloat16.
+    rng = np.random.default_rng(0)
+    kernel = (1.0 + 1e-3 * rng.normal(size=(3, 3, 8, 4))).astype(np.float32)
+    x = rng.normal(size=(2, 9, 9, 8)).astype(np.float32)
+    exact, rough = (
+        np.asarray(
+            resnet.StdConv(config("bit"), 4, 3, 1, 1, dtype).apply(
+                {"params": {"kernel": kernel}}, x
+            )
+        )
+        for dtype in (jnp.float32, jnp.bfloat16)
+    )
+    assert rough.dtype == jnp.bfloat16
+    assert np.abs(rough.astype(np.float32) - exact).max() < 0.02 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("root", ["zero", "-inf"])
+def test_padding_of_the_pool_reaches_the_border_of_bit_alone(root):
+    cfg, images = config("bit", stages=(), root_pool=root), tiny.images(2, 16, 24)
+    weights = params("bit", cfg)
+    zero = features("bit", dataclasses.replace(cfg, root_pool="zero"), weights, images)
+    found = features("bit", cfg, weights, images)
+    np.testing.assert_array_equal(found[:, 1:, 1:], zero[:, 1:, 1:])
+    assert (np.abs(found - zero).max() > 0.1) == (root == "-inf")
+    assert (found[:, 0].min() < 0) == (root == "-inf")  # a zero on the border hides what is below
+    hybrid = config("hybrid", stages=(), root_pool=root)
+    plain = features("hybrid", config("hybrid", stages=()), params("hybrid", hybrid), images)
+    np.testing.assert_array_equal(
+        features("hybrid", hybrid, params("hybrid", hybrid), images), plain
+    )
+
+
+# --- sizes ---
+
+
+@pytest.mark.parametrize("layers", resnet.STAGES)
+def test_stages_have_the_number_of_layers_in_the_name(layers):
+    assert 3 * sum(resnet.STAGES[layers]) + 2 == layers  # three convolutions a unit, root and head
+
+
+@pytest.mark.parametrize(
+    "stages, stem, stem_stride, stride, channels",
+    [
+        ((3, 4, 6, 3), "standard", 1, 32, 2048),
+        ((3, 4, 9), "standard", 1, 16, 1024),
+        ((), "standard", 1, 4, 64),
+        ((), "small", 1, 1, 64),
+        ((3, 4, 6, 3), "small", 1, 8, 2048),
+        ((3, 4, 6, 3), "small", 2, 16, 2048),
+    ],
+)
+def test_stride_and_channels_of_the_result(stages, stem, stem_stride, stride, channels):
+    cfg = config("bit", width=64, stages=stages, stem=stem, stem_stride=stem_stride)
+    assert (cfg.stride, cfg.features) == (stride, channels)
+
+
+@BOTH
+def test_units_project_where_channels_or_resolution_change(kind):
+    found = {
+        p.split("/")[0]
+        for p, _ in tree.leaves_with_paths(params(kind, config(kind)))
+        if "proj" in p
+    }
+    assert found == {"stage1_unit1", "stage2_unit1"}
+    paths = {p for p, _ in tree.leaves_with_paths(params(kind, config(kind)))}
+    assert ("stage1_unit1/norm_proj/scale" in paths) == (kind == "hybrid")
+    assert ("norm_root/scale" in paths) == (kind == "hybrid")
+    assert not any(p.endswith("/bias") and "norm" not in p for p in paths)
+
+
+# --- initial values ---
+
+
+@functools.lru_cache
+def initial(kind):
+    cfg = config(kind, stages=(2,))
+    images = tiny.images(2, 16, 24)
+    return jax.jit(module(kind, cfg).init)(jax.random.key(0), images)["params"]
+
+
+@BOTH
+def test_last_norm_of_a_unit_starts_at_zero_in_hybrids_and_at_one_in_bit(kind):
+    for path, leaf in tree.leaves_with_paths(initial(kind)):
+        if path.endswith("/bias"):
+            assert not np.any(leaf), path
+        elif path.endswith("/scale"):
+            zero = kind == "hybrid" and path.endswith("norm3/scale")
+            assert np.all(np.asarray(leaf) == (0.0 if zero else 1.0)), path
+
+
+@BOTH
+def test_kernels_start_with_the_published_deviation(kind):
+    for path, leaf in tree.leaves_with_paths(initial(kind)):
+        if path.endswith("/kernel"):
+            inputs = np.prod(leaf.shape[:-1])
+            assert np.std(np.asarray(leaf)) == pytest.approx(inputs**-0.5, rel=0.05), path
+
+
+def test_a_new_unit_of_a_hybrid_passes_its_input_on():
+    unit = resnet.PostActUnit(config("hybrid"), 32, 1, jnp.float32, None)
+    x = np.random.default_rng(0).normal(size=(2, 5, 4, 128)).astype(np.float32)
+    found = unit.apply({"params": initial("hybrid")["stage1_unit2"]}, x)
+    np.testing.assert_array_equal(found, np.maximum(x, 0))

@@ -119,12 +119,12 @@ def config(*, classes: int, **settings: Any) -> Config:
         if getattr(given, field) not in options:
             raise unknown(f"model.{field}", getattr(given, field), options)
     _check_ranges(given)
-    name = given.variant.removeprefix("ViT-")
+    name = given.variant
     if match := re.fullmatch(r"(?:BiT-)?R(\d+)x(\d+)|BiT-custom", name):
         return _bit(given, classes, match)
     if match := re.fullmatch(r"Mixer-(\w+)/(\d+)", name):
         return _mixer(given, classes, *match.groups())
-    if match := re.fullmatch(r"(?:R(\d*)\+)?([\w-]+)/(\d+)", name):
+    if match := re.fullmatch(r"(?:R(\d*)\+)?(?:ViT-)?([\w-]+)/(\d+)", name):
         return _vit(given, classes, *match.groups())
     raise _unknown(given.variant)
 

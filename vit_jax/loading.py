@@ -64,7 +64,7 @@ def find_run(text: str) -> Run | None:
             metric = config_lib.load(str(workdir / CONFIG_FILE)).checkpoint.keep_best
             step = checkpoints.best(metric)
         else:
-            step = int(which) if which.isdigit() else (checkpoints.latest if not which else None)
+            step = int(which) if which.isdecimal() else (checkpoints.latest if not which else None)
     finally:
         checkpoints.close()
     if step is None or step not in steps:
@@ -182,9 +182,9 @@ def reader(weights: Weights, size: tuple[int, int]) -> Preprocess:
             "no configuration beside the weights says how images are prepared; put timm's "
             "config.json or Hugging Face's preprocessor_config.json there"
         )
-    changed = size != weights.image_size
     if weights.format == "timm":
-        return readers.timm_reader(weights.images | ({"input_size": [3, *size]} if changed else {}))
+        return readers.timm_reader(weights.images | {"input_size": [3, *size]})
+    changed = size != weights.image_size
     given = {"size": {"height": size[0], "width": size[1]}, "do_center_crop": False}
     return readers.hf_reader(weights.images | (given if changed else {}))
 

@@ -126,7 +126,12 @@ def _resnet_name(stages: tuple[int, ...]) -> str:
 
 def _size(patches: int, stride: int, known: tuple[int, int] | None) -> tuple[int, int] | None:
     """The image that so many patches come from: the known one if it fits, else a square."""
-    if known and (known[0] // stride) * (known[1] // stride) == patches:
-        return known
+    if known:
+        if (known[0] // stride) * (known[1] // stride) == patches:
+            return known
+        raise BadInput(
+            f"the weights are for {patches} patches, and their configuration says that images are "
+            f"{known[0]} x {known[1]}; put the right one beside them, or none."
+        )
     side = round(patches**0.5)
     return (side * stride, side * stride) if side * side == patches else None

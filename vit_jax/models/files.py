@@ -6,6 +6,7 @@
 What the names mean is said in `formats`. Start from `read` and `write`.
 """
 
+import contextlib
 import json
 import zipfile
 from pathlib import Path
@@ -58,13 +59,18 @@ def _typed(value: np.ndarray) -> np.ndarray:
 def _read_npz(path: Path, shapes_only: bool) -> Flat:
     given = {}
     with zipfile.ZipFile(path) as archive:
-        for member in archive.namelist():
+        for member in archive.infolist():
+            name = member.filename.removesuffix(".npy")
+            if name in given:
+                raise ValueError(f"{name} is there twice")
             with archive.open(member) as raw:
                 if shapes_only:
                     value = _zeros(*_npy_header(raw))
                 else:
                     value = np.lib.format.read_array(raw, allow_pickle=False)
-            given[member.removesuffix(".npy")] = _typed(value)
+                    if raw.read(1):
+                        raise ValueError(f"{name} has more data than its header says")
+            given[name] = _typed(value)
     return given
 
 
@@ -84,17 +90,20 @@ _SAFETENSORS = {
 
 
 def _read_safetensors(path: Path, shapes_only: bool) -> Flat:
-    with safetensors.safe_open(path, framework="numpy") as file:
+    def opened() -> Any:
+        return safetensors.safe_open(path, framework="numpy")
+
+    given = {}
+    with opened() as file:
         names = list(file.keys())
         if shapes_only:
-            slices = {name: file.get_slice(name) for name in names}
-            return {
-                name: _zeros(tuple(part.get_shape()), _SAFETENSORS.get(part.get_dtype(), np.int64))
-                for name, part in slices.items()
-            }
-    given = {}
-    for name in names:  # opened anew for each: pages of the file that were read count as memory
-        with safetensors.safe_open(path, framework="numpy") as file:
+            for name in names:
+                part = file.get_slice(name)
+                dtype = _SAFETENSORS.get(part.get_dtype(), np.int64)
+                given[name] = _zeros(tuple(part.get_shape()), dtype)
+            return given
+    for name in names:  # opened anew, since what was read counts as memory until it is closed
+        with opened() as file:
             given[name] = file.get_tensor(name)
     return given
 
@@ -119,25 +128,30 @@ def read_json(path: Path) -> dict[str, Any]:
 def write(path: Path, arrays: Flat, beside: dict[str, dict[str, Any]]) -> None:
     """Writes arrays, and JSON files beside them; what was there under these names is replaced.
 
-    The file appears under its name when it is complete.
+    Every file appears under its name when all are complete.
 
     Raises:
       BadInput: the folder cannot be written to.
     """
-    partial = path.with_name(f".{path.name}.partial")
+    partial = {name: path.with_name(f".{name}.partial") for name in (path.name, *beside)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        for name, values in beside.items():
+            partial[name].write_text(json.dumps(values, indent=2) + "\n")
         if path.suffix == ".npz":
-            with partial.open("wb") as raw:
+            with partial[path.name].open("wb") as raw:
                 np.savez(raw, **arrays)  # type: ignore[arg-type]
         else:
-            partial.touch()
-            mode = partial.stat().st_mode  # that of any new file; save_file makes private ones
-            save_file(arrays, partial, metadata={"format": "pt"})
-            partial.chmod(mode)
-        for name, values in beside.items():
-            path.with_name(name).write_text(json.dumps(values, indent=2) + "\n")
-        partial.replace(path)
-    except OSError as e:
-        partial.unlink(missing_ok=True)
-        raise BadInput(f"cannot write {path}: {e.strerror or e}; give another file.") from e
+            partial[path.name].touch()
+            mode = partial[path.name].stat().st_mode  # of any new file; save_file's is private
+            save_file(arrays, partial[path.name], metadata={"format": "pt"})
+            partial[path.name].chmod(mode)
+        for name, complete in partial.items():
+            complete.replace(path.with_name(name))
+    except (OSError, safetensors.SafetensorError) as e:
+        reason = e.strerror if isinstance(e, OSError) else None
+        raise BadInput(f"cannot write {path}: {reason or e}; give another file.") from e
+    finally:
+        for left in partial.values():
+            with contextlib.suppress(OSError):
+                left.unlink()

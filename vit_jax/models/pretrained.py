@@ -75,21 +75,25 @@ def read(path: Path, *, heads: int = 0, shapes_only: bool = False) -> Weights:
     given = files.read(path, shapes_only=shapes_only)
     given = _prefixed(given) if path.suffix == ".npz" else given
     tensors = {name: (tuple(a.shape), str(a.dtype)) for name, a in given.items()}
-    given = _layers(given) if path.suffix == ".npz" else given
-    form = _format_of(path, given)
-    strange = [name for name, a in given.items() if a.dtype not in _FLOATS]
+    strange = [n for n, a in given.items() if a.dtype not in _FLOATS or not a.ndim or not a.size]
     if strange:
         raise BadInput(f"{path}: {', '.join(strange[:6])}: not arrays of floats.")
+    given = _layers(given) if path.suffix == ".npz" else given
+    form = _format_of(path, given)
     said, images = _beside(path, form)
     size, said_heads = said.pop("image_size", None), said.pop("heads", 0)
     context = _context(form, given, heads or said_heads, size)
     flat = table.read(form, given, context)
     flat = {name: a.astype(np.float32, copy=False) for name, a in flat.items()}
     settings, size = architecture.settings_of(form.family, flat, size)
+    _check_said(path, form, settings, said)
     if form.name == "big_vision" and settings.get("posemb") == "none":
         settings["posemb"] = "sincos2d"  # its one alternative to learned embeddings
+    constants = {key: said.get(key, value) for key, value in form.constants.items()}
+    if "stages" not in settings:
+        constants = {k: v for k, v in constants.items() if k[:3] not in ("gn_", "ws_")}
+    settings = constants | settings
     classes = settings.pop("classes")
-    settings = _said_constants(form, said, settings) | settings
     return Weights(flat, form.name, settings, classes, size, tensors, images)
 
 
@@ -105,13 +109,24 @@ def _beside(path: Path, form: Format) -> tuple[dict[str, Any], dict[str, Any]]:
     return json_config.read(form.name, model), images
 
 
-def _said_constants(form: Format, said: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """The constants of the format, or those said beside the file, that this model has."""
-    has = {f.name for f in dataclasses.fields(variants.Settings)}
-    found = {key: value for key, value in {**form.constants, **said}.items() if key in has}
-    if "stages" in settings:
-        return found
-    return {key: value for key, value in found.items() if not key.startswith(("gn_", "ws_"))}
+def _check_said(path: Path, form: Format, settings: dict[str, Any], said: dict[str, Any]) -> None:
+    """Raises BadInput where the configuration beside a file and its weights are of two models."""
+    for key in said.keys() & settings.keys():
+        if said[key] != settings[key]:
+            raise BadInput(
+                f"{path}: its weights have {key}={settings[key]}, its {json_config.NAME} says "
+                f"{said[key]}; put the right one beside it, or none."
+            )
+    if form.name == "hf" and settings["classes"] and settings["representation"]:
+        raise BadInput(f"{path}: no transformers model has a head after its pooler; drop one.")
+    pool = settings.get("pool")
+    if form.name == "timm" and settings.get("registers") and pool != "token":
+        pooled = bool(said.get("pool_include_prefix"))
+        if pooled != (pool == "map"):
+            raise BadInput(
+                f"{path}: pool_include_prefix={pooled} with {pool} pooling; our models pool their "
+                "registers with map and leave them out with gap."
+            )
 
 
 _FLOATS = [np.dtype(t) for t in ("float32", "float16", "float64", ml_dtypes.bfloat16)]
@@ -128,14 +143,17 @@ def _prefixed(given: Flat) -> Flat:
 
 def _layers(given: Flat) -> Flat:
     """big_vision's scanned blocks, one array for all layers, as one for each."""
-    flat: Flat = {}
+    block, scanned, flat = "Transformer/encoderblock", {}, {}
     for name, array in given.items():
-        match = re.fullmatch(r"Transformer/encoderblock/(.*)", name)
-        if match is None:
-            flat[name] = array
+        if name.startswith(f"{block}/"):
+            part = name.removeprefix(block)
+            scanned |= {f"{block}_{i}{part}": layer for i, layer in enumerate(array)}
         else:
-            flat |= {f"Transformer/encoderblock_{i}/{match[1]}": a for i, a in enumerate(array)}
-    return flat
+            flat[name] = array
+    twice = sorted(scanned.keys() & flat.keys())
+    if twice:
+        raise BadInput(f"{twice[0]} is also among the scanned blocks; a file has one of each.")
+    return flat | scanned
 
 
 def _format_of(path: Path, given: Flat) -> Format:
@@ -189,8 +207,7 @@ def _context(form: Format, given: Flat, heads: int, image_size: tuple[int, int] 
         width = ours["embedding/bias"].shape[0] if "embedding/bias" in ours else 0
         if not 0 < heads <= width or width % heads:
             raise BadInput(f"heads={heads} do not divide the width {width} of the weights.")
-    registers = ours["registers"].shape[1] if "registers" in ours else 0
-    return Context(heads, int("cls" in ours), patches, registers)
+    return Context(heads, int("cls" in ours), patches)
 
 
 def _heads_of_variant(ours: Flat) -> int:
@@ -238,6 +255,8 @@ def write(path: Path, name: str, cfg: variants.Config, params: dict[str, Any]) -
     beside: dict[str, dict[str, Any]] = {}
     if path.suffix == ".safetensors":
         beside = json_config.write(name, cfg, _image_size(cfg, flat), constants)
+    elif name == "big_vision" and {"cls", "posemb"} <= flat.keys():
+        _image_size(cfg, flat)  # its readers tell from squares whether the class token has a row
     registers = cfg.registers if isinstance(cfg, vit.ViTConfig) else 0
     context = Context(class_rows=int("cls" in flat), registers=registers)
     files.write(path, table.write(form, flat, context), beside)
@@ -292,5 +311,5 @@ def _image_size(cfg: variants.Config, flat: Flat) -> int:
         patches, stride = flat["posemb"].shape[1] - ("cls" in flat), cfg.stride
     side = round(patches**0.5)
     if side * side != patches:
-        raise BadInput(f"{patches} patches are not a square image; write npz, which has no config.")
+        raise BadInput(f"{patches} patches are not a square image; write npz, which takes any.")
     return side * stride

@@ -82,7 +82,7 @@ def _judge(
             fate.append((name, "re-initialised", f"{shape}: {classes}"))
         elif have is None:
             wrong.append(f"  missing      {name} {shape}")
-        elif have == shape and (not _on_grid(name) or old in (None, new)):
+        elif have == shape and (not name.endswith("posemb") or old in (None, new)):
             fate.append((name, "loaded", f"{shape}"))
         elif _on_grid(name) and _resizable(name, have, shape, old, shapes):
             assert old is not None
@@ -116,7 +116,7 @@ def _resizable(
     old: Grid | None,
     shapes: Mapping[str, tuple[int, ...]],
 ) -> bool:
-    if old is None or have[::2] != want[::2]:
+    if old is None or len(have) != len(want) or have[::2] != want[::2]:
         return False
     if name.endswith(("_x", "_y")):
         return True
@@ -137,9 +137,10 @@ def _resized(
 
 
 def _hint(wrong: list[str]) -> str:
-    if any("/token_mlp/" in row for row in wrong):
+    shapes = [row for row in wrong if row.startswith("  wrong shape")]
+    if any("/token_mlp/" in row for row in shapes):
         return "\nA Mixer fits one image size: keep that of the weights (--config.data.image_size)."
-    if any("/relative " in row or "/relative:" in row for row in wrong):
+    if any("/relative:" in row for row in shapes):
         return (
             "\nRelative position embeddings are not resized: keep the image size of the weights "
             "(--config.data.image_size)."

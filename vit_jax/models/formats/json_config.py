@@ -6,6 +6,8 @@
 Constants that neither can express stand under the key `vit_jax`. Start from `read` and `write`.
 """
 
+import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,10 +22,19 @@ PREPROCESSOR = "preprocessor_config.json"
 OWN = "vit_jax"  # key for our constants
 _TIMM_GELU = {"gelu": "erf", "gelu_tanh": "tanh"}
 _HF_GELU = {"gelu": "erf", "gelu_pytorch_tanh": "tanh", "gelu_new": "tanh"}
+# What timm's architectures have that neither weights nor model_args tell.
+_TIMM_TANH = re.compile(
+    r"vit_(base_patch32_siglip(_gap)?_256|large_patch16_siglip(_gap)?_512"
+    r"|(so400m|giantopt)_patch16_siglip(_gap)?_\d+)"
+)
+_TIMM_HEADS = {"vit_base_patch16_gap_224": 16}
+_POOLS = {"token": "token", "avg": "gap", "map": "map"}
+_OWN_WORDS = ("gelu", "ws_epsilon_in", "root_pool")
+_OWN_NUMBERS = ("ln_epsilon", "gn_epsilon", "ws_epsilon")
 
 
 def read(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a config.json says: `heads`, `image_size` (rows, columns) and constants, where it does.
+    """What a config.json says: `heads`, `image_size` (rows, columns), constants, and sizes.
 
     Args:
       name: timm or hf.
@@ -35,6 +46,10 @@ def read(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     try:
         found = _read_timm(given) if name == "timm" else _read_hf(given)
         own = dict(given.get(OWN, {}))
+        for key, value in own.items():
+            if not (key in _OWN_WORDS and isinstance(value, str)) and key not in _OWN_NUMBERS:
+                raise ValueError(f"{OWN}.{key}={value!r}")
+        own |= {key: _number(own, key, float) for key in _OWN_NUMBERS if key in own}
     except (TypeError, ValueError, AttributeError, KeyError, IndexError) as e:
         raise BadInput(f"{NAME} of the weights is not understood: {e}; repair or remove it.") from e
     return found | own
@@ -42,24 +57,41 @@ def read(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_timm(given: Mapping[str, Any]) -> dict[str, Any]:
     args = given.get("model_args", {})
-    found: dict[str, Any] = {}
-    if args.get("num_heads"):
-        found["heads"] = int(args["num_heads"])
+    name = str(given.get("architecture", "")).partition(".")[0]
+    keys = {"num_heads": "heads", "embed_dim": "width", "depth": "depth", "reg_tokens": "registers"}
+    found: dict[str, Any] = {ours: _number(args, k, int) for k, ours in keys.items() if args.get(k)}
+    if name in _TIMM_HEADS:
+        found.setdefault("heads", _TIMM_HEADS[name])
     if args.get("act_layer"):
         found["gelu"] = _gelu("act_layer", args["act_layer"], _TIMM_GELU)
-    size = args.get("img_size") or given.get("pretrained_cfg", given).get("input_size", ())[1:]
-    return found | _size(size)
+    elif _TIMM_TANH.fullmatch(name):
+        found["gelu"] = "tanh"
+    pool = args.get("global_pool") or given.get("global_pool")
+    if pool:
+        found["pool"] = _POOLS.get(pool, pool)
+    found["pool_include_prefix"] = bool(args.get("pool_include_prefix"))
+    size = given.get("pretrained_cfg", given).get("input_size", ())[1:]
+    return found | _size(args.get("img_size") or size)
 
 
 def _read_hf(given: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if "num_attention_heads" in given:
-        found["heads"] = int(given["num_attention_heads"])
+    keys = {"num_attention_heads": "heads", "hidden_size": "width", "num_hidden_layers": "depth"}
+    keys |= {"intermediate_size": "mlp"}
+    found: dict[str, Any] = {ours: _number(given, k, int) for k, ours in keys.items() if k in given}
+    for key, value in (("model_type", "vit"), ("pooler_act", "tanh")):
+        if given.get(key, value) != value:
+            raise unknown(f"{key} in {NAME}", str(given[key]), [value])
     if "hidden_act" in given:
         found["gelu"] = _gelu("hidden_act", given["hidden_act"], _HF_GELU)
     if "layer_norm_eps" in given:
-        found["ln_epsilon"] = float(given["layer_norm_eps"])
+        found["ln_epsilon"] = float(_number(given, "layer_norm_eps", float, int))
     return found | _size(given.get("image_size", ()))
+
+
+def _number(given: Mapping[str, Any], key: str, *kinds: type) -> Any:
+    if type(given[key]) not in kinds or not 0 < given[key] < math.inf:
+        raise ValueError(f"{key}={given[key]!r}")
+    return given[key]
 
 
 def _size(size: Any) -> dict[str, tuple[int, int]]:
@@ -188,6 +220,8 @@ def _write_timm(cfg: ViTConfig | BiTConfig | MixerConfig, image_size: int) -> di
 def _timm_vit(cfg: ViTConfig, image_size: int) -> tuple[str, dict[str, Any]]:
     if cfg.representation:
         raise BadInput("timm's ViT has no pre-logits layer; export it as npz or big_vision.")
+    if cfg.ln_epsilon > 1e-6:
+        raise BadInput(f"timm's ViT has ln_epsilon=1e-6, the model has {cfg.ln_epsilon}.")
     architecture = "vit_base_patch16_224"
     if cfg.backbone is not None:
         if cfg.backbone.stages not in _TIMM_HYBRIDS or cfg.backbone.width != 64:
@@ -208,6 +242,7 @@ def _timm_vit(cfg: ViTConfig, image_size: int) -> tuple[str, dict[str, Any]]:
         "fc_norm": False,
         "reg_tokens": cfg.registers,
         "no_embed_class": bool(cfg.registers),
+        "pool_include_prefix": bool(cfg.registers) and cfg.pool == "map",
         "pos_embed": "learn",
         "act_layer": {"erf": "gelu", "tanh": "gelu_tanh"}[cfg.gelu],
     }

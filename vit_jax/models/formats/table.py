@@ -53,11 +53,12 @@ class Op:
 SAME = Op(lambda a, _: (a,), lambda a, _: a[0])
 LINEAR = Op(lambda a, _: (a.T,), lambda a, _: a[0].T)  # [out, in]
 CONV = Op(lambda a, _: (a.transpose(2, 3, 1, 0),), lambda a, _: a[0].transpose(3, 2, 0, 1))  # OIHW
-CHANNELS_4D = Op(lambda a, _: (a.reshape(-1),), lambda a, _: a[0].reshape(1, 1, 1, -1))
-CHANNELS = Op(lambda a, _: (a.reshape(-1),), lambda a, _: a[0])
+CHANNELS_4D = Op(lambda a, _: (a.reshape(a.shape[-1]),), lambda a, _: a[0].reshape(1, 1, 1, -1))
+CHANNELS = Op(lambda a, _: (a.reshape(a.shape[-1]),), lambda a, _: a[0])
 SQUEEZED = Op(lambda a, _: (a.squeeze(),), lambda a, _: a[0])
-HEAD_HWIO = Op(lambda a, _: (a[0, 0],), lambda a, _: a[0][None, None])  # 1 x 1 convolution
-HEAD_OIHW = Op(lambda a, _: (a[:, :, 0, 0].T,), lambda a, _: a[0].T[:, :, None, None])
+# 1 x 1 convolutions.
+HEAD_HWIO = Op(lambda a, _: (a.reshape(a.shape[2:]),), lambda a, _: a[0][None, None])
+HEAD_OIHW = Op(lambda a, _: (a.reshape(a.shape[:2]).T,), lambda a, _: a[0].T[:, :, None, None])
 
 
 def heads_kernel(parts: int) -> Op:

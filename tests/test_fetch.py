@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
+"""Remote weights: downloaded once, checked, and one message when that fails."""
+
 import hashlib
 import http.server
 import logging
@@ -278,3 +280,21 @@ def test_a_quick_download_says_nothing(server, monkeypatch, capsys):
     monkeypatch.setattr(fetch.sys.stderr, "isatty", lambda: True)
     fetch.local(f"{server.root}/a/w.npz")
     assert capsys.readouterr().err == ""
+
+
+def test_what_lies_beside_a_remote_file_is_fetched_once_or_done_without(server, cache, caplog):
+    caplog.set_level(logging.INFO, "vit_jax")
+    server.files |= {"/m/model.safetensors": b"weights", "/m/config.json": b"{}"}
+    text = f"{server.root}/m/model.safetensors"
+    assert fetch.local(text).is_file()
+    for _ in range(2):
+        fetch.beside(text, ("config.json", "preprocessor_config.json"))
+    assert (cache / server.host / "m" / "config.json").read_bytes() == b"{}"
+    assert server.asked.count("/m/config.json") == 1
+    assert "without preprocessor_config.json" in logged(caplog)
+
+
+def test_nothing_is_fetched_beside_a_local_file(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    fetch.beside("model.safetensors", ("config.json",))
+    assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]

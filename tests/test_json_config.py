@@ -171,7 +171,7 @@ EXPORTS = {
     "timm, hybrid": (
         "timm",
         foreign.hybrid(
-            variant="R+custom/16", stages=(), root_width=64, gn_epsilon=1e-4, ws_epsilon=1e-3
+            variant="R+custom/16", stages=(), root_width=64, gn_epsilon=2e-6, ws_epsilon=1e-7
         ),
         64,
     ),
@@ -208,7 +208,7 @@ def test_timm_is_told_everything_its_model_is_made_from(tmp_path):
     assert args == {
         "img_size": 12, "patch_size": 4, "embed_dim": 32, "depth": 2, "num_heads": 4,
         "class_token": False, "global_pool": "avg", "fc_norm": False, "reg_tokens": 2,
-        "no_embed_class": True, "pool_include_prefix": False, "pos_embed": "learn",
+        "no_embed_class": True, "pos_embed": "learn",
         "act_layer": "gelu_tanh",
     }  # fmt: skip
     assert written["architecture"] == "vit_base_patch16_224"
@@ -278,4 +278,19 @@ def test_image_that_is_not_square(tmp_path, name, height, width):
         vit_jax.save(
             tmp_path / "x.safetensors", variants.make(cfg), foreign.zeros(cfg, height, width), name
         )
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "cfg, words",
+    [
+        (foreign.vit(ln_epsilon=1e-3), "ln_epsilon=0.001"),
+        (foreign.hybrid(gn_epsilon=1e-2), "gn_epsilon=0.01"),
+        (variants.config(variant="BiT-R50x1", classes=7, ws_epsilon=1e-2), "ws_epsilon=0.01"),
+    ],
+)
+def test_epsilons_that_timm_is_not_near_to_are_refused(tmp_path, cfg, words):
+    params = foreign.random(cfg, 64, 64)
+    with pytest.raises(BadInput, match=words):
+        vit_jax.save(tmp_path / "model.safetensors", variants.make(cfg), params, "timm")
     assert not list(tmp_path.iterdir())

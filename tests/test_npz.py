@@ -221,7 +221,6 @@ LAYOUTS = {
     "npz, pre-logits": (PRE_LINEN, foreign.vit(representation=9), 12),
     "npz, no head": (PRE_LINEN, foreign.vit(classes=0), 12),
     "npz, gap": (PRE_LINEN, foreign.vit(pool="gap"), 12),
-    "npz, no position embedding": (PRE_LINEN, foreign.vit(posemb="none"), None),
     "npz, hybrid": (PRE_LINEN, foreign.hybrid(), 24),
     "npz, hybrid of a root": (PRE_LINEN, foreign.hybrid(stages=()), 48),
     "npz, hybrid with flat norms": (squeezed_norms, foreign.hybrid(), 24),
@@ -479,3 +478,10 @@ def test_every_name_of_a_published_variant_maps_both_ways(
     context = Context(class_rows=int("cls" in ours))
     back = table.write(form, found.flat, context)
     assert {n: a.shape for n, a in back.items()} == {n: a.shape for n, a in file.items()}
+
+
+def test_position_embedding_that_is_missing_is_an_error(tmp_path):
+    given = PRE_LINEN(foreign.random(foreign.vit(), 12, 12))
+    del given["Transformer/posembed_input/pos_embedding"]
+    with pytest.raises(BadInput, match="position embedding is missing"):
+        pretrained.read(foreign.npz(tmp_path / "x.npz", given))

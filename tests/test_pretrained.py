@@ -559,3 +559,42 @@ def test_pickled_weights(tmp_path):
     (tmp_path / "x.npz").write_bytes(raw.getvalue())
     message(tmp_path / "x.npz")
     assert "not arrays of floats" in message(tmp_path / "x.npz", shapes_only=True)
+
+
+@pytest.mark.parametrize("name", pretrained.NAMES)
+def test_parameters_of_another_model_are_not_written(tmp_path, name):
+    cfg = foreign.vit()
+    params, path = foreign.random(cfg, 12, 12), tmp_path / "model"
+    path = path.with_suffix(".npz" if name in ("npz", "big_vision") else ".safetensors")
+    lacking = {k: v for k, v in params.items() if k != "norm"}
+    other = foreign.random(foreign.vit(width=24, depth=3), 12, 12)
+    cut = params | {"head": {"kernel": np.zeros((32, 3)), "bias": np.zeros(3)}}
+    for given, words in (
+        (lacking, "missing +norm/scale"),
+        (cut, r"wrong shape +head/kernel: \(32, 3\), the model has \(32, 7\)"),
+        (other, "unexpected +block_2/"),
+        ({"params": params}, "unexpected +params/"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            pretrained.write(path, name, cfg, given)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("encoderblock_0/MultiHeadDotProductAttention_1/query_ln/scale", "qk-norm"),
+        ("encoderblock_0/ls1/gamma", "LayerScale"),
+    ],
+)
+def test_parts_that_our_models_lack_are_refused_by_name_in_npz(tmp_path, name, words):
+    given = foreign.original_vit(foreign.random(foreign.vit(), 12, 12))
+    given[f"Transformer/{name}"] = np.zeros(8, np.float32)
+    with pytest.raises(BadInput, match=words):
+        pretrained.read(foreign.npz(tmp_path / "x.npz", given))
+
+
+def test_pickled_objects_are_called_by_their_name(tmp_path):
+    np.savez(tmp_path / "x.npz", a=np.array([{}], object))
+    with pytest.raises(BadInput, match="pickled objects, which are never loaded"):
+        pretrained.read(tmp_path / "x.npz")

@@ -123,7 +123,7 @@ OF_TIMM = {
     ),
     "registers, map": (
         "vit_base_patch16_224",
-        PLAIN | MAP | {"reg_tokens": 3, "no_embed_class": True, "pool_include_prefix": True},
+        PLAIN | MAP | {"reg_tokens": 3, "no_embed_class": True},
         foreign.vit(gelu="erf", registers=3, pool="map"),
     ),
     "DeiT": ("deit_tiny_patch16_224", PLAIN, foreign.vit(gelu="erf")),
@@ -571,10 +571,9 @@ def test_missing_biases_are_named(tmp_path):
     "settings, words",
     [
         ({"reg_tokens": 3} | GAP, "image"),
-        ({"reg_tokens": 3, "no_embed_class": True} | MAP, "pool_include_prefix=False"),
         (
             {"reg_tokens": 3, "no_embed_class": True, "pool_include_prefix": True} | GAP,
-            "pool_include_prefix=True",
+            "pool_include_prefix",
         ),
         ({"global_pool": "avg", "fc_norm": False}, "pool=token.*says gap"),
     ],

@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 import yaml
 
+import vit_jax
 from vit_jax import build, main, memory, train
 from vit_jax import config as config_lib
 from vit_jax.checkpoint import Checkpoints
+from vit_jax.models import variants
 from vit_jax.reporting import read_rows
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -398,6 +400,39 @@ def test_start_from_an_original_npz_file(tmp_path, image_folder, caplog):
     assert not np.any(kept["head"]["kernel"])
     assert kept["head"]["kernel"].shape == (12, 2)
     assert "pre_logits/kernel" in caplog.text
+
+
+@pytest.mark.parametrize("variant", ["auto", "custom/4"])
+def test_constants_and_normalisation_follow_weights_of_timm(
+    tmp_path, image_folder, variant, caplog
+):
+    sizes = {"width": 16, "depth": 1, "mlp": 24, "heads": 2}
+    cfg = variants.config(variant="custom/4", classes=5, gelu="erf", **sizes)
+    shapes = variants.shapes(cfg, 12, 12)
+    params = jax.tree.map(lambda x: np.full(x.shape, 0.1, np.float32), shapes)
+    file = tmp_path / "weights" / "model.safetensors"
+    vit_jax.save(file, variants.make(cfg), params, format="timm")
+    beside = json.loads(file.with_name("config.json").read_text())
+    beside["pretrained_cfg"] |= {"mean": [0.4, 0.5, 0.6], "std": [0.2, 0.3, 0.4]}
+    file.with_name("config.json").write_text(json.dumps(beside))
+    args = [
+        f"--config={ROOT / 'configs' / 'finetune.py'}", f"--config.init={file}",
+        f"--config.data.source=folder:{image_folder}", "--config.length=1 steps",
+        "--config.batch_size=8", "--config.schedule.warmup=0", "--config.report.tensorboard=false",
+        f"--workdir={tmp_path / 'run'}", f"--config.model.variant={variant}",
+    ]  # fmt: skip
+    if variant != "auto":
+        args += [f"--config.model.{key}={value}" for key, value in sizes.items()]
+    assert main.main(["train", *args]) == 0
+    saved = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert saved["model"]["gelu"] == "erf"
+    assert saved["data"]["mean"] == [0.4, 0.5, 0.6]
+    assert saved["data"]["std"] == [0.2, 0.3, 0.4]
+    assert saved["data"]["image_size"] == 12
+    assert "5 -> 2 classes" in caplog.text
+    shutil.rmtree(file.parent)  # the run goes on without the weights that it started from
+    (tmp_path / "run" / "results.json").unlink()
+    assert main.main(["train", *args]) == 0
 
 
 def test_given_values_are_not_dropped_for_those_of_init(finished, tmp_path, image_folder, capsys):

@@ -63,6 +63,18 @@ def local(text: str) -> Path:
     return cached
 
 
+def beside(text: str, names: tuple[str, ...]) -> None:
+    """Fetches what may lie beside a remote file, once; a name that is not there is logged."""
+    address = None if os.path.exists(os.path.expanduser(text)) else url(text)
+    for name in names if address else ():
+        neighbour = urllib.parse.urljoin(str(address), name)
+        if not cache_path(neighbour).is_file():
+            try:
+                local(neighbour)
+            except BadInput as e:
+                log.info("without %s: %s", name, e)
+
+
 def url(text: str) -> str | None:
     """The URL behind `text`, its path quoted; None for what is a path. See `local`."""
     scheme, separator, rest = text.partition("://")

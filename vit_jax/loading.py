@@ -9,6 +9,7 @@ run are the average of its parameters where it kept one. Start from `load`, whic
 """
 
 import dataclasses
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,11 @@ from vit_jax.checkpoint import FOLDER, Checkpoints
 from vit_jax.data import preprocess, readers
 from vit_jax.errors import BadInput
 from vit_jax.models import files, pretrained, surgery, variants
+from vit_jax.models.formats import json_config
 from vit_jax.models.pretrained import Weights
 
 CONFIG_FILE = "config.yaml"
+RETRIES, PAUSE_SECS = 20, 0.1  # of reading a run whose checkpoints are being replaced
 Preprocess = Callable[[readers.Images], np.ndarray]
 
 
@@ -60,9 +63,16 @@ def find_run(text: str) -> Run | None:
     checkpoints = Checkpoints(workdir, read_only=True)
     try:
         steps = checkpoints.steps
+        if not steps:
+            raise BadInput(f"{text!r}: {workdir} has no checkpoint yet; wait for its first.")
         if which == "best":
             metric = config_lib.load(str(workdir / CONFIG_FILE)).checkpoint.keep_best
             step = checkpoints.best(metric)
+            if step is None:
+                raise BadInput(
+                    f"{text!r}: the run keeps no best step (checkpoint.keep_best={metric!r}); its "
+                    f"steps are {steps}."
+                )
         else:
             step = int(which) if which.isdecimal() else (checkpoints.latest if not which else None)
     finally:
@@ -84,19 +94,41 @@ def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Wei
       BadInput: nothing there, or not readable.
     """
     path = fetch.local(text)
-    run = None if path.is_file() else find_run(text)
-    if run is None:
+    if path.is_file():
+        if path.suffix == ".safetensors":
+            fetch.beside(text, (json_config.NAME, json_config.PREPROCESSOR))
         return pretrained.read(path, heads=heads, shapes_only=shapes_only)
+    failed, error = None, None
+    for _ in range(RETRIES):  # a run that is being written replaces its checkpoints
+        run = None
+        try:
+            run = find_run(text)
+            assert run is not None, text
+            return _read_run(run, shapes_only=shapes_only)
+        except BadInput:
+            raise
+        except Exception as e:  # whatever orbax raises for a step that is gone or damaged
+            if run is not None and run == failed:
+                raise BadInput(
+                    f"{run.workdir / FOLDER / str(run.step)} cannot be read: "
+                    f"{type(e).__name__}: {str(e)[:200]}; it is damaged, give another step."
+                ) from e
+            failed, error = run, e
+            time.sleep(PAUSE_SECS)
+    raise BadInput(f"{text!r}: checkpoints are replaced faster than they can be read: {error}")
+
+
+def _read_run(run: Run, *, shapes_only: bool) -> Weights:
+    saved = config_lib.load(str(run.workdir / CONFIG_FILE))
     checkpoints = Checkpoints(run.workdir, read_only=True)
     try:
-        shapes = checkpoints.weight_shapes(run.step)
-        params = shapes if shapes_only else checkpoints.weights(run.step)
+        read = checkpoints.weight_shapes if shapes_only else checkpoints.weights
+        params = read(run.step)
     finally:
         checkpoints.close()
     if shapes_only:
         params = jax.tree.map(lambda x: np.broadcast_to(np.zeros((), x.dtype), x.shape), params)
     flat = pretrained.flatten(params)
-    saved = config_lib.load(str(run.workdir / CONFIG_FILE))
     size = saved.data.image_size
     classes = flat["head/kernel"].shape[1] if "head/kernel" in flat else 0
     return Weights(
@@ -105,13 +137,15 @@ def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Wei
         settings=dict(saved.model),
         classes=classes,
         image_size=(size, size),
-        tensors={p: (tuple(x.shape), str(x.dtype)) for p, x in tree.leaves_with_paths(shapes)},
+        tensors={p: (tuple(x.shape), str(x.dtype)) for p, x in tree.leaves_with_paths(params)},
         images={"mean": list(saved.data.mean), "std": list(saved.data.std),
                 "ops": saved.data.eval_ops},
     )  # fmt: skip
 
 
-def fit(weights: Weights, cfg: variants.Config, size: tuple[int, int], *, fresh_head: bool) -> Any:
+def fit(
+    weights: Weights, cfg: variants.Config, size: tuple[int, int], *, fresh_head: bool
+) -> surgery.Fitted:
     """`surgery.fit` of weights into a model for images of a size; empties `weights.flat`."""
     old = variants.grid(weights.config, *weights.image_size) if weights.image_size else None
     target = variants.shapes(cfg, *size)
@@ -132,7 +166,7 @@ def load(
         `WORKDIR@best` or `WORKDIR@STEP`.
       heads: attention heads, only for a file that does not say and of sizes that no variant has.
       image_size: pixels, a side or (rows, columns); 0: what the weights were made for. Position
-        embeddings are resized.
+        embeddings are resized. A file that does not say its size is taken to be for square images.
 
     Returns:
       The model; its parameters, a nested dict of float32 `jax.Array`; and a function from encoded
@@ -144,8 +178,10 @@ def load(
       BadInput: nothing there, not readable, or something that the file does not say.
     """
     weights = read_weights(str(file_or_run), heads=heads)
-    given = (image_size, image_size) if isinstance(image_size, int) else image_size
-    size = given if min(given) > 0 else weights.image_size
+    sides = np.broadcast_to(np.asarray(image_size, int), 2).tolist()
+    if min(sides) < 0 or (min(sides) == 0) != (max(sides) == 0):
+        raise BadInput(f"image_size={image_size}; give pixels, a side or (rows, columns).")
+    size = (sides[0], sides[1]) if sides[0] else weights.image_size
     if size is None:
         raise BadInput(
             f"{file_or_run} does not say for what image size it was made; give image_size=."
@@ -169,35 +205,44 @@ def _to_device(params: dict[str, Any]) -> None:
 
 def reader(weights: Weights, size: tuple[int, int]) -> Preprocess:
     """From images to the input of a model with these weights."""
+    made = _reader(weights, size)
+
+    def read(images: readers.Images) -> np.ndarray:
+        found = made(images)
+        if found.shape[1:3] != size:  # a chain that does not resize
+            given = " x ".join(map(str, found.shape[1:3]))
+            raise BadInput(
+                f"the preprocessing of these weights gives {given} pixels, the model takes "
+                f"{size[0]} x {size[1]}; give images of that size."
+            )
+        return found
+
+    return read
+
+
+def _reader(weights: Weights, size: tuple[int, int]) -> Preprocess:
+    images = weights.images
     if weights.format == "run":
         if size[0] != size[1]:
             raise BadInput(f"image_size={size}: the chain of a run makes square images.")
-        ops = preprocess.parse("data.eval_ops", weights.images["ops"], size[0])
-        read = readers.chain_reader(ops, weights.images["mean"], weights.images["std"])
-        return lambda images: _of_size(read(images), size, weights.images["ops"])
+        ops = preprocess.parse("data.eval_ops", images["ops"], size[0])
+        return readers.chain_reader(ops, images["mean"], images["std"])
     if weights.format in ("npz", "big_vision"):
         return readers.original_reader(*size)
-    if not weights.images:
+    if not images:
         return readers.unknown_reader(
             "no configuration beside the weights says how images are prepared; put timm's "
             "config.json or Hugging Face's preprocessor_config.json there"
         )
+    sides = {"height": size[0], "width": size[1]}
     if weights.format == "timm":
-        return readers.timm_reader(weights.images | {"input_size": [3, *size]})
-    changed = size != weights.image_size
-    given = {"size": {"height": size[0], "width": size[1]}, "do_center_crop": False}
-    return readers.hf_reader(weights.images | (given if changed else {}))
-
-
-def _of_size(images: np.ndarray, size: tuple[int, int], chain: str) -> np.ndarray:
-    """Refuses what a chain that does not resize has left at another size."""
-    if images.shape[1:3] != size:
-        given = " x ".join(map(str, images.shape[1:3]))
-        raise BadInput(
-            f"the run's chain {chain!r} gives {given} pixels, the model takes {size[0]} x "
-            f"{size[1]}; give images of that size."
-        )
-    return images
+        return readers.timm_reader(images | {"input_size": [3, *size]})
+    if images.get("do_center_crop"):
+        if images.get("crop_size") not in (sides, size[0]):
+            images = images | {"do_center_crop": False, "size": sides}
+    elif images.get("do_resize", True):
+        images = images | {"size": sides}
+    return readers.hf_reader(images)
 
 
 def save(
@@ -208,7 +253,8 @@ def save(
     Args:
       file: .npz for `npz` (the names of the original code) and `big_vision`; .safetensors for
         `timm` and `hf`, with config.json (and preprocessor_config.json) beside it, which replace
-        what is there. Their readers expect the name model.safetensors.
+        what is there. Their readers expect the name model.safetensors. What they say of images is
+        the original's: square, resized straight, from -1 to 1.
       model: from `load`, or built.
       params: its parameters, either layout.
       format: npz, big_vision, timm or hf.

@@ -19,13 +19,15 @@ SCRATCH_VARIANT, SCRATCH_IMAGE_SIZE = "Ti/8", 64  # what "auto" means without `i
 # Not part of what "auto" takes from `init`: how to train, and the layer that transfer drops.
 _OWN = ("variant", "representation", "head_bias", "dropout", "attention_dropout", "drop_path")
 _OWN += ("dtype", "scan", "remat")
-# Constants of the arithmetic, which weights bring along whatever the variant.
-_CONSTANTS = ("gelu", "ln_epsilon", "gn_epsilon", "ws_epsilon", "ws_epsilon_in", "root_pool")
 _UNSET: dict[tuple[str, str], Any] = {
     ("model", f.name): f.default
     for f in dataclasses.fields(variants.Settings)
     if f.name not in _OWN
 } | {("data", "mean"): (0.5, 0.5, 0.5), ("data", "std"): (0.5, 0.5, 0.5)}
+
+# What weights bring along whatever the variant: constants of the arithmetic, and normalisation.
+_CONSTANTS = ("gelu", "ln_epsilon", "gn_epsilon", "ws_epsilon", "ws_epsilon_in", "root_pool")
+_BROUGHT = {key: unset for key, unset in _UNSET.items() if key[0] == "data" or key[1] in _CONSTANTS}
 
 
 def settle(config: ConfigDict) -> ConfigDict:
@@ -38,7 +40,7 @@ def settle(config: ConfigDict) -> ConfigDict:
     found: dict[str, Any] = {"variant": SCRATCH_VARIANT, "image_size": SCRATCH_IMAGE_SIZE}
     if config.init:
         found = _found(config)
-    keys = _UNSET if auto else {("model", key): _UNSET["model", key] for key in _CONSTANTS}
+    keys = _UNSET if auto else _BROUGHT
     clashes = _fill(config, found, keys)
     if auto and clashes:
         key, given, have = clashes[0]
@@ -79,7 +81,7 @@ def _found(config: ConfigDict) -> dict[str, Any]:
 def adopt(config: ConfigDict, saved: ConfigDict) -> None:
     """Gives what `settle` would choose the values that a run has already chosen."""
     auto = config.model.variant == "auto"
-    keys = _UNSET if auto else {("model", key): _UNSET["model", key] for key in _CONSTANTS}
+    keys = _UNSET if auto else _BROUGHT
     _fill(config, {**saved.model.to_dict(), **saved.data.to_dict()}, keys)
     with config.unlocked():
         if auto:

@@ -40,6 +40,8 @@ def read(path: Path, *, shapes_only: bool = False) -> Flat:
     try:
         given = reader(path, shapes_only)
     except Exception as e:  # whatever the readers raise on a damaged file
+        if "allow_pickle" in str(e):
+            raise BadInput(f"{path} holds pickled objects, which are never loaded.") from e
         raise BadInput(
             f"{path} is not a readable {path.suffix} file: {type(e).__name__}: {e}; it is damaged "
             "or incomplete, fetch it again."

@@ -44,7 +44,7 @@ def _vit(cfg: ViTConfig, patches: int) -> int:
     macs = patches * cfg.patch**2 * features * d + cfg.depth * block
     macs += d * cfg.representation + (cfg.representation or d) * cfg.classes
     if cfg.pool == "map":
-        macs += 2 * tokens * d * d + 2 * tokens * d + 2 * d * d + 2 * d * f
+        macs += 2 * patches * d * d + 2 * patches * d + 2 * d * d + 2 * d * f
     return macs
 
 

@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import jax
 import ml_dtypes
 import numpy as np
 
@@ -87,7 +88,9 @@ def read(path: Path, *, heads: int = 0, shapes_only: bool = False) -> Weights:
     flat = {name: a.astype(np.float32, copy=False) for name, a in flat.items()}
     settings, size = architecture.settings_of(form.family, flat, size)
     _check_said(path, form, settings, said)
-    if form.name == "big_vision" and settings.get("posemb") == "none":
+    if settings.get("posemb") == "none":
+        if form.name != "big_vision":
+            raise BadInput(f"{path}: the position embedding is missing.")
         settings["posemb"] = "sincos2d"  # its one alternative to learned embeddings
     constants = {key: said.get(key, value) for key, value in form.constants.items()}
     if "stages" not in settings:
@@ -119,14 +122,8 @@ def _check_said(path: Path, form: Format, settings: dict[str, Any], said: dict[s
             )
     if form.name == "hf" and settings["classes"] and settings["representation"]:
         raise BadInput(f"{path}: no transformers model has a head after its pooler; drop one.")
-    pool = settings.get("pool")
-    if form.name == "timm" and settings.get("registers") and pool != "token":
-        pooled = bool(said.get("pool_include_prefix"))
-        if pooled != (pool == "map"):
-            raise BadInput(
-                f"{path}: pool_include_prefix={pooled} with {pool} pooling; our models pool their "
-                "registers with map and leave them out with gap."
-            )
+    if said.get("pool_include_prefix"):
+        raise BadInput(f"{path}: pool_include_prefix; our models leave registers out of the pool.")
 
 
 _FLOATS = [np.dtype(t) for t in ("float32", "float16", "float64", ml_dtypes.bfloat16)]
@@ -214,8 +211,8 @@ def _heads_of_variant(ours: Flat) -> int:
     depth = len({m[0] for m in (re.match(r"block_\d+/", name) for name in ours) if m})
     mlp = ours["block_0/mlp/up/kernel"].shape[0] if "block_0/mlp/up/kernel" in ours else 0
     width = ours["embedding/bias"].shape[0] if "embedding/bias" in ours else 0
-    for *sizes, heads in vit.SIZES.values():
-        if sizes == [width, depth, mlp]:
+    for name, (*sizes, heads) in vit.SIZES.items():
+        if sizes == [width, depth, mlp] and name != "b":  # of S's sizes; no weights were published
             return heads
     raise BadInput(
         f"the file does not say how many attention heads there are, and no variant has width "
@@ -245,6 +242,7 @@ def write(path: Path, name: str, cfg: variants.Config, params: dict[str, Any]) -
     if path.suffix != _CONTAINER[name]:
         raise BadInput(f"{path}: the {name} format is written to a {_CONTAINER[name]} file.")
     family, flat = variants.family(cfg), flatten(params)
+    _check_params(cfg, flat)
     having = [f for f in FORMATS if f.family == family]
     form = next((f for f in having if f.name == name and f.writes(flat)), None)
     if form is None:
@@ -262,6 +260,27 @@ def write(path: Path, name: str, cfg: variants.Config, params: dict[str, Any]) -
     files.write(path, table.write(form, flat, context), beside)
 
 
+def _check_params(cfg: variants.Config, flat: Flat) -> None:
+    """Raises BadInput unless parameters are those of the model, for images of whatever size."""
+    small = 2 * variants.stride(cfg)
+    wanted = variants.shapes(cfg, small, small)
+    want = {p: x.shape for p, x in tree.leaves_with_paths(tree.unstack_blocks(_indexable(wanted)))}
+    of_grid = re.compile(r"(block_\d+/)?(posemb(_[xy])?|attn/relative|token_mlp/.*)")
+    wrong = [f"  unexpected   {name}" for name in flat if name not in want][:6]
+    wrong += [f"  missing      {name}" for name in want if name not in flat]
+    wrong += [
+        f"  wrong shape  {name}: {flat[name].shape}, the model has {shape}"
+        for name, shape in want.items()
+        if name in flat and flat[name].shape != shape and not of_grid.fullmatch(name)
+    ]
+    if wrong:
+        raise BadInput("the parameters are not those of the model:\n" + "\n".join(wrong[:12]))
+
+
+def _indexable(abstract: Any) -> Any:
+    return jax.tree.map(lambda x: np.broadcast_to(np.float32(0), x.shape), abstract)
+
+
 def flatten(params: dict[str, Any]) -> Flat:
     """A parameter tree of either layout as loop-layout names."""
     looped = tree.unstack_blocks(params)
@@ -270,7 +289,7 @@ def flatten(params: dict[str, Any]) -> Flat:
 
 def _constants(form: Format, cfg: variants.Config) -> dict[str, Any]:
     """What a model computes with, of the constants that a format has."""
-    backbone = cfg.resnet if isinstance(cfg, BiTConfig) else getattr(cfg, "backbone", None)
+    backbone = variants.backbone(cfg)
     parts = [part for part in (cfg, backbone) if part is not None]
     return {
         key: next(getattr(part, key) for part in parts if hasattr(part, key))
@@ -281,11 +300,11 @@ def _constants(form: Format, cfg: variants.Config) -> dict[str, Any]:
 
 def _check_expressible(form: Format, cfg: variants.Config, constants: dict[str, Any]) -> None:
     """Raises BadInput for what has no tensor of its own, so that its absence would not show."""
-    backbone = cfg.resnet if isinstance(cfg, BiTConfig) else getattr(cfg, "backbone", None)
+    backbone = variants.backbone(cfg)
     if backbone is not None and backbone.stem != "standard":
         raise BadInput(f"the {form.name} format has no stem={backbone.stem}; keep it as a run.")
     if isinstance(cfg, vit.ViTConfig):
-        kinds = {"npz": ("learned1d", "none"), "big_vision": ("learned1d", "sincos2d")}
+        kinds = {"big_vision": ("learned1d", "sincos2d")}
         if cfg.posemb not in kinds.get(form.name, ("learned1d",)) or cfg.posemb_at != "stem":
             raise BadInput(
                 f"the {form.name} format has no posemb={cfg.posemb} at {cfg.posemb_at}; keep it as "
@@ -297,7 +316,8 @@ def _check_expressible(form: Format, cfg: variants.Config, constants: dict[str, 
         if value != form.constants[key]:
             raise BadInput(
                 f"the {form.name} format means {key}={form.constants[key]}, the model has {value}; "
-                "write timm or hf, which can say so, or change the model's configuration first."
+                "write another format (timm and hf say their GELU, hf its epsilon too), or keep "
+                "the model as a run."
             )
 
 

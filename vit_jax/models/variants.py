@@ -167,13 +167,21 @@ def describe(variant: str, cfg: Config) -> dict[str, Any]:
 
 def grid(cfg: Config, height: int, width: int) -> tuple[int, int]:
     """Rows and columns of what is pooled: patches, or positions of BiT's last feature map."""
-    stride = _stride(cfg)
+    pixels = stride(cfg)
     if isinstance(cfg, bit.BiTConfig):
-        return -(-height // stride), -(-width // stride)
-    return height // stride, width // stride
+        return -(-height // pixels), -(-width // pixels)
+    return height // pixels, width // pixels
 
 
-def _stride(cfg: Config) -> int:
+def backbone(cfg: Config) -> resnet.ResNetConfig | None:
+    """The ResNet in a model, None without."""
+    if isinstance(cfg, bit.BiTConfig):
+        return cfg.resnet
+    return cfg.backbone if isinstance(cfg, vit.ViTConfig) else None
+
+
+def stride(cfg: Config) -> int:
+    """Pixels per token, or per position of BiT's last feature map, in each direction."""
     if isinstance(cfg, bit.BiTConfig):
         return cfg.resnet.stride
     return cfg.stride if isinstance(cfg, vit.ViTConfig) else cfg.patch
@@ -184,30 +192,30 @@ def check_image_size(cfg: Config, height: int, width: int) -> None:
 
     Tokens must tile the image, and a grid has at least 2 x 2 positions.
     """
-    stride, tiled = _stride(cfg), not isinstance(cfg, bit.BiTConfig)
-    least = 2 * stride if tiled else stride + 1
+    pixels, tiled = stride(cfg), not isinstance(cfg, bit.BiTConfig)
+    least = 2 * pixels if tiled else pixels + 1
     for side in (height, width):
-        low = side // stride * stride
+        low = side // pixels * pixels
         if side < least:
             raise BadInput(
                 f"image size {side} gives a grid of {grid(cfg, side, side)[0]} positions a side, "
                 f"and 2 is the least; use {least} or more (--config.data.image_size)"
                 f"{_or_small(cfg, height, width)}."
             )
-        if side % stride and tiled:
+        if side % pixels and tiled:
             raise BadInput(
-                f"image size {side} is not divisible by the {stride} pixels of a token; use {low} "
-                f"or {low + stride} (--config.data.image_size){_or_small(cfg, height, width)}."
+                f"image size {side} is not divisible by the {pixels} pixels of a token; use {low} "
+                f"or {low + pixels} (--config.data.image_size){_or_small(cfg, height, width)}."
             )
 
 
 def _or_small(cfg: Config, height: int, width: int) -> str:
     """Advice to take the small stem, where that takes images of this size."""
-    field = "resnet" if isinstance(cfg, bit.BiTConfig) else "backbone"
-    backbone = getattr(cfg, field, None)
-    if backbone is None or backbone.stem == "small":
+    given = backbone(cfg)
+    if given is None or given.stem == "small":
         return ""
-    small: Any = dataclasses.replace(cfg, **{field: dataclasses.replace(backbone, stem="small")})
+    field = "resnet" if isinstance(cfg, bit.BiTConfig) else "backbone"
+    small: Any = dataclasses.replace(cfg, **{field: dataclasses.replace(given, stem="small")})
     try:
         check_image_size(small, height, width)
     except BadInput:

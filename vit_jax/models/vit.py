@@ -221,7 +221,7 @@ class ViT(nn.Module):
         tokens_BLD = layer_norm("norm", cfg.ln_epsilon, dtype)(tokens_BLD)
 
         if cfg.pool == "map":
-            x_BD = MapHead(cfg, self.rules, name="map_head")(tokens_BLD)
+            x_BD = MapHead(cfg, self.rules, name="map_head")(tokens_BLD[:, cfg.registers :])
         elif cfg.pool == "token":
             x_BD = tokens_BLD[:, 0]
         else:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vit_jax.errors import BadInput, unknown
-from vit_jax.models import mixer, resnet
+from vit_jax.models import mixer, resnet, variants
 from vit_jax.models.bit import BiTConfig
 from vit_jax.models.mixer import MixerConfig
 from vit_jax.models.vit import ViTConfig
@@ -184,6 +184,7 @@ _TIMM_BIT = ((50, 1), (50, 3), (101, 1), (101, 3), (152, 2), (152, 4))
 
 
 def _write_timm(cfg: ViTConfig | BiTConfig | MixerConfig, image_size: int) -> dict[str, Any]:
+    _check_timm_epsilons(cfg)
     if isinstance(cfg, MixerConfig):
         sizes = (cfg.width, cfg.depth, cfg.mlp, cfg.token_mlp)
         name = next((n.lower() for n, named in mixer.SIZES.items() if named == sizes), None)
@@ -217,11 +218,26 @@ def _write_timm(cfg: ViTConfig | BiTConfig | MixerConfig, image_size: int) -> di
     }
 
 
+def _check_timm_epsilons(cfg: ViTConfig | BiTConfig | MixerConfig) -> None:
+    """Refuses epsilons that are not near to timm's own, as those of published weights are."""
+    backbone = variants.backbone(cfg)
+    given: dict[str, tuple[float, tuple[float, ...]]] = {}
+    if not isinstance(cfg, BiTConfig):
+        given["ln_epsilon"] = (cfg.ln_epsilon, (1e-12, 1e-6))
+    if backbone is not None:
+        given["gn_epsilon"] = (backbone.gn_epsilon, (1e-6, 1e-5))
+        given["ws_epsilon"] = (backbone.ws_epsilon, (1e-10, 1e-5))
+    for key, (value, range_) in given.items():
+        if not range_[0] <= value <= range_[-1]:
+            raise BadInput(
+                f"timm: {key}={value} is not what its models compute with, nor near to it; keep "
+                "the model as a run."
+            )
+
+
 def _timm_vit(cfg: ViTConfig, image_size: int) -> tuple[str, dict[str, Any]]:
     if cfg.representation:
         raise BadInput("timm's ViT has no pre-logits layer; export it as npz or big_vision.")
-    if cfg.ln_epsilon > 1e-6:
-        raise BadInput(f"timm's ViT has ln_epsilon=1e-6, the model has {cfg.ln_epsilon}.")
     architecture = "vit_base_patch16_224"
     if cfg.backbone is not None:
         if cfg.backbone.stages not in _TIMM_HYBRIDS or cfg.backbone.width != 64:
@@ -242,7 +258,6 @@ def _timm_vit(cfg: ViTConfig, image_size: int) -> tuple[str, dict[str, Any]]:
         "fc_norm": False,
         "reg_tokens": cfg.registers,
         "no_embed_class": bool(cfg.registers),
-        "pool_include_prefix": bool(cfg.registers) and cfg.pool == "map",
         "pos_embed": "learn",
         "act_layer": {"erf": "gelu", "tanh": "gelu_tanh"}[cfg.gelu],
     }

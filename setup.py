@@ -41,12 +41,10 @@ setup(
         "cuda12": [f"jax[cuda12]{JAX}"],
         "cuda13": [f"jax[cuda13]{JAX}"],
         "tpu": [f"jax[tpu]{JAX}"],
+        "peers": ["timm>=1.0.20,<2", "torch>=2.6,<3", "transformers>=5,<6"],  # tests of exports
         "dev": [
             "pytest>=9,<10",
             "pytest-xdist>=3.8,<4",
-            "timm>=1.0.20,<2",  # exports are loaded back by those they are for
-            "torch>=2.6,<3",
-            "transformers>=5,<6",
             "ruff==0.17.5",
             "pyright==1.1.414",
             "import-linter>=2.16,<3",

@@ -4,6 +4,7 @@
 """The shape of the project: sizes, licence headers, no drawers, what a fence cannot say."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,6 @@ def test_every_source_file_has_its_tests():
 
 def test_extras_of_the_readme_exist():
     setup, readme = (ROOT / "setup.py").read_text(), (ROOT / "README.md").read_text()
-    for extra in ("cuda12", "cuda13", "tpu", "dev"):
+    for extra in ("cuda12", "cuda13", "tpu", "dev", "peers"):
         assert f'"{extra}": [' in setup
-        assert f".[{extra}]" in readme
+        assert re.search(rf"\.\[(\w+,)?{extra}\]", readme)

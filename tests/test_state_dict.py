@@ -181,12 +181,11 @@ def test_model_of_timm_and_back(tmp_path, kind):
 
 def test_bit_of_timm_of_free_sizes(tmp_path):
     """Beside R50x1, which has 16 units."""
-    from timm.layers import StdConv2d
-    from timm.models.resnetv2 import ResNetV2
-
-    conv = functools.partial(StdConv2d, eps=1e-8)
+    conv = functools.partial(peers.load("timm.layers").StdConv2d, eps=1e-8)
     theirs = randomised(
-        ResNetV2([2, 1], (128, 256), 7, stem_chs=32, stem_type="fixed", conv_layer=conv)
+        peers.load("timm.models.resnetv2").ResNetV2(
+            [2, 1], (128, 256), 7, stem_chs=32, stem_type="fixed", conv_layer=conv
+        )
     )
     arrays = {name: value.numpy() for name, value in theirs.state_dict().items()}
     model, params, _ = vit_jax.load(foreign.safetensors(tmp_path / "x.safetensors", arrays))

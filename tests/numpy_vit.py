@@ -60,11 +60,10 @@ def forward(
     if pool == "token":
         y = z[:, 0]
     elif pool == "gap":
-        count = grid[0] * grid[1]
-        y = z[:, z.shape[1] - count :].sum(axis=1) / count
+        y = z[:, -grid[0] * grid[1] :].mean(axis=1)
     else:
-        w = weights["map_head"]
-        pooled = _attention(np.repeat(w["probe"], len(z), axis=0), z, w["attn"])
+        w, patches = weights["map_head"], z[:, -grid[0] * grid[1] :]
+        pooled = _attention(np.repeat(w["probe"], len(z), axis=0), patches, w["attn"])
         y = (pooled + mlp(layer_norm(pooled, w["norm"], ln_epsilon), w["mlp"], gelu))[:, 0]
     if "pre_logits" in weights:
         y = np.tanh(linear(y, weights["pre_logits"]))

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import numpy as np
+import peers
+import pictures
 import pytest
 from PIL import Image
 
-from tests import peers, pictures
 from vit_jax import train_step
 from vit_jax.data import preprocess, readers
 from vit_jax.errors import BadInput

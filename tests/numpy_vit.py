@@ -62,8 +62,8 @@ def forward(
     elif pool == "gap":
         y = z[:, -grid[0] * grid[1] :].mean(axis=1)
     else:
-        w, patches = weights["map_head"], z[:, -grid[0] * grid[1] :]
-        pooled = _attention(np.repeat(w["probe"], len(z), axis=0), patches, w["attn"])
+        w, pooling = weights["map_head"], z[:, -grid[0] * grid[1] :]
+        pooled = _attention(np.repeat(w["probe"], len(z), axis=0), pooling, w["attn"])
         y = (pooled + mlp(layer_norm(pooled, w["norm"], ln_epsilon), w["mlp"], gelu))[:, 0]
     if "pre_logits" in weights:
         y = np.tanh(linear(y, weights["pre_logits"]))

@@ -89,7 +89,9 @@ def get_config() -> ConfigDict:
     )
 
     config.data = ConfigDict()
-    config.data.source = "digits"  # [results] digits | folder:PATH | csv:FILE | tfds:NAME
+    config.data.source = (
+        "digits"  # [results] digits | folder:PATH | csv:FILE | tfds:NAME | synthetic:NAME
+    )
     config.data.data_dir = ""  # [where] where TFDS datasets are prepared; "": its default
     config.data.split = "train"  # [results] training split: name, or slice such as "train[:98%]"
     config.data.val_percent = 10  # [results] of train held out as "val" where a source has none

@@ -43,6 +43,7 @@ def test_every_source_file_has_its_tests():
         "lazy": "main",
         "classification": "train",
         "build": "train",
+        "program": "train",
         "errors": "main",
         "checks": "main",
         "window": "train",

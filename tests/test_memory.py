@@ -27,16 +27,17 @@ def compiled(gib: float):
     return types.SimpleNamespace(memory_analysis=lambda: analysis)
 
 
-def compile_step(*, accumulation=1, model__remat="none"):
-    if model__remat == "dots":
+def compile_step(settings):
+    accumulation, remat = settings.get("accumulation", 1), settings.get("model.remat", "none")
+    if remat == "dots":
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: does not fit")
-    return compiled(16.0 / accumulation - (1.0 if model__remat == "full" else 0.0))
+    return compiled(16.0 / accumulation - (1.0 if remat == "full" else 0.0))
 
 
 SETTINGS = [
     {"accumulation": 2},
-    {"accumulation": 4, "model__remat": "full"},
-    {"model__remat": "dots"},
+    {"accumulation": 4, "model.remat": "full"},
+    {"model.remat": "dots"},
 ]
 
 
@@ -73,7 +74,7 @@ def test_advice_without_a_limit_claims_nothing_about_fitting():
 
 
 def test_advice_when_the_step_itself_does_not_compile():
-    def never(**_):
+    def never(_):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: does not fit")
 
     text = str(memory.advice(never, [{"batch_size": 8}], 8 * GIB))
@@ -82,7 +83,7 @@ def test_advice_when_the_step_itself_does_not_compile():
 
 
 def test_advice_does_not_hide_other_errors():
-    def broken(**_):
+    def broken(_):
         raise TypeError("a bug")
 
     with pytest.raises(TypeError, match="a bug"):

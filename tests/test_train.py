@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 import vit_jax
-from vit_jax import build, main, memory, train
 from vit_jax import config as config_lib
+from vit_jax import main, memory, program, train
 from vit_jax.checkpoint import Checkpoints
 from vit_jax.models import variants
 from vit_jax.reporting import read_rows
@@ -181,7 +181,7 @@ def test_accumulation_and_mesh_leave_losses(finished, tmp_path):
 
 
 def test_non_finite_loss_stops_at_that_step_and_keeps_the_last_good(tmp_path, capsys, monkeypatch):
-    real = build.train_step.make_train_step
+    real = program.train_step.make_train_step
 
     def poisoned(*args, **kwargs):
         step = real(*args, **kwargs)
@@ -193,7 +193,7 @@ def test_non_finite_loss_stops_at_that_step_and_keeps_the_last_good(tmp_path, ca
 
         return with_nan
 
-    monkeypatch.setattr(build.train_step, "make_train_step", poisoned)
+    monkeypatch.setattr(program.train_step, "make_train_step", poisoned)
     assert run(tmp_path, "--config.report.every=5 steps") == 1
     message = capsys.readouterr().err
     assert "train/loss is nan at step 7" in message

@@ -285,6 +285,14 @@ def flatten(config: Mapping[str, Any] | ConfigDict, prefix: str = "") -> Iterato
 # ---------------------------------------------------------------- YAML
 
 
+def changed(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
+    """A copy with other values: key such as `model.remat` -> value."""
+    copy = config.copy_and_resolve_references()
+    with copy.unlocked():
+        copy.update_from_flattened_dict(values)
+    return copy
+
+
 def to_yaml(config: ConfigDict) -> str:
     """The configuration as YAML. Sequences are tuples: base.py has no lists."""
 

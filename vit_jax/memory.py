@@ -35,34 +35,36 @@ def limit_bytes(device: Any) -> int | None:
 
 
 def advice(
-    compile_step: Callable[..., Any], settings: Iterable[dict[str, Any]], limit: int | None
+    compile_step: Callable[[dict[str, Any]], Any],
+    settings: Iterable[dict[str, Any]],
+    limit: int | None,
 ) -> BadInput:
     """An error that tells the peak of a step and of the same step with other settings.
 
     Args:
-      compile_step: settings (as keyword arguments, none for the step as it is) -> compiled step.
-      settings: to try; a key is a config key with `__` for the dot.
+      compile_step: settings (none for the step as it is) -> compiled step.
+      settings: to try: config key -> value.
       limit: bytes of a device, if known.
     """
 
-    def peak(**changes: Any) -> tuple[str, int | None]:
+    def peak(changes: dict[str, Any]) -> tuple[str, int | None]:
         try:
-            need = peak_bytes(compile_step(**changes))
+            need = peak_bytes(compile_step(changes))
         except jax.errors.JaxRuntimeError:
             return "more than the compiler can place", None
         return f"{need / GIB:.2f} GiB", need
 
     lines = []
     for changes in settings:
-        text, need = peak(**changes)
-        flags = " ".join(f"--config.{k.replace('__', '.')}={v}" for k, v in changes.items())
+        text, need = peak(changes)
+        flags = " ".join(f"--config.{k}={v}" for k, v in changes.items())
         fits = ""
         if limit is not None:
             fits = ", fits" if need is not None and need < limit else ", does not fit"
         lines.append(f"  {flags}: {text}{fits}")
     have = f"{limit / GIB:.2f} GiB" if limit is not None else "an amount it does not tell"
     return BadInput(
-        f"out of memory: a step needs {peak()[0]} on each device, which has {have}. "
+        f"out of memory: a step needs {peak({})[0]} on each device, which has {have}. "
         "The same step would need, with\n" + "\n".join(lines) + "\n"
         "Accumulation and remat leave results as they are, up to the draws of dropout; another "
         "batch size does not."

@@ -1,42 +1,176 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Accelerators as sold. Owns their published peaks; imports nothing of ours.
+"""Accelerators as sold: sizes, chips, hosts, memory, peaks and links. Imports nothing but errors.
 
-Start from `peak_flops`.
+One row a generation; what `vit_jax plan` compiles for and a launcher asks for comes from here, so a
+size that nobody sells does not exist. Start from `find`; `peak_flops` is for a device that is
+there.
+
+Sources: "TPU v2" to "TPU7x" of the Google Cloud documentation ("TPU versions"); link rates of v2
+and v3 from Jouppi et al., "A Domain-Specific Supercomputer for Training Deep Neural Networks"
+(CACM 2020), and of GPUs from the vendor's data sheets and its eight-GPU machines. The memory of a
+TPU device is what its compiler lets a program use (libtpu 0.0.42).
 """
 
+import dataclasses
+import math
 import re
 
-# Dense bfloat16 peak in FLOP/s of one jax device, by a lower-case part of `device_kind`, the most
-# specific first. TPU figures: "TPU system architecture" pages of the Google Cloud documentation
-# (v2 and v3 per core, since each core is a device; later ones per chip). GPU figures: the vendor's
-# data sheets, without sparsity.
-_PEAKS = (
-    ("tpu v2", 45e12 / 2),
-    ("tpu v3", 123e12 / 2),
+from vit_jax.errors import BadInput
+
+GIB = 2**30
+
+
+@dataclasses.dataclass(frozen=True)
+class Generation:
+    """One kind of chip. Rates are of one jax device, not of a chip, and count one direction."""
+
+    name: str
+    platform: str  # tpu | gpu
+    kinds: tuple[str, ...]  # in `jax.Device.device_kind`, lower case
+    memory_bytes: int
+    flops: float  # dense bfloat16 (V100, T4: float16), FLOP/s
+    memory_rate: float  # bytes/s
+    link_rate: float  # bytes/s between chips of a slice (TPU) or of a machine (GPU), all links
+    network_rate: float  # bytes/s between slices or machines
+    devices_per_chip: int = 1
+    chips_per_host: int = 4
+    per_chip: int = 1  # what the number in a name counts, for each chip: v4-8 has four chips
+    shapes: tuple[str, ...] = ()  # sold, as the compiler spells them
+    spellings: tuple[str, ...] = ()  # other names
+    slices: bool = True  # whether several can be joined by the network
+    selector: str = ""  # of Google Kubernetes Engine
+
+
+_SQUARES = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
+_CUBES = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8", "8x8x16",
+          "8x16x16")  # fmt: skip
+_TPUS = (
+    Generation(
+        "v2", "tpu", ("tpu v2",), int(7.48 * GIB), 22.5e12, 350e9, 124e9, 1.5e9,
+        devices_per_chip=2, per_chip=2, slices=False,
+        shapes=("2x2", "4x4", "8x8", "8x16", "16x16"),
+    ),
+    Generation(
+        "v3", "tpu", ("tpu v3",), int(15.48 * GIB), 61.5e12, 450e9, 164e9, 1.5e9,
+        devices_per_chip=2, per_chip=2, slices=False,
+        shapes=("2x2", "4x4", "4x8", "8x8", "8x16", "16x16", "16x32", "32x32"),
+    ),
+    Generation(
+        "v4", "tpu", ("tpu v4",), int(30.75 * GIB), 275e12, 1200e9, 300e9, 3.125e9,
+        per_chip=2, shapes=_CUBES, selector="tpu-v4-podslice",
+    ),
+    Generation(
+        "v5e", "tpu", ("tpu v5 lite", "tpu v5e"), int(15.75 * GIB), 197e12, 819e9, 200e9, 3.125e9,
+        shapes=_SQUARES, spellings=("v5litepod",), selector="tpu-v5-lite-podslice",
+    ),
+    Generation(
+        "v5p", "tpu", ("tpu v5p", "tpu v5"), int(95.74 * GIB), 459e12, 2765e9, 600e9, 6.25e9,
+        per_chip=2, shapes=(*_CUBES, "16x16x16", "16x16x24"), selector="tpu-v5p-slice",
+    ),
+    Generation(
+        "v6e", "tpu", ("tpu v6 lite", "tpu v6e"), int(31.25 * GIB), 918e12, 1638e9, 400e9, 12.5e9,
+        shapes=_SQUARES, selector="tpu-v6e-slice",
+    ),
+    Generation(
+        "tpu7x", "tpu", ("tpu7x",), int(94.75 * GIB), 1153.5e12, 3690e9, 300e9, 6.25e9,
+        devices_per_chip=2, per_chip=2, shapes=_CUBES, selector="tpu7x",
+    ),
+)  # fmt: skip
+
+
+def _gpu(name: str, kinds: tuple[str, ...], gb: int, *rates: float) -> Generation:
+    sold = ("1", "2", "4", *(str(8 * machines) for machines in (1, 2, 4, 8, 16, 32, 64)))
+    return Generation(name, "gpu", kinds, int(gb * 1e9), *rates, chips_per_host=8, shapes=sold)
+
+
+_GPUS = (
+    _gpu("b200", ("b200",), 180, 2250e12, 8000e9, 900e9, 50e9),
+    _gpu("h200", ("h200",), 141, 989e12, 4800e9, 450e9, 50e9),
+    _gpu("h100", ("h100",), 80, 989e12, 3350e9, 450e9, 50e9),
+    _gpu("a100-80gb", ("a100-sxm4-80gb",), 80, 312e12, 2039e9, 300e9, 25e9),
+    _gpu("a100-40gb", ("a100",), 40, 312e12, 1555e9, 300e9, 25e9),
+    _gpu("l4", ("l4",), 24, 121e12, 300e9, 16e9, 1.5e9),
+)
+GENERATIONS = {g.name: g for g in (*_TPUS, *_GPUS)}
+
+# Peaks of devices that are not in the table above because nobody plans a run on them.
+_OTHERS = (
     ("tpu v4 lite", 138e12),
-    ("tpu v4", 275e12),
-    ("tpu v5 lite", 197e12),
-    ("tpu v5e", 197e12),
-    ("tpu v5p", 459e12),
-    ("tpu v5", 459e12),
-    ("tpu v6 lite", 918e12),
-    ("tpu v6e", 918e12),
-    ("h200", 989e12),
     ("h100 pcie", 756e12),
-    ("h100", 989e12),
-    ("a100", 312e12),
     ("a10g", 70e12),
     ("l40s", 362e12),
     ("l40", 181e12),
-    ("l4", 121e12),
     ("v100", 125e12),
     ("t4", 65e12),
 )
 
 
+@dataclasses.dataclass(frozen=True)
+class Accelerator:
+    """One slice, or one or several machines with GPUs, as it is ordered."""
+
+    generation: Generation
+    shape: str  # such as 4x4x8; a number for GPUs
+
+    @property
+    def chips(self) -> int:
+        """Chips, which are what is paid for."""
+        return math.prod(int(n) for n in self.shape.split("x"))
+
+    @property
+    def devices(self) -> int:
+        """Devices as jax counts them."""
+        return self.chips * self.generation.devices_per_chip
+
+    @property
+    def hosts(self) -> int:
+        """Machines; a small v5e or v6e lies in one of eight chips."""
+        each = self.generation.chips_per_host
+        whole = 8 if self.shape == "2x4" and self.generation.devices_per_chip == 1 else each
+        return -(-self.chips // whole)
+
+    @property
+    def name(self) -> str:
+        """As sold."""
+        return f"{self.generation.name}-{self.chips * self.generation.per_chip}"
+
+
+def sold(generation: Generation) -> list[Accelerator]:
+    """Every size of a generation, the smallest first."""
+    return [Accelerator(generation, shape) for shape in generation.shapes]
+
+
+def find(name: str) -> Accelerator:
+    """The accelerator of a name as sold, such as `v4-256`, `v5litepod-16` or `h100-8`.
+
+    Raises:
+      BadInput: nobody sells that; the message names the nearest size, or every generation.
+    """
+    spelling, _, size = name.lower().rpartition("-")
+    known = {s: g for g in GENERATIONS.values() for s in (g.name, *g.spellings)}
+    if spelling not in known or not re.fullmatch(r"[1-9]\d*", size):
+        rows = (f"  {s.name} to {e.name}" for s, *_, e in map(sold, GENERATIONS.values()))
+        raise BadInput(
+            f"unknown accelerator {name!r}; write GENERATION-SIZE, such as v4-256. There are:\n"
+            + "\n".join(rows)
+        )
+    sizes = sold(known[spelling])
+    wanted = f"{known[spelling].name}-{size}"
+    found = next((a for a in sizes if a.name == wanted), None)
+    if found is None:
+        number = [int(a.name.rpartition("-")[2]) for a in sizes]
+        nearest = sizes[min(range(len(sizes)), key=lambda i: abs(number[i] - int(size)))].name
+        raise BadInput(
+            f"{name} is not sold; the nearest is {nearest}. Sizes: "
+            + ", ".join(a.name for a in sizes)
+        )
+    return found
+
+
 def peak_flops(device_kind: str) -> float | None:
     """Dense bfloat16 (V100, T4: float16) peak of a device in FLOP/s; None where it is not known."""
+    peaks = [*_OTHERS, *((k, g.flops) for g in GENERATIONS.values() for k in g.kinds)]
     kind = device_kind.lower()  # whole words: an L40 is not an L4; but a GH200 has an H200's GPU
-    return next((peak for name, peak in _PEAKS if re.search(rf"\bg?{name}\b", kind)), None)
+    return next((peak for name, peak in peaks if re.search(rf"\bg?{name}\b", kind)), None)

@@ -23,7 +23,7 @@ from typing import Any
 
 import jax
 
-from vit_jax import build, distributed, loading, memory, reporting, settle
+from vit_jax import build, distributed, loading, memory, program, reporting, settle
 from vit_jax import config as config_lib
 from vit_jax.checkpoint import FOLDER, Checkpoints
 from vit_jax.config import ConfigDict
@@ -227,12 +227,12 @@ def loop(
     """Steps first + 1 to the last, with everything that is due after each."""
     steps = run.steps
     log.info("compiling the step")
-    train_step = run.compile_step()
+    train_step, key = run.lower_step().compile(), run.step_key
     throughput = Throughput()
     window = Window(run, report, throughput, first)
     batches = run.train_batches(first)
     config_yaml = config_lib.to_yaml(run.config)
-    traced = build.profile_steps(run.config.profile)
+    traced = program.profile_steps(run.config.profile)
 
     with contextlib.closing(reporting.Profile(traced, workdir / "profile")) as profile:
         for step in range(first + 1, steps.total + 1):
@@ -243,7 +243,7 @@ def loop(
             ):
                 with throughput.wait():
                     batch = next(batches)
-                state, metrics = train_step(state, batch, run.step_key)
+                state, metrics = train_step(state, batch, key)
             window.add(step, metrics)
             profile.after(step, metrics)
 

@@ -7,6 +7,7 @@
     folder:PATH        class folders, or train/ and test/ (and val/) with class folders inside
     csv:FILE           rows of path,label[,split]; paths are relative to the file
     tfds:NAME          a TensorFlow Datasets name, e.g. tfds:cifar10 or tfds:mnist:3.0.1
+    synthetic:NAME     noise in the size of jft300m, imagenet21k or imagenet
 
 Start from `open_source`.
 """
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from vit_jax.data import splits as splits_lib
+from vit_jax.data import synthetic
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.splits import Split, Table
 from vit_jax.errors import BadInput, unknown
@@ -224,4 +226,5 @@ KINDS: dict[str, tuple[str, Any]] = {
     "folder": ("folder:PATH", _folder),
     "csv": ("csv:FILE", _csv),
     "tfds": ("tfds:NAME", _tfds),
+    "synthetic": ("synthetic:NAME", synthetic.open_synthetic),
 }

@@ -1,0 +1,53 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Stand-ins: noise with the size and the classes of datasets that are large, or nobody's to share.
+
+For plans, timing and a first step on any machine; nothing can be learned from them. Start from
+`open_synthetic`.
+"""
+
+from collections.abc import Callable
+
+from vit_jax.data.lazy import Tensor, tf
+from vit_jax.data.splits import Split, Table
+from vit_jax.errors import unknown
+
+# Name -> classes, training images. JFT-300M: arXiv:2010.11929, section 4.1, and 18,291 classes
+# (arXiv:1707.02968); ImageNet-21k: the fall 2011 release, with the 21,843 outputs of published heads.
+SIZES = {
+    "jft300m": (18_291, 303_000_000),
+    "imagenet21k": (21_843, 14_197_122),
+    "imagenet": (1_000, 1_281_167),
+}
+_HELD_OUT = 1_000  # images of val, and of test
+_SIDE = 256
+
+
+def open_synthetic(name: str, _: str) -> tuple[list[str], dict[str, Split], list[str]]:
+    """Class names, splits and notes of a stand-in.
+
+    Raises:
+      BadInput: an unknown name; lists those there are.
+    """
+    if name not in SIZES:
+        raise unknown("data.source=synthetic:NAME", name, SIZES)
+    classes, examples = SIZES[name]
+
+    def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        def read(row: Tensor) -> tuple[Tensor, Tensor]:
+            seed = tf.stack([row, tf.constant(0, tf.int64)])
+            shape = (_SIDE, _SIDE, 3)
+            noise = tf.random.stateless_uniform(shape, seed, minval=0, maxval=256, dtype=tf.int32)
+            return tf.cast(noise, tf.uint8), tf.cast(row % classes, tf.int32)[None]
+
+        return read
+
+    table = Table(examples + 2 * _HELD_OUT, lambda row: f"{name}/{row}", reader)
+    ends = (0, examples, examples + _HELD_OUT, examples + 2 * _HELD_OUT)
+    splits = {
+        split: Split(table, range(start, stop))
+        for split, start, stop in zip(("train", "val", "test"), ends, ends[1:], strict=False)
+    }
+    note = f"images of {name} are noise: a stand-in from which nothing can be learned"
+    return [str(k) for k in range(classes)], splits, [note]

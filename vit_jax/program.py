@@ -1,0 +1,266 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""From a configuration to the compiled step and its state, for a dataset of a known size.
+
+What train, plan and bench share: it opens no data, and the devices may be ones that are only
+described. Start from `make`.
+"""
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from vit_jax import config as config_lib
+from vit_jax import duration, sharding, state, train_step, tree
+from vit_jax.config import ConfigDict
+from vit_jax.errors import BadInput
+from vit_jax.models import variants
+from vit_jax.models.surgery import Fitted
+from vit_jax.optim import optimizers, schedules
+
+
+def make_rules(config: ConfigDict, devices: Sequence[Any] | None = None) -> sharding.Rules:
+    """The mesh and the placement; checks that the batch and its micro-batches divide over devices.
+
+    Raises:
+      BadInput: a mesh that the devices do not fill, or a batch that the mesh does not divide.
+    """
+    shape = {key: value for key, value in config.mesh.items() if key != "rules"}
+    rules = sharding.Rules(sharding.make_mesh(**shape, devices=devices), config.mesh.rules)
+    unit = rules.batch_ways * config.accumulation
+    batches = {"batch_size": (config.batch_size, unit)}
+    for name, section in config.evals.items():
+        size = section.batch_size or config.batch_size
+        batches[f"evals.{name}.batch_size"] = (size, rules.batch_ways)
+    for key, (size, ways) in batches.items():
+        if size % ways or size < ways:
+            low = size // ways * ways
+            fits = f"{low} or {low + ways}" if low else str(ways)
+            raise BadInput(
+                f"{key}={size} is not divisible by {ways} (devices that share the batch: "
+                f"{rules.batch_ways}, accumulation: {ways // rules.batch_ways}); use {fits}."
+            )
+    return rules
+
+
+def profile_steps(text: str) -> range:
+    """`"100:105"` as range(100, 105); empty is an empty range."""
+    match = re.fullmatch(r"(\d+):(\d+)", text)
+    if text and (match is None or not 1 <= int(match[1]) < int(match[2])):
+        raise BadInput(f"profile={text!r}; write FIRST:LAST steps, e.g. 100:105.")
+    return range(int(match[1]), int(match[2])) if match else range(0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """Durations of the configuration in optimizer steps; 0 is never."""
+
+    total: int
+    epoch: float
+    warmup: int
+    cooldown: int
+    checkpoint: int
+    keep_every: int
+    report: int
+    evals: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """What a configuration computes, whatever the images are."""
+
+    config: ConfigDict
+    classes: int
+    examples: int
+    steps: Steps
+    model: variants.Model
+    rules: sharding.Rules
+    schedule: schedules.Schedule
+    abstract: state.TrainState  # shapes with shardings
+    init: Callable[[], state.TrainState]
+    init_from: Callable[[Fitted], state.TrainState]
+    step: Any  # jitted: (state, batch, key) -> (state, metrics)
+    eval_step: Any  # jitted: (params, batch) -> sums
+
+    @functools.cached_property
+    def step_key(self) -> jax.Array:
+        """Drives dropout: the same for every step, which folds its number in."""
+        return _keys(self.config, self.rules)[1]
+
+    @property
+    def batch_sharding(self) -> jax.sharding.NamedSharding:
+        """How the first axis of a batch lies on the devices."""
+        return self.rules.sharding(("act_batch",), (self.config.batch_size,), "batch")
+
+    def batch(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """A global batch of images, as shapes."""
+        size, side = self.config.batch_size, self.config.data.image_size
+        over = self.batch_sharding
+        return {
+            "image": jax.ShapeDtypeStruct((size, side, side, 3), jnp.uint8, sharding=over),
+            "labels": jax.ShapeDtypeStruct((size, 1), jnp.int32, sharding=over),
+            "mask": jax.ShapeDtypeStruct((size,), jnp.bool_, sharding=over),
+        }
+
+    def lower_step(self) -> jax.stages.Lowered:
+        """The train step, to be compiled ahead of time."""
+        return self.step.lower(self.abstract, self.batch(), _key_shape(self.rules.replicated))
+
+    def changed(self, settings: Mapping[str, Any]) -> "Program":
+        """The same with other values: config key -> value."""
+        config = config_lib.changed(self.config, settings)
+        devices = list(self.rules.mesh.devices.flat)
+        return make(config, classes=self.classes, examples=self.examples, devices=devices)
+
+
+def _key_shape(sharding: jax.sharding.Sharding | None = None) -> jax.ShapeDtypeStruct:
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    return jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=sharding)
+
+
+def _keys(config: ConfigDict, rules: sharding.Rules) -> tuple[jax.Array, jax.Array]:
+    """(of initialisation, of the steps), on every device."""
+    keys = tuple(jax.random.split(jax.random.key(config.seed)))
+    return jax.device_put(keys, rules.replicated)
+
+
+def make(
+    config: ConfigDict, *, classes: int, examples: int, devices: Sequence[Any] | None = None
+) -> Program:
+    """Lays out what a settled, checked configuration computes; compiles and allocates nothing.
+
+    Args:
+      config: settled and checked.
+      classes: of the dataset.
+      examples: in the training split.
+      devices: to run on (default: those of this process and its peers), or descriptions of some.
+
+    Raises:
+      BadInput: the mesh, or a combination of values, cannot be used.
+    """
+    rules = make_rules(config, devices)
+    steps = _steps(config, examples)
+    cfg = variants.config(**config.model, classes=classes)
+    use_ema = config.ema.decay > 0
+    side = config.data.image_size
+    bare = variants.make(cfg)
+
+    def init_params(key: jax.Array) -> Any:
+        return bare.init(key, jnp.zeros((1, side, side, 3)))["params"]
+
+    params = jax.eval_shape(init_params, _key_shape())
+    schedule, tx = _optimizer(config, params, steps)
+
+    def create(key: jax.Array) -> state.TrainState:
+        return state.create(init_params, tx, key, ema=use_ema)
+
+    abstract = _placed(jax.eval_shape(create, _key_shape()), params, rules)
+    places = jax.tree.map(lambda x: x.sharding, abstract)
+
+    def init() -> state.TrainState:
+        return jax.jit(create, out_shardings=places)(_keys(config, rules)[0])
+
+    def init_from(fitted: Fitted) -> state.TrainState:
+        fresh = jax.jit(init_params, out_shardings=places.params)(_keys(config, rules)[0])
+        taken = {path: leaf for path, leaf in tree.leaves_with_paths(fitted.params)}
+        chosen = tree.map_with_path(
+            lambda path, leaf: jax.device_put(taken.get(path, leaf), leaf.sharding), fresh
+        )
+        start = jax.jit(lambda p: state.from_params(p, tx, ema=use_ema), out_shardings=places)
+        return start(chosen)
+
+    model = variants.make(cfg, rules)
+    step, eval_step = _step_functions(config, model, tx)
+    return Program(
+        config=config,
+        classes=classes,
+        examples=examples,
+        steps=steps,
+        model=model,
+        rules=rules,
+        schedule=schedule,
+        abstract=abstract,
+        init=init,
+        init_from=init_from,
+        step=jax.jit(step, donate_argnums=0, out_shardings=(places, rules.replicated)),
+        eval_step=jax.jit(eval_step, out_shardings=rules.replicated),
+    )
+
+
+def _placed(shapes: state.TrainState, params: Any, rules: sharding.Rules) -> state.TrainState:
+    places = sharding.place(shapes, sharding.param_axes(params, variants.AXES), rules)
+    return jax.tree.map(
+        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, places
+    )
+
+
+def _steps(config: ConfigDict, examples: int) -> Steps:
+    def steps(key: str, text: str, total: int = 0) -> int:
+        length = duration.parse(key, text)
+        return length.steps(batch_size=config.batch_size, examples=examples, total_steps=total)
+
+    total = steps("length", config.length)
+    if total < 1:
+        raise BadInput(f"length={config.length!r} is no training at all; give at least one step.")
+    profile = profile_steps(config.profile)
+    if profile and profile.stop > total:
+        raise BadInput(f"profile={config.profile!r} goes beyond the {total} steps of the run.")
+    return Steps(
+        total=total,
+        epoch=examples / config.batch_size,
+        checkpoint=steps("checkpoint.every", config.checkpoint.every, total),
+        keep_every=steps("checkpoint.keep_every", config.checkpoint.keep_every, total),
+        report=steps("report.every", config.report.every, total) or total,
+        evals={name: steps(name, section.every, total) for name, section in config.evals.items()},
+        warmup=steps("schedule.warmup", config.schedule.warmup, total),
+        cooldown=steps("schedule.cooldown", config.schedule.cooldown, total),
+    )
+
+
+def _chosen(section: ConfigDict, *without: str) -> dict[str, Any]:
+    """The arguments in a section with a choice: its own, and those of the chosen sub-section."""
+    own = {k: v for k, v in section.items() if not isinstance(v, ConfigDict) and k not in without}
+    return own | section[section.name].to_dict()
+
+
+def _optimizer(
+    config: ConfigDict, params: Any, steps: Steps
+) -> tuple[schedules.Schedule, optimizers.Transform]:
+    schedule = schedules.make_schedule(
+        warmup=steps.warmup,
+        cooldown=steps.cooldown,
+        total_steps=steps.total,
+        **_chosen(config.schedule, "warmup", "cooldown"),
+    )
+    return schedule, optimizers.make_optimizer(params, schedule, **_chosen(config.optimizer))
+
+
+def _step_functions(
+    config: ConfigDict, model: variants.Model, tx: optimizers.Transform
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """(train step, evaluation step)."""
+
+    def apply(params: Any, images: jax.Array, *, train: bool, key: jax.Array | None) -> jax.Array:
+        return jnp.asarray(model.apply({"params": params}, images, train=train, key=key))
+
+    shared = {
+        "classes": model.cfg.classes,
+        "mean": config.data.mean,
+        "std": config.data.std,
+        "loss": config.loss.name,
+    }
+    step = train_step.make_train_step(
+        apply,
+        tx,
+        label_smoothing=config.loss.label_smoothing,
+        accumulation=config.accumulation,
+        ema_decay=config.ema.decay,
+        **shared,
+    )
+    return step, train_step.make_eval_step(apply, **shared)

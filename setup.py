@@ -41,6 +41,7 @@ setup(
         "cuda12": [f"jax[cuda12]{JAX}"],
         "cuda13": [f"jax[cuda13]{JAX}"],
         "tpu": [f"jax[tpu]{JAX}"],
+        "plan": [f"jax[tpu]{JAX}"],  # the TPU compiler, which needs no TPU
         "peers": ["timm>=1.0.20,<2", "torch>=2.6,<3", "transformers>=5,<6"],  # tests of exports
         "dev": [
             "pytest>=9,<10",

@@ -157,7 +157,7 @@ def get_config() -> ConfigDict:
     )
 
     config.mesh = ConfigDict()
-    config.mesh.replica = 1  # [where] slices joined by the data-centre network
+    config.mesh.replica = 0  # [where] slices joined by the data-centre network; 0: all there are
     config.mesh.data = -1  # [where] devices that share the batch; -1: all that remain
     config.mesh.fsdp = 1  # [where] devices that share batch and parameters
     config.mesh.tensor = 1  # [where] devices that share heads and MLP

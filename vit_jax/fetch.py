@@ -106,8 +106,12 @@ def cache_path(address: str) -> Path:
     segments = [parts.netloc.lower(), *folders, *query, name]
     if {"", ".", ".."} & set(segments):
         raise BadInput(f"{address} does not name a file; expected https://HOST/PATH/FILE.")
-    root = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "vit_jax"
-    return root.joinpath(*segments)
+    return cache_root().joinpath(*segments)
+
+
+def cache_root() -> Path:
+    """The folder of everything that is kept between runs and can be made again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "vit_jax"
 
 
 def _checksum_file(cached: Path) -> Path:

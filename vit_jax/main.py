@@ -10,10 +10,10 @@ import sys
 from collections.abc import Sequence
 
 from vit_jax import __version__
-from vit_jax.commands import inspect, models, train
+from vit_jax.commands import inspect, models, plan, train
 from vit_jax.errors import BadInput, RunFailed
 
-COMMANDS = {"train": train, "models": models, "inspect": inspect}
+COMMANDS = {"train": train, "plan": plan, "models": models, "inspect": inspect}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -55,25 +55,28 @@ def make_mesh(
 ) -> Mesh:
     """The named mesh over `devices` (default: all).
 
-    Where the devices come in slices that a data-centre network joins, `replica` counts them and the
-    other axes stay inside a slice.
+    Where the devices come in slices that a data-centre network joins, `replica` counts them (0: as
+    many as there are) and the other axes stay inside a slice.
 
     Raises:
       BadInput: a mesh that the devices do not fill, or another number of slices.
     """
     devices = jax.devices() if devices is None else devices
-    shape = mesh_shape(replica=replica, data=data, fsdp=fsdp, tensor=tensor, devices=len(devices))
     slices = len({getattr(d, "slice_index", 0) for d in devices})
+    sizes = {"replica": replica or slices, "data": data, "fsdp": fsdp, "tensor": tensor}
+    shape = mesh_shape(**sizes, devices=len(devices))
     auto = (AxisType.Auto,) * len(shape)  # a scanned Linen block fails under the default, Explicit
     if shape[0] != slices and devices[0].platform != "cpu":  # a CPU may play several slices
         raise BadInput(
             f"mesh.replica={shape[0]}, but the devices come in {slices} slice"
-            f"{'s' if slices > 1 else ''}; use --config.mesh.replica={slices}."
+            f"{'s' if slices > 1 else ''}; leave it 0."
         )
+    split = {"allow_split_physical_axes": True}  # 2 x 64 on a torus of 4 x 4 x 8
     if slices == 1:
-        return jax.make_mesh(shape, MESH_AXES, axis_types=auto, devices=devices)
-    inside, between = (1, *shape[1:]), (slices, 1, 1, 1)
-    grid = mesh_utils.create_hybrid_device_mesh(inside, between, devices)
+        grid = mesh_utils.create_device_mesh(shape, devices, **split)
+    else:
+        inside, between = (1, *shape[1:]), (slices, 1, 1, 1)
+        grid = mesh_utils.create_hybrid_device_mesh(inside, between, devices, **split)
     return Mesh(grid, MESH_AXES, axis_types=auto)
 
 

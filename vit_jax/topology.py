@@ -15,6 +15,7 @@ TPU device is what its compiler lets a program use (libtpu 0.0.42).
 
 import dataclasses
 import math
+import os
 import re
 
 from vit_jax.errors import BadInput
@@ -27,7 +28,7 @@ class Generation:
     """One kind of chip. Rates are of one jax device, not of a chip, and count one direction."""
 
     name: str
-    platform: str  # tpu | gpu
+    platform: str  # tpu | gpu | cpu
     kinds: tuple[str, ...]  # in `jax.Device.device_kind`, lower case
     memory_bytes: int
     flops: float  # dense bfloat16 (V100, T4: float16), FLOP/s
@@ -80,9 +81,13 @@ _TPUS = (
 )  # fmt: skip
 
 
-def _gpu(name: str, kinds: tuple[str, ...], gb: int, *rates: float) -> Generation:
+def _gpu(
+    name: str, kinds: tuple[str, ...], gb: int, peak: float, memory: float, link: float, net: float
+) -> Generation:
     sold = ("1", "2", "4", *(str(8 * machines) for machines in (1, 2, 4, 8, 16, 32, 64)))
-    return Generation(name, "gpu", kinds, int(gb * 1e9), *rates, chips_per_host=8, shapes=sold)
+    return Generation(
+        name, "gpu", kinds, int(gb * 1e9), peak, memory, link, net, chips_per_host=8, shapes=sold
+    )
 
 
 _GPUS = (
@@ -93,6 +98,18 @@ _GPUS = (
     _gpu("a100-40gb", ("a100",), 40, 312e12, 1555e9, 300e9, 25e9),
     _gpu("l4", ("l4",), 24, 121e12, 300e9, 16e9, 1.5e9),
 )
+
+
+def _cpu(devices: int) -> Generation:
+    """This machine, as so many devices; nobody publishes its rates."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // devices
+    unknown = math.inf
+    return Generation(
+        "cpu", "cpu", ("cpu",), memory, unknown, unknown, unknown, unknown,
+        chips_per_host=devices, slices=False,
+    )  # fmt: skip
+
+
 GENERATIONS = {g.name: g for g in (*_TPUS, *_GPUS)}
 
 # Peaks of devices that are not in the table above because nobody plans a run on them.
@@ -149,12 +166,14 @@ def find(name: str) -> Accelerator:
       BadInput: nobody sells that; the message names the nearest size, or every generation.
     """
     spelling, _, size = name.lower().rpartition("-")
+    if spelling == "cpu" and re.fullmatch(r"[1-9]\d{0,3}", size):
+        return Accelerator(_cpu(int(size)), size)
     known = {s: g for g in GENERATIONS.values() for s in (g.name, *g.spellings)}
     if spelling not in known or not re.fullmatch(r"[1-9]\d*", size):
         rows = (f"  {s.name} to {e.name}" for s, *_, e in map(sold, GENERATIONS.values()))
         raise BadInput(
             f"unknown accelerator {name!r}; write GENERATION-SIZE, such as v4-256. There are:\n"
-            + "\n".join(rows)
+            + "\n".join([*rows, "  cpu-1 and more: this machine"])
         )
     sizes = sold(known[spelling])
     wanted = f"{known[spelling].name}-{size}"

@@ -14,7 +14,7 @@ from vit_jax.data.splits import Split, Table
 from vit_jax.errors import unknown
 
 # Name -> classes, training images. JFT-300M: arXiv:2010.11929, section 4.1, and 18,291 classes
-# (arXiv:1707.02968); ImageNet-21k: the fall 2011 release, with the 21,843 outputs of published heads.
+# (arXiv:1707.02968); ImageNet-21k: fall 2011, and the 21,843 outputs of the published heads.
 SIZES = {
     "jft300m": (18_291, 303_000_000),
     "imagenet21k": (21_843, 14_197_122),

@@ -1,0 +1,172 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What one device computes, holds, moves and sends in a step, counted from shapes alone.
+
+Nothing is compiled: these are the least that any compiler needs, and the only figures where no
+compiler for the device is at hand. Start from `step_secs`.
+"""
+
+import math
+from collections import defaultdict
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import Literal
+
+from vit_jax import tree
+from vit_jax.models import flops, variants
+from vit_jax.models.bit import BiTConfig
+from vit_jax.program import Program
+from vit_jax.topology import Accelerator
+from vit_jax.train_step import normalise
+
+Collectives = dict[str, dict[str, int]]  # mesh axes joined by + -> kind -> bytes
+
+
+def step_flops(program: Program) -> float:
+    """FLOPs of one device in a training step, without what is computed twice: see `flops`."""
+    side = program.config.data.image_size
+    forward = flops.forward_flops(program.model.cfg, side, side)
+    return 3.0 * forward * program.config.batch_size / program.rules.mesh.size
+
+
+def state_bytes(program: Program) -> int:
+    """The part of parameters, moments and average that lies on one device."""
+    return sum(map(_local_bytes, jax.tree.leaves(program.abstract)))
+
+
+def _local_bytes(leaf: Any) -> int:
+    shape = leaf.sharding.shard_shape(leaf.shape)
+    return math.prod(shape) * leaf.dtype.itemsize
+
+
+def saved_bytes(program: Program) -> int:
+    """Activations that one device keeps for the backward pass of a micro-batch.
+
+    The residuals that differentiation records under the model's remat policy; what tensor
+    parallelism shares between devices is counted whole.
+    """
+    config = program.config
+    images = config.batch_size // config.accumulation // program.rules.batch_ways
+    side = config.data.image_size
+    bare = variants.make(program.model.cfg)
+
+    def kept(params: Any, batch: jax.Array, key: jax.Array) -> Any:
+        def forward(params: Any) -> jax.Array:
+            pixels = normalise(batch, config.data.mean, config.data.std)
+            return jnp.asarray(bare.apply({"params": params}, pixels, train=True, key=key))
+
+        return jax.vjp(forward, params)[1]
+
+    batch = jax.ShapeDtypeStruct((images, side, side, 3), jnp.uint8)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    jaxpr = jax.make_jaxpr(kept)(program.abstract.params, batch, key).jaxpr
+    given = set(jaxpr.invars)
+    made = {v for v in jaxpr.outvars if not isinstance(v, Literal)} - given
+    return sum(v.aval.size * v.aval.dtype.itemsize for v in made)
+
+
+def peak_bytes(program: Program) -> int:
+    """State, gradients, kept activations and images of one device: an estimate from below."""
+    gradients = sum(map(_local_bytes, jax.tree.leaves(program.abstract.params)))
+    images = sum(map(_local_bytes, jax.tree.leaves(program.batch())))
+    return state_bytes(program) + gradients + saved_bytes(program) + images
+
+
+def moved_bytes(program: Program) -> int:
+    """Memory traffic of one device in a step.
+
+    State and gradients are read and written once, weights and kept activations once in each
+    direction of each micro-batch.
+    """
+    gradients = sum(map(_local_bytes, jax.tree.leaves(program.abstract.params)))
+    weights = gradients // 4 * _compute_bytes(program)
+    each = 2 * weights + 2 * saved_bytes(program)
+    return 2 * state_bytes(program) + 2 * gradients + program.config.accumulation * each
+
+
+def _compute_bytes(program: Program) -> int:
+    return jnp.dtype(program.model.cfg.dtype).itemsize
+
+
+def collectives(program: Program) -> Collectives:
+    """The least that a step sends, in the units of `hlo.collective_bytes`.
+
+    Weights that are split over `fsdp` are gathered for the forward and for the backward pass and
+    their gradients are scattered; over the other axes that share the batch, gradients are reduced.
+    All of it happens in each micro-batch. With tensor parallelism two activations of each block
+    are added up in either direction.
+    """
+    mesh, parts = dict(program.rules.mesh.shape), program.config.accumulation
+    found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for path, leaf in tree.leaves_with_paths(program.abstract.params):
+        split = {a for axes in leaf.sharding.spec if axes for a in axes}
+        exact = "norm" in path or path.startswith("head")  # computed in float32
+        size = _local_bytes(leaf) // 4 * (4 if exact else _compute_bytes(program))
+        over = [a for a in ("replica", "data", "fsdp") if mesh[a] > 1 and a not in split]
+        if "fsdp" in split and mesh["fsdp"] > 1:
+            found["fsdp"]["all-gather"] += 2 * parts * size * mesh["fsdp"]
+            found["fsdp"]["reduce-scatter"] += parts * size * mesh["fsdp"]
+        if over:
+            found["+".join(over)]["all-reduce"] += parts * size
+    if mesh["tensor"] > 1:
+        found["tensor"]["all-reduce"] += 4 * _stream_bytes(program)
+    return {axes: dict(kinds) for axes, kinds in sorted(found.items())}
+
+
+def _stream_bytes(program: Program) -> int:
+    """What flows between the blocks [S, B, L, D] of one device, of all micro-batches; BiT: 0."""
+    cfg, side = program.model.cfg, program.config.data.image_size
+    if isinstance(cfg, BiTConfig):
+        return 0
+    images = program.config.batch_size // program.rules.batch_ways
+    tokens = images * math.prod(variants.grid(cfg, side, side))
+    return cfg.depth * tokens * cfg.width * _compute_bytes(program)
+
+
+# ---------------------------------------------------------------- time
+
+
+def step_secs(program: Program, accelerator: Accelerator, sent: Collectives) -> tuple[float, str]:
+    """(seconds, what limits them) of a step if everything overlaps: the roofline.
+
+    The slowest of computing at the peak rate (with a second forward pass under `full` remat),
+    moving `moved_bytes`, and sending what goes over links or network as rings do.
+
+    Args:
+      program: the step.
+      accelerator: one slice of what it runs on.
+      sent: as from `collectives` or `hlo.collective_bytes`.
+
+    Returns:
+      Seconds, and `compute`, `memory`, `links` (inside a slice or machine) or `network`.
+    """
+    rates = accelerator.generation
+    again = 4 / 3 if program.config.model.remat == "full" else 1.0
+    secs = {
+        "compute": again * step_flops(program) / rates.flops,
+        "memory": moved_bytes(program) / rates.memory_rate,
+        "links": 0.0,
+        "network": 0.0,
+    }
+    mesh = dict(program.rules.mesh.shape)
+    for axes, kinds in sent.items():
+        members = math.prod(mesh[a] for a in axes.split("+"))
+        where = "links" if _inside(axes, mesh, accelerator) else "network"
+        rate = rates.link_rate if where == "links" else rates.network_rate
+        for kind, size in kinds.items():
+            share = 1.0 if kind == "collective-permute" else (members - 1) / members
+            secs[where] += (2 if kind == "all-reduce" else 1) * share * size / rate
+    limit = max(secs, key=lambda k: secs[k])
+    return secs[limit], limit
+
+
+def _inside(axes: str, mesh: dict[str, int], accelerator: Accelerator) -> bool:
+    """Whether a group along these axes stays in a slice (TPU) or in a machine (GPU)."""
+    if accelerator.generation.platform == "tpu":
+        return "replica" not in axes
+    names = list(mesh)
+    first = min(names.index(a) for a in axes.split("+"))
+    return math.prod(list(mesh.values())[first:]) <= accelerator.generation.chips_per_host

@@ -1,0 +1,203 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whether a configuration fits an accelerator, how fast it can be there and what it costs.
+
+The step that the trainer runs is compiled ahead of time, in a process of its own (`aot`). Where it
+does not fit, other settings are tried. Start from `plan`.
+"""
+
+import dataclasses
+import importlib.util
+import logging
+import multiprocessing
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+from vit_jax import aot, settle
+from vit_jax import build as build_lib
+from vit_jax import config as config_lib
+from vit_jax.aot import Measured
+from vit_jax.config import ConfigDict
+from vit_jax.errors import BadInput
+from vit_jax.topology import Accelerator
+
+FAILS_ABOVE, WARNS_ABOVE = 0.92, 0.85  # of the memory: batches and a second program need some
+Measure = Callable[[dict[str, Any]], Measured]  # settings -> figures
+
+log = logging.getLogger("vit_jax")
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The figures of one configuration on one accelerator.
+
+    Attributes:
+      accelerator: one slice.
+      slices: how many.
+      limit_bytes: memory that a program may use on a device.
+      measured: figures of the step.
+      fitting: settings that fit, with their peak bytes; only tried where the step itself does not.
+    """
+
+    accelerator: Accelerator
+    slices: int
+    limit_bytes: int
+    measured: Measured
+    fitting: tuple[tuple[dict[str, Any], int], ...] = ()
+
+    @property
+    def share(self) -> float:
+        """The part of the memory that the step takes at its peak."""
+        return self.measured.peak_bytes / self.limit_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether the step leaves the memory that the rest of a run needs."""
+        return self.share <= FAILS_ABOVE
+
+    @property
+    def hours(self) -> float:
+        """Wall time of the whole recipe, at the roofline."""
+        return self.measured.steps * self.measured.step_secs / 3600
+
+    @property
+    def chip_hours(self) -> float:
+        """`hours` on every chip."""
+        return self.hours * self.accelerator.chips * self.slices
+
+    def to_json(self) -> dict[str, Any]:
+        """What `--json` prints; bytes, FLOPs and collectives are of one device and one step."""
+        found = self.measured
+        return {
+            "fits": self.fits,
+            "peak_bytes": found.peak_bytes,
+            "limit_bytes": self.limit_bytes,
+            "args_bytes": found.args_bytes,
+            "temp_bytes": found.temp_bytes,
+            "collective_bytes": found.collective_bytes,
+            "flops": found.flops,
+            "step_secs": found.step_secs,
+            "limited_by": found.limited_by,
+            "chip_hours": self.chip_hours,
+            "hours": self.hours,
+            "images_per_sec": found.batch_size / found.step_secs,
+            "steps": found.steps,
+            "how": found.how,
+            "fitting": [{**settings, "peak_bytes": peak} for settings, peak in self.fitting],
+        }
+
+
+def plan(config: ConfigDict, accelerator: Accelerator, slices: int = 1) -> Plan:
+    """Compiles the step of `config` for an accelerator, and others where that one does not fit.
+
+    Args:
+      config: from `config.load`.
+      accelerator: one slice, from `topology.find`.
+      slices: joined by the network.
+
+    Raises:
+      BadInput: the configuration does not suit the devices, the compiler is missing or gave up.
+    """
+    generation = accelerator.generation
+    if slices < 1 or (slices > 1 and not generation.slices):
+        raise BadInput(f"--slices={slices}: {generation.name} comes as one slice; leave it out.")
+    if generation.platform == "tpu" and importlib.util.find_spec("libtpu") is None:
+        raise BadInput(
+            f"planning for {accelerator.name} needs the TPU compiler, which runs without a TPU: "
+            "pip install -e '.[plan]'."
+        )
+    settle.settle(config)
+    build_lib.check(config)
+    limit = accelerator.generation.memory_bytes
+    with tempfile.TemporaryDirectory() as folder, _process(accelerator, slices) as process:
+        file = Path(folder) / "config.yaml"
+        file.write_text(config_lib.to_yaml(config))
+
+        def measure(settings: dict[str, Any]) -> Measured:
+            shown = " ".join(f"--config.{k}={v}" for k, v in settings.items()) or "the step"
+            log.info("compiling %s for %s", shown, described(accelerator, slices))
+            return process(str(file), settings)
+
+        made = Plan(accelerator, slices, limit, measure({}))
+        if made.fits:
+            return made
+        log.info("needs %.0f %% of the memory; trying other settings", 100 * made.share)
+        tried = fitting(config, accelerator, limit, measure)
+        return dataclasses.replace(made, fitting=tuple(tried))
+
+
+def described(accelerator: Accelerator, slices: int) -> str:
+    """`2 x v4-256`."""
+    return f"{slices} x {accelerator.name}" if slices > 1 else accelerator.name
+
+
+def fitting(
+    config: ConfigDict, accelerator: Accelerator, limit: int, measure: Measure
+) -> Iterator[tuple[dict[str, Any], int]]:
+    """(settings that fit, peak bytes): of each kind the mildest, else everything at once."""
+    found, mildest = False, []
+    for kind in alternatives(config, accelerator):
+        for settings in kind:
+            try:
+                peak = measure(settings).peak_bytes
+            except BadInput:  # a mesh that does not divide the model or the batch
+                continue
+            mildest = [s for s in mildest if s.keys() != settings.keys()] + [settings]
+            if peak <= FAILS_ABOVE * limit:
+                found = True
+                yield settings, peak
+                break
+    together = {key: value for settings in mildest for key, value in settings.items()}
+    if not found and len(mildest) > 1:
+        try:
+            peak = measure(together).peak_bytes
+        except BadInput:
+            return
+        if peak <= FAILS_ABOVE * limit:
+            yield together, peak
+
+
+def alternatives(config: ConfigDict, accelerator: Accelerator) -> list[list[dict[str, Any]]]:
+    """Settings that need less memory and leave results alone: kinds, each from mild to strong."""
+    remat = {"none": ["dots", "full"], "full": []}.get(config.model.remat, ["full"])
+    more = [config.accumulation * factor for factor in (2, 4, 8, 16, 32)]
+    sizes = [n for n in (2, 4, 8, 16, 32, 64, 128, 256) if n > config.mesh.fsdp]
+    shared = [n for n in sizes if accelerator.devices % (n * max(1, config.mesh.tensor)) == 0]
+    return [
+        [{"model.remat": value} for value in remat],
+        [{"accumulation": a} for a in more if config.batch_size % a == 0],
+        [{"mesh.fsdp": n, "mesh.data": -1} for n in shared],
+    ]
+
+
+class _process:  # noqa: N801 (a context manager, used as a function)
+    """A process that measures; ends with the block."""
+
+    def __init__(self, accelerator: Accelerator, slices: int):
+        self._given = (accelerator, slices)
+        self._pool = ProcessPoolExecutor(
+            1,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=aot.start,
+            initargs=self._given,
+        )
+
+    def __enter__(self) -> Callable[[str, dict[str, Any]], Measured]:
+        return self._measure
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _measure(self, config_yaml: str, settings: dict[str, Any]) -> Measured:
+        try:
+            return self._pool.submit(aot.measure, config_yaml, *self._given, settings).result()
+        except BrokenProcessPool as e:
+            raise BadInput(
+                "the compiler's process ended; its last words are above. Often it ran out of this "
+                "machine's memory: an unrolled model (model.scan=false, BiT) needs many GiB."
+            ) from e

@@ -32,6 +32,9 @@ def get_config() -> ConfigDict:
     config.deterministic = (
         False  # [where] GPU: only kernels that give the same bits each time (slower)
     )
+    config.compile_cache = (
+        "auto"  # [where] folder that keeps compiled programs; auto: ~/.cache/vit_jax; "": none
+    )
     config.init = ""  # [where] run or file to start from, until the workdir has a checkpoint
     config.length = "10 epochs"  # [results] duration of training
     config.batch_size = 512  # [results] images in one optimizer step, all devices together
@@ -84,8 +87,11 @@ def get_config() -> ConfigDict:
     config.model.scan = (
         True  # [results] one compiled block for all layers; also the parameter layout
     )
-    config.model.remat = (
-        "none"  # [where] none | dots | full: what is recomputed in the backward pass
+    config.model.remat = (  # [where] none | dots | full: what the backward pass computes again; or
+        "none"  # what it does not: names of activations, "query,key,value" (docs/scale.md)
+    )
+    config.model.attention = (
+        "auto"  # [where] auto (cuDNN's where a GPU can) | plain | fused; see docs/scale.md
     )
 
     config.data = ConfigDict()
@@ -111,6 +117,9 @@ def get_config() -> ConfigDict:
     config.loss.label_smoothing = (
         0.0  # [results] share of the target spread over all classes, [0, 1)
     )
+
+    config.mixup = ConfigDict()
+    config.mixup.alpha = 0.0  # [results] images mixed in pairs by Beta(alpha, alpha); 0: off
 
     config.optimizer = ConfigDict()
     config.optimizer.name = "adamw"  # [results] adamw | sgd | adafactor | lamb

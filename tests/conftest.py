@@ -14,7 +14,7 @@ _cache = tempfile.TemporaryDirectory(prefix="vit_jax_tests_")
 atexit.register(_cache.cleanup)
 # Compiling for speed costs more than it saves: most tests run a program a few times at most.
 os.environ |= {
-    "JAX_PLATFORMS": "cpu",
+    "JAX_PLATFORMS": os.environ.get("VIT_JAX_TEST_PLATFORM", "cpu"),
     "XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0",
     "TF_CPP_MIN_LOG_LEVEL": "2",
     "XDG_CACHE_HOME": _cache.name,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from vit_jax.errors import BadInput
-from vit_jax.models import layers, posemb
+from vit_jax.models import attention, posemb
 
 GRIDS = [(2, 3), (5, 2), (1, 4)]
 
@@ -114,7 +114,7 @@ def queries(length):
 @pytest.mark.parametrize("length", [1, 2, 5])
 def test_relative_scores_equal_a_double_loop(length):
     query, table = queries(length)
-    found = np.asarray(jax.jit(layers.relative_scores)(query, table))
+    found = np.asarray(jax.jit(attention.relative_scores)(query, table))
     assert found.shape == (2, 3, length, length)
     for i, j in np.ndindex(length, length):
         expected = (query[:, i] * table[length - 1 + i - j]).sum(-1)
@@ -123,7 +123,7 @@ def test_relative_scores_equal_a_double_loop(length):
 
 def test_relative_scores_of_equal_queries_depend_on_the_offset_alone():
     query, table = queries(6)
-    found = np.asarray(layers.relative_scores(np.repeat(query[:, :1], 6, axis=1), table))
+    found = np.asarray(attention.relative_scores(np.repeat(query[:, :1], 6, axis=1), table))
     np.testing.assert_allclose(found[..., 1:, 1:], found[..., :-1, :-1], rtol=1e-5, atol=1e-5)
     assert len(np.unique(found[0, 0].round(4))) == 11
 

@@ -162,7 +162,8 @@ def test_numbers_replace_those_of_the_variant():
     given |= {"representation": 5, "head_bias": -3.0, "dropout": 0.1, "attention_dropout": 0.2}
     given |= {"drop_path": 0.3, "dtype": "bfloat16", "scan": False, "remat": "dots"}
     found = config("B/16", 10, **given)
-    assert dataclasses.asdict(found) == given | {"patch": 16, "classes": 10, "backbone": None}
+    given |= {"patch": 16, "classes": 10, "backbone": None, "attention": "plain"}
+    assert dataclasses.asdict(found) == given
 
 
 @pytest.mark.parametrize(
@@ -349,6 +350,19 @@ def test_unknown_variant_names_near_ones(variant, words):
         ("B/16", {"pool": "mean"}, ["model.pool", "'mean'", "token, gap, map"]),
         ("B/16", {"pool": ""}, ["model.pool", "''", "token, gap, map"]),
         ("B/16", {"remat": "some"}, ["model.remat", "'some'", "none, dots, full"]),
+        ("B/16", {"remat": ""}, ["model.remat", "''", "none, dots, full, query, key"]),
+        ("B/16", {"remat": "query,"}, ["model.remat", "''"]),
+        ("B/16", {"remat": "query,conv"}, ["model.remat", "'conv'", "mlp_up, mlp_down, or"]),
+        ("B/16", {"remat": "query,full"}, ["model.remat", "'full'", "value"]),
+        ("BiT-R50x1", {"remat": "query"}, ["model.remat", "'query'", "none, dots, full, conv"]),
+        ("Mixer-B/16", {"remat": "value"}, ["model.remat", "'value'", "full, mlp_up, mlp_down"]),
+        ("B/16", {"attention": "flash"}, ["model.attention", "'flash'", "auto, plain, fused"]),
+        (
+            "B/16",
+            {"attention": "fused", "attention_dropout": 0.1},
+            ["model.attention=fused", "model.attention_dropout=0.1", "leave"],
+        ),
+        ("B/16", {"attention": "fused", "posemb": "relative"}, ["model.posemb=relative"]),
         ("B/16", {"dtype": "float16"}, ["model.dtype", "'float16'", "float32, bfloat16"]),
         ("B/16", {"dtype": ""}, ["model.dtype", "''", "float32, bfloat16"]),
         ("B/16", {"gelu": "relu"}, ["model.gelu", "'relu'", "auto, tanh, erf"]),
@@ -451,6 +465,7 @@ TAKEN = {
     "dtype": ("bfloat16", "vhbm"),
     "scan": (False, "vhm"),
     "remat": ("full", "vhbm"),
+    "attention": ("fused", "vh"),
 }
 
 
@@ -609,9 +624,14 @@ def value_and_grads(family, remat):
     return jax.tree.map(np.asarray, found), str(traced.jaxpr)
 
 
-@pytest.mark.parametrize("remat", ["dots", "full"])
+# Names that keep something of every family.
+NAMES = {"hybrid": "conv,query,mlp_up", "bit": "conv", "mixer": "mlp_up"}
+
+
+@pytest.mark.parametrize("remat", ["dots", "full", "names"])
 @pytest.mark.parametrize("family", ["hybrid", "bit", "mixer"])
 def test_remat_changes_neither_value_nor_gradients(family, remat):
+    remat = NAMES[family] if remat == "names" else remat
     (value, grads), _ = value_and_grads(family, remat)
     (plain_value, plain_grads), _ = value_and_grads(family, "none")
     np.testing.assert_allclose(value, plain_value, rtol=1e-5)
@@ -632,8 +652,50 @@ def test_remat_recomputes_what_it_says(family):
         return text.count("dot_general["), convolutions, len(re.findall(r"= rsqrt", text))
 
     none, dots, full = counts("none"), counts("dots"), counts("full")
-    assert dots[:2] == none[:2]  # products and convolutions are kept
+    scores = 2 if family == "hybrid" else 0  # queries by keys, weights by values
+    assert dots[0] == none[0] + scores  # products with weights are kept
+    assert dots[1] == none[1]  # and convolutions
     assert dots[2] > none[2]  # and norms are computed again
     assert full[2] > none[2]
     assert (full[0] > none[0]) == (family != "bit")  # in blocks
     assert (full[1] > none[1]) == (family != "mixer")  # in units
+
+
+def kept_bytes(cfg):
+    """What the forward pass of eight images leaves for the backward pass."""
+    model, images = variants.make(cfg), tiny.images_of(cfg, 8)
+
+    def backward(params):
+        return jax.vjp(lambda p: model.apply({"params": p}, images, train=True), params)[1]
+
+    left = jax.eval_shape(backward, tiny.shapes(cfg))
+    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(left))
+
+
+@pytest.mark.parametrize("scan", [True, False])
+@EVERY_FAMILY
+def test_what_is_kept_for_the_backward_pass_is_what_remat_says(family, scan):
+    if family == "bit" and not scan:
+        pytest.skip("BiT has no scan")
+    given = {} if family == "bit" else {"scan": scan}
+    name = {"bit": "conv", "hybrid": "conv"}.get(family, "mlp_up")
+    cfgs = {r: tiny.FAMILIES[family](remat=r, **given) for r in ("none", "dots", name, "full")}
+    none, dots, named, full = map(kept_bytes, cfgs.values())
+    assert full < named <= dots < 0.5 * none
+    assert named < dots or family == "bit"  # which has only convolutions
+    if family in ("vit", "mixer"):
+        hidden = 7 * 48 if family == "vit" else 6 * 48 + 20 * 32  # tokens by width, and turned
+        expected = 4 * 3 * 8 * hidden  # float32, layers, images; biases of `up` are kept no more
+        assert 0.97 * expected < named - full <= expected
+
+
+def test_several_names_keep_what_each_keeps():
+    names = ("query", "key", "value", "attention", "attention_out", "mlp_up", "mlp_down")
+    full = kept_bytes(tiny.config(remat="full"))
+    each = {n: kept_bytes(tiny.config(remat=n)) - full for n in names}
+    token = 4 * 3 * 8 * 7  # float32, layers, images, tokens
+    bias = 4 * 3  # of the layer that made the activation: kept no more
+    wide = dict.fromkeys(names[:5], (token - bias) * 32) | {"mlp_up": (token - bias) * 48}
+    assert each == wide | {"attention": token * 32, "mlp_down": 0}  # nothing needs the last
+    three = kept_bytes(tiny.config(remat="query,attention,mlp_up")) - full
+    assert three == each["query"] + each["attention"] + each["mlp_up"]

@@ -34,8 +34,8 @@ else:
 # Keys that only say where and how often: they may change when a run is continued. Every other key
 # changes results. configs/base.py repeats the mark beside each key (a test compares the two).
 WHERE_KEYS = (
-    "platform", "deterministic", "profile", "init", "accumulation",
-    "model.remat", "data.data_dir", "data.workers", "data.prefetch",
+    "platform", "deterministic", "compile_cache", "profile", "init", "accumulation",
+    "model.remat", "model.attention", "data.data_dir", "data.workers", "data.prefetch",
     "mesh.*", "checkpoint.*", "evals.*.every", "evals.*.batch_size", "report.*", "expected.*",
 )  # fmt: skip
 

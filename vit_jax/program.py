@@ -20,7 +20,7 @@ from vit_jax import config as config_lib
 from vit_jax import duration, sharding, state, train_step, tree
 from vit_jax.config import ConfigDict
 from vit_jax.errors import BadInput
-from vit_jax.models import variants
+from vit_jax.models import attention, variants, vit
 from vit_jax.models.surgery import Fitted
 from vit_jax.optim import optimizers, schedules
 
@@ -147,6 +147,8 @@ def make(
     rules = make_rules(config, devices)
     steps = _steps(config, examples)
     cfg = variants.config(**config.model, classes=classes)
+    if isinstance(cfg, vit.ViTConfig):
+        cfg = attention.for_devices(cfg, config.model.attention, rules)
     use_ema = config.ema.decay > 0
     side = config.data.image_size
     bare = variants.make(cfg)

@@ -18,7 +18,7 @@ SCRATCH_VARIANT, SCRATCH_IMAGE_SIZE = "Ti/8", 64  # what "auto" means without `i
 
 # Not part of what "auto" takes from `init`: how to train, and the layer that transfer drops.
 _OWN = ("variant", "representation", "head_bias", "dropout", "attention_dropout", "drop_path")
-_OWN += ("dtype", "scan", "remat")
+_OWN += ("dtype", "scan", "remat", "attention")
 _UNSET: dict[tuple[str, str], Any] = {
     ("model", f.name): f.default
     for f in dataclasses.fields(variants.Settings)

@@ -1,32 +1,27 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The parts that models share: dropout, norm, attention, MLP, and a row of equal blocks.
+"""The parts that models share: dropout, norm, MLP, what is recomputed, and a row of equal blocks.
 
-Axes: B batch, L tokens, D width, N heads, K head dim, F mlp width, S layers, R offsets. Softmax
-and norms are computed in float32.
+Axes: B batch, L tokens, D width, F mlp width, S layers. Norms are computed in float32.
 """
 
+from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
+from vit_jax.errors import unknown
 from vit_jax.sharding import Rules, constrain
 
 Gelu = Literal["tanh", "erf"]
-Remat = Literal["none", "dots", "full"]
+Remat = str  # a key of REMATS, or names of activations to keep, comma between
 Dtype = Literal["float32", "bfloat16"]
 
 # Parameter path within a block -> logical axes; see sharding.param_axes.
-ATTENTION_AXES: dict[str, tuple[str | None, ...]] = {
-    r"(query|key|value)/kernel": ("embed", "heads", "head_dim"),
-    r"(query|key|value)/bias": ("heads", "head_dim"),
-    r"out/kernel": ("heads", "head_dim", "embed"),
-    r"out/bias": ("embed",),
-    r"relative": (None, "heads", "head_dim"),
-}
 MLP_AXES: dict[str, tuple[str | None, ...]] = {
     r"mlp/up/kernel": ("embed", "mlp"),
     r"mlp/up/bias": ("mlp",),
@@ -57,73 +52,6 @@ def dropout(
 def layer_norm(name: str, epsilon: float, dtype: Any) -> nn.LayerNorm:
     """LayerNorm over the last axis: float32 inside, `dtype` outside."""
     return nn.LayerNorm(epsilon=epsilon, dtype=dtype, name=name)
-
-
-def relative_scores(query_BLNK: jax.Array, table_RNK: jax.Array) -> jax.Array:
-    """Each query against the embedding of its offset to each key: [B, N, L, L].
-
-    Args:
-      query_BLNK: [B, L, N, K], scaled.
-      table_RNK: [2L - 1, N, K]; row L - 1 + i - j belongs to query i and key j.
-    """
-    length = query_BLNK.shape[1]
-    scores_BNLR = jnp.einsum("blnk,rnk->bnlr", query_BLNK, table_RNK)
-    offset_LM = jnp.arange(length)[:, None] - jnp.arange(length)[None, :] + length - 1
-    return jnp.take_along_axis(scores_BNLR, offset_LM[None, None], axis=-1)
-
-
-class Attention(nn.Module):
-    """Multi-head attention (arXiv:2010.11929, appendix A) with a bias on each projection.
-
-    Attributes:
-      heads: N, divides D.
-      dropout: rate on attention weights.
-      dtype: of computation; softmax is float32.
-      rules: placement of activations.
-      relative: whether scores have a term for the offset of query and key in the sequence
-        (appendix D.4; self-attention only).
-    """
-
-    heads: int
-    dropout: float
-    dtype: Any
-    rules: Rules | None
-    relative: bool = False
-
-    @nn.compact
-    def __call__(
-        self, query_BLD: jax.Array, memory_BMD: jax.Array, key: jax.Array | None
-    ) -> jax.Array:
-        """Queries [B, L, D] attend to memory [B, M, D]; returns [B, L, D]."""
-        width = query_BLD.shape[-1]
-        head_dim = width // self.heads
-
-        def project(x: jax.Array, name: str) -> jax.Array:
-            x = nn.DenseGeneral(
-                (self.heads, head_dim),
-                kernel_init=nn.initializers.xavier_uniform(),
-                dtype=self.dtype,
-                name=name,
-            )(x)
-            return constrain(x, ("act_batch", "act_tokens", "act_heads", None), self.rules)
-
-        query_BLNK = project(query_BLD, "query") / jnp.sqrt(head_dim).astype(self.dtype)
-        key_BMNK, value_BMNK = project(memory_BMD, "key"), project(memory_BMD, "value")
-        scores_BNLM = jnp.einsum("blnk,bmnk->bnlm", query_BLNK, key_BMNK)
-        if self.relative:
-            shape = (2 * query_BLD.shape[1] - 1, self.heads, head_dim)
-            table_RNK = self.param("relative", nn.initializers.normal(0.02), shape)
-            scores_BNLM += relative_scores(query_BLNK, table_RNK.astype(self.dtype))
-        weights_BNLM = jax.nn.softmax(scores_BNLM.astype(jnp.float32)).astype(self.dtype)
-        weights_BNLM = dropout(weights_BNLM, self.dropout, key)
-        mixed_BLNK = jnp.einsum("bnlm,bmnk->blnk", weights_BNLM, value_BMNK)
-        return nn.DenseGeneral(
-            width,
-            axis=(-2, -1),
-            kernel_init=nn.initializers.xavier_uniform(),
-            dtype=self.dtype,
-            name="out",
-        )(mixed_BLNK)
 
 
 class Mlp(nn.Module):
@@ -163,17 +91,55 @@ class Mlp(nn.Module):
         up_key, down_key = (None, None) if key is None else jax.random.split(key)
         hidden_BLF = dense(self.hidden, "up")(x_BLD)
         hidden_BLF = constrain(hidden_BLF, ("act_batch", "act_tokens", "act_mlp"), self.rules)
+        hidden_BLF = checkpoint_name(hidden_BLF, "mlp_up")
         hidden_BLF = nn.gelu(hidden_BLF, approximate=self.gelu == "tanh")
         hidden_BLF = dropout(hidden_BLF, self.dropout, up_key)
-        out_BLD = dense(x_BLD.shape[-1], "down")(hidden_BLF)
+        out_BLD = checkpoint_name(dense(x_BLD.shape[-1], "down")(hidden_BLF), "mlp_down")
         return dropout(out_BLD, self.dropout, down_key)
 
 
-def rematerialised(module: type[nn.Module], remat: str, *, inside_scan: bool) -> type[nn.Module]:
-    """The module with what its backward pass recomputes: `none`, all but `dots`, or `full`."""
+def _is_product(prim: Any, *args: Any, **params: Any) -> bool:
+    """Keeps what was multiplied with weights: products without batch dimensions, convolutions."""
+    if prim is jax.lax.conv_general_dilated_p:
+        return True
+    return jax.checkpoint_policies.dots_with_no_batch_dims_saveable(prim, *args, **params)
+
+
+# What `remat` may be beside names -> which values are kept, None: all.
+REMATS: dict[str, Callable[..., bool] | None] = {
+    "none": None,
+    "dots": _is_product,
+    "full": jax.checkpoint_policies.nothing_saveable,
+}
+
+
+# Names that `remat` can keep of an MLP; each module with such names has this list.
+KEEPABLE = ("mlp_up", "mlp_down")
+
+
+def check_remat(remat: str, names: tuple[str, ...]) -> None:
+    """Raises BadInput unless `remat` is a policy, or some of the names with commas between."""
+    for name in () if remat in REMATS else remat.split(","):
+        if name not in names:
+            options = [*REMATS, *names, "or several names with commas between"]
+            raise unknown("model.remat", name, options)
+
+
+def rematerialised(module: type[nn.Module], remat: Remat, *, inside_scan: bool) -> type[nn.Module]:
+    """The module whose backward pass computes again what `remat` does not keep.
+
+    Args:
+      module: a block or a unit; what it is given is always kept.
+      remat: `none` keeps all, `dots` products with weights (attention scores are not among them),
+        `full` nothing; else the names, comma between, of `checkpoint_name` calls in the module.
+      inside_scan: whether `nn.scan` is around it.
+    """
     if remat == "none":
         return module
-    policy = {"dots": jax.checkpoint_policies.checkpoint_dots, "full": None}[remat]
+    if remat in REMATS:
+        policy = REMATS[remat]
+    else:
+        policy = jax.checkpoint_policies.save_only_these_names(*remat.split(","))
     return nn.remat(module, policy=policy, prevent_cse=not inside_scan)
 
 

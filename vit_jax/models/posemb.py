@@ -3,7 +3,7 @@
 
 """Position embeddings: those of Table 8 of arXiv:2010.11929, fixed sine-cosine, and resizing.
 
-A relative embedding has no place here: it is part of attention (`layers.Attention`). Start from
+A relative embedding has no place here: it is part of attention (`attention.Attention`). Start from
 `table`.
 """
 

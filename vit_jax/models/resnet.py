@@ -14,14 +14,16 @@ from typing import Any, Literal
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
-from vit_jax.models.layers import rematerialised
+from vit_jax.models.layers import Remat, rematerialised
 from vit_jax.sharding import Rules, constrain
 
 Stem = Literal["standard", "small"]
 EpsilonIn = Literal["std", "variance"]
 Pool = Literal["zero", "-inf"]
 GROUPS = 32
+KEEPABLE = ("conv",)  # names that `layers.rematerialised` can keep
 
 # ResNet-N -> units of each stage.
 STAGES: dict[int, tuple[int, ...]] = {
@@ -96,13 +98,14 @@ class StdConv(nn.Module):
             kernel /= jnp.sqrt(variance + self.cfg.ws_epsilon)
         pixels = self.padding
         padding = "SAME" if pixels == "SAME" else [(pixels, pixels), (pixels, pixels)]
-        return jax.lax.conv_general_dilated(
+        out_BHWC = jax.lax.conv_general_dilated(
             x_BHWC.astype(self.dtype),
             kernel.astype(self.dtype),
             (self.stride, self.stride),
             padding,
             dimension_numbers=("NHWC", "HWIO", "NHWC"),
         )
+        return checkpoint_name(out_BHWC, "conv")
 
 
 def group_norm(
@@ -189,14 +192,14 @@ class Backbone(nn.Module):
     Attributes:
       cfg: the architecture.
       unit: `PostActUnit` for a hybrid, `PreActUnit` for BiT.
-      remat: none, dots or full, for each unit.
+      remat: of each unit; see `layers.rematerialised`.
       dtype: of computation.
       rules: placement of activations.
     """
 
     cfg: ResNetConfig
     unit: type[PostActUnit] | type[PreActUnit]
-    remat: str
+    remat: Remat
     dtype: Any
     rules: Rules | None
 

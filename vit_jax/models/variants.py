@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax.errors import BadInput, unknown
-from vit_jax.models import bit, mixer, posemb, resnet, vit
-from vit_jax.models.layers import Dtype, Gelu, Remat
+from vit_jax.models import attention, bit, layers, mixer, posemb, resnet, vit
+from vit_jax.models.layers import Dtype, Gelu
 from vit_jax.sharding import Rules
 
 Config = vit.ViTConfig | bit.BiTConfig | mixer.MixerConfig
@@ -78,6 +78,7 @@ class Settings:
     dtype: str = "float32"
     scan: bool = True
     remat: str = "none"
+    attention: str = "auto"
 
 
 _OPTIONS: dict[str, tuple[str, ...]] = {
@@ -89,14 +90,14 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "gelu": ("auto", *get_args(Gelu)),
     "ws_epsilon_in": ("auto", *get_args(resnet.EpsilonIn)),
     "dtype": get_args(Dtype),
-    "remat": get_args(Remat),
+    "attention": get_args(attention.Wanted),
 }
 # What each kind of model takes beside what all take.
 _BACKBONE = {"stages", "root_width", "stem", "stem_stride", "gn_epsilon", "ws_epsilon"}
 _BACKBONE |= {"ws_epsilon_in"}
 _TOKENS = {"width", "depth", "mlp", "drop_path", "gelu", "ln_epsilon", "scan"}
 _VIT = _TOKENS | {"heads", "pool", "posemb", "posemb_at", "registers", "representation"}
-_VIT |= {"dropout", "attention_dropout"}
+_VIT |= {"dropout", "attention_dropout", "attention"}
 _ALL = {"variant", "head_bias", "dtype", "remat"}
 
 
@@ -301,6 +302,7 @@ def _resnet(given: Settings, stages: tuple[int, ...], width: int, *, bit: bool) 
 
 def _bit(given: Settings, classes: int, match: re.Match[str]) -> bit.BiTConfig:
     _refuse_others(given, _BACKBONE | {"root_pool"})
+    layers.check_remat(given.remat, resnet.KEEPABLE)
     stages, width = given.stages, given.root_width
     if match[1]:
         if int(match[1]) not in resnet.STAGES or int(match[2]) < 1:
@@ -314,6 +316,7 @@ def _bit(given: Settings, classes: int, match: re.Match[str]) -> bit.BiTConfig:
 
 def _mixer(given: Settings, classes: int, size: str, patch: str) -> mixer.MixerConfig:
     _refuse_others(given, _TOKENS | {"token_mlp"})
+    layers.check_remat(given.remat, layers.KEEPABLE)
     numbers = _sizes(given, size, mixer.SIZES, ("width", "depth", "mlp", "token_mlp"))
     if int(patch) < 1:
         raise _unknown(given.variant)
@@ -321,8 +324,10 @@ def _mixer(given: Settings, classes: int, size: str, patch: str) -> mixer.MixerC
     return mixer.MixerConfig(patch=int(patch), classes=classes, **numbers, **shared)
 
 
-def _vit(given: Settings, classes: int, layers: str | None, size: str, patch: str) -> vit.ViTConfig:
-    _refuse_others(given, _VIT if layers is None else _VIT | _BACKBONE)
+def _vit(given: Settings, classes: int, units: str | None, size: str, patch: str) -> vit.ViTConfig:
+    _refuse_others(given, _VIT if units is None else _VIT | _BACKBONE)
+    keepable = attention.KEEPABLE + layers.KEEPABLE
+    layers.check_remat(given.remat, keepable if units is None else keepable + resnet.KEEPABLE)
     numbers = _sizes(given, size, vit.SIZES, ("width", "depth", "mlp", "heads"))
     if numbers["width"] % numbers["heads"]:
         near = [n for n in range(1, numbers["width"] + 1) if numbers["width"] % n == 0]
@@ -333,14 +338,22 @@ def _vit(given: Settings, classes: int, layers: str | None, size: str, patch: st
     if int(patch) < 1:
         raise _unknown(given.variant)
     backbone, side = None, int(patch)
-    if layers is not None:
-        backbone, side = _hybrid(given, layers, side)
+    if units is not None:
+        backbone, side = _hybrid(given, units, side)
     _check_posemb(given, numbers["width"])
     fields = ("pool", "posemb", "posemb_at", "registers", "representation", "dropout")
     fields += ("attention_dropout", "drop_path", "gelu", "ln_epsilon", "scan")
-    return vit.ViTConfig(
-        patch=side, classes=classes, backbone=backbone, **numbers, **_shared(given, *fields)
-    )
+    shared = _shared(given, *fields) | {"attention": _attention(given)}
+    return vit.ViTConfig(patch=side, classes=classes, backbone=backbone, **numbers, **shared)
+
+
+def _attention(given: Settings) -> attention.Path:
+    """What every device can compute; `build` replaces it where a GPU has better."""
+    rate, relative = given.attention_dropout, given.posemb == "relative"
+    why = attention.not_fused(dropout=rate, relative=relative)
+    if given.attention == "fused" and why:
+        raise BadInput(f"model.attention=fused: {why}; leave model.attention out.")
+    return "xla" if given.attention == "fused" else "plain"
 
 
 def _hybrid(given: Settings, layers: str, pixels: int) -> tuple[resnet.ResNetConfig, int]:

@@ -17,11 +17,10 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax.models import layers, posemb, resnet
+from vit_jax.models.attention import ATTENTION_AXES, Attention, Path
 from vit_jax.models.layers import (
-    ATTENTION_AXES,
     MLP_AXES,
     NORM_AXES,
-    Attention,
     Dtype,
     Gelu,
     Layer,
@@ -95,6 +94,7 @@ class ViTConfig:
     dtype: Dtype = "float32"
     scan: bool = True
     remat: Remat = "none"
+    attention: Path = "plain"
     backbone: resnet.ResNetConfig | None = None
 
     @property
@@ -136,7 +136,7 @@ class EncoderBlock(nn.Module):
         x_BLD = layer_norm("attn_norm", cfg.ln_epsilon, dtype)(tokens_BLD)
         x_BLD = Attention(
             cfg.heads, cfg.attention_dropout, dtype, self.rules, cfg.posemb == "relative",
-            name="attn",
+            cfg.attention, name="attn",
         )(x_BLD, x_BLD, keys[0])  # fmt: skip
         x_BLD = dropout(x_BLD, cfg.dropout, keys[1])
         tokens_BLD = tokens_BLD + dropout(x_BLD, path_rate, keys[2], per_example=True)

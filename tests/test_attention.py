@@ -1,0 +1,177 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The paths of attention agree, and the right one is chosen for a device."""
+
+import functools
+import logging
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny
+from test_train_step import rules_of
+
+from vit_jax.errors import BadInput
+from vit_jax.models import attention, variants
+
+SHAPES = {"vit": {}, "gap": {"pool": "gap"}, "map": {"pool": "map"}, "loop": {"scan": False}}
+
+
+def weighted(cfg, rules=None):
+    """(params, images) -> a weighted sum of the squares of logits."""
+    model = variants.make(cfg, rules)
+
+    def value(params, images):
+        out = model.apply({"params": params}, images, train=True, key=jax.random.key(1))
+        return jnp.sum(jnp.square(out) * jnp.linspace(0.5, 1.5, cfg.classes)[None])
+
+    return jax.jit(jax.value_and_grad(value))
+
+
+@functools.lru_cache
+def both(kind, dtype, remat="none"):
+    """(value, gradients) of the plain path and of jax.nn.dot_product_attention."""
+    plain = tiny.config(**SHAPES[kind], dtype=dtype, remat=remat, depth=2)
+    fused = tiny.config(**SHAPES[kind], dtype=dtype, remat=remat, depth=2, attention="fused")
+    assert (plain.attention, fused.attention) == ("plain", "xla")
+    found = []
+    with jax.default_matmul_precision("highest"):
+        for cfg in (plain, fused):
+            found.append(weighted(cfg)(tiny.params(cfg), tiny.images()))
+    return jax.tree.map(np.asarray, found)
+
+
+def assert_agree(one, other, tolerance):
+    (value, grads), (expected, expected_grads) = one, other
+    np.testing.assert_allclose(value, expected, rtol=tolerance)
+    for x, y in zip(jax.tree.leaves(grads), jax.tree.leaves(expected_grads), strict=True):
+        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * (np.abs(y).max() + 1))
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+def test_both_paths_agree_in_value_and_gradients(kind):
+    assert_agree(*both(kind, "float32"), 2e-5)
+
+
+def test_both_paths_agree_in_bfloat16():
+    plain, fused = both("vit", "bfloat16")
+    assert_agree(fused, plain, 0.1)  # bfloat16 has 8 bits
+    exact = both("vit", "float32")[0]
+    assert_agree(fused, exact, 0.2)  # as near to the truth
+
+
+@pytest.mark.parametrize("remat", ["dots", "query,key,value,attention"])
+def test_the_fused_path_may_be_recomputed(remat):
+    assert_agree(both("vit", "float32", remat)[1], both("vit", "float32")[0], 2e-5)
+
+
+def test_both_paths_agree_where_heads_and_batch_are_split():
+    rules = rules_of((1, 2, 2, 2))
+    cfg = tiny.config(depth=2, attention="fused")
+    params, images = tiny.params(cfg), tiny.images(8)
+    with jax.default_matmul_precision("highest"):
+        expected = weighted(tiny.config(depth=2))(params, images)
+        over = jax.device_put(images, rules.sharding(("act_batch",), (8,)))
+        program = weighted(cfg, rules).lower(jax.device_put(params, rules.replicated), over)
+        found = program.compile()(jax.device_put(params, rules.replicated), over)
+    assert_agree(jax.tree.map(np.asarray, found), jax.tree.map(np.asarray, expected), 2e-5)
+    text = program.compile().as_text()
+    assert "f32[2,2,7,7]" in text  # scores of a device: a quarter of the images, half of the heads
+    assert "f32[8,4,7,7]" not in text
+
+
+def test_evaluation_takes_the_same_path():
+    plain, fused = tiny.config(), tiny.config(attention="fused")
+    params, images = tiny.params(plain), tiny.images()
+    found, expected = tiny.logits(fused, params, images), tiny.logits(plain, params, images)
+    assert np.any(found != expected)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(
+    jax.devices()[0].platform != "gpu",
+    reason="cuDNN needs a GPU; VIT_JAX_TEST_PLATFORM=cuda runs on one",
+)
+@pytest.mark.parametrize("patch", [4, 1])  # 7 tokens, 97 tokens: odd
+def test_cudnn_agrees_with_the_plain_path(patch):
+    given = {"variant": f"Ti/{patch}", "dtype": "bfloat16", "depth": 2}
+    plain = tiny.config(**given)
+    fused = attention.for_devices(plain, "fused", rules_of((1, 1, 1, 1)))
+    assert fused.attention == "cudnn"
+    params, images = tiny.params(plain, tiny.HEIGHT, tiny.WIDTH), tiny.images()
+    found = jax.tree.map(np.asarray, [weighted(c)(params, images) for c in (fused, plain)])
+    assert_agree(*found, 0.1)
+
+
+# --- which path ---
+
+
+def devices(platform, capability="9.0", table=(), **sizes):
+    """What `for_devices` reads of a mesh whose devices are not there."""
+    device = types.SimpleNamespace(platform=platform, compute_capability=capability)
+    mesh = types.SimpleNamespace(devices=np.array([device]), shape={"tensor": 1} | sizes)
+    return types.SimpleNamespace(mesh=mesh, table=table)
+
+
+def chosen(wanted="auto", rules=None, **changes):
+    cfg = variants.config(**{"variant": "B/16", "classes": 9, "dtype": "bfloat16"} | changes)
+    return attention.for_devices(cfg, wanted, rules or devices("gpu")).attention
+
+
+@pytest.mark.parametrize("variant", ["B/16", "H/14", "g/14", "R50+L/32"])
+def test_auto_is_cudnn_on_a_gpu(variant, caplog):
+    with caplog.at_level(logging.INFO, "vit_jax"):
+        assert chosen(variant=variant) == "cudnn"
+        assert chosen("fused", variant=variant) == "cudnn"
+        assert chosen("plain", variant=variant) == "plain"
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("platform", ["cpu", "tpu"])
+def test_auto_is_plain_elsewhere_and_says_nothing(platform, caplog):
+    with caplog.at_level(logging.INFO, "vit_jax"):
+        assert chosen(rules=devices(platform)) == "plain"
+        assert chosen(rules=devices(platform), attention="fused") == "xla"
+    assert not caplog.records
+
+
+TOKENS_SPLIT = devices("gpu", table=(("act_tokens", ("tensor",)),), tensor=2)
+
+
+@pytest.mark.parametrize(
+    "changes, rules, word",
+    [
+        ({"attention_dropout": 0.1}, None, "model.attention_dropout=0.1"),
+        ({"posemb": "relative"}, None, "model.posemb=relative"),
+        ({"dtype": "float32"}, None, "model.dtype=float32"),
+        ({"heads": 64}, None, "these have 12"),
+        ({"heads": 2}, None, "these have 384"),
+        ({"heads": 4}, devices("gpu", "8.0"), "128 numbers, these have 192"),
+        ({}, devices("gpu", "7.5"), "'7.5'"),
+        ({}, devices("gpu", "gfx942"), "'gfx942'"),
+        ({}, TOKENS_SPLIT, "act_tokens"),
+    ],
+)
+def test_what_cudnn_cannot_do_is_plain_and_said_once(changes, rules, word, caplog):
+    with caplog.at_level(logging.INFO, "vit_jax"):
+        assert chosen("auto", rules, **changes) == "plain"
+    assert [word in r.getMessage() for r in caplog.records] == [True]
+    with pytest.raises(BadInput, match=r"model\.attention=fused.*leave") as caught:
+        chosen("fused", rules, **changes)
+    assert word in str(caught.value)
+
+
+def test_wide_heads_and_a_mesh_that_keeps_tokens_whole_are_fine():
+    assert chosen(heads=4) == "cudnn"
+    assert chosen(rules=devices("gpu", "8.6", (("act_tokens", ("tensor",)),))) == "cudnn"
+
+
+def test_a_path_that_cannot_is_never_taken_in_silence():
+    cfg = tiny.config(attention="fused")
+    module = attention.Attention(cfg.heads, 0.1, jnp.float32, None, path="xla")
+    x = jnp.zeros((2, 3, 8))
+    with pytest.raises(AssertionError):
+        module.init(jax.random.key(0), x, x, jax.random.key(1))

@@ -1,0 +1,201 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Multi-head attention, and by which of two paths a device computes it.
+
+Axes: B batch, L tokens (M of the memory), D width, N heads, K head dim, R offsets. Softmax is
+computed in float32. Start from `Attention`; `for_devices` chooses the path.
+"""
+
+import dataclasses
+import logging
+from typing import Any, Literal, Protocol
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+
+from vit_jax.errors import BadInput
+from vit_jax.models.layers import dropout
+from vit_jax.sharding import Rules, constrain
+
+log = logging.getLogger("vit_jax")
+
+Wanted = Literal["auto", "plain", "fused"]
+# plain: written out here. The others are jax.nn.dot_product_attention: xla keeps scores too, cudnn
+# (flash attention, arXiv:2205.14135) never has them in memory.
+Path = Literal["plain", "xla", "cudnn"]
+
+# Parameter path within a block -> logical axes; see sharding.param_axes.
+ATTENTION_AXES: dict[str, tuple[str | None, ...]] = {
+    r"(query|key|value)/kernel": ("embed", "heads", "head_dim"),
+    r"(query|key|value)/bias": ("heads", "head_dim"),
+    r"out/kernel": ("heads", "head_dim", "embed"),
+    r"out/bias": ("embed",),
+    r"relative": (None, "heads", "head_dim"),
+}
+
+# Names that `layers.rematerialised` can keep.
+KEEPABLE = ("query", "key", "value", "attention", "attention_out")
+
+
+def not_fused(*, dropout: float, relative: bool) -> str:
+    """Why no fused path computes this attention, "" if they do: all devices alike."""
+    if relative:
+        return "fused attention has no term for relative positions (model.posemb=relative)"
+    if dropout:
+        return f"fused attention has no dropout on its weights (model.attention_dropout={dropout})"
+    return ""
+
+
+def not_cudnn(*, dtype: str, head_dim: int, capability: str, split_tokens: bool) -> str:
+    """Why cuDNN's flash attention cannot be used, "" if it can.
+
+    Its limits are those of jax 0.10 and 0.11; a sequence may have any length, 197 too.
+
+    Args:
+      dtype: of computation.
+      head_dim: K.
+      capability: compute capability of the GPU, e.g. "9.0".
+      split_tokens: whether L lies on several devices.
+    """
+    major = int(capability.partition(".")[0]) if capability.replace(".", "").isdigit() else 0
+    widest = 256 if major >= 9 else 128
+    if major < 8:
+        return f"cuDNN's flash attention needs compute capability 8.0, this GPU has {capability!r}"
+    if dtype != "bfloat16":
+        return f"cuDNN's flash attention computes in bfloat16, not in model.dtype={dtype}"
+    if head_dim % 8 or head_dim > widest:
+        return f"cuDNN takes heads of 8, 16, ... {widest} numbers, these have {head_dim}"
+    return "cuDNN takes whole sequences, mesh.rules splits act_tokens" if split_tokens else ""
+
+
+class Attending(Protocol):
+    """What `for_devices` reads of a model's configuration."""
+
+    @property
+    def width(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def posemb(self) -> str: ...
+    @property
+    def attention_dropout(self) -> float: ...
+
+
+def for_devices(cfg: Attending, wanted: Wanted, rules: Rules) -> Any:
+    """The configuration with cuDNN's attention where its devices have it; says why if they do not.
+
+    Args:
+      cfg: of a model with attention, as every device can compute it.
+      wanted: `model.attention`.
+      rules: the mesh; its first device speaks for all.
+
+    Raises:
+      BadInput: `fused` on a GPU that cannot.
+    """
+    device = rules.mesh.devices.flat[0]
+    if wanted == "plain" or device.platform != "gpu":
+        return cfg
+    splits = dict(rules.table).get("act_tokens", ())
+    why = not_fused(dropout=cfg.attention_dropout, relative=cfg.posemb == "relative") or not_cudnn(
+        dtype=cfg.dtype,
+        head_dim=cfg.width // cfg.heads,
+        capability=str(device.compute_capability),
+        split_tokens=any(rules.mesh.shape[axis] > 1 for axis in splits),
+    )
+    if why and wanted == "fused":
+        raise BadInput(f"model.attention=fused: {why}; leave model.attention out.")
+    if why:
+        log.info("attention: plain, since %s", why)
+        return cfg
+    return dataclasses.replace(cfg, attention="cudnn")  # type: ignore[type-var]
+
+
+def relative_scores(query_BLNK: jax.Array, table_RNK: jax.Array) -> jax.Array:
+    """Each query against the embedding of its offset to each key: [B, N, L, L].
+
+    Args:
+      query_BLNK: [B, L, N, K], scaled.
+      table_RNK: [2L - 1, N, K]; row L - 1 + i - j belongs to query i and key j.
+    """
+    length = query_BLNK.shape[1]
+    scores_BNLR = jnp.einsum("blnk,rnk->bnlr", query_BLNK, table_RNK)
+    offset_LM = jnp.arange(length)[:, None] - jnp.arange(length)[None, :] + length - 1
+    return jnp.take_along_axis(scores_BNLR, offset_LM[None, None], axis=-1)
+
+
+class Attention(nn.Module):
+    """Multi-head attention (arXiv:2010.11929, appendix A) with a bias on each projection.
+
+    Attributes:
+      heads: N, divides D.
+      dropout: rate on attention weights.
+      dtype: of computation; softmax is float32.
+      rules: placement of activations.
+      relative: whether scores have a term for the offset of query and key in the sequence
+        (appendix D.4; self-attention only).
+      path: another than plain has neither dropout nor relative scores; see `not_fused`.
+    """
+
+    heads: int
+    dropout: float
+    dtype: Any
+    rules: Rules | None
+    relative: bool = False
+    path: Path = "plain"
+
+    @nn.compact
+    def __call__(
+        self, query_BLD: jax.Array, memory_BMD: jax.Array, key: jax.Array | None
+    ) -> jax.Array:
+        """Queries [B, L, D] attend to memory [B, M, D]; returns [B, L, D]."""
+        width = query_BLD.shape[-1]
+        head_dim = width // self.heads
+
+        def project(x: jax.Array, name: str) -> jax.Array:
+            x = nn.DenseGeneral(
+                (self.heads, head_dim),
+                kernel_init=nn.initializers.xavier_uniform(),
+                dtype=self.dtype,
+                name=name,
+            )(x)
+            x = constrain(x, ("act_batch", "act_tokens", "act_heads", None), self.rules)
+            return checkpoint_name(x, name)
+
+        query_BLNK = project(query_BLD, "query")
+        key_BMNK, value_BMNK = project(memory_BMD, "key"), project(memory_BMD, "value")
+        if self.path == "plain":
+            mixed_BLNK = self._plain(query_BLNK, key_BMNK, value_BMNK, key)
+        else:
+            assert not not_fused(dropout=self.dropout, relative=self.relative)
+            mixed_BLNK = jax.nn.dot_product_attention(
+                query_BLNK, key_BMNK, value_BMNK, implementation=self.path
+            )
+        mixed_BLNK = checkpoint_name(mixed_BLNK, "attention")
+        out_BLD = nn.DenseGeneral(
+            width,
+            axis=(-2, -1),
+            kernel_init=nn.initializers.xavier_uniform(),
+            dtype=self.dtype,
+            name="out",
+        )(mixed_BLNK)
+        return checkpoint_name(out_BLD, "attention_out")
+
+    def _plain(
+        self, query_BLNK: jax.Array, key_BMNK: jax.Array, value_BMNK: jax.Array, key: Any
+    ) -> jax.Array:
+        """Values weighted by the softmax of scores, [B, L, N, K]."""
+        _, length, heads, head_dim = query_BLNK.shape
+        query_BLNK = query_BLNK / jnp.sqrt(head_dim).astype(self.dtype)
+        scores_BNLM = jnp.einsum("blnk,bmnk->bnlm", query_BLNK, key_BMNK)
+        if self.relative:
+            shape = (2 * length - 1, heads, head_dim)
+            table_RNK = self.param("relative", nn.initializers.normal(0.02), shape)
+            scores_BNLM += relative_scores(query_BLNK, table_RNK.astype(self.dtype))
+        weights_BNLM = jax.nn.softmax(scores_BNLM.astype(jnp.float32)).astype(self.dtype)
+        weights_BNLM = dropout(weights_BNLM, self.dropout, key)
+        return jnp.einsum("bnlm,bmnk->blnk", weights_BNLM, value_BMNK)

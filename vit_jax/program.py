@@ -263,6 +263,7 @@ def _step_functions(
         label_smoothing=config.loss.label_smoothing,
         accumulation=config.accumulation,
         ema_decay=config.ema.decay,
+        mixup_alpha=config.mixup.alpha,
         **shared,
     )
     return step, train_step.make_eval_step(apply, **shared)

@@ -7,6 +7,7 @@ Sees no config, no file and no clock; a test needs three numpy arrays. Axes: B b
 K labels of an example, Y classes, A micro-batches. Start from `make_train_step`.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -15,11 +16,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vit_jax import losses, metrics
+from vit_jax import losses, metrics, mixing
 from vit_jax.state import TrainState
 
 PyTree = Any
 Batch = dict[str, jax.Array]  # image uint8 [B, H, W, C], labels int32 [B, K], mask bool [B]
+_MIXING = 2**31  # in the place of a micro-batch's number, for the key of mixup
 Apply = Callable[..., jax.Array]  # (params, images, train=, key=) -> float32 logits [B, Y]
 
 
@@ -51,12 +53,25 @@ def _summed_loss(
     std: tuple[float, ...],
     loss: str,
     label_smoothing: float,
-) -> Callable[[PyTree, Batch, jax.Array], tuple[jax.Array, jax.Array]]:
-    """(params, batch, key) -> (sum of losses, sum of hits) over the examples that count."""
+) -> Callable[..., tuple[jax.Array, jax.Array]]:
+    """(params, batch, key, share) -> (sum of losses, sum of hits) over the examples that count.
 
-    def summed_loss(params: PyTree, batch: Batch, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        images_BHWC = normalise(batch["image"], mean, std)
-        targets_BY = losses.multi_hot(batch["labels"], classes, smoothing=label_smoothing)
+    With `share`, see `mixing.share`, the batch has partners; hits are of its own labels.
+    """
+
+    def inputs(batch: Batch, prefix: str = "") -> tuple[jax.Array, jax.Array]:
+        labels_BK = batch[prefix + "labels"]
+        targets_BY = losses.multi_hot(labels_BK, classes, smoothing=label_smoothing)
+        return normalise(batch[prefix + "image"], mean, std), targets_BY
+
+    def summed_loss(
+        params: PyTree, batch: Batch, key: jax.Array, share: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
+        images_BHWC, targets_BY = inputs(batch)
+        if share is not None:
+            images, targets = inputs(batch, mixing.PARTNER)
+            images_BHWC = mixing.mixup(images_BHWC, images, share)
+            targets_BY = mixing.mixup(targets_BY, targets, share)
         logits_BY = apply(params, images_BHWC, train=True, key=key)
         loss_B = losses.LOSSES[loss](logits_BY, targets_BY)
         found = metrics.sums(logits_BY, batch["labels"], batch["mask"], loss_B)
@@ -94,6 +109,12 @@ def summed_gradients(
     return jax.lax.scan(one, start, steps)[0]
 
 
+def _averaged(average: PyTree, params: PyTree, decay: float) -> PyTree:
+    if average is None:
+        return None
+    return jax.tree.map(lambda a, p: decay * a + (1.0 - decay) * p, average, params)
+
+
 def make_train_step(
     apply: Apply,
     tx: optax.GradientTransformation,
@@ -105,6 +126,7 @@ def make_train_step(
     label_smoothing: float = 0.0,
     accumulation: int = 1,
     ema_decay: float = 0.0,
+    mixup_alpha: float = 0.0,
 ) -> Callable[[TrainState, Batch, jax.Array], tuple[TrainState, dict[str, jax.Array]]]:
     """The function (state, batch, key) -> (state after one update, metrics of that update).
 
@@ -118,6 +140,8 @@ def make_train_step(
       label_smoothing: see `losses.multi_hot`.
       accumulation: A, see `summed_gradients`.
       ema_decay: d in average = d * average + (1 - d) * parameters; used when the state has one.
+      mixup_alpha: see `mixing.share`; 0 mixes nothing. `top1` counts the labels of what makes up
+        more than half of an image.
 
     Returns:
       A function for `jax.jit`. Its metrics are float32 []: `loss` and `top1` of the batch before
@@ -130,22 +154,23 @@ def make_train_step(
         state: TrainState, batch: Batch, key: jax.Array
     ) -> tuple[TrainState, dict[str, jax.Array]]:
         step_key = jax.random.fold_in(key, state.step)
-        sums, grads = summed_gradients(summed_loss, state.params, batch, step_key, accumulation)
-        loss_sum, hits = sums
+        loss_fn = summed_loss
+        if mixup_alpha:
+            share = mixing.share(jax.random.fold_in(step_key, _MIXING), mixup_alpha)
+            batch, loss_fn = mixing.with_partners(batch), functools.partial(loss_fn, share=share)
+        sums, grads = summed_gradients(loss_fn, state.params, batch, step_key, accumulation)
         count = jnp.maximum(jnp.sum(batch["mask"], dtype=jnp.float32), 1.0)
         grads = jax.tree.map(lambda g: g / count, grads)
         updates, opt_state = tx.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
-        ema = state.ema
-        if ema is not None:
-            ema = jax.tree.map(lambda a, p: ema_decay * a + (1.0 - ema_decay) * p, ema, params)
         measured = {
-            "loss": loss_sum / count,
-            "top1": hits / count,
+            "loss": sums[0] / count,
+            "top1": sums[1] / count,
             "grad_norm": optax.tree.norm(grads),
             "param_norm": optax.tree.norm(state.params),
             "update_norm": optax.tree.norm(updates),
         }
+        ema = _averaged(state.ema, params, ema_decay)
         return TrainState(state.step + 1, params, opt_state, ema), measured
 
     return train_step

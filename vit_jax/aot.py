@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import topologies
 
-from vit_jax import build, distributed, estimate, fetch, hlo, memory, program
+from vit_jax import build, cache, distributed, estimate, hlo, memory, program
 from vit_jax import config as config_lib
 from vit_jax.data import sources
 from vit_jax.topology import Accelerator
@@ -166,7 +166,7 @@ def _compiled(made: program.Program, accelerator: Accelerator) -> dict[str, Any]
     versions += [f"libtpu={v}" for v in _version("libtpu")]
     text = "\n".join([accelerator.name, str(dict(made.rules.mesh.shape)), *versions])
     key = hashlib.sha256((text + lowered.as_text()).encode()).hexdigest()
-    cached = fetch.cache_root() / "plans" / f"{key}.json"
+    cached = cache.root() / "plans" / f"{key}.json"
     if cached.is_file():
         return json.loads(cached.read_text())
     began = time.monotonic()

@@ -20,6 +20,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+from vit_jax import cache
 from vit_jax.errors import BadInput
 from vit_jax.models import published
 
@@ -106,12 +107,7 @@ def cache_path(address: str) -> Path:
     segments = [parts.netloc.lower(), *folders, *query, name]
     if {"", ".", ".."} & set(segments):
         raise BadInput(f"{address} does not name a file; expected https://HOST/PATH/FILE.")
-    return cache_root().joinpath(*segments)
-
-
-def cache_root() -> Path:
-    """The folder of everything that is kept between runs and can be made again."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "vit_jax"
+    return cache.root().joinpath(*segments)
 
 
 def _checksum_file(cached: Path) -> Path:

@@ -23,7 +23,7 @@ from typing import Any
 
 import jax
 
-from vit_jax import build, distributed, loading, memory, program, reporting, settle
+from vit_jax import build, cache, distributed, loading, memory, program, reporting, settle
 from vit_jax import config as config_lib
 from vit_jax.checkpoint import FOLDER, Checkpoints
 from vit_jax.config import ConfigDict
@@ -57,6 +57,7 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, Any]:
     if finished is not None:
         return finished
     devices = distributed.start(config.platform, deterministic=config.deterministic)
+    cache.keep_compiled(config.compile_cache, devices[0].platform)
     run = build.build(config)
     weights = initial_weights(run, workdir)
     before = set(workdir.iterdir()) if workdir.is_dir() else None

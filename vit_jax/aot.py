@@ -96,7 +96,7 @@ def _bounds(accelerator: Accelerator, slices: int) -> dict[str, Any]:
 def _size(config_yaml: str) -> tuple[int, int]:
     """(classes, training examples) of the data that a configuration names."""
     data = _config(config_yaml).data
-    spec = _STAND_INS.get(data.source, data.source)
+    spec: str = _STAND_INS.get(data.source, data.source)
     source = sources.open_source(
         spec,
         data_dir=data.data_dir,

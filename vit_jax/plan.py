@@ -114,7 +114,7 @@ def plan(config: ConfigDict, accelerator: Accelerator, slices: int = 1) -> Plan:
     settle.settle(config)
     build_lib.check(config)
     limit = accelerator.generation.memory_bytes
-    with tempfile.TemporaryDirectory() as folder, _process(accelerator, slices) as process:
+    with tempfile.TemporaryDirectory() as folder, Process(accelerator, slices) as process:
         file = Path(folder) / "config.yaml"
         file.write_text(config_lib.to_yaml(config))
 
@@ -175,8 +175,8 @@ def alternatives(config: ConfigDict, accelerator: Accelerator) -> list[list[dict
     ]
 
 
-class _process:  # noqa: N801 (a context manager, used as a function)
-    """A process that measures; ends with the block."""
+class Process:
+    """A fresh process that measures, until the end of a `with` block."""
 
     def __init__(self, accelerator: Accelerator, slices: int):
         self._given = (accelerator, slices)

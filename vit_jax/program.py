@@ -145,11 +145,8 @@ def make(
       BadInput: the mesh, or a combination of values, cannot be used.
     """
     rules = make_rules(config, devices)
-    steps = _steps(config, examples)
-    cfg = variants.config(**config.model, classes=classes)
-    if isinstance(cfg, vit.ViTConfig):
-        cfg = attention.for_devices(cfg, config.model.attention, rules)
-    use_ema = config.ema.decay > 0
+    steps, use_ema = _steps(config, examples), config.ema.decay > 0
+    cfg = _model_config(config, classes, rules)
     side = config.data.image_size
     bare = variants.make(cfg)
 
@@ -193,6 +190,13 @@ def make(
         step=jax.jit(step, donate_argnums=0, out_shardings=(places, rules.replicated)),
         eval_step=jax.jit(eval_step, out_shardings=rules.replicated),
     )
+
+
+def _model_config(config: ConfigDict, classes: int, rules: sharding.Rules) -> variants.Config:
+    cfg = variants.config(**config.model, classes=classes)
+    if isinstance(cfg, vit.ViTConfig):
+        cfg = attention.for_devices(cfg, config.model.attention, rules)
+    return cfg
 
 
 def _placed(shapes: state.TrainState, params: Any, rules: sharding.Rules) -> state.TrainState:

@@ -40,14 +40,25 @@ def mesh_shape(*, replica: int, data: int, fsdp: int, tensor: int, devices: int)
     if len(free) > 1 or given < 1 or any(n < 1 and n != -1 for n in sizes.values()):
         raise BadInput(f"mesh {sizes}: sizes are positive, and at most one is -1 (the rest).")
     if devices % given or (not free and given != devices):
-        rest = given // sizes["data"] if sizes["data"] > 0 else given
-        whole = "replica=1, data=-1, fsdp=1, tensor=1"
-        fits = f"data={devices // rest}" if devices % rest == 0 else whole
         raise BadInput(
             f"mesh {sizes} needs {'a multiple of ' if free else ''}{given} devices, "
-            f"there are {devices}; {fits} fits."
+            f"there are {devices}; {_nearest(sizes, devices)} fits."
         )
     return tuple(devices // given if n == -1 else n for n in sizes.values())
+
+
+def _nearest(sizes: Mapping[str, int], devices: int) -> str:
+    """The change of one axis, data if possible, that makes a mesh fit; else the simplest mesh."""
+    fixed = [a for a, n in sizes.items() if n != -1]
+    free = len(fixed) < len(sizes)
+    choices = []
+    for axis in fixed:
+        most, rest = divmod(devices, math.prod(sizes[a] for a in fixed if a != axis))
+        for n in range(1, most + 1):
+            if not rest and (most % n == 0 if free else most == n):
+                far, other = abs(math.log(n / sizes[axis])), axis != "data"
+                choices.append(((far, other) if free else (other, far), f"{axis}={n}"))
+    return min(choices)[1] if choices else "replica=1, data=-1, fsdp=1, tensor=1"
 
 
 def make_mesh(

@@ -1,0 +1,162 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a step must compute, hold and send, by hand and by the compiler."""
+
+import dataclasses
+import math
+
+import jax
+import pytest
+
+from vit_jax import config as config_lib
+from vit_jax import estimate, hlo, memory, program, topology
+
+SMALL = {
+    "model.variant": "S/16", "model.depth": 2, "data.image_size": 64, "batch_size": 64,
+    "model.width": 128, "model.mlp": 512, "model.heads": 4, "mesh.replica": 1,
+}  # fmt: skip
+
+
+def small(**changes):
+    """A program of 0.5 M parameters on the eight devices there are."""
+    given = SMALL | {key.replace("__", "."): value for key, value in changes.items()}
+    overrides = [f"--config.{key}={value}" for key, value in given.items()]
+    config = config_lib.load("configs/base.py", overrides)
+    return program.make(config, classes=10, examples=1000)
+
+
+def parameters(made) -> int:
+    return sum(math.prod(x.shape) for x in jax.tree.leaves(made.abstract.params))
+
+
+def test_flops_of_a_device_are_three_forward_passes_of_its_images():
+    made = small()
+    # 16 patches and the class token, width 128: by hand, in multiply-adds.
+    tokens, d = 17, 128
+    block = tokens * 12 * d * d + 2 * tokens * tokens * d
+    forward = 16 * 16 * 16 * 3 * d + 2 * block + d * 10
+    assert estimate.step_flops(made) == 3 * 2 * forward * 64 / 8
+
+
+def test_state_is_what_lies_on_one_device():
+    whole = estimate.state_bytes(small())
+    assert whole == 12 * parameters(small()) + 3 * 4  # adamw: three trees, three counters
+    split = estimate.state_bytes(small(mesh__fsdp=8))
+    # All but head and what has no embed axis is split in eight.
+    assert whole / 8 < split < whole / 8 * 1.05
+
+
+def test_kept_activations_grow_with_images_and_shrink_with_remat_and_accumulation():
+    kept = {r: estimate.saved_bytes(small(model__remat=r)) for r in ("none", "dots", "full")}
+    assert kept["none"] > kept["dots"] > kept["full"] > 0
+    # Under full remat a block keeps its input alone: [S, B, L, D]; then images, and the head's.
+    stream, images = 2 * 8 * 17 * 128 * 4, 8 * 64 * 64 * 3 * 4
+    assert stream + images <= kept["full"] <= 3 * stream + images
+    assert estimate.saved_bytes(small(batch_size=128)) == pytest.approx(2 * kept["none"], rel=0.02)
+    assert estimate.saved_bytes(small(accumulation=2)) == pytest.approx(kept["none"] / 2, rel=0.02)
+
+
+def test_estimated_peak_is_near_that_of_a_compiler():
+    made = small(batch_size=256)
+    compiled = memory.peak_bytes(made.lower_step().compile())
+    assert 0.5 * compiled < estimate.peak_bytes(made) < 1.2 * compiled
+
+
+def test_data_parallelism_reduces_every_gradient_once():
+    made = small()
+    assert estimate.collectives(made) == {"data": {"all-reduce": 4 * parameters(made)}}
+    assert estimate.collectives(small(accumulation=4)) == {
+        "data": {"all-reduce": 4 * 4 * parameters(made)}
+    }
+
+
+def test_slices_reduce_over_the_network_too():
+    found = estimate.collectives(small(mesh__replica=2))
+    assert list(found) == ["replica+data"]
+
+
+def test_fsdp_gathers_weights_twice_and_scatters_their_gradients():
+    made = small(mesh__fsdp=4)
+    found = estimate.collectives(made)
+    split = found["fsdp"]["reduce-scatter"]
+    assert found["fsdp"]["all-gather"] == 2 * split
+    assert 0.99 * 4 * parameters(made) < split < 4 * parameters(made)
+    assert found["data"]["all-reduce"] == split / 4  # what is left of it after the scatter
+    assert found["data+fsdp"]["all-reduce"] == 4 * parameters(made) - split
+
+
+def test_tensor_parallelism_adds_activations_up():
+    found = estimate.collectives(small(mesh__tensor=2, model__dtype="bfloat16"))
+    assert found["tensor"]["all-reduce"] == 4 * 2 * (64 // 4) * 16 * 128 * 2
+    assert "tensor" not in estimate.collectives(small())
+
+
+@pytest.mark.parametrize("changes", [{"accumulation": 2}, {"mesh__fsdp": 8}], ids=str)
+def test_a_compiler_sends_little_more_than_the_least(changes):
+    made = small(**changes)
+    least = estimate.collectives(made)
+    text = made.lower_step().compile().as_text()
+    sent = hlo.collective_bytes(text, dict(made.rules.mesh.shape))
+
+    def total(found):  # XLA may write a reduce-scatter as an all-reduce
+        return sum(
+            kinds.get(kind, 0)
+            for kinds in found.values()
+            for kind in ("all-reduce", "reduce-scatter")
+        )
+
+    assert total(least) <= total(sent) <= 1.1 * total(least)
+
+
+V3 = topology.find("v3-8")
+
+
+def chip(**rates):
+    """A v3-8 with the rates of its devices replaced."""
+    return dataclasses.replace(V3, generation=dataclasses.replace(V3.generation, **rates))
+
+
+def test_roofline_names_what_is_slowest():
+    made = small()
+    sent = {"data": {"all-reduce": 8_000_000}}
+    fast = {"flops": 1e18, "memory_rate": 1e18, "link_rate": 1e18, "network_rate": 1e18}
+    slow_math = chip(**fast | {"flops": 1e9})
+    assert estimate.step_secs(made, slow_math, sent) == (
+        estimate.step_flops(made) / 1e9, "compute")  # fmt: skip
+    full = small(model__remat="full")
+    assert estimate.step_secs(full, slow_math, sent)[0] == pytest.approx(
+        4 / 3 * estimate.step_flops(made) / 1e9
+    )
+    moved = estimate.moved_bytes(made)
+    assert estimate.step_secs(made, chip(**fast | {"memory_rate": 1e6}), sent) == (
+        moved / 1e6, "memory")  # fmt: skip
+    # A ring of eight sends 7/8 of the array twice.
+    assert estimate.step_secs(made, chip(**fast | {"link_rate": 1e6}), sent) == (
+        pytest.approx(14.0), "links")  # fmt: skip
+    over = {"replica+data": {"all-gather": 8_000_000}}
+    slow_net = chip(**fast | {"network_rate": 1e6})
+    found = estimate.step_secs(small(mesh__replica=2), slow_net, over)
+    assert found == (pytest.approx(7.0), "network")
+
+
+def test_gpus_of_one_machine_are_joined_by_links_and_machines_by_the_network():
+    made, sent = small(), {"data": {"all-reduce": 10**12}}
+    assert estimate.step_secs(made, topology.find("h100-8"), sent)[1] == "links"
+    pair = dataclasses.replace(topology.find("h100-8").generation, chips_per_host=4)
+    machines = topology.Accelerator(pair, "8")
+    assert estimate.step_secs(made, machines, sent)[1] == "network"
+
+
+def test_every_family_can_be_estimated():
+    sizes = {"model__width": 0, "model__mlp": 0, "model__heads": 0}
+    for variant, depth in (("R+Ti/16", 1), ("BiT-custom", 0), ("Mixer-S/16", 1)):
+        stages = "(1,1)" if variant[0] in "RB" else "()"
+        made = small(
+            model__variant=variant, model__depth=depth, model__stages=stages, **sizes,
+            model__root_width=32 if variant == "BiT-custom" else 0,
+        )  # fmt: skip
+        assert estimate.peak_bytes(made) > estimate.state_bytes(made) > 0
+        assert estimate.moved_bytes(made) > 0
+        assert estimate.collectives(made)["data"]["all-reduce"] == 4 * parameters(made)
+        assert estimate.step_flops(made) > 0

@@ -1,0 +1,294 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Verdicts, what is tried where a step does not fit, and the command; most with made-up figures."""
+
+import dataclasses
+import importlib.util
+import json
+import os
+
+import jax
+import pytest
+
+from vit_jax import config as config_lib
+from vit_jax import main, plan, topology
+from vit_jax.aot import Measured
+from vit_jax.errors import BadInput
+
+GIB = 2**30
+V4 = topology.find("v4-32")  # 30.75 GiB a device
+SMALL = (
+    "--config.model.variant=Ti/16",
+    "--config.model.depth=2",
+    "--config.data.image_size=32",
+    "--config.data.source=digits",
+    "--config.batch_size=64",
+    "--config.length=100 steps",
+)
+
+
+def base(*overrides):
+    return config_lib.load("configs/base.py", [*SMALL, *overrides])
+
+
+def figures(gib: float, **changes) -> Measured:
+    given = {
+        "how": "compiled", "peak_bytes": int(gib * GIB), "args_bytes": GIB, "temp_bytes": 2 * GIB,
+        "collective_bytes": {"data": {"all-reduce": 10**9}}, "flops": 1e12, "step_secs": 0.36,
+        "limited_by": "compute", "steps": 1000, "batch_size": 64, "compile_secs": 1.0,
+    }  # fmt: skip
+    return Measured(**given | changes)
+
+
+@pytest.fixture
+def compiler(monkeypatch):
+    """Stands in for the compiler: settings -> GiB, as a test says; remembers what it was asked."""
+    asked = []
+
+    class Stub:
+        gib = staticmethod(lambda settings: 1.0)
+
+        def __init__(self, *_):
+            pass
+
+        def __enter__(self):
+            return self._measure
+
+        def __exit__(self, *_):
+            pass
+
+        def _measure(self, config_yaml, settings):
+            asked.append(settings)
+            return figures(Stub.gib(settings))
+
+    Stub.asked = asked
+    monkeypatch.setattr(plan, "Process", Stub)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    return Stub
+
+
+@pytest.mark.parametrize(
+    "share, fits, words",
+    [(0.5, True, "fits"), (0.851, True, "barely"), (0.919, True, "barely"), (0.921, False, "not")],
+)
+def test_verdict(compiler, share, fits, words, capsys):
+    compiler.gib = staticmethod(lambda settings: share * 30.75)
+    code = main.main(["plan", "--config=configs/base.py", "--accelerator=v4-32", *SMALL])
+    assert code == (0 if fits else 2)
+    assert words in capsys.readouterr().out.splitlines()[0]
+
+
+def test_json_has_the_promised_keys(compiler, capsys):
+    args = ["plan", "--config=configs/base.py", "--accelerator=v4-32", "--json", *SMALL]
+    assert main.main(args) == 0
+    found = json.loads(capsys.readouterr().out)
+    promised = {
+        "fits": True,
+        "peak_bytes": GIB,
+        "limit_bytes": int(30.75 * GIB),
+        "args_bytes": GIB,
+        "temp_bytes": 2 * GIB,
+        "collective_bytes": {"data": {"all-reduce": 10**9}},
+        "flops": 1e12,
+        "step_secs": 0.36,
+        "limited_by": "compute",
+        "chip_hours": pytest.approx(1000 * 0.36 / 3600 * 16),
+    }
+    assert {key: found[key] for key in promised} == promised
+    assert found["images_per_sec"] == pytest.approx(64 / 0.36)
+
+
+def test_text_shows_what_the_json_has(compiler, capsys):
+    assert main.main(["plan", "--config=configs/base.py", "--accelerator=v4-32", *SMALL]) == 0
+    text = capsys.readouterr().out
+    parts = (
+        "16 on 4 hosts", "1.00 of 30.75 GiB", "1,000.0 MB all-reduce over data", "360 ms",
+        "limited by compute", "178 images/s", "1,000 steps", "2 chip-hours",
+    )  # fmt: skip
+    for part in parts:
+        assert part in text
+
+
+def test_slices_multiply_cost_and_devices(compiler, capsys):
+    args = ["plan", "--config=configs/base.py", "--accelerator=v4-32", "--slices=2", *SMALL]
+    assert main.main([*args, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["chip_hours"] == pytest.approx(3.2)
+    assert main.main(args) == 0
+    assert "32 on 8 hosts" in capsys.readouterr().out
+
+
+def test_where_it_does_not_fit_the_mildest_of_each_kind_that_does_is_named(compiler, capsys):
+    need = {"full": 40.0, "dots": 60.0}
+
+    def gib(settings):
+        if "model.remat" in settings:
+            return need[settings["model.remat"]]
+        return 100 / settings.get("accumulation", settings.get("mesh.fsdp", 1))
+
+    compiler.gib = staticmethod(gib)
+    args = ["plan", "--config=configs/base.py", "--accelerator=v4-32", *SMALL]
+    assert main.main([*args, "--json"]) == 2
+    found = json.loads(capsys.readouterr().out)
+    assert not found["fits"]
+    peak = 25 * GIB
+    assert found["fitting"] == [
+        {"accumulation": 4, "peak_bytes": peak},
+        {"mesh.fsdp": 4, "mesh.data": -1, "peak_bytes": peak},
+    ]
+    assert compiler.asked[0] == {}
+    assert {"accumulation": 8} not in compiler.asked  # 4 fits
+    assert main.main(args) == 2
+    text = capsys.readouterr().out
+    assert "--config.accumulation=4: 25.00 GiB" in text
+    assert "--config.mesh.fsdp=4 --config.mesh.data=-1: 25.00 GiB" in text
+
+
+def test_where_nothing_fits_alone_everything_is_tried_together(compiler, capsys):
+    compiler.gib = staticmethod(lambda settings: 20.0 if len(settings) > 2 else 50.0)
+    args = ["plan", "--config=configs/base.py", "--accelerator=v4-32", "--json", *SMALL]
+    assert main.main(args) == 2
+    found = json.loads(capsys.readouterr().out)["fitting"]
+    together = {"model.remat": "full", "accumulation": 32, "mesh.fsdp": 16, "mesh.data": -1}
+    assert found == [together | {"peak_bytes": 20 * GIB}]
+
+
+def test_where_nothing_fits_at_all_it_is_said(compiler, capsys):
+    compiler.gib = staticmethod(lambda settings: 50.0)
+    assert main.main(["plan", "--config=configs/base.py", "--accelerator=v4-32", *SMALL]) == 2
+    assert "larger devices" in capsys.readouterr().out
+
+
+def test_settings_that_do_not_suit_the_devices_are_passed_over(compiler, capsys):
+    def gib(settings):
+        if "accumulation" in settings or "mesh.fsdp" in settings:
+            raise BadInput("indivisible")
+        return 10.0 if settings else 50.0
+
+    compiler.gib = staticmethod(gib)
+    assert main.main(["plan", "--config=configs/base.py", "--accelerator=v4-32", *SMALL]) == 2
+    assert "--config.model.remat=dots: 10.00 GiB" in capsys.readouterr().out
+
+
+def test_alternatives_leave_out_what_is_set_already():
+    config = base("--config.model.remat=full", "--config.accumulation=4", "--config.mesh.fsdp=8")
+    remat, accumulation, shared = plan.alternatives(config, V4)
+    assert remat == []
+    assert [s["accumulation"] for s in accumulation] == [8, 16, 32, 64]
+    assert [s["mesh.fsdp"] for s in shared] == [16]
+
+
+@pytest.mark.parametrize(
+    "args, parts",
+    [
+        (["--accelerator=v4-100"], ("v4-100", "v4-128")),
+        (["--accelerator=v9-8"], ("v9-8", "v4-8 to v4-4096")),
+        (["--accelerator=v3-8", "--slices=2"], ("v3", "one slice")),
+        (["--accelerator=v4-8", "--slices=0"], ("--slices=0",)),
+        (["--accelerator=v4-8", "--config.batch_size=63"], ("63", "64")),
+        (["--accelerator=v4-8", "--config.mesh.tensor=3"], ("tensor=2", "are 4")),
+        (["--accelerator=v4-8", "--config.mesh.fsdp=16"], ("16", "are 4", "fsdp=4 fits")),
+        (["--accelerator=v4-8", "--config.nonsense=1"], ("nonsense",)),
+    ],
+)
+def test_bad_input_is_one_message(args, parts, capsys):
+    needs_compiler = any(part in "".join(args) for part in ("batch_size", "mesh"))
+    if needs_compiler and importlib.util.find_spec("libtpu") is None:
+        args = [a.replace("v4-8", "h100-4") for a in args]
+    assert main.main(["plan", "--config=configs/base.py", *SMALL, *args]) == 2
+    error = capsys.readouterr().err
+    assert all(part in error for part in parts), error
+    assert "Traceback" not in error
+
+
+def test_missing_compiler_names_the_extra(monkeypatch, capsys):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert main.main(["plan", "--config=configs/base.py", "--accelerator=v4-8", *SMALL]) == 2
+    assert ".[plan]" in capsys.readouterr().err
+
+
+def dies(*_):
+    """In place of a compiler."""
+    os._exit(134)
+
+
+def test_a_compiler_that_dies_is_reported(monkeypatch):
+    monkeypatch.setattr(plan.aot, "measure", dies)
+    with (
+        plan.Process(topology.find("cpu-1"), 1) as measure,
+        pytest.raises(BadInput, match="ended"),
+    ):
+        measure("x", {})
+
+
+def test_this_machine_is_planned_by_its_own_compiler():
+    made = plan.plan(base("--config.mesh.fsdp=2"), topology.find("cpu-4"))
+    found = made.measured
+    assert found.how == "compiled"
+    assert made.fits
+    assert 0 < found.args_bytes < found.peak_bytes < made.limit_bytes
+    assert found.collective_bytes["fsdp"]["all-gather"] > 0
+    assert found.steps == 100
+    assert found.limited_by == "compute"
+
+
+def test_gpus_are_counted_where_none_is():
+    if jax.default_backend() == "gpu":
+        pytest.skip("this machine has a GPU, which compiles")
+    made = plan.plan(base(), topology.find("h100-8"))
+    assert made.measured.how == "counted"
+    assert made.measured.peak_bytes > made.measured.args_bytes > 0
+    assert made.measured.collective_bytes["data"]["all-reduce"] > 0
+
+
+needs_libtpu = pytest.mark.skipif(
+    importlib.util.find_spec("libtpu") is None, reason="needs the extra `plan` (libtpu)"
+)
+
+
+@needs_libtpu
+@pytest.mark.parametrize(
+    "name, slices, overrides",
+    [("v3-8", 1, ["--config.mesh.fsdp=8"]), ("v4-8", 2, ["--config.mesh.fsdp=4"])],
+)
+def test_real_tpus_send_little_more_than_the_least(name, slices, overrides, monkeypatch, tmp_path):
+    """The step of a small model, for chips that are not there, against sizes by hand."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    overrides = ["--config.model.width=256", "--config.model.mlp=1024", "--config.model.heads=4",
+                 "--config.model.dtype=bfloat16", *overrides]  # fmt: skip
+    accelerator = topology.find(name)
+    made = plan.plan(base(*overrides), accelerator, slices)
+    kernels = 2 * (4 * 256 * 256 + 2 * 256 * 1024) + 16 * 16 * 3 * 256
+    sent = made.measured.collective_bytes
+    scattered = sum(sent["fsdp"].get(k, 0) for k in ("reduce-scatter", "all-reduce"))
+    assert 2 * kernels <= scattered <= 1.1 * 2 * kernels
+    assert 2 * 2 * kernels <= sent["fsdp"]["all-gather"] <= 1.1 * 2 * 2 * kernels
+    if slices > 1:  # each of four devices sends a quarter
+        assert 2 * kernels / 4 <= sent["replica"]["all-reduce"] <= 1.1 * 2 * kernels / 4
+    assert made.measured.peak_bytes < GIB
+    assert made.fits
+    again = plan.plan(base(*overrides), accelerator, slices)
+    assert again.measured == dataclasses.replace(made.measured)  # from the cache, the time too
+
+
+@needs_libtpu
+@pytest.mark.slow
+def test_a_step_that_is_one_notch_too_big_is_refused_with_what_fits():
+    config = config_lib.load("configs/pretrain.py:model=L/16,epochs=30", [
+        "--config.model.remat=none", "--config.model.dropout=0.0"])  # fmt: skip
+    made = plan.plan(config, topology.find("v3-128"))
+    assert not made.fits
+    assert made.measured.peak_bytes > 15.48 * GIB
+    assert {"model.remat": "dots"} in [settings for settings, _ in made.fitting]
+    assert all(peak < 0.92 * 15.48 * GIB for _, peak in made.fitting)
+
+
+@needs_libtpu
+@pytest.mark.slow
+def test_l16_on_128_chips_needs_no_more_than_a_plain_step():
+    """8.0 GiB is what a plain step of that size needs with Adam's first moment in bfloat16."""
+    config = config_lib.load("configs/pretrain.py:model=L/16,epochs=30", [
+        "--config.model.representation=0", "--config.model.dropout=0.0",
+        "--config.optimizer.adamw.mu_dtype=bfloat16", "--config.optimizer.clip=1.0"])  # fmt: skip
+    made = plan.plan(config, topology.find("v4-256"))
+    assert made.measured.peak_bytes <= 8.0 * GIB

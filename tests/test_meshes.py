@@ -4,6 +4,7 @@
 """Every family of models on every kind of mesh: the same losses, the same state, split as asked."""
 
 import functools
+import re
 
 import jax
 import numpy as np
@@ -32,29 +33,41 @@ def model_of(family: str) -> variants.Config:
 @functools.lru_cache
 def three_steps(family: str, shape: tuple[int, ...]):
     """Losses and gradient norms of three steps, paths of split leaves, and the text of the step."""
-    rules, cfg = rules_of(shape), model_of(family)
+    cfg = model_of(family)
+    lowered, compiled, current, over = step_on(cfg, shape)
+    found = []
+    for seed in range(3):
+        given = batch(16, seed, SIDE, SIDE, cfg.classes, mask=np.arange(16) != 11)
+        before = current
+        current, measured = compiled(current, jax.device_put(given, over), KEY)
+        assert all(x.is_deleted() for x in jax.tree.leaves(before))  # its memory is used again
+        found.append([float(measured["loss"]), float(measured["grad_norm"])])
+    split = {p for p, x in tree.leaves_with_paths(current) if not x.sharding.is_fully_replicated}
+    held = sum(x.addressable_shards[0].data.nbytes for x in jax.tree.leaves(current))
+    assert compiled.memory_analysis().alias_size_in_bytes == held  # the whole state, in place
+    return np.array(found), split, lowered.as_text()
+
+
+def step_on(cfg: variants.Config, shape: tuple[int, ...], **options):
+    """(lowered step, compiled step, state, placement of a batch) of a model on a mesh."""
+    rules = rules_of(shape)
     model = variants.make(cfg, rules)
     tx = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.3, momentum=0.9))
     step = make_step(
         tx,
         lambda p, x, *, train, key: model.apply({"params": p}, x, train=train, key=key),
         classes=cfg.classes,
+        **options,
     )
     params = tiny.params(cfg, SIDE, SIDE)
     abstract = jax.eval_shape(lambda p: state.from_params(p, tx, ema=True), params)
     places = sharding.place(abstract, sharding.param_axes(abstract.params, variants.AXES), rules)
     begin = jax.jit(lambda p: state.from_params(p, tx, ema=True), out_shardings=places)
-    current, found = begin(params), []
     jitted = jax.jit(step, out_shardings=(places, rules.replicated), donate_argnums=0)
     over = rules.sharding(("act_batch",), (16,))
-    given = [batch(16, s, SIDE, SIDE, cfg.classes, mask=np.arange(16) != 11) for s in range(3)]
-    lowered = jitted.lower(current, jax.device_put(given[0], over), KEY)
-    compiled = lowered.compile()
-    for one in given:
-        current, measured = compiled(current, jax.device_put(one, over), KEY)
-        found.append([float(measured["loss"]), float(measured["grad_norm"])])
-    split = {p for p, x in tree.leaves_with_paths(current) if not x.sharding.is_fully_replicated}
-    return np.array(found), split, lowered.as_text()
+    given = jax.device_put(batch(16, 0, SIDE, SIDE, cfg.classes), over)
+    lowered = jitted.lower(begin(params), given, KEY)
+    return lowered, lowered.compile(), begin(params), over
 
 
 @pytest.mark.parametrize("shape", MESHES, ids=str)
@@ -71,6 +84,18 @@ def test_losses_of_three_steps_are_those_of_one_device(family, shape):
     moments = {p for p in split if p.startswith("opt_state/")}
     assert {p for p in params if any(m.endswith("/" + p) for m in moments)} == params
     assert bool(params) == (shape[2] * shape[3] > 1 and (shape[2] > 1 or family != "bit"))
+
+
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+def test_no_image_crosses_devices_for_micro_batches(family):
+    for shape in [(1, 2, 2, 2)] if family != "mixer" else [(1, 2, 2, 2), (2, 2, 2, 1)]:
+        _, compiled, *_ = step_on(model_of(family), shape, accumulation=2)
+        moved = re.findall(
+            r"= (.*?) (?:all-gather|all-to-all|collective-permute)(?:-start)?\(", compiled.as_text()
+        )
+        assert moved or shape[3] == 1  # parameters do cross
+        pixels = rf",{SIDE},{SIDE},3\]|,{SIDE * SIDE * 3}\]"
+        assert not [array for array in moved if re.search(pixels, array) or "u8[" in array]
 
 
 @pytest.mark.parametrize("family", tiny.FAMILIES)

@@ -14,7 +14,7 @@ import pytest
 import tiny
 
 from vit_jax import losses, metrics, sharding, state, train_step, tree
-from vit_jax.models import vit
+from vit_jax.models import variants, vit
 
 HALF = (0.5, 0.5, 0.5)
 CLASSES = 6
@@ -361,3 +361,31 @@ def test_sharded_step_equals_that_of_one_device(shape):
         assert "ema/blocks/mlp/down/kernel" in split
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert np.ptp(expected[:, 0]) > 0.05  # it learns, so equal is not trivial
+
+
+# --- compiling ---
+
+
+def step_of_l16(depth: int, scan: bool):
+    """The lowered step of L/16 with another number of layers."""
+    cfg = variants.config(variant="L/16", depth=depth, scan=scan, classes=9)
+    model, tx = variants.make(cfg), optax.adamw(1e-3)
+    step = make_step(
+        tx,
+        lambda p, x, *, train, key: model.apply({"params": p}, x, train=train, key=key),
+        classes=9,
+    )
+    current = jax.eval_shape(
+        lambda p: state.from_params(p, tx, ema=False), variants.shapes(cfg, 32, 32)
+    )
+    return jax.jit(step, donate_argnums=0).lower(current, batch(2, 0, 32, 32, 9), KEY)
+
+
+def test_what_is_compiled_does_not_grow_with_depth_under_scan():
+    six, twelve, twenty_four = (step_of_l16(depth, True) for depth in (6, 12, 24))
+    lines = six.as_text().count("\n")
+    assert lines == twelve.as_text().count("\n") == twenty_four.as_text().count("\n")
+    instructions = [lowered.compile().as_text().count(" = ") for lowered in (six, twenty_four)]
+    assert instructions[0] == instructions[1]
+    four, eight = (step_of_l16(depth, False).as_text().count("\n") for depth in (4, 8))
+    assert lines < four < 0.6 * eight  # as it does without

@@ -17,7 +17,7 @@ from test_train_step import rules_of
 from vit_jax.errors import BadInput
 from vit_jax.models import attention, variants
 
-SHAPES = {"vit": {}, "gap": {"pool": "gap"}, "map": {"pool": "map"}, "loop": {"scan": False}}
+SHAPES = {"vit": {}, "map, no scan": {"pool": "map", "scan": False}}
 
 
 def weighted(cfg, rules=None):

@@ -10,11 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiny
 from jax.sharding import NamedSharding, PartitionSpec
+from test_train_step import rules_of
 
-from vit_jax import sharding, state
+from vit_jax import sharding, state, tree
 from vit_jax.checkpoint import Checkpoints, lower_is_better
 from vit_jax.errors import BadInput
+from vit_jax.models import variants
 
 TX = optax.chain(optax.clip_by_global_norm(1.0), optax.scale_by_adam())
 
@@ -68,6 +71,58 @@ def test_state_saved_on_one_mesh_restores_on_another(opened):
     restored = checkpoints.restore(1, target)
     assert restored.params["blocks"]["kernel"].sharding.is_equivalent_to(split, 3)
     np.testing.assert_array_equal(restored.params["blocks"]["kernel"], np.full((2, 8, 4), 0.5))
+
+
+def placed(cfg, shape):
+    """The abstract state of a model with AdamW and an average on a mesh."""
+    rules = rules_of(shape)
+
+    def begin(params):
+        return state.from_params(params, optax.adamw(1e-3), ema=True)
+
+    params = tiny.shapes(cfg, 24, 24)
+    whole = jax.eval_shape(begin, params)
+    places = sharding.place(whole, sharding.param_axes(params, variants.AXES), rules)
+    return jax.tree.map(
+        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), whole, places
+    )
+
+
+@pytest.mark.parametrize("family", ["vit", "hybrid"])
+def test_state_of_eight_devices_restores_anywhere(opened, family):
+    cfg = tiny.FAMILIES[family]()
+    target = placed(cfg, (1, 2, 2, 2))
+    numbers = np.random.default_rng(0)
+
+    def filled(leaf):
+        values = numbers.normal(size=leaf.shape) * 100
+        return jax.device_put(np.asarray(values, leaf.dtype), leaf.sharding)
+
+    saved = jax.tree.map(filled, target)  # every leaf differs: parameters, moments, average, counts
+    expected = dict(tree.leaves_with_paths(jax.tree.map(np.asarray, saved)))
+    checkpoints = opened()
+    checkpoints.save(3, saved, "", {})
+    checkpoints.wait()
+    # 1, 2 and 4 devices; and all in another way.
+    for shape in [(1, 1, 1, 1), (1, 1, 1, 2), (1, 1, 4, 1), (1, 1, 2, 4), (2, 2, 2, 1)]:
+        wanted = placed(cfg, shape)
+        restored = checkpoints.restore(3, wanted)
+        found = dict(tree.leaves_with_paths(restored))
+        assert found.keys() == expected.keys()
+        for (path, leaf), place in zip(found.items(), jax.tree.leaves(wanted), strict=True):
+            np.testing.assert_array_equal(np.asarray(leaf), expected[path], err_msg=path)
+            assert leaf.dtype == expected[path].dtype
+            assert leaf.sharding.is_equivalent_to(place.sharding, leaf.ndim), path
+            assert len(leaf.sharding.device_set) == np.prod(shape)
+        if np.prod(shape) > 1:
+            for part in ("params/", "opt_state/", "ema/"):
+                split = [p for p, x in found.items() if not x.sharding.is_fully_replicated]
+                assert any(p.startswith(part) for p in split)
+    plain = dict(tree.leaves_with_paths(checkpoints.weights(3)))
+    for path, leaf in plain.items():
+        assert type(leaf) is np.ndarray
+        np.testing.assert_array_equal(leaf, expected[f"ema/{path}"], err_msg=path)
+    assert {f"ema/{path}" for path in plain} == {p for p in expected if p.startswith("ema/")}
 
 
 def test_arrays_may_be_donated_while_the_save_is_under_way(opened):

@@ -86,7 +86,10 @@ def test_losses_of_three_steps_are_those_of_one_device(family, shape):
     assert bool(params) == (shape[2] * shape[3] > 1 and (shape[2] > 1 or family != "bit"))
 
 
-@pytest.mark.parametrize("family", tiny.FAMILIES)
+@pytest.mark.parametrize(
+    "family",
+    ["vit", "hybrid", *(pytest.param(f, marks=pytest.mark.slow) for f in ("bit", "mixer"))],
+)
 def test_no_image_crosses_devices_for_micro_batches(family):
     for shape in [(1, 2, 2, 2)] if family != "mixer" else [(1, 2, 2, 2), (2, 2, 2, 1)]:
         _, compiled, *_ = step_on(model_of(family), shape, accumulation=2)

@@ -87,8 +87,11 @@ def test_every_step_draws_anew_and_no_alpha_mixes_nothing():
     assert float(plain(current, batch(8), KEY)[1]["loss"]) not in seen
 
 
-@pytest.mark.parametrize("shape", [(1, 8, 1, 1), (1, 1, 4, 2), (2, 2, 2, 1)], ids=str)
-@pytest.mark.parametrize("accumulation", [1, 2, 4])
+@pytest.mark.parametrize(
+    "accumulation, shape",
+    [(1, (1, 8, 1, 1)), (2, (1, 1, 1, 1)), (2, (2, 2, 2, 1)), (4, (1, 1, 4, 2))],
+    ids=str,
+)
 def test_results_depend_on_neither_mesh_nor_accumulation(accumulation, shape):
     tx, rules = optax.sgd(0.1, momentum=0.9), rules_of(shape)
     expected, found = start(tx), jax.device_put(start(tx), rules.replicated)

@@ -180,6 +180,31 @@ def test_accumulation_and_mesh_leave_losses(finished, tmp_path):
     assert [mine[k] for k in quiet] == pytest.approx(list(quiet.values()), rel=1e-3)
 
 
+def test_a_run_goes_on_with_another_mesh_memory_and_attention(tmp_path, monkeypatch):
+    """From eight devices in three directions to FSDP alone, by way of a checkpoint."""
+    cube = "--config.mesh.data=2", "--config.mesh.fsdp=2", "--config.mesh.tensor=2"
+    flat = "--config.mesh.data=1", "--config.mesh.fsdp=8", "--config.mesh.tensor=1"
+    other = "--config.model.remat=query,mlp_up", "--config.model.attention=fused"
+    results = "--config.optimizer.name=sgd", "--config.mixup.alpha=0.2", "--config.schedule.lr=0.5"
+    assert run(tmp_path / "whole", *results, *cube) == 0
+    with monkeypatch.context() as patch:
+        stop_at(patch, 9)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "changed", *results, *cube)
+    assert run(tmp_path / "changed", *results, *flat, *other, "--config.accumulation=2") == 0
+    expected = logged(tmp_path / "whole", ("train/", "test/loss", "val/loss"))
+    found = logged(tmp_path / "changed", ("train/", "test/loss", "val/loss"))
+    assert found == {key: pytest.approx(value, rel=1e-5) for key, value in expected.items()}
+    assert len({v for (_, k), v in expected.items() if k == "train/loss"}) > 9  # it learns
+    for a, b in zip(parameters(tmp_path / "whole"), parameters(tmp_path / "changed"), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    for name in ("whole", "changed"):  # as numpy, wherever they were made
+        _, params, _ = vit_jax.load(tmp_path / name)
+        for a, b in zip(jax.tree.leaves(params), parameters(tmp_path / name), strict=True):
+            assert isinstance(a, np.ndarray)
+            np.testing.assert_array_equal(a, b)
+
+
 def test_non_finite_loss_stops_at_that_step_and_keeps_the_last_good(tmp_path, capsys, monkeypatch):
     real = program.train_step.make_train_step
 

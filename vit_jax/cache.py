@@ -45,7 +45,7 @@ def keep_compiled(folder: str, platform: str) -> str:
     if folder and "://" not in folder:
         path = Path(folder).expanduser().absolute()
         folder = str(path) if _writable(path) else ""
-    if folder != (jax.config.jax_compilation_cache_dir or ""):
+    if folder != (jax.config.jax_compilation_cache_dir or ""):  # type: ignore[attr-defined]
         jax.config.update("jax_compilation_cache_dir", folder or None)
         compilation_cache.reset_cache()  # or jax stays with the folder of its first compilation
     jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECS)

@@ -343,7 +343,8 @@ def _vit(given: Settings, classes: int, units: str | None, size: str, patch: str
     _check_posemb(given, numbers["width"])
     fields = ("pool", "posemb", "posemb_at", "registers", "representation", "dropout")
     fields += ("attention_dropout", "drop_path", "gelu", "ln_epsilon", "scan")
-    shared = _shared(given, *fields) | {"attention": _attention(given)}
+    shared = _shared(given, *fields)
+    shared["attention"] = _attention(given)
     return vit.ViTConfig(patch=side, classes=classes, backbone=backbone, **numbers, **shared)
 
 

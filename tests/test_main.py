@@ -124,6 +124,13 @@ BAD = {
     "unknown variant": (["--config.model.variant=XL/16"], ["'XL/16'", "'L/16'"]),
     "unknown pool": (["--config.model.pool=max"], ["'max'", "token", "gap", "map"]),
     "unknown dtype": (["--config.model.dtype=float16"], ["'float16'", "bfloat16"]),
+    "unknown remat": (["--config.model.remat=mlp_up,keys"], ["'keys'", "dots", "attention_out"]),
+    "unknown attention": (["--config.model.attention=flash"], ["'flash'", "plain", "fused"]),
+    "fused with dropout": (
+        ["--config.model.attention=fused", "--config.model.attention_dropout=0.1"],
+        ["model.attention=fused", "model.attention_dropout=0.1", "leave"],
+    ),
+    "mixup": (["--config.mixup.alpha=-1.0"], ["mixup.alpha=-1.0", "0.2"]),
     "unknown source": (["--config.data.source=cifar10"], ["'cifar10'", "folder:PATH", "tfds:NAME"]),
     "unknown platform": (["--config.platform=cuda"], ["'cuda'", "gpu", "tpu"]),
     "unknown op": (["--config.data.train_ops=flip"], ["data.train_ops", "'flip'", "flip_lr"]),

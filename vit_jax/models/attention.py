@@ -49,16 +49,15 @@ def not_fused(*, dropout: float, relative: bool) -> str:
     return ""
 
 
-def not_cudnn(*, dtype: str, head_dim: int, capability: str, split_tokens: bool) -> str:
+def not_cudnn(*, dtype: str, head_dim: int, capability: str) -> str:
     """Why cuDNN's flash attention cannot be used, "" if it can.
 
-    Its limits are those of jax 0.10 and 0.11; a sequence may have any length, 197 too.
+    Its limits are those of jax 0.10 and 0.11. Sequences may have any length: see `Attention`.
 
     Args:
       dtype: of computation.
       head_dim: K.
       capability: compute capability of the GPU, e.g. "9.0".
-      split_tokens: whether L lies on several devices.
     """
     major = int(capability.partition(".")[0]) if capability.replace(".", "").isdigit() else 0
     widest = 256 if major >= 9 else 128
@@ -68,7 +67,7 @@ def not_cudnn(*, dtype: str, head_dim: int, capability: str, split_tokens: bool)
         return f"cuDNN's flash attention computes in bfloat16, not in model.dtype={dtype}"
     if head_dim % 8 or head_dim > widest:
         return f"cuDNN takes heads of 8, 16, ... {widest} numbers, these have {head_dim}"
-    return "cuDNN takes whole sequences, mesh.rules splits act_tokens" if split_tokens else ""
+    return ""
 
 
 class Attending(Protocol):
@@ -100,12 +99,10 @@ def for_devices(cfg: Attending, wanted: Wanted, rules: Rules) -> Any:
     device = rules.mesh.devices.flat[0]
     if wanted == "plain" or device.platform != "gpu":
         return cfg
-    splits = dict(rules.table).get("act_tokens", ())
     why = not_fused(dropout=cfg.attention_dropout, relative=cfg.posemb == "relative") or not_cudnn(
         dtype=cfg.dtype,
         head_dim=cfg.width // cfg.heads,
         capability=str(device.compute_capability),
-        split_tokens=any(rules.mesh.shape[axis] > 1 for axis in splits),
     )
     if why and wanted == "fused":
         raise BadInput(f"model.attention=fused: {why}; leave model.attention out.")
@@ -172,9 +169,7 @@ class Attention(nn.Module):
             mixed_BLNK = self._plain(query_BLNK, key_BMNK, value_BMNK, key)
         else:
             assert not not_fused(dropout=self.dropout, relative=self.relative)
-            mixed_BLNK = jax.nn.dot_product_attention(
-                query_BLNK, key_BMNK, value_BMNK, implementation=self.path
-            )
+            mixed_BLNK = self._fused(query_BLNK, key_BMNK, value_BMNK)
         mixed_BLNK = checkpoint_name(mixed_BLNK, "attention")
         out_BLD = nn.DenseGeneral(
             width,
@@ -199,3 +194,31 @@ class Attention(nn.Module):
         weights_BNLM = jax.nn.softmax(scores_BNLM.astype(jnp.float32)).astype(self.dtype)
         weights_BNLM = dropout(weights_BNLM, self.dropout, key)
         return jnp.einsum("bnlm,bmnk->blnk", weights_BNLM, value_BMNK)
+
+    def _fused(self, query_BLNK: jax.Array, key_BLNK: jax.Array, value_BLNK: jax.Array) -> Any:
+        """`jax.nn.dot_product_attention` of the images and heads of each device, [B, L, N, K]."""
+        length = query_BLNK.shape[1]
+
+        def local(*given: jax.Array) -> jax.Array:
+            lengths = None
+            if length % 2:  # jax refuses odd ones for cuDNN's gradient: one token that none sees
+                given = tuple(jnp.pad(x, ((0, 0), (0, 1), (0, 0), (0, 0))) for x in given)
+                lengths = jnp.full(len(given[0]), length, jnp.int32)
+            query, key, value = given
+            mixed = jax.nn.dot_product_attention(
+                query,
+                key,
+                value,
+                key_value_seq_lengths=lengths,
+                implementation="cudnn" if self.path == "cudnn" else "xla",
+            )
+            return mixed[:, :length]
+
+        if self.rules is None:
+            return local(query_BLNK, key_BLNK, value_BLNK)
+        axes = ("act_batch", None, "act_heads", None)
+        spec = self.rules.spec(axes, query_BLNK.shape, "attention")
+        on_each = jax.shard_map(
+            local, mesh=self.rules.mesh, in_specs=(spec,) * 3, out_specs=spec, check_vma=False
+        )
+        return on_each(query_BLNK, key_BLNK, value_BLNK)

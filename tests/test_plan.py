@@ -186,7 +186,7 @@ def test_alternatives_leave_out_what_is_set_already():
         (["--accelerator=v3-8", "--slices=2"], ("v3", "one slice")),
         (["--accelerator=v4-8", "--slices=0"], ("--slices=0",)),
         (["--accelerator=v4-8", "--config.batch_size=63"], ("63", "64")),
-        (["--accelerator=v4-8", "--config.mesh.tensor=3"], ("tensor=2", "are 4")),
+        (["--accelerator=v4-8", "--config.mesh.tensor=3"], ("tensor=4 fits", "are 4")),
         (["--accelerator=v4-8", "--config.mesh.fsdp=16"], ("16", "are 4", "fsdp=4 fits")),
         (["--accelerator=v4-8", "--config.nonsense=1"], ("nonsense",)),
     ],

@@ -34,7 +34,7 @@ def mesh_shape(*, replica: int, data: int, fsdp: int, tensor: int, devices: int)
     Raises:
       BadInput: the product is not the number of devices; names the nearest data size that fits.
     """
-    sizes = dict(zip(MESH_AXES, (replica, data, fsdp, tensor), strict=True))
+    sizes: dict[str, int] = dict(zip(MESH_AXES, (replica, data, fsdp, tensor), strict=True))
     free = [a for a, n in sizes.items() if n == -1]
     given = math.prod(n for n in sizes.values() if n != -1)
     if len(free) > 1 or given < 1 or any(n < 1 and n != -1 for n in sizes.values()):

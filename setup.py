@@ -44,6 +44,7 @@ setup(
         "plan": [f"jax[tpu]{JAX}"],  # the TPU compiler, which needs no TPU
         "peers": ["timm>=1.0.20,<2", "torch>=2.6,<3", "transformers>=5,<6"],  # tests of exports
         "dev": [
+            f"jax[tpu]{JAX}",  # two plans are compiled for TPUs
             "pytest>=9,<10",
             "pytest-xdist>=3.8,<4",
             "ruff==0.17.5",

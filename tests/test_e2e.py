@@ -3,6 +3,7 @@
 
 """Real processes: the README's commands, and runs that are killed."""
 
+import importlib.util
 import json
 import os
 import re
@@ -92,6 +93,16 @@ def test_models_and_inspect_commands_of_the_readme(quiet, capsys):
     shown = capsys.readouterr().out
     assert "R50+L/32" in shown
     assert "posemb" in shown
+
+
+def test_plan_commands_of_the_readme(capsys):
+    commands = readme_commands("plan")
+    assert commands
+    for command in commands:
+        if "=v3-8" in command and importlib.util.find_spec("libtpu") is None:
+            pytest.skip("needs the extra `plan` (libtpu)")
+        assert main.main(shlex.split(command)[1:]) == 0
+    assert "v3-8: fits" in capsys.readouterr().out
 
 
 def test_python_of_the_readme(quiet, image_folder, tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden" / "plans.json"
 PAGE = ROOT / "docs" / "plans.md"
-TODAY = "v6e-256"
+TODAY = "v5e-256"
 INTRODUCTION = """\
 # Plans of the paper's pre-training recipes
 

@@ -36,7 +36,8 @@ else:
 WHERE_KEYS = (
     "platform", "deterministic", "compile_cache", "profile", "init", "accumulation",
     "model.remat", "model.attention", "data.data_dir", "data.workers", "data.prefetch",
-    "mesh.*", "checkpoint.*", "evals.*.every", "evals.*.batch_size", "report.*", "expected.*",
+    "mesh.*", "checkpoint.*", "evals.*.every", "evals.*.batch_size", "report.*", "processes.*",
+    "expected.*",
 )  # fmt: skip
 
 
@@ -344,6 +345,13 @@ def fingerprint(config: ConfigDict) -> str:
 
 
 # ---------------------------------------------------------------- comparing
+
+_OF_A_HOST = ("data.data_dir", "data.workers", "data.prefetch")
+
+
+def common(config: ConfigDict) -> dict[str, str]:
+    """The keys that all processes of a run must have alike, and their values as text."""
+    return {k: repr(v) for k, v in flatten(config) if k not in _OF_A_HOST}
 
 
 def changes_results(key: str) -> bool:

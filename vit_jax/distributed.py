@@ -1,19 +1,35 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How a process starts: which platform it uses.
+"""How a process starts, alone or as one of several: its platform, its peers, what they agree on.
 
-Must be asked before jax touches a device. Start from `start`.
+Must be asked before jax touches a device. The only user of jax's coordination client, whose own
+barrier names nobody. Start from `session` (several processes), then `start` (platform).
 """
 
+import contextlib
 import glob
+import hashlib
+import importlib.metadata
+import itertools
+import json
+import logging
 import os
+import sys
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import jax
+from jax._src import distributed as jax_distributed
 
-from vit_jax.errors import BadInput, unknown
+from vit_jax import lifeline, processes
+from vit_jax.errors import BadInput, PeerLost, RunFailed, unknown
+from vit_jax.lifeline import Lifeline
+from vit_jax.processes import Who
 
 Platform = Literal["auto", "cpu", "gpu", "tpu"]
 _JAX_NAMES = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}
@@ -84,3 +100,252 @@ def start(platform: Platform, *, deterministic: bool, root: str = "/") -> list[A
             f"{_extra(missing[0])}, or ask for the CPU with --config.platform=cpu."
         )
     return devices
+
+
+# ---------------------------------------------------------------- several processes
+
+_PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+_LOST = ("gloo", "nccl", "connection", "socket", "unavailable", "deadline", "heartbeat", "aborted")
+_TOKEN_SECS = 5  # that a file of another host takes to appear on shared storage, at most
+log = logging.getLogger("vit_jax")
+
+
+class _Session:
+    """What this module knows while several processes train together."""
+
+    def __init__(self, who: Who, line: Lifeline, barrier_secs: float):
+        self.who, self.line, self.barrier_secs = who, line, barrier_secs
+        self.numbers = itertools.count()
+
+
+_now: _Session | None = None
+
+
+def is_first() -> bool:
+    """Whether this is process 0, which writes files and prints; a process alone is."""
+    return _now is None or _now.who.index == 0
+
+
+@contextlib.contextmanager
+def session(
+    who: Who | Literal["tpu"] | None,
+    *,
+    connect_secs: float,
+    heartbeat_secs: int,
+    barrier_secs: float,
+) -> Iterator[None]:
+    """Several processes as one run: connects them, and ends all of them when one of them fails.
+
+    A failure inside the block ends the process here, with its exit code: jax's exit hook would wait
+    for processes that are gone.
+
+    Args:
+      who: from `processes.resolve`; None for a process alone, for which nothing is done.
+      connect_secs: the longest wait for all processes to start.
+      heartbeat_secs: of silence, after which jax gives a process up.
+      barrier_secs: the longest wait for the others wherever they must agree.
+
+    Raises:
+      BadInput: the processes cannot find each other, or do not fit together.
+      PeerLost: some did not start in time.
+    """
+    global _now
+    if isinstance(who, Who):
+        processes.check(who)
+        line = lifeline.meet(who, who.address, _facts(), connect_secs)
+    elif who == "tpu" and _initialize(None, connect_secs, heartbeat_secs):
+        who, line = _meet_on_tpu(connect_secs)
+    else:
+        yield
+        return
+    _now = _Session(who, line, barrier_secs)
+    try:
+        if jax_distributed.global_state.client is None:
+            _initialize(who, connect_secs, heartbeat_secs)
+        if who.index:
+            log.setLevel(logging.WARNING)
+        log.info("processes: %d (%s), process 0 on %s", who.count, who.origin, line.hosts[0])
+        yield
+        barrier("the end of the run")
+        line.close()
+        jax.distributed.shutdown()
+    except BaseException as e:
+        _leave(line, e)
+    finally:
+        _now = None
+
+
+def _initialize(who: Who | None, connect_secs: float, heartbeat_secs: int) -> bool:
+    """Starts jax's coordination; False where jax finds no other process by itself."""
+    jax.config.update("jax_check_proxy_envs", False)  # proxies are circumvented:
+    times: dict[str, Any] = {
+        "initialization_timeout": int(connect_secs),
+        "heartbeat_timeout_seconds": heartbeat_secs,
+        "shutdown_timeout_seconds": 30,
+    }
+    if who is None:
+        with contextlib.suppress(ValueError):  # no coordinator: a TPU of one host
+            jax.distributed.initialize(**times)
+        return jax_distributed.global_state.num_processes > 1
+    known = [os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy", ""), who.address[0]]
+    os.environ["no_grpc_proxy"] = ",".join(filter(None, known))
+    ids = who.local_device_ids
+    jax.distributed.initialize(
+        who.coordinator,
+        who.count,
+        who.index,
+        local_device_ids=None if ids is None else list(ids),
+        cluster_detection_method="deactivate",
+        coordinator_bind_address=who.coordinator if who.loopback else None,
+        **times,
+    )
+    return True
+
+
+def _meet_on_tpu(connect_secs: float) -> tuple[Who, Lifeline]:
+    """Connects processes that jax has found by itself, on a port that process 0 tells."""
+    state = jax_distributed.global_state
+    coordinator = str(state.coordinator_address)
+    who = Who(coordinator, state.num_processes, state.process_id, "TPU")
+    client: Any = state.client
+    if who.index == 0:
+        with lifeline.listen(who, (who.address[0], 0)) as probe:
+            client.key_value_set("vit_jax/port", str(probe.getsockname()[1]))
+    port = int(client.blocking_key_value_get("vit_jax/port", int(connect_secs * 1000)))
+    return who, lifeline.meet(who, (who.address[0], port), _facts(), connect_secs)
+
+
+def _facts() -> dict[str, str]:
+    """What must be the same for all processes before they connect: code and packages."""
+    return {"code": code_version()} | {p: importlib.metadata.version(p) for p in _PACKAGES}
+
+
+def code_version(root: Path = Path(__file__).parent) -> str:
+    """`VIT_JAX_CODE` if set (a tag or commit), else a hash of the package's source files."""
+    if os.environ.get("VIT_JAX_CODE"):
+        return os.environ["VIT_JAX_CODE"]
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _leave(line: Lifeline, error: BaseException) -> None:
+    """Ends this process, and with it the others; does not return."""
+    if isinstance(error, BadInput | RunFailed | PeerLost):
+        print(f"vit_jax: {error}", file=sys.stderr)
+        line.leave(error.exit_code, str(error))
+    time.sleep(lifeline.GRACE_SECS + 1)  # mostly another process is gone: the lifeline knows which
+    traceback.print_exception(error)
+    text = f"{type(error).__name__}: {error}"
+    runtime = isinstance(error, jax.errors.JaxRuntimeError | ValueError)
+    lost = runtime and any(word in text.lower() for word in _LOST)
+    line.leave(PeerLost.exit_code if lost else RunFailed.exit_code, text.splitlines()[0][:500])
+
+
+def on_loss(hint: Callable[[], str]) -> None:
+    """Sets what the message about a lost process ends with: where the run would continue."""
+    if _now:
+        _now.line.hint = hint
+
+
+# ---------------------------------------------------------------- agreeing
+
+
+def gather(name: str, value: str, timeout_secs: float | None = None) -> list[str]:
+    """The values of all processes, by number; waits for all of them.
+
+    Args:
+      name: of what is exchanged, for messages.
+      value: of this process.
+      timeout_secs: the longest wait (default: `processes.barrier_secs` of the configuration).
+
+    Raises:
+      PeerLost: names the processes that did not come.
+    """
+    if _now is None:
+        return [value]
+    client: Any = jax_distributed.global_state.client
+    count, timeout = _now.who.count, timeout_secs or _now.barrier_secs
+    folder = f"vit_jax/{next(_now.numbers)}/{name.replace('/', '_')}"
+    client.key_value_set(f"{folder}/{_now.who.index}", value)
+    try:
+        client.wait_at_barrier(folder, int(timeout * 1000))
+    except jax.errors.JaxRuntimeError as e:
+        came = {int(key.rpartition("/")[2]) for key, _ in client.key_value_dir_get(folder)}
+        missing = [_now.line.name(i) for i in range(count) if i not in came]
+        raise PeerLost(
+            f"{name}: {', '.join(missing) or 'a process'} did not come within {timeout:g} s."
+        ) from e
+    found = {int(k.rpartition("/")[2]): v for k, v in client.key_value_dir_get(folder)}
+    return [found[i] for i in range(count)]
+
+
+def barrier(name: str, timeout_secs: float | None = None) -> None:
+    """Waits until all processes are here; see `gather`."""
+    gather(name, "", timeout_secs)
+
+
+def share(name: str, value: Any) -> Any:
+    """The value of process 0, for all; anything that JSON can hold."""
+    return json.loads(gather(name, json.dumps(value) if is_first() else "")[0])
+
+
+def agree(what: str, facts: Mapping[str, str]) -> None:
+    """Checks that facts are equal on all processes.
+
+    Raises:
+      BadInput: on all processes alike; names the first that differs, and what differs.
+    """
+    if _now is None:
+        return
+    found = [json.loads(text) for text in gather(what, json.dumps(dict(facts)))]
+    wrong = lifeline.mismatch(_now.who, found, _now.line.hosts)
+    if wrong:
+        raise BadInput(f"{what} is not the same on all processes: {wrong} Start all alike.")
+
+
+def check_shared(folder: Path) -> None:
+    """Checks that a folder, which need not exist, is one and the same for all processes.
+
+    Process 0 writes a file into it, or into the nearest folder above it that exists; all others
+    must find it there. Nothing is left behind.
+
+    Raises:
+      BadInput: on all processes alike; names those that do not see the file.
+    """
+    if _now is None:
+        return
+    whole, token = Path(os.path.abspath(folder)), f".vit_jax-{uuid.uuid4().hex}"
+    levels, error = 0, ""
+    if is_first():
+        levels = next(i for i, p in enumerate((whole, *whole.parents)) if p.is_dir())
+        try:
+            (whole, *whole.parents)[levels].joinpath(token).touch()
+        except OSError as e:
+            error = f"cannot write to {folder}: {e.strerror}; give a --workdir that is writable."
+    made = share(
+        "token of the workdir",
+        [levels, token, list(whole.parts[len(whole.parts) - levels :]), error],
+    )
+    levels, token, tail, error = made
+    try:
+        if error:
+            raise BadInput(error)
+        base = (whole, *whole.parents)[min(levels, len(whole.parents))]
+        seen = list(whole.parts[len(whole.parts) - levels :]) == tail
+        end = time.monotonic() + _TOKEN_SECS
+        while seen and not (base / token).exists():
+            seen = time.monotonic() < end
+            time.sleep(0.05)
+        blind = [i for i, s in enumerate(gather("workdir", str(int(seen)))) if s == "0"]
+    finally:
+        if is_first():
+            (whole, *whole.parents)[levels].joinpath(token).unlink(missing_ok=True)
+    if blind:
+        raise BadInput(
+            f"{whole} is not the same folder on all processes: {_now.line.name(blind[0])}"
+            f"{f' and {len(blind) - 1} more do' if blind[1:] else ' does'} not see what process 0 "
+            f"({_now.line.hosts[0]}) writes there. "
+            "The workdir must be on storage that all hosts share; give such a --workdir."
+        )

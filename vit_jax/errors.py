@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a user can get wrong, as one exception. Owns nothing else; every room may raise it.
+"""What ends a run early, as exceptions with exit codes. Every room may raise them.
 
 Start from `BadInput`: `main` prints its message without a traceback and exits with code 2.
 """
@@ -23,6 +23,12 @@ class RunFailed(RuntimeError):
     """The run went wrong and needs a person (a loss that is not finite). Exit code 1."""
 
     exit_code = 1
+
+
+class PeerLost(RuntimeError):
+    """Another process of the run is gone or does not answer. Exit code 43: run again."""
+
+    exit_code = 43
 
 
 def unknown(what: str, given: str, options: Iterable[str]) -> BadInput:

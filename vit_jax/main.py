@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from vit_jax import __version__
 from vit_jax.commands import inspect, models, plan, train
-from vit_jax.errors import BadInput, RunFailed
+from vit_jax.errors import BadInput, PeerLost, RunFailed
 
 COMMANDS = {"train": train, "plan": plan, "models": models, "inspect": inspect}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit code: 0 done, 1 failed, 2 bad input.
+    """Runs a command and returns its exit code: 0 done, 1 failed, 2 bad input, 43 lost a process.
 
     Args:
       argv: arguments without the program's name (default: those of the process).
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.getLogger("absl").setLevel(logging.ERROR)  # orbax's and clu's running commentary
     try:
         return COMMANDS[args.command].run(args, rest)
-    except (BadInput, RunFailed) as e:
+    except (BadInput, RunFailed, PeerLost) as e:
         print(f"vit_jax: {e}", file=sys.stderr)
         return e.exit_code
     except BrokenPipeError:  # whoever read the output, such as `head`, has seen enough

@@ -126,8 +126,10 @@ def _key_shape(sharding: jax.sharding.Sharding | None = None) -> jax.ShapeDtypeS
 
 def _keys(config: ConfigDict, rules: sharding.Rules) -> tuple[jax.Array, jax.Array]:
     """(of initialisation, of the steps), on every device."""
-    keys = tuple(jax.random.split(jax.random.key(config.seed)))
-    return jax.device_put(keys, rules.replicated)
+    # Made in place: device_put reaches the devices of this process alone.
+    split = jax.jit(jax.random.split, out_shardings=rules.replicated)
+    first, second = split(jax.random.key(config.seed))
+    return first, second
 
 
 def make(

@@ -55,15 +55,18 @@ class Report:
       workdir: exists.
       step: where the run starts or continues; rows of later steps are cut off.
       tensorboard: whether to write event files too.
+      write: False keeps rows in memory alone and shows nothing: one process of a run writes.
     """
 
-    def __init__(self, workdir: Path, *, step: int, tensorboard: bool):
+    def __init__(self, workdir: Path, *, step: int, tensorboard: bool, write: bool = True):
         path = workdir / METRICS_FILE
         self._rows = [row for row in read_rows(path) if row["step"] <= step]
-        write_atomically(path, "".join(json.dumps(row) + "\n" for row in self._rows))
-        self._file = open(path, "a")
+        if write:
+            write_atomically(path, "".join(json.dumps(row) + "\n" for row in self._rows))
+        self._quiet = not write
+        self._file = open(path if write else os.devnull, "a")
         self._writer = None
-        if tensorboard:
+        if tensorboard and write:
             from clu import metric_writers  # imports TensorFlow and tensorboard
 
             self._writer = metric_writers.AsyncWriter(metric_writers.SummaryWriter(str(workdir)))
@@ -84,10 +87,13 @@ class Report:
 
     def sync(self) -> None:
         """Rows written so far survive a crash; called before a checkpoint of the same step."""
-        os.fsync(self._file.fileno())
+        if not self._quiet:
+            os.fsync(self._file.fileno())
 
     def progress(self, text: str, *, passing: bool = False) -> None:
         """A line that replaces itself on a terminal; elsewhere a plain line, or none if passing."""
+        if self._quiet:
+            return
         if sys.stderr.isatty():
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
             self._line_open = True

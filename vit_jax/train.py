@@ -19,7 +19,7 @@ import json
 import logging
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 
@@ -31,6 +31,7 @@ from vit_jax.errors import BadInput, RunFailed
 from vit_jax.evaluators import classification
 from vit_jax.models import flops
 from vit_jax.models.surgery import Fitted
+from vit_jax.processes import Who
 from vit_jax.reporting import Report, Throughput
 from vit_jax.state import TrainState
 from vit_jax.train_step import non_finite
@@ -39,12 +40,15 @@ from vit_jax.window import Window
 log = logging.getLogger("vit_jax")
 
 
-def train(config: ConfigDict, workdir: Path) -> dict[str, Any]:
+def train(
+    config: ConfigDict, workdir: Path, who: Who | Literal["tpu"] | None = None
+) -> dict[str, Any]:
     """Trains as `config` says, or continues the run in `workdir`, and returns its results.
 
     Args:
       config: resolved, from `config.load`.
       workdir: of the run; made if needed.
+      who: this process, where several train together; from `processes.resolve`.
 
     Returns:
       The content of results.json.
@@ -52,21 +56,32 @@ def train(config: ConfigDict, workdir: Path) -> dict[str, Any]:
     Raises:
       BadInput: nothing was written; or, later than that, the last checkpoint is kept.
       RunFailed: a metric was not finite; the last checkpoint is from before that step.
+      PeerLost: not all processes came.
     """
-    finished = continue_or_check(config, workdir)
-    if finished is not None:
-        return finished
+    with distributed.session(who, **config.processes):
+        distributed.on_loss(lambda: resumption(workdir))
+        distributed.check_shared(workdir)
+        finished = continue_or_check(config, workdir)
+        distributed.agree("configuration", config_lib.common(config))
+        return train_here(config, workdir) if finished is None else finished
+
+
+def train_here(config: ConfigDict, workdir: Path) -> dict[str, Any]:
+    """Trains a checked configuration, the processes being connected."""
     devices = distributed.start(config.platform, deterministic=config.deterministic)
     cache.keep_compiled(config.compile_cache, devices[0].platform)
     run = build.build(config)
+    distributed.agree("dataset", run.source.fingerprint())
     weights = initial_weights(run, workdir)
     before = set(workdir.iterdir()) if workdir.is_dir() else None
-    prepare(workdir, config)
+    if distributed.is_first():
+        prepare(workdir, config)
+    distributed.barrier("workdir")
     describe(run, devices)
     try:
         return run_in(workdir, run, weights)
     except BadInput:  # out of memory, an image that cannot be read
-        if not has_checkpoint(workdir):
+        if distributed.is_first() and not has_checkpoint(workdir):
             remove_new(workdir, before)
         raise
 
@@ -84,7 +99,12 @@ def run_in(workdir: Path, run: build.Run, weights: Fitted | None) -> dict[str, A
         stack.callback(checkpoints.close)
         try:
             state, step = start(run, checkpoints, weights)
-            report = Report(workdir, step=step, tensorboard=config.report.tensorboard)
+            report = Report(
+                workdir,
+                step=step,
+                tensorboard=config.report.tensorboard,
+                write=distributed.is_first(),
+            )
             stack.callback(report.close)
             if step < run.steps.total:
                 state = loop(run, state, step, checkpoints, report, workdir)
@@ -124,7 +144,19 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
 
 def has_checkpoint(workdir: Path) -> bool:
     """Whether a step was committed in a workdir; without one nothing has been trained yet."""
-    return any(p.name.isdigit() for p in (workdir / FOLDER).glob("*"))
+    return bool(committed(workdir))
+
+
+def committed(workdir: Path) -> list[int]:
+    """The steps that were committed in a workdir."""
+    return sorted(int(p.name) for p in (workdir / FOLDER).glob("*") if p.name.isdigit())
+
+
+def resumption(workdir: Path) -> str:
+    """What to do once a process is gone."""
+    steps = committed(workdir)
+    where = f"to continue from step {steps[-1]}" if steps else "to start again"
+    return f"Run again {where}."
 
 
 def compare(saved: ConfigDict, given: ConfigDict, workdir: Path) -> None:
@@ -202,7 +234,7 @@ def start(
     run: build.Run, checkpoints: Checkpoints, weights: Fitted | None
 ) -> tuple[TrainState, int]:
     """Where the run starts: its own newest checkpoint, else the weights of `init`, else scratch."""
-    step = checkpoints.latest
+    step = distributed.share("newest checkpoint", checkpoints.latest)
     if step is not None:
         log.info("start: resuming %s at step %d", checkpoints.folder.parent, step)
         return checkpoints.restore(step, run.abstract), step
@@ -297,13 +329,14 @@ def finish(
     checkpoints.wait()
     written = report.at(total)
     missing = [name for name in run.steps.evals if f"{name}/top1" not in written]
+    missing = distributed.share("evaluations to do", missing)
     written |= evaluate(run, state, missing, total, report)
     results: dict[str, Any] = {"step": total, "checkpoint": str(Path(FOLDER) / str(total))}
     for key, value in written.items():
         split, _, metric = key.rpartition("/")
         if split.removesuffix("_raw") in run.steps.evals:
             results.setdefault(split, {})[metric] = value
-    reporting.write_atomically(
-        workdir / reporting.RESULTS_FILE, json.dumps(results, indent=2) + "\n"
-    )
+    if distributed.is_first():
+        text = json.dumps(results, indent=2) + "\n"
+        reporting.write_atomically(workdir / reporting.RESULTS_FILE, text)
     return results

@@ -4,6 +4,7 @@
 """`vit_jax train --config=FILE[:ARGS] --workdir=DIR [--config.key=value ...]`."""
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", required=True, metavar="FILE[:ARGS]", help="recipe or config.yaml"
     )
+    several = parser.add_argument_group(
+        "several processes", "found out from Slurm, MPI, Kubernetes, SkyPilot and TPUs; see docs"
+    )
+    several.add_argument("--coordinator", metavar="HOST:PORT", help="where process 0 listens")
+    several.add_argument("--num_processes", metavar="N", help="how many train together")
+    several.add_argument("--process_id", metavar="I", help="number of this one, from 0")
     parser.add_argument("--workdir", required=True, metavar="DIR", help="of this run")
 
 
@@ -27,12 +34,16 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     from vit_jax import config as config_lib
 
     config = config_lib.load(args.config, rest)
-    from vit_jax import train  # after the config has been read: this import takes a second or two
+    from vit_jax import distributed, processes, train  # after the config: this takes seconds
+    from vit_jax.processes import Who
 
     if not args.workdir:
         raise BadInput("--workdir is empty; give the folder of the run.")
-    results = train.train(config, Path(args.workdir).expanduser())
-    print(summary(results, config.expected.to_dict(), args))
+    tpu = config.platform in ("auto", "tpu") and "tpu" in distributed.present_accelerators()
+    who = processes.resolve(vars(args), os.environ, tpu=tpu)
+    results = train.train(config, Path(args.workdir).expanduser(), who)
+    if not isinstance(who, Who) or who.index == 0:
+        print(summary(results, config.expected.to_dict(), args))
     return 0
 
 

@@ -172,14 +172,15 @@ def to_devices(
     batches: Iterator[NumpyBatch], sharding: jax.sharding.Sharding, batch_size: int, ahead: int
 ) -> Iterator[dict[str, jax.Array]]:
     """Global arrays from the rows of this process, `ahead` batches early."""
+
+    def place(x: np.ndarray) -> jax.Array:
+        shape = (batch_size, *x.shape[1:])
+        with jax.transfer_guard("allow"):  # with several processes jax calls this one implicit
+            return jax.make_array_from_process_local_data(sharding, x, shape)
+
     queue: collections.deque[dict[str, jax.Array]] = collections.deque()
     for batch in batches:
-        queue.append(
-            {
-                key: jax.make_array_from_process_local_data(sharding, x, (batch_size, *x.shape[1:]))
-                for key, x in batch.items()
-            }
-        )
+        queue.append({key: place(x) for key, x in batch.items()})
         if len(queue) > ahead:
             yield queue.popleft()
     yield from queue

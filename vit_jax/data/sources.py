@@ -15,6 +15,7 @@ Start from `open_source`.
 import csv
 import dataclasses
 import gzip
+import hashlib
 import importlib.util
 import os
 from collections.abc import Callable, Sequence
@@ -51,6 +52,14 @@ class Source:
     def split(self, expression: str) -> Split:
         """A split by name or slice; see `splits.select`."""
         return splits_lib.select(self.splits, expression, self.spec)
+
+    def fingerprint(self) -> dict[str, str]:
+        """What is equal where the dataset is, wherever it lies: classes, and size and names."""
+        classes = hashlib.blake2b("\0".join(self.classes).encode(errors="surrogateescape"))
+        found = {"classes": f"{len(self.classes)} ({classes.hexdigest()[:12]})"}
+        for name, split in self.splits.items():
+            found[f"split {name}"] = f"{len(split)} examples ({split.digest()})"
+        return found
 
 
 def open_source(spec: str, *, data_dir: str, val_percent: int, test_percent: int) -> Source:

@@ -1,0 +1,309 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Who this process is in a run of several: its number, how many there are, who coordinates.
+
+Everything is read from arguments and environment variables, so that each engine is one table of
+names here and nowhere else. Must not import jax: it is asked before jax looks around by itself.
+Start from `resolve`.
+"""
+
+import dataclasses
+import ipaddress
+import re
+import socket
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from vit_jax.errors import BadInput
+
+FIRST_PORT, PORTS = 61440, 4096  # jax's own choice: ports that few others use
+VARIABLES = {
+    "coordinator": "VIT_JAX_COORDINATOR",
+    "num_processes": "VIT_JAX_NUM_PROCESSES",
+    "process_id": "VIT_JAX_PROCESS_ID",
+}
+Env = Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Who:
+    """One of several processes that train together.
+
+    Attributes:
+      coordinator: HOST:PORT of process 0.
+      count: processes.
+      index: of this one.
+      origin: what said so, for messages.
+      hosts: that take part, where it is known before they connect.
+      local_device_ids: the GPUs of this process; None: all that it sees.
+    """
+
+    coordinator: str
+    count: int
+    index: int
+    origin: str
+    hosts: tuple[str, ...] = ()
+    local_device_ids: tuple[int, ...] | None = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of the coordinator; the host without the brackets of IPv6."""
+        host, _, port = self.coordinator.rpartition(":")
+        return host.strip("[]"), int(port)
+
+    @property
+    def loopback(self) -> bool:
+        """Whether the coordinator can be reached from its own machine alone."""
+        return is_loopback(self.address[0])
+
+
+def resolve(
+    flags: Mapping[str, str | None], env: Env, *, tpu: bool = False
+) -> Who | Literal["tpu"] | None:
+    """Who this process is; None if it trains alone, `"tpu"` if jax finds out from the TPU.
+
+    Arguments come first, then `VIT_JAX_*`, then the engine that started the process: Open MPI,
+    Slurm, JobSet, SkyPilot, xpk on GPUs. A coordinator alone may be given beside an engine.
+
+    Args:
+      flags: `coordinator`, `num_processes`, `process_id`; None or "" where not given.
+      env: environment variables.
+      tpu: whether this machine has a TPU that is to be used.
+
+    Raises:
+      BadInput: given in part only, or values that make no sense; says what is missing.
+    """
+    given = {key: flags.get(key) or env.get(name, "") for key, name in VARIABLES.items()}
+    names = {key: f"--{key}" if flags.get(key) else name for key, name in VARIABLES.items()}
+    if all(given.values()):
+        address, count, index = given.values()
+        whole = _who(address, count, index, ", ".join(names.values()))
+        return whole if whole.count > 1 else None
+    found = next((w for engine in _ENGINES if (w := engine(env, given["coordinator"]))), None)
+    only_coordinator = given["coordinator"] and not (given["num_processes"] or given["process_id"])
+    if any(given.values()) and not (found and only_coordinator):
+        have = ", ".join(names[key] for key, value in given.items() if value)
+        missing = " and ".join(
+            f"--{key} (or {VARIABLES[key]})" for key, value in given.items() if not value
+        )
+        raise BadInput(f"{have} without {missing}; give all three, or none for one process.")
+    if found is not None:
+        return found if found.count > 1 else None
+    on_tpu = tpu or "TPU_WORKER_HOSTNAMES" in env or "MEGASCALE_COORDINATOR_ADDRESS" in env
+    return "tpu" if on_tpu else None
+
+
+# ---------------------------------------------------------------- engines
+# Each takes the environment and the coordinator that was given by hand ("" if none), and returns
+# who the process is, or None where the engine did not start several. Open MPI comes before Slurm:
+# mpirun in a batch job starts its daemons with srun, whose variables its processes inherit.
+
+
+def _slurm(env: Env, coordinator: str) -> Who | None:
+    """A task of `srun`; a batch script or an interactive shell has no step of its own."""
+    job, nodes = env.get("SLURM_JOB_ID"), env.get("SLURM_STEP_NODELIST")
+    count = env.get("SLURM_STEP_NUM_TASKS") or env.get("SLURM_NTASKS") or "1"
+    if not job or not nodes or count == "1":
+        return None
+    hosts = expand_hosts(nodes)
+    rank, local = _need(env, "Slurm (srun)", "SLURM_PROCID", "SLURM_LOCALID")
+    several = int(count) > len(hosts)
+    return _who(
+        coordinator or f"{hosts[0]}:{_port(int(job))}", count, rank, "Slurm",
+        hosts=hosts, local=int(local) if several else None, env=env,
+    )  # fmt: skip
+
+
+def _open_mpi(env: Env, coordinator: str) -> Who | None:
+    """`mpirun` of Open MPI; 4 tells where it was started, 5 does not."""
+    if "OMPI_COMM_WORLD_RANK" not in env or env.get("OMPI_COMM_WORLD_SIZE") == "1":
+        return None
+    names = [f"OMPI_COMM_WORLD_{n}" for n in ("SIZE", "RANK", "LOCAL_SIZE", "LOCAL_RANK")]
+    count, rank, here, local = _need(env, "Open MPI", *names)
+    uri = env.get("OMPI_MCA_orte_hnp_uri", "")
+    at = re.match(r"(\d+)[^;]*;tcp6?://\[?([0-9a-fA-F.:]+?)(?:\]|,|:\d+(?:;|$))", uri)
+    if not coordinator and at:
+        coordinator = f"{_bracketed(at[2])}:{_port(int(at[1]))}"
+    if not coordinator and here == count:
+        coordinator = f"127.0.0.1:{_port(env.get('PMIX_NAMESPACE', ''))}"
+    if not coordinator:
+        raise BadInput(
+            f"Open MPI runs {count} processes on several hosts but does not say where process 0 "
+            f"is; give {VARIABLES['coordinator']}=HOST:PORT, with HOST that of process 0, e.g. "
+            f"mpirun -x {VARIABLES['coordinator']}=$(hostname):61440."
+        )
+    return _who(
+        coordinator, count, rank, "Open MPI", local=int(local) if int(here) > 1 else None, env=env
+    )
+
+
+def _jobset(env: Env, coordinator: str) -> Who | None:
+    """A pod of a Kubernetes JobSet: child Jobs times pods of each."""
+    if not env.get("JOBSET_NAME") or "NNODES" in env or "TPU_WORKER_HOSTNAMES" in env:
+        return None
+    name, job, index, completion, pods, jobs = _need(
+        env, "JobSet", "JOBSET_NAME", "REPLICATED_JOB_NAME", "JOB_INDEX", "JOB_COMPLETION_INDEX",
+        "JOB_PARALLELISM", "JOB_REPLICAS",
+    )  # fmt: skip
+    rank = _number("JOB_INDEX", index) * _number("JOB_PARALLELISM", pods)
+    rank += _number("JOB_COMPLETION_INDEX", completion)
+    count = _number("JOB_PARALLELISM", pods) * _number("JOB_REPLICAS", jobs)
+    address = coordinator or f"{name}-{job}-0-0.{name}:{FIRST_PORT}"
+    return _who(address, str(count), str(rank), "JobSet")
+
+
+def _skypilot(env: Env, coordinator: str) -> Who | None:
+    """A node of a SkyPilot task."""
+    if "SKYPILOT_NODE_RANK" not in env or env.get("SKYPILOT_NUM_NODES") == "1":
+        return None
+    names = [f"SKYPILOT_{n}" for n in ("NODE_IPS", "NUM_NODES", "NODE_RANK")]
+    ips, count, rank = _need(env, "SkyPilot", *names)
+    hosts = tuple(ips.split())
+    port = _port(env.get("SKYPILOT_TASK_ID", ""))
+    return _who(
+        coordinator or f"{_bracketed(hosts[0])}:{port}", count, rank, "SkyPilot", hosts=hosts
+    )
+
+
+def _xpk_gpu(env: Env, coordinator: str) -> Who | None:
+    """A GPU pod of xpk, whose coordinator has no port."""
+    if not env.get("JAX_COORDINATOR_ADDRESS"):
+        return None
+    address, count, rank = _need(env, "xpk", "JAX_COORDINATOR_ADDRESS", "NNODES", "NODE_RANK")
+    if not re.search(r":\d+$", address):
+        address += f":{env.get('JAX_COORDINATOR_PORT') or FIRST_PORT}"
+    return _who(coordinator or address, count, rank, "xpk")
+
+
+_ENGINES: tuple[Callable[[Env, str], Who | None], ...] = (
+    _open_mpi, _slurm, _jobset, _skypilot, _xpk_gpu,
+)  # fmt: skip
+
+
+def expand_hosts(text: str) -> tuple[str, ...]:
+    """Slurm's `gpu-a[1-2,07-09]-b3,login` as names: zeros are kept, and what follows a bracket."""
+    hosts: list[str] = []
+    for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
+        names = [""]
+        for plain, inside in re.findall(r"([^\[]+)|\[([^\]]*)\]", part):
+            pieces = [plain] if plain else [n for r in inside.split(",") for n in _span(r)]
+            names = [name + piece for name in names for piece in pieces]
+        hosts += names
+    return tuple(hosts)
+
+
+def _span(text: str) -> list[str]:
+    first, _, last = text.partition("-")
+    return [f"{n:0{len(first)}}" for n in range(int(first), int(last or first) + 1)]
+
+
+def _port(seed: int | str) -> int:
+    """A port that all processes of a job compute alike and another job most likely does not."""
+    number = seed if isinstance(seed, int) else zlib.crc32(seed.encode())
+    return FIRST_PORT + number % PORTS
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _need(env: Env, engine: str, *names: str) -> list[str]:
+    missing = [name for name in names if not env.get(name)]
+    if missing:
+        raise BadInput(
+            f"{engine} started this process but {', '.join(missing)} is not set; set it, or give "
+            "--coordinator, --num_processes and --process_id."
+        )
+    return [env[name] for name in names]
+
+
+def _number(name: str, text: str) -> int:
+    if not text.isascii() or not text.isdecimal():
+        raise BadInput(f"{name}={text!r}; give a whole number.")
+    return int(text)
+
+
+def _who(
+    coordinator: str,
+    count: str,
+    index: str,
+    origin: str,
+    *,
+    hosts: tuple[str, ...] = (),
+    local: int | None = None,
+    env: Env | None = None,
+) -> Who:
+    """Checks what can be checked without a network.
+
+    Args:
+      coordinator: HOST:PORT.
+      count: of processes.
+      index: of this process.
+      origin: for messages.
+      hosts: see `Who`.
+      local: which process of its machine this is, where there are several.
+      env: says whether the engine has already given each process its own GPU.
+    """
+    processes = _number(f"number of processes ({origin})", count)
+    number = _number(f"process number ({origin})", index)
+    if number >= processes:
+        raise BadInput(
+            f"process {number} of {processes} ({origin}): processes are numbered from 0 to "
+            f"{processes - 1}."
+        )
+    visible = [d for d in (env or {}).get("CUDA_VISIBLE_DEVICES", "").split(",") if d]
+    ids = (local,) if local is not None and len(visible) != 1 else None
+    return Who(_checked(coordinator, origin), processes, number, origin, hosts, ids)
+
+
+def _checked(coordinator: str, origin: str) -> str:
+    match = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):(\d+)", coordinator)
+    if match is None or not 1 <= int(match[2]) <= 65535:
+        raise BadInput(
+            f"coordinator {coordinator!r} ({origin}) is not HOST:PORT with a port from 1 to 65535; "
+            "give the host of process 0 and a free port, e.g. 10.0.0.1:61440."
+        )
+    return coordinator
+
+
+# ---------------------------------------------------------------- before connecting
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address as written means this machine itself."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") in ("localhost", "localhost.localdomain", "ip6-localhost")
+
+
+def check(who: Who) -> None:
+    """Finds what keeps the processes from finding each other, before anything waits for anything.
+
+    Raises:
+      BadInput: a name that does not resolve, or loopback while other hosts take part.
+    """
+    host, port = who.address
+    if who.loopback and len(set(who.hosts)) > 1:
+        raise BadInput(
+            f"coordinator {who.coordinator} ({who.origin}) is loopback, which other hosts cannot "
+            f"reach, but {len(set(who.hosts))} take part ({', '.join(who.hosts[:4])}); give an "
+            "address of process 0's host that the others can reach."
+        )
+    try:
+        found = {str(a[4][0]) for a in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+    except OSError as e:
+        raise BadInput(
+            f"coordinator {who.coordinator} ({who.origin}): the name {host!r} does not resolve on "
+            f"{socket.gethostname()} ({e}); give the IP address of process 0's host, or add the "
+            "name to DNS or /etc/hosts."
+        ) from e
+    if who.index and len(set(who.hosts)) > 1 and all(map(is_loopback, found)):
+        if socket.gethostname().split(".")[0] != host.split(".")[0]:
+            raise BadInput(
+                f"coordinator {who.coordinator} ({who.origin}) resolves to loopback "
+                f"({', '.join(sorted(found))}) on {socket.gethostname()}; give the IP address of "
+                "process 0's host."
+            )

@@ -1,0 +1,315 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Runs of several real processes on this machine: equal results, and how they end together."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_e2e import ROOT
+from test_train import QUICKSTART, TINY, logged, parameters, run, same_parameters
+
+import vit_jax
+from vit_jax.reporting import read_rows
+
+STEPS = (
+    "--config.length=30 steps",
+    "--config.checkpoint.every=10 steps",
+    "--config.checkpoint.keep_last=4",
+    "--config.evals.val.every=10 steps",
+    "--config.platform=cpu",
+)
+GONE_SECS = 5  # until the others have ended
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return found.getsockname()[1]
+
+
+def launch(count, workdir, *extra, each=None, devices=8, coordinator="", told=None, cwd=ROOT):
+    """Starts `vit_jax train` `count` times, with `devices` fake ones in all.
+
+    Args:
+      each: index -> further arguments, and environment variables (a dict), of that process.
+      told: the number of processes that they are told, if not `count`.
+    """
+    address = coordinator or f"127.0.0.1:{free_port()}"
+    flags = f"--xla_force_host_platform_device_count={devices // count} " + os.environ[
+        "XLA_FLAGS"
+    ].replace("--xla_force_host_platform_device_count=8", "")
+    children = []
+    for index in range(count):
+        words = [w for w in (each or {}).get(index, ()) if isinstance(w, str)]
+        variables = [w for w in (each or {}).get(index, ()) if isinstance(w, dict)]
+        arguments = [
+            sys.executable, "-m", "vit_jax", "train", f"--config={QUICKSTART}",
+            f"--workdir={workdir}", f"--coordinator={address}", f"--process_id={index}",
+            f"--num_processes={told or count}", *TINY, *STEPS, *extra, *words,
+        ]  # fmt: skip
+        environment = os.environ | {"XLA_FLAGS": flags}
+        for more in variables:
+            environment |= more
+        log = open(Path(f"{workdir}.log.{index}"), "w+")
+        children.append(
+            subprocess.Popen(arguments, cwd=cwd, env=environment, stdout=log, stderr=log)
+        )
+        children[-1].log = log
+    return children
+
+
+def outcome(children, timeout=150):
+    """(exit codes, what they printed) once all have ended."""
+    end = time.monotonic() + timeout
+    try:
+        codes = [child.wait(max(0.1, end - time.monotonic())) for child in children]
+    finally:
+        texts = []
+        for child in children:
+            child.kill()
+            child.wait()
+            child.log.seek(0)
+            texts.append(child.log.read())
+            child.log.close()
+    return codes, texts
+
+
+def wait_for_step(workdir, step, children, timeout=120):
+    end = time.monotonic() + timeout
+    while time.monotonic() < end and all(child.poll() is None for child in children):
+        rows = read_rows(Path(workdir) / "metrics.jsonl")
+        if rows and rows[-1]["step"] >= step:
+            return
+        time.sleep(0.005)
+    raise AssertionError(f"the run never came to step {step}: {outcome(children)}")
+
+
+def close(a, b):
+    """All logged values of two runs agree: counts exactly, the rest up to the order of sums."""
+    a, b = logged(a), logged(b)
+    assert a.keys() == b.keys()
+    for (step, key), value in a.items():
+        if key.endswith(("examples", "top1", "top5")):
+            assert value == b[step, key], (step, key)
+        else:  # Adam makes much of the rounding of small gradients
+            rtol = 1e-4 if key == "norm/updates" else 1e-5
+            np.testing.assert_allclose(value, b[step, key], rtol=rtol, err_msg=f"{step} {key}")
+    return len(a)
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    """The run of one process with eight devices: this one."""
+    workdir = tmp_path_factory.mktemp("one") / "run"
+    assert run(workdir, *STEPS) == 0
+    return workdir
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """The run of two processes with four devices each, never interrupted."""
+    workdir = tmp_path_factory.mktemp("two") / "run"
+    codes, texts = outcome(launch(2, workdir))
+    assert codes == [0, 0], texts
+    return workdir, texts
+
+
+def test_two_processes_log_what_one_does(one, two):
+    workdir, texts = two
+    assert close(workdir, one) > 30 * 4
+    assert json.loads((workdir / "results.json").read_text())["test"]["examples"] == 365
+    assert "2 processes" in texts[0]
+    assert "step 30/30" in texts[0]
+    quiet = [line for line in texts[1].splitlines() if line and "Gloo" not in line]
+    assert quiet in ([], ["3"])  # gloo's own lines, which may mix
+
+
+def back_to(workdir, copy, step):
+    """A copy of a run as it was when `step` had just been saved."""
+    shutil.copytree(workdir, copy)
+    (copy / "results.json").unlink()
+    for folder in (copy / "checkpoints").iterdir():
+        if int(folder.name) > step:
+            shutil.rmtree(folder)
+    return copy
+
+
+def test_checkpoint_of_two_processes_continues_in_one(one, two, tmp_path):
+    workdir = back_to(two[0], tmp_path / "run", 20)
+    assert run(workdir, *STEPS) == 0
+    close(workdir, one)
+
+
+def test_checkpoint_of_two_processes_continues_in_four(one, two, tmp_path):
+    workdir = back_to(two[0], tmp_path / "run", 20)
+    codes, texts = outcome(launch(4, workdir))
+    assert codes == [0] * 4, texts
+    assert "at step 20" in texts[0]
+    close(workdir, one)
+
+
+def test_checkpoint_of_two_processes_is_plain_numpy(one, two):
+    _, params, _ = vit_jax.load(two[0])
+    assert params["head"]["kernel"].shape == (16, 10)
+    for mine, theirs in zip(parameters(two[0]), parameters(one), strict=True):
+        assert isinstance(mine, np.ndarray)
+        np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=1e-4)  # 30 steps of Adam
+
+
+@pytest.mark.parametrize("victim", [1, pytest.param(0, marks=pytest.mark.slow)])
+def test_killed_process_ends_the_others_and_the_run_continues(two, tmp_path, victim):
+    workdir = tmp_path / "run"
+    children = launch(2, workdir)
+    wait_for_step(workdir, 14, children)
+    children[victim].send_signal(signal.SIGKILL)
+    killed, survivor = time.monotonic(), children[1 - victim]
+    survivor.wait(GONE_SECS)
+    print(f"the survivor ended after {time.monotonic() - killed:.2f} s")
+    codes, texts = outcome(children)
+    assert codes[victim] == -9
+    assert codes[1 - victim] == 43, texts
+    said = texts[1 - victim]
+    assert f"process {victim} of 2 ({socket.gethostname()}) is gone" in said
+    assert "Run again to continue from step " in said
+    codes, texts = outcome(launch(2, workdir))
+    assert codes == [0, 0], texts
+    assert "start: resuming" in texts[0]
+    assert logged(workdir) == logged(two[0])
+    assert same_parameters(workdir, two[0])
+
+
+def test_other_config_in_one_process_is_refused_by_all(tmp_path):
+    each = {1: ["--config.seed=7"]}
+    codes, texts = outcome(launch(2, tmp_path / "run", each=each))
+    assert codes == [2, 2], texts
+    for text in texts:
+        assert "process 1 of 2" in text
+        assert "has seed=7; process 0" in text
+        assert "has seed=0." in text
+    assert not (tmp_path / "run").exists()
+
+
+def test_workdir_that_is_not_shared_is_refused_by_all(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    each = {i: [f"--workdir={tmp_path / name / 'run'}"] for i, name in enumerate("ab")}
+    codes, texts = outcome(launch(2, tmp_path / "log", each=each))
+    assert codes == [2, 2], texts
+    for text in texts:
+        assert "process 1 of 2" in text
+        assert "shared" in text or "share" in text
+    assert not [p for folder in "ab" for p in (tmp_path / folder).iterdir()]
+
+
+# ---------------------------------------------------------------- slow
+
+
+@pytest.mark.slow
+def test_four_processes_log_what_one_does(one, tmp_path):
+    codes, texts = outcome(launch(4, tmp_path / "run"))
+    assert codes == [0] * 4, texts
+    close(tmp_path / "run", one)
+
+
+@pytest.mark.slow
+def test_killed_process_ends_all_of_four(tmp_path):
+    children = launch(4, tmp_path / "run")
+    wait_for_step(tmp_path / "run", 15, children)
+    children[2].send_signal(signal.SIGKILL)
+    killed = time.monotonic()
+    for index in (0, 1, 3):
+        children[index].wait(max(0.1, killed + GONE_SECS - time.monotonic()))
+    codes, texts = outcome(children)
+    assert codes == [43, 43, -9, 43], texts
+    assert all("process 2 of 4" in texts[i] for i in (0, 1, 3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mesh", ["fsdp=2", "tensor=2", "replica=2"])
+def test_other_meshes_over_two_processes(one, tmp_path, mesh):
+    codes, texts = outcome(launch(2, tmp_path / "run", f"--config.mesh.{mesh}"))
+    assert codes == [0, 0], texts
+    close(tmp_path / "run", one)
+
+
+@pytest.mark.slow
+def test_weights_of_another_run_start_two_processes(two, tmp_path):
+    start = (f"--config.init={two[0]}", "--config.length=3 steps", "--config.checkpoint.every=0")
+    codes, texts = outcome(launch(2, tmp_path / "run", *start))
+    assert codes == [0, 0], texts
+    assert run(tmp_path / "alone", *STEPS, *start) == 0
+    close(tmp_path / "run", tmp_path / "alone")
+
+
+@pytest.mark.slow
+def test_other_code_in_one_process_is_refused_by_all(tmp_path):
+    each = {0: [{"VIT_JAX_CODE": "v1"}], 1: [{"VIT_JAX_CODE": "v2"}]}
+    codes, texts = outcome(launch(2, tmp_path / "run", each=each))
+    assert codes == [2, 2], texts
+    assert all("has code=v2; process 0" in text and "has code=v1" in text for text in texts)
+
+
+@pytest.mark.slow
+def test_other_data_in_one_process_is_refused_by_all(tmp_path, image_folder):
+    shutil.copytree(image_folder, tmp_path / "a")
+    shutil.copytree(image_folder, tmp_path / "b")
+    next((tmp_path / "b").glob("train/red/*.jpg")).unlink()
+    for name in "ab":
+        (tmp_path / f"on_{name}").mkdir()
+        (tmp_path / f"on_{name}" / "images").symlink_to(tmp_path / name)
+    source = ("--config.data.source=folder:images", "--config.data.image_size=8")
+    ops = [f"--config.data.{k}_ops=decode|resize({{size}})" for k in ("train", "eval")]
+    address, children = f"127.0.0.1:{free_port()}", []
+    for index, name in enumerate("ab"):
+        (child,) = launch(
+            1, tmp_path / "run", *source, *ops, coordinator=address, told=2, devices=4,
+            each={0: [f"--process_id={index}", {"PYTHONPATH": str(ROOT)}]},
+            cwd=tmp_path / f"on_{name}",
+        )  # fmt: skip
+        children.append(child)
+    codes, texts = outcome(children)
+    assert codes == [2, 2], texts
+    assert "process 1 of 2" in texts[0]
+    assert "split train=" in texts[0]
+
+
+@pytest.mark.slow
+def test_process_that_never_starts_is_named(tmp_path):
+    code, text = outcome(
+        launch(1, tmp_path / "run", "--config.processes.connect_secs=3", told=2, devices=4)
+    )
+    assert code == [43]
+    assert "process 1 of 2 did not connect" in text[0]
+
+
+@pytest.mark.slow
+def test_process_0_that_cannot_be_reached_is_named(tmp_path):
+    each = {0: ["--process_id=1"]}
+    code, text = outcome(
+        launch(1, tmp_path / "run", "--config.processes.connect_secs=3", each=each, told=2,
+               devices=4)
+    )  # fmt: skip
+    assert code == [43]
+    assert "process 1 of 2 cannot reach process 0 at 127.0.0.1:" in text[0]
+
+
+@pytest.mark.slow
+def test_image_that_only_one_process_cannot_read_ends_all(tmp_path, image_folder):
+    shutil.copytree(image_folder, tmp_path / "images")
+    for path in (tmp_path / "images").glob("train/red/*.jpg"):
+        path.write_bytes(b"not an image")
+    ops = [f"--config.data.{k}_ops=decode|resize({{size}})" for k in ("train", "eval")]
+    codes, texts = outcome(
+        launch(2, tmp_path / "run", f"--config.data.source=folder:{tmp_path / 'images'}", *ops)
+    )
+    assert codes == [2, 2], texts
+    assert all(".jpg" in text for text in texts)

@@ -30,6 +30,7 @@ GRACE_SECS = 3  # for a process to end by its own error, before that of another 
 LAST_SECS = 2  # that process 0 outlives the others: jax aborts a process that has lost process 0
 log = logging.getLogger("vit_jax")
 _Facts = Mapping[str, str]
+_HELLO = {"vit_jax", "count", "host", "facts"}  # what a process says first; "vit_jax" is its number
 
 
 def mismatch(who: Who, facts: list[_Facts], hosts: list[str]) -> str:
@@ -128,7 +129,7 @@ def _receive_all(
             except TimeoutError:
                 break
             hello = channel.first(HELLO_SECS)
-            if not isinstance(hello, dict) or "vit_jax" not in hello:
+            if not isinstance(hello, dict) or not hello.keys() >= _HELLO:
                 channel.socket.close()
                 continue
             misfit = _misfit(who, hello, said)
@@ -268,8 +269,12 @@ class Lifeline:
     def close(self) -> None:
         """Says goodbye: from here on nobody is missed. All processes have agreed to end."""
         self._closing = True
-        for channel in list(self._channels.values()):
+        channels = list(self._channels.values())
+        for channel in channels:
             channel.send({"bye": True})
+        self._thread.join()
+        for channel in channels:
+            channel.socket.close()
 
     def leave(self, code: int, text: str) -> None:
         """Ends this process, which has failed, and with it the others; does not return."""
@@ -291,8 +296,10 @@ class Lifeline:
                 selector.register(channel.socket, selectors.EVENT_READ, index)
             while not self._closing:
                 for key, _ in selector.select(0.2):
+                    channel = self._channels[key.data]
                     if not self._hear(key.data):
-                        selector.unregister(key.fileobj)
+                        selector.unregister(channel.socket)
+                        channel.socket.close()
                 if self._verdict and not self._leaving:
                     code, text = self._verdict
                     lost = code == PeerLost.exit_code

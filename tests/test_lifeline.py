@@ -1,0 +1,234 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""How processes meet and notice each other's end; threads and small children stand for them."""
+
+import concurrent.futures
+import contextlib
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from vit_jax import lifeline
+from vit_jax.errors import BadInput, PeerLost
+from vit_jax.processes import Who
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return found.getsockname()[1]
+
+
+def meet(coordinator, indices, *, count=2, facts=lambda i: {}, counts=None, secs=5.0):
+    """What each process gets from `meet`: host names, or the error that it raised."""
+
+    def one(slot_and_index):
+        slot, index = slot_and_index
+        who = Who(coordinator, (counts or {}).get(slot, count), index, "test")
+        try:
+            line = lifeline.meet(who, who.address, facts(slot), secs)
+        except (BadInput, PeerLost) as e:
+            return e
+        line.close()
+        return line.hosts
+
+    with concurrent.futures.ThreadPoolExecutor(len(indices)) as pool:
+        return list(pool.map(one, enumerate(indices)))
+
+
+@pytest.fixture
+def coordinator():
+    return f"127.0.0.1:{free_port()}"
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_all_meet_and_know_the_hosts(coordinator, count):
+    found = meet(coordinator, list(reversed(range(count))), count=count)
+    assert found == [[socket.gethostname()] * count] * count
+
+
+def test_meeting_on_every_address_when_the_coordinator_is_a_name():
+    name = socket.gethostname()
+    with contextlib.suppress(OSError):
+        socket.getaddrinfo(name, 1)
+        found = meet(f"{name}:{free_port()}", [0, 1])
+        assert found == [[name] * 2] * 2
+
+
+def test_missing_processes_are_named(coordinator):
+    start = time.monotonic()
+    found = meet(coordinator, [0, 2], count=4, secs=1.0)
+    assert time.monotonic() - start < 4
+    for error in found:
+        assert isinstance(error, PeerLost)
+        assert "processes 1, 3 of 4 did not connect" in str(error)
+        assert "1 s" in str(error)
+
+
+def test_process_0_that_is_not_there(coordinator):
+    (error,) = meet(coordinator, [1], secs=1.0)
+    assert isinstance(error, PeerLost)
+    assert f"process 1 of 2 cannot reach process 0 at {coordinator}" in str(error)
+    assert "refused" in str(error)
+
+
+def test_something_else_that_answers(coordinator):
+    host, _, port = coordinator.partition(":")
+    with socket.create_server((host, int(port))) as other:
+
+        def answer():
+            with contextlib.suppress(OSError):
+                while True:
+                    with other.accept()[0] as caller:
+                        caller.send(b"SSH-2.0-OpenSSH_9.2\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        (error,) = meet(coordinator, [1], secs=1.0)
+        assert "not process 0 of a run" in str(error)
+        other.shutdown(socket.SHUT_RDWR)
+
+
+def test_strangers_do_not_disturb(coordinator, monkeypatch):
+    monkeypatch.setattr(lifeline, "HELLO_SECS", 0.3)
+    host, _, port = coordinator.partition(":")
+    with concurrent.futures.ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as strangers:
+        zero = pool.submit(meet, coordinator, [0], secs=20.0)
+        for text in (b"GET / HTTP/1.1\n\n", b'{"a": 1}\n', b"[]\n", b'{"vit_jax": 1}\n', b""):
+            while True:
+                with contextlib.suppress(OSError):
+                    stranger = strangers.enter_context(socket.create_connection((host, int(port))))
+                    break
+                time.sleep(0.02)
+            stranger.sendall(text)
+        assert meet(coordinator, [1], secs=20.0) == [[socket.gethostname()] * 2]
+        assert zero.result() == [[socket.gethostname()] * 2]
+
+
+def test_port_that_is_taken_is_bad_input(coordinator):
+    host, _, port = coordinator.partition(":")
+    with socket.create_server((host, int(port))):
+        (error,) = meet(coordinator, [0])
+    assert isinstance(error, BadInput)
+    assert f"cannot listen on port {port}" in str(error)
+
+
+def test_port_can_be_used_again_while_connections_are_open(coordinator):
+    """jax's service binds the port of the meeting."""
+    host, _, port = coordinator.partition(":")
+    who = [Who(coordinator, 2, i, "test") for i in range(2)]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        lines = list(pool.map(lambda w: lifeline.meet(w, w.address, {}, 5), who))
+    socket.create_server((host, int(port))).close()
+    for line in lines:
+        line.close()
+
+
+def test_two_with_the_same_number(coordinator, monkeypatch):
+    monkeypatch.setattr(lifeline, "LATE_SECS", 1)
+    errors = meet(coordinator, [0, 1, 1], count=3)
+    assert all(isinstance(e, BadInput) for e in errors), errors
+    assert all("have number 1 of 3" in str(e) for e in errors)
+
+
+def test_another_number_of_processes(coordinator, monkeypatch):
+    monkeypatch.setattr(lifeline, "LATE_SECS", 1)
+    errors = meet(coordinator, [0, 1, 2], count=3, counts={1: 4})
+    assert all(isinstance(e, BadInput) for e in errors), errors
+    assert all("process 1" in str(e) and "there are 4 processes" in str(e) for e in errors)
+
+
+def test_other_facts_are_told_to_all(coordinator):
+    code = {0: "a", 1: "a", 2: "b"}
+    errors = meet(coordinator, [0, 1, 2], count=3, facts=lambda i: {"code": code[i], "jax": "1"})
+    name = socket.gethostname()
+    for error in errors:
+        assert isinstance(error, BadInput)
+        assert f"process 2 of 3 ({name}) has code=b; process 0 ({name}) has code=a." in str(error)
+        assert "jax" not in str(error)
+
+
+def test_mismatch_names_what_is_missing_too():
+    who = Who("h:1", 2, 0, "test")
+    assert lifeline.mismatch(who, [{"a": "1"}, {"a": "1"}], ["x", "y"]) == ""
+    text = lifeline.mismatch(who, [{"a": "1", "b": "2"}, {"a": "1"}], ["x", "y"])
+    assert text == "process 1 of 2 (y) has b=(none); process 0 (x) has b=2."
+
+
+# ---------------------------------------------------------------- the end of a run
+
+CHILD = """
+import sys, threading, time
+from vit_jax import lifeline
+from vit_jax.processes import Who
+index, coordinator = int(sys.argv[1]), sys.argv[2]
+who = Who(coordinator, 3, index, "test")
+line = lifeline.meet(who, who.address, {}, 20)
+line.hint = lambda: "Run again."
+print("met", flush=True)
+order = sys.stdin.readline().split()
+if order[0] == "leave":
+    line.leave(int(order[1]), "the reason")
+elif order[0] == "close":
+    line.close()
+else:
+    time.sleep(60)
+"""
+
+
+def three(orders):
+    """Three small processes that meet and then do what they are told; (codes, what they said)."""
+    coordinator = f"127.0.0.1:{free_port()}"
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(i), coordinator],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for i in range(3)
+    ]  # fmt: skip
+    assert [child.stdout.readline() for child in children] == ["met\n"] * 3
+    start = time.monotonic()
+    for child, order in zip(children, orders, strict=True):
+        if order == "kill":
+            child.kill()
+        else:
+            child.stdin.write(f"{order}\n")
+            child.stdin.flush()
+    said = [child.communicate(timeout=20)[1] for child in children]
+    return [child.returncode for child in children], said, time.monotonic() - start
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_end_of_a_process_is_noticed_at_once(victim):
+    orders = ["kill" if i == victim else "wait" for i in range(3)]
+    codes, said, secs = three(orders)
+    assert codes == [-9 if i == victim else 43 for i in range(3)]
+    assert secs < 2
+    for i in {0, 1, 2} - {victim}:
+        assert f"process {victim} of 3 ({socket.gethostname()}) is gone" in said[i]
+        assert said[i].count("Run again.") == 1
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("code", [1, 2, 43])
+def test_process_that_fails_tells_the_others_why(victim, code):
+    codes, said, secs = three([f"leave {code}" if i == victim else "wait" for i in range(3)])
+    assert codes == [code] * 3
+    assert secs < 2 * lifeline.GRACE_SECS
+    for i in {0, 1, 2} - {victim}:
+        assert f"process {victim} of 3 ({socket.gethostname()}) failed: the reason" in said[i]
+
+
+def test_own_error_comes_before_that_of_another():
+    codes, said, _ = three(["leave 2", "leave 2", "leave 2"])
+    assert codes == [2, 2, 2]
+    assert said == ["", "", ""]  # each has printed its own
+
+
+def test_goodbye_is_no_loss():
+    codes, said, _ = three(["close", "close", "close"])
+    assert codes == [0, 0, 0]
+    assert said == ["", "", ""]

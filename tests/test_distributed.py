@@ -1,17 +1,18 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which platform is used, and that an accelerator is never replaced by the CPU in silence."""
+"""Which platform is used, never the CPU in silence; what several processes agree on."""
 
 import os
+import socket
 import subprocess
 import sys
 
 import jax
 import pytest
 
-from vit_jax import distributed
-from vit_jax.errors import BadInput
+from vit_jax import distributed, lifeline
+from vit_jax.errors import BadInput, PeerLost, RunFailed
 
 GOOGLE, INTEL = "0x1ae0", "0x8086"
 TPU_V4, TPU_V5E, ETHERNET = "0x005e", "0x0063", "0x0042"
@@ -99,8 +100,8 @@ def test_accelerator_that_jax_cannot_use_is_bad_input_with_the_extra(tmp_path):
     """In a fresh process, for `jax_platforms` counts until jax first looks for devices."""
     root = machine(tmp_path, dev=["nvidia0"])
     script = f"""
-from vit_jax import distributed
-from vit_jax.errors import BadInput
+from vit_jax import distributed, lifeline
+from vit_jax.errors import BadInput, PeerLost, RunFailed
 for platform, extra in (("tpu", ".[tpu]"), ("gpu", ".[cuda13]"), ("gpu", ".[cuda13]")):
     try:
         print("started on", distributed.start(platform, deterministic=True, root={root!r}))
@@ -119,3 +120,119 @@ def test_deterministic_kernels_are_asked_of_xla_once(tmp_path, monkeypatch, dete
         distributed.start("cpu", deterministic=deterministic, root="/")
     flags = os.environ["XLA_FLAGS"].split()
     assert flags == ["--xla_other=1"] + ["--xla_gpu_deterministic_ops=true"] * deterministic
+
+
+# ---------------------------------------------------------------- several processes
+
+
+def test_a_process_alone_waits_for_nobody(tmp_path):
+    with distributed.session(None, connect_secs=0, heartbeat_secs=0, barrier_secs=0):
+        assert distributed.is_first()
+        assert distributed.gather("x", "a") == ["a"]
+        assert distributed.share("x", [1, "a"]) == [1, "a"]
+        distributed.barrier("x")
+        distributed.agree("x", {"a": "1"})
+        distributed.check_shared(tmp_path / "none")
+        distributed.on_loss(lambda: "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_code_version_is_that_of_the_source_files(tmp_path, monkeypatch):
+    monkeypatch.delenv("VIT_JAX_CODE", raising=False)
+    (tmp_path / "a.py").write_text("1")
+    (tmp_path / "__pycache__").mkdir()
+    first = distributed.code_version(tmp_path)
+    (tmp_path / "__pycache__" / "a.pyc").write_text("1")
+    assert distributed.code_version(tmp_path) == first
+    (tmp_path / "a.py").write_text("2")
+    assert distributed.code_version(tmp_path) != first
+    monkeypatch.setenv("VIT_JAX_CODE", "v1.2")
+    assert distributed.code_version(tmp_path) == "v1.2"
+
+
+@pytest.mark.parametrize(
+    "error, code",
+    [
+        (BadInput("a"), 2),
+        (RunFailed("a"), 1),
+        (PeerLost("a"), 43),
+        (ValueError("UNKNOWN: Gloo all-reduce failed: Connection closed by peer"), 43),
+        (jax.errors.JaxRuntimeError("UNAVAILABLE: The following tasks are unhealthy"), 43),
+        (jax.errors.JaxRuntimeError("INTERNAL: something"), 1),
+        (KeyError("connection"), 1),
+        (KeyboardInterrupt(), 1),
+    ],
+    ids=repr,
+)
+def test_exit_code_of_an_error(monkeypatch, capsys, error, code):
+    class Line:
+        def leave(self, *given):
+            raise SystemExit(given)
+
+    monkeypatch.setattr(lifeline, "GRACE_SECS", -1)
+    with pytest.raises(SystemExit) as left:
+        distributed._leave(Line(), error)
+    assert left.value.args[0][0] == code
+    assert str(error) in capsys.readouterr().err
+
+
+CHILD = """
+import os, sys, time
+from pathlib import Path
+import jax
+from vit_jax import distributed, lifeline
+index, address, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+distributed._TOKEN_SECS = 0.5
+def found_by_jax(who, *_):
+    assert who is None
+    jax.distributed.initialize(address, 3, index, coordinator_bind_address=address,
+                               cluster_detection_method="deactivate")
+    return True
+distributed._initialize = found_by_jax
+with distributed.session("tpu", connect_secs=60, heartbeat_secs=100, barrier_secs=60):
+    assert distributed.is_first() == (index == 0)
+    assert distributed.gather("numbers", str(index)) == ["0", "1", "2"]
+    assert distributed.gather("numbers", str(-index)) == ["0", "-1", "-2"]
+    assert distributed.share("x", {"a": [index]}) == {"a": [0]}
+    distributed.agree("facts", {"a": "1"})
+    distributed.check_shared(Path(folder) / "not" / "yet" / "there")
+    for folders in (["a", "a", "b"], ["a", "b/a", "a"], ["", "a/a", ""]):
+        try:
+            distributed.check_shared(Path(folder) / folders[index])
+            assert False
+        except distributed.BadInput as e:
+            assert f"process {2 if folders[2] == 'b' else 1} of 3" in str(e), e
+    try:
+        distributed.agree("facts", {"a": str(index // 2), "b": "0"})
+        assert False
+    except distributed.BadInput as e:
+        assert "facts is not the same on all processes: process 2 of 3" in str(e)
+        assert "has a=1; process 0" in str(e)
+    print("so far", flush=True)
+    if index == 1:
+        time.sleep(60)
+    start = time.monotonic()
+    try:
+        distributed.barrier("the meal", 1.0)
+    finally:
+        assert 0.9 < time.monotonic() - start < 8
+"""
+
+
+def test_agreeing_and_barriers_that_name_who_is_missing(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    (tmp_path / "a").mkdir()
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(i), address, str(tmp_path)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for i in range(3)
+    ]  # fmt: skip
+    said = [child.communicate(timeout=120) for child in children]
+    assert [child.returncode for child in children] == [43, 43, 43], said
+    assert [out for out, _ in said] == ["so far\n"] * 3, said
+    name = f"the meal: process 1 of 3 ({socket.gethostname()}) did not come within 1 s"
+    assert all(name in err for _, err in said), said
+    assert [p.name for p in tmp_path.rglob("*")] == ["a"]

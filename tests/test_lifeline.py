@@ -158,6 +158,17 @@ def test_mismatch_names_what_is_missing_too():
     assert text == "process 1 of 2 (y) has b=(none); process 0 (x) has b=2."
 
 
+def test_what_follows_the_first_message_is_not_lost():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        theirs = socket.create_connection(listener.getsockname())
+        ours = listener.accept()[0]
+    with ours, theirs:
+        theirs.sendall(b'{"hosts": []}\n{"bye": true}\n')
+        channel = lifeline.Channel(ours)
+        assert channel.first(1) == {"hosts": []}
+        assert channel.receive() == [{"bye": True}]
+
+
 # ---------------------------------------------------------------- the end of a run
 
 CHILD = """
@@ -212,8 +223,7 @@ def test_end_of_a_process_is_noticed_at_once(victim):
         assert said[i].count("Run again.") == 1
 
 
-@pytest.mark.parametrize("victim", [0, 1])
-@pytest.mark.parametrize("code", [1, 2, 43])
+@pytest.mark.parametrize("victim, code", [(0, 1), (1, 2), (2, 43)])
 def test_process_that_fails_tells_the_others_why(victim, code):
     codes, said, secs = three([f"leave {code}" if i == victim else "wait" for i in range(3)])
     assert codes == [code] * 3

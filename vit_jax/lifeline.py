@@ -64,10 +64,10 @@ class Channel:
         with contextlib.suppress(OSError):
             self.socket.sendall(json.dumps(message).encode() + b"\n")
 
-    def receive(self) -> list[Any] | None:
+    def receive(self, most_bytes: int = 65536) -> list[Any] | None:
         """The messages that have arrived, waiting for some; None at the end, or if not ours."""
         try:
-            more = self.socket.recv(65536)
+            more = self.socket.recv(most_bytes)
         except TimeoutError:
             raise
         except OSError:
@@ -86,7 +86,7 @@ class Channel:
         with contextlib.suppress(TimeoutError):
             while (left := end - time.monotonic()) > 0:
                 self.socket.settimeout(left)
-                messages = self.receive()
+                messages = self.receive(1)  # not a byte of what follows: `_watch` reads that
                 if messages is None or len(self._read) > 1 << 20:
                     return None
                 if messages:

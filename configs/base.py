@@ -198,9 +198,9 @@ def get_config() -> ConfigDict:
     config.report.tensorboard = True  # [where] also write TensorBoard event files
 
     config.processes = ConfigDict()
-    config.processes.connect_secs = 600.0  # [where] the longest wait for all processes to start
+    config.processes.connect_secs = 600  # [where] the longest wait for all processes to start
     config.processes.heartbeat_secs = 100  # [where] silence after which a process is given up
-    config.processes.barrier_secs = 600.0  # [where] the longest wait for one another
+    config.processes.barrier_secs = 600  # [where] the longest wait for one another
 
     config.expected = ConfigDict()  # what the recipe reaches; metric "" means nothing is known
     config.expected.metric = ""  # [where] e.g. "test/top1"

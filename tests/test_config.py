@@ -647,3 +647,11 @@ def test_choices_are_the_sections_with_sub_sections():
         "schedule": ["cosine", "linear", "rsqrt"],
     }
     assert isinstance(config_lib._base().loss, ConfigDict)
+
+
+def test_what_processes_must_have_alike_is_all_but_what_belongs_to_a_host():
+    config = config_lib.load(str(BASE), ["--config.data.workers=3", "--config.seed=4"])
+    common = config_lib.common(config)
+    assert common["seed"] == "4"
+    left_out = {k for k, _ in config_lib.flatten(config)} - set(common)
+    assert left_out == {"data.workers", "data.data_dir", "data.prefetch"}

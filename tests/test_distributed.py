@@ -126,7 +126,7 @@ def test_deterministic_kernels_are_asked_of_xla_once(tmp_path, monkeypatch, dete
 
 
 def test_a_process_alone_waits_for_nobody(tmp_path):
-    with distributed.session(None, connect_secs=0, heartbeat_secs=0, barrier_secs=0):
+    with distributed.session(None, connect_secs=1, heartbeat_secs=1, barrier_secs=1):
         assert distributed.is_first()
         assert distributed.gather("x", "a") == ["a"]
         assert distributed.share("x", [1, "a"]) == [1, "a"]
@@ -135,6 +135,17 @@ def test_a_process_alone_waits_for_nobody(tmp_path):
         distributed.check_shared(tmp_path / "none")
         distributed.on_loss(lambda: "")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["connect_secs", "heartbeat_secs", "barrier_secs"])
+@pytest.mark.parametrize("secs", [0, -1, 2**31])
+def test_times_are_checked_for_a_process_alone_too(name, secs):
+    times = {"connect_secs": 1, "heartbeat_secs": 1, "barrier_secs": 1} | {name: secs}
+    with (
+        pytest.raises(BadInput, match=f"processes.{name}={secs}"),
+        distributed.session(None, **times),
+    ):
+        pass
 
 
 def test_code_version_is_that_of_the_source_files(tmp_path, monkeypatch):

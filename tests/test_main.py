@@ -268,3 +268,18 @@ print(json.dumps(seen))
 def test_mistake_is_reported_without_tensorflow(quick, name):
     """It takes eight seconds to import, and a machine that only has models may not have it."""
     assert quick[name] == (2, [])
+
+
+@pytest.mark.parametrize(
+    "arguments, part",
+    [
+        (["--coordinator=a:1"], "--num_processes (or VIT_JAX_NUM_PROCESSES)"),
+        (["--coordinator=a", "--num_processes=2", "--process_id=0"], "HOST:PORT"),
+        (["--coordinator=a:1", "--num_processes=2", "--process_id=2"], "0 to 1"),
+        (["--coordinator=no.invalid:1", "--num_processes=2", "--process_id=1"], "not resolve"),
+    ],
+)
+def test_wrong_processes_are_bad_input(tmp_path, capsys, arguments, part):
+    assert train(tmp_path / "run", *arguments) == 2
+    assert part in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

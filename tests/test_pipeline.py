@@ -239,6 +239,32 @@ def test_rows_that_do_not_lie_together_are_an_error():
         pipeline.local_rows(held(slice(0, 2), slice(4, 6)), 16)
 
 
+@pytest.mark.parametrize("evaluation", [False, True])
+@pytest.mark.parametrize("processes", [1, 2, 4, 8])
+def test_shards_of_processes_are_disjoint_and_cover_the_batch(processes, evaluation):
+    sharding = NamedSharding(eight_ways(8), PartitionSpec("data"))
+    placed = [slices[0] for slices in sharding.devices_indices_map((16,)).values()]
+    each = 8 // processes
+    shares = [
+        pipeline.local_rows(held(*placed[p * each : (p + 1) * each]), 16) for p in range(processes)
+    ]
+    assert sorted(row for rows in shares for row in rows) == list(range(16))
+    pipe = pictures.batches(pictures.split(40), batch_size=16)
+
+    def read(rows=None):
+        return list(pipe.evaluation(rows) if evaluation else pipe.train(2, 5, rows))
+
+    parts = [read(rows) for rows in shares]
+    joined = [
+        {key: np.concatenate([part[i][key] for part in parts]) for key in batch}
+        for i, batch in enumerate(parts[0])
+    ]
+    assert len(joined) == 3
+    assert pictures.same(joined, read())
+    if evaluation:
+        assert sum(batch["mask"].sum() for batch in joined) == 40
+
+
 @pytest.mark.parametrize("ahead", [0, 1, 9])
 @pytest.mark.parametrize("shape", [(8,), (4, 2)])
 def test_global_arrays_hold_the_rows_in_their_order(ahead, shape):

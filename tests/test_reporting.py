@@ -101,3 +101,19 @@ def test_measured_against_expected(value, word):
     assert f"{word} the tolerance" in reporting.verdict(RESULTS, expected)
     assert reporting.verdict(RESULTS, expected | {"metric": ""}) == ""
     assert reporting.verdict(RESULTS, expected | {"metric": "other/top1"}) == ""
+
+
+def test_a_process_that_does_not_write_remembers_its_rows(tmp_path, capsys):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 4, "a": 1}\n{"step": 6, "a": 2}\n')
+    report = Report(tmp_path, step=4, tensorboard=True, write=False)
+    report.row(5, {"a": 3})
+    report.sync()
+    report.progress("step 5")
+    report.close()
+    assert report.at(4) == {"step": 4, "a": 1}
+    assert report.at(5) == {"step": 5, "a": 3}
+    assert report.at(6) == {}
+    assert path.read_text() == '{"step": 4, "a": 1}\n{"step": 6, "a": 2}\n'
+    assert [p.name for p in tmp_path.iterdir()] == ["metrics.jsonl"]
+    assert capsys.readouterr().err == ""

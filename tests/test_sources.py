@@ -6,6 +6,7 @@
 import csv
 import itertools
 import json
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -409,3 +410,18 @@ def test_real_photographs_are_read_through_a_csv_file(data_dir, tmp_path):
         height, width, channels = preprocess.Decode()(image, None).shape
         assert (height, width, channels) == (int(row["height"]), int(row["width"]), 3)
         assert source.classes[int(label[0])] == row["label"]
+
+
+def test_fingerprint_is_that_of_the_data_wherever_it_lies(tmp_path, image_folder):
+    copy = shutil.copytree(image_folder, tmp_path / "copy")
+    source = opened(f"folder:{image_folder}")
+    found = opened(f"folder:{copy}").fingerprint()
+    assert found == source.fingerprint()
+    assert found["split train"].startswith("40 examples (")
+    assert found["classes"].startswith("2 (")
+    next(copy.glob("train/red/*.jpg")).rename(copy / "train" / "red" / "other.jpg")
+    changed = opened(f"folder:{copy}").fingerprint()
+    assert [k for k in found if changed[k] != found[k]] == ["split train"]
+    (copy / "train" / "red").rename(copy / "train" / "pink")
+    (copy / "test" / "red").rename(copy / "test" / "pink")
+    assert opened(f"folder:{copy}").fingerprint()["classes"] != found["classes"]

@@ -224,3 +224,12 @@ def test_wrong_slice_says_what_there_is(expression, shown):
     with pytest.raises(BadInput) as caught:
         splits.select(parts(train=200, test=9), expression, "digits")
     assert [s for s in shown if s not in str(caught.value)] == []
+
+
+def test_digest_sees_number_names_and_order():
+    plain = split(5).digest()
+    assert split(5).digest() == plain
+    assert split(6).digest() != plain
+    assert Split(split(5).table, np.array([1, 0, 2, 3, 4])).digest() != plain
+    assert split(50).digest(most=3) != split(51).digest(most=3)
+    assert len({split(1).digest(), Split(split(5).table, range(1, 2)).digest()}) == 2

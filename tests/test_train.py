@@ -518,3 +518,8 @@ def test_bad_image_is_named_and_what_was_written_is_removed(tmp_path, image_fold
     assert "train/red/3.jpg" in message
     assert "Traceback" not in message
     assert not (tmp_path / "run").exists()
+
+
+def test_a_lost_process_is_told_where_the_run_continues(finished, tmp_path):
+    assert train.resumption(finished) == "Run again to continue from step 12."
+    assert train.resumption(tmp_path / "none") == "Run again to start from the beginning."

@@ -140,7 +140,7 @@ def out_of_memory(run: Run) -> BadInput:
         settings += [{"accumulation": a, "model.remat": "full"} for a in more[-1:]]
     if size % (2 * parts * ways) == 0:
         settings.append({"batch_size": size // 2})
-    limit = memory.limit_bytes(run.rules.mesh.devices.flat[0])
+    limit = memory.limit_bytes(run.rules.mesh.local_devices[0])
     return memory.advice(
         lambda changes: run.changed(changes).lower_step().compile(), settings, limit
     )

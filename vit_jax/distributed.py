@@ -130,9 +130,9 @@ def is_first() -> bool:
 def session(
     who: Who | Literal["tpu"] | None,
     *,
-    connect_secs: float,
+    connect_secs: int,
     heartbeat_secs: int,
-    barrier_secs: float,
+    barrier_secs: int,
 ) -> Iterator[None]:
     """Several processes as one run: connects them, and ends all of them when one of them fails.
 
@@ -150,6 +150,10 @@ def session(
       PeerLost: some did not start in time.
     """
     global _now
+    times = {"connect": connect_secs, "heartbeat": heartbeat_secs, "barrier": barrier_secs}
+    for name, secs in times.items():
+        if not 1 <= secs < 2**31:
+            raise BadInput(f"processes.{name}_secs={secs}; give seconds, a whole number from 1 on.")
     if isinstance(who, Who):
         processes.check(who)
         line = lifeline.meet(who, who.address, _facts(), connect_secs)
@@ -175,11 +179,11 @@ def session(
         _now = None
 
 
-def _initialize(who: Who | None, connect_secs: float, heartbeat_secs: int) -> bool:
+def _initialize(who: Who | None, connect_secs: int, heartbeat_secs: int) -> bool:
     """Starts jax's coordination; False where jax finds no other process by itself."""
     jax.config.update("jax_check_proxy_envs", False)  # proxies are circumvented:
     times: dict[str, Any] = {
-        "initialization_timeout": int(connect_secs),
+        "initialization_timeout": connect_secs,
         "heartbeat_timeout_seconds": heartbeat_secs,
         "shutdown_timeout_seconds": 30,
     }
@@ -202,7 +206,7 @@ def _initialize(who: Who | None, connect_secs: float, heartbeat_secs: int) -> bo
     return True
 
 
-def _meet_on_tpu(connect_secs: float) -> tuple[Who, Lifeline]:
+def _meet_on_tpu(connect_secs: int) -> tuple[Who, Lifeline]:
     """Connects processes that jax has found by itself, on a port that process 0 tells."""
     state = jax_distributed.global_state
     coordinator = str(state.coordinator_address)
@@ -211,7 +215,7 @@ def _meet_on_tpu(connect_secs: float) -> tuple[Who, Lifeline]:
     if who.index == 0:
         with lifeline.listen(who, (who.address[0], 0)) as probe:
             client.key_value_set("vit_jax/port", str(probe.getsockname()[1]))
-    port = int(client.blocking_key_value_get("vit_jax/port", int(connect_secs * 1000)))
+    port = int(client.blocking_key_value_get("vit_jax/port", connect_secs * 1000))
     return who, lifeline.meet(who, (who.address[0], port), _facts(), connect_secs)
 
 
@@ -319,7 +323,7 @@ def check_shared(folder: Path) -> None:
     whole, token = Path(os.path.abspath(folder)), f".vit_jax-{uuid.uuid4().hex}"
     levels, error = 0, ""
     if is_first():
-        levels = next(i for i, p in enumerate((whole, *whole.parents)) if p.is_dir())
+        levels = next(i for i, p in enumerate((whole, *whole.parents)) if os.path.isdir(p))
         try:
             (whole, *whole.parents)[levels].joinpath(token).touch()
         except OSError as e:
@@ -335,7 +339,7 @@ def check_shared(folder: Path) -> None:
         base = (whole, *whole.parents)[min(levels, len(whole.parents))]
         seen = list(whole.parts[len(whole.parts) - levels :]) == tail
         end = time.monotonic() + _TOKEN_SECS
-        while seen and not (base / token).exists():
+        while seen and not os.path.exists(base / token):
             seen = time.monotonic() < end
             time.sleep(0.05)
         blind = [i for i, s in enumerate(gather("workdir", str(int(seen)))) if s == "0"]

@@ -155,7 +155,7 @@ def committed(workdir: Path) -> list[int]:
 def resumption(workdir: Path) -> str:
     """What to do once a process is gone."""
     steps = committed(workdir)
-    where = f"to continue from step {steps[-1]}" if steps else "to start again"
+    where = f"to continue from step {steps[-1]}" if steps else "to start from the beginning"
     return f"Run again {where}."
 
 
@@ -287,7 +287,7 @@ def loop(
                 window.flush()
                 with throughput.pause():
                     measured = evaluate(run, state, due, step, report)
-                    if save or checkpoints.is_best(measured):
+                    if save or distributed.share("best", checkpoints.is_best(measured)):
                         report.sync()
                         checkpoints.save(step, state, config_yaml, measured)
                         window.last_good = step

@@ -80,7 +80,8 @@ def make_mesh(
     if shape[0] != slices and devices[0].platform != "cpu":  # a CPU may play several slices
         raise BadInput(
             f"mesh.replica={shape[0]}, but the devices come in {slices} slice"
-            f"{'s' if slices > 1 else ''}; leave it 0."
+            f"{'s' if slices > 1 else ''}; leave it 0, or use "
+            f"--config.mesh.replica={slices}."
         )
     split = {"allow_split_physical_axes": True}  # 2 x 64 on a torus of 4 x 4 x 8
     if slices == 1:

@@ -94,10 +94,10 @@ def _compute_bytes(program: Program) -> int:
 def collectives(program: Program) -> Collectives:
     """The least that a step sends, in the units of `hlo.collective_bytes`.
 
-    Weights that are split over `fsdp` are gathered for the forward and for the backward pass and
-    their gradients are scattered; over the other axes that share the batch, gradients are reduced.
-    All of it happens in each micro-batch. With tensor parallelism two activations of each block
-    are added up in either direction.
+    Weights that are split over `fsdp` are gathered for the forward and (but for the first layer's)
+    for the backward pass, and their gradients are scattered; over the other axes that share the
+    batch, gradients are reduced. All of it happens in each micro-batch. With tensor parallelism two
+    activations of each block are added up in either direction.
     """
     mesh, parts = dict(program.rules.mesh.shape), program.config.accumulation
     found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
@@ -107,7 +107,8 @@ def collectives(program: Program) -> Collectives:
         size = _local_bytes(leaf) // 4 * (4 if exact else _compute_bytes(program))
         over = [a for a in ("replica", "data", "fsdp") if mesh[a] > 1 and a not in split]
         if "fsdp" in split and mesh["fsdp"] > 1:
-            found["fsdp"]["all-gather"] += 2 * parts * size * mesh["fsdp"]
+            times = 1 if path.startswith("embedding/") else 2  # images need no gradient
+            found["fsdp"]["all-gather"] += times * parts * size * mesh["fsdp"]
             found["fsdp"]["reduce-scatter"] += parts * size * mesh["fsdp"]
         if over:
             found["+".join(over)]["all-reduce"] += parts * size

@@ -286,6 +286,7 @@ def test_out_of_memory_says_what_would_fit(tmp_path, capsys, monkeypatch):
     message = capsys.readouterr().err
     assert "out of memory" in message
     assert "--config.accumulation=2" in message
+    assert "--config.model.remat=dots" in message
     assert "--config.model.remat=full" in message
     assert "--config.batch_size=16" in message
     assert "fits" in message

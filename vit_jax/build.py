@@ -135,9 +135,11 @@ def out_of_memory(run: Run) -> BadInput:
     size, parts, ways = run.config.batch_size, run.config.accumulation, run.rules.batch_ways
     more = [parts * f for f in (2, 4, 8, 16) if size % (parts * f * ways) == 0]
     settings: list[dict[str, Any]] = [{"accumulation": a} for a in more]
-    if run.config.model.remat != "full":
-        settings.append({"model.remat": "full"})
-        settings += [{"accumulation": a, "model.remat": "full"} for a in more[-1:]]
+    remat = program.stronger_remat(run.config.model.remat)
+    settings += [{"model.remat": policy} for policy in remat]
+    settings += [
+        {"accumulation": a, "model.remat": policy} for a in more[-1:] for policy in remat[-1:]
+    ]
     if size % (2 * parts * ways) == 0:
         settings.append({"batch_size": size // 2})
     limit = memory.limit_bytes(run.rules.mesh.local_devices[0])

@@ -18,7 +18,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
-from vit_jax import aot, settle
+from vit_jax import aot, program, settle
 from vit_jax import build as build_lib
 from vit_jax import config as config_lib
 from vit_jax.aot import Measured
@@ -164,12 +164,11 @@ def fitting(
 
 def alternatives(config: ConfigDict, accelerator: Accelerator) -> list[list[dict[str, Any]]]:
     """Settings that need less memory and leave results alone: kinds, each from mild to strong."""
-    remat = {"none": ["dots", "full"], "full": []}.get(config.model.remat, ["full"])
     more = [config.accumulation * factor for factor in (2, 4, 8, 16, 32)]
     sizes = [n for n in (2, 4, 8, 16, 32, 64, 128, 256) if n > config.mesh.fsdp]
     shared = [n for n in sizes if accelerator.devices % (n * max(1, config.mesh.tensor)) == 0]
     return [
-        [{"model.remat": value} for value in remat],
+        [{"model.remat": policy} for policy in program.stronger_remat(config.model.remat)],
         [{"accumulation": a} for a in more if config.batch_size % a == 0],
         [{"mesh.fsdp": n, "mesh.data": -1} for n in shared],
     ]

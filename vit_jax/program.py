@@ -119,6 +119,11 @@ class Program:
         return make(config, classes=self.classes, examples=self.examples, devices=devices)
 
 
+def stronger_remat(remat: str) -> list[str]:
+    """Policies of `model.remat` that keep less, the mildest first."""
+    return {"none": ["dots", "full"], "full": []}.get(remat, ["full"])
+
+
 def _key_shape(sharding: jax.sharding.Sharding | None = None) -> jax.ShapeDtypeStruct:
     key = jax.eval_shape(lambda: jax.random.key(0))
     return jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=sharding)

@@ -1,0 +1,95 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The committed plans: complete, sound against counts by hand, and what a compiler says today."""
+
+import functools
+import importlib.util
+import math
+
+import jax
+import plans
+import pytest
+
+from configs import pretrain
+from vit_jax import config as config_lib
+from vit_jax import topology
+from vit_jax.data import synthetic
+from vit_jax.models import flops, variants
+
+ROWS = plans.load()
+IDS = ["-".join(plans.key(row)) for row in ROWS]
+
+
+def argument(row, name):
+    return dict(part.split("=") for part in row["recipe"].split(","))[name]
+
+
+def test_every_recipe_has_a_plan_for_tpuv3_and_for_one_of_today():
+    assert [plans.key(row) for row in ROWS] == [plans.key(row) for row in plans.recipes()]
+    assert {row["accelerator"] for row in ROWS} == {"v3-8", "v3-512", plans.TODAY}
+
+
+def test_page_is_made_from_the_table():
+    assert plans.PAGE.read_text() == plans.page(ROWS)
+
+
+@functools.lru_cache
+def counted(dataset, model):
+    """(parameters, forward FLOPs of an image) with the head of a dataset."""
+    overrides = [f"--config.{s}" for s in ("length=1 epochs",)]
+    epochs = pretrain.TABLE_3[dataset][model].epochs[0]
+    config = config_lib.load(
+        f"configs/pretrain.py:model={model},dataset={dataset},epochs={epochs}", overrides
+    )
+    cfg = variants.config(**config.model, classes=synthetic.SIZES[dataset][0])
+    leaves = jax.tree.leaves(variants.shapes(cfg, 224, 224))
+    return sum(math.prod(x.shape) for x in leaves), flops.forward_flops(cfg, 224, 224)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=IDS)
+def test_figures_agree_with_counts_by_hand(row):
+    dataset, epochs = argument(row, "dataset"), int(argument(row, "epochs"))
+    parameters, forward = counted(dataset, argument(row, "model"))
+    accelerator = topology.find(row["accelerator"])
+    assert row["flops"] == pytest.approx(3 * forward * 4096 / accelerator.devices)
+    steps = synthetic.SIZES[dataset][1] * epochs / 4096
+    assert row["steps"] == pytest.approx(steps, rel=1e-3)
+    assert row["limit_bytes"] == accelerator.generation.memory_bytes
+    assert row["chip_hours"] == pytest.approx(
+        row["steps"] * row["step_secs"] / 3600 * accelerator.chips, rel=1e-3
+    )
+    assert row["step_secs"] >= row["flops"] / accelerator.generation.flops * 0.999
+    assert row["fits"]
+    assert row["peak_bytes"] <= 0.92 * row["limit_bytes"]
+    # Weights and two moments in float32, and at least their gradients in bfloat16.
+    assert row["args_bytes"] >= 12 * parameters
+    assert row["peak_bytes"] > 14 * parameters
+    if row["collective_bytes"] is not None:
+        reduced = sum(kinds["all-reduce"] for kinds in row["collective_bytes"].values())
+        micro = int(dict(s.split("=") for s in row["settings"]).get("accumulation", 1))
+        assert 2 * parameters * micro <= reduced <= 4.4 * parameters * micro
+
+
+def test_hours_of_the_paper_are_above_the_roofline():
+    """Table 2: TPUv3 core-days that pre-training took."""
+    printed = {("jft300m", "H/14"): 2500, ("jft300m", "L/16"): 680}
+    for (dataset, model), days in printed.items():
+        (row,) = [
+            r for r in ROWS
+            if (argument(r, "dataset"), argument(r, "model"), argument(r, "epochs"))
+            == (dataset, model, "14") and r["accelerator"] == "v3-512"
+        ]  # fmt: skip
+        least = row["hours"] * 512 / 24
+        assert 1.5 * least < days < 5 * least
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs the extra `plan`")
+@pytest.mark.parametrize("row", ROWS, ids=IDS)
+def test_compiler_says_the_same_today(row):
+    """Half a minute to minutes each; BiT and hybrids the longest (they are not scanned)."""
+    made = plans.make({key: row[key] for key in ("recipe", "accelerator", "settings")})
+    assert made["peak_bytes"] == pytest.approx(row["peak_bytes"], rel=0.02)
+    assert made["collective_bytes"] == row["collective_bytes"]
+    assert made["fits"]

@@ -135,10 +135,18 @@ def test_roofline_names_what_is_slowest():
     # A ring of eight sends 7/8 of the array twice.
     assert estimate.step_secs(made, chip(**fast | {"link_rate": 1e6}), sent) == (
         pytest.approx(14.0), "links")  # fmt: skip
-    over = {"replica+data": {"all-gather": 8_000_000}}
-    slow_net = chip(**fast | {"network_rate": 1e6})
-    found = estimate.step_secs(small(mesh__replica=2), slow_net, over)
-    assert found == (pytest.approx(7.0), "network")
+
+
+def test_over_the_network_each_device_sends_its_part():
+    """Eight devices in two slices of four: whole over links, a quarter of it over the network."""
+    made = small(mesh__replica=2)
+    fast = {"flops": 1e18, "memory_rate": 1e18, "link_rate": 1e18, "network_rate": 1e18}
+    half = dataclasses.replace(chip(**fast | {"network_rate": 1e6}), shape="1x2")
+    secs = estimate.step_secs(made, half, {"replica+data": {"all-reduce": 8_000_000}})
+    assert secs == (pytest.approx(2 * 8 / 4 / 2), "network")
+    half = dataclasses.replace(chip(**fast | {"link_rate": 1e6}), shape="1x2")
+    secs = estimate.step_secs(made, half, {"replica+data": {"all-reduce": 8_000_000}})
+    assert secs == (pytest.approx(2 * 8 * 3 / 4), "links")
 
 
 def test_gpus_of_one_machine_are_joined_by_links_and_machines_by_the_network():

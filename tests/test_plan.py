@@ -11,10 +11,10 @@ import os
 import jax
 import pytest
 
+from vit_jax import aot, main, plan, topology
 from vit_jax import config as config_lib
-from vit_jax import main, plan, topology
 from vit_jax.aot import Measured
-from vit_jax.errors import BadInput
+from vit_jax.errors import BadInput, RunFailed
 
 GIB = 2**30
 V4 = topology.find("v4-32")  # 30.75 GiB a device
@@ -64,7 +64,10 @@ def compiler(monkeypatch):
 
     Stub.asked = asked
     monkeypatch.setattr(plan, "Process", Stub)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: object() if name == "libtpu" else real(name)
+    )
     return Stub
 
 
@@ -103,8 +106,8 @@ def test_text_shows_what_the_json_has(compiler, capsys):
     assert main.main(["plan", "--config=configs/base.py", "--accelerator=v4-32", *SMALL]) == 0
     text = capsys.readouterr().out
     parts = (
-        "16 on 4 hosts", "1.00 of 30.75 GiB", "1,000.0 MB all-reduce over data", "360 ms",
-        "limited by compute", "178 images/s", "1,000 steps", "2 chip-hours",
+        "16 on 4 hosts", "1 of 30.75 GiB", "1,000.0 MB all-reduce over data", "360 ms",
+        "limited by compute", "178 images/s", "1,000 steps", "1.6 chip-hours",
     )  # fmt: skip
     for part in parts:
         assert part in text
@@ -140,8 +143,8 @@ def test_where_it_does_not_fit_the_mildest_of_each_kind_that_does_is_named(compi
     assert {"accumulation": 8} not in compiler.asked  # 4 fits
     assert main.main(args) == 2
     text = capsys.readouterr().out
-    assert "--config.accumulation=4: 25.00 GiB" in text
-    assert "--config.mesh.fsdp=4 --config.mesh.data=-1: 25.00 GiB" in text
+    assert "--config.accumulation=4: 25 GiB" in text
+    assert "--config.mesh.fsdp=4 --config.mesh.data=-1: 25 GiB" in text
 
 
 def test_where_nothing_fits_alone_everything_is_tried_together(compiler, capsys):
@@ -167,7 +170,7 @@ def test_settings_that_do_not_suit_the_devices_are_passed_over(compiler, capsys)
 
     compiler.gib = staticmethod(gib)
     assert main.main(["plan", "--config=configs/base.py", "--accelerator=v4-32", *SMALL]) == 2
-    assert "--config.model.remat=dots: 10.00 GiB" in capsys.readouterr().out
+    assert "--config.model.remat=dots: 10 GiB" in capsys.readouterr().out
 
 
 def test_alternatives_leave_out_what_is_set_already():
@@ -183,8 +186,17 @@ def test_alternatives_leave_out_what_is_set_already():
     [
         (["--accelerator=v4-100"], ("v4-100", "v4-128")),
         (["--accelerator=v9-8"], ("v9-8", "v4-8 to v4-4096")),
-        (["--accelerator=v3-8", "--slices=2"], ("v3", "one slice")),
-        (["--accelerator=v4-8", "--slices=0"], ("--slices=0",)),
+        (["--accelerator=v3-8", "--slices=2"], ("v3", "larger size")),
+        (["--accelerator=h100-8", "--slices=2"], ("h100", "larger size")),
+        (["--accelerator=v4-8", "--slices=0"], ("--slices=0", "1 to 8192")),
+        (["--accelerator=v4-8", "--slices=1000000"], ("--slices=1000000", "1 to 8192")),
+        (["--accelerator=cpu-0"], ("cpu-0",)),
+        (["--accelerator=cpu-9999"], ("cpu-9999", "cpu-512")),
+        (["--accelerator=v4-0"], ("v4-0",)),
+        (
+            ["--accelerator=h100-4", "--config.data.source=tfds:no_such_set"],
+            ("no_such_set", "synthetic"),
+        ),
         (["--accelerator=v4-8", "--config.batch_size=63"], ("63", "64")),
         (["--accelerator=v4-8", "--config.mesh.tensor=3"], ("tensor=4 fits", "are 4")),
         (["--accelerator=v4-8", "--config.mesh.fsdp=16"], ("16", "are 4", "fsdp=4 fits")),
@@ -201,6 +213,64 @@ def test_bad_input_is_one_message(args, parts, capsys):
     assert "Traceback" not in error
 
 
+@pytest.mark.parametrize(
+    "message, size",
+    [
+        ("RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required for HLO "
+         "temporaries (21.10G) exceeds available HBM (15.48G).", 21.1 * GIB),
+        ("RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Used 15.49G of 15.48G hbm. Exceeded hbm "
+         "capacity by 3.49M.", 15.49 * GIB),
+    ],
+)  # fmt: skip
+def test_need_of_a_program_that_is_too_large_is_read(message, size):
+    assert aot._wanted_bytes(message) == pytest.approx(size)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "RESOURCE_EXHAUSTED: Ran out of memory in memory space vmem. Used 20.51M of 16.00M vmem.",
+        "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 85899345920 bytes.",
+    ],
+)
+def test_need_that_cannot_be_read_is_no_verdict(message):
+    with pytest.raises(BadInput, match="gave up: RESOURCE_EXHAUSTED"):
+        aot._wanted_bytes(message)
+
+
+def test_share_of_a_gpu_that_jax_takes(monkeypatch):
+    h100 = topology.find("h100-8").generation
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_MEM_FRACTION", raising=False)
+    assert plan.limit_bytes(h100) == 60 * 10**9
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.95")
+    assert plan.limit_bytes(h100) == 76 * 10**9
+    assert plan.limit_bytes(V4.generation) == V4.generation.memory_bytes
+
+
+def test_compiler_that_dies_on_an_alternative_is_not_a_verdict(compiler, capsys):
+    def gib(settings):
+        if settings:
+            raise RunFailed("the compiler's process ended")
+        return 50.0
+
+    compiler.gib = staticmethod(gib)
+    assert main.main(["plan", "--config=configs/base.py", "--accelerator=v4-32", *SMALL]) == 1
+    assert "ended" in capsys.readouterr().err
+
+
+def test_config_of_the_caller_stays_as_it_was(compiler):
+    config = base("--config.model.variant=auto", "--config.data.image_size=0")
+    plan.plan(config, V4)
+    assert config.model.variant == "auto"
+
+
+def test_child_is_gone_after_the_block():
+    with plan.Process(topology.find("cpu-1"), 1) as measure:
+        child = measure.__self__._child
+        assert child.is_alive()
+    assert not child.is_alive()
+
+
 def test_missing_compiler_names_the_extra(monkeypatch, capsys):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert main.main(["plan", "--config=configs/base.py", "--accelerator=v4-8", *SMALL]) == 2
@@ -213,10 +283,10 @@ def dies(*_):
 
 
 def test_a_compiler_that_dies_is_reported(monkeypatch):
-    monkeypatch.setattr(plan.aot, "measure", dies)
+    monkeypatch.setattr(plan.aot, "serve", dies)
     with (
         plan.Process(topology.find("cpu-1"), 1) as measure,
-        pytest.raises(BadInput, match="ended"),
+        pytest.raises(RunFailed, match="ended"),
     ):
         measure("x", {})
 

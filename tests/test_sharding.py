@@ -111,7 +111,7 @@ def test_mesh_axes_of_size_one_split_nothing():
     assert rules().spec(("embed", "mlp"), (31, 47)) == PartitionSpec(None, None)
 
 
-@pytest.mark.parametrize("size, fits", [(33, "32 or 34"), (1, "2 would")])
+@pytest.mark.parametrize("size, fits", [(33, "32 or 34"), (1, "of 2.")])
 def test_indivisible_dimension_names_the_nearest_sizes(size, fits):
     with pytest.raises(BadInput) as caught:
         rules(fsdp=2).spec(("mlp", "embed"), (48, size), "blocks/mlp/down/kernel")
@@ -120,7 +120,7 @@ def test_indivisible_dimension_names_the_nearest_sizes(size, fits):
 
 
 def test_indivisible_batch_names_all_axes_it_is_split_over():
-    with pytest.raises(BadInput, match=r"data\*fsdp=4; 4 or 8 would fit"):
+    with pytest.raises(BadInput, match=r"data\*fsdp=4; data\*fsdp=3 would fit, or sizes of 4 or 8"):
         rules(data=2, fsdp=2, tensor=2).spec(("act_batch",), (6,))
 
 
@@ -317,7 +317,7 @@ def test_step_without_rules_contains_no_constraint():
 # --- several slices ---
 
 
-def in_slices(count: int) -> list[types.SimpleNamespace]:
+def in_slices(count: int, platform: str = "like a TPU") -> list[types.SimpleNamespace]:
     """Eight devices of another platform that come in slices."""
 
     class Device(types.SimpleNamespace):
@@ -325,7 +325,9 @@ def in_slices(count: int) -> list[types.SimpleNamespace]:
             return self.id
 
     return [
-        Device(id=i, platform="gpu", device_kind="x", process_index=0, slice_index=i * count // 8)
+        Device(
+            id=i, platform=platform, device_kind="x", process_index=0, slice_index=i * count // 8
+        )
         for i in range(8)
     ]
 
@@ -343,3 +345,12 @@ def test_replica_is_the_slice_and_the_other_axes_stay_inside():
 def test_another_number_of_slices_names_the_right_one(replica, slices):
     with pytest.raises(BadInput, match=rf"replica={replica}.*replica={slices}\."):
         sharding.make_mesh(replica=replica, data=-1, fsdp=1, tensor=1, devices=in_slices(slices))
+
+
+def test_hosts_with_gpus_are_no_slices():
+    """XLA gives the GPUs of each host a slice_index of their own; fsdp may cross hosts."""
+    devices = in_slices(2, "gpu")
+    mesh = sharding.make_mesh(replica=0, data=1, fsdp=8, tensor=1, devices=devices)
+    assert mesh.devices.shape == (1, 1, 8, 1)
+    with pytest.raises(BadInput, match="1 slice"):
+        sharding.make_mesh(replica=2, data=-1, fsdp=1, tensor=1, devices=devices)

@@ -4,9 +4,11 @@
 """The step of a program, compiled ahead of time for devices that need not be there.
 
 Runs in a process of its own: what it sets must be set before jax looks for devices, and a compiler
-that aborts must not take the caller along. Start from `start` and `measure`.
+that aborts must not take the caller along. Start from `serve`.
 """
 
+import contextlib
+import ctypes
 import dataclasses
 import functools
 import hashlib
@@ -15,7 +17,9 @@ import json
 import logging
 import os
 import re
+import signal
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +30,8 @@ from jax.experimental import topologies
 from vit_jax import build, cache, distributed, estimate, hlo, memory, program
 from vit_jax import config as config_lib
 from vit_jax.data import sources
+from vit_jax.data.tfds_source import is_prepared
+from vit_jax.errors import BadInput, RunFailed
 from vit_jax.topology import Accelerator
 
 log = logging.getLogger("vit_jax")
@@ -51,8 +57,24 @@ class Measured:
     compile_secs: float
 
 
-def start(accelerator: Accelerator, slices: int) -> None:
-    """Prepares a fresh process: no accelerator of this machine but the one that is planned for."""
+def serve(channel: Connection, accelerator: Accelerator, slices: int) -> None:
+    """A fresh process: answers (config file, settings) with `Measured` or an error, until EOF."""
+    _start(accelerator, slices)
+    with contextlib.suppress(EOFError):
+        while True:
+            config_yaml, settings = channel.recv()
+            try:
+                channel.send(measure(config_yaml, accelerator, slices, settings))
+            except (BadInput, RunFailed) as e:
+                channel.send(e)
+
+
+def _start(accelerator: Accelerator, slices: int) -> None:
+    """No accelerator of this machine but the one that is planned for; nothing on stdout."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller is told, and ends this process
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: also if it is killed
+    os.dup2(2, 1)
     generation = accelerator.generation
     os.environ |= {
         "TPU_WORKER_HOSTNAMES": "localhost",  # or libtpu looks for a machine of its own
@@ -99,6 +121,12 @@ def _bounds(accelerator: Accelerator, slices: int) -> dict[str, Any]:
 def _size(config_yaml: str) -> tuple[int, int]:
     """(classes, training examples) of the data that a configuration names."""
     data = _config(config_yaml).data
+    kind, _, name = str(data.source).partition(":")
+    if kind == "tfds" and data.source not in _STAND_INS and not is_prepared(name, data.data_dir):
+        raise BadInput(
+            f"data.source={data.source} is not prepared, so its size is not known: prepare it "
+            "(tfds build), or plan with --config.data.source=synthetic:NAME."
+        )
     source = sources.open_source(
         _STAND_INS.get(str(data.source), str(data.source)),
         data_dir=data.data_dir,
@@ -166,10 +194,12 @@ def _compiled(made: program.Program, accelerator: Accelerator) -> dict[str, Any]
     lowered = made.lower_step()
     versions = [f"{p}={importlib.metadata.version(p)}" for p in ("jax", "jaxlib")]
     versions += [f"libtpu={v}" for v in _version("libtpu")]
+    versions += [os.environ.get(flags, "") for flags in ("XLA_FLAGS", "LIBTPU_INIT_ARGS")]
+    versions += [Path(module).read_text() for module in (__file__, str(hlo.__file__))]
     text = "\n".join([accelerator.name, str(dict(made.rules.mesh.shape)), *versions])
     key = hashlib.sha256((text + lowered.as_text()).encode()).hexdigest()
     cached = cache.root() / "plans" / f"{key}.json"
-    if cached.is_file():
+    with contextlib.suppress(OSError, ValueError):  # not there, or damaged
         return json.loads(cached.read_text())
     began = time.monotonic()
     try:
@@ -210,11 +240,15 @@ def _version(package: str) -> list[str]:
 
 
 def _wanted_bytes(message: str) -> int:
-    """What a program that does not fit would need, as the TPU compiler says it."""
-    used = re.search(r"Used ([\d.]+)([KMGT]) of", message)
+    """What a program that does not fit would need, as the TPU compiler says it.
+
+    Raises:
+      BadInput: it says something else, such as a kernel that is too large for a faster memory.
+    """
+    used = re.search(r"Used ([\d.]+)([KMGT]) of [\d.]+[KMGT] hbm", message)
     used = used or re.search(r"HLO temporaries \(([\d.]+)([KMGT])\)", message)
     if used is None:
-        return 0
+        raise BadInput(f"the compiler gave up: {message.splitlines()[0][:300]}")
     return int(float(used[1]) * 1024 ** (1 + "KMGT".index(used[2])))
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import Literal
 
 from vit_jax import tree
@@ -134,7 +135,8 @@ def step_secs(program: Program, accelerator: Accelerator, sent: Collectives) -> 
     """(seconds, what limits them) of a step if everything overlaps: the roofline.
 
     The slowest of computing at the peak rate (with a second forward pass under `full` remat),
-    moving `moved_bytes`, and sending what goes over links or network as rings do.
+    moving `moved_bytes`, and sending as rings do: over links inside a slice or machine, and each
+    member's share between them over the network.
 
     Args:
       program: the step.
@@ -152,22 +154,27 @@ def step_secs(program: Program, accelerator: Accelerator, sent: Collectives) -> 
         "links": 0.0,
         "network": 0.0,
     }
-    mesh = dict(program.rules.mesh.shape)
     for axes, kinds in sent.items():
-        members = math.prod(mesh[a] for a in axes.split("+"))
-        where = "links" if _inside(axes, mesh, accelerator) else "network"
-        rate = rates.link_rate if where == "links" else rates.network_rate
+        near, far = _members(axes, dict(program.rules.mesh.shape), accelerator)
         for kind, size in kinds.items():
-            share = 1.0 if kind == "collective-permute" else (members - 1) / members
-            secs[where] += (2 if kind == "all-reduce" else 1) * share * size / rate
+            ways = 2 if kind == "all-reduce" else 1
+            if kind == "collective-permute":
+                where, rate = (
+                    ("links", rates.link_rate) if near > 1 else ("network", rates.network_rate)
+                )
+                secs[where] += size / rate
+                continue
+            secs["links"] += ways * (near - 1) / near * size / rates.link_rate
+            secs["network"] += ways * (far - 1) / far * size / near / rates.network_rate
     limit = max(secs, key=lambda k: secs[k])
     return secs[limit], limit
 
 
-def _inside(axes: str, mesh: dict[str, int], accelerator: Accelerator) -> bool:
-    """Whether a group along these axes stays in a slice (TPU) or in a machine (GPU)."""
-    if accelerator.generation.platform == "tpu":
-        return "replica" not in axes
-    names = list(mesh)
-    first = min(names.index(a) for a in axes.split("+"))
-    return math.prod(list(mesh.values())[first:]) <= accelerator.generation.chips_per_host
+def _members(axes: str, mesh: dict[str, int], accelerator: Accelerator) -> tuple[int, int]:
+    """(members of a group in a slice or machine, slices or machines that it spans)."""
+    rates = accelerator.generation
+    together = accelerator.devices if rates.platform == "tpu" else rates.chips_per_host
+    places = np.arange(math.prod(mesh.values())).reshape(tuple(mesh.values()))
+    group = places[tuple(slice(None) if a in axes.split("+") else 0 for a in mesh)].reshape(-1)
+    near = int((group // together == group[0] // together).sum())
+    return near, len(group) // near

@@ -11,10 +11,9 @@ import dataclasses
 import importlib.util
 import logging
 import multiprocessing
+import os
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,12 @@ from vit_jax import build as build_lib
 from vit_jax import config as config_lib
 from vit_jax.aot import Measured
 from vit_jax.config import ConfigDict
-from vit_jax.errors import BadInput
-from vit_jax.topology import Accelerator
+from vit_jax.errors import BadInput, RunFailed
+from vit_jax.topology import Accelerator, Generation
 
 FAILS_ABOVE, WARNS_ABOVE = 0.92, 0.85  # of the memory: batches and a second program need some
+MOST_DEVICES = 32_768
+_FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 Measure = Callable[[dict[str, Any]], Measured]  # settings -> figures
 
 log = logging.getLogger("vit_jax")
@@ -75,6 +76,7 @@ class Plan:
         found = self.measured
         return {
             "fits": self.fits,
+            "share": self.share,
             "peak_bytes": found.peak_bytes,
             "limit_bytes": self.limit_bytes,
             "args_bytes": found.args_bytes,
@@ -104,31 +106,43 @@ def plan(config: ConfigDict, accelerator: Accelerator, slices: int = 1) -> Plan:
       BadInput: the configuration does not suit the devices, the compiler is missing or gave up.
     """
     generation = accelerator.generation
-    if slices < 1 or (slices > 1 and not generation.slices):
-        raise BadInput(f"--slices={slices}: {generation.name} comes as one slice; leave it out.")
+    if slices < 1 or accelerator.devices * slices > MOST_DEVICES:
+        most = MOST_DEVICES // accelerator.devices
+        raise BadInput(f"--slices={slices}: give a number from 1 to {most}.")
+    if slices > 1 and not generation.slices:
+        raise BadInput(f"--slices={slices}: {generation.name} has no slices; give a larger size.")
     if generation.platform == "tpu" and importlib.util.find_spec("libtpu") is None:
         raise BadInput(
             f"planning for {accelerator.name} needs the TPU compiler, which runs without a TPU: "
             "pip install -e '.[plan]'."
         )
-    settle.settle(config)
+    config = settle.settle(config_lib.changed(config, {}))
     build_lib.check(config)
-    limit = accelerator.generation.memory_bytes
+    limit = limit_bytes(generation)
     with tempfile.TemporaryDirectory() as folder, Process(accelerator, slices) as process:
         file = Path(folder) / "config.yaml"
         file.write_text(config_lib.to_yaml(config))
 
         def measure(settings: dict[str, Any]) -> Measured:
             shown = " ".join(f"--config.{k}={v}" for k, v in settings.items()) or "the step"
-            log.info("compiling %s for %s", shown, described(accelerator, slices))
+            log.info("working out %s for %s", shown, described(accelerator, slices))
             return process(str(file), settings)
 
         made = Plan(accelerator, slices, limit, measure({}))
+        if made.share > WARNS_ABOVE:
+            log.warning("the step takes %.0f %% of the memory", 100 * made.share)
         if made.fits:
             return made
-        log.info("needs %.0f %% of the memory; trying other settings", 100 * made.share)
+        log.info("trying other settings")
         tried = fitting(config, accelerator, limit, measure)
         return dataclasses.replace(made, fitting=tuple(tried))
+
+
+def limit_bytes(generation: Generation) -> int:
+    """What a program may use on a device; of a GPU, the share that jax takes."""
+    if generation.platform != "gpu":
+        return generation.memory_bytes
+    return int(generation.memory_bytes * float(os.environ.get(_FRACTION, "0.75")))
 
 
 def described(accelerator: Accelerator, slices: int) -> str:
@@ -140,20 +154,20 @@ def fitting(
     config: ConfigDict, accelerator: Accelerator, limit: int, measure: Measure
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """(settings that fit, peak bytes): of each kind the mildest, else everything at once."""
-    found, mildest = False, []
+    found, strongest = False, []
     for kind in alternatives(config, accelerator):
         for settings in kind:
             try:
                 peak = measure(settings).peak_bytes
             except BadInput:  # a mesh that does not divide the model or the batch
                 continue
-            mildest = [s for s in mildest if s.keys() != settings.keys()] + [settings]
+            strongest = [s for s in strongest if s.keys() != settings.keys()] + [settings]
             if peak <= FAILS_ABOVE * limit:
                 found = True
                 yield settings, peak
                 break
-    together = {key: value for settings in mildest for key, value in settings.items()}
-    if not found and len(mildest) > 1:
+    together = {key: value for settings in strongest for key, value in settings.items()}
+    if not found and len(strongest) > 1:
         try:
             peak = measure(together).peak_bytes
         except BadInput:
@@ -178,25 +192,30 @@ class Process:
     """A fresh process that measures, until the end of a `with` block."""
 
     def __init__(self, accelerator: Accelerator, slices: int):
-        self._given = (accelerator, slices)
-        self._pool = ProcessPoolExecutor(
-            1,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=aot.start,
-            initargs=self._given,
+        context = multiprocessing.get_context("spawn")
+        self._ours, theirs = context.Pipe()
+        self._child = context.Process(
+            target=aot.serve, args=(theirs, accelerator, slices), daemon=True
         )
+        self._child.start()
+        theirs.close()
 
     def __enter__(self) -> Callable[[str, dict[str, Any]], Measured]:
         return self._measure
 
     def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._child.kill()
+        self._child.join()
 
     def _measure(self, config_yaml: str, settings: dict[str, Any]) -> Measured:
         try:
-            return self._pool.submit(aot.measure, config_yaml, *self._given, settings).result()
-        except BrokenProcessPool as e:
-            raise BadInput(
+            self._ours.send((config_yaml, settings))
+            found = self._ours.recv()
+        except (EOFError, ConnectionError) as e:
+            raise RunFailed(
                 "the compiler's process ended; its last words are above. Often it ran out of this "
                 "machine's memory: an unrolled model (model.scan=false, BiT) needs many GiB."
             ) from e
+        if isinstance(found, Exception):
+            raise found
+        return found

@@ -73,7 +73,8 @@ def make_mesh(
       BadInput: a mesh that the devices do not fill, or another number of slices.
     """
     devices = jax.devices() if devices is None else devices
-    slices = len({getattr(d, "slice_index", 0) for d in devices})
+    hosts = devices[0].platform == "gpu"  # what slice_index counts there
+    slices = 1 if hosts else len({getattr(d, "slice_index", 0) for d in devices})
     sizes = {"replica": replica or slices, "data": data, "fsdp": fsdp, "tensor": tensor}
     shape = mesh_shape(**sizes, devices=len(devices))
     auto = (AxisType.Auto,) * len(shape)  # a scanned Linen block fails under the default, Explicit
@@ -137,9 +138,11 @@ class Rules:
             if size % ways:
                 low = size // ways * ways
                 fits = f"{low} or {low + ways}" if low else str(ways)
+                split = next(n for n in range(ways, 0, -1) if size % n == 0)
                 raise BadInput(
                     f"{path}: dimension {dim} ({axis}) of size {size} is not divisible by "
-                    f"{'*'.join(mesh_axes)}={ways}; {fits} would fit."
+                    f"{'*'.join(mesh_axes)}={ways}; {'*'.join(mesh_axes)}={split} would fit, or "
+                    f"sizes of {fits}."
                 )
             entries.append(mesh_axes or None)
         return PartitionSpec(*entries)

@@ -40,7 +40,7 @@ class Generation:
     per_chip: int = 1  # what the number in a name counts, for each chip: v4-8 has four chips
     shapes: tuple[str, ...] = ()  # sold, as the compiler spells them
     spellings: tuple[str, ...] = ()  # other names
-    slices: bool = True  # whether several can be joined by the network
+    slices: bool = True  # whether several can be joined by the network as slices
     selector: str = ""  # of Google Kubernetes Engine
 
 
@@ -86,7 +86,17 @@ def _gpu(
 ) -> Generation:
     sold = ("1", "2", "4", *(str(8 * machines) for machines in (1, 2, 4, 8, 16, 32, 64)))
     return Generation(
-        name, "gpu", kinds, int(gb * 1e9), peak, memory, link, net, chips_per_host=8, shapes=sold
+        name,
+        "gpu",
+        kinds,
+        int(gb * 1e9),
+        peak,
+        memory,
+        link,
+        net,
+        chips_per_host=8,
+        shapes=sold,
+        slices=False,
     )
 
 
@@ -166,14 +176,14 @@ def find(name: str) -> Accelerator:
       BadInput: nobody sells that; the message names the nearest size, or every generation.
     """
     spelling, _, size = name.lower().rpartition("-")
-    if spelling == "cpu" and re.fullmatch(r"[1-9]\d{0,3}", size):
+    if spelling == "cpu" and size.isdecimal() and 1 <= int(size) <= 512:
         return Accelerator(_cpu(int(size)), size)
     known = {s: g for g in GENERATIONS.values() for s in (g.name, *g.spellings)}
     if spelling not in known or not re.fullmatch(r"[1-9]\d*", size):
         rows = (f"  {s.name} to {e.name}" for s, *_, e in map(sold, GENERATIONS.values()))
         raise BadInput(
             f"unknown accelerator {name!r}; write GENERATION-SIZE, such as v4-256. There are:\n"
-            + "\n".join([*rows, "  cpu-1 and more: this machine"])
+            + "\n".join([*rows, "  cpu-1 to cpu-512: this machine"])
         )
     sizes = sold(known[spelling])
     wanted = f"{known[spelling].name}-{size}"

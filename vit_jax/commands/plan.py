@@ -36,7 +36,10 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     config = config_lib.load(args.config, rest)
     from vit_jax import plan
 
-    made = plan.plan(config, accelerator, args.slices)
+    try:
+        made = plan.plan(config, accelerator, args.slices)
+    except KeyboardInterrupt:
+        return 130  # as shells have it
     print(json.dumps(made.to_json(), indent=2) if args.json else text(made))
     return 0 if made.fits else 2
 
@@ -55,25 +58,30 @@ def text(made: "Plan") -> str:
         "",
         f"devices       {made.accelerator.devices * made.slices} on "
         f"{made.accelerator.hosts * made.slices} hosts",
-        f"memory        {found.peak_bytes / gib:.2f} of {made.limit_bytes / gib:.2f} GiB at the "
-        f"peak ({made.share:.0%}): arguments {found.args_bytes / gib:.2f}, "
-        f"temporaries {found.temp_bytes / gib:.2f}",
+        f"memory        {found.peak_bytes / gib:.3g} of {made.limit_bytes / gib:.4g} GiB at the "
+        f"peak ({made.share:.0%}): arguments {found.args_bytes / gib:.3g}, "
+        f"temporaries {found.temp_bytes / gib:.3g}",
         *(f"{'sends' if i == 0 else '':14}{row}" for i, row in enumerate(_sent(made))),
         f"computes      {found.flops / 1e12:.3g} TFLOPs a step on each device",
         f"step          {1000 * found.step_secs:.3g} ms at best, limited by {found.limited_by}",
         f"speed         {found.batch_size / found.step_secs:,.0f} images/s at best",
         f"whole run     {found.steps:,} steps, {made.hours:.3g} hours, "
-        f"{made.chip_hours:,.0f} chip-hours at best",
+        f"{_short(made.chip_hours)} chip-hours at best",
     ]
     if not made.fits:
         lines += ["", *_advice(made)]
     return "\n".join(lines)
 
 
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def _sent(made: "Plan") -> list[str]:
     sent = made.measured.collective_bytes
     if sent is None:
-        return ["n/a: the compiler of this generation hides it in fusions"]
+        hidden = made.accelerator.generation.platform == "tpu" and made.fits
+        return [f"n/a: {'the compiler hides it in fusions' if hidden else 'nothing to read'}"]
     rows = [
         f"{size / 1e6:,.1f} MB {kind} over {axes}"
         for axes, kinds in sent.items()
@@ -85,9 +93,9 @@ def _sent(made: "Plan") -> list[str]:
 def _advice(made: "Plan") -> list[str]:
     rows = [
         "  " + " ".join(f"--config.{key}={value}" for key, value in settings.items())
-        + f": {peak / 2**30:.2f} GiB"
+        + f": {peak / 2**30:.3g} GiB"
         for settings, peak in made.fitting
     ]  # fmt: skip
     if not rows:
         return ["No remat, micro-batch or fsdp size fits either; take more or larger devices."]
-    return ["It fits, with the same results, with", *rows]
+    return ["It fits, with the same results (up to the draws of dropout), with", *rows]

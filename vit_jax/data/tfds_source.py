@@ -48,6 +48,14 @@ def open_tfds(name: str, data_dir: str) -> tuple[list[str], dict[str, Split], li
     return classes, splits, []
 
 
+def is_prepared(name: str, data_dir: str) -> bool:
+    """Whether `open_tfds` finds the dataset on this machine; False too for an unknown name."""
+    try:
+        return bool(_tfds().builder(name, data_dir=data_dir or None).info.splits)
+    except Exception:  # as in `open_tfds`
+        return False
+
+
 def _tfds() -> Any:
     keep_off_accelerators()
     import tensorflow_datasets

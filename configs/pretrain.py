@@ -3,6 +3,8 @@
 
 """Pre-training as in the paper (arXiv:2010.11929, section 4.1, appendix B.1 and Table 3).
 
+    vit_jax train --config=configs/pretrain.py:model=L/16,dataset=imagenet21k,epochs=90
+        --workdir=/shared/l16 --config.data.source=folder:/path/to/images
     vit_jax plan --config=configs/pretrain.py:model=L/16,dataset=imagenet21k,epochs=90
         --accelerator=v3-512
 

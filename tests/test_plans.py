@@ -68,7 +68,8 @@ def test_figures_agree_with_counts_by_hand(row):
     if row["collective_bytes"] is not None:
         reduced = sum(kinds["all-reduce"] for kinds in row["collective_bytes"].values())
         micro = int(dict(s.split("=") for s in row["settings"]).get("accumulation", 1))
-        assert 2 * parameters * micro <= reduced <= 4.4 * parameters * micro
+        # In bfloat16 but for head and norms; the head's once, the blocks' in each micro-batch.
+        assert 1.8 * parameters * micro <= reduced <= 4.4 * parameters * micro
 
 
 def test_hours_of_the_paper_are_above_the_roofline():

@@ -5,6 +5,8 @@
 
 import concurrent.futures
 import contextlib
+import errno
+import queue
 import socket
 import subprocess
 import sys
@@ -171,6 +173,74 @@ def test_what_follows_the_first_message_is_not_lost():
 
 
 # ---------------------------------------------------------------- the end of a run
+
+
+class Stub:
+    """A connection that has something to read, and what reading it does."""
+
+    def __init__(self, result):
+        self.result = result
+        self.ours, self.theirs = socket.socketpair()
+        self.theirs.send(b"x")
+
+    def recv(self, _):
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+    def fileno(self):
+        return self.ours.fileno()
+
+    def setsockopt(self, *_): ...
+
+    def sendall(self, _): ...
+
+    def close(self):
+        self.ours.close()
+        self.theirs.close()
+
+
+@pytest.mark.parametrize(
+    "result, why",
+    [
+        (TimeoutError(errno.ETIMEDOUT, "Connection timed out"), "its host is silent"),
+        (ConnectionResetError(errno.ECONNRESET, "reset"), "it ended or was killed"),
+        (b"5\n", "cannot be read (TypeError"),
+        (b"{}\n", "cannot be read (KeyError('code'))"),
+        (RuntimeError("a bug"), "cannot be read (RuntimeError('a bug'))"),
+    ],
+)
+def test_whatever_reading_does_the_process_is_missed(monkeypatch, capsys, result, why):
+    codes = queue.Queue()
+    monkeypatch.setattr(lifeline.Lifeline, "_exit", lambda self, code: codes.put(code))
+    line = lifeline.Lifeline(
+        Who("127.0.0.1:1", 2, 0, "test"), {1: lifeline.Channel(Stub(result))}, ["a", "b"]
+    )
+    assert codes.get(timeout=5) == PeerLost.exit_code
+    line.close()
+    said = capsys.readouterr().err
+    assert "process 1 of 2 (b) is gone: " in said
+    assert why in said
+
+
+def test_silence_within_the_time_is_no_end():
+    """The timeout of a socket and that of keepalive have one class."""
+    channel = lifeline.Channel(Stub(TimeoutError("timed out")))
+    with pytest.raises(TimeoutError):
+        channel.receive()
+    channel.socket.close()
+
+
+def test_hint_that_fails_does_not_keep_a_process(monkeypatch, capsys):
+    codes = []
+    monkeypatch.setattr(lifeline.Lifeline, "_exit", lambda self, code: codes.append(code))
+    line = lifeline.Lifeline(Who("127.0.0.1:1", 2, 0, "test"), {}, ["a", "b"])
+    line.hint = lambda: str(1 / 0)
+    line._end(PeerLost.exit_code, "process 1 is gone.")
+    line.close()
+    assert codes == [PeerLost.exit_code]
+    assert "process 1 is gone. (What to do next is not known: ZeroDiv" in capsys.readouterr().err
+
 
 CHILD = """
 import sys, threading, time

@@ -68,10 +68,10 @@ class Channel:
         """The messages that have arrived, waiting for some; None at the end, or if not ours."""
         try:
             more = self.socket.recv(most_bytes)
-        except TimeoutError:
-            raise
-        except OSError:
-            more = b""
+        except OSError as e:
+            if isinstance(e, TimeoutError) and e.errno is None:  # of `settimeout`
+                raise
+            more = b""  # ETIMEDOUT too, which has the same class: keepalive has given up
         if not more:
             return None
         *lines, self._read = (self._read + more).split(b"\n")
@@ -297,16 +297,20 @@ class Lifeline:
             while not self._closing:
                 for key, _ in selector.select(0.2):
                     channel = self._channels[key.data]
-                    if not self._hear(key.data):
+                    try:
+                        still_open = self._hear(key.data)
+                    except Exception as e:  # without this thread nobody would be missed any more
+                        still_open = False
+                        self._miss(key.data, f"what it sent cannot be read ({e!r})")
+                    if not still_open:
                         selector.unregister(channel.socket)
                         channel.socket.close()
                 if self._verdict and not self._leaving:
                     code, text = self._verdict
                     lost = code == PeerLost.exit_code
                     if lost or time.monotonic() - self._heard > GRACE_SECS:
-                        print(f"\nvit_jax: {text} {self.hint() if lost else ''}", file=sys.stderr)
-                        threading.Thread(target=self._exit, args=(code,), daemon=True).start()
                         self._leaving = True
+                        threading.Thread(target=self._end, args=(code, text), daemon=True).start()
 
     def _hear(self, index: int) -> bool:
         """Reads from a process; whether its connection is still open."""
@@ -317,17 +321,32 @@ class Lifeline:
                     self._done.add(index)
                 elif self._verdict is None:
                     self._tell(message["code"], message["text"])
-            if messages is None:
-                del self._channels[index]
-                if self._verdict is None and index not in self._done and not self._closing:
-                    self._tell(PeerLost.exit_code, f"{self.name(index)} is gone: it ended or was "
-                               "killed without a word; see its log.")  # fmt: skip
+        if messages is None:
+            self._miss(index, "it ended or was killed without a word, or its host is silent")
         return messages is not None
+
+    def _miss(self, index: int, why: str) -> None:
+        """The connection to a process is at its end: without a goodbye, it is lost."""
+        with self._lock:
+            self._channels.pop(index, None)
+            if self._verdict is None and index not in self._done and not self._closing:
+                self._tell(PeerLost.exit_code, f"{self.name(index)} is gone: {why}; see its log.")
+
+    def _end(self, code: int, text: str) -> None:
+        """Says why the run ends, and ends this process, whatever goes wrong with the saying."""
+        try:
+            hint = self.hint() if code == PeerLost.exit_code else ""
+        except Exception as e:
+            hint = f"(What to do next is not known: {e!r})"
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it, or it is closed
+            print(f"\nvit_jax: {text} {hint}", file=sys.stderr)
+        self._exit(code)
 
     def _exit(self, code: int) -> None:
         """Ends the process without jax's exit barrier, which waits for those that are gone."""
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
         if self._who.index == 0:
             end = self._heard + (LAST_SECS if code == PeerLost.exit_code else 2 * GRACE_SECS)
             while self._channels and time.monotonic() < end:

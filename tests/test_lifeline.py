@@ -8,6 +8,7 @@ import contextlib
 import errno
 import queue
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -42,6 +43,18 @@ def meet(coordinator, indices, *, count=2, facts=lambda i: {}, counts=None, secs
         return list(pool.map(one, enumerate(indices)))
 
 
+def connected(coordinator):
+    """A connection to process 0, as soon as it listens."""
+    host, _, port = coordinator.partition(":")
+    end = time.monotonic() + 20
+    while True:
+        try:
+            return socket.create_connection((host, int(port)))
+        except OSError:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+
 @pytest.fixture
 def coordinator():
     return f"127.0.0.1:{free_port()}"
@@ -55,10 +68,12 @@ def test_all_meet_and_know_the_hosts(coordinator, count):
 
 def test_meeting_on_every_address_when_the_coordinator_is_a_name():
     name = socket.gethostname()
-    with contextlib.suppress(OSError):
-        socket.getaddrinfo(name, 1)
-        found = meet(f"{name}:{free_port()}", [0, 1])
-        assert found == [[name] * 2] * 2
+    try:
+        socket.create_server((name, 0)).close()
+    except OSError as e:
+        pytest.skip(f"the name of this machine, {name}, is not an address of it: {e}")
+    found = meet(f"{name}:{free_port()}", [0, 1])
+    assert found == [[name] * 2] * 2
 
 
 def test_missing_processes_are_named(coordinator):
@@ -96,16 +111,10 @@ def test_something_else_that_answers(coordinator):
 
 def test_strangers_do_not_disturb(coordinator, monkeypatch):
     monkeypatch.setattr(lifeline, "HELLO_SECS", 0.3)
-    host, _, port = coordinator.partition(":")
     with concurrent.futures.ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as strangers:
         zero = pool.submit(meet, coordinator, [0], secs=20.0)
         for text in (b"GET / HTTP/1.1\n\n", b'{"a": 1}\n', b"[]\n", b'{"vit_jax": 1}\n', b""):
-            while True:
-                with contextlib.suppress(OSError):
-                    stranger = strangers.enter_context(socket.create_connection((host, int(port))))
-                    break
-                time.sleep(0.02)
-            stranger.sendall(text)
+            strangers.enter_context(connected(coordinator)).sendall(text)
         assert meet(coordinator, [1], secs=20.0) == [[socket.gethostname()] * 2]
         assert zero.result() == [[socket.gethostname()] * 2]
 
@@ -134,6 +143,37 @@ def test_two_with_the_same_number(coordinator, monkeypatch):
     errors = meet(coordinator, [0, 1, 1], count=3)
     assert all(isinstance(e, BadInput) for e in errors), errors
     assert all("have number 1 of 3" in str(e) for e in errors)
+
+
+def test_process_that_died_while_others_are_awaited_may_come_again(coordinator):
+    hosts = ["again" if i == 1 else socket.gethostname() for i in range(3)]
+    with concurrent.futures.ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as stack:
+        zero = pool.submit(meet, coordinator, [0], count=3, secs=20.0)
+        for host in ("gone", "again"):
+            one = lifeline.Channel(stack.enter_context(connected(coordinator)))
+            one.send({"vit_jax": 1, "count": 3, "host": host, "facts": {}})
+            if host == "gone":
+                one.socket.close()
+        assert meet(coordinator, [2], count=3, secs=20.0) == [hosts]
+        assert one.first(5) == {"hosts": hosts}
+        assert zero.result() == [hosts]
+
+
+@pytest.mark.parametrize("linger_secs", [None, 0])
+def test_whether_the_other_end_is_gone(linger_secs):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        theirs = socket.create_connection(listener.getsockname())
+        channel = lifeline.Channel(listener.accept()[0])
+    with channel.socket, theirs:
+        assert not channel.ended()
+        theirs.sendall(b"x")
+        assert not channel.ended()
+        assert channel.socket.recv(2) == b"x"  # it was only looked at
+        if linger_secs is not None:  # a reset
+            linger = struct.pack("ii", 1, linger_secs)
+            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        theirs.close()
+        assert channel.ended()
 
 
 def test_another_number_of_processes(coordinator, monkeypatch):

@@ -80,6 +80,15 @@ class Channel:
         except ValueError:
             return None
 
+    def ended(self) -> bool:
+        """Whether the other end is known to be gone; neither waits nor reads."""
+        try:
+            return not self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def first(self, timeout_secs: float) -> Any:
         """The first message; None if none comes in time, or it is not one of ours."""
         end = time.monotonic() + timeout_secs
@@ -132,6 +141,10 @@ def _receive_all(
             if not isinstance(hello, dict) or not hello.keys() >= _HELLO:
                 channel.socket.close()
                 continue
+            earlier = channels.get(hello["vit_jax"])
+            if earlier and earlier.ended():  # died while others were awaited, and came again
+                earlier.socket.close()
+                del channels[hello["vit_jax"]], said[hello["vit_jax"]]
             misfit = _misfit(who, hello, said)
             if misfit:  # those that are still to come are told too, if they are quick
                 wrong = wrong or misfit

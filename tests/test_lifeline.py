@@ -91,6 +91,17 @@ def test_process_0_that_is_not_there(coordinator):
     assert isinstance(error, PeerLost)
     assert f"process 1 of 2 cannot reach process 0 at {coordinator}" in str(error)
     assert "refused" in str(error)
+    assert "loopback, which reaches this host alone: most likely process 0 is on" in str(error)
+
+
+def test_process_0_that_is_not_there_on_another_host(monkeypatch):
+    def refused(*_, **__):
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+
+    monkeypatch.setattr(socket, "create_connection", refused)
+    (error,) = meet("10.0.0.1:7000", [1], secs=0.1)
+    assert "no firewall is between" in str(error)
+    assert "loopback" not in str(error)
 
 
 def test_something_else_that_answers(coordinator):

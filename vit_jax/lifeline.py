@@ -220,10 +220,16 @@ def _call(
             told = True
             log.info("waiting for process 0 at %s: %s", who.coordinator, why)
         time.sleep(min(0.3, left))
+    advice = (
+        "That address is loopback, which reaches this host alone: most likely process 0 is on "
+        "another; give the address of its host. If it is on this one, check that it runs"
+        if who.loopback
+        else "Check that process 0 runs, that the address is that of its host, and that no "
+        "firewall is between"
+    )
     raise PeerLost(
         f"process {who.index} of {who.count} cannot reach process 0 at {who.coordinator} "
-        f"({who.origin}) within {timeout_secs:g} s: {why}. Check that process 0 runs, that the "
-        "address is that of its host, and that no firewall is between; then run again."
+        f"({who.origin}) within {timeout_secs:g} s: {why}. {advice}; then run again."
     )
 
 

@@ -139,9 +139,11 @@ def test_tpu_is_left_to_jax_unless_something_else_is_said():
         ({}, {"VIT_JAX_NUM_PROCESSES": "2"}, ["VIT_JAX_NUM_PROCESSES without", "--coordinator"]),
         ({"num_processes": "2"}, SLURM, ["--num_processes without"]),
         (FLAGS | {"process_id": "3"}, {}, ["process 3 of 3", "0 to 2"]),
-        (FLAGS | {"process_id": "-1"}, {}, ["'-1'", "whole number"]),
-        (FLAGS | {"num_processes": "two"}, {}, ["'two'", "whole number"]),
-        (FLAGS | {"num_processes": "0"}, {}, ["process 0 of 0"]),
+        (FLAGS | {"process_id": "-1"}, {}, ["--process_id='-1'", "whole number from 0"]),
+        (FLAGS | {"num_processes": "two"}, {}, ["--num_processes='two'", "whole number"]),
+        ({}, OURS | {"VIT_JAX_NUM_PROCESSES": "0"}, ["VIT_JAX_NUM_PROCESSES='0'", "at least 1"]),
+        ({}, OURS | {"VIT_JAX_PROCESS_ID": "9" * 5000}, ["VIT_JAX_PROCESS_ID='9", "whole"]),
+        (FLAGS | {"num_processes": "0"}, {}, ["--num_processes='0'", "is at least 1"]),
         (FLAGS | {"coordinator": "host"}, {}, ["'host'", "HOST:PORT"]),
         (FLAGS | {"coordinator": "host:"}, {}, ["HOST:PORT"]),
         (FLAGS | {"coordinator": "http://host:80"}, {}, ["HOST:PORT"]),
@@ -152,12 +154,65 @@ def test_tpu_is_left_to_jax_unless_something_else_is_said():
         ({}, {k: v for k, v in SKY.items() if "IPS" not in k}, ["SKYPILOT_NODE_IPS is not set"]),
         ({}, {k: v for k, v in JOBSET.items() if "INDEX" not in k}, ["JOB_INDEX", "JOB_COMPL"]),
         ({}, {"JAX_COORDINATOR_ADDRESS": "a:1"}, ["NNODES, NODE_RANK"]),
+        ({"coordinator": "host"}, SLURM, ["'host' (--coordinator)", "HOST:PORT"]),
+        ({}, SLURM | {"VIT_JAX_COORDINATOR": "h:99999999"}, ["(VIT_JAX_COORDINATOR)", "65535"]),
+        ({}, XPK | {"JAX_COORDINATOR_ADDRESS": "a b"}, ["'a b:61440' (JAX_COORDINATOR_ADDRESS"]),
+        ({}, SKY | {"SKYPILOT_NODE_IPS": "\n"}, ["SKYPILOT_NODE_IPS='\\n'", "one on each line"]),
     ],
 )  # fmt: skip
 def test_what_is_refused(flags, env, parts):
     with pytest.raises(BadInput) as caught:
         resolve(flags, env)
     assert [p for p in parts if p not in str(caught.value)] == []
+
+
+@pytest.mark.parametrize(
+    "engine, names",
+    [
+        (SLURM, "SLURM_JOB_ID SLURM_PROCID SLURM_LOCALID"),
+        (MPI4, "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_LOCAL_RANK"),
+        (JOBSET, "JOB_INDEX JOB_COMPLETION_INDEX"),
+        (SKY, "SKYPILOT_NODE_RANK"),
+        (XPK, "NODE_RANK JAX_COORDINATOR_PORT"),
+    ],
+)
+@pytest.mark.parametrize("text", ["x", "5x", "-1", "1.5", "\u0663", "9" * 5000])
+def test_variable_that_is_no_number_is_named(engine, names, text):
+    for name in names.split():
+        with pytest.raises(BadInput) as caught:
+            resolve({}, engine | {name: text})
+        assert str(caught.value) == f"{name}={text!r}; give a whole number from 0 on."
+
+
+@pytest.mark.parametrize(
+    "engine, names",
+    [
+        (SLURM, "SLURM_NTASKS SLURM_STEP_NUM_TASKS"),
+        (MPI4, "OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_SIZE"),
+        (JOBSET, "JOB_PARALLELISM JOB_REPLICAS"),
+        (SKY, "SKYPILOT_NUM_NODES"),
+        (XPK, "NNODES"),
+    ],
+)
+def test_variable_that_counts_from_1_is_named(engine, names):
+    for name in names.split():
+        with pytest.raises(BadInput, match=f"^{name}='x'; give a whole number from 0 on"):
+            resolve({}, engine | {name: "x"})
+        with pytest.raises(BadInput, match=f"^{name}='0'; the number of processes is at least 1"):
+            resolve({}, engine | {name: "0"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["n[a-b]", "n[1-", "n[1-]", "n[]", "n]", "n[[1]]", "n[2-1]", "a,,b", ",", "a b", "n[-1]",
+     "n[1-2]]", "n[0-999999999]"],
+)  # fmt: skip
+def test_node_list_that_cannot_be_read_is_named(text):
+    with pytest.raises(BadInput) as caught:
+        resolve({}, SLURM | {"SLURM_STEP_NODELIST": text})
+    assert str(caught.value).startswith(
+        f"SLURM_STEP_NODELIST={text!r} is not a list of hosts; give"
+    )
 
 
 @pytest.mark.parametrize(
@@ -187,6 +242,18 @@ def test_loopback_is_refused_where_several_hosts_take_part(host):
     check(resolve({}, env | {"SLURM_STEP_NODELIST": "vm"}))
 
 
+@pytest.mark.parametrize("engine", [MPI4, JOBSET, XPK, SKY])
+def test_loopback_is_refused_where_the_engine_implies_several_hosts(engine):
+    with pytest.raises(BadInput, match="is loopback") as caught:
+        check(resolve({"coordinator": "127.0.0.1:7000"}, engine))
+    assert "processes are on several" in str(caught.value)
+
+
+def test_loopback_is_accepted_on_one_host_and_by_hand():
+    check(resolve({"coordinator": "127.0.0.1:7000"}, MPI4 | {"OMPI_COMM_WORLD_LOCAL_SIZE": "4"}))
+    check(resolve(FLAGS | {"coordinator": "127.0.0.1:7000"}, {}))
+
+
 def test_name_that_does_not_resolve_is_refused_on_this_host():
     with pytest.raises(BadInput, match=r"nowhere\.invalid") as caught:
         check(Who("nowhere.invalid:7000", 2, 1, "Slurm"))
@@ -199,7 +266,7 @@ def test_name_of_another_host_that_resolves_to_loopback_is_refused(monkeypatch, 
     found = [(2, 1, 6, "", ("127.0.1.1", 7000))]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
     monkeypatch.setattr(socket, "gethostname", lambda: "b" if index else "a")
-    who = Who("a:7000", 2, index, "Slurm", ("a", "b"))
+    who = Who("a:7000", 2, index, "Slurm", ("a", "b"), apart=True)
     if refused:
         with pytest.raises(BadInput, match="resolves to loopback"):
             check(who)

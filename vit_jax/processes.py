@@ -37,6 +37,7 @@ class Who:
       index: of this one.
       origin: what said so, for messages.
       hosts: that take part, where it is known before they connect.
+      apart: whether the engine says that there are several hosts, named or not.
       local_device_ids: the GPUs of this process; None: all that it sees.
     """
 
@@ -46,6 +47,7 @@ class Who:
     origin: str
     hosts: tuple[str, ...] = ()
     local_device_ids: tuple[int, ...] | None = None
+    apart: bool = False
 
     @property
     def address(self) -> tuple[str, int]:
@@ -77,9 +79,12 @@ def resolve(
     """
     given = {key: flags.get(key) or env.get(name, "") for key, name in VARIABLES.items()}
     names = {key: f"--{key}" if flags.get(key) else name for key, name in VARIABLES.items()}
+    if given["coordinator"]:
+        _checked(given["coordinator"], names["coordinator"])
     if all(given.values()):
-        address, count, index = given.values()
-        whole = _who(address, count, index, ", ".join(names.values()))
+        count = _count(names["num_processes"], given["num_processes"])
+        index = _number(names["process_id"], given["process_id"])
+        whole = _who(given["coordinator"], count, index, ", ".join(names.values()))
         return whole if whole.count > 1 else None
     found = next((w for engine in _ENGINES if (w := engine(env, given["coordinator"]))), None)
     only_coordinator = given["coordinator"] and not (given["num_processes"] or given["process_id"])
@@ -104,15 +109,14 @@ def resolve(
 def _slurm(env: Env, coordinator: str) -> Who | None:
     """A task of `srun`; a batch script or an interactive shell has no step of its own."""
     job, nodes = env.get("SLURM_JOB_ID"), env.get("SLURM_STEP_NODELIST")
-    count = env.get("SLURM_STEP_NUM_TASKS") or env.get("SLURM_NTASKS") or "1"
-    if not job or not nodes or count == "1":
+    total = next((n for n in ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS") if env.get(n)), "")
+    if not job or not nodes or not total or env[total] == "1":
         return None
-    hosts = expand_hosts(nodes)
-    rank, local = _need(env, "Slurm (srun)", "SLURM_PROCID", "SLURM_LOCALID")
-    several = int(count) > len(hosts)
+    count, hosts = _count(total, env[total]), expand_hosts(nodes)
+    rank, local = _numbers(env, "Slurm (srun)", "SLURM_PROCID", "SLURM_LOCALID")
     return _who(
-        coordinator or f"{hosts[0]}:{_port(int(job))}", count, rank, "Slurm",
-        hosts=hosts, local=int(local) if several else None, env=env,
+        coordinator or f"{hosts[0]}:{_port(_number('SLURM_JOB_ID', job))}", count, rank, "Slurm",
+        hosts=hosts, local=local if count > len(hosts) else None, env=env,
     )  # fmt: skip
 
 
@@ -120,10 +124,11 @@ def _open_mpi(env: Env, coordinator: str) -> Who | None:
     """`mpirun` of Open MPI; 4 tells where it was started, 5 does not."""
     if "OMPI_COMM_WORLD_RANK" not in env or env.get("OMPI_COMM_WORLD_SIZE") == "1":
         return None
-    names = [f"OMPI_COMM_WORLD_{n}" for n in ("SIZE", "RANK", "LOCAL_SIZE", "LOCAL_RANK")]
-    count, rank, here, local = _need(env, "Open MPI", *names)
+    names = [f"OMPI_COMM_WORLD_{n}" for n in ("RANK", "LOCAL_RANK", "SIZE", "LOCAL_SIZE")]
+    rank, local, *_ = _numbers(env, "Open MPI", *names)
+    count, here = (_count(name, env[name]) for name in names[2:])
     uri = env.get("OMPI_MCA_orte_hnp_uri", "")
-    at = re.match(r"(\d+)[^;]*;tcp6?://\[?([0-9a-fA-F.:]+?)(?:\]|,|:\d+(?:;|$))", uri)
+    at = re.match(r"([0-9]{1,18})[^;]*;tcp6?://\[?([0-9a-fA-F.:]+?)(?:\]|,|:\d+(?:;|$))", uri)
     if not coordinator and at:
         coordinator = f"{_bracketed(at[2])}:{_port(int(at[1]))}"
     if not coordinator and here == count:
@@ -135,32 +140,35 @@ def _open_mpi(env: Env, coordinator: str) -> Who | None:
             f"mpirun -x {VARIABLES['coordinator']}=$(hostname):61440."
         )
     return _who(
-        coordinator, count, rank, "Open MPI", local=int(local) if int(here) > 1 else None, env=env
-    )
+        coordinator, count, rank, "Open MPI",
+        apart=here < count, local=local if here > 1 else None, env=env,
+    )  # fmt: skip
 
 
 def _jobset(env: Env, coordinator: str) -> Who | None:
     """A pod of a Kubernetes JobSet: child Jobs times pods of each."""
     if not env.get("JOBSET_NAME") or "NNODES" in env or "TPU_WORKER_HOSTNAMES" in env:
         return None
-    name, job, index, completion, pods, jobs = _need(
+    name, job, *_ = _need(
         env, "JobSet", "JOBSET_NAME", "REPLICATED_JOB_NAME", "JOB_INDEX", "JOB_COMPLETION_INDEX",
         "JOB_PARALLELISM", "JOB_REPLICAS",
     )  # fmt: skip
-    rank = _number("JOB_INDEX", index) * _number("JOB_PARALLELISM", pods)
-    rank += _number("JOB_COMPLETION_INDEX", completion)
-    count = _number("JOB_PARALLELISM", pods) * _number("JOB_REPLICAS", jobs)
+    index, completion = _numbers(env, "JobSet", "JOB_INDEX", "JOB_COMPLETION_INDEX")
+    pods, jobs = (_count(n, env[n]) for n in ("JOB_PARALLELISM", "JOB_REPLICAS"))
     address = coordinator or f"{name}-{job}-0-0.{name}:{FIRST_PORT}"
-    return _who(address, str(count), str(rank), "JobSet")
+    return _who(address, pods * jobs, index * pods + completion, "JobSet", apart=True)
 
 
 def _skypilot(env: Env, coordinator: str) -> Who | None:
     """A node of a SkyPilot task."""
     if "SKYPILOT_NODE_RANK" not in env or env.get("SKYPILOT_NUM_NODES") == "1":
         return None
-    names = [f"SKYPILOT_{n}" for n in ("NODE_IPS", "NUM_NODES", "NODE_RANK")]
-    ips, count, rank = _need(env, "SkyPilot", *names)
+    names = [f"SKYPILOT_{n}" for n in ("NODE_RANK", "NUM_NODES", "NODE_IPS")]
+    *_, ips = _need(env, "SkyPilot", *names)
+    rank, count = _number(names[0], env[names[0]]), _count(names[1], env[names[1]])
     hosts = tuple(ips.split())
+    if not hosts:
+        raise BadInput(f"{names[2]}={ips!r}; give the addresses of the nodes, one on each line.")
     port = _port(env.get("SKYPILOT_TASK_ID", ""))
     return _who(
         coordinator or f"{_bracketed(hosts[0])}:{port}", count, rank, "SkyPilot", hosts=hosts
@@ -171,10 +179,14 @@ def _xpk_gpu(env: Env, coordinator: str) -> Who | None:
     """A GPU pod of xpk, whose coordinator has no port."""
     if not env.get("JAX_COORDINATOR_ADDRESS"):
         return None
-    address, count, rank = _need(env, "xpk", "JAX_COORDINATOR_ADDRESS", "NNODES", "NODE_RANK")
-    if not re.search(r":\d+$", address):
-        address += f":{env.get('JAX_COORDINATOR_PORT') or FIRST_PORT}"
-    return _who(coordinator or address, count, rank, "xpk")
+    address, nodes, node = _need(env, "xpk", "JAX_COORDINATOR_ADDRESS", "NNODES", "NODE_RANK")
+    count, rank = _count("NNODES", nodes), _number("NODE_RANK", node)
+    if not coordinator:
+        port = env.get("JAX_COORDINATOR_PORT")
+        if not re.search(r":[0-9]+$", address):
+            address += f":{_number('JAX_COORDINATOR_PORT', port) if port else FIRST_PORT}"
+        coordinator = _checked(address, "JAX_COORDINATOR_ADDRESS, xpk")
+    return _who(coordinator, count, rank, "xpk", apart=count > 1)
 
 
 _ENGINES: tuple[Callable[[Env, str], Who | None], ...] = (
@@ -183,20 +195,40 @@ _ENGINES: tuple[Callable[[Env, str], Who | None], ...] = (
 
 
 def expand_hosts(text: str) -> tuple[str, ...]:
-    """Slurm's `gpu-a[1-2,07-09]-b3,login` as names: zeros are kept, and what follows a bracket."""
+    """Slurm's `gpu-a[1-2,07-09]-b3,login` as names: zeros are kept, and what follows a bracket.
+
+    Raises:
+      BadInput: not a list of that form.
+    """
     hosts: list[str] = []
+    if not re.fullmatch(rf"{_HOST}(,{_HOST})*", text):
+        raise _no_hosts(text)
     for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
         names = [""]
         for plain, inside in re.findall(r"([^\[]+)|\[([^\]]*)\]", part):
-            pieces = [plain] if plain else [n for r in inside.split(",") for n in _span(r)]
+            pieces = [plain] if plain else [n for r in inside.split(",") for n in _span(r, text)]
             names = [name + piece for name in names for piece in pieces]
         hosts += names
     return tuple(hosts)
 
 
-def _span(text: str) -> list[str]:
+_RANGE = r"[0-9]{1,9}(-[0-9]{1,9})?"
+_HOST = rf"([^,\[\]\s]|\[{_RANGE}(,{_RANGE})*\])+"
+
+
+def _span(text: str, whole: str) -> list[str]:
     first, _, last = text.partition("-")
-    return [f"{n:0{len(first)}}" for n in range(int(first), int(last or first) + 1)]
+    numbers = range(int(first), int(last or first) + 1)
+    if not 1 <= len(numbers) <= 1 << 20:
+        raise _no_hosts(whole)
+    return [f"{n:0{len(first)}}" for n in numbers]
+
+
+def _no_hosts(text: str) -> BadInput:
+    return BadInput(
+        f"SLURM_STEP_NODELIST={text!r} is not a list of hosts; give names with commas between, and "
+        "numbers in brackets with the lower one first, e.g. gpu-a[1-2,07-09],login."
+    )
 
 
 def _port(seed: int | str) -> int:
@@ -220,18 +252,30 @@ def _need(env: Env, engine: str, *names: str) -> list[str]:
 
 
 def _number(name: str, text: str) -> int:
-    if not text.isascii() or not text.isdecimal():
-        raise BadInput(f"{name}={text!r}; give a whole number.")
+    if not re.fullmatch("[0-9]{1,18}", text):
+        raise BadInput(f"{name}={text!r}; give a whole number from 0 on.")
     return int(text)
+
+
+def _count(name: str, text: str) -> int:
+    number = _number(name, text)
+    if number < 1:
+        raise BadInput(f"{name}={text!r}; the number of processes is at least 1.")
+    return number
+
+
+def _numbers(env: Env, engine: str, *names: str) -> list[int]:
+    return [_number(*pair) for pair in zip(names, _need(env, engine, *names), strict=True)]
 
 
 def _who(
     coordinator: str,
-    count: str,
-    index: str,
+    count: int,
+    index: int,
     origin: str,
     *,
     hosts: tuple[str, ...] = (),
+    apart: bool = False,
     local: int | None = None,
     env: Env | None = None,
 ) -> Who:
@@ -239,27 +283,26 @@ def _who(
 
     Args:
       coordinator: HOST:PORT.
-      count: of processes.
+      count: of processes, at least 1.
       index: of this process.
       origin: for messages.
       hosts: see `Who`.
+      apart: see `Who`; also where `hosts` has several.
       local: which process of its machine this is, where there are several.
       env: says whether the engine has already given each process its own GPU.
     """
-    processes = _number(f"number of processes ({origin})", count)
-    number = _number(f"process number ({origin})", index)
-    if number >= processes:
+    if index >= count:
         raise BadInput(
-            f"process {number} of {processes} ({origin}): processes are numbered from 0 to "
-            f"{processes - 1}."
+            f"process {index} of {count} ({origin}): processes are numbered from 0 to {count - 1}."
         )
     visible = [d for d in (env or {}).get("CUDA_VISIBLE_DEVICES", "").split(",") if d]
     ids = (local,) if local is not None and len(visible) != 1 else None
-    return Who(_checked(coordinator, origin), processes, number, origin, hosts, ids)
+    apart = apart or len(set(hosts)) > 1
+    return Who(_checked(coordinator, origin), count, index, origin, hosts, ids, apart)
 
 
 def _checked(coordinator: str, origin: str) -> str:
-    match = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):(\d+)", coordinator)
+    match = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})", coordinator)
     if match is None or not 1 <= int(match[2]) <= 65535:
         raise BadInput(
             f"coordinator {coordinator!r} ({origin}) is not HOST:PORT with a port from 1 to 65535; "
@@ -286,11 +329,12 @@ def check(who: Who) -> None:
       BadInput: a name that does not resolve, or loopback while other hosts take part.
     """
     host, port = who.address
-    if who.loopback and len(set(who.hosts)) > 1:
+    if who.loopback and who.apart:
+        named = f" ({', '.join(who.hosts[:4])})" if who.hosts else ""
         raise BadInput(
             f"coordinator {who.coordinator} ({who.origin}) is loopback, which other hosts cannot "
-            f"reach, but {len(set(who.hosts))} take part ({', '.join(who.hosts[:4])}); give an "
-            "address of process 0's host that the others can reach."
+            f"reach, but the {who.count} processes are on several{named}; give an address of "
+            "process 0's host that the others can reach."
         )
     try:
         found = {str(a[4][0]) for a in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
@@ -300,7 +344,7 @@ def check(who: Who) -> None:
             f"{socket.gethostname()} ({e}); give the IP address of process 0's host, or add the "
             "name to DNS or /etc/hosts."
         ) from e
-    if who.index and len(set(who.hosts)) > 1 and all(map(is_loopback, found)):
+    if who.index and who.apart and all(map(is_loopback, found)):
         if socket.gethostname().split(".")[0] != host.split(".")[0]:
             raise BadInput(
                 f"coordinator {who.coordinator} ({who.origin}) resolves to loopback "

@@ -54,3 +54,10 @@ def test_lite_chips_are_not_confused_with_their_namesakes():
         lite = topology.peak_flops(f"TPU {version} lite")
         assert lite is not None
         assert lite < topology.peak_flops(f"TPU {version}")
+
+
+def test_devices_are_told_apart_by_whole_words():
+    """A plan for an L4 must not take the compiler of the L40S that is there."""
+    assert topology.is_named("NVIDIA L4", "l4")
+    assert topology.is_named("NVIDIA GH200 480GB", "h200")
+    assert not topology.is_named("NVIDIA L40S", "l4")

@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import topologies
 
-from vit_jax import build, cache, distributed, estimate, hlo, memory, program
+from vit_jax import build, cache, distributed, estimate, hlo, memory, program, reporting, topology
 from vit_jax import config as config_lib
 from vit_jax.data import sources
 from vit_jax.data.tfds_source import is_prepared
@@ -100,7 +100,7 @@ def _devices(accelerator: Accelerator, slices: int) -> tuple[Any, bool]:
         return described.devices, True
     found = jax.devices()
     if generation.platform == "gpu" and found[0].platform == "gpu":
-        same = any(k in found[0].device_kind.lower() for k in generation.kinds)
+        same = any(topology.is_named(found[0].device_kind, kind) for kind in generation.kinds)
         if same and len(found) >= count:
             return found[:count], True
     return jax.devices("cpu")[:count], generation.platform == "cpu"
@@ -120,7 +120,7 @@ def _bounds(accelerator: Accelerator, slices: int) -> dict[str, Any]:
 @functools.cache
 def _size(config_yaml: str) -> tuple[int, int]:
     """(classes, training examples) of the data that a configuration names."""
-    data = _config(config_yaml).data
+    data = config_lib.load(config_yaml).data
     kind, _, name = str(data.source).partition(":")
     if kind == "tfds" and data.source not in _STAND_INS and not is_prepared(name, data.data_dir):
         raise BadInput(
@@ -134,10 +134,6 @@ def _size(config_yaml: str) -> tuple[int, int]:
         test_percent=data.test_percent,
     )
     return len(source.classes), len(source.split(data.split))
-
-
-def _config(path: str) -> config_lib.ConfigDict:
-    return config_lib.load(path)
 
 
 def measure(
@@ -159,15 +155,14 @@ def measure(
         rates = dataclasses.replace(accelerator.generation, flops=_cpu_flops() / accelerator.chips)
         accelerator = dataclasses.replace(accelerator, generation=rates)
     devices, compiler = _devices(accelerator, slices)
-    config = config_lib.changed(_config(config_yaml), settings)
+    config = config_lib.changed(config_lib.load(config_yaml), settings)
     build.check(config)
     made = program.make(config, classes=classes, examples=examples, devices=devices)
     sent = estimate.collectives(made)
     if compiler:
         found = _compiled(made, accelerator)
-        seen = found.pop("collective_bytes")
-        sent = seen if seen is not None else sent
-        found["collective_bytes"] = seen
+        if found["collective_bytes"] is not None:
+            sent = found["collective_bytes"]
     else:
         peak, args = estimate.peak_bytes(made), estimate.state_bytes(made)
         found = {
@@ -228,7 +223,9 @@ def _compiled(made: program.Program, accelerator: Accelerator) -> dict[str, Any]
             except ValueError as e:  # another version of the compiler writes otherwise
                 log.warning("what is sent cannot be read: %s", e)
     found |= {"how": "compiled", "compile_secs": time.monotonic() - began}
-    _keep(cached, found)
+    with contextlib.suppress(OSError):  # a cache that cannot be written is no error
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        reporting.write_atomically(cached, json.dumps(found))
     return found
 
 
@@ -250,17 +247,6 @@ def _wanted_bytes(message: str) -> int:
     if used is None:
         raise BadInput(f"the compiler gave up: {message.splitlines()[0][:300]}")
     return int(float(used[1]) * 1024 ** (1 + "KMGT".index(used[2])))
-
-
-def _keep(cached: Path, found: dict[str, Any]) -> None:
-    """Writes to the cache, whole or not at all; a cache that cannot be written is no error."""
-    try:
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        part = cached.with_suffix(f".{os.getpid()}")
-        part.write_text(json.dumps(found))
-        part.replace(cached)
-    except OSError:
-        pass
 
 
 @functools.cache

@@ -35,7 +35,11 @@ def step_flops(program: Program) -> float:
 
 def state_bytes(program: Program) -> int:
     """The part of parameters, moments and average that lies on one device."""
-    return sum(map(_local_bytes, jax.tree.leaves(program.abstract)))
+    return _tree_bytes(program.abstract)
+
+
+def _tree_bytes(shapes: Any) -> int:
+    return sum(map(_local_bytes, jax.tree.leaves(shapes)))
 
 
 def _local_bytes(leaf: Any) -> int:
@@ -71,8 +75,7 @@ def saved_bytes(program: Program) -> int:
 
 def peak_bytes(program: Program) -> int:
     """State, gradients, kept activations and images of one device: an estimate from below."""
-    gradients = sum(map(_local_bytes, jax.tree.leaves(program.abstract.params)))
-    images = sum(map(_local_bytes, jax.tree.leaves(program.batch())))
+    gradients, images = _tree_bytes(program.abstract.params), _tree_bytes(program.batch())
     return state_bytes(program) + gradients + saved_bytes(program) + images
 
 
@@ -82,7 +85,7 @@ def moved_bytes(program: Program) -> int:
     State and gradients are read and written once, weights and kept activations once in each
     direction of each micro-batch.
     """
-    gradients = sum(map(_local_bytes, jax.tree.leaves(program.abstract.params)))
+    gradients = _tree_bytes(program.abstract.params)
     weights = gradients // 4 * _compute_bytes(program)
     each = 2 * weights + 2 * saved_bytes(program)
     return 2 * state_bytes(program) + 2 * gradients + program.config.accumulation * each

@@ -201,5 +201,9 @@ def find(name: str) -> Accelerator:
 def peak_flops(device_kind: str) -> float | None:
     """Dense bfloat16 (V100, T4: float16) peak of a device in FLOP/s; None where it is not known."""
     peaks = [*_OTHERS, *((k, g.flops) for g in GENERATIONS.values() for k in g.kinds)]
-    kind = device_kind.lower()  # whole words: an L40 is not an L4; but a GH200 has an H200's GPU
-    return next((peak for name, peak in peaks if re.search(rf"\bg?{name}\b", kind)), None)
+    return next((peak for name, peak in peaks if is_named(device_kind, name)), None)
+
+
+def is_named(device_kind: str, name: str) -> bool:
+    """Whether a device is of a kind, by whole words: an L40 is no L4; but a GH200 has an H200."""
+    return re.search(rf"\bg?{name}\b", device_kind.lower()) is not None

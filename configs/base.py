@@ -95,13 +95,22 @@ def get_config() -> ConfigDict:
     )
 
     config.data = ConfigDict()
-    config.data.source = (
-        "digits"  # [results] digits | folder:PATH | csv:FILE | tfds:NAME | synthetic:NAME
-    )
+    config.data.source = "digits"  # [results] kind:rest; the kinds are listed in docs/data.md
     config.data.data_dir = ""  # [where] where TFDS datasets are prepared; "": its default
     config.data.split = "train"  # [results] training split: name, or slice such as "train[:98%]"
     config.data.val_percent = 10  # [results] of train held out as "val" where a source has none
     config.data.test_percent = 10  # [results] of all held out as "test" where a source has none
+    config.data.examples = 0  # [results] training images kept, chosen by hash (nested); 0: all
+    config.data.fraction = 1.0  # [results] share of the training images kept, chosen alike
+    config.data.balanced = False  # [results] they are chosen evenly from all classes
+    config.data.exclude = ""  # [results] file of names, one a line, of images not trained on
+    config.data.bad_images = (
+        "error"  # [results] error | skip: training images that cannot be decoded
+    )
+    config.data.window_shards = (
+        0  # [results] shuffle in windows of so many files, read whole; 0: everything at once
+    )
+    config.data.cache = "none"  # [where] none | raw | decoded: what is kept in memory
     config.data.image_size = (
         224  # [results] pixels a side, {size} in the chains; 0: init's, else 64
     )
@@ -111,6 +120,12 @@ def get_config() -> ConfigDict:
     config.data.std = (0.5, 0.5, 0.5)  # [results] as mean
     config.data.workers = 8  # [where] threads that read and decode
     config.data.prefetch = 2  # [where] batches kept ready
+    config.data.records = ConfigDict()  # of records:GLOB; "" is the first usual name that is there
+    config.data.records.image_key = ""  # [results] of the encoded image
+    config.data.records.label_key = ""  # [results] of the label or labels
+    config.data.records.name_key = ""  # [results] of what names the image
+    config.data.records.label_names = ""  # [results] file of class names, one a line
+    config.data.records.max_labels = 1  # [results] the most labels that an image has
 
     config.loss = ConfigDict()
     config.loss.name = "softmax"  # [results] softmax | sigmoid (summed over classes)
@@ -120,6 +135,7 @@ def get_config() -> ConfigDict:
 
     config.mixup = ConfigDict()
     config.mixup.alpha = 0.0  # [results] images mixed in pairs by Beta(alpha, alpha); 0: off
+    config.mixup.cutmix = 0.0  # [results] as alpha, a box of the other image; with both, by turns
 
     config.optimizer = ConfigDict()
     config.optimizer.name = "adamw"  # [results] adamw | sgd | adafactor | lamb

@@ -654,4 +654,4 @@ def test_what_processes_must_have_alike_is_all_but_what_belongs_to_a_host():
     common = config_lib.common(config)
     assert common["seed"] == "4"
     left_out = {k for k, _ in config_lib.flatten(config)} - set(common)
-    assert left_out == {"data.workers", "data.data_dir", "data.prefetch"}
+    assert left_out == {"data.workers", "data.data_dir", "data.prefetch", "data.cache"}

@@ -19,7 +19,7 @@ def folder_split(root, count=12, size=6):
     """`count` files in two classes, `a/00.png` ..., and the split of all of them."""
     paths = [f"{'ab'[i % 2]}/{i:02d}.png" for i in range(count)]
     pictures.folder(root, *paths, size=size)
-    source = sources.open_source(f"folder:{root}", data_dir="", val_percent=0, test_percent=0)
+    source = sources.open_source(f"folder:{root}", sources.Options(), val_percent=0, test_percent=0)
     return source.splits["train"]
 
 

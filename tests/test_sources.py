@@ -21,7 +21,7 @@ from vit_jax.errors import BadInput
 
 
 def opened(spec, val=0, test=0):
-    return sources.open_source(str(spec), data_dir="", val_percent=val, test_percent=test)
+    return sources.open_source(str(spec), sources.Options(), val_percent=val, test_percent=test)
 
 
 def names(source):
@@ -116,7 +116,7 @@ def test_digits_are_read_without_importing_sklearn_or_scipy():
     script = """
 import json, sys
 from vit_jax.data import sources
-source = sources.open_source("digits", data_dir="", val_percent=10, test_percent=20)
+source = sources.open_source("digits", sources.Options(), val_percent=10, test_percent=20)
 heavy = ("tensorflow", "sklearn", "scipy", "pandas")
 print(json.dumps([[m for m in heavy if m in sys.modules], len(source.splits["test"])]))
 """

@@ -17,7 +17,9 @@ from vit_jax.errors import BadInput
 
 
 def source(name):
-    return sources.open_source(f"synthetic:{name}", data_dir="", val_percent=1, test_percent=1)
+    return sources.open_source(
+        f"synthetic:{name}", sources.Options(), val_percent=1, test_percent=1
+    )
 
 
 @pytest.mark.parametrize("name, size", synthetic.SIZES.items())

@@ -95,7 +95,7 @@ def prepared(request, tmp_path_factory):
 
 def opened(folder, val=0, test=0, name="tiny_pics"):
     return sources.open_source(
-        f"tfds:{name}", data_dir=str(folder), val_percent=val, test_percent=test
+        f"tfds:{name}", sources.Options(str(folder)), val_percent=val, test_percent=test
     )
 
 

@@ -29,7 +29,6 @@ from jax.experimental import topologies
 
 from vit_jax import build, cache, distributed, estimate, hlo, memory, program, reporting, topology
 from vit_jax import config as config_lib
-from vit_jax.data import sources
 from vit_jax.data.tfds_source import is_prepared
 from vit_jax.errors import BadInput, RunFailed
 from vit_jax.topology import Accelerator
@@ -127,12 +126,7 @@ def _size(config_yaml: str) -> tuple[int, int]:
             f"data.source={data.source} is not prepared, so its size is not known: prepare it "
             "(tfds build), or plan with --config.data.source=synthetic:NAME."
         )
-    source = sources.open_source(
-        _STAND_INS.get(str(data.source), str(data.source)),
-        data_dir=data.data_dir,
-        val_percent=data.val_percent,
-        test_percent=data.test_percent,
-    )
+    source = build.open_source(data, _STAND_INS.get(str(data.source), ""))
     return len(source.classes), len(source.split(data.split))
 
 

@@ -105,14 +105,19 @@ def build(config: ConfigDict) -> Run:
     return Run(**vars(made), source=source, train_pipeline=train, eval_pipelines=evals)
 
 
-def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, dict[str, Pipeline]]:
-    data = config.data
-    source = sources.open_source(
-        data.source,
-        data_dir=data.data_dir,
+def open_source(data: ConfigDict, spec: str = "") -> sources.Source:
+    """The source of a `data` section, or another one with its options."""
+    return sources.open_source(
+        spec or data.source,
+        sources.Options(data_dir=data.data_dir, **data.records),
         val_percent=data.val_percent,
         test_percent=data.test_percent,
     )
+
+
+def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, dict[str, Pipeline]]:
+    data = config.data
+    source = open_source(data)
 
     def make(split: Split, key: str, batch_size: int) -> Pipeline:
         ops = preprocess.parse(f"data.{key}", data[key], data.image_size)

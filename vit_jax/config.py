@@ -35,7 +35,8 @@ else:
 # changes results. configs/base.py repeats the mark beside each key (a test compares the two).
 WHERE_KEYS = (
     "platform", "deterministic", "compile_cache", "profile", "init", "accumulation",
-    "model.remat", "model.attention", "data.data_dir", "data.workers", "data.prefetch",
+    "model.remat", "model.attention",
+    "data.data_dir", "data.workers", "data.prefetch", "data.cache",
     "mesh.*", "checkpoint.*", "evals.*.every", "evals.*.batch_size", "report.*", "processes.*",
     "expected.*",
 )  # fmt: skip
@@ -346,7 +347,7 @@ def fingerprint(config: ConfigDict) -> str:
 
 # ---------------------------------------------------------------- comparing
 
-_OF_A_HOST = ("data.data_dir", "data.workers", "data.prefetch")
+_OF_A_HOST = ("data.data_dir", "data.workers", "data.prefetch", "data.cache")
 
 
 def common(config: ConfigDict) -> dict[str, str]:

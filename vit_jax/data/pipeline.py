@@ -56,13 +56,12 @@ class Pipeline:
           rows: the rows of each batch to read (default: all).
         """
         rows = rows if rows is not None else range(self.batch_size)
-        order_seed = order.stream_seed(self.seed, "order")
+        example_at = self.split.order(order.stream_seed(self.seed, "order"))
         augment_seed = order.stream_seed(self.seed, "augment")
 
         def plan(k: Tensor) -> tuple[Any, Any, Any]:
             at = self._position(k, rows)
-            index = order.example_at(at, examples=len(self.split), seed=order_seed)
-            return index, order.example_seed(at, seed=augment_seed), tf.constant(True)
+            return example_at(at), order.example_seed(at, seed=augment_seed), tf.constant(True)
 
         return self._batches(first_step * len(rows), last_step * len(rows), plan, len(rows))
 

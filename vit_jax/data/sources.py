@@ -62,12 +62,33 @@ class Source:
         return found
 
 
-def open_source(spec: str, *, data_dir: str, val_percent: int, test_percent: int) -> Source:
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What some kinds of source need besides their `rest`; the keys of `data` in configs/base.py.
+
+    Attributes:
+      data_dir: of TFDS; empty is its default.
+      image_key: of `records:`, and so on; empty: the first usual name that is there.
+      label_key: likewise.
+      name_key: likewise.
+      label_names: file of class names, one a line; empty: what lies beside the records.
+      max_labels: K, the most labels that an image has.
+    """
+
+    data_dir: str = ""
+    image_key: str = ""
+    label_key: str = ""
+    name_key: str = ""
+    label_names: str = ""
+    max_labels: int = 1
+
+
+def open_source(spec: str, options: Options, *, val_percent: int, test_percent: int) -> Source:
     """Opens a source; decodes nothing.
 
     Args:
       spec: `kind:rest`, see the module.
-      data_dir: of TFDS; empty is its default.
+      options: for the kinds that need them.
       val_percent: see `splits.standard`.
       test_percent: likewise.
 
@@ -83,7 +104,7 @@ def open_source(spec: str, *, data_dir: str, val_percent: int, test_percent: int
         if not 0 <= percent <= 90:
             raise BadInput(f"data.{key}={percent}; give a percentage from 0 to 90.")
     try:
-        classes, given, notes = KINDS[kind][1](rest, data_dir)
+        classes, given, notes = KINDS[kind][1](rest, options)
     except OSError as e:
         raise BadInput(f"data.source={spec!r} cannot be read: {e.strerror}: {e.filename}.") from e
     hold = splits_lib.cut if kind == "tfds" else splits_lib.hold_out
@@ -96,7 +117,7 @@ def open_source(spec: str, *, data_dir: str, val_percent: int, test_percent: int
 _Opened = tuple[Sequence[str], dict[str, Split], list[str]]
 
 
-def _digits(_: str, __: str) -> _Opened:
+def _digits(_: str, __: Options) -> _Opened:
     """Read from scikit-learn's data file, without importing scikit-learn (1 s) or scipy."""
     found = importlib.util.find_spec("sklearn")
     if found is None or not found.submodule_search_locations:
@@ -111,7 +132,7 @@ def _digits(_: str, __: str) -> _Opened:
         all_images, all_labels = tf.constant(images), tf.constant(labels)
         return lambda row: (tf.gather(all_images, row), tf.gather(all_labels, row))
 
-    table = Table(len(images), lambda row: f"digits/{row:04d}", reader)
+    table = Table(len(images), lambda row: f"digits/{row:04d}", reader, labels=lambda: labels)
     return [str(d) for d in range(10)], {"all": Split(table, range(len(images)))}, []
 
 
@@ -123,7 +144,7 @@ def _file_table(paths: Sequence[str], names: Sequence[str], labels: Sequence[int
         all_paths, all_labels = tf.constant([os.fsencode(p) for p in paths]), tf.constant(labels_N1)
         return lambda row: (tf.io.read_file(tf.gather(all_paths, row)), tf.gather(all_labels, row))
 
-    return Table(len(paths), lambda row: names[row], reader)
+    return Table(len(paths), lambda row: names[row], reader, labels=lambda: labels_N1)
 
 
 _LAYOUT = (
@@ -136,7 +157,7 @@ def _subfolders(path: Path) -> list[Path]:
     return sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
 
 
-def _folder(rest: str, _: str) -> _Opened:
+def _folder(rest: str, _: Options) -> _Opened:
     root = Path(rest).expanduser()
     if not root.is_dir():
         what = "is a file" if root.exists() else "does not exist"
@@ -184,7 +205,7 @@ def _folder(rest: str, _: str) -> _Opened:
     return names, {p: Split(table, rows) for p, rows in given.items() if len(rows)}, notes
 
 
-def _csv(rest: str, _: str) -> _Opened:
+def _csv(rest: str, _: Options) -> _Opened:
     path = Path(rest).expanduser()
     if not path.is_file():
         raise BadInput(f"data.source=csv:{rest}: no file {path}; expected rows of path,label.")
@@ -224,10 +245,10 @@ def _as_number(text: str) -> tuple[int, str]:
     return (int(text), "") if text.isdecimal() else (0, text)
 
 
-def _tfds(rest: str, data_dir: str) -> _Opened:
+def _tfds(rest: str, options: Options) -> _Opened:
     from vit_jax.data import tfds_source  # needs TensorFlow
 
-    return tfds_source.open_tfds(rest, data_dir)
+    return tfds_source.open_tfds(rest, options.data_dir)
 
 
 KINDS: dict[str, tuple[str, Any]] = {

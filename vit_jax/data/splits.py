@@ -14,10 +14,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from vit_jax.data import order
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.errors import BadInput, unknown
 
 Rows = range | np.ndarray  # rows of a table
+Order = Callable[[Tensor], Tensor]  # a graph function, position (int64 []) -> index in a split
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,11 +31,17 @@ class Table:
       name: row -> what error messages call the example (a path).
       reader: () -> a graph function, row (int64 []) -> image (bytes, or uint8 [H, W, C]) and labels
         (int32 [K], padded with -1).
+      labels: () -> int32 [rows, K], padded with -1, where they are known without reading every
+        image; else None.
+      shards: int64 [S + 1], the first row of each file and, last, `rows`, where the examples lie in
+        large files one after another; else None.
     """
 
     rows: int
     name: Callable[[int], str]
     reader: Callable[[], Callable[[Tensor], tuple[Tensor, Tensor]]]
+    labels: Callable[[], np.ndarray] | None = None
+    shards: np.ndarray | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +74,14 @@ class Split:
             return lambda index: read(index + start)
         rows = tf.constant(self.rows, tf.int64)
         return lambda index: read(tf.gather(rows, index))
+
+    def order(self, seed: int) -> Order:
+        """The endless order of training: a graph function, position -> index in this split.
+
+        Args:
+          seed: of the order, from `order.stream_seed`.
+        """
+        return lambda position: order.example_at(position, examples=len(self), seed=seed)
 
 
 def bucket(name: str) -> int:

@@ -8,6 +8,7 @@ For plans, timing and a first step on any machine; nothing can be learned from t
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.splits import Split, Table
@@ -24,7 +25,7 @@ _HELD_OUT = 1_000  # images of val, and of test
 _SIDE = 256
 
 
-def open_synthetic(name: str, _: str) -> tuple[list[str], dict[str, Split], list[str]]:
+def open_synthetic(name: str, _: Any) -> tuple[list[str], dict[str, Split], list[str]]:
     """Class names, splits and notes of a stand-in.
 
     Raises:

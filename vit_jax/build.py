@@ -20,8 +20,7 @@ from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
 from vit_jax.data import pipeline, preprocess, sources
 from vit_jax.data.pipeline import Pipeline
-from vit_jax.data.splits import Split
-from vit_jax.errors import BadInput, unknown
+from vit_jax.errors import BadInput, together, unknown
 from vit_jax.models import variants
 from vit_jax.program import Program
 
@@ -34,6 +33,7 @@ def check(config: ConfigDict) -> None:
     """
     checks.check_numbers(config)
     checks.check_tuples(config)
+    checks.check_data(config.data)
     if config.batch_size % config.accumulation:
         fits = [a for a in range(1, config.batch_size + 1) if config.batch_size % a == 0]
         raise BadInput(
@@ -115,24 +115,42 @@ def open_source(data: ConfigDict, spec: str = "") -> sources.Source:
     )
 
 
+def problems(data: ConfigDict) -> list[BadInput]:
+    """What keeps the data of a section from being opened; empty when nothing does."""
+    try:
+        open_source(data)
+    except BadInput as e:
+        return [e]
+    return []
+
+
 def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, dict[str, Pipeline]]:
     data = config.data
     source = open_source(data)
+    found: list[BadInput] = []
 
-    def make(split: Split, key: str, batch_size: int) -> Pipeline:
+    def make(expression: str, key: str, batch_size: int) -> Pipeline | None:
         ops = preprocess.parse(f"data.{key}", data[key], data.image_size)
-        return Pipeline(
-            split, ops, batch_size, config.seed, data.image_size, data.workers, data.prefetch
-        )
+        try:
+            pipe = Pipeline(
+                source.split(expression), ops, batch_size, config.seed, data.image_size,
+                data.workers, data.prefetch,
+            )  # fmt: skip
+            pipe.probe()
+        except BadInput as e:
+            found.append(e)
+            return None
+        return pipe
 
-    evals = {
-        name: make(source.split(section.split), "eval_ops", section.batch_size or config.batch_size)
+    pipes = {
+        name: make(section.split, "eval_ops", section.batch_size or config.batch_size)
         for name, section in config.evals.items()
     }
-    train = make(source.split(data.split), "train_ops", config.batch_size)
-    for pipe in (train, *evals.values()):
-        pipe.probe()
-    return source, train, evals
+    pipes[""] = make(data.split, "train_ops", config.batch_size)
+    if found:
+        raise together(found)
+    made = {name: pipe for name, pipe in pipes.items() if pipe is not None}
+    return source, made.pop(""), made
 
 
 def out_of_memory(run: Run) -> BadInput:

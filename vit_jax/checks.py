@@ -22,6 +22,7 @@ def check_numbers(config: ConfigDict) -> None:
     lowest = {"batch_size": 1, "accumulation": 1, "data.workers": 1, "data.image_size": 1}
     lowest |= {f"evals.{name}.batch_size": 0 for name in config.evals}
     lowest |= {"seed": 0, "data.prefetch": 0, "checkpoint.keep_last": 1}
+    lowest |= {"data.examples": 0, "data.window_shards": 0, "data.records.max_labels": 1}
     values = dict(flatten(config))
     for key, low in lowest.items():
         if not low <= values[key] < 2**31:
@@ -44,6 +45,25 @@ def check_numbers(config: ConfigDict) -> None:
     metrics = [f"{n}{raw}/{m}" for n in config.evals for raw in ("", "_raw") for m in METRICS]
     if config.checkpoint.keep_best and config.checkpoint.keep_best not in metrics:
         raise unknown("metric in checkpoint.keep_best", config.checkpoint.keep_best, metrics)
+
+
+def check_data(data: ConfigDict) -> None:
+    """Raises BadInput for a value in the section `data` that nothing can be made of."""
+    for key, options in {
+        "bad_images": ("error", "skip"),
+        "cache": ("none", "raw", "decoded"),
+    }.items():
+        if data[key] not in options:
+            raise unknown(f"data.{key}", data[key], options)
+    if not 0 < data.fraction <= 1:
+        raise BadInput(f"data.fraction={data.fraction}; give a share above 0, up to 1.")
+    if data.examples and data.fraction < 1:
+        raise BadInput(
+            f"data.examples={data.examples} and data.fraction={data.fraction} both choose how many "
+            "images are kept; give one of them."
+        )
+    if data.balanced and not data.examples and data.fraction == 1:
+        raise BadInput("data.balanced=True chooses nothing without data.examples or data.fraction.")
 
 
 def _numbers(value: Any) -> bool:

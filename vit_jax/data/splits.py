@@ -16,6 +16,7 @@ import numpy as np
 
 from vit_jax.data import order
 from vit_jax.data.lazy import Tensor, tf
+from vit_jax.data.ranges import Files
 from vit_jax.errors import BadInput, unknown
 
 Rows = range | np.ndarray  # rows of a table
@@ -35,6 +36,11 @@ class Table:
         image; else None.
       shards: int64 [S + 1], the first row of each file and, last, `rows`, where the examples lie in
         large files one after another; else None.
+      files: those files by number, where `reader` reads through them; else None.
+      numbered: names only say where an example lies, so that it is chosen by a hash of its row; else
+        by one of its name.
+      ids: () -> bytes [rows], other names of the examples, by which they may be excluded; may read
+        every example once. None where there are none.
     """
 
     rows: int
@@ -42,6 +48,9 @@ class Table:
     reader: Callable[[], Callable[[Tensor], tuple[Tensor, Tensor]]]
     labels: Callable[[], np.ndarray] | None = None
     shards: np.ndarray | None = None
+    files: Files | None = None
+    numbered: bool = False
+    ids: Callable[[], np.ndarray] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,10 +100,13 @@ def bucket(name: str) -> int:
 
 
 def hold_out(split: Split, percent: int, salt: str) -> tuple[Split, Split]:
-    """(the rest, about `percent` % of the examples), chosen by the hash of salt and name."""
+    """(the rest, about `percent` % of the examples), chosen by the hash of salt and name or row."""
     rows = np.asarray(split.rows)
-    names = (salt + split.table.name(int(r)) for r in rows)
-    buckets = np.array([bucket(name) for name in names], np.int64)
+    if split.table.numbered:
+        buckets = (order.hashed(rows, bucket(salt)) % np.uint64(10000)).astype(np.int64)
+    else:
+        names = (salt + split.table.name(int(r)) for r in rows)
+        buckets = np.array([bucket(name) for name in names], np.int64)
     held = buckets < percent * 100
     if len(rows) > 1 and not held.any():  # very few images
         held[np.argmin(buckets)] = True

@@ -94,7 +94,7 @@ def open_folder(rest: str, _: Any) -> _Opened:
 
 
 def open_csv(rest: str, _: Any) -> _Opened:
-    """Class names, splits and notes of a CSV file; raises BadInput where it or an image is not there."""
+    """Class names, splits and notes of a CSV file; raises BadInput where an image is missing."""
     path = Path(rest).expanduser()
     if not path.is_file():
         raise BadInput(f"data.source=csv:{rest}: no file {path}; expected rows of path,label.")

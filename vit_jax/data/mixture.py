@@ -10,6 +10,7 @@ its own examples, in a permutation of its own for each of its own epochs. Start 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ import numpy as np
 
 from vit_jax.data import order
 from vit_jax.data.lazy import Tensor, tf
-from vit_jax.data.splits import Order, Split, Table
+from vit_jax.data.splits import Order, Rows, Split, Table, first_at_least, split_ids, take_rows
 from vit_jax.errors import BadInput
 
 if TYPE_CHECKING:
@@ -81,11 +82,15 @@ def mix(
         notes += [f"{source.spec}: {note}" for note in source.notes]
     splits: dict[str, Split] = {}
     for name in dict.fromkeys(name for source in sources for name in source.splits):
-        having = [(s.splits[name], m) for s, m in zip(sources, maps, strict=True) if name in s.splits]
+        having = [
+            (s.splits[name], m) for s, m in zip(sources, maps, strict=True) if name in s.splits
+        ]
         table = _concatenated([split for split, _ in having], [m for _, m in having])
         splits[name] = Split(table, range(table.rows))
-    sizes = tuple(len(source.splits["train"]) for source in sources)
-    splits["train"] = Mixed(splits["train"].table, splits["train"].rows, sizes, tuple(weights))
+    sizes = [len(source.splits["train"]) for source in sources]
+    firsts = (0, *itertools.accumulate(sizes))
+    train = splits["train"]
+    splits["train"] = Mixed(train.table, train.rows, firsts, tuple(weights))
     length, block = sum(sizes), sum(weights)
     for weight, size, source in zip(weights, sizes, sources, strict=True):
         notes.append(
@@ -108,19 +113,36 @@ class Mixed(Split):
     """Examples of several sources, one source after another, whose order follows a block pattern.
 
     Attributes:
-      sizes: examples of each source.
+      firsts: [sources + 1], the first index of each source and, last, how many examples there are.
       weights: of each source.
     """
 
-    sizes: tuple[int, ...]
+    firsts: tuple[int, ...]
     weights: tuple[int, ...]
+
+    def take(self, indices: Rows) -> Split:
+        """See `Split.take`; raises BadInput where a source would have no example left."""
+        firsts = tuple(first_at_least(indices, self.firsts).tolist())
+        if any(a == b for a, b in itertools.pairwise(firsts)):
+            raise BadInput(
+                f"{len(indices)} of the {len(self)} examples of a mixture leave none of one of its "
+                "sources; take more, or leave the source out."
+            )
+        return dataclasses.replace(super().take(indices), firsts=firsts)
+
+    def part(self, start: int, stop: int) -> Split:
+        """Refused: its examples lie source after source, so that a slice is not a sample."""
+        raise BadInput(
+            "a slice such as train[:98%] of a mixture would take its sources one after another; "
+            "take part of it by data.fraction, or slice by data.val_percent."
+        )
 
     def order(self, seed: int) -> Order:
         """See `Split.order`."""
         slots = np.array(pattern(self.weights))
         ranks = np.array([(slots[:s] == slots[s]).sum() for s in range(len(slots))])
-        firsts = np.cumsum([0, *self.sizes])
-        seeds = [order.stream_seed(seed, f"mix/{i}") for i in range(len(self.sizes))]
+        sizes = np.diff(self.firsts).tolist()
+        seeds = [order.stream_seed(seed, f"mix/{i}") for i in range(len(sizes))]
 
         def at(position: Tensor) -> Tensor:
             slot = position % len(slots)
@@ -129,7 +151,7 @@ class Mixed(Split):
             own = position // len(slots) * weight + tf.gather(tf.constant(ranks), slot)
             found = [
                 order.example_at(own, examples=size, seed=one) + first
-                for size, one, first in zip(self.sizes, seeds, firsts.tolist(), strict=False)
+                for size, one, first in zip(sizes, seeds, self.firsts, strict=False)
             ]
             return tf.gather(tf.stack(found), source)
 
@@ -147,11 +169,14 @@ def _concatenated(splits: Sequence[Split], maps: Sequence[np.ndarray]) -> Table:
     def labels() -> np.ndarray:
         parts = []
         for split, one in zip(splits, maps, strict=True):
-            own = split.table.labels()[np.asarray(split.rows)]  # type: ignore[misc]
+            own = take_rows(split.table.labels(), split.rows)  # type: ignore[misc]
             parts.append(np.where(own < 0, np.int32(-1), one[own]))
         most = max(part.shape[1] for part in parts)
         padded = [np.pad(p, [(0, 0), (0, most - p.shape[1])], constant_values=-1) for p in parts]
         return np.concatenate(padded)
+
+    def ids() -> np.ndarray:
+        return np.concatenate([split_ids(split) for split in splits])
 
     known = all(split.table.labels for split in splits)
     numbered = all(split.table.numbered for split in splits)
@@ -161,6 +186,7 @@ def _concatenated(splits: Sequence[Split], maps: Sequence[np.ndarray]) -> Table:
         lambda: _reader(splits, maps, firsts),
         labels=labels if known else None,
         numbered=numbered,
+        ids=ids if any(split.table.ids for split in splits) else None,
     )
 
 

@@ -126,9 +126,7 @@ def _keys(what: str, record: bytes, options: Options) -> _Keys:
 
     image = choose("image_key", options.image_key, IMAGE_KEYS, ("bytes_list",))
     # An example without labels has an empty list, or an empty feature of no kind.
-    label = choose(
-        "label_key", options.label_key, LABEL_KEYS, ("int64_list", "bytes_list", None)
-    )
+    label = choose("label_key", options.label_key, LABEL_KEYS, ("int64_list", "bytes_list", None))
     text = kinds[label] == "bytes_list"
     name_key = options.name_key
     if name_key:
@@ -183,6 +181,8 @@ def _ids(paths: Sequence[str], key: str) -> np.ndarray:
         feature = {key: tf.io.FixedLenFeature([], tf.string, default_value="")}
         records = tf.data.TFRecordDataset(path, buffer_size=2**23).batch(1024)
         parsed = records.map(lambda batch: tf.io.parse_example(batch, feature)[key])
-        return np.concatenate([np.zeros(0, "S1"), *(b.astype("S") for b in parsed.as_numpy_iterator())])
+        return np.concatenate(
+            [np.zeros(0, "S1"), *(b.astype("S") for b in parsed.as_numpy_iterator())]
+        )
 
     return np.concatenate([ranges.indexed(path, f"ids {key}", of_file) for path in paths])

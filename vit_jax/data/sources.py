@@ -36,6 +36,7 @@ from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.splits import Split, Table
 from vit_jax.errors import BadInput, unknown
 
+
 @dataclasses.dataclass(frozen=True)
 class Source:
     """A dataset: its splits and class names.

@@ -9,8 +9,9 @@ Owns how a source without `val` or `test` gets them, and slices such as `train[:
 
 import dataclasses
 import hashlib
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -84,6 +85,18 @@ class Split:
         rows = tf.constant(self.rows, tf.int64)
         return lambda index: read(tf.gather(rows, index))
 
+    def take(self, indices: Rows) -> "Split":
+        """Some examples of this split, by index, ascending; their order is of the same kind."""
+        if isinstance(self.rows, range) and isinstance(indices, np.ndarray):
+            return dataclasses.replace(self, rows=indices + self.rows.start)
+        if isinstance(indices, range):
+            return dataclasses.replace(self, rows=self.rows[indices.start : indices.stop])
+        return dataclasses.replace(self, rows=self.rows[indices])
+
+    def part(self, start: int, stop: int) -> "Split":
+        """Examples `start` to `stop` - 1."""
+        return self.take(range(start, stop))
+
     def order(self, seed: int) -> Order:
         """The endless order of training: a graph function, position -> index in this split.
 
@@ -91,6 +104,25 @@ class Split:
           seed: of the order, from `order.stream_seed`.
         """
         return lambda position: order.example_at(position, examples=len(self), seed=seed)
+
+
+def first_at_least(ascending: Rows, bounds: Sequence[int] | np.ndarray) -> np.ndarray:
+    """For each bound the first index whose row, or index, is not below it; int64, as bounds."""
+    if isinstance(ascending, range):
+        return np.clip(bounds, ascending.start, ascending.stop) - ascending.start
+    return np.searchsorted(ascending, bounds)
+
+
+def take_rows(values: np.ndarray, rows: Rows) -> np.ndarray:
+    """values[rows], without a copy where they are one after another."""
+    return values[rows.start : rows.stop] if isinstance(rows, range) else values[rows]
+
+
+def split_ids(split: Split) -> np.ndarray:
+    """What each example is excluded by, bytes [n]: its table's `ids`, else its name."""
+    if split.table.ids is not None:
+        return take_rows(split.table.ids(), split.rows)
+    return np.array([os.fsencode(split.name(i)) for i in range(len(split))])
 
 
 def bucket(name: str) -> int:
@@ -181,9 +213,11 @@ def select(splits: dict[str, Split], expression: str, source: str) -> Split:
         number = int(text.rstrip("%"))
         return min(len(split), round(number / 100 * len(split)) if text.endswith("%") else number)
 
-    rows = split.rows[edge(match["a"], 0) : edge(match["b"], len(split))]
-    if not len(rows):
+    if match["a"] is None and match["b"] is None:
+        return split
+    start, stop = edge(match["a"], 0), edge(match["b"], len(split))
+    if start >= stop:
         raise BadInput(
             f"split {expression!r} of {source} is empty: {match['name']} has {len(split)}."
         )
-    return Split(split.table, rows)
+    return split.part(start, stop)

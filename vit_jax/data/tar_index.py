@@ -83,7 +83,10 @@ def _scan(path: str) -> Any:
                 f"{path} is compressed ({kind}), so that no image can be read by itself; "
                 "decompress it, e.g. gunzip."
             )
-        with os.fdopen(os.dup(file), "rb") as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
+        with (
+            os.fdopen(os.dup(file), "rb") as stream,
+            tarfile.open(fileobj=stream, mode="r:") as tar,
+        ):
             while (member := tar.next()) is not None:
                 tar.members.clear()  # type: ignore[attr-defined]  # it would keep them all
                 name = member.name.removeprefix("./")
@@ -115,7 +118,7 @@ def _scan(path: str) -> Any:
 
 
 def _check_end(path: str, block: bytes, offset: int, size: int) -> None:
-    """tarfile takes a header that it cannot read, or the end of a file, for the end of the tar."""
+    """Tarfile takes a header that it cannot read, or the end of a file, for the end of the tar."""
     if block == bytes(tarfile.BLOCKSIZE):
         return
     what = "truncated: it has no end mark" if offset >= size else f"damaged at byte {offset}"

@@ -18,7 +18,7 @@ import numpy as np
 
 from vit_jax.data import host_memory, order
 from vit_jax.data.lazy import Tensor, tf
-from vit_jax.data.splits import Order, Split
+from vit_jax.data.splits import Order, Rows, Split, first_at_least
 from vit_jax.errors import BadInput
 
 
@@ -35,13 +35,8 @@ def in_windows(split: Split, window_shards: int) -> Split:
             f"data.window_shards={window_shards}: the examples of this source do not lie in files "
             "one after another; expected tfds, records or tar. Set data.window_shards=0."
         )
-    rows = split.rows
-    if isinstance(rows, range):
-        firsts = np.clip(table.shards, rows.start, rows.stop) - rows.start
-    else:
-        assert (rows[1:] > rows[:-1]).all(), "rows of a split are in the order of its table"
-        firsts = np.searchsorted(rows, table.shards)
-    windowed = Windowed(table, rows, firsts, window_shards)
+    firsts = first_at_least(split.rows, table.shards)
+    windowed = Windowed(table, split.rows, firsts, window_shards)
     if table.files is not None:
         sizes = sorted(os.path.getsize(table.files.paths[n]) for n in windowed.shards())
         need = sum(sizes[-2 * window_shards :])
@@ -65,6 +60,11 @@ class Windowed(Split):
     def shards(self) -> np.ndarray:
         """The files that hold examples of the split."""
         return np.flatnonzero(np.diff(self.firsts))
+
+    def take(self, indices: Rows) -> Split:
+        """See `Split.take`."""
+        firsts = first_at_least(indices, self.firsts)
+        return dataclasses.replace(super().take(indices), firsts=firsts)
 
     def order(self, seed: int) -> Order:
         """See `Split.order`. Also has the files of a position's window, and of the next, held."""

@@ -82,10 +82,8 @@ def mix(
         notes += [f"{source.spec}: {note}" for note in source.notes]
     splits: dict[str, Split] = {}
     for name in dict.fromkeys(name for source in sources for name in source.splits):
-        having = [
-            (s.splits[name], m) for s, m in zip(sources, maps, strict=True) if name in s.splits
-        ]
-        table = _concatenated([split for split, _ in having], [m for _, m in having])
+        having = [i for i, source in enumerate(sources) if name in source.splits]
+        table = _concatenated([sources[i].splits[name] for i in having], [maps[i] for i in having])
         splits[name] = Split(table, range(table.rows))
     sizes = [len(source.splits["train"]) for source in sources]
     firsts = (0, *itertools.accumulate(sizes))
@@ -93,10 +91,10 @@ def mix(
     splits["train"] = Mixed(train.table, train.rows, firsts, tuple(weights))
     length, block = sum(sizes), sum(weights)
     for weight, size, source in zip(weights, sizes, sources, strict=True):
+        share = weight / block
         notes.append(
-            f"{weight} of {block} training examples ({weight / block:.1%}) from {source.spec}: in an "
-            f"epoch of {length:,} each of its {size:,} is seen {length * weight / block / size:.2f} "
-            "times"
+            f"{weight} of {block} training examples ({share:.1%}) are from {source.spec}: in an "
+            f"epoch of {length:,} each of its {size:,} is seen {length * share / size:.2f} times"
         )
     return classes, splits, tuple(notes)
 

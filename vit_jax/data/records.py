@@ -58,9 +58,7 @@ def _offsets(path: str) -> np.ndarray:
             )
         raise ValueError(f"{path} is not a TFRecord file: the checksum of its start is wrong.")
     if len(wrong):
-        raise ValueError(
-            f"{path} is damaged: the length of record {wrong[0]} has a wrong checksum."
-        )
+        raise ValueError(f"{path} is damaged: wrong checksum of the length of record {wrong[0]}.")
     if position != size:
         raise ValueError(f"{path} is truncated or not a TFRecord file: {size} bytes.")
     return np.array([*starts, position + _HEADER], np.int64)

@@ -38,8 +38,8 @@ class Table:
       shards: int64 [S + 1], the first row of each file and, last, `rows`, where the examples lie in
         large files one after another; else None.
       files: those files by number, where `reader` reads through them; else None.
-      numbered: names only say where an example lies, so that it is chosen by a hash of its row; else
-        by one of its name.
+      numbered: names only say where an example lies, so that it is chosen by a hash of its row;
+        else by one of its name.
       ids: () -> bytes [rows], other names of the examples, by which they may be excluded; may read
         every example once. None where there are none.
     """

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The images of a tar file: where each lies, what it is called, and its label. Nothing is extracted.
+"""The images of a tar file: where each lies, its name and its label. Nothing is extracted.
 
 A WebDataset sample is the members that share their name up to the first dot: x.jpg with x.cls, or
 with x.json that has a label, or with x.txt. A tar without such labels has its images in folders of
@@ -69,8 +69,9 @@ def _members(path: str) -> np.ndarray:
         row = [os.fsencode(name), os.fsencode(text), numeric, _split(name, labelled).encode()]
         rows.append((start, size, *row))
     widths = [max([len(row[column]) for row in rows], default=1) for column in (2, 3)]
-    return np.array(rows, [("start", "<i8"), ("size", "<i8"), ("name", f"S{widths[0]}"),
-                           ("label", f"S{widths[1]}"), ("numeric", "?"), ("split", "S10")])  # fmt: skip
+    fields = [("start", "<i8"), ("size", "<i8"), ("name", f"S{widths[0]}")]
+    fields += [("label", f"S{widths[1]}"), ("numeric", "?"), ("split", "S10")]
+    return np.array(rows, fields)
 
 
 def _scan(path: str) -> Any:
@@ -118,7 +119,7 @@ def _scan(path: str) -> Any:
 
 
 def _check_end(path: str, block: bytes, offset: int, size: int) -> None:
-    """Tarfile takes a header that it cannot read, or the end of a file, for the end of the tar."""
+    """To `tarfile`, a header that it cannot read or the end of the file ends a tar as well."""
     if block == bytes(tarfile.BLOCKSIZE):
         return
     what = "truncated: it has no end mark" if offset >= size else f"damaged at byte {offset}"

@@ -111,7 +111,7 @@ class _Windows:
 
     def _shuffled(self, epoch: int, window: int) -> np.ndarray:
         """The indices of a window, in their order."""
-        firsts = self._split.firsts
+        firsts = self._split.firsts.tolist()
         files = self._layout(epoch)[0][window]
         indices = np.concatenate([np.arange(firsts[f], firsts[f + 1]) for f in files])
         return indices[np.argsort(order.hashed(indices, self._seed, epoch, window))]

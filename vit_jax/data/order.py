@@ -64,7 +64,7 @@ def hashed(numbers: range | np.ndarray, *keys: int) -> np.ndarray:
             start = (start ^ (start >> shift)) * factor & _MASK
         start ^= start >> _LAST
     if isinstance(numbers, range):
-        values = np.arange(numbers.start, numbers.stop, numbers.step, np.uint64)
+        values = np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.uint64)
     else:
         values = numbers.astype(np.uint64)
     values += np.uint64(1)

@@ -4,6 +4,7 @@
 """Small images: as arrays, as encoded bytes, as folders of files, as a table of a source."""
 
 import io
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -66,3 +67,39 @@ def same(a, b) -> bool:
         x.keys() == y.keys() and all(np.array_equal(x[k], y[k]) for k in x)
         for x, y in zip(a, b, strict=True)
     )
+
+
+def record(**features) -> bytes:
+    """A tf.train.Example: bytes, text, numbers, or lists of those; `image__encoded` has a slash."""
+    made = {}
+    for key, values in features.items():
+        values = values if isinstance(values, list) else [values]
+        values = [v.encode() if isinstance(v, str) else v for v in values]
+        if values and isinstance(values[0], bytes):
+            feature = tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
+        elif values and isinstance(values[0], float):
+            feature = tf.train.Feature(float_list=tf.train.FloatList(value=values))
+        else:
+            feature = tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+        made[key.replace("__", "/")] = feature
+    return tf.train.Example(features=tf.train.Features(feature=made)).SerializeToString()
+
+
+def records(path: Path, contents) -> Path:
+    """A TFRecord file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for content in contents:
+            writer.write(content)
+    return path
+
+
+def tar(path: Path, members: dict[str, bytes] | list[tuple[str, bytes]], **options) -> Path:
+    """A tar file; options of `tarfile.open`, such as its format."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, **{"mode": "w"} | options) as out:
+        for name, content in members.items() if isinstance(members, dict) else members:
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            out.addfile(member, io.BytesIO(content))
+    return path

@@ -9,7 +9,7 @@ import os
 import numpy as np
 import pytest
 
-from vit_jax.data import records
+from vit_jax.data import ranges, records
 from vit_jax.data.lazy import tf
 
 SIZES = [[5, 0, 1000, 1], [70_000], [], [3, 3, 17]]  # bytes of the records of each file
@@ -123,7 +123,7 @@ def test_index_is_of_a_path_wherever_it_is_read_from(files, tmp_path, monkeypatc
     assert len(cached(tmp_path)) == 1
 
 
-def test_index_reads_only_the_lengths(tmp_path, monkeypatch):
+def test_index_reads_only_lengths_and_their_checksums(tmp_path, monkeypatch):
     path = write(tmp_path / "x", [b"a" * 10_000] * 20)
     read, real = [], os.pread
 
@@ -133,7 +133,7 @@ def test_index_reads_only_the_lengths(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "pread", counted)
     records.offsets(path)
-    assert read == [8] * 20
+    assert read == [12] * 20
 
 
 def test_cache_that_cannot_be_written_is_done_without(files, tmp_path, monkeypatch):
@@ -146,8 +146,8 @@ def test_cache_that_cannot_be_written_is_done_without(files, tmp_path, monkeypat
 
 def test_cache_that_cannot_be_read_is_done_without(files, tmp_path, monkeypatch):
     """A shared home whose cache folder belongs to somebody else; root may read everything."""
-    monkeypatch.setattr(records.Path, "exists", _denied)
-    monkeypatch.setattr(records.Path, "mkdir", _denied)
+    monkeypatch.setattr(ranges.Path, "exists", _denied)
+    monkeypatch.setattr(ranges.Path, "mkdir", _denied)
     opened = records.RecordFiles(files)
     assert [opened[i] for i in range(8)] == sequential(files)
 

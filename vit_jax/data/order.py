@@ -4,10 +4,13 @@
 """Which example a position holds. Row r of step n is position n * B + r of an endless order.
 
 A function of (seed, position) by arithmetic: it knows no process, mesh or restart, so resuming is
-starting to count elsewhere. Start from `example_at`.
+starting to count elsewhere. Start from `example_at`; `hashed` is for what must be chosen or
+shuffled alike on every host, in numpy.
 """
 
 import hashlib
+
+import numpy as np
 
 from vit_jax.data.lazy import Tensor, tf
 
@@ -37,3 +40,38 @@ def example_at(position: Tensor, *, examples: int, seed: int) -> Tensor:
 def example_seed(position: Tensor, *, seed: int) -> Tensor:
     """int64 [2]: the seed of the randomness of the example at a position."""
     return tf.stack([tf.constant(seed, tf.int64), tf.cast(position, tf.int64)])
+
+
+_MASK = 2**64 - 1
+_STEPS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # of splitmix64, and a last shift
+_GOLDEN, _LAST = 0x9E3779B97F4A7C15, 31
+
+
+def hashed(numbers: range | np.ndarray, *keys: int) -> np.ndarray:
+    """uint64 [n]: a hash of each number, another one for other keys; the same on every machine.
+
+    splitmix64 (Steele, Lea, Flood 2014): the number-th output from a start that the keys give. It
+    is one to one, so different numbers never have the same hash.
+
+    Args:
+      numbers: at least 0, [n].
+      keys: what the hash is for.
+    """
+    start = 0
+    for key in keys:
+        start = (start + _GOLDEN + key) & _MASK
+        for shift, factor in _STEPS:
+            start = (start ^ (start >> shift)) * factor & _MASK
+        start ^= start >> _LAST
+    if isinstance(numbers, range):
+        values = np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.uint64)
+    else:
+        values = numbers.astype(np.uint64)
+    values += np.uint64(1)
+    values *= np.uint64(_GOLDEN)
+    values += np.uint64(start)
+    for shift, factor in _STEPS:
+        values ^= values >> np.uint64(shift)
+        values *= np.uint64(factor)
+    values ^= values >> np.uint64(_LAST)
+    return values

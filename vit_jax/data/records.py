@@ -4,78 +4,111 @@
 """Records of TFRecord files by number: an index of offsets, built once, then range reads.
 
 A TFRecord file is a sequence of: length (uint64), its checksum (4 bytes), data, checksum of the
-data (4 bytes). Start from `RecordFiles`.
+data (4 bytes). The checksums of lengths are verified when the index is built, those of data are
+not: an image that is damaged fails to decode, or shows it. Start from `RecordFiles`.
 """
 
-import contextlib
-import hashlib
+import concurrent.futures
+import logging
 import os
 import struct
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
+from vit_jax.data import ranges
+
+log = logging.getLogger("vit_jax")
+
 _HEADER, _FOOTER = 12, 4
-
-
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "vit_jax" / "offsets"
+_INDEXERS = 32  # files that are indexed at once: most of the time is waiting for the disk
+_MANY = 16  # files, from which on the log says that they are indexed
 
 
 def offsets(path: str) -> np.ndarray:
     """Start of the data of each record and, last, where the next would start; int64 [records + 1].
 
-    Reads 8 bytes of each record. The result is kept in the user's cache folder, by path, size and
-    time of change.
+    Reads 12 bytes of each record, once: see `ranges.indexed`.
 
     Raises:
-      ValueError: the file is not a whole number of records.
+      ValueError: the file is truncated, damaged, compressed or no TFRecord file.
     """
-    stat = os.stat(path)
-    identity = f"{os.path.abspath(path)}\n{stat.st_size}\n{stat.st_mtime_ns}"
-    cached = _cache_folder() / f"{hashlib.sha256(identity.encode()).hexdigest()[:24]}.npy"
-    with contextlib.suppress(OSError, ValueError, EOFError):  # not there, not ours, or damaged
-        return np.load(cached)
-    starts, position = [], 0
-    with open(path, "rb", buffering=0) as file:
-        while position < stat.st_size:
-            header = os.pread(file.fileno(), 8, position)
-            starts.append(position + _HEADER)
-            position += (
-                _HEADER + _FOOTER + (struct.unpack("<Q", header)[0] if len(header) == 8 else 1)
-            )
-    if position != stat.st_size:
-        raise ValueError(f"{path} is truncated or not a TFRecord file: {stat.st_size} bytes.")
-    index = np.array([*starts, position + _HEADER], np.int64)
+    return ranges.indexed(path, "offsets", _offsets)
+
+
+def _offsets(path: str) -> np.ndarray:
+    size, starts, position = os.stat(path).st_size, [], 0
+    headers = bytearray()
+    file = ranges.open_file(path)
     try:
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        temporary = cached.with_suffix(f".{os.getpid()}.npy")
-        np.save(temporary, index)
-        temporary.replace(cached)
-    except OSError:
-        pass  # the index is only rebuilt next time
-    return index
+        while position + _HEADER <= size:
+            header = os.pread(file, _HEADER, position)
+            headers += header
+            starts.append(position + _HEADER)
+            position += _HEADER + _FOOTER + struct.unpack_from("<Q", header)[0]
+    finally:
+        os.close(file)
+    fields = np.frombuffer(headers, np.dtype([("length", "<u8"), ("crc", "<u4")]))
+    wrong = np.flatnonzero(_masked_crc(fields["length"]) != fields["crc"])
+    if len(wrong) and wrong[0] == 0:
+        if headers[:2] in (b"\x1f\x8b", b"\x78\x01", b"\x78\x9c", b"\x78\xda"):  # gzip, zlib
+            raise ValueError(
+                f"{path} is compressed, so that no record can be read by itself; decompress it "
+                "(gunzip) or write it again without compression."
+            )
+        raise ValueError(f"{path} is not a TFRecord file: the checksum of its start is wrong.")
+    if len(wrong):
+        raise ValueError(f"{path} is damaged: wrong checksum of the length of record {wrong[0]}.")
+    if position != size:
+        raise ValueError(f"{path} is truncated or not a TFRecord file: {size} bytes.")
+    return np.array([*starts, position + _HEADER], np.int64)
+
+
+def _crc_table() -> np.ndarray:
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = (table >> 1) ^ np.where(table & 1, np.uint32(0x82F63B78), np.uint32(0))
+    return table
+
+
+def _masked_crc(numbers: np.ndarray) -> np.ndarray:
+    """uint32 [n]: CRC-32C (RFC 3720) of uint64 [n], masked as in TFRecord files."""
+    table, crc = _crc_table(), np.full(len(numbers), 0xFFFFFFFF, np.uint32)
+    for column in np.ascontiguousarray(numbers, "<u8").view(np.uint8).reshape(-1, 8).T:
+        crc = table[(crc ^ column) & 255] ^ (crc >> 8)
+    crc = ~crc
+    return ((crc >> 15) | (crc << 17)) + np.uint32(0xA282EAD8)
 
 
 class RecordFiles:
-    """Records 0 to n - 1 of several files, in file order."""
+    """Records 0 to n - 1 of several files, in file order.
+
+    Attributes:
+      files: their bytes.
+      shards: the first record of each file and, last, their number; int64 [files + 1].
+
+    Raises:
+      ValueError: as `offsets`.
+    """
 
     def __init__(self, paths: Sequence[str]):
-        self._paths = list(paths)
-        self._offsets = [offsets(p) for p in self._paths]
-        self._ends = np.cumsum([len(o) - 1 for o in self._offsets])
-        self._files: dict[int, int] = {}
+        if len(paths) >= _MANY:
+            log.info("data: indexing %d record files, where that is not done yet", len(paths))
+        with concurrent.futures.ThreadPoolExecutor(_INDEXERS) as pool:
+            self._offsets = list(pool.map(offsets, paths))
+        self.files = ranges.Files(paths)
+        self.shards = np.cumsum([0, *(len(o) - 1 for o in self._offsets)])
 
     def __len__(self) -> int:
-        return int(self._ends[-1]) if len(self._ends) else 0
+        return int(self.shards[-1])
 
     def __getitem__(self, index: int) -> bytes:
         """The data of record `index`: one range read. Safe in several threads."""
-        number = int(np.searchsorted(self._ends, index, side="right"))
-        starts = self._offsets[number]
-        row = index - (int(self._ends[number - 1]) if number else 0)
-        start, end = int(starts[row]), int(starts[row + 1]) - _HEADER - _FOOTER
-        if number not in self._files:
-            self._files[number] = os.open(self._paths[number], os.O_RDONLY)
-        return os.pread(self._files[number], end - start, start)
+        number, row = self.locate(index)
+        start, end = self._offsets[number][row : row + 2].tolist()
+        return self.files.read(number, start, end - _HEADER - _FOOTER - start)
+
+    def locate(self, index: int) -> tuple[int, int]:
+        """The number of its file, and the number of the record in that."""
+        number = int(np.searchsorted(self.shards, index, side="right")) - 1
+        return number, index - int(self.shards[number])

@@ -3,34 +3,38 @@
 
 """Where examples come from, in one grammar, `kind:rest`.
 
-    digits             the handwritten digits inside scikit-learn, 1,797 images of 8 x 8
+    tfds:NAME          a TensorFlow Datasets name, e.g. tfds:cifar10 or tfds:mnist:3.0.1
     folder:PATH        class folders, or train/ and test/ (and val/) with class folders inside
     csv:FILE           rows of path,label[,split]; paths are relative to the file
-    tfds:NAME          a TensorFlow Datasets name, e.g. tfds:cifar10 or tfds:mnist:3.0.1
+    records:GLOB       TFRecord files of tf.train.Example, or the folder that they lie in; splits
+                       by name, x-train-00000-of-00064.tfrecord; class names in labels.txt beside
+                       them; the keys of data.records say which features are what
+    tar:GLOB           uncompressed tar files, or their folder: WebDataset shards (x.jpg with x.cls,
+                       x.json or x.txt), class folders, or a tar a class; splits by name or folder
+    mix:3*A,1*B        of every 4 training images 3 from A and 1 from B, sources of other kinds;
+                       classes of the same name are one, val and test are those of all
     synthetic:NAME     noise in the size of jft300m, imagenet21k or imagenet
+    digits             the handwritten digits inside scikit-learn, 1,797 images of 8 x 8
 
+PATH, FILE and GLOB may begin with ~; a GLOB is quoted in a shell, e.g. "records:/data/x-*".
 Start from `open_source`.
 """
 
-import csv
 import dataclasses
 import gzip
 import hashlib
 import importlib.util
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from vit_jax.data import file_sources, mixture, record_source, synthetic, tar_source
 from vit_jax.data import splits as splits_lib
-from vit_jax.data import synthetic
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.splits import Split, Table
 from vit_jax.errors import BadInput, unknown
-
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +107,11 @@ def open_source(spec: str, options: Options, *, val_percent: int, test_percent: 
     for key, percent in (("val_percent", val_percent), ("test_percent", test_percent)):
         if not 0 <= percent <= 90:
             raise BadInput(f"data.{key}={percent}; give a percentage from 0 to 90.")
+    if kind == "mix":
+        percents = {"val_percent": val_percent, "test_percent": test_percent}
+        weights, specs = mixture.parse(rest)
+        parts = [open_source(one, options, **percents) for one in specs]
+        return Source(spec, *mixture.mix(weights, parts))
     try:
         classes, given, notes = KINDS[kind][1](rest, options)
     except OSError as e:
@@ -136,125 +145,21 @@ def _digits(_: str, __: Options) -> _Opened:
     return [str(d) for d in range(10)], {"all": Split(table, range(len(images)))}, []
 
 
-def _file_table(paths: Sequence[str], names: Sequence[str], labels: Sequence[int]) -> Table:
-    """Image files with one label each."""
-    labels_N1 = np.asarray(labels, np.int32)[:, None]
-
-    def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        all_paths, all_labels = tf.constant([os.fsencode(p) for p in paths]), tf.constant(labels_N1)
-        return lambda row: (tf.io.read_file(tf.gather(all_paths, row)), tf.gather(all_labels, row))
-
-    return Table(len(paths), lambda row: names[row], reader, labels=lambda: labels_N1)
-
-
-_LAYOUT = (
-    "expected PATH/CLASS/*.jpg, or PATH/train/CLASS/*.jpg and PATH/test/CLASS/*.jpg "
-    f"({', '.join(EXTENSIONS)})"
-)
-
-
-def _subfolders(path: Path) -> list[Path]:
-    return sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
-
-
-def _folder(rest: str, _: Options) -> _Opened:
-    root = Path(rest).expanduser()
-    if not root.is_dir():
-        what = "is a file" if root.exists() else "does not exist"
-        raise BadInput(f"data.source=folder:{rest}: {root} {what}; {_LAYOUT}.")
-    folders = {p.name: p for p in _subfolders(root)}
-    layouts = [n for n in ("train", "val", "validation", "valid", "test") if n in folders]
-    # A lone folder called train that holds images is a class of that name.
-    divided = "train" in folders and bool(layouts[1:] or _subfolders(folders["train"]))
-    parts = {n: folders[n] for n in layouts} if divided else {"all": root}
-
-    names: list[str] = []
-    files: list[tuple[str, str]] = []  # (split, path relative to root)
-    skipped = deeper = 0
-    for part, folder in parts.items():
-        skipped += sum(e.is_file() and e.name[0] != "." for e in os.scandir(folder))
-        for class_folder in _subfolders(folder):
-            inside = sorted(e.name for e in os.scandir(class_folder) if e.is_file())
-            images = [n for n in inside if n.lower().endswith(EXTENSIONS) and n[0] != "."]
-            skipped += len(inside) - len(images)
-            deeper += len(_subfolders(class_folder))
-            files += [(part, (class_folder / n).relative_to(root).as_posix()) for n in images]
-    names = sorted({path.split("/")[-2] for part, path in files if part in ("train", "all")})
-    extra = sorted({path.split("/")[-2] for _, path in files} - set(names))
-    if len(names) < 2 or extra:
-        found = ", ".join(sorted(os.listdir(root))[:8]) or "nothing"
-        what = (
-            f"classes {extra} are not in train/"
-            if extra
-            else f"{len(names)} class folders with images"
-        )
-        raise BadInput(f"data.source=folder:{rest}: {what}; {_LAYOUT}; found in {root}: {found}.")
-
-    label = {name: i for i, name in enumerate(names)}
-    table = _file_table(
-        [str(root / path) for _, path in files],
-        [path for _, path in files],
-        [label[path.split("/")[-2]] for _, path in files],
-    )
-    given = {p: np.array([i for i, f in enumerate(files) if f[0] == p], np.int64) for p in parts}
-    notes = []
-    if skipped:
-        notes.append(f"{skipped} files left out: beside class folders, or no image extension")
-    if deeper:
-        notes.append(f"{deeper} folders inside class folders left out")
-    return names, {p: Split(table, rows) for p, rows in given.items() if len(rows)}, notes
-
-
-def _csv(rest: str, _: Options) -> _Opened:
-    path = Path(rest).expanduser()
-    if not path.is_file():
-        raise BadInput(f"data.source=csv:{rest}: no file {path}; expected rows of path,label.")
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row]
-    except (UnicodeDecodeError, csv.Error) as e:
-        raise BadInput(f"data.source=csv:{rest}: not a CSV file: {e}.") from e
-    header = [c.strip().lower() for c in rows[0]] if rows else []
-    if header[1:2] == ["label"]:
-        rows = rows[1:]
-    short = next((i for i, row in enumerate(rows) if len(row) < 2 or not row[1].strip()), None)
-    labels = sorted({row[1].strip() for row in rows if len(row) > 1}, key=_as_number)
-    if short is not None or len(labels) < 2:
-        what = f"row {short + 1} is {rows[short]}" if short is not None else f"{len(labels)} labels"
-        raise BadInput(f"data.source=csv:{rest}: {what}; expected rows of path,label[,split].")
-    files = [str(path.parent / Path(row[0].strip()).expanduser()) for row in rows]
-    missing = [f for f in files if not os.path.isfile(f)]
-    if missing:
-        raise BadInput(
-            f"data.source=csv:{rest}: {len(missing)} of {len(files)} images are not there, first "
-            f"{missing[0]}; paths are relative to {path.parent}."
-        )
-    label = {name: i for i, name in enumerate(labels)}
-    table = _file_table(
-        files, [row[0].strip() for row in rows], [label[r[1].strip()] for r in rows]
-    )
-    parts = [row[2].strip() if len(row) > 2 and row[2].strip() else "all" for row in rows]
-    given = {p: np.flatnonzero([q == p for q in parts]) for p in dict.fromkeys(parts)}
-    if "all" in given and len(given) > 1:
-        raise BadInput(f"data.source=csv:{rest}: some rows name a split and some do not.")
-    return labels, {p: Split(table, indices) for p, indices in given.items()}, []
-
-
-def _as_number(text: str) -> tuple[int, str]:
-    """Sorts labels that are numbers as numbers."""
-    return (int(text), "") if text.isdecimal() else (0, text)
-
-
 def _tfds(rest: str, options: Options) -> _Opened:
     from vit_jax.data import tfds_source  # needs TensorFlow
 
     return tfds_source.open_tfds(rest, options.data_dir)
 
 
+# Kind -> how it is written, and (rest, options) -> class names, splits, notes; `open_source` itself
+# opens the sources of a mixture.
 KINDS: dict[str, tuple[str, Any]] = {
-    "digits": ("digits", _digits),
-    "folder": ("folder:PATH", _folder),
-    "csv": ("csv:FILE", _csv),
     "tfds": ("tfds:NAME", _tfds),
+    "folder": ("folder:PATH", file_sources.open_folder),
+    "csv": ("csv:FILE", file_sources.open_csv),
+    "records": ("records:GLOB", record_source.open_records),
+    "tar": ("tar:GLOB", tar_source.open_tar),
+    "mix": ("mix:N*SOURCE,N*SOURCE", None),
     "synthetic": ("synthetic:NAME", synthetic.open_synthetic),
+    "digits": ("digits", _digits),
 }

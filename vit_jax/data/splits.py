@@ -9,13 +9,15 @@ Owns how a source without `val` or `test` gets them, and slices such as `train[:
 
 import dataclasses
 import hashlib
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from vit_jax.data import order
 from vit_jax.data.lazy import Tensor, tf
+from vit_jax.data.ranges import Files
 from vit_jax.errors import BadInput, unknown
 
 Rows = range | np.ndarray  # rows of a table
@@ -35,6 +37,11 @@ class Table:
         image; else None.
       shards: int64 [S + 1], the first row of each file and, last, `rows`, where the examples lie in
         large files one after another; else None.
+      files: those files by number, where `reader` reads through them; else None.
+      numbered: names only say where an example lies, so that it is chosen by a hash of its row;
+        else by one of its name.
+      ids: () -> bytes [rows], other names of the examples, by which they may be excluded; may read
+        every example once. None where there are none.
     """
 
     rows: int
@@ -42,6 +49,9 @@ class Table:
     reader: Callable[[], Callable[[Tensor], tuple[Tensor, Tensor]]]
     labels: Callable[[], np.ndarray] | None = None
     shards: np.ndarray | None = None
+    files: Files | None = None
+    numbered: bool = False
+    ids: Callable[[], np.ndarray] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +85,18 @@ class Split:
         rows = tf.constant(self.rows, tf.int64)
         return lambda index: read(tf.gather(rows, index))
 
+    def take(self, indices: Rows) -> "Split":
+        """Some examples of this split, by index, ascending; their order is of the same kind."""
+        if isinstance(self.rows, range) and isinstance(indices, np.ndarray):
+            return dataclasses.replace(self, rows=indices + self.rows.start)
+        if isinstance(indices, range):
+            return dataclasses.replace(self, rows=self.rows[indices.start : indices.stop])
+        return dataclasses.replace(self, rows=self.rows[indices])
+
+    def part(self, start: int, stop: int) -> "Split":
+        """Examples `start` to `stop` - 1."""
+        return self.take(range(start, stop))
+
     def order(self, seed: int) -> Order:
         """The endless order of training: a graph function, position -> index in this split.
 
@@ -84,6 +106,25 @@ class Split:
         return lambda position: order.example_at(position, examples=len(self), seed=seed)
 
 
+def first_at_least(ascending: Rows, bounds: Sequence[int] | np.ndarray) -> np.ndarray:
+    """For each bound the first index whose row, or index, is not below it; int64, as bounds."""
+    if isinstance(ascending, range):
+        return np.clip(bounds, ascending.start, ascending.stop) - ascending.start
+    return np.searchsorted(ascending, bounds)
+
+
+def take_rows(values: np.ndarray, rows: Rows) -> np.ndarray:
+    """values[rows], without a copy where they are one after another."""
+    return values[rows.start : rows.stop] if isinstance(rows, range) else values[rows]
+
+
+def split_ids(split: Split) -> np.ndarray:
+    """What each example is excluded by, bytes [n]: its table's `ids`, else its name."""
+    if split.table.ids is not None:
+        return take_rows(split.table.ids(), split.rows)
+    return np.array([os.fsencode(split.name(i)) for i in range(len(split))])
+
+
 def bucket(name: str) -> int:
     """0 to 9999 from a name: the same on every machine, and whatever other examples there are."""
     digest = hashlib.blake2b(name.encode(errors="surrogateescape"), digest_size=8).digest()
@@ -91,10 +132,13 @@ def bucket(name: str) -> int:
 
 
 def hold_out(split: Split, percent: int, salt: str) -> tuple[Split, Split]:
-    """(the rest, about `percent` % of the examples), chosen by the hash of salt and name."""
+    """(the rest, about `percent` % of the examples), chosen by the hash of salt and name or row."""
     rows = np.asarray(split.rows)
-    names = (salt + split.table.name(int(r)) for r in rows)
-    buckets = np.array([bucket(name) for name in names], np.int64)
+    if split.table.numbered:
+        buckets = (order.hashed(rows, bucket(salt)) % np.uint64(10000)).astype(np.int64)
+    else:
+        names = (salt + split.table.name(int(r)) for r in rows)
+        buckets = np.array([bucket(name) for name in names], np.int64)
     held = buckets < percent * 100
     if len(rows) > 1 and not held.any():  # very few images
         held[np.argmin(buckets)] = True
@@ -169,9 +213,11 @@ def select(splits: dict[str, Split], expression: str, source: str) -> Split:
         number = int(text.rstrip("%"))
         return min(len(split), round(number / 100 * len(split)) if text.endswith("%") else number)
 
-    rows = split.rows[edge(match["a"], 0) : edge(match["b"], len(split))]
-    if not len(rows):
+    if match["a"] is None and match["b"] is None:
+        return split
+    start, stop = edge(match["a"], 0), edge(match["b"], len(split))
+    if start >= stop:
         raise BadInput(
             f"split {expression!r} of {source} is empty: {match['name']} has {len(split)}."
         )
-    return Split(split.table, rows)
+    return split.part(start, stop)

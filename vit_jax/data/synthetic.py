@@ -10,6 +10,8 @@ For plans, timing and a first step on any machine; nothing can be learned from t
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.splits import Split, Table
 from vit_jax.errors import unknown
@@ -44,7 +46,12 @@ def open_synthetic(name: str, _: Any) -> tuple[list[str], dict[str, Split], list
 
         return read
 
-    table = Table(examples + 2 * _HELD_OUT, lambda row: f"{name}/{row}", reader)
+    rows = examples + 2 * _HELD_OUT
+
+    def labels() -> np.ndarray:
+        return np.arange(rows, dtype=np.int32)[:, None] % np.int32(classes)
+
+    table = Table(rows, lambda row: f"{name}/{row}", reader, labels, numbered=True)
     ends = (0, examples, examples + _HELD_OUT, examples + 2 * _HELD_OUT)
     splits = {
         split: Split(table, range(start, stop))

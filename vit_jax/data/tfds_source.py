@@ -6,6 +6,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from vit_jax.data.lazy import Tensor, keep_off_accelerators, tf
 from vit_jax.data.records import RecordFiles
 from vit_jax.data.splits import Split, Table
@@ -129,4 +131,11 @@ def _table(builder: Any, info: Any, image_key: str, label_key: str, given: str) 
 
         return read
 
-    return Table(len(files), lambda row: f"tfds:{builder.info.full_name}/{info.name}/{row}", reader)
+    return Table(
+        len(files),
+        lambda row: f"tfds:{builder.info.full_name}/{info.name}/{row}",
+        reader,
+        shards=np.cumsum([0, *info.shard_lengths]),
+        files=files.files if isinstance(files, RecordFiles) else None,
+        numbered=True,
+    )

@@ -1,0 +1,134 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Images that are files: class folders, and CSV files that list them.
+
+Start from `open_folder` and `open_csv`.
+"""
+
+import csv
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vit_jax.data.lazy import Tensor, tf
+from vit_jax.data.splits import Split, Table
+from vit_jax.errors import BadInput
+
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
+
+_Opened = tuple[Sequence[str], dict[str, Split], list[str]]
+
+
+def _file_table(paths: Sequence[str], names: Sequence[str], labels: Sequence[int]) -> Table:
+    """Image files with one label each."""
+    labels_N1 = np.asarray(labels, np.int32)[:, None]
+
+    def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        all_paths, all_labels = tf.constant([os.fsencode(p) for p in paths]), tf.constant(labels_N1)
+        return lambda row: (tf.io.read_file(tf.gather(all_paths, row)), tf.gather(all_labels, row))
+
+    return Table(len(paths), lambda row: names[row], reader, labels=lambda: labels_N1)
+
+
+_LAYOUT = (
+    "expected PATH/CLASS/*.jpg, or PATH/train/CLASS/*.jpg and PATH/test/CLASS/*.jpg "
+    f"({', '.join(EXTENSIONS)})"
+)
+
+
+def _subfolders(path: Path) -> list[Path]:
+    return sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
+def open_folder(rest: str, _: Any) -> _Opened:
+    """Class names, splits and notes of a folder; raises BadInput where it is laid out otherwise."""
+    root = Path(rest).expanduser()
+    if not root.is_dir():
+        what = "is a file" if root.exists() else "does not exist"
+        raise BadInput(f"data.source=folder:{rest}: {root} {what}; {_LAYOUT}.")
+    folders = {p.name: p for p in _subfolders(root)}
+    layouts = [n for n in ("train", "val", "validation", "valid", "test") if n in folders]
+    # A lone folder called train that holds images is a class of that name.
+    divided = "train" in folders and bool(layouts[1:] or _subfolders(folders["train"]))
+    parts = {n: folders[n] for n in layouts} if divided else {"all": root}
+
+    names: list[str] = []
+    files: list[tuple[str, str]] = []  # (split, path relative to root)
+    skipped = deeper = 0
+    for part, folder in parts.items():
+        skipped += sum(e.is_file() and e.name[0] != "." for e in os.scandir(folder))
+        for class_folder in _subfolders(folder):
+            inside = sorted(e.name for e in os.scandir(class_folder) if e.is_file())
+            images = [n for n in inside if n.lower().endswith(EXTENSIONS) and n[0] != "."]
+            skipped += len(inside) - len(images)
+            deeper += len(_subfolders(class_folder))
+            files += [(part, (class_folder / n).relative_to(root).as_posix()) for n in images]
+    names = sorted({path.split("/")[-2] for part, path in files if part in ("train", "all")})
+    extra = sorted({path.split("/")[-2] for _, path in files} - set(names))
+    if len(names) < 2 or extra:
+        found = ", ".join(sorted(os.listdir(root))[:8]) or "nothing"
+        what = (
+            f"classes {extra} are not in train/"
+            if extra
+            else f"{len(names)} class folders with images"
+        )
+        raise BadInput(f"data.source=folder:{rest}: {what}; {_LAYOUT}; found in {root}: {found}.")
+
+    label = {name: i for i, name in enumerate(names)}
+    table = _file_table(
+        [str(root / path) for _, path in files],
+        [path for _, path in files],
+        [label[path.split("/")[-2]] for _, path in files],
+    )
+    given = {p: np.array([i for i, f in enumerate(files) if f[0] == p], np.int64) for p in parts}
+    notes = []
+    if skipped:
+        notes.append(f"{skipped} files left out: beside class folders, or no image extension")
+    if deeper:
+        notes.append(f"{deeper} folders inside class folders left out")
+    return names, {p: Split(table, rows) for p, rows in given.items() if len(rows)}, notes
+
+
+def open_csv(rest: str, _: Any) -> _Opened:
+    """Class names, splits and notes of a CSV file; raises BadInput where an image is missing."""
+    path = Path(rest).expanduser()
+    if not path.is_file():
+        raise BadInput(f"data.source=csv:{rest}: no file {path}; expected rows of path,label.")
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (UnicodeDecodeError, csv.Error) as e:
+        raise BadInput(f"data.source=csv:{rest}: not a CSV file: {e}.") from e
+    header = [c.strip().lower() for c in rows[0]] if rows else []
+    if header[1:2] == ["label"]:
+        rows = rows[1:]
+    short = next((i for i, row in enumerate(rows) if len(row) < 2 or not row[1].strip()), None)
+    labels = sorted({row[1].strip() for row in rows if len(row) > 1}, key=as_number)
+    if short is not None or len(labels) < 2:
+        what = f"row {short + 1} is {rows[short]}" if short is not None else f"{len(labels)} labels"
+        raise BadInput(f"data.source=csv:{rest}: {what}; expected rows of path,label[,split].")
+    files = [str(path.parent / Path(row[0].strip()).expanduser()) for row in rows]
+    missing = [f for f in files if not os.path.isfile(f)]
+    if missing:
+        raise BadInput(
+            f"data.source=csv:{rest}: {len(missing)} of {len(files)} images are not there, first "
+            f"{missing[0]}; paths are relative to {path.parent}."
+        )
+    label = {name: i for i, name in enumerate(labels)}
+    table = _file_table(
+        files, [row[0].strip() for row in rows], [label[r[1].strip()] for r in rows]
+    )
+    parts = [row[2].strip() if len(row) > 2 and row[2].strip() else "all" for row in rows]
+    given = {p: np.flatnonzero([q == p for q in parts]) for p in dict.fromkeys(parts)}
+    if "all" in given and len(given) > 1:
+        raise BadInput(f"data.source=csv:{rest}: some rows name a split and some do not.")
+    return labels, {p: Split(table, indices) for p, indices in given.items()}, []
+
+
+def as_number(text: str) -> tuple[int, str]:
+    """A key that sorts labels that are numbers as numbers."""
+    return (int(text), "") if text.isdecimal() else (0, text)

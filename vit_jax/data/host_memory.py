@@ -1,0 +1,81 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""How much memory of this machine is left for data, so that a run is refused rather than killed.
+
+Start from `check`.
+"""
+
+import contextlib
+import os
+from pathlib import Path
+
+from vit_jax.errors import BadInput
+
+_NO_LIMIT = 2**60  # cgroup v1 writes a number near 2^63 for none
+
+
+def available_bytes(root: Path = Path("/")) -> int:
+    """What this process may still use: the least of the machine's memory and its cgroups' limits.
+
+    Args:
+      root: where proc and sys are, for tests.
+    """
+    found = []
+    with contextlib.suppress(OSError):
+        for line in (root / "proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                found.append(int(line.split()[1]) * 1024)
+    for folder, limit, used in _cgroups(root):
+        with contextlib.suppress(OSError, ValueError):  # not there, or "max"
+            most = int((folder / limit).read_text())
+            if most < _NO_LIMIT:
+                found.append(most - int((folder / used).read_text()) + _reclaimable(folder))
+    if not found:  # not Linux
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(min(found), 0)
+
+
+def _cgroups(root: Path) -> list[tuple[Path, str, str]]:
+    """Folders of this process's cgroups and of those above, with the names of limit and use."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            base, names = root / "sys/fs/cgroup", ("memory.max", "memory.current")
+        elif "memory" in controllers.split(","):
+            base = root / "sys/fs/cgroup/memory"
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        else:
+            continue
+        parts = [part for part in path.split("/") if part not in ("", "..")]
+        found += [(base.joinpath(*parts[:n]), *names) for n in range(len(parts) + 1)]
+    return found
+
+
+def _reclaimable(folder: Path) -> int:
+    """Bytes of files that the kernel keeps in a cgroup's memory and would give up first."""
+    fields = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+    return int(fields.get("inactive_file", 0))
+
+
+def check(need_bytes: int, what: str, advice: str) -> None:
+    """Refuses what would take more than half of the memory that is available.
+
+    Raises:
+      BadInput: with both figures, and `advice`.
+    """
+    available = available_bytes()
+    if need_bytes > available // 2:
+        raise BadInput(
+            f"{what} would take {_size(need_bytes)} of memory, and {_size(available)} are "
+            f"available here, of which data may take half. {advice}"
+        )
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:,.1f} GiB" if count >= 2**30 else f"{count / 2**20:,.1f} MiB"

@@ -1,0 +1,148 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Examples held in memory: as they are stored, or as the chain's first ops leave them.
+
+What comes out is bit for bit what comes out without. Each process holds the whole split, since the
+order may ask any process for any example. Start from `keep`.
+"""
+
+import dataclasses
+from typing import Any, Literal
+
+import numpy as np
+
+from vit_jax.data import host_memory, preprocess
+from vit_jax.data.lazy import Tensor, tf
+from vit_jax.data.splits import Split, Table
+from vit_jax.errors import BadInput, unknown
+
+Kind = Literal["none", "raw", "decoded"]
+KINDS = ("none", "raw", "decoded")
+
+# Ops that draw nothing: the same image each time.
+FIXED = (preprocess.Decode, preprocess.Resize, preprocess.ResizeSmall, preprocess.CentralCrop)
+
+_SAMPLE = 64  # examples by which the size of all is predicted
+_HEADROOM = 1.25  # the sample's mean may be that much too small
+_EACH = 64  # bytes beside the image: its label, and where it lies
+
+_Ops = tuple[preprocess.Op, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Done:
+    """In the place of an op whose result is held: the ops after it keep their random numbers."""
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        return image
+
+
+def keep(split: Split, kind: Kind, ops: _Ops, workers: int) -> tuple[Split, _Ops, str]:
+    """The split read from memory, what is left of the chain, and a note ("" where nothing is kept).
+
+    Args:
+      split: read once, now.
+      kind: `raw` keeps the images as they are stored; `decoded` what the chain's first ops make of
+        them, up to the first that draws random numbers; `none` nothing.
+      ops: of the chain.
+      workers: threads.
+
+    Returns:
+      A split with the same names, order and examples, and a chain for its images.
+
+    Raises:
+      BadInput: an unknown kind, more than half of the memory that is available, or an image that
+        the first ops do not take.
+    """
+    if kind not in KINDS:
+        raise unknown("data.cache", kind, KINDS)
+    if kind == "none":
+        return split, ops, ""
+    random = (i for i, op in enumerate(ops) if not isinstance(op, FIXED))
+    done = next(random, len(ops)) if kind == "decoded" else 0
+    stored = _Stored(split, ops[:done], workers)
+    advice = "Set data.cache=none" + (", or raw, which takes less." if done else ".")
+    need = stored.predicted_bytes()
+    host_memory.check(need, f"data.cache={kind} of {len(split):,} images", advice)
+    table = stored.held()
+    names = "|".join(type(op).__name__ for op in ops[:done]) or "as they are stored"
+    note = f"{len(split):,} images are held in memory, {names}: about {need / 2**20:,.0f} MiB"
+    held = dataclasses.replace(split, table=table, rows=range(len(split)))
+    return held, (Done(),) * done + ops[done:], note
+
+
+@dataclasses.dataclass(frozen=True)
+class _Stored:
+    """What is held of each example: its image after `ops`, and its labels."""
+
+    split: Split
+    ops: _Ops
+    workers: int
+
+    def predicted_bytes(self) -> int:
+        """Of all examples, from some that are evenly spread; exact where there are few."""
+        count = len(self.split)
+        some = np.unique(np.linspace(0, count - 1, min(count, _SAMPLE)).astype(np.int64))
+
+        def size(image: Tensor, _: Tensor) -> Tensor:
+            return tf.strings.length(image) if image.dtype == tf.string else tf.size(image)
+
+        sizes = list(self._images(some).map(size).as_numpy_iterator())
+        headroom = _HEADROOM if count > len(some) else 1
+        return int(count * (np.mean(sizes) * headroom + _EACH))
+
+    def held(self) -> Table:
+        """A table of them in memory; row i is example i of the split."""
+        images = self._images(np.arange(len(self.split)))
+        kind = images.element_spec[0]
+        pixels = kind.dtype != tf.string
+
+        def packed(image: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+            return (tf.io.serialize_tensor(image) if pixels else image), labels
+
+        try:  # as one batch, which moves the images instead of copying them
+            both = next(iter(images.map(packed).batch(len(self.split))))
+        except tf.errors.OpError as e:
+            raise self._explain(e) from None
+        all_images, all_labels = both
+
+        def read(row: Tensor) -> tuple[Tensor, Tensor]:
+            image = tf.gather(all_images, row)
+            if pixels:
+                image = tf.ensure_shape(tf.io.parse_tensor(image, kind.dtype), kind.shape)
+            return image, tf.gather(all_labels, row)
+
+        return Table(len(self.split), self.split.name, lambda: read, labels=all_labels.numpy)
+
+    def _images(self, indices: np.ndarray) -> Any:
+        """A dataset of (image, labels)."""
+        read, process = self.split.reader(), preprocess.apply(self.ops)
+
+        def stored(index: Tensor) -> tuple[Tensor, Tensor]:
+            image, labels = read(index)
+            return process(image, tf.zeros([2], tf.int64)), labels
+
+        plain = tf.autograph.experimental.do_not_convert(stored)
+        dataset = tf.data.Dataset.from_tensor_slices(indices)
+        return dataset.map(plain, num_parallel_calls=self.workers, deterministic=True)
+
+    def _explain(self, error: Exception) -> BadInput:
+        """Names the first example that fails, found by trying ever smaller parts."""
+        first, count = 0, len(self.split)
+        while count > 1:
+            for start in range(first, first + count, step := -(-count // 16)):
+                part = np.arange(start, min(start + step, first + count))
+                try:
+                    for _ in self._images(part):
+                        pass
+                except tf.errors.OpError as e:
+                    first, count, error = start, len(part), e
+                    break
+            else:
+                break  # none fails when it is tried again
+        message = " ".join(str(getattr(error, "message", error)).split("[[")[0].split())
+        return BadInput(
+            f"{self.split.name(first)} cannot be held in memory: {message[-200:]}. Remove or "
+            "replace the image, or set data.cache=none."
+        )

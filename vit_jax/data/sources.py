@@ -7,6 +7,7 @@
     folder:PATH        class folders, or train/ and test/ (and val/) with class folders inside
     csv:FILE           rows of path,label[,split]; paths are relative to the file
     tfds:NAME          a TensorFlow Datasets name, e.g. tfds:cifar10 or tfds:mnist:3.0.1
+    vtab:TASK[/full]   a task of VTAB, e.g. vtab:eurosat: 1,000 training examples, or all
     synthetic:NAME     noise in the size of jft300m, imagenet21k or imagenet
 
 Start from `open_source`.
@@ -251,10 +252,17 @@ def _tfds(rest: str, options: Options) -> _Opened:
     return tfds_source.open_tfds(rest, options.data_dir)
 
 
+def _vtab(rest: str, options: Options) -> _Opened:
+    from vit_jax.data import vtab
+
+    return vtab.open_vtab(rest, options.data_dir)
+
+
 KINDS: dict[str, tuple[str, Any]] = {
     "digits": ("digits", _digits),
     "folder": ("folder:PATH", _folder),
     "csv": ("csv:FILE", _csv),
     "tfds": ("tfds:NAME", _tfds),
+    "vtab": ("vtab:TASK[/full]", _vtab),
     "synthetic": ("synthetic:NAME", synthetic.open_synthetic),
 }

@@ -451,8 +451,8 @@ def test_a_version_that_stands_in_for_one_that_cannot_be_made_is_said(data_folde
 def test_another_version_is_refused_with_the_reason(data_folder):
     task = shrunk(TASKS["eurosat"])
     folder = data_folder(task)
+    newer = dataclasses.replace(task, version="9.*.*")
     with pytest.raises(errors.BadInput) as caught:
-        newer = dataclasses.replace(task, version="9.*.*")
         vtab.open_task(newer, full=False, data_dir=str(folder))
     assert "eurosat/rgb:9.*.*, prepared is 2.0.0" in str(caught.value)
     assert "order of the prepared files" in str(caught.value)
@@ -481,7 +481,7 @@ def test_what_is_not_prepared_is_not_made_up(tmp_path, monkeypatch):
         raise ConnectionError("no route to host")
 
     monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", fail)
-    with pytest.raises(errors.BadInput, match="vtab:svhn is not prepared.*no route.*data_dir"):
+    with pytest.raises(errors.BadInput, match=r"vtab:svhn is not prepared.*no route.*data_dir"):
         source("vtab:svhn", tmp_path)
 
 

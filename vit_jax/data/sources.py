@@ -8,7 +8,7 @@
     csv:FILE           rows of path,label[,split]; paths are relative to the file
     tfds:NAME          a TensorFlow Datasets name, e.g. tfds:cifar10 or tfds:mnist:3.0.1
     vtab:TASK[/full]   a task of VTAB, e.g. vtab:eurosat: 1,000 training examples, or all
-    synthetic:NAME     noise in the size of jft300m, imagenet21k or imagenet
+    synthetic:NAME     noise in the size of a dataset of the recipes, e.g. jft300m or vtab/eurosat
 
 Start from `open_source`.
 """

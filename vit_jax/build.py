@@ -54,6 +54,9 @@ def check(config: ConfigDict) -> None:
     for key, value in config_lib.flatten(config):
         if key in _DURATIONS or re.fullmatch(r"evals\.\w+\.every", key):
             duration.parse(f"config.{key}", value)
+        if key == "schedule.step.drops":
+            for text in value:
+                duration.parse(f"config.{key}", text)
     if duration.parse("config.length", config.length).unit == "percent":
         raise BadInput(f"length={config.length!r}: percent is of the length; give another unit.")
     program.profile_steps(config.profile)

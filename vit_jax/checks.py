@@ -99,6 +99,9 @@ def check_tuples(config: ConfigDict) -> None:
             "pairs of a logical axis and mesh axes, (('embed', ('fsdp',)),)",
         ),
     }
+    if config.schedule.name == "step":
+        drops = _strings(config.schedule.step.drops)
+        found["schedule.step.drops"] = (drops, "durations, ('30 epochs', '60 epochs')")
     values = dict(flatten(config))
     for key, (good, expected) in found.items():
         if not good:

@@ -9,8 +9,9 @@ so a key that nobody takes cannot exist.
 """
 
 import dataclasses
+import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -18,8 +19,9 @@ import jax
 from vit_jax import checks, duration, losses, memory, program
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
-from vit_jax.data import pipeline, preprocess, sources
+from vit_jax.data import memory_cache, pipeline, preprocess, sources, subset, windows
 from vit_jax.data.pipeline import Pipeline
+from vit_jax.data.splits import Split
 from vit_jax.errors import BadInput, together, unknown
 from vit_jax.models import variants
 from vit_jax.program import Program
@@ -88,6 +90,11 @@ class Run(Program):
         batches = self.train_pipeline.train(first_step, self.steps.total, rows)
         return pipeline.to_devices(batches, self.batch_sharding, size, self.config.data.prefetch)
 
+    def fingerprint(self) -> dict[str, str]:
+        """What is equal in all processes that read the same examples."""
+        split = self.train_pipeline.split
+        return self.source.fingerprint() | {"training examples": f"{len(split)} ({split.digest()})"}
+
     def eval_batches(self, name: str) -> Iterator[dict[str, jax.Array]]:
         """Global batches of a named evaluation."""
         pipe = self.eval_pipelines[name]
@@ -130,30 +137,58 @@ def problems(data: ConfigDict) -> list[BadInput]:
 def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, dict[str, Pipeline]]:
     data = config.data
     source = open_source(data)
-    found: list[BadInput] = []
+    notes, found = list(source.notes), list[BadInput]()
 
-    def make(expression: str, key: str, batch_size: int) -> Pipeline | None:
+    def make(split: Callable[[], Split], key: str, batch_size: int) -> Pipeline | None:
         ops = preprocess.parse(f"data.{key}", data[key], data.image_size)
         try:
             pipe = Pipeline(
-                source.split(expression), ops, batch_size, config.seed, data.image_size,
-                data.workers, data.prefetch,
-            )  # fmt: skip
+                split(), ops, batch_size, config.seed, data.image_size, data.workers, data.prefetch
+            )
             pipe.probe()
         except BadInput as e:
             found.append(e)
             return None
         return pipe
 
-    pipes = {
-        name: make(section.split, "eval_ops", section.batch_size or config.batch_size)
+    def training() -> Split:
+        split, said = training_examples(source, data)
+        notes.extend(said)
+        return windows.in_windows(split, data.window_shards) if data.window_shards else split
+
+    train = make(training, "train_ops", config.batch_size)
+    evals = {
+        name: make(
+            functools.partial(source.split, section.split),
+            "eval_ops",
+            section.batch_size or config.batch_size,
+        )
         for name, section in config.evals.items()
     }
-    pipes[""] = make(data.split, "train_ops", config.batch_size)
-    if found:
+    if train is None or None in evals.values():
         raise together(found)
-    made = {name: pipe for name, pipe in pipes.items() if pipe is not None}
-    return source, made.pop(""), made
+    train, *rest = (_kept(pipe, data, notes) for pipe in (train, *evals.values()) if pipe)
+    source = dataclasses.replace(source, notes=tuple(notes))
+    return source, train, dict(zip(evals, rest, strict=True))
+
+
+def training_examples(source: sources.Source, data: ConfigDict) -> tuple[Split, list[str]]:
+    """The examples that are trained on, and notes."""
+    return subset.choose(
+        source.split(data.split),
+        examples=data.examples,
+        fraction=data.fraction,
+        balanced=data.balanced,
+        exclude=data.exclude,
+        classes=len(source.classes),
+    )
+
+
+def _kept(pipe: Pipeline, data: ConfigDict, notes: list[str]) -> Pipeline:
+    """The same, read from memory where `data.cache` says so."""
+    split, ops, note = memory_cache.keep(pipe.split, data.cache, pipe.ops, data.workers)
+    notes += [note] if note else []
+    return dataclasses.replace(pipe, split=split, ops=ops)
 
 
 def out_of_memory(run: Run) -> BadInput:

@@ -88,6 +88,51 @@ def test_other_file_is_an_error(tmp_path, content):
         records.offsets(str(tmp_path / "x"))
 
 
+@pytest.mark.parametrize("at", range(12))
+@pytest.mark.parametrize("number", [0, 2])
+def test_flipped_bit_in_a_length_or_its_checksum_is_an_error(tmp_path, at, number):
+    """Also where what follows still looks like a whole number of records."""
+    path = tmp_path / "x"
+    write(path, [b"a" * 16] * 5)
+    data = bytearray(path.read_bytes())
+    data[number * 32 + at] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=str(path)) as caught:
+        records.offsets(str(path))
+    shown = f"length of record {number}" if number else "not a TFRecord file"
+    assert shown in str(caught.value)
+
+
+def test_checksums_are_those_of_tensorflow(tmp_path):
+    sizes = [0, 1, 255, 256, 70_000]
+    for i, size in enumerate(sizes):
+        write(tmp_path / str(i), [bytes(size)])
+    data = b"".join((tmp_path / str(i)).read_bytes()[:12] for i in range(len(sizes)))
+    wanted = np.frombuffer(data, [("length", "<u8"), ("crc", "<u4")])
+    assert wanted["length"].tolist() == sizes
+    assert (records._masked_crc(wanted["length"]) == wanted["crc"]).all()
+
+
+@pytest.mark.parametrize("kind", ["GZIP", "ZLIB"])
+def test_compressed_file_is_refused_with_what_to_do(tmp_path, kind):
+    with tf.io.TFRecordWriter(str(tmp_path / "x"), kind) as writer:
+        writer.write(b"a" * 100)
+    with pytest.raises(ValueError, match=r"is compressed.*without compression"):
+        records.offsets(str(tmp_path / "x"))
+
+
+def test_shards_are_the_first_records_of_the_files(files):
+    opened = records.RecordFiles(files)
+    assert opened.shards.tolist() == [0, 4, 5, 5, 8]
+    assert [opened.locate(i) for i in (0, 3, 4, 5, 7)] == [(0, 0), (0, 3), (1, 0), (3, 0), (3, 2)]
+
+
+def test_records_of_held_files_are_the_same(files):
+    opened = records.RecordFiles(files)
+    opened.files.hold([0, 3])
+    assert [opened[i] for i in range(8)] == sequential(files)
+
+
 # ---------------------------------------------------------------- the index that is kept
 
 

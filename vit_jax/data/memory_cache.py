@@ -63,9 +63,12 @@ def keep(split: Split, kind: Kind, ops: _Ops, workers: int) -> tuple[Split, _Ops
     done = next(random, len(ops)) if kind == "decoded" else 0
     stored = _Stored(split, ops[:done], workers)
     advice = "Set data.cache=none" + (", or raw, which takes less." if done else ".")
-    need = stored.predicted_bytes()
-    host_memory.check(need, f"data.cache={kind} of {len(split):,} images", advice)
-    table = stored.held()
+    try:
+        need = stored.predicted_bytes()
+        host_memory.check(need, f"data.cache={kind} of {len(split):,} images", advice)
+        table = stored.held()
+    except tf.errors.OpError as e:
+        raise stored.explain(e) from None
     names = "|".join(type(op).__name__ for op in ops[:done]) or "as they are stored"
     note = f"{len(split):,} images are held in memory, {names}: about {need / 2**20:,.0f} MiB"
     held = dataclasses.replace(split, table=table, rows=range(len(split)))
@@ -101,11 +104,8 @@ class _Stored:
         def packed(image: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
             return (tf.io.serialize_tensor(image) if pixels else image), labels
 
-        try:  # as one batch, which moves the images instead of copying them
-            both = next(iter(images.map(packed).batch(len(self.split))))
-        except tf.errors.OpError as e:
-            raise self._explain(e) from None
-        all_images, all_labels = both
+        # As one batch, which moves the images instead of copying them.
+        all_images, all_labels = next(iter(images.map(packed).batch(len(self.split))))
 
         def read(row: Tensor) -> tuple[Tensor, Tensor]:
             image = tf.gather(all_images, row)
@@ -127,7 +127,7 @@ class _Stored:
         dataset = tf.data.Dataset.from_tensor_slices(indices)
         return dataset.map(plain, num_parallel_calls=self.workers, deterministic=True)
 
-    def _explain(self, error: Exception) -> BadInput:
+    def explain(self, error: Exception) -> BadInput:
         """Names the first example that fails, found by trying ever smaller parts."""
         first, count = 0, len(self.split)
         while count > 1:

@@ -177,14 +177,14 @@ def _concatenated(splits: Sequence[Split], maps: Sequence[np.ndarray]) -> Table:
         return np.concatenate([split_ids(split) for split in splits])
 
     known = all(split.table.labels for split in splits)
-    numbered = all(split.table.numbered for split in splits)
+    numbered = any(split.table.numbered for split in splits)  # there may be too many names to hash
     return Table(
         int(firsts[-1]),
         name,
         lambda: _reader(splits, maps, firsts),
         labels=labels if known else None,
         numbered=numbered,
-        ids=ids if any(split.table.ids for split in splits) else None,
+        ids=ids if any(split.table.ids or not split.table.numbered for split in splits) else None,
     )
 
 

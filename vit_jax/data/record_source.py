@@ -148,30 +148,43 @@ def _reader(
         )
         number_of = tf.lookup.StaticHashTable(numbers, default_value=-1)
 
+    def content(row: np.ndarray) -> bytes:
+        record = opened[int(row)]
+        if not _looks_right(record):  # TensorFlow would show all its bytes
+            raise tf.errors.DataLossError(None, None, "it is not a tf.train.Example")
+        return record
+
     def read(row: Tensor) -> tuple[Tensor, Tensor]:
-        record = tf.numpy_function(lambda i: opened[int(i)], [row], tf.string, stateful=False)
+        record = tf.numpy_function(content, [row], tf.string, stateful=False)
         record.set_shape([])
         example = tf.io.parse_single_example(record, features)
         values = example[keys.label].values
         labels = number_of.lookup(values) if keys.text else values
         count = tf.size(labels)
-        tf.debugging.Assert(
-            tf.reduce_all((labels >= 0) & (labels < len(names))),
-            [f"{keys.label} is not one of the {len(names)} classes:", values],
-        )
-        tf.debugging.Assert(
-            count <= most,
-            ["the record has", count, f"labels, data.records.max_labels={most}; raise it"],
-        )
+        # Their messages are shown for the record that fails, which is tried again eagerly.
+        known = f"{keys.label} is not one of the {len(names)} classes"
+        tf.debugging.assert_greater_equal(labels, tf.constant(0, tf.int64), known)
+        tf.debugging.assert_less(labels, tf.constant(len(names), tf.int64), known)
+        few = f"more labels than data.records.max_labels={most}; raise it"
+        tf.debugging.assert_less_equal(count, most, few)
         if most == 1:
-            tf.debugging.Assert(
-                count == 1,
-                ["the record has no label; where that is meant, set data.records.max_labels=2"],
-            )
+            none = "no label; where that is meant, set data.records.max_labels=2"
+            tf.debugging.assert_equal(count, 1, none)
         padded = tf.pad(tf.cast(labels, tf.int32), [[0, most - count]], constant_values=-1)
         return example[keys.image], tf.ensure_shape(padded, [most])
 
     return read
+
+
+def _looks_right(record: bytes) -> bool:
+    """Whether it begins as a tf.train.Example does: field 1, as long as all the rest."""
+    length, at = 0, 1
+    while at < min(len(record), 10):
+        length |= (record[at] & 127) << 7 * (at - 1)
+        at += 1
+        if record[at - 1] < 128:
+            break
+    return record[:1] == b"\x0a" and at + length == len(record)
 
 
 def _ids(paths: Sequence[str], key: str) -> np.ndarray:

@@ -30,7 +30,10 @@ from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.splits import Split, Table
 from vit_jax.errors import BadInput, unknown
 
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
+EXTENSIONS = (
+    ".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".apng", ".bmp", ".gif", ".webp", ".tif",
+    ".tiff",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)

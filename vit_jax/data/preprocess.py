@@ -11,11 +11,13 @@ that module imports TensorFlow and a wrong chain should be reported at once. Sta
 import ast
 import dataclasses
 import inspect
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from vit_jax.data import augment
+from vit_jax.data import augment, crops
+from vit_jax.data.decode import Decode
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.errors import BadInput, unknown
 
@@ -24,19 +26,6 @@ class Op(Protocol):
     """Image (encoded bytes before `Decode`, then uint8 [H, W, 3]) and seed (int64 [2]) to image."""
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor: ...
-
-
-@dataclasses.dataclass(frozen=True)
-class Decode:
-    """JPEG, PNG, GIF (first frame) or BMP bytes, by content, to uint8 [H, W, 3]; pixels stay."""
-
-    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        if image.dtype == tf.string:
-            image = tf.io.decode_image(image, channels=3, expand_animations=False)
-            image.set_shape([None, None, 3])
-        if image.shape[-1] == 1:
-            image = tf.repeat(image, 3, axis=-1)
-        return image
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +76,7 @@ OPS: dict[str, type] = {
     "central_crop": CentralCrop,
     "random_crop": augment.RandomCrop,
     "inception_crop": augment.InceptionCrop,
+    "fast_inception_crop": crops.FastInceptionCrop,
     "flip_lr": augment.FlipLr,
     "shift": augment.Shift,
     "affine": augment.Affine,
@@ -109,9 +99,16 @@ def parse(key: str, chain: str, size: int) -> tuple[Op, ...]:
 
     Raises:
       BadInput: anything that is not `op|op(1, name=2)`, an unknown op (options listed) or an
-        argument an op does not take; the message names `key`.
+        argument an op does not take, an op where it cannot be; the message names `key`.
     """
-    return tuple(_op(key, part.strip(), size) for part in chain.split("|"))
+    ops = tuple(_op(key, part.strip(), size) for part in chain.split("|"))
+    for before, op in itertools.pairwise((None, *ops)):
+        if isinstance(op, crops.FastInceptionCrop) and not isinstance(before, Decode):
+            raise BadInput(
+                f"{key}: fast_inception_crop decodes by itself what it needs, so it comes right "
+                f"after decode; write decode|fast_inception_crop({op.size})."
+            )
+    return ops
 
 
 def _op(key: str, text: str, size: int) -> Op:
@@ -152,11 +149,23 @@ _ACCEPTED: dict[Any, Any] = {int: int, bool: bool, float: (int, float), str: str
 
 
 def apply(ops: tuple[Op, ...]) -> Callable[[Tensor, Tensor], Tensor]:
-    """The ops one after another; each draws from its own stream of the example's seed."""
+    """The ops one after another; each draws from its own stream of the example's seed.
+
+    Where a random box is cropped right after decoding, both are done in one pass.
+    """
 
     def chained(image: Tensor, seed: Tensor) -> Tensor:
-        for number, op in enumerate(ops):
-            image = op(image, tf.random.experimental.stateless_fold_in(seed, number))
+        seeds = [tf.random.experimental.stateless_fold_in(seed, n) for n in range(len(ops))]
+        left = list(zip(ops, seeds, strict=True))
+        while left:
+            op, own = left.pop(0)
+            if isinstance(op, Decode) and image.dtype == tf.string and left:
+                crop, drawn = left[0]
+                if isinstance(crop, augment.InceptionCrop):
+                    image = crop.resize(crops.decode_box(op, crop, image, drawn))
+                    del left[0]
+                    continue
+            image = op(image, own)
         return image
 
     return chained

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from vit_jax.data import augment
+from vit_jax.data import augment, randaugment
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.errors import BadInput, unknown
 
@@ -90,6 +90,7 @@ OPS: dict[str, type] = {
     "flip_lr": augment.FlipLr,
     "shift": augment.Shift,
     "affine": augment.Affine,
+    "randaug": randaugment.RandAugment,
 }
 
 
@@ -101,6 +102,8 @@ RANGES: dict[str, tuple[float, float]] = {
     "degrees": (0, 180),
     "scale": (0, 0.99),
     "shift": (0, 65535),
+    "layers": (1, 16),
+    "magnitude": (0, 30),
 }
 
 

@@ -131,6 +131,7 @@ BAD = {
         ["model.attention=fused", "model.attention_dropout=0.1", "leave"],
     ),
     "mixup": (["--config.mixup.alpha=-1.0"], ["mixup.alpha=-1.0", "0.2"]),
+    "cutmix": (["--config.mixup.cutmix=-1.0"], ["mixup.cutmix=-1.0", "1.0"]),
     "unknown source": (["--config.data.source=cifar10"], ["'cifar10'", "folder:PATH", "tfds:NAME"]),
     "unknown platform": (["--config.platform=cuda"], ["'cuda'", "gpu", "tpu"]),
     "unknown op": (["--config.data.train_ops=flip"], ["data.train_ops", "'flip'", "flip_lr"]),

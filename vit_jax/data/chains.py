@@ -3,10 +3,23 @@
 
 """Published choices of preprocessing, by name, as text for configurations. Imports nothing heavy.
 
-Start from `augreg`.
+`{size}` is the image size, see `preprocess.parse`. Start from `CHAINS` and `augreg`.
 """
 
 from vit_jax.errors import unknown
+
+# At 224 and 384 pixels these are the sizes of the reference code: 256 and 448 before the crop.
+CHAINS: dict[str, str] = {
+    # google-research/vision_transformer, all evaluations; also the original VTAB code.
+    "vit_eval": "decode|resize({size})",
+    # google-research/big_vision: evaluation in pre-training (224) and in transfer (384), and the
+    # three choices for training in transfer (384).
+    "big_vision_eval": "decode|bv_resize_small({size*8//7})|central_crop({size})",
+    "big_vision_transfer_eval": "decode|bv_resize_small({size*7//6})|central_crop({size})",
+    "inception_crop": "decode|inception_crop({size})|flip_lr",
+    "resmall_crop": "decode|bv_resize_small({size*7//6})|random_crop({size})|flip_lr",
+    "resize_crop": "decode|bv_resize({size*7//6})|random_crop({size})|flip_lr",
+}
 
 # Table of section 3.3 in arXiv:2106.10270: (layers, magnitude) of RandAugment, alpha of mixup.
 LEVELS: dict[str, tuple[int, int, float]] = {

@@ -137,7 +137,11 @@ def _brightness(image: Tensor, level: float, _: Tensor) -> Tensor:
 
 
 def _sharpness(image: Tensor, level: float, _: Tensor) -> Tensor:
-    """Against the mean of 3 x 3 pixels, the middle one five times; the rim stays."""
+    """Against the mean of 3 x 3 pixels, the middle one five times; the rim stays.
+
+    The mean is exact before it is truncated. The reference's convolution rounds, so at magnitude 15
+    one value in 200 of a photograph is up to 2 away from it.
+    """
     values = tf.cast(image, tf.float32)
     # Sums, since a depthwise convolution takes twenty times as long for three channels.
     rows = values[:-2] + values[1:-1] + values[2:]

@@ -29,7 +29,7 @@ class Mix(NamedTuple):
     share: jax.Array
 
 
-def draw(key: jax.Array, sides: tuple[int, int], mixup: float, cutmix: float) -> Mix:
+def draw(key: jax.Array, sides: tuple[int, ...], mixup: float, cutmix: float) -> Mix:
     """Draws the mix of a step: mixup, CutMix, or where both are on one of them, by a coin.
 
     Args:
@@ -75,7 +75,7 @@ def share(key: jax.Array, alpha: float) -> jax.Array:
     return jnp.maximum(ratio, 1.0 - ratio)
 
 
-def box(key: jax.Array, alpha: float, sides: tuple[int, int]) -> Mix:
+def box(key: jax.Array, alpha: float, sides: tuple[int, ...]) -> Mix:
     """A box of the partner's pixels: the paper's, one for a whole batch.
 
     Its sides are sqrt(1 - lambda) of the image's, lambda ~ Beta(alpha, alpha); its centre is any

@@ -141,6 +141,7 @@ BAD = {
     "balanced all": (["--config.data.balanced=True"], ["data.balanced", "data.fraction"]),
     "windows": (["--config.data.window_shards=-1"], ["data.window_shards=-1"]),
     "labels": (["--config.data.records.max_labels=0"], ["max_labels=0", "from 1 on"]),
+    "cutmix": (["--config.mixup.cutmix=-1.0"], ["mixup.cutmix=-1.0", "1.0"]),
     "unknown source": (["--config.data.source=cifar10"], ["'cifar10'", "folder:PATH", "tfds:NAME"]),
     "unknown platform": (["--config.platform=cuda"], ["'cuda'", "gpu", "tpu"]),
     "unknown op": (["--config.data.train_ops=flip"], ["data.train_ops", "'flip'", "flip_lr"]),

@@ -10,7 +10,7 @@ import pictures
 import pytest
 from PIL import Image
 
-from vit_jax.data import augment, preprocess
+from vit_jax.data import augment, preprocess, randaugment
 from vit_jax.data.lazy import tf
 from vit_jax.errors import BadInput
 
@@ -41,6 +41,9 @@ def run(chain, image, size=8, seed=0):
         ("resize(224)", (preprocess.Resize(224),)),
         ("resize(size=224)", (preprocess.Resize(224),)),
         ("resize({size})", (preprocess.Resize(32),)),
+        ("resize({size*8//7})", (preprocess.Resize(36),)),
+        ("resize({size*7//6}, True)", (preprocess.Resize(37, True),)),
+        ("randaug(2, 15)", (randaugment.RandAugment(2, 15.0),)),
         ("resize(size={size}, antialias=True)", (preprocess.Resize(32, True),)),
         ("resize( 7 , True )", (preprocess.Resize(7, True),)),
         ("inception_crop({size}, area_min=0.1)", (augment.InceptionCrop(32, 0.1),)),
@@ -59,7 +62,8 @@ def test_chain_is_read(chain, ops):
 
 ALL_OPS = (
     "decode, resize, resize_small, central_crop, random_crop, inception_crop, "
-    "fast_inception_crop, flip_lr, shift, affine"
+    "fast_inception_crop, flip_lr, shift, affine, bv_resize, bv_resize_small, randaug, "
+    "color_jitter, three_augment, random_erasing"
 )
 
 
@@ -70,7 +74,8 @@ ALL_OPS = (
         "resize(", "resize(size=)", "resize(8", "resize 8", "resize[8]", "resize(8).x",
         "resize(8)(8)", "os.system('x')", "decode;decode", "decode, flip_lr", "decode and flip_lr",
         "not decode", "lambda: decode", "(lambda: 0)()", "[decode for decode in (1,)]",
-        "x := decode", "resize({size}", "{size}", "{sise}", "resize(resize(8))", "resize(8*8)",
+        "x := decode", "resize({size}", "{size}", "{sise}", "resize({size*2})", "resize({size//2})",
+        "resize({size*2//0})", "resize({size * 8 // 7})", "resize(resize(8))", "resize(8*8)",
         "resize(x)", "resize(*[8])", "resize(f'8')", "resize(__import__('os').getpid())", "\0",
         "(" * 5000, "-" * 5000 + "1", "resize(8)\nimport os",
     ],

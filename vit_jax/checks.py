@@ -35,8 +35,9 @@ def check_numbers(config: ConfigDict) -> None:
             raise BadInput(f"{key}={value} is not a finite number.")
     if config.schedule.lr < 0:
         raise BadInput(f"schedule.lr={config.schedule.lr} is negative; give a rate from 0 on.")
-    if not 0 <= config.mixup.alpha < 1e6:
-        raise BadInput(f"mixup.alpha={config.mixup.alpha}; give a number from 0 on, e.g. 0.2.")
+    for key, usual in (("mixup.alpha", 0.2), ("mixup.cutmix", 1.0)):
+        if not 0 <= values[key] < 1e6:
+            raise BadInput(f"{key}={values[key]}; give a number from 0 on, e.g. {usual}.")
     for name, section in config.evals.items():
         if name in _TAKEN or name.endswith("_raw"):
             raise BadInput(f"evals.{name}: the name is taken; choose another, e.g. {name}_subset.")

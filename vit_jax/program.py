@@ -275,6 +275,7 @@ def _step_functions(
         accumulation=config.accumulation,
         ema_decay=config.ema.decay,
         mixup_alpha=config.mixup.alpha,
+        cutmix_alpha=config.mixup.cutmix,
         **shared,
     )
     return step, train_step.make_eval_step(apply, **shared)

@@ -13,10 +13,11 @@ import dataclasses
 import inspect
 import itertools
 import math
+import re
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from vit_jax.data import augment, crops
+from vit_jax.data import augment, big_vision, color, crops, erasing, randaugment
 from vit_jax.data.decode import Decode
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.errors import BadInput, unknown
@@ -80,6 +81,12 @@ OPS: dict[str, type] = {
     "flip_lr": augment.FlipLr,
     "shift": augment.Shift,
     "affine": augment.Affine,
+    "bv_resize": big_vision.BvResize,
+    "bv_resize_small": big_vision.BvResizeSmall,
+    "randaug": randaugment.RandAugment,
+    "color_jitter": color.ColorJitter,
+    "three_augment": color.ThreeAugment,
+    "random_erasing": erasing.RandomErasing,
 }
 
 
@@ -91,11 +98,20 @@ RANGES: dict[str, tuple[float, float]] = {
     "degrees": (0, 180),
     "scale": (0, 0.99),
     "shift": (0, 65535),
+    "layers": (1, 16),
+    "magnitude": (0, 30),
+    "brightness": (0, 10),
+    "contrast": (0, 10),
+    "saturation": (0, 10),
+    "hue": (0, 0.5),
+    "probability": (0, 1),
+    "area_max": (1e-6, 1),
+    "fill": (-1, 255),
 }
 
 
 def parse(key: str, chain: str, size: int) -> tuple[Op, ...]:
-    """Reads a chain; `{size}` in it is the image size.
+    """Reads a chain; `{size}` in it is the image size, `{size*8//7}` its multiple, rounded down.
 
     Raises:
       BadInput: anything that is not `op|op(1, name=2)`, an unknown op (options listed) or an
@@ -113,7 +129,7 @@ def parse(key: str, chain: str, size: int) -> tuple[Op, ...]:
 
 def _op(key: str, text: str, size: int) -> Op:
     try:
-        call = ast.parse(text.replace("{size}", str(size)), mode="eval").body
+        call = ast.parse(_SIZE.sub(lambda m: _multiple(size, m), text), mode="eval").body
         if isinstance(call, ast.Name):
             call = ast.Call(func=call, args=[], keywords=[])
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
@@ -143,6 +159,14 @@ def _op(key: str, text: str, size: int) -> Op:
         if not isinstance(value, bool) and not low <= value <= high:
             raise BadInput(f"{key}: {text!r}: {field}={value}; give a value from {low} to {high}.")
     return OPS[name](*args, **kwargs)
+
+
+_SIZE = re.compile(r"\{size(?:\*(\d{1,4})//([1-9]\d{0,3}))?\}")
+
+
+def _multiple(size: int, match: re.Match[str]) -> str:
+    """What `{size}` or `{size*8//7}` stands for."""
+    return str(size * int(match[1] or 1) // int(match[2] or 1))
 
 
 _ACCEPTED: dict[Any, Any] = {int: int, bool: bool, float: (int, float), str: str}

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vit_jax.data import ranges, shards, tar_index
-from vit_jax.data.file_sources import as_number
 from vit_jax.data.decode import EXTENSIONS
+from vit_jax.data.file_sources import as_number
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.splits import Rows, Split, Table
 from vit_jax.errors import BadInput

@@ -3,13 +3,19 @@
 
 """TensorFlow Datasets, read example by example through `records`. Start from `open_tfds`."""
 
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from typing import Any
 
+from vit_jax import offline
+from vit_jax.data import missing
 from vit_jax.data.lazy import Tensor, keep_off_accelerators, tf
 from vit_jax.data.records import RecordFiles
 from vit_jax.data.splits import Split, Table
 from vit_jax.errors import BadInput
+
+_CONNECT_SECS = 20  # longest wait for the first server that TFDS would download from
 
 
 def open_tfds(name: str, data_dir: str) -> tuple[list[str], dict[str, Split], list[str]]:
@@ -24,7 +30,10 @@ def open_tfds(name: str, data_dir: str) -> tuple[list[str], dict[str, Split], li
     try:
         builder = tfds.builder(name, data_dir=data_dir or None)
         if not builder.info.splits:
+            _may_download(name, data_dir, given)
             builder.download_and_prepare()
+    except BadInput:
+        raise
     except tfds.core.registered.DatasetNotFoundError as e:
         where = data_dir or "TFDS's default folder"
         raise BadInput(
@@ -46,6 +55,29 @@ def open_tfds(name: str, data_dir: str) -> tuple[list[str], dict[str, Split], li
             table = _table(builder, info, image_key, label_key, given)
             splits[split] = Split(table, range(table.rows))
     return classes, splits, []
+
+
+def _may_download(name: str, data_dir: str, given: str) -> None:
+    """Raises BadInput at once where TFDS would try for minutes: no network, or none allowed."""
+    try:
+        needs = missing.needs(name.partition(":")[0], data_dir)
+    except BadInput:
+        needs = []  # nothing is known about how to get it
+    how = "".join(f"\n{need.text()}" for need in needs)
+    if not offline.allowed():
+        raise BadInput(f"{given} is not prepared, and downloads are forbidden (--offline).{how}")
+    urls = [d.url for need in needs for d in need.downloads if d.url]
+    try:
+        for url in urls[:1]:
+            request = urllib.request.Request(url, method="HEAD")
+            urllib.request.urlopen(request, timeout=_CONNECT_SECS).close()
+    except urllib.error.HTTPError as e:
+        e.close()  # somebody answers
+    except OSError as e:
+        reason = getattr(e, "reason", e)
+        raise BadInput(
+            f"{given} is not prepared; {urls[0]} cannot be reached: {reason}.{how}"
+        ) from e
 
 
 def is_prepared(name: str, data_dir: str) -> bool:

@@ -10,7 +10,6 @@ land outside a target folder, or are no plain files, is refused. Start from `mem
 import bz2
 import dataclasses
 import gzip
-import io
 import lzma
 import os
 import re
@@ -152,38 +151,30 @@ def _plain(path: Path, module: Any, scratch: Path) -> Path:
     return plain
 
 
-class _Window(io.RawIOBase):
-    """A range of another file, as a file."""
+class _Window:
+    """A range of another file; of a file's methods, those that tarfile needs."""
 
     def __init__(self, file: IO[bytes], start: int, size: int):
         self._file, self._start, self._size, self._at = file, start, size, 0
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
     def tell(self) -> int:
         return self._at
 
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = offset + (0, self._at, self._size)[whence]
-        return self._at
+    def seek(self, offset: int) -> None:
+        self._at = offset
 
-    def readinto(self, buffer: Any) -> int:
+    def read(self, size: int) -> bytes:
         self._file.seek(self._start + self._at)
-        data = self._file.read(max(0, min(len(buffer), self._size - self._at)))
-        buffer[: len(data)] = data
+        data = self._file.read(max(0, min(size, self._size - self._at)))
         self._at += len(data)
-        return len(data)
+        return data
 
 
 def _tar(
     file: IO[bytes], path: str, prefix: str, start: int, size: int, opened: Callable[[str], bool]
 ) -> Iterator[Member]:
     """Members of the tar that is bytes `start` to `start + size` of the file at `path`."""
-    window: Any = io.BufferedReader(_Window(file, start, size), tarfile.BLOCKSIZE)
+    window: Any = _Window(file, start, size)
     try:
         archive = tarfile.open(fileobj=window, mode="r:")
     except tarfile.ReadError as e:

@@ -112,6 +112,7 @@ def write(index: Index, target: Target, workers: int, progress: Progress) -> Non
     from PIL import Image
 
     done, lock, total = 0, threading.Lock(), sum(map(len, index.splits.values()))
+    failed = threading.Event()
 
     def advance(count: int) -> None:
         nonlocal done
@@ -119,12 +120,19 @@ def write(index: Index, target: Target, workers: int, progress: Progress) -> Non
             done += count
             progress(done, total)
 
+    def unless_failed(path: Path, part: list[Example]) -> dict[str, Any]:
+        try:
+            return {} if failed.is_set() else _shard(path, part, advance)
+        except BaseException:
+            failed.set()
+            raise
+
     jobs = [(path, rows) for shards in plan.values() for path, rows in shards]
     pool = concurrent.futures.ThreadPoolExecutor(workers)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # only headers are read
         try:
-            futures = [pool.submit(_shard, path, rows, advance) for path, rows in jobs]
+            futures = [pool.submit(unless_failed, *job) for job in jobs]
             results = [future.result() for future in futures]
         finally:
             pool.shutdown(cancel_futures=True)
@@ -231,15 +239,13 @@ def _shard(path: Path, part: list[Example], advance: Callable[[int], None]) -> d
 
 
 def _record(example: Example, content: bytes) -> bytes:
-    def feature(**value: Any) -> Any:
-        return tf.train.Feature(**value)
-
+    train = tf.train
     features = {
-        "file_name": feature(bytes_list=tf.train.BytesList(value=[_encoded(example.name)])),
-        "image": feature(bytes_list=tf.train.BytesList(value=[content])),
-        "label": feature(int64_list=tf.train.Int64List(value=[example.label])),
+        "file_name": train.Feature(bytes_list=train.BytesList(value=[_encoded(example.name)])),
+        "image": train.Feature(bytes_list=train.BytesList(value=[content])),
+        "label": train.Feature(int64_list=train.Int64List(value=[example.label])),
     }
-    made = tf.train.Example(features=tf.train.Features(feature=features))
+    made = train.Example(features=train.Features(feature=features))
     return made.SerializeToString(deterministic=True)
 
 

@@ -240,3 +240,13 @@ def test_a_config_has_its_own_folder_and_name(images, tmp_path):
     assert where.folder == tmp_path / "many" / "one" / "1.0.0"
     builder = tfds_source._tfds().builder("many/one", data_dir=str(tmp_path))
     assert builder.info.full_name == "many/one/1.0.0"
+
+
+def test_a_full_disk_is_one_message(images, tmp_path, monkeypatch):
+    where = target(tmp_path)
+    (where.hidden / "done").mkdir(parents=True)
+    monkeypatch.setattr(shards, "_resume", lambda *_: None)  # it tidies up
+    (where.hidden / "mine-train.tfrecord-00001-of-00005.partial").symlink_to("/dev/full")
+    with pytest.raises(BadInput, match=r"No space left on device.*partial.*free some space"):
+        write(images, where)
+    assert os.listdir(tmp_path / "mine") == [".incomplete-1.0.0"]

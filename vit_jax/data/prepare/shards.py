@@ -85,8 +85,8 @@ def held(target: Target) -> Iterator[Path]:
         full = e.errno in (errno.ENOSPC, errno.EDQUOT)
         advice = "free some space" if full else "make it readable, or writable"
         raise BadInput(
-            f"{target.name} cannot be prepared: {e.strerror or e}: {e.filename or target.hidden}. "
-            f"Then {advice} and run the same command: what is finished is kept. Another place: "
+            f"{target.name} cannot be prepared: {e.strerror or e}: {e.filename or target.hidden}; "
+            f"{advice} and run the same command: what is finished is kept. Another place: "
             "--data_dir=DIR."
         ) from e
 
@@ -228,7 +228,8 @@ def _shard(path: Path, part: list[Example], advance: Callable[[int], None]) -> d
                     since = number
     except tf.errors.OpError as e:
         full = isinstance(e, tf.errors.ResourceExhaustedError)
-        raise OSError(errno.ENOSPC if full else errno.EIO, e.message, str(partial)) from e
+        code = errno.ENOSPC if full else errno.EIO
+        raise OSError(code, os.strerror(code) if full else e.message, str(partial)) from e
     with partial.open("rb+") as file:
         os.fsync(file.fileno())
     result = {"examples": len(part) - len(left_out), "bytes": size, "left_out": left_out}

@@ -82,7 +82,7 @@ def prepare(
         target = Target(name, "", missing.version(name), root, _SHARDS_2012, complete=True)
         return [_own(target, imagenet.imagenet2012, origin, workers, progress)]
     [(said, dataset)] = missing.names(name).items()
-    if "/" in name or upstream.knows(dataset.partition("/")[0]):
+    if upstream.knows(dataset.partition("/")[0]):
         return [_upstream(said, dataset, origin, root)]
     if not re.fullmatch("[a-z][a-z0-9_]*", name):
         raise BadInput(f"{name!r} cannot name a dataset; use small letters, digits and _.")

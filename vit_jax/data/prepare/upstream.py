@@ -51,16 +51,18 @@ def build(need: missing.Need, origin: Path, data_dir: Path) -> Path:
     tfds = _tfds()
     if not sys.stderr.isatty():
         tfds.disable_progress_bar()
+    from tensorflow_datasets.core.download import download_manager, downloader
+
     settings = tfds.download.DownloadConfig(manual_dir=str(origin), try_download_gcs=False)
     try:
-        with _no_downloads(tfds, origin):
+        with _no_downloads(downloader._Downloader, origin):
             builder = tfds.builder(need.dataset, data_dir=str(data_dir))
             builder.download_and_prepare(
                 download_dir=str(data_dir / "downloads"), download_config=settings
             )
     except BadInput:
         raise
-    except tfds.download.NonMatchingChecksumError as e:
+    except download_manager.NonMatchingChecksumError as e:
         raise BadInput(f"{need.dataset}: {_line(e)} Fetch that file again.") from e
     except Exception as e:  # whatever the code of each dataset raises
         raise BadInput(
@@ -73,9 +75,8 @@ def build(need: missing.Need, origin: Path, data_dir: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _no_downloads(tfds: Any, origin: Path) -> Iterator[None]:
+def _no_downloads(downloader: Any, origin: Path) -> Iterator[None]:
     """TFDS fetches what it does not find in its manual folder; here that is an error."""
-    downloader = tfds.core.download.downloader._Downloader
     original = downloader.download
 
     def refuse(_: Any, url: str, *__: Any, **___: Any) -> None:

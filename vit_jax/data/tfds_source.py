@@ -62,21 +62,22 @@ def _may_download(name: str, data_dir: str, given: str) -> None:
     try:
         needs = missing.needs(name.partition(":")[0], data_dir)
     except BadInput:
-        needs = []  # nothing is known about how to get it
-    how = "".join(f"\n{need.text()}" for need in needs)
-    if not offline.allowed():
-        raise BadInput(f"{given} is not prepared, and downloads are forbidden (--offline).{how}")
+        needs = []  # TFDS has code for it, but no list of what it downloads
     urls = [d.url for need in needs for d in need.downloads if d.url]
     try:
+        if not offline.allowed():
+            raise OSError("downloads are forbidden (--offline)")
         for url in urls[:1]:
             request = urllib.request.Request(url, method="HEAD")
             urllib.request.urlopen(request, timeout=_CONNECT_SECS).close()
     except urllib.error.HTTPError as e:
         e.close()  # somebody answers
     except OSError as e:
-        reason = getattr(e, "reason", e)
+        reason = f"{urls[0]}: {e.reason}" if isinstance(e, urllib.error.URLError) else e
+        how = "".join(f"\n{need.text()}" for need in needs)
         raise BadInput(
-            f"{given} is not prepared; {urls[0]} cannot be reached: {reason}.{how}"
+            f"{given} is not prepared and cannot be downloaded: {reason}. Prepare it, or give the "
+            f"folder where it is prepared: --config.data.data_dir=DIR.{how}"
         ) from e
 
 

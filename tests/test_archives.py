@@ -114,9 +114,10 @@ def patched(path, old, new):
     path.write_bytes(data.replace(old, new))
 
 
-def test_a_zip_member_larger_than_stated_is_refused(tmp_path):
+@pytest.mark.parametrize("stated", [1_000, 200_000])
+def test_a_zip_member_of_another_size_than_stated_is_refused(tmp_path, stated):
     path = packs.zipped(tmp_path / "x.zip", {"a.jpg": bytes(100_000)})
-    patched(path, (100_000).to_bytes(4, "little"), (1_000).to_bytes(4, "little"))
+    patched(path, (100_000).to_bytes(4, "little"), stated.to_bytes(4, "little"))
     assert "stated size" in refused(path)
 
 

@@ -188,8 +188,11 @@ def test_the_release_must_be_said(release):
     imagenet.check_release("fall11")
 
 
-def test_another_release_is_refused_with_numbers(tmp_path):
-    with pytest.raises(BadInput, match="3 classes and 600 images; winter21 has 2 and 400"):
+@pytest.mark.parametrize("expected", [(2, 600), (3, 400), (3, 700)])
+def test_another_release_is_refused_with_numbers(tmp_path, monkeypatch, expected):
+    monkeypatch.setitem(imagenet.RELEASES_21K, "winter21", expected)
+    said = "3 classes and 600 images; winter21 has {} and {}".format(*expected)
+    with pytest.raises(BadInput, match=said):
         imagenet.imagenet21k(folder_of_tars(tmp_path / "x"), tmp_path / "scratch", "winter21")
 
 

@@ -183,11 +183,9 @@ def _tar(
         if not (entry.isdir() or entry.isreg()) or entry.issparse():
             raise _unsafe(path, entry.name, "a link or device")
         name = _checked(path, entry.name)
-        if entry.offset_data + entry.size > size:
-            raise _damaged(path, f"it ends inside {entry.name}")
-        at = start + entry.offset_data
         if entry.isdir():
             continue
+        at = start + entry.offset_data
         if name.lower().endswith(".tar") and opened(name.rpartition("/")[2]):
             yield from _tar(file, path, f"{prefix}{name[:-4]}/", at, entry.size, opened)
         else:

@@ -4,15 +4,21 @@
 """TensorFlow Datasets, read example by example through `records`. Start from `open_tfds`."""
 
 import dataclasses
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from vit_jax import offline
+from vit_jax.data import missing
 from vit_jax.data.lazy import Tensor, keep_off_accelerators, tf
 from vit_jax.data.records import RecordFiles
 from vit_jax.data.splits import Split, Table
 from vit_jax.errors import BadInput
+
+_CONNECT_SECS = 20  # longest wait for the first server that TFDS would download from
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +72,10 @@ def prepared(name: str, data_dir: str, given: str) -> Any:
     try:
         builder = tfds.builder(name, data_dir=data_dir or None)
         if not builder.info.splits:
+            _may_download(name, data_dir, given)
             builder.download_and_prepare()
+    except BadInput:
+        raise
     except tfds.core.registered.DatasetNotFoundError as e:
         where = data_dir or "TFDS's default folder"
         raise BadInput(
@@ -91,6 +100,30 @@ def joined(builder: Any, reading: Reading, given: str) -> dict[str, Split]:
         info.name: Split(table, range(end - info.num_examples, end))
         for info, end in zip(infos, ends, strict=True)
     }
+
+
+def _may_download(name: str, data_dir: str, given: str) -> None:
+    """Raises BadInput at once where TFDS would try for minutes: no network, or none allowed."""
+    try:
+        needs = missing.needs(name.partition(":")[0], data_dir)
+    except BadInput:
+        needs = []  # TFDS has code for it, but no list of what it downloads
+    urls = [d.url for need in needs for d in need.downloads if d.url]
+    try:
+        if not offline.allowed():
+            raise OSError("downloads are forbidden (--offline)")
+        for url in urls[:1]:
+            request = urllib.request.Request(url, method="HEAD")
+            urllib.request.urlopen(request, timeout=_CONNECT_SECS).close()
+    except urllib.error.HTTPError as e:
+        e.close()  # somebody answers
+    except OSError as e:
+        reason = f"{urls[0]}: {e.reason}" if isinstance(e, urllib.error.URLError) else e
+        how = "".join(f"\n{need.text()}" for need in needs)
+        raise BadInput(
+            f"{given} is not prepared and cannot be downloaded: {reason}. Prepare it, or give the "
+            f"folder where it is prepared: --config.data.data_dir=DIR.{how}"
+        ) from e
 
 
 def is_prepared(name: str, data_dir: str) -> bool:

@@ -9,7 +9,7 @@ import test_imagenet
 import test_prepared
 
 from vit_jax.data import missing, prepared, sources, tfds_source
-from vit_jax.data.prepare import imagenet, job, upstream
+from vit_jax.data.prepare import imagenet, job, upstream, writer
 from vit_jax.errors import BadInput
 
 FILES = {f"{c}/{i}.jpg": packs.picture(i + 10 * (c == "b")) for c in "ab" for i in range(4)}
@@ -50,7 +50,7 @@ def test_own_images_are_prepared_and_read(images, tmp_path):
 
 def test_the_second_time_nothing_is_written(images, tmp_path, monkeypatch):
     [first] = prepare("mine", images, tmp_path)
-    monkeypatch.setattr(shards, "write", None)
+    monkeypatch.setattr(writer, "write", None)
     [again] = prepare("mine", images, tmp_path)
     assert again.state == first.state
     assert again.notes == ("it was prepared already",)

@@ -123,7 +123,7 @@ def test_a_failure_is_resumed_to_the_same_bytes(images, tmp_path, whole, monkeyp
                 raise OSError(errno.ENOSPC, "No space left on device", "x")
         return original(example, content)
 
-    monkeypatch.setattr(shards, "_record", fail)
+    monkeypatch.setattr(writer, "_record", fail)
     with pytest.raises(BadInput, match=r"No space left on device: x.*what is finished is kept"):
         write(images, where, 1)
     assert not where.folder.exists()
@@ -158,7 +158,7 @@ def test_other_images_do_not_reuse_what_was_written_of_these(images, tmp_path, w
     changed = packs.unpacked(
         tmp_path / "other", FILES | {"train/a/0.jpg": packs.picture(999, "PNG")}
     )
-    monkeypatch.setattr(shards, "_finish", lambda *_: (_ for _ in ()).throw(OSError("stop")))
+    monkeypatch.setattr(writer, "_finish", lambda *_: (_ for _ in ()).throw(OSError("stop")))
     with pytest.raises(BadInput, match="stop"):
         write(changed, where)
     monkeypatch.undo()
@@ -245,7 +245,7 @@ def test_a_config_has_its_own_folder_and_name(images, tmp_path):
 def test_a_full_disk_is_one_message(images, tmp_path, monkeypatch):
     where = target(tmp_path)
     (where.hidden / "done").mkdir(parents=True)
-    monkeypatch.setattr(shards, "_resume", lambda *_: None)  # it tidies up
+    monkeypatch.setattr(writer, "_resume", lambda *_: None)  # it tidies up
     (where.hidden / "mine-train.tfrecord-00001-of-00005.partial").symlink_to("/dev/full")
     with pytest.raises(BadInput, match=r"No space left on device.*partial.*free some space"):
         write(images, where)

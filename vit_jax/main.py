@@ -9,11 +9,11 @@ import os
 import sys
 from collections.abc import Sequence
 
-from vit_jax import __version__
-from vit_jax.commands import inspect, models, plan, train
+from vit_jax import __version__, offline
+from vit_jax.commands import data, inspect, models, plan, train
 from vit_jax.errors import BadInput, PeerLost, RunFailed
 
-COMMANDS = {"train": train, "plan": plan, "models": models, "inspect": inspect}
+COMMANDS = {"train": train, "plan": plan, "data": data, "models": models, "inspect": inspect}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             epilog=f"example: {module.EXAMPLE}",
             allow_abbrev=False,
         )
+        sub.add_argument("--offline", action="store_true", help="never use the network")
         module.add_arguments(sub)
     try:
         args, rest = parser.parse_known_args(argv)
@@ -45,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     logging.getLogger("vit_jax").setLevel(logging.INFO)
     logging.getLogger("absl").setLevel(logging.ERROR)  # orbax's and clu's running commentary
+    if args.offline:
+        offline.forbid()
     try:
         return COMMANDS[args.command].run(args, rest)
     except (BadInput, RunFailed, PeerLost) as e:

@@ -26,17 +26,42 @@ from vit_jax import tree
 
 METRICS_FILE = "metrics.jsonl"
 RESULTS_FILE = "results.json"
+_BAR_SECS = 0.5  # between two pictures of a progress bar
 log = logging.getLogger("vit_jax")
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replaces a file as a whole: a reader, or a kill, sees the old or the new text."""
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Replaces a file as a whole: a reader, or a kill, sees the old or the new content."""
     temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "w") as file:
-        file.write(text)
+    with open(temporary, "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+
+
+@contextlib.contextmanager
+def bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A function (done, total) that shows progress on a terminal, and elsewhere nothing."""
+    began = due = time.monotonic()
+    shown = False
+
+    def progress(done: int, total: int) -> None:
+        nonlocal due, shown
+        now = time.monotonic()
+        if now < due or not sys.stderr.isatty():
+            return
+        rate = done / max(now - began, 1e-9)
+        left = f", {(total - done) / rate:.0f} s left" if done else ""
+        text = f"{what}: {done:,} of {total:,} ({done / max(total, 1):.0%}), {rate:,.0f}/s{left}"
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        due, shown = now + _BAR_SECS, True
+
+    try:
+        yield progress
+    finally:
+        if shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

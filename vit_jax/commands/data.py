@@ -1,42 +1,170 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""`vit_jax data prepare NAME --from=PATH`, `data check|show|bench SOURCE`."""
+"""`vit_jax data check|show|bench SOURCE` and `vit_jax data prepare NAME --from=PATH`."""
 
 import argparse
+import dataclasses
 import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+from vit_jax.errors import BadInput
 
 SUMMARY = "prepare, check, show and time datasets"
 OVERRIDES = False  # whether --config.key=value may follow
 EXAMPLE = "vit_jax data check folder:/path/to/images"
 
+_SHOWN = "decode(exif=True)|inception_crop({size})|flip_lr"
+_EXAMPLES = {
+    "check": "vit_jax data check folder:/path/to/images --json",
+    "show": "vit_jax data show folder:/path/to/images --out=sheet.png",
+    "bench": "vit_jax data bench folder:/path/to/images",
+    "prepare": "vit_jax data prepare imagenet2012 --from=/path/to/archives",
+}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments of the four."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    source = {"metavar": "SOURCE", "help": "kind:rest, e.g. folder:PATH; see docs/data.md"}
-    shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument("--data_dir", default="", metavar="DIR", help="of prepared datasets")
-    shared.add_argument("--workers", type=int, default=0, metavar="N", help="0: one a core")
-    as_json = argparse.ArgumentParser(add_help=False)
-    as_json.add_argument("--json", action="store_true", help="one JSON object")
 
-    check = actions.add_parser("check", help="is it whole?", parents=[shared, as_json])
-    check.add_argument("source", **source)
-    show = actions.add_parser("show", help="a sheet of training examples", parents=[shared])
-    show.add_argument("source", **source)
-    bench = actions.add_parser("bench", help="images/s of each stage", parents=[shared, as_json])
-    bench.add_argument("source", **source)
-    prepare = actions.add_parser("prepare", help="from what you have", parents=[shared])
-    prepare.add_argument("name", metavar="NAME", help="e.g. imagenet2012, vtab/eurosat")
-    prepare.add_argument("--from", dest="origin", required=True, metavar="PATH")
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        sub = actions.add_parser(
+            name, help=text, description=text, epilog=f"example: {_EXAMPLES[name]}"
+        )
+        sub.add_argument("--data_dir", default="", metavar="DIR", help="of prepared datasets")
+        sub.add_argument(
+            "--workers", type=int, default=0, metavar="N", help="threads; 0: one a core"
+        )
+        sub.add_argument(
+            "--offline",
+            action="store_true",
+            default=argparse.SUPPRESS,  # what was given before ACTION stays
+            help="never use the network",
+        )
+        return sub
+
+    check = add(
+        "check", "whether all images can be decoded; of a prepared dataset, whether it is whole"
+    )
+    check.add_argument("source", metavar="SOURCE", help="kind:rest, or a NAME, such as vtab")
+    show = add("show", "a sheet of training examples, as a PNG file")
+    bench = add("bench", "images/s of reading, decoding, augmenting and transfer")
+    for sub in (show, bench):
+        sub.add_argument("source", metavar="SOURCE", help="kind:rest, see docs/data.md")
+    for sub in (check, bench):
+        sub.add_argument("--json", action="store_true", help="one JSON object")
+    show.add_argument("--out", default="sheet.png", metavar="FILE", help="default: sheet.png")
+    show.add_argument("--ops", default=_SHOWN, metavar="CHAIN", help=f"default: {_SHOWN}")
+    show.add_argument("--size", type=int, default=224, metavar="N", help="pixels; default: 224")
+    show.add_argument("--seed", type=int, default=0, metavar="N", help="of order and augmentation")
+    prepare = add("prepare", "a prepared dataset of what you have")
+    prepare.add_argument("name", metavar="NAME", help="e.g. imagenet2012, vtab/eurosat, my_images")
+    prepare.add_argument(
+        "--from", dest="origin", required=True, metavar="PATH", help="what you have"
+    )
+    prepare.add_argument("--release", default="", help="of imagenet21k: fall11 or winter21")
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code."""
-    return {}[args.action](args)
+    if args.workers < 0:
+        raise BadInput(f"--workers={args.workers}; give a number of threads, 0 for one a core.")
+    workers = args.workers or os.cpu_count() or 1
+    return {"check": _check, "show": _show, "bench": _bench, "prepare": _prepare}[args.action](
+        args, workers
+    )
 
 
-def _print(found: dict[str, Any], as_json: bool, text: str) -> None:
-    print(json.dumps(found, indent=2) if as_json else text)
+def _open(args: argparse.Namespace) -> Any:
+    from vit_jax.data import sources
+
+    options = sources.Options(data_dir=args.data_dir)
+    return sources.open_source(args.source, options, val_percent=0, test_percent=0)
+
+
+def _check(args: argparse.Namespace, workers: int) -> int:
+    from vit_jax import reporting
+
+    kind, _, name = args.source.partition(":")
+    if not name or kind in ("tfds", "vtab"):
+        return _check_prepared(f"vtab/{name}" if kind == "vtab" else name or kind, args)
+    from vit_jax.data import check
+
+    source = _open(args)
+    with reporting.bar("images") as progress:
+        report = check.check_images(source, workers, progress)
+    notes = [f"  {note}" for note in source.notes]
+    _say(args, report.as_json(), [report.as_text(), *notes])
+    return 2 if report.bad else 0
+
+
+def _check_prepared(name: str, args: argparse.Namespace) -> int:
+    from vit_jax.data import missing, prepared
+
+    found: list[dict[str, Any]] = []
+    lines, whole = [], True
+    for need in missing.needs(name, args.data_dir):
+        entry = dataclasses.asdict(need)
+        if need.state == "ready":
+            state = prepared.check(Path(need.folder))
+            entry |= dataclasses.asdict(state) | {"name": need.name}
+            whole = whole and not state.problems
+            lines.append(state.text())
+        else:
+            whole = False
+            lines.append(need.text())
+        found.append(entry)
+    _say(args, {"datasets": found}, lines)
+    return 0 if whole else 2
+
+
+def _show(args: argparse.Namespace, workers: int) -> int:
+    from vit_jax import reporting
+    from vit_jax.data import pipeline, preprocess, show
+
+    if not 1 <= args.size <= 4096:
+        raise BadInput(f"--size={args.size}; give a number of pixels from 1 to 4096.")
+    ops = preprocess.parse("--ops", args.ops, args.size)
+    source = _open(args)
+    split = source.split("train" if "train" in source.splits else next(iter(source.splits)))
+    pipe = pipeline.Pipeline(split, ops, 1, args.seed, args.size, workers, prefetch=1)
+    pipe.probe()
+    picture = show.sheet(
+        pipe, source.classes, source=source.spec, chain=args.ops, rows=4, columns=6
+    )
+    out = Path(args.out).expanduser()
+    try:
+        reporting.write_atomically(out, picture)
+    except OSError as e:
+        raise BadInput(f"cannot write to {out}: {e.strerror}; give another --out.") from e
+    print(out)
+    return 0
+
+
+def _bench(args: argparse.Namespace, workers: int) -> int:
+    from vit_jax.data import bench
+
+    source = _open(args)
+    split = source.split("train" if "train" in source.splits else next(iter(source.splits)))
+    found = bench.bench(split, workers)
+    _say(args, found, [bench.as_text(found)])
+    return 0
+
+
+def _prepare(args: argparse.Namespace, workers: int) -> int:
+    from vit_jax import reporting
+    from vit_jax.data.prepare import job
+
+    with reporting.bar("images") as progress:
+        reports = job.prepare(
+            args.name, Path(args.origin), args.data_dir, workers, args.release, progress
+        )
+    print("\n".join(report.text() for report in reports))
+    return 0
+
+
+def _say(args: argparse.Namespace, found: dict[str, Any], lines: Sequence[str]) -> None:
+    print(json.dumps(found, indent=2) if args.json else "\n".join(lines))

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vit_jax.data import prepared
+from vit_jax.data.decode import EXTENSIONS
 from vit_jax.data.prepare.archives import Member, members
 from vit_jax.data.prepare.layouts import Example, Index
-from vit_jax.data.sources import EXTENSIONS
 from vit_jax.errors import BadInput, unknown
 
 # Images of each split: Russakovsky et al., arXiv:1409.0575, table 2.

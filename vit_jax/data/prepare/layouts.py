@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from vit_jax.data import sources
+from vit_jax.data import decode, file_sources
 from vit_jax.data.prepare.archives import ARCHIVE, Member, members
 from vit_jax.errors import BadInput
 
@@ -67,7 +67,7 @@ def own(origin: Path, scratch: Path) -> Index:
 
 
 def _csv(path: Path) -> Index:
-    classes, given, notes = sources.KINDS["csv"][1](str(path), sources.Options())
+    classes, given, notes = file_sources.open_csv(str(path), None)
     splits: dict[str, list[Example]] = {}
     for part, split in given.items():
         labels = split.table.labels()
@@ -83,7 +83,7 @@ def _csv(path: Path) -> Index:
 
 
 def _class_folders(files: Sequence[Member], origin: str) -> Index:
-    images = [f for f in files if f.name.lower().endswith(sources.EXTENSIONS)]
+    images = [f for f in files if f.name.lower().endswith(decode.EXTENSIONS)]
     images = [f for f in images if not any(p[0] == "." for p in f.name.split("/"))]
     paths = _below_one_folder([f.name.split("/") for f in images])
     divided = any(len(p) == 3 and p[0] == "train" for p in paths)
@@ -103,7 +103,7 @@ def _class_folders(files: Sequence[Member], origin: str) -> Index:
         what = f"classes {extra} are not in train/" if extra else f"{len(classes)} class folders"
         raise BadInput(
             f"--from={origin}: {what}; expected CLASS/*.jpg, or train/CLASS/*.jpg and "
-            f"test/CLASS/*.jpg ({', '.join(sources.EXTENSIONS)}); found "
+            f"test/CLASS/*.jpg ({', '.join(decode.EXTENSIONS)}); found "
             f"{', '.join(f.name for f in files[:4]) or 'nothing'}"
             + (f". Unpack {', '.join(inside[:3])} first, or give one of them." if inside else ".")
         )

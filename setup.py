@@ -18,6 +18,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11,<3.13",
     packages=find_packages(include=["vit_jax", "vit_jax.*", "configs"]),
+    package_data={"vit_jax.paper": ["*.json"]},
     install_requires=[
         f"jax{JAX}",
         "flax>=0.12,<0.13",

@@ -165,7 +165,7 @@ def get_config() -> ConfigDict:
     config.optimizer.lamb.eps = 1e-6  # [results]
 
     config.schedule = ConfigDict()
-    config.schedule.name = "cosine"  # [results] cosine | linear | rsqrt
+    config.schedule.name = "cosine"  # [results] cosine | linear | rsqrt | step
     config.schedule.lr = 1e-3  # [results] peak learning rate
     config.schedule.warmup = "0"  # [results] duration of the linear warm-up from 0
     config.schedule.cooldown = "0"  # [results] duration of the linear descent to 0 at the end
@@ -175,6 +175,11 @@ def get_config() -> ConfigDict:
     config.schedule.rsqrt = ConfigDict()
     config.schedule.rsqrt.timescale = 10000  # [results] steps until the rate fell by sqrt(2)
     config.schedule.rsqrt.shift = 0  # [results] steps that count as done when the warm-up ends
+    config.schedule.step = ConfigDict()
+    config.schedule.step.drops = (  # [results] durations after which the rate falls (BiT's
+        "30 percent", "60 percent", "90 percent",  # HyperRule)
+    )  # fmt: skip
+    config.schedule.step.factor = 0.1  # [results] what is left of the rate at each
 
     config.ema = ConfigDict()
     config.ema.decay = (

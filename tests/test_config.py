@@ -270,7 +270,7 @@ def test_overrides_apply_in_order_and_touch_nothing_else():
         ("--confg.seed=1", ["'--confg.seed=1'", "--config.key=value"]),
         ("seed=1", ["'seed=1'", "--config.key=value"]),
         ("--config.optimizer.name=adam", ["'adam'", "'adamw'", "sgd", "lamb", "adafactor"]),
-        ("--config.schedule.name=step", ["'step'", "cosine", "linear", "rsqrt"]),
+        ("--config.schedule.name=steps", ["'steps'", "cosine", "linear", "rsqrt", "step"]),
     ],
 )
 def test_wrong_override_names_key_given_and_expected(override, parts):
@@ -296,7 +296,7 @@ def test_tuple_of_wrong_elements_is_bad_input(override):
         config = base("--config.model.variant=Ti/16", override)
         build.check(config)
         program.make_rules(config)
-        steps = program.Steps(1, 1.0, 0, 0, 0, 0, 1, {})
+        steps = program.Steps(1, 1.0, 0, 0, (), 0, 0, 1, {})
         program._optimizer(config, {"head": {"bias": np.zeros(3, np.float32)}}, steps)
 
     assert override.split("=")[0].removeprefix("--config.") in message(use)
@@ -644,7 +644,7 @@ def test_missing_file_says_so(tmp_path, monkeypatch, spec):
 def test_choices_are_the_sections_with_sub_sections():
     assert config_lib.choices(config_lib._base()) == {
         "optimizer": ["adafactor", "adamw", "lamb", "sgd"],
-        "schedule": ["cosine", "linear", "rsqrt"],
+        "schedule": ["cosine", "linear", "rsqrt", "step"],
     }
     assert isinstance(config_lib._base().loss, ConfigDict)
 

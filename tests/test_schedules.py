@@ -17,16 +17,19 @@ SHAPE = {
     "cosine": lambda t: LR * 0.5 * (1 + math.cos(math.pi * min(max((t - 10) / 100, 0), 1))),
     "linear": lambda t: 0.01 + (LR - 0.01) * (1 - min(max((t - 10) / 100, 0), 1)),
     "rsqrt": lambda t: LR / math.sqrt(1 + (max(t - 10, 0) + 5) / 40),
+    "step": lambda t: LR * (1 if t < 60 else 0.5 if t < 91 else 0.25),
 }
 
 
 def make(name, **changes):
     given = {"lr": LR, "warmup": WARMUP, "cooldown": COOLDOWN, "total_steps": TOTAL}
-    own = {"linear": {"end": 0.01}, "rsqrt": {"timescale": 40, "shift": 5}}.get(name, {})
+    own = {"linear": {"end": 0.01}, "rsqrt": {"timescale": 40, "shift": 5}}
+    own["step"] = {"drops": (60, 91), "factor": 0.5}
+    own = own.get(name, {})
     return schedules.make_schedule(name=name, **given | own | changes)
 
 
-CORNERS = [0, 1, WARMUP // 2, WARMUP, WARMUP + 1, 60, 90, 91, 100, TOTAL - 1, TOTAL, TOTAL + 1]
+CORNERS = [0, 1, WARMUP // 2, WARMUP, WARMUP + 1, 59, 60, 90, 91, 100, TOTAL - 1, TOTAL, TOTAL + 1]
 
 
 @pytest.mark.parametrize("name", SHAPE)
@@ -99,3 +102,12 @@ def test_schedule_traces_with_an_integer_count():
     rate = jax.jit(schedule)(np.int32(60))
     assert rate.dtype == np.float32
     assert float(rate) == pytest.approx(LR / 2)
+
+
+def test_step_without_drops_stays_and_falls_to_a_tenth_by_default():
+    assert float(make("step", drops=(), cooldown=0)(TOTAL)) == pytest.approx(LR)
+    last = schedules.make_schedule(
+        name="step", lr=1.0, warmup=0, cooldown=0, total_steps=40, drops=(10, 23, 30, 37)
+    )
+    found = [float(last(t)) for t in (9, 10, 22, 23, 30, 37, 40)]
+    assert found == pytest.approx([1, 0.1, 0.1, 0.01, 0.001, 0.0001, 0.0001])

@@ -53,9 +53,19 @@ def test_unknown_stand_in_lists_those_there_are():
         source("jft")
 
 
+@pytest.mark.parametrize("slug, classes", [("eurosat", 10), ("sun397", 397)])
+def test_stand_in_of_a_task_of_vtab_has_its_splits(slug, classes):
+    made = source(f"vtab/{slug}")
+    assert len(made.classes) == classes
+    sizes = {name: len(made.split(name)) for name in ("train800", "val200", "train800val200")}
+    assert sizes == {"train800": 800, "val200": 200, "train800val200": 1000}
+    assert made.split("test").rows.start == 1000
+
+
+ROWS = {d: rows | pretrain.OTHERS.get(d, {}) for d, rows in pretrain.TABLE_3.items()}
 RECIPES = [
     (dataset, model, epochs)
-    for dataset, rows in pretrain.TABLE_3.items()
+    for dataset, rows in ROWS.items()
     for model, row in rows.items()
     for epochs in row.epochs
 ]
@@ -70,12 +80,12 @@ def test_every_recipe_of_table_3_is_a_valid_configuration(dataset, model, epochs
     config = recipe(f"model={model},dataset={dataset},epochs={epochs}")
     build.check(config)
     assert config.length == f"{epochs} epochs"
-    assert config.schedule.lr == pretrain.TABLE_3[dataset][model].lr
+    assert config.schedule.lr == ROWS[dataset][model].lr
     assert config.batch_size == 4096
 
 
 def test_what_datasets_differ_in():
-    jft = recipe("model=B/16,dataset=jft300m")
+    jft = recipe("model=B/16,dataset=jft")
     i21k = recipe("model=B/16,dataset=imagenet21k")
     imagenet = recipe("model=B/16,dataset=imagenet")
     decay = [c.optimizer.weight_decay for c in (jft, i21k, imagenet)]
@@ -91,7 +101,7 @@ def test_what_datasets_differ_in():
     [
         ("model=L/16", ("epochs=30", "epochs=90")),
         ("model=X/16", ("X/16", "B/16")),
-        ("dataset=jft", ("jft", "jft300m")),
+        ("dataset=jft300m", ("jft300m", "jft")),
         ("model=H/14,dataset=imagenet", ("H/14", "L/16")),
     ],
 )
@@ -114,6 +124,6 @@ def test_a_recipe_takes_a_step_anywhere(model, tmp_path):
     }  # fmt: skip
     overrides = [f"--config.{k}={v}" for k, v in given.items()]
     overrides += [f"--config.model.{s}" for s in small]
-    recipe = f"--config=configs/pretrain.py:model={model},dataset=jft300m"
+    recipe = f"--config=configs/pretrain.py:model={model},dataset=jft"
     args = ["train", recipe, f"--workdir={tmp_path}", *overrides]
     assert main.main(args) == 0

@@ -4,8 +4,10 @@
 """Prepared TFDS datasets, read by number: the same images and labels as TFDS itself gives."""
 
 import importlib.util
+import io
 import logging
 import time
+import urllib.error
 from pathlib import Path
 
 import numpy as np
@@ -269,6 +271,12 @@ def test_unknown_dataset_is_bad_input_at_once(prepared, name):
     assert "\n" not in said
 
 
+def answer(request, timeout):
+    """A server that is there, but does not like to be asked."""
+    assert request.get_method() == "HEAD"
+    raise urllib.error.HTTPError(request.full_url, 403, "Forbidden", {}, io.BytesIO())
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -286,6 +294,7 @@ def test_dataset_that_cannot_be_downloaded_is_bad_input(tmp_path, monkeypatch, e
         raise error
 
     monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", fail)
+    monkeypatch.setattr(tfds_source.urllib.request, "urlopen", answer)
     start = time.monotonic()
     said = message(tmp_path, name="mnist")
     assert time.monotonic() - start < 5

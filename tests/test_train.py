@@ -304,6 +304,14 @@ BAD = {
     "profile": (["--config.profile=5:100"], ["beyond"]),
     "init": (["--config.init=/no/such/run"], ["does not exist"]),
     "source": (["--config.data.source=folder:/no/such"], ["does not exist", "PATH/CLASS"]),
+    "two splits": (
+        ["--config.data.split=training", "--config.evals.val.split=vall"],
+        ["2 problems", "'training'", "'vall'"],
+    ),
+    "source and init": (
+        ["--config.data.source=folder:/no/such", "--config.init=/no/run"],
+        ["2 problems", "folder:/no/such", "/no/run"],
+    ),
 }
 
 

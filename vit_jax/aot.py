@@ -127,7 +127,7 @@ def _size(config_yaml: str) -> tuple[int, int]:
             "(tfds build), or plan with --config.data.source=synthetic:NAME."
         )
     source = build.open_source(data, _STAND_INS.get(str(data.source), ""))
-    return len(source.classes), len(source.split(data.split))
+    return len(source.classes), len(build.training_examples(source, data)[0])
 
 
 def measure(

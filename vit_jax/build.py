@@ -9,8 +9,9 @@ so a key that nobody takes cannot exist.
 """
 
 import dataclasses
+import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -18,10 +19,10 @@ import jax
 from vit_jax import checks, duration, losses, memory, program
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
-from vit_jax.data import pipeline, preprocess, sources
+from vit_jax.data import memory_cache, pipeline, preprocess, sources, subset, windows
 from vit_jax.data.pipeline import Pipeline
 from vit_jax.data.splits import Split
-from vit_jax.errors import BadInput, unknown
+from vit_jax.errors import BadInput, together, unknown
 from vit_jax.models import variants
 from vit_jax.program import Program
 
@@ -34,6 +35,7 @@ def check(config: ConfigDict) -> None:
     """
     checks.check_numbers(config)
     checks.check_tuples(config)
+    checks.check_data(config.data)
     if config.batch_size % config.accumulation:
         fits = [a for a in range(1, config.batch_size + 1) if config.batch_size % a == 0]
         raise BadInput(
@@ -54,6 +56,9 @@ def check(config: ConfigDict) -> None:
     for key, value in config_lib.flatten(config):
         if key in _DURATIONS or re.fullmatch(r"evals\.\w+\.every", key):
             duration.parse(f"config.{key}", value)
+        if key == "schedule.step.drops":
+            for text in value:
+                duration.parse(f"config.{key}", text)
     if duration.parse("config.length", config.length).unit == "percent":
         raise BadInput(f"length={config.length!r}: percent is of the length; give another unit.")
     program.profile_steps(config.profile)
@@ -85,6 +90,11 @@ class Run(Program):
         batches = self.train_pipeline.train(first_step, self.steps.total, rows)
         return pipeline.to_devices(batches, self.batch_sharding, size, self.config.data.prefetch)
 
+    def fingerprint(self) -> dict[str, str]:
+        """What is equal in all processes that read the same examples."""
+        split = self.train_pipeline.split
+        return self.source.fingerprint() | {"training examples": f"{len(split)} ({split.digest()})"}
+
     def eval_batches(self, name: str) -> Iterator[dict[str, jax.Array]]:
         """Global batches of a named evaluation."""
         pipe = self.eval_pipelines[name]
@@ -115,24 +125,70 @@ def open_source(data: ConfigDict, spec: str = "") -> sources.Source:
     )
 
 
+def problems(data: ConfigDict) -> list[BadInput]:
+    """What keeps the data of a section from being opened; empty when nothing does."""
+    try:
+        open_source(data)
+    except BadInput as e:
+        return [e]
+    return []
+
+
 def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, dict[str, Pipeline]]:
     data = config.data
     source = open_source(data)
+    notes, found = list(source.notes), list[BadInput]()
 
-    def make(split: Split, key: str, batch_size: int) -> Pipeline:
+    def make(split: Callable[[], Split], key: str, batch_size: int) -> Pipeline | None:
         ops = preprocess.parse(f"data.{key}", data[key], data.image_size)
-        return Pipeline(
-            split, ops, batch_size, config.seed, data.image_size, data.workers, data.prefetch
-        )
+        try:
+            pipe = Pipeline(
+                split(), ops, batch_size, config.seed, data.image_size, data.workers, data.prefetch
+            )
+            pipe.probe()
+        except BadInput as e:
+            found.append(e)
+            return None
+        return pipe
 
+    def training() -> Split:
+        split, said = training_examples(source, data)
+        notes.extend(said)
+        return windows.in_windows(split, data.window_shards) if data.window_shards else split
+
+    train = make(training, "train_ops", config.batch_size)
     evals = {
-        name: make(source.split(section.split), "eval_ops", section.batch_size or config.batch_size)
+        name: make(
+            functools.partial(source.split, section.split),
+            "eval_ops",
+            section.batch_size or config.batch_size,
+        )
         for name, section in config.evals.items()
     }
-    train = make(source.split(data.split), "train_ops", config.batch_size)
-    for pipe in (train, *evals.values()):
-        pipe.probe()
-    return source, train, evals
+    if train is None or None in evals.values():
+        raise together(found)
+    train, *rest = (_kept(pipe, data, notes) for pipe in (train, *evals.values()) if pipe)
+    source = dataclasses.replace(source, notes=tuple(notes))
+    return source, train, dict(zip(evals, rest, strict=True))
+
+
+def training_examples(source: sources.Source, data: ConfigDict) -> tuple[Split, list[str]]:
+    """The examples that are trained on, and notes."""
+    return subset.choose(
+        source.split(data.split),
+        examples=data.examples,
+        fraction=data.fraction,
+        balanced=data.balanced,
+        exclude=data.exclude,
+        classes=len(source.classes),
+    )
+
+
+def _kept(pipe: Pipeline, data: ConfigDict, notes: list[str]) -> Pipeline:
+    """The same, read from memory where `data.cache` says so."""
+    split, ops, note = memory_cache.keep(pipe.split, data.cache, pipe.ops, data.workers)
+    notes += [note] if note else []
+    return dataclasses.replace(pipe, split=split, ops=ops)
 
 
 def out_of_memory(run: Run) -> BadInput:

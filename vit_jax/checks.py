@@ -22,6 +22,7 @@ def check_numbers(config: ConfigDict) -> None:
     lowest = {"batch_size": 1, "accumulation": 1, "data.workers": 1, "data.image_size": 1}
     lowest |= {f"evals.{name}.batch_size": 0 for name in config.evals}
     lowest |= {"seed": 0, "data.prefetch": 0, "checkpoint.keep_last": 1}
+    lowest |= {"data.examples": 0, "data.window_shards": 0, "data.records.max_labels": 1}
     values = dict(flatten(config))
     for key, low in lowest.items():
         if not low <= values[key] < 2**31:
@@ -34,8 +35,9 @@ def check_numbers(config: ConfigDict) -> None:
             raise BadInput(f"{key}={value} is not a finite number.")
     if config.schedule.lr < 0:
         raise BadInput(f"schedule.lr={config.schedule.lr} is negative; give a rate from 0 on.")
-    if not 0 <= config.mixup.alpha < 1e6:
-        raise BadInput(f"mixup.alpha={config.mixup.alpha}; give a number from 0 on, e.g. 0.2.")
+    for key, usual in (("mixup.alpha", 0.2), ("mixup.cutmix", 1.0)):
+        if not 0 <= values[key] < 1e6:
+            raise BadInput(f"{key}={values[key]}; give a number from 0 on, e.g. {usual}.")
     for name, section in config.evals.items():
         if name in _TAKEN or name.endswith("_raw"):
             raise BadInput(f"evals.{name}: the name is taken; choose another, e.g. {name}_subset.")
@@ -44,6 +46,25 @@ def check_numbers(config: ConfigDict) -> None:
     metrics = [f"{n}{raw}/{m}" for n in config.evals for raw in ("", "_raw") for m in METRICS]
     if config.checkpoint.keep_best and config.checkpoint.keep_best not in metrics:
         raise unknown("metric in checkpoint.keep_best", config.checkpoint.keep_best, metrics)
+
+
+def check_data(data: ConfigDict) -> None:
+    """Raises BadInput for a value in the section `data` that nothing can be made of."""
+    for key, options in {
+        "bad_images": ("error", "skip"),
+        "cache": ("none", "raw", "decoded"),
+    }.items():
+        if data[key] not in options:
+            raise unknown(f"data.{key}", data[key], options)
+    if not 0 < data.fraction <= 1:
+        raise BadInput(f"data.fraction={data.fraction}; give a share above 0, up to 1.")
+    if data.examples and data.fraction < 1:
+        raise BadInput(
+            f"data.examples={data.examples} and data.fraction={data.fraction} both choose how many "
+            "images are kept; give one of them."
+        )
+    if data.balanced and not data.examples and data.fraction == 1:
+        raise BadInput("data.balanced=True chooses nothing without data.examples or data.fraction.")
 
 
 def _numbers(value: Any) -> bool:
@@ -79,6 +100,9 @@ def check_tuples(config: ConfigDict) -> None:
             "pairs of a logical axis and mesh axes, (('embed', ('fsdp',)),)",
         ),
     }
+    if config.schedule.name == "step":
+        drops = _strings(config.schedule.step.drops)
+        found["schedule.step.drops"] = (drops, "durations, ('30 epochs', '60 epochs')")
     values = dict(flatten(config))
     for key, (good, expected) in found.items():
         if not good:

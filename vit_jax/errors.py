@@ -7,7 +7,7 @@ Start from `BadInput`: `main` prints its message without a traceback and exits w
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class BadInput(ValueError):
@@ -29,6 +29,12 @@ class PeerLost(RuntimeError):
     """Another process of the run is gone or does not answer. Exit code 43: run again."""
 
     exit_code = 43
+
+
+def together(problems: Sequence[BadInput]) -> BadInput:
+    """One error for all that was found, so that nobody mends one thing only to meet the next."""
+    said = list(dict.fromkeys(map(str, problems)))
+    return BadInput("\n- ".join([f"{len(said)} problems:", *said]) if said[1:] else said[0])
 
 
 def unknown(what: str, given: str, options: Iterable[str]) -> BadInput:

@@ -20,7 +20,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from vit_jax import cache
+from vit_jax import cache, offline
 from vit_jax.errors import BadInput
 from vit_jax.models import published
 
@@ -151,6 +151,11 @@ def _download(address: str, cached: Path) -> None:
 
 def _body(address: str, cached: Path) -> Iterator[bytes]:
     """The bytes behind a URL; every way in which the network fails is one error."""
+    if not offline.allowed():
+        raise BadInput(
+            f"{address} is not in the cache, and downloads are forbidden (--offline). Fetch the "
+            f"file where there is a network and put it there: {cached}"
+        )
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT_SECS) as response:
             total = int(response.headers["Content-Length"] or 0)  # 0: the server does not say

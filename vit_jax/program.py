@@ -65,6 +65,7 @@ class Steps:
     epoch: float
     warmup: int
     cooldown: int
+    drops: tuple[int, ...]
     checkpoint: int
     keep_every: int
     report: int
@@ -224,6 +225,7 @@ def _steps(config: ConfigDict, examples: int) -> Steps:
     profile = profile_steps(config.profile)
     if profile and profile.stop > total:
         raise BadInput(f"profile={config.profile!r} goes beyond the {total} steps of the run.")
+    drops = config.schedule.step.drops if config.schedule.name == "step" else ()
     return Steps(
         total=total,
         epoch=examples / config.batch_size,
@@ -233,24 +235,22 @@ def _steps(config: ConfigDict, examples: int) -> Steps:
         evals={name: steps(name, section.every, total) for name, section in config.evals.items()},
         warmup=steps("schedule.warmup", config.schedule.warmup, total),
         cooldown=steps("schedule.cooldown", config.schedule.cooldown, total),
+        drops=tuple(steps("schedule.step.drops", text, total) for text in drops if text != "0"),
     )
 
 
-def _chosen(section: ConfigDict, *without: str) -> dict[str, Any]:
+def _chosen(section: ConfigDict) -> dict[str, Any]:
     """The arguments in a section with a choice: its own, and those of the chosen sub-section."""
-    own = {k: v for k, v in section.items() if not isinstance(v, ConfigDict) and k not in without}
+    own = {k: v for k, v in section.items() if not isinstance(v, ConfigDict)}
     return own | section[section.name].to_dict()
 
 
 def _optimizer(
     config: ConfigDict, params: Any, steps: Steps
 ) -> tuple[schedules.Schedule, optimizers.Transform]:
-    schedule = schedules.make_schedule(
-        warmup=steps.warmup,
-        cooldown=steps.cooldown,
-        total_steps=steps.total,
-        **_chosen(config.schedule, "warmup", "cooldown"),
-    )
+    in_steps = {"warmup": steps.warmup, "cooldown": steps.cooldown, "drops": steps.drops}
+    given = _chosen(config.schedule) | in_steps
+    schedule = schedules.make_schedule(total_steps=steps.total, **given)
     return schedule, optimizers.make_optimizer(params, schedule, **_chosen(config.optimizer))
 
 
@@ -275,6 +275,7 @@ def _step_functions(
         accumulation=config.accumulation,
         ema_decay=config.ema.decay,
         mixup_alpha=config.mixup.alpha,
+        cutmix_alpha=config.mixup.cutmix,
         **shared,
     )
     return step, train_step.make_eval_step(apply, **shared)

@@ -27,7 +27,7 @@ from vit_jax import build, cache, distributed, loading, memory, program, reporti
 from vit_jax import config as config_lib
 from vit_jax.checkpoint import FOLDER, Checkpoints
 from vit_jax.config import ConfigDict
-from vit_jax.errors import BadInput, RunFailed
+from vit_jax.errors import BadInput, RunFailed, together
 from vit_jax.evaluators import classification
 from vit_jax.models import flops
 from vit_jax.models.surgery import Fitted
@@ -71,7 +71,7 @@ def train_here(config: ConfigDict, workdir: Path) -> dict[str, Any]:
     devices = distributed.start(config.platform, deterministic=config.deterministic)
     cache.keep_compiled(config.compile_cache, devices[0].platform)
     run = build.build(config)
-    distributed.agree("dataset", run.source.fingerprint())
+    distributed.agree("dataset", run.fingerprint())
     weights = initial_weights(run, workdir)
     before = set(workdir.iterdir()) if workdir.is_dir() else None
     if distributed.is_first():
@@ -134,7 +134,10 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
         settle.adopt(config, saved)
         compare(saved, config, workdir)
     else:
-        settle.settle(config)
+        try:
+            settle.settle(config)
+        except BadInput as e:
+            raise together([e, *build.problems(config.data)]) from e
     build.check(config)
     if begun and results.exists():
         log.info("%s is finished; nothing to do.", workdir)

@@ -21,7 +21,7 @@ from vit_jax.state import TrainState
 
 PyTree = Any
 Batch = dict[str, jax.Array]  # image uint8 [B, H, W, C], labels int32 [B, K], mask bool [B]
-_MIXING = 2**31  # in the place of a micro-batch's number, for the key of mixup
+_MIXING = 2**31  # in the place of a micro-batch's number, for the key of mixing
 Apply = Callable[..., jax.Array]  # (params, images, train=, key=) -> float32 logits [B, Y]
 
 
@@ -54,9 +54,9 @@ def _summed_loss(
     loss: str,
     label_smoothing: float,
 ) -> Callable[..., tuple[jax.Array, jax.Array]]:
-    """(params, batch, key, share) -> (sum of losses, sum of hits) over the examples that count.
+    """(params, batch, key, mix) -> (sum of losses, sum of hits) over the examples that count.
 
-    With `share`, see `mixing.share`, the batch has partners; hits are of its own labels.
+    With `mix` the batch has partners; hits are of its own labels.
     """
 
     def inputs(batch: Batch, prefix: str = "") -> tuple[jax.Array, jax.Array]:
@@ -65,13 +65,13 @@ def _summed_loss(
         return normalise(batch[prefix + "image"], mean, std), targets_BY
 
     def summed_loss(
-        params: PyTree, batch: Batch, key: jax.Array, share: jax.Array | None = None
+        params: PyTree, batch: Batch, key: jax.Array, mix: mixing.Mix | None = None
     ) -> tuple[jax.Array, jax.Array]:
         images_BHWC, targets_BY = inputs(batch)
-        if share is not None:
+        if mix is not None:
             images, targets = inputs(batch, mixing.PARTNER)
-            images_BHWC = mixing.mixup(images_BHWC, images, share)
-            targets_BY = mixing.mixup(targets_BY, targets, share)
+            images_BHWC = mixing.mixed(images_BHWC, images, mix.pixels)
+            targets_BY = mixing.mixed(targets_BY, targets, mix.share)
         logits_BY = apply(params, images_BHWC, train=True, key=key)
         loss_B = losses.LOSSES[loss](logits_BY, targets_BY)
         found = metrics.sums(logits_BY, batch["labels"], batch["mask"], loss_B)
@@ -127,6 +127,7 @@ def make_train_step(
     accumulation: int = 1,
     ema_decay: float = 0.0,
     mixup_alpha: float = 0.0,
+    cutmix_alpha: float = 0.0,
 ) -> Callable[[TrainState, Batch, jax.Array], tuple[TrainState, dict[str, jax.Array]]]:
     """The function (state, batch, key) -> (state after one update, metrics of that update).
 
@@ -140,8 +141,8 @@ def make_train_step(
       label_smoothing: see `losses.multi_hot`.
       accumulation: A, see `summed_gradients`.
       ema_decay: d in average = d * average + (1 - d) * parameters; used when the state has one.
-      mixup_alpha: see `mixing.share`; 0 mixes nothing. `top1` counts the labels of what makes up
-        more than half of an image.
+      mixup_alpha: see `mixing.draw`. `top1` counts the labels of the larger part of an image.
+      cutmix_alpha: see `mixing.draw`.
 
     Returns:
       A function for `jax.jit`. Its metrics are float32 []: `loss` and `top1` of the batch before
@@ -153,11 +154,11 @@ def make_train_step(
     def train_step(
         state: TrainState, batch: Batch, key: jax.Array
     ) -> tuple[TrainState, dict[str, jax.Array]]:
-        step_key = jax.random.fold_in(key, state.step)
-        loss_fn = summed_loss
-        if mixup_alpha:
-            share = mixing.share(jax.random.fold_in(step_key, _MIXING), mixup_alpha)
-            batch, loss_fn = mixing.with_partners(batch), functools.partial(loss_fn, share=share)
+        step_key, loss_fn = jax.random.fold_in(key, state.step), summed_loss
+        if mixup_alpha or cutmix_alpha:
+            mixing_key, sides = jax.random.fold_in(step_key, _MIXING), batch["image"].shape[1:3]
+            mix = mixing.draw(mixing_key, sides, mixup_alpha, cutmix_alpha)
+            batch, loss_fn = mixing.with_partners(batch), functools.partial(loss_fn, mix=mix)
         sums, grads = summed_gradients(loss_fn, state.params, batch, step_key, accumulation)
         count = jnp.maximum(jnp.sum(batch["mask"], dtype=jnp.float32), 1.0)
         grads = jax.tree.map(lambda g: g / count, grads)

@@ -15,7 +15,7 @@ from vit_jax.data.lazy import Tensor, tf
 def resize(image: Tensor, height: int | Tensor, width: int | Tensor, *, antialias: bool) -> Tensor:
     """Bilinear resize (half-pixel centres) of uint8 [H, W, C], rounded to uint8."""
     resized = tf.image.resize(image, [height, width], method="bilinear", antialias=antialias)
-    return tf.cast(tf.clip_by_value(tf.round(resized), 0.0, 255.0), tf.uint8)
+    return tf.cast(tf.round(resized), tf.uint8)  # means of what is within 0 to 255
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,9 +59,10 @@ class InceptionCrop:
     size: int
     area_min: float = 0.05
 
-    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+    def box(self, shape: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
+        """Begin and extent, int32 [3] each, in an image of that shape (int32 [3])."""
         begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
-            tf.shape(image),
+            shape,
             tf.zeros([0, 0, 4], tf.float32),
             seed,
             area_range=(self.area_min, 1.0),
@@ -69,9 +70,16 @@ class InceptionCrop:
             min_object_covered=0.0,
             use_image_if_no_bounding_boxes=True,
         )
-        box = tf.slice(image, begin, extent)
-        box.set_shape([None, None, image.shape[-1]])
+        return begin, extent
+
+    def resize(self, box: Tensor) -> Tensor:
+        """The pixels of a box, uint8 [h, w, C], to size x size."""
         return resize(box, self.size, self.size, antialias=False)
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        box = tf.slice(image, *self.box(tf.shape(image), seed))
+        box.set_shape([None, None, image.shape[-1]])
+        return self.resize(box)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from vit_jax.data.decode import EXTENSIONS
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.splits import Split, Table
 from vit_jax.errors import BadInput
-
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
 
 _Opened = tuple[Sequence[str], dict[str, Split], list[str]]
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vit_jax.data import host_memory, preprocess
+from vit_jax.data import big_vision, host_memory, preprocess
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.splits import Split, Table
 from vit_jax.errors import BadInput, unknown
@@ -21,7 +21,10 @@ Kind = Literal["none", "raw", "decoded"]
 KINDS = ("none", "raw", "decoded")
 
 # Ops that draw nothing: the same image each time.
-FIXED = (preprocess.Decode, preprocess.Resize, preprocess.ResizeSmall, preprocess.CentralCrop)
+FIXED = (
+    preprocess.Decode, preprocess.Resize, preprocess.ResizeSmall, preprocess.CentralCrop,
+    big_vision.BvResize, big_vision.BvResizeSmall,
+)  # fmt: skip
 
 _SAMPLE = 64  # examples by which the size of all is predicted
 _HEADROOM = 1.25  # the sample's mean may be that much too small

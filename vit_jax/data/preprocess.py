@@ -11,11 +11,14 @@ that module imports TensorFlow and a wrong chain should be reported at once. Sta
 import ast
 import dataclasses
 import inspect
+import itertools
 import math
+import re
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from vit_jax.data import augment
+from vit_jax.data import augment, big_vision, color, crops, erasing, randaugment
+from vit_jax.data.decode import Decode
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.errors import BadInput, unknown
 
@@ -24,19 +27,6 @@ class Op(Protocol):
     """Image (encoded bytes before `Decode`, then uint8 [H, W, 3]) and seed (int64 [2]) to image."""
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor: ...
-
-
-@dataclasses.dataclass(frozen=True)
-class Decode:
-    """JPEG, PNG, GIF (first frame) or BMP bytes, by content, to uint8 [H, W, 3]; pixels stay."""
-
-    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        if image.dtype == tf.string:
-            image = tf.io.decode_image(image, channels=3, expand_animations=False)
-            image.set_shape([None, None, 3])
-        if image.shape[-1] == 1:
-            image = tf.repeat(image, 3, axis=-1)
-        return image
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,9 +77,16 @@ OPS: dict[str, type] = {
     "central_crop": CentralCrop,
     "random_crop": augment.RandomCrop,
     "inception_crop": augment.InceptionCrop,
+    "fast_inception_crop": crops.FastInceptionCrop,
     "flip_lr": augment.FlipLr,
     "shift": augment.Shift,
     "affine": augment.Affine,
+    "bv_resize": big_vision.BvResize,
+    "bv_resize_small": big_vision.BvResizeSmall,
+    "randaug": randaugment.RandAugment,
+    "color_jitter": color.ColorJitter,
+    "three_augment": color.ThreeAugment,
+    "random_erasing": erasing.RandomErasing,
 }
 
 
@@ -101,22 +98,38 @@ RANGES: dict[str, tuple[float, float]] = {
     "degrees": (0, 180),
     "scale": (0, 0.99),
     "shift": (0, 65535),
+    "layers": (1, 16),
+    "magnitude": (0, 30),
+    "brightness": (0, 10),
+    "contrast": (0, 10),
+    "saturation": (0, 10),
+    "hue": (0, 0.5),
+    "probability": (0, 1),
+    "area_max": (1e-6, 1),
+    "fill": (-1, 255),
 }
 
 
 def parse(key: str, chain: str, size: int) -> tuple[Op, ...]:
-    """Reads a chain; `{size}` in it is the image size.
+    """Reads a chain; `{size}` in it is the image size, `{size*8//7}` its multiple, rounded down.
 
     Raises:
       BadInput: anything that is not `op|op(1, name=2)`, an unknown op (options listed) or an
-        argument an op does not take; the message names `key`.
+        argument an op does not take, an op where it cannot be; the message names `key`.
     """
-    return tuple(_op(key, part.strip(), size) for part in chain.split("|"))
+    ops = tuple(_op(key, part.strip(), size) for part in chain.split("|"))
+    for before, op in itertools.pairwise((None, *ops)):
+        if isinstance(op, crops.FastInceptionCrop) and not isinstance(before, Decode):
+            raise BadInput(
+                f"{key}: fast_inception_crop decodes by itself what it needs, so it comes right "
+                f"after decode; write decode|fast_inception_crop({op.size})."
+            )
+    return ops
 
 
 def _op(key: str, text: str, size: int) -> Op:
     try:
-        call = ast.parse(text.replace("{size}", str(size)), mode="eval").body
+        call = ast.parse(_SIZE.sub(lambda m: _multiple(size, m), text), mode="eval").body
         if isinstance(call, ast.Name):
             call = ast.Call(func=call, args=[], keywords=[])
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
@@ -148,15 +161,35 @@ def _op(key: str, text: str, size: int) -> Op:
     return OPS[name](*args, **kwargs)
 
 
+_SIZE = re.compile(r"\{size(?:\*(\d{1,4})//([1-9]\d{0,3}))?\}")
+
+
+def _multiple(size: int, match: re.Match[str]) -> str:
+    """What `{size}` or `{size*8//7}` stands for."""
+    return str(size * int(match[1] or 1) // int(match[2] or 1))
+
+
 _ACCEPTED: dict[Any, Any] = {int: int, bool: bool, float: (int, float), str: str}
 
 
 def apply(ops: tuple[Op, ...]) -> Callable[[Tensor, Tensor], Tensor]:
-    """The ops one after another; each draws from its own stream of the example's seed."""
+    """The ops one after another; each draws from its own stream of the example's seed.
+
+    Where a random box is cropped right after decoding, both are done in one pass.
+    """
 
     def chained(image: Tensor, seed: Tensor) -> Tensor:
-        for number, op in enumerate(ops):
-            image = op(image, tf.random.experimental.stateless_fold_in(seed, number))
+        seeds = [tf.random.experimental.stateless_fold_in(seed, n) for n in range(len(ops))]
+        left = list(zip(ops, seeds, strict=True))
+        while left:
+            op, own = left.pop(0)
+            if isinstance(op, Decode) and image.dtype == tf.string and left:
+                crop, drawn = left[0]
+                if isinstance(crop, augment.InceptionCrop):
+                    image = crop.resize(crops.decode_box(op, crop, image, drawn))
+                    del left[0]
+                    continue
+            image = op(image, own)
         return image
 
     return chained

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vit_jax import train_step
-from vit_jax.data import preprocess
+from vit_jax.data import decode, preprocess
 from vit_jax.data.lazy import tf
 from vit_jax.errors import BadInput
 
@@ -101,14 +101,23 @@ def chain_reader(
       small for the chain.
     """
     chain = "|".join(type(op).__name__ for op in ops)
-    decodes = any(isinstance(op, preprocess.Decode) for op in ops)
-    first = preprocess.apply(() if decodes else (preprocess.Decode(),))
+    decodes = [op for op in ops if isinstance(op, decode.Decode)]
+    first = preprocess.apply(() if decodes else (decode.Decode(),))
     then = preprocess.apply(ops)
+    exif = any(op.exif for op in decodes)
+
+    def apply(content: bytes | np.ndarray) -> np.ndarray:
+        seed = tf.zeros([2], tf.int64)  # of the first example that a run evaluates
+        return then(first(tf.constant(content), seed), seed).numpy()
 
     def one(name: str, content: bytes | np.ndarray) -> np.ndarray:
-        seed = tf.zeros([2], tf.int64)  # of the first example that a run evaluates
         with _named(name, chain):
-            image = then(first(tf.constant(content), seed), seed).numpy()
+            try:
+                image = apply(content)
+            except tf.errors.OpError:
+                if isinstance(content, np.ndarray):
+                    raise
+                image = apply(decode.careful(content, exif))
         return np.asarray(train_step.normalise(jnp.asarray(image[None]), mean, std))[0]
 
     return _reader(one)
@@ -122,8 +131,10 @@ def original_reader(height: int, width: int) -> Reader:
     """
 
     def one(name: str, content: bytes | np.ndarray) -> np.ndarray:
-        with _named(name, "decode"):
-            image = preprocess.Decode()(tf.constant(content), tf.zeros([2], tf.int64))
+        image = content
+        if isinstance(content, bytes):
+            with _named(name, "decode"):
+                image = decode.image(content, exif=False)
         resized = tf.image.resize(image, [height, width], method="bilinear", antialias=False)
         return (resized.numpy() - np.float32(127.5)) / np.float32(127.5)
 

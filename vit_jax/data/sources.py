@@ -11,9 +11,10 @@
                        them; the keys of data.records say which features are what
     tar:GLOB           uncompressed tar files, or their folder: WebDataset shards (x.jpg with x.cls,
                        x.json or x.txt), class folders, or a tar a class; splits by name or folder
+    vtab:TASK[/full]   a task of VTAB, e.g. vtab:eurosat: 1,000 training examples, or all
     mix:3*A,1*B        of every 4 training images 3 from A and 1 from B, sources of other kinds;
                        classes of the same name are one, val and test are those of all
-    synthetic:NAME     noise in the size of jft300m, imagenet21k or imagenet
+    synthetic:NAME     noise in the size of a dataset of the recipes, e.g. jft300m or vtab/eurosat
     digits             the handwritten digits inside scikit-learn, 1,797 images of 8 x 8
 
 PATH, FILE and GLOB may begin with ~; a GLOB is quoted in a shell, e.g. "records:/data/x-*".
@@ -30,7 +31,15 @@ from typing import Any
 
 import numpy as np
 
-from vit_jax.data import file_sources, mixture, record_source, synthetic, tar_source
+from vit_jax.data import (
+    file_sources,
+    mixture,
+    record_source,
+    synthetic,
+    tar_source,
+    tfds_source,
+    vtab,
+)
 from vit_jax.data import splits as splits_lib
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.splits import Split, Table
@@ -145,20 +154,15 @@ def _digits(_: str, __: Options) -> _Opened:
     return [str(d) for d in range(10)], {"all": Split(table, range(len(images)))}, []
 
 
-def _tfds(rest: str, options: Options) -> _Opened:
-    from vit_jax.data import tfds_source  # needs TensorFlow
-
-    return tfds_source.open_tfds(rest, options.data_dir)
-
-
 # Kind -> how it is written, and (rest, options) -> class names, splits, notes; `open_source` itself
 # opens the sources of a mixture.
 KINDS: dict[str, tuple[str, Any]] = {
-    "tfds": ("tfds:NAME", _tfds),
+    "tfds": ("tfds:NAME", lambda rest, options: tfds_source.open_tfds(rest, options.data_dir)),
     "folder": ("folder:PATH", file_sources.open_folder),
     "csv": ("csv:FILE", file_sources.open_csv),
     "records": ("records:GLOB", record_source.open_records),
     "tar": ("tar:GLOB", tar_source.open_tar),
+    "vtab": ("vtab:TASK[/full]", lambda rest, options: vtab.open_vtab(rest, options.data_dir)),
     "mix": ("mix:N*SOURCE,N*SOURCE", None),
     "synthetic": ("synthetic:NAME", synthetic.open_synthetic),
     "digits": ("digits", _digits),

@@ -15,6 +15,7 @@ import numpy as np
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.splits import Split, Table
 from vit_jax.errors import unknown
+from vit_jax.paper import vtab
 
 # Name -> classes, training images. JFT-300M: arXiv:2010.11929, section 4.1, and 18,291 classes
 # (arXiv:1707.02968); ImageNet-21k: fall 2011, and the 21,843 outputs of the published heads.
@@ -22,6 +23,10 @@ SIZES = {
     "jft300m": (18_291, 303_000_000),
     "imagenet21k": (21_843, 14_197_122),
     "imagenet": (1_000, 1_281_167),
+    "cifar10": (10, 50_000),
+    "cifar100": (100, 50_000),
+    "pets": (37, 3_680),
+    "flowers": (102, 1_020),
 }
 _HELD_OUT = 1_000  # images of val, and of test
 _SIDE = 256
@@ -33,9 +38,15 @@ def open_synthetic(name: str, _: Any) -> tuple[list[str], dict[str, Split], list
     Raises:
       BadInput: an unknown name; lists those there are.
     """
-    if name not in SIZES:
-        raise unknown("data.source=synthetic:NAME", name, SIZES)
-    classes, examples = SIZES[name]
+    of_vtab = name.startswith("vtab/")
+    if not of_vtab and name not in SIZES:
+        raise unknown("data.source=synthetic:NAME", name, [*SIZES, "vtab/TASK"])
+    if of_vtab:
+        classes = vtab.find(name.removeprefix("vtab/")).classes
+        sizes = {"train800": 800, "val200": 200, "test": _HELD_OUT}
+    else:
+        classes, examples = SIZES[name]
+        sizes = {"train": examples, "val": _HELD_OUT, "test": _HELD_OUT}
 
     def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         def read(row: Tensor) -> tuple[Tensor, Tensor]:
@@ -46,16 +57,18 @@ def open_synthetic(name: str, _: Any) -> tuple[list[str], dict[str, Split], list
 
         return read
 
-    rows = examples + 2 * _HELD_OUT
+    rows = sum(sizes.values())
 
     def labels() -> np.ndarray:
         return np.arange(rows, dtype=np.int32)[:, None] % np.int32(classes)
 
     table = Table(rows, lambda row: f"{name}/{row}", reader, labels, numbered=True)
-    ends = (0, examples, examples + _HELD_OUT, examples + 2 * _HELD_OUT)
+    ends = np.cumsum(list(sizes.values())).tolist()
     splits = {
-        split: Split(table, range(start, stop))
-        for split, start, stop in zip(("train", "val", "test"), ends, ends[1:], strict=False)
+        split: Split(table, range(end - size, end))
+        for (split, size), end in zip(sizes.items(), ends, strict=True)
     }
+    if of_vtab:
+        splits["train800val200"] = Split(table, range(1000))
     note = f"images of {name} are noise: a stand-in from which nothing can be learned"
     return [str(k) for k in range(classes)], splits, [note]

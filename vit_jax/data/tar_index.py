@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from vit_jax.data import ranges
+from vit_jax.data.decode import EXTENSIONS
 from vit_jax.data.shards import SPLITS, split_of
 
 log = logging.getLogger("vit_jax")
 
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif")
 _LABELS = ("cls", "json", "txt")  # the first that a sample has is taken
 _JSON_KEYS = ("label", "cls", "class")
 _MOST_BYTES = 2**20  # of a label member; what is larger is something else

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vit_jax.data import ranges, shards, tar_index
+from vit_jax.data.decode import EXTENSIONS
 from vit_jax.data.file_sources import as_number
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.splits import Rows, Split, Table
@@ -52,7 +53,7 @@ def open_tar(rest: str, options: Options) -> tuple[list[str], dict[str, Split], 
     if not firsts[-1]:
         raise BadInput(
             f"data.source={given}: its {len(paths)} files hold no image "
-            f"({', '.join(tar_index.EXTENSIONS)}); tars inside tars: vit_jax data prepare."
+            f"({', '.join(EXTENSIONS)}); tars inside tars: vit_jax data prepare."
         )
     manifest = shards.class_names(given, options.label_names, os.path.dirname(paths[0]))
     names, labels = _labels(given, paths, members, manifest)

@@ -3,15 +3,39 @@
 
 """TensorFlow Datasets, read example by example through `records`. Start from `open_tfds`."""
 
-from collections.abc import Callable
+import dataclasses
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from vit_jax import offline
+from vit_jax.data import missing
 from vit_jax.data.lazy import Tensor, keep_off_accelerators, tf
 from vit_jax.data.records import RecordFiles
 from vit_jax.data.splits import Split, Table
 from vit_jax.errors import BadInput
+
+_CONNECT_SECS = 20  # longest wait for the first server that TFDS would download from
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """What is taken from an example of a dataset.
+
+    Attributes:
+      image_key: of the image.
+      features: what else is decoded, as TFDS's partial decoding has it: `{"label": True}`.
+      label: features -> integer [].
+      image: encoded image (bytes []) -> bytes [], or uint8 [H, W, 3].
+    """
+
+    image_key: str
+    features: dict[str, Any]
+    label: Callable[[dict[str, Any]], Tensor]
+    image: Callable[[Tensor], Tensor] = lambda encoded: encoded
 
 
 def open_tfds(name: str, data_dir: str) -> tuple[list[str], dict[str, Split], list[str]]:
@@ -20,13 +44,38 @@ def open_tfds(name: str, data_dir: str) -> tuple[list[str], dict[str, Split], li
     Raises:
       BadInput: unknown name, not prepared and not downloadable, or no image with a class label.
     """
+    given = f"data.source=tfds:{name}"
+    builder = prepared(name, data_dir, given)
+    image_key, label_key = _keys(builder, given)
+    reading = Reading(image_key, {label_key: True}, lambda example: example[label_key])
+    splits = {}
+    for split, info in builder.info.splits.items():
+        if info.num_examples:
+            table = _table(builder, [info], reading, given)
+            splits[split] = Split(table, range(table.rows))
+    return list(builder.info.features[label_key].names), splits, []
+
+
+def prepared(name: str, data_dir: str, given: str) -> Any:
+    """The builder of a dataset, which is downloaded and prepared if it is not there.
+
+    Args:
+      name: of TFDS, with a config and a version if need be.
+      data_dir: of TFDS; empty is its default.
+      given: what the user wrote, for messages.
+
+    Raises:
+      BadInput: unknown name, not prepared and not downloadable.
+    """
     tfds = _tfds()
 
-    given = f"data.source=tfds:{name}"
     try:
         builder = tfds.builder(name, data_dir=data_dir or None)
         if not builder.info.splits:
+            _may_download(name, data_dir, given)
             builder.download_and_prepare()
+    except BadInput:
+        raise
     except tfds.core.registered.DatasetNotFoundError as e:
         where = data_dir or "TFDS's default folder"
         raise BadInput(
@@ -39,15 +88,42 @@ def open_tfds(name: str, data_dir: str) -> tuple[list[str], dict[str, Split], li
             "Prepare it where there is a network (tfds build) and give its folder: "
             "--config.data.data_dir=DIR."
         ) from e
-    image_key, label_key = _keys(builder, given)
-    features = builder.info.features
-    classes = list(features[label_key].names)
-    splits = {}
-    for split, info in builder.info.splits.items():
-        if info.num_examples:
-            table = _table(builder, info, image_key, label_key, given)
-            splits[split] = Split(table, range(table.rows))
-    return classes, splits, []
+    return builder
+
+
+def joined(builder: Any, reading: Reading, given: str) -> dict[str, Split]:
+    """The dataset's own splits as parts of one table, so that a split can be made of several."""
+    infos = [info for info in builder.info.splits.values() if info.num_examples]
+    table = _table(builder, infos, reading, given)
+    ends = np.cumsum([info.num_examples for info in infos]).tolist()
+    return {
+        info.name: Split(table, range(end - info.num_examples, end))
+        for info, end in zip(infos, ends, strict=True)
+    }
+
+
+def _may_download(name: str, data_dir: str, given: str) -> None:
+    """Raises BadInput at once where TFDS would try for minutes: no network, or none allowed."""
+    try:
+        needs = missing.needs(name.partition(":")[0], data_dir)
+    except BadInput:
+        needs = []  # TFDS has code for it, but no list of what it downloads
+    urls = [d.url for need in needs for d in need.downloads if d.url]
+    try:
+        if not offline.allowed():
+            raise OSError("downloads are forbidden (--offline)")
+        for url in urls[:1]:
+            request = urllib.request.Request(url, method="HEAD")
+            urllib.request.urlopen(request, timeout=_CONNECT_SECS).close()
+    except urllib.error.HTTPError as e:
+        e.close()  # somebody answers
+    except OSError as e:
+        reason = f"{urls[0]}: {e.reason}" if isinstance(e, urllib.error.URLError) else e
+        how = "".join(f"\n{need.text()}" for need in needs)
+        raise BadInput(
+            f"{given} is not prepared and cannot be downloaded: {reason}. Prepare it, or give the "
+            f"folder where it is prepared: --config.data.data_dir=DIR.{how}"
+        ) from e
 
 
 def is_prepared(name: str, data_dir: str) -> bool:
@@ -98,44 +174,55 @@ def _open_files(file_format: str, paths: list[str]) -> Any:
     return None
 
 
-def _table(builder: Any, info: Any, image_key: str, label_key: str, given: str) -> Table:
-    tfds = _tfds()
-
-    paths = [str(p) for p in info.filepaths]
+def _records(builder: Any, infos: Sequence[Any], given: str) -> Any:
+    """The records of some splits, one after another, by number."""
     file_format = builder.info.file_format.value
+    names = " and ".join(info.name for info in infos)
     try:
-        files = _open_files(file_format, paths)
+        found = _open_files(file_format, [str(p) for info in infos for p in info.filepaths])
     except (ValueError, RuntimeError, OSError) as e:
-        raise BadInput(
-            f"{given}: split {info.name} is damaged: {_line(e)} Prepare it again."
-        ) from e
-    if files is None:
+        raise BadInput(f"{given}: split {names} is damaged: {_line(e)} Prepare it again.") from e
+    if found is None:
         raise BadInput(f"{given} is stored as {file_format}; expected tfrecord or array_record.")
-    if len(files) != info.num_examples:
+    expected = sum(info.num_examples for info in infos)
+    if len(found) != expected:
         raise BadInput(
-            f"{given}: split {info.name} should have {info.num_examples} examples, its files hold "
-            f"{len(files)}; prepare it again."
+            f"{given}: split {names} should have {expected} examples, its files hold "
+            f"{len(found)}; prepare it again."
         )
+    return found
+
+
+def _table(builder: Any, infos: Sequence[Any], reading: Reading, given: str) -> Table:
+    """The examples of some of the dataset's own splits, one after another."""
+    tfds = _tfds()
+    records = _records(builder, infos, given)
+    firsts = np.cumsum([0, *(info.num_examples for info in infos)])
+
+    def name(row: int) -> str:
+        part = int(np.searchsorted(firsts, row, side="right")) - 1
+        return f"tfds:{builder.info.full_name}/{infos[part].name}/{row - int(firsts[part])}"
 
     def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        decoders = {image_key: tfds.decode.SkipDecoding()}
-        wanted = {image_key: True, label_key: True}
+        decoders = {reading.image_key: tfds.decode.SkipDecoding()}
+        wanted = reading.features | {reading.image_key: True}
 
         def read(row: Tensor) -> tuple[Tensor, Tensor]:
-            record = tf.numpy_function(lambda i: files[int(i)], [row], tf.string, stateful=False)
-            record.set_shape([])
+            data = tf.numpy_function(lambda i: records[int(i)], [row], tf.string, stateful=False)
+            data.set_shape([])
             partial = tfds.decode.PartialDecoding(wanted, decoders=decoders)
             specs = partial.extract_features(builder.info.features)
-            example = specs.deserialize_example(record, decoders=decoders)
-            return example[image_key], tf.cast(example[label_key], tf.int32)[None]
+            example = specs.deserialize_example(data, decoders=decoders)
+            label = tf.cast(reading.label(example), tf.int32)
+            return reading.image(example[reading.image_key]), label[None]
 
         return read
 
     return Table(
-        len(files),
-        lambda row: f"tfds:{builder.info.full_name}/{info.name}/{row}",
+        len(records),
+        name,
         reader,
-        shards=np.cumsum([0, *info.shard_lengths]),
-        files=files.files if isinstance(files, RecordFiles) else None,
+        shards=np.cumsum([0, *(n for info in infos for n in info.shard_lengths)]),
+        files=records.files if isinstance(records, RecordFiles) else None,
         numbered=True,
     )

@@ -3,7 +3,7 @@
 
 """Learning rate as a function of the number of updates already done. Start from `make_schedule`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -25,6 +25,8 @@ def make_schedule(
     end: float = 1e-5,
     timescale: int = 10000,
     shift: int = 0,
+    drops: Sequence[int] = (),
+    factor: float = 0.1,
 ) -> Schedule:
     """A schedule t -> rate; the update that makes step t + 1 uses the rate at t.
 
@@ -32,11 +34,12 @@ def make_schedule(
       cosine: lr (1 + cos(pi p)) / 2.
       linear: end + (lr - end) (1 - p); the paper pre-trains with end = 1e-5.
       rsqrt: lr / sqrt(1 + (max(t - warmup, 0) + shift) / timescale), arXiv:2106.04560.
+      step: lr * factor^(how many of `drops` are at most t); BiT, arXiv:1912.11370, section 3.3.
     Each is multiplied by min(1, t / warmup) and min(1, (total_steps - t) / cooldown); with a
     warm-up the very first update therefore has rate 0, as in the published code.
 
     Args:
-      name: cosine, linear or rsqrt.
+      name: cosine, linear, rsqrt or step.
       lr: peak rate.
       warmup: steps.
       cooldown: steps.
@@ -44,6 +47,8 @@ def make_schedule(
       end: of linear.
       timescale: of rsqrt, in steps.
       shift: of rsqrt, in steps.
+      drops: of step: where the rate falls, in steps.
+      factor: of step: what is left of the rate at each.
 
     Raises:
       BadInput: warm-up and cool-down longer than the run.
@@ -63,6 +68,7 @@ def make_schedule(
             "cosine": lambda: lr * 0.5 * (1.0 + xp.cos(xp.pi * p)),
             "linear": lambda: end + (lr - end) * (1.0 - p),
             "rsqrt": lambda: lr / xp.sqrt(1.0 + (xp.maximum(t - warmup, 0.0) + shift) / timescale),
+            "step": lambda: lr * factor ** sum((t >= drop for drop in drops), xp.zeros_like(t)),
         }
         rate = rates[name]()
         if warmup:

@@ -1,0 +1,167 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`prepare`: what each name and place becomes, and that nothing is done twice."""
+
+import packs
+import pytest
+import test_imagenet
+import test_prepared
+
+from vit_jax.data import missing, prepared, sources, tfds_source
+from vit_jax.data.prepare import imagenet, job, upstream
+from vit_jax.errors import BadInput
+
+FILES = {f"{c}/{i}.jpg": packs.picture(i + 10 * (c == "b")) for c in "ab" for i in range(4)}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _tf():
+    tfds_source._tfds()
+
+
+@pytest.fixture
+def images(tmp_path):
+    return packs.unpacked(tmp_path / "images", FILES)
+
+
+def prepare(name, origin, tmp_path, **options):
+    return job.prepare(name, origin, str(tmp_path / "data"), 2, **options)
+
+
+def message(name, origin, tmp_path, **options):
+    with pytest.raises(BadInput) as caught:
+        prepare(name, origin, tmp_path, **options)
+    return str(caught.value)
+
+
+def test_own_images_are_prepared_and_read(images, tmp_path):
+    seen = []
+    [report] = prepare("mine", images, tmp_path, progress=lambda *p: seen.append(p))
+    assert seen[-1] == (8, 8)
+    assert (report.source, report.data_dir) == ("tfds:mine:1.0.0", str(tmp_path / "data"))
+    options = sources.Options(report.data_dir)
+    for name in (report.source, "tfds:mine"):
+        source = sources.open_source(name, options, val_percent=0, test_percent=0)
+        assert len(source.splits["train"]) == 8
+    assert "train: 8 examples" in report.text()
+    assert "tfds:mine:1.0.0 with data_dir=" in report.text()
+
+
+def test_the_second_time_nothing_is_written(images, tmp_path, monkeypatch):
+    [first] = prepare("mine", images, tmp_path)
+    monkeypatch.setattr(shards, "write", None)
+    [again] = prepare("mine", images, tmp_path)
+    assert again.state == first.state
+    assert again.notes == ("it was prepared already",)
+
+
+def test_what_is_prepared_but_damaged_is_not_taken(images, tmp_path):
+    prepare("mine", images, tmp_path)
+    [path] = (tmp_path / "data").rglob("*train*")
+    path.write_bytes(path.read_bytes()[:-5])
+    assert "is not whole: train: a file is missing or damaged" in message("mine", images, tmp_path)
+
+
+@pytest.mark.parametrize("level", [1, 2, 3])
+def test_a_prepared_dataset_is_used_where_it_lies(images, tmp_path, level):
+    job.prepare("mine", images, str(tmp_path / "far"), 1)
+    place = [tmp_path / "far", tmp_path / "far/mine", tmp_path / "far/mine/1.0.0"][level - 1]
+    [report] = prepare("mine", place, tmp_path)
+    assert report.data_dir == str(tmp_path / "far")
+    assert "nothing was copied" in report.notes[0]
+    assert not (tmp_path / "data").exists()
+    if level > 1:
+        assert "is mine:1.0.0; expected yours" in message("yours", place, tmp_path)
+
+
+def test_imagenet_becomes_the_dataset_that_tfds_knows(tmp_path, monkeypatch):
+    """Read by TFDS's own code for imagenet2012, with its 1,000 names of classes."""
+    wnids = imagenet._lines("labels.txt")
+    labels = imagenet._lines("validation_labels.txt")
+    train = {f"{w}_{i}.JPEG": packs.picture(i) for w in (wnids[0], wnids[999]) for i in range(3)}
+    val = {f"ILSVRC2012_val_0000000{i}.JPEG": packs.picture(50 + i) for i in (1, 2)}
+    (tmp_path / "tars").mkdir()
+    packs.tar(tmp_path / "tars" / "ILSVRC2012_img_train.tar", test_imagenet.class_tars(train))
+    packs.tar(tmp_path / "tars" / "ILSVRC2012_img_val.tar", val)
+    assert "train: 6 of 1281167 images, none of " in message(
+        "imagenet2012", tmp_path / "tars", tmp_path
+    )
+    monkeypatch.setattr(imagenet, "SIZES_2012", {"train": 6, "validation": 2})
+    monkeypatch.setitem(prepared.SIZES, "imagenet2012", {"train": 6, "validation": 2})
+    [report] = prepare("imagenet2012", tmp_path / "tars", tmp_path)
+    assert report.source == "tfds:imagenet2012:5.1.0"
+    tfds = tfds_source._tfds()
+    builder = tfds.builder("imagenet2012", data_dir=report.data_dir)
+    assert builder.info.features["label"].names == wnids
+    decoders = {"image": tfds.decode.SkipDecoding()}
+    found = builder.as_dataset(split="all", decoders=decoders).as_numpy_iterator()
+    seen = {e["file_name"].decode(): (e["image"], int(e["label"])) for e in found}
+    expected = {n: (c, wnids.index(n[:9])) for n, c in train.items()}
+    expected |= {n: (c, wnids.index(labels[int(n[-6]) - 1])) for n, c in val.items()}
+    assert seen == expected
+    source = sources.open_source(
+        "tfds:imagenet2012", sources.Options(report.data_dir), val_percent=0, test_percent=0
+    )
+    assert set(packs.pairs(source.splits["train"])) == set(expected[n] for n in train)
+
+
+def test_imagenet_has_as_many_files_as_that_of_tfds(tmp_path):
+    assert job._SHARDS_2012 == {"train": 1024, "validation": 64}
+
+
+def test_imagenet21k_is_prepared_under_its_release(tmp_path, monkeypatch):
+    monkeypatch.setattr(imagenet, "RELEASES_21K", {"fall11": (3, 600), "winter21": (2, 400)})
+    jpeg = packs.picture(1)
+    files = {n: jpeg + c for n, c in test_imagenet.FALL.items()}
+    root = packs.unpacked(tmp_path / "x", test_imagenet.class_tars(files))
+    assert "--release=winter21 (2 classes)" in message("imagenet21k", root, tmp_path)
+    [report] = prepare("imagenet21k", root, tmp_path, release="fall11")
+    assert report.source == "tfds:imagenet21k/fall11:1.0.0"
+    options = sources.Options(report.data_dir)
+    source = sources.open_source(
+        "tfds:imagenet21k/fall11", options, val_percent=10, test_percent=10
+    )
+    assert {s: len(x) for s, x in source.splits.items()} == {
+        "train": 588, "validation": 6, "val": 6, "test": 6,
+    }  # fmt: skip
+    assert list(source.classes) == test_imagenet.WNIDS
+
+
+def test_a_release_is_only_for_imagenet21k(images, tmp_path):
+    assert "leave it out" in message("mine", images, tmp_path, release="fall11")
+
+
+def test_a_name_of_tfds_needs_its_archives(images, tmp_path):
+    said = message("cifar10", images, tmp_path)
+    assert "cifar-10-binary.tar.gz  170052171 bytes" in said
+    assert "food-101.tar.gz" in message("food101", images, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["My-Cats", "1cat", "a b", "../x", "imagenet21k/fall11"])
+def test_a_name_must_be_one_that_tfds_reads(images, tmp_path, name):
+    assert "use small letters" in message(name, images, tmp_path)
+
+
+def test_nothing_at_the_origin_is_bad_input(tmp_path):
+    assert "no such file or folder" in message("mine", tmp_path / "none", tmp_path)
+
+
+def test_all_of_vtab_prepares_what_is_there_and_lists_the_rest(tmp_path, monkeypatch):
+    (tmp_path / "from").mkdir()
+    (tmp_path / "from" / "EuroSAT.zip").write_bytes(bytes(94280567 % 1000))
+
+    def build(need, origin, data_dir):
+        if need.name != "vtab/dtd":
+            raise BadInput(f"{need.dataset} is not there")
+        return test_prepared.dataset(data_dir, name="dtd", version="3.0.1")
+
+    monkeypatch.setattr(upstream, "build", build)
+    monkeypatch.setitem(prepared.SIZES, "dtd", {})
+    said = message("vtab/all", tmp_path / "from", tmp_path)
+    assert said.startswith("15 of 16 datasets of VTAB are not prepared (prepared: tfds:dtd:3.0.1)")
+    assert "eurosat/rgb:2.0.0 is not there" in said
+    monkeypatch.setattr(missing, "names", lambda _: {"vtab/dtd": "dtd", "vtab/dtd2": "dtd"})
+    assert [r.source for r in prepare("vtab", tmp_path / "from", tmp_path)] == [
+        "tfds:dtd:3.0.1"
+    ] * 2

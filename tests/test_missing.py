@@ -1,0 +1,146 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is said to be missing is what TFDS asks for, to the byte."""
+
+import json
+import sys
+
+import pytest
+import test_prepared
+
+from vit_jax.data import missing, prepared, tfds_source
+from vit_jax.errors import BadInput
+
+NAMES = sorted(missing._KNOWN)
+TASKS = json.loads(
+    (prepared.Path(missing.__file__).parents[1] / "paper" / "vtab_tasks.json").read_text()
+)["tasks"]
+
+
+def needs(name, folder):
+    return missing.needs(name, str(folder))
+
+
+def test_all_nineteen_tasks_of_vtab_have_a_name():
+    assert len(missing.vtab_tasks()) == 19
+    assert len(missing.names("vtab/all")) == 16  # some tasks share a dataset
+    assert missing.names("vtab") == missing.names("vtab/all")
+    assert missing.names("vtab/eurosat") == {"vtab/eurosat": "eurosat/rgb"}
+    for spelling in ("Clevr-Count", "clevr_count", "clevrcount"):
+        assert missing.names(f"vtab/{spelling}") == {"vtab/clevr-count": "clevr"}
+    with pytest.raises(BadInput, match="eurosat"):
+        missing.names("vtab/eurosta")
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda t: t["name"])
+def test_downloads_of_vtab_have_the_stated_size(task, tmp_path):
+    [need] = needs(f"vtab/{task['name']}", tmp_path)
+    assert need.state == "needs files"
+    total, listed = task["download"]["download_bytes"], need.downloads
+    if total is not None:
+        assert sum(d.bytes for d in listed) == total
+        assert all(d.checksum.startswith("sha256 ") and d.url for d in listed)
+    assert listed
+    assert need.place in need.command
+    assert f"prepare vtab/{task['name'].lower()} " in need.command
+    assert f"--data_dir={tmp_path}" in need.command
+    for download in listed:
+        assert download.name in need.text()
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if "imagenet21k" not in n])
+def test_versions_are_those_that_tfds_prepares(name):
+    tfds = tfds_source._tfds()
+    cls = tfds.builder_cls(name.partition("/")[0])
+    config = cls.builder_configs.get(name.partition("/")[2])
+    versions = [str(v) for v in (cls.VERSION, getattr(config, "version", None)) if v]
+    assert missing.version(name) in versions
+    if "/" in name:
+        assert config is not None
+
+
+def test_imagenet_is_named_to_the_byte(tmp_path):
+    [need] = needs("imagenet2012", tmp_path)
+    found = {d.name: (d.bytes, d.checksum) for d in need.downloads}
+    assert found == {
+        "ILSVRC2012_img_train.tar": (147897477120, "md5 1d675b47d978889d74fa0da5fadfb00e"),
+        "ILSVRC2012_img_val.tar": (6744924160, "md5 29b22e2961454d5413ddabcf34fc5622"),
+    }
+    assert "https://image-net.org" in need.text()
+    assert need.folder == str(tmp_path / "imagenet2012" / "5.1.0")
+
+
+def test_imagenet21k_names_its_releases(tmp_path):
+    found = {need.dataset: need.command for need in needs("imagenet21k", tmp_path)}
+    assert set(found) == {"imagenet21k/fall11:1.0.0", "imagenet21k/winter21:1.0.0"}
+    assert "prepare imagenet21k --release=fall11 " in found["imagenet21k/fall11:1.0.0"]
+
+
+def test_other_sets_of_tfds_are_known_by_their_lists(tmp_path):
+    [need] = needs("mnist", tmp_path)
+    assert {d.name for d in need.downloads} == {
+        f"{a}-{b}-ubyte.gz" for a in ("train", "t10k") for b in ("images-idx3", "labels-idx1")
+    }
+    with pytest.raises(BadInput, match="imagenet2012"):
+        needs("imagenet2021", tmp_path)
+
+
+def test_a_default_config_need_not_be_said(tmp_path):
+    assert needs("eurosat", tmp_path)[0].dataset == "eurosat/rgb:2.0.0"
+
+
+def test_what_is_prepared_is_ready(tmp_path):
+    folder = test_prepared.dataset(tmp_path, name="own")
+    [need] = needs("own", tmp_path)
+    assert (need.state, need.folder, need.downloads) == ("ready", str(folder), ())
+    assert need.text() == f"own (own:1.0.0): ready, {folder}"
+
+
+def test_a_missing_or_empty_file_of_records_is_broken(tmp_path):
+    folder = test_prepared.dataset(tmp_path, name="cifar10", version="3.0.2")
+    assert needs("cifar10", tmp_path)[0].state == "ready"
+    (folder / "cifar10-test.tfrecord-00000-of-00001").write_bytes(b"")
+    [need] = needs("cifar10", tmp_path)
+    assert need.state == "broken"
+    assert "cifar10-test.tfrecord-00000-of-00001 is missing or empty" in need.text()
+    assert f"remove {folder} first" in need.text()
+    assert "cifar-10-binary.tar.gz" in need.text()
+
+
+def test_absent_says_what_is_there_instead(tmp_path):
+    [need] = needs("oxford_flowers102", tmp_path)
+    assert {d.name: w for d, w in missing.absent(need, tmp_path)} == {
+        n: "missing" for n in ("102flowers.tgz", "imagelabels.mat", "setid.mat")
+    }
+    (tmp_path / "imagelabels.mat").write_bytes(bytes(502))
+    (tmp_path / "setid.mat").write_bytes(b"<html>")
+    (tmp_path / "102flowers.tgz").mkdir()
+    found = {d.name: w for d, w in missing.absent(need, tmp_path)}
+    assert set(found) == {"102flowers.tgz", "setid.mat"}
+    assert "has 6 bytes (a web page" in found["setid.mat"]
+
+
+def test_folders_are_asked_for_where_tfds_wants_folders(tmp_path):
+    [need] = needs("vtab/retinopathy", tmp_path)
+    for name in ("train", "test", "sample"):
+        (tmp_path / name).mkdir()
+    found = {d.name for d, _ in missing.absent(need, tmp_path)}
+    assert found == {"trainLabels.csv", "retinopathy_solution.csv"}
+
+
+def test_a_module_that_tfds_needs_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(missing.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(missing.prepared, "tfds_package", lambda: tmp_path)
+    assert "pip install opencv-python-headless" in needs("vtab/sun397", tmp_path)[0].text()
+
+
+def test_tensorflow_is_not_imported():
+    import subprocess
+
+    code = (
+        "import sys; from vit_jax.data import missing, prepared\n"
+        "missing.needs('vtab', '/nowhere'); prepared.find('mnist', '/nowhere')\n"
+        "assert not {'tensorflow', 'tensorflow_datasets'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)

@@ -1,0 +1,183 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Prepared datasets: found by name, compared with what they should be. No TensorFlow is needed."""
+
+import json
+import struct
+
+import pytest
+
+from vit_jax.data import prepared
+from vit_jax.errors import BadInput
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def records(*contents):
+    """A TFRecord file; the checksums are not looked at."""
+    return b"".join(struct.pack("<Q", len(c)) + b"____" + c + b"____" for c in contents)
+
+
+def dataset(root, name="pics", version="1.0.0", config="", classes=3, **splits):
+    """A prepared dataset; `splits` has the contents of each shard."""
+    splits = splits or {"train": ["abc", "defg"], "test": ["hi"]}
+    folder = root / name / config / version
+    folder.mkdir(parents=True)
+    for split, shards in splits.items():
+        for i, shard in enumerate(shards):
+            path = folder / f"{name}-{split}.tfrecord-{i:05d}-of-{len(shards):05d}"
+            path.write_bytes(records(*(c.encode() for c in shard)))
+    info = {"name": name, "version": version, "fileFormat": "tfrecord"}
+    info |= {"configName": config} if config else {}
+    info["splits"] = [
+        {
+            "name": split,
+            "shardLengths": [str(len(s)) for s in shards],
+            "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
+        }
+        for split, shards in splits.items()
+    ]
+    (folder / "dataset_info.json").write_text(json.dumps(info))
+    label = {"classLabel": {"numClasses": str(classes)}}
+    features = {"featuresDict": {"features": {"image": {}, "label": label}}}
+    (folder / "features.json").write_text(json.dumps(features))
+    return folder
+
+
+# ---------------------------------------------------------------- finding
+
+
+def test_the_newest_version_is_found(tmp_path):
+    for version in ("1.0.0", "1.10.0", "1.9.0"):
+        dataset(tmp_path, version=version)
+    (tmp_path / "pics" / "2.0.0").mkdir()  # not finished
+    (tmp_path / "pics" / ".incomplete-3.0.0").mkdir()
+    assert prepared.find("pics", str(tmp_path)).name == "1.10.0"
+    assert prepared.find("pics:1.9.0", str(tmp_path)).name == "1.9.0"
+    assert prepared.find("pics:1.9.1", str(tmp_path)) is None
+    assert prepared.find("other", str(tmp_path)) is None
+    assert prepared.find("../pics", str(tmp_path)) is None
+
+
+def test_configs_are_found(tmp_path):
+    one = dataset(tmp_path, config="one")
+    assert prepared.find("pics", str(tmp_path)) == one
+    assert prepared.find("pics/one", str(tmp_path)) == one
+    two = dataset(tmp_path, config="two")
+    assert prepared.find("pics", str(tmp_path)) is None
+    (tmp_path / "pics" / ".config").mkdir()
+    default = tmp_path / "pics" / ".config" / "metadata.json"
+    default.write_text('{"default_config_name": "two"}')
+    assert prepared.find("pics", str(tmp_path)) == two
+    assert prepared.find("pics/one:1.0.0", str(tmp_path)) == one
+
+
+def test_the_default_folder_is_that_of_tfds(tmp_path, monkeypatch):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    assert prepared.find("pics", "") is None
+    folder = dataset(tmp_path)
+    assert prepared.find("pics", "") == folder
+    monkeypatch.delenv("TFDS_DATA_DIR")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert prepared.data_folder("") == tmp_path / "tensorflow_datasets"
+
+
+def test_a_given_folder_may_be_of_any_level(tmp_path):
+    folder = dataset(tmp_path)
+    for origin in (folder, folder.parent, tmp_path):
+        assert prepared.at("pics", origin) == folder
+    assert prepared.at("other", tmp_path) is None
+
+
+# ---------------------------------------------------------------- checking
+
+
+def test_a_whole_dataset_has_no_problems(tmp_path):
+    folder = dataset(tmp_path)
+    prepared.record(folder, [("x.jpg", "not an image")])
+    found = prepared.check(folder)
+    assert (found.name, found.classes, found.problems) == ("pics:1.0.0", 3, ())
+    assert found.left_out == (("x.jpg", "not an image"),)
+    assert {s: (x.examples, x.records) for s, x in found.splits.items()} == {
+        "train": (7, 7),
+        "test": (2, 2),
+    }
+    for split in found.splits.values():
+        assert split.fingerprint == split.recorded != ""
+    said = found.text()
+    for part in ("pics:1.0.0", "train: 7 examples", "as when prepared", "x.jpg: not an image"):
+        assert part in said
+
+
+def test_without_a_record_the_fingerprint_is_only_shown(tmp_path):
+    found = prepared.check(dataset(tmp_path))
+    assert found.problems == ()
+    assert found.splits["train"].recorded == ""
+    assert "not recorded" in found.text()
+
+
+@pytest.mark.parametrize("change", ["order", "content", "shards"])
+def test_fingerprints_see_order_and_content(tmp_path, change):
+    splits = {"train": ["abc", "defg"]}
+    folder = dataset(tmp_path, **splits)
+    prepared.record(folder)
+    notes = (folder / "vit_jax.json").read_text()
+    other = {"order": ["acb", "defg"], "content": ["abc", "deFg"], "shards": ["defg", "abc"]}
+    changed = dataset(tmp_path / "other", train=other[change])
+    (changed / "vit_jax.json").write_text(notes)
+    [problem] = prepared.check(changed).problems
+    assert problem.startswith("train: fingerprint ")
+
+
+def test_the_same_records_in_other_files_have_another_or_the_same_name_only(tmp_path):
+    """The fingerprint is of content: where the dataset lies does not matter."""
+    one, two = dataset(tmp_path / "1"), dataset(tmp_path / "2")
+    a, b = prepared.check(one), prepared.check(two)
+    assert a.splits == b.splits
+
+
+@pytest.mark.parametrize(
+    "damage, said",
+    [
+        (lambda p: p.unlink(), "train: a file is missing"),
+        (lambda p: p.write_bytes(p.read_bytes()[:-3]), "truncated"),
+        (lambda p: p.write_bytes(b""), "3 records, its description says 7"),
+        (lambda p: p.write_bytes(p.read_bytes() + records(b"x")), "8 records, its description"),
+    ],
+)
+def test_damage_is_a_problem_that_names_the_split(tmp_path, damage, said):
+    folder = dataset(tmp_path)
+    damage(folder / "pics-train.tfrecord-00001-of-00002")
+    [problem] = prepared.check(folder).problems
+    assert said in problem
+    assert problem.startswith("train")
+
+
+def test_known_sizes_are_compared(tmp_path, monkeypatch):
+    monkeypatch.setitem(prepared.SIZES, "pics", {"train": 8, "test": 2, "validation": 1})
+    found = prepared.check(dataset(tmp_path))
+    assert found.problems == ("train: 7 examples, pics has 8", "validation: missing")
+    assert found.splits["train"].expected == 8
+    assert "train: 7 of 8 examples" in found.text()
+
+
+@pytest.mark.parametrize("name", ["dataset_info.json", "features.json"])
+@pytest.mark.parametrize("content", ["", "[]"[:1], None])
+def test_a_damaged_description_is_bad_input(tmp_path, name, content):
+    path = dataset(tmp_path) / name
+    path.unlink() if content is None else path.write_text(content)
+    with pytest.raises(BadInput, match=name):
+        prepared.check(path.parent)
+
+
+def test_no_file_stays_open(tmp_path):
+    import os
+
+    folder = dataset(tmp_path, train=["ab"] * 40)
+    before = len(os.listdir("/proc/self/fd"))
+    prepared.check(folder)
+    assert len(os.listdir("/proc/self/fd")) == before

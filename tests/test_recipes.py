@@ -1,0 +1,244 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The recipes of pre-training and transfer: each is valid, says what its paper says, takes a step.
+
+Those of Table 3 are in test_synthetic.py.
+"""
+
+import pytest
+
+from configs import transfer as transfer_recipe
+from vit_jax import build, main, settle
+from vit_jax import config as config_lib
+from vit_jax.errors import BadInput
+from vit_jax.paper import augreg, vtab
+
+PRETRAIN, TRANSFER = "configs/pretrain.py:", "configs/transfer.py:"
+LONG = {"imagenet21k": "epochs=30", "imagenet": "epochs=300"}
+AUGREG = [
+    f"{PRETRAIN}recipe=augreg,dataset={dataset},model={model}"
+    for dataset in LONG
+    for model in augreg.pretraining(dataset).default_level
+]
+BIT = [f"{PRETRAIN}recipe=bit,dataset={dataset}" for dataset in ("jft", "imagenet21k", "imagenet")]
+OTHER = [
+    *BIT,
+    f"{PRETRAIN}recipe=bit,dataset=jft,model=BiT-R152x2,epochs=7",
+    f"{PRETRAIN}recipe=modern",
+    f"{PRETRAIN}dataset=imagenet21k,release=winter21",
+    f"{PRETRAIN}recipe=augreg,model=R26+S/32,aug=strong2,reg=0.1,wd=0.03,epochs=30",
+]
+FINE_TUNING = [f"{TRANSFER}dataset={dataset}" for dataset in transfer_recipe.SOURCES]
+FINE_TUNING += [f"{TRANSFER}dataset=vtab/{task.slug}" for task in vtab.tasks()]
+FINE_TUNING += [f"{TRANSFER}model=H/14,dataset=imagenet,size=518,lr=0.06,preprocess=released"]
+EVERY = [*AUGREG, *OTHER, *FINE_TUNING]
+
+
+def load(spec, *overrides):
+    return config_lib.load(spec, overrides)
+
+
+@pytest.mark.parametrize("spec", EVERY)
+def test_recipe_is_a_valid_configuration_with_and_without_its_data(spec):
+    build.check(settle.settle(load(spec)))
+    if "release" not in spec:
+        stand_in = load(f"{spec},standin=true")
+        build.check(settle.settle(stand_in))
+        assert stand_in.data.source.startswith("synthetic:")
+
+
+# ---------------------------------------------------------------- pre-training
+
+
+def test_bit_falls_to_a_tenth_four_times_on_jft():
+    config = load(BIT[0])
+    assert config.length == "40 epochs"
+    assert config.schedule.step.drops == ("10 epochs", "23 epochs", "30 epochs", "37 epochs")
+    assert (config.schedule.lr, config.schedule.warmup) == (0.48, "5000 steps")
+    assert (config.optimizer.name, config.optimizer.sgd.momentum) == ("sgd", 0.9)
+    assert (config.optimizer.weight_decay, config.optimizer.clip) == (1e-4, 0.0)
+    assert (config.batch_size, config.model.dropout) == (4096, 0.0)
+
+
+def test_bit_of_another_length_falls_in_proportion():
+    config = load(f"{PRETRAIN}recipe=bit,dataset=jft,epochs=20")
+    assert config.schedule.step.drops == ("5 epochs", "11.5 epochs", "15 epochs", "18.5 epochs")
+
+
+def test_bit_is_sigmoid_but_on_imagenet():
+    assert [load(spec).loss.name for spec in BIT] == ["sigmoid", "sigmoid", "softmax"]
+    assert [load(spec).model.head_bias for spec in BIT] == [-10, -10, 0]
+
+
+def test_augreg_differs_between_its_datasets():
+    i21k, i1k = (load(f"{PRETRAIN}recipe=augreg,dataset={d}") for d in LONG)
+    assert [c.model.pool for c in (i21k, i1k)] == ["gap", "token"]
+    assert [c.model.representation for c in (i21k, i1k)] == [0, 768]
+    assert [c.model.head_bias for c in (i21k, i1k)] == [-10.0, -6.9]
+    assert [c.mixup.alpha for c in (i21k, i1k)] == [0.2, 0.5]
+    assert [c.data.train_ops.split("|")[-1] for c in (i21k, i1k)] == [
+        "randaug(2, 10)", "randaug(2, 15)",
+    ]  # fmt: skip
+    for config in (i21k, i1k):
+        assert config.length == "300 epochs"
+        assert (config.schedule.name, config.schedule.lr) == ("cosine", 1e-3)
+        assert (config.optimizer.weight_decay, config.optimizer.clip) == (0.1, 1.0)
+        assert (config.model.dropout, config.model.drop_path) == (0.0, 0.0)
+        assert (config.batch_size, config.loss.name) == (4096, "sigmoid")
+
+
+def test_augreg_takes_level_regularisation_and_decay():
+    config = load(OTHER[-1])
+    assert config.data.train_ops.endswith("flip_lr|randaug(2, 20)")
+    assert (config.mixup.alpha, config.length) == (0.8, "30 epochs")
+    assert (config.model.dropout, config.model.drop_path) == (0.1, 0.1)
+    assert config.optimizer.weight_decay == 0.03
+    plain = load(f"{PRETRAIN}recipe=augreg,aug=none")
+    assert plain.data.train_ops == "decode|inception_crop({size})|flip_lr"
+    assert plain.mixup.alpha == 0.0
+
+
+def test_modern_is_s16_with_gap_and_sincos2d():
+    config = load(f"{PRETRAIN}recipe=modern")
+    assert (config.model.variant, config.model.pool) == ("S/16", "gap")
+    assert (config.model.posemb, config.model.representation) == ("sincos2d", 384)
+    assert (config.batch_size, config.length, config.loss.name) == (1024, "90 epochs", "softmax")
+    assert (config.expected.metric, config.expected.value) == ("test/top1", 0.765)
+    assert config.data.source == "tfds:imagenet2012"
+    assert load(f"{PRETRAIN}recipe=modern,epochs=300").expected.metric == ""
+
+
+def test_images_and_splits_of_the_pretraining_datasets():
+    imagenet, i21k, jft = (
+        load(f"{PRETRAIN}dataset={d}") for d in ("imagenet", "imagenet21k", "jft")
+    )
+    splits = [imagenet.data.split, *(imagenet.evals[name].split for name in ("val", "test"))]
+    assert splits == ["train[:99%]", "train[99%:]", "validation"]
+    assert imagenet.data.val_percent == 0
+    for config, source in ((i21k, "synthetic:imagenet21k"), (jft, "synthetic:jft300m")):
+        assert config.data.source == source
+        assert (config.data.split, config.evals.val.split) == ("train", "val")
+        assert config.data.val_percent == 1
+    assert load(OTHER[-2]).data.source == "tfds:imagenet21k/winter21"
+
+
+@pytest.mark.parametrize(
+    "spec, parts",
+    [
+        (PRETRAIN + "recipe=bits", ("bits", "paper", "augreg")),
+        (PRETRAIN + "dataset=jft,release=fall11", ("fall11", "dataset=imagenet21k")),
+        (PRETRAIN + "release=fall12", ("fall12", "winter21")),
+        (PRETRAIN + "recipe=bit,model=B/16", ("B/16", "BiT-R50x1")),
+        (PRETRAIN + "recipe=modern,dataset=jft", ("S/16 on imagenet",)),
+        (PRETRAIN + "recipe=augreg,dataset=jft", ("jft", "imagenet21k")),
+        (PRETRAIN + "recipe=augreg,model=R50+L/32", ("R50+L/32", "give aug=", "strong2")),
+        (PRETRAIN + "recipe=augreg,aug=heavy", ("heavy", "strong1")),
+        (PRETRAIN + "recipe=augreg,reg=0.2", ("0.2", "0.1")),
+        (PRETRAIN + "recipe=augreg,wd=0.3", ("0.3", "0.03")),
+        (PRETRAIN + "recipe=augreg,epochs=90", ("90", "300")),
+        (PRETRAIN + "wd=0.1", ("wd", "recipe=augreg")),
+        (TRANSFER + "dataset=cifar", ("cifar", "cifar10", "vtab/TASK")),
+        (TRANSFER + "dataset=vtab", ("vtab/TASK",)),
+        (TRANSFER + "dataset=pets/1", ("pets/1",)),
+        (TRANSFER + "dataset=vtab/eurosats", ("eurosats", "eurosat")),
+        (TRANSFER + "lr=0.06", ("0.06", "0.03", "--config.schedule.lr")),
+        (TRANSFER + "dataset=vtab/dtd,lr=0.03", ("0.03", "0.01")),
+        (TRANSFER + "preprocess=big", ("big", "paper, released")),
+    ],
+)
+def test_what_no_recipe_has_is_refused(spec, parts):
+    with pytest.raises(BadInput) as caught:
+        load(spec)
+    assert [part for part in parts if part not in str(caught.value)] == []
+
+
+# ---------------------------------------------------------------- transfer
+
+
+@pytest.mark.parametrize(
+    "dataset, length, warmup, train, val, test",
+    [
+        ("cifar10", 10_000, 500, "train[:98%]", "train[98%:]", "test"),
+        ("cifar100", 10_000, 500, "train[:98%]", "train[98%:]", "test"),
+        ("imagenet", 20_000, 500, "train[:99%]", "train[99%:]", "validation"),
+        ("pets", 500, 100, "train[:90%]", "train[90%:]", "test"),
+        ("flowers", 500, 100, "train[:90%]", "train[90%:]", "test"),
+    ],
+)
+def test_table_4_and_what_is_held_out(dataset, length, warmup, train, val, test):
+    config = load(f"{TRANSFER}dataset={dataset}")
+    assert (config.length, config.schedule.warmup) == (f"{length} steps", f"{warmup} steps")
+    assert [config.data.split, config.evals.val.split, config.evals.test.split] == [
+        train, val, test,
+    ]  # fmt: skip
+    assert config.evals.test.every == "0"  # only at the end
+    assert (config.data.val_percent, config.data.test_percent) == (0, 0)
+    assert (config.optimizer.name, config.schedule.name) == ("sgd", "cosine")
+    assert (config.optimizer.clip, config.optimizer.weight_decay) == (1.0, 0.0)
+    assert (config.batch_size, config.data.image_size) == (512, 384)
+    assert (config.model.representation, config.model.head_bias) == (0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "slug, chain",
+    [
+        ("eurosat", "decode|resize(448)|random_crop({size})|flip_lr"),
+        ("kitti_dist", "decode|resize({size})|flip_lr"),
+        ("dspr_ori", "decode|resize(448)|random_crop({size})"),
+        ("dspr_loc", "decode|resize({size})"),
+    ],
+)
+def test_task_of_vtab_crops_and_mirrors_as_its_labels_allow(slug, chain):
+    config = load(f"{TRANSFER}dataset=vtab/{slug}")
+    assert config.data.train_ops == chain
+    assert config.data.eval_ops == "decode|resize({size})"
+    assert (config.data.source, config.data.split) == (f"vtab:{slug}", "train800val200")
+    assert list(config.evals) == ["test"]
+    assert (config.schedule.lr, config.length) == (0.01, "2500 steps")
+    assert config.schedule.warmup == "200 steps"
+
+
+@pytest.mark.parametrize(
+    "args, size, resized", [("", 384, 448), ("model=H/14", 378, 441), ("size=512", 512, 597)]
+)
+def test_size_of_the_crop_keeps_its_ratio_to_the_resized_image(args, size, resized):
+    config = load(TRANSFER + args)
+    assert config.data.image_size == size
+    assert config.data.train_ops == f"decode|resize({resized})|random_crop({{size}})|flip_lr"
+
+
+def test_released_preprocessing_is_an_inception_crop():
+    config = load(f"{TRANSFER}preprocess=released,lr=0.03,init=run")
+    assert config.data.train_ops == "decode|inception_crop({size})|flip_lr"
+    assert (config.schedule.lr, config.init) == (0.03, "run")
+
+
+# ---------------------------------------------------------------- steps
+
+SMALL = (
+    "length=1 steps", "schedule.warmup=0", "batch_size=8", "data.image_size=32",
+    "report.tensorboard=false", "model.width=16", "model.depth=1", "model.mlp=16",
+    "model.heads=2", "model.representation=0",
+)  # fmt: skip
+QUICK = [f"{PRETRAIN}recipe=augreg"]
+SLOW = [spec for spec in EVERY if "release" not in spec and "H/14" not in spec]
+
+
+@pytest.mark.parametrize(
+    "spec", [*QUICK, *(pytest.param(spec, marks=pytest.mark.slow) for spec in SLOW)]
+)
+def test_recipe_takes_a_step_on_its_stand_in(spec, tmp_path):
+    given = [f"--config.{setting}" for setting in SMALL]
+    if "recipe=bit" in spec:
+        given = [g for g in given if "model." not in g] + ["--config.model.stages=(1,1)"]
+    if "R26" in spec:
+        given.append("--config.model.stages=(1,1)")
+    config = config_lib.load(f"{spec},standin=true")
+    if "448" in config.data.train_ops:
+        given.append("--config.data.train_ops=decode|resize(37)|random_crop({size})|flip_lr")
+    given.append("--config.evals.test.split=test[:8]")
+    if "val" in config.evals:
+        given.append("--config.evals.val.split=test[8:16]")
+    spec = f"--config={spec},standin=true"
+    assert main.main(["train", spec, f"--workdir={tmp_path}", *given]) == 0

@@ -1,0 +1,255 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Image files to RGB pixels, by content, never by name: TensorFlow where it is right, else Pillow.
+
+Right is Pillow's first frame as RGB, alpha dropped, 16 bits scaled to 8. `Decode` is the op;
+`careful` decides what an image is, and says why something is none.
+"""
+
+import contextlib
+import dataclasses
+import io
+import re
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from vit_jax.data.lazy import Tensor, tf
+
+MOST_PIXELS = 178_956_970  # above it Pillow takes a file for an attack
+EXTENSIONS = (
+    ".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".apng", ".bmp", ".gif", ".webp", ".tif",
+    ".tiff",
+)  # fmt: skip
+FORMATS = ("BMP", "DIB", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+
+_JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
+_END = b"\xff\xd9"  # of a JPEG
+_ORIENTATION = 0x0112
+_HEAD = 65536  # bytes of a JPEG in which its orientation is looked for
+
+
+class BadImage(ValueError):
+    """No image can be made of a file; the message is the reason, a few words."""
+
+
+# Orientations as EXIF counts them, to the turn that makes an image [H, W, 3] upright.
+TURNS: dict[int, Callable[[np.ndarray], np.ndarray]] = {
+    2: lambda image: image[:, ::-1],
+    3: lambda image: image[::-1, ::-1],
+    4: lambda image: image[::-1],
+    5: lambda image: image.swapaxes(0, 1),
+    6: lambda image: image.swapaxes(0, 1)[:, ::-1],
+    7: lambda image: image[::-1, ::-1].swapaxes(0, 1),
+    8: lambda image: image.swapaxes(0, 1)[::-1],
+}
+
+
+def careful(content: bytes, exif: bool = False) -> np.ndarray:
+    """Decodes with Pillow; safe in several threads.
+
+    Args:
+      content: of a file in one of `FORMATS`.
+      exif: turn the image upright. TIFF, whose orientation is no EXIF, always is, as Pillow does.
+
+    Returns:
+      uint8 [H, W, 3]: the first frame; palettes expanded, alpha dropped and not blended. 16-bit
+      gray is scaled by 1/257, where Pillow's own `convert` clips. Numbers of 32 bits have no
+      fixed white: it is the first of 1 (floats only), 255, 65535, 2^32 - 1 that none exceeds.
+
+    Raises:
+      BadImage: empty, no image, truncated, damaged, or above `MOST_PIXELS` (known before any
+        pixel is stored).
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    if not content:
+        raise BadImage("the file is empty")
+    try:
+        with _quiet(), Image.open(io.BytesIO(content), formats=FORMATS) as picture:
+            width, height = picture.size
+            if width * height > MOST_PIXELS:
+                raise BadImage(f"{width} x {height} pixels; at most {MOST_PIXELS} are decoded")
+            picture.load()
+            image = _rgb(picture)
+            turn = TURNS.get(_orientation(picture)) if exif else None
+    except UnidentifiedImageError:
+        raise BadImage(f"no image that Pillow knows; it starts with {content[:12]!r}") from None
+    except BadImage:
+        raise
+    except Exception as e:  # for a damaged file, each format raises what it likes
+        raise BadImage(" ".join(str(e).split()) or type(e).__name__) from e
+    return np.ascontiguousarray(turn(image) if turn else image)
+
+
+def _rgb(picture: Any) -> np.ndarray:
+    if picture.mode.startswith("I") or picture.mode == "F":
+        values = np.asarray(picture).astype(np.float64)
+        whites = [65535.0] if ";16" in picture.mode else [255.0, 65535.0, 2.0**32 - 1]
+        if picture.mode == "I" and picture.format in ("PNG", "PPM"):  # 16 bits, in other words
+            whites = [65535.0]
+        whites = [1.0, *whites] if picture.mode == "F" else whites
+        top = float(values.max())
+        white = next((w for w in whites if top <= w), None)
+        if white is None or not np.isfinite(values).all():
+            raise BadImage(f"its values go to {top:g}, and nothing says what is white")
+        scaled = np.clip(np.round(values * (255.0 / white)), 0, 255).astype(np.uint8)
+        return np.repeat(scaled[..., None], 3, axis=-1)
+    return np.asarray(picture.convert("RGB"))
+
+
+def _orientation(picture: Any) -> int:
+    """Of an open Pillow image; 1 where there is none, or none that can be read."""
+    try:
+        if picture.format == "TIFF":
+            return 1  # it has been turned
+        return int(picture.getexif().get(_ORIENTATION, 1))
+    except Exception:  # damaged metadata harm no pixel
+        return 1
+
+
+def is_turned(head: bytes) -> bool:
+    """Whether a JPEG or PNG that begins with `head` may have an orientation other than upright."""
+    from PIL import Image
+
+    if b"tiff:Orientation" in head:
+        return True  # in XMP, where Pillow looks too
+    at = head.find(b"Exif\0\0")
+    if at < 0:
+        return head.startswith(_PNG) and any(k in head for k in (b"eXIf", b"exif", b"XML:com"))
+    found = Image.Exif()
+    try:
+        with _quiet():
+            found.load(head[at:])
+            return found.get(_ORIENTATION, 1) != 1
+    except Exception:
+        return True
+
+
+_IGNORED = ("ignore", None, Warning, re.compile(r"PIL\b"), 0)  # as the module warnings keeps it
+_lock = threading.Lock()
+_inside = 0
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """No warnings of Pillow meanwhile; unlike warnings.catch_warnings, for several threads."""
+    global _inside
+    with _lock:
+        if not _inside:
+            warnings.filters.insert(0, _IGNORED)  # pyright: ignore[reportAttributeAccessIssue]
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if not _inside and _IGNORED in warnings.filters:
+                warnings.filters.remove(_IGNORED)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def is_jpeg(content: Tensor, exif: bool, whole: bool = False) -> Tensor:
+    """Whether TensorFlow decodes a file as it should be, as a JPEG.
+
+    Args:
+      content: string []; of fewer than 2 bytes, an error where `whole`.
+      exif: it must be upright.
+      whole: it must end as a JPEG does; where not, only decoding all of it shows what is missing.
+    """
+    ends = [0, -len(_END)], [len(_JPEG), len(_END)], [_JPEG, _END]
+    starts, lengths, expected = ends if whole else ([0], [len(_JPEG)], [_JPEG])
+    jpeg = tf.reduce_all(tf.equal(tf.strings.substr(content, starts, lengths), expected))
+    return jpeg & _upright(tf.strings.substr(content, 0, _HEAD)) if exif else jpeg
+
+
+def _is_png(content: Tensor, exif: bool) -> Tensor:
+    """Whether TensorFlow decodes a file as it should be, as a PNG: gray or RGB of 8 bits."""
+    head = tf.strings.substr(content, 0, 26) + b"\0" * 26  # substr refuses to start past the end
+    png = tf.equal(tf.strings.substr(head, 0, len(_PNG)), _PNG)
+    kind = tf.strings.substr(head, 24, 2)  # of IHDR: bits, colour type
+    png &= tf.equal(kind, b"\x08\x00") | tf.equal(kind, b"\x08\x02")
+    sides = tf.io.decode_raw(tf.strings.substr(head, 16, 8), tf.int32, little_endian=False)
+    png &= (tf.reduce_min(sides) > 0) & _within(sides[0], sides[1])
+    return png & _upright(content) if exif else png
+
+
+def _upright(content: Tensor) -> Tensor:
+    return ~in_python(is_turned, content, tf.bool, [])
+
+
+def _within(height: Tensor, width: Tensor) -> Tensor:
+    return tf.cast(height, tf.int64) * tf.cast(width, tf.int64) <= MOST_PIXELS
+
+
+def in_python(
+    function: Callable[[bytes], Any], content: Tensor, dtype: Any, shape: list[Any]
+) -> Tensor:
+    """function(content) in a graph; content is string []."""
+
+    def call(array: Any) -> Any:
+        return function(np.asarray(array, object).item())
+
+    result = tf.numpy_function(call, [content], dtype, stateful=False)
+    result.set_shape(shape)
+    return result
+
+
+def jpeg_shape(content: Tensor) -> Tensor:
+    """int32 [3] (height, width, channels) of a JPEG; an error above `MOST_PIXELS`."""
+    shape = tf.io.extract_jpeg_shape(content)
+    few = tf.Assert(_within(shape[0], shape[1]), ["more pixels than", str(MOST_PIXELS)])
+    with tf.control_dependencies([few]):
+        return tf.identity(shape)
+
+
+def _jpeg(content: Tensor) -> Tensor:
+    with tf.control_dependencies([jpeg_shape(content)]):
+        return tf.io.decode_jpeg(content, channels=3)
+
+
+def _no_jpeg(content: Tensor, exif: bool) -> Tensor:
+    return tf.cond(
+        _is_png(content, exif),
+        lambda: tf.io.decode_png(content, channels=3),
+        lambda: in_python(lambda c: careful(c, exif), content, tf.uint8, [None, None, 3]),
+    )
+
+
+def pixels(content: Tensor, exif: bool) -> Tensor:
+    """Bytes of a file (string []) to uint8 [H, W, 3]; see `Decode`."""
+    return tf.cond(is_jpeg(content, exif), lambda: _jpeg(content), lambda: _no_jpeg(content, exif))
+
+
+def image(content: bytes, exif: bool) -> np.ndarray:
+    """uint8 [H, W, 3] of a file as training sees it: TensorFlow's where it succeeds, else Pillow's.
+
+    Raises:
+      BadImage: neither can decode it.
+    """
+    try:
+        return pixels(tf.constant(content), exif).numpy()
+    except tf.errors.OpError:
+        return careful(content, exif)
+
+
+@dataclasses.dataclass(frozen=True)
+class Decode:
+    """Bytes of an image file to its pixels, uint8 [H, W, 3]; pixels stay as they are.
+
+    JPEG and plain PNG go through TensorFlow, which is within 2 gray levels of Pillow on average
+    (its inverse DCT is faster and less exact); the rest through `careful`.
+    `exif` turns the image upright; of a JPEG, the first 64 KiB are searched for its orientation.
+    """
+
+    exif: bool = False
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        if image.dtype == tf.string:
+            return pixels(image, self.exif)
+        if image.shape[-1] == 1:
+            image = tf.repeat(image, 3, axis=-1)
+        return image

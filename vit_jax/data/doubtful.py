@@ -1,0 +1,97 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Files that the fast path could not decode: which go through Pillow, which are replaced.
+
+What becomes of an example depends on its index alone, so it is the same in every process and after
+every restart, however it came to be known. Start from `Doubtful`.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from vit_jax.data import decode
+from vit_jax.data.lazy import Tensor, tf
+from vit_jax.data.splits import Split
+from vit_jax.errors import BadInput
+
+
+class Doubtful:
+    """A split whose reader knows the examples that were found to be doubtful.
+
+    `_instead` maps the index of an example that is no image to the example that takes its place,
+    and that of one that only Pillow decodes to itself.
+    """
+
+    def __init__(self, split: Split, exif: bool):
+        self._split, self._exif = split, exif
+        self._read = split.reader()
+        self._instead: dict[int, int] = {}
+
+    def at(self, index: int) -> int:
+        """The example that is read at an index."""
+        return self._instead.get(index, index)
+
+    def is_known(self, index: int) -> bool:
+        """Whether something was found out about the example."""
+        return index in self._instead
+
+    def image(self, index: int) -> np.ndarray:
+        """uint8 [H, W, C] of an example, decoded all by itself.
+
+        Raises:
+          BadImage: no decoder makes an image of it.
+          tf.errors.OpError: it cannot even be read.
+        """
+        content = self._read(tf.constant(index, tf.int64))[0].numpy()
+        return decode.image(content, self._exif) if isinstance(content, bytes) else content
+
+    def add_careful(self, index: int) -> None:
+        """From now on `image` decodes the example."""
+        self._instead[index] = index
+
+    def replace(self, index: int) -> None:
+        """From now on the next good example, by index, takes the place of a bad one.
+
+        Raises:
+          BadInput: there is none.
+        """
+        examples = len(self._split)
+        for other in (n % examples for n in range(index + 1, index + examples)):
+            try:
+                self.image(other)
+            except decode.BadImage:
+                continue
+            self._instead[index] = other
+            return
+        raise BadInput(
+            f"none of the {examples} images of the split can be decoded, the first being "
+            f"{self._split.name(0)}; see what `vit_jax data check` says."
+        )
+
+    def reader(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        """As `Split.reader`, with what is known by now."""
+        if not self._instead:
+            return self._read
+        known = tf.constant(list(self._instead), tf.int64)
+        instead = tf.constant(list(self._instead.values()), tf.int64)
+
+        def careful(content: bytes) -> np.ndarray:
+            return decode.image(content, self._exif)
+
+        def read(index: Tensor) -> tuple[Tensor, Tensor]:
+            found = tf.equal(known, index)
+            index = tf.where(
+                tf.reduce_any(found), tf.reduce_max(tf.where(found, instead, 0)), index
+            )
+            image, labels = self._read(index)
+            itself = tf.equal(known, index) & tf.equal(instead, index)
+
+            def as_png() -> Tensor:  # lossless, and plain: the chain decodes it
+                pixels = decode.in_python(careful, image, tf.uint8, [None, None, 3])
+                return tf.io.encode_png(pixels, compression=0)
+
+            return tf.cond(tf.reduce_any(itself), as_png, lambda: image), labels
+
+        return read

@@ -1,0 +1,255 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Files inside folders, tar and zip archives, and tars inside tars, read where they lie.
+
+Nothing is unpacked: a member is a range of bytes of a file on disk. An archive whose members would
+land outside a target folder, or are no plain files, is refused. Start from `members`.
+"""
+
+import bz2
+import dataclasses
+import gzip
+import lzma
+import os
+import re
+import shutil
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from vit_jax.errors import BadInput
+
+ARCHIVE = re.compile(r"(?i)\.(tar|tgz|tbz2?|txz|zip|tar\.(gz|bz2|xz))$")
+LARGEST_BYTES = 1 << 30  # of a compressed member; no image is larger
+_STREAMS: dict[bytes, Any] = {b"\x1f\x8b": gzip, b"BZh": bz2, b"\xfd7zXZ": lzma}
+_FOREIGN = {b"Rar!": ("RAR", "unrar x"), b"7z\xbc\xaf": ("7-Zip", "7z x")}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Member:
+    """A plain file.
+
+    Attributes:
+      name: relative to where the search began; an archive counts as a folder named by its stem.
+      size: bytes of the file.
+      container: the file on disk that holds it: an archive, or the file itself.
+      offset: where its data begin there.
+      deflated: bytes of its compressed form and checksum (CRC-32), in a zip; else None.
+    """
+
+    name: str
+    size: int
+    container: str
+    offset: int = 0
+    deflated: tuple[int, int] | None = None
+
+    def read(self) -> bytes:
+        """The content. Safe in several threads.
+
+        Raises:
+          BadInput: it is not there in full, or differs from what the archive states.
+        """
+        stored = self.deflated[0] if self.deflated else self.size
+        descriptor = os.open(self.container, os.O_RDONLY)
+        try:
+            data = os.pread(descriptor, stored, self.offset)
+        finally:
+            os.close(descriptor)
+        if len(data) != stored:
+            raise _damaged(self.container, f"{self.name} has {len(data)} of {stored} bytes")
+        if self.deflated is None:
+            return data
+        try:
+            inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+            data = inflate.decompress(data, self.size + 1)  # a bomb is not let grow further
+        except zlib.error as e:
+            raise _damaged(self.container, f"{self.name}: {e}") from e
+        if len(data) != self.size or not inflate.eof or zlib.crc32(data) != self.deflated[1]:
+            raise _damaged(self.container, f"{self.name} differs from its stated size or checksum")
+        return data
+
+
+def _damaged(container: str, what: str) -> BadInput:
+    return BadInput(f"{container} is damaged: {what}. Download or copy it again.")
+
+
+def members(origin: Path, scratch: Path, opened: Callable[[str], bool]) -> Iterator[Member]:
+    """Every plain file of a folder or an archive, sorted within a folder, else as stored.
+
+    Args:
+      origin: the folder or archive.
+      scratch: folder for the plain form of compressed tars, which allow no reading in the middle.
+      opened: whether an archive of that name, found in `origin`, is opened; else it is a file.
+
+    Raises:
+      BadInput: nothing there, damaged, of a kind that cannot be read, or not safe.
+    """
+    if origin.is_dir():
+        yield from _folder(origin, scratch, opened)
+    elif origin.is_file():
+        yield from _archive(origin, "", scratch, opened)
+    else:
+        raise BadInput(f"--from={origin}: there is no such file or folder.")
+
+
+def _folder(
+    origin: Path, scratch: Path, opened: Callable[[str], bool], prefix: str = ""
+) -> Iterator[Member]:
+    for entry in sorted(os.scandir(origin), key=lambda e: e.name):
+        if entry.name.startswith(".") or entry.name == "__MACOSX":
+            continue
+        if entry.is_dir():
+            if entry.is_symlink() and origin.resolve().is_relative_to(Path(entry.path).resolve()):
+                raise BadInput(f"{entry.path} is a link to a folder above it; remove the link.")
+            yield from _folder(Path(entry.path), scratch, opened, f"{prefix}{entry.name}/")
+        elif entry.is_file():
+            if ARCHIVE.search(entry.name) and opened(entry.name):
+                stem = ARCHIVE.sub("", entry.name)
+                yield from _archive(Path(entry.path), f"{prefix}{stem}/", scratch, opened)
+            else:
+                yield Member(prefix + entry.name, entry.stat().st_size, entry.path)
+
+
+def _archive(
+    path: Path, prefix: str, scratch: Path, opened: Callable[[str], bool]
+) -> Iterator[Member]:
+    with path.open("rb") as file:
+        start = file.read(512)
+    for magic, (kind, command) in _FOREIGN.items():
+        if start.startswith(magic):
+            raise BadInput(
+                f"{path} is a {kind} archive, which cannot be read here. Unpack it "
+                f"({command} {path.name}) and give the folder: --from=FOLDER."
+            )
+    if zipfile.is_zipfile(path):
+        yield from _zip(path, prefix)
+        return
+    for magic, module in _STREAMS.items():
+        if start.startswith(magic):
+            path = _plain(path, module, scratch)
+    with path.open("rb") as file:
+        yield from _tar(file, str(path), prefix, 0, path.stat().st_size, opened)
+
+
+def _plain(path: Path, module: Any, scratch: Path) -> Path:
+    """The decompressed form of a file, made once."""
+    plain = scratch / f"{path.name}.{path.stat().st_size}.plain"
+    if not plain.exists():
+        scratch.mkdir(parents=True, exist_ok=True)
+        partial = plain.with_name(plain.name + ".partial")
+        try:
+            with module.open(path, "rb") as source, partial.open("wb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+        except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as e:
+            raise _damaged(str(path), str(e)) from e
+        partial.replace(plain)
+    return plain
+
+
+class _Window:
+    """A range of another file; of a file's methods, those that tarfile needs."""
+
+    def __init__(self, file: IO[bytes], start: int, size: int):
+        self._file, self._start, self._size, self._at = file, start, size, 0
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int) -> None:
+        self._at = offset
+
+    def read(self, size: int) -> bytes:
+        self._file.seek(self._start + self._at)
+        data = self._file.read(max(0, min(size, self._size - self._at)))
+        self._at += len(data)
+        return data
+
+
+def _tar(
+    file: IO[bytes], path: str, prefix: str, start: int, size: int, opened: Callable[[str], bool]
+) -> Iterator[Member]:
+    """Members of the tar that is bytes `start` to `start + size` of the file at `path`."""
+    window: Any = _Window(file, start, size)
+    try:
+        archive = tarfile.open(fileobj=window, mode="r:")
+    except tarfile.ReadError as e:
+        raise BadInput(f"{path} is neither a tar nor a zip archive, or it is damaged: {e}.") from e
+    while entry := _next(archive, path):
+        if not (entry.isdir() or entry.isreg()) or entry.issparse():
+            raise _unsafe(path, entry.name, "a link or device")
+        name = _checked(path, entry.name)
+        if entry.isdir():
+            continue
+        at = start + entry.offset_data
+        if name.lower().endswith(".tar") and opened(name.rpartition("/")[2]):
+            yield from _tar(file, path, f"{prefix}{name[:-4]}/", at, entry.size, opened)
+        else:
+            yield Member(prefix + name, entry.size, path, at)
+    window.seek(archive.offset)
+    if window.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):  # tarfile takes it for the end
+        raise _damaged(
+            path, f"no header and no end of the archive at byte {start + archive.offset}"
+        )
+
+
+def _next(archive: tarfile.TarFile, path: str) -> tarfile.TarInfo | None:
+    archive.members = []  # pyright: ignore[reportAttributeAccessIssue]  # or it keeps them all
+    try:
+        return archive.next()
+    except tarfile.ReadError as e:
+        raise _damaged(path, str(e)) from e
+
+
+def _zip(path: Path, prefix: str) -> Iterator[Member]:
+    try:
+        entries = zipfile.ZipFile(path).infolist()
+    except (zipfile.BadZipFile, NotImplementedError) as e:
+        raise _damaged(str(path), str(e)) from e
+    with path.open("rb") as file:
+        for entry in entries:
+            kind = stat.S_IFMT(entry.external_attr >> 16)
+            if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+                raise _unsafe(str(path), entry.filename, "a link or device")
+            name = _checked(str(path), entry.filename)
+            if entry.is_dir():
+                continue
+            packed = entry.compress_type == zipfile.ZIP_DEFLATED
+            if entry.flag_bits & 1 or not (packed or entry.compress_type == zipfile.ZIP_STORED):
+                raise BadInput(
+                    f"{path}: {entry.filename} is encrypted or packed by a method that cannot be "
+                    "read here. Unpack the archive and give the folder: --from=FOLDER."
+                )
+            if packed and entry.file_size > LARGEST_BYTES:
+                raise BadInput(
+                    f"{path}: {entry.filename} claims {entry.file_size} bytes; no image has more "
+                    f"than {LARGEST_BYTES}. Check where the archive comes from."
+                )
+            file.seek(entry.header_offset + 26)  # name and extra field may differ from the index
+            lengths = file.read(4)
+            at = (
+                entry.header_offset
+                + 30
+                + sum(int.from_bytes(lengths[i : i + 2], "little") for i in (0, 2))
+            )
+            deflated = (entry.compress_size, entry.CRC) if packed else None
+            yield Member(prefix + name, entry.file_size, str(path), at, deflated)
+
+
+def _checked(path: str, name: str) -> str:
+    """The name of a member, without `./`."""
+    parts = [p for p in name.replace("\\", "/").split("/") if p not in ("", ".")]
+    if name.startswith(("/", "\\")) or ".." in parts or re.match("[A-Za-z]:", name):
+        raise _unsafe(path, name, "outside the folder that the archive is unpacked into")
+    return "/".join(parts)
+
+
+def _unsafe(path: str, name: str, what: str) -> BadInput:
+    return BadInput(
+        f"{path}: member {name!r} is {what}; expected plain files and folders. Check where the "
+        "archive comes from, or unpack it yourself and give the folder: --from=FOLDER."
+    )

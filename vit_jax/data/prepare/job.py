@@ -1,0 +1,155 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`vit_jax data prepare NAME --from=PATH`: which way each name goes. Start from `prepare`."""
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from vit_jax.data import missing, prepared
+from vit_jax.data.prepare import imagenet, layouts, upstream, writer
+from vit_jax.data.prepare.layouts import Index
+from vit_jax.data.prepare.writer import Progress, Target
+from vit_jax.errors import BadInput
+
+_SHARDS_2012 = {"train": 1024, "validation": 64}  # as in TFDS's releases
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What was prepared, or found prepared.
+
+    Attributes:
+      source: how a config names it, `tfds:NAME`.
+      data_dir: what `data.data_dir` must be.
+      state: from `prepared.check`, without problems.
+      notes: what was assumed or left out, and what was there already.
+    """
+
+    source: str
+    data_dir: str
+    state: prepared.Prepared
+    notes: tuple[str, ...]
+
+    def text(self) -> str:
+        """Lines for people."""
+        use = f"  read it as {self.source} with data_dir={self.data_dir}"
+        return "\n".join([self.state.text(), *(f"  {note}" for note in self.notes), use])
+
+
+def prepare(
+    name: str,
+    origin: Path,
+    data_dir: str,
+    workers: int,
+    release: str = "",
+    progress: Progress = lambda done, total: None,
+) -> list[Report]:
+    """Makes a prepared dataset of what lies at `origin`; what is there already is only checked.
+
+    Args:
+      name: imagenet2012; imagenet21k; vtab/TASK or vtab/all; a dataset of TFDS; or any new name of
+        small letters, digits and _ for one's own images (see `layouts.own`).
+      origin: archives, folders or lists of images; or a prepared dataset, which is not copied.
+      data_dir: DATA_DIR; "": TFDS's default.
+      workers: threads that copy images.
+      release: of imagenet21k.
+      progress: called with images done and images in all.
+
+    Returns:
+      A report of each dataset; several for `vtab/all`.
+
+    Raises:
+      BadInput: nothing, not everything, or something else there; says what to do.
+    """
+    origin = origin.expanduser()
+    if not origin.exists():
+        raise BadInput(f"--from={origin}: there is no such file or folder.")
+    if release and name != "imagenet21k":
+        raise BadInput(f"--release={release} is for imagenet21k; leave it out for {name}.")
+    root = prepared.data_folder(data_dir)
+    if name.partition("/")[0] == "vtab" and len(missing.names(name)) > 1:
+        return _each(name, origin, root)
+    if name == "imagenet21k":
+        imagenet.check_release(release)
+        index = functools.partial(imagenet.imagenet21k, release=release)
+        target = Target(name, release, "1.0.0", root)
+        return [_own(target, index, origin, workers, progress)]
+    if name == "imagenet2012":
+        target = Target(name, "", missing.version(name), root, _SHARDS_2012, complete=True)
+        return [_own(target, imagenet.imagenet2012, origin, workers, progress)]
+    [(said, dataset)] = missing.names(name).items()
+    if upstream.knows(dataset.partition("/")[0]):
+        return [_upstream(said, dataset, origin, root)]
+    if not re.fullmatch("[a-z][a-z0-9_]*", name):
+        raise BadInput(f"{name!r} cannot name a dataset; use small letters, digits and _.")
+    return [_own(Target(name, "", "1.0.0", root), layouts.own, origin, workers, progress)]
+
+
+def _there(dataset: str, origin: Path, root: Path) -> Report | None:
+    """A report of what is prepared in DATA_DIR, else of what is prepared at `origin`."""
+    folder = prepared.find(dataset, str(root))
+    note = "it was prepared already"
+    if folder is None and origin.is_dir():
+        folder = prepared.at(dataset, origin)
+        note = "it is prepared where it lies; nothing was copied"
+    return None if folder is None else _report(dataset, folder, (note,))
+
+
+def _report(dataset: str, folder: Path, notes: tuple[str, ...]) -> Report:
+    state = prepared.check(folder)
+    if state.name.partition(":")[0].partition("/")[0] != dataset.partition("/")[0]:
+        raise BadInput(f"{folder} is {state.name}; expected {dataset}. Give that name, or folder.")
+    if state.problems:
+        raise BadInput(
+            f"{state.name} in {folder} is not whole: {'; '.join(state.problems)}. Remove that "
+            "folder and prepare it again."
+        )
+    depth = len(state.name.partition(":")[0].split("/"))
+    return Report(f"tfds:{state.name}", str(folder.parents[depth]), state, notes)
+
+
+def _own(
+    target: Target,
+    index: Callable[[Path, Path], Index],
+    origin: Path,
+    workers: int,
+    progress: Progress,
+) -> Report:
+    dataset = "/".join(filter(None, (target.name, target.config)))
+    there = _there(dataset, origin, target.data_dir)
+    if there:
+        return there
+    with writer.held(target) as hidden:
+        found = index(origin, hidden / "scratch")
+        layouts.once(found, origin)
+        writer.write(found, target, max(1, workers), progress)
+    return _report(dataset, target.folder, found.notes)
+
+
+def _upstream(name: str, dataset: str, origin: Path, root: Path) -> Report:
+    there = _there(dataset, origin, root)
+    if there:
+        return there
+    [need] = missing.needs(name, str(root))
+    return _report(dataset, upstream.build(need, origin, root), ())
+
+
+def _each(name: str, origin: Path, root: Path) -> list[Report]:
+    """All datasets of VTAB whose files are there; then one message about the others."""
+    reports, lacking = [], []
+    for said, dataset in missing.names(name).items():
+        try:
+            reports.append(_upstream(said, dataset, origin, root))
+        except BadInput as e:
+            lacking.append(str(e))
+    if lacking:
+        ready = ", ".join(r.source for r in reports) or "none"
+        raise BadInput(
+            f"{len(lacking)} of {len(lacking) + len(reports)} datasets of VTAB are not prepared "
+            f"(prepared: {ready}):\n" + "\n".join(lacking)
+        )
+    return reports

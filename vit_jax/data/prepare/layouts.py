@@ -1,0 +1,138 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the files of one's own dataset are: class folders, with or without splits, or a CSV.
+
+Start from `own`; `Index` is what every layout comes to.
+"""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from vit_jax.data import sources
+from vit_jax.data.prepare.archives import ARCHIVE, Member, members
+from vit_jax.errors import BadInput
+
+SPLITS = {
+    "train": "train",
+    "val": "validation",
+    "valid": "validation",
+    "validation": "validation",
+    "test": "test",
+}  # a folder's name -> TFDS's
+
+
+class Example(NamedTuple):
+    """An image: its name, unique in its split; its class; where its bytes are."""
+
+    name: str
+    label: int
+    member: Member
+
+
+@dataclasses.dataclass(frozen=True)
+class Index:
+    """Every example of a dataset, before a byte of it is read.
+
+    Attributes:
+      classes: names, by label.
+      splits: by name.
+      notes: a sentence for everything that was left out or assumed.
+    """
+
+    classes: tuple[str, ...]
+    splits: dict[str, list[Example]]
+    notes: tuple[str, ...] = ()
+
+
+def own(origin: Path, scratch: Path) -> Index:
+    """One's own dataset: a folder, a zip or tar of class folders, or rows of path,label[,split].
+
+    Images outside split folders are `train`; the sources hold out of it what is missing.
+
+    Args:
+      origin: the folder or file.
+      scratch: see `archives.members`.
+
+    Raises:
+      BadInput: laid out otherwise; says what was found.
+    """
+    if origin.is_file() and origin.suffix.lower() == ".csv":
+        return _csv(origin)
+    files = list(members(origin, scratch, lambda _: False))
+    return _class_folders(files, str(origin))
+
+
+def _csv(path: Path) -> Index:
+    classes, given, notes = sources.KINDS["csv"][1](str(path), sources.Options())
+    splits: dict[str, list[Example]] = {}
+    for part, split in given.items():
+        labels = split.table.labels()
+        examples = splits.setdefault(
+            "train" if part == "all" else SPLITS.get(str(part), str(part)), []
+        )
+        for at, row in enumerate(split.rows):
+            name = split.name(at)
+            file = path.parent / Path(name).expanduser()
+            member = Member(name, file.stat().st_size, str(file))
+            examples.append(Example(name, int(labels[row, 0]), member))
+    return Index(tuple(classes), splits, tuple(notes))
+
+
+def _class_folders(files: Sequence[Member], origin: str) -> Index:
+    images = [f for f in files if f.name.lower().endswith(sources.EXTENSIONS)]
+    images = [f for f in images if not any(p[0] == "." for p in f.name.split("/"))]
+    paths = _below_one_folder([f.name.split("/") for f in images])
+    divided = any(len(p) == 3 and p[0] == "train" for p in paths)
+    found: dict[str, list[tuple[str, str, Member]]] = {}
+    left_out = len(files) - len(images)
+    for path, member in zip(paths, images, strict=True):
+        if len(path) == 3 and divided and path[0] in SPLITS:
+            found.setdefault(SPLITS[path[0]], []).append((path[1], "/".join(path[1:]), member))
+        elif len(path) == 2 and not divided:
+            found.setdefault("train", []).append((path[0], "/".join(path), member))
+        else:
+            left_out += 1
+    classes = sorted({label for label, _, _ in found.get("train", [])})
+    extra = sorted({label for part in found.values() for label, _, _ in part} - set(classes))
+    if len(classes) < 2 or extra:
+        inside = [f.name for f in files if ARCHIVE.search(f.name)]
+        what = f"classes {extra} are not in train/" if extra else f"{len(classes)} class folders"
+        raise BadInput(
+            f"--from={origin}: {what}; expected CLASS/*.jpg, or train/CLASS/*.jpg and "
+            f"test/CLASS/*.jpg ({', '.join(sources.EXTENSIONS)}); found "
+            f"{', '.join(f.name for f in files[:4]) or 'nothing'}"
+            + (f". Unpack {', '.join(inside[:3])} first, or give one of them." if inside else ".")
+        )
+    label = {name: number for number, name in enumerate(classes)}
+    splits = {
+        split: [Example(name, label[cls], member) for cls, name, member in part]
+        for split, part in found.items()
+    }
+    note = f"{left_out} files left out: no image extension, or not in a class folder"
+    return Index(tuple(classes), splits, (note,) if left_out else ())
+
+
+def _below_one_folder(paths: list[list[str]]) -> list[list[str]]:
+    """Without the folders that all of them are in, unless it is a split."""
+    while paths and all(len(p) > 2 and p[0] == paths[0][0] for p in paths):
+        if paths[0][0] in SPLITS:
+            break
+        paths = [p[1:] for p in paths]
+    return paths
+
+
+def once(index: Index, origin: str | os.PathLike[str]) -> None:
+    """Raises BadInput where two files of a split have the same name."""
+    for split, examples in index.splits.items():
+        seen: dict[str, Member] = {}
+        for example in examples:
+            other = seen.setdefault(example.name, example.member)
+            if other is not example.member:
+                raise BadInput(
+                    f"--from={origin}: {example.name} of {split} is there twice, in "
+                    f"{other.container} and {example.member.container}; give a folder with one."
+                )

@@ -1,0 +1,101 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Datasets that TFDS's own code prepares, here from files that lie in a folder, without a network.
+
+Start from `build`.
+"""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from vit_jax.data import missing, prepared
+from vit_jax.data.lazy import keep_off_accelerators
+from vit_jax.errors import BadInput
+
+
+def knows(name: str) -> bool:
+    """Whether TFDS has code for NAME. Imports TFDS; asks no server."""
+    tfds = _tfds()
+    return name in tfds.list_builders(with_community_datasets=False)
+
+
+def build(need: missing.Need, origin: Path, data_dir: Path) -> Path:
+    """Prepares a dataset from the files that TFDS would download, put into `origin` by hand.
+
+    Sizes are compared first, checksums by TFDS while it reads. Archives with the right checksum are
+    the published ones, so TFDS may unpack them (into DATA_DIR/downloads).
+
+    Args:
+      need: of the dataset, from `missing.needs`.
+      origin: the folder of the files.
+      data_dir: DATA_DIR.
+
+    Returns:
+      The folder of the prepared dataset.
+
+    Raises:
+      BadInput: files are missing or of another size or checksum, or TFDS cannot prepare them.
+    """
+    lacking = missing.absent(need, origin)
+    if lacking:
+        listed = "\n".join(f"  {download.text()}: {what}" for download, what in lacking)
+        notes = "".join(f"\n  note: {note}" for note in need.notes)
+        raise BadInput(
+            f"{need.dataset} needs {len(need.downloads)} files in {origin}, {len(lacking)} of them "
+            f"are not there. Put them there and run the command again:\n{listed}{notes}"
+        )
+    tfds = _tfds()
+    if not sys.stderr.isatty():
+        tfds.disable_progress_bar()
+    from tensorflow_datasets.core.download import download_manager, downloader
+
+    settings = tfds.download.DownloadConfig(manual_dir=str(origin), try_download_gcs=False)
+    try:
+        with _no_downloads(downloader._Downloader, origin):
+            builder = tfds.builder(need.dataset, data_dir=str(data_dir))
+            builder.download_and_prepare(
+                download_dir=str(data_dir / "downloads"), download_config=settings
+            )
+    except BadInput:
+        raise
+    except download_manager.NonMatchingChecksumError as e:
+        raise BadInput(f"{need.dataset}: {_line(e)} Fetch that file again.") from e
+    except Exception as e:  # whatever the code of each dataset raises
+        raise BadInput(
+            f"{need.dataset} cannot be prepared from {origin}: {type(e).__name__}: {_line(e)} "
+            f"{'; '.join(need.notes)}"
+        ) from e
+    folder = Path(str(builder.data_dir))
+    prepared.record(folder)
+    return folder
+
+
+@contextlib.contextmanager
+def _no_downloads(downloader: Any, origin: Path) -> Iterator[None]:
+    """TFDS fetches what it does not find in its manual folder; here that is an error."""
+    original = downloader.download
+
+    def refuse(_: Any, url: str, *__: Any, **___: Any) -> None:
+        raise BadInput(f"TFDS needs {url}; put that file into {origin} and run the command again.")
+
+    downloader.download = refuse
+    try:
+        yield
+    finally:
+        downloader.download = original
+
+
+def _tfds() -> Any:
+    keep_off_accelerators()
+    import tensorflow_datasets
+
+    return tensorflow_datasets
+
+
+def _line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= 300 else text[:300] + "..."

@@ -1,0 +1,306 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""An index to a prepared dataset: files of records written side by side, each once.
+
+Which file holds an example, and where, follows from the hashes of the names, so the result does not
+depend on the number of workers or on interruptions. Everything lies in a hidden folder until it is
+complete, then that is renamed. Start from `write`.
+"""
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import hashlib
+import io
+import itertools
+import json
+import os
+import shutil
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vit_jax.data import prepared
+from vit_jax.data.lazy import keep_off_accelerators, tf
+from vit_jax.data.prepare.layouts import Example, Index
+from vit_jax.errors import BadInput
+
+SHARD_BYTES = 192 << 20  # of images, about, in a file
+MOST_SHARDS = 1024  # of a split: readers keep every file open
+_REPORT_EVERY = 200  # images between calls of progress
+
+Progress = Callable[[int, int], None]  # (images done, images in all)
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What a prepared dataset is called and where it will be.
+
+    Attributes:
+      name: of the dataset.
+      config: of a dataset that has several; else "".
+      version: e.g. "1.0.0".
+      data_dir: DATA_DIR.
+      shards: of some splits; others have as many as their size asks for.
+      complete: an image that cannot be read is an error; else it is left out and listed.
+    """
+
+    name: str
+    config: str
+    version: str
+    data_dir: Path
+    shards: dict[str, int] = dataclasses.field(default_factory=dict)
+    complete: bool = False
+
+    @property
+    def folder(self) -> Path:
+        return self.data_dir / self.name / self.config / self.version
+
+    @property
+    def hidden(self) -> Path:
+        """Where it lies until it is complete."""
+        return self.folder.with_name(f".incomplete-{self.version}")
+
+
+@contextlib.contextmanager
+def held(target: Target) -> Iterator[Path]:
+    """The hidden folder, for one process at a time; what goes wrong with the disk is BadInput."""
+    try:
+        target.hidden.mkdir(parents=True, exist_ok=True)
+        with (target.hidden / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield target.hidden
+    except BlockingIOError as e:
+        raise BadInput(
+            f"{target.name} is being prepared in {target.hidden} by another process; wait for it."
+        ) from e
+    except OSError as e:
+        full = e.errno in (errno.ENOSPC, errno.EDQUOT)
+        advice = "free some space" if full else "make it readable, or writable"
+        raise BadInput(
+            f"{target.name} cannot be prepared: {e.strerror or e}: {e.filename or target.hidden}; "
+            f"{advice} and run the same command: what is finished is kept. Another place: "
+            "--data_dir=DIR."
+        ) from e
+
+
+def write(index: Index, target: Target, workers: int, progress: Progress) -> None:
+    """Writes the dataset, or what is missing of it; the caller holds the target, see `held`.
+
+    Args:
+      index: the examples.
+      target: what it becomes.
+      workers: threads, 1 or more.
+      progress: called now and then from several threads.
+
+    Raises:
+      BadInput: the disk is too small, or an image cannot be read.
+      OSError: the disk fails.
+    """
+    plan = {split: _plan(examples, split, target) for split, examples in index.splits.items()}
+    plan = {split: shards for split, shards in plan.items() if shards}
+    _room(target, plan)
+    _resume(target, index, plan)
+    keep_off_accelerators()
+    from PIL import Image
+
+    done, lock, total = 0, threading.Lock(), sum(map(len, index.splits.values()))
+    failed = threading.Event()
+
+    def advance(count: int) -> None:
+        nonlocal done
+        with lock:
+            done += count
+            progress(done, total)
+
+    def unless_failed(path: Path, part: list[Example]) -> dict[str, Any]:
+        try:
+            return {} if failed.is_set() else _shard(path, part, advance)
+        except BaseException:
+            failed.set()
+            raise
+
+    jobs = [(path, rows) for shards in plan.values() for path, rows in shards]
+    pool = concurrent.futures.ThreadPoolExecutor(workers)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # only headers are read
+        try:
+            futures = [pool.submit(unless_failed, *job) for job in jobs]
+            results = [future.result() for future in futures]
+        finally:
+            pool.shutdown(cancel_futures=True)
+    left_out = [tuple(pair) for result in results for pair in result["left_out"]]
+    if left_out and target.complete:
+        raise BadInput(
+            f"{len(left_out)} images cannot be read, first {left_out[0][0]}: {left_out[0][1]}. "
+            f"{target.name} is used whole: replace them and run the command again."
+        )
+    _finish(index, target, plan, {str(path): r for (path, _), r in zip(jobs, results, strict=True)})
+    prepared.record(target.hidden, left_out)
+    for name in ("done", "scratch"):
+        shutil.rmtree(target.hidden / name, ignore_errors=True)
+    for name in ("plan", "lock"):
+        (target.hidden / name).unlink()
+    target.hidden.rename(target.folder)
+
+
+Shards = list[tuple[Path, list[Example]]]
+
+
+def _plan(examples: Sequence[Example], split: str, target: Target) -> Shards:
+    """Files of a split with their examples, in the order of the hashes of their names."""
+    if not examples:
+        return []
+    hashes = [hashlib.blake2b(_encoded(e.name), digest_size=8).digest() for e in examples]
+    order = np.argsort(np.frombuffer(b"".join(hashes), ">u8"), kind="stable")
+    size = sum(e.member.size for e in examples)
+    count = target.shards.get(split) or min(MOST_SHARDS, -(-size // SHARD_BYTES))
+    count = max(1, min(count, len(examples)))
+    edges = [len(order) * shard // count for shard in range(count + 1)]
+    parts = [[examples[row] for row in order[a:b]] for a, b in itertools.pairwise(edges)]
+    stem = f"{target.name}-{split}.tfrecord"
+    return [
+        (target.hidden / f"{stem}-{shard:05d}-of-{count:05d}", part)
+        for shard, part in enumerate(parts)
+    ]
+
+
+def _encoded(name: str) -> bytes:
+    return name.encode(errors="surrogateescape")
+
+
+def _room(target: Target, plan: dict[str, Shards]) -> None:
+    files = [shard for shards in plan.values() for shard in shards]
+    needed = sum(e.member.size for path, part in files if not path.exists() for e in part)
+    free = shutil.disk_usage(target.hidden).free
+    if needed > free:
+        raise BadInput(
+            f"{target.name} needs {needed} bytes more in {target.data_dir}, where {free} are free. "
+            "Free some space, or prepare it elsewhere: --data_dir=DIR."
+        )
+
+
+def _resume(target: Target, index: Index, plan: dict[str, Shards]) -> None:
+    """Keeps finished files where they were made by this plan; else removes them."""
+    digest = hashlib.blake2b("\0".join(index.classes).encode(errors="surrogateescape"))
+    for shards in plan.values():
+        for path, part in shards:
+            digest.update(path.name.encode())
+            for e in part:
+                digest.update(_encoded(f"{e.name}\0{e.label}\0{e.member.size}\0"))
+    stored, done = target.hidden / "plan", target.hidden / "done"
+    if not stored.exists() or stored.read_text() != digest.hexdigest():
+        shutil.rmtree(done, ignore_errors=True)
+        for old in target.hidden.glob("*.tfrecord-*"):
+            old.unlink()
+        stored.write_text(digest.hexdigest())
+    done.mkdir(exist_ok=True)
+
+
+def _shard(path: Path, part: list[Example], advance: Callable[[int], None]) -> dict[str, Any]:
+    """Writes a file and, when it is safely on disk, notes and renames it."""
+    note = path.parent / "done" / f"{path.name}.json"
+    if path.exists() and note.exists():
+        advance(len(part))
+        return json.loads(note.read_text())
+    left_out, size, since = [], 0, 0
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        with tf.io.TFRecordWriter(str(partial)) as writer:
+            for number, example in enumerate(part):
+                content = example.member.read()
+                reason = _unreadable(content)
+                if reason:
+                    left_out.append((example.name, reason))
+                else:
+                    record = _record(example, content)
+                    writer.write(record)
+                    size += len(record)
+                if number - since >= _REPORT_EVERY:
+                    advance(number - since)
+                    since = number
+    except tf.errors.OpError as e:
+        full = isinstance(e, tf.errors.ResourceExhaustedError)
+        code = errno.ENOSPC if full else errno.EIO
+        raise OSError(code, os.strerror(code) if full else e.message, str(partial)) from e
+    with partial.open("rb+") as file:
+        os.fsync(file.fileno())
+    result = {"examples": len(part) - len(left_out), "bytes": size, "left_out": left_out}
+    note.write_text(json.dumps(result))
+    partial.rename(path)
+    advance(len(part) - since)
+    return result
+
+
+def _record(example: Example, content: bytes) -> bytes:
+    train = tf.train
+    features = {
+        "file_name": train.Feature(bytes_list=train.BytesList(value=[_encoded(example.name)])),
+        "image": train.Feature(bytes_list=train.BytesList(value=[content])),
+        "label": train.Feature(int64_list=train.Int64List(value=[example.label])),
+    }
+    made = train.Example(features=train.Features(feature=features))
+    return made.SerializeToString(deterministic=True)
+
+
+def _unreadable(content: bytes) -> str:
+    """Why the start of an image file is none; "" where it is one. Pixels are not decoded."""
+    from PIL import Image
+
+    if not content:
+        return "the file is empty"
+    try:
+        with Image.open(io.BytesIO(content)):
+            return ""
+    except Exception as e:  # each format raises what it likes
+        return "not an image" if isinstance(e, Image.UnidentifiedImageError) else str(e)
+
+
+def _finish(
+    index: Index, target: Target, plan: dict[str, Shards], results: dict[str, dict[str, Any]]
+) -> None:
+    """dataset_info.json, features.json and the names of the classes, as TFDS writes them."""
+    import tensorflow_datasets as tfds
+    from etils import epath
+
+    features = {
+        "image": tfds.features.Image(shape=(None, None, 3)),
+        "label": tfds.features.ClassLabel(names=list(index.classes)),
+        "file_name": tfds.features.Text(),
+    }
+    template = tfds.core.ShardedFileTemplate(
+        data_dir=epath.Path(target.hidden),
+        dataset_name=target.name,
+        filetype_suffix="tfrecord",
+    )
+    infos = []
+    for split, shards in plan.items():
+        found = [results[str(path)] for path, _ in shards]
+        infos.append(
+            tfds.core.SplitInfo(
+                name=split,
+                shard_lengths=[f["examples"] for f in found],
+                num_bytes=sum(f["bytes"] for f in found),
+                filename_template=template,
+            )
+        )
+    tfds.folder_dataset.write_metadata(
+        data_dir=target.hidden,
+        features=features,
+        split_infos=infos,
+        version=target.version,
+        filename_template=template,
+        check_data=False,
+        supervised_keys=("image", "label"),
+    )
+    if target.config:
+        path = target.hidden / "dataset_info.json"
+        info = json.loads(path.read_text()) | {"configName": target.config}
+        path.write_text(json.dumps(info, indent=2, sort_keys=True))

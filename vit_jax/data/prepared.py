@@ -1,0 +1,312 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Prepared datasets on disk: where they are, and whether they are whole. Imports no TensorFlow.
+
+A prepared dataset is DATA_DIR/NAME[/CONFIG]/VERSION with dataset_info.json, features.json and files
+of records, as TFDS writes them; `vit_jax.json` beside them keeps what we know besides: fingerprints
+and images left out. Start from `find` and `check`.
+"""
+
+import dataclasses
+import hashlib
+import importlib.util
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vit_jax.data.records import offsets
+from vit_jax.errors import BadInput
+
+NOTES_FILE = "vit_jax.json"
+_SAMPLE = 1_000  # records of a split whose content is part of its fingerprint
+_TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+
+# Examples of each split, of what TFDS prepares: its documentation, and the VTAB tasks' tests.
+SIZES: dict[str, dict[str, int]] = {
+    "imagenet2012": {"train": 1_281_167, "validation": 50_000},
+    "imagenet2012_real": {"validation": 50_000},
+    "imagenet_v2": {"test": 10_000},
+    "imagenet_a": {"test": 7_500},
+    "imagenet_r": {"test": 30_000},
+    "imagenet_sketch": {"test": 50_889},
+    "cifar10": {"train": 50_000, "test": 10_000},
+    "cifar100": {"train": 50_000, "test": 10_000},
+    "mnist": {"train": 60_000, "test": 10_000},
+    "caltech101": {"train": 3_060, "test": 6_084},
+    "dtd": {"train": 1_880, "validation": 1_880, "test": 1_880},
+    "oxford_flowers102": {"train": 1_020, "validation": 1_020, "test": 6_149},
+    "oxford_iiit_pet": {"train": 3_680, "test": 3_669},
+    "sun397/tfds": {"train": 76_128, "validation": 10_875, "test": 21_750},
+    "svhn_cropped": {"train": 73_257, "test": 26_032},
+    "patch_camelyon": {"train": 262_144, "validation": 32_768, "test": 32_768},
+    "eurosat/rgb": {"train": 27_000},
+    "resisc45": {"train": 31_500},
+    "diabetic_retinopathy_detection/btgraham-300": {
+        "train": 35_126,
+        "validation": 10_906,
+        "test": 42_670,
+    },
+    "clevr": {"train": 70_000, "validation": 15_000},
+    "dmlab": {"train": 65_550, "validation": 22_628, "test": 22_735},
+    "dsprites": {"train": 737_280},
+    "kitti": {"train": 6_347, "validation": 423, "test": 711},
+    "smallnorb": {"train": 24_300, "test": 24_300},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitState:
+    """One split: what its description says, what its files hold, and a hash of them.
+
+    Attributes:
+      examples: as dataset_info.json states.
+      records: in the files.
+      expected: where the size is known, else None.
+      fingerprint: of the order and content, see `_fingerprint`.
+      recorded: the fingerprint when the dataset was prepared; "" where nobody recorded it.
+    """
+
+    examples: int
+    records: int
+    expected: int | None
+    fingerprint: str
+    recorded: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """What `check` found; `problems` is empty where the dataset is whole."""
+
+    name: str
+    folder: str
+    file_format: str
+    classes: int
+    splits: dict[str, SplitState]
+    left_out: tuple[tuple[str, str], ...]
+    problems: tuple[str, ...]
+
+    def text(self) -> str:
+        """Lines for people."""
+        lines = [f"{self.name}: {self.folder} ({self.file_format}, {self.classes} classes)"]
+        for name, split in self.splits.items():
+            known = "" if split.expected is None else f" of {split.expected}"
+            since = "as when prepared" if split.recorded else "not recorded when prepared"
+            lines.append(
+                f"  {name}: {split.records}{known} examples, {split.fingerprint} ({since})"
+            )
+        lines += [f"  left out: {file}: {reason}" for file, reason in self.left_out[:20]]
+        if len(self.left_out) > 20:
+            lines.append(f"  left out: {len(self.left_out)} files in all, listed in {NOTES_FILE}")
+        lines += [f"  problem: {problem}" for problem in self.problems]
+        return "\n".join(lines)
+
+
+def tfds_package() -> Path:
+    """The folder of the installed TFDS, which is not imported: that takes seconds."""
+    found = importlib.util.find_spec("tensorflow_datasets")
+    assert found is not None
+    assert found.submodule_search_locations
+    return Path(found.submodule_search_locations[0])
+
+
+def data_folder(data_dir: str) -> Path:
+    """DATA_DIR: as given, else TFDS's default."""
+    given = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
+    return Path(given).expanduser()
+
+
+def find(name: str, data_dir: str) -> Path | None:
+    """The folder of a prepared dataset, NAME[/CONFIG][:VERSION]; the newest version.
+
+    Without CONFIG: the only one that is prepared, or the dataset's default.
+    """
+    name, _, version = name.partition(":")
+    if not re.fullmatch(r"[\w.+-]+(/[\w.+-]+)?", name):
+        return None
+    root = data_folder(data_dir) / name
+    roots = [root, *_configs(root)] if "/" not in name else [root]
+    for folder in roots:
+        versions = [v for v in _versions(folder) if version in ("", v.name)]
+        if versions:
+            return _newest(versions)
+    return None
+
+
+def _newest(versions: list[Path]) -> Path:
+    return max(versions, key=lambda v: tuple(map(int, v.name.split("."))))
+
+
+def _versions(folder: Path) -> list[Path]:
+    """Prepared versions below a folder; none where it is no folder."""
+    inside = folder.iterdir() if folder.is_dir() else ()
+    named = (p for p in inside if _VERSION.fullmatch(p.name))
+    return [p for p in named if (p / "dataset_info.json").is_file()]
+
+
+def _configs(root: Path) -> list[Path]:
+    prepared = [p for p in sorted(root.iterdir()) if _versions(p)] if root.is_dir() else []
+    default = root / ".config" / "metadata.json"
+    if len(prepared) > 1 and default.is_file():
+        prepared = [root / json.loads(default.read_text())["default_config_name"]]
+    return prepared if len(prepared) == 1 else []
+
+
+def at(name: str, origin: Path) -> Path | None:
+    """A prepared dataset that `origin` is or holds: VERSION, the folder of VERSION, or DATA_DIR."""
+    if (origin / "dataset_info.json").is_file():
+        return origin
+    versions = _versions(origin)
+    return _newest(versions) if versions else find(name, str(origin))
+
+
+def files(folder: Path) -> dict[str, tuple[list[Path], list[int]]]:
+    """Of each split with examples: its files and how many records each should hold.
+
+    Raises:
+      BadInput: the description is not readable.
+    """
+    info = description(folder)
+    try:
+        found = {}
+        for split in info.get("splits", ()):
+            lengths = [int(n) for n in split["shardLengths"]]
+            template = split.get("filepathTemplate") or _TEMPLATE
+            values = {
+                "DATASET": info["name"],
+                "SPLIT": split["name"],
+                "FILEFORMAT": info.get("fileFormat", "tfrecord"),
+            }
+            shards = range(len(lengths))
+            paths = [folder / _file_name(template, values, i, len(lengths)) for i in shards]
+            if sum(lengths):
+                found[split["name"]] = (paths, lengths)
+    except (KeyError, TypeError, ValueError) as e:
+        raise BadInput(
+            f"{folder}/dataset_info.json is not of TFDS: {e!r}. Prepare it again."
+        ) from e
+    return found
+
+
+def _file_name(template: str, values: dict[str, str], shard: int, shards: int) -> str:
+    values = values | {
+        "SHARD_X_OF_Y": f"{shard:05d}-of-{shards:05d}",
+        "SHARD_INDEX": f"{shard:05d}",
+        "NUM_SHARDS": f"{shards:05d}",
+    }
+    return os.path.basename(template.format(**values))
+
+
+def description(folder: Path) -> dict[str, Any]:
+    """dataset_info.json.
+
+    Raises:
+      BadInput: it is missing or damaged.
+    """
+    return _json(folder / "dataset_info.json")
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as e:
+        raise BadInput(f"{path} cannot be read: {e}. Prepare the dataset again.") from e
+
+
+def _classes(folder: Path) -> int:
+    """Of the only or first label in features.json; 0 where there is none."""
+    features = _json(folder / "features.json").get("featuresDict", {}).get("features", {})
+    labels = [f["classLabel"]["numClasses"] for f in features.values() if "classLabel" in f]
+    return int(labels[0]) if labels else 0
+
+
+def _opened(paths: Sequence[Path], file_format: str) -> tuple[int, Callable[[int], bytes]]:
+    """The number of records in some files, and a reader of one of them; no file stays open.
+
+    Raises:
+      BadInput: damaged, or a format without random access.
+    """
+    try:
+        if file_format == "tfrecord":
+            return _tfrecords(paths)
+        if file_format == "array_record":
+            from array_record.python.array_record_data_source import ArrayRecordDataSource
+
+            source = ArrayRecordDataSource([str(p) for p in paths])
+            return len(source), source.__getitem__
+    except (ValueError, RuntimeError, OSError) as e:
+        raise BadInput(f"a file is missing or damaged: {' '.join(str(e).split())[:200]}") from e
+    raise BadInput(f"it is stored as {file_format}; expected tfrecord or array_record")
+
+
+def _tfrecords(paths: Sequence[Path]) -> tuple[int, Callable[[int], bytes]]:
+    starts = [offsets(str(p)) for p in paths]
+    ends = np.cumsum([len(s) - 1 for s in starts])
+
+    def read(row: int) -> bytes:
+        number = int(np.searchsorted(ends, row, side="right"))
+        at = row - (int(ends[number - 1]) if number else 0)
+        begin, end = int(starts[number][at]), int(starts[number][at + 1])
+        with paths[number].open("rb", buffering=0) as file:
+            return os.pread(file.fileno(), end - begin, begin)  # with the framing between records
+
+    return int(ends[-1]), read
+
+
+def _fingerprint(count: int, read: Callable[[int], bytes]) -> str:
+    """12 digits that change with the number, order or content of records.
+
+    A hash of the number of records and of the bytes of up to 1,000 of them, evenly spread.
+    """
+    digest = hashlib.blake2b(str(count).encode(), digest_size=6)
+    chosen = np.unique(np.linspace(0, count - 1, min(count, _SAMPLE)).astype(int))
+    for row in chosen:
+        digest.update(hashlib.blake2b(read(int(row))).digest())
+    return digest.hexdigest()
+
+
+def check(folder: Path) -> Prepared:
+    """Compares a prepared dataset with its description, its known size and its fingerprints."""
+    info = description(folder)
+    name = "/".join(filter(None, (info.get("name"), info.get("configName"))))
+    notes = _json(folder / NOTES_FILE) if (folder / NOTES_FILE).is_file() else {}
+    known, file_format = SIZES.get(name, {}), info.get("fileFormat", "tfrecord")
+    splits, problems = {}, []
+    for split, (paths, lengths) in files(folder).items():
+        expected, recorded = known.get(split), notes.get("fingerprints", {}).get(split, "")
+        try:
+            count, read = _opened(paths, file_format)
+            digest = _fingerprint(count, read)
+        except BadInput as e:
+            problems.append(f"{split}: {e}; prepare it again")
+            count, digest = 0, ""
+        if count and count != sum(lengths):
+            problems.append(f"{split}: {count} records, its description says {sum(lengths)}")
+        if expected is not None and sum(lengths) != expected:
+            problems.append(f"{split}: {sum(lengths)} examples, {name} has {expected}")
+        if digest and recorded and digest != recorded:
+            problems.append(f"{split}: fingerprint {digest}, it was {recorded} when prepared")
+        splits[split] = SplitState(sum(lengths), count, expected, digest, recorded)
+    problems += [f"{split}: missing" for split in known if split not in splits]
+    left_out = tuple((str(f), str(r)) for f, r in notes.get("left_out", ()))
+    version = f"{name}:{info.get('version', folder.name)}"
+    return Prepared(
+        version, str(folder), file_format, _classes(folder), splits, left_out, tuple(problems)
+    )
+
+
+def record(folder: Path, left_out: Sequence[tuple[str, str]] = ()) -> None:
+    """Writes `vit_jax.json`: the fingerprint of each split, and what was left out of it."""
+    file_format = description(folder).get("fileFormat", "tfrecord")
+    opened = {s: _opened(paths, file_format) for s, (paths, _) in files(folder).items()}
+    found = {split: _fingerprint(*one) for split, one in opened.items()}
+    text = json.dumps({"fingerprints": found, "left_out": sorted(left_out)}, indent=2)
+    partial = folder / f"{NOTES_FILE}.{os.getpid()}.partial"
+    partial.write_text(text + "\n")
+    partial.replace(folder / NOTES_FILE)

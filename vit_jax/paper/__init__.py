@@ -1,0 +1,23 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the papers say, as JSON with its sources, and small typed readers; standard library only.
+
+    vit_paper_tables.json  arXiv:2010.11929: tables, figures, what the text says, inconsistencies
+    vtab_tasks.json        the 19 tasks of VTAB: splits, labels, sizes, downloads
+    augreg.json            arXiv:2106.10270, "How to train your ViT?"
+    bit_hyperrule.json     arXiv:1912.11370, BiT: pre-training and HyperRule
+
+Start from `vtab`, `pretraining` or `augreg`; `table` gives a whole file.
+"""
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+
+@functools.cache
+def table(name: str) -> dict[str, Any]:
+    """The content of `name`.json, shared by all callers: not to be changed."""
+    return json.loads(Path(__file__).with_name(f"{name}.json").read_text(encoding="utf-8"))

@@ -1,0 +1,94 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""AugReg, "How to train your ViT?" (arXiv:2106.10270): augmentation levels and pre-training.
+
+Start from `levels` or `pretraining`.
+"""
+
+import dataclasses
+import functools
+
+from vit_jax import paper
+from vit_jax.errors import unknown
+
+
+@dataclasses.dataclass(frozen=True)
+class Level:
+    """An augmentation level (section 3.3), beside Inception crop and mirroring.
+
+    Attributes:
+      layers: of RandAugment; 0: none.
+      magnitude: of RandAugment, from 0 to 10 and beyond; 0 is not the identity.
+      mixup: alpha; 0: none.
+    """
+
+    layers: int
+    magnitude: int
+    mixup: float
+
+    @property
+    def ops(self) -> str:
+        """What follows the crop and the mirroring in a chain, e.g. `|randaug(2, 15)`."""
+        return f"|randaug({self.layers}, {self.magnitude})" if self.layers else ""
+
+
+@functools.cache
+def levels() -> dict[str, Level]:
+    """Name -> level, from `none` to `strong2`."""
+    return {k: Level(*v) for k, v in paper.table("augreg")["augmentation"]["levels"].items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Pretraining:
+    """The recipe on one dataset (sections 3.1, 3.4; big_vision vit_i21k.py, vit_i1k.py).
+
+    Attributes:
+      batch_size: images.
+      lr: peak rate, cosine.
+      warmup_steps: of the linear warm-up.
+      clip: global norm of the gradients.
+      epochs: those of the paper, the longest last.
+      weight_decays: those of the paper, multiplied by the rate.
+      rates: of dropout and stochastic depth, alike.
+      head_bias: initial.
+      default_level: variant -> level of big_vision's configuration.
+    """
+
+    batch_size: int
+    lr: float
+    warmup_steps: int
+    clip: float
+    epochs: tuple[int, ...]
+    weight_decays: tuple[float, ...]
+    rates: tuple[float, ...]
+    head_bias: float
+    default_level: dict[str, str]
+
+
+_DATASETS = {"imagenet21k": ("ImageNet-21k", "i21k"), "imagenet": ("ImageNet-1k", "i1k")}
+
+
+def pretraining(dataset: str) -> Pretraining:
+    """The recipe on `imagenet21k` or `imagenet`.
+
+    Raises:
+      BadInput: another dataset.
+    """
+    if dataset not in _DATASETS:
+        raise unknown("dataset of AugReg", dataset, _DATASETS)
+    long, short = _DATASETS[dataset]
+    whole = paper.table("augreg")
+    found, more = whole["pretraining"], whole["pretraining"]["big_vision_details"]
+    regularization = whole["regularization"]
+    return Pretraining(
+        found["batch_size"],
+        found["peak_lr"],
+        found["warmup_steps"],
+        found["grad_clip_global_norm"],
+        tuple(sorted(found["epochs"][long])),
+        tuple(regularization["weight_decay"]),
+        tuple(setting["dropout"] for setting in regularization["settings"]),
+        more["init_head_bias"][short],
+        more["default_aug"][short],
+    )

@@ -1,0 +1,129 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Table 3 of arXiv:2010.11929, and how BiT was pre-trained (arXiv:1912.11370, section 3.3).
+
+Start from `table_3` or `bit`.
+"""
+
+import dataclasses
+import functools
+
+from vit_jax import paper
+
+# How the papers call the datasets -> how recipes do.
+DATASETS = {
+    "JFT-300M": "jft",
+    "ImageNet-21k": "imagenet21k",
+    "ImageNet": "imagenet",
+    "ILSVRC-2012": "imagenet",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row of Table 3.
+
+    Attributes:
+      epochs: one, or those among which the paper does not say which it used where.
+      lr: peak rate.
+      decay: linear or cosine.
+      weight_decay: multiplied by the rate.
+      dropout: rate.
+    """
+
+    epochs: tuple[int, ...]
+    lr: float
+    decay: str
+    weight_decay: float
+    dropout: float
+
+
+def variant(name: str) -> str:
+    """A model of the paper (`ViT-B/16`, `R50+ViT-B/16`, `R50x1`) as our variant."""
+    return name.replace("ViT-", "") if "ViT" in name else f"BiT-{name}"
+
+
+@functools.cache
+def table_3() -> dict[str, dict[str, Row]]:
+    """Dataset (`jft`, `imagenet21k`, `imagenet`) -> variant -> row."""
+    rows: dict[str, dict[str, Row]] = {}
+    for row in paper.table("vit_paper_tables")["tables"]["table_3"]["rows"]:
+        made = Row(
+            tuple(row["epochs"]),
+            row["base_lr"],
+            row["lr_decay"],
+            row["weight_decay"],
+            row["dropout"],
+        )
+        dataset = rows.setdefault(DATASETS[row["dataset"]], {})
+        dataset |= {variant(name): made for name in row["expanded"]}
+    return rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Common:
+    """What the caption of Table 3 says of all rows.
+
+    Attributes:
+      batch_size: images.
+      warmup_steps: of the linear warm-up.
+      resolution: pixels a side.
+      clip: dataset -> global norm of the gradients; 0: none.
+    """
+
+    batch_size: int
+    warmup_steps: int
+    resolution: int
+    clip: dict[str, float]
+
+
+def common() -> Common:
+    """The caption of Table 3."""
+    found = paper.table("vit_paper_tables")["tables"]["table_3"]["common"]
+    clips = found["grad_clip_global_norm"]
+    return Common(
+        found["batch_size"],
+        found["warmup_steps"],
+        found["resolution"],
+        {DATASETS[name]: clip or 0.0 for name, clip in clips.items() if name in DATASETS},
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Bit:
+    """How BiT was pre-trained on a dataset: SGD with a rate that falls in steps.
+
+    Attributes:
+      batch_size: images.
+      lr: peak rate, at that batch size.
+      momentum: of SGD.
+      weight_decay: L2, added to the gradient.
+      warmup_steps: of the linear warm-up.
+      epochs: length.
+      drops: epochs at which the rate falls to a tenth.
+    """
+
+    batch_size: int
+    lr: float
+    momentum: float
+    weight_decay: float
+    warmup_steps: int
+    epochs: int
+    drops: tuple[int, ...]
+
+
+def bit(dataset: str) -> Bit:
+    """BiT-S (`imagenet`), BiT-M (`imagenet21k`) or BiT-L (`jft`)."""
+    upstream = paper.table("bit_hyperrule")["upstream"]
+    same = upstream["common"]
+    rows = {DATASETS[row["dataset"]]: row for row in upstream["models"].values()}
+    return Bit(
+        same["batch_size"],
+        same["initial_lr"] * same["batch_size"] / 256,
+        same["momentum"],
+        same["weight_decay"],
+        same["warmup_steps"],
+        rows[dataset]["epochs"],
+        tuple(rows[dataset]["lr_decay_x0_1_at_epochs"]),
+    )

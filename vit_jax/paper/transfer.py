@@ -1,0 +1,64 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Table 4 of arXiv:2010.11929: fine-tuning. Start from `table_4`."""
+
+import dataclasses
+import functools
+
+from vit_jax import paper
+
+# How the table calls the datasets -> how recipes do.
+DATASETS = {
+    "ImageNet": "imagenet",
+    "CIFAR100": "cifar100",
+    "CIFAR10": "cifar10",
+    "Oxford-IIIT Pets": "pets",
+    "Oxford Flowers-102": "flowers",
+    "VTAB (19 tasks)": "vtab",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row of Table 4, with what its caption says of all.
+
+    Attributes:
+      steps: of training.
+      rates: the grid of peak learning rates.
+      held_out_percent: of train, on which the rate is chosen; 0: VTAB, which has val200.
+      batch_size: images.
+      momentum: of SGD.
+      clip: global norm of the gradients.
+      weight_decay: there is none.
+      resolution: pixels a side.
+    """
+
+    steps: int
+    rates: tuple[float, ...]
+    held_out_percent: int
+    batch_size: int
+    momentum: float
+    clip: float
+    weight_decay: float
+    resolution: int
+
+
+@functools.cache
+def table_4() -> dict[str, Row]:
+    """Dataset (`imagenet`, `cifar10`, `cifar100`, `pets`, `flowers`, `vtab`) -> row."""
+    table = paper.table("vit_paper_tables")["tables"]["table_4"]
+    same = table["common"]
+    return {
+        DATASETS[row["dataset"]]: Row(
+            row["steps"],
+            tuple(row["base_lr"]),
+            round(100 * (row["dev_split_fraction"] or 0)),
+            same["batch_size"],
+            same["momentum"],
+            same["grad_clip_global_norm"],
+            same["weight_decay"],
+            same["resolution"],
+        )
+        for row in table["rows"]
+    }

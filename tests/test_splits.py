@@ -3,6 +3,8 @@
 
 """Held-out parts that stay where they are, the three standard splits, and slices of them."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,21 @@ def test_split_reads_and_names_its_own_rows(some):
     assert len(part) == len(some)
 
 
+@pytest.mark.parametrize("some", [range(2, 7), np.array([0, 3, 4, 6, 8])])
+@pytest.mark.parametrize("indices", [range(1, 4), np.array([0, 2, 4])])
+def test_part_of_a_split_is_by_index(some, indices):
+    part = Split(split(9).table, some).take(indices)
+    assert rows(part) == [some[i] for i in indices]
+    assert rows(Split(split(9).table, some).part(1, 4)) == list(some[1:4])
+
+
+@pytest.mark.parametrize("some", [range(3, 8), np.array([3, 4, 6, 7])])
+def test_bounds_of_files_in_a_split(some):
+    bounds = [0, 3, 4, 7, 9]
+    wanted = [sum(r < b for r in some) for b in bounds]
+    assert splits.first_at_least(some, bounds).tolist() == wanted
+
+
 # ---------------------------------------------------------------- holding out
 
 
@@ -64,6 +81,20 @@ def test_hold_out_takes_about_its_share_and_loses_nothing(percent):
     assert sorted(rows(rest) + rows(held)) == list(range(4000))
     share, deviation = percent / 100, (percent / 100 * (1 - percent / 100) / 4000) ** 0.5
     assert abs(len(held) / 4000 - share) < 4 * deviation
+
+
+@pytest.mark.parametrize("percent", [1, 10, 50])
+def test_numbered_rows_are_held_out_by_number(percent):
+    """Whatever they are called, and however many come after them."""
+    table = dataclasses.replace(split(4000).table, name=None, numbered=True)
+    rest, held = splits.hold_out(Split(table, range(4000)), percent, "val/")
+    assert sorted(rows(rest) + rows(held)) == list(range(4000))
+    share, deviation = percent / 100, (percent / 100 * (1 - percent / 100) / 4000) ** 0.5
+    assert abs(len(held) / 4000 - share) < 4 * deviation
+    fewer = splits.hold_out(Split(table, range(1000)), percent, "val/")[1]
+    assert rows(fewer) == [r for r in rows(held) if r < 1000]
+    other = splits.hold_out(Split(table, range(4000)), percent, "")[1]
+    assert rows(other) != rows(held)
 
 
 def test_hold_out_stays_when_examples_come_and_go():

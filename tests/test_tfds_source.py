@@ -15,7 +15,7 @@ import pictures
 import pytest
 
 from vit_jax import config, errors
-from vit_jax.data import order, preprocess, sources, tfds_source
+from vit_jax.data import order, preprocess, sources, tfds_source, windows
 from vit_jax.data.lazy import tf
 
 FORMATS = ["tfrecord", "array_record"]
@@ -167,6 +167,24 @@ def test_batches_follow_the_order(prepared):
         at = [tf.constant(4 * step + row, tf.int64) for row in range(4)]
         rows = [int(order.example_at(p, examples=TRAIN, seed=seed)) for p in at]
         assert batch["labels"][:, 0].tolist() == [labels[row] for row in rows]
+
+
+def test_windows_of_files_hold_what_lies_in_them(prepared):
+    """array_record files are read by their own reader, which holds nothing."""
+    split = opened(prepared).splits["train"]
+    shards = split.table.shards
+    assert len(shards) == SHARDS + 1
+    assert (shards[0], shards[-1]) == (0, TRAIN)
+    assert (split.table.files is None) == bool(list(Path(prepared).rglob("*array_record*")))
+    windowed = windows.in_windows(split, 1)
+    pipe = pictures.batches(windowed, "decode|resize({size})", batch_size=TRAIN)
+    (batch,) = pipe.train(0, 1)
+    at = windowed.order(order.stream_seed(0, "order"))
+    rows = [int(at(tf.constant(p, tf.int64))) for p in range(TRAIN)]
+    labels = [label for _, label in read(split)]
+    assert batch["labels"][:, 0].tolist() == [labels[row] for row in rows]
+    files = [int(np.searchsorted(shards, row, side="right")) for row in rows]
+    assert len(list(dict.fromkeys(files))) == 1 + sum(np.diff(files) != 0) == SHARDS
 
 
 # ---------------------------------------------------------------- splits

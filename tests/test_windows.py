@@ -191,6 +191,17 @@ def test_whole_epochs_are_read_in_large_reads(shards, reads):
     assert len(split.table.files.held()) <= 4
 
 
+def test_threads_at_the_edge_of_two_windows_hold_each_once(shards, monkeypatch):
+    """Files that are dropped and held again by turns would be read again and again."""
+    split = windows.in_windows(shards, 2)
+    calls = []
+    monkeypatch.setattr(split.table.files, "hold", calls.append)
+    rows(split, [18, 20, 19, 21, 18, 22, 39, 40, 38, 41, 60])
+    assert [len(files) for files in calls] == [4, 4, 4, 4]
+    rows(split, [0])  # another run begins
+    assert len(calls) == 5
+
+
 def test_windows_that_do_not_fit_are_refused(shards, monkeypatch):
     monkeypatch.setattr(host_memory, "available_bytes", lambda: 200_000)
     windows.in_windows(shards, 1)

@@ -70,7 +70,7 @@ def _csv(path: Path) -> Index:
     classes, given, notes = file_sources.open_csv(str(path), None)
     splits: dict[str, list[Example]] = {}
     for part, split in given.items():
-        labels = split.table.labels()
+        labels = split.table.labels()  # type: ignore[misc]  # a list of files has them
         examples = splits.setdefault(
             "train" if part == "all" else SPLITS.get(str(part), str(part)), []
         )

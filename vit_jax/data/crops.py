@@ -40,20 +40,20 @@ def decode_box(op: decode.Decode, crop: InceptionCrop, content: Tensor, seed: Te
     Returns:
       uint8 [h, w, 3].
     """
+    shape = decode.jpeg_shape(content)
 
     def in_two_passes() -> Tensor:
         image = decode.pixels(content, op.exif)
         return tf.slice(image, *crop.box(tf.shape(image), seed))
 
     return tf.cond(
-        decode.is_jpeg(content, op.exif, whole=True),
-        lambda: _jpeg_box(crop, content, seed),
+        decode.is_jpeg(content, shape, op.exif) & decode.is_whole(content),
+        lambda: _jpeg_box(crop, content, shape, seed),
         in_two_passes,
     )
 
 
-def _jpeg_box(crop: InceptionCrop, content: Tensor, seed: Tensor) -> Tensor:
-    shape = decode.jpeg_shape(content)
+def _jpeg_box(crop: InceptionCrop, content: Tensor, shape: Tensor, seed: Tensor) -> Tensor:
     begin, extent = crop.box(shape, seed)
     exact: list[Callable[[], Tensor]] = [lambda: _exact(content, shape, begin, extent)]
     if not isinstance(crop, FastInceptionCrop):

@@ -152,18 +152,34 @@ def _quiet() -> Iterator[None]:
                 warnings.filters.remove(_IGNORED)  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def is_jpeg(content: Tensor, exif: bool, whole: bool = False) -> Tensor:
+def jpeg_shape(content: Tensor) -> Tensor:
+    """int32 [3] (height, width, channels) of a JPEG; zeros of what does not begin as one."""
+    begins = tf.equal(tf.strings.substr(content, 0, len(_JPEG)), _JPEG)
+    shape = tf.cond(
+        begins, lambda: tf.io.extract_jpeg_shape(content), lambda: tf.zeros([3], "int32")
+    )
+    return tf.ensure_shape(shape, [3])
+
+
+def is_jpeg(content: Tensor, shape: Tensor, exif: bool) -> Tensor:
     """Whether TensorFlow decodes a file as it should be, as a JPEG.
 
+    Not so CMYK: TensorFlow reads it otherwise where Adobe's marker is missing.
+
     Args:
-      content: string []; of fewer than 2 bytes, an error where `whole`.
+      content: string [].
+      shape: from `jpeg_shape`.
       exif: it must be upright.
-      whole: it must end as a JPEG does; where not, only decoding all of it shows what is missing.
     """
-    ends = [0, -len(_END)], [len(_JPEG), len(_END)], [_JPEG, _END]
-    starts, lengths, expected = ends if whole else ([0], [len(_JPEG)], [_JPEG])
-    jpeg = tf.reduce_all(tf.equal(tf.strings.substr(content, starts, lengths), expected))
+    height, width, channels = tf.unstack(shape)
+    jpeg = (tf.equal(channels, 3) | tf.equal(channels, 1)) & _within(height, width)
     return jpeg & _upright(tf.strings.substr(content, 0, _HEAD)) if exif else jpeg
+
+
+def is_whole(content: Tensor) -> Tensor:
+    """Whether a JPEG ends as one does; where not, only decoding all of it shows what is missing."""
+    end = tf.maximum(tf.strings.length(content) - len(_END), 0)
+    return tf.equal(tf.strings.substr(content, end, len(_END)), _END)
 
 
 def _is_png(content: Tensor, exif: bool) -> Tensor:
@@ -198,19 +214,6 @@ def in_python(
     return result
 
 
-def jpeg_shape(content: Tensor) -> Tensor:
-    """int32 [3] (height, width, channels) of a JPEG; an error above `MOST_PIXELS`."""
-    shape = tf.io.extract_jpeg_shape(content)
-    few = tf.Assert(_within(shape[0], shape[1]), ["more pixels than", str(MOST_PIXELS)])
-    with tf.control_dependencies([few]):
-        return tf.identity(shape)
-
-
-def _jpeg(content: Tensor) -> Tensor:
-    with tf.control_dependencies([jpeg_shape(content)]):
-        return tf.io.decode_jpeg(content, channels=3)
-
-
 def _no_jpeg(content: Tensor, exif: bool) -> Tensor:
     return tf.cond(
         _is_png(content, exif),
@@ -221,7 +224,11 @@ def _no_jpeg(content: Tensor, exif: bool) -> Tensor:
 
 def pixels(content: Tensor, exif: bool) -> Tensor:
     """Bytes of a file (string []) to uint8 [H, W, 3]; see `Decode`."""
-    return tf.cond(is_jpeg(content, exif), lambda: _jpeg(content), lambda: _no_jpeg(content, exif))
+    return tf.cond(
+        is_jpeg(content, jpeg_shape(content), exif),
+        lambda: tf.io.decode_jpeg(content, channels=3),
+        lambda: _no_jpeg(content, exif),
+    )
 
 
 def image(content: bytes, exif: bool) -> np.ndarray:

@@ -1,0 +1,322 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Every file becomes what Pillow makes of it, as RGB of 8 bits, or is bad for a reason."""
+
+import csv
+import io
+import struct
+import tarfile
+import warnings
+import zlib
+
+import numpy as np
+import pictures
+import pytest
+from PIL import Image, ImageOps
+
+from vit_jax.data import decode, preprocess
+from vit_jax.data.lazy import tf
+
+
+def in_a_dataset(contents, chain="decode", size=8):
+    """What a chain makes of files in tf.data, with several threads: an image or "" for each."""
+    process = preprocess.apply(preprocess.parse("data.train_ops", chain, size))
+    files = tf.constant(contents)
+
+    def example(k):
+        image = process(files[k], tf.stack([k, 0]))
+        return tf.io.serialize_tensor(image)
+
+    plain = tf.autograph.experimental.do_not_convert(example)
+    dataset = tf.data.Dataset.range(len(contents)).map(plain, num_parallel_calls=2)
+    batches = dataset.batch(1).as_numpy_iterator()
+    found = []
+    for _ in contents:
+        try:
+            found.append(tf.io.parse_tensor(next(batches)[0], tf.uint8).numpy())
+        except tf.errors.OpError:
+            found.append(None)
+    return found
+
+
+def pillow(content):
+    """Pillow's first frame as RGB, without alpha; its own conversion of all but 16-bit gray."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
+
+
+def save(picture, kind, **options):
+    out = io.BytesIO()
+    picture.save(out, kind, **options)
+    return out.getvalue()
+
+
+PHOTO = Image.fromarray(pictures.smooth(40, 60))  # every decoder shows it alike
+RAMP = np.linspace(0, 65535, 40 * 60).reshape(40, 60).astype(np.uint16)
+
+
+def hidden():
+    """Colours under alpha 0."""
+    return Image.fromarray(np.dstack([pictures.noise(9, 7), np.zeros([9, 7], np.uint8)]))
+
+
+def palette(transparency):
+    picture = Image.fromarray(pictures.noise(9, 7)).quantize(16)
+    return save(picture, "PNG", transparency=transparency)
+
+
+def frames(kind, **options):
+    first, *others = [Image.fromarray(pictures.noise(9, 12, seed=i)) for i in range(3)]
+    return save(first, kind, save_all=True, append_images=others, duration=50, **options)
+
+
+def without_adobe(content):
+    at = content.index(b"\xff\xee")
+    return content[:at] + content[at + 2 + struct.unpack(">H", content[at + 2 : at + 4])[0] :]
+
+
+CMYK = save(PHOTO.convert("CMYK"), "JPEG", quality=95)
+JPEG = save(PHOTO, "JPEG", quality=95)
+GOOD = {
+    "JPEG": JPEG,
+    "progressive": save(PHOTO, "JPEG", progressive=True, quality=95),
+    "gray JPEG": save(PHOTO.convert("L"), "JPEG", quality=95),
+    "CMYK": CMYK,
+    "CMYK without Adobe's marker": without_adobe(CMYK),
+    "JPEG with zeros after it": JPEG + bytes(500),
+    "JPEG with garbage after it": JPEG + pictures.noise(9, 9).tobytes(),
+    "JPEG of 1 x 1": save(PHOTO.resize((1, 1)), "JPEG"),
+    "PNG": save(PHOTO, "PNG"),
+    "PNG of 1 x 1": save(PHOTO.resize((1, 1)), "PNG"),
+    "gray PNG": save(PHOTO.convert("L"), "PNG"),
+    "PNG of 1 bit": save(PHOTO.convert("1"), "PNG"),
+    "gray PNG with a transparent colour": save(PHOTO.convert("L"), "PNG", transparency=7),
+    "PNG with a transparent colour": save(PHOTO, "PNG", transparency=(0, 0, 128)),
+    "RGBA": save(hidden(), "PNG"),
+    "LA": save(hidden().convert("LA"), "PNG"),
+    "palette": palette(None),
+    "palette with a transparent colour": palette(3),
+    "palette with alpha": palette(bytes(range(0, 256, 16))),
+    "GIF": frames("GIF"),
+    "animated WebP": frames("WEBP", lossless=True),
+    "APNG": frames("PNG"),
+    "WebP with alpha": save(hidden(), "WEBP", lossless=True, exact=True),
+    "TIFF": save(PHOTO, "TIFF"),
+    "TIFF with alpha": save(hidden(), "TIFF"),
+    "CMYK TIFF": save(PHOTO.convert("CMYK"), "TIFF"),
+    "BMP": save(PHOTO, "BMP"),
+    "PPM": save(PHOTO, "PPM"),
+}
+
+
+def test_files_become_what_pillow_makes_of_them():
+    made = in_a_dataset(list(GOOD.values()))
+    for (name, content), image in zip(GOOD.items(), made, strict=True):
+        wanted = pillow(content)
+        assert image.shape == wanted.shape, name
+        off = abs(image.astype(int) - wanted).mean()
+        assert off <= (8 if name.startswith("CMYK") and "TIFF" not in name else 2), name
+        if "JP" not in name and name not in ("progressive",) and "CMYK" not in name:
+            assert off == 0, name
+        np.testing.assert_array_equal(decode.careful(content), wanted, name)
+
+
+DEEP = {
+    "PNG": lambda: save(Image.fromarray(RAMP), "PNG"),
+    "TIFF": lambda: save(Image.fromarray(RAMP), "TIFF"),
+    "big-endian TIFF": lambda: save(Image.fromarray(RAMP.astype(">u2")), "TIFF"),
+    "compressed TIFF": lambda: save(Image.fromarray(RAMP), "TIFF", compression="tiff_lzw"),
+    "PGM": lambda: b"P5 60 40 65535\n" + RAMP.astype(">u2").tobytes(),
+    "float TIFF, to 1": lambda: save(Image.fromarray((RAMP / 65535).astype(np.float32)), "TIFF"),
+    "float TIFF, to 255": lambda: save(Image.fromarray((RAMP / 257).astype(np.float32)), "TIFF"),
+    "32-bit TIFF": lambda: save(Image.fromarray(RAMP.astype(np.int32)), "TIFF"),
+}
+
+
+@pytest.mark.parametrize("make", DEEP.values(), ids=DEEP)
+def test_more_than_eight_bits_are_scaled(make):
+    content = make()
+    (image,) = in_a_dataset([content])
+    wanted = np.repeat(np.round(RAMP / 257)[..., None], 3, axis=-1)
+    assert image.shape == wanted.shape
+    assert abs(image - wanted).max() <= 1
+    assert image.min() == 0
+    assert image.max() == 255
+
+
+def test_a_dark_image_of_16_bits_stays_dark():
+    content = save(Image.fromarray(RAMP // 256), "PNG")
+    assert in_a_dataset([content])[0].max() == 1
+
+
+def png_header(width, height):
+    ihdr = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + ihdr + struct.pack(">I", zlib.crc32(ihdr))
+
+
+def jpeg_header(width, height):
+    """A JPEG that says it is so large."""
+    at = JPEG.index(b"\xff\xc0") + 5
+    return JPEG[:at] + struct.pack(">HH", height, width) + JPEG[at + 4 :]
+
+
+PNG = GOOD["PNG"]
+BAD = {
+    "empty": (b"", "empty"),
+    "one byte": (b"\xff", "no image"),
+    "text": (b"these are words, not pixels", "no image"),
+    "HTML": (b"<!DOCTYPE html><html><body>404</body></html>", "no image"),
+    "JPEG's first bytes": (JPEG[:3], "no image"),
+    "PNG's first bytes": (PNG[:20], ""),
+    "JPEG of 200 megapixels": (jpeg_header(20000, 10000), "178956970"),
+    "JPEG bomb": (jpeg_header(65535, 65535), "178956970"),
+    "PNG bomb": (png_header(30000, 30000) + PNG[33:], "178956970"),
+    "PNG of a negative size": (png_header(2**31 + 5, 2**31 + 5) + PNG[33:], ""),
+    "PostScript": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\nshowpage", "no image"),
+    "TIFF of values that have no white": (
+        save(Image.fromarray(np.full([3, 3], np.nan, np.float32)), "TIFF"),
+        "white",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_no_image_is_bad_for_a_reason(name):
+    content, reason = BAD[name]
+    with pytest.raises(decode.BadImage, match=reason or ".") as caught:
+        decode.image(content, exif=False)
+    assert 5 < len(str(caught.value)) < 200
+    assert "0x" not in str(caught.value), "addresses are no reason"
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_image_ends_a_dataset():
+    for chain in ("decode", "decode|inception_crop(8)", "decode(exif=True)|inception_crop(8)"):
+        assert in_a_dataset([content for content, _ in BAD.values()], chain) == [None] * len(BAD)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "progressive", "gray JPEG", "PNG", "APNG", "TIFF", "GIF"])
+def test_a_truncated_file_is_bad_or_pillow_has_all_of_it(kind):
+    content = GOOD[kind]
+    cuts = np.unique(np.linspace(1, len(content) - 1, 60).astype(int))
+    for cut in [*cuts, *range(len(content) - 14, len(content))]:
+        part = content[:cut]
+        try:
+            wanted = pillow(part)
+        except Exception:
+            wanted = None
+        try:
+            image = decode.image(part, exif=False)
+        except decode.BadImage:
+            image = None
+        assert (image is None) == (wanted is None), cut
+        if wanted is not None:
+            assert abs(image - wanted.astype(int)).mean() <= 2
+
+
+def test_a_truncated_jpeg_is_bad_wherever_the_box_lies():
+    """The bytes of the box may all be there."""
+    photo = save(Image.fromarray(pictures.noise(90, 90)), "JPEG", quality=95)
+    cut = photo[: len(photo) - 40]
+    assert in_a_dataset([cut] * 30, "decode|inception_crop(8)") == [None] * 30
+    assert all(x is not None for x in in_a_dataset([photo] * 3, "decode|inception_crop(8)"))
+
+
+# ---------------------------------------------------------------- orientation
+
+
+def turned(kind, orientation):
+    """A file of that orientation, and the pixels of it when it is upright."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    options = {"JPEG": {"quality": 100, "subsampling": 0}, "WEBP": {"lossless": True}}.get(kind, {})
+    content = save(PHOTO, kind, exif=exif, **options)
+    return content, np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(content))))
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
+def test_every_orientation_is_turned_upright_where_asked_for(kind):
+    files, upright = zip(*[turned(kind, n) for n in range(1, 9)], strict=True)
+    made = in_a_dataset(list(files), "decode(exif=True)")
+    for n, (image, wanted) in enumerate(zip(made, upright, strict=True)):
+        assert image.shape == wanted.shape, n + 1
+        assert abs(image.astype(int) - wanted).mean() <= 2, n + 1
+    for content, image in zip(files, in_a_dataset(list(files)), strict=True):
+        assert abs(image.astype(int) - pillow(content)).mean() <= 2, "not turned, as Pillow has it"
+
+
+def test_orientation_in_xmp_counts_and_damaged_exif_does_not():
+    xmp = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><a tiff:Orientation="6"/></x:xmpmeta>'
+    content = save(PHOTO, "JPEG", xmp=xmp)
+    damaged = save(PHOTO, "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\xff\0\0\0")
+    made = in_a_dataset([content, damaged], "decode(exif=True)")
+    assert [image.shape for image in made] == [(60, 40, 3), (40, 60, 3)]
+
+
+@pytest.mark.parametrize("orientation", [0, 1, 9, 300])
+def test_orientations_that_mean_nothing_turn_nothing(orientation):
+    content, _ = turned("PNG", orientation)
+    (image,) = in_a_dataset([content], "decode(exif=True)")
+    assert (image == np.asarray(PHOTO)).all()
+
+
+def test_most_jpegs_of_cameras_stay_on_the_fast_path():
+    assert not decode.is_turned(turned("JPEG", 1)[0])
+    assert decode.is_turned(turned("JPEG", 6)[0])
+    assert not decode.is_turned(JPEG)
+    assert not decode.is_turned(PNG)
+    assert decode.is_turned(turned("PNG", 3)[0])
+
+
+# ---------------------------------------------------------------- no warnings, real files
+
+
+def test_warnings_of_pillow_do_not_leak():
+    """Here they would be errors; an image of 100 megapixels makes Pillow warn of an attack."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        before = list(warnings.filters)
+        with pytest.raises(decode.BadImage, match=r"truncated|broken"):
+            decode.careful(png_header(10000, 10000) + PNG[33:])
+        decode.careful(palette(bytes(16)))
+        assert warnings.filters == before
+    assert caught == []
+
+
+def test_every_odd_real_file_is_as_in_pillow_or_bad(data_dir):
+    """66 files: CMYK, 16 bit, interlaced, lossless JPEG, truncated, not images at all."""
+    with tarfile.open(data_dir / "odd_images.tar") as tar:
+        files = {m.name.split("/", 1)[1]: tar.extractfile(m).read() for m in tar if m.isfile()}
+    rows = list(csv.DictReader(files["manifest.csv"].decode().splitlines()))
+    assert len(rows) == len(files) - 1 > 60
+    bad = {row["file"] for row in rows if row["pillow_ok"] != "yes"}
+    assert len(bad) == 11
+    made = dict(zip(files, in_a_dataset(list(files.values())), strict=True))
+    # What ends a dataset is decoded again, by Pillow; see `doubtful`.
+    assert {f for f in made if made[f] is None} - bad == {
+        "manifest.csv",
+        "jpeg_lossless_or_12bit__testimg_rgb.jpg",
+    }
+    # TensorFlow takes a JFIF segment that Pillow does not.
+    tolerated = {"jpeg_corrupt__jfif-bogus-empty-jfif-segment.jpg"}
+    assert {f for f in made if made[f] is not None} & bad == tolerated
+    for name in bad:
+        with pytest.raises(decode.BadImage):
+            decode.careful(files[name])
+    for row in (row for row in rows if row["file"] not in bad):
+        name, mode = row["file"], row["pillow_mode"]
+        wanted = pillow(files[name])
+        if mode.startswith("I;16"):
+            values = np.asarray(Image.open(io.BytesIO(files[name]))).astype(float) / 257
+            wanted = np.repeat(values[..., None], 3, axis=-1)
+        image = decode.image(files[name], exif=False)
+        assert image.shape == wanted.shape == (int(row["height"]), int(row["width"]), 3), name
+        assert abs(image - wanted.astype(float)).mean() <= (8 if mode == "CMYK" else 2), name
+        assert made[name] is None or (made[name] == image).all()
+
+
+def test_pillow_modules_that_run_other_programs_are_left_out():
+    assert "EPS" not in decode.FORMATS
+    assert "EPS" in Image.OPEN or Image.init(), "or the test says nothing"

@@ -1,0 +1,182 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Files that are no image in training: named or replaced; nothing else of any batch changes."""
+
+import io
+import tarfile
+
+import numpy as np
+import pictures
+import pytest
+from PIL import Image
+
+from vit_jax.data import decode, doubtful, sources
+from vit_jax.errors import BadInput
+
+CHAIN = "decode|resize({size})|flip_lr"
+COUNT = 14
+
+
+def files(root, bad=(), content=b"no image"):
+    """PNG files a/00.png, b/01.png, ...; those of `bad` hold `content`."""
+    paths = [f"{'ab'[i % 2]}/{i:02d}.png" for i in range(COUNT)]
+    pictures.folder(root, *paths)
+    for i in bad:
+        (root / paths[i]).write_bytes(content)
+    return opened(root)
+
+
+def opened(root):
+    source = sources.open_source(f"folder:{root}", sources.Options(), val_percent=0, test_percent=0)
+    return source.splits["train"]
+
+
+def index_of(split, name):
+    return next(i for i in range(len(split)) if split.name(i) == name)
+
+
+def lossless_jpeg(data_dir):
+    """A file that Pillow decodes and TensorFlow does not."""
+    with tarfile.open(data_dir / "odd_images.tar") as tar:
+        name = "odd_images/jpeg_lossless_or_12bit__testimg_rgb.jpg"
+        return tar.extractfile(name).read()
+
+
+def skipping(split, chain=CHAIN, **changes):
+    return pictures.batches(split, chain, bad_images="skip", **changes)
+
+
+def with_replacements(root, split, pairs):
+    """The same folder, with the files of `pairs` (by index) replaced by copies of others."""
+    for index, other in pairs.items():
+        (root / split.name(index)).write_bytes((root / split.name(other)).read_bytes())
+
+
+@pytest.mark.parametrize("chain", [CHAIN, "decode|inception_crop({size})|flip_lr"])
+def test_a_bad_image_is_replaced_by_the_next_good_one_and_nothing_else_changes(tmp_path, chain):
+    split = files(tmp_path)
+    names = [split.name(i) for i in range(COUNT)]
+    good = list(pictures.batches(split, chain).train(0, 8))
+    for i in (3, 4, COUNT - 1):
+        (tmp_path / names[i]).write_bytes(b"no image")
+    pipe = skipping(split, chain)
+    found = list(pipe.train(0, 8))
+    assert sorted(name for name, _ in pipe.skipped) == sorted([names[i] for i in (3, 4, 13)])
+    assert all("no image" in reason for _, reason in pipe.skipped)
+    # Index 3 and 4 become 5, and the last becomes the first: labels too.
+    with_replacements(tmp_path, split, {3: 5, 4: 5, 13: 0})
+    images = list(pictures.batches(split, chain).train(0, 8))
+    assert all(np.array_equal(a["image"], b["image"]) for a, b in zip(found, images, strict=True))
+    same = [np.array_equal(a["image"], b["image"]) for a, b in zip(found, good, strict=True)]
+    assert not all(same)
+
+
+def test_labels_are_those_of_the_replacement(tmp_path):
+    split = files(tmp_path)
+    first = split.reader()
+    labels = [int(first(i)[1][0]) for i in range(COUNT)]
+    bad = next(i for i in range(COUNT) if labels[i] != labels[(i + 1) % COUNT])
+    (tmp_path / split.name(bad)).write_bytes(b"")
+    batch = next(skipping(split, batch_size=COUNT).train(0, 1))
+    expected = labels[:bad] + [labels[(bad + 1) % COUNT]] + labels[bad + 1 :]
+    assert sorted(batch["labels"][:, 0].tolist()) == sorted(expected)
+
+
+def test_replacement_is_the_same_after_a_resume_and_in_any_number_of_processes(tmp_path):
+    split = files(tmp_path, bad=(1, 2, 9))
+    whole = list(skipping(split).train(0, 10))
+    assert pictures.same(whole[7:], skipping(split).train(7, 10))
+    halves = [list(skipping(split).train(0, 10, rows)) for rows in (range(2), range(2, 4))]
+    joined = [
+        {key: np.concatenate([a[key], b[key]]) for key in a} for a, b in zip(*halves, strict=True)
+    ]
+    assert pictures.same(joined, whole)
+    again = skipping(split)
+    assert pictures.same(again.train(0, 10), whole)
+    assert pictures.same(again.train(0, 10), whole)
+    assert len(again.skipped) == len(set(again.skipped)) == 3
+
+
+def test_bad_images_are_named_unless_they_are_to_be_skipped(tmp_path):
+    split = files(tmp_path, bad=(6,), content=b"")
+    name = split.name(6)
+    with pytest.raises(BadInput, match=rf"{name} cannot be decoded: the file is empty.*skip"):
+        list(pictures.batches(split, CHAIN).train(0, 8))
+
+
+def test_evaluation_never_skips(tmp_path):
+    split = files(tmp_path, bad=(6,))
+    with pytest.raises(BadInput, match=rf"{split.name(6)} cannot be decoded"):
+        list(skipping(split).evaluation())
+
+
+def test_the_first_image_may_be_bad_where_such_are_skipped(tmp_path):
+    split = files(tmp_path, bad=(0,))
+    skipping(split).probe()
+    with pytest.raises(BadInput, match="cannot be decoded"):
+        pictures.batches(split, CHAIN).probe()
+
+
+def test_a_file_that_is_gone_is_never_skipped(tmp_path):
+    split = files(tmp_path)
+    name = split.name(5)
+    (tmp_path / name).unlink()
+    with pytest.raises(BadInput, match=name):
+        list(skipping(split).train(0, 8))
+
+
+def test_an_image_that_does_not_fit_the_chain_is_never_skipped(tmp_path):
+    split = files(tmp_path)
+    (tmp_path / split.name(5)).write_bytes(pictures.encode(pictures.noise(2, 9)))
+    with pytest.raises(BadInput, match=rf"{split.name(5)} does not go through"):
+        list(skipping(split, "decode|random_crop(4)").train(0, 8))
+
+
+def test_nothing_but_bad_images_is_bad_input(tmp_path):
+    split = files(tmp_path, bad=range(COUNT))
+    with pytest.raises(BadInput, match="none of the 14 images"):
+        list(skipping(split).train(0, 8))
+
+
+@pytest.mark.parametrize("chain", [CHAIN, "decode|inception_crop({size})|flip_lr"])
+@pytest.mark.parametrize("method", ["train", "evaluation"])
+def test_what_only_pillow_decodes_is_as_if_it_were_a_png(tmp_path, data_dir, chain, method):
+    split = files(tmp_path)
+    odd = lossless_jpeg(data_dir)
+    (tmp_path / split.name(4)).write_bytes(odd)
+    (tmp_path / split.name(5)).write_bytes(b"no image" if method == "train" else odd)
+
+    def batches():
+        pipe = pictures.batches(split, chain, bad_images="skip" if method == "train" else "error")
+        return list(pipe.train(0, 8) if method == "train" else pipe.evaluation())
+
+    found = batches()
+    out = io.BytesIO()
+    Image.open(io.BytesIO(odd)).save(out, "PNG")
+    for i in (4, 5) if method == "evaluation" else (4,):
+        (tmp_path / split.name(i)).write_bytes(out.getvalue())
+    assert pictures.same(found, batches())
+
+
+def test_a_replacement_may_itself_need_pillow(tmp_path, data_dir):
+    split = files(tmp_path, bad=(3,))
+    (tmp_path / split.name(4)).write_bytes(lossless_jpeg(data_dir))
+    pipe = skipping(split)
+    found = list(pipe.train(0, 8))
+    assert [name for name, _ in pipe.skipped] == [split.name(3)]
+    with_replacements(tmp_path, split, {3: 4})
+    images = list(pictures.batches(split, CHAIN).train(0, 8))
+    assert all(np.array_equal(a["image"], b["image"]) for a, b in zip(found, images, strict=True))
+
+
+def test_reading_is_left_alone_where_nothing_is_doubtful(tmp_path):
+    split = files(tmp_path)
+    known = doubtful.Doubtful(split, exif=False)
+    assert known.reader() is known.reader()
+    assert not known.is_known(3)
+    known.add_careful(3)
+    assert known.is_known(3)
+    assert known.at(3) == 3
+    image, _ = known.reader()(3)
+    assert (decode.careful(image.numpy()) == known.image(3)).all()

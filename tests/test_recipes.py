@@ -11,7 +11,7 @@ import re
 import pytest
 
 from configs import transfer as transfer_recipe
-from vit_jax import build, main, settle
+from vit_jax import aot, build, main, settle
 from vit_jax import config as config_lib
 from vit_jax.errors import BadInput
 from vit_jax.paper import augreg, vtab
@@ -48,6 +48,20 @@ def test_recipe_is_a_valid_configuration_with_and_without_its_data(spec):
         stand_in = load(f"{spec},standin=true")
         build.check(settle.settle(stand_in))
         assert stand_in.data.source.startswith("synthetic:")
+
+
+@pytest.mark.parametrize(
+    "spec, size",
+    [
+        ("", (10, 49_000)), ("dataset=cifar100", (100, 49_000)), ("dataset=pets", (37, 3_312)),
+        ("dataset=flowers", (102, 918)), ("dataset=imagenet", (1000, 1_268_355)),
+        ("dataset=vtab/clevr_count", (8, 1000)), ("dataset=vtab/sun397", (397, 1000)),
+    ],
+)  # fmt: skip
+def test_plan_knows_the_size_of_what_is_not_prepared(spec, size, tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text(config_lib.to_yaml(load(TRANSFER + spec)))
+    assert aot._size(str(file)) == size
 
 
 # ---------------------------------------------------------------- pre-training

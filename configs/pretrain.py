@@ -236,7 +236,7 @@ def _augreg(config: Any, args: Any) -> None:
     config.optimizer.weight_decay = decay
 
 
-CENTRE = "decode|resize_small(256)|central_crop({size})"
+CENTRE = "decode|bv_resize_small(256)|central_crop({size})"  # as big_vision rounds
 
 
 def _modern(config: Any, args: Any) -> None:

@@ -6,10 +6,12 @@
 Those of Table 3 are in test_synthetic.py.
 """
 
+import re
+
 import pytest
 
 from configs import transfer as transfer_recipe
-from vit_jax import build, main, settle
+from vit_jax import aot, build, main, settle
 from vit_jax import config as config_lib
 from vit_jax.errors import BadInput
 from vit_jax.paper import augreg, vtab
@@ -46,6 +48,20 @@ def test_recipe_is_a_valid_configuration_with_and_without_its_data(spec):
         stand_in = load(f"{spec},standin=true")
         build.check(settle.settle(stand_in))
         assert stand_in.data.source.startswith("synthetic:")
+
+
+@pytest.mark.parametrize(
+    "spec, size",
+    [
+        ("", (10, 49_000)), ("dataset=cifar100", (100, 49_000)), ("dataset=pets", (37, 3_312)),
+        ("dataset=flowers", (102, 918)), ("dataset=imagenet", (1000, 1_268_355)),
+        ("dataset=vtab/clevr_count", (8, 1000)), ("dataset=vtab/sun397", (397, 1000)),
+    ],
+)  # fmt: skip
+def test_plan_knows_the_size_of_what_is_not_prepared(spec, size, tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text(config_lib.to_yaml(load(TRANSFER + spec)))
+    assert aot._size(str(file)) == size
 
 
 # ---------------------------------------------------------------- pre-training
@@ -221,19 +237,14 @@ SMALL = (
     "report.tensorboard=false", "model.width=16", "model.depth=1", "model.mlp=16",
     "model.heads=2", "model.representation=0",
 )  # fmt: skip
-QUICK = [f"{PRETRAIN}recipe=augreg"]
-SLOW = [spec for spec in EVERY if "release" not in spec and "H/14" not in spec]
 
 
-@pytest.mark.parametrize(
-    "spec", [*QUICK, *(pytest.param(spec, marks=pytest.mark.slow) for spec in SLOW)]
-)
+@pytest.mark.slow  # the default run takes a step of the two default recipes, in test_train.py
+@pytest.mark.parametrize("spec", [s for s in EVERY if not re.search("release|H/14|R26", s)])
 def test_recipe_takes_a_step_on_its_stand_in(spec, tmp_path):
     given = [f"--config.{setting}" for setting in SMALL]
     if "recipe=bit" in spec:
         given = [g for g in given if "model." not in g] + ["--config.model.stages=(1,1)"]
-    if "R26" in spec:
-        given.append("--config.model.stages=(1,1)")
     config = config_lib.load(f"{spec},standin=true")
     if "448" in config.data.train_ops:
         given.append("--config.data.train_ops=decode|resize(37)|random_crop({size})|flip_lr")

@@ -474,15 +474,26 @@ def test_source_checks_sizes_of_what_is_prepared(data_folder):
         source("vtab:eurosat", folder)
 
 
-def test_what_is_not_prepared_is_not_made_up(tmp_path, monkeypatch):
-    tfds = tfds_source._tfds()
+@pytest.mark.parametrize(
+    "slug, name",
+    [
+        ("svhn", "svhn_cropped:3.*.*"), ("eurosat", "eurosat/rgb:2.*.*"),
+        ("pets", "oxford_iiit_pet:4.0.0"), ("kitti_dist", "kitti:3.3.0"),
+    ],
+)  # fmt: skip
+def test_what_is_not_prepared_is_asked_for_in_the_version_of_the_task(
+    slug, name, tmp_path, monkeypatch
+):
+    asked = []
 
-    def fail(*_, **__):
-        raise ConnectionError("no route to host")
+    def prepared(*args):
+        asked.append(args)
+        raise errors.BadInput("not prepared")
 
-    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", fail)
-    with pytest.raises(errors.BadInput, match=r"vtab:svhn is not prepared.*no route.*data_dir"):
-        source("vtab:svhn", tmp_path)
+    monkeypatch.setattr(tfds_source, "prepared", prepared)
+    with pytest.raises(errors.BadInput, match="not prepared"):
+        source(f"vtab:{slug}", tmp_path)
+    assert asked == [(name, str(tmp_path), f"data.source=vtab:{slug}")]
 
 
 @pytest.mark.parametrize(

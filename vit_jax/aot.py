@@ -36,7 +36,13 @@ from vit_jax.topology import Accelerator
 log = logging.getLogger("vit_jax")
 
 _READABLE = ("v2", "v3", "v4", "cpu")  # later TPUs hide their gathers in fusions
-_STAND_INS = {"tfds:imagenet2012": "synthetic:imagenet"}  # of known size, prepared or not
+_STAND_INS = {  # of known size, prepared or not; the 19 tasks of VTAB are another
+    "tfds:imagenet2012": "synthetic:imagenet",
+    "tfds:cifar10": "synthetic:cifar10",
+    "tfds:cifar100": "synthetic:cifar100",
+    "tfds:oxford_iiit_pet": "synthetic:pets",
+    "tfds:oxford_flowers102": "synthetic:flowers",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,12 +127,15 @@ def _size(config_yaml: str) -> tuple[int, int]:
     """(classes, training examples) of the data that a configuration names."""
     data = config_lib.load(config_yaml).data
     kind, _, name = str(data.source).partition(":")
-    if kind == "tfds" and data.source not in _STAND_INS and not is_prepared(name, data.data_dir):
+    stand_in = _STAND_INS.get(str(data.source), "")
+    if kind == "vtab" and not name.endswith("/full"):
+        stand_in = f"synthetic:vtab/{name}"
+    if kind == "tfds" and not stand_in and not is_prepared(name, data.data_dir):
         raise BadInput(
             f"data.source={data.source} is not prepared, so its size is not known: prepare it "
             "(tfds build), or plan with --config.data.source=synthetic:NAME."
         )
-    source = build.open_source(data, _STAND_INS.get(str(data.source), ""))
+    source = build.open_source(data, stand_in)
     return len(source.classes), len(build.training_examples(source, data)[0])
 
 

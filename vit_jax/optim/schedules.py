@@ -70,11 +70,8 @@ def make_schedule(
             "rsqrt": lambda: lr / xp.sqrt(1.0 + (xp.maximum(t - warmup, 0.0) + shift) / timescale),
             "step": lambda: lr * factor ** sum((t >= drop for drop in drops), xp.zeros_like(t)),
         }
-        rate = rates[name]()
-        if warmup:
-            rate = rate * xp.minimum(1.0, t / warmup)
-        if cooldown:
-            rate = rate * xp.clip((total_steps - t) / cooldown, 0.0, 1.0)
-        return rate
+        up = xp.minimum(1.0, t / warmup) if warmup else 1.0
+        down = xp.clip((total_steps - t) / cooldown, 0.0, 1.0) if cooldown else 1.0
+        return rates[name]() * up * down
 
     return schedule

@@ -79,7 +79,7 @@ def test_labels_are_those_of_the_replacement(tmp_path):
     bad = next(i for i in range(COUNT) if labels[i] != labels[(i + 1) % COUNT])
     (tmp_path / split.name(bad)).write_bytes(b"")
     batch = next(skipping(split, batch_size=COUNT).train(0, 1))
-    expected = labels[:bad] + [labels[(bad + 1) % COUNT]] + labels[bad + 1 :]
+    expected = [*labels[:bad], labels[(bad + 1) % COUNT], *labels[bad + 1 :]]
     assert sorted(batch["labels"][:, 0].tolist()) == sorted(expected)
 
 

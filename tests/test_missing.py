@@ -23,12 +23,12 @@ def needs(name, folder):
 
 
 def test_all_nineteen_tasks_of_vtab_have_a_name():
-    assert len(missing.vtab_tasks()) == 19
+    assert len(missing.vtab.tasks()) == 19
     assert len(missing.names("vtab/all")) == 16  # some tasks share a dataset
     assert missing.names("vtab") == missing.names("vtab/all")
     assert missing.names("vtab/eurosat") == {"vtab/eurosat": "eurosat/rgb"}
     for spelling in ("Clevr-Count", "clevr_count", "clevrcount"):
-        assert missing.names(f"vtab/{spelling}") == {"vtab/clevr-count": "clevr"}
+        assert missing.names(f"vtab/{spelling}") == {"vtab/clevr_count": "clevr"}
     with pytest.raises(BadInput, match="eurosat"):
         missing.names("vtab/eurosta")
 

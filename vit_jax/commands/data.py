@@ -90,7 +90,8 @@ def _check(args: argparse.Namespace, workers: int) -> int:
 
     kind, _, name = args.source.partition(":")
     if not name or kind in ("tfds", "vtab"):
-        return _check_prepared(f"vtab/{name}" if kind == "vtab" else name or kind, args)
+        named = f"vtab/{name.removesuffix('/full')}" if kind == "vtab" else name or kind
+        return _check_prepared(named, args)
     from vit_jax.data import check
 
     source = _open(args)

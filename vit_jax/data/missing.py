@@ -10,12 +10,12 @@ TensorFlow is not imported. Start from `needs`.
 import dataclasses
 import functools
 import importlib.util
-import json
 from pathlib import Path
 from typing import Literal
 
 from vit_jax.data import prepared
 from vit_jax.errors import unknown
+from vit_jax.paper import vtab
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,18 +166,6 @@ _KNOWN: dict[str, _Known] = {
 _MODULES = {_CV2: "opencv-python-headless"}
 
 
-def vtab_tasks() -> dict[str, str]:
-    """VTAB's tasks: the name after `vtab/` -> NAME[/CONFIG] of TFDS."""
-    path = Path(__file__).parents[1] / "paper" / "vtab_tasks.json"
-    tasks = json.loads(path.read_text())["tasks"]
-    return {_slug(task["name"]): task["tfds_name"] for task in tasks}
-
-
-def _slug(name: str) -> str:
-    """Clevr-Count, clevr_count and clevr-count are one task."""
-    return name.lower().replace("_", "-")
-
-
 def names(name: str) -> dict[str, str]:
     """What a NAME of `vit_jax data prepare` stands for: NAME -> NAME[/CONFIG] of TFDS.
 
@@ -188,15 +176,11 @@ def names(name: str) -> dict[str, str]:
     """
     group, _, task = name.partition("/")
     if group == "vtab":
-        tasks = vtab_tasks()
-        if task in ("", "all"):
-            first = {dataset: slug for slug, dataset in reversed(tasks.items())}
+        if task in ("", "all"):  # some tasks are made of the same dataset
+            first = {t.tfds_name: t.slug for t in reversed(vtab.tasks())}
             return {f"vtab/{slug}": dataset for dataset, slug in reversed(first.items())}
-        near = {slug.replace("-", ""): slug for slug in tasks}
-        slug = near.get(_slug(task).replace("-", ""))
-        if slug is None:
-            raise unknown("task of VTAB", task, tasks)
-        return {f"vtab/{slug}": tasks[slug]}
+        found = vtab.find(task)
+        return {f"vtab/{found.slug}": found.tfds_name}
     if name == "imagenet21k":
         return {known: known for known in _KNOWN if known.startswith("imagenet21k/")}
     default = next((k for k in _KNOWN if k.startswith(f"{name}/")), name)  # eurosat: eurosat/rgb
@@ -239,7 +223,7 @@ def _need(name: str, dataset: str, data_dir: str) -> Need:
     listed = _listed(dataset.partition("/")[0])
     folder = prepared.find(dataset, data_dir)
     if known is None and not listed and folder is None:
-        raise unknown("dataset", name, [*_KNOWN, "vtab", *(f"vtab/{t}" for t in vtab_tasks())])
+        raise unknown("dataset", name, [*_KNOWN, "vtab", *(f"vtab/{t.slug}" for t in vtab.tasks())])
     if folder is not None:
         title = f"{dataset}:{folder.name}"
         broken = _broken(folder)

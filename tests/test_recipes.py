@@ -11,7 +11,7 @@ import re
 import pytest
 
 from configs import transfer as transfer_recipe
-from vit_jax import aot, build, main, settle
+from vit_jax import aot, build, main, program, settle
 from vit_jax import config as config_lib
 from vit_jax.errors import BadInput
 from vit_jax.paper import augreg, vtab
@@ -80,6 +80,19 @@ def test_bit_falls_to_a_tenth_four_times_on_jft():
 def test_bit_of_another_length_falls_in_proportion():
     config = load(f"{PRETRAIN}recipe=bit,dataset=jft,epochs=20")
     assert config.schedule.step.drops == ("5 epochs", "11.5 epochs", "15 epochs", "18.5 epochs")
+
+
+def test_drops_are_durations_of_which_0_is_never():
+    given = "('0', '25 percent', '12 steps', '81920 examples')"
+    config = load(BIT[0], "--config.length=40 steps", f"--config.schedule.step.drops={given}")
+    assert program._steps(config, examples=4096).drops == (10, 12, 20)
+
+
+@pytest.mark.parametrize("drops", ["('soon',)", "(3,)"])
+def test_drops_that_are_no_durations_are_refused(drops):
+    config = settle.settle(load(BIT[0], f"--config.schedule.step.drops={drops}"))
+    with pytest.raises(BadInput, match=r"schedule\.step\.drops"):
+        build.check(config)
 
 
 def test_bit_is_sigmoid_but_on_imagenet():

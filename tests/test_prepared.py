@@ -1,14 +1,16 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Prepared datasets: found by name, compared with what they should be. No TensorFlow is needed."""
+"""Prepared datasets: found by name, compared with what they should be."""
 
 import json
 import struct
 
+import numpy as np
 import pytest
 
 from vit_jax.data import prepared
+from vit_jax.data.records import _masked_crc as masked_crc
 from vit_jax.errors import BadInput
 
 
@@ -18,8 +20,11 @@ def _cache(tmp_path, monkeypatch):
 
 
 def records(*contents):
-    """A TFRecord file; the checksums are not looked at."""
-    return b"".join(struct.pack("<Q", len(c)) + b"____" + c + b"____" for c in contents)
+    """A TFRecord file; the checksums of the contents are not looked at."""
+    lengths = [struct.pack("<Q", len(c)) for c in contents]
+    sums = masked_crc(np.array([len(c) for c in contents], np.uint64)).astype("<u4")
+    parts = zip(lengths, sums, contents, strict=True)
+    return b"".join(length + crc.tobytes() + c + b"____" for length, crc, c in parts)
 
 
 def dataset(root, name="pics", version="1.0.0", config="", classes=3, **splits):

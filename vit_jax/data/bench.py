@@ -7,6 +7,7 @@ Start from `bench`. All rates are of the same files, held in memory but for the 
 round runs each candidate once, so that whatever else the machine does hits all of them.
 """
 
+import collections
 import functools
 import io
 import platform
@@ -28,13 +29,15 @@ from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.splits import Split
 from vit_jax.errors import BadInput
 
+_STAGES = ("read", "decode", "augment", "transfer")
 CHAIN = "decode|inception_crop({size})|flip_lr"
 FAST = "decode|fast_inception_crop({size})|flip_lr"
 _BATCH = 20
 _MOST_BYTES = 2**28  # of images that are held decoded
 
 _Step = Callable[[Tensor, Tensor], Tensor]  # content, seed -> image
-_Run = Callable[[], float]  # runs once; images per second
+_Rates = tuple[float, float]  # images per second, and per second of a core's time
+_Run = Callable[[], _Rates]
 
 
 def bench(
@@ -51,12 +54,15 @@ def bench(
 
     Returns:
       What `vit_jax data bench --json` prints: `images`, `cores` (= workers), `versions`;
-      `images_per_sec_per_core` of the stages `read`, `decode` (whole images), `augment` (crop,
-      resize, flip of decoded images) and `transfer` (batches to the default device);
-      `pipelines`: name -> images_per_sec, lowest, highest, of `ours` (`CHAIN`, decoding only the
-      box), `one_core`, `fast` (`FAST`), `bare` (TensorFlow's ops and nothing else, float32),
+      `images_per_sec_per_core`, by the processor time it takes, of the stages `read`, `decode`
+      (whole images), `augment` (crop, resize, flip of decoded images) and `transfer` (batches to
+      the default device);
+      `pipelines`: name -> images_per_sec (lowest, highest) and per core, of `ours` (`CHAIN`,
+      decoding only the box), `one_core`, `fast` (`FAST`), `bare` (TensorFlow's ops and nothing
+      else, float32),
       `full` (all of the image decoded, then cropped), `pil`; `ratios`: of `ours` to each, medians
-      over rounds; `rss_mib_by_epoch`: memory of this process after each of 3 epochs of `ours`;
+      over rounds; `ratios_per_core`: the same by processor time, which other work on the machine
+      disturbs less; `rss_mib_by_epoch`: memory of this process after each of 3 epochs of `ours`;
       `notes`.
 
     Raises:
@@ -65,31 +71,26 @@ def bench(
     files = _files(split, min(images, len(split)))
     runs = _stages(split, files, workers, size) | _pipelines(files, workers, size)
     notes = [] if _all_jpeg(files) else ["bare, full, pil: left out, not all files are JPEGs"]
-    rates = _interleaved(runs, rounds)
-    stages = ("read", "decode", "augment", "transfer")
+    found = _interleaved(runs, rounds)
+    wall = {name: [rates[0] for rates in all_rates] for name, all_rates in found.items()}
+    core = {name: [rates[1] for rates in all_rates] for name, all_rates in found.items()}
+    names = [name for name in runs if name not in _STAGES]
     return {
         "images": len(files),
         "cores": workers,
         "versions": _versions(),
-        "images_per_sec_per_core": {
-            # What is sent to a device is sent by one thread.
-            name: _median(rates[name]) / (1 if name == "transfer" else workers)
-            for name in stages
-        },
+        "images_per_sec_per_core": {name: _median(core[name]) for name in _STAGES},
         "pipelines": {
             name: {
-                "images_per_sec": _median(found),
-                "lowest": round(min(found), 1),
-                "highest": round(max(found), 1),
+                "images_per_sec": _median(wall[name]),
+                "lowest": round(min(wall[name]), 1),
+                "highest": round(max(wall[name]), 1),
+                "images_per_sec_per_core": _median(core[name]),
             }
-            for name, found in rates.items()
-            if name not in stages
+            for name in names
         },
-        "ratios": {
-            name: _ratio(rates["ours"], found)
-            for name, found in rates.items()
-            if name not in (*stages, "ours")
-        },
+        "ratios": {n: _ratio(wall["ours"], wall[n]) for n in names if n != "ours"},
+        "ratios_per_core": {n: _ratio(core["ours"], core[n]) for n in names if n != "ours"},
         "rss_mib_by_epoch": _memory(files, workers, size),
         "notes": notes,
     }
@@ -103,7 +104,10 @@ def as_text(found: dict[str, Any]) -> str:
         for name, rate in found["images_per_sec_per_core"].items()
     ]
     for name, rate in found["pipelines"].items():
-        ratio = f"   ours is {found['ratios'][name]:.2f}x" if name in found["ratios"] else ""
+        ratio = ""
+        if name in found["ratios"]:
+            by_core = found["ratios_per_core"][name]
+            ratio = f"   ours is {found['ratios'][name]:.2f}x, {by_core:.2f}x by processor time"
         spread = f"({rate['lowest']:.1f} to {rate['highest']:.1f})"
         lines.append(f"{name:>10} {rate['images_per_sec']:10.1f} images/s {spread}{ratio}")
     memory = ", ".join(f"{mib:.0f}" for mib in found["rss_mib_by_epoch"])
@@ -140,9 +144,9 @@ def _median(rates: list[float]) -> float:
     return round(statistics.median(rates), 1)
 
 
-def _interleaved(runs: dict[str, _Run], rounds: int) -> dict[str, list[float]]:
-    """Images per second of each run in each round; one more round comes first and is forgotten."""
-    rates: dict[str, list[float]] = {name: [] for name in runs}
+def _interleaved(runs: dict[str, _Run], rounds: int) -> dict[str, list[_Rates]]:
+    """The rates of each run in each round; one more round comes first and is forgotten."""
+    rates: dict[str, list[_Rates]] = {name: [] for name in runs}
     for _ in range(rounds + 1):
         for name, run in runs.items():
             rates[name].append(run())
@@ -160,14 +164,17 @@ def _dataset(count: int, example: Callable[[Tensor], Any], workers: int) -> Any:
     return dataset.batch(_BATCH).prefetch(2).with_options(options)
 
 
-def _rate(dataset: Any, count: int) -> float:
-    """Images per second of `count` images, after a first batch, with which the set-up ends."""
+def _timed(work: Callable[[], Any], count: int) -> _Rates:
+    wall, core = time.perf_counter(), time.process_time()
+    work()
+    return count / (time.perf_counter() - wall), count / (time.process_time() - core)
+
+
+def _rate(dataset: Any, count: int) -> _Rates:
+    """Of `count` images, after a first batch, with which the set-up ends."""
     batches = dataset.as_numpy_iterator()
     next(batches)
-    start = time.perf_counter()
-    for _ in batches:
-        pass
-    return count / (time.perf_counter() - start)
+    return _timed(lambda: collections.deque(batches, maxlen=0), count)
 
 
 def _process(chain: str, size: int) -> _Step:
@@ -198,11 +205,10 @@ def _stages(split: Split, files: list[bytes], workers: int, size: int) -> dict[s
 
     batch = np.zeros([_BATCH, size, size, 3], np.uint8)
 
-    def transfer() -> float:
-        start = time.perf_counter()
-        for _ in range(0, count, _BATCH):
-            jax.device_put(batch).block_until_ready()
-        return -(-count // _BATCH) * _BATCH / (time.perf_counter() - start)
+    def transfer() -> _Rates:
+        steps = 1 + 2000 // _BATCH
+        send = lambda: [jax.device_put(batch).block_until_ready() for _ in range(steps)]  # noqa: E731
+        return _timed(send, steps * _BATCH)
 
     datasets = {
         "read": _dataset(count + _BATCH, lambda k: tf.strings.length(read(k % count)[0]), workers),
@@ -277,13 +283,15 @@ def _pil(files: list[bytes], workers: int, size: int) -> _Run:
         picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if k % 2 else picture
         return np.asarray(picture)
 
-    def run() -> float:
+    def run() -> _Rates:
         with ThreadPoolExecutor(workers) as threads:
-            start = time.perf_counter()
-            images = list(threads.map(one, range(len(files))))
-            for at in range(0, len(images), _BATCH):
-                np.stack(images[at : at + _BATCH])
-            return len(files) / (time.perf_counter() - start)
+
+            def batches() -> None:
+                images = list(threads.map(one, range(len(files))))
+                for at in range(0, len(images), _BATCH):
+                    np.stack(images[at : at + _BATCH])
+
+            return _timed(batches, len(files))
 
     return run
 

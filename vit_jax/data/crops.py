@@ -22,14 +22,16 @@ class FastInceptionCrop(InceptionCrop):
     """As `inception_crop`, same boxes, but large JPEGs are decoded at 1/2, 1/4 or 1/8 of the size.
 
     Right after `decode` only. The box keeps at least `size` pixels a side; its edges are rounded
-    to pixels of the reduced image.
+    to pixels of the reduced image. Mean difference to an area resize of the same box, in gray
+    levels: 1.3 for a photograph of 4000 x 3000 at 224 (`inception_crop`: 0.6); for ImageNet's of
+    320 at 112 4.7 (3.8), at 64 4.5 (5.7). Not for published numbers.
     """
 
     REDUCTIONS = (1, 2, 4, 8)  # what a JPEG's inverse transform can do by itself
 
 
 def decode_box(op: decode.Decode, crop: InceptionCrop, content: Tensor, seed: Tensor) -> Tensor:
-    """The pixels of `crop`'s box, before they are resized.
+    """The pixels of `crop`'s box, for `crop.resize`; of wide boxes the edges may be inexact.
 
     Args:
       op: the decode before the crop.
@@ -55,7 +57,7 @@ def decode_box(op: decode.Decode, crop: InceptionCrop, content: Tensor, seed: Te
 
 def _jpeg_box(crop: InceptionCrop, content: Tensor, shape: Tensor, seed: Tensor) -> Tensor:
     begin, extent = crop.box(shape, seed)
-    exact: list[Callable[[], Tensor]] = [lambda: _exact(content, shape, begin, extent)]
+    exact: list[Callable[[], Tensor]] = [lambda: _exact(crop.size, content, shape, begin, extent)]
     if not isinstance(crop, FastInceptionCrop):
         return exact[0]()
     fits = tf.reduce_min(extent[:2]) // crop.size  # the most by which the box may shrink
@@ -66,13 +68,19 @@ def _jpeg_box(crop: InceptionCrop, content: Tensor, shape: Tensor, seed: Tensor)
     return tf.switch_case(number, exact + reduced)
 
 
-def _exact(content: Tensor, shape: Tensor, begin: Tensor, extent: Tensor) -> Tensor:
-    """One more column on both sides: halved chroma is interpolated from its neighbours."""
+def _exact(size: int, content: Tensor, shape: Tensor, begin: Tensor, extent: Tensor) -> Tensor:
+    """The box, with one more column decoded on both sides and then cut off.
+
+    Halved chroma is interpolated from the neighbours of a column. Of a box four times as wide as
+    what it becomes, no resize looks at the columns at the edge; they need not be exact, and cutting
+    nothing off saves a copy.
+    """
     (top, x, _), (height, width, _) = tf.unstack(begin), tf.unstack(extent)
-    left, right = tf.maximum(x - 1, 0), tf.minimum(x + width + 1, shape[1])
+    more = tf.cast(width < 4 * size, tf.int32)
+    left, right = tf.maximum(x - more, 0), tf.minimum(x + width + more, shape[1])
     window = tf.stack([top, left, height, right - left])
     box = tf.io.decode_and_crop_jpeg(content, window, channels=3)
-    return tf.slice(box, tf.stack([0, x - left, 0]), extent)
+    return tf.slice(box, tf.stack([0, x - left, 0]), tf.stack([height, width, 3]))
 
 
 def _reduced(content: Tensor, begin: Tensor, extent: Tensor, ratio: int) -> Tensor:

@@ -52,7 +52,7 @@ def test_mixing_is_linear():
 # --- the box ---
 
 
-def boxes(alpha, sides, count=2000):
+def boxes(alpha, sides, count=600):
     """(own pixels bool [N, H, W], shares [N]) of many keys."""
     keys = jax.random.split(jax.random.key(1), count)
     found = jax.jit(jax.vmap(lambda k: mixing.box(k, alpha, sides)))(keys)
@@ -62,7 +62,7 @@ def boxes(alpha, sides, count=2000):
     return np.asarray(found.pixels)[:, 0, :, :, 0] == 1, np.asarray(found.share)
 
 
-@pytest.mark.parametrize("alpha, sides", [(1.0, (16, 16)), (0.3, (9, 14)), (1.0, (24, 8))])
+@pytest.mark.parametrize("alpha, sides", [(1.0, (16, 16)), (0.3, (9, 14))])
 def test_box_is_a_rectangle_of_one_image_and_the_share_counts_pixels(alpha, sides):
     own, shares = boxes(alpha, sides)
     np.testing.assert_allclose(shares, np.maximum(own.mean((1, 2)), 1 - own.mean((1, 2))), 1e-6)
@@ -71,7 +71,7 @@ def test_box_is_a_rectangle_of_one_image_and_the_share_counts_pixels(alpha, side
     for pixels in own:
         assert _is_box(pixels) or _is_box(~pixels)
         swapped += not _is_box(~pixels)
-    assert 50 < swapped < 1000
+    assert 15 < swapped < 300
 
 
 def _is_box(pixels):
@@ -84,36 +84,36 @@ def _is_box(pixels):
 def test_boxes_are_those_of_the_paper(alpha, sides):
     """The same distribution as the paper's algorithm, whichever of a pair is called the row."""
     rng, found = np.random.default_rng(0), []
-    for _ in range(4000):
+    for _ in range(1500):
         scale = np.sqrt(1 - rng.beta(alpha, alpha))
         area = 1.0
         for side in sides:
             centre, half = rng.integers(side), int(side * scale) // 2
             area *= (min(centre + half, side) - max(centre - half, 0)) / side
         found.append(max(area, 1 - area))
-    _, shares = boxes(alpha, sides, 4000)
-    np.testing.assert_allclose(np.sort(shares)[::50], np.sort(found)[::50], atol=0.035)
+    _, shares = boxes(alpha, sides, 1500)
+    np.testing.assert_allclose(np.sort(shares)[::50], np.sort(found)[::50], atol=0.05)
 
 
 def test_box_is_anywhere():
     own, _ = boxes(1.0, (16, 16))
     where = (~own).mean(axis=0)
-    assert 0.1 < where.min() < where.max() < 0.5
-    np.testing.assert_allclose(where, where[::-1, ::-1], atol=0.1)
-    np.testing.assert_allclose(where, where.T, atol=0.1)
+    assert 0.07 < where.min() < where.max() < 0.5
+    np.testing.assert_allclose(where, where[::-1, ::-1], atol=0.12)
+    np.testing.assert_allclose(where, where.T, atol=0.12)
 
 
 def test_with_both_each_is_drawn_half_of_the_time():
-    keys = jax.random.split(jax.random.key(2), 600)
+    keys = jax.random.split(jax.random.key(2), 300)
     both = jax.jit(jax.vmap(lambda k: mixing.draw(k, (8, 8), ALPHA, 1.0)))(keys)
-    pixels = np.asarray(both.pixels).reshape(600, -1)
+    pixels = np.asarray(both.pixels).reshape(300, -1)
     boxed = np.isin(pixels, (0, 1)).all(axis=1) & (np.ptp(pixels, axis=1) > 0)
     flat = np.ptp(pixels, axis=1) == 0
-    assert 230 < boxed.sum() < 350
+    assert 100 < boxed.sum() < 180
     np.testing.assert_array_equal(flat, ~boxed | (np.asarray(both.share) == 1))
     mixed = flat & (pixels[:, 0] < 1)
     np.testing.assert_array_equal(np.asarray(both.share)[mixed], pixels[mixed, 0])
-    assert mixed.sum() > 200
+    assert mixed.sum() > 100
 
 
 # --- in a training step ---

@@ -130,3 +130,13 @@ def test_more_images_than_examples_begin_again():
     page, _ = sheet(examples=3, rows=2, columns=3)
     shown = {tile.tobytes() for tile in tiles(page, 2, 3, 224)}
     assert len(shown) == 3
+
+
+def test_heading_is_broken_between_ops(written):
+    chain = "|".join(["decode", *["affine(10, 0.1, 2)"] * 9])
+    sheet(chain=chain, source="s", columns=1)
+    lines = [text for text, _ in written[:-2]]
+    lines = lines[next(i for i, line in enumerate(lines) if line.startswith("decode")) :]
+    assert "".join(lines) == chain
+    assert len(lines) > 3
+    assert {line[-1] for line in lines[:-1]} == {"|"}

@@ -139,7 +139,7 @@ WRONG_FOLDERS = {
     "images at the top": (["1.png", "2.png"], "1.png, 2.png"),
     "one class": (["cat/1.png", "cat/2.png"], "1 class folders with images"),
     "one class with images": (["cat/1.png", "dog/1.txt"], "1 class folders with images"),
-    "no images": (["cat/1.txt", "dog/1.tiff"], "0 class folders with images"),
+    "no images": (["cat/1.txt", "dog/1.pdf"], "0 class folders with images"),
     "images in train": (["train/1.png", "test/1.png"], "0 class folders with images"),
     "only test": (["test/cat/1.png", "test/dog/1.png"], "class folders with images"),
     "class only in test": (

@@ -28,6 +28,12 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
 @pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository."""
+    return Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of real images: $VIT_JAX_TEST_DATA, or shared/data beside the repository."""
     beside = Path(__file__).resolve().parents[2] / "shared" / "data"

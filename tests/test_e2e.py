@@ -95,6 +95,19 @@ def test_models_and_inspect_commands_of_the_readme(quiet, capsys):
     assert "posemb" in shown
 
 
+def test_data_commands_of_the_readme(image_folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "none"))
+    (tmp_path / "runs").mkdir()
+    for command in dict.fromkeys(readme_commands("data")):
+        words = shlex.split(command.replace("/path/to/images", str(image_folder)))[1:]
+        assert main.main(words) == (2 if "vtab/eurosat" in command else 0), command
+    shown = capsys.readouterr().out
+    assert "EuroSAT.zip" in shown
+    assert "50 images in 2 classes, 0 bad" in shown
+    assert (tmp_path / "runs" / "sheet.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_plan_commands_of_the_readme(capsys):
     commands = readme_commands("plan")
     assert commands

@@ -10,13 +10,15 @@ so a key that nobody takes cannot exist.
 
 import dataclasses
 import functools
+import itertools
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 
-from vit_jax import checks, duration, losses, memory, program
+from vit_jax import checks, distributed, duration, losses, memory, program
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
 from vit_jax.data import memory_cache, pipeline, preprocess, sources, subset, windows
@@ -90,6 +92,13 @@ class Run(Program):
         batches = self.train_pipeline.train(first_step, self.steps.total, rows)
         return pipeline.to_devices(batches, self.batch_sharding, size, self.config.data.prefetch)
 
+    def skipped_images(self) -> list[dict[str, str]]:
+        """`file` and `reason` of what any process has left out of training since it started."""
+        own = json.dumps(self.train_pipeline.skipped)
+        lists = map(json.loads, distributed.gather("skipped images", own))
+        found = sorted(set(map(tuple, itertools.chain.from_iterable(lists))))
+        return [{"file": file, "reason": reason} for file, reason in found]
+
     def fingerprint(self) -> dict[str, str]:
         """What is equal in all processes that read the same examples."""
         split = self.train_pipeline.split
@@ -143,8 +152,9 @@ def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, dict[str, Pipel
         ops = preprocess.parse(f"data.{key}", data[key], data.image_size)
         try:
             pipe = Pipeline(
-                split(), ops, batch_size, config.seed, data.image_size, data.workers, data.prefetch
-            )
+                split(), ops, batch_size, config.seed, data.image_size, data.workers,
+                data.prefetch, data.bad_images,
+            )  # fmt: skip
             pipe.probe()
         except BadInput as e:
             found.append(e)

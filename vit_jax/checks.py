@@ -13,7 +13,14 @@ from typing import Any
 from vit_jax.config import ConfigDict, flatten
 from vit_jax.errors import BadInput, unknown
 
-_TAKEN = ("train", "norm", "perf", "step", "checkpoint")  # other metrics and keys of results
+_TAKEN = (
+    "train",
+    "norm",
+    "perf",
+    "step",
+    "checkpoint",
+    "skipped",
+)  # other metrics and keys of results
 METRICS = ("top1", "top5", "loss")  # of an evaluation
 
 

@@ -339,6 +339,9 @@ def finish(
         split, _, metric = key.rpartition("/")
         if split.removesuffix("_raw") in run.steps.evals:
             results.setdefault(split, {})[metric] = value
+    if run.config.data.bad_images == "skip":
+        results["skipped"] = run.skipped_images()
+        log.info("data: %d training images were skipped", len(results["skipped"]))
     if distributed.is_first():
         text = json.dumps(results, indent=2) + "\n"
         reporting.write_atomically(workdir / reporting.RESULTS_FILE, text)

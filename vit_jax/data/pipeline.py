@@ -8,6 +8,7 @@ A process reads only the rows of the global batch that its devices hold. Start f
 
 import collections
 import dataclasses
+import logging
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
@@ -21,6 +22,8 @@ from vit_jax.data.doubtful import Doubtful
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.splits import Split
 from vit_jax.errors import BadInput
+
+log = logging.getLogger("vit_jax")
 
 # k -> index in the split, seed of the example, whether it is one
 Plan = Callable[[Tensor], tuple[Any, Any, Any]]
@@ -115,7 +118,7 @@ class Pipeline:
                 for batch in iterator:
                     yield batch
                     start += size
-            except tf.errors.OpError as e:
+            except (tf.errors.OpError, UnicodeDecodeError) as e:
                 if not self._examine(range(start, start + size), plan, example, doubtful, skip):
                     raise BadInput(f"reading failed: {_plain(str(e))}.") from None
 
@@ -175,7 +178,7 @@ class Pipeline:
         for k in (tf.constant(k, tf.int64) for k in batch):
             try:
                 example(k)
-            except tf.errors.OpError as e:
+            except (tf.errors.OpError, UnicodeDecodeError) as e:  # which quotes a damaged record
                 planned, seed, _ = plan(k)
                 index = doubtful.at(int(planned))
                 reason = self._examine_one(index, seed, doubtful, e)
@@ -188,6 +191,7 @@ class Pipeline:
                     doubtful.replace(index)
                     if (skipped := (self.split.name(index), reason)) not in self.skipped:
                         self.skipped.append(skipped)
+                        log.warning("data: %s is skipped: %s", *skipped)
                 found = True
         return found
 
@@ -201,7 +205,7 @@ class Pipeline:
                 return ""
         except BadImage as e:
             return str(e)
-        except tf.errors.OpError as e:  # not readable, or not fit for the chain
+        except (tf.errors.OpError, UnicodeDecodeError) as e:  # not readable, or not fit
             error = e
         raise BadInput(
             f"{self.split.name(index)} does not go through {_names(self.ops)}: "

@@ -117,7 +117,6 @@ def test_note_says_how_many():
 @pytest.mark.parametrize(
     "how, shown",
     [
-        ({"examples": 5, "fraction": 0.5}, "both say how many"),
         ({"examples": 11}, "data.examples=11 of 10"),
         ({"examples": -1}, "data.examples=-1 of 10"),
         ({"fraction": 1.5}, "data.fraction=1.5 of 10 training images is 15"),

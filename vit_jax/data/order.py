@@ -35,10 +35,10 @@ def example_at(position: Tensor, *, examples: int, seed: int | Tensor) -> Tensor
       int64 [], in [0, examples).
     """
     epoch, offset = position // examples, position % examples
-    # Of each word the cipher takes as few as 8 bits, and tf.random.experimental.index_shuffle gives
-    # it two of three words as they are: seeds 0 and 256 would be one order. So all three are
-    # hashes. Its 4 rounds leave neighbours related (chi-squared 104 for 19 at 60,000 examples);
-    # from 8 on nothing is left to see.
+    # Of each word the cipher takes as few as 8 bits, and tf.random.experimental.index_shuffle fills
+    # two of three with what it is given: seeds that end in the same 8 bits would be one order. So
+    # all three are hashes. Its 4 rounds leave neighbours related (chi-squared 104 over 19 bins, at
+    # 60,000 examples); from 8 on there is nothing to see.
     words = tf.random.stateless_uniform(
         [3], tf.stack([tf.cast(seed, tf.int64), epoch]), None, None, tf.uint32, alg="philox"
     )

@@ -44,7 +44,7 @@ def choose(
     Args:
       split: what there is.
       examples: how many stay; 0: all.
-      fraction: the share that stays, instead.
+      fraction: the share that stays, where `examples` is 0.
       balanced: as many of each class as of any other, as far as a class has them; by the first
         label where an example has several. Reads labels where the source does not list them.
       exclude: file of names, one a line: as `Split.name` gives them, or as the records' name_key,
@@ -52,14 +52,9 @@ def choose(
       classes: how many there are.
 
     Raises:
-      BadInput: both `examples` and `fraction`, more than there are, a file that is not there, or
+      BadInput: more than there are, a file that is not there, or
         nothing left.
     """
-    if examples and fraction != 1:
-        raise BadInput(
-            f"data.examples={examples} and data.fraction={fraction} both say how many images are "
-            "kept; set one of them."
-        )
     notes = []
     if exclude:
         split, note = _without(split, exclude)

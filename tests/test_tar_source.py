@@ -126,6 +126,11 @@ def test_label_that_is_not_in_the_list(tmp_path, label, shown):
     assert f"label {shown} is not one of 2 classes" in message(f"tar:{tmp_path}")
 
 
+def test_a_number_is_not_taken_for_billions_of_classes(tmp_path):
+    shard(tmp_path / "0.tar", range(3), lambda k: str(10**k * 99999))
+    assert "label 9999900 makes more than 1,000,000 classes" in message(f"tar:{tmp_path}")
+
+
 def test_one_class_is_none(tmp_path):
     pictures.tar(tmp_path / "x.tar", {"a/1.png": image(1)})
     assert "found only 1 classes" in message(f"tar:{tmp_path}")

@@ -31,6 +31,7 @@ log = logging.getLogger("vit_jax")
 
 _FILES = ("*.tar", "*.tar.gz", "*.tgz")  # in a folder; compressed ones are refused with what to do
 _INDEXERS, _MANY = 16, 16
+_MOST_CLASSES = 1_000_000  # that are counted off rather than listed
 
 
 def open_tar(rest: str, options: Options) -> tuple[list[str], dict[str, Split], list[str]]:
@@ -76,6 +77,11 @@ def _labels(
     used = set().union(*(np.unique(m["label"]).tolist() for m in members))
     texts = sorted(map(os.fsdecode, used), key=as_number)
     if numeric == {True}:
+        if int(texts[-1]) >= _MOST_CLASSES and not manifest:
+            raise BadInput(
+                f"data.source={given}: label {texts[-1]} makes more than {_MOST_CLASSES:,} classes; "
+                "correct it, or list the classes, one a line: data.records.label_names=FILE."
+            )
         names = list(manifest) or [str(k) for k in range(int(texts[-1]) + 1)]
         number = {text: int(text) for text in texts}
     else:

@@ -236,7 +236,9 @@ def _augreg(config: Any, args: Any) -> None:
     config.optimizer.weight_decay = decay
 
 
-CENTRE = "decode|bv_resize_small(256)|central_crop({size})"  # as big_vision rounds
+CENTRE = (
+    "decode|bv_resize_small({size*8//7})|central_crop({size})"  # 256, 224; as big_vision rounds
+)
 
 
 def _modern(config: Any, args: Any) -> None:

@@ -120,7 +120,7 @@ def get_config(arg=None):
 def _chain(preprocess: Any, size: int, crop: bool, flip: bool) -> str:
     """The training chain; where a crop is left out, the image is resized."""
     crops = {
-        "paper": f"resize({round(size * 448 / 384)})|random_crop({{size}})",
+        "paper": "resize({size*7//6})|random_crop({size})",  # 448, 384
         "released": "inception_crop({size})",
     }
     if preprocess not in crops:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import pictures
 import pytest
 import yaml
 
@@ -291,6 +292,26 @@ def test_out_of_memory_says_what_would_fit(tmp_path, capsys, monkeypatch):
     assert "--config.batch_size=16" in message
     assert "fits" in message
     assert list(tmp_path.iterdir()) == []  # so that the advice can be taken in this workdir
+
+
+def test_records_with_several_labels_an_image_are_trained_on(tmp_path):
+    """The shape of JFT: K labels, -1 where an image has fewer; no split of its own."""
+    root = tmp_path / "records"
+    images = [pictures.encode(pictures.noise(8, 8, seed=i), "JPEG") for i in range(64)]
+    contents = [
+        pictures.record(image=image, label=[i % 3, 2][: 1 + i % 2])
+        for i, image in enumerate(images)
+    ]
+    pictures.records(root / "x-00000-of-00001.tfrecord", contents)
+    (root / "labels.txt").write_text("a\nb\nc\n")
+    args = [
+        f"--config.data.source=records:{root}", "--config.data.records.max_labels=2",
+        "--config.loss.name=sigmoid", "--config.batch_size=16", "--config.mixup.alpha=0.2",
+        "--config.data.train_ops=decode|resize({size})", "--config.evals.val.every=0",
+    ]  # fmt: skip
+    assert run(tmp_path / "run", *args) == 0
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert 0 < results["test"]["loss"] < 5
 
 
 BAD = {

@@ -120,7 +120,12 @@ def build(config: ConfigDict) -> Run:
     """
     program.make_rules(config)  # what is wrong with the mesh is said before any data is read
     source, train, evals = _data(config)
-    made = program.make(config, classes=len(source.classes), examples=len(train.split))
+    made = program.make(
+        config,
+        classes=len(source.classes),
+        examples=len(train.split),
+        labels=train.probe()["labels"].shape[1],
+    )
     return Run(**vars(made), source=source, train_pipeline=train, eval_pipelines=evals)
 
 
@@ -153,7 +158,7 @@ def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, dict[str, Pipel
         try:
             pipe = Pipeline(
                 split(), ops, batch_size, config.seed, data.image_size, data.workers,
-                data.prefetch, data.bad_images,
+                data.prefetch, data.bad_images if key == "train_ops" else "error",
             )  # fmt: skip
             pipe.probe()
         except BadInput as e:

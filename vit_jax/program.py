@@ -79,6 +79,7 @@ class Program:
     config: ConfigDict
     classes: int
     examples: int
+    labels: int  # K, the most that an image has
     steps: Steps
     model: variants.Model
     rules: sharding.Rules
@@ -105,7 +106,7 @@ class Program:
         over = self.batch_sharding
         return {
             "image": jax.ShapeDtypeStruct((size, side, side, 3), jnp.uint8, sharding=over),
-            "labels": jax.ShapeDtypeStruct((size, 1), jnp.int32, sharding=over),
+            "labels": jax.ShapeDtypeStruct((size, self.labels), jnp.int32, sharding=over),
             "mask": jax.ShapeDtypeStruct((size,), jnp.bool_, sharding=over),
         }
 
@@ -117,7 +118,8 @@ class Program:
         """The same with other values: config key -> value."""
         config = config_lib.changed(self.config, settings)
         devices = list(self.rules.mesh.devices.flat)
-        return make(config, classes=self.classes, examples=self.examples, devices=devices)
+        sizes = {"classes": self.classes, "examples": self.examples, "labels": self.labels}
+        return make(config, **sizes, devices=devices)
 
 
 def stronger_remat(remat: str) -> list[str]:
@@ -139,7 +141,12 @@ def _keys(config: ConfigDict, rules: sharding.Rules) -> tuple[jax.Array, jax.Arr
 
 
 def make(
-    config: ConfigDict, *, classes: int, examples: int, devices: Sequence[Any] | None = None
+    config: ConfigDict,
+    *,
+    classes: int,
+    examples: int,
+    labels: int = 1,
+    devices: Sequence[Any] | None = None,
 ) -> Program:
     """Lays out what a settled, checked configuration computes; compiles and allocates nothing.
 
@@ -147,6 +154,7 @@ def make(
       config: settled and checked.
       classes: of the dataset.
       examples: in the training split.
+      labels: K, the most that an image has.
       devices: to run on (default: those of this process and its peers), or descriptions of some.
 
     Raises:
@@ -170,24 +178,14 @@ def make(
     abstract = _placed(jax.eval_shape(create, _key_shape()), params, rules)
     places = jax.tree.map(lambda x: x.sharding, abstract)
 
-    def init() -> state.TrainState:
-        return jax.jit(create, out_shardings=places)(_keys(config, rules)[0])
-
-    def init_from(fitted: Fitted) -> state.TrainState:
-        fresh = jax.jit(init_params, out_shardings=places.params)(_keys(config, rules)[0])
-        taken = {path: leaf for path, leaf in tree.leaves_with_paths(fitted.params)}
-        chosen = tree.map_with_path(
-            lambda path, leaf: jax.device_put(taken.get(path, leaf), leaf.sharding), fresh
-        )
-        start = jax.jit(lambda p: state.from_params(p, tx, ema=use_ema), out_shardings=places)
-        return start(chosen)
-
+    init, init_from = _starts(config, rules, places, tx, init_params, create)
     model = variants.make(cfg, rules)
     step, eval_step = _step_functions(config, model, tx)
     return Program(
         config=config,
         classes=classes,
         examples=examples,
+        labels=labels,
         steps=steps,
         model=model,
         rules=rules,
@@ -198,6 +196,33 @@ def make(
         step=jax.jit(step, donate_argnums=0, out_shardings=(places, rules.replicated)),
         eval_step=jax.jit(eval_step, out_shardings=rules.replicated),
     )
+
+
+def _starts(
+    config: ConfigDict,
+    rules: sharding.Rules,
+    places: state.TrainState,
+    tx: optimizers.Transform,
+    init_params: Callable[[jax.Array], Any],
+    create: Callable[[jax.Array], state.TrainState],
+) -> tuple[Callable[[], state.TrainState], Callable[[Fitted], state.TrainState]]:
+    """(a state from scratch, a state from weights), each made in place."""
+
+    def init() -> state.TrainState:
+        return jax.jit(create, out_shardings=places)(_keys(config, rules)[0])
+
+    def init_from(fitted: Fitted) -> state.TrainState:
+        fresh = jax.jit(init_params, out_shardings=places.params)(_keys(config, rules)[0])
+        taken = {path: leaf for path, leaf in tree.leaves_with_paths(fitted.params)}
+        chosen = tree.map_with_path(
+            lambda path, leaf: jax.device_put(taken.get(path, leaf), leaf.sharding), fresh
+        )
+        start = jax.jit(
+            lambda p: state.from_params(p, tx, ema=config.ema.decay > 0), out_shardings=places
+        )
+        return start(chosen)
+
+    return init, init_from
 
 
 def _model_config(config: ConfigDict, classes: int, rules: sharding.Rules) -> variants.Config:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vit_jax.errors import BadInput
+from vit_jax.errors import BadInput, unknown
 
 SUMMARY = "prepare, check, show and time datasets"
 OVERRIDES = False  # whether --config.key=value may follow
@@ -86,40 +86,54 @@ def _open(args: argparse.Namespace) -> Any:
 
 
 def _check(args: argparse.Namespace, workers: int) -> int:
-    from vit_jax import reporting
+    from vit_jax.data import sources
 
     kind, _, name = args.source.partition(":")
-    if not name or kind in ("tfds", "vtab"):
-        named = f"vtab/{name.removesuffix('/full')}" if kind == "vtab" else name or kind
-        return _check_prepared(named, args)
+    if kind not in sources.KINDS:
+        if name:
+            raise unknown("source", args.source, [usage for usage, _ in sources.KINDS.values()])
+        return _say(args, *_prepared(kind, args))
+    found: dict[str, Any] = {}
+    lines: list[str] = []
+    if kind in ("tfds", "vtab"):
+        named = f"vtab/{name.removesuffix('/full')}" if kind == "vtab" else name
+        found, lines, code = _prepared(named, args)
+        if code:
+            return _say(args, found, lines, code)
+    more, images, code = _images(args, workers)
+    return _say(args, found | more, [*lines, *images], code)
+
+
+def _images(args: argparse.Namespace, workers: int) -> tuple[dict[str, Any], list[str], int]:
+    """What decoding every image says: for JSON, as lines, exit code."""
+    from vit_jax import reporting
     from vit_jax.data import check
 
     source = _open(args)
     with reporting.bar("images") as progress:
         report = check.check_images(source, workers, progress)
     notes = [f"  {note}" for note in source.notes]
-    _say(args, report.as_json(), [report.as_text(), *notes])
-    return 2 if report.bad else 0
+    return report.as_json(), [report.as_text(), *notes], 2 if report.bad else 0
 
 
-def _check_prepared(name: str, args: argparse.Namespace) -> int:
+def _prepared(name: str, args: argparse.Namespace) -> tuple[dict[str, Any], list[str], int]:
+    """Whether a named dataset, or group, is prepared and whole: as `_images`."""
     from vit_jax.data import missing, prepared
 
     found: list[dict[str, Any]] = []
-    lines, whole = [], True
+    lines, code = [], 0
     for need in missing.needs(name, args.data_dir):
         entry = dataclasses.asdict(need)
         if need.state == "ready":
             state = prepared.check(Path(need.folder))
             entry |= dataclasses.asdict(state) | {"name": need.name}
-            whole = whole and not state.problems
             lines.append(state.text())
+            code = 2 if state.problems else code
         else:
-            whole = False
             lines.append(need.text())
+            code = 2
         found.append(entry)
-    _say(args, {"datasets": found}, lines)
-    return 0 if whole else 2
+    return {"datasets": found}, lines, code
 
 
 def _show(args: argparse.Namespace, workers: int) -> int:
@@ -151,8 +165,7 @@ def _bench(args: argparse.Namespace, workers: int) -> int:
     source = _open(args)
     split = source.split("train" if "train" in source.splits else next(iter(source.splits)))
     found = bench.bench(split, workers)
-    _say(args, found, [bench.as_text(found)])
-    return 0
+    return _say(args, found, [bench.as_text(found)])
 
 
 def _prepare(args: argparse.Namespace, workers: int) -> int:
@@ -167,5 +180,8 @@ def _prepare(args: argparse.Namespace, workers: int) -> int:
     return 0
 
 
-def _say(args: argparse.Namespace, found: dict[str, Any], lines: Sequence[str]) -> None:
+def _say(
+    args: argparse.Namespace, found: dict[str, Any], lines: Sequence[str], code: int = 0
+) -> int:
     print(json.dumps(found, indent=2) if args.json else "\n".join(lines))
+    return code

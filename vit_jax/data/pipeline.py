@@ -82,10 +82,10 @@ class Pipeline:
         """Every example once, in order; the last batch is filled with rows whose mask is False."""
         return self._evaluation(rows, skip=False)
 
-    def probe(self) -> None:
-        """Processes the first example; raises BadInput where the chain does not give images."""
+    def probe(self) -> NumpyBatch:
+        """The first example; raises BadInput where the chain does not give images."""
         one = dataclasses.replace(self, batch_size=1, workers=1, prefetch=1)
-        next(one._evaluation(None, skip=self.bad_images == "skip"))
+        return next(one._evaluation(None, skip=self.bad_images == "skip"))
 
     def _evaluation(self, rows: range | None, skip: bool) -> Iterator[NumpyBatch]:
         rows = rows if rows is not None else range(self.batch_size)

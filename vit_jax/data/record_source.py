@@ -100,7 +100,7 @@ def _table(given: str, opened: RecordFiles, names: Sequence[str], options: Optio
         shards=opened.shards,
         files=opened.files,
         numbered=True,
-        ids=(lambda: _ids(opened.files.paths, keys.name)) if keys.name else None,
+        ids=(lambda: ids(opened.files.paths, keys.name)) if keys.name else None,
     )
 
 
@@ -187,8 +187,8 @@ def _looks_right(record: bytes) -> bool:
     return record[:1] == b"\x0a" and at + length == len(record)
 
 
-def _ids(paths: Sequence[str], key: str) -> np.ndarray:
-    """The feature `key` of all records, "" where a record has none; bytes [rows]."""
+def ids(paths: Sequence[str], key: str) -> np.ndarray:
+    """The feature `key` of all records of TFRecord files, "" where one has none; bytes [rows]."""
 
     def of_file(path: str) -> np.ndarray:
         feature = {key: tf.io.FixedLenFeature([], tf.string, default_value="")}

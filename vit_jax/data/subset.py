@@ -173,6 +173,12 @@ def _without(split: Split, path: str) -> tuple[Split, str]:
     if wanted - found:
         names = (os.fsencode(split.name(i)) for i in range(len(split)))
         search(names, split.table.numbered)
+    if not found:
+        raise BadInput(
+            f"data.exclude={path}: none of its {len(wanted):,} names, such as "
+            f"{os.fsdecode(min(wanted))}, is a training image here, such as {split.name(0)}; "
+            "correct the list, or leave it out."
+        )
     if not kept.any():
         raise BadInput(f"data.exclude={path} names all {len(split)} training images.")
     note = f"{(~kept).sum():,} training images are excluded by {path}"

@@ -79,8 +79,8 @@ def _labels(
     if numeric == {True}:
         if int(texts[-1]) >= _MOST_CLASSES and not manifest:
             raise BadInput(
-                f"data.source={given}: label {texts[-1]} makes more than {_MOST_CLASSES:,} classes; "
-                "correct it, or list the classes, one a line: data.records.label_names=FILE."
+                f"data.source={given}: label {texts[-1]} makes more than {_MOST_CLASSES:,} "
+                "classes; correct it, or list them, one a line: data.records.label_names=FILE."
             )
         names = list(manifest) or [str(k) for k in range(int(texts[-1]) + 1)]
         number = {text: int(text) for text in texts}

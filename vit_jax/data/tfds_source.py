@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from vit_jax import offline
-from vit_jax.data import missing
+from vit_jax.data import missing, record_source
 from vit_jax.data.lazy import Tensor, keep_off_accelerators, tf
 from vit_jax.data.records import RecordFiles
 from vit_jax.data.splits import Split, Table
@@ -81,6 +81,7 @@ def prepared(name: str, data_dir: str, given: str) -> Any:
         raise BadInput(
             f"{given}: no dataset of that name is prepared in {where} or known to TFDS; "
             "check the name, or give the folder where it is prepared: --config.data.data_dir=DIR."
+            + "".join(f"\n{need.text()}" for need in _needs(name, data_dir))
         ) from e
     except Exception as e:  # whatever requests, urllib, zipfile and TFDS itself raise
         raise BadInput(
@@ -102,12 +103,18 @@ def joined(builder: Any, reading: Reading, given: str) -> dict[str, Split]:
     }
 
 
-def _may_download(name: str, data_dir: str, given: str) -> None:
-    """Raises BadInput at once where TFDS would try for minutes: no network, or none allowed."""
+def _needs(name: str, data_dir: str) -> list[missing.Need]:
+    """What is missing of a dataset, as far as it is known."""
     try:
         needs = missing.needs(name.partition(":")[0], data_dir)
     except BadInput:
-        needs = []  # TFDS has code for it, but no list of what it downloads
+        return []
+    return [need for need in needs if need.state != "ready"]
+
+
+def _may_download(name: str, data_dir: str, given: str) -> None:
+    """Raises BadInput at once where TFDS would try for minutes: no network, or none allowed."""
+    needs = _needs(name, data_dir)
     urls = [d.url for need in needs for d in need.downloads if d.url]
     try:
         if not offline.allowed():
@@ -225,4 +232,15 @@ def _table(builder: Any, infos: Sequence[Any], reading: Reading, given: str) -> 
         shards=np.cumsum([0, *(n for info in infos for n in info.shard_lengths)]),
         files=records.files if isinstance(records, RecordFiles) else None,
         numbered=True,
+        ids=_ids(builder, records),
     )
+
+
+def _ids(builder: Any, records: Any) -> Callable[[], np.ndarray] | None:
+    """The names of the files that the images were, where the dataset has them."""
+    text = _tfds().features.Text
+    names = [k for k, f in builder.info.features.items() if isinstance(f, text)]
+    key = next((k for k in record_source.NAME_KEYS if k in names), None)
+    if key is None or not isinstance(records, RecordFiles):
+        return None
+    return lambda: record_source.ids(records.files.paths, key)

@@ -5,6 +5,7 @@
 
 import io
 import json
+import os
 import re
 
 import numpy as np
@@ -67,6 +68,29 @@ def test_check_of_a_name_says_what_is_missing(tmp_path, capsys):
         assert str(tmp_path) in out
 
 
+def test_check_of_records_with_several_labels_takes_their_number(tmp_path, capsys):
+    image = pictures.encode(pictures.noise(6, 6), "PNG")
+    contents = [pictures.record(img=image, ks=[0, 1][:n]) for n in (1, 2, 2)]
+    pictures.records(tmp_path / "x.tfrecord", contents)
+    (tmp_path / "labels.txt").write_text("a\nb\n")
+    keys = ["--image_key=img", "--label_key=ks"]
+    assert run(capsys, "check", f"records:{tmp_path}", *keys)[0] == 2
+    code, out, _ = run(capsys, "check", f"records:{tmp_path}", *keys, "--max_labels=2", "--json")
+    assert code == 0
+    assert json.loads(out) == {"images": 3, "classes": 2, "bad": []}
+
+
+def test_check_takes_every_kind_of_source(capsys):
+    assert run(capsys, "check", "digits")[:2] == (0, "1797 images in 10 classes, 0 bad\n")
+
+
+def test_name_of_a_bad_file_may_be_any_bytes(images, capsys):
+    (images / "a" / os.fsdecode(b"\xff.png")).write_bytes(b"")
+    code, out, _ = run(capsys, "check", f"folder:{images}")
+    assert code == 2
+    assert "a/\\udcff.png: " in out
+
+
 # ---------------------------------------------------------------- show
 
 
@@ -122,6 +146,7 @@ def test_offline_is_heard_before_and_after_the_action(images, capsys, argv):
     "argv, parts",
     [
         (["check", "floder:/x"], ["'floder:/x'", "folder"]),
+        (["check", "folder:"], ["folder:PATH"]),
         (["check", "folder:/no/such"], ["/no/such", "does not exist"]),
         (["check", "imagenet2013"], ["imagenet2013", "imagenet2012"]),
         (["show", "digits", "--size=0"], ["--size=0", "1 to 4096"]),

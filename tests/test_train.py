@@ -325,6 +325,7 @@ BAD = {
     "profile": (["--config.profile=5:100"], ["beyond"]),
     "init": (["--config.init=/no/such/run"], ["does not exist"]),
     "source": (["--config.data.source=folder:/no/such"], ["does not exist", "PATH/CLASS"]),
+    "data": (["--data=folder:/no/such"], ["folder:/no/such", "does not exist"]),
     "two splits": (
         ["--config.data.split=training", "--config.evals.val.split=vall"],
         ["2 problems", "'training'", "'vall'"],

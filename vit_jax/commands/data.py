@@ -54,6 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     bench = add("bench", "images/s of reading, decoding, augmenting and transfer")
     for sub in (show, bench):
         sub.add_argument("source", metavar="SOURCE", help="kind:rest, see docs/data.md")
+    for sub in (check, show, bench):
+        keys = sub.add_argument_group("records:, tar:", "as data.records in configs/base.py")
+        for key in ("image_key", "label_key", "name_key", "label_names"):
+            keys.add_argument(f"--{key}", default="", metavar="TEXT")
+        keys.add_argument("--max_labels", type=int, default=1, metavar="K")
     for sub in (check, bench):
         sub.add_argument("--json", action="store_true", help="one JSON object")
     show.add_argument("--out", default="sheet.png", metavar="FILE", help="default: sheet.png")
@@ -81,7 +86,10 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 def _open(args: argparse.Namespace) -> Any:
     from vit_jax.data import sources
 
-    options = sources.Options(data_dir=args.data_dir)
+    if args.max_labels < 1:
+        raise BadInput(f"--max_labels={args.max_labels}; give a number from 1 on.")
+    names = [field.name for field in dataclasses.fields(sources.Options)]
+    options = sources.Options(**{name: getattr(args, name) for name in names})
     return sources.open_source(args.source, options, val_percent=0, test_percent=0)
 
 
@@ -183,5 +191,6 @@ def _prepare(args: argparse.Namespace, workers: int) -> int:
 def _say(
     args: argparse.Namespace, found: dict[str, Any], lines: Sequence[str], code: int = 0
 ) -> int:
-    print(json.dumps(found, indent=2) if args.json else "\n".join(lines))
+    text = json.dumps(found, indent=2) if args.json else "\n".join(lines)
+    print(text.encode(errors="backslashreplace").decode())  # names of files may be any bytes
     return code

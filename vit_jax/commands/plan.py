@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", required=True, metavar="FILE[:ARGS]", help="recipe or config.yaml"
     )
+    parser.add_argument("--data", metavar="SOURCE", help="short for --config.data.source=SOURCE")
     parser.add_argument(
         "--accelerator", required=True, metavar="NAME", help="as sold: v4-256, h100-8, cpu-1"
     )
@@ -33,7 +34,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     from vit_jax import topology
 
     accelerator = topology.find(args.accelerator)
-    config = config_lib.load(args.config, rest)
+    data = [] if args.data is None else [f"--config.data.source={args.data}"]
+    config = config_lib.load(args.config, [*rest, *data])
     from vit_jax import plan
 
     try:

@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", required=True, metavar="FILE[:ARGS]", help="recipe or config.yaml"
     )
+    parser.add_argument("--data", metavar="SOURCE", help="short for --config.data.source=SOURCE")
     several = parser.add_argument_group(
         "several processes", "found out from Slurm, MPI, Kubernetes, SkyPilot and TPUs; see docs"
     )
@@ -33,7 +34,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code."""
     from vit_jax import config as config_lib
 
-    config = config_lib.load(args.config, rest)
+    data = [] if args.data is None else [f"--config.data.source={args.data}"]
+    config = config_lib.load(args.config, [*rest, *data])
     from vit_jax import distributed, processes, train  # after the config: this takes seconds
     from vit_jax.processes import Who
 

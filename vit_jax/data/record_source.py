@@ -192,6 +192,15 @@ def ids(paths: Sequence[str], key: str) -> np.ndarray:
 
     def of_file(path: str) -> np.ndarray:
         feature = {key: tf.io.FixedLenFeature([], tf.string, default_value="")}
+        try:
+            return read(path, feature)
+        except (tf.errors.OpError, UnicodeDecodeError) as e:  # which quotes a damaged record
+            raise BadInput(
+                f"data.exclude reads {key} of every record, and one of {path} is damaged; write "
+                "the file again."
+            ) from e
+
+    def read(path: str, feature: Any) -> np.ndarray:
         records = tf.data.TFRecordDataset(path, buffer_size=2**23).batch(1024)
         parsed = records.map(lambda batch: tf.io.parse_example(batch, feature)[key])
         return np.concatenate(

@@ -145,7 +145,13 @@ def _labels(split: Split) -> np.ndarray:
         return read(index)[1][0]
 
     examples = tf.data.Dataset.range(len(split)).map(label, num_parallel_calls=_READERS)
-    return np.concatenate(list(examples.batch(2**12).as_numpy_iterator()))
+    try:
+        return np.concatenate(list(examples.batch(2**12).as_numpy_iterator()))
+    except (tf.errors.OpError, UnicodeDecodeError) as e:  # which quotes a damaged record
+        raise BadInput(
+            "data.balanced reads the label of every image, and one cannot be read; "
+            "`vit_jax data check SOURCE` names it. Write its file again, or leave it out."
+        ) from e
 
 
 def _without(split: Split, path: str) -> tuple[Split, str]:

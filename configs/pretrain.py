@@ -29,8 +29,11 @@ recipe=paper (arXiv:2010.11929, section 4.1, appendix B.1 and Table 3; default B
     Table 3, clipping on ImageNet only. From the published code, not the paper: sigmoid
     cross-entropy summed over classes, a head bias of -10, and a tanh layer of the model's width
     before the head of a ViT; decay of kernels only. From one answer of the authors: label smoothing
-    1e-4 on ImageNet. Inference: weight decay multiplies the rate. Rows that Table 3 does not have
-    are said below. Reaches, before fine-tuning at 224 pixels: ImageNet top-1 69.2 % (B/32), 74.8 %
+    1e-4 on ImageNet. Inference: weight decay multiplies the rate. Not in Table 3, so
+    chosen: BiT-R152x2 on JFT for 14 epochs as for 7, BiT-R200x3 as R152x2; on ImageNet-21k H/14 as
+    L/16; on ImageNet-21k and ImageNet hybrids as their ViT, BiT as B/16 without dropout; any other
+    `epochs`. Such a configuration says so in `expected.source`.
+    Reaches, before fine-tuning at 224 pixels: ImageNet top-1 69.2 % (B/32), 74.8 %
     (B/16), 66.9 % (L/32), 72.6 % (L/16); ImageNet-21k precision at 1 47.9 % (B/16), 49.9 % (L/16)
     (google-research/vision_transformer issue 62). L/16 on ImageNet-21k takes about 30 days on a
     TPUv3 with 8 cores (section 4.2); docs/plans.md has the rest.
@@ -114,6 +117,8 @@ def get_config(arg=None):
     args.model, args.dataset = args.model or model, args.dataset or dataset
     if args.dataset not in STAND_INS:
         raise unknown("dataset", args.dataset, STAND_INS)
+    if args.epochs < 0:
+        raise BadInput(f"epochs={args.epochs}; give a number from 1 on, or leave it out.")
     if args.recipe != "augreg" and (args.aug or args.reg >= 0 or args.wd >= 0):
         raise BadInput(f"aug, reg and wd are of recipe=augreg; leave them out of {arg!r}.")
 
@@ -164,7 +169,11 @@ def _paper(config: Any, args: Any) -> None:
     if not args.epochs and len(row.epochs) > 1:
         choices = " or ".join(f"epochs={n}" for n in row.epochs)
         raise BadInput(f"{args.model} on {args.dataset}: give {choices}.")
-    config.length = f"{args.epochs or row.epochs[0]} epochs"
+    epochs = args.epochs or row.epochs[0]
+    printed = pretraining.table_3()[args.dataset].get(args.model)
+    if printed is None or epochs not in printed.epochs:
+        config.expected.source = "not in Table 3; chosen as configs/pretrain.py says"
+    config.length = f"{epochs} epochs"
     config.batch_size = common.batch_size
     config.data.image_size = common.resolution
     config.model.representation = _representation(args.model)

@@ -245,6 +245,24 @@ def test_released_preprocessing_is_an_inception_crop():
     assert (config.schedule.lr, config.init) == (0.03, "run")
 
 
+@pytest.mark.parametrize(
+    "args, marked",
+    [
+        ("model=L/16,dataset=jft,epochs=14", False),
+        ("model=L/16,dataset=jft,epochs=90", True),
+        ("model=BiT-R152x2,dataset=jft,epochs=7", False),
+        ("model=BiT-R152x2,dataset=jft,epochs=14", True),
+        ("model=BiT-R200x3,dataset=jft", True),
+        ("model=H/14,dataset=imagenet21k", True),
+        ("model=R50+B/16,dataset=imagenet", True),
+        ("model=B/32,dataset=imagenet", False),
+    ],
+)
+def test_what_table_3_does_not_have_is_marked(args, marked):
+    config = load(f"configs/pretrain.py:{args}")
+    assert config.expected.source.startswith("not in Table 3") == marked
+
+
 # ---------------------------------------------------------------- steps
 
 SMALL = (

@@ -112,6 +112,7 @@ def test_imagenet_has_as_many_files_as_that_of_tfds(tmp_path):
 
 def test_imagenet21k_is_prepared_under_its_release(tmp_path, monkeypatch):
     monkeypatch.setattr(imagenet, "RELEASES_21K", {"fall11": (3, 600), "winter21": (2, 400)})
+    monkeypatch.setitem(prepared.CLASSES, "imagenet21k/fall11", {"label": 3})
     jpeg = packs.picture(1)
     files = {n: jpeg + c for n, c in test_imagenet.FALL.items()}
     root = packs.unpacked(tmp_path / "x", test_imagenet.class_tars(files))
@@ -158,6 +159,7 @@ def test_all_of_vtab_prepares_what_is_there_and_lists_the_rest(tmp_path, monkeyp
 
     monkeypatch.setattr(upstream, "build", build)
     monkeypatch.setitem(prepared.SIZES, "dtd", {})
+    monkeypatch.setitem(prepared.CLASSES, "dtd", {})
     said = message("vtab/all", tmp_path / "from", tmp_path)
     assert said.startswith("15 of 16 datasets of VTAB are not prepared (prepared: tfds:dtd:3.0.1)")
     assert "eurosat/rgb:2.0.0 is not there" in said

@@ -21,7 +21,11 @@ from vit_jax.errors import BadInput, unknown
 # Images of each split: Russakovsky et al., arXiv:1409.0575, table 2.
 SIZES_2012 = {"train": 1_281_167, "validation": 50_000}
 # Release -> classes, images, as image-net.org states them.
-RELEASES_21K = {"fall11": (21_841, 14_197_122), "winter21": (19_167, 13_153_500)}
+_IMAGES_21K = {"fall11": 14_197_122, "winter21": 13_153_500}
+RELEASES_21K = {
+    release: (prepared.CLASSES[f"imagenet21k/{release}"]["label"], images)
+    for release, images in _IMAGES_21K.items()
+}
 HELD_OUT = 25_600  # of ImageNet-21k, of val and of test each, or 1 % where that is less
 _MISSING_21K = 0.001  # share of the images that copies of ImageNet-21k may lack
 

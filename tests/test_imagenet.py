@@ -204,3 +204,16 @@ def test_a_few_missing_images_are_noted_and_many_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(imagenet, "_MISSING_21K", 0.01)
     index = imagenet.imagenet21k(root, tmp_path / "scratch", "fall11")
     assert index.notes == ("599 of fall11's 600 images",)
+
+
+def test_unreadable_images_must_leave_every_class_and_nearly_all_images(tmp_path, monkeypatch):
+    monkeypatch.setattr(imagenet, "_MISSING_21K", 0.01)
+    index = imagenet.imagenet21k(folder_of_folders(tmp_path / "x"), tmp_path, "fall11")
+    index.accepts(index.splits)
+    index.accepts(index.splits | {"train": index.splits["train"][6:]})
+    with pytest.raises(BadInput, match=r"593 images of fall11's 600 can be read\. "):
+        index.accepts(index.splits | {"train": index.splits["train"][7:]})
+    monkeypatch.setattr(imagenet, "_MISSING_21K", 1)
+    some = [e for e in index.splits["train"] if WNIDS[e.label] != WNIDS[1]]
+    with pytest.raises(BadInput, match=f"can be read, none of {WNIDS[1]} in train"):
+        index.accepts(index.splits | {"train": some})

@@ -4,8 +4,8 @@
 """Prepared datasets on disk: where they are, and whether they are whole. Imports no TensorFlow.
 
 A prepared dataset is DATA_DIR/NAME[/CONFIG]/VERSION with dataset_info.json, features.json and files
-of records, as TFDS writes them; `vit_jax.json` beside them keeps what we know besides: fingerprints,
-names of classes and images left out. Start from `find` and `check`.
+of records, as TFDS writes them; `vit_jax.json` beside them keeps what we know besides: fingerprints
+of records and of names of classes, and images left out. Start from `find` and `check`.
 """
 
 import dataclasses
@@ -384,8 +384,7 @@ def check(folder: Path) -> Prepared:
 
 
 def record(folder: Path, left_out: Sequence[tuple[str, str]] = ()) -> None:
-    """Writes `vit_jax.json`: the fingerprint of each split, hashes of the names of classes, and
-    what was left out."""
+    """Writes `vit_jax.json`: hashes of each split and of the names of classes, what was left out."""
     file_format = description(folder).get("fileFormat", "tfrecord")
     opened = {s: _opened(paths, file_format) for s, (paths, _) in files(folder).items()}
     found = {split: _fingerprint(*one) for split, one in opened.items()}

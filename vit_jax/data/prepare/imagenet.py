@@ -146,7 +146,19 @@ def imagenet21k(origin: Path, scratch: Path, release: str) -> Index:
     notes = [f"{len(found)} of {release}'s {images} images"] if len(found) < images else []
     if left_out:
         notes.append(f"{left_out} files left out: not an image in a folder of a WordNet id")
-    return Index(tuple(wnids), _held_out(examples), tuple(notes))
+    splits = _held_out(examples)
+
+    def accepts(kept: dict[str, list[Example]]) -> None:
+        lost = {e.label for e in splits["train"]} - {e.label for e in kept["train"]}
+        count = sum(map(len, kept.values()))
+        if lost or count < images * (1 - _MISSING_21K):
+            without = f", none of {_some(wnids[k] for k in sorted(lost))} in train" if lost else ""
+            raise BadInput(
+                f"--from={origin}: {count} images of {release}'s {images} can be read{without}. "
+                "Complete it, or prepare it under another name."
+            )
+
+    return Index(tuple(wnids), splits, tuple(notes), accepts)
 
 
 def _held_out(examples: list[Example]) -> dict[str, list[Example]]:

@@ -8,7 +8,7 @@ Start from `own`; `Index` is what every layout comes to.
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,11 +41,13 @@ class Index:
       classes: names, by label.
       splits: by name.
       notes: a sentence for everything that was left out or assumed.
+      accepts: raises BadInput unless the examples that could be read, by split, are enough.
     """
 
     classes: tuple[str, ...]
     splits: dict[str, list[Example]]
     notes: tuple[str, ...] = ()
+    accepts: Callable[[dict[str, list[Example]]], None] = lambda kept: None
 
 
 def own(origin: Path, scratch: Path) -> Index:

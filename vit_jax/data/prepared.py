@@ -384,7 +384,7 @@ def check(folder: Path) -> Prepared:
 
 
 def record(folder: Path, left_out: Sequence[tuple[str, str]] = ()) -> None:
-    """Writes `vit_jax.json`: hashes of each split and of the names of classes, what was left out."""
+    """Writes `vit_jax.json`: hashes of splits and of names of classes, and what was left out."""
     file_format = description(folder).get("fileFormat", "tfrecord")
     opened = {s: _opened(paths, file_format) for s, (paths, _) in files(folder).items()}
     found = {split: _fingerprint(*one) for split, one in opened.items()}

@@ -73,14 +73,8 @@ CLASSES: dict[str, dict[str, int]] = {
     "mnist": {"label": 10},
 }
 # Of these, those whose classes TFDS only counts; the others have a file of names.
-_WITHOUT_NAMES = {
-    "mnist",
-    "svhn_cropped",
-    "patch_camelyon",
-    "diabetic_retinopathy_detection",
-    "dmlab",
-    "smallnorb",
-}
+_WITHOUT_NAMES = ("mnist", "svhn_cropped", "patch_camelyon", "dmlab", "smallnorb")
+_WITHOUT_NAMES += ("diabetic_retinopathy_detection",)
 for _task in vtab.tasks():
     if _task.label_kind == "given":
         CLASSES.setdefault(_task.tfds_name, {})[_task.label_feature] = _task.classes
@@ -148,7 +142,7 @@ def data_folder(data_dir: str) -> Path:
 
 
 def find(name: str, data_dir: str) -> Path | None:
-    """The folder of a prepared dataset, NAME[/CONFIG][:VERSION]; the newest version.
+    """The folder of a prepared dataset, NAME[/CONFIG][:VERSION]; the newest that fits; * fits all.
 
     Without CONFIG: the only one that is prepared, or the dataset's default.
     """
@@ -158,10 +152,15 @@ def find(name: str, data_dir: str) -> Path | None:
     root = data_folder(data_dir) / name
     roots = [root, *_configs(root)] if "/" not in name else [root]
     for folder in roots:
-        versions = [v for v in _versions(folder) if version in ("", v.name)]
+        versions = [v for v in _versions(folder) if _is(v.name, version)]
         if versions:
             return _newest(versions)
     return None
+
+
+def _is(version: str, wanted: str) -> bool:
+    pattern = re.escape(wanted).replace(r"\*", r"\d+")
+    return not wanted or bool(re.fullmatch(pattern, version))
 
 
 def _newest(versions: list[Path]) -> Path:
@@ -184,10 +183,14 @@ def _configs(root: Path) -> list[Path]:
 
 
 def at(name: str, origin: Path) -> Path | None:
-    """A prepared dataset that `origin` is or holds: VERSION, the folder of VERSION, or DATA_DIR."""
+    """A prepared dataset that `origin` is or holds: VERSION, the folder of VERSION, or DATA_DIR.
+
+    `name` is as for `find`; only its version must fit what lies in the first two.
+    """
+    version = name.partition(":")[2]
     if (origin / "dataset_info.json").is_file():
-        return origin
-    versions = _versions(origin)
+        return origin if _is(origin.name, version) else None
+    versions = [v for v in _versions(origin) if _is(v.name, version)]
     return _newest(versions) if versions else find(name, str(origin))
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from vit_jax.data import prepared
 from vit_jax.data.decode import EXTENSIONS
 from vit_jax.data.prepare.archives import Member, members
-from vit_jax.data.prepare.layouts import Example, Index
+from vit_jax.data.prepare.layouts import Example, Index, once
 from vit_jax.errors import BadInput, unknown
 
 # Images of each split: Russakovsky et al., arXiv:1409.0575, table 2.
@@ -73,6 +73,8 @@ def imagenet2012(origin: Path, scratch: Path) -> Index:
             splits[split].append(Example(name, label[wnid], member))
         else:
             left_out += 1
+    if any(len(splits[split]) > size for split, size in SIZES_2012.items()):
+        once(Index((), splits), origin)
     _complete_2012(splits, wnids, origin)
     note = f"{left_out} files left out: not named as images of ILSVRC2012's train or validation"
     return Index(tuple(wnids), splits, (note,) if left_out else ())
@@ -135,14 +137,16 @@ def imagenet21k(origin: Path, scratch: Path, release: str) -> Index:
         else:
             left_out += 1
     wnids = sorted({name[:9] for name, _ in found})
+    label = {wnid: number for number, wnid in enumerate(wnids)}
+    examples = [Example(name, label[name[:9]], member) for name, member in found]
     classes, images = RELEASES_21K[release]
+    if len(found) > images:
+        once(Index((), {release: examples}), origin)
     if len(wnids) != classes or len(found) < images * (1 - _MISSING_21K) or len(found) > images:
         raise BadInput(
             f"--from={origin}: {len(wnids)} classes and {len(found)} images; {release} has "
             f"{classes} and {images}. Complete it, or prepare it under another name."
         )
-    label = {wnid: number for number, wnid in enumerate(wnids)}
-    examples = [Example(name, label[name[:9]], member) for name, member in found]
     notes = [f"{len(found)} of {release}'s {images} images"] if len(found) < images else []
     if left_out:
         notes.append(f"{left_out} files left out: not an image in a folder of a WordNet id")

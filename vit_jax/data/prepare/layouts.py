@@ -159,5 +159,6 @@ def once(index: Index, origin: str | os.PathLike[str]) -> None:
             if other is not example.member:
                 raise BadInput(
                     f"--from={origin}: {example.name} of {split} is there twice, in "
-                    f"{other.container} and {example.member.container}; give a folder with one."
+                    f"{other.container} and {example.member.container}, as where an archive and "
+                    "what was unpacked from it lie together; give a folder with one."
                 )

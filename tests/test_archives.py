@@ -127,9 +127,10 @@ def test_a_zip_member_that_claims_too_much_is_refused_unread(tmp_path, monkeypat
     assert "a.jpg claims 100000 bytes" in refused(path)
 
 
-def test_a_changed_byte_in_a_zip_is_found(tmp_path):
+@pytest.mark.parametrize("kind", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_changed_byte_in_a_zip_is_found(tmp_path, kind):
     content = os.urandom(2000)  # deflate keeps it as it is
-    path = packs.zipped(tmp_path / "x.zip", {"a.jpg": content})
+    path = packs.zipped(tmp_path / "x.zip", {"a.jpg": content}, kind)
     patched(path, content[100:110], b"0123456789")
     assert "checksum" in refused(path)
 

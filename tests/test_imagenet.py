@@ -204,3 +204,33 @@ def test_a_few_missing_images_are_noted_and_many_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(imagenet, "_MISSING_21K", 0.01)
     index = imagenet.imagenet21k(root, tmp_path / "scratch", "fall11")
     assert index.notes == ("599 of fall11's 600 images",)
+
+
+def test_unreadable_images_must_leave_every_class_and_nearly_all_images(tmp_path, monkeypatch):
+    monkeypatch.setattr(imagenet, "_MISSING_21K", 0.01)
+    index = imagenet.imagenet21k(folder_of_folders(tmp_path / "x"), tmp_path, "fall11")
+    index.accepts(index.splits)
+    index.accepts(index.splits | {"train": index.splits["train"][6:]})
+    with pytest.raises(BadInput, match=r"593 images of fall11's 600 can be read\. "):
+        index.accepts(index.splits | {"train": index.splits["train"][7:]})
+    monkeypatch.setattr(imagenet, "_MISSING_21K", 1)
+    some = [e for e in index.splits["train"] if WNIDS[e.label] != WNIDS[1]]
+    with pytest.raises(BadInput, match=f"can be read, none of {WNIDS[1]} in train"):
+        index.accepts(index.splits | {"train": some})
+
+
+def test_tars_beside_what_was_unpacked_from_them_are_said_to_be_there_twice(tmp_path):
+    root = tars(tmp_path / "x")
+    packs.unpacked(root, {f"train/{n[:9]}/{n}": c for n, c in TRAIN.items()})
+    said = message(root)
+    assert "of train is there twice, in " in said
+    assert "ILSVRC2012_img_train.tar" in said
+    assert "an archive and what was unpacked from it" in said
+
+
+def test_class_tars_beside_their_folders_are_said_to_be_there_twice(tmp_path):
+    root = folder_of_folders(tmp_path / "x")
+    folder_of_tars(root)
+    with pytest.raises(BadInput, match=r"of fall11 is there twice, in .*\.tar") as caught:
+        imagenet.imagenet21k(root, tmp_path / "scratch", "fall11")
+    assert "give a folder with one" in str(caught.value)

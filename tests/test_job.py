@@ -112,11 +112,16 @@ def test_imagenet_has_as_many_files_as_that_of_tfds(tmp_path):
 
 def test_imagenet21k_is_prepared_under_its_release(tmp_path, monkeypatch):
     monkeypatch.setattr(imagenet, "RELEASES_21K", {"fall11": (3, 600), "winter21": (2, 400)})
+    monkeypatch.setitem(prepared.CLASSES, "imagenet21k/fall11", {"label": 3})
     jpeg = packs.picture(1)
     files = {n: jpeg + c for n, c in test_imagenet.FALL.items()}
     root = packs.unpacked(tmp_path / "x", test_imagenet.class_tars(files))
     assert "--release=winter21 (2 classes)" in message("imagenet21k", root, tmp_path)
-    [report] = prepare("imagenet21k", root, tmp_path, release="fall11")
+    assert "--release=winter21 is for imagenet21k" in message(
+        "imagenet21k/fall11", root, tmp_path, release="winter21"
+    )
+    assert "fall11" in message("imagenet21k/fall12", root, tmp_path)
+    [report] = prepare("imagenet21k/fall11", root, tmp_path)
     assert report.source == "tfds:imagenet21k/fall11:1.0.0"
     options = sources.Options(report.data_dir)
     source = sources.open_source(
@@ -126,6 +131,29 @@ def test_imagenet21k_is_prepared_under_its_release(tmp_path, monkeypatch):
         "train": 588, "validation": 6, "val": 6, "test": 6,
     }  # fmt: skip
     assert list(source.classes) == test_imagenet.WNIDS
+
+
+def test_the_release_may_be_said_apart_from_the_name(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(job, "_own", lambda target, *_: seen.append((target.name, target.config)))
+    for name, release in (("imagenet21k", "fall11"), ("imagenet21k/fall11", "fall11")):
+        prepare(name, tmp_path, tmp_path, release=release)
+    assert seen == [("imagenet21k", "fall11")] * 2
+
+
+@pytest.mark.parametrize("there, taken", [("3.0.1", True), ("2.0.0", False), ("4.0.0", False)])
+@pytest.mark.parametrize("place", ["data", "from"])
+def test_a_task_of_vtab_takes_only_its_version(tmp_path, monkeypatch, there, taken, place):
+    monkeypatch.setitem(prepared.SIZES, "dtd", {})
+    monkeypatch.setitem(prepared.CLASSES, "dtd", {})
+    (tmp_path / "from").mkdir()
+    test_prepared.dataset(tmp_path / place, name="dtd", version=there)
+    build = lambda need, _, root: test_prepared.dataset(root, name="dtd", version="3.0.3")  # noqa: E731
+    monkeypatch.setattr(upstream, "build", build)
+    [report] = prepare("vtab/dtd", tmp_path / "from", tmp_path)
+    assert report.source == f"tfds:dtd:{there if taken else '3.0.3'}"
+    if not taken and place == "data":  # a plain name is any version
+        assert prepare("dtd", tmp_path / "from", tmp_path)[0].notes == ("it was prepared already",)
 
 
 def test_a_release_is_only_for_imagenet21k(images, tmp_path):
@@ -138,7 +166,7 @@ def test_a_name_of_tfds_needs_its_archives(images, tmp_path):
     assert "food-101.tar.gz" in message("food101", images, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["My-Cats", "1cat", "a b", "../x", "imagenet21k/fall11"])
+@pytest.mark.parametrize("name", ["My-Cats", "1cat", "a b", "../x", "mine/one"])
 def test_a_name_must_be_one_that_tfds_reads(images, tmp_path, name):
     assert "use small letters" in message(name, images, tmp_path)
 
@@ -158,6 +186,7 @@ def test_all_of_vtab_prepares_what_is_there_and_lists_the_rest(tmp_path, monkeyp
 
     monkeypatch.setattr(upstream, "build", build)
     monkeypatch.setitem(prepared.SIZES, "dtd", {})
+    monkeypatch.setitem(prepared.CLASSES, "dtd", {})
     said = message("vtab/all", tmp_path / "from", tmp_path)
     assert said.startswith("15 of 16 datasets of VTAB are not prepared (prepared: tfds:dtd:3.0.1)")
     assert "eurosat/rgb:2.0.0 is not there" in said

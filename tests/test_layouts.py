@@ -3,6 +3,8 @@
 
 """One's own images in every form that people have them in come to the same index."""
 
+import os
+
 import packs
 import pytest
 
@@ -116,3 +118,39 @@ def test_the_same_name_twice_is_bad_input(tmp_path):
     (tmp_path / "x.tar").write_bytes(first + data)
     with pytest.raises(BadInput, match=r"cat/0\.jpg of train is there twice"):
         own(tmp_path / "x.tar")
+
+
+@pytest.mark.parametrize("kind", ["folder", "tar", "zip"])
+@pytest.mark.parametrize("name", ["a\nb", "a\rb", " a", "a ", "a\u2028b"])
+def test_the_name_of_a_class_must_be_one_line(tmp_path, kind, name):
+    files = {f"{name}/1.jpg": b"1", "fine name/2.jpg": b"2"}
+    origin = pack(kind, tmp_path / "x", files)
+    with pytest.raises(BadInput, match="line breaks, or blanks at its ends; rename") as caught:
+        own(origin)
+    assert f"the class {name!r}" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["folder", "tar"])
+def test_the_name_of_a_class_must_be_utf_8(tmp_path, kind):
+    (tmp_path / "x").mkdir()
+    files = {f"{os.fsdecode(b'caf' + bytes([0xE9]))}/1.jpg": b"1", "b/2.jpg": b"2"}
+    with pytest.raises(BadInput, match=r"the class 'caf\\udce9' is not UTF-8; rename"):
+        own(pack(kind, tmp_path / "x", files))
+
+
+def test_the_name_of_a_class_in_a_csv_must_be_one_line(tmp_path):
+    packs.unpacked(tmp_path, {"1.jpg": b"1", "2.jpg": b"2"})
+    (tmp_path / "x.csv").write_text('1.jpg,"a\nb"\n2.jpg,c\n')
+    with pytest.raises(BadInput, match="has line breaks"):
+        own(tmp_path / "x.csv")
+
+
+@pytest.mark.parametrize("split", ["tr-ain", "../x", "1st", "a b", "tést", "train[:5]"])
+def test_the_name_of_a_split_in_a_csv_must_be_one_of_tfds(tmp_path, split):
+    packs.unpacked(tmp_path, {"1.jpg": b"1", "2.jpg": b"2"})
+    (tmp_path / "x.csv").write_text(f"1.jpg,a,{split}\n2.jpg,b,Fold_2\n")
+    with pytest.raises(BadInput, match="must have a name of letters, digits and _") as caught:
+        own(tmp_path / "x.csv")
+    assert repr(split) in str(caught.value)
+    (tmp_path / "x.csv").write_text("1.jpg,a,train\n2.jpg,b,Fold_2\n")
+    assert set(own(tmp_path / "x.csv").splits) == {"train", "Fold_2"}

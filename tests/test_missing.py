@@ -4,6 +4,7 @@
 """What is said to be missing is what TFDS asks for, to the byte."""
 
 import json
+import shlex
 import sys
 
 import pytest
@@ -74,7 +75,7 @@ def test_imagenet_is_named_to_the_byte(tmp_path):
 def test_imagenet21k_names_its_releases(tmp_path):
     found = {need.dataset: need.command for need in needs("imagenet21k", tmp_path)}
     assert set(found) == {"imagenet21k/fall11:1.0.0", "imagenet21k/winter21:1.0.0"}
-    assert "prepare imagenet21k --release=fall11 " in found["imagenet21k/fall11:1.0.0"]
+    assert "prepare imagenet21k/fall11 --from=" in found["imagenet21k/fall11:1.0.0"]
 
 
 def test_other_sets_of_tfds_are_known_by_their_lists(tmp_path):
@@ -144,3 +145,53 @@ def test_tensorflow_is_not_imported():
         "assert not {'tensorflow', 'tensorflow_datasets'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+def test_one_prepared_release_of_imagenet21k_is_enough(tmp_path):
+    test_prepared.dataset(tmp_path, name="imagenet21k", config="winter21")
+    [need] = needs("imagenet21k", tmp_path)
+    assert (need.name, need.state) == ("imagenet21k/winter21", "ready")
+    assert needs("imagenet21k/fall11", tmp_path)[0].state == "needs files"
+
+
+@pytest.mark.parametrize("task, dataset, version, state", [
+    ("dtd", "dtd", "3.0.1", "ready"), ("dtd", "dtd", "3.12.0", "ready"),
+    ("dtd", "dtd", "4.0.0", "needs files"), ("dtd", "dtd", "30.0.1", "needs files"),
+    ("pets", "oxford_iiit_pet", "3.2.0", "ready"), ("pets", "oxford_iiit_pet", "4.0.0", "ready"),
+    ("pets", "oxford_iiit_pet", "4.0.1", "needs files"),
+    ("kitti_dist", "kitti", "3.1.0", "ready"), ("kitti_dist", "kitti", "3.2.0", "needs files"),
+])  # fmt: skip
+def test_a_task_of_vtab_is_ready_in_its_version_only(tmp_path, task, dataset, version, state):
+    folder = test_prepared.dataset(tmp_path, name=dataset, version=version)
+    [need] = needs(f"vtab/{task}", tmp_path)
+    assert need.state == state
+    assert needs(dataset, tmp_path)[0].state == "ready"
+    if state == "ready":
+        assert need.folder == str(folder)
+    else:
+        wanted = missing.vtab.find(task).version
+        assert f"note: {folder} is another version; VTAB asks for {wanted}" in need.text()
+        assert need.dataset == f"{dataset}:{missing.version(dataset)}"
+        assert need.folder == str(folder.parent / missing.version(dataset))
+
+
+def test_the_version_of_the_task_goes_before_a_newer_one(tmp_path):
+    folder = test_prepared.dataset(tmp_path, name="dtd", version="3.0.1")
+    test_prepared.dataset(tmp_path, name="dtd", version="4.0.0")
+    assert needs("vtab/dtd", tmp_path)[0].folder == str(folder)
+
+
+def test_paths_in_commands_are_quoted(tmp_path):
+    place = tmp_path / "my data; rm"
+    [need] = needs("cifar10", place)
+    words = shlex.split(need.command)
+    assert f"--data_dir={place}" in words
+    assert f"--from={place}/downloads/manual" in words
+
+
+def test_tasks_of_one_dataset_are_named_together(tmp_path):
+    texts = {need.name: need.text().splitlines()[0] for need in needs("vtab", tmp_path)}
+    assert texts["vtab/clevr_count"].endswith("; also vtab/clevr_dist")
+    assert "also" not in texts["vtab/dtd"]
+    test_prepared.dataset(tmp_path, name="clevr", version="3.1.0")
+    assert needs("vtab/clevr_dist", tmp_path)[0].text().endswith("; also vtab/clevr_count")

@@ -186,3 +186,85 @@ def test_no_file_stays_open(tmp_path):
     before = len(os.listdir("/proc/self/fd"))
     prepared.check(folder)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+# ---------------------------------------------------------------- classes
+
+
+def named(root, names=("a", "b", "c"), classes=3, **settings):
+    folder = dataset(root, classes=classes, **settings)
+    (folder / "label.labels.txt").write_text("".join(f"{n}\n" for n in names))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (lambda p: p.write_text("b\na\nc\n"), "label: not the names of classes, or order, as"),
+        (lambda p: p.write_text("a\nb\nd\n"), "label: not the names of classes, or order, as"),
+        (lambda p: p.unlink(), "label: label.labels.txt, the names of the classes, is missing"),
+    ],
+)
+def test_other_names_of_classes_than_when_prepared_are_a_problem(tmp_path, change, said):
+    folder = named(tmp_path)
+    prepared.record(folder)
+    assert prepared.check(folder).problems == ()
+    change(folder / "label.labels.txt")
+    [problem] = prepared.check(folder).problems
+    assert problem.startswith(said)
+
+
+def test_as_many_names_as_classes(tmp_path):
+    [problem] = prepared.check(named(tmp_path, names="ab")).problems
+    assert problem == (
+        "label: 2 names of classes in label.labels.txt, features.json says 3"
+    )  # fmt: skip
+
+
+def test_names_that_are_no_text_are_bad_input(tmp_path):
+    folder = named(tmp_path)
+    (folder / "label.labels.txt").write_bytes(b"\xff\n")
+    with pytest.raises(BadInput, match=r"label\.labels\.txt cannot be read"):
+        prepared.check(folder)
+
+
+@pytest.mark.parametrize("name, config, label, classes", [
+    ("imagenet2012", "", "label", 1000), ("imagenet21k", "winter21", "label", 19_167),
+    ("imagenet21k", "fall11", "label", 21_841), ("cifar10", "", "label", 10),
+    ("cifar100", "", "label", 100), ("sun397", "tfds", "label", 397),
+    ("smallnorb", "", "label_azimuth", 18), ("smallnorb", "", "label_elevation", 9),
+])  # fmt: skip
+def test_known_numbers_of_classes_are_compared(tmp_path, monkeypatch, name, config, label, classes):
+    monkeypatch.setattr(prepared, "SIZES", {})
+
+    def problems(number):
+        folder = dataset(tmp_path / str(number), name=name, config=config)
+        full = "/".join(filter(None, (name, config)))
+        known = prepared.CLASSES[full] | {label: number}
+        features = {k: {"classLabel": {"numClasses": str(n)}} for k, n in known.items()}
+        text = json.dumps({"featuresDict": {"features": features}})
+        (folder / "features.json").write_text(text)
+        for k, n in known.items():
+            (folder / f"{k}.labels.txt").write_text("".join(f"{i}\n" for i in range(n)))
+        return prepared.check(folder).problems
+
+    assert problems(classes) == ()
+    [problem] = problems(classes - 1)
+    assert problem.startswith(f"{label}: {classes - 1} classes, {name}")
+    assert problem.endswith(f" has {classes}")
+
+
+def test_a_label_that_is_not_there_is_a_problem(tmp_path, monkeypatch):
+    monkeypatch.setitem(prepared.CLASSES, "pics", {"kind": 3})
+    assert prepared.check(dataset(tmp_path)).problems == (
+        "kind: features.json has no such label",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name, missing", [("cifar10", 1), ("mnist", 0), ("own", 0)])
+def test_names_of_classes_are_missed_where_the_dataset_has_them(
+    tmp_path, monkeypatch, name, missing
+):
+    monkeypatch.setattr(prepared, "SIZES", {})
+    found = prepared.check(dataset(tmp_path, name=name, classes=10))
+    assert len([p for p in found.problems if "label.labels.txt" in p]) == missing

@@ -456,6 +456,9 @@ def test_another_version_is_refused_with_the_reason(data_folder):
         vtab.open_task(newer, full=False, data_dir=str(folder))
     assert "eurosat/rgb:9.*.*, prepared is 2.0.0" in str(caught.value)
     assert "order of the prepared files" in str(caught.value)
+    assert "Prepare eurosat/rgb:2.0.0 beside it: vit_jax data prepare vtab/eurosat" in str(
+        caught.value
+    )
 
 
 def test_other_classes_than_the_tasks_are_refused(data_folder):

@@ -3,9 +3,11 @@
 
 """Writing: every image once, the same bytes for any workers and after any interruption."""
 
+import dataclasses
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -250,3 +252,97 @@ def test_a_full_disk_is_one_message(images, tmp_path, monkeypatch):
     with pytest.raises(BadInput, match=r"No space left on device.*partial.*free some space"):
         write(images, where)
     assert os.listdir(tmp_path / "mine") == [".incomplete-1.0.0"]
+
+
+def bad(part):
+    return FILES | {n: b"<html>" for n in FILES if n.startswith(part)}
+
+
+@pytest.mark.parametrize("part, split, number", [("test/", "test", 8), ("train/", "train", 40)])
+def test_a_split_of_which_nothing_can_be_read_is_refused(tmp_path, part, split, number):
+    images = packs.unpacked(tmp_path / "images", bad(part))
+    where = target(tmp_path / "data")
+    said = rf"none of the {number} images of {split} can be read: ./\d+.jpg: not an image; "
+    with pytest.raises(BadInput, match=said):
+        write(images, where)
+    assert not where.folder.exists()
+
+
+def test_images_that_were_replaced_by_others_of_their_size_are_read_again(tmp_path, whole):
+    size = {n: len(c) for n, c in FILES.items()}
+    files = FILES | {n: bytes(size[n]) for n in FILES if n.startswith("test/")}
+    images, where = packs.unpacked(tmp_path / "images", files), target(tmp_path / "data")
+    with pytest.raises(BadInput, match="none of the 8 images of test"):
+        write(images, where)
+    packs.unpacked(images, FILES)
+    assert packs.tree(write(images, where)) == whole
+
+
+def test_what_can_be_read_must_be_what_the_layout_accepts(tmp_path):
+    images = packs.unpacked(tmp_path / "images", FILES | {"train/a/html.jpg": b"<html>"})
+    where, seen = target(tmp_path / "data"), {}
+
+    def accepts(kept):
+        seen.update({split: {e.name for e in examples} for split, examples in kept.items()})
+        raise BadInput("too few.")
+
+    index = dataclasses.replace(layouts.own(images, tmp_path / "scratch"), accepts=accepts)
+    with (
+        writer.held(where),
+        pytest.raises(BadInput, match=r"too few\. .*: a/html.jpg: not an image"),
+    ):
+        writer.write(index, where, 1, lambda done, total: None)
+    assert seen == {
+        s: {n.partition("/")[2] for n in FILES if n.startswith(s)} for s in ("train", "test")
+    }
+    assert not where.folder.exists()
+
+
+@pytest.mark.parametrize("at", ["rename", "rmtree"])
+def test_a_kill_while_tidying_up_loses_nothing(images, tmp_path, whole, monkeypatch, at):
+    where, calls = target(tmp_path), []
+    original = shutil.rmtree
+
+    def fail(path, *args, **kwargs):
+        calls.append(path.name)
+        if at == "rmtree" or path.name.startswith(".incomplete"):
+            raise KeyboardInterrupt
+        return original(path, *args, **kwargs)
+
+    write_shards = writer._shards
+
+    def shards(*args):  # from here on nothing but the end is left
+        monkeypatch.setattr(writer.shutil, "rmtree", fail)
+        if at == "rename":
+            rename = writer.Path.rename
+            monkeypatch.setattr(
+                writer.Path, "rename",
+                lambda self, to: fail(self) if self == where.hidden else rename(self, to),
+            )  # fmt: skip
+        return write_shards(*args)
+
+    monkeypatch.setattr(writer, "_shards", shards)
+    with pytest.raises(KeyboardInterrupt):
+        write(images, where)
+    monkeypatch.undo()
+    assert calls[0] == "scratch"
+    kept = {p.name: p.stat().st_mtime_ns for p in where.hidden.glob("*-of-0000?")}
+    assert len(kept) == 7
+    assert packs.tree(write(images, where)) == whole
+    assert {n: (where.folder / n).stat().st_mtime_ns for n in kept} == kept
+
+
+def test_a_folder_that_holds_something_else_is_in_the_way(images, tmp_path):
+    where = target(tmp_path)
+    packs.unpacked(where.folder, {"mine.txt": b"x"})
+    with pytest.raises(BadInput, match=r"1\.0\.0 is in the way: it is not empty"):
+        write(images, where)
+    assert packs.tree(tmp_path) == {"mine/1.0.0/mine.txt": b"x"}
+
+
+def test_a_try_that_wrote_nothing_leaves_no_folders(tmp_path):
+    images = packs.unpacked(tmp_path / "images", {"a/1.jpg": b""})
+    where = writer.Target("mine", "one", "1.0.0", tmp_path / "data")
+    with pytest.raises(BadInput, match="1 class folders"):
+        write(images, where)
+    assert list((tmp_path / "data").rglob("*")) == []

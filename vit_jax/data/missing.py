@@ -10,6 +10,8 @@ TensorFlow is not imported. Start from `needs`.
 import dataclasses
 import functools
 import importlib.util
+import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -46,6 +48,7 @@ class Need:
       place: the folder for them.
       notes: page, licence, what else is needed.
       command: to run then.
+      also: names of VTAB's other tasks of the same dataset.
     """
 
     name: str
@@ -56,10 +59,12 @@ class Need:
     place: str = ""
     notes: tuple[str, ...] = ()
     command: str = ""
+    also: tuple[str, ...] = ()
 
     def text(self) -> str:
         """Lines for people."""
-        lines = [f"{self.name} ({self.dataset}): {self.state}, {self.folder}"]
+        also = f"; also {', '.join(self.also)}" if self.also else ""
+        lines = [f"{self.name} ({self.dataset}): {self.state}, {self.folder}{also}"]
         if self.state != "ready":
             lines += [f"  {download.text()}" for download in self.downloads]
             lines += [f"  note: {note}" for note in self.notes]
@@ -197,7 +202,25 @@ def needs(name: str, data_dir: str) -> list[Need]:
     Raises:
       BadInput: an unknown name.
     """
-    return [_need(said, dataset, data_dir) for said, dataset in names(name).items()]
+    found = [_need(said, dataset, data_dir) for said, dataset in names(name).items()]
+    if name == "imagenet21k":  # one release is enough
+        return [need for need in found if need.state == "ready"] or found
+    return found
+
+
+def usable(name: str, dataset: str, find: Callable[[str], Path | None]) -> Path | None:
+    """A prepared dataset that a NAME can be read from, by `find` of NAME[/CONFIG][:VERSION].
+
+    Tasks of VTAB read only their version, or what stands in for it; others the newest.
+    """
+    tasks = _tasks(name, dataset)
+    versions = [v for t in tasks[:1] for v in (t.version, t.substitute) if v] or [""]
+    return next(filter(None, (find(f"{dataset}:{v}") for v in versions)), None)
+
+
+def _tasks(name: str, dataset: str) -> list[vtab.Task]:
+    """The tasks of VTAB made of a dataset, which all ask for one version; none for other NAMEs."""
+    return [t for t in vtab.tasks() if name.startswith("vtab/") and t.tfds_name == dataset]
 
 
 def version(dataset: str) -> str:
@@ -221,17 +244,22 @@ def absent(need: Need, folder: Path) -> list[tuple[Download, str]]:
 def _need(name: str, dataset: str, data_dir: str) -> Need:
     known = _KNOWN.get(dataset)
     listed = _listed(dataset.partition("/")[0])
-    folder = prepared.find(dataset, data_dir)
+    folder = usable(name, dataset, lambda wanted: prepared.find(wanted, data_dir))
+    tasks = _tasks(name, dataset)
+    also = tuple(f"vtab/{t.slug}" for t in tasks if f"vtab/{t.slug}" != name)
     if known is None and not listed and folder is None:
         raise unknown("dataset", name, [*_KNOWN, "vtab", *(f"vtab/{t.slug}" for t in vtab.tasks())])
     if folder is not None:
         title = f"{dataset}:{folder.name}"
         broken = _broken(folder)
         if not broken:
-            return Need(name, title, "ready", str(folder))
+            return Need(name, title, "ready", str(folder), also=also)
         notes: tuple[str, ...] = (broken, f"remove {folder} first")
     else:
+        other = prepared.find(dataset, data_dir)
         notes = ()
+        if other is not None:
+            notes = (f"{other} is another version; VTAB asks for {tasks[0].version}",)
         folder = prepared.data_folder(data_dir) / dataset / version(dataset)
         title = f"{dataset}:{version(dataset)}" if version(dataset) else dataset
     downloads = tuple(
@@ -245,13 +273,11 @@ def _need(name: str, dataset: str, data_dir: str) -> Need:
                 f"TFDS prepares it with {known.module}: pip install {_MODULES[known.module]}",
             )
     place = prepared.data_folder(data_dir) / "downloads" / "manual"
-    release = dataset.removeprefix("imagenet21k/")
-    said = f"imagenet21k --release={release}" if release != dataset else name
-    command = f"vit_jax data prepare {said} --from={place}"
+    command = f"vit_jax data prepare {shlex.quote(name)} --from={shlex.quote(str(place))}"
     state = "broken" if notes and notes[0].startswith("damaged") else "needs files"
     if data_dir:
-        command += f" --data_dir={data_dir}"
-    return Need(name, title, state, str(folder), downloads, str(place), notes, command)
+        command += f" --data_dir={shlex.quote(data_dir)}"
+    return Need(name, title, state, str(folder), downloads, str(place), notes, command, also)
 
 
 def _broken(folder: Path) -> str:

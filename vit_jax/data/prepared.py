@@ -5,7 +5,7 @@
 
 A prepared dataset is DATA_DIR/NAME[/CONFIG]/VERSION with dataset_info.json, features.json and files
 of records, as TFDS writes them; `vit_jax.json` beside them keeps what we know besides: fingerprints
-and images left out. Start from `find` and `check`.
+of records and of names of classes, and images left out. Start from `find` and `check`.
 """
 
 import dataclasses
@@ -22,6 +22,7 @@ import numpy as np
 
 from vit_jax.data.records import offsets
 from vit_jax.errors import BadInput
+from vit_jax.paper import vtab
 
 NOTES_FILE = "vit_jax.json"
 _SAMPLE = 1_000  # records of a split whose content is part of its fingerprint
@@ -59,6 +60,24 @@ SIZES: dict[str, dict[str, int]] = {
     "kitti": {"train": 6_347, "validation": 423, "test": 711},
     "smallnorb": {"train": 24_300, "test": 24_300},
 }
+
+# Classes of a label of what TFDS prepares, and of ImageNet-21k: NAME[/CONFIG] -> feature -> number.
+CLASSES: dict[str, dict[str, int]] = {
+    "imagenet2012": {"label": 1_000},
+    "imagenet2012_real": {"original_label": 1_000},
+    "imagenet_v2": {"label": 1_000},
+    "imagenet_sketch": {"label": 1_000},
+    "imagenet21k/fall11": {"label": 21_841},
+    "imagenet21k/winter21": {"label": 19_167},
+    "cifar10": {"label": 10},
+    "mnist": {"label": 10},
+}
+# Of these, those whose classes TFDS only counts; the others have a file of names.
+_WITHOUT_NAMES = ("mnist", "svhn_cropped", "patch_camelyon", "dmlab", "smallnorb")
+_WITHOUT_NAMES += ("diabetic_retinopathy_detection",)
+for _task in vtab.tasks():
+    if _task.label_kind == "given":
+        CLASSES.setdefault(_task.tfds_name, {})[_task.label_feature] = _task.classes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +142,7 @@ def data_folder(data_dir: str) -> Path:
 
 
 def find(name: str, data_dir: str) -> Path | None:
-    """The folder of a prepared dataset, NAME[/CONFIG][:VERSION]; the newest version.
+    """The folder of a prepared dataset, NAME[/CONFIG][:VERSION]; the newest that fits; * fits all.
 
     Without CONFIG: the only one that is prepared, or the dataset's default.
     """
@@ -133,10 +152,15 @@ def find(name: str, data_dir: str) -> Path | None:
     root = data_folder(data_dir) / name
     roots = [root, *_configs(root)] if "/" not in name else [root]
     for folder in roots:
-        versions = [v for v in _versions(folder) if version in ("", v.name)]
+        versions = [v for v in _versions(folder) if _is(v.name, version)]
         if versions:
             return _newest(versions)
     return None
+
+
+def _is(version: str, wanted: str) -> bool:
+    pattern = re.escape(wanted).replace(r"\*", r"\d+")
+    return not wanted or bool(re.fullmatch(pattern, version))
 
 
 def _newest(versions: list[Path]) -> Path:
@@ -159,10 +183,14 @@ def _configs(root: Path) -> list[Path]:
 
 
 def at(name: str, origin: Path) -> Path | None:
-    """A prepared dataset that `origin` is or holds: VERSION, the folder of VERSION, or DATA_DIR."""
+    """A prepared dataset that `origin` is or holds: VERSION, the folder of VERSION, or DATA_DIR.
+
+    `name` is as for `find`; only its version must fit what lies in the first two.
+    """
+    version = name.partition(":")[2]
     if (origin / "dataset_info.json").is_file():
-        return origin
-    versions = _versions(origin)
+        return origin if _is(origin.name, version) else None
+    versions = [v for v in _versions(origin) if _is(v.name, version)]
     return _newest(versions) if versions else find(name, str(origin))
 
 
@@ -219,11 +247,67 @@ def _json(path: Path) -> dict[str, Any]:
         raise BadInput(f"{path} cannot be read: {e}. Prepare the dataset again.") from e
 
 
-def _classes(folder: Path) -> int:
-    """Of the only or first label in features.json; 0 where there is none."""
+@dataclasses.dataclass(frozen=True)
+class _Label:
+    """A class label: how many classes features.json states; their names, None where no file has."""
+
+    classes: int
+    names: tuple[str, ...] | None
+
+    @property
+    def digest(self) -> str:
+        """12 digits that change with the names or their order; "" without names."""
+        if self.names is None:
+            return ""
+        return hashlib.blake2b("\n".join(self.names).encode(), digest_size=6).hexdigest()
+
+
+def _labels(folder: Path) -> dict[str, _Label]:
+    """The class labels of features.json by name, with their names as TFDS reads them.
+
+    Raises:
+      BadInput: a file is damaged.
+    """
     features = _json(folder / "features.json").get("featuresDict", {}).get("features", {})
-    labels = [f["classLabel"]["numClasses"] for f in features.values() if "classLabel" in f]
-    return int(labels[0]) if labels else 0
+    found = {}
+    for key, feature in features.items():
+        if "classLabel" in feature:
+            path, names = folder / f"{key}.labels.txt", None
+            if path.is_file():
+                try:
+                    lines = path.read_text(encoding="utf-8").split("\n")
+                except (OSError, ValueError) as e:
+                    raise BadInput(f"{path} cannot be read: {e}. Prepare the dataset again.") from e
+                names = tuple(line.strip() for line in lines if line.strip())
+            found[key] = _Label(int(feature["classLabel"].get("numClasses", 0)), names)
+    return found
+
+
+def _class_problems(name: str, labels: dict[str, _Label], notes: dict[str, Any]) -> list[str]:
+    """What is wrong with the classes, given what was recorded and what is known of the dataset.
+
+    Labels without names are a problem only where names were recorded or are known to be there: TFDS
+    has datasets whose classes are only numbers.
+    """
+    problems, recorded = [], notes.get("classes", {})
+    for key in {**recorded, **CLASSES.get(name, {})}:
+        if key not in labels:
+            problems.append(f"{key}: features.json has no such label")
+    for key, label in labels.items():
+        expected, before = CLASSES.get(name, {}).get(key), recorded.get(key)
+        if label.names is not None and len(label.names) != label.classes:
+            problems.append(
+                f"{key}: {len(label.names)} names of classes in {key}.labels.txt, features.json "
+                f"says {label.classes}"
+            )
+        if expected is not None and label.classes != expected:
+            problems.append(f"{key}: {label.classes} classes, {name} has {expected}")
+        named = expected is not None and name.partition("/")[0] not in _WITHOUT_NAMES
+        if label.names is None and (before or named):
+            problems.append(f"{key}: {key}.labels.txt, the names of the classes, is missing")
+        elif before is not None and label.digest != before:
+            problems.append(f"{key}: not the names of classes, or order, as when prepared")
+    return problems
 
 
 def _opened(paths: Sequence[Path], file_format: str) -> tuple[int, Callable[[int], bytes]]:
@@ -272,7 +356,7 @@ def _fingerprint(count: int, read: Callable[[int], bytes]) -> str:
 
 
 def check(folder: Path) -> Prepared:
-    """Compares a prepared dataset with its description, its known size and its fingerprints."""
+    """Compares a prepared dataset with its description, known sizes and what was recorded."""
     info = description(folder)
     name = "/".join(filter(None, (info.get("name"), info.get("configName"))))
     notes = _json(folder / NOTES_FILE) if (folder / NOTES_FILE).is_file() else {}
@@ -294,19 +378,22 @@ def check(folder: Path) -> Prepared:
             problems.append(f"{split}: fingerprint {digest}, it was {recorded} when prepared")
         splits[split] = SplitState(sum(lengths), count, expected, digest, recorded)
     problems += [f"{split}: missing" for split in known if split not in splits]
+    labels = _labels(folder)
+    problems += _class_problems(name, labels, notes)
+    classes = next((label.classes for label in labels.values()), 0)
     left_out = tuple((str(f), str(r)) for f, r in notes.get("left_out", ()))
     version = f"{name}:{info.get('version', folder.name)}"
-    return Prepared(
-        version, str(folder), file_format, _classes(folder), splits, left_out, tuple(problems)
-    )
+    return Prepared(version, str(folder), file_format, classes, splits, left_out, tuple(problems))
 
 
 def record(folder: Path, left_out: Sequence[tuple[str, str]] = ()) -> None:
-    """Writes `vit_jax.json`: the fingerprint of each split, and what was left out of it."""
+    """Writes `vit_jax.json`: hashes of splits and of names of classes, and what was left out."""
     file_format = description(folder).get("fileFormat", "tfrecord")
     opened = {s: _opened(paths, file_format) for s, (paths, _) in files(folder).items()}
     found = {split: _fingerprint(*one) for split, one in opened.items()}
-    text = json.dumps({"fingerprints": found, "left_out": sorted(left_out)}, indent=2)
+    classes = {key: label.digest for key, label in _labels(folder).items()}
+    notes = {"fingerprints": found, "classes": classes, "left_out": sorted(left_out)}
+    text = json.dumps(notes, indent=2)
     partial = folder / f"{NOTES_FILE}.{os.getpid()}.partial"
     partial.write_text(text + "\n")
     partial.replace(folder / NOTES_FILE)

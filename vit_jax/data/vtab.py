@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from vit_jax.data import missing, tfds_source
 from vit_jax.data import splits as splits_lib
-from vit_jax.data import tfds_source
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.splits import Split
 from vit_jax.data.tfds_source import Reading
@@ -112,7 +112,8 @@ def _builder(task: Task, data_dir: str, given: str) -> Any:
         raise BadInput(
             f"{given} is made of {task.tfds_name}:{task.version}, prepared is {other.version}: the "
             "examples of a task are counted off in the order of the prepared files, which another "
-            f"version may change. Prepare {task.tfds_name}:{versions[-1]} beside it."
+            f"version may change. Prepare {task.tfds_name}:{missing.version(task.tfds_name)} "
+            f"beside it: vit_jax data prepare vtab/{task.slug} --from=DIR."
         )
     return tfds_source.prepared(f"{task.tfds_name}:{versions[-1]}", data_dir, given)
 

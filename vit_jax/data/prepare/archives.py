@@ -39,14 +39,16 @@ class Member:
       size: bytes of the file.
       container: the file on disk that holds it: an archive, or the file itself.
       offset: where its data begin there.
-      deflated: bytes of its compressed form and checksum (CRC-32), in a zip; else None.
+      deflated: bytes of its compressed form, in a zip; None where it is not compressed.
+      checksum: CRC-32 of the content, in a zip; else None.
     """
 
     name: str
     size: int
     container: str
     offset: int = 0
-    deflated: tuple[int, int] | None = None
+    deflated: int | None = None
+    checksum: int | None = None
 
     def read(self) -> bytes:
         """The content. Safe in several threads.
@@ -54,7 +56,7 @@ class Member:
         Raises:
           BadInput: it is not there in full, or differs from what the archive states.
         """
-        stored = self.deflated[0] if self.deflated else self.size
+        stored = self.size if self.deflated is None else self.deflated
         descriptor = os.open(self.container, os.O_RDONLY)
         try:
             data = os.pread(descriptor, stored, self.offset)
@@ -62,14 +64,15 @@ class Member:
             os.close(descriptor)
         if len(data) != stored:
             raise _damaged(self.container, f"{self.name} has {len(data)} of {stored} bytes")
-        if self.deflated is None:
-            return data
-        try:
-            inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-            data = inflate.decompress(data, self.size + 1)  # a bomb is not let grow further
-        except zlib.error as e:
-            raise _damaged(self.container, f"{self.name}: {e}") from e
-        if len(data) != self.size or not inflate.eof or zlib.crc32(data) != self.deflated[1]:
+        whole = True
+        if self.deflated is not None:
+            try:
+                inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+                data = inflate.decompress(data, self.size + 1)  # a bomb is not let grow further
+            except zlib.error as e:
+                raise _damaged(self.container, f"{self.name}: {e}") from e
+            whole = len(data) == self.size and inflate.eof
+        if not whole or self.checksum not in (None, zlib.crc32(data)):
             raise _damaged(self.container, f"{self.name} differs from its stated size or checksum")
         return data
 
@@ -236,8 +239,8 @@ def _zip(path: Path, prefix: str) -> Iterator[Member]:
                 + 30
                 + sum(int.from_bytes(lengths[i : i + 2], "little") for i in (0, 2))
             )
-            deflated = (entry.compress_size, entry.CRC) if packed else None
-            yield Member(prefix + name, entry.file_size, str(path), at, deflated)
+            deflated = entry.compress_size if packed else None
+            yield Member(prefix + name, entry.file_size, str(path), at, deflated, entry.CRC)
 
 
 def _checked(path: str, name: str) -> str:

@@ -15,13 +15,17 @@ from pathlib import Path
 from vit_jax.data import prepared
 from vit_jax.data.decode import EXTENSIONS
 from vit_jax.data.prepare.archives import Member, members
-from vit_jax.data.prepare.layouts import Example, Index
+from vit_jax.data.prepare.layouts import Example, Index, once
 from vit_jax.errors import BadInput, unknown
 
 # Images of each split: Russakovsky et al., arXiv:1409.0575, table 2.
 SIZES_2012 = {"train": 1_281_167, "validation": 50_000}
 # Release -> classes, images, as image-net.org states them.
-RELEASES_21K = {"fall11": (21_841, 14_197_122), "winter21": (19_167, 13_153_500)}
+_IMAGES_21K = {"fall11": 14_197_122, "winter21": 13_153_500}
+RELEASES_21K = {
+    release: (prepared.CLASSES[f"imagenet21k/{release}"]["label"], images)
+    for release, images in _IMAGES_21K.items()
+}
 HELD_OUT = 25_600  # of ImageNet-21k, of val and of test each, or 1 % where that is less
 _MISSING_21K = 0.001  # share of the images that copies of ImageNet-21k may lack
 
@@ -69,6 +73,8 @@ def imagenet2012(origin: Path, scratch: Path) -> Index:
             splits[split].append(Example(name, label[wnid], member))
         else:
             left_out += 1
+    if any(len(splits[split]) > size for split, size in SIZES_2012.items()):
+        once(Index((), splits), origin)
     _complete_2012(splits, wnids, origin)
     note = f"{left_out} files left out: not named as images of ILSVRC2012's train or validation"
     return Index(tuple(wnids), splits, (note,) if left_out else ())
@@ -131,18 +137,32 @@ def imagenet21k(origin: Path, scratch: Path, release: str) -> Index:
         else:
             left_out += 1
     wnids = sorted({name[:9] for name, _ in found})
+    label = {wnid: number for number, wnid in enumerate(wnids)}
+    examples = [Example(name, label[name[:9]], member) for name, member in found]
     classes, images = RELEASES_21K[release]
+    if len(found) > images:
+        once(Index((), {release: examples}), origin)
     if len(wnids) != classes or len(found) < images * (1 - _MISSING_21K) or len(found) > images:
         raise BadInput(
             f"--from={origin}: {len(wnids)} classes and {len(found)} images; {release} has "
             f"{classes} and {images}. Complete it, or prepare it under another name."
         )
-    label = {wnid: number for number, wnid in enumerate(wnids)}
-    examples = [Example(name, label[name[:9]], member) for name, member in found]
     notes = [f"{len(found)} of {release}'s {images} images"] if len(found) < images else []
     if left_out:
         notes.append(f"{left_out} files left out: not an image in a folder of a WordNet id")
-    return Index(tuple(wnids), _held_out(examples), tuple(notes))
+    splits = _held_out(examples)
+
+    def accepts(kept: dict[str, list[Example]]) -> None:
+        lost = {e.label for e in splits["train"]} - {e.label for e in kept["train"]}
+        count = sum(map(len, kept.values()))
+        if lost or count < images * (1 - _MISSING_21K):
+            without = f", none of {_some(wnids[k] for k in sorted(lost))} in train" if lost else ""
+            raise BadInput(
+                f"--from={origin}: {count} images of {release}'s {images} can be read{without}. "
+                "Complete it, or prepare it under another name."
+            )
+
+    return Index(tuple(wnids), splits, tuple(notes), accepts)
 
 
 def _held_out(examples: list[Example]) -> dict[str, list[Example]]:

@@ -51,8 +51,8 @@ def prepare(
     """Makes a prepared dataset of what lies at `origin`; what is there already is only checked.
 
     Args:
-      name: imagenet2012; imagenet21k; vtab/TASK or vtab/all; a dataset of TFDS; or any new name of
-        small letters, digits and _ for one's own images (see `layouts.own`).
+      name: imagenet2012; imagenet21k[/RELEASE]; vtab/TASK or vtab/all; a dataset of TFDS; or any
+        new name of small letters, digits and _ for one's own images (see `layouts.own`).
       origin: archives, folders or lists of images; or a prepared dataset, which is not copied.
       data_dir: DATA_DIR; "": TFDS's default.
       workers: threads that copy images.
@@ -68,6 +68,8 @@ def prepare(
     origin = origin.expanduser()
     if not origin.exists():
         raise BadInput(f"--from={origin}: there is no such file or folder.")
+    if name.startswith("imagenet21k/") and release in ("", name.partition("/")[2]):
+        name, _, release = name.partition("/")
     if release and name != "imagenet21k":
         raise BadInput(f"--release={release} is for imagenet21k; leave it out for {name}.")
     root = prepared.data_folder(data_dir)
@@ -89,12 +91,12 @@ def prepare(
     return [_own(Target(name, "", "1.0.0", root), layouts.own, origin, workers, progress)]
 
 
-def _there(dataset: str, origin: Path, root: Path) -> Report | None:
+def _there(name: str, dataset: str, origin: Path, root: Path) -> Report | None:
     """A report of what is prepared in DATA_DIR, else of what is prepared at `origin`."""
-    folder = prepared.find(dataset, str(root))
+    folder = missing.usable(name, dataset, lambda wanted: prepared.find(wanted, str(root)))
     note = "it was prepared already"
     if folder is None and origin.is_dir():
-        folder = prepared.at(dataset, origin)
+        folder = missing.usable(name, dataset, lambda wanted: prepared.at(wanted, origin))
         note = "it is prepared where it lies; nothing was copied"
     return None if folder is None else _report(dataset, folder, (note,))
 
@@ -120,7 +122,7 @@ def _own(
     progress: Progress,
 ) -> Report:
     dataset = "/".join(filter(None, (target.name, target.config)))
-    there = _there(dataset, origin, target.data_dir)
+    there = _there(dataset, dataset, origin, target.data_dir)
     if there:
         return there
     with writer.held(target) as hidden:
@@ -131,7 +133,7 @@ def _own(
 
 
 def _upstream(name: str, dataset: str, origin: Path, root: Path) -> Report:
-    there = _there(dataset, origin, root)
+    there = _there(name, dataset, origin, root)
     if there:
         return there
     [need] = missing.needs(name, str(root))

@@ -8,7 +8,8 @@ Start from `own`; `Index` is what every layout comes to.
 
 import dataclasses
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,11 +42,13 @@ class Index:
       classes: names, by label.
       splits: by name.
       notes: a sentence for everything that was left out or assumed.
+      accepts: raises BadInput unless the examples that could be read, by split, are enough.
     """
 
     classes: tuple[str, ...]
     splits: dict[str, list[Example]]
     notes: tuple[str, ...] = ()
+    accepts: Callable[[dict[str, list[Example]]], None] = lambda kept: None
 
 
 def own(origin: Path, scratch: Path) -> Index:
@@ -58,18 +61,40 @@ def own(origin: Path, scratch: Path) -> Index:
       scratch: see `archives.members`.
 
     Raises:
-      BadInput: laid out otherwise; says what was found.
+      BadInput: laid out otherwise; says what was found. Or a class or split has a name that a
+        prepared dataset cannot have.
     """
     if origin.is_file() and origin.suffix.lower() == ".csv":
-        return _csv(origin)
-    files = list(members(origin, scratch, lambda _: False))
-    return _class_folders(files, str(origin))
+        index = _csv(origin)
+    else:
+        index = _class_folders(list(members(origin, scratch, lambda _: False)), str(origin))
+    for name in index.classes:
+        _line(name, origin)
+    return index
+
+
+def _line(name: str, origin: Path) -> None:
+    """Raises BadInput for the name of a class that is not a line of text: TFDS keeps them so."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        what = "is not UTF-8"
+    else:
+        if name.splitlines() == [name] == [name.strip()]:
+            return
+        what = "has line breaks, or blanks at its ends"
+    raise BadInput(f"--from={origin}: the name of the class {name!r} {what}; rename that class.")
 
 
 def _csv(path: Path) -> Index:
     classes, given, notes = file_sources.open_csv(str(path), None)
     splits: dict[str, list[Example]] = {}
     for part, split in given.items():
+        if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", str(part)):
+            raise BadInput(
+                f"--from={path}: the split {part!r} must have a name of letters, digits and _, "
+                "such as train, val and test."
+            )
         labels = split.table.labels()  # type: ignore[misc]  # a list of files has them
         examples = splits.setdefault(
             "train" if part == "all" else SPLITS.get(str(part), str(part)), []
@@ -134,5 +159,6 @@ def once(index: Index, origin: str | os.PathLike[str]) -> None:
             if other is not example.member:
                 raise BadInput(
                     f"--from={origin}: {example.name} of {split} is there twice, in "
-                    f"{other.container} and {example.member.container}; give a folder with one."
+                    f"{other.container} and {example.member.container}, as where an archive and "
+                    "what was unpacked from it lie together; give a folder with one."
                 )

@@ -37,6 +37,7 @@ MOST_SHARDS = 1024  # of a split: readers keep every file open
 _REPORT_EVERY = 200  # images between calls of progress
 
 Progress = Callable[[int, int], None]  # (images done, images in all)
+Shards = list[tuple[Path, list[Example]]]  # the files of a split, and what each holds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +77,11 @@ def held(target: Target) -> Iterator[Path]:
         target.hidden.mkdir(parents=True, exist_ok=True)
         with (target.hidden / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield target.hidden
+            try:
+                yield target.hidden
+            except BaseException:
+                _tidy(target)
+                raise
     except BlockingIOError as e:
         raise BadInput(
             f"{target.name} is being prepared in {target.hidden} by another process; wait for it."
@@ -91,6 +96,16 @@ def held(target: Target) -> Iterator[Path]:
         ) from e
 
 
+def _tidy(target: Target) -> None:
+    """Removes the folders of a try that left nothing to go on from."""
+    if target.hidden.is_dir() and os.listdir(target.hidden) == ["lock"]:
+        (target.hidden / "lock").unlink()
+        for folder in (target.hidden, *target.hidden.parents):
+            if folder == target.data_dir or os.listdir(folder):
+                break
+            folder.rmdir()
+
+
 def write(index: Index, target: Target, workers: int, progress: Progress) -> None:
     """Writes the dataset, or what is missing of it; the caller holds the target, see `held`.
 
@@ -101,17 +116,45 @@ def write(index: Index, target: Target, workers: int, progress: Progress) -> Non
       progress: called now and then from several threads.
 
     Raises:
-      BadInput: the disk is too small, or an image cannot be read.
+      BadInput: the disk is too small, the folder is taken, or too many images cannot be read.
       OSError: the disk fails.
     """
     plan = {split: _plan(examples, split, target) for split, examples in index.splits.items()}
     plan = {split: shards for split, shards in plan.items() if shards}
+    if target.folder.is_dir() and os.listdir(target.folder):
+        raise BadInput(
+            f"{target.folder} is in the way: it is not empty and holds no prepared dataset. Remove "
+            "it, or prepare elsewhere: --data_dir=DIR."
+        )
     _room(target, plan)
     _resume(target, index, plan)
     keep_off_accelerators()
+    results = _shards(plan, workers, progress)
+    try:
+        _accept(index, target, plan, results)
+    except BadInput:  # files with images that could not be read are tried again
+        for path, result in results.items():
+            if result["left_out"]:
+                _note(path).unlink()
+        raise
+    _finish(index, target, plan, results)
+    left_out = [(name, reason) for r in results.values() for name, reason in r["left_out"]]
+    prepared.record(target.hidden, left_out)
+    shutil.rmtree(target.hidden / "scratch", ignore_errors=True)
+    target.hidden.rename(target.folder)  # until here all is kept that a new start needs
+    shutil.rmtree(target.folder / "done", ignore_errors=True)
+    for name in ("plan", "lock"):
+        (target.folder / name).unlink(missing_ok=True)
+
+
+def _shards(
+    plan: dict[str, Shards], workers: int, progress: Progress
+) -> dict[Path, dict[str, Any]]:
+    """Writes all files, several at once; what was found of each, by its path."""
     from PIL import Image
 
-    done, lock, total = 0, threading.Lock(), sum(map(len, index.splits.values()))
+    jobs = [(path, rows) for shards in plan.values() for path, rows in shards]
+    done, lock, total = 0, threading.Lock(), sum(len(rows) for _, rows in jobs)
     failed = threading.Event()
 
     def advance(count: int) -> None:
@@ -127,31 +170,41 @@ def write(index: Index, target: Target, workers: int, progress: Progress) -> Non
             failed.set()
             raise
 
-    jobs = [(path, rows) for shards in plan.values() for path, rows in shards]
     pool = concurrent.futures.ThreadPoolExecutor(workers)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # only headers are read
         try:
-            futures = [pool.submit(unless_failed, *job) for job in jobs]
-            results = [future.result() for future in futures]
+            futures = {path: pool.submit(unless_failed, path, part) for path, part in jobs}
+            return {path: future.result() for path, future in futures.items()}
         finally:
             pool.shutdown(cancel_futures=True)
-    left_out = [tuple(pair) for result in results for pair in result["left_out"]]
-    if left_out and target.complete:
-        raise BadInput(
-            f"{len(left_out)} images cannot be read, first {left_out[0][0]}: {left_out[0][1]}. "
-            f"{target.name} is used whole: replace them and run the command again."
-        )
-    _finish(index, target, plan, {str(path): r for (path, _), r in zip(jobs, results, strict=True)})
-    prepared.record(target.hidden, left_out)
-    for name in ("done", "scratch"):
-        shutil.rmtree(target.hidden / name, ignore_errors=True)
-    for name in ("plan", "lock"):
-        (target.hidden / name).unlink()
-    target.hidden.rename(target.folder)
 
 
-Shards = list[tuple[Path, list[Example]]]
+def _accept(
+    index: Index, target: Target, plan: dict[str, Shards], results: dict[Path, dict[str, Any]]
+) -> None:
+    """Raises BadInput where images were left out that the dataset cannot do without."""
+    kept, first = {}, ""
+    for split, shards in plan.items():
+        reasons = {name: why for path, _ in shards for name, why in results[path]["left_out"]}
+        examples = [e for _, part in shards for e in part]
+        kept[split] = [e for e in examples if e.name not in reasons]
+        shown = "; ".join(f"{name}: {why}" for name, why in list(reasons.items())[:3])
+        first = first or shown
+        if reasons and target.complete:
+            raise BadInput(
+                f"{len(reasons)} images cannot be read, first {shown}. "
+                f"{target.name} is used whole: replace them and run the command again."
+            )
+        if not kept[split]:
+            raise BadInput(
+                f"none of the {len(examples)} images of {split} can be read: {shown}. Give images "
+                "(whole files of JPEG, PNG, ...) and run the command again."
+            )
+    try:
+        index.accepts(kept)
+    except BadInput as e:
+        raise BadInput(f"{e} Images that cannot be read: {first}.") if first else e from e
 
 
 def _plan(examples: Sequence[Example], split: str, target: Target) -> Shards:
@@ -204,9 +257,14 @@ def _resume(target: Target, index: Index, plan: dict[str, Shards]) -> None:
     done.mkdir(exist_ok=True)
 
 
+def _note(path: Path) -> Path:
+    """Says that a file is finished, and what it holds."""
+    return path.parent / "done" / f"{path.name}.json"
+
+
 def _shard(path: Path, part: list[Example], advance: Callable[[int], None]) -> dict[str, Any]:
     """Writes a file and, when it is safely on disk, notes and renames it."""
-    note = path.parent / "done" / f"{path.name}.json"
+    note = _note(path)
     if path.exists() and note.exists():
         advance(len(part))
         return json.loads(note.read_text())
@@ -264,7 +322,7 @@ def _unreadable(content: bytes) -> str:
 
 
 def _finish(
-    index: Index, target: Target, plan: dict[str, Shards], results: dict[str, dict[str, Any]]
+    index: Index, target: Target, plan: dict[str, Shards], results: dict[Path, dict[str, Any]]
 ) -> None:
     """dataset_info.json, features.json and the names of the classes, as TFDS writes them."""
     import tensorflow_datasets as tfds
@@ -282,7 +340,7 @@ def _finish(
     )
     infos = []
     for split, shards in plan.items():
-        found = [results[str(path)] for path, _ in shards]
+        found = [results[path] for path, _ in shards]
         infos.append(
             tfds.core.SplitInfo(
                 name=split,

@@ -206,6 +206,16 @@ def test_csv_with_a_split_column(tmp_path):
     assert source.notes == ()
 
 
+def test_columns_of_a_header_are_taken_by_name(tmp_path):
+    lines = ["file,label,wnid,split", "a.png,x,n1,train", "b.png,y,n2,test"]
+    assert names(opened(f"csv:{table(tmp_path, *lines)}")) == {
+        "train": ["a.png"],
+        "test": ["b.png"],
+    }
+    lines = ["file,label,wnid", "a.png,x,n1", "b.png,y,n2"]
+    assert names(opened(f"csv:{table(tmp_path, *lines)}")) == {"train": ["a.png", "b.png"]}
+
+
 def test_labels_that_are_numbers_are_in_their_order(tmp_path):
     path = table(tmp_path, "a.png,10", "b.png,9", "c.png,100", "sub/d.png,2")
     source = opened(f"csv:{path}")

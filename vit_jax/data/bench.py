@@ -300,7 +300,8 @@ def _memory(files: list[bytes], workers: int, size: int) -> list[float]:
     """MiB that this process holds after each of 3 epochs."""
     found = []
     steps = -(-len(files) // _BATCH)
-    batches = _of_files(files, _process(CHAIN, size), workers, epochs=4).as_numpy_iterator()
+    enough = 4 * _BATCH  # epochs, also for a single file
+    batches = _of_files(files, _process(CHAIN, size), workers, enough).as_numpy_iterator()
     for _ in range(3):
         for _ in range(steps):
             next(batches)

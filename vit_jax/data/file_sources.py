@@ -103,7 +103,9 @@ def open_csv(rest: str, _: Any) -> _Opened:
     except (UnicodeDecodeError, csv.Error) as e:
         raise BadInput(f"data.source=csv:{rest}: not a CSV file: {e}.") from e
     header = [c.strip().lower() for c in rows[0]] if rows else []
+    named = 2  # the column of splits
     if header[1:2] == ["label"]:
+        named = header.index("split") if "split" in header else len(header)
         rows = rows[1:]
     short = next((i for i, row in enumerate(rows) if len(row) < 2 or not row[1].strip()), None)
     labels = sorted({row[1].strip() for row in rows if len(row) > 1}, key=as_number)
@@ -121,7 +123,7 @@ def open_csv(rest: str, _: Any) -> _Opened:
     table = _file_table(
         files, [row[0].strip() for row in rows], [label[r[1].strip()] for r in rows]
     )
-    parts = [row[2].strip() if len(row) > 2 and row[2].strip() else "all" for row in rows]
+    parts = [(row[named].strip() if len(row) > named else "") or "all" for row in rows]
     given = {p: np.flatnonzero([q == p for q in parts]) for p in dict.fromkeys(parts)}
     if "all" in given and len(given) > 1:
         raise BadInput(f"data.source=csv:{rest}: some rows name a split and some do not.")

@@ -168,8 +168,13 @@ def _show(args: argparse.Namespace, workers: int) -> int:
 
 
 def _bench(args: argparse.Namespace, workers: int) -> int:
+    import jax
+
+    from vit_jax import distributed
     from vit_jax.data import bench
 
+    if not distributed.present_accelerators():
+        jax.config.update("jax_platforms", "cpu")  # or libtpu complains that it has no TPU
     source = _open(args)
     split = source.split("train" if "train" in source.splits else next(iter(source.splits)))
     found = bench.bench(split, workers)

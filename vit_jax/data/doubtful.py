@@ -8,11 +8,13 @@ every restart, however it came to be known. Start from `Doubtful`.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from vit_jax.data import decode
 from vit_jax.data.lazy import Tensor, tf
+from vit_jax.data.plain import plain
 from vit_jax.data.splits import Split
 from vit_jax.errors import BadInput
 
@@ -47,6 +49,34 @@ class Doubtful:
         content = self._read(tf.constant(index, tf.int64))[0].numpy()
         return decode.image(content, self._exif) if isinstance(content, bytes) else content
 
+    def examine(
+        self, index: int, process: Callable[[Tensor], Any], chain: str, error: Exception
+    ) -> str:
+        """Why an example that failed is no image; empty where it is one: `add_careful` it is.
+
+        Args:
+          index: of the example.
+          process: what is made of its image.
+          chain: the name of `process`.
+          error: with which it failed.
+
+        Raises:
+          BadInput: it cannot be read, or not be processed.
+        """
+        try:
+            if not self.is_known(index):
+                process(tf.constant(self.image(index)))
+                self.add_careful(index)
+                return ""
+        except decode.BadImage as e:
+            return str(e)
+        except (tf.errors.OpError, OSError, UnicodeDecodeError) as e:  # not readable, or not fit
+            error = e
+        raise BadInput(
+            f"{self._split.name(index)} does not go through {chain}: {plain(error)}. "
+            "Remove or replace the image, or change the chain."
+        ) from None
+
     def add_careful(self, index: int) -> None:
         """From now on `image` decodes the example."""
         self._instead[index] = index
@@ -55,7 +85,7 @@ class Doubtful:
         """From now on the next good example, by index, takes the place of a bad one.
 
         Raises:
-          BadInput: there is none.
+          BadInput: there is none, or a file that comes before it cannot be read.
         """
         examples = len(self._split)
         for other in (n % examples for n in range(index + 1, index + examples)):
@@ -63,6 +93,12 @@ class Doubtful:
                 self.image(other)
             except decode.BadImage:
                 continue
+            except (tf.errors.OpError, OSError, UnicodeDecodeError) as e:
+                raise BadInput(
+                    f"{self._split.name(other)}, which would replace {self._split.name(index)}, "
+                    f"cannot be read: {plain(e)}. Restore the file; only files that can be read "
+                    "are ever skipped."
+                ) from None
             self._instead[index] = other
             return
         raise BadInput(

@@ -44,9 +44,15 @@ class Doubtful:
 
         Raises:
           BadImage: no decoder makes an image of it.
-          tf.errors.OpError: it cannot even be read.
+          BadInput: it cannot even be read.
         """
-        content = self._read(tf.constant(index, tf.int64))[0].numpy()
+        try:
+            content = self._read(tf.constant(index, tf.int64))[0].numpy()
+        except (tf.errors.OpError, OSError, UnicodeDecodeError) as e:
+            raise BadInput(
+                f"{self._split.name(index)} cannot be read: {plain(e)}. "
+                "Restore it, or remove it from the source."
+            ) from None
         return decode.image(content, self._exif) if isinstance(content, bytes) else content
 
     def examine(
@@ -70,7 +76,7 @@ class Doubtful:
                 return ""
         except decode.BadImage as e:
             return str(e)
-        except (tf.errors.OpError, OSError, UnicodeDecodeError) as e:  # not readable, or not fit
+        except (tf.errors.OpError, UnicodeDecodeError) as e:
             error = e
         raise BadInput(
             f"{self._split.name(index)} does not go through {chain}: {plain(error)}. "
@@ -93,12 +99,6 @@ class Doubtful:
                 self.image(other)
             except decode.BadImage:
                 continue
-            except (tf.errors.OpError, OSError, UnicodeDecodeError) as e:
-                raise BadInput(
-                    f"{self._split.name(other)}, which would replace {self._split.name(index)}, "
-                    f"cannot be read: {plain(e)}. Restore the file; only files that can be read "
-                    "are ever skipped."
-                ) from None
             self._instead[index] = other
             return
         raise BadInput(

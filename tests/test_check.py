@@ -71,7 +71,16 @@ def test_a_file_that_is_gone_is_bad(folder):
     (folder / "a" / "0.png").unlink()
     report = check.check_images(source, 1)
     assert report.bad[0][0] == "a/0.png"
-    assert report.bad[0][1].startswith("cannot be read: ")
+    reason = report.bad[0][1]
+    assert reason.startswith("cannot be read: /")
+    assert reason.endswith("a/0.png; No such file or directory"), "no names of nodes"
+
+
+def test_an_error_that_quotes_bytes_is_a_reason():
+    def read(index):
+        raise UnicodeDecodeError("utf-8", b"record \xff is damaged", 7, 8, "invalid start byte")
+
+    assert check._reason(read, 0) == "cannot be read: record \ufffd is damaged"
 
 
 def test_progress_counts_every_image(folder):

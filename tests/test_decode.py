@@ -13,7 +13,7 @@ import zlib
 import numpy as np
 import pictures
 import pytest
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, features
 
 from vit_jax.data import decode, preprocess
 from vit_jax.data.lazy import tf
@@ -123,6 +123,19 @@ def test_files_become_what_pillow_makes_of_them():
         np.testing.assert_array_equal(decode.careful(content), wanted, name)
 
 
+@pytest.mark.parametrize(
+    "kind, suffix, feature",
+    [("AVIF", ".avif", "avif"), ("JPEG2000", ".jp2", "jpg_2000"), ("PPM", ".ppm", None)],
+)
+def test_formats_of_few_files_are_found_and_read(kind, suffix, feature):
+    if feature and not features.check(feature):
+        pytest.skip(f"this Pillow is built without {feature}")
+    content = save(PHOTO, kind)
+    assert suffix in decode.EXTENSIONS
+    np.testing.assert_array_equal(decode.image(content, exif=False), pillow(content))
+    assert abs(decode.careful(content).astype(int) - np.asarray(PHOTO)).mean() <= 2
+
+
 DEEP = {
     "PNG": lambda: save(Image.fromarray(RAMP), "PNG"),
     "TIFF": lambda: save(Image.fromarray(RAMP), "TIFF"),
@@ -174,7 +187,11 @@ BAD = {
     "JPEG bomb": (jpeg_header(65535, 65535), "178956970"),
     "PNG bomb": (png_header(30000, 30000) + PNG[33:], "178956970"),
     "PNG of a negative size": (png_header(2**31 + 5, 2**31 + 5) + PNG[33:], ""),
-    "PostScript": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\nshowpage", "no image"),
+    "PostScript": (
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\nshowpage",
+        "EPS, a format that is not",
+    ),
+    "icon": (save(PHOTO, "ICO"), "ICO, a format that is not read here"),
     "TIFF of values that have no white": (
         save(Image.fromarray(np.full([3, 3], np.nan, np.float32)), "TIFF"),
         "white",

@@ -103,14 +103,15 @@ def test_bad_images_are_named_unless_they_are_to_be_skipped(tmp_path):
 
 def test_evaluation_never_skips(tmp_path):
     split = files(tmp_path, bad=(6,))
-    with pytest.raises(BadInput, match=rf"{split.name(6)} cannot be decoded"):
+    with pytest.raises(BadInput, match=rf"{split.name(6)} cannot.*the file\.$") as caught:
         list(skipping(split).evaluation())
+    assert "skip" not in str(caught.value)
 
 
 def test_the_first_image_may_be_bad_where_such_are_skipped(tmp_path):
     split = files(tmp_path, bad=(0,))
     skipping(split).probe()
-    with pytest.raises(BadInput, match="cannot be decoded"):
+    with pytest.raises(BadInput, match=r"cannot be decoded.*replace the file\.$"):
         pictures.batches(split, CHAIN).probe()
 
 
@@ -120,6 +121,15 @@ def test_a_file_that_is_gone_is_never_skipped(tmp_path):
     (tmp_path / name).unlink()
     with pytest.raises(BadInput, match=name):
         list(skipping(split).train(0, 8))
+
+
+def test_a_file_that_is_gone_replaces_none(tmp_path):
+    split = files(tmp_path, bad=(5,))
+    (tmp_path / split.name(6)).unlink()
+    one = split.take([5, 6])
+    pipe = skipping(one, batch_size=1)
+    with pytest.raises(BadInput, match=rf"{split.name(6)} cannot be read: .*No such file"):
+        pipe.probe()
 
 
 def test_an_image_that_does_not_fit_the_chain_is_never_skipped(tmp_path):
@@ -133,6 +143,45 @@ def test_nothing_but_bad_images_is_bad_input(tmp_path):
     split = files(tmp_path, bad=range(COUNT))
     with pytest.raises(BadInput, match="none of the 14 images"):
         list(skipping(split).train(0, 8))
+
+
+def test_a_batch_may_hold_a_bad_image_several_times(tmp_path):
+    """A batch larger than the split: epochs meet in it."""
+    split = files(tmp_path, bad=(6,))
+    few = split.take(np.arange(2, 12))
+    pipe = skipping(few, batch_size=32)
+    found = list(pipe.train(0, 2))
+    assert [name for name, _ in pipe.skipped] == [split.name(6)]
+    with_replacements(tmp_path, split, {6: 7})
+    images = list(pictures.batches(few, CHAIN, batch_size=32).train(0, 2))
+    assert all(np.array_equal(a["image"], b["image"]) for a, b in zip(found, images, strict=True))
+
+
+@pytest.mark.parametrize("method", ["train", "evaluation"])
+def test_a_batch_may_hold_several_times_what_only_pillow_decodes(tmp_path, data_dir, method):
+    """Rows that fill up a batch of evaluation repeat the first example."""
+    few = files(tmp_path).take(range(6))
+    odd = lossless_jpeg(data_dir)
+
+    def batches():
+        pipe = pictures.batches(few, CHAIN, batch_size=8)
+        return list(pipe.train(0, 3) if method == "train" else pipe.evaluation())
+
+    (tmp_path / few.name(0)).write_bytes(odd)
+    found = batches()
+    out = io.BytesIO()
+    Image.open(io.BytesIO(odd)).save(out, "PNG")
+    (tmp_path / few.name(0)).write_bytes(out.getvalue())
+    assert pictures.same(found, batches())
+
+
+def test_two_bad_images_may_share_a_replacement_that_needs_pillow(tmp_path, data_dir):
+    split = files(tmp_path, bad=(2, 3))
+    (tmp_path / split.name(4)).write_bytes(lossless_jpeg(data_dir))
+    pipe = skipping(split.take([2, 3, 4]), batch_size=9)
+    (batch,) = pipe.train(0, 1)
+    assert (batch["labels"] == 0).all()
+    assert len(pipe.skipped) == 2
 
 
 @pytest.mark.parametrize("chain", ["decode|inception_crop({size})|flip_lr"])

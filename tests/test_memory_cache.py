@@ -4,6 +4,7 @@
 """Examples in memory: the same batches bit for bit, read once, never more than there is room."""
 
 import dataclasses
+import tarfile
 
 import numpy as np
 import pictures
@@ -181,8 +182,52 @@ def test_image_that_cannot_be_decoded_is_named(tmp_path, bad):
     ops = preprocess.parse("x", "decode|resize(4)", 4)
     with pytest.raises(BadInput) as caught:
         memory_cache.keep(split, "decoded", ops, 2)
-    assert str(caught.value).startswith(path.relative_to(tmp_path).as_posix())
+    assert str(caught.value) == (
+        f"{path.relative_to(tmp_path).as_posix()} cannot be decoded: no image that Pillow knows; "
+        "it starts with b'no image'. Remove or replace the file; data.bad_images=skip needs "
+        "data.cache=raw or none."
+    )
     assert len(memory_cache.keep(split, "raw", ops, 2)[0]) == 100
+
+
+@pytest.mark.parametrize("kind", ["raw", "decoded"])
+def test_a_file_that_is_gone_is_named(tmp_path, kind):
+    pictures.folder(tmp_path, *(f"{c}/{i}.png" for c in "ab" for i in range(5)))
+    split = opened(f"folder:{tmp_path}").splits["train"]
+    (tmp_path / "b" / "3.png").unlink()
+    with pytest.raises(BadInput, match=r"^b/3.png cannot be read: /\S+; No such file") as caught:
+        memory_cache.keep(split, kind, preprocess.parse("x", "decode|resize(4)", 4), 2)
+    assert "{{" not in str(caught.value)
+
+
+def test_an_image_that_is_too_small_for_the_ops_that_are_done_is_named(tmp_path):
+    pictures.folder(tmp_path, *(f"{c}/{i}.png" for c in "ab" for i in range(5)))
+    (tmp_path / "b" / "3.png").write_bytes(pictures.encode(pictures.noise(3, 9)))
+    split = opened(f"folder:{tmp_path}").splits["train"]
+    with pytest.raises(BadInput, match=r"^b/3.png does not go through Decode\|CentralCrop: off"):
+        memory_cache.keep(split, "decoded", preprocess.parse("x", "decode|central_crop(5)", 5), 2)
+
+
+@pytest.mark.parametrize("chain", ["decode|random_crop({size})", "decode|resize(9)|flip_lr"])
+def test_images_that_only_pillow_decodes_are_held_as_they_are_shown(tmp_path, data_dir, chain):
+    pictures.folder(tmp_path, *(f"{c}/{i}.png" for c in "ab" for i in range(5)))
+    with tarfile.open(data_dir / "odd_images.tar") as tar:
+        name = "odd_images/jpeg_lossless_or_12bit__testimg_rgb.jpg"
+        odd = tar.extractfile(name).read()
+    for path in ("a/0.png", "b/3.png"):
+        (tmp_path / path).write_bytes(odd)
+    split = opened(f"folder:{tmp_path}").splits["train"]
+    pipe = pictures.batches(split, chain, image_size=4 if "crop" in chain else 9)
+    held, _ = cached(pipe, "decoded")
+    assert pictures.same(held.train(0, 9), pipe.train(0, 9))
+    assert pictures.same(held.evaluation(), pipe.evaluation())
+
+
+def test_a_crop_that_decodes_parts_of_images_has_no_decoded_images(photos):
+    ops = preprocess.parse("x", "decode|fast_inception_crop({size})", 4)
+    with pytest.raises(BadInput, match=r"fast_inception_crop decodes parts; use data.cache=raw"):
+        memory_cache.keep(photos, "decoded", ops, 1)
+    assert memory_cache.keep(photos, "raw", ops, 1)[1] == ops
 
 
 def test_held_seeds_are_those_of_the_places_of_the_ops():

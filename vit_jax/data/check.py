@@ -13,6 +13,7 @@ import numpy as np
 
 from vit_jax.data import decode
 from vit_jax.data.lazy import tf
+from vit_jax.data.plain import plain
 from vit_jax.data.sources import Source
 from vit_jax.data.splits import Split
 
@@ -103,6 +104,6 @@ def _reason(read: Any, index: int) -> str:
             decode.careful(content)
     except decode.BadImage as e:
         return str(e)
-    except (tf.errors.OpError, OSError) as e:
-        return f"cannot be read: {getattr(e, 'message', e)}"
+    except (tf.errors.OpError, OSError, UnicodeDecodeError) as e:  # which quotes a damaged record
+        return f"cannot be read: {plain(e)}"
     return ""

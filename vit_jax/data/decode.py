@@ -23,9 +23,9 @@ from vit_jax.data.lazy import Tensor, tf
 MOST_PIXELS = 178_956_970  # above it Pillow takes a file for an attack
 EXTENSIONS = (
     ".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".apng", ".bmp", ".gif", ".webp", ".tif",
-    ".tiff",
+    ".tiff", ".avif", ".jp2", ".ppm",
 )  # fmt: skip
-FORMATS = ("BMP", "DIB", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 
 _JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 _END = b"\xff\xd9"  # of a JPEG
@@ -78,12 +78,24 @@ def careful(content: bytes, exif: bool = False) -> np.ndarray:
             image = _rgb(picture)
             turn = TURNS.get(_orientation(picture)) if exif else None
     except UnidentifiedImageError:
-        raise BadImage(f"no image that Pillow knows; it starts with {content[:12]!r}") from None
+        raise BadImage(f"{_unread(content)}; it starts with {content[:12]!r}") from None
     except BadImage:
         raise
     except Exception as e:  # for a damaged file, each format raises what it likes
         raise BadImage(" ".join(str(e).split()) or type(e).__name__) from e
     return np.ascontiguousarray(turn(image) if turn else image)
+
+
+def _unread(content: bytes) -> str:
+    """What a file is that is in none of `FORMATS`; only its first bytes are looked at."""
+    from PIL import Image
+
+    Image.init()
+    for name, (_, accept) in Image.OPEN.items():
+        with contextlib.suppress(Exception):  # for a short file, each format raises what it likes
+            if name not in FORMATS and accept and accept(content[:16]) is True:
+                return f"{name}, a format that is not read here"
+    return "no image that Pillow knows"
 
 
 def _rgb(picture: Any) -> np.ndarray:

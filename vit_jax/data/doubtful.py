@@ -8,11 +8,13 @@ every restart, however it came to be known. Start from `Doubtful`.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from vit_jax.data import decode
 from vit_jax.data.lazy import Tensor, tf
+from vit_jax.data.plain import plain
 from vit_jax.data.splits import Split
 from vit_jax.errors import BadInput
 
@@ -42,10 +44,44 @@ class Doubtful:
 
         Raises:
           BadImage: no decoder makes an image of it.
-          tf.errors.OpError: it cannot even be read.
+          BadInput: it cannot even be read.
         """
-        content = self._read(tf.constant(index, tf.int64))[0].numpy()
+        try:
+            content = self._read(tf.constant(index, tf.int64))[0].numpy()
+        except (tf.errors.OpError, OSError, UnicodeDecodeError) as e:
+            raise BadInput(
+                f"{self._split.name(index)} cannot be read: {plain(e)}. "
+                "Restore it, or remove it from the source."
+            ) from None
         return decode.image(content, self._exif) if isinstance(content, bytes) else content
+
+    def examine(
+        self, index: int, process: Callable[[Tensor], Any], chain: str, error: Exception
+    ) -> str:
+        """Why an example that failed is no image; empty where it is one: `add_careful` it is.
+
+        Args:
+          index: of the example.
+          process: what is made of its image.
+          chain: the name of `process`.
+          error: with which it failed.
+
+        Raises:
+          BadInput: it cannot be read, or not be processed.
+        """
+        try:
+            if not self.is_known(index):
+                process(tf.constant(self.image(index)))
+                self.add_careful(index)
+                return ""
+        except decode.BadImage as e:
+            return str(e)
+        except (tf.errors.OpError, UnicodeDecodeError) as e:
+            error = e
+        raise BadInput(
+            f"{self._split.name(index)} does not go through {chain}: {plain(error)}. "
+            "Remove or replace the image, or change the chain."
+        ) from None
 
     def add_careful(self, index: int) -> None:
         """From now on `image` decodes the example."""
@@ -55,7 +91,7 @@ class Doubtful:
         """From now on the next good example, by index, takes the place of a bad one.
 
         Raises:
-          BadInput: there is none.
+          BadInput: there is none, or a file that comes before it cannot be read.
         """
         examples = len(self._split)
         for other in (n % examples for n in range(index + 1, index + examples)):

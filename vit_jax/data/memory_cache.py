@@ -8,12 +8,15 @@ order may ask any process for any example. Start from `keep`.
 """
 
 import dataclasses
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from vit_jax.data import big_vision, host_memory, preprocess
+from vit_jax.data import big_vision, crops, host_memory, preprocess
+from vit_jax.data.doubtful import Doubtful
 from vit_jax.data.lazy import Tensor, tf
+from vit_jax.data.plain import plain
 from vit_jax.data.splits import Split, Table
 from vit_jax.errors import BadInput, unknown
 
@@ -31,6 +34,7 @@ _HEADROOM = 1.25  # the sample's mean may be that much too small
 _EACH = 64  # bytes beside the image: its label, and where it lies
 
 _Ops = tuple[preprocess.Op, ...]
+_T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,24 +59,27 @@ def keep(split: Split, kind: Kind, ops: _Ops, workers: int) -> tuple[Split, _Ops
       A split with the same names, order and examples, and a chain for its images.
 
     Raises:
-      BadInput: an unknown kind, more than half of the memory that is available, or an image that
-        the first ops do not take.
+      BadInput: an unknown kind, more than half of the memory that is available, a chain that
+        decodes parts of images, or an image that the first ops do not take.
     """
     if kind not in KINDS:
         raise unknown("data.cache", kind, KINDS)
     if kind == "none":
         return split, ops, ""
+    if kind == "decoded" and any(isinstance(op, crops.FastInceptionCrop) for op in ops):
+        raise BadInput(
+            "data.cache=decoded holds whole images, fast_inception_crop decodes parts; "
+            "use data.cache=raw."
+        )
     random = (i for i, op in enumerate(ops) if not isinstance(op, FIXED))
     done = next(random, len(ops)) if kind == "decoded" else 0
-    stored = _Stored(split, ops[:done], workers)
+    exif = any(op.exif for op in ops[:done] if isinstance(op, preprocess.Decode))
+    stored = _Stored(Doubtful(split, exif), split, ops[:done], workers)
     advice = "Set data.cache=none" + (", or raw, which takes less." if done else ".")
-    try:
-        need = stored.predicted_bytes()
-        host_memory.check(need, f"data.cache={kind} of {len(split):,} images", advice)
-        table = stored.held()
-    except tf.errors.OpError as e:
-        raise stored.explain(e) from None
-    names = "|".join(type(op).__name__ for op in ops[:done]) or "as they are stored"
+    need = stored.carefully(stored.predicted_bytes)
+    host_memory.check(need, f"data.cache={kind} of {len(split):,} images", advice)
+    table = stored.carefully(stored.held)
+    names = _names(ops[:done]) or "as they are stored"
     note = f"{len(split):,} images are held in memory, {names}: about {need / 2**20:,.0f} MiB"
     held = dataclasses.replace(split, table=table, rows=range(len(split)))
     return held, (Done(),) * done + ops[done:], note
@@ -82,9 +89,25 @@ def keep(split: Split, kind: Kind, ops: _Ops, workers: int) -> tuple[Split, _Ops
 class _Stored:
     """What is held of each example: its image after `ops`, and its labels."""
 
+    doubtful: Doubtful  # of the split
     split: Split
     ops: _Ops
     workers: int
+
+    def carefully(self, function: Callable[[], _T]) -> _T:
+        """function(), once more where images failed that Pillow decodes.
+
+        Raises:
+          BadInput: names the first example, by index, that fails for good.
+        """
+        try:
+            try:
+                return function()
+            except (tf.errors.OpError, UnicodeDecodeError) as e:
+                self._examine(e)
+                return function()
+        except (tf.errors.OpError, UnicodeDecodeError) as e:
+            raise BadInput(f"reading failed: {plain(e)}.") from None
 
     def predicted_bytes(self) -> int:
         """Of all examples, from some that are evenly spread; exact where there are few."""
@@ -120,32 +143,32 @@ class _Stored:
 
     def _images(self, indices: np.ndarray) -> Any:
         """A dataset of (image, labels)."""
-        read, process = self.split.reader(), preprocess.apply(self.ops)
+        read, process = self.doubtful.reader(), self._process
 
         def stored(index: Tensor) -> tuple[Tensor, Tensor]:
             image, labels = read(index)
-            return process(image, tf.zeros([2], tf.int64)), labels
+            return process(image), labels
 
-        plain = tf.autograph.experimental.do_not_convert(stored)
+        plainly = tf.autograph.experimental.do_not_convert(stored)
         dataset = tf.data.Dataset.from_tensor_slices(indices)
-        return dataset.map(plain, num_parallel_calls=self.workers, deterministic=True)
+        return dataset.map(plainly, num_parallel_calls=self.workers, deterministic=True)
 
-    def explain(self, error: Exception) -> BadInput:
-        """Names the first example that fails, found by trying ever smaller parts."""
-        first, count = 0, len(self.split)
-        while count > 1:
-            for start in range(first, first + count, step := -(-count // 16)):
-                part = np.arange(start, min(start + step, first + count))
-                try:
-                    for _ in self._images(part):
-                        pass
-                except tf.errors.OpError as e:
-                    first, count, error = start, len(part), e
-                    break
-            else:
-                break  # none fails when it is tried again
-        message = " ".join(str(getattr(error, "message", error)).split("[[")[0].split())
-        return BadInput(
-            f"{self.split.name(first)} cannot be held in memory: {message[-200:]}. Remove or "
-            "replace the image, or set data.cache=none."
-        )
+    def _process(self, image: Tensor) -> Tensor:
+        return preprocess.apply(self.ops)(image, tf.zeros([2], tf.int64))
+
+    def _examine(self, error: Exception) -> None:
+        """Finds all examples that fail, in one pass: what Pillow decodes is so from now on."""
+        every = np.arange(len(self.split))
+        numbers = tf.data.Dataset.from_tensor_slices(every)
+        passed = tf.data.Dataset.zip(numbers, self._images(every)).map(lambda n, _: n)
+        good = np.fromiter(passed.ignore_errors().as_numpy_iterator(), np.int64)
+        for index in np.setdiff1d(every, good).tolist():
+            if reason := self.doubtful.examine(index, self._process, _names(self.ops), error):
+                raise BadInput(
+                    f"{self.split.name(index)} cannot be decoded: {reason}. Remove or replace the "
+                    "file; data.bad_images=skip needs data.cache=raw or none."
+                )
+
+
+def _names(ops: _Ops) -> str:
+    return "|".join(type(op).__name__ for op in ops)

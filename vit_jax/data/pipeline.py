@@ -9,7 +9,6 @@ A process reads only the rows of the global batch that its devices hold. Start f
 import collections
 import dataclasses
 import logging
-import re
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -17,9 +16,10 @@ import jax
 import numpy as np
 
 from vit_jax.data import order, preprocess
-from vit_jax.data.decode import BadImage, Decode
+from vit_jax.data.decode import Decode
 from vit_jax.data.doubtful import Doubtful
 from vit_jax.data.lazy import Tensor, tf
+from vit_jax.data.plain import plain
 from vit_jax.data.splits import Split
 from vit_jax.errors import BadInput
 
@@ -43,7 +43,8 @@ class Pipeline:
       workers: threads.
       prefetch: batches kept ready.
       bad_images: what happens in training to a file that is no image: `error` names it; `skip`
-        takes the next good example of the split in its place. Evaluation always names it.
+        takes the next good example of the split in its place. `evaluation` always names it, and
+        so does the `probe` of a pipeline that does not skip.
       skipped: (name, reason) of the files of this process that were replaced so far.
     """
 
@@ -76,18 +77,19 @@ class Pipeline:
             return example_at(at), order.example_seed(at, seed=augment_seed), tf.constant(True)
 
         steps = range(first_step * len(rows), last_step * len(rows), len(rows))
-        return self._batches(steps, plan, skip=self.bad_images == "skip")
+        return self._batches(steps, plan, training=True)
 
     def evaluation(self, rows: range | None = None) -> Iterator[NumpyBatch]:
         """Every example once, in order; the last batch is filled with rows whose mask is False."""
-        return self._evaluation(rows, skip=False)
+        return self._evaluation(rows, training=False)
 
     def probe(self) -> NumpyBatch:
         """The first example; raises BadInput where the chain does not give images."""
         one = dataclasses.replace(self, batch_size=1, workers=1, prefetch=1)
-        return next(one._evaluation(None, skip=self.bad_images == "skip"))
+        training = self.bad_images == "skip"  # only training skips
+        return next(one._evaluation(None, training=training))
 
-    def _evaluation(self, rows: range | None, skip: bool) -> Iterator[NumpyBatch]:
+    def _evaluation(self, rows: range | None, training: bool) -> Iterator[NumpyBatch]:
         rows = rows if rows is not None else range(self.batch_size)
         steps = -(-len(self.split) // self.batch_size)
 
@@ -96,13 +98,13 @@ class Pipeline:
             real = at < len(self.split)
             return tf.where(real, at, 0), order.example_seed(at, seed=0), real
 
-        return self._batches(range(0, steps * len(rows), len(rows)), plan, skip=skip)
+        return self._batches(range(0, steps * len(rows), len(rows)), plan, training)
 
     def _position(self, k: Any, rows: range) -> Any:
         """The position of the k-th example that a process with these rows of each batch reads."""
         return k // len(rows) * self.batch_size + rows.start + k % len(rows)
 
-    def _batches(self, starts: range, plan: Plan, skip: bool) -> Iterator[NumpyBatch]:
+    def _batches(self, starts: range, plan: Plan, training: bool) -> Iterator[NumpyBatch]:
         """A batch for each of `starts`, of the k from there on.
 
         A file that cannot be decoded ends the dataset. What the file is gets known then, and a new
@@ -119,8 +121,8 @@ class Pipeline:
                     yield batch
                     start += size
             except (tf.errors.OpError, UnicodeDecodeError) as e:
-                if not self._examine(range(start, start + size), plan, example, doubtful, skip):
-                    raise BadInput(f"reading failed: {_plain(str(e))}.") from None
+                if not self._examine(range(start, start + size), plan, example, doubtful, training):
+                    raise BadInput(f"reading failed: {plain(e)}.") from None
 
     def _example(self, plan: Plan, read: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Any:
         """The tf.function k -> example."""
@@ -138,7 +140,7 @@ class Pipeline:
             raise
         except (ValueError, TypeError, IndexError, AttributeError) as e:
             raise BadInput(
-                f"the chain {_names(self.ops)} cannot be applied: {_plain(str(e))}. "
+                f"the chain {_names(self.ops)} cannot be applied: {plain(e)}. "
                 "It starts with decode where images are files."
             ) from e
         return traced
@@ -163,7 +165,7 @@ class Pipeline:
         return dataset.with_options(options).as_numpy_iterator()
 
     def _examine(
-        self, batch: range, plan: Plan, example: Any, doubtful: Doubtful, skip: bool
+        self, batch: range, plan: Plan, example: Any, doubtful: Doubtful, training: bool
     ) -> bool:
         """Finds what failed in a batch: the order is arithmetic, so its examples can be tried.
 
@@ -174,58 +176,38 @@ class Pipeline:
           BadInput: an example cannot be read, or not go through the chain; or is no image, unless
             such are skipped.
         """
-        found = False
+        failed: dict[int, tuple[Tensor, Exception]] = {}  # once each: a batch may hold it twice
         for k in (tf.constant(k, tf.int64) for k in batch):
             try:
                 example(k)
             except (tf.errors.OpError, UnicodeDecodeError) as e:  # which quotes a damaged record
                 planned, seed, _ = plan(k)
-                index = doubtful.at(int(planned))
-                reason = self._examine_one(index, seed, doubtful, e)
-                if reason and not skip:
-                    raise BadInput(
-                        f"{self.split.name(index)} cannot be decoded: {reason}. Remove or replace "
-                        "the file; data.bad_images=skip leaves such files out of training."
-                    ) from None
-                if reason:
-                    doubtful.replace(index)
-                    if (skipped := (self.split.name(index), reason)) not in self.skipped:
-                        self.skipped.append(skipped)
-                        log.warning("data: %s is skipped: %s", *skipped)
-                found = True
-        return found
+                failed.setdefault(doubtful.at(int(planned)), (seed, e))
+        for index, (seed, error) in failed.items():
 
-    def _examine_one(self, index: int, seed: Tensor, doubtful: Doubtful, error: Exception) -> str:
-        """Why an example is no image; empty where it is one, which is decoded carefully now."""
-        try:
-            if not doubtful.is_known(index):
-                image = doubtful.image(index)
-                self._checked(preprocess.apply(self.ops)(tf.constant(image), seed))
-                doubtful.add_careful(index)
-                return ""
-        except BadImage as e:
-            return str(e)
-        except (tf.errors.OpError, UnicodeDecodeError) as e:  # not readable, or not fit
-            error = e
-        raise BadInput(
-            f"{self.split.name(index)} does not go through {_names(self.ops)}: "
-            f"{_plain(getattr(error, 'message', str(error)))}. "
-            "Remove or replace the image, or change the chain."
-        ) from None
+            def process(image: Tensor, seed: Tensor = seed) -> Tensor:
+                return self._checked(preprocess.apply(self.ops)(image, seed))
+
+            if reason := doubtful.examine(index, process, _names(self.ops), error):
+                self._skip(index, reason, doubtful, training)
+        return bool(failed)
+
+    def _skip(self, index: int, reason: str, doubtful: Doubtful, training: bool) -> None:
+        """Replaces an example that is no image, or raises BadInput."""
+        name = self.split.name(index)
+        if not training or self.bad_images != "skip":
+            advice = "; data.bad_images=skip leaves such files out of training" if training else ""
+            raise BadInput(
+                f"{name} cannot be decoded: {reason}. Remove or replace the file{advice}."
+            )
+        doubtful.replace(index)
+        if (name, reason) not in self.skipped:
+            self.skipped.append((name, reason))
+            log.warning("data: %s is skipped: %s", name, reason)
 
 
 def _names(ops: tuple[preprocess.Op, ...]) -> str:
     return "|".join(type(op).__name__ for op in ops)
-
-
-_TF_NAMES = r"\{\{[^}]*\}\}|\[Op:[^\]]*\]|\[\[[^\]]*\]\]|name: *\S*$|<[^>]*>"
-
-
-def _plain(message: str) -> str:
-    """The sentence in an error of TensorFlow, without its node names."""
-    text = re.sub(_TF_NAMES, " ", message.split("Summarized data")[0])
-    text = re.sub(r"tf\.Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)", r"\1", text)
-    return " ".join(text.split()).strip(" .")[:200]
 
 
 def local_rows(sharding: jax.sharding.Sharding, batch_size: int) -> range:

@@ -1,0 +1,53 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The sentence in an error of TensorFlow, for messages to people. Start from `plain`."""
+
+import re
+
+_LONGEST = 200  # characters
+
+_TRACE = r"(?:\s*\n(?:  +File .*|    .*|<stack traces unavailable>))*"  # lines of a traceback
+_INNARDS = re.compile(
+    r"Graph execution error:"
+    r"|Detected at node .* defined at \(most recent call last\):" + _TRACE + r"|"
+    r"\d+ root error\(s\) found\.\s*\(0\) *[A-Z_]+: *"
+    r"|Error in user-defined function passed to \S+ transformation with iterator: \S+: "
+    r"|\[\[[^\]\n]*\]\]"
+    r"|\{\{[^}]*\}\}"
+    r"|\[Op:[^\]]*\]( name: *\S*)?"
+    r"|<(?:tf\.|dtype:|function |bound method )[^>]*>"
+    r"|^(?:[\w.]+\.)?(?:BadImage|BadInput): ",
+    re.MULTILINE,
+)
+_AFTER = re.compile(r"\s*(?:Traceback \(most recent call last\):|\n *\(1\) [A-Z_]+:)")
+_EAGER = re.compile(r"Expected '.*' to be true\. Summarized data: (.*)", re.DOTALL)
+_GRAPH = re.compile(r"assertion failed: \[([^\]]*)\]")
+_ASSERTED = re.compile(r"\n(?:Condition |Indices |x \(|\[?\[?-?\d)")
+
+
+def plain(error: Exception) -> str:
+    """What an error says in one line, without names of nodes and without source text.
+
+    Of an assertion that is its own text, without the values that were compared.
+
+    Args:
+      error: also a `UnicodeDecodeError`, as which an error of TensorFlow arrives that quotes a
+        damaged record.
+
+    Returns:
+      At most 200 characters, with no full stop at the end.
+    """
+    if isinstance(error, UnicodeDecodeError):
+        text = error.object.decode("utf-8", "replace")
+    else:
+        text = str(getattr(error, "message", error))
+    text = _INNARDS.sub(" ", text).strip()
+    text = _INNARDS.sub(" ", text)  # the class of a Python error comes after the node
+    text = _AFTER.split(text, maxsplit=1)[0]
+    if found := _EAGER.search(text):
+        text = found[1].split("\n")[0].removeprefix("b").strip("'\"")
+    if found := _GRAPH.search(text):
+        text = found[1]
+    text = _ASSERTED.split(text, maxsplit=1)[0]
+    return " ".join(text.split()).removesuffix(", got").strip(" .")[:_LONGEST]

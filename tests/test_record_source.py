@@ -108,6 +108,13 @@ def test_ids_of_all_files_are_read_once(tmp_path, monkeypatch):
     assert table.ids().tolist() == [b"n" * i for i in range(5)]
 
 
+def test_file_without_records_is_told(tmp_path):
+    """It may be what an interrupted copy left."""
+    files = {"x-00000-of-00002": map(example, range(4)), "x-00001-of-00002": []}
+    source = opened(f"records:{folder(tmp_path, files)}")
+    assert source.notes[0] == "1 of 2 files hold no record, first x-00001-of-00002"
+
+
 def test_several_labels_are_padded(tmp_path):
     """As JFT-300M has 1.26 an image."""
     wanted = [[3], [1, 0, 8], [], [5, 5]]

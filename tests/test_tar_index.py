@@ -161,6 +161,14 @@ def test_truncated_tar_is_an_error(tmp_path, kept):
         tar_index.members(str(path))
 
 
+def test_tars_put_together_by_cat_are_an_error(tmp_path):
+    """Or all but the first would be left out."""
+    path = pictures.tar(tmp_path / "x.tar", {"a/1.jpg": b"1" * 512})
+    path.write_bytes(2 * path.read_bytes())
+    with pytest.raises(ValueError, match="several tars in one file"):
+        tar_index.members(str(path))
+
+
 def test_damaged_header_is_an_error(tmp_path):
     """Which tarfile takes for the end."""
     path = pictures.tar(tmp_path / "x.tar", {f"a/{i}.jpg": b"1" * 512 for i in range(3)})

@@ -73,6 +73,10 @@ def open_records(rest: str, options: Options) -> tuple[list[str], dict[str, Spli
             opened = RecordFiles(files)
         except ValueError as e:
             raise BadInput(f"data.source={given}: {e} Copy or write it again.") from e
+        empty = np.flatnonzero(np.diff(opened.shards) == 0)
+        if len(empty):
+            first = os.path.basename(files[int(empty[0])])
+            notes.append(f"{len(empty)} of {len(files)} files hold no record, first {first}")
         if len(opened):
             table = _table(given, opened, names, options)
             splits[part] = Split(table, range(table.rows))

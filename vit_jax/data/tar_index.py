@@ -108,7 +108,7 @@ def _scan(path: str) -> Any:
                     yield name, member.offset_data, member.size, content
                 else:
                     others += 1
-            end = os.pread(file, tarfile.BLOCKSIZE, tar.offset)
+            end = os.pread(file, _MOST_BYTES, tar.offset)
             _check_end(path, end, tar.offset, os.fstat(file).st_size)
         if others:
             log.info("data: %s: %d members are left out, neither images nor labels", path, others)
@@ -118,11 +118,14 @@ def _scan(path: str) -> Any:
         os.close(file)
 
 
-def _check_end(path: str, block: bytes, offset: int, size: int) -> None:
+def _check_end(path: str, rest: bytes, offset: int, size: int) -> None:
     """To `tarfile`, a header that it cannot read or the end of the file ends a tar as well."""
-    if block == bytes(tarfile.BLOCKSIZE):
+    if rest[: tarfile.BLOCKSIZE] != bytes(tarfile.BLOCKSIZE):
+        what = "truncated: it has no end mark" if offset >= size else f"damaged at byte {offset}"
+    elif rest.strip(b"\0"):
+        what = "several tars in one file, of which only the first would be read"
+    else:
         return
-    what = "truncated: it has no end mark" if offset >= size else f"damaged at byte {offset}"
     raise ValueError(f"{path} is {what}; copy or pack it again.")
 
 

@@ -13,8 +13,8 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import jax
 
@@ -151,40 +151,47 @@ def problems(data: ConfigDict) -> list[BadInput]:
 def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, dict[str, Pipeline]]:
     data = config.data
     source = open_source(data)
-    notes, found = list(source.notes), list[BadInput]()
-
-    def make(split: Callable[[], Split], key: str, batch_size: int) -> Pipeline | None:
-        ops = preprocess.parse(f"data.{key}", data[key], data.image_size)
-        try:
-            pipe = Pipeline(
-                split(), ops, batch_size, config.seed, data.image_size, data.workers,
-                data.prefetch, data.bad_images if key == "train_ops" else "error",
-            )  # fmt: skip
-            pipe.probe()
-        except BadInput as e:
-            found.append(e)
-            return None
-        return pipe
+    notes = list(source.notes)
 
     def training() -> Split:
         split, said = training_examples(source, data)
         notes.extend(said)
         return windows.in_windows(split, data.window_shards) if data.window_shards else split
 
-    train = make(training, "train_ops", config.batch_size)
-    evals = {
-        name: make(
-            functools.partial(source.split, section.split),
-            "eval_ops",
-            section.batch_size or config.batch_size,
-        )
-        for name, section in config.evals.items()
-    }
-    if train is None or None in evals.values():
+    def make(name: str, split: Split) -> Pipeline:
+        key = "eval_ops" if name else "train_ops"
+        ops = preprocess.parse(f"data.{key}", data[key], data.image_size)
+        batch_size = (config.evals[name].batch_size if name else 0) or config.batch_size
+        pipe = Pipeline(
+            split, ops, batch_size, config.seed, data.image_size, data.workers,
+            data.prefetch, "error" if name else data.bad_images,
+        )  # fmt: skip
+        pipe.probe()
+        return pipe
+
+    wanted: dict[str, Callable[[], Split]] = {"": training}  # what is trained on has no name
+    for name, section in config.evals.items():
+        wanted[name] = functools.partial(source.split, section.split)
+    splits = _all(wanted)  # before any image is read, which needs TensorFlow
+    pipes = _all({name: functools.partial(make, name, split) for name, split in splits.items()})
+    pipes = {name: _kept(pipe, data, notes) for name, pipe in pipes.items()}
+    return dataclasses.replace(source, notes=tuple(notes)), pipes.pop(""), pipes
+
+
+_T = TypeVar("_T")
+
+
+def _all(makers: Mapping[str, Callable[[], _T]]) -> dict[str, _T]:
+    """What each maker makes; raises one BadInput with what all of them say."""
+    made, found = {}, list[BadInput]()
+    for name, maker in makers.items():
+        try:
+            made[name] = maker()
+        except BadInput as e:
+            found.append(e)
+    if found:
         raise together(found)
-    train, *rest = (_kept(pipe, data, notes) for pipe in (train, *evals.values()) if pipe)
-    source = dataclasses.replace(source, notes=tuple(notes))
-    return source, train, dict(zip(evals, rest, strict=True))
+    return made
 
 
 def training_examples(source: sources.Source, data: ConfigDict) -> tuple[Split, list[str]]:

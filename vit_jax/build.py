@@ -119,13 +119,9 @@ def build(config: ConfigDict) -> Run:
       BadInput: the data, the mesh, or a combination of values cannot be used.
     """
     program.make_rules(config)  # what is wrong with the mesh is said before any data is read
-    source, train, evals = _data(config)
-    made = program.make(
-        config,
-        classes=len(source.classes),
-        examples=len(train.split),
-        labels=train.probe()["labels"].shape[1],
-    )
+    source, train, evals, labels = _data(config)
+    classes, examples = len(source.classes), len(train.split)
+    made = program.make(config, classes=classes, examples=examples, labels=labels)
     return Run(**vars(made), source=source, train_pipeline=train, eval_pipelines=evals)
 
 
@@ -148,8 +144,10 @@ def problems(data: ConfigDict) -> list[BadInput]:
     return []
 
 
-def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, dict[str, Pipeline]]:
+def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, dict[str, Pipeline], int]:
+    """Source, pipelines of training and of evaluations, and K of the training examples."""
     data = config.data
+    labels: dict[str, int] = {}
     source = open_source(data)
     notes = list(source.notes)
 
@@ -166,7 +164,7 @@ def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, dict[str, Pipel
             split, ops, batch_size, config.seed, data.image_size, data.workers,
             data.prefetch, "error" if name else data.bad_images,
         )  # fmt: skip
-        pipe.probe()
+        labels[name] = pipe.probe()["labels"].shape[1]
         return pipe
 
     wanted: dict[str, Callable[[], Split]] = {"": training}  # what is trained on has no name
@@ -175,7 +173,7 @@ def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, dict[str, Pipel
     splits = _all(wanted)  # before any image is read, which needs TensorFlow
     pipes = _all({name: functools.partial(make, name, split) for name, split in splits.items()})
     pipes = {name: _kept(pipe, data, notes) for name, pipe in pipes.items()}
-    return dataclasses.replace(source, notes=tuple(notes)), pipes.pop(""), pipes
+    return dataclasses.replace(source, notes=tuple(notes)), pipes.pop(""), pipes, labels[""]
 
 
 _T = TypeVar("_T")

@@ -48,6 +48,7 @@ setup(
             f"jax[tpu]{JAX}",  # two plans are compiled for TPUs
             "pytest>=9,<10",
             "pytest-xdist>=3.8,<4",
+            "pytest-timeout>=2.4,<3",  # a test that hangs is named, with the stacks of its threads
             "ruff==0.17.5",
             "pyright==1.1.414",
             "import-linter>=2.16,<3",

@@ -223,6 +223,12 @@ def get_config() -> ConfigDict:
     config.processes.heartbeat_secs = 100  # [where] silence after which a process is given up
     config.processes.barrier_secs = 600  # [where] the longest wait for one another
 
+    config.recipe = ConfigDict()  # what tables and sweeps must know of where a run comes from
+    config.recipe.name = ""  # [where] of the recipe, e.g. "transfer"
+    config.recipe.protocol = ""  # [where] runs of one table have one, e.g. "paper"
+    config.recipe.stage = ""  # [where] select | final: what a run is for; "": neither
+    config.recipe.upstream = ""  # [where] dataset that the weights of init were trained on
+
     config.expected = ConfigDict()  # what the recipe reaches; metric "" means nothing is known
     config.expected.metric = ""  # [where] e.g. "test/top1"
     config.expected.value = 0.0  # [where]

@@ -49,6 +49,13 @@ def test_every_source_file_has_its_tests():
         "checks": "main",
         "window": "train",
         "settle": "train",
+        "cells": "catalogue",
+        "transfers": "catalogue",
+        "ablations": "catalogue",
+        "settings": "catalogue",
+        "compute": "catalogue",
+        "conformity": "ancestry",
+        "placing": "filling",
     }
     for path in ROOT.glob("vit_jax/**/*.py"):
         if path.stem not in ("__init__", "__main__"):

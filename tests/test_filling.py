@@ -1,0 +1,348 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Runs into cells: each status, what counts and what does not, and what is refused."""
+
+import json
+import shutil
+
+import papers
+import pytest
+
+from vit_jax.errors import BadInput
+from vit_jax.paper import vtab
+from vit_jax.tables import catalogue, filling
+
+CELL = ("ImageNet-21k", "CIFAR-10", "ViT-B/16")  # 98.95
+JFT = ("JFT-300M", "CIFAR-10", "ViT-B/16")
+
+
+@pytest.fixture(autouse=True)
+def quick():
+    with papers.quick_yaml():
+        yield
+
+
+def fill(root, name="5", protocol=""):
+    return filling.fill(catalogue.find(name), root, protocol)
+
+
+def cell(report, *labels):
+    return next(f for f in report.cells if f.cell.labels == labels)
+
+
+# ---------------------------------------------------------------- status
+
+
+def test_no_runs_is_missing_and_private_and_empty(tmp_path):
+    report = fill(tmp_path)
+    assert cell(report, *CELL).status == "missing"
+    assert cell(report, *JFT).status == "needs private data"
+    assert cell(report, "ImageNet", "CIFAR-10", "ViT-H/14").status == "not in the paper"
+    assert report.summary == "0 of 54 public cells reproduced"
+
+
+def test_three_seeds_near_the_paper_are_within_tolerance(tmp_path):
+    papers.seeds(tmp_path, [98.9, 98.95, 99.0])
+    found = cell(fill(tmp_path), *CELL)
+    assert (found.status, found.seeds) == ("within tolerance", 3)
+    assert found.ours == pytest.approx(98.95)
+    assert found.std == pytest.approx(0.05)
+    assert found.difference == pytest.approx(0.0, abs=1e-9)
+    assert fill(tmp_path).summary == "1 of 54 public cells reproduced"
+
+
+@pytest.mark.parametrize(
+    "gap, status",
+    [(0.2, "within tolerance"), (-0.2, "within tolerance"), (0.21, "off"), (-0.21, "off")],
+)
+def test_twice_the_error_of_the_test_set_is_the_limit(tmp_path, gap, status):
+    # 2 sqrt(0.9895 0.0105 / 10,000) = 0.2039 points; the spread of seeds asks for less
+    papers.seeds(tmp_path, [98.95 + gap + d for d in (-0.01, 0.0, 0.01)])
+    assert cell(fill(tmp_path), *CELL).status == status
+
+
+def test_spread_between_seeds_widens_the_limit(tmp_path):
+    # 2 sqrt(0.0424^2 + 0.4^2 / 3) = 0.47 > 0.3
+    papers.seeds(tmp_path, [98.65 + d for d in (-0.4, 0.0, 0.4)])
+    assert cell(fill(tmp_path), *CELL).status == "within tolerance"
+
+
+def test_one_seed_is_no_reproduction(tmp_path):
+    papers.seeds(tmp_path, [98.95])
+    found = cell(fill(tmp_path), *CELL)
+    assert (found.status, found.std) == ("1 seed", None)
+    assert fill(tmp_path).summary.startswith("0 of")
+
+
+def test_run_without_results_is_running(tmp_path):
+    folder = papers.transfer(tmp_path / "a", None)
+    report = fill(tmp_path)
+    assert cell(report, *CELL).status == "running"
+    assert any("running" in text and str(folder) in text for text in report.remarks)
+
+
+def test_run_that_a_sweep_gave_up_is_not_running(tmp_path):
+    folder = papers.transfer(tmp_path / "a", None)
+    (folder / "failed.json").write_text("{}")
+    report = fill(tmp_path)
+    assert cell(report, *CELL).status == "missing"
+    assert f"failed: {folder}" in report.remarks
+
+
+def test_selection_that_goes_on_is_running_and_one_that_is_done_is_missing(tmp_path):
+    papers.transfer(tmp_path / "a", None, recipe__stage="select", data__split="train[:98%]")
+    assert cell(fill(tmp_path), *CELL).status == "running"
+    (tmp_path / "a" / "results.json").write_text(json.dumps({"val": papers.top1(98.0)}))
+    assert cell(fill(tmp_path), *CELL).status == "missing"
+
+
+def test_numbers_of_others_are_external():
+    report = fill(None, "2")
+    assert cell(report, "ImageNet", "Noisy Student (EfficientNet-L2)").status == "external"
+    assert cell(report, "CIFAR-10", "Noisy Student (EfficientNet-L2)").status == "not in the paper"
+    assert cell(report, "ImageNet", "Ours-JFT (ViT-H/14)").status == "needs private data"
+    assert report.summary == "0 of 7 public cells reproduced"
+
+
+def test_run_on_jft_fills_a_private_cell_but_is_not_counted(tmp_path):
+    papers.seeds(tmp_path, [99.0, 99.01, 99.02], init="weights.npz", recipe__upstream="JFT-300M")
+    report = fill(tmp_path)
+    assert cell(report, *JFT).status == "within tolerance"
+    assert report.summary == "0 of 54 public cells reproduced"
+
+
+# ---------------------------------------------------------------- what never counts
+
+
+@pytest.mark.parametrize(
+    "said, keys",
+    [
+        ("on synthetic:cifar10", {"data__source": "synthetic:cifar10"}),
+        ("on folder:/my/cifar-10", {"data__source": "folder:/my/cifar-10"}),
+        ("length: 100 steps, not 10000 steps", {"length": "100 steps"}),
+        ("schedule.lr: 0.5, not of", {"schedule__lr": "0.5"}),
+        ("batch_size: 256, not 512", {"batch_size": "256"}),
+        ("evals.test.split: test[:10%], not test", {"evals__test__split": "test[:10%]"}),
+        ("data.split: train[:98%], not train", {"data__split": "train[:98%]"}),
+        ("data.image_size: 224, not 384", {"data__image_size": "224"}),
+        ("ema.decay: 0.9999, not 0.0", {"ema__decay": "0.9999"}),
+        ("no stage, not final", {"recipe__stage": ""}),
+        ("looked at test", {"checkpoint__keep_best": "test/top1"}),
+        ("looked at test", {"recipe__stage": "select"}),
+        ("pre-trained on places", {"init": "w.npz", "recipe__upstream": "places"}),
+        ("pre-trained on nothing (from scratch)", {"init": ""}),
+    ],
+)
+def test_run_that_is_not_the_papers_is_shown_without_a_verdict(tmp_path, said, keys):
+    papers.seeds(tmp_path, [98.95], **keys)
+    report = fill(tmp_path)
+    found = cell(report, *CELL)
+    assert (found.status, found.ours) == ("missing", None)
+    assert said in found.stand_ins[0]
+    assert "98.95 (1 run)" in found.stand_ins[0]
+    assert report.summary == "0 of 54 public cells reproduced"
+
+
+def test_run_that_says_it_looked_at_test_never_counts(tmp_path):
+    papers.seeds(tmp_path, [98.95, 98.96, 98.94])
+    for file in tmp_path.rglob("results.json"):
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"looked_at_test": True}))
+    found = cell(fill(tmp_path), *CELL)
+    assert found.status == "missing"
+    assert found.stand_ins[0].startswith("looked at test")
+
+
+def test_another_upstream_stands_in_for_jft_without_a_verdict(tmp_path):
+    papers.seeds(tmp_path, [99.0, 99.0, 99.0])
+    found = cell(fill(tmp_path, "6"), "ViT-B/16", "7", "CIFAR-10")
+    assert (found.status, found.ours) == ("needs private data", None)
+    assert found.stand_ins == ("pre-trained on imagenet21k: 99.00 ± 0.00 (3 runs)",)
+
+
+def test_run_with_a_row_of_its_own_is_no_stand_in_elsewhere(tmp_path):
+    papers.seeds(tmp_path, [99.0, 99.0, 99.0])
+    assert cell(fill(tmp_path), *JFT).stand_ins == ()
+
+
+def test_seed_rate_of_the_grid_and_arithmetic_are_free(tmp_path):
+    keys = {"model__dtype": "bfloat16", "schedule__lr": "0.03", "model__gelu": "erf"}
+    papers.seeds(tmp_path, [98.95, 98.96, 98.94], **keys, mesh__fsdp="2")
+    assert cell(fill(tmp_path), *CELL).status == "within tolerance"
+
+
+# ---------------------------------------------------------------- where weights come from
+
+
+def test_pretraining_here_is_known_by_its_configuration(tmp_path):
+    for name, args in (("good", ""), ("short", ",epochs=100")):
+        root = tmp_path / name
+        parent = papers.pretrain(root / "pre", f"model=B/16,dataset=imagenet{args}")
+        papers.seeds(root / "cifar", [98.1, 98.13, 98.16], init=f"{parent}@best")
+    labels = ("ImageNet", "CIFAR-10", "ViT-B/16")
+    assert cell(fill(tmp_path / "good"), *labels).status == "within tolerance"
+    found = cell(fill(tmp_path / "short"), *labels)
+    assert found.status == "missing"
+    assert "100 epochs" in found.stand_ins[0]
+
+
+def test_run_is_found_where_its_init_is_relative_to_the_folder(tmp_path):
+    papers.pretrain(tmp_path / "pre", "model=B/16,dataset=imagenet")
+    papers.seeds(tmp_path / "cifar", [98.1, 98.13, 98.16], init="pre")
+    assert cell(fill(tmp_path), "ImageNet", "CIFAR-10", "ViT-B/16").seeds == 3
+
+
+def test_pretraining_with_other_settings_is_said(tmp_path):
+    parent = papers.pretrain(tmp_path / "p", "model=B/16,dataset=imagenet", schedule__lr="0.1",
+                             optimizer__clip="5.0")  # fmt: skip
+    papers.seeds(tmp_path / "cifar", [98.1, 98.13, 98.16], init=str(parent))
+    found = cell(fill(tmp_path), "ImageNet", "CIFAR-10", "ViT-B/16")
+    assert found.status == "missing"
+    assert "pre-training with optimizer.clip: 5.0, not 1.0" in found.stand_ins[0]
+
+
+def test_real_labels_come_from_the_runs_of_imagenet(tmp_path):
+    for seed in range(3):
+        folder = papers.transfer(tmp_path / str(seed), 83.97, "model=B/16,dataset=imagenet",
+                                 seed=seed)  # fmt: skip
+        results = {"test": papers.top1(83.97, 50_000), "real": papers.top1(88.35, 46_837)}
+        (folder / "results.json").write_text(json.dumps(results))
+    report = fill(tmp_path)
+    for test in ("ImageNet", "ImageNet ReaL"):
+        assert cell(report, "ImageNet-21k", test, "ViT-B/16").status == "within tolerance"
+
+
+def test_table_2_takes_512_pixels_and_the_average_and_table_5_does_not(tmp_path):
+    papers.seeds(tmp_path, [85.28, 85.3, 85.32], "model=L/16,dataset=imagenet,size=512",
+                 init="imagenet21k/ViT-L_16.npz", ema__decay="0.9999",
+                 recipe__protocol="paper-512-polyak")  # fmt: skip
+    papers.seeds(tmp_path / "c", [99.1, 99.15, 99.2], "model=L/16,dataset=cifar10",
+                 init="imagenet21k/ViT-L_16.npz", recipe__protocol="paper")  # fmt: skip
+    assert fill(tmp_path, "2").protocol == "paper"
+    assert cell(fill(tmp_path, "2"), "ImageNet", "Ours-I21k (ViT-L/16)").status == (
+        "within tolerance"
+    )
+    found = cell(fill(tmp_path), "ImageNet-21k", "ImageNet", "ViT-L/16")
+    assert found.status == "missing"
+    assert "data.image_size: 512, not 384" in found.stand_ins[0]
+
+
+# ---------------------------------------------------------------- means
+
+
+def tasks(root, skip=()):
+    printed = {f.cell.labels: f.cell.paper for f in fill(None, "9").cells}
+    for task in vtab.tasks():
+        if task.slug not in skip:
+            percent = printed["ViT-L/16 (I21k)", task.name]
+            papers.seeds(root / task.slug, [percent - 0.1, percent + 0.1],
+                         f"model=L/16,dataset=vtab/{task.slug}",
+                         init="imagenet21k/ViT-L_16.npz")  # fmt: skip
+
+
+def test_means_are_na_while_a_task_is_missing(tmp_path):
+    tasks(tmp_path)
+    whole = fill(tmp_path, "9")
+    shutil.rmtree(tmp_path / "eurosat")
+    part = fill(tmp_path, "9")
+    model = "ViT-L/16 (I21k)"
+    assert whole.summary == "20 of 20 public cells reproduced"
+    assert cell(whole, model, "Mean").ours == pytest.approx(72.71, abs=0.01)
+    assert cell(whole, model, "Mean").std == pytest.approx(0.141421, abs=1e-6)
+    assert cell(whole, model, "Mean of specialized").ours == pytest.approx(84.65)
+    for name in ("Mean", "Mean of specialized"):
+        found = cell(part, model, name)
+        assert (found.ours, found.partial) == (None, True)
+    assert cell(part, model, "Mean").status == "missing"
+    assert cell(part, model, "Mean of natural").ours == pytest.approx(83.27, abs=0.01)
+    assert part.summary == "18 of 20 public cells reproduced"
+
+
+# ---------------------------------------------------------------- refused
+
+
+def test_mixed_preprocessing_names_two_runs_and_how_to_choose(tmp_path):
+    papers.seeds(tmp_path / "a", [98.9, 98.95, 99.0])
+    args = "model=B/16,dataset=cifar100,preprocess=released"
+    papers.seeds(tmp_path / "b", [91.6, 91.67, 91.7], args)
+    with pytest.raises(BadInput, match="mixed protocols") as caught:
+        fill(tmp_path)
+    said = str(caught.value)
+    assert str(tmp_path / "a" / "seed0") in said
+    assert str(tmp_path / "b" / "seed0") in said
+    assert "--protocol=NAME" in said
+    report = fill(tmp_path, protocol="released")
+    assert report.protocol == "released"
+    assert cell(report, *CELL).stand_ins[0].startswith("protocol paper: 98.95")
+    assert cell(report, "ImageNet-21k", "CIFAR-100", "ViT-B/16").seeds == 3
+    with pytest.raises(BadInput, match=r"unknown protocol 'other'.*paper, released"):
+        fill(tmp_path, protocol="other")
+
+
+def test_mixed_sizes_are_refused(tmp_path):
+    papers.seeds(tmp_path / "a", [98.9, 98.95, 99.0])
+    papers.seeds(tmp_path / "b", [98.0, 98.0, 98.0], "model=B/16,dataset=cifar10,size=224")
+    with pytest.raises(BadInput, match="paper-224"):
+        fill(tmp_path)
+    assert cell(fill(tmp_path, protocol="paper"), *CELL).ours == pytest.approx(98.95)
+
+
+def test_name_of_the_protocol_is_the_recipes(tmp_path):
+    papers.seeds(tmp_path / "a", [98.9, 98.95, 99.0], recipe__protocol="mine")
+    assert fill(tmp_path).protocol == "mine"
+
+
+def test_two_runs_of_one_seed_are_refused(tmp_path):
+    papers.seeds(tmp_path / "a", [98.9])
+    papers.seeds(tmp_path / "b", [98.9])
+    with pytest.raises(BadInput, match="both have seed 0"):
+        fill(tmp_path)
+
+
+def test_seeds_of_unlike_pretraining_are_refused(tmp_path):
+    args = "model=L/16,dataset=cifar10"
+    parent = papers.pretrain(
+        tmp_path / "p", "model=L/16,dataset=imagenet21k,epochs=30,release=fall11"
+    )
+    papers.transfer(tmp_path / "a", 99.1, args, init=str(parent))
+    papers.transfer(tmp_path / "b", 99.1, args, init="imagenet21k/ViT-L_16.npz", seed=1)
+    with pytest.raises(BadInput, match="30 and 90 epochs"):
+        fill(tmp_path)
+
+
+# ---------------------------------------------------------------- what is left over
+
+
+def test_results_without_the_metric_and_runs_of_no_cell_are_listed(tmp_path):
+    odd = papers.transfer(tmp_path / "odd", 98.9, split="other")
+    tiny = papers.transfer(tmp_path / "tiny", 50.0, "model=Ti/16,dataset=cifar10")
+    said = "\n".join(fill(tmp_path).remarks)
+    assert f"without test/top1 in results.json: {odd}" in said
+    assert f"{tiny} (Ti/16 on tfds:cifar10, test top-1 50.00 %)" in said
+
+
+def test_few_shot_accuracy_of_a_stand_in_is_shown_beside_figure_4(tmp_path):
+    results = {"fewshot_imagenet": {"5shot": 0.41}}
+    papers.pretrain(tmp_path / "a", "model=B/32,dataset=jft", results)
+    found = cell(fill(tmp_path, "figure4"), "ViT-B/32", "301.99")
+    assert found.status == "needs private data"
+    assert found.stand_ins == ("trained on synthetic:jft300m: 41.00 (1 run)",)
+
+
+def test_few_shot_accuracy_on_jft_fills_table_8(tmp_path):
+    for seed in range(3):
+        papers.pretrain(tmp_path / str(seed), "model=B/16,dataset=jft,epochs=7",
+                        {"fewshot_imagenet": {"5shot": 0.64, "examples": 50_000}}, seed=seed,
+                        data__source="records:/jft/*", recipe__upstream="jft",
+                        model__posemb="learned2d")  # fmt: skip
+    report = fill(tmp_path, "8")
+    assert cell(report, "2-D Pos. Emb.", "Default/Stem").status == "within tolerance"
+    assert cell(report, "1-D Pos. Emb.", "Default/Stem").status == "needs private data"
+
+
+def test_core_days_of_a_run_are_at_the_share_of_the_peak_that_it_reaches(tmp_path):
+    folder = papers.pretrain(tmp_path / "a", "model=L/16,dataset=imagenet21k,epochs=90")
+    (folder / "metrics.jsonl").write_text('{"step": 1, "perf/mfu": 0.4}\n{"step": 2, "perf')
+    # 6 x 61.6e9 multiply-adds x 14.2e6 x 90 / (0.4 x 61.5e12) / 86400
+    said = [text for text in fill(tmp_path, "2").remarks if "core-days, Ours-I21k" in text]
+    assert "222 at the 40% of the peak" in said[0]

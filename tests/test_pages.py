@@ -1,0 +1,59 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Pages: well-formed, of one file, and what is text stays text."""
+
+from html.parser import HTMLParser
+
+from vit_jax import pages
+
+VOID = {"meta", "br", "hr", "img", "input", "link"}
+
+
+class Checker(HTMLParser):
+    """Holds open elements; fails on one that is closed out of order."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.words = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open, tag
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def check(text):
+    """The parsed page; fails unless it is whole, and needs nothing from elsewhere."""
+    parsed = Checker()
+    parsed.feed(text)
+    parsed.close()
+    assert parsed.open == []
+    assert text.startswith("<!DOCTYPE html>")
+    for tag, attributes in parsed.seen:
+        assert tag not in ("script", "link", "img", "iframe")
+        assert not {"src", "href", "onload"} & attributes.keys()
+    assert "url(" not in text
+    assert "@import" not in text
+    return parsed
+
+
+def test_page_is_well_formed_and_escapes_text():
+    table = pages.table(["a", "<b>"], [["1 < 2", "x & y"]], numbers=[0], codes=[1],
+                        styles={0: "good"})  # fmt: skip
+    text = pages.page("T <1>", [pages.paragraph("<script>"), table, ""])
+    parsed = check(text)
+    assert "".join(parsed.words).count("<script>") == 1
+    assert ("tr", {"class": "good"}) in parsed.seen
+    assert "<code>x &amp; y</code>" in text
+    assert text.count("<title>T &lt;1&gt;</title>") == 1

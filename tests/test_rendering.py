@@ -1,0 +1,188 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`vit_jax table`: every table in every format, the page of the documentation, what is refused."""
+
+import csv
+import io
+import re
+import shlex
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import papers
+import pytest
+import test_pages
+
+from vit_jax import main
+from vit_jax.tables import catalogue, filling, rendering
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A folder with a reproduction, something off, stand-ins, and what is broken."""
+    root = tmp_path_factory.mktemp("runs")
+    papers.seeds(root / "a", [98.9, 98.95, 99.0])
+    papers.seeds(root / "b", [98.0, 98.1, 98.2], "model=B/32,dataset=cifar10",
+                 init="imagenet21k/ViT-B_32.npz")  # fmt: skip
+    papers.transfer(root / "c", 97.0, "model=L/16,dataset=cifar10", init="imagenet21k/ViT-L_16.npz",
+                    data__source="synthetic:cifar10")  # fmt: skip
+    papers.pretrain(root / "d", "model=B/32,dataset=jft", {"fewshot_imagenet": {"5shot": 0.52}},
+                    data__source="records:/jft/*", recipe__upstream="jft")  # fmt: skip
+    (root / "broken").mkdir()
+    (root / "broken" / "config.yaml").write_text("a: [")
+    return root
+
+
+@pytest.fixture(scope="module")
+def filled(runs):
+    with papers.quick_yaml():
+        return {name: filling.fill(catalogue.find(name), runs) for name in catalogue.TABLES}
+
+
+@pytest.mark.parametrize("name", catalogue.TABLES)
+def test_markdown_has_aligned_columns_and_the_summary_last(filled, name):
+    report = filled[name]
+    lines = rendering.report(report, "md").splitlines()
+    table = [line for line in lines if line.startswith("|")]
+    assert len({len(line) for line in table}) == 1
+    bars = [[m.start() for m in re.finditer(r"(?<!\\)\|", line)] for line in table]
+    assert all(one == bars[0] for one in bars)
+    assert len(table) == len(report.cells) + 2
+    assert lines[-1] == report.summary
+    assert re.fullmatch(r"\d+ of \d+ public cells reproduced", lines[-1])
+
+
+@pytest.mark.parametrize("name", catalogue.TABLES)
+def test_csv_has_a_row_a_cell_and_the_summary_last(filled, name):
+    report = filled[name]
+    header, *rows, last = csv.reader(io.StringIO(rendering.report(report, "csv")))
+    assert header[-7:] == ["paper", "ours", "std", "difference", "seeds", "status", "stand-in"]
+    assert len(rows) == len(report.cells)
+    assert {len(row) for row in rows} == {len(header)}
+    assert last == [report.summary]
+
+
+@pytest.mark.parametrize("name", catalogue.TABLES)
+def test_html_is_one_whole_file_with_the_summary_last(filled, name):
+    report = filled[name]
+    text = rendering.report(report, "html")
+    parsed = test_pages.check(text)
+    rows = [tag for tag, _ in parsed.seen if tag == "tr"]
+    assert len(rows) == len(report.cells) + 1
+    assert [word for word in parsed.words if word.strip()][-1] == report.summary
+    for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
+        ET.fromstring(svg)
+    assert ("<svg" in text) == (report.table.axes is not None or name in ("1", "5", "6"))
+
+
+def test_figure_draws_every_point_of_the_paper_and_ours(filled):
+    report = filled["figure4"]
+    text = rendering.report(report, "html")
+    legend = 6 + 1
+    assert text.count("<circle") == 24 + 1 + legend  # 6 lines; ours is one point
+    assert "ViT-B/32 (ours)" in text
+    assert rendering.report(filled["figure8"], "html").count("<svg") == 2  # panels
+
+
+def test_row_shows_what_is_known(filled):
+    rows = {tuple(row[:3]): row[3:] for row in csv.reader(
+        io.StringIO(rendering.report(filled["5"], "csv")))}  # fmt: skip
+    assert rows["ImageNet-21k", "CIFAR-10", "ViT-B/16"] == [
+        "98.95", "98.95", "0.05", "+0.00", "3", "within tolerance", "",
+    ]  # fmt: skip
+    assert rows["ImageNet-21k", "CIFAR-10", "ViT-B/32"] == [
+        "98.79", "98.10", "0.10", "-0.69", "3", "off", "",
+    ]  # fmt: skip
+    assert rows["ImageNet-21k", "CIFAR-10", "ViT-L/16"] == [
+        "99.16", "", "", "", "", "missing", "on synthetic:cifar10: 97.00 (1 run)",
+    ]  # fmt: skip
+    means = [row for row in csv.reader(io.StringIO(rendering.report(filled["9"], "csv")))
+             if row[1:] and row[1].startswith("Mean")]  # fmt: skip
+    assert {row[3] for row in means} == {"n/a"}
+
+
+# ---------------------------------------------------------------- the command
+
+
+def run(capsys, *args):
+    code = main.main(["table", *map(str, args)])
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+def test_command_prints_the_table_and_names_what_is_broken(capsys, runs):
+    code, out, _ = run(capsys, 5, f"--runs={runs}")
+    assert code == 0
+    assert out.splitlines()[-1] == "1 of 54 public cells reproduced"
+    assert f"not readable: {runs}/broken" in out
+    code, out, err = run(capsys, 5, f"--runs={runs}", "--format=csv")
+    assert out.splitlines()[-1] == "1 of 54 public cells reproduced"
+    assert f"{runs}/broken" in err
+
+
+def test_plan_as_a_script_is_a_command_a_line(capsys):
+    code, out, _ = run(capsys, 5, "--plan", "--format=sh")
+    lines = [line for line in out.splitlines() if not line.startswith("#")]
+    assert (code, len(lines)) == (0, 49)
+    assert all(shlex.split(line)[:2] in (["vit_jax", "train"], ["vit_jax", "sweep"])
+               for line in lines)  # fmt: skip
+    code, out, _ = run(capsys, 5, "--plan", "--format=csv")
+    rows = list(csv.reader(io.StringIO(out)))
+    assert [row[0] for row in rows[1:]] == lines
+    test_pages.check(run(capsys, 5, "--plan", "--format=html")[1])
+    assert "49 commands" in run(capsys, 5, "--plan")[1]
+    assert "No missing cell" in run(capsys, 7, "--plan")[1]
+
+
+@pytest.mark.parametrize(
+    "args, parts",
+    [
+        (["55"], ("unknown table '55'", "augreg3")),
+        (["figure1", "--runs=."], ("figure1", "figure12")),
+        (["5", "--runs=/no/such"], ("--runs=/no/such does not exist", "workdirs")),
+        (["5"], ("give --runs=DIR",)),
+        (["5", "--runs="], ("give --runs=DIR",)),
+        (["5", "--runs=.", "--format=pdf"], ("unknown --format 'pdf'", "md, csv, html")),
+        (["5", "--runs=.", "--format=sh"], ("unknown --format 'sh'", "md, csv, html")),
+    ],
+)  # fmt: skip
+def test_bad_input_says_what_to_do(capsys, args, parts):
+    code, out, err = run(capsys, *args)
+    assert (code, out) == (2, "")
+    assert [part for part in parts if part not in err] == []
+    assert "Traceback" not in err
+
+
+def test_tables_of_settings_need_no_runs(capsys):
+    code, out, _ = run(capsys, 4)
+    assert (code, out.splitlines()[-1]) == (0, "54 of 54 public cells reproduced")
+
+
+def test_commands_of_the_page_run(capsys, root, tmp_path, monkeypatch):
+    (tmp_path / "runs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```bash\n(.*?)```", (root / "docs/tables.md").read_text(), re.DOTALL)
+    commands = [line for block in blocks for line in block.splitlines()]
+    assert len(commands) == 4
+    for command in commands:
+        program, *args = shlex.split(command)
+        assert program == "vit_jax"
+        assert main.main(args) == 0
+
+
+def test_page_explains_every_status(root):
+    text = (root / "docs/tables.md").read_text()
+    for status in (filling.MISSING, filling.RUNNING, filling.ONE, filling.WITHIN, filling.OFF,
+                   filling.PRIVATE, filling.EXTERNAL, filling.ABSENT):  # fmt: skip
+        assert f"`{status}`" in text
+
+
+def test_help_and_the_room_import_no_jax():
+    code = (
+        "import sys; from vit_jax import main; main.main(['table', '--help']); "
+        "from vit_jax.tables import catalogue, rendering, filling; "
+        "sys.exit('jax' in sys.modules or 'tensorflow' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

@@ -1,0 +1,89 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Plans: every command is one that can run, in an order that works, once."""
+
+import shlex
+
+import papers
+import pytest
+
+from vit_jax import config as config_lib
+from vit_jax.errors import BadInput
+from vit_jax.tables import catalogue, filling, todo
+
+
+def plan(name, root=None):
+    return todo.jobs(filling.fill(catalogue.find(name), root), root)
+
+
+def parts(job):
+    """(verb, FILE:ARGS, workdir, overrides) of a command."""
+    _, verb, config, workdir, *more = shlex.split(job.command)
+    return verb, config.removeprefix("--config="), workdir.removeprefix("--workdir="), more
+
+
+@pytest.mark.parametrize("name", ["2", "5", "9", "figure3", "augreg3"])
+def test_every_command_loads_and_starts_from_what_is_there_by_then(name):
+    made = set()
+    jobs = plan(name).jobs
+    assert len({job.command for job in jobs}) == len(jobs)
+    for job in jobs:
+        verb, spec, workdir, overrides = parts(job)
+        config = config_lib.load(spec, overrides)
+        assert verb == ("train" if spec.startswith("configs/pretrain.py") else "sweep")
+        assert not config.init or config.init.endswith(".npz") or config.init in made
+        assert workdir not in made
+        made.add(workdir)
+        assert job.chip_hours > 0
+        assert job.cells > 0
+
+
+def test_table_5_needs_four_pretrainings_and_45_sweeps():
+    jobs = plan("5").jobs
+    verbs = [parts(job)[0] for job in jobs]
+    assert (verbs.count("train"), verbs.count("sweep")) == (4, 45)
+    cells = {parts(job)[1]: job.cells for job in jobs}
+    start = "configs/transfer.py:model=H/14,dataset=imagenet,init=imagenet21k/ViT-H_14.npz"
+    assert cells[start] == 2  # ReaL's labels too
+    assert cells["configs/pretrain.py:model=B/16,dataset=imagenet,epochs=300"] == 6
+
+
+def test_table_2_has_the_sizes_and_the_average_of_its_imagenet_rows():
+    spec, more = next(parts(job)[1::2] for job in plan("2").jobs if "imagenet," in job.command)
+    config = config_lib.load(spec, more)
+    assert (config.data.image_size, config.ema.decay) == (512, 0.9999)
+
+
+def test_hours_are_of_every_rate_once_and_three_final_runs():
+    from vit_jax.tables import compute
+
+    job = next(job for job in plan("5").jobs if "B/16,dataset=pets,init=imagenet21k" in job.command)
+    images = 500 * 512 * (4 + 3)
+    expected = 3 * compute.forward_flops("B/16", 384) * images
+    assert job.chip_hours == pytest.approx(compute.chip_hours(expected))
+    job = next(job for job in plan("9").jobs if "dtd" in job.command)
+    expected = 3 * compute.forward_flops("L/16", 384) * 2500 * 512 * 3  # nothing is selected
+    assert job.chip_hours == pytest.approx(compute.chip_hours(expected))
+
+
+def test_what_is_there_is_not_planned_again(tmp_path):
+    papers.seeds(tmp_path / "a", [98.9, 98.95, 99.0])
+    parent = papers.pretrain(tmp_path / "pre", "model=B/32,dataset=imagenet")
+    jobs = [job.command for job in plan("5", tmp_path).jobs]
+    assert not any("B/16,dataset=cifar10,init=imagenet21k" in command for command in jobs)
+    assert not any("pretrain.py:model=B/32" in command for command in jobs)
+    assert any(f"dataset=pets,init={parent}" in command for command in jobs)
+    assert all(f"--workdir={tmp_path}/" in command for command in jobs)
+
+
+def test_cells_without_a_run_are_counted():
+    assert plan("figure12").jobs == ()
+    assert plan("figure12").without == 80
+    assert "80 missing cells" in plan("figure12").notes[-1]
+    assert plan("7").jobs == ()
+
+
+def test_folder_that_no_argument_can_name_is_refused(tmp_path):
+    with pytest.raises(BadInput, match="rename the folder"):
+        todo.jobs(filling.fill(catalogue.find("8"), None), tmp_path / "a,b")

@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`vit_jax table NAME --runs=DIR [--format=md|csv|html] [--protocol=NAME] [--plan]`."""
+
+import argparse
+import sys
+from pathlib import Path
+
+SUMMARY = "a table or figure of the papers beside what runs here have measured"
+OVERRIDES = False  # whether --config.key=value may follow
+EXAMPLE = "vit_jax table 5 --runs=runs --format=html > table5.html"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments."""
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        help="1 to 9, figure2 to figure5, figure8, figure9, figure12, or augreg3",
+    )
+    parser.add_argument("--runs", metavar="DIR", help="folder that holds workdirs, at any depth")
+    parser.add_argument("--format", default="md", metavar="FORMAT",
+                        help="md, csv or html; with --plan also sh")  # fmt: skip
+    parser.add_argument("--protocol", default="", metavar="NAME",
+                        help="which runs count, where there are of several protocols")  # fmt: skip
+    parser.add_argument("--plan", action="store_true",
+                        help="the commands that missing cells need, with chip-hours")  # fmt: skip
+
+
+def run(args: argparse.Namespace, rest: list[str]) -> int:
+    """Runs the command; returns its exit code."""
+    from vit_jax.errors import BadInput
+    from vit_jax.tables import catalogue, filling, rendering, todo
+
+    rendering.check(args.format, of_plan=args.plan)
+    table = catalogue.find(args.name)
+    if args.runs == "" or (args.runs is None and table.need_runs and not args.plan):
+        raise BadInput(
+            f"table {args.name} is filled by runs: give --runs=DIR, a folder that holds workdirs."
+        )
+    root = None if args.runs is None else Path(args.runs).expanduser()
+    made = filling.fill(table, root, args.protocol)
+    if args.plan:
+        print(rendering.plan(table.title, todo.jobs(made, root), args.format))
+        return 0
+    if args.format == "csv":
+        for text in made.remarks:
+            print(text, file=sys.stderr)
+    print(rendering.report(made, args.format))
+    return 0

@@ -1,0 +1,233 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The printed numbers of arXiv:2010.11929 and of AugReg's Table 3, one `Value` a cell.
+
+Accuracies are in percent, whatever the paper prints. Start from `table` or `figure`.
+"""
+
+import dataclasses
+import functools
+import math
+import re
+from typing import Any
+
+from vit_jax import paper
+from vit_jax.paper import pretraining, transfer
+
+# How tables call what a model is tested on -> dataset of a recipe.
+TESTS = transfer.DATASETS | {
+    "CIFAR-10": "cifar10",
+    "CIFAR-100": "cifar100",
+    "ImageNet ReaL": "imagenet",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """A cell, or a point of a figure.
+
+    Attributes:
+      labels: what it is of; rows first, then columns.
+      value: as printed; None where the paper leaves the cell empty.
+      std: over three runs, where it is printed.
+      x: place on the horizontal axis of a figure.
+    """
+
+    labels: tuple[str, ...]
+    value: float | None
+    std: float | None = None
+    x: float | None = None
+
+
+def _table(number: int) -> dict[str, Any]:
+    return paper.table("vit_paper_tables")["tables"][f"table_{number}"]
+
+
+def caption(number: int, *, figure: bool = False) -> str:
+    """The title of a table or a figure."""
+    whole = paper.table("vit_paper_tables")
+    found = whole["figures" if figure else "tables"]
+    return found[f"{'figure' if figure else 'table'}_{number}"]["title"]
+
+
+def variant(name: str) -> str:
+    """A model as any table or figure writes it, as ours: `R50x1+ViT-B/16`, `ResNet50 Adam`."""
+    plain = re.sub(r" .*", "", name).replace("ResNet", "R").replace("R50x1+", "R50+")
+    return pretraining.variant(
+        plain if "+" in plain or "x" in plain or "/" in plain else plain + "x1"
+    )
+
+
+def table_2() -> list[Value]:
+    """Labels: tested on, column."""
+    return [
+        Value((row["dataset"], column), *((v["mean"], v["std"]) if v else (None, None)))
+        for row in _table(2)["rows"]
+        for column, v in row["values"].items()
+    ]
+
+
+def core_days() -> dict[str, int]:
+    """Column of Table 2 -> TPUv3 core-days of pre-training, a measurement."""
+    return dict(_table(2)["tpuv3_core_days"])
+
+
+@functools.cache
+def spread(test: str) -> tuple[float, float]:
+    """(standard deviation of ViT-L/16 from ImageNet-21k, that of our three columns) in Table 2.
+
+    The second is the root of the mean square, for models that Table 2 does not have.
+    """
+    row = next(row for row in _table(2)["rows"] if TESTS[row["dataset"]] == TESTS[test]
+               and ("ReaL" in row["dataset"]) == ("ReaL" in test))  # fmt: skip
+    stds = [v["std"] for name, v in row["values"].items() if name.startswith("Ours")]
+    own = row["values"]["Ours-I21k (ViT-L/16)"]["std"]
+    return own, math.sqrt(sum(s * s for s in stds) / len(stds))
+
+
+def table_5() -> list[Value]:
+    """Labels: pre-trained on, tested on, model."""
+    return [
+        Value((row["pretrain_dataset"], row["dataset"], model), value)
+        for row in _table(5)["rows"]
+        for model, value in row["values"].items()
+    ]
+
+
+def table_6() -> list[Value]:
+    """Labels: model, epochs, tested on; `exaFLOPs` is the last of each model."""
+    return [
+        Value((row["name"], str(row["epochs"]), test), value)
+        for row in _table(6)["rows"]
+        for test, value in (*row["values"].items(), ("exaFLOPs", row["exaflops"]))
+    ]
+
+
+def table_7() -> list[Value]:
+    """Labels: tested on, model and optimizer; `Average` is the mean of the five."""
+    return [
+        Value((row["dataset"], column), value)
+        for row in _table(7)["rows"]
+        for column, value in row["values"].items()
+    ]
+
+
+def table_8() -> list[Value]:
+    """Labels: position embedding, where it is added. 5-shot accuracy."""
+    return [
+        Value((row["pos_emb"], where), None if value is None else 100 * value)
+        for row in _table(8)["rows"]
+        for where, value in row["values"].items()
+    ]
+
+
+def table_9() -> list[Value]:
+    """Labels: model, task of VTAB; `Mean` is the last of each model."""
+    return [
+        Value((row["model"], task), value)
+        for row in _table(9)["rows"]
+        for task, value in row["values"].items()
+    ]
+
+
+def augreg_3() -> list[Value]:
+    """AugReg's Table 3. Labels: image size, column, model."""
+    return [
+        Value((size, column, row["model"]), value)
+        for size in ("224", "384")
+        for row in paper.table("augreg")["table_3"]["rows"]
+        for column, value in row[size].items()
+    ]
+
+
+def augreg_best(model: str, column: str) -> tuple[str, float]:
+    """(augmentation level, dropout and stochastic depth) that AugReg's Figure 4 shows best.
+
+    Args:
+      model: e.g. `B/16`.
+      column: `i1k_300ep`, `i21k_30ep` or `i21k_300ep`.
+    """
+    found = paper.table("augreg")["figure_4"]["values"][column][model]
+    rates = {"no_regularization": 0.0, "regularization_0.1": 0.1}
+    best = max(
+        (accuracy, -rate, level)
+        for name, rate in rates.items()
+        for level, accuracy in found[name].items()
+    )
+    return best[2], -best[1]
+
+
+# ---------------------------------------------------------------- figures
+
+
+def figure(number: int) -> list[Value]:
+    """The points of Figure 2, 3, 4, 5, 8, 9 or 12; values but of Figure 12 in percent.
+
+    Labels: 2: group, model; 3: model, pre-trained on; 4: model, millions of images (x as well);
+    5: model (x: exaFLOPs); 8: metric, what is scaled, relative compute (x as well); 9: series,
+    epoch (x as well); 12: quantity, model, image size (x as well).
+    """
+    data = paper.table("vit_paper_tables")["figures"][f"figure_{number}"]["data"]
+    return _READERS[number](data)
+
+
+def _figure_4(data: Any) -> list[Value]:
+    return [
+        Value((name, f"{p['jft_samples_millions']:g}"), p["imagenet_5shot_top1"],
+              x=p["jft_samples_millions"])
+        for name, points in data.items()
+        for p in points
+    ]  # fmt: skip
+
+
+def _figure_5(data: Any) -> list[Value]:
+    return [
+        Value((p["model"],), p["average_5"], x=p["exaflops"])
+        for points in data.values()
+        for p in points
+    ]
+
+
+def _figure_8(data: Any) -> list[Value]:
+    return [
+        Value((metric, scaled, f"{p['relative_compute']:g}"), 100 * p["accuracy"],
+              x=p["relative_compute"])
+        for metric, series in data.items()
+        for scaled, points in series.items()
+        for p in points
+    ]  # fmt: skip
+
+
+def _figure_9(data: Any) -> list[Value]:
+    return [
+        Value((name, f"{p['epoch']:g}"), p["imagenet_linear_5shot_top1"], x=p["epoch"])
+        for name, points in data.items()
+        for p in points
+    ]
+
+
+def _figure_12(data: Any) -> list[Value]:
+    kinds = {
+        "images/s a core": ("peak_inference_speed_img_per_sec_per_core_TPUv3", "img_per_sec"),
+        "largest batch": ("largest_per_core_batch_size", "batch_size"),
+    }
+    return [
+        Value((quantity, model, str(p["input_size"])), p[key], x=p["input_size"])
+        for quantity, (section, key) in kinds.items()
+        for model, points in data[section].items()
+        for p in points
+    ]
+
+
+def _pairs(data: Any) -> list[Value]:
+    return [
+        Value((row, column), value)
+        for row, values in data.items()
+        for column, value in values.items()
+    ]
+
+
+_READERS = {
+    2: _pairs, 3: _pairs, 4: _figure_4, 5: _figure_5, 8: _figure_8, 9: _figure_9, 12: _figure_12
+}  # fmt: skip

@@ -1,0 +1,168 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which cells a run belongs to, and what keeps it from filling them. Start from `Placer.place`."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from vit_jax import config as config_lib
+from vit_jax.paper import transfer
+from vit_jax.tables import ancestry, conformity
+from vit_jax.tables.ancestry import Ancestry, Origin
+from vit_jax.tables.cells import Want
+from vit_jax.tables.conformity import Difference
+from vit_jax.tables.evidence import Run
+
+SELECT = "stage select, not final"
+CHAINS = ("paper", "released")  # of configs/transfer.py
+
+
+@dataclasses.dataclass(frozen=True)
+class Placed:
+    """A run beside a cell.
+
+    Attributes:
+      run: the run.
+      protocol: what the fine-tuning runs of one table have in common, e.g. `paper`, `released`,
+        `paper-224`; empty: a pre-training.
+      epochs: of the pre-training; 0: unknown.
+      why_not: what keeps it from filling the cell, a phrase each; () fills it.
+      mixes: whether it would fill the cell if all runs were of its protocol.
+    """
+
+    run: Run
+    protocol: str
+    epochs: int
+    why_not: tuple[str, ...]
+    mixes: bool
+
+
+class Placer:
+    """Places runs beside the wants of one table."""
+
+    def __init__(self, wants: Sequence[Want], origins: Ancestry):
+        self._wants, self._origins = wants, origins
+
+    def place(self, run: Run) -> dict[Want, Placed]:
+        """The cells that a run is of, by model and test set; those it could fill, where any."""
+        near = [want for want in self._wants if want.known and self._near(run, want)]
+        origin = self._origins.of(run)
+        own = [want for want in near if origin.is_of(want)]
+        size = run.config["data.image_size"]
+        same = [want for want in own if image_size(want) == size]
+        make = _transfer if run.fine_tunes else _pretraining
+        return {want: make(run, want, origin) for want in same or own or near}
+
+    @staticmethod
+    def _near(run: Run, want: Want) -> bool:
+        """Whether model, test set and what an ablation varies agree."""
+        config = run.config
+        if config["model.variant"] != want.variant or run.fine_tunes != bool(want.dataset):
+            return False
+        if want.dataset:
+            return ancestry.tested_on(config["data.source"])[0] == want.dataset
+        return all(config[key] == value for key, value in want.settings)
+
+
+def image_size(want: Want) -> int:
+    """Pixels a side of the images of a run."""
+    if want.size or not want.dataset:
+        return want.size or 224
+    return conformity.fine_tuning(want.variant, want.dataset)["data.image_size"]
+
+
+def _transfer(run: Run, want: Want, origin: Origin) -> Placed:
+    config, size = run.config, image_size(want)
+    recipes = {
+        name: conformity.fine_tuning(want.variant, want.dataset, name, size) for name in CHAINS
+    }
+    chain = next(
+        (name for name in CHAINS if recipes[name]["data.train_ops"] == config["data.train_ops"]),
+        want.preprocess or "paper",
+    )
+    wanted = want.preprocess or chain
+    recipe = recipes[wanted]
+    found = [
+        *conformity.differences(
+            config,
+            recipe,
+            ema__decay=want.ema,
+            schedule__lr=config["schedule.lr"],
+            data__split=config["data.split"],
+        ),
+        *_chosen(run, want, recipe),
+    ]
+    why_not = [*_foreign(run, want, origin), *_stage(run, want)]
+    # What the recipe adds to the name is of the cell: 512 pixels and an average in Table 2.
+    protocol = re.sub(r"(-\d+)?(-polyak)?$", "", config["recipe.protocol"]) or chain
+    resized = [key for key, *_ in found] == ["data.image_size"]
+    if resized:
+        protocol = f"{protocol}-{config['data.image_size']}"
+    mixes = not why_not and (resized or not found)
+    return Placed(run, protocol, origin.epochs, (*why_not, *ancestry.phrases(tuple(found))), mixes)
+
+
+def _pretraining(run: Run, want: Want, origin: Origin) -> Placed:
+    own = {key.replace(".", "__"): value for key, value in want.settings}
+    why_not: list[str] = []
+    if not origin.is_of(want):
+        why_not = [f"trained on {origin.dataset}"] if origin.dataset != want.upstream else [
+            f"{origin.epochs} epochs of recipe={origin.recipe}"
+        ]  # fmt: skip
+    elif run.results is not None:
+        _, found = ancestry.judged(run.config, origin.dataset, origin.epochs, **own)
+        why_not = list(ancestry.phrases(found))
+    why_not += _looked(run, "test")
+    return Placed(run, "", origin.epochs, tuple(why_not), mixes=False)
+
+
+def _foreign(run: Run, want: Want, origin: Origin) -> list[str]:
+    """What of the data is not the paper's."""
+    source = run.config["data.source"]
+    found = [] if ancestry.tested_on(source)[1] else [f"on {source}"]
+    if not origin.is_of(want):
+        other = origin.dataset != want.upstream
+        found.append(
+            f"pre-trained on {origin.dataset}" if other
+            else f"pre-trained for {origin.epochs} epochs with recipe={origin.recipe}"
+        )  # fmt: skip
+    return found + [f"pre-training with {phrase}" for phrase in origin.unlike]
+
+
+def _stage(run: Run, want: Want) -> list[str]:
+    """What is missing of selecting on held-out images first and reading test once."""
+    stage = run.config["recipe.stage"]
+    complete = stage == "final" or (want.dataset.startswith("vtab/") and not stage)
+    looked = _looked(run, "test")
+    if stage == "select" and run.metric(want.metric) is not None:
+        looked = looked or ["looked at test"]
+    return looked + ([] if complete else [SELECT if stage == "select" else "no stage, not final"])
+
+
+def _looked(run: Run, split: str) -> list[str]:
+    said = (run.results or {}).get("looked_at_test") or any(
+        value is True for key, value in run.config.items() if key.endswith("looked_at_test")
+    )
+    kept = run.config["checkpoint.keep_best"].startswith(f"{split}/")
+    return ["looked at test"] if said or kept else []
+
+
+def _chosen(run: Run, want: Want, recipe: conformity.Flat) -> list[Difference]:
+    """What the recipe leaves to a choice among a few: the rate, and what is trained on and read."""
+    made, found = run.config, list[tuple[str, Any, Any]]()
+    rates = want.rates or transfer.table_4()[want.dataset.partition("/")[0]].rates
+    if made["schedule.lr"] not in rates:
+        found.append(("schedule.lr", made["schedule.lr"], f"of {', '.join(map(str, rates))}"))
+    if made["recipe.stage"] == "select":  # reads no test, and holds images out
+        return found
+    keys = [k for k in recipe if k.startswith("evals.test.") and config_lib.changes_results(k)]
+    if made["recipe.stage"] == "final" or "/" in want.dataset:
+        keys.append("data.split")
+    return found + [
+        (key, made.get(key, "(none)"), recipe[key])
+        for key in keys
+        if made.get(key, "(none)") != recipe[key]
+    ]

@@ -20,6 +20,7 @@ _TAKEN = (
     "step",
     "checkpoint",
     "skipped",
+    "looked_at_test",
 )  # other metrics and keys of results
 METRICS = ("top1", "top5", "loss")  # of an evaluation
 
@@ -116,7 +117,7 @@ def check_tuples(config: ConfigDict) -> None:
             raise BadInput(f"{key}={values[key]!r}; expected {expected}.")
 
 
-def test_evaluations(config: ConfigDict) -> list[str]:
+def evaluations_of_test(config: ConfigDict) -> list[str]:
     """The evaluations that read what results are reported on: neither train nor val.
 
     The validation split of ImageNet is such a one: its labels of test are not public.
@@ -132,6 +133,6 @@ def test_evaluations(config: ConfigDict) -> list[str]:
 
 def looked_at_test(config: ConfigDict) -> bool:
     """Whether a run that something is selected by, or that selects its best step, reads test."""
-    read = test_evaluations(config)
+    read = evaluations_of_test(config)
     best = config.checkpoint.keep_best.partition("/")[0].removesuffix("_raw")
     return best in read or (config.recipe.stage == "select" and bool(read))

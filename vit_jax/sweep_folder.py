@@ -233,7 +233,7 @@ def table(found: Sequence[Entry]) -> str:
     """A line for all runs that differ in the seed alone: top-1, mean and standard deviation.
 
     The deviation is that of a sample (n - 1). The tasks of VTAB get a last line, the mean of all
-    19, with its deviation over seeds; `n/a` while a task is missing.
+    19, with its deviation over seeds; `n/a` while one is not finished.
     """
     metrics = _shown([e.metrics for e in found])
     header = ["run", "done", *(m.removesuffix("/top1") for m in metrics)]
@@ -244,6 +244,8 @@ def table(found: Sequence[Entry]) -> str:
         lines.append([name, f"{len(done)}/{len(group)}", *cells])
     of_vtab = [e for e in found if str(e.keys.get(":dataset", "")).startswith("vtab/")]
     for (name, *_), group in _groups(of_vtab, ("seed", ":dataset")).items():
+        if len({_task(e) for e in group}) < len(vtab.tasks()):
+            continue
         done = sum(e.state == "done" for e in group)
         cells = [_spread(_means(group, m), missing="n/a") for m in metrics]
         lines.append([f"mean of {len(vtab.tasks())} tasks: {name}", f"{done}/{len(group)}", *cells])
@@ -274,13 +276,16 @@ def _groups(found: Iterable[Entry], without: tuple[str, ...]) -> dict[tuple[str,
     return groups
 
 
+def _task(entry: Entry) -> str:
+    return vtab.find(str(entry.keys[":dataset"]).removeprefix("vtab/")).slug
+
+
 def _means(group: Iterable[Entry], metric: str) -> list[float]:
     """The mean over all tasks of VTAB, for each seed that has them all."""
     seeds: dict[Any, dict[str, float]] = {}
     for entry in group:
         if metric in entry.metrics:
-            task = vtab.find(str(entry.keys[":dataset"]).removeprefix("vtab/")).slug
-            seeds.setdefault(entry.keys.get("seed", 0), {})[task] = entry.metrics[metric]
+            seeds.setdefault(entry.keys.get("seed", 0), {})[_task(entry)] = entry.metrics[metric]
     return [statistics.fmean(s.values()) for s in seeds.values() if len(s) == len(vtab.tasks())]
 
 

@@ -303,11 +303,14 @@ def last_message(file: Path, start: int = 0) -> str:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[list[int]]:
-    """Those of `STOP_SIGNALS` that come inside the block, in their order."""
+    """Those of `STOP_SIGNALS` that come inside the block, in order; not what nohup ignores."""
     received: list[int] = []
-    before = {s: signal.signal(s, lambda number, _: received.append(number)) for s in STOP_SIGNALS}
+    before = {s: signal.getsignal(s) for s in STOP_SIGNALS}
+    heard = {s: handler for s, handler in before.items() if handler != signal.SIG_IGN}
+    for number in heard:
+        signal.signal(number, lambda number, _: received.append(number))
     try:
         yield received
     finally:
-        for number, handler in before.items():
+        for number, handler in heard.items():
             signal.signal(number, handler)

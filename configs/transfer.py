@@ -5,15 +5,23 @@
 
     vit_jax train --config=configs/transfer.py:model=B/16,dataset=cifar10,init=FILE_OR_RUN
         --workdir=runs/cifar10
+    vit_jax sweep --config=configs/transfer.py:model=B/16,dataset=cifar10,init=FILE_OR_RUN
+        --workdir=runs/cifar10
 
     model       a name of `vit_jax models`; auto is that of the weights
-    dataset     cifar10 | cifar100 | pets | flowers | imagenet | vtab/TASK, e.g. vtab/eurosat
+    dataset     cifar10 | cifar100 | pets | flowers | imagenet | vtab/TASK, e.g. vtab/eurosat;
+                to sweep also several, joined by +, and vtab: its 19 tasks
     init        weights to start from: a run, a file, or a published name; without, it is training
                 from scratch, which no table of the paper has
+    upstream    what they were trained on (imagenet21k, imagenet, jft, ...), for tables
     lr          of Table 4's grid: 0.003, 0.01, 0.03, 0.06 for imagenet; 0.001, 0.003, 0.01, 0.03
                 for cifar10, cifar100, pets and flowers; 0.01 for VTAB
+    stage       select: test is not read; final: trained on all of train, test read at the end
+    recipe      paper | hyperrule (BiT-HyperRule, below)
     preprocess  paper | released
     size        pixels a side; 0: 384, for a patch side of 14 378
+    polyak      true: average of parameters at 0.9999, from the weights of `init` on
+    select      true, for a sweep of vtab: rate and length are chosen first
     standin     true: noise of the dataset's size, for plans and a first step on any machine
 
 SGD with momentum 0.9, batch 512, cosine, clipping at 1, no weight decay, a new head of zeros, at
@@ -21,31 +29,50 @@ SGD with momentum 0.9, batch 512, cosine, clipping at 1, no weight decay, a new 
 Not in the paper: the warm-up, which is that of the released code (500 steps) and of big_vision (100
 for Pets and Flowers); VTAB's 200 steps are scenic's. 378 is inference: it has the 27 x 27 patches
 that a 14 x 14 convolution makes of 384. A rate that is not given is the one that big_vision chose
-for B/32 (0.03 ImageNet, 0.01 CIFAR-100, else 0.003). ImageNet rows of Table 2 have
-size=512 (L/16) or 518 (H/14) and --config.ema.decay=0.9999.
+for B/32 (0.03 ImageNet, 0.01 CIFAR-100, else 0.003). ImageNet rows of Table 2, and only they, have
+polyak=true with size=512 (L/16) or 518 (H/14). That its average is not corrected for where it
+starts is our choice.
 
 preprocess=paper follows BiT, as the paper says it does: train resized to 448 and a random crop of
 384, mirrored; evaluation resized to 384. For other sizes the ratio 448/384 is kept (inference).
 VTAB's tasks leave out crop or mirroring where they change the label (BiT, appendix F).
 preprocess=released is the published code: Inception crop and mirroring.
 
-CIFAR trains on 98 % of train, ImageNet on 99 %, Pets and Flowers on 90 %; val is the rest, and test
-is only read at the end (ImageNet's is its validation split). Flowers is TFDS's train split of 1,020
-images, as in BiT and big_vision (inference). A task of VTAB trains on train800val200; to choose
-something: --config.data.split=train800 --config.evals.test.split=val200. Other images of the same
-classes: --config.data.source=folder:PATH.
+Splits. CIFAR trains on 98 % of train, ImageNet on 99 %, Pets and Flowers on 90 %; val is the rest,
+and test is only read at the end (ImageNet's is its validation split). Flowers is TFDS's train split
+of 1,020 images, as in BiT and big_vision (inference). A task of VTAB trains on train800val200, with
+stage=select on train800, val200 being val. Other images of the same classes:
+--config.data.source=folder:PATH.
+
+A sweep (docs/sweeps.md) has the stage select, each rate of Table 4, measured on val, and the stage
+final: the best one (the smaller rate if equal) trained again on all of train with seeds 0, 1 and 2,
+test read once. `lr` leaves only the second. BiT also tries the HyperRule, as the paper does. VTAB
+has a fixed rate: 19 tasks, three seeds. With select=true two rates (0.01, 0.03) and two lengths
+(500, 2,500 steps) are tried on val200, and the best mean over 19 tasks is taken for all; that there
+were two and two is the paper's, which ones is our choice.
+
+recipe=hyperrule (arXiv:1912.11370, section 3.3) is how BiT fine-tunes: SGD with rate 0.003, a tenth
+after 30, 60 and 90 %, no warm-up, no weight decay, no clipping; 500 steps below 20,000 examples,
+10,000 below 500,000, else 20,000, the last two with mixup 0.1; resized to 160 and cropped to 128 if
+images have fewer than 96 x 96 pixels, else 448 and 384 (BiT-R152x4: 512, 480).
+    hyperrule       paper, or code for what the published code does otherwise: warm-up of 100 or 500
+                    steps, drops after 200, 300, 400 of 500 steps, 512 and 480 pixels. That it
+                    mirrors every image is left out.
+    examples, side  for your own images (--config.data.source): how many, and the root of their area
+                    in pixels
 
 B/16 from ImageNet-21k reaches (Table 5): CIFAR-10 98.95 %, CIFAR-100 91.67 %, Pets 94.43 %, Flowers
 99.38 %, ImageNet 83.97 %. L/16 from ImageNet-21k on VTAB: 72.72 % (Table 2, mean of 19 tasks).
 CIFAR-10 took 7.2 hours on 8 V100 (google-research/vision_transformer issue 84).
 """
 
+import statistics
 from typing import Any
 
 from configs import base
 from vit_jax.config import parse_args
-from vit_jax.errors import unknown
-from vit_jax.paper import transfer, vtab
+from vit_jax.errors import BadInput, unknown
+from vit_jax.paper import hyperrule, transfer, vtab
 
 # Recipe's name -> TFDS's. ImageNet's test split would have no labels.
 SOURCES = {
@@ -63,66 +90,201 @@ USUAL_RATES = {
     "pets": 0.003,
     "flowers": 0.003,
 }
+STAGES = ("", "select", "final")
+SEEDS = (0, 1, 2)
+VTAB_CHOICES = [
+    {"schedule.lr": lr, "length": f"{steps} steps"} for lr in (0.01, 0.03) for steps in (500, 2500)
+]
+
+
+def _arguments(arg: str | None) -> Any:
+    return parse_args(
+        arg, model="B/16", dataset="cifar10", init="", upstream="", lr=0.0, stage="",
+        recipe="paper", preprocess="paper", size=0, polyak=False, select=False, standin=False,
+        hyperrule="paper", examples=0, side=0,
+    )  # fmt: skip
 
 
 def get_config(arg=None):
     """See the module."""
-    args = parse_args(
-        arg, model="B/16", dataset="cifar10", init="", lr=0.0, preprocess="paper", size=0,
-        standin=False,
-    )  # fmt: skip
-    name, _, task_name = args.dataset.partition("/")
-    if name not in (*SOURCES, "vtab") or bool(task_name) != (name == "vtab"):
-        raise unknown("dataset", args.dataset, [*SOURCES, "vtab/TASK"])
+    args = _arguments(arg)
+    name, task = _dataset(args.dataset)
+    if args.stage not in STAGES:
+        raise unknown("stage", args.stage, STAGES[1:])
+    if args.recipe not in RECIPES:
+        raise unknown("recipe", args.recipe, RECIPES)
+
+    config = base.get_config()
+    config.init = args.init
+    config.model.variant = args.model
+    config.data.val_percent = 0
+    config.data.test_percent = 0
+    config.optimizer.name = "sgd"
+    config.checkpoint.every = "10 percent"
+    config.recipe.name = "transfer"
+    config.recipe.stage = args.stage
+    config.recipe.upstream = args.upstream
+    if args.polyak:
+        config.ema.decay = transfer.polyak()
+
+    _splits(config, args, name, task)
+    RECIPES[args.recipe](config, args, name, task)
+    if args.standin:
+        config.data.source = f"synthetic:{args.dataset}"
+        if "test" in config.evals:
+            config.evals.test.split = "test"
+    return config
+
+
+def _dataset(text: str) -> tuple[str, vtab.Task | None]:
+    """`vtab/eurosat` as ("vtab", its task)."""
+    name, _, task = text.partition("/")
+    if name not in (*SOURCES, "vtab") or bool(task) != (name == "vtab"):
+        raise unknown("dataset", text, [*SOURCES, "vtab/TASK"])
+    return name, vtab.find(task) if task else None
+
+
+def _splits(config: Any, args: Any, name: str, task: vtab.Task | None) -> None:
+    """What is trained on, and what is measured: never test while something is selected."""
+    if task:
+        config.data.source = f"vtab:{task.slug}"
+        config.data.split = "train800" if args.stage == "select" else "train800val200"
+        config.evals.val.split = "val200"
+        config.evals.val.every = "0"
+    else:
+        held = transfer.table_4()[name].held_out_percent
+        config.data.source = SOURCES[name]
+        config.data.split = "train" if args.stage == "final" else f"train[:{100 - held}%]"
+        config.evals.val.split = f"train[{100 - held}%:]"
+        config.evals.val.every = "10 percent"
+        config.evals.test.split = "validation" if name == "imagenet" else "test"
+    with config.evals.unlocked():
+        if args.stage == "select":
+            del config.evals.test
+        elif args.stage == "final" or task:
+            del config.evals.val
+
+
+def _paper(config: Any, args: Any, name: str, task: vtab.Task | None) -> None:
     row = transfer.table_4()[name]
     rate = args.lr or USUAL_RATES.get(name, row.rates[0])
     if rate not in row.rates:
         grid = map(str, row.rates)
         raise unknown("lr of Table 4 (others: --config.schedule.lr)", str(rate), grid)
-
-    config = base.get_config()
-    config.init = args.init
+    if args.hyperrule != "paper" or args.examples or args.side:
+        raise BadInput("hyperrule, examples and side are of recipe=hyperrule; leave them out.")
+    usual = 378 if args.model.endswith("/14") else row.resolution
     config.length = f"{row.steps} steps"
     config.batch_size = row.batch_size
-    config.model.variant = args.model
-    config.data.image_size = args.size or (378 if args.model.endswith("/14") else row.resolution)
-    config.data.val_percent = 0
-    config.data.test_percent = 0
-    config.optimizer.name = "sgd"
+    config.data.image_size = args.size or usual
     config.optimizer.sgd.momentum = row.momentum
     config.optimizer.clip = row.clip
     config.optimizer.weight_decay = row.weight_decay
     config.schedule.lr = rate
     config.schedule.warmup = f"{WARMUP_STEPS.get(name, 200)} steps"
-    config.checkpoint.every = "10 percent"
-
-    task = vtab.find(task_name) if task_name else None
-    if task:
-        config.data.source = f"vtab:{task.slug}"
-        config.data.split = "train800val200"
-        with config.evals.unlocked():
-            del config.evals.val
-        crop, flip = task.random_crop, task.horizontal_flip
-    else:
-        config.data.source = SOURCES[name]
-        config.data.split = f"train[:{100 - row.held_out_percent}%]"
-        config.evals.val.split = f"train[{100 - row.held_out_percent}%:]"
-        config.evals.val.every = "10 percent"
-        config.evals.test.split = "validation" if name == "imagenet" else "test"
-        crop = flip = True
-    config.data.train_ops = _chain(args.preprocess, config.data.image_size, crop, flip)
-    if args.standin:
-        config.data.source = f"synthetic:{name}/{task.slug}" if task else f"synthetic:{name}"
-        config.evals.test.split = "test"
-    return config
-
-
-def _chain(preprocess: Any, size: int, crop: bool, flip: bool) -> str:
-    """The training chain; where a crop is left out, the image is resized."""
     crops = {
         "paper": "resize({size*7//6})|random_crop({size})",  # 448, 384
         "released": "inception_crop({size})",
     }
-    if preprocess not in crops:
-        raise unknown("preprocess", preprocess, crops)
-    return "decode|" + (crops[preprocess] if crop else "resize({size})") + "|flip_lr" * flip
+    if args.preprocess not in crops:
+        raise unknown("preprocess", args.preprocess, crops)
+    config.data.train_ops = _chain(crops[args.preprocess], task)
+    of_size = f"-{args.size}" if args.size not in (0, usual) else ""
+    config.recipe.protocol = args.preprocess + of_size + "-polyak" * args.polyak
+
+
+def _hyperrule(config: Any, args: Any, name: str, task: vtab.Task | None) -> None:
+    if args.lr or args.size or args.preprocess != "paper":
+        raise BadInput("recipe=hyperrule chooses lr, size and preprocess; leave them out.")
+    if args.hyperrule not in ("paper", "code"):
+        raise unknown("hyperrule", args.hyperrule, ("paper", "code"))
+    if min(args.examples, args.side) < 0:
+        raise BadInput(f"examples={args.examples}, side={args.side}: give numbers from 1 on.")
+    examples, side = hyperrule.size(args.dataset)
+    rule = hyperrule.rule(
+        examples=args.examples or examples,
+        side=args.side or side,
+        model=args.model,
+        code=args.hyperrule == "code",
+    )
+    config.length = f"{rule.steps} steps"
+    config.batch_size = rule.batch_size
+    config.data.image_size = rule.crop
+    config.data.train_ops = _chain(f"resize({rule.resize})|random_crop({{size}})", task)
+    config.mixup.alpha = rule.mixup
+    config.optimizer.sgd.momentum = rule.momentum
+    config.optimizer.sgd.accumulator_dtype = "float32"
+    config.optimizer.clip = 0.0
+    config.optimizer.weight_decay = rule.weight_decay
+    config.schedule.name = "step"
+    config.schedule.lr = rule.lr
+    config.schedule.warmup = f"{rule.warmup_steps} steps"
+    config.schedule.step.drops = rule.drops
+    coded = "-code" if args.hyperrule == "code" else ""
+    config.recipe.protocol = f"hyperrule{coded}" + "-polyak" * args.polyak
+
+
+RECIPES = {"paper": _paper, "hyperrule": _hyperrule}
+
+
+def _chain(crop: str, task: vtab.Task | None) -> str:
+    """The training chain; where a crop is left out, the image is resized."""
+    crop = crop if task is None or task.random_crop else "resize({size})"
+    return f"decode|{crop}" + "|flip_lr" * (task is None or task.horizontal_flip)
+
+
+# ---------------------------------------------------------------- sweep
+
+
+def sweep(arg=None):
+    """Rates of Table 4 on val, then the best of each dataset on test, with three seeds."""
+    args = _arguments(arg)
+    names = args.dataset.split("+")
+    names = [n for name in names for n in (_all_of_vtab() if name == "vtab" else [name])]
+    named = {name: {":dataset": name} if len(names) > 1 else {} for name in names}
+    choices = {name: _choices(name, args) for name in names}
+
+    def final(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [
+            {**named[name], **_best(name, choices[name], rows), ":stage": "final", "seed": seed}
+            for name in names
+            for seed in SEEDS
+        ]
+
+    select = [
+        {**named[name], **choice, ":stage": "select"} for name in names for choice in choices[name]
+    ]
+    return {"select": select, "final": final} if select else {"final": final([])}
+
+
+def _all_of_vtab() -> list[str]:
+    return [f"vtab/{task.slug}" for task in vtab.tasks()]
+
+
+def _choices(dataset: str, args: Any) -> list[dict[str, Any]]:
+    """What is chosen from; empty where nothing is."""
+    name, task = _dataset(dataset)
+    if args.select and args.dataset != "vtab":
+        raise BadInput("select=true is of dataset=vtab, whose 19 tasks choose together.")
+    if args.lr or args.recipe != "paper":
+        return []
+    if task:
+        return VTAB_CHOICES if args.select else []
+    grid: list[dict[str, Any]] = [{":lr": rate} for rate in transfer.table_4()[name].rates]
+    of_bit = args.model.startswith("BiT-") and not args.size and args.preprocess == "paper"
+    return grid + [{":recipe": "hyperrule"}] * of_bit
+
+
+def _best(
+    dataset: str, choices: list[dict[str, Any]], rows: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """The choice with the best top-1 on val; on VTAB the mean of all tasks."""
+
+    def reached(choice: dict[str, Any]) -> float:
+        same = [row for row in rows if all(row.get(k) == v for k, v in choice.items())]
+        of_vtab = dataset.startswith("vtab/")
+        return statistics.fmean(
+            row["val/top1"] for row in same if of_vtab or row.get(":dataset", dataset) == dataset
+        )
+
+    return max(choices, key=reached) if choices else {}

@@ -6,16 +6,20 @@
 Those of Table 3 are in test_synthetic.py.
 """
 
+import itertools
 import re
 
+import jax
+import numpy as np
 import pytest
 
 from configs import transfer as transfer_recipe
-from vit_jax import aot, build, main, program, settle
+from vit_jax import aot, build, checks, main, program, settle, sweep
 from vit_jax import config as config_lib
 from vit_jax.data import preprocess
 from vit_jax.errors import BadInput
-from vit_jax.paper import augreg, vtab
+from vit_jax.models import surgery
+from vit_jax.paper import augreg, transfer, vtab
 
 PRETRAIN, TRANSFER = "configs/pretrain.py:", "configs/transfer.py:"
 LONG = {"imagenet21k": "epochs=30", "imagenet": "epochs=300"}
@@ -35,6 +39,10 @@ OTHER = [
 FINE_TUNING = [f"{TRANSFER}dataset={dataset}" for dataset in transfer_recipe.SOURCES]
 FINE_TUNING += [f"{TRANSFER}dataset=vtab/{task.slug}" for task in vtab.tasks()]
 FINE_TUNING += [f"{TRANSFER}model=H/14,dataset=imagenet,size=518,lr=0.06,preprocess=released"]
+FINE_TUNING += [
+    f"{TRANSFER}model=BiT-R50x1,recipe=hyperrule,dataset={dataset}"
+    for dataset in (*transfer_recipe.SOURCES, "vtab/dtd", "vtab/svhn")
+]
 EVERY = [*AUGREG, *OTHER, *FINE_TUNING]
 
 
@@ -175,6 +183,14 @@ def test_images_and_splits_of_the_pretraining_datasets():
         (TRANSFER + "lr=0.06", ("0.06", "0.03", "--config.schedule.lr")),
         (TRANSFER + "dataset=vtab/dtd,lr=0.03", ("0.03", "0.01")),
         (TRANSFER + "preprocess=big", ("big", "paper, released")),
+        (TRANSFER + "stage=test", ("test", "select, final")),
+        (TRANSFER + "recipe=bit", ("bit", "paper, hyperrule")),
+        (TRANSFER + "recipe=hyperrule,lr=0.01", ("lr", "leave them out")),
+        (TRANSFER + "recipe=hyperrule,size=512", ("size", "leave them out")),
+        (TRANSFER + "recipe=hyperrule,hyperrule=big", ("big", "paper, code")),
+        (TRANSFER + "recipe=hyperrule,examples=-1", ("examples=-1",)),
+        (TRANSFER + "side=32", ("side", "recipe=hyperrule")),
+        (PRETRAIN + "stage=final", ("final", "select")),
     ],
 )
 def test_what_no_recipe_has_is_refused(spec, parts):
@@ -261,6 +277,181 @@ def test_released_preprocessing_is_an_inception_crop():
 def test_what_table_3_does_not_have_is_marked(args, marked):
     config = load(f"configs/pretrain.py:{args}")
     assert config.expected.source.startswith("not in Table 3") == marked
+
+
+# ---------------------------------------------------------------- stages, protocols, sweeps
+
+
+@pytest.mark.parametrize("dataset", [*transfer_recipe.SOURCES, "vtab/eurosat"])
+def test_stages_of_transfer(dataset):
+    select, final, neither = (
+        load(f"{TRANSFER}dataset={dataset},stage={s}") for s in ("select", "final", "")
+    )
+    assert [list(c.evals) for c in (select, final)] == [["val"], ["test"]]
+    assert checks.evaluations_of_test(select) == []
+    assert checks.evaluations_of_test(final) == ["test"]
+    whole, part = ("train800val200", "train800") if "/" in dataset else ("train", "train[:")
+    assert final.data.split == whole
+    assert select.data.split.startswith(part)
+    assert select.data.split != "train"
+    assert [c.recipe.stage for c in (select, final, neither)] == ["select", "final", ""]
+    assert "test" in neither.evals
+
+
+@pytest.mark.parametrize(
+    "args, protocol",
+    [
+        ("", "paper"), ("preprocess=released", "released"), ("model=H/14", "paper"),
+        ("size=384", "paper"), ("model=L/16,size=512,polyak=true", "paper-512-polyak"),
+        ("recipe=hyperrule", "hyperrule"), ("recipe=hyperrule,hyperrule=code", "hyperrule-code"),
+    ],
+)  # fmt: skip
+def test_protocol_and_upstream_are_noted(args, protocol):
+    config = load(f"{TRANSFER}{args},upstream=jft".replace(":,", ":"))
+    assert (config.recipe.name, config.recipe.protocol) == ("transfer", protocol)
+    assert config.recipe.upstream == "jft"
+
+
+@pytest.mark.parametrize("recipe", ["paper", "bit", "augreg", "modern"])
+def test_protocol_of_pretraining_is_its_recipe(recipe):
+    found = load(f"{PRETRAIN}recipe={recipe}").recipe
+    assert (found.name, found.protocol, found.stage, found.upstream) == ("pretrain", recipe, "", "")
+
+
+def test_polyak_starts_at_the_weights_that_are_loaded():
+    small = ("width=16", "depth=1", "mlp=16", "heads=2")
+    given = [f"--config.model.{s}" for s in small] + ["--config.data.image_size=32"]
+    config = settle.settle(load(f"{TRANSFER}model=B/16,polyak=true", *given))
+    assert config.ema.decay == 0.9999
+    made = program.make(config, classes=10, examples=100, devices=jax.devices()[:1])
+    weights = jax.tree.map(lambda x: np.full(x.shape, 0.25, x.dtype), made.abstract.params)
+    del weights["head"]  # a new one
+    state = made.init_from(surgery.Fitted(weights, []))
+    for average, loaded in zip(*map(jax.tree.leaves, (state.ema, state.params)), strict=True):
+        np.testing.assert_array_equal(average, loaded)
+    assert (np.asarray(state.ema["embedding"]["kernel"]) == 0.25).all()
+    assert not np.asarray(state.ema["head"]["kernel"]).any()
+
+
+def test_hyperrule_on_small_and_large_images():
+    config = load(f"{TRANSFER}recipe=hyperrule,dataset=cifar10,model=BiT-R50x1")
+    assert config.data.train_ops == "decode|resize(160)|random_crop({size})|flip_lr"
+    assert (config.data.image_size, config.length, config.mixup.alpha) == (128, "10000 steps", 0.1)
+    assert (config.schedule.name, config.schedule.lr) == ("step", 0.003)
+    assert (config.schedule.warmup, config.schedule.step.factor) == ("0 steps", 0.1)
+    assert config.schedule.step.drops == ("30 percent", "60 percent", "90 percent")
+    assert (config.optimizer.clip, config.optimizer.weight_decay) == (0.0, 0.0)
+    pets = load(f"{TRANSFER}recipe=hyperrule,dataset=pets,model=BiT-R50x1")
+    assert pets.data.train_ops == "decode|resize(448)|random_crop({size})|flip_lr"
+    assert (pets.data.image_size, pets.length, pets.mixup.alpha) == (384, "500 steps", 0.0)
+    dist = load(f"{TRANSFER}recipe=hyperrule,dataset=vtab/clevr_dist,hyperrule=code")
+    assert dist.data.train_ops == "decode|resize({size})|flip_lr"
+    assert (dist.schedule.warmup, dist.data.image_size) == ("100 steps", 480)
+    own = load(f"{TRANSFER}recipe=hyperrule,dataset=pets,examples=600000,side=64")
+    assert (own.length, own.data.image_size) == ("20000 steps", 128)
+
+
+def stages(spec):
+    """The points of both stages, the last rate being the best."""
+    whole = sweep.read(spec)
+    select = whole.points("select") if "select" in whole.stages else []
+    rows = [{"run": p.run, **p.keys, "val/top1": 0.1 * i} for i, p in enumerate(select)]
+    return select, whole.points("final", rows)
+
+
+@pytest.mark.parametrize("dataset", transfer_recipe.SOURCES)
+def test_sweep_of_transfer_is_table_4_then_three_seeds(dataset):
+    select, final = stages(f"{TRANSFER}dataset={dataset},standin=true")
+    rates = transfer.table_4()[dataset].rates
+    assert [p.config.schedule.lr for p in select] == list(rates)
+    assert [checks.looked_at_test(p.config) for p in select] == [False] * 4
+    assert [(p.config.schedule.lr, p.config.seed) for p in final] == [
+        (rates[-1], s) for s in range(3)
+    ]
+    assert {p.config.recipe.stage for p in final} == {"final"}
+    assert {p.config.data.split for p in final} == {"train"}
+
+
+def test_equal_rates_give_the_smaller_one():
+    whole = sweep.read(f"{TRANSFER}dataset=pets")
+    rows = [{"run": p.run, **p.keys, "val/top1": 0.5} for p in whole.points("select")]
+    assert {p.config.schedule.lr for p in whole.points("final", rows)} == {0.001}
+
+
+def test_bit_also_tries_the_hyperrule():
+    select, final = stages(f"{TRANSFER}model=BiT-R50x1,dataset=imagenet")
+    assert [p.config.recipe.protocol for p in select] == ["paper"] * 4 + ["hyperrule"]
+    assert {(p.config.recipe.protocol, p.config.schedule.name) for p in final} == {
+        ("hyperrule", "step")
+    }
+
+
+def test_several_datasets_choose_by_themselves():
+    whole = sweep.read(f"{TRANSFER}dataset=pets+flowers+vtab/dtd")
+    best = {"pets": 0.003, "flowers": 0.03}
+    rows = [
+        {**p.keys, "val/top1": float(best[p.keys[":dataset"]] == p.keys[":lr"])}
+        for p in whole.points("select")
+    ]
+    found = {(p.config.data.source, p.config.schedule.lr) for p in whole.points("final", rows)}
+    assert found == {
+        ("tfds:oxford_iiit_pet", 0.003),
+        ("tfds:oxford_flowers102", 0.03),
+        ("vtab:dtd", 0.01),
+    }
+    assert len(rows) == 8
+
+
+def test_vtab_is_19_tasks_and_three_seeds_at_a_fixed_rate():
+    final = transfer_recipe.sweep("dataset=vtab")["final"]
+    slugs = {f"vtab/{task.slug}" for task in vtab.tasks()}
+    found = [(p[":dataset"], p["seed"]) for p in final]
+    assert sorted(found) == sorted(itertools.product(slugs, (0, 1, 2)))
+    assert {tuple(p) for p in final} == {(":dataset", ":stage", "seed")}
+    assert {p[":stage"] for p in final} == {"final"}
+
+
+def test_vtab_chooses_once_by_the_mean_of_its_tasks():
+    stages = transfer_recipe.sweep("dataset=vtab,select=true")
+    points = stages["select"]
+    assert len(points) == 19 * 4
+    rows = [{**p, "val/top1": 0.5} for p in points]
+    for row in rows:  # one task is best at another choice, but not the mean
+        choice = (row["schedule.lr"], row["length"])
+        row["val/top1"] += 0.1 * (choice == (0.03, "500 steps"))
+        row["val/top1"] += 0.4 * (choice == (0.01, "500 steps") and row[":dataset"] == "vtab/dtd")
+    final = stages["final"](rows)
+    assert {(p["schedule.lr"], p["length"]) for p in final} == {(0.03, "500 steps")}
+    assert len(final) == 57
+    loaded = sweep.Sweep(f"{TRANSFER}dataset=vtab", (), {"a": points[:1], "b": final[:1]})
+    of_select, of_final = (loaded.points(stage)[0].config for stage in ("a", "b"))
+    assert (of_select.data.split, of_final.data.split) == ("train800", "train800val200")
+    assert of_final.schedule.lr == 0.03
+
+
+def test_sweep_of_pretraining_is_regularisation_on_val():
+    points = sweep.read(f"{PRETRAIN}model=B/32,dataset=imagenet").points("select")
+    found = {
+        (p.config.optimizer.weight_decay, p.config.model.dropout, p.config.loss.label_smoothing)
+        for p in points
+    }
+    assert found == set(itertools.product((0.03, 0.1, 0.3), (0.0, 0.1), (0.0, 1e-4, 0.1)))
+    assert {tuple(p.config.evals) for p in points} == {("val",)}
+
+
+@pytest.mark.parametrize(
+    "spec, part",
+    [
+        (TRANSFER + "dataset=cifar+pets", "'cifar'"),
+        (TRANSFER + "dataset=pets,select=true", "dataset=vtab"),
+        (TRANSFER + "dataset=pets,lr=0.5", "lr of Table 4"),
+        (PRETRAIN + "recipe=augreg", "recipe=paper"),
+        (PRETRAIN + "dataset=jft,model=B/16", "section 4.3"),
+    ],
+)
+def test_sweep_that_no_recipe_has_is_refused(spec, part):
+    with pytest.raises(BadInput, match=part):
+        sweep.read(spec)
 
 
 # ---------------------------------------------------------------- steps

@@ -20,6 +20,7 @@ _TAKEN = (
     "step",
     "checkpoint",
     "skipped",
+    "looked_at_test",
 )  # other metrics and keys of results
 METRICS = ("top1", "top5", "loss")  # of an evaluation
 
@@ -114,3 +115,24 @@ def check_tuples(config: ConfigDict) -> None:
     for key, (good, expected) in found.items():
         if not good:
             raise BadInput(f"{key}={values[key]!r}; expected {expected}.")
+
+
+def evaluations_of_test(config: ConfigDict) -> list[str]:
+    """The evaluations that read what results are reported on: neither train nor val.
+
+    The validation split of ImageNet is such a one: its labels of test are not public.
+    """
+
+    def selects(split: str) -> bool:
+        name = split.partition("[")[0]
+        imagenet = config.data.source.startswith("tfds:imagenet2012") and name == "validation"
+        return name.startswith(("train", "val")) and not imagenet
+
+    return [name for name, section in config.evals.items() if not selects(section.split)]
+
+
+def looked_at_test(config: ConfigDict) -> bool:
+    """Whether a run that something is selected by, or that selects its best step, reads test."""
+    read = evaluations_of_test(config)
+    best = config.checkpoint.keep_best.partition("/")[0].removesuffix("_raw")
+    return best in read or (config.recipe.stage == "select" and bool(read))

@@ -3,7 +3,7 @@
 
 """From a recipe file and overrides to one resolved, validated configuration, and back to YAML.
 
-Owns: running recipe files, argument strings, overrides, the comparison of two configurations.
+Owns: argument strings, overrides, the comparison of two configurations (`recipes` runs the files).
 Must not: know models, data or optimizers (`build.py` binds sections to functions).
 Start from `load`.
 """
@@ -11,19 +11,16 @@ Start from `load`.
 import ast
 import fnmatch
 import hashlib
-import importlib
-import importlib.util
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import ml_collections
 import yaml
 
+from vit_jax import recipes
 from vit_jax.errors import BadInput, unknown
 
 if TYPE_CHECKING:
@@ -101,58 +98,12 @@ def _tuples(value: Any) -> Any:
 # ---------------------------------------------------------------- recipes
 
 
-def _configs_root() -> Path:
-    """The folder that holds the shipped `configs` package."""
-    return Path(__file__).resolve().parent.parent
-
-
-def _run_file(path: Path) -> ModuleType:
-    """Runs a recipe with the shipped `configs` package and its own folder importable."""
-    loaded = sys.modules.get("configs")
-    shipped = str(_configs_root() / "configs")
-    if loaded is not None and list(getattr(loaded, "__path__", [])) != [shipped]:
-        for name in [n for n in sys.modules if n == "configs" or n.startswith("configs.")]:
-            del sys.modules[name]
-    spec = importlib.util.spec_from_file_location(f"recipe_{path.stem}", path)
-    assert spec is not None, path
-    assert spec.loader is not None, path
-    module = importlib.util.module_from_spec(spec)
-    folder = path.resolve().parent
-    extra, before = [str(_configs_root()), str(folder)], set(sys.modules)
-    sys.path[:0] = extra
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        for entry in extra:
-            sys.path.remove(entry)
-        for name in set(sys.modules) - before:  # another recipe may have neighbours of these names
-            file = getattr(sys.modules[name], "__file__", None)
-            if file and Path(file).resolve().parent == folder and "." not in name:
-                del sys.modules[name]
-    return module
-
-
 def _base() -> ConfigDict:
-    return _run_file(_configs_root() / "configs" / "base.py").get_config()
+    return recipes.call(recipes.root() / "configs" / "base.py", "get_config", "")
 
 
-def _recipe(path: Path, args: str | None) -> ConfigDict:
-    try:
-        module = _run_file(path)
-        if not hasattr(module, "get_config"):
-            raise BadInput(
-                f"{path} has no get_config function; a recipe defines get_config(arg=None)."
-            )
-        config = module.get_config(args) if args else module.get_config()
-    except BadInput:
-        raise
-    except Exception as e:  # a recipe is the user's program: it may raise anything
-        where = ""
-        if args and isinstance(e, TypeError) and "positional argument" in str(e):
-            where = f" It takes no argument; leave out {args!r}."
-        what = " ".join(str(e).split("\n\n")[0].split())
-        what = what if len(what) < 300 else what[:300] + " ..."
-        raise BadInput(f"{path} cannot be read: {type(e).__name__}: {what}{where}") from e
+def _recipe(path: Path, args: str) -> ConfigDict:
+    config = recipes.call(path, "get_config", args)
     _check_keys(path, config)
     return config
 
@@ -202,13 +153,7 @@ def load(spec: str, overrides: Sequence[str] = ()) -> ConfigDict:
     Raises:
       BadInput: anything in the file or the overrides that cannot be used.
     """
-    name, _, args = (spec, "", "") if _is_file(spec) else spec.partition(":")
-    path = Path(name).expanduser()
-    if not _is_file(name):
-        raise BadInput(
-            f"--config={spec[:200]}: no file {name[:200]}; give a recipe such as "
-            "configs/quickstart.py."
-        )
+    path, args = recipes.split(spec)
     set_keys: set[str] = set()
     if path.suffix in (".yaml", ".yml"):
         if args:
@@ -217,17 +162,10 @@ def load(spec: str, overrides: Sequence[str] = ()) -> ConfigDict:
         named = [o[len("--config.") :].partition(".name=")[0] for o in overrides if ".name=" in o]
         set_keys = {k for k in set_keys if k.partition(".")[0] not in named}
     else:
-        config = _recipe(path, args or None)
+        config = _recipe(path, args)
     set_keys |= _override(config, overrides)
     _choose(config, set_keys)
     return config.lock()
-
-
-def _is_file(text: str) -> bool:
-    try:
-        return Path(text).expanduser().is_file()
-    except (OSError, RuntimeError, ValueError):  # too long, no such user, a null byte
-        return False
 
 
 def _override(config: ConfigDict, overrides: Sequence[str]) -> set[str]:

@@ -10,11 +10,12 @@ import sys
 from collections.abc import Sequence
 
 from vit_jax import __version__, offline
-from vit_jax.commands import data, inspect, models, plan, table, train
+from vit_jax.commands import data, inspect, models, plan, sweep, table, train
 from vit_jax.errors import BadInput, PeerLost, RunFailed
 
 COMMANDS = {
     "train": train,
+    "sweep": sweep,
     "plan": plan,
     "table": table,
     "data": data,

@@ -8,7 +8,7 @@
     augreg.json            arXiv:2106.10270, "How to train your ViT?"
     bit_hyperrule.json     arXiv:1912.11370, BiT: pre-training and HyperRule
 
-Start from `vtab`, `pretraining` or `augreg`; `table` gives a whole file.
+Start from `vtab`, `pretraining`, `transfer`, `hyperrule` or `augreg`; `table` gives a whole file.
 """
 
 import functools

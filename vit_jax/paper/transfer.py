@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Table 4 of arXiv:2010.11929: fine-tuning. Start from `table_4`."""
+"""Table 4 of arXiv:2010.11929: fine-tuning, and averaging. Start from `table_4`."""
 
 import dataclasses
 import functools
@@ -62,3 +62,9 @@ def table_4() -> dict[str, Row]:
         )
         for row in table["rows"]
     }
+
+
+def polyak() -> float:
+    """The decay of the average of parameters in Table 2's ImageNet rows (section 4.1)."""
+    found = paper.table("vit_paper_tables")["text_details"]["table_2_imagenet_resolution"]
+    return found["value"]["polyak_averaging_factor"]

@@ -1,0 +1,369 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The runner of sweeps, with shell scripts in the place of trainings; and one real one."""
+
+import csv
+import fcntl
+import json
+import os
+import re
+import shlex
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from vit_jax import main, reporting, sweep, sweep_runner
+from vit_jax.errors import BadInput
+from vit_jax.sweep_runner import Stopped
+
+# What a script finds: its workdir in $1, and `finish VALUE`, which writes results.json.
+PRELUDE = """
+cd "$1"
+echo started >> starts
+finish() { echo '{"step": 1, "val": {"top1": '$1'}}' > tmp; mv tmp results.json; }
+"""
+LINGER = "for i in $(seq 1000); do sleep 0.02; done"  # not for ever, if a test fails
+SEEDS = [{"seed": 1}, {"seed": 2}, {"seed": 3}]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Runs a sweep whose runs are a shell script; returns its entries."""
+    monkeypatch.setattr(sweep_runner, "POLL_SECS", 0.01)
+
+    def started(script, stages=SEEDS, *overrides, **given):
+        file = tmp_path / f"{abs(hash(script))}.sh"
+        file.write_text(PRELUDE + script)
+        stages = stages if isinstance(stages, dict) else {"": stages}
+        whole = sweep.Sweep("configs/quickstart.py", overrides, stages)
+        command = lambda folder: ["/bin/sh", str(file), str(folder)]  # noqa: E731
+        return sweep_runner.run(whole, tmp_path / "sweep", command=command, **given)
+
+    started.dir = tmp_path / "sweep"
+    return started
+
+
+def states(entries):
+    return [entry.state for entry in entries]
+
+
+def starts(folder):
+    return (folder / "starts").read_text().count("started")
+
+
+def table(folder):
+    with open(folder / "sweep.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# ---------------------------------------------------------------- what runs
+
+
+def test_all_points_run_and_are_collected(run):
+    found = run("finish 0.$(basename $PWD | cut -c3)")
+    assert states(found) == ["done"] * 3
+    assert [row["val/top1"] for row in table(run.dir)] == ["0.0", "0.1", "0.2"]
+    assert "$ /bin/sh" in (run.dir / "000-seed=1" / "log.txt").read_text()
+
+
+def test_what_is_finished_does_not_run_again(run):
+    once = "case $PWD in *seed=2) exit 1;; esac; finish 0.5"
+    assert states(run(once)) == ["done", "failed", "done"]
+    assert states(run("finish 0.5")) == ["done"] * 3
+    assert [starts(run.dir / f"00{i}-seed={i + 1}") for i in range(3)] == [1, 2, 1]
+    assert not (run.dir / "001-seed=2" / "failed.json").exists()
+
+
+def test_the_second_stage_is_made_of_the_first(run):
+    def final(rows):
+        best = max(rows, key=lambda row: row["val/top1"])
+        assert (run.dir / best["run"]).samefile(best["workdir"])
+        return [{"schedule.lr": best["schedule.lr"], "seed": seed} for seed in (5, 6)]
+
+    stages = {"select": [{"schedule.lr": 0.1}, {"schedule.lr": 0.2}], "final": final}
+    found = run("case $PWD in *=0.2) finish 0.9;; *) finish 0.1;; esac", stages)
+    assert [e.run for e in found][2:] == ["final/000-lr=0.2,seed=5", "final/001-lr=0.2,seed=6"]
+    assert [row["run"] for row in table(run.dir)] == [e.run for e in found]
+    assert states(found) == ["done"] * 4
+
+
+def test_a_stage_alone_needs_the_one_before(run):
+    stages = {"select": SEEDS, "final": lambda rows: [{"seed": 7, "schedule.lr": 0.5}]}
+    with pytest.raises(BadInput, match=r"'select'.*select/000-seed=1 \(missing\).*--stage=select"):
+        run("finish 0.5", stages, stage="final")
+    assert not run.dir.exists()
+    found = run("case $PWD in *=3) exit 2;; esac; finish 0.5", stages, stage="select")
+    assert states(found) == ["done", "done", "failed"]
+    with pytest.raises(BadInput, match=r"not finished: select/002-seed=3 \(failed\); run"):
+        run("finish 0.5", stages, stage="final")
+    assert states(run("finish 0.5", stages, stage="select")) == ["done"] * 3
+    assert [e.run for e in run("finish 0.5", stages, stage="final")][3:] == [
+        "final/000-seed=7,lr=0.5"
+    ]
+
+
+def test_no_stage_follows_one_that_failed(run):
+    stages = {"select": SEEDS, "final": lambda rows: [{"seed": 7}]}
+    found = run("case $PWD in *=1) exit 1;; esac; finish 0.5", stages)
+    assert states(found) == ["failed", "done", "done"]
+    assert not (run.dir / "final").exists()
+
+
+@pytest.mark.parametrize("parallel", [1, 2, 3])
+def test_so_many_run_at_a_time(run, parallel):
+    script = """
+    touch ../here-$$; ls .. | grep -c here- >> ../most
+    for i in $(seq 1000); do
+        [ $(ls .. | grep -c here-) -ge PARALLEL ] || [ -e ../full ] && break; sleep 0.02
+    done
+    touch ../full; sleep 0.1; rm ../here-$$; finish 0.5
+    """
+    run(script.replace("PARALLEL", str(parallel)), parallel=parallel)
+    assert max(map(int, (run.dir / "most").read_text().split())) == parallel
+
+
+# ---------------------------------------------------------------- how runs end
+
+
+@pytest.mark.parametrize(
+    "how", ["exit 42", "exit 43", "kill -KILL $$", "kill -ABRT $$", "exit 137"]
+)
+def test_a_run_that_died_runs_again(run, how):
+    found = run(f"[ $(wc -l < starts) = 3 ] || {how}; finish 0.5", SEEDS[:1])
+    assert states(found) == ["done"]
+    assert starts(run.dir / "000-seed=1") == 3
+
+
+def test_a_run_that_dies_without_a_new_checkpoint_is_given_up(run):
+    found = run("echo gone; kill -KILL $$", SEEDS[:1])
+    assert states(found) == ["failed"]
+    assert starts(run.dir / "000-seed=1") == 6
+    assert "5 restarts without a new checkpoint; was ended by SIGKILL: gone" in found[0].message
+
+
+def test_a_new_checkpoint_gives_new_restarts(run):
+    script = "n=$(wc -l < starts); mkdir -p checkpoints/$n; [ $n = 9 ] || exit 43; finish 0.5"
+    assert states(run(script, SEEDS[:1])) == ["done"]
+    assert starts(run.dir / "000-seed=1") == 9
+
+
+@pytest.mark.parametrize(
+    "code, script, said",
+    [
+        (2, "echo 'vit_jax: first'; echo 'vit_jax: no such file;' >&2; echo ' give another' >&2",
+         "ended with code 2: no such file;\n give another"),
+        (1, "printf 'Traceback:\\n  File x\\nKeyError: 3\\n'", "ended with code 1: KeyError: 3"),
+        (0, "true", "ended with code 0: it said nothing"),
+    ],
+)  # fmt: skip
+def test_a_run_that_failed_is_not_tried_again_and_says_why(run, code, script, said):
+    found = run(f"case $PWD in *=2) {script}; exit {code};; esac; finish 0.5")
+    assert states(found) == ["done", "failed", "done"]
+    assert starts(run.dir / "001-seed=2") == 1
+    if code:
+        assert found[1].message == said
+    assert json.loads((run.dir / "001-seed=2" / "failed.json").read_text())["code"] == code
+
+
+def test_a_message_is_that_of_the_last_start(run):
+    script = "[ $(wc -l < starts) = 2 ] || { echo 'vit_jax: old'; exit 43; }; echo new; exit 1"
+    assert run(script, SEEDS[:1])[0].message == "ended with code 1: new"
+
+
+# ---------------------------------------------------------------- being stopped
+
+
+def interrupt(folder, *numbers):
+    """Sends signals to this process, each once one more run says that it is ready."""
+
+    def send():
+        for count, number in enumerate(numbers, 1):
+            end = time.monotonic() + 60
+            while len(list(folder.glob("*/ready*"))) < count and time.monotonic() < end:
+                time.sleep(0.01)
+            os.kill(os.getpid(), number)
+
+    threading.Thread(target=send, daemon=True).start()
+
+
+@pytest.mark.parametrize("number, code", [("INT", 130), ("TERM", 42), ("HUP", 42)])
+def test_a_signal_ends_the_runs_first_and_the_sweep_continues_later(run, number, code):
+    script = f"trap 'echo {number} > heard; exit 1' {number}; touch ready; {LINGER}"
+    before = signal.getsignal(getattr(signal, f"SIG{number}"))
+    interrupt(run.dir, getattr(signal, f"SIG{number}"))
+    with pytest.raises(Stopped, match=f"SIG{number}; run again") as stopped:
+        run(script)
+    assert stopped.value.exit_code == code
+    assert (run.dir / "000-seed=1" / "heard").read_text().strip() == number
+    assert [row["state"] for row in table(run.dir)] == ["pending"] * 3
+    assert signal.getsignal(getattr(signal, f"SIG{number}")) == before
+    assert states(run("finish 0.5")) == ["done"] * 3
+
+
+def test_a_second_signal_kills_what_does_not_end(run):
+    script = f"trap 'touch ready2' TERM; touch ready; {LINGER}"
+    interrupt(run.dir, signal.SIGTERM, signal.SIGTERM)
+    with pytest.raises(Stopped):
+        run(script)
+    assert [row["state"] for row in table(run.dir)] == ["pending"] * 3
+
+
+def test_a_signal_that_is_ignored_from_the_start_stays_so(run):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
+    try:
+        interrupt(run.dir, signal.SIGHUP)
+        assert states(run("touch ready; sleep 0.3; finish 0.5", SEEDS[:1])) == ["done"]
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_run_is_not_in_the_group_that_a_terminal_interrupts(run):
+    groups = []
+
+    def look():
+        while not list(run.dir.glob("*/pid")):
+            time.sleep(0.01)
+        groups.append(os.getpgid(int(next(run.dir.glob("*/pid")).read_text())))
+        (run.dir / "go").touch()
+
+    threading.Thread(target=look, daemon=True).start()
+    wait = "for i in $(seq 1000); do [ -e ../go ] && break; sleep 0.02; done"
+    run(f"echo $$ > tmp; mv tmp pid; {wait}; finish 0.5", SEEDS[:1])
+    assert groups != [os.getpgrp()]
+
+
+def test_a_second_sweep_is_kept_out(run):
+    run.dir.mkdir()
+    with open(run.dir / "sweep.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(BadInput, match="another sweep"):
+            run("finish 0.5")
+    assert list(run.dir.iterdir()) == [run.dir / "sweep.lock"]
+
+
+def test_a_run_that_is_left_keeps_the_folder_locked(run):
+    run("touch ready; (sleep 0.5; touch late) & finish 0.5", SEEDS[:1])
+    with pytest.raises(BadInput, match="a run that it has left"):
+        run("finish 0.5", SEEDS[:1])
+    while not (run.dir / "000-seed=1" / "late").exists():
+        time.sleep(0.02)
+    for _ in range(100):
+        try:
+            assert states(run("finish 0.5", SEEDS[:1])) == ["done"]
+            break
+        except BadInput:
+            time.sleep(0.02)
+
+
+def test_a_changed_sweep_starts_nothing(run):
+    run("finish 0.5")
+    with pytest.raises(BadInput, match=r"001-seed=2 holds another run:\s+schedule\.lr"):
+        run("finish 0.5", [SEEDS[0], {"seed": 2, "schedule.lr": 0.5}, {"seed": 9}])
+    assert [row["run"] for row in table(run.dir)] == ["000-seed=1", "001-seed=2", "002-seed=3"]
+
+
+# ---------------------------------------------------------------- the command
+
+RECIPE = """
+from configs import quickstart
+
+def get_config():
+    config = quickstart.get_config()
+    config.length = "4 steps"
+    config.model.depth = 1
+    config.model.width = config.model.mlp = 16
+    config.model.heads = 2
+    config.schedule.warmup = "0"
+    config.report.tensorboard = False
+    config.evals.val.every = "0"
+    config.report.every = "1 steps"
+    return config
+
+def final(rows):
+    best = max(rows, key=lambda row: row["val/top1"])
+    return [{"schedule.lr": best["schedule.lr"], "seed": seed} for seed in (0, 1)]
+
+def sweep():
+    return {"select": [{"schedule.lr": lr} for lr in (0.001, 0.01)], "final": final}
+"""
+
+
+ONE = """
+def sweep():
+    return {"one": [{"schedule.lr": 0.125}]}
+"""
+
+
+def real(tmp_path, *extra):
+    (tmp_path / "recipe.py").write_text(RECIPE + ONE * ("--stage=one" in extra))
+    config = f"--config={tmp_path / 'recipe.py'}"
+    return main.main(["sweep", config, f"--workdir={tmp_path / 'sweep'}", *extra])
+
+
+def test_the_command_says_what_failed_and_exits_with_1(tmp_path, capsys, monkeypatch):
+    fails = lambda folder: ["/bin/sh", "-c", "echo 'vit_jax: too bad' >&2; exit 2"]  # noqa: E731
+    monkeypatch.setattr(sweep_runner.run, "__kwdefaults__", {
+        **sweep_runner.run.__kwdefaults__, "command": fails,
+    })  # fmt: skip
+    assert real(tmp_path) == 1
+    shown = capsys.readouterr().out
+    assert "2 failed:" in shown
+    assert "select/001-lr=0.01: ended with code 2: too bad" in shown
+
+
+def test_commands_of_the_page(tmp_path, capsys, monkeypatch, root):
+    done = """echo '{"step": 1, "val": {"top1": 0.5}}' > $1/results.json"""
+    monkeypatch.setattr(sweep_runner.run, "__kwdefaults__", {
+        **sweep_runner.run.__kwdefaults__,
+        "command": lambda folder: ["/bin/sh", "-c", done, "sh", str(folder)],
+    })  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    page = (root / "docs" / "sweeps.md").read_text().replace("\\\n", " ")
+    commands = re.findall(r"^vit_jax (sweep .*)$", page, re.MULTILINE)
+    assert len(commands) == 2
+    for command in commands:
+        command = command.replace("init=runs/b16", "standin=true")
+        words = shlex.split(command.replace("configs/", f"{root}/configs/"))
+        assert main.main(words) == 0
+    assert len(table(tmp_path / "runs" / "pets")) == 4 + 3
+    assert "final :lr=0.001" in capsys.readouterr().out
+
+
+def test_the_command_of_a_run_is_that_of_train():
+    words = sweep_runner.train_command(Path("d"))
+    assert words == [
+        sys.executable,
+        "-m",
+        "vit_jax",
+        "train",
+        "--config=d/config.yaml",
+        "--workdir=d",
+    ]
+
+
+def test_a_sweep_of_a_real_run(tmp_path, monkeypatch, capsys, root):
+    monkeypatch.setenv("PYTHONPATH", str(root))
+    assert real(tmp_path, "--stage=one") == 0
+    (row,) = table(tmp_path / "sweep")
+    assert (row["run"], row["state"], row["schedule.lr"]) == ("000-lr=0.125", "done", "0.125")
+    folder = tmp_path / "sweep" / row["run"]
+    results = json.loads((folder / "results.json").read_text())
+    assert float(row["val/top1"]) == results["val"]["top1"]
+    rows = reporting.read_rows(folder / "metrics.jsonl")
+    assert next(r["train/lr"] for r in rows if "train/lr" in r) == 0.125
+    assert "schedule.lr=0.125" in capsys.readouterr().out
+    assert real(tmp_path, "--stage=one") == 0
+    assert (folder / "log.txt").read_text().count("$ ") == 1
+
+
+@pytest.mark.slow
+def test_both_stages_of_real_runs(tmp_path, monkeypatch, root):
+    monkeypatch.setenv("PYTHONPATH", str(root))
+    assert real(tmp_path, "--parallel=2") == 0
+    assert [row["state"] for row in table(tmp_path / "sweep")] == ["done"] * 4
+    assert real(tmp_path) == 0

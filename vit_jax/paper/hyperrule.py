@@ -1,0 +1,99 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""BiT-HyperRule (arXiv:1912.11370, section 3.3): fine-tuning without a search. Start from `rule`.
+
+How long, at which resolution and whether with mixup follows from the number of examples and the
+area of the images. What the published code does otherwise is there too.
+"""
+
+import dataclasses
+
+from vit_jax import paper
+from vit_jax.paper import vtab
+
+SMALL, LARGE = 20_000, 500_000  # labelled examples: small is below the first, large from the second
+FEWEST_PIXELS = 96 * 96  # images with fewer are resized to less
+
+# Dataset -> images of train, a side in pixels that stands for their area. Sizes: TFDS; sides: the
+# published code (bit_hyperrule.json), where 224 is any that is not small.
+DATASETS = {
+    "cifar10": (50_000, 32),
+    "cifar100": (50_000, 32),
+    "pets": (3_680, 224),
+    "flowers": (1_020, 224),
+    "imagenet": (1_281_167, 224),
+}
+VTAB_EXAMPLES = 1_000
+VTAB_SIDES = {"cifar100": 32, "svhn": 32, "eurosat": 64, "dspr_loc": 64, "dspr_ori": 64}
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """What the rule says for one dataset.
+
+    Attributes:
+      steps: of training.
+      warmup_steps: of the linear warm-up; 0: the paper has none.
+      drops: durations after which the rate falls to a tenth.
+      mixup: alpha; 0: none.
+      resize: pixels a side, before a crop.
+      crop: pixels a side; evaluation resizes to it.
+      lr: rate.
+      momentum: of SGD.
+      batch_size: images.
+      weight_decay: there is none.
+    """
+
+    steps: int
+    warmup_steps: int
+    drops: tuple[str, ...]
+    mixup: float
+    resize: int
+    crop: int
+    lr: float
+    momentum: float
+    batch_size: int
+    weight_decay: float
+
+
+def size(dataset: str) -> tuple[int, int]:
+    """(labelled examples, pixels a side) of a dataset or `vtab/TASK`; (0, 0) if not known."""
+    if dataset.startswith("vtab/"):
+        slug = vtab.find(dataset.removeprefix("vtab/")).slug
+        return VTAB_EXAMPLES, VTAB_SIDES.get(slug, 224)
+    return DATASETS.get(dataset, (0, 0))
+
+
+def rule(*, examples: int, side: int, model: str = "", code: bool = False) -> Rule:
+    """The rule for a dataset.
+
+    Args:
+      examples: labelled ones.
+      side: of the images in pixels: the root of their area.
+      model: `BiT-R152x4` has a resolution of its own.
+      code: as the published code: a warm-up, other drops on small datasets, 480 pixels.
+    """
+    found = paper.table("bit_hyperrule")
+    said, coded = found["hyperrule_paper"], found["hyperrule_code"]
+    level = 0 if examples < SMALL else 1 if examples < LARGE else 2
+    regime, schedule = said["dataset_size_regimes"][level], list(coded["schedule"].values())[level]
+    low, usual, largest = said["resolution"]
+    if code:
+        usual = coded["resolution"][1] | {"resize": coded["resolution"][1]["precrop"]}
+    elif model == "BiT-R152x4":
+        usual = largest
+    shape = low if side * side < FEWEST_PIXELS else usual
+    drops = tuple(f"{step} steps" for step in schedule["decay_at"])
+    return Rule(
+        steps=regime["steps"],
+        warmup_steps=schedule["warmup_steps"] if code else 0,
+        drops=drops if code else ("30 percent", "60 percent", "90 percent"),
+        mixup=regime["mixup_alpha"],
+        resize=shape["resize"],
+        crop=shape["crop"],
+        lr=said["base_lr"],
+        momentum=said["momentum"],
+        batch_size=said["batch_size"],
+        weight_decay=said["weight_decay"],
+    )

@@ -1,0 +1,316 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Runs the points of a sweep on this machine, each in a process of its own, n at a time.
+
+What a run's exit code means is the contract of all commands (docs/runs.md): one that died or was
+stopped runs again from its checkpoint, one that failed is given up, and the others go on. Start
+from `run`.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import fcntl
+import logging
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from vit_jax import build, loading, reporting, sweep_folder
+from vit_jax.checkpoint import FOLDER
+from vit_jax.errors import BadInput, together
+from vit_jax.sweep import Point, Sweep
+from vit_jax.sweep_folder import FAILED_FILE, LOG_FILE, Entry
+
+MOST_RESTARTS = 5  # of a run, without a new checkpoint
+MOST_CHARACTERS = 2000  # of a message
+POLL_SECS = 0.1
+LOCK_FILE = "sweep.lock"
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SAVED, LOST, SIGNALS = 42, 43, 128  # exit codes that ask for another start; a shell adds 128
+Command = Callable[[Path], list[str]]  # workdir of a run -> the words that start it
+log = logging.getLogger("vit_jax")
+
+
+def train_command(folder: Path) -> list[str]:
+    """`vit_jax train` in this interpreter, of a workdir that has its config.yaml."""
+    config = folder / loading.CONFIG_FILE
+    return [sys.executable, "-m", "vit_jax", "train", f"--config={config}", f"--workdir={folder}"]
+
+
+class Stopped(RuntimeError):
+    """A signal ended the sweep; the same command continues it."""
+
+    def __init__(self, number: int):
+        super().__init__(f"stopped by {signal.Signals(number).name}; run again to continue.")
+        self.exit_code = 130 if number == signal.SIGINT else SAVED
+
+
+def run(
+    sweep: Sweep,
+    workdir: Path,
+    *,
+    stage: str = "",
+    parallel: int = 1,
+    command: Command = train_command,
+) -> list[Entry]:
+    """Runs what of a sweep is not finished, and keeps sweep.csv up to date.
+
+    Args:
+      sweep: from `sweep.read`.
+      workdir: of the sweep; made if needed.
+      stage: only this one; "": all of them in their order.
+      parallel: runs at a time.
+      command: what starts a run.
+
+    Returns:
+      All runs. Where one has failed, the stages after its own are not begun.
+
+    Raises:
+      BadInput: a point that cannot be used, a run of another sweep in its place, a run of the stage
+        before that is not finished; nothing was started.
+      Stopped: a signal came; the processes have ended.
+    """
+    wanted = [stage] if stage else list(sweep.stages)
+    ready = {name: _settled(sweep, name, workdir) for name in _known(sweep, wanted)}
+    with _locked(workdir) as lock:
+        for name in wanted:
+            points = ready[name] if name in ready else _settled(sweep, name, workdir)
+            sweep_folder.write(sweep, name, points, workdir)
+            failed = _Stage(points, workdir, parallel, command, lock).run()
+            if failed:
+                break
+    return sweep_folder.entries(workdir, running=())
+
+
+def _known(sweep: Sweep, wanted: Sequence[str]) -> list[str]:
+    """The stages whose points are known before anything runs."""
+    return [name for name in wanted if sweep.before(name) not in wanted]
+
+
+def _settled(sweep: Sweep, stage: str, workdir: Path) -> list[Point]:
+    """The points of a stage, checked, and their data found."""
+    before, rows = sweep.before(stage), []
+    if before is not None:
+        rows = [entry.row(workdir) for entry in finished(sweep, before, workdir)]
+    points = sweep_folder.settled(sweep.points(stage, rows), workdir)
+    left = [p for p in points if not (workdir / p.run / reporting.RESULTS_FILE).exists()]
+    data = {p.config.data.to_json(): p.config.data for p in left}
+    problems = [problem for section in data.values() for problem in build.problems(section)]
+    if problems:
+        raise together(problems)
+    return points
+
+
+def finished(sweep: Sweep, stage: str, workdir: Path) -> list[Entry]:
+    """All runs of a stage.
+
+    Raises:
+      BadInput: one is not finished; names all of those.
+    """
+    there = (
+        sweep_folder.entries(workdir, ()) if (workdir / sweep_folder.RECORD_FILE).exists() else []
+    )
+    states = {entry.run: entry for entry in there}
+    before = sweep.before(stage)
+    rows = [] if before is None else [e.row(workdir) for e in finished(sweep, before, workdir)]
+    points = sweep.points(stage, rows)
+    missing = [
+        f"{p.run} ({states[p.run].state if p.run in states else 'missing'})"
+        for p in points
+        if p.run not in states or states[p.run].state != "done"
+    ]
+    if missing:
+        raise BadInput(
+            f"the next stage is chosen by all runs of {stage!r}, but of these are not finished: "
+            f"{', '.join(missing)}; run --stage={stage} first."
+        )
+    sweep_folder.settled(points, workdir)  # the same runs as then
+    return [states[point.run] for point in points]
+
+
+@contextlib.contextmanager
+def _locked(workdir: Path) -> Iterator[int]:
+    """Keeps a second sweep out while this one, or a run that it has left, is at work."""
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+        file = open(workdir / LOCK_FILE, "a")
+    except OSError as e:
+        raise BadInput(
+            f"cannot write to {workdir}: {e.strerror}; give a --workdir that is writable."
+        ) from e
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as e:
+            raise BadInput(
+                f"another sweep, or a run that it has left, is at work in {workdir}; wait for it."
+            ) from e
+        except OSError:  # some network file systems
+            log.info("%s cannot be locked; see that no other sweep is at work there", workdir)
+        yield file.fileno()
+
+
+# ---------------------------------------------------------------- processes
+
+
+@dataclasses.dataclass
+class _Job:
+    """A run that is not finished, and how often it was started since its last checkpoint."""
+
+    point: Point
+    folder: Path
+    newest: int  # checkpoint
+    restarts: int = 0
+
+
+@dataclasses.dataclass
+class _Active:
+    """A run with its process."""
+
+    job: _Job
+    process: subprocess.Popen[bytes]
+    log_start: int  # bytes of its log that earlier processes have written
+
+
+class _Stage:
+    """The runs of one stage: those that wait, and those that run."""
+
+    def __init__(
+        self, points: Sequence[Point], workdir: Path, parallel: int, command: Command, lock: int
+    ):
+        self.points, self.workdir = points, workdir
+        self.parallel, self.command, self.lock = parallel, command, lock
+        jobs = [_Job(p, workdir / p.run, _newest(workdir / p.run)) for p in points]
+        self.waiting = collections.deque(j for j in jobs if not _is_done(j.folder))
+        self.active: list[_Active] = []
+        self.done, self.failed = len(jobs) - len(self.waiting), 0
+        for job in self.waiting:  # what failed is tried again
+            (job.folder / FAILED_FILE).unlink(missing_ok=True)
+
+    def run(self) -> int:
+        """Until all runs are done or given up; returns how many were given up."""
+        self.save()
+        try:
+            with _signals() as received:
+                forwarded = 0
+                while self.active or (self.waiting and not received):
+                    while self.waiting and len(self.active) < self.parallel and not received:
+                        self.start(self.waiting.popleft())
+                        self.save()
+                    for number in received[forwarded:]:
+                        self.forward(number, again=forwarded > 0)
+                        forwarded += 1
+                    for one in [a for a in self.active if a.process.poll() is not None]:
+                        self.active.remove(one)
+                        self.ended(one, stopping=bool(received))
+                        self.save()
+                    time.sleep(POLL_SECS)
+                if received:
+                    raise Stopped(received[0])
+        finally:
+            for one in self.active:  # only if this process fails
+                one.process.kill()
+                one.process.wait()
+        return self.failed
+
+    def save(self) -> None:
+        running = {one.job.point.run for one in self.active}
+        sweep_folder.write_csv(self.workdir, sweep_folder.entries(self.workdir, running))
+
+    def start(self, job: _Job) -> None:
+        words = self.command(job.folder)
+        with open(job.folder / LOG_FILE, "ab") as output:
+            output.write(f"$ {' '.join(words)}\n".encode())
+            output.flush()
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=(self.lock,),  # held until the last of them has ended
+                process_group=0,  # a terminal's Ctrl-C reaches this process alone, which tells them
+            )
+            self.active.append(_Active(job, process, output.tell()))
+        since = f", from step {job.newest}" if job.newest >= 0 else ""
+        log.info("%s runs%s; its log is %s", job.point.run, since, job.folder / LOG_FILE)
+
+    def forward(self, number: int, *, again: bool) -> None:
+        """Hands a signal on; those that do not end are killed by a second one."""
+        name = signal.Signals(number).name
+        log.info("%s: %s %d runs", name, "killing" if again else "ending", len(self.active))
+        for one in self.active:
+            one.process.kill() if again else one.process.send_signal(number)
+
+    def ended(self, one: _Active, *, stopping: bool) -> None:
+        """What becomes of a run whose process has ended."""
+        job, code = one.job, one.process.returncode
+        newest = _newest(job.folder)
+        if newest > job.newest:
+            job.newest, job.restarts = newest, 0
+        if _is_done(job.folder):
+            self.done += 1
+            log.info("%s is done: %d of %d", job.point.run, self.done, len(self.points))
+        elif stopping:
+            log.info("%s was stopped; it continues when the sweep is run again", job.point.run)
+        elif _died(code) and job.restarts < MOST_RESTARTS:
+            job.restarts += 1
+            since = f"from step {newest}" if newest >= 0 else "from the beginning"
+            log.info("%s %s; again %s", job.point.run, _how(code), since)
+            self.waiting.appendleft(job)
+        else:
+            message = f"{_how(code)}: {last_message(job.folder / LOG_FILE, one.log_start)}"
+            if _died(code):
+                message = f"{MOST_RESTARTS} restarts without a new checkpoint; {message}"
+            sweep_folder.fail(self.workdir, job.point.run, code, message)
+            self.failed += 1
+            log.info("%s failed: %s", job.point.run, message)
+
+
+def _is_done(folder: Path) -> bool:
+    return (folder / reporting.RESULTS_FILE).exists()
+
+
+def _newest(folder: Path) -> int:
+    """The newest step that was saved in a workdir; -1: none."""
+    return max((int(p.name) for p in (folder / FOLDER).glob("*") if p.name.isdigit()), default=-1)
+
+
+def _died(code: int) -> bool:
+    """Whether an exit code asks for another start."""
+    return code in (SAVED, LOST) or code < 0 or code > SIGNALS
+
+
+def _how(code: int) -> str:
+    number = -code if code < 0 else code - SIGNALS
+    if _died(code) and number in {int(s) for s in signal.Signals}:
+        return f"was ended by {signal.Signals(number).name}"
+    return f"ended with code {code}"
+
+
+def last_message(file: Path, start: int = 0) -> str:
+    """What a command said last: what follows the last `vit_jax: `, else its last line."""
+    with open(file, "rb") as lines:
+        lines.seek(start)
+        text = "\n" + lines.read().decode(errors="replace").strip()
+    _, mark, said = text.rpartition("\nvit_jax: ")
+    return (said if mark else text.splitlines()[-1])[:MOST_CHARACTERS].strip() or "it said nothing"
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Those of `STOP_SIGNALS` that come inside the block, in order; not what nohup ignores."""
+    received: list[int] = []
+    before = {s: signal.getsignal(s) for s in STOP_SIGNALS}
+    heard = {s: handler for s, handler in before.items() if handler != signal.SIG_IGN}
+    for number in heard:
+        signal.signal(number, lambda number, _: received.append(number))
+    try:
+        yield received
+    finally:
+        for number, handler in heard.items():
+            signal.signal(number, handler)

@@ -14,7 +14,8 @@ from typing import Any
 
 @functools.cache
 def _tensorflow() -> types.ModuleType:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") == "1":  # which jax sets
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"  # or each bad image prints a traceback
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # or each import prints about it
     import tensorflow
 

@@ -136,6 +136,8 @@ def _prepared(name: str, args: argparse.Namespace) -> tuple[dict[str, Any], list
             state = prepared.check(Path(need.folder))
             entry |= dataclasses.asdict(state) | {"name": need.name}
             lines.append(state.text())
+            if need.also:
+                lines.append(f"  also {', '.join(need.also)}")
             code = 2 if state.problems else code
         else:
             lines.append(need.text())

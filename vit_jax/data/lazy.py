@@ -34,5 +34,13 @@ def keep_off_accelerators() -> None:
     _tensorflow()
 
 
+def tfds() -> Any:
+    """TensorFlow Datasets, with TensorFlow kept off the accelerators."""
+    keep_off_accelerators()
+    import tensorflow_datasets
+
+    return tensorflow_datasets
+
+
 tf: Any = _Lazy()
 Tensor = Any  # a tf.Tensor; TensorFlow ships no usable types

@@ -56,3 +56,16 @@ def image_folder(tmp_path_factory):
                 pixels[..., channel] += 100
                 Image.fromarray(pixels).save(root / part / name / f"{i}.jpg")
     return root
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Fixes what an op draws uniformly: drawn(*values), each in [-1, 1], is all that it gets."""
+    from vit_jax.data.lazy import tf
+
+    def fix(*values):
+        monkeypatch.setattr(
+            tf.random, "stateless_uniform", lambda *_, **__: tf.constant(values, tf.float32)
+        )
+
+    return fix

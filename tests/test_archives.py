@@ -6,6 +6,7 @@
 import os
 import tarfile
 import zipfile
+from types import SimpleNamespace
 
 import packs
 import pytest
@@ -32,6 +33,56 @@ def test_a_tar_gives_what_was_put_in(tmp_path, mode):
     path = packs.tar(tmp_path / "x.tar", FILES, mode)
     assert found(path) == FILES
     assert found(path) == FILES  # the plain form is there already
+
+
+@pytest.mark.parametrize("mode", ["w:gz", "w:bz2", "w:xz"])
+def test_progress_of_a_compressed_tar_is_in_bytes_and_what_is_made_is_kept(tmp_path, mode):
+    path = packs.tar(tmp_path / "x.tar", {"a/1.jpg": os.urandom(5 << 20)}, mode)
+    seen, size = [], path.stat().st_size
+
+    def listed():
+        scratch = tmp_path / "scratch"
+        progress = lambda *p: seen.append(p)  # noqa: E731
+        return list(archives.members(path, scratch, lambda _: True, progress))
+
+    listed()
+    assert seen[-1] == (size, size)
+    assert len(seen) >= 5
+    assert seen == sorted(seen)
+    seen.clear()
+    listed()
+    assert seen == []
+
+
+@pytest.mark.parametrize("mode, grows", [("w:gz", True), ("w:xz", False)])
+def test_a_compressed_tar_asks_for_space_before_it_is_unpacked(tmp_path, monkeypatch, mode, grows):
+    path = packs.tar(tmp_path / "x.tar", {"a/1.jpg": bytes(1 << 20)}, mode)
+    size = (1 << 20) + 10240 - (1 << 20) % 10240 if grows else path.stat().st_size
+    free = SimpleNamespace(free=2 * size - 1)
+    monkeypatch.setattr(archives.shutil, "disk_usage", lambda _: free)
+    said = refused(path)
+    assert f"about {2 * size} bytes" in said
+    assert f"where {2 * size - 1} are free" in said
+    assert not list(tmp_path.rglob("*plain*"))
+    free.free += 1
+    assert found(path)["a/1.jpg"] == bytes(1 << 20)
+
+
+@pytest.mark.parametrize(
+    "size, stated, expected",
+    [
+        (100, 4000, 4000),
+        (5 << 30, 1 << 30, 5 << 30),
+        ((5 << 30) + 9999, 1 << 30, 5 << 30),  # images that got larger
+        (5 << 30, 3 << 30, 7 << 30),
+    ],
+)
+def test_the_size_in_a_gzip_file_is_modulo_4_gib(tmp_path, size, stated, expected):
+    path = tmp_path / "x.gz"
+    with path.open("wb") as file:
+        file.seek(size - 4)
+        file.write(stated.to_bytes(4, "little"))
+    assert archives._plain_bytes(path, archives.gzip) == expected
 
 
 @pytest.mark.parametrize("kind", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])

@@ -137,18 +137,6 @@ def test_inception_crop_does_not_average_over_pixels():
 # ---------------------------------------------------------------- affine
 
 
-@pytest.fixture
-def drawn(monkeypatch):
-    """Fixes what Affine draws: angle, zoom along x and y, move along x and y, each in [-1, 1]."""
-
-    def fix(*values):
-        monkeypatch.setattr(
-            tf.random, "stateless_uniform", lambda *_, **__: tf.constant(values, tf.float32)
-        )
-
-    return fix
-
-
 def affine(image, **arguments):
     return augment.Affine(**arguments)(tf.constant(image), tf.constant([0, 0], tf.int64)).numpy()
 

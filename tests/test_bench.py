@@ -48,6 +48,13 @@ def test_other_files_are_measured_without_comparisons_and_it_says_so(tmp_path):
     assert found["notes"][0] in bench.as_text(found)
 
 
+def test_one_image_can_be_measured(tmp_path):
+    found = bench.bench(split(tmp_path, "JPEG", 2).take(range(1)), 1, rounds=1, size=16)
+    assert found["images"] == 1
+    assert all(rate > 0 for rate in found["images_per_sec_per_core"].values())
+    assert "1 images" in bench.as_text(found)
+
+
 def test_the_other_ways_make_nearly_the_same_images(tmp_path):
     """The same boxes and mirrors, or their times would say nothing."""
     one = split(tmp_path, "JPEG", 4).reader()

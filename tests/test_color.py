@@ -27,18 +27,6 @@ def run(chain, image, seed=0):
     return out.numpy()
 
 
-@pytest.fixture
-def drawn(monkeypatch):
-    """Fixes what is drawn."""
-
-    def fix(*values):
-        monkeypatch.setattr(
-            tf.random, "stateless_uniform", lambda *_, **__: tf.constant(values, tf.float32)
-        )
-
-    return fix
-
-
 # ---------------------------------------------------------------- jitter
 
 

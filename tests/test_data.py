@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from vit_jax import main, offline
-from vit_jax.data import preprocess
+from vit_jax.data import missing, prepared, preprocess
 
 
 @pytest.fixture
@@ -66,6 +66,17 @@ def test_check_of_a_name_says_what_is_missing(tmp_path, capsys):
         assert code == 2
         assert "EuroSAT.zip  94280567 bytes  sha256 8ebea6" in out
         assert str(tmp_path) in out
+
+
+def test_tasks_of_one_dataset_are_named_also_where_it_is_ready(tmp_path, capsys, monkeypatch):
+    also = ("vtab/clevr_dist",)
+    need = missing.Need("vtab/clevr_count", "clevr:3.1.0", "ready", str(tmp_path), also=also)
+    state = prepared.Prepared("clevr:3.1.0", str(tmp_path), "tfrecord", 8, {}, (), ())
+    monkeypatch.setattr(missing, "needs", lambda name, data_dir: [need])
+    monkeypatch.setattr(prepared, "check", lambda folder: state)
+    code, out, _ = run(capsys, "check", "vtab/clevr_count")
+    assert code == 0
+    assert "also vtab/clevr_dist" in out
 
 
 def test_check_of_records_with_several_labels_takes_their_number(tmp_path, capsys):

@@ -4,6 +4,9 @@
 """Files that are no image in training: named or replaced; nothing else of any batch changes."""
 
 import io
+import os
+import subprocess
+import sys
 import tarfile
 
 import numpy as np
@@ -11,7 +14,8 @@ import pictures
 import pytest
 from PIL import Image
 
-from vit_jax.data import decode, doubtful, sources
+from vit_jax.data import decode, doubtful, pipeline, sources
+from vit_jax.data.augment import FlipLr
 from vit_jax.errors import BadInput
 
 CHAIN = "decode|resize({size})|flip_lr"
@@ -213,6 +217,64 @@ def test_a_replacement_may_itself_need_pillow(tmp_path, data_dir):
     with_replacements(tmp_path, split, {3: 4})
     images = list(pictures.batches(split, CHAIN).train(0, 8))
     assert all(np.array_equal(a["image"], b["image"]) for a, b in zip(found, images, strict=True))
+
+
+def test_a_bad_image_costs_no_tracing(tmp_path, monkeypatch):
+    """However many there are: what is bad is asked for, not written into the graph."""
+    traced = []
+    monkeypatch.setattr(FlipLr, "__call__", lambda self, image, seed: traced.append(1) or image)
+    counts = []
+    for number, bad in enumerate([(3,), range(1, COUNT, 2)]):
+        split = files(tmp_path / str(number), bad=bad)
+        traced.clear()
+        pipe = skipping(split)
+        list(pipe.train(0, 8))
+        assert len(pipe.skipped) == len(bad)
+        counts.append(len(traced))
+    assert counts[0] == counts[1]
+
+
+def test_each_bad_image_is_decoded_a_few_times_also_in_a_long_row_of_them(tmp_path, monkeypatch):
+    split = files(tmp_path, bad=range(1, COUNT))
+    decoded, image = [], doubtful.Doubtful.image
+    monkeypatch.setattr(
+        doubtful.Doubtful, "image", lambda self, index: decoded.append(index) or image(self, index)
+    )
+    pipe = skipping(split)
+    list(pipe.train(0, 8))
+    assert len(pipe.skipped) == COUNT - 1
+    assert len(decoded) < 3 * COUNT
+
+
+@pytest.mark.slow
+def test_bad_images_print_no_tracebacks(tmp_path, root):
+    """Of TensorFlow, whose level of logging jax sets before."""
+    split = files(tmp_path, bad=(3, 4))
+    program = (
+        "import jax, sys; sys.path[:0] = ['tests']; import pictures, test_doubtful as t;"
+        f"pipe = t.skipping(t.opened({str(tmp_path)!r})); list(pipe.train(0, 8));"
+        "print(len(pipe.skipped))"
+    )
+    env = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=root, env=env, capture_output=True, text=True
+    )
+    assert done.stdout == "2\n"
+    assert "Traceback" not in done.stderr
+    assert split.name(3) in done.stderr
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_gaps_are_filled_wherever_they_are(tmp_path, monkeypatch, size):
+    """At the ends of batches, over whole batches, and at the ends of what is read at a time."""
+    split = files(tmp_path, bad=(0, 1, 4, 7, 8, 9, COUNT - 1))
+    pipe = skipping(split, batch_size=size)
+    found = list(pipe.train(0, 3 * COUNT // size))
+    monkeypatch.setattr(pipeline, "_LENIENT_BATCHES", 2)
+    assert pictures.same(found, pipe.train(0, 3 * COUNT // size))
+    with_replacements(tmp_path, split, {0: 2, 1: 2, 4: 5, 7: 10, 8: 10, 9: 10, COUNT - 1: 2})
+    good = pictures.batches(split, CHAIN, batch_size=size).train(0, 3 * COUNT // size)
+    assert all(np.array_equal(a["image"], b["image"]) for a, b in zip(found, good, strict=True))
 
 
 def test_reading_is_left_alone_where_nothing_is_doubtful(tmp_path):

@@ -3,15 +3,18 @@
 
 """Class folders and CSV files: what is read from them, and what a wrong one is told."""
 
+import contextlib
 import csv
 import itertools
+import os
+import socket
 import tarfile
 
 import pictures
 import pytest
 from opening import labels, message, names, opened
 
-from vit_jax.data import preprocess
+from vit_jax.data import check, preprocess
 from vit_jax.data.lazy import tf
 from vit_jax.errors import BadInput
 
@@ -102,7 +105,36 @@ def test_hidden_folders_and_other_files_are_left_out_and_told(tmp_path):
         (tmp_path / name).write_text("x")
     source = opened(f"folder:{tmp_path}")
     assert source.classes == ("a", "b")
-    assert source.notes == ("5 files left out: beside class folders, or no image extension",)
+    assert source.notes == (
+        "5 files left out: beside class folders, or no image extension; "
+        "first readme.md, a/.DS_Store, a/notes.txt",
+    )
+
+
+def test_what_is_no_file_is_left_out_and_told(tmp_path):
+    """Reading a pipe would never end."""
+    pictures.folder(tmp_path, "a/1.png", "b/1.png")
+    os.mkfifo(tmp_path / "a" / "2.png")
+    (tmp_path / "a" / "3.png").symlink_to(tmp_path / "a" / "2.png")
+    with socket.socket(socket.AF_UNIX) as made, contextlib.chdir(tmp_path / "b"):
+        made.bind("2.png")
+    source = opened(f"folder:{tmp_path}")
+    assert len(source.splits["train"]) == 2
+    assert source.notes == (
+        "3 pipes, sockets or devices in class folders left out; first a/2.png, a/3.png, b/2.png",
+    )
+
+
+def test_a_link_to_an_image_that_is_gone_is_found_bad(tmp_path):
+    pictures.folder(tmp_path, "a/1.png", "b/1.png")
+    (tmp_path / "a" / "2.png").symlink_to(tmp_path / "gone.png")
+    (tmp_path / "a" / "notes.txt").symlink_to(tmp_path / "gone.txt")
+    source = opened(f"folder:{tmp_path}")
+    assert names(source)["train"] == ["a/1.png", "a/2.png", "b/1.png"]
+    ((file, reason),) = check.check_images(source, 1).bad
+    assert file == "a/2.png"
+    assert "cannot be read" in reason
+    assert "first a/notes.txt" in source.notes[0]
 
 
 @pytest.mark.parametrize("extra", ["a/more/2.png", "2.png"])
@@ -265,6 +297,12 @@ def test_wrong_csv_says_what_was_found(tmp_path, lines, shown):
     said = message(f"csv:{path}")
     assert f"data.source=csv:{path}" in said
     assert shown in said
+
+
+@pytest.mark.parametrize("header", ["image,class", "path,label_name,split", "File Name,Target"])
+def test_another_header_than_expected_is_told_so(tmp_path, header):
+    said = message(f"csv:{table(tmp_path, header, 'a.png,x', 'b.png,y')}")
+    assert f"if that row is a header, {header}, name its second column label" in said
 
 
 def test_missing_images_name_the_first_and_where_it_was_looked_for(tmp_path):

@@ -56,6 +56,22 @@ def test_the_second_time_nothing_is_written(images, tmp_path, monkeypatch):
     assert again.notes == ("it was prepared already",)
 
 
+def test_what_a_kill_left_after_the_last_rename_is_removed(images, tmp_path):
+    prepare("mine", images, tmp_path)
+    folder = tmp_path / "data" / "mine" / "1.0.0"
+    whole = {path.name for path in folder.iterdir()}
+    packs.unpacked(folder, {"done/x.json": b"{}", "plan": b"x", "lock": b""})
+    prepare("mine", images, tmp_path)
+    assert {path.name for path in folder.iterdir()} == whole
+
+
+def test_a_compressed_tar_shows_its_progress(images, tmp_path):
+    seen = []
+    path = packs.tar(tmp_path / "x.tar.gz", FILES, "w:gz")
+    prepare("mine", path, tmp_path, unpacked=lambda *p: seen.append(p))
+    assert seen[-1] == (path.stat().st_size, path.stat().st_size)
+
+
 def test_what_is_prepared_but_damaged_is_not_taken(images, tmp_path):
     prepare("mine", images, tmp_path)
     [path] = (tmp_path / "data").rglob("*train*")

@@ -10,7 +10,7 @@ import pictures
 import pytest
 from opening import examples, labels, message, names, opened
 
-from vit_jax.data import mixture, preprocess
+from vit_jax.data import mixture, preprocess, subset
 from vit_jax.data.lazy import tf
 from vit_jax.errors import BadInput
 
@@ -105,8 +105,29 @@ def test_other_splits_are_those_of_all(pair):
     assert len(source.splits["train"]) == 10
 
 
+def test_notes_say_whose_classes_are_which(pair):
+    notes = opened(f"mix:3*{pair[0]},1*{pair[1]},1*digits").notes
+    assert f"{pair[0]}: 2 classes, 1 of them also those of other sources: dog" in notes
+    assert f"{pair[1]}: 2 classes, 1 of them also those of other sources: dog" in notes
+    assert "digits: 10 classes" in notes
+
+
+@pytest.mark.parametrize("how", [{"fraction": 0.5}, {"exclude": "list"}], ids=["part", "without"])
+def test_shares_are_those_of_what_is_trained_on(pair, tmp_path, how):
+    split = opened(f"mix:3*{pair[0]},1*{pair[1]}").splits["train"]
+    if "exclude" in how:
+        (tmp_path / "list").write_text("train/cat/0.png\ntrain/cat/1.png\n")
+        how = {"exclude": str(tmp_path / "list")}
+    part, notes = subset.choose(split, **how, classes=3)
+    of_each = [part.firsts[1], len(part) - part.firsts[1]]
+    for note, size, weight in zip(notes[-2:], of_each, (3, 1), strict=True):
+        times = len(part) * weight / 4 / size
+        assert f"in an epoch of {len(part)} each of its {size} is seen {times:.2f} times" in note
+    assert len(notes) == 3
+
+
 def test_notes_say_the_share_of_each(pair):
-    notes = opened(f"mix:3*{pair[0]},1*{pair[1]}").notes
+    _, notes = subset.choose(opened(f"mix:3*{pair[0]},1*{pair[1]}").splits["train"], classes=3)
     assert notes[0].startswith(f"3 of 4 training examples (75.0%) are from {pair[0]}: in an epoch")
     assert notes[0].endswith("of 10 each of its 6 is seen 1.25 times")
     assert notes[1].endswith("of 10 each of its 4 is seen 0.62 times")

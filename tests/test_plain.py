@@ -8,7 +8,7 @@ import pytest
 
 from vit_jax.data.decode import BadImage, in_python
 from vit_jax.data.lazy import tf
-from vit_jax.data.plain import plain
+from vit_jax.data.plain import one_line, plain
 
 
 def refused(content):
@@ -95,3 +95,9 @@ def test_texts(text, said):
 def test_an_error_that_quotes_a_damaged_record_is_read_all_the_same():
     error = UnicodeDecodeError("utf-8", b"{{node X}} bad record \xff", 22, 23, "invalid")
     assert plain(error) == "bad record \ufffd"
+
+
+def test_other_errors_are_one_line_that_ends():
+    assert one_line(ValueError("a\n  b\t c")) == "a b c"
+    assert one_line(ValueError("x" * 300)) == "x" * 300
+    assert one_line(ValueError("x" * 301)) == "x" * 300 + "..."

@@ -117,3 +117,24 @@ def test_a_process_that_does_not_write_remembers_its_rows(tmp_path, capsys):
     assert path.read_text() == '{"step": 4, "a": 1}\n{"step": 6, "a": 2}\n'
     assert [p.name for p in tmp_path.iterdir()] == ["metrics.jsonl"]
     assert capsys.readouterr().err == ""
+
+
+def test_what_any_process_of_any_start_skipped_is_read_back(tmp_path, monkeypatch):
+    seen = []
+    for process, found in [(0, ["a", "b"]), (1, ["b", "c"]), (0, ["d"])]:
+        monkeypatch.setattr(jax, "process_index", lambda process=process: process)
+        report = reporting.Report(tmp_path, step=0, tensorboard=False, write=not process)
+        for count in range(len(found) + 1):
+            report.skipped([(name, "empty") for name in found[:count]])
+        report.close()
+        seen += found
+        assert reporting.read_skipped(tmp_path) == {(name, "empty") for name in seen}
+    assert len(list(tmp_path.glob("skipped-*"))) == 2
+
+
+def test_nothing_skipped_leaves_no_file(tmp_path):
+    report = reporting.Report(tmp_path, step=0, tensorboard=False)
+    report.skipped([])
+    report.close()
+    assert reporting.read_skipped(tmp_path) == set()
+    assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]

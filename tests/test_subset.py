@@ -258,6 +258,8 @@ def test_records_in_a_mixture_are_excluded_too(tmp_path):
 
 def test_wrong_lists(photos, tmp_path):
     assert "has no names" in told(photos, exclude=listed(tmp_path, "", " "))
+    said = told(photos, exclude=listed(tmp_path, "zebra", "bird"))
+    assert "none of its 2 names, such as bird, is a training image here, such as cat/" in said
     assert "cannot be read" in told(photos, exclude=str(tmp_path / "no"))
     assert "cannot be read" in told(photos, exclude=str(tmp_path))
     every = [f"{c}_{i}" for c in ("cat", "dog") for i in range(3)]

@@ -551,6 +551,35 @@ def test_bad_image_is_named_and_what_was_written_is_removed(tmp_path, image_fold
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
+def test_images_skipped_before_a_restart_are_in_the_results(tmp_path, image_folder, monkeypatch):
+    """Also those that a process of another number skipped."""
+    images = tmp_path / "images"
+    shutil.copytree(image_folder, images)
+    shutil.copytree(images / "test", images / "val")
+    for path in sorted(images.glob("train/*/*.jpg"))[::2]:
+        path.write_bytes(b"no image")
+    changes = (
+        f"--config={ROOT / 'configs' / 'finetune.py'}", f"--config.data.source=folder:{images}",
+        "--config.data.bad_images=skip", "--config.batch_size=8", "--config.model.depth=1",
+        "--config.length=6 steps", "--config.checkpoint.every=2 steps",
+        "--config.report.tensorboard=false",
+    )  # fmt: skip
+    args = [["train", *changes, f"--workdir={tmp_path / name}"] for name in ("quiet", "stopped")]
+    assert main.main(args[0]) == 0
+    with monkeypatch.context() as patch:
+        stop_at(patch, 5)
+        with pytest.raises(KeyboardInterrupt):
+            main.main(args[1])
+    stopped = tmp_path / "stopped"
+    (stopped / "skipped-0.json").rename(stopped / "skipped-7.json")
+    assert main.main(args[1]) == 0
+    found = [json.loads((w / "results.json").read_text()) for w in (tmp_path / "quiet", stopped)]
+    assert found[0]["skipped"] == found[1]["skipped"]
+    assert len(found[0]["skipped"]) > 12
+    assert json.loads((stopped / "skipped-0.json").read_text())  # of the second start
+
+
 def test_a_lost_process_is_told_where_the_run_continues(finished, tmp_path):
     assert train.resumption(finished) == "Run again to continue from step 12."
     assert train.resumption(tmp_path / "none") == "Run again to start from the beginning."

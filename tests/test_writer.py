@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import packs
 import pytest
 
-from vit_jax.data import sources, tfds_source
+from vit_jax.data import sources, splits, subset, tfds_source
 from vit_jax.data.prepare import layouts, writer
 from vit_jax.errors import BadInput
 
@@ -94,6 +94,22 @@ def test_tfds_reads_what_was_written(images, tmp_path):
     assert seen == {(n, c, int(n[0] == "b")) for n, c in tests.items()}
     pixels = next(iter(builder.as_dataset(split="train[:1]").as_numpy_iterator()))["image"]
     assert pixels.shape == (5, 4, 3)
+
+
+def test_images_of_a_prepared_dataset_are_excluded_by_the_names_of_their_files(images, tmp_path):
+    write(images, target(tmp_path))
+    source = sources.open_source(
+        "tfds:mine", sources.Options(str(tmp_path)), val_percent=0, test_percent=0
+    )
+    gone = ["a/3.jpg", "b/7"]
+    (tmp_path / "list").write_text("\n".join(gone))
+    split = source.splits["train"]
+    part, notes = subset.choose(split, exclude=str(tmp_path / "list"), classes=2)
+    left = {os.fsdecode(name) for name in splits.split_ids(part)}
+    every = {os.fsdecode(name) for name in splits.split_ids(split)}
+    assert len(every) == 40
+    assert every - left == {"a/3.jpg"}
+    assert "first b/7" in notes[0]
 
 
 def test_neighbours_in_a_file_are_of_all_classes(whole):

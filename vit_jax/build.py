@@ -14,11 +14,12 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
 
-from vit_jax import checks, distributed, duration, losses, memory, program
+from vit_jax import checks, distributed, duration, losses, memory, program, reporting
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
 from vit_jax.data import memory_cache, pipeline, preprocess, sources, subset, windows
@@ -92,9 +93,10 @@ class Run(Program):
         batches = self.train_pipeline.train(first_step, self.steps.total, rows)
         return pipeline.to_devices(batches, self.batch_sharding, size, self.config.data.prefetch)
 
-    def skipped_images(self) -> list[dict[str, str]]:
-        """`file` and `reason` of what any process has left out of training since it started."""
-        own = json.dumps(self.train_pipeline.skipped)
+    def skipped_images(self, workdir: Path) -> list[dict[str, str]]:
+        """`file` and `reason` of what any process of any start has left out of training."""
+        before = reporting.read_skipped(workdir)
+        own = json.dumps(sorted({*before, *self.train_pipeline.skipped}))
         lists = map(json.loads, distributed.gather("skipped images", own))
         found = sorted(set(map(tuple, itertools.chain.from_iterable(lists))))
         return [{"file": file, "reason": reason} for file, reason in found]

@@ -16,7 +16,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from vit_jax import tree
 
 METRICS_FILE = "metrics.jsonl"
 RESULTS_FILE = "results.json"
+_SKIPPED_FILE = "skipped-{}.json"  # of a process
 _BAR_SECS = 0.5  # between two pictures of a progress bar
 log = logging.getLogger("vit_jax")
 
@@ -73,8 +74,14 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def read_skipped(workdir: Path) -> set[tuple[str, str]]:
+    """(file, reason) of the training images that any start of a run has skipped so far."""
+    files = workdir.glob(_SKIPPED_FILE.format("*"))
+    return {(file, reason) for path in files for file, reason in json.loads(path.read_text())}
+
+
 class Report:
-    """The metrics of one run.
+    """The metrics of one run, and the training images that it skipped.
 
     Args:
       workdir: exists.
@@ -88,6 +95,8 @@ class Report:
         self._rows = [row for row in read_rows(path) if row["step"] <= step]
         if write:
             write_atomically(path, "".join(json.dumps(row) + "\n" for row in self._rows))
+        self._workdir = workdir
+        self._skipped: set[tuple[str, str]] = set()
         self._quiet = not write
         self._file = open(path if write else os.devnull, "a")
         self._writer = None
@@ -109,6 +118,17 @@ class Report:
     def at(self, step: int) -> dict[str, Any]:
         """All metrics that were written for a step."""
         return {k: v for row in self._rows if row["step"] == step for k, v in row.items()}
+
+    def skipped(self, found: Iterable[tuple[str, str]]) -> None:
+        """Keeps (file, reason) of what this process has skipped; called before a checkpoint.
+
+        A process has a file of its own: storage that hosts share cannot be appended to by several.
+        """
+        if set(found) - self._skipped:
+            path = self._workdir / _SKIPPED_FILE.format(jax.process_index())
+            before = json.loads(path.read_text()) if path.exists() else []
+            self._skipped = set(found) | {(file, reason) for file, reason in before}
+            write_atomically(path, json.dumps(sorted(self._skipped)) + "\n")
 
     def sync(self) -> None:
         """Rows written so far survive a crash; called before a checkpoint of the same step."""

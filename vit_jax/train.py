@@ -340,7 +340,7 @@ def finish(
         if split.removesuffix("_raw") in run.steps.evals:
             results.setdefault(split, {})[metric] = value
     if run.config.data.bad_images == "skip":
-        results["skipped"] = run.skipped_images()
+        results["skipped"] = run.skipped_images(workdir)
         log.info("data: %d training images were skipped", len(results["skipped"]))
     if distributed.is_first():
         text = json.dumps(results, indent=2) + "\n"

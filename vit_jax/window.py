@@ -49,6 +49,7 @@ class Window:
     def flush(self) -> None:
         """Fetches and checks everything so far; called before anything is built on these steps."""
         ready, self._waiting = self._waiting, []
+        self._report.skipped(self._run.train_pipeline.skipped)
         fetched = jax.device_get([metrics for _, metrics, _ in ready])
         rates = self._measure(max((step for step, _, due in ready if due), default=None))
         for (step, _, due), values in zip(ready, fetched, strict=True):

@@ -136,6 +136,8 @@ def _prepared(name: str, args: argparse.Namespace) -> tuple[dict[str, Any], list
             state = prepared.check(Path(need.folder))
             entry |= dataclasses.asdict(state) | {"name": need.name}
             lines.append(state.text())
+            if need.also:
+                lines.append(f"  also {', '.join(need.also)}")
             code = 2 if state.problems else code
         else:
             lines.append(need.text())
@@ -185,9 +187,9 @@ def _prepare(args: argparse.Namespace, workers: int) -> int:
     from vit_jax import reporting
     from vit_jax.data.prepare import job
 
-    with reporting.bar("images") as progress:
+    with reporting.bar("images") as progress, reporting.bar("bytes unpacked") as unpacked:
         reports = job.prepare(
-            args.name, Path(args.origin), args.data_dir, workers, args.release, progress
+            args.name, Path(args.origin), args.data_dir, workers, args.release, progress, unpacked
         )
     print("\n".join(report.text() for report in reports))
     return 0

@@ -30,6 +30,8 @@ class Doubtful:
         self._split, self._exif = split, exif
         self._read = split.reader()
         self._instead: dict[int, int] = {}
+        self._next_good: dict[int, int] = {}  # after examples that are no images, used or not
+        self._in_graph: Any = None  # the same as a table of TensorFlow, which `careful_reader` asks
 
     def at(self, index: int) -> int:
         """The example that is read at an index."""
@@ -85,7 +87,7 @@ class Doubtful:
 
     def add_careful(self, index: int) -> None:
         """From now on `image` decodes the example."""
-        self._instead[index] = index
+        self._add(index, index)
 
     def replace(self, index: int) -> None:
         """From now on the next good example, by index, takes the place of a bad one.
@@ -93,41 +95,51 @@ class Doubtful:
         Raises:
           BadInput: there is none, or a file that comes before it cannot be read.
         """
-        examples = len(self._split)
-        for other in (n % examples for n in range(index + 1, index + examples)):
+        examples, passed = len(self._split), [index]
+        while len(passed) < examples:
+            other = (passed[-1] + 1) % examples
             try:
-                self.image(other)
+                if other not in self._next_good:
+                    self.image(other)
+                self._next_good |= dict.fromkeys(passed, self._next_good.get(other, other))
+                self._add(index, self._next_good[index])
+                return
             except decode.BadImage:
-                continue
-            self._instead[index] = other
-            return
+                passed.append(other)
         raise BadInput(
             f"none of the {examples} images of the split can be decoded, the first being "
             f"{self._split.name(0)}; see what `vit_jax data check` says."
         )
 
+    def _add(self, index: int, other: int) -> None:
+        self._instead[index] = other
+        if self._in_graph is not None:
+            self._in_graph.insert(tf.constant(index, tf.int64), tf.constant(other, tf.int64))
+
     def reader(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         """As `Split.reader`, with what is known by now."""
-        if not self._instead:
-            return self._read
-        known = tf.constant(list(self._instead), tf.int64)
-        instead = tf.constant(list(self._instead.values()), tf.int64)
+        return self.careful_reader() if self._instead else self._read
+
+    def careful_reader(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        """As `Split.reader`, with what is known when it reads."""
+        if self._in_graph is None:
+            self._in_graph = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1)
+            for index, other in self._instead.items():
+                self._add(index, other)
+        instead = self._in_graph.lookup
 
         def careful(content: bytes) -> np.ndarray:
             return decode.image(content, self._exif)
 
         def read(index: Tensor) -> tuple[Tensor, Tensor]:
-            found = tf.equal(known, index)
-            index = tf.where(
-                tf.reduce_any(found), tf.reduce_max(tf.where(found, instead, 0)), index
-            )
+            found = instead(index)
+            index = tf.where(found < 0, index, found)
             image, labels = self._read(index)
-            itself = tf.equal(known, index) & tf.equal(instead, index)
 
             def as_png() -> Tensor:  # lossless, and plain: the chain decodes it
                 pixels = decode.in_python(careful, image, tf.uint8, [None, None, 3])
                 return tf.io.encode_png(pixels, compression=0)
 
-            return tf.cond(tf.reduce_any(itself), as_png, lambda: image), labels
+            return tf.cond(tf.equal(instead(index), index), as_png, lambda: image), labels
 
         return read

@@ -43,6 +43,30 @@ def _subfolders(path: Path) -> list[Path]:
     return sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
 
 
+def _entries(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir())
+
+
+def _sorted_out(class_folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
+    """Images, other files, and what is no file: reading a pipe would wait for ever.
+
+    A link to an image that is gone is an image; who reads it is told that it is gone.
+    """
+    images, others, odd = [], [], []
+    for path in _entries(class_folder):
+        if path.is_file() or (path.is_symlink() and not path.exists()):
+            is_image = path.name.lower().endswith(EXTENSIONS) and path.name[0] != "."
+            (images if is_image else others).append(path)
+        elif not path.is_dir():
+            odd.append(path)
+    return images, others, odd
+
+
+def _first(paths: Sequence[Path], root: Path) -> str:
+    names = ", ".join(path.relative_to(root).as_posix() for path in paths[:3])
+    return f"first {names}"
+
+
 def open_folder(rest: str, _: Any) -> _Opened:
     """Class names, splits and notes of a folder; raises BadInput where it is laid out otherwise."""
     root = Path(rest).expanduser()
@@ -57,15 +81,17 @@ def open_folder(rest: str, _: Any) -> _Opened:
 
     names: list[str] = []
     files: list[tuple[str, str]] = []  # (split, path relative to root)
-    skipped = deeper = 0
+    left_out: list[Path] = []
+    no_files: list[Path] = []
+    deeper = 0
     for part, folder in parts.items():
-        skipped += sum(e.is_file() and e.name[0] != "." for e in os.scandir(folder))
+        left_out += [p for p in _entries(folder) if p.is_file() and p.name[0] != "."]
         for class_folder in _subfolders(folder):
-            inside = sorted(e.name for e in os.scandir(class_folder) if e.is_file())
-            images = [n for n in inside if n.lower().endswith(EXTENSIONS) and n[0] != "."]
-            skipped += len(inside) - len(images)
+            images, others, odd = _sorted_out(class_folder)
+            left_out += others
+            no_files += odd
             deeper += len(_subfolders(class_folder))
-            files += [(part, (class_folder / n).relative_to(root).as_posix()) for n in images]
+            files += [(part, path.relative_to(root).as_posix()) for path in images]
     names = sorted({path.split("/")[-2] for part, path in files if part in ("train", "all")})
     extra = sorted({path.split("/")[-2] for _, path in files} - set(names))
     if len(names) < 2 or extra:
@@ -85,8 +111,12 @@ def open_folder(rest: str, _: Any) -> _Opened:
     )
     given = {p: np.array([i for i, f in enumerate(files) if f[0] == p], np.int64) for p in parts}
     notes = []
-    if skipped:
-        notes.append(f"{skipped} files left out: beside class folders, or no image extension")
+    if left_out:
+        what = f"{len(left_out)} files left out: beside class folders, or no image extension"
+        notes.append(f"{what}; {_first(left_out, root)}")
+    if no_files:
+        what = f"{len(no_files)} pipes, sockets or devices in class folders left out"
+        notes.append(f"{what}; {_first(no_files, root)}")
     if deeper:
         notes.append(f"{deeper} folders inside class folders left out")
     return names, {p: Split(table, rows) for p, rows in given.items() if len(rows)}, notes
@@ -114,6 +144,11 @@ def open_csv(rest: str, _: Any) -> _Opened:
         raise BadInput(f"data.source=csv:{rest}: {what}; expected rows of path,label[,split].")
     files = [str(path.parent / Path(row[0].strip()).expanduser()) for row in rows]
     missing = [f for f in files if not os.path.isfile(f)]
+    if missing == files[:1] and len(files) > 1:
+        raise BadInput(
+            f"data.source=csv:{rest}: there is no image {rows[0][0]}, the first row; if that row "
+            f"is a header, {','.join(rows[0])}, name its second column label, or leave the row out."
+        )
     if missing:
         raise BadInput(
             f"data.source=csv:{rest}: {len(missing)} of {len(files)} images are not there, first "

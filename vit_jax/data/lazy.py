@@ -14,7 +14,8 @@ from typing import Any
 
 @functools.cache
 def _tensorflow() -> types.ModuleType:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") == "1":  # which jax sets
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"  # or each bad image prints a traceback
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # or each import prints about it
     import tensorflow
 
@@ -31,6 +32,14 @@ class _Lazy:
 def keep_off_accelerators() -> None:
     """Imports TensorFlow with the accelerators hidden, before any other library imports it."""
     _tensorflow()
+
+
+def tfds() -> Any:
+    """TensorFlow Datasets, with TensorFlow kept off the accelerators."""
+    keep_off_accelerators()
+    import tensorflow_datasets
+
+    return tensorflow_datasets
 
 
 tf: Any = _Lazy()

@@ -79,6 +79,7 @@ def mix(
                 f"{source.spec} has two classes of the same name; a mixture tells classes by name."
             )
         maps.append(np.array([number[name] for name in source.classes], np.int32))
+        notes += [f"{source.spec}: {note}" for note in _of_classes(source, sources)]
         notes += [f"{source.spec}: {note}" for note in source.notes]
     splits: dict[str, Split] = {}
     for name in dict.fromkeys(name for source in sources for name in source.splits):
@@ -88,15 +89,18 @@ def mix(
     sizes = [len(source.splits["train"]) for source in sources]
     firsts = (0, *itertools.accumulate(sizes))
     train = splits["train"]
-    splits["train"] = Mixed(train.table, train.rows, firsts, tuple(weights))
-    length, block = sum(sizes), sum(weights)
-    for weight, size, source in zip(weights, sizes, sources, strict=True):
-        share = weight / block
-        notes.append(
-            f"{weight} of {block} training examples ({share:.1%}) are from {source.spec}: in an "
-            f"epoch of {length:,} each of its {size:,} is seen {length * share / size:.2f} times"
-        )
+    specs = tuple(source.spec for source in sources)
+    splits["train"] = Mixed(train.table, train.rows, firsts, tuple(weights), specs)
     return classes, splits, tuple(notes)
+
+
+def _of_classes(source: Source, sources: Sequence[Source]) -> list[str]:
+    """A note on which classes of a source are also those of others."""
+    others = {name for other in sources if other is not source for name in other.classes}
+    shared = [name for name in source.classes if name in others]
+    names = ", ".join(shared[:3]) + (", ..." if shared[3:] else "")
+    also = f", {len(shared)} of them also those of other sources: {names}" if shared else ""
+    return [f"{len(source.classes)} classes{also}"]
 
 
 def pattern(weights: Sequence[int]) -> list[int]:
@@ -113,10 +117,23 @@ class Mixed(Split):
     Attributes:
       firsts: [sources + 1], the first index of each source and, last, how many examples there are.
       weights: of each source.
+      specs: what each source is called.
     """
 
     firsts: tuple[int, ...]
     weights: tuple[int, ...]
+    specs: tuple[str, ...]
+
+    def notes(self) -> list[str]:
+        """See `Split.notes`: the share of each source, and how often its examples are seen."""
+        length, block = len(self), sum(self.weights)
+        sizes = [b - a for a, b in itertools.pairwise(self.firsts)]
+        return [
+            f"{weight} of {block} training examples ({weight / block:.1%}) are from {spec}: in an "
+            f"epoch of {length:,} each of its {size:,} is seen "
+            f"{length * weight / block / size:.2f} times"
+            for weight, size, spec in zip(self.weights, sizes, self.specs, strict=True)
+        ]
 
     def take(self, indices: Rows) -> Split:
         """See `Split.take`; raises BadInput where a source would have no example left."""

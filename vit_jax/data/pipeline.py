@@ -8,6 +8,7 @@ A process reads only the rows of the global batch that its devices hold. Start f
 
 import collections
 import dataclasses
+import functools
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
@@ -24,6 +25,8 @@ from vit_jax.data.splits import Split
 from vit_jax.errors import BadInput
 
 log = logging.getLogger("vit_jax")
+
+_LENIENT_BATCHES = 256  # between two looks at what is missing
 
 # k -> index in the split, seed of the example, whether it is one
 Plan = Callable[[Tensor], tuple[Any, Any, Any]]
@@ -107,22 +110,26 @@ class Pipeline:
     def _batches(self, starts: range, plan: Plan, training: bool) -> Iterator[NumpyBatch]:
         """A batch for each of `starts`, of the k from there on.
 
-        A file that cannot be decoded ends the dataset. What the file is gets known then, and a new
-        dataset, told so, goes on where the old one ended: nothing else of a batch changes.
+        A file that cannot be decoded ends the dataset. From then on failing examples leave gaps,
+        which are filled one by one: nothing else of a batch changes.
         """
         exif = any(op.exif for op in self.ops if isinstance(op, Decode))
         doubtful = Doubtful(self.split, exif)
         start, size = starts.start, starts.step
-        while start < starts.stop:
-            example = self._example(plan, doubtful.reader())
-            iterator = self._iterator(range(start, starts.stop), size, example)
-            try:
-                for batch in iterator:
-                    yield batch
-                    start += size
-            except (tf.errors.OpError, UnicodeDecodeError) as e:
-                if not self._examine(range(start, start + size), plan, example, doubtful, training):
-                    raise BadInput(f"reading failed: {plain(e)}.") from None
+        example = self._example(plan, doubtful.reader())
+        try:
+            for batch in _joined(self._iterator(starts, example), starts):
+                yield batch
+                start += size
+            return
+        except (tf.errors.OpError, UnicodeDecodeError):  # which quotes a damaged record
+            pass
+        example = self._example(plan, doubtful.careful_reader())
+        fill = self._filler(plan, example, doubtful, training)
+        while start < starts.stop:  # where nothing can be read, gaps are seen after so many batches
+            some = range(start, min(start + _LENIENT_BATCHES * size, starts.stop), size)
+            yield from _joined(self._iterator(some, example, lenient=True), some, fill)
+            start = some.stop
 
     def _example(self, plan: Plan, read: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Any:
         """The tf.function k -> example."""
@@ -131,7 +138,8 @@ class Pipeline:
         def example(k: Tensor) -> dict[str, Any]:
             index, seed, mask = plan(k)
             image, labels = read(index)
-            return {"image": self._checked(process(image, seed)), "labels": labels, "mask": mask}
+            image = self._checked(process(image, seed))
+            return {"image": image, "labels": labels, "mask": mask, "k": k}
 
         traced = tf.function(example, autograph=False)
         try:
@@ -155,42 +163,49 @@ class Pipeline:
         tf.debugging.assert_equal(tf.shape(image), shape, "size after the chain")
         return tf.ensure_shape(image, shape)
 
-    def _iterator(self, positions: range, size: int, example: Any) -> Iterator[NumpyBatch]:
-        dataset = tf.data.Dataset.range(positions.start, positions.stop)
+    def _iterator(
+        self, starts: range, example: Any, *, lenient: bool = False
+    ) -> Iterator[NumpyBatch]:
+        """Batches of the k in `starts`, in order; without those that fail where it is lenient."""
+        dataset = tf.data.Dataset.range(starts.start, starts.stop)
         dataset = dataset.map(example, num_parallel_calls=self.workers, deterministic=True)
-        dataset = dataset.batch(size, drop_remainder=True).prefetch(self.prefetch)
+        dataset = dataset.ignore_errors() if lenient else dataset
+        dataset = dataset.batch(starts.step).prefetch(self.prefetch)
         options = tf.data.Options()
         options.threading.private_threadpool_size = self.workers
         options.deterministic = True
         return dataset.with_options(options).as_numpy_iterator()
 
-    def _examine(
-        self, batch: range, plan: Plan, example: Any, doubtful: Doubtful, training: bool
-    ) -> bool:
-        """Finds what failed in a batch: the order is arithmetic, so its examples can be tried.
-
-        Returns:
-          Whether anything was found.
+    def _filler(
+        self, plan: Plan, example: Any, doubtful: Doubtful, training: bool
+    ) -> Callable[[int], NumpyBatch]:
+        """K that failed -> its row, once it is known what the example is.
 
         Raises:
           BadInput: an example cannot be read, or not go through the chain; or is no image, unless
             such are skipped.
         """
-        failed: dict[int, tuple[Tensor, Exception]] = {}  # once each: a batch may hold it twice
-        for k in (tf.constant(k, tf.int64) for k in batch):
-            try:
-                example(k)
-            except (tf.errors.OpError, UnicodeDecodeError) as e:  # which quotes a damaged record
-                planned, seed, _ = plan(k)
-                failed.setdefault(doubtful.at(int(planned)), (seed, e))
-        for index, (seed, error) in failed.items():
 
-            def process(image: Tensor, seed: Tensor = seed) -> Tensor:
-                return self._checked(preprocess.apply(self.ops)(image, seed))
+        def process(image: Tensor, seed: Tensor) -> Tensor:
+            return self._checked(preprocess.apply(self.ops)(image, seed))
 
-            if reason := doubtful.examine(index, process, _names(self.ops), error):
-                self._skip(index, reason, doubtful, training)
-        return bool(failed)
+        traced = tf.function(process, autograph=False, reduce_retracing=True)
+        planned = tf.function(plan, autograph=False)
+
+        def fill(k: int) -> NumpyBatch:
+            at = tf.constant(k, tf.int64)
+            while True:
+                try:
+                    return {key: x.numpy()[None] for key, x in example(at).items()}
+                except (tf.errors.OpError, UnicodeDecodeError) as e:
+                    index, seed, _ = planned(at)
+                    index = doubtful.at(int(index))
+                    made = functools.partial(traced, seed=seed)
+                    reason = doubtful.examine(index, made, _names(self.ops), e)
+                if reason:
+                    self._skip(index, reason, doubtful, training)
+
+        return fill
 
     def _skip(self, index: int, reason: str, doubtful: Doubtful, training: bool) -> None:
         """Replaces an example that is no image, or raises BadInput."""
@@ -204,6 +219,40 @@ class Pipeline:
         if (name, reason) not in self.skipped:
             self.skipped.append((name, reason))
             log.warning("data: %s is skipped: %s", name, reason)
+
+
+def _joined(
+    found: Iterator[NumpyBatch], starts: range, fill: Callable[[int], NumpyBatch] | None = None
+) -> Iterator[NumpyBatch]:
+    """Batches of the k in `starts`, from rows in that order of which some may be missing.
+
+    Args:
+      found: batches of any size; their `k` says which row is which.
+      starts: the first k of each batch.
+      fill: k -> the batch of one row that takes its place; only called for what is missing.
+    """
+    size, left = starts.step, None
+    for start in starts:
+        parts: list[NumpyBatch] = []
+        rows = 0
+        while rows < size and (left := next(found, None) if left is None else left) is not None:
+            here = int(np.searchsorted(left["k"], start + size))
+            parts.append({key: x[:here] for key, x in left.items()})
+            rows += here
+            if here < len(left["k"]):
+                left = {key: x[here:] for key, x in left.items()}
+                break
+            left = None
+        whole = parts[0] if len(parts) == 1 else {}
+        if rows < size or not whole:
+            known = {int(k) for part in parts for k in part["k"]}
+            assert fill is not None or rows == size
+            parts += [fill(k) for k in range(start, start + size) if k not in known]  # type: ignore[misc]
+            whole = {k: np.empty((size, *x.shape[1:]), x.dtype) for k, x in parts[0].items()}
+            for part in parts:
+                for key, x in part.items():
+                    whole[key][part["k"] - start] = x
+        yield {key: x for key, x in whole.items() if key != "k"}
 
 
 def _names(ops: tuple[preprocess.Op, ...]) -> str:

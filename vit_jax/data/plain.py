@@ -51,3 +51,9 @@ def plain(error: Exception) -> str:
         text = found[1]
     text = _ASSERTED.split(text, maxsplit=1)[0]
     return " ".join(text.split()).removesuffix(", got").strip(" .")[:_LONGEST]
+
+
+def one_line(error: BaseException) -> str:
+    """What an error of any other library says, in one line of at most 300 characters and "..."."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= 300 else text[:300] + "..."

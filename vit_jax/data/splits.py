@@ -68,6 +68,10 @@ class Split:
         """What error messages call example `index`."""
         return self.table.name(int(self.rows[index]))
 
+    def notes(self) -> list[str]:
+        """Sentences about how it is trained on, none where that is as usual."""
+        return []
+
     def digest(self, most: int = 10_000) -> str:
         """A hash of the number of examples and of the names of `most` of them, evenly spread."""
         chosen = np.unique(np.linspace(0, len(self) - 1, min(len(self), most)).astype(int))

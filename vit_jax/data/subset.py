@@ -66,14 +66,15 @@ def choose(
             f"{asked} of {len(split)} training images is {count}; give 1 to {len(split)}."
         )
     if count == len(split):
-        return split, notes
+        return split, [*notes, *split.notes()]
     note = f"{count:,} of {len(split):,} training images are kept, by hash"
     if balanced:
         chosen, few = _balanced(split, count, classes)
         note += f", evenly from each class{few}"
     else:
         chosen = _smallest(split, count)
-    return split.take(chosen), [*notes, note]
+    part = split.take(chosen)
+    return part, [*notes, note, *part.notes()]
 
 
 Hashes = Callable[[int, int], np.ndarray]  # (start, stop) -> uint64 of those examples

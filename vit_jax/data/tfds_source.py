@@ -13,7 +13,9 @@ import numpy as np
 
 from vit_jax import offline
 from vit_jax.data import missing, record_source
-from vit_jax.data.lazy import Tensor, keep_off_accelerators, tf
+from vit_jax.data.lazy import Tensor, tf
+from vit_jax.data.lazy import tfds as _tfds
+from vit_jax.data.plain import one_line
 from vit_jax.data.records import RecordFiles
 from vit_jax.data.splits import Split, Table
 from vit_jax.errors import BadInput
@@ -85,7 +87,7 @@ def prepared(name: str, data_dir: str, given: str) -> Any:
         ) from e
     except Exception as e:  # whatever requests, urllib, zipfile and TFDS itself raise
         raise BadInput(
-            f"{given} is not prepared and could not be: {type(e).__name__}: {_line(e)} "
+            f"{given} is not prepared and could not be: {type(e).__name__}: {one_line(e)} "
             "Prepare it where there is a network (tfds build) and give its folder: "
             "--config.data.data_dir=DIR."
         ) from e
@@ -141,18 +143,6 @@ def is_prepared(name: str, data_dir: str) -> bool:
         return False
 
 
-def _tfds() -> Any:
-    keep_off_accelerators()
-    import tensorflow_datasets
-
-    return tensorflow_datasets
-
-
-def _line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return text if len(text) <= 160 else text[:160] + "..."
-
-
 def _keys(builder: Any, given: str) -> tuple[str, str]:
     """The names of image and label: the supervised keys, else the only ones of their kind."""
     tfds = _tfds()
@@ -188,7 +178,7 @@ def _records(builder: Any, infos: Sequence[Any], given: str) -> Any:
     try:
         found = _open_files(file_format, [str(p) for info in infos for p in info.filepaths])
     except (ValueError, RuntimeError, OSError) as e:
-        raise BadInput(f"{given}: split {names} is damaged: {_line(e)} Prepare it again.") from e
+        raise BadInput(f"{given}: split {names} is damaged: {one_line(e)} Prepare it again.") from e
     if found is None:
         raise BadInput(f"{given} is stored as {file_format}; expected tfrecord or array_record.")
     expected = sum(info.num_examples for info in infos)

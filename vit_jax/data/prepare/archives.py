@@ -9,6 +9,7 @@ land outside a target folder, or are no plain files, is refused. Start from `mem
 
 import bz2
 import dataclasses
+import functools
 import gzip
 import lzma
 import os
@@ -81,27 +82,39 @@ def _damaged(container: str, what: str) -> BadInput:
     return BadInput(f"{container} is damaged: {what}. Download or copy it again.")
 
 
-def members(origin: Path, scratch: Path, opened: Callable[[str], bool]) -> Iterator[Member]:
+Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
+_Plain = Callable[[Path, Any], Path]  # compressed file, module that reads it -> its plain form
+
+
+def nothing(done: int, total: int) -> None:
+    """Progress that nobody looks at."""
+
+
+def members(
+    origin: Path, scratch: Path, opened: Callable[[str], bool], unpacked: Progress = nothing
+) -> Iterator[Member]:
     """Every plain file of a folder or an archive, sorted within a folder, else as stored.
 
     Args:
       origin: the folder or archive.
       scratch: folder for the plain form of compressed tars, which allow no reading in the middle.
       opened: whether an archive of that name, found in `origin`, is opened; else it is a file.
+      unpacked: called while a plain form is made, with bytes of the compressed one.
 
     Raises:
-      BadInput: nothing there, damaged, of a kind that cannot be read, or not safe.
+      BadInput: nothing there, damaged, of a kind that cannot be read, not safe, or too large.
     """
+    plain = functools.partial(_plain, scratch=scratch, progress=unpacked)
     if origin.is_dir():
-        yield from _folder(origin, scratch, opened)
+        yield from _folder(origin, plain, opened)
     elif origin.is_file():
-        yield from _archive(origin, "", scratch, opened)
+        yield from _archive(origin, "", plain, opened)
     else:
         raise BadInput(f"--from={origin}: there is no such file or folder.")
 
 
 def _folder(
-    origin: Path, scratch: Path, opened: Callable[[str], bool], prefix: str = ""
+    origin: Path, plain: _Plain, opened: Callable[[str], bool], prefix: str = ""
 ) -> Iterator[Member]:
     for entry in sorted(os.scandir(origin), key=lambda e: e.name):
         if entry.name.startswith(".") or entry.name == "__MACOSX":
@@ -109,17 +122,17 @@ def _folder(
         if entry.is_dir():
             if entry.is_symlink() and origin.resolve().is_relative_to(Path(entry.path).resolve()):
                 raise BadInput(f"{entry.path} is a link to a folder above it; remove the link.")
-            yield from _folder(Path(entry.path), scratch, opened, f"{prefix}{entry.name}/")
+            yield from _folder(Path(entry.path), plain, opened, f"{prefix}{entry.name}/")
         elif entry.is_file():
             if ARCHIVE.search(entry.name) and opened(entry.name):
                 stem = ARCHIVE.sub("", entry.name)
-                yield from _archive(Path(entry.path), f"{prefix}{stem}/", scratch, opened)
+                yield from _archive(Path(entry.path), f"{prefix}{stem}/", plain, opened)
             else:
                 yield Member(prefix + entry.name, entry.stat().st_size, entry.path)
 
 
 def _archive(
-    path: Path, prefix: str, scratch: Path, opened: Callable[[str], bool]
+    path: Path, prefix: str, plain: _Plain, opened: Callable[[str], bool]
 ) -> Iterator[Member]:
     with path.open("rb") as file:
         start = file.read(512)
@@ -134,24 +147,58 @@ def _archive(
         return
     for magic, module in _STREAMS.items():
         if start.startswith(magic):
-            path = _plain(path, module, scratch)
+            path = plain(path, module)
     with path.open("rb") as file:
         yield from _tar(file, str(path), prefix, 0, path.stat().st_size, opened)
 
 
-def _plain(path: Path, module: Any, scratch: Path) -> Path:
-    """The decompressed form of a file, made once."""
-    plain = scratch / f"{path.name}.{path.stat().st_size}.plain"
+def _plain(path: Path, module: Any, scratch: Path, progress: Progress) -> Path:
+    """The decompressed form of a file, made once; later starts find it.
+
+    Raises:
+      BadInput: damaged, or there is not the space for it and for a dataset of its size.
+    """
+    size = path.stat().st_size
+    plain = scratch / f"{path.name}.{size}.plain"
     if not plain.exists():
         scratch.mkdir(parents=True, exist_ok=True)
+        needed, free = 2 * _plain_bytes(path, module), shutil.disk_usage(scratch).free
+        if needed > free:
+            raise BadInput(
+                f"{path} is compressed: its plain form and the dataset need about {needed} bytes "
+                f"beside {scratch.parent}, where {free} are free. Free some space, prepare it "
+                "elsewhere (--data_dir=DIR), or unpack it yourself and give --from=FOLDER."
+            )
         partial = plain.with_name(plain.name + ".partial")
         try:
-            with module.open(path, "rb") as source, partial.open("wb") as target:
-                shutil.copyfileobj(source, target, 1 << 20)
+            with (
+                path.open("rb") as file,
+                module.open(file, "rb") as source,
+                partial.open("wb") as target,
+            ):
+                while block := source.read(1 << 20):
+                    target.write(block)
+                    progress(file.tell(), size)
+                os.fsync(target.fileno())
         except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as e:
             raise _damaged(str(path), str(e)) from e
         partial.replace(plain)
     return plain
+
+
+def _plain_bytes(path: Path, module: Any) -> int:
+    """About how large the plain form is; images hardly shrink, so at least as the compressed one.
+
+    A gzip file ends with the size, modulo 2^32, of what it holds.
+    """
+    size = path.stat().st_size
+    if module is not gzip or size < 4:
+        return size
+    with path.open("rb") as file:
+        file.seek(-4, os.SEEK_END)
+        stated = int.from_bytes(file.read(4), "little")
+    lacking = max(0, size - size // 100 - stated)  # compressed images may be a little larger
+    return stated + -(-lacking // 2**32) * 2**32
 
 
 class _Window:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from vit_jax.data import prepared
 from vit_jax.data.decode import EXTENSIONS
-from vit_jax.data.prepare.archives import Member, members
+from vit_jax.data.prepare.archives import Member, Progress, members, nothing
 from vit_jax.data.prepare.layouts import Example, Index, once
 from vit_jax.errors import BadInput, unknown
 
@@ -35,7 +35,7 @@ _WNID = re.compile(r"n\d{8}")
 _TARS_2012 = re.compile(r"ILSVRC2012_img_(train|val)\.tar|n\d{8}\.tar")
 
 
-def imagenet2012(origin: Path, scratch: Path) -> Index:
+def imagenet2012(origin: Path, scratch: Path, unpacked: Progress = nothing) -> Index:
     """ILSVRC2012 from its two tars, or from images in any folders: their names say what they are.
 
     Labels are in the order of WordNet ids. A validation image's label is in the list that comes
@@ -44,6 +44,7 @@ def imagenet2012(origin: Path, scratch: Path) -> Index:
     Args:
       origin: a folder that holds everything, or one archive that does.
       scratch: see `archives.members`.
+      unpacked: likewise.
 
     Raises:
       BadInput: incomplete (says what is missing), or an image in a folder of another class.
@@ -54,7 +55,7 @@ def imagenet2012(origin: Path, scratch: Path) -> Index:
     label = {wnid: number for number, wnid in enumerate(wnids)}
     splits: dict[str, list[Example]] = {"train": [], "validation": []}
     left_out = 0
-    for member in members(origin, scratch, lambda name: bool(_TARS_2012.fullmatch(name))):
+    for member in members(origin, scratch, _is_tar_2012, unpacked):
         folder, _, name = member.name.rpartition("/")
         if match := _TRAIN.fullmatch(name):
             split, wnid = "train", match[1]
@@ -78,6 +79,10 @@ def imagenet2012(origin: Path, scratch: Path) -> Index:
     _complete_2012(splits, wnids, origin)
     note = f"{left_out} files left out: not named as images of ILSVRC2012's train or validation"
     return Index(tuple(wnids), splits, (note,) if left_out else ())
+
+
+def _is_tar_2012(name: str) -> bool:
+    return bool(_TARS_2012.fullmatch(name))
 
 
 def _complete_2012(splits: dict[str, list[Example]], wnids: list[str], origin: Path) -> None:
@@ -113,7 +118,7 @@ def check_release(release: str) -> None:
         raise unknown("--release", release, RELEASES_21K)
 
 
-def imagenet21k(origin: Path, scratch: Path, release: str) -> Index:
+def imagenet21k(origin: Path, scratch: Path, release: str, unpacked: Progress = nothing) -> Index:
     """ImageNet-21k of one release: a tar of class tars, or folders of class tars or of images.
 
     Classes are the WordNet ids found, sorted. `validation` and `test` are the images whose names
@@ -123,6 +128,7 @@ def imagenet21k(origin: Path, scratch: Path, release: str) -> Index:
       origin: the tar (compressed or not) or a folder.
       scratch: see `archives.members`.
       release: a key of RELEASES_21K.
+      unpacked: see `archives.members`.
 
     Raises:
       BadInput: not that release's number of classes or images.
@@ -130,7 +136,7 @@ def imagenet21k(origin: Path, scratch: Path, release: str) -> Index:
     tars = re.compile(rf"{release}_whole\.(tar|tar\.gz|tgz)|n\d{{8}}\.tar")
     found: list[tuple[str, Member]] = []
     left_out = 0
-    for member in members(origin, scratch, lambda name: bool(tars.fullmatch(name))):
+    for member in members(origin, scratch, lambda name: bool(tars.fullmatch(name)), unpacked):
         *_, wnid, name = ("", *member.name.split("/"))
         if _WNID.fullmatch(wnid) and name.lower().endswith(EXTENSIONS):
             found.append((f"{wnid}/{name}", member))

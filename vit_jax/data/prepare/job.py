@@ -11,6 +11,7 @@ from pathlib import Path
 
 from vit_jax.data import missing, prepared
 from vit_jax.data.prepare import imagenet, layouts, upstream, writer
+from vit_jax.data.prepare.archives import nothing
 from vit_jax.data.prepare.layouts import Index
 from vit_jax.data.prepare.writer import Progress, Target
 from vit_jax.errors import BadInput
@@ -46,7 +47,8 @@ def prepare(
     data_dir: str,
     workers: int,
     release: str = "",
-    progress: Progress = lambda done, total: None,
+    progress: Progress = nothing,
+    unpacked: Progress = nothing,
 ) -> list[Report]:
     """Makes a prepared dataset of what lies at `origin`; what is there already is only checked.
 
@@ -58,6 +60,7 @@ def prepare(
       workers: threads that copy images.
       release: of imagenet21k.
       progress: called with images done and images in all.
+      unpacked: called with bytes done and bytes in all of a compressed tar.
 
     Returns:
       A report of each dataset; several for `vtab/all`.
@@ -77,18 +80,20 @@ def prepare(
         return _each(name, origin, root)
     if name == "imagenet21k":
         imagenet.check_release(release)
-        index = functools.partial(imagenet.imagenet21k, release=release)
+        index = functools.partial(imagenet.imagenet21k, release=release, unpacked=unpacked)
         target = Target(name, release, "1.0.0", root)
         return [_own(target, index, origin, workers, progress)]
     if name == "imagenet2012":
         target = Target(name, "", missing.version(name), root, _SHARDS_2012, complete=True)
-        return [_own(target, imagenet.imagenet2012, origin, workers, progress)]
+        index = functools.partial(imagenet.imagenet2012, unpacked=unpacked)
+        return [_own(target, index, origin, workers, progress)]
     [(said, dataset)] = missing.names(name).items()
     if upstream.knows(dataset.partition("/")[0]):
         return [_upstream(said, dataset, origin, root)]
     if not re.fullmatch("[a-z][a-z0-9_]*", name):
         raise BadInput(f"{name!r} cannot name a dataset; use small letters, digits and _.")
-    return [_own(Target(name, "", "1.0.0", root), layouts.own, origin, workers, progress)]
+    index = functools.partial(layouts.own, unpacked=unpacked)
+    return [_own(Target(name, "", "1.0.0", root), index, origin, workers, progress)]
 
 
 def _there(name: str, dataset: str, origin: Path, root: Path) -> Report | None:
@@ -124,6 +129,7 @@ def _own(
     dataset = "/".join(filter(None, (target.name, target.config)))
     there = _there(dataset, dataset, origin, target.data_dir)
     if there:
+        writer.tidy_finished(target)
         return there
     with writer.held(target) as hidden:
         found = index(origin, hidden / "scratch")

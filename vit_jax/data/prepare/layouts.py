@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vit_jax.data import decode, file_sources
-from vit_jax.data.prepare.archives import ARCHIVE, Member, members
+from vit_jax.data.prepare.archives import ARCHIVE, Member, Progress, members, nothing
 from vit_jax.errors import BadInput
 
 SPLITS = {
@@ -51,7 +51,7 @@ class Index:
     accepts: Callable[[dict[str, list[Example]]], None] = lambda kept: None
 
 
-def own(origin: Path, scratch: Path) -> Index:
+def own(origin: Path, scratch: Path, unpacked: Progress = nothing) -> Index:
     """One's own dataset: a folder, a zip or tar of class folders, or rows of path,label[,split].
 
     Images outside split folders are `train`; the sources hold out of it what is missing.
@@ -59,6 +59,7 @@ def own(origin: Path, scratch: Path) -> Index:
     Args:
       origin: the folder or file.
       scratch: see `archives.members`.
+      unpacked: likewise.
 
     Raises:
       BadInput: laid out otherwise; says what was found. Or a class or split has a name that a
@@ -67,7 +68,8 @@ def own(origin: Path, scratch: Path) -> Index:
     if origin.is_file() and origin.suffix.lower() == ".csv":
         index = _csv(origin)
     else:
-        index = _class_folders(list(members(origin, scratch, lambda _: False)), str(origin))
+        files = list(members(origin, scratch, lambda _: False, unpacked))
+        index = _class_folders(files, str(origin))
     for name in index.classes:
         _line(name, origin)
     return index

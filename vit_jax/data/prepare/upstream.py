@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from vit_jax.data import missing, prepared
-from vit_jax.data.lazy import keep_off_accelerators
+from vit_jax.data.lazy import tfds as _tfds
+from vit_jax.data.plain import one_line
 from vit_jax.errors import BadInput
 
 
@@ -63,10 +64,10 @@ def build(need: missing.Need, origin: Path, data_dir: Path) -> Path:
     except BadInput:
         raise
     except download_manager.NonMatchingChecksumError as e:
-        raise BadInput(f"{need.dataset}: {_line(e)} Fetch that file again.") from e
+        raise BadInput(f"{need.dataset}: {one_line(e)} Fetch that file again.") from e
     except Exception as e:  # whatever the code of each dataset raises
         raise BadInput(
-            f"{need.dataset} cannot be prepared from {origin}: {type(e).__name__}: {_line(e)} "
+            f"{need.dataset} cannot be prepared from {origin}: {type(e).__name__}: {one_line(e)} "
             f"{'; '.join(need.notes)}"
         ) from e
     folder = Path(str(builder.data_dir))
@@ -87,15 +88,3 @@ def _no_downloads(downloader: Any, origin: Path) -> Iterator[None]:
         yield
     finally:
         downloader.download = original
-
-
-def _tfds() -> Any:
-    keep_off_accelerators()
-    import tensorflow_datasets
-
-    return tensorflow_datasets
-
-
-def _line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return text if len(text) <= 300 else text[:300] + "..."

@@ -142,9 +142,15 @@ def write(index: Index, target: Target, workers: int, progress: Progress) -> Non
     prepared.record(target.hidden, left_out)
     shutil.rmtree(target.hidden / "scratch", ignore_errors=True)
     target.hidden.rename(target.folder)  # until here all is kept that a new start needs
-    shutil.rmtree(target.folder / "done", ignore_errors=True)
-    for name in ("plan", "lock"):
-        (target.folder / name).unlink(missing_ok=True)
+    tidy_finished(target)
+
+
+def tidy_finished(target: Target) -> None:
+    """Removes what only an unfinished dataset needs; a kill may have come before."""
+    if (target.folder / prepared.NOTES_FILE).is_file():
+        shutil.rmtree(target.folder / "done", ignore_errors=True)
+        for name in ("plan", "lock"):
+            (target.folder / name).unlink(missing_ok=True)
 
 
 def _shards(

@@ -15,6 +15,8 @@
     preprocess  paper | released
     size        pixels a side; 0: 384, for a patch side of 14 378
     standin     true: noise of the dataset's size, for plans and a first step on any machine
+    also        of imagenet: other test sets, separated by +, measured at the end; any of real, v2,
+                v2_threshold, v2_topimages, a, r, sketch, c, objectnet (docs/evaluation.md)
 
 SGD with momentum 0.9, batch 512, cosine, clipping at 1, no weight decay, a new head of zeros, at
 384 pixels: 20,000 steps for ImageNet, 10,000 for CIFAR, 500 for Pets and Flowers, 2,500 for VTAB.
@@ -44,8 +46,8 @@ from typing import Any
 
 from configs import base
 from vit_jax.config import parse_args
-from vit_jax.errors import unknown
-from vit_jax.paper import transfer, vtab
+from vit_jax.errors import BadInput, unknown
+from vit_jax.paper import robustness, transfer, vtab
 
 # Recipe's name -> TFDS's. ImageNet's test split would have no labels.
 SOURCES = {
@@ -69,7 +71,7 @@ def get_config(arg=None):
     """See the module."""
     args = parse_args(
         arg, model="B/16", dataset="cifar10", init="", lr=0.0, preprocess="paper", size=0,
-        standin=False,
+        standin=False, also="",
     )  # fmt: skip
     name, _, task_name = args.dataset.partition("/")
     if name not in (*SOURCES, "vtab") or bool(task_name) != (name == "vtab"):
@@ -110,11 +112,29 @@ def get_config(arg=None):
         config.evals.val.every = "10 percent"
         config.evals.test.split = "validation" if name == "imagenet" else "test"
         crop = flip = True
+    _add(config, args)
     config.data.train_ops = _chain(args.preprocess, config.data.image_size, crop, flip)
     if args.standin:
         config.data.source = f"synthetic:{name}/{task.slug}" if task else f"synthetic:{name}"
         config.evals.test.split = "test"
     return config
+
+
+def _add(config: Any, args: Any) -> None:
+    """The evaluations that `also` names, at the end of the run."""
+    known = robustness.sets()
+    for name in filter(None, args.also.split("+")):
+        if name not in known:
+            raise unknown("test set in also", name, known)
+        if args.dataset != "imagenet" or args.standin:
+            raise BadInput(
+                f"also={args.also}: these test sets are of ImageNet's classes and real; leave also "
+                "out, or give dataset=imagenet without standin."
+            )
+        with config.evals.unlocked():
+            config.evals[name] = base.evaluation(known[name].split)
+        for key in ("source", "labels", "classes"):
+            config.evals[name][key] = getattr(known[name], key)
 
 
 def _chain(preprocess: Any, size: int, crop: bool, flip: bool) -> str:

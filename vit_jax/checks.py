@@ -22,6 +22,7 @@ _TAKEN = (
     "skipped",
 )  # other metrics and keys of results
 METRICS = ("top1", "top5", "loss")  # of an evaluation
+CLASSES = ("all", "present")  # that an evaluation chooses among
 
 
 def check_numbers(config: ConfigDict) -> None:
@@ -50,9 +51,33 @@ def check_numbers(config: ConfigDict) -> None:
             raise BadInput(f"evals.{name}: the name is taken; choose another, e.g. {name}_subset.")
         if not section.split:
             raise BadInput(f"evals.{name}.split is empty; name a split, e.g. 'val'.")
+        if section.classes not in CLASSES:
+            raise unknown(f"evals.{name}.classes", section.classes, CLASSES)
+        if ("{corruption}" in section.source) != ("{severity}" in section.source):
+            raise BadInput(
+                f"evals.{name}.source={section.source!r}: write both {{corruption}} and "
+                "{severity}, as in folder:PATH/{corruption}/{severity}, or neither."
+            )
     metrics = [f"{n}{raw}/{m}" for n in config.evals for raw in ("", "_raw") for m in METRICS]
     if config.checkpoint.keep_best and config.checkpoint.keep_best not in metrics:
         raise unknown("metric in checkpoint.keep_best", config.checkpoint.keep_best, metrics)
+
+
+def evaluations_on_test(config: ConfigDict) -> list[str]:
+    """The evaluations of a resolved configuration that read a test set, by name.
+
+    Those are: split `test` or a slice of it; any split of a source of its own; other labels, which
+    exist for ImageNet's validation images alone; and `validation` of tfds:imagenet2012, whose test
+    split has no labels. A run that is to select something has none of them.
+    """
+    found = []
+    for name, section in config.evals.items():
+        split = section.split.partition("[")[0].strip()
+        imagenet = config.data.source.startswith("tfds:imagenet2012")
+        on_test = split == "test" or (imagenet and split == "validation")
+        if on_test or section.source or section.labels:
+            found.append(name)
+    return found
 
 
 def check_data(data: ConfigDict) -> None:

@@ -3,6 +3,8 @@
 
 """ImageNet-C's figures by hand, and the recipe that names the other test sets."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -134,3 +136,12 @@ def test_values_that_no_evaluation_has_are_refused(override, said):
     with pytest.raises(BadInput) as caught:
         checks.check_numbers(config)
     assert said in str(caught.value)
+
+
+def test_the_page_has_every_test_set_and_its_command_is_valid(root):
+    text = (root / "docs" / "evaluation.md").read_text()
+    for name in robustness.sets():
+        assert f"`{name}`" in text
+    found = re.search(r"--config=(configs/transfer\.py:\S+) ", text)
+    config = config_lib.load(found[1].replace("init=FILE_OR_RUN", "init=x.npz"))
+    assert len(config.evals) == 2 + 7

@@ -138,10 +138,13 @@ def test_values_that_no_evaluation_has_are_refused(override, said):
     assert said in str(caught.value)
 
 
-def test_the_page_has_every_test_set_and_its_command_is_valid(root):
+def test_the_page_has_every_test_set_and_its_commands_are_valid(root):
     text = (root / "docs" / "evaluation.md").read_text()
     for name in robustness.sets():
         assert f"`{name}`" in text
-    found = re.search(r"--config=(configs/transfer\.py:\S+) ", text)
-    config = config_lib.load(found[1].replace("init=FILE_OR_RUN", "init=x.npz"))
-    assert len(config.evals) == 2 + 7
+    own, imagenet = re.findall(r"```text\nvit_jax train (.*?)\n```", text, re.DOTALL)
+    spec, _, _, *overrides = own.replace("\\\n", "").split()
+    config = config_lib.load(spec.removeprefix("--config="), overrides)
+    assert config.evals.test.source == "folder:/path/to/images/test"
+    spec = imagenet.split()[0].removeprefix("--config=").replace("FILE_OR_RUN", "x.npz")
+    assert len(config_lib.load(spec).evals) == 2 + 7

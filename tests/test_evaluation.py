@@ -349,4 +349,32 @@ def test_a_run_writes_them_at_its_end(data, tmp_path, small_table, capsys):
     assert {"mce", "mean_error", "error_fog", "error_snow"} < set(found["c"])
     rows = test_train.read_rows(tmp_path / "metrics.jsonl")
     assert {row["step"] for row in rows if "c/mce" in row} == {12}
-    assert "objectnet" in capsys.readouterr().out
+    assert f"{found['c']['mce']:.2%}" in capsys.readouterr().out
+
+
+def test_what_is_missing_of_data_and_of_evaluations_is_said_at_once(data, tmp_path):
+    recipe, overrides = settings(data)
+    elsewhere = ["--config.data.source=folder:nowhere", f"--config.data.data_dir={tmp_path}"]
+    elsewhere.append("--config.evals.a.source=csv:nothing")  # TFDS would ask the network
+    with pytest.raises(BadInput) as caught:
+        build.build(settle.settle(config_lib.load(recipe, [*overrides, *elsewhere])))
+    said = str(caught.value)
+    assert said.startswith("5 problems:\n- data.source=folder:nowhere")
+    for problem in ("labels=real.json", "evals.a: ", "evals.objectnet: ", "shot_noise_1"):
+        assert problem in said
+
+
+def test_a_missing_part_of_tfds_is_said_without_asking_for_the_others(model):
+    asked = []
+
+    def nothing(spec):
+        asked.append(spec)
+        raise BadInput(f"{spec} is not prepared.")
+
+    spec = "tfds:imagenet2012_corrupted/{corruption}_{severity}"
+    with pytest.raises(
+        BadInput, match=r"_1 is not prepared\.\nperhaps likewise the other 74 parts$"
+    ):
+        evaluation.find(model, nothing, "evals.c", source=spec, split="validation", labels="",
+                        classes="all", data_dir="")  # fmt: skip
+    assert asked == ["tfds:imagenet2012_corrupted/gaussian_noise_1"]

@@ -119,10 +119,11 @@ class Run(Program):
 
     def eval_batches(self, name: str) -> Iterator[tuple[str, dict[str, jax.Array]]]:
         """(part, global batch) of a named evaluation; see `classification.evaluate`."""
-        columns_CG = self.evaluations[name].columns
-        with_columns = {}
-        if columns_CG is not None:
-            with_columns["columns"] = jax.device_put(columns_CG, self.rules.replicated)
+        columns, with_columns = self.evaluations[name].columns, {}
+        if columns is not None:
+            with_columns["columns"] = jax.make_array_from_callback(
+                columns.shape, self.rules.replicated, lambda index: columns[index]
+            )
         for part, pipe in self.eval_pipelines[name].items():
             rows = pipeline.local_rows(self.batch_sharding, pipe.batch_size)
             batches = pipe.evaluation(rows)
@@ -175,7 +176,11 @@ _Pipelines = dict[str, dict[str, Pipeline]]
 def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, int, _Found, _Pipelines]:
     """Source, training pipeline and K of its examples; evaluations, and the pipelines of each."""
     data = config.data
-    source = open_source(data)
+    try:
+        source = open_source(data)
+    except BadInput as e:
+        missing = (evaluation.problems(**_reading(config, name)) for name in config.evals)
+        raise together([e, *itertools.chain.from_iterable(missing)]) from e
     notes = list(source.notes)
 
     def training() -> Split:
@@ -203,17 +208,22 @@ def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, int, _Found, _P
     return dataclasses.replace(source, notes=tuple(notes)), train, labels, found, pipes
 
 
+def _reading(config: ConfigDict, name: str) -> dict[str, Any]:
+    """Of an evaluation, the arguments of `evaluation.problems` and, with two more, of `find`."""
+    data, section = config.data, config.evals[name]
+    whole = config_lib.changed(data, {"val_percent": 0, "test_percent": 0})
+    return {
+        "open_other": functools.partial(open_source, whole),
+        "given": f"evals.{name}",
+        "source": section.source,
+        "labels": section.labels,
+        "data_dir": data.data_dir,
+    }
+
+
 def _evaluation(config: ConfigDict, source: sources.Source, name: str) -> Evaluation:
-    section, data = config.evals[name], config.data
-    as_it_is = config_lib.changed(data, {"val_percent": 0, "test_percent": 0})
-    own = {key: section[key] for key in ("source", "split", "labels", "classes")}
-    return evaluation.find(
-        source,
-        functools.partial(open_source, as_it_is),
-        f"evals.{name}",
-        data_dir=data.data_dir,
-        **own,
-    )
+    section, reading = config.evals[name], _reading(config, name)
+    return evaluation.find(source, split=section.split, classes=section.classes, **reading)
 
 
 def _said(one: Evaluation) -> str:

@@ -97,6 +97,24 @@ def find(
     return _evaluation(parts, column_of, columns, len(model.classes))
 
 
+def problems(
+    open_other: Callable[[str], Source], given: str, *, source: str, labels: str, data_dir: str
+) -> list[BadInput]:
+    """What is missing of an evaluation, where the training data themselves are; as in `find`."""
+    found = []
+    try:
+        if source:
+            _opened(robustness.parts(source), open_other, given)
+    except BadInput as e:
+        found.append(e)
+    try:
+        if labels:
+            label_sets.read(labels, data_dir)
+    except BadInput as e:
+        found.append(e)
+    return found
+
+
 def _opened(
     specs: dict[str, str], open_other: Callable[[str], Source], given: str
 ) -> dict[str, Source]:
@@ -107,11 +125,14 @@ def _opened(
             found[part] = open_other(spec)
         except BadInput as e:
             failed[part] = e
+            if spec.startswith("tfds:"):  # which asks a server for each
+                break
     if failed:
-        first = next(iter(failed.values()))
         others = list(failed)[1:]
         more = f"\nlikewise {', '.join(others)}" if others else ""
-        raise BadInput(f"{given}: {first}{more}")
+        if unseen := len(specs) - len(found) - len(failed):
+            more += f"\nperhaps likewise the other {unseen} parts"
+        raise BadInput(f"{given}: {next(iter(failed.values()))}{more}")
     return found
 
 

@@ -91,14 +91,14 @@ def test_predictions_among_the_classes_that_are_present(model, tmp_path):
 def test_unlabelled_images_stay_so(model):
     table = dataclasses.replace(
         model.splits["train"].table,
-        reader=lambda: lambda row: (tf.constant(b""), tf.constant([2, -1])),
-        labels=lambda: np.array([[2, -1]] * 8),
+        reader=lambda: lambda row: (tf.constant(b""), tf.constant([[2, -1], [0, 2]])[row]),
+        labels=lambda: np.array([[2, -1], [0, 2]]),
     )
     split = splits.Split(table, range(2))
     found = find(dataclasses.replace(model, splits={"train": split}), "", split="train",
                  classes="present")  # fmt: skip
-    assert read(found.parts[""]) == [[0, -1]] * 2
-    assert found.columns.tolist() == [[2]]
+    assert read(found.parts[""]) == [[1, -1], [0, 1]]
+    assert found.columns.tolist() == [[0], [2]]
 
 
 def test_a_class_that_the_model_has_not_is_refused_with_names(model, tmp_path):

@@ -18,7 +18,12 @@ from ml_collections import ConfigDict
 def evaluation(split: str, every: str = "0") -> ConfigDict:
     """One named evaluation; its name is the prefix of its metrics."""
     config = ConfigDict()
-    config.split = split  # [results] a split of data.source: name, or slice such as "train[:10%]"
+    config.source = ""  # [results] kind:rest of another source, see docs/evaluation.md; "": data's
+    config.split = split  # [results] a split of it: name, or slice such as "train[:10%]"
+    config.labels = ""  # [results] file of other labels (ReaL's real.json); "": the source's own
+    config.classes = (
+        "all"  # [results] all | present: predicted are the model's classes, or those of the images
+    )
     config.every = every  # [where] duration between evaluations; "0": only at the end
     config.batch_size = 0  # [where] images at a time, all devices together; 0: as in training
     return config

@@ -23,6 +23,8 @@
     polyak      true: average of parameters at 0.9999, from the weights of `init` on
     select      true, for a sweep of vtab: rate and length are chosen first
     standin     true: noise of the dataset's size, for plans and a first step on any machine
+    also        of imagenet: other test sets, separated by +, measured at the end; any of real, v2,
+                v2_threshold, v2_topimages, a, r, sketch, c, objectnet (docs/evaluation.md)
 
 SGD with momentum 0.9, batch 512, cosine, clipping at 1, no weight decay, a new head of zeros, at
 384 pixels: 20,000 steps for ImageNet, 10,000 for CIFAR, 500 for Pets and Flowers, 2,500 for VTAB.
@@ -72,7 +74,7 @@ from typing import Any
 from configs import base
 from vit_jax.config import parse_args
 from vit_jax.errors import BadInput, unknown
-from vit_jax.paper import hyperrule, transfer, vtab
+from vit_jax.paper import hyperrule, robustness, transfer, vtab
 
 # Recipe's name -> TFDS's. ImageNet's test split would have no labels.
 SOURCES = {
@@ -101,7 +103,7 @@ def _arguments(arg: str | None) -> Any:
     return parse_args(
         arg, model="B/16", dataset="cifar10", init="", upstream="", lr=0.0, stage="",
         recipe="paper", preprocess="paper", size=0, polyak=False, select=False, standin=False,
-        hyperrule="paper", examples=0, side=0,
+        also="", hyperrule="paper", examples=0, side=0,
     )  # fmt: skip
 
 
@@ -128,6 +130,7 @@ def get_config(arg=None):
         config.ema.decay = transfer.polyak()
 
     _splits(config, args, name, task)
+    _add(config, args)
     RECIPES[args.recipe](config, args, name, task)
     if args.standin:
         config.data.source = f"synthetic:{args.dataset}"
@@ -163,6 +166,25 @@ def _splits(config: Any, args: Any, name: str, task: vtab.Task | None) -> None:
             del config.evals.test
         elif args.stage == "final" or task:
             del config.evals.val
+
+
+def _add(config: Any, args: Any) -> None:
+    """The evaluations that `also` names, at the end of the run; none where something is selected."""
+    known = robustness.sets()
+    for name in filter(None, args.also.split("+")):
+        if name not in known:
+            raise unknown("test set in also", name, known)
+        if args.dataset != "imagenet" or args.standin:
+            raise BadInput(
+                f"also={args.also}: these test sets are of ImageNet's classes and real; leave also "
+                "out, or give dataset=imagenet without standin."
+            )
+        if args.stage == "select":
+            continue
+        with config.evals.unlocked():
+            config.evals[name] = base.evaluation(known[name].split)
+        for key in ("source", "labels", "classes"):
+            config.evals[name][key] = getattr(known[name], key)
 
 
 def _paper(config: Any, args: Any, name: str, task: vtab.Task | None) -> None:

@@ -204,7 +204,9 @@ def test_all_of_vtab_prepares_what_is_there_and_lists_the_rest(tmp_path, monkeyp
     monkeypatch.setitem(prepared.SIZES, "dtd", {})
     monkeypatch.setitem(prepared.CLASSES, "dtd", {})
     said = message("vtab/all", tmp_path / "from", tmp_path)
-    assert said.startswith("15 of 16 datasets of VTAB are not prepared (prepared: tfds:dtd:3.0.1)")
+    assert said.startswith(
+        "15 of 16 datasets of vtab/all are not prepared (prepared: tfds:dtd:3.0.1)"
+    )
     assert "eurosat/rgb:2.0.0 is not there" in said
     monkeypatch.setattr(missing, "names", lambda _: {"vtab/dtd": "dtd", "vtab/dtd2": "dtd"})
     assert [r.source for r in prepare("vtab", tmp_path / "from", tmp_path)] == [

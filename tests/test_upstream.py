@@ -42,7 +42,7 @@ def origin(tmp_path, monkeypatch):
     info = tfds.core.download.checksums.UrlInfo(len(data), checksum, path.name)
     monkeypatch.setitem(tfds.builder_cls("eurosat").url_infos, URL, info)
     listed = (missing.Download(path.name, len(data), f"sha256 {checksum}", URL),)
-    monkeypatch.setattr(missing, "_listed", lambda _: listed)
+    monkeypatch.setattr(missing, "listed", lambda _: listed)
 
     def refuse(*args, **_):
         raise AssertionError(f"network: {args}")

@@ -22,7 +22,16 @@ import jax
 from vit_jax import checks, distributed, duration, losses, memory, program, reporting
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
-from vit_jax.data import memory_cache, pipeline, preprocess, sources, subset, windows
+from vit_jax.data import (
+    evaluation,
+    memory_cache,
+    pipeline,
+    preprocess,
+    sources,
+    subset,
+    windows,
+)
+from vit_jax.data.evaluation import Evaluation
 from vit_jax.data.pipeline import Pipeline
 from vit_jax.data.splits import Split
 from vit_jax.errors import BadInput, together, unknown
@@ -49,11 +58,10 @@ def check(config: ConfigDict) -> None:
     variants.check_image_size(cfg, config.data.image_size, config.data.image_size)
     for key in ("train_ops", "eval_ops"):
         preprocess.parse(f"data.{key}", config.data[key], config.data.image_size)
-    kind = config.data.source.partition(":")[0]
-    if kind not in sources.KINDS:
-        raise unknown(
-            "data.source", config.data.source, [usage for usage, _ in sources.KINDS.values()]
-        )
+    named = {f"evals.{name}.source": part.source for name, part in config.evals.items()}
+    for key, spec in {"data.source": config.data.source, **named}.items():
+        if spec.partition(":")[0] not in sources.KINDS and (spec or key == "data.source"):
+            raise unknown(key, spec, [usage for usage, _ in sources.KINDS.values()])
     if config.loss.name not in losses.LOSSES:
         raise unknown("loss", config.loss.name, losses.LOSSES)
     for key, value in config_lib.flatten(config):
@@ -84,7 +92,8 @@ class Run(Program):
 
     source: sources.Source
     train_pipeline: Pipeline
-    eval_pipelines: dict[str, Pipeline]
+    evaluations: dict[str, Evaluation]
+    eval_pipelines: dict[str, dict[str, Pipeline]]  # of each part of an evaluation
 
     def train_batches(self, first_step: int) -> Iterator[dict[str, jax.Array]]:
         """Global batches from a step on."""
@@ -104,14 +113,24 @@ class Run(Program):
     def fingerprint(self) -> dict[str, str]:
         """What is equal in all processes that read the same examples."""
         split = self.train_pipeline.split
-        return self.source.fingerprint() | {"training examples": f"{len(split)} ({split.digest()})"}
+        found = {"training examples": f"{len(split)} ({split.digest()})"}
+        for name, one in self.evaluations.items():
+            digests = [part.digest(1000) for part in one.parts.values()]
+            found[f"evaluation {name}"] = f"{len(one)} ({' '.join(digests)})"
+        return self.source.fingerprint() | found
 
-    def eval_batches(self, name: str) -> Iterator[dict[str, jax.Array]]:
-        """Global batches of a named evaluation."""
-        pipe = self.eval_pipelines[name]
-        rows = pipeline.local_rows(self.batch_sharding, pipe.batch_size)
-        batches = pipe.evaluation(rows)
-        return pipeline.to_devices(batches, self.batch_sharding, pipe.batch_size, 0)
+    def eval_batches(self, name: str) -> Iterator[tuple[str, dict[str, jax.Array]]]:
+        """(part, global batch) of a named evaluation; see `classification.evaluate`."""
+        columns, with_columns = self.evaluations[name].columns, {}
+        if columns is not None:
+            with_columns["columns"] = jax.make_array_from_callback(
+                columns.shape, self.rules.replicated, lambda index: columns[index]
+            )
+        for part, pipe in self.eval_pipelines[name].items():
+            rows = pipeline.local_rows(self.batch_sharding, pipe.batch_size)
+            batches = pipe.evaluation(rows)
+            for batch in pipeline.to_devices(batches, self.batch_sharding, pipe.batch_size, 0):
+                yield part, batch | with_columns
 
 
 def build(config: ConfigDict) -> Run:
@@ -121,10 +140,16 @@ def build(config: ConfigDict) -> Run:
       BadInput: the data, the mesh, or a combination of values cannot be used.
     """
     program.make_rules(config)  # what is wrong with the mesh is said before any data is read
-    source, train, evals, labels = _data(config)
+    source, train, labels, evals, pipelines = _data(config)
     classes, examples = len(source.classes), len(train.split)
     made = program.make(config, classes=classes, examples=examples, labels=labels)
-    return Run(**vars(made), source=source, train_pipeline=train, eval_pipelines=evals)
+    return Run(
+        **vars(made),
+        source=source,
+        train_pipeline=train,
+        evaluations=evals,
+        eval_pipelines=pipelines,
+    )
 
 
 def open_source(data: ConfigDict, spec: str = "") -> sources.Source:
@@ -146,11 +171,18 @@ def problems(data: ConfigDict) -> list[BadInput]:
     return []
 
 
-def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, dict[str, Pipeline], int]:
-    """Source, pipelines of training and of evaluations, and K of the training examples."""
+_Found = dict[str, Evaluation]  # by name
+_Pipelines = dict[str, dict[str, Pipeline]]
+
+
+def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, int, _Found, _Pipelines]:
+    """Source, training pipeline and K of its examples; evaluations, and the pipelines of each."""
     data = config.data
-    labels: dict[str, int] = {}
-    source = open_source(data)
+    try:
+        source = open_source(data)
+    except BadInput as e:
+        missing = (evaluation.problems(**_reading(config, name)) for name in config.evals)
+        raise together([e, *itertools.chain.from_iterable(missing)]) from e
     notes = list(source.notes)
 
     def training() -> Split:
@@ -158,24 +190,71 @@ def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, dict[str, Pipel
         notes.extend(said)
         return windows.in_windows(split, data.window_shards) if data.window_shards else split
 
-    def make(name: str, split: Split) -> Pipeline:
-        key = "eval_ops" if name else "train_ops"
-        ops = preprocess.parse(f"data.{key}", data[key], data.image_size)
-        batch_size = (config.evals[name].batch_size if name else 0) or config.batch_size
-        pipe = Pipeline(
-            split, ops, batch_size, config.seed, data.image_size, data.workers,
-            data.prefetch, "error" if name else data.bad_images,
-        )  # fmt: skip
-        labels[name] = pipe.probe()["labels"].shape[1]
-        return pipe
+    wanted: dict[str, Callable[[], Any]] = {"": training}  # what is trained on has no name
+    for name in config.evals:
+        wanted[name] = functools.partial(_evaluation, config, source, name)
+    found = _all(wanted)  # before any image is read, which needs TensorFlow
+    split = found.pop("")
 
-    wanted: dict[str, Callable[[], Split]] = {"": training}  # what is trained on has no name
+    readers: dict[str, Callable[[], Any]] = {"": functools.partial(_pipeline, config, "", split)}
+    for name, one in found.items():
+        readers[name] = functools.partial(_of_parts, config, name, one)
+    pipes = _all(readers)
+    train, labels = pipes.pop("")
+    train = _kept(train, data, notes)
     for name, section in config.evals.items():
-        wanted[name] = functools.partial(source.split, section.split)
-    splits = _all(wanted)  # before any image is read, which needs TensorFlow
-    pipes = _all({name: functools.partial(make, name, split) for name, split in splits.items()})
-    pipes = {name: _kept(pipe, data, notes) for name, pipe in pipes.items()}
-    return dataclasses.replace(source, notes=tuple(notes)), pipes.pop(""), pipes, labels[""]
+        if section.source:  # read once, at the end
+            notes.append(f"{name} is {section.source}: {_said(found[name])}")
+        else:
+            pipes[name] = {part: _kept(p, data, notes) for part, p in pipes[name].items()}
+    return dataclasses.replace(source, notes=tuple(notes)), train, labels, found, pipes
+
+
+def _reading(config: ConfigDict, name: str) -> dict[str, Any]:
+    """Of an evaluation, the arguments of `evaluation.problems` and, with two more, of `find`."""
+    data, section = config.data, config.evals[name]
+    whole = config_lib.changed(data, {"val_percent": 0, "test_percent": 0})
+    return {
+        "open_other": functools.partial(open_source, whole),
+        "given": f"evals.{name}",
+        "source": section.source,
+        "labels": section.labels,
+        "data_dir": data.data_dir,
+    }
+
+
+def _evaluation(config: ConfigDict, source: sources.Source, name: str) -> Evaluation:
+    section, reading = config.evals[name], _reading(config, name)
+    return evaluation.find(source, split=section.split, classes=section.classes, **reading)
+
+
+def _said(one: Evaluation) -> str:
+    parts = f" in {len(one.parts)} parts" if len(one.parts) > 1 else ""
+    among = "" if one.columns is None else f", among {len(one.columns)} classes"
+    return f"{len(one):,} images{parts}{among}"
+
+
+def _of_parts(config: ConfigDict, name: str, one: Evaluation) -> dict[str, Pipeline]:
+    """A pipeline of each part; the first image of the first part is read."""
+    made = {}
+    for part, split in one.parts.items():
+        made[part] = _pipeline(config, name, split, probe=not made)[0]
+    return made
+
+
+def _pipeline(
+    config: ConfigDict, name: str, split: Split, probe: bool = True
+) -> tuple[Pipeline, int]:
+    """The pipeline of training (""), or of a named evaluation, and K of its first example."""
+    data = config.data
+    key = "eval_ops" if name else "train_ops"
+    ops = preprocess.parse(f"data.{key}", data[key], data.image_size)
+    batch_size = (config.evals[name].batch_size if name else 0) or config.batch_size
+    pipe = Pipeline(
+        split, ops, batch_size, config.seed, data.image_size, data.workers,
+        data.prefetch, "error" if name else data.bad_images,
+    )  # fmt: skip
+    return pipe, pipe.probe()["labels"].shape[1] if probe else 0
 
 
 _T = TypeVar("_T")

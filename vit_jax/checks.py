@@ -23,6 +23,7 @@ _TAKEN = (
     "looked_at_test",
 )  # other metrics and keys of results
 METRICS = ("top1", "top5", "loss")  # of an evaluation
+CLASSES = ("all", "present")  # that an evaluation chooses among
 
 
 def check_numbers(config: ConfigDict) -> None:
@@ -51,6 +52,13 @@ def check_numbers(config: ConfigDict) -> None:
             raise BadInput(f"evals.{name}: the name is taken; choose another, e.g. {name}_subset.")
         if not section.split:
             raise BadInput(f"evals.{name}.split is empty; name a split, e.g. 'val'.")
+        if section.classes not in CLASSES:
+            raise unknown(f"evals.{name}.classes", section.classes, CLASSES)
+        if ("{corruption}" in section.source) != ("{severity}" in section.source):
+            raise BadInput(
+                f"evals.{name}.source={section.source!r}: write both {{corruption}} and "
+                "{severity}, as in folder:PATH/{corruption}/{severity}, or neither."
+            )
     metrics = [f"{n}{raw}/{m}" for n in config.evals for raw in ("", "_raw") for m in METRICS]
     if config.checkpoint.keep_best and config.checkpoint.keep_best not in metrics:
         raise unknown("metric in checkpoint.keep_best", config.checkpoint.keep_best, metrics)
@@ -118,17 +126,19 @@ def check_tuples(config: ConfigDict) -> None:
 
 
 def evaluations_of_test(config: ConfigDict) -> list[str]:
-    """The evaluations that read what results are reported on: neither train nor val.
+    """The evaluations that read what results are reported on, by name.
 
-    The validation split of ImageNet is such a one: its labels of test are not public.
+    Those read neither train nor val of the training source, or another source, or other labels. The
+    validation split of ImageNet is such a one: its labels of test are not public.
     """
 
-    def selects(split: str) -> bool:
-        name = split.partition("[")[0]
+    def selects(section: ConfigDict) -> bool:
+        name = section.split.partition("[")[0].strip()
         imagenet = config.data.source.startswith("tfds:imagenet2012") and name == "validation"
-        return name.startswith(("train", "val")) and not imagenet
+        own = section.source or section.labels
+        return name.startswith(("train", "val")) and not imagenet and not own
 
-    return [name for name, section in config.evals.items() if not selects(section.split)]
+    return sorted(name for name, section in config.evals.items() if not selects(section))
 
 
 def looked_at_test(config: ConfigDict) -> bool:

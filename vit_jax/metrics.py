@@ -3,7 +3,8 @@
 
 """Metrics as sums and counts: added up over batches and divided once, so they are exact.
 
-Axes: B batch, K labels of an example, Y classes. Start from `sums`.
+Axes: B batch, K labels of an example, Y classes, C columns of an evaluation that knows other
+classes, G classes that one column is. Start from `sums`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,6 +27,17 @@ def in_top_k(logits_BY: jax.Array, labels_BK: jax.Array, k: int) -> jax.Array:
     before_BKY = (logits_B1Y > own_BK1) | ((logits_B1Y == own_BK1) & (number_11Y < label_BK1))
     real_BK = (labels_BK >= 0) & ~jnp.isnan(own_BK1[..., 0])
     return jnp.any((jnp.sum(before_BKY, axis=-1) < k) & real_BK, axis=1)
+
+
+def of_columns(logits_BY: jax.Array, columns_CG: jax.Array) -> jax.Array:
+    """The highest logit of each column's classes; float32 [B, C].
+
+    Args:
+      logits_BY: float32 [B, Y].
+      columns_CG: int32 [C, G], class numbers padded with -1; each column has one.
+    """
+    logits_BCG = jnp.take(logits_BY, jnp.maximum(columns_CG, 0), axis=1)
+    return jnp.max(jnp.where(columns_CG[None] >= 0, logits_BCG, -jnp.inf), axis=-1)
 
 
 def sums(

@@ -261,13 +261,18 @@ def parameter_table(params: Any) -> str:
 
 
 def results_table(results: Mapping[str, Any]) -> str:
-    """One line for each split."""
+    """One line for each split, with ImageNet-C's mCE where there is one."""
+    splits = {name: m for name, m in results.items() if isinstance(m, dict)}
     rows = [
         [split, f"{m['top1']:.2%}", f"{m['top5']:.2%}", f"{m['loss']:.4f}", f"{m['examples']:,}"]
-        for split, m in results.items()
-        if isinstance(m, dict)
+        for split, m in splits.items()
     ]
-    return table(["split", "top-1", "top-5", "loss", "examples"], rows)
+    header = ["split", "top-1", "top-5", "loss", "examples"]
+    if any("mce" in m for m in splits.values()):
+        header.append("mCE")
+        for row, m in zip(rows, splits.values(), strict=True):
+            row.append(f"{m['mce']:.2%}" if "mce" in m else "")
+    return table(header, rows)
 
 
 def verdict(results: Mapping[str, Any], expected: Mapping[str, Any]) -> str:

@@ -180,12 +180,20 @@ def make_train_step(
 def make_eval_step(
     apply: Apply, *, classes: int, mean: tuple[float, ...], std: tuple[float, ...], loss: str
 ) -> Callable[[PyTree, Batch], dict[str, jax.Array]]:
-    """The function (params, batch) -> `metrics.sums` of the batch, without label smoothing."""
+    """The function (params, batch) -> `metrics.sums` of the batch, without label smoothing.
+
+    A batch with `columns` (see `metrics.of_columns`) is one of other classes: its labels are
+    numbers of columns, and so is what is predicted.
+    """
     loss_fn = losses.LOSSES[loss]
 
     def eval_step(params: PyTree, batch: Batch) -> dict[str, jax.Array]:
         logits_BY = apply(params, normalise(batch["image"], mean, std), train=False, key=None)
-        loss_B = loss_fn(logits_BY, losses.multi_hot(batch["labels"], classes))
+        known = classes
+        if "columns" in batch:
+            logits_BY = metrics.of_columns(logits_BY, batch["columns"])
+            known = logits_BY.shape[1]
+        loss_B = loss_fn(logits_BY, losses.multi_hot(batch["labels"], known))
         return metrics.sums(logits_BY, batch["labels"], batch["mask"], loss_B)
 
     return eval_step

@@ -17,7 +17,7 @@ from typing import Literal
 
 from vit_jax.data import prepared
 from vit_jax.errors import unknown
-from vit_jax.paper import vtab
+from vit_jax.paper import robustness, vtab
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +93,7 @@ _ILSVRC = (
     Download("ILSVRC2012_img_val.tar", 6_744_924_160, "md5 29b22e2961454d5413ddabcf34fc5622"),
 )
 _IMAGENET = "https://image-net.org/download-images"
+_V2 = "https://github.com/modestyachts/ImageNetV2"
 _ROBOTS = "https://www.robots.ox.ac.uk/~vgg/data"
 _CV2 = "cv2"  # TFDS decodes these images by OpenCV
 
@@ -114,11 +115,9 @@ _KNOWN: dict[str, _Known] = {
     "imagenet2012_real": _Known(
         "1.0.0", _IMAGENET, ("real.json",), _ILSVRC[1:], (_REGISTER + " the validation images",)
     ),
-    "imagenet_v2": _Known(
-        "3.0.0",
-        "https://github.com/modestyachts/ImageNetV2",
-        ("imagenetv2-matched-frequency.tar.gz",),
-    ),
+    "imagenet_v2/matched-frequency": _Known("3.0.0", _V2, ("imagenetv2-matched-frequency.tar.gz",)),
+    "imagenet_v2/threshold-0.7": _Known("3.0.0", _V2, ("imagenetv2-threshold0.7.tar.gz",)),
+    "imagenet_v2/topimages": _Known("3.0.0", _V2, ("imagenetv2-top-images.tar.gz",)),
     "imagenet_a": _Known("0.1.0", "https://github.com/hendrycks/natural-adv-examples"),
     "imagenet_r": _Known("0.2.0", "https://github.com/hendrycks/imagenet-r"),
     "imagenet_sketch": _Known("1.0.0", "https://github.com/HaohanWang/ImageNet-Sketch"),
@@ -168,13 +167,27 @@ _KNOWN: dict[str, _Known] = {
     ),
     "smallnorb": _Known("2.0.0", "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small"),
 }
+for _part in robustness.parts("imagenet2012_corrupted/{corruption}_{severity}").values():
+    _KNOWN[_part] = _Known(
+        "3.1.0",
+        "https://github.com/hendrycks/robustness",
+        other=_ILSVRC[1:],
+        notes=(
+            _REGISTER + " the validation images, which TFDS corrupts (it needs scikit-image and "
+            "scipy, for motion_blur and snow ImageMagick); or read the published JPEGs, "
+            "https://zenodo.org/record/2235448: "
+            "evals.NAME.source=folder:PATH/{corruption}/{severity}, evals.NAME.split=all",
+        ),
+        module=_CV2,
+    )
 _MODULES = {_CV2: "opencv-python-headless"}
 
 
 def names(name: str) -> dict[str, str]:
     """What a NAME of `vit_jax data prepare` stands for: NAME -> NAME[/CONFIG] of TFDS.
 
-    `vtab` and `vtab/all` are all tasks, `imagenet21k` is its releases.
+    `vtab` and `vtab/all` are all tasks, `imagenet21k` is its releases, `imagenet2012_corrupted`
+    all 75 of ImageNet-C.
 
     Raises:
       BadInput: no such task of VTAB; lists them.
@@ -186,8 +199,8 @@ def names(name: str) -> dict[str, str]:
             return {f"vtab/{slug}": dataset for dataset, slug in reversed(first.items())}
         found = vtab.find(task)
         return {f"vtab/{found.slug}": found.tfds_name}
-    if name == "imagenet21k":
-        return {known: known for known in _KNOWN if known.startswith("imagenet21k/")}
+    if name in ("imagenet21k", "imagenet2012_corrupted"):
+        return {known: known for known in _KNOWN if known.startswith(f"{name}/")}
     default = next((k for k in _KNOWN if k.startswith(f"{name}/")), name)  # eurosat: eurosat/rgb
     return {name: default}
 
@@ -243,11 +256,11 @@ def absent(need: Need, folder: Path) -> list[tuple[Download, str]]:
 
 def _need(name: str, dataset: str, data_dir: str) -> Need:
     known = _KNOWN.get(dataset)
-    listed = _listed(dataset.partition("/")[0])
+    downloads = listed(dataset.partition("/")[0])
     folder = usable(name, dataset, lambda wanted: prepared.find(wanted, data_dir))
     tasks = _tasks(name, dataset)
     also = tuple(f"vtab/{t.slug}" for t in tasks if f"vtab/{t.slug}" != name)
-    if known is None and not listed and folder is None:
+    if known is None and not downloads and folder is None:
         raise unknown("dataset", name, [*_KNOWN, "vtab", *(f"vtab/{t.slug}" for t in vtab.tasks())])
     if folder is not None:
         title = f"{dataset}:{folder.name}"
@@ -263,7 +276,7 @@ def _need(name: str, dataset: str, data_dir: str) -> Need:
         folder = prepared.data_folder(data_dir) / dataset / version(dataset)
         title = f"{dataset}:{version(dataset)}" if version(dataset) else dataset
     downloads = tuple(
-        d for d in listed if known is None or not known.files or d.name in known.files
+        d for d in downloads if known is None or not known.files or d.name in known.files
     )
     if known is not None:
         downloads += known.other
@@ -290,7 +303,7 @@ def _broken(folder: Path) -> str:
 
 
 @functools.cache
-def _listed(dataset: str) -> tuple[Download, ...]:
+def listed(dataset: str) -> tuple[Download, ...]:
     """TFDS's list of what its code downloads: url, size, SHA-256, file name, by tabs."""
     package = prepared.tfds_package()
     paths = (

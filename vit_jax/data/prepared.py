@@ -20,64 +20,14 @@ from typing import Any
 
 import numpy as np
 
+from vit_jax.data.known import CLASSES, SIZES, WITHOUT_NAMES
 from vit_jax.data.records import offsets
 from vit_jax.errors import BadInput
-from vit_jax.paper import vtab
 
 NOTES_FILE = "vit_jax.json"
 _SAMPLE = 1_000  # records of a split whose content is part of its fingerprint
 _TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
-
-# Examples of each split, of what TFDS prepares: its documentation, and the VTAB tasks' tests.
-SIZES: dict[str, dict[str, int]] = {
-    "imagenet2012": {"train": 1_281_167, "validation": 50_000},
-    "imagenet2012_real": {"validation": 50_000},
-    "imagenet_v2": {"test": 10_000},
-    "imagenet_a": {"test": 7_500},
-    "imagenet_r": {"test": 30_000},
-    "imagenet_sketch": {"test": 50_889},
-    "cifar10": {"train": 50_000, "test": 10_000},
-    "cifar100": {"train": 50_000, "test": 10_000},
-    "mnist": {"train": 60_000, "test": 10_000},
-    "caltech101": {"train": 3_060, "test": 6_084},
-    "dtd": {"train": 1_880, "validation": 1_880, "test": 1_880},
-    "oxford_flowers102": {"train": 1_020, "validation": 1_020, "test": 6_149},
-    "oxford_iiit_pet": {"train": 3_680, "test": 3_669},
-    "sun397/tfds": {"train": 76_128, "validation": 10_875, "test": 21_750},
-    "svhn_cropped": {"train": 73_257, "test": 26_032},
-    "patch_camelyon": {"train": 262_144, "validation": 32_768, "test": 32_768},
-    "eurosat/rgb": {"train": 27_000},
-    "resisc45": {"train": 31_500},
-    "diabetic_retinopathy_detection/btgraham-300": {
-        "train": 35_126,
-        "validation": 10_906,
-        "test": 42_670,
-    },
-    "clevr": {"train": 70_000, "validation": 15_000},
-    "dmlab": {"train": 65_550, "validation": 22_628, "test": 22_735},
-    "dsprites": {"train": 737_280},
-    "kitti": {"train": 6_347, "validation": 423, "test": 711},
-    "smallnorb": {"train": 24_300, "test": 24_300},
-}
-
-# Classes of a label of what TFDS prepares, and of ImageNet-21k: NAME[/CONFIG] -> feature -> number.
-CLASSES: dict[str, dict[str, int]] = {
-    "imagenet2012": {"label": 1_000},
-    "imagenet2012_real": {"original_label": 1_000},
-    "imagenet_v2": {"label": 1_000},
-    "imagenet_sketch": {"label": 1_000},
-    "imagenet21k/fall11": {"label": 21_841},
-    "imagenet21k/winter21": {"label": 19_167},
-    "cifar10": {"label": 10},
-    "mnist": {"label": 10},
-}
-# Of these, those whose classes TFDS only counts; the others have a file of names.
-_WITHOUT_NAMES = ("mnist", "svhn_cropped", "patch_camelyon", "dmlab", "smallnorb")
-_WITHOUT_NAMES += ("diabetic_retinopathy_detection",)
-for _task in vtab.tasks():
-    if _task.label_kind == "given":
-        CLASSES.setdefault(_task.tfds_name, {})[_task.label_feature] = _task.classes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,6 +89,13 @@ def data_folder(data_dir: str) -> Path:
     """DATA_DIR: as given, else TFDS's default."""
     given = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
     return Path(given).expanduser()
+
+
+def manual(name: str, data_dir: str) -> Path:
+    """A path as given, where it exists; else that name among the files that people fetch."""
+    given = Path(name).expanduser()
+    inside = data_folder(data_dir) / "downloads" / "manual" / given
+    return given if name and given.exists() else inside
 
 
 def find(name: str, data_dir: str) -> Path | None:
@@ -302,7 +259,7 @@ def _class_problems(name: str, labels: dict[str, _Label], notes: dict[str, Any])
             )
         if expected is not None and label.classes != expected:
             problems.append(f"{key}: {label.classes} classes, {name} has {expected}")
-        named = expected is not None and name.partition("/")[0] not in _WITHOUT_NAMES
+        named = expected is not None and name.partition("/")[0] not in WITHOUT_NAMES
         if label.names is None and (before or named):
             problems.append(f"{key}: {key}.labels.txt, the names of the classes, is missing")
         elif before is not None and label.digest != before:

@@ -15,6 +15,7 @@
     mix:3*A,1*B        of every 4 training images 3 from A and 1 from B, sources of other kinds;
                        classes of the same name are one, val and test are those of all
     synthetic:NAME     noise in the size of a dataset of the recipes, e.g. jft300m or vtab/eurosat
+    objectnet:PATH     ObjectNet's 113 classes that are ImageNet's: a test set
     digits             the handwritten digits inside scikit-learn, 1,797 images of 8 x 8
 
 PATH, FILE and GLOB may begin with ~; a GLOB is quoted in a shell, e.g. "records:/data/x-*".
@@ -34,6 +35,7 @@ import numpy as np
 from vit_jax.data import (
     file_sources,
     mixture,
+    objectnet,
     record_source,
     synthetic,
     tar_source,
@@ -55,12 +57,14 @@ class Source:
       classes: names, by label.
       splits: by name.
       notes: a sentence for everything a user should know (splits that were made, files left out).
+      stands_for: the classes of another dataset that each class is, by name; (): each is itself.
     """
 
     spec: str
     classes: tuple[str, ...]
     splits: dict[str, Split]
     notes: tuple[str, ...] = ()
+    stands_for: tuple[tuple[str, ...], ...] = ()
 
     def split(self, expression: str) -> Split:
         """A split by name or slice; see `splits.select`."""
@@ -123,13 +127,14 @@ def open_source(spec: str, options: Options, *, val_percent: int, test_percent: 
         return Source(spec, *mixture.mix(weights, parts))
     try:
         classes, given, notes = KINDS[kind][1](rest, options)
+        meant = objectnet.stands_for(rest, options.data_dir) if kind == "objectnet" else {}
     except OSError as e:
         raise BadInput(f"data.source={spec!r} cannot be read: {e.strerror}: {e.filename}.") from e
     hold = splits_lib.cut if kind == "tfds" else splits_lib.hold_out
     made, more = splits_lib.standard(
         given, val_percent=val_percent, test_percent=test_percent, hold=hold
     )
-    return Source(spec, tuple(classes), made, (*notes, *more))
+    return Source(spec, tuple(classes), made, (*notes, *more), tuple(meant.values()))
 
 
 _Opened = tuple[Sequence[str], dict[str, Split], list[str]]
@@ -165,5 +170,9 @@ KINDS: dict[str, tuple[str, Any]] = {
     "vtab": ("vtab:TASK[/full]", lambda rest, options: vtab.open_vtab(rest, options.data_dir)),
     "mix": ("mix:N*SOURCE,N*SOURCE", None),
     "synthetic": ("synthetic:NAME", synthetic.open_synthetic),
+    "objectnet": (
+        "objectnet:PATH",
+        lambda rest, options: objectnet.open_objectnet(rest, options.data_dir),
+    ),
     "digits": ("digits", _digits),
 }

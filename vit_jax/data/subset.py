@@ -125,32 +125,38 @@ def _balanced(split: Split, count: int, classes: int) -> tuple[np.ndarray, str]:
 
     Takes about 40 bytes an example.
     """
-    labels, hashes = _labels(split), _hashes(split)(0, len(split))
-    by_class = np.lexsort((hashes, labels))
-    sizes = np.unique(labels, return_counts=True)[1]
-    rank = np.arange(len(labels)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    first, hashes = labels(split, "data.balanced", most=1)[:, 0], _hashes(split)(0, len(split))
+    by_class = np.lexsort((hashes, first))
+    sizes = np.unique(first, return_counts=True)[1]
+    rank = np.arange(len(first)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     chosen = by_class[np.lexsort((hashes[by_class], rank))[:count]]
     few = classes - int((sizes >= count / classes).sum())
     note = f"; {few} of {classes} classes have fewer than {count / classes:.4g}" if few else ""
     return np.sort(chosen), note
 
 
-def _labels(split: Split) -> np.ndarray:
-    """int32 [n]: the first label of each example, -1 where it has none."""
+def labels(split: Split, why: str, most: int | None = None) -> np.ndarray:
+    """int32 [n, K], padded with -1: the labels of each example; reads them where none lists them.
+
+    Args:
+      split: n examples.
+      why: they are needed, for messages.
+      most: the most labels of an example that are wanted; None: all.
+    """
     if split.table.labels is not None:
-        return take_rows(split.table.labels(), split.rows)[:, 0]
-    log.info("data: reading the labels of %d examples, for data.balanced", len(split))
+        return take_rows(split.table.labels(), split.rows)[:, :most]
+    log.info("data: reading the labels of %d examples, for %s", len(split), why)
     read = split.reader()
 
-    def label(index: Tensor) -> Tensor:
-        return read(index)[1][0]
+    def own(index: Tensor) -> Tensor:
+        return read(index)[1][:most]
 
-    examples = tf.data.Dataset.range(len(split)).map(label, num_parallel_calls=_READERS)
+    examples = tf.data.Dataset.range(len(split)).map(own, num_parallel_calls=_READERS)
     try:
         return np.concatenate(list(examples.batch(2**12).as_numpy_iterator()))
     except (tf.errors.OpError, UnicodeDecodeError) as e:  # which quotes a damaged record
         raise BadInput(
-            "data.balanced reads the label of every image, and one cannot be read; "
+            f"{why} reads the label of every image, and one cannot be read; "
             "`vit_jax data check SOURCE` names it. Write its file again, or leave it out."
         ) from e
 

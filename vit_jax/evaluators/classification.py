@@ -3,27 +3,38 @@
 
 """Exact classification metrics of a split: every example once, whatever batch size and devices."""
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
 
 from vit_jax import metrics
+from vit_jax.paper import robustness
 
 
 def evaluate(
     eval_step: Callable[[Any, dict[str, jax.Array]], dict[str, jax.Array]],
     params: Any,
-    batches: Iterable[dict[str, jax.Array]],
+    batches: Iterable[tuple[str, dict[str, jax.Array]]],
 ) -> dict[str, float | int]:
     """Runs over all batches; the device is never waited for before the last one.
 
     Args:
       eval_step: from `train_step.make_eval_step`, compiled.
       params: parameters on the mesh.
-      batches: global batches with a mask.
+      batches: (part, global batch with a mask); part is "" but for ImageNet-C's.
 
     Returns:
-      `top1`, `top5`, `loss` and `examples`, see `metrics.total`.
+      `top1`, `top5`, `loss` and `examples` of all parts together, see `metrics.total`; with parts
+      also what `robustness.corruption_errors` says.
     """
-    return metrics.total(jax.device_get([eval_step(params, batch) for batch in batches]))
+    measured: dict[str, list[Any]] = {}
+    for part, batch in batches:
+        measured.setdefault(part, []).append(eval_step(params, batch))
+    measured = jax.device_get(measured)
+    found = metrics.total(itertools.chain.from_iterable(measured.values()))
+    if "" in measured:
+        return found
+    top1 = {part: metrics.total(sums)["top1"] for part, sums in measured.items()}
+    return found | robustness.corruption_errors(top1)

@@ -7,8 +7,10 @@
     vtab_tasks.json        the 19 tasks of VTAB: splits, labels, sizes, downloads
     augreg.json            arXiv:2106.10270, "How to train your ViT?"
     bit_hyperrule.json     arXiv:1912.11370, BiT: pre-training and HyperRule
+    robustness.json        ReaL, ImageNet-V2, -A, -R, -Sketch, -C, ObjectNet; AlexNet's errors on -C
 
-Start from `vtab`, `pretraining`, `transfer`, `hyperrule` or `augreg`; `table` gives a whole file.
+Start from `vtab`, `pretraining`, `transfer`, `hyperrule`, `augreg` or `robustness`; `table` gives a
+whole file.
 """
 
 import functools

@@ -76,7 +76,7 @@ def prepare(
     if release and name != "imagenet21k":
         raise BadInput(f"--release={release} is for imagenet21k; leave it out for {name}.")
     root = prepared.data_folder(data_dir)
-    if name.partition("/")[0] == "vtab" and len(missing.names(name)) > 1:
+    if name != "imagenet21k" and len(missing.names(name)) > 1:
         return _each(name, origin, root)
     if name == "imagenet21k":
         imagenet.check_release(release)
@@ -147,7 +147,7 @@ def _upstream(name: str, dataset: str, origin: Path, root: Path) -> Report:
 
 
 def _each(name: str, origin: Path, root: Path) -> list[Report]:
-    """All datasets of VTAB whose files are there; then one message about the others."""
+    """All datasets of a group whose files are there; then one message about the others."""
     reports, lacking = [], []
     for said, dataset in missing.names(name).items():
         try:
@@ -157,7 +157,7 @@ def _each(name: str, origin: Path, root: Path) -> list[Report]:
     if lacking:
         ready = ", ".join(r.source for r in reports) or "none"
         raise BadInput(
-            f"{len(lacking)} of {len(lacking) + len(reports)} datasets of VTAB are not prepared "
+            f"{len(lacking)} of {len(lacking) + len(reports)} datasets of {name} are not prepared "
             f"(prepared: {ready}):\n" + "\n".join(lacking)
         )
     return reports

@@ -17,14 +17,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import jax
+import numpy as np
 
 from vit_jax import checks, distributed, duration, losses, memory, program
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
-from vit_jax.data import memory_cache, pipeline, preprocess, sources, subset, windows
+from vit_jax.data import memory_cache, pipeline, preprocess, shots, sources, subset, windows
 from vit_jax.data.pipeline import Pipeline
 from vit_jax.data.splits import Split
 from vit_jax.errors import BadInput, together, unknown
+from vit_jax.evaluators import features
 from vit_jax.models import variants
 from vit_jax.program import Program
 
@@ -35,6 +37,7 @@ def check(config: ConfigDict) -> None:
     Raises:
       BadInput: the first thing found.
     """
+    checks.check_few_shot(config)  # whose names others need
     checks.check_numbers(config)
     checks.check_tuples(config)
     checks.check_data(config.data)
@@ -48,11 +51,11 @@ def check(config: ConfigDict) -> None:
     variants.check_image_size(cfg, config.data.image_size, config.data.image_size)
     for key in ("train_ops", "eval_ops"):
         preprocess.parse(f"data.{key}", config.data[key], config.data.image_size)
-    kind = config.data.source.partition(":")[0]
-    if kind not in sources.KINDS:
-        raise unknown(
-            "data.source", config.data.source, [usage for usage, _ in sources.KINDS.values()]
-        )
+    specs = [("data.source", config.data.source)]
+    specs += [("source in fewshot.sources", spec) for _, spec in config.fewshot.sources]
+    for key, spec in specs:
+        if spec.partition(":")[0] not in sources.KINDS:
+            raise unknown(key, spec, [usage for usage, _ in sources.KINDS.values()])
     if config.loss.name not in losses.LOSSES:
         raise unknown("loss", config.loss.name, losses.LOSSES)
     for key, value in config_lib.flatten(config):
@@ -68,7 +71,7 @@ def check(config: ConfigDict) -> None:
 
 _DURATIONS = (
     "length", "schedule.warmup", "schedule.cooldown",
-    "checkpoint.every", "checkpoint.keep_every", "report.every",
+    "checkpoint.every", "checkpoint.keep_every", "report.every", "fewshot.every",
 )  # fmt: skip
 
 
@@ -84,6 +87,7 @@ class Run(Program):
     source: sources.Source
     train_pipeline: Pipeline
     eval_pipelines: dict[str, Pipeline]
+    tasks: dict[str, shots.Task]  # of few-shot evaluation, by the name of its metrics
 
     def train_batches(self, first_step: int) -> Iterator[dict[str, jax.Array]]:
         """Global batches from a step on."""
@@ -102,7 +106,8 @@ class Run(Program):
     def fingerprint(self) -> dict[str, str]:
         """What is equal in all processes that read the same examples."""
         split = self.train_pipeline.split
-        return self.source.fingerprint() | {"training examples": f"{len(split)} ({split.digest()})"}
+        found = self.source.fingerprint() | {name: t.digest() for name, t in self.tasks.items()}
+        return found | {"training examples": f"{len(split)} ({split.digest()})"}
 
     def eval_batches(self, name: str) -> Iterator[dict[str, jax.Array]]:
         """Global batches of a named evaluation."""
@@ -110,6 +115,12 @@ class Run(Program):
         rows = pipeline.local_rows(self.batch_sharding, pipe.batch_size)
         batches = pipe.evaluation(rows)
         return pipeline.to_devices(batches, self.batch_sharding, pipe.batch_size, 0)
+
+    def features(self, params: Any, split: Split) -> np.ndarray:
+        """float32 [n, D]: the representations of images, prepared as for every evaluation."""
+        size = program.few_shot_batch(self.config)
+        rows = plain_pipeline(self.config.data, split, size).evaluation
+        return features.compute(self.features_step, params, rows, self.rules, size)
 
 
 def build(config: ConfigDict) -> Run:
@@ -119,17 +130,20 @@ def build(config: ConfigDict) -> Run:
       BadInput: the data, the mesh, or a combination of values cannot be used.
     """
     program.make_rules(config)  # what is wrong with the mesh is said before any data is read
+    few_shot = _few_shot_sources(config)  # likewise
     source, train, evals, labels = _data(config)
+    tasks = _tasks(config, few_shot)
     classes, examples = len(source.classes), len(train.split)
     made = program.make(config, classes=classes, examples=examples, labels=labels)
-    return Run(**vars(made), source=source, train_pipeline=train, eval_pipelines=evals)
+    parts = {"train_pipeline": train, "eval_pipelines": evals, "tasks": tasks}
+    return Run(**vars(made), source=source, **parts)
 
 
 def open_source(data: ConfigDict, spec: str = "") -> sources.Source:
     """The source of a `data` section, or another one with its options."""
     return sources.open_source(
         spec or data.source,
-        sources.Options(data_dir=data.data_dir, **data.records),
+        options(data),
         val_percent=data.val_percent,
         test_percent=data.test_percent,
     )
@@ -142,6 +156,48 @@ def problems(data: ConfigDict) -> list[BadInput]:
     except BadInput as e:
         return [e]
     return []
+
+
+def options(data: ConfigDict) -> sources.Options:
+    """What sources need besides their names."""
+    return sources.Options(data_dir=data.data_dir, **data.records)
+
+
+def few_shot_source(data: ConfigDict, spec: str) -> sources.Source:
+    """A source to learn from with few images; that of the run itself has the run's splits."""
+    source = shots.open_source(spec, options(data)) if spec != data.source else open_source(data)
+    shots.check(source)
+    return source
+
+
+def _few_shot_sources(config: ConfigDict) -> dict[str, sources.Source]:
+    return _all(
+        {
+            name: functools.partial(few_shot_source, config.data, spec)
+            for name, spec in checks.few_shot_tasks(config).items()
+        }
+    )
+
+
+def _tasks(config: ConfigDict, opened: Mapping[str, sources.Source]) -> dict[str, shots.Task]:
+    """What is learned from and scored; the first image of each split is read."""
+
+    def make(name: str, source: sources.Source) -> shots.Task:
+        task = shots.make(source, config.fewshot.shots, config.fewshot.seeds)
+        try:
+            for split in (task.train, task.test):
+                plain_pipeline(config.data, split, 1).probe()
+        except BadInput as e:
+            raise BadInput(f"{name}: {e}") from e
+        return task
+
+    return _all({name: functools.partial(make, name, source) for name, source in opened.items()})
+
+
+def plain_pipeline(data: ConfigDict, split: Split, batch_size: int) -> Pipeline:
+    """A split as evaluations see it."""
+    ops = preprocess.parse("data.eval_ops", data.eval_ops, data.image_size)
+    return Pipeline(split, ops, batch_size, 0, data.image_size, data.workers, data.prefetch)
 
 
 def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, dict[str, Pipeline], int]:

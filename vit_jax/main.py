@@ -10,10 +10,17 @@ import sys
 from collections.abc import Sequence
 
 from vit_jax import __version__, offline
-from vit_jax.commands import data, inspect, models, plan, train
+from vit_jax.commands import data, fewshot, inspect, models, plan, train
 from vit_jax.errors import BadInput, PeerLost, RunFailed
 
-COMMANDS = {"train": train, "plan": plan, "data": data, "models": models, "inspect": inspect}
+COMMANDS = {
+    "train": train,
+    "plan": plan,
+    "data": data,
+    "models": models,
+    "inspect": inspect,
+    "fewshot": fewshot,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -16,7 +16,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -240,14 +240,33 @@ def parameter_table(params: Any) -> str:
     return table(["parameter", "shape", "size"], [*rows, ["total", "", f"{tree.size(params):,}"]])
 
 
+def evaluation_line(names: Iterable[str], measured: Mapping[str, float | int]) -> str:
+    """`val top-1 93.10% loss 0.2110  fewshot_pets 1shot 40.00% 5shot 71.00%`."""
+    parts = []
+    for name in names:
+        if f"{name}/top1" in measured:
+            top1, loss = measured[f"{name}/top1"], measured[f"{name}/loss"]
+            parts.append(f"{name} top-1 {top1:.2%} loss {loss:.4f}")
+        else:
+            own = {k: v for k, v in measured.items() if k.rpartition("/")[0] == name}
+            parts.append(name + "".join(f" {k.rpartition('/')[2]} {v:.2%}" for k, v in own.items()))
+    return "  ".join(parts)
+
+
 def results_table(results: Mapping[str, Any]) -> str:
-    """One line for each split."""
+    """One line for each split; then one for each few-shot task, where there are any."""
+    found = {name: m for name, m in results.items() if isinstance(m, dict)}
     rows = [
         [split, f"{m['top1']:.2%}", f"{m['top5']:.2%}", f"{m['loss']:.4f}", f"{m['examples']:,}"]
-        for split, m in results.items()
-        if isinstance(m, dict)
+        for split, m in found.items()
+        if "top1" in m
     ]
-    return table(["split", "top-1", "top-5", "loss", "examples"], rows)
+    tables = [table(["split", "top-1", "top-5", "loss", "examples"], rows)]
+    few = {name: m for name, m in found.items() if "top1" not in m}
+    if few:
+        rows = [[name, *(f"{value:.2%}" for value in m.values())] for name, m in few.items()]
+        tables.append(table(["few-shot", *next(iter(few.values()))], rows))
+    return "\n\n".join(tables)
 
 
 def verdict(results: Mapping[str, Any], expected: Mapping[str, Any]) -> str:

@@ -219,6 +219,14 @@ def get_config() -> ConfigDict:
     config.evals.val = evaluation("val", every="1 epochs")
     config.evals.test = evaluation("test")
 
+    config.fewshot = ConfigDict()  # learning from a few images a class on the representation
+    config.fewshot.sources = ()  # [results] ((name of the metrics, source), ...); (): no evaluation
+    config.fewshot.shots = (1, 5, 10, 25)  # [results] images a class, chosen by seed and hash
+    config.fewshot.seeds = 3  # [results] how many choices of images
+    config.fewshot.l2 = 1024.0  # [results] of the ridge regression; above 0
+    config.fewshot.every = "0"  # [where] duration between evaluations; "0": only at the end
+    config.fewshot.batch_size = 0  # [where] images at a time, all devices; 0: as in training
+
     config.report = ConfigDict()
     config.report.every = "50 steps"  # [where] duration between rows of metrics.jsonl
     config.report.tensorboard = True  # [where] also write TensorBoard event files

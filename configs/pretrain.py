@@ -16,6 +16,8 @@
              imagenet21k/RELEASE` leaves it
     standin  true: noise of the dataset's size, for plans and a first step on any machine
     stage    select: test is not read, for runs that something is chosen by
+    fewshot  true: also ImageNet, 5 and 10 images a class (Figure 4; needs tfds:imagenet2012); for
+             others, add pairs to --config.fewshot.sources (docs/fewshot.md)
     aug, reg, wd   of recipe=augreg only, see below
 
 Images. dataset=imagenet is TFDS's imagenet2012: train[:99%], val is train[99%:], test its
@@ -118,7 +120,7 @@ OTHERS = {
 def _arguments(arg: str | None) -> Any:
     args = parse_args(
         arg, model="", dataset="", recipe="paper", epochs=0, release="", standin=False,
-        aug="", reg=-1.0, wd=-1.0, stage="",
+        aug="", reg=-1.0, wd=-1.0, stage="", fewshot=False,
     )  # fmt: skip
     if args.recipe not in RECIPES:
         raise unknown("recipe", args.recipe, RECIPES)
@@ -187,6 +189,11 @@ def _data(config: Any, args: Any) -> None:
     config.data.val_percent = 1
     config.data.test_percent = 1
     config.evals.val.every = "10000 steps"
+    if args.fewshot:
+        imagenet = STAND_INS["imagenet"] if args.standin else "tfds:imagenet2012"
+        config.fewshot.sources = (("imagenet", imagenet),)
+        config.fewshot.shots = (5, 10)
+        config.fewshot.every = "10000 steps"
     if args.dataset == "imagenet":
         config.data.split = "train[:99%]"
         config.data.val_percent = 0

@@ -169,7 +169,7 @@ def _splits(config: Any, args: Any, name: str, task: vtab.Task | None) -> None:
 
 
 def _add(config: Any, args: Any) -> None:
-    """The evaluations that `also` names, at the end of the run; none where something is selected."""
+    """The evaluations that `also` names, at the end; none where something is selected."""
     known = robustness.sets()
     for name in filter(None, args.also.split("+")):
         if name not in known:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
+import numpy as np
 
 from vit_jax import checks, distributed, duration, losses, memory, program, reporting
 from vit_jax import config as config_lib
@@ -27,6 +28,7 @@ from vit_jax.data import (
     memory_cache,
     pipeline,
     preprocess,
+    shots,
     sources,
     subset,
     windows,
@@ -35,6 +37,7 @@ from vit_jax.data.evaluation import Evaluation
 from vit_jax.data.pipeline import Pipeline
 from vit_jax.data.splits import Split
 from vit_jax.errors import BadInput, together, unknown
+from vit_jax.evaluators import features
 from vit_jax.models import variants
 from vit_jax.program import Program
 
@@ -45,6 +48,7 @@ def check(config: ConfigDict) -> None:
     Raises:
       BadInput: the first thing found.
     """
+    checks.check_few_shot(config)  # whose names others need
     checks.check_numbers(config)
     checks.check_tuples(config)
     checks.check_data(config.data)
@@ -58,9 +62,11 @@ def check(config: ConfigDict) -> None:
     variants.check_image_size(cfg, config.data.image_size, config.data.image_size)
     for key in ("train_ops", "eval_ops"):
         preprocess.parse(f"data.{key}", config.data[key], config.data.image_size)
-    named = {f"evals.{name}.source": part.source for name, part in config.evals.items()}
-    for key, spec in {"data.source": config.data.source, **named}.items():
-        if spec.partition(":")[0] not in sources.KINDS and (spec or key == "data.source"):
+    specs = [("data.source", config.data.source)]
+    specs += [(f"evals.{n}.source", part.source) for n, part in config.evals.items() if part.source]
+    specs += [("source in fewshot.sources", spec) for _, spec in config.fewshot.sources]
+    for key, spec in specs:
+        if spec.partition(":")[0] not in sources.KINDS:
             raise unknown(key, spec, [usage for usage, _ in sources.KINDS.values()])
     if config.loss.name not in losses.LOSSES:
         raise unknown("loss", config.loss.name, losses.LOSSES)
@@ -77,7 +83,7 @@ def check(config: ConfigDict) -> None:
 
 _DURATIONS = (
     "length", "schedule.warmup", "schedule.cooldown",
-    "checkpoint.every", "checkpoint.keep_every", "report.every",
+    "checkpoint.every", "checkpoint.keep_every", "report.every", "fewshot.every",
 )  # fmt: skip
 
 
@@ -94,6 +100,7 @@ class Run(Program):
     train_pipeline: Pipeline
     evaluations: dict[str, Evaluation]
     eval_pipelines: dict[str, dict[str, Pipeline]]  # of each part of an evaluation
+    tasks: dict[str, shots.Task]  # of few-shot evaluation, by the name of its metrics
 
     def train_batches(self, first_step: int) -> Iterator[dict[str, jax.Array]]:
         """Global batches from a step on."""
@@ -117,6 +124,7 @@ class Run(Program):
         for name, one in self.evaluations.items():
             digests = [part.digest(1000) for part in one.parts.values()]
             found[f"evaluation {name}"] = f"{len(one)} ({' '.join(digests)})"
+        found |= {name: task.digest() for name, task in self.tasks.items()}
         return self.source.fingerprint() | found
 
     def eval_batches(self, name: str) -> Iterator[tuple[str, dict[str, jax.Array]]]:
@@ -132,6 +140,12 @@ class Run(Program):
             for batch in pipeline.to_devices(batches, self.batch_sharding, pipe.batch_size, 0):
                 yield part, batch | with_columns
 
+    def features(self, params: Any, split: Split) -> np.ndarray:
+        """float32 [n, D]: the representations of images, prepared as for every evaluation."""
+        size = program.few_shot_batch(self.config)
+        rows = plain_pipeline(self.config.data, split, size).evaluation
+        return features.compute(self.features_step, params, rows, self.rules, size)
+
 
 def build(config: ConfigDict) -> Run:
     """Builds everything that a settled, checked configuration describes; compiles nothing yet.
@@ -140,7 +154,9 @@ def build(config: ConfigDict) -> Run:
       BadInput: the data, the mesh, or a combination of values cannot be used.
     """
     program.make_rules(config)  # what is wrong with the mesh is said before any data is read
+    few_shot = _few_shot_sources(config)  # likewise
     source, train, labels, evals, pipelines = _data(config)
+    tasks = _tasks(config, few_shot)
     classes, examples = len(source.classes), len(train.split)
     made = program.make(config, classes=classes, examples=examples, labels=labels)
     return Run(
@@ -149,6 +165,7 @@ def build(config: ConfigDict) -> Run:
         train_pipeline=train,
         evaluations=evals,
         eval_pipelines=pipelines,
+        tasks=tasks,
     )
 
 
@@ -156,7 +173,7 @@ def open_source(data: ConfigDict, spec: str = "") -> sources.Source:
     """The source of a `data` section, or another one with its options."""
     return sources.open_source(
         spec or data.source,
-        sources.Options(data_dir=data.data_dir, **data.records),
+        options(data),
         val_percent=data.val_percent,
         test_percent=data.test_percent,
     )
@@ -169,6 +186,48 @@ def problems(data: ConfigDict) -> list[BadInput]:
     except BadInput as e:
         return [e]
     return []
+
+
+def options(data: ConfigDict) -> sources.Options:
+    """What sources need besides their names."""
+    return sources.Options(data_dir=data.data_dir, **data.records)
+
+
+def few_shot_source(data: ConfigDict, spec: str) -> sources.Source:
+    """A source to learn from with few images; that of the run itself has the run's splits."""
+    source = shots.open_source(spec, options(data)) if spec != data.source else open_source(data)
+    shots.check(source)
+    return source
+
+
+def _few_shot_sources(config: ConfigDict) -> dict[str, sources.Source]:
+    return _all(
+        {
+            name: functools.partial(few_shot_source, config.data, spec)
+            for name, spec in checks.few_shot_tasks(config).items()
+        }
+    )
+
+
+def _tasks(config: ConfigDict, opened: Mapping[str, sources.Source]) -> dict[str, shots.Task]:
+    """What is learned from and scored; the first image of each split is read."""
+
+    def make(name: str, source: sources.Source) -> shots.Task:
+        task = shots.make(source, config.fewshot.shots, config.fewshot.seeds)
+        try:
+            for split in (task.train, task.test):
+                plain_pipeline(config.data, split, 1).probe()
+        except BadInput as e:
+            raise BadInput(f"{name}: {e}") from e
+        return task
+
+    return _all({name: functools.partial(make, name, source) for name, source in opened.items()})
+
+
+def plain_pipeline(data: ConfigDict, split: Split, batch_size: int) -> Pipeline:
+    """A split as evaluations see it."""
+    ops = preprocess.parse("data.eval_ops", data.eval_ops, data.image_size)
+    return Pipeline(split, ops, batch_size, 0, data.image_size, data.workers, data.prefetch)
 
 
 _Found = dict[str, Evaluation]  # by name

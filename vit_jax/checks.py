@@ -7,6 +7,7 @@ What depends on a model, a mesh or data is checked where it is used. Start from 
 """
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -60,8 +61,42 @@ def check_numbers(config: ConfigDict) -> None:
                 "{severity}, as in folder:PATH/{corruption}/{severity}, or neither."
             )
     metrics = [f"{n}{raw}/{m}" for n in config.evals for raw in ("", "_raw") for m in METRICS]
+    metrics += [f"{task}/{k}shot" for task in few_shot_tasks(config) for k in config.fewshot.shots]
     if config.checkpoint.keep_best and config.checkpoint.keep_best not in metrics:
         raise unknown("metric in checkpoint.keep_best", config.checkpoint.keep_best, metrics)
+
+
+def few_shot_tasks(config: ConfigDict) -> dict[str, str]:
+    """Name of an evaluation, the prefix of its metrics -> source."""
+    return {f"fewshot_{name}": source for name, source in config.fewshot.sources}
+
+
+def check_few_shot(config: ConfigDict) -> None:
+    """Raises BadInput for a value in the section `fewshot` that nothing can be made of."""
+    section = config.fewshot
+    sources, shots = section.sources, section.shots
+    if not _pairs(sources, lambda v: isinstance(v, str)):
+        raise BadInput(
+            f"fewshot.sources={sources!r}; expected pairs of a name and a source, "
+            "(('pets', 'tfds:oxford_iiit_pet'),)."
+        )
+    names = [name for name, _ in sources]
+    for name in names:
+        if not re.fullmatch(r"\w+", name) or names.count(name) > 1:
+            raise BadInput(
+                f"fewshot.sources: {name!r} names metrics: letters, digits and _, each name once."
+            )
+        if f"fewshot_{name}" in config.evals:
+            raise BadInput(f"evals.fewshot_{name}: fewshot.sources has that name; choose another.")
+    whole = all(isinstance(k, int) and not isinstance(k, bool) and k > 0 for k in shots)
+    if not shots or not whole or len(set(shots)) < len(shots):
+        raise BadInput(f"fewshot.shots={shots}; give numbers from 1 on, each once: (1, 5, 10, 25).")
+    if not 1 <= section.seeds <= 1000:
+        raise BadInput(f"fewshot.seeds={section.seeds}; give a number from 1 to 1000.")
+    if not section.l2 > 0:
+        raise BadInput(f"fewshot.l2={section.l2}; give a number above 0.")
+    if not 0 <= section.batch_size < 2**31:
+        raise BadInput(f"fewshot.batch_size={section.batch_size}; give a number from 0 on.")
 
 
 def check_data(data: ConfigDict) -> None:

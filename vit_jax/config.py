@@ -35,6 +35,7 @@ WHERE_KEYS = (
     "model.remat", "model.attention",
     "data.data_dir", "data.workers", "data.prefetch", "data.cache",
     "mesh.*", "checkpoint.*", "evals.*.every", "evals.*.batch_size", "report.*", "processes.*",
+    "fewshot.every", "fewshot.batch_size",
     "recipe.*", "expected.*",
 )  # fmt: skip
 

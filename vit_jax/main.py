@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from vit_jax import __version__, offline
-from vit_jax.commands import data, inspect, models, plan, sweep, table, train
+from vit_jax.commands import data, fewshot, inspect, models, plan, sweep, table, train
 from vit_jax.errors import BadInput, PeerLost, RunFailed
 
 COMMANDS = {
@@ -18,6 +18,7 @@ COMMANDS = {
     "sweep": sweep,
     "plan": plan,
     "table": table,
+    "fewshot": fewshot,
     "data": data,
     "models": models,
     "inspect": inspect,

@@ -16,10 +16,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from vit_jax import checks, duration, sharding, state, train_step, tree
 from vit_jax import config as config_lib
-from vit_jax import duration, sharding, state, train_step, tree
 from vit_jax.config import ConfigDict
 from vit_jax.errors import BadInput
+from vit_jax.evaluators import features
 from vit_jax.models import attention, variants, vit
 from vit_jax.models.surgery import Fitted
 from vit_jax.optim import optimizers, schedules
@@ -38,6 +39,7 @@ def make_rules(config: ConfigDict, devices: Sequence[Any] | None = None) -> shar
     for name, section in config.evals.items():
         size = section.batch_size or config.batch_size
         batches[f"evals.{name}.batch_size"] = (size, rules.batch_ways)
+    batches["fewshot.batch_size"] = (few_shot_batch(config), rules.batch_ways)
     for key, (size, ways) in batches.items():
         if size % ways or size < ways:
             low = size // ways * ways
@@ -47,6 +49,11 @@ def make_rules(config: ConfigDict, devices: Sequence[Any] | None = None) -> shar
                 f"{rules.batch_ways}, accumulation: {ways // rules.batch_ways}); use {fits}."
             )
     return rules
+
+
+def few_shot_batch(config: ConfigDict) -> int:
+    """Images at a time of few-shot evaluation."""
+    return config.fewshot.batch_size or config.batch_size
 
 
 def profile_steps(text: str) -> range:
@@ -94,6 +101,12 @@ class Program:
     def step_key(self) -> jax.Array:
         """Drives dropout: the same for every step, which folds its number in."""
         return _keys(self.config, self.rules)[1]
+
+    @functools.cached_property
+    def features_step(self) -> features.Step:
+        """Jitted (params, batch) -> representations; compiled once for all sources."""
+        data = self.config.data
+        return features.make_step(self.model.cfg, self.rules, mean=data.mean, std=data.std)
 
     @property
     def batch_sharding(self) -> jax.sharding.NamedSharding:
@@ -250,6 +263,8 @@ def _steps(config: ConfigDict, examples: int) -> Steps:
     profile = profile_steps(config.profile)
     if profile and profile.stop > total:
         raise BadInput(f"profile={config.profile!r} goes beyond the {total} steps of the run.")
+    evals = {name: section.every for name, section in config.evals.items()}
+    evals |= dict.fromkeys(checks.few_shot_tasks(config), config.fewshot.every)
     drops = config.schedule.step.drops if config.schedule.name == "step" else ()
     return Steps(
         total=total,
@@ -257,7 +272,7 @@ def _steps(config: ConfigDict, examples: int) -> Steps:
         checkpoint=steps("checkpoint.every", config.checkpoint.every, total),
         keep_every=steps("checkpoint.keep_every", config.checkpoint.keep_every, total),
         report=steps("report.every", config.report.every, total) or total,
-        evals={name: steps(name, section.every, total) for name, section in config.evals.items()},
+        evals={name: steps(name, every, total) for name, every in evals.items()},
         warmup=steps("schedule.warmup", config.schedule.warmup, total),
         cooldown=steps("schedule.cooldown", config.schedule.cooldown, total),
         drops=tuple(steps("schedule.step.drops", text, total) for text in drops if text != "0"),

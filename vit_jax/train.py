@@ -15,20 +15,20 @@ decide whether the step is the best, then the checkpoint. Start from `train`.
 """
 
 import contextlib
+import functools
 import json
 import logging
-import shutil
 from pathlib import Path
 from typing import Any, Literal
 
 import jax
 
-from vit_jax import build, cache, distributed, loading, memory, program, reporting, settle
+from vit_jax import build, cache, distributed, loading, memory, program, reporting
 from vit_jax import config as config_lib
 from vit_jax.checkpoint import FOLDER, Checkpoints
 from vit_jax.config import ConfigDict
-from vit_jax.errors import BadInput, RunFailed, together
-from vit_jax.evaluators import classification
+from vit_jax.errors import BadInput, RunFailed
+from vit_jax.evaluators import classification, fewshot
 from vit_jax.models import flops
 from vit_jax.models.surgery import Fitted
 from vit_jax.processes import Who
@@ -36,6 +36,7 @@ from vit_jax.reporting import Report, Throughput
 from vit_jax.state import TrainState
 from vit_jax.train_step import non_finite
 from vit_jax.window import Window
+from vit_jax.workdir import continue_or_check, has_checkpoint, prepare, remove_new, resumption
 
 log = logging.getLogger("vit_jax")
 
@@ -115,90 +116,7 @@ def run_in(workdir: Path, run: build.Run, weights: Fitted | None) -> dict[str, A
             raise build.out_of_memory(run) from e
 
 
-# ---------------------------------------------------------------- workdir
-
-
-def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | None:
-    """Settles and checks the configuration; returns the results if the run is finished already.
-
-    Raises:
-      BadInput: a wrong value, or a run in `workdir` that another configuration made.
-    """
-    saved_file, results = workdir / loading.CONFIG_FILE, workdir / reporting.RESULTS_FILE
-    try:
-        begun = saved_file.exists()
-    except OSError as e:
-        raise BadInput(f"cannot look into {workdir}: {e.strerror}; give another --workdir.") from e
-    if begun:
-        saved = config_lib.load(str(saved_file))
-        settle.adopt(config, saved)
-        compare(saved, config, workdir)
-    else:
-        try:
-            settle.settle(config)
-        except BadInput as e:
-            raise together([e, *build.problems(config.data)]) from e
-    build.check(config)
-    if begun and results.exists():
-        log.info("%s is finished; nothing to do.", workdir)
-        return json.loads(results.read_text())
-    return None
-
-
-def has_checkpoint(workdir: Path) -> bool:
-    """Whether a step was committed in a workdir; without one nothing has been trained yet."""
-    return bool(committed(workdir))
-
-
-def committed(workdir: Path) -> list[int]:
-    """The steps that were committed in a workdir."""
-    return sorted(int(p.name) for p in (workdir / FOLDER).glob("*") if p.name.isdigit())
-
-
-def resumption(workdir: Path) -> str:
-    """What to do once a process is gone."""
-    steps = committed(workdir)
-    where = f"to continue from step {steps[-1]}" if steps else "to start from the beginning"
-    return f"Run again {where}."
-
-
-def compare(saved: ConfigDict, given: ConfigDict, workdir: Path) -> None:
-    """Refuses to continue a run with other values for keys that change results; logs the rest."""
-    differences = config_lib.differences(saved, given)
-    listed = {
-        kind: [
-            f"  {key}: {old!r} in {workdir}, now {new!r}"
-            for key, old, new in differences
-            if config_lib.changes_results(key) == kind
-        ]
-        for kind in (True, False)
-    }
-    if listed[True]:
-        raise BadInput(
-            f"{workdir} holds a run with another configuration:\n" + "\n".join(listed[True]) + "\n"
-            "Give another --workdir, or these values."
-        )
-    if listed[False]:
-        log.info("continuing with changes that do not touch results:\n%s", "\n".join(listed[False]))
-
-
-def prepare(workdir: Path, config: ConfigDict) -> None:
-    """Makes the workdir and writes the configuration into it."""
-    try:
-        workdir.mkdir(parents=True, exist_ok=True)
-        reporting.write_atomically(workdir / loading.CONFIG_FILE, config_lib.to_yaml(config))
-    except OSError as e:
-        raise BadInput(
-            f"cannot write to {workdir}: {e.strerror}; give a --workdir that is writable."
-        ) from e
-
-
-def remove_new(workdir: Path, before: set[Path] | None) -> None:
-    """Removes what a run that never began has written; `before` is None if there was no workdir."""
-    for path in set(workdir.iterdir()) - (before or set()):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    if before is None:
-        workdir.rmdir()
+# ---------------------------------------------------------------- start
 
 
 def describe(run: build.Run, devices: list[Any]) -> None:
@@ -210,6 +128,10 @@ def describe(run: build.Run, devices: list[Any]) -> None:
     log.info("data: %s, %d classes; %s", source.spec, len(source.classes), counts)
     for note in source.notes:
         log.info("data: %s", note)
+    for name, task in run.tasks.items():
+        log.info("%s: %s; %d images scored", name, task.source, len(task.test))
+        for note in task.notes:
+            log.info("%s: %s", name, note)
     side, each = config.data.image_size, config.batch_size // run.rules.batch_ways
     log.info("images: %d x %d, mean %s, std %s", side, side, config.data.mean, config.data.std)
     log.info("train: %s on %s", config.data.train_ops, config.data.split)
@@ -219,9 +141,6 @@ def describe(run: build.Run, devices: list[Any]) -> None:
     log.info("length: %d steps, %.1f epochs", run.steps.total, run.steps.total / run.steps.epoch)
     log.info("model: %s\n%s", cfg, reporting.parameter_table(run.abstract.params))
     log.info("cost: %.4g GFLOPs an image forward", flops.forward_flops(cfg, side, side) / 1e9)
-
-
-# ---------------------------------------------------------------- start
 
 
 def initial_weights(run: build.Run, workdir: Path) -> Fitted | None:
@@ -300,25 +219,33 @@ def loop(
 def evaluate(
     run: build.Run, state: TrainState, names: list[str], step: int, report: Report
 ) -> dict[str, float | int]:
-    """Evaluates splits and writes a row; `<split>_raw` are the parameters beside an average."""
+    """Measures evaluations and writes a row; `<split>_raw` are the parameters beside an average."""
     versions = {"": state.params} if state.ema is None else {"": state.ema, "_raw": state.params}
     measured: dict[str, float | int] = {}
     for name in names:
         for suffix, params in versions.items():
+            if suffix and name in run.tasks:
+                continue  # few-shot is of the representation that others load: the average
             report.progress(f"step {step}  evaluating {name}{suffix}", passing=True)
-            found = classification.evaluate(run.eval_step, params, run.eval_batches(name))
+            found = measure(run, params, name)
             measured |= {f"{name}{suffix}/{key}": value for key, value in found.items()}
     if measured:
         bad = non_finite(measured)
         if bad is not None:
             raise RunFailed(f"{bad} is {measured[bad]} at step {step}; stopped before saving.")
         report.row(step, measured)
-        shown = [
-            f"{n} top-1 {measured[f'{n}/top1']:.2%} loss {measured[f'{n}/loss']:.4f}" for n in names
-        ]
-        report.progress(f"step {step}  " + "  ".join(shown))
+        report.progress(f"step {step}  " + reporting.evaluation_line(names, measured))
         report.end_line()
     return measured
+
+
+def measure(run: build.Run, params: Any, name: str) -> dict[str, float | int]:
+    """The metrics of one evaluation: of a split, or of a few-shot task."""
+    if name not in run.tasks:
+        return classification.evaluate(run.eval_step, params, run.eval_batches(name))
+    classify = functools.partial(fewshot.ridge, l2=run.config.fewshot.l2)
+    found = fewshot.evaluate(functools.partial(run.features, params), run.tasks[name], classify)
+    return {f"{shots}shot": result["top1"] for shots, result in found.items()}
 
 
 # ---------------------------------------------------------------- finish
@@ -331,7 +258,8 @@ def finish(
     total = run.steps.total
     checkpoints.wait()
     written = report.at(total)
-    missing = [name for name in run.steps.evals if f"{name}/top1" not in written]
+    done = {key.rpartition("/")[0] for key in written}
+    missing = [name for name in run.steps.evals if name not in done]
     missing = distributed.share("evaluations to do", missing)
     written |= evaluate(run, state, missing, total, report)
     results: dict[str, Any] = {"step": total, "checkpoint": str(Path(FOLDER) / str(total))}

@@ -16,6 +16,7 @@ import numpy as np
 
 from vit_jax.data import order
 from vit_jax.data.lazy import Tensor, tf
+from vit_jax.data.plain import plain
 from vit_jax.data.splits import Split, split_ids, take_rows
 from vit_jax.errors import BadInput
 
@@ -80,13 +81,13 @@ def choose(
 Hashes = Callable[[int, int], np.ndarray]  # (start, stop) -> uint64 of those examples
 
 
-def _hashes(split: Split) -> Hashes:
+def hashes(split: Split) -> Hashes:
     """Of rows, each time they are asked for, or of names, all at once."""
     if split.table.numbered:
         return lambda start, stop: order.hashed(split.rows[start:stop], _PURPOSE)
     names = (os.fsencode(split.name(i)) for i in range(len(split)))
-    hashes = np.fromiter(map(_of_name, names), np.uint64, len(split))
-    return lambda start, stop: hashes[start:stop]
+    found = np.fromiter(map(_of_name, names), np.uint64, len(split))
+    return lambda start, stop: found[start:stop]
 
 
 def _of_name(name: bytes) -> int:
@@ -99,7 +100,7 @@ def _smallest(split: Split, count: int) -> np.ndarray:
     Counts hashes by their first bits, then keeps what is below the bits that the last one kept
     has: memory is that of the result, whatever the size of the split.
     """
-    hashes_of, shift = _hashes(split), np.uint64(64 - _BITS)
+    hashes_of, shift = hashes(split), np.uint64(64 - _BITS)
     chunks = [(a, min(a + _CHUNK, len(split))) for a in range(0, len(split), _CHUNK)]
     counts = np.zeros(2**_BITS, np.int64)
     for start, stop in chunks:
@@ -108,14 +109,14 @@ def _smallest(split: Split, count: int) -> np.ndarray:
     last = np.uint64(np.searchsorted(np.cumsum(counts), count))
     chosen, filled, edge = np.empty(count, np.int64), 0, []
     for start, stop in chunks:
-        hashes = hashes_of(start, stop)
-        bits = hashes >> shift
+        own = hashes_of(start, stop)
+        bits = own >> shift
         below, on = np.flatnonzero(bits < last), np.flatnonzero(bits == last)
         chosen[filled : filled + len(below)] = below + start
         filled += len(below)
-        edge.append((hashes[on], on + start))
-    hashes, indices = (np.concatenate(parts) for parts in zip(*edge, strict=True))
-    chosen[filled:] = indices[np.argsort(hashes, kind="stable")[: count - filled]]
+        edge.append((own[on], on + start))
+    last_ones, indices = (np.concatenate(parts) for parts in zip(*edge, strict=True))
+    chosen[filled:] = indices[np.argsort(last_ones, kind="stable")[: count - filled]]
     chosen.sort()
     return chosen
 
@@ -125,23 +126,26 @@ def _balanced(split: Split, count: int, classes: int) -> tuple[np.ndarray, str]:
 
     Takes about 40 bytes an example.
     """
-    first, hashes = labels(split, "data.balanced", most=1)[:, 0], _hashes(split)(0, len(split))
-    by_class = np.lexsort((hashes, first))
+    first, own = labels(split, "data.balanced", most=1)[:, 0], hashes(split)(0, len(split))
+    by_class = np.lexsort((own, first))
     sizes = np.unique(first, return_counts=True)[1]
     rank = np.arange(len(first)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    chosen = by_class[np.lexsort((hashes[by_class], rank))[:count]]
+    chosen = by_class[np.lexsort((own[by_class], rank))[:count]]
     few = classes - int((sizes >= count / classes).sum())
     note = f"; {few} of {classes} classes have fewer than {count / classes:.4g}" if few else ""
     return np.sort(chosen), note
 
 
 def labels(split: Split, why: str, most: int | None = None) -> np.ndarray:
-    """int32 [n, K], padded with -1: the labels of each example; reads them where none lists them.
+    """int32 [n, K], padded with -1: the labels of each example; decodes no image.
 
     Args:
       split: n examples.
       why: they are needed, for messages.
       most: the most labels of an example that are wanted; None: all.
+
+    Raises:
+      BadInput: they are not listed apart from the images, and one cannot be read.
     """
     if split.table.labels is not None:
         return take_rows(split.table.labels(), split.rows)[:, :most]
@@ -156,7 +160,7 @@ def labels(split: Split, why: str, most: int | None = None) -> np.ndarray:
         return np.concatenate(list(examples.batch(2**12).as_numpy_iterator()))
     except (tf.errors.OpError, UnicodeDecodeError) as e:  # which quotes a damaged record
         raise BadInput(
-            f"{why} reads the label of every image, and one cannot be read; "
+            f"{why} reads the label of every image, and one cannot be read ({plain(e)}); "
             "`vit_jax data check SOURCE` names it. Write its file again, or leave it out."
         ) from e
 

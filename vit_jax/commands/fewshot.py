@@ -1,0 +1,222 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`vit_jax fewshot FILE_OR_RUN --data=SOURCE [--shots=1,5,10,25] [--method=ridge] [--json]`."""
+
+import argparse
+import json
+import logging
+import os
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from vit_jax.errors import BadInput, together, unknown
+
+if TYPE_CHECKING:
+    from vit_jax.data import sources
+    from vit_jax.data.splits import Split
+    from vit_jax.evaluators.features import Rows
+    from vit_jax.models.pretrained import Weights
+
+SUMMARY = "what a representation makes of a few images a class: ridge, kNN or linear probe"
+OVERRIDES = False  # whether --config.key=value may follow
+EXAMPLE = "vit_jax fewshot runs/quickstart --data=digits --shots=1,5,10"
+
+METHODS = ("ridge", "knn", "probe")
+SEEDS = 3
+_SHOTS = {"ridge": "1,5,10,25", "knn": "all", "probe": "all"}  # where none are given
+_EACH = 64  # images at a time on each device
+log = logging.getLogger("vit_jax")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments."""
+    parser.add_argument("weights", metavar="FILE_OR_RUN", help="file, URL, name, WORKDIR[@STEP]")
+    parser.add_argument(
+        "--data", action="append", required=True, metavar="SOURCE",
+        help="kind:rest, see docs/data.md; give it once for each of several sources",
+    )  # fmt: skip
+    parser.add_argument(
+        "--shots", metavar="LIST",
+        help="images a class, such as 1,5,10, or all; default: 1,5,10,25 (ridge), all (knn, probe)",
+    )  # fmt: skip
+    parser.add_argument("--method", default="ridge", metavar="NAME", help=", ".join(METHODS))
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--data_dir", default="", metavar="DIR", help="of prepared datasets")
+    parser.add_argument(
+        "--image_size", type=int, default=0, metavar="N", help="pixels; default: the weights'"
+    )
+    parser.add_argument(
+        "--heads", type=int, default=0, metavar="N", help="attention heads, if the file is silent"
+    )
+
+
+def run(args: argparse.Namespace, rest: list[str]) -> int:
+    """Runs the command; returns its exit code."""
+    if args.method not in METHODS:
+        raise unknown("--method", args.method, METHODS)
+    shots = parse_shots(_SHOTS[args.method] if args.shots is None else args.shots)
+    if len(set(args.data)) < len(args.data):
+        raise BadInput(f"--data is given twice with the same source: {', '.join(args.data)}.")
+    if args.image_size < 0:
+        raise BadInput(f"--image_size={args.image_size}; give pixels, or leave it out.")
+    try:
+        found = evaluate(args, shots)
+    except BadInput as e:
+        raise BadInput(_own_words(str(e))) from e
+    if args.json:
+        print(json.dumps(found if len(found) > 1 else next(iter(found.values())), indent=2))
+    else:
+        print(as_text(found))
+    return 0
+
+
+def _own_words(text: str) -> str:
+    """A message about a configuration, with the arguments of this command."""
+    for key in ("data_dir", "image_size"):
+        text = text.replace(f"--config.data.{key}", f"--{key}")
+    return re.sub(r"\bdata\.source=", "--data=", text)
+
+
+def parse_shots(text: str) -> tuple[int, ...]:
+    """`1,5,all` as (1, 5, `shots.ALL`).
+
+    Raises:
+      BadInput: anything else than numbers from 1 on and `all`, each once.
+    """
+    from vit_jax.data.shots import ALL
+
+    parts = [part.strip() for part in text.split(",")]
+    good = all(p == "all" or (p.isascii() and p.isdecimal() and 0 < int(p) < 10**6) for p in parts)
+    numbers = tuple(ALL if p == "all" else int(p) for p in parts) if good else ()
+    if not good or len(set(numbers)) < len(numbers):
+        raise BadInput(
+            f"--shots={text!r}; give images a class from 1 on, each once, such as --shots=1,5,10, "
+            "or all."
+        )
+    return numbers
+
+
+def evaluate(args: argparse.Namespace, shots: tuple[int, ...]) -> dict[str, Any]:
+    """Source -> what `fewshot.evaluate` returns."""
+    import jax
+
+    from vit_jax import distributed, loading, reporting, sharding
+    from vit_jax.data import shots as shots_lib
+    from vit_jax.evaluators import features, fewshot
+
+    opened = _open_all(args)  # what is wrong with the data is said before weights are read
+    if not distributed.present_accelerators():
+        jax.config.update("jax_platforms", "cpu")  # or libtpu complains that it has no TPU
+    weights = loading.read_weights(args.weights, heads=args.heads)
+    size = _size(args, weights)
+    cfg, rows = weights.config, _rows(weights, size)
+    params = loading.fit(weights, cfg, size, fresh_head=False).params
+
+    log.info("devices: %s", reporting.device_summary(jax.devices()))
+    mesh = sharding.make_mesh(replica=0, data=-1, fsdp=1, tensor=1)
+    rules = sharding.Rules(mesh, (("act_batch", ("replica", "data")),))
+    params = jax.device_put(params, rules.replicated)
+    images = weights.images
+    half = (0.5, 0.5, 0.5)  # of files, whose images come normalised
+    step = features.make_step(
+        cfg, rules, mean=images.get("mean", half), std=images.get("std", half)
+    )
+    batch_size = _EACH * rules.batch_ways
+    tasks = [shots_lib.make(source, shots, SEEDS) for source in opened]
+    found = {}
+    for task in tasks:
+        for note in task.notes:
+            log.info("data: %s: %s", task.source, note)
+
+        def of(split: "Split", source: str = task.source) -> Any:
+            with reporting.bar(source) as progress:
+                return features.compute(
+                    step, params, rows(split, batch_size), rules, batch_size,
+                    lambda done: progress(done, len(split)),
+                )  # fmt: skip
+
+        found[task.source] = fewshot.evaluate(of, task, _classifier(args.method))
+    return found
+
+
+def _classifier(method: str) -> Any:
+    from vit_jax.evaluators import fewshot, knn, probe
+
+    return {"ridge": fewshot.ridge, "knn": knn.knn, "probe": probe.probe}[method]
+
+
+def _open_all(args: argparse.Namespace) -> list["sources.Source"]:
+    """All sources; those of a run's own data have its splits."""
+    from vit_jax import build, loading
+    from vit_jax import config as config_lib
+    from vit_jax.data import shots, sources
+
+    own: Any = None
+    if os.path.isdir(args.weights.rpartition("@")[0] or args.weights):
+        own = loading.find_run(args.weights)
+    data = config_lib.load(str(own.workdir / loading.CONFIG_FILE)).data if own else None
+    opened, wrong = list[sources.Source](), list[BadInput]()
+    for spec in args.data:
+        try:
+            if spec.partition(":")[0] not in sources.KINDS:
+                raise unknown("--data", spec, [usage for usage, _ in sources.KINDS.values()])
+            if data is not None:
+                with data.unlocked():
+                    data.data_dir = args.data_dir or data.data_dir
+                opened.append(build.few_shot_source(data, spec))
+            else:
+                opened.append(shots.open_source(spec, sources.Options(data_dir=args.data_dir)))
+            shots.check(opened[-1])
+        except BadInput as e:
+            wrong.append(e)
+    if wrong:
+        raise together(wrong)
+    return opened
+
+
+def _size(args: argparse.Namespace, weights: "Weights") -> tuple[int, int]:
+    """Rows and columns of pixels."""
+    from vit_jax.models import variants
+
+    size = (args.image_size, args.image_size) if args.image_size else weights.image_size
+    if size is None:
+        raise BadInput(
+            f"{args.weights} does not say for what image size it was made; give --image_size=N."
+        )
+    variants.check_image_size(weights.config, *size)
+    return size
+
+
+def _rows(weights: "Weights", size: tuple[int, int]) -> Callable[["Split", int], "Rows"]:
+    """From a split and a batch size to what reads batches, as the weights' own evaluation does."""
+    from vit_jax import loading
+    from vit_jax.data import preprocess, reading
+    from vit_jax.data.decode import Decode
+    from vit_jax.data.pipeline import Pipeline
+
+    workers = os.cpu_count() or 1
+    if weights.format != "run":
+        reader = loading.reader(weights, size)
+        return lambda split, batch_size: (
+            lambda _: reading.batches(split, reader, batch_size, workers)
+        )
+    ops = preprocess.parse("data.eval_ops", weights.images["ops"], size[0])
+    if not any(isinstance(op, Decode) for op in ops):
+        ops = (Decode(), *ops)
+    return lambda split, batch_size: (
+        Pipeline(split, ops, batch_size, 0, size[0], workers, prefetch=2).evaluation
+    )
+
+
+def as_text(found: dict[str, Any]) -> str:
+    """A line for each source and number of shots: the mean over seeds, and each of them."""
+    from vit_jax import reporting
+
+    rows = [
+        [source, shots, f"{r['top1']:.2%}", " ".join(f"{v:.2%}" for v in r["seeds"])]
+        for source, results in found.items()
+        for shots, r in results.items()
+    ]
+    return reporting.table(["source", "shots", "top-1", "seeds"], rows)

@@ -1,0 +1,98 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Representations: what the head of a model sees, of every image of a split once, on the mesh.
+
+That is after the pre-logits layer where a model has one. Axes: B batch, H W C image, D width.
+Start from `make_step`, then `compute`.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vit_jax import train_step
+from vit_jax.data import pipeline
+from vit_jax.errors import RunFailed
+from vit_jax.models import variants
+from vit_jax.sharding import Rules
+
+Step = Callable[[Any, dict[str, jax.Array]], tuple[jax.Array, jax.Array]]
+Rows = Callable[[range], Iterator[pipeline.NumpyBatch]]  # of a batch, for this process -> batches
+
+
+def make_step(
+    cfg: variants.Config, rules: Rules, *, mean: tuple[float, ...], std: tuple[float, ...]
+) -> Step:
+    """The jitted function (params, batch) -> float32 [B, D] and the batch's mask, on every device.
+
+    Args:
+      cfg: the model; its head is left out, so parameters may have one or not.
+      rules: mesh and placement.
+      mean: of normalisation, see `train_step.normalise`; only for images of uint8, others have it
+        behind them.
+      std: likewise.
+    """
+    model = variants.make(dataclasses.replace(cfg, classes=0), rules)
+
+    def step(params: Any, batch: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        image_BHWC = batch["image"]
+        if image_BHWC.dtype == jnp.uint8:
+            image_BHWC = train_step.normalise(image_BHWC, mean, std)
+        features_BD = jnp.asarray(model.apply({"params": params}, image_BHWC, train=False))
+        return features_BD.astype(jnp.float32), batch["mask"]
+
+    return jax.jit(step, out_shardings=rules.replicated)
+
+
+def compute(
+    step: Step,
+    params: Any,
+    rows: Rows,
+    rules: Rules,
+    batch_size: int,
+    progress: Callable[[int], None] = lambda _: None,
+) -> np.ndarray:
+    """float32 [n, D]: every image once, in the order of the split, the same in every process.
+
+    Args:
+      step: from `make_step`.
+      params: on the mesh.
+      rows: such as `Pipeline.evaluation`; it fills the last batch with rows whose mask is False.
+      rules: as of the step.
+      batch_size: images at a time, all devices together; a multiple of those that share a batch.
+      progress: called with the number of images that are done.
+
+    Raises:
+      RunFailed: a representation that is not finite.
+    """
+    over = rules.sharding(("act_batch",), (batch_size,), "batch")
+    batches = pipeline.to_devices(
+        rows(pipeline.local_rows(over, batch_size)), over, batch_size, ahead=1
+    )
+    found: list[np.ndarray] = []
+
+    def fetch(features_BD: jax.Array, mask_B: jax.Array) -> None:
+        features, mask = jax.device_get((features_BD, mask_B))
+        found.append(features[mask])
+        progress(sum(map(len, found)))
+
+    waiting = None  # fetched one batch late, so that the devices never wait for the host
+    for batch in batches:
+        done, waiting = waiting, step(params, batch)
+        if done is not None:
+            fetch(*done)
+    if waiting is not None:
+        fetch(*waiting)
+    features = np.concatenate(found)
+    bad = np.flatnonzero(~np.isfinite(features).all(axis=1))
+    if len(bad):
+        raise RunFailed(
+            f"the representations of {len(bad)} of {len(features)} images are not finite, first "
+            f"that of number {bad[0]}: the weights are damaged or have diverged."
+        )
+    return features

@@ -1,0 +1,92 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What can be learned from a few images of each class on frozen representations.
+
+Axes: N images to learn from, M images to be scored, D width, Y classes. Start from `evaluate`;
+`ridge` is the paper's classifier, `knn` and `probe` have the others.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from vit_jax.data.shots import ALL, Task
+from vit_jax.data.splits import Split
+
+# (float32 [N, D], int [N], float32 [M, D], Y) -> int [M]: the class of each image of the third.
+Classify = Callable[[np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]
+
+L2 = 2.0**10
+BIAS = 100.0  # the constant feature
+EPSILON = 1e-5  # added to standard deviations
+
+
+def evaluate(
+    features: Callable[[Split], np.ndarray], task: Task, classify: Classify
+) -> dict[str, dict[str, Any]]:
+    """Top-1 accuracy on the test images, for each number of shots.
+
+    Args:
+      features: float32 [n, D] of a split, in its order.
+      task: from `shots.make`.
+      classify: such as `ridge`.
+
+    Returns:
+      Shots as text ("all" for the whole split) -> `top1`, in [0, 1], the mean over seeds, and
+      `seeds`, the value of each.
+    """
+    train_ND, test_MD = features(task.train), features(task.test)
+    seeds: dict[str, list[float]] = {}
+    for (shots, _), chosen in task.picks.items():
+        labels_N = task.train_labels[chosen]
+        classes_M = classify(train_ND[chosen], labels_N, test_MD, task.classes)
+        hits = float(np.mean(classes_M == task.test_labels))
+        seeds.setdefault("all" if shots == ALL else str(shots), []).append(hits)
+    return {shots: {"top1": sum(v) / len(v), "seeds": v} for shots, v in seeds.items()}
+
+
+def whitening(x_ND: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(mean, standard deviation + 1e-5) of each feature, float64 [1, D]."""
+    x_ND = x_ND.astype(np.float64)
+    return x_ND.mean(axis=0, keepdims=True), x_ND.std(axis=0, keepdims=True) + EPSILON
+
+
+def ridge(
+    x_ND: np.ndarray, labels_N: np.ndarray, x_MD: np.ndarray, classes: int, *, l2: float = L2
+) -> np.ndarray:
+    """The class with the highest score of `ridge_scores`; int64 [M]."""
+    return ridge_scores(x_ND, labels_N, x_MD, classes, l2=l2).argmax(axis=1)
+
+
+def ridge_scores(
+    x_ND: np.ndarray, labels_N: np.ndarray, x_MD: np.ndarray, classes: int, *, l2: float = L2
+) -> np.ndarray:
+    """Regularised least squares from representations to {-1, 1}^Y, in closed form; float64 [M, Y].
+
+    Section 4.1 of arXiv:2010.11929; what it does not state is that of big_vision: features whitened
+    by the images that are learned from, a constant feature of 100, whose weights are penalised like
+    the others. The system of the smaller Gram matrix is solved, N x N or (D + 1) x (D + 1):
+    for one `l2` that gives what big_vision's eigendecomposition gives.
+
+    Args:
+      x_ND: float32, of the images that are learned from.
+      labels_N: their classes.
+      x_MD: float32, of those that are scored.
+      classes: Y.
+      l2: of all weights; above 0.
+    """
+    mean, std = whitening(x_ND)
+
+    def prepared(x: np.ndarray) -> np.ndarray:
+        return np.pad((x - mean) / std, ((0, 0), (0, 1)), constant_values=BIAS)
+
+    a_ND = prepared(x_ND)
+    targets_NY = np.where(labels_N[:, None] == np.arange(classes)[None, :], 1.0, -1.0)
+    count, width = a_ND.shape
+    if count < width:
+        weights_DY = a_ND.T @ np.linalg.solve(a_ND @ a_ND.T + l2 * np.eye(count), targets_NY)
+    else:
+        weights_DY = np.linalg.solve(a_ND.T @ a_ND + l2 * np.eye(width), a_ND.T @ targets_NY)
+    return prepared(x_MD) @ weights_DY

@@ -1,0 +1,156 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A linear probe: multinomial logistic regression on frozen representations. Start from `probe`.
+
+Axes: N images to learn from, M images to be scored, D width, Y classes.
+"""
+
+import collections
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from vit_jax.evaluators.fewshot import whitening
+
+MOST_STEPS = 1000  # of L-BFGS (arXiv:2103.00020, appendix A.3)
+TOLERANCE = 1e-6  # of the largest derivative of the mean loss, at which the fit ends
+STRENGTHS = (1e-6, 1e-4, 1e-2, 1.0, 1e2, 1e4, 1e6)  # tried first (the same)
+DEFAULT = 1.0  # where nothing can be held out
+_HELD = 5  # one of so many images of a class is held out
+_MEMORY = 10  # steps that L-BFGS remembers
+
+
+def probe(x_ND: np.ndarray, labels_N: np.ndarray, x_MD: np.ndarray, classes: int) -> np.ndarray:
+    """The class with the highest logit; int64 [M].
+
+    After CLIP (arXiv:2103.00020, appendix A.3): L-BFGS with at most 1,000 steps; the strength of L2
+    is the best of 10^-6, 10^-4, ..., 10^6 on held-out images, then of it and its neighbours a
+    factor of 10 away; the weights are then fitted on all images. Ours: features are whitened as for
+    `fewshot.ridge`; a fifth of the images of each class that has two or more is held out (CLIP has
+    validation sets); where no class has two, the strength is 1.
+
+    Args:
+      x_ND: float32, of the images that are learned from.
+      labels_N: their classes.
+      x_MD: float32, of those that are scored.
+      classes: Y.
+    """
+    mean, std = whitening(x_ND)
+    x_ND, x_MD = (((x - mean) / std).astype(np.float32) for x in (x_ND, x_MD))
+    strength = choose_strength(x_ND, labels_N, classes)
+    kernel, bias = fit(x_ND, labels_N, classes, strength)
+    return (x_MD @ kernel + bias[None, :]).argmax(axis=1)
+
+
+def held_out(labels_N: np.ndarray) -> np.ndarray:
+    """True for a fifth of the images of each class, rounded up; none of a class with one image."""
+    order = np.argsort(labels_N, kind="stable")
+    sizes = np.bincount(labels_N)
+    starts = np.cumsum(sizes) - sizes
+    held = np.zeros(len(labels_N), bool)
+    for start, size in zip(starts, sizes, strict=True):
+        if size > 1:
+            held[order[start : start + size : _HELD]] = True
+    return held
+
+
+def choose_strength(x_ND: np.ndarray, labels_N: np.ndarray, classes: int) -> float:
+    """The strength of L2 that is the best on held-out images; of equals the strongest."""
+    held = held_out(labels_N)
+    if not held.any():
+        return DEFAULT
+    scores: dict[float, float] = {}
+
+    def score(strength: float) -> None:
+        kernel, bias = fit(x_ND[~held], labels_N[~held], classes, strength)
+        found = (x_ND[held] @ kernel + bias[None, :]).argmax(axis=1)
+        scores[strength] = float(np.mean(found == labels_N[held]))
+
+    for strength in STRENGTHS:
+        score(strength)
+    best = max(scores, key=lambda s: (scores[s], s))
+    for strength in (best / 10, best * 10):
+        score(strength)
+    return max(scores, key=lambda s: (scores[s], s))
+
+
+def fit(
+    x_ND: np.ndarray, labels_N: np.ndarray, classes: int, strength: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Kernel float32 [D, Y] and bias float32 [Y] that minimise the regularised loss.
+
+    That is the sum of cross-entropies + strength / 2 * the sum of squares of the kernel, as in
+    scikit-learn with C = 1 / strength.
+    """
+    width = x_ND.shape[1]
+    data = jnp.asarray(x_ND), jnp.asarray(labels_N), jnp.float32(strength / len(x_ND))
+
+    def mean_loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
+        value, slopes = _loss(jnp.asarray(weights.reshape(width + 1, classes), jnp.float32), *data)
+        return float(value), np.asarray(slopes, np.float64).ravel()
+
+    found = _minimised(mean_loss, np.zeros((width + 1) * classes))
+    weights = np.float32(found).reshape(width + 1, classes)
+    return weights[:-1], weights[-1]
+
+
+def _minimised(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], x: np.ndarray) -> np.ndarray:
+    """Where a convex loss is the lowest, by L-BFGS (Liu and Nocedal 1989), halving steps.
+
+    On the host, since vectors are short: an optimizer that is compiled takes longer to compile than
+    to run.
+
+    Args:
+      loss: point -> value and slopes.
+      x: to start from.
+    """
+    value, slopes = loss(x)
+    pairs: collections.deque[tuple[np.ndarray, np.ndarray]] = collections.deque(maxlen=_MEMORY)
+    for _ in range(MOST_STEPS):
+        if np.abs(slopes).max() <= TOLERANCE:
+            break
+        direction = -_times_inverse_hessian(slopes, pairs)
+        rate, descent = 1.0, float(slopes @ direction)
+        after = loss(x + direction)
+        while not after[0] <= value + 1e-4 * rate * descent and rate > 1e-9:
+            rate /= 2
+            after = loss(x + rate * direction)
+        if not after[0] < value:  # float32 sees no lower value
+            break
+        change, bend = rate * direction, after[1] - slopes
+        if change @ bend > 0:
+            pairs.append((change, bend))
+        x, (value, slopes) = x + change, after
+    return x
+
+
+def _times_inverse_hessian(
+    slopes: np.ndarray, pairs: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> np.ndarray:
+    """The two loops of L-BFGS over the last (change of point, change of slopes)."""
+    shares = []
+    for change, bend in reversed(pairs):
+        share = (change @ slopes) / (change @ bend)
+        slopes = slopes - share * bend
+        shares.append(share)
+    if pairs:
+        change, bend = pairs[-1]
+        slopes = slopes * (change @ bend) / (bend @ bend)
+    for (change, bend), share in zip(pairs, reversed(shares), strict=True):
+        slopes = slopes + (share - (bend @ slopes) / (change @ bend)) * change
+    return slopes
+
+
+@jax.jit
+@jax.value_and_grad
+def _loss(
+    weights: jax.Array, x_ND: jax.Array, labels_N: jax.Array, strength: jax.Array
+) -> jax.Array:
+    """Mean cross-entropy and penalty; the last row of the weights is the bias."""
+    logits_NY = jnp.matmul(x_ND, weights[:-1], precision="highest") + weights[-1:]
+    losses_N = optax.softmax_cross_entropy_with_integer_labels(logits_NY, labels_N)
+    return losses_N.mean() + strength / 2 * jnp.sum(weights[:-1] ** 2)

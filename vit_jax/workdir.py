@@ -1,0 +1,104 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The folder of a run: whether it holds one to continue, and what is written before training.
+
+Start from `continue_or_check`.
+"""
+
+import json
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+from vit_jax import build, loading, reporting, settle
+from vit_jax import config as config_lib
+from vit_jax.checkpoint import FOLDER
+from vit_jax.config import ConfigDict
+from vit_jax.errors import BadInput, together
+
+log = logging.getLogger("vit_jax")
+
+
+def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | None:
+    """Settles and checks the configuration; returns the results if the run is finished already.
+
+    Raises:
+      BadInput: a wrong value, or a run in `workdir` that another configuration made.
+    """
+    saved_file, results = workdir / loading.CONFIG_FILE, workdir / reporting.RESULTS_FILE
+    try:
+        begun = saved_file.exists()
+    except OSError as e:
+        raise BadInput(f"cannot look into {workdir}: {e.strerror}; give another --workdir.") from e
+    if begun:
+        saved = config_lib.load(str(saved_file))
+        settle.adopt(config, saved)
+        compare(saved, config, workdir)
+    else:
+        try:
+            settle.settle(config)
+        except BadInput as e:
+            raise together([e, *build.problems(config.data)]) from e
+    build.check(config)
+    if begun and results.exists():
+        log.info("%s is finished; nothing to do.", workdir)
+        return json.loads(results.read_text())
+    return None
+
+
+def has_checkpoint(workdir: Path) -> bool:
+    """Whether a step was committed in a workdir; without one nothing has been trained yet."""
+    return bool(committed(workdir))
+
+
+def committed(workdir: Path) -> list[int]:
+    """The steps that were committed in a workdir."""
+    return sorted(int(p.name) for p in (workdir / FOLDER).glob("*") if p.name.isdigit())
+
+
+def resumption(workdir: Path) -> str:
+    """What to do once a process is gone."""
+    steps = committed(workdir)
+    where = f"to continue from step {steps[-1]}" if steps else "to start from the beginning"
+    return f"Run again {where}."
+
+
+def compare(saved: ConfigDict, given: ConfigDict, workdir: Path) -> None:
+    """Refuses to continue a run with other values for keys that change results; logs the rest."""
+    differences = config_lib.differences(saved, given)
+    listed = {
+        kind: [
+            f"  {key}: {old!r} in {workdir}, now {new!r}"
+            for key, old, new in differences
+            if config_lib.changes_results(key) == kind
+        ]
+        for kind in (True, False)
+    }
+    if listed[True]:
+        raise BadInput(
+            f"{workdir} holds a run with another configuration:\n" + "\n".join(listed[True]) + "\n"
+            "Give another --workdir, or these values."
+        )
+    if listed[False]:
+        log.info("continuing with changes that do not touch results:\n%s", "\n".join(listed[False]))
+
+
+def prepare(workdir: Path, config: ConfigDict) -> None:
+    """Makes the workdir and writes the configuration into it."""
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+        reporting.write_atomically(workdir / loading.CONFIG_FILE, config_lib.to_yaml(config))
+    except OSError as e:
+        raise BadInput(
+            f"cannot write to {workdir}: {e.strerror}; give a --workdir that is writable."
+        ) from e
+
+
+def remove_new(workdir: Path, before: set[Path] | None) -> None:
+    """Removes what a run that never began has written; `before` is None if there was no workdir."""
+    for path in set(workdir.iterdir()) - (before or set()):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if before is None:
+        workdir.rmdir()

@@ -115,8 +115,6 @@ def get_config(arg=None):
         raise unknown("recipe", args.recipe, RECIPES)
     fill, model, dataset = RECIPES[args.recipe]
     args.model, args.dataset = args.model or model, args.dataset or dataset
-    if args.dataset not in STAND_INS:
-        raise unknown("dataset", args.dataset, STAND_INS)
     if args.epochs < 0:
         raise BadInput(f"epochs={args.epochs}; give a number from 1 on, or leave it out.")
     if args.recipe != "augreg" and (args.aug or args.reg >= 0 or args.wd >= 0):
@@ -128,13 +126,18 @@ def get_config(arg=None):
     config.model.remat = "dots"
     config.checkpoint.every = "5000 steps"
     config.report.every = "100 steps"
-    _data(config, args)
+    set_images(config, args)
     fill(config, args)
     return config
 
 
-def _data(config: Any, args: Any) -> None:
-    """Images and their splits; a stand-in where nobody can say which."""
+def set_images(config: Any, args: Any) -> None:
+    """Images and their splits for `dataset`, `release` and `standin`.
+
+    It is a stand-in where nobody can say which images.
+    """
+    if args.dataset not in STAND_INS:
+        raise unknown("dataset", args.dataset, STAND_INS)
     if args.release and args.dataset != "imagenet21k":
         raise BadInput(f"release={args.release} is of dataset=imagenet21k; leave it out.")
     if args.release and args.release not in RELEASES:

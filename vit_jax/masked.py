@@ -204,6 +204,7 @@ def pixels(images_BHWC: jax.Array, side: int) -> jax.Array:
 def _nearness(predicted_BLO: jax.Array) -> jax.Array:
     """[B, L, Y]: how near each colour's middle is to the mean of predicted pixels in [0, 1]."""
     means_BLC = 255 * jnp.mean(predicted_BLO.reshape(*predicted_BLO.shape[:2], -1, 3), axis=2)
+    means_BLC += 1e-4  # what lies between two levels is of the upper one, in spite of rounding
     levels_YC = jnp.stack(jnp.unravel_index(jnp.arange(COLOURS), (8, 8, 8)), axis=-1)
     middles_11YC = (LEVEL * levels_YC + LEVEL / 2)[None, None]
     return -jnp.sum((means_BLC[:, :, None] - middles_11YC) ** 2, axis=-1)

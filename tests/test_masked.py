@@ -3,7 +3,8 @@
 
 """Masked patch prediction: corruption, targets, the model and one step.
 
-Whole runs are in test_self_supervision.py. Images are replaced patch by patch in numpy, which is what corruption means without its code.
+Whole runs are in test_self_supervision.py. Images are replaced patch by patch in numpy, which is
+what corruption means without its code.
 """
 
 import dataclasses
@@ -25,6 +26,7 @@ from vit_jax.models import flops, variants
 ROWS, COLUMNS, SIDE = 4, 6, 2
 PATCHES = ROWS * COLUMNS
 TARGETS = ("mean", "small", "l2")
+EIGHT, CUBE, SLOW = (1, 8, 1, 1), (1, 2, 2, 2), pytest.mark.slow
 
 
 def objective(target="mean", rate=0.5, patches=PATCHES, side=SIDE):
@@ -47,6 +49,11 @@ def patch(image, place, side=SIDE, columns=COLUMNS):
 
 
 # --- corruption ---
+
+
+def drawn(made, seed, batch):
+    """`Corruption` of a batch in numpy."""
+    return map(np.asarray, jax.jit(made.draw)(jax.random.split(jax.random.key(seed), batch)))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +187,7 @@ def sums(made, predicted, given, corrupted, mask=None):
 def test_sums_are_those_of_corrupted_patches_of_images_that_count(target):
     made, given, mask = objective(target), images(), np.array([True, False, True, True])
     predicted = np.asarray(predictions(made))
-    corrupted = np.asarray(jax.jit(made.draw)(jax.random.split(jax.random.key(3), 4)).corrupted)
+    _, corrupted = drawn(made, 3, 4)
     found = sums(made, predicted, given, corrupted, mask)
     loss, top1, top5 = [], [], []
     for image, said, places, counts in zip(given, predicted, corrupted, mask, strict=True):
@@ -221,7 +228,7 @@ def test_right_predictions_are_counted_and_l2_is_read_as_the_nearest_colour():
 def test_targets_of_patches_that_are_not_corrupted_do_not_matter(target):
     made, given = objective(target), images()
     predicted = predictions(made)
-    corrupted = np.asarray(jax.jit(made.draw)(jax.random.split(jax.random.key(3), 4)).corrupted)
+    _, corrupted = drawn(made, 3, 4)
     before = sums(made, predicted, given, corrupted)
     for which, same in ((~corrupted, True), (corrupted, False)):
         other = given.copy()
@@ -327,10 +334,12 @@ def batch_of(size, side=SIDE, rows=ROWS, columns=COLUMNS):
     return {"image": given, "labels": np.full((size, 1), -1, np.int32), "mask": mask}
 
 
-def linear_steps(target, accumulation=1, lr=0.2):
-    """Metrics of three steps, and the parameters after them."""
-    made, tx = objective(target), optax.sgd(lr)
+def linear_steps(target, accumulation=1, lr=0.2, devices=1):
+    """Metrics of three steps with the batch split over devices, and the parameters after them."""
+    made, tx, rules = objective(target), optax.sgd(lr), rules_of((1, devices, 1, 1))
     params, apply = linear(made)
+    params = jax.device_put(params, rules.replicated)
+    batch = jax.device_put(batch_of(16), rules.sharding(("act_batch",), (16,)))
     step = jax.jit(
         train_step.make_train_step(
             apply, tx, classes=0, mean=HALF, std=HALF, accumulation=accumulation, masked=made
@@ -338,15 +347,18 @@ def linear_steps(target, accumulation=1, lr=0.2):
     )
     current, found = state.from_params(params, tx, ema=False), []
     for _ in range(3):
-        current, measured = step(current, batch_of(16), jax.random.key(0))
+        current, measured = step(current, batch, jax.random.key(0))
         found.append([float(measured[name]) for name in ("loss", "top1", "grad_norm")])
     return np.array(found), current.params
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_accumulation_equals_the_whole_batch(target):
+@pytest.mark.parametrize(
+    "target, accumulation, devices",
+    [("mean", 4, 1), ("mean", 1, 8), ("l2", 2, 8), pytest.param("small", 4, 4, marks=SLOW)],
+)
+def test_accumulation_and_devices_leave_draws_and_step(target, accumulation, devices):
     expected, params = linear_steps(target)
-    found, again = linear_steps(target, accumulation=4)
+    found, again = linear_steps(target, accumulation, devices=devices)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     for name, value in params.items():
         np.testing.assert_allclose(again[name], value, rtol=1e-5, atol=1e-6)
@@ -407,13 +419,10 @@ def vit_steps(kind="vit", shape=(1, 1, 1, 1), remat="none"):
     return np.array(found), compiled.as_text(), jax.device_get(current.params)
 
 
-EIGHT, CUBE, SLOW = (1, 8, 1, 1), (1, 2, 2, 2), pytest.mark.slow
-
-
 @pytest.mark.parametrize(
     "kind, shape",
     [
-        ("vit", EIGHT), ("vit", CUBE),
+        pytest.param("vit", EIGHT, marks=SLOW), ("vit", CUBE),
         pytest.param("hybrid", EIGHT, marks=SLOW), pytest.param("hybrid", CUBE, marks=SLOW),
     ],
 )  # fmt: skip

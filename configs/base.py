@@ -138,6 +138,12 @@ def get_config() -> ConfigDict:
         0.0  # [results] share of the target spread over all classes, [0, 1)
     )
 
+    config.masked = ConfigDict()  # patches are predicted instead of classes (docs/masked.md)
+    config.masked.target = (
+        "none"  # [results] none | mean (colour) | small (4 x 4 colours) | l2 (all pixels)
+    )
+    config.masked.rate = 0.5  # [results] share of the patches that are corrupted, (0, 1]
+
     config.mixup = ConfigDict()
     config.mixup.alpha = 0.0  # [results] images mixed in pairs by Beta(alpha, alpha); 0: off
     config.mixup.cutmix = 0.0  # [results] as alpha, a box of the other image; with both, by turns

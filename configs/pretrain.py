@@ -126,8 +126,6 @@ def _arguments(arg: str | None) -> Any:
         raise unknown("recipe", args.recipe, RECIPES)
     _, model, dataset = RECIPES[args.recipe]
     args.model, args.dataset = args.model or model, args.dataset or dataset
-    if args.dataset not in STAND_INS:
-        raise unknown("dataset", args.dataset, STAND_INS)
     if args.stage not in STAGES:
         raise unknown("stage", args.stage, STAGES[1:])
     if args.epochs < 0:
@@ -149,7 +147,7 @@ def get_config(arg=None):
     config.recipe.name = "pretrain"
     config.recipe.protocol = args.recipe
     config.recipe.stage = args.stage
-    _data(config, args)
+    set_images(config, args)
     RECIPES[args.recipe][0](config, args)
     if args.stage == "select":
         with config.evals.unlocked():
@@ -179,8 +177,13 @@ def sweep(arg=None):
     }
 
 
-def _data(config: Any, args: Any) -> None:
-    """Images and their splits; a stand-in where nobody can say which."""
+def set_images(config: Any, args: Any) -> None:
+    """Images and their splits for `dataset`, `release` and `standin`.
+
+    It is a stand-in where nobody can say which images.
+    """
+    if args.dataset not in STAND_INS:
+        raise unknown("dataset", args.dataset, STAND_INS)
     if args.release and args.dataset != "imagenet21k":
         raise BadInput(f"release={args.release} is of dataset=imagenet21k; leave it out.")
     if args.release and args.release not in RELEASES:

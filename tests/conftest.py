@@ -12,6 +12,8 @@ import pytest
 
 _cache = tempfile.TemporaryDirectory(prefix="vit_jax_tests_")
 atexit.register(_cache.cleanup)
+# Programs that several tests compile are kept; workers of pytest-xdist share the controller's.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", f"{_cache.name}/compiled")
 # Compiling for speed costs more than it saves: most tests run a program a few times at most.
 os.environ |= {
     "JAX_PLATFORMS": os.environ.get("VIT_JAX_TEST_PLATFORM", "cpu"),

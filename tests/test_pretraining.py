@@ -59,6 +59,11 @@ def test_upstream_recipe_of_bit(dataset, epochs, drops):
     assert found.weight_decay == 1e-4
 
 
+def test_masked_patch_prediction_is_that_of_appendix_b12():
+    expected = pretraining.Masked("B/16", "jft", 0.5, 1_000_000, 4096, 2e-4, 10_000, "cosine", 79.9)
+    assert pretraining.masked() == expected
+
+
 @pytest.mark.parametrize("name", ["vit_paper_tables", "vtab_tasks", "augreg", "bit_hyperrule"])
 def test_data_says_where_it_is_from(name):
     text = str(paper.table(name))

@@ -347,3 +347,31 @@ def test_nothing_is_lost_when_the_weights_do_not_fit():
     with pytest.raises(BadInput):
         surgery.fit(weights, variants.shapes(foreign.vit(mlp=50), 12, 12), old=(3, 3), new=(3, 3))
     foreign.assert_same({k: v for k, v in weights.items() if not k.startswith("head")}, before)
+
+
+# --- masked patch prediction ---
+
+NEW = {"mask_token", "patch_head/kernel", "patch_head/bias"}
+
+
+def predicting(outputs):
+    return dataclasses.replace(foreign.vit(), classes=0, patch_outputs=outputs)
+
+
+@pytest.mark.parametrize("fresh_head", [True, False])
+def test_mask_token_and_its_head_are_left_out_of_a_model_without(fresh_head):
+    plain = foreign.vit()
+    target = plain if fresh_head else dataclasses.replace(plain, classes=0)
+    fitted, _, _ = fit(predicting(512), target, fresh_head=fresh_head)
+    assert set(fates(fitted, "unused")) == NEW
+    assert not {"mask_token", "patch_head", "head"} & fitted.params.keys()
+    made_anew = {"head/kernel", "head/bias"} if fresh_head else set()
+    assert set(fates(fitted, "re-initialised")) == made_anew
+
+
+@pytest.mark.parametrize("source", [foreign.vit(), predicting(512), predicting(48)])
+def test_mask_token_and_its_head_start_anew(source):
+    fitted, weights, _ = fit(source, predicting(512))
+    assert set(fates(fitted, "re-initialised")) == NEW
+    assert not {"mask_token", "patch_head", "head"} & fitted.params.keys()
+    assert set(fates(fitted, "unused")) == {n for n in weights if n.startswith("head/")}

@@ -60,6 +60,8 @@ def check(config: ConfigDict) -> None:
         )
     cfg = variants.config(**config.model, classes=2)
     variants.check_image_size(cfg, config.data.image_size, config.data.image_size)
+    if program.masked_objective(config, cfg) is not None:
+        checks.check_masked(config)
     for key in ("train_ops", "eval_ops"):
         preprocess.parse(f"data.{key}", config.data[key], config.data.image_size)
     specs = [("data.source", config.data.source)]

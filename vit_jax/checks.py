@@ -118,6 +118,19 @@ def check_data(data: ConfigDict) -> None:
         raise BadInput("data.balanced=True chooses nothing without data.examples or data.fraction.")
 
 
+def check_masked(config: ConfigDict) -> None:
+    """Raises BadInput for a value that only classes have a use for, where patches are predicted."""
+    unset = {"loss.name": "softmax", "loss.label_smoothing": 0.0, "mixup.alpha": 0.0}
+    unset |= {"mixup.cutmix": 0.0, "model.representation": 0, "model.head_bias": 0.0}
+    values = dict(flatten(config))
+    for key, value in unset.items():
+        if values[key] != value:
+            raise BadInput(
+                f"{key}={values[key]!r} has no use with masked.target={config.masked.target}, "
+                "which has its own loss and head; leave it out."
+            )
+
+
 def _numbers(value: Any) -> bool:
     return all(
         isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) for v in value

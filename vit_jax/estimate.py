@@ -107,7 +107,7 @@ def collectives(program: Program) -> Collectives:
     found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for path, leaf in tree.leaves_with_paths(program.abstract.params):
         split = set(jax.tree.leaves(tuple(leaf.sharding.spec)))
-        exact = "norm" in path or path.startswith("head")  # computed in float32
+        exact = "norm" in path or path.startswith(("head", "patch_head"))  # computed in float32
         size = _local_bytes(leaf) // 4 * (4 if exact else _compute_bytes(program))
         over = [a for a in ("replica", "data", "fsdp") if mesh[a] > 1 and a not in split]
         if "fsdp" in split and mesh["fsdp"] > 1:

@@ -30,6 +30,11 @@ def sigmoid_xent(logits_BY: jax.Array, targets_BY: jax.Array) -> jax.Array:
     return -jnp.sum(targets_BY * log_p + (1.0 - targets_BY) * log_not_p, axis=-1)
 
 
+def squared_error(predicted: jax.Array, targets: jax.Array) -> jax.Array:
+    """Mean of the squared differences along the last axis: [..., N] to float32 [...]."""
+    return jnp.mean((predicted.astype(jnp.float32) - targets) ** 2, axis=-1)
+
+
 LOSSES: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
     "softmax": softmax_xent,
     "sigmoid": sigmoid_xent,

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from vit_jax import checks, duration, sharding, state, train_step, tree
+from vit_jax import checks, duration, masked, sharding, state, train_step, tree
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
 from vit_jax.errors import BadInput
@@ -238,8 +238,36 @@ def _starts(
     return init, init_from
 
 
-def _model_config(config: ConfigDict, classes: int, rules: sharding.Rules) -> variants.Config:
+def masked_objective(config: ConfigDict, cfg: variants.Config) -> masked.Masked | None:
+    """What `config.masked` asks of a model, None if that is nothing.
+
+    Raises:
+      BadInput: a model whose patches have no embeddings or no final representations, or a value
+        that cannot be used.
+    """
+    if config.masked.target == "none":
+        return None
+    if not isinstance(cfg, vit.ViTConfig) or cfg.pool == "map":
+        pool = "pool=map" if isinstance(cfg, vit.ViTConfig) else config.model.variant
+        raise BadInput(
+            f"masked.target={config.masked.target} is for ViT and hybrids with pool=token or gap, "
+            f"not for {pool}; give another model, or leave masked.target out."
+        )
+    rows, columns = variants.grid(cfg, *[config.data.image_size] * 2)
+    return masked.make(**config.masked, patches=rows * columns, side=cfg.stride)
+
+
+def model_config(config: ConfigDict, classes: int) -> variants.Config:
+    """The model that a configuration trains; to predict patches it has no head of classes."""
     cfg = variants.config(**config.model, classes=classes)
+    objective = masked_objective(config, cfg)
+    if objective is None:
+        return cfg
+    return dataclasses.replace(cfg, classes=0, patch_outputs=objective.outputs)
+
+
+def _model_config(config: ConfigDict, classes: int, rules: sharding.Rules) -> variants.Config:
+    cfg = model_config(config, classes)
     if isinstance(cfg, vit.ViTConfig):
         cfg = attention.for_devices(cfg, config.model.attention, rules)
     return cfg
@@ -299,9 +327,10 @@ def _step_functions(
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """(train step, evaluation step)."""
 
-    def apply(params: Any, images: jax.Array, *, train: bool, key: jax.Array | None) -> jax.Array:
-        return jnp.asarray(model.apply({"params": params}, images, train=train, key=key))
+    def apply(params: Any, images: jax.Array, **given: Any) -> jax.Array:
+        return jnp.asarray(model.apply({"params": params}, images, **given))
 
+    objective = masked_objective(config, model.cfg)
     shared = {
         "classes": model.cfg.classes,
         "mean": config.data.mean,
@@ -316,6 +345,10 @@ def _step_functions(
         ema_decay=config.ema.decay,
         mixup_alpha=config.mixup.alpha,
         cutmix_alpha=config.mixup.cutmix,
+        masked=objective,
         **shared,
     )
+    if objective is not None:
+        images = {"mean": config.data.mean, "std": config.data.std}
+        return step, train_step.make_masked_eval_step(apply, objective, **images)
     return step, train_step.make_eval_step(apply, **shared)

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 import jax
 
-from vit_jax import build, cache, distributed, loading, memory, program, reporting
+from vit_jax import build, cache, checks, distributed, loading, memory, program, reporting
 from vit_jax import config as config_lib
 from vit_jax.checkpoint import FOLDER, Checkpoints
 from vit_jax.config import ConfigDict
@@ -267,6 +267,8 @@ def finish(
         split, _, metric = key.rpartition("/")
         if split.removesuffix("_raw") in run.steps.evals:
             results.setdefault(split, {})[metric] = value
+    if checks.looked_at_test(run.config):
+        results["looked_at_test"] = True
     if run.config.data.bad_images == "skip":
         results["skipped"] = run.skipped_images(workdir)
         log.info("data: %d training images were skipped", len(results["skipped"]))

@@ -17,12 +17,15 @@ import jax.numpy as jnp
 import optax
 
 from vit_jax import losses, metrics, mixing
+from vit_jax.masked import Masked, image_keys
 from vit_jax.state import TrainState
 
 PyTree = Any
-Batch = dict[str, jax.Array]  # image uint8 [B, H, W, C], labels int32 [B, K], mask bool [B]
+Batch = dict[str, Any]  # image uint8 [B, H, W, C], labels int32 [B, K], mask bool [B]
 _MIXING = 2**31  # in the place of a micro-batch's number, for the key of mixing
-Apply = Callable[..., jax.Array]  # (params, images, train=, key=) -> float32 logits [B, Y]
+_CORRUPTION = 2**31 + 1  # likewise
+# (params, images, train=, key=) -> float32 logits [B, Y]; with source_BL= [B, L, O], see `Masked`
+Apply = Callable[..., jax.Array]
 
 
 def normalise(image_BHWC: jax.Array, mean: tuple[float, ...], std: tuple[float, ...]) -> jax.Array:
@@ -54,7 +57,7 @@ def _summed_loss(
     loss: str,
     label_smoothing: float,
 ) -> Callable[..., tuple[jax.Array, jax.Array]]:
-    """(params, batch, key, mix) -> (sum of losses, sum of hits) over the examples that count.
+    """(params, batch, key, mix) -> (sum of losses, of hits), float32 [], of examples that count.
 
     With `mix` the batch has partners; hits are of its own labels.
     """
@@ -75,6 +78,33 @@ def _summed_loss(
         logits_BY = apply(params, images_BHWC, train=True, key=key)
         loss_B = losses.LOSSES[loss](logits_BY, targets_BY)
         found = metrics.sums(logits_BY, batch["labels"], batch["mask"], loss_B)
+        return found["loss"], found["top1"].astype(jnp.float32)
+
+    return summed_loss
+
+
+def _masked_sums(
+    apply: Apply, masked: Masked, mean: tuple[float, ...], std: tuple[float, ...], *, train: bool
+) -> Callable[..., dict[str, jax.Array]]:
+    """(params, batch with its corruption, key) -> `Masked.sums`; labels are not looked at."""
+
+    def sums(params: PyTree, batch: Batch, key: jax.Array | None) -> dict[str, jax.Array]:
+        source_BL, corrupted_BL = batch["corruption"]
+        images_BHWC = normalise(batch["image"], mean, std)
+        predicted_BLO = apply(params, images_BHWC, train=train, key=key, source_BL=source_BL)
+        return masked.sums(predicted_BLO, batch["image"], corrupted_BL, batch["mask"])
+
+    return sums
+
+
+def _summed_masked_loss(
+    apply: Apply, masked: Masked, mean: tuple[float, ...], std: tuple[float, ...]
+) -> Callable[..., tuple[jax.Array, jax.Array]]:
+    """As `_summed_loss`, of masked patch prediction."""
+    sums = _masked_sums(apply, masked, mean, std, train=True)
+
+    def summed_loss(params: PyTree, batch: Batch, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        found = sums(params, batch, key)
         return found["loss"], found["top1"]
 
     return summed_loss
@@ -104,7 +134,7 @@ def summed_gradients(
         added = grad_fn(params, micro[1], jax.random.fold_in(key, micro[0]))
         return jax.tree.map(jnp.add, carry, added), None
 
-    start = ((jnp.float32(0), jnp.int32(0)), jax.tree.map(jnp.zeros_like, params))
+    start = ((jnp.float32(0), jnp.float32(0)), jax.tree.map(jnp.zeros_like, params))
     steps = (jnp.arange(accumulation), micro_batches(batch, accumulation))
     return jax.lax.scan(one, start, steps)[0]
 
@@ -113,6 +143,23 @@ def _averaged(average: PyTree, params: PyTree, decay: float) -> PyTree:
     if average is None:
         return None
     return jax.tree.map(lambda a, p: decay * a + (1.0 - decay) * p, average, params)
+
+
+def _drawn(
+    batch: Batch, key: jax.Array, mixup_alpha: float, cutmix_alpha: float, masked: Masked | None
+) -> tuple[Batch, dict[str, mixing.Mix]]:
+    """The global batch with the partners or the corruption of its images, and how they are mixed.
+
+    What is drawn here depends on neither mesh nor accumulation.
+    """
+    if masked is not None:
+        keys_B = jax.random.split(jax.random.fold_in(key, _CORRUPTION), len(batch["mask"]))
+        return batch | {"corruption": masked.draw(keys_B)}, {}
+    if not mixup_alpha and not cutmix_alpha:
+        return batch, {}
+    sides, mixing_key = batch["image"].shape[1:3], jax.random.fold_in(key, _MIXING)
+    mix = mixing.draw(mixing_key, sides, mixup_alpha, cutmix_alpha)
+    return mixing.with_partners(batch), {"mix": mix}
 
 
 def make_train_step(
@@ -128,6 +175,7 @@ def make_train_step(
     ema_decay: float = 0.0,
     mixup_alpha: float = 0.0,
     cutmix_alpha: float = 0.0,
+    masked: Masked | None = None,
 ) -> Callable[[TrainState, Batch, jax.Array], tuple[TrainState, dict[str, jax.Array]]]:
     """The function (state, batch, key) -> (state after one update, metrics of that update).
 
@@ -143,6 +191,7 @@ def make_train_step(
       ema_decay: d in average = d * average + (1 - d) * parameters; used when the state has one.
       mixup_alpha: see `mixing.draw`. `top1` counts the labels of the larger part of an image.
       cutmix_alpha: see `mixing.draw`.
+      masked: the objective instead of classes; then `apply` takes `source_BL`, see `ViT`.
 
     Returns:
       A function for `jax.jit`. Its metrics are float32 []: `loss` and `top1` of the batch before
@@ -150,27 +199,23 @@ def make_train_step(
       All randomness is a function of (key, state.step).
     """
     summed_loss = _summed_loss(apply, classes, mean, std, loss, label_smoothing)
+    if masked is not None:
+        summed_loss = _summed_masked_loss(apply, masked, mean, std)
 
     def train_step(
         state: TrainState, batch: Batch, key: jax.Array
     ) -> tuple[TrainState, dict[str, jax.Array]]:
-        step_key, loss_fn = jax.random.fold_in(key, state.step), summed_loss
-        if mixup_alpha or cutmix_alpha:
-            mixing_key, sides = jax.random.fold_in(step_key, _MIXING), batch["image"].shape[1:3]
-            mix = mixing.draw(mixing_key, sides, mixup_alpha, cutmix_alpha)
-            batch, loss_fn = mixing.with_partners(batch), functools.partial(loss_fn, mix=mix)
+        step_key = jax.random.fold_in(key, state.step)
+        batch, mix = _drawn(batch, step_key, mixup_alpha, cutmix_alpha, masked)
+        loss_fn = functools.partial(summed_loss, **mix)
         sums, grads = summed_gradients(loss_fn, state.params, batch, step_key, accumulation)
         count = jnp.maximum(jnp.sum(batch["mask"], dtype=jnp.float32), 1.0)
         grads = jax.tree.map(lambda g: g / count, grads)
         updates, opt_state = tx.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
-        measured = {
-            "loss": sums[0] / count,
-            "top1": sums[1] / count,
-            "grad_norm": optax.tree.norm(grads),
-            "param_norm": optax.tree.norm(state.params),
-            "update_norm": optax.tree.norm(updates),
-        }
+        measured = {"loss": sums[0] / count, "top1": sums[1] / count}
+        normed = {"grad_norm": grads, "param_norm": state.params, "update_norm": updates}
+        measured |= {name: optax.tree.norm(value) for name, value in normed.items()}
         ema = _averaged(state.ema, params, ema_decay)
         return TrainState(state.step + 1, params, opt_state, ema), measured
 
@@ -195,6 +240,19 @@ def make_eval_step(
             known = logits_BY.shape[1]
         loss_B = loss_fn(logits_BY, losses.multi_hot(batch["labels"], known))
         return metrics.sums(logits_BY, batch["labels"], batch["mask"], loss_B)
+
+    return eval_step
+
+
+def make_masked_eval_step(
+    apply: Apply, masked: Masked, *, mean: tuple[float, ...], std: tuple[float, ...]
+) -> Callable[[PyTree, Batch], dict[str, jax.Array]]:
+    """The function (params, batch) -> `Masked.sums`; an image is always corrupted in one way."""
+    sums = _masked_sums(apply, masked, mean, std, train=False)
+
+    def eval_step(params: PyTree, batch: Batch) -> dict[str, jax.Array]:
+        corruption = masked.draw(image_keys(batch["image"]))
+        return sums(params, batch | {"corruption": corruption}, None)
 
     return eval_step
 

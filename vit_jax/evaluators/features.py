@@ -18,7 +18,7 @@ import numpy as np
 from vit_jax import train_step
 from vit_jax.data import pipeline
 from vit_jax.errors import RunFailed
-from vit_jax.models import variants
+from vit_jax.models import variants, vit
 from vit_jax.sharding import Rules
 
 Step = Callable[[Any, dict[str, jax.Array]], tuple[jax.Array, jax.Array]]
@@ -37,7 +37,8 @@ def make_step(
         behind them.
       std: likewise.
     """
-    model = variants.make(dataclasses.replace(cfg, classes=0), rules)
+    heads = {"classes": 0} | ({"patch_outputs": 0} if isinstance(cfg, vit.ViTConfig) else {})
+    model = variants.make(dataclasses.replace(cfg, **heads), rules)
 
     def step(params: Any, batch: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
         image_BHWC = batch["image"]

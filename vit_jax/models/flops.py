@@ -14,7 +14,7 @@ def forward_flops(cfg: variants.Config, height: int, width: int) -> int:
     """FLOPs (2 per multiply-add) of one image through the model.
 
     Counts convolutions, projections, attention products, MLPs, pooling by attention, pre-logits
-    and head; not norms, softmax, GELU, biases and weight standardisation. A training step costs 3
+    and heads; not norms, softmax, GELU, biases and weight standardisation. A training step costs 3
     times this.
 
     Args:
@@ -42,6 +42,8 @@ def _vit(cfg: ViTConfig, patches: int) -> int:
         block += tokens * (2 * tokens - 1) * d
     features = cfg.backbone.features if cfg.backbone else 3
     macs = patches * cfg.patch**2 * features * d + cfg.depth * block
+    if cfg.patch_outputs:
+        return macs + patches * d * cfg.patch_outputs
     macs += d * cfg.representation + (cfg.representation or d) * cfg.classes
     if cfg.pool == "map":
         macs += 2 * patches * d * d + 2 * patches * d + 2 * d * d + 2 * d * f

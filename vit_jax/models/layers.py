@@ -198,8 +198,8 @@ def apply_blocks(
     return x_BLD
 
 
-def head(x_BD: jax.Array, classes: int, bias: float) -> jax.Array:
-    """float32 [B, D] to logits [B, Y]: a zero kernel and a constant bias to start from.
+def head(x_BD: jax.Array, classes: int, bias: float, name: str = "head") -> jax.Array:
+    """float32 [..., D] to logits [..., Y]: a zero kernel and a constant bias to start from.
 
     With 0 classes the model has no head and the representation is the result.
     """
@@ -209,5 +209,5 @@ def head(x_BD: jax.Array, classes: int, bias: float) -> jax.Array:
         classes,
         kernel_init=nn.initializers.zeros,
         bias_init=nn.initializers.constant(bias),
-        name="head",
+        name=name,
     )(x_BD)

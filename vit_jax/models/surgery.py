@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Fitting weights into a model: a new head, another grid, and a table of what became of each.
+"""Fitting weights into a model: new heads, another grid, and a table of what became of each.
 
 Nothing else is bent: a tensor that is missing, left over or of another shape is an error. Start
 from `fit`.
@@ -20,6 +20,7 @@ from vit_jax.models import posemb
 from vit_jax.models.formats.table import Flat
 
 Grid = tuple[int, int]  # rows and columns of patches
+_OF_MASKED = re.compile(r"mask_token|patch_head/.*")  # what only masked patch prediction has
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +44,8 @@ def fit(flat: Flat, target: Any, *, old: Grid | None, new: Grid, fresh_head: boo
       target: parameter tree (arrays or shapes) of the model, either layout.
       old: grid of patches that the weights were made for, None where nothing tells.
       new: grid of the model.
-      fresh_head: whether the head starts anew: the model's own initial values (zeros).
+      fresh_head: whether heads start anew: the model's own initial values (zeros). The mask token
+        and the head of masked patch prediction then do too; a model without them leaves them out.
 
     Raises:
       BadInput: any tensor that is missing, left over or of another shape; all are listed.
@@ -75,11 +77,16 @@ def _judge(
 ) -> tuple[list[tuple[str, str, str]], list[str]]:
     """The fate of each tensor, and what cannot be fitted."""
     fate, wrong = [], []
+
+    def fresh(name: str) -> bool:
+        return fresh_head and (name.startswith("head/") or _OF_MASKED.fullmatch(name) is not None)
+
     for name, shape in shapes.items():
         have = flat[name].shape if name in flat else None
-        if name.startswith("head/") and fresh_head:
-            classes = f"{have[-1] if have else 'no'} -> {shape[-1]} classes"
-            fate.append((name, "re-initialised", f"{shape}: {classes}"))
+        if fresh(name):
+            classes = f": {have[-1] if have else 'no'} -> {shape[-1]} classes"
+            detail = f"{shape}{classes if name.startswith('head/') else ''}"
+            fate.append((name, "re-initialised", detail))
         elif have is None:
             wrong.append(f"  missing      {name} {shape}")
         elif have == shape and (not name.endswith("posemb") or old in (None, new)):
@@ -91,13 +98,12 @@ def _judge(
         else:
             wrong.append(f"  wrong shape  {name}: {have}, the model has {shape}")
     for name in sorted(set(flat) - set(shapes)):
-        if name.startswith("pre_logits/") or (name.startswith("head/") and fresh_head):
+        if name.startswith("pre_logits/") or _OF_MASKED.fullmatch(name) or fresh(name):
             fate.append((name, "unused", f"{flat[name].shape}"))
         else:
             wrong.append(f"  unexpected   {name} {flat[name].shape}")
-    if fresh_head:
-        for name in [n for n in flat if n.startswith("head/") and n in shapes]:
-            del flat[name]
+    for name in [n for n in flat if n in shapes and fresh(n)]:
+        del flat[name]
     return fate, wrong
 
 

@@ -159,6 +159,7 @@ def shapes(cfg: Config, height: int, width: int) -> Any:
 def describe(variant: str, cfg: Config) -> dict[str, Any]:
     """Every field of a model, those of its backbone among them, for people and for JSON."""
     fields = dataclasses.asdict(cfg)
+    fields.pop("patch_outputs", None)  # of training alone
     backbone = fields.pop("backbone", None) or fields.pop("resnet", None) or {}
     if backbone:
         backbone["root_width"] = backbone.pop("width")

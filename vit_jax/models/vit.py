@@ -5,8 +5,8 @@
 
 Axes: B batch, H W C image, L tokens, D width, Y classes, S layers. Parameters are a plain dict:
 `backbone` (hybrids), `embedding`, `cls`, `registers`, `posemb` (see `posemb`), `blocks` (stacked
-over layers; `block_0`, ... without scan), `norm`, `map_head`, `pre_logits`, `head`. Start from
-`ViT.__call__`.
+over layers; `block_0`, ... without scan), `norm`, `map_head`, `pre_logits`, `head`; and only where
+patches are predicted (appendix B.1.2) `mask_token` and `patch_head`. Start from `ViT.__call__`.
 """
 
 import dataclasses
@@ -59,10 +59,11 @@ AXES: dict[str, tuple[str | None, ...]] = {
     r"cls": (None, None, "embed"),
     r"registers": (None, None, "embed"),
     r"probe": (None, None, "embed"),
+    r"mask_token": (None, None, "embed"),
     r"pre_logits/kernel": ("embed", None),
     r"pre_logits/bias": (None,),
-    r"head/kernel": ("embed", "classes"),
-    r"head/bias": ("classes",),
+    r"(patch_)?head/kernel": ("embed", "classes"),
+    r"(patch_)?head/bias": ("classes",),
     **posemb.AXES,
     **ATTENTION_AXES,
     **MLP_AXES,
@@ -96,6 +97,7 @@ class ViTConfig:
     remat: Remat = "none"
     attention: Path = "plain"
     backbone: resnet.ResNetConfig | None = None
+    patch_outputs: int = 0  # O, of each patch; 0: no mask token, and the logits are of an image
 
     @property
     def stride(self) -> int:
@@ -175,7 +177,7 @@ class MapHead(nn.Module):
 
 
 class ViT(nn.Module):
-    """Images to logits.
+    """Images to logits, of an image or of each of its patches.
 
     Attributes:
       cfg: the architecture.
@@ -187,7 +189,12 @@ class ViT(nn.Module):
 
     @nn.compact
     def __call__(
-        self, images_BHWC: jax.Array, *, train: bool = False, key: jax.Array | None = None
+        self,
+        images_BHWC: jax.Array,
+        *,
+        train: bool = False,
+        key: jax.Array | None = None,
+        source_BL: jax.Array | None = None,
     ) -> jax.Array:
         """Logits of normalised images.
 
@@ -195,16 +202,18 @@ class ViT(nn.Module):
           images_BHWC: float32 [B, H, W, 3]; H and W are multiples of the patch.
           train: whether dropout and stochastic depth act.
           key: typed key, needed in training when any rate is above 0.
+          source_BL: int32 [B, L], the patch whose embedding comes to stand in each place, -1: the
+            mask token; None: each its own. Only where patches are predicted.
 
         Returns:
-          float32 [B, Y].
+          float32 [B, Y]; where patches are predicted, of all patches [B, L, O].
         """
         cfg, dtype = self.cfg, jnp.dtype(self.cfg.dtype)
         rates = max(cfg.dropout, cfg.attention_dropout, cfg.drop_path)
         key = key if train and rates > 0 else None
         stem_key, blocks_key = (None, None) if key is None else jax.random.split(key)
 
-        tokens_BLD, grid = self._embed(images_BHWC, dtype)
+        tokens_BLD, grid = self._embed(images_BHWC, dtype, source_BL)
         everywhere_1LD = None
         if cfg.posemb not in ("none", "relative") and cfg.posemb_at != "every":
             posemb_1LD = position_table(cfg, self.param, grid)
@@ -220,6 +229,11 @@ class ViT(nn.Module):
         )
         tokens_BLD = layer_norm("norm", cfg.ln_epsilon, dtype)(tokens_BLD)
 
+        if cfg.patch_outputs:
+            patches_BLD = tokens_BLD[:, cfg.registers + (cfg.pool == "token") :]
+            return layers.head(
+                patches_BLD.astype(jnp.float32), cfg.patch_outputs, 0.0, name="patch_head"
+            )
         if cfg.pool == "map":
             x_BD = MapHead(cfg, self.rules, name="map_head")(tokens_BLD[:, cfg.registers :])
         elif cfg.pool == "token":
@@ -231,10 +245,12 @@ class ViT(nn.Module):
             x_BD = jnp.tanh(nn.Dense(cfg.representation, name="pre_logits")(x_BD))
         return layers.head(x_BD, cfg.classes, cfg.head_bias)
 
-    def _embed(self, images_BHWC: jax.Array, dtype: Any) -> tuple[jax.Array, tuple[int, int]]:
+    def _embed(
+        self, images_BHWC: jax.Array, dtype: Any, source_BL: jax.Array | None
+    ) -> tuple[jax.Array, tuple[int, int]]:
         """Equation 1 without positions: class token, registers, patches; and the grid of patches.
 
-        A hybrid takes its patches from the feature map of the backbone.
+        A hybrid takes its patches from the feature map of the backbone. Patches are corrupted here.
         """
         cfg = self.cfg
         x_BHWC = images_BHWC.astype(dtype)
@@ -248,6 +264,10 @@ class ViT(nn.Module):
         )(x_BHWC)  # fmt: skip
         batch, rows, columns, width = patches_BhwD.shape
         parts = [patches_BhwD.reshape(batch, rows * columns, width)]
+        if cfg.patch_outputs:
+            mask_11D = self.param("mask_token", nn.initializers.normal(0.02), (1, 1, width))
+            if source_BL is not None:
+                parts = [_corrupted(parts[0], source_BL, mask_11D.astype(dtype))]
         if cfg.registers:
             init, shape = nn.initializers.normal(1e-6), (1, cfg.registers, width)
             parts.insert(0, self._tiled(self.param("registers", init, shape), batch, dtype))
@@ -259,3 +279,10 @@ class ViT(nn.Module):
     @staticmethod
     def _tiled(tokens_1RD: jax.Array, batch: int, dtype: Any) -> jax.Array:
         return jnp.tile(tokens_1RD.astype(dtype), (batch, 1, 1))
+
+
+def _corrupted(patches_BLD: jax.Array, source_BL: jax.Array, mask_11D: jax.Array) -> jax.Array:
+    """Every patch replaced by its source; -1: the mask token."""
+    source_BL1 = source_BL[..., None]
+    taken_BLD = jnp.take_along_axis(patches_BLD, jnp.maximum(source_BL1, 0), axis=1)
+    return jnp.where(source_BL1 < 0, mask_11D, taken_BLD)

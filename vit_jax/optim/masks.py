@@ -20,7 +20,7 @@ from vit_jax.errors import BadInput
 
 PyTree = Any
 # Before the first block: layer 0 of layer-wise decay.
-_STEM = re.compile(r"(backbone|embedding|cls|registers|posemb(_\w+)?)(/.*)?")
+_STEM = re.compile(r"(backbone|embedding|mask_token|cls|registers|posemb(_\w+)?)(/.*)?")
 
 
 def _per_layer(params: PyTree, value: Callable[[str], float]) -> PyTree:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Table 3 of arXiv:2010.11929, and how BiT was pre-trained (arXiv:1912.11370, section 3.3).
+"""Table 3 and appendix B.1.2 of arXiv:2010.11929, and BiT (arXiv:1912.11370, section 3.3).
 
-Start from `table_3` or `bit`.
+Start from `table_3`, `masked` or `bit`.
 """
 
 import dataclasses
@@ -14,6 +14,7 @@ from vit_jax import paper
 # How the papers call the datasets -> how recipes do.
 DATASETS = {
     "JFT-300M": "jft",
+    "JFT": "jft",
     "ImageNet-21k": "imagenet21k",
     "ImageNet": "imagenet",
     "ILSVRC-2012": "imagenet",
@@ -126,4 +127,47 @@ def bit(dataset: str) -> Bit:
         same["warmup_steps"],
         rows[dataset]["epochs"],
         tuple(rows[dataset]["lr_decay_x0_1_at_epochs"]),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Masked:
+    """Masked patch prediction: appendix B.1.2, and section 4.6 for the accuracy.
+
+    Attributes:
+      model: as our variant.
+      dataset: `jft`.
+      rate: share of the patches that are corrupted.
+      steps: of training.
+      batch_size: images.
+      lr: peak rate.
+      warmup_steps: of the linear warm-up.
+      decay: cosine.
+      imagenet_percent: top-1 on ImageNet after fine-tuning.
+    """
+
+    model: str
+    dataset: str
+    rate: float
+    steps: int
+    batch_size: int
+    lr: float
+    warmup_steps: int
+    decay: str
+    imagenet_percent: float
+
+
+def masked() -> Masked:
+    """How the paper's self-supervised model was trained."""
+    found = paper.table("vit_paper_tables")["text_details"]["self_supervision"]["value"]
+    return Masked(
+        variant(found["model"]),
+        DATASETS[found["dataset"]],
+        found["corruption_rate"],
+        found["steps"],
+        found["batch_size"],
+        found["base_lr"],
+        found["warmup_steps"],
+        found["lr_decay"],
+        found["imagenet_accuracy_percent"],
     )

@@ -109,6 +109,10 @@ class _Maker:
             args["size"] = str(want.size)
         if want.preprocess:
             args["preprocess"] = want.preprocess
+        if want.ema:
+            args["polyak"] = "true"
+        if want.dataset == "imagenet":
+            args["also"] = "real"  # ImageNet ReaL, which needs no run of its own
         rates = transfer.table_4()[want.dataset.partition("/")[0]].rates
         if want.rates:
             args["lr"] = str(want.rates[-1])
@@ -117,10 +121,9 @@ class _Maker:
         select = len(rates) if row.held_out_percent and len(rates) > 1 else 0
         forward = compute.forward_flops(want.variant, image_size(want))
         total = 3.0 * forward * row.steps * row.batch_size * (select + SEEDS)
-        ema = (f"--config.ema.decay={want.ema}",) if want.ema else ()
         name = f"transfer-{_upstream(want)}-{want.variant}-{want.dataset}"
         name += f"-{want.size}" * bool(want.size)
-        self._job("sweep", "transfer.py", args, name, total, *ema)
+        self._job("sweep", "transfer.py", args, name, total)
 
     def _init(self, want: Want) -> str:
         """Weights to start from: published, of a run there is, or of one that is added."""

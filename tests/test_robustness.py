@@ -106,7 +106,7 @@ def test_recipe_refuses_what_it_cannot_measure(args, said):
         ([], ["test"]),
         (["test.split=val"], []),
         (["test.split=test[:10%]"], ["test"]),
-        (["test.split=testing"], []),
+        (["test.split=testing"], ["test"]),  # neither train nor val
         (["test.split=val", "val.source=folder:x"], ["val"]),
         (["test.split=train[90%:]", "val.labels=real.json"], ["val"]),
     ],

@@ -44,7 +44,9 @@ def test_table_5_needs_four_pretrainings_and_45_sweeps():
     verbs = [parts(job)[0] for job in jobs]
     assert (verbs.count("train"), verbs.count("sweep")) == (4, 45)
     cells = {parts(job)[1]: job.cells for job in jobs}
-    start = "configs/transfer.py:model=H/14,dataset=imagenet,init=imagenet21k/ViT-H_14.npz"
+    start = (
+        "configs/transfer.py:model=H/14,dataset=imagenet,init=imagenet21k/ViT-H_14.npz,also=real"
+    )
     assert cells[start] == 2  # ReaL's labels too
     assert cells["configs/pretrain.py:model=B/16,dataset=imagenet,epochs=300"] == 6
 

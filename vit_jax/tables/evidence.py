@@ -55,8 +55,8 @@ class Run:
 
     def examples(self, name: str) -> int:
         """How many images a metric was measured on; 0 where that is not said."""
-        section = (self.results or {}).get(name.rpartition("/")[0], {})
-        return int(section.get("examples", 0))
+        measured = (self.results or {}).get(name.rpartition("/")[0], {})
+        return int(measured.get("examples", 0))
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows of metrics.jsonl; a torn line is left out."""

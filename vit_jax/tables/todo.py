@@ -157,9 +157,7 @@ class _Maker:
         return self._job("train", "pretrain.py", args, f"pretrain-{_upstream(want)}-{want.variant}",
                          flops)  # fmt: skip
 
-    def _job(
-        self, verb: str, file: str, args: dict[str, str], name: str, flops: float, *more: str
-    ) -> str:
+    def _job(self, verb: str, file: str, args: dict[str, str], name: str, flops: float) -> str:
         workdir = str(self._root / re.sub(r"[^\w.+-]", "-", name))
         spec = ",".join(f"{key}={value}" for key, value in args.items())
         command = (
@@ -167,7 +165,6 @@ class _Maker:
             verb,
             f"--config=configs/{file}:{spec}",
             f"--workdir={workdir}",
-            *more,
         )
         text = shlex.join(command)
         job = self.jobs.setdefault(text, Job(text, 0, compute.chip_hours(flops)))

@@ -87,6 +87,23 @@ def test_every_command_of_the_readme_is_run_by_a_test():
     assert {c.split()[1] for c in readme_commands("")} == set(main.COMMANDS)
 
 
+@pytest.mark.parametrize(
+    "name, page", [("sweep", "sweeps"), ("fewshot", "fewshot"), ("table", "tables")]
+)
+def test_command_of_the_readme_is_one_that_its_page_has(name, page):
+    """Whose own test runs it."""
+    own = re.findall(rf"^vit_jax {name} .*$", joined("README.md"), re.MULTILINE)
+    assert own
+    assert set(own) <= set(
+        re.findall(rf"^vit_jax {name} .*$", joined(f"docs/{page}.md"), re.MULTILINE)
+    )
+
+
+def joined(page):
+    """The text of a page, continued lines joined."""
+    return re.sub(r"\\\n *", "", (ROOT / page).read_text())
+
+
 def test_models_and_inspect_commands_of_the_readme(quiet, capsys):
     for command in readme_commands("models") + readme_commands("inspect"):
         assert main.main(shlex.split(command.replace("runs/quickstart", str(quiet)))[1:]) == 0

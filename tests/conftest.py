@@ -17,7 +17,8 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", f"{_cache.name}/compiled")
 # Compiling for speed costs more than it saves: most tests run a program a few times at most.
 os.environ |= {
     "JAX_PLATFORMS": os.environ.get("VIT_JAX_TEST_PLATFORM", "cpu"),
-    "XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0",
+    "XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0 "
+    "--xla_cpu_collective_call_terminate_timeout_seconds=600",  # on a busy machine
     "TF_CPP_MIN_LOG_LEVEL": "2",
     "XDG_CACHE_HOME": _cache.name,
 }

@@ -156,7 +156,9 @@ def quiet(tmp_path_factory):
     return workdir
 
 
-@pytest.mark.parametrize("step", [1, 130, 270])
+@pytest.mark.parametrize(
+    "step", [130, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 270))]
+)
 def test_killed_and_run_again_equals_uninterrupted(quiet, tmp_path, step):
     child = subprocess.Popen(
         [sys.executable, "-m", "vit_jax", "train", f"--config={QUICKSTART}",

@@ -270,7 +270,7 @@ def blocks(depth: int, seed: int, bias: bool = True):
     return normal({"embedding/kernel": (3, 8), **shapes, "head/kernel": (40, 33)}, seed)
 
 
-@pytest.mark.parametrize("depth", [2, 40])
+@pytest.mark.parametrize("depth", [2, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", optimizers.DIRECTIONS)
 def test_updates_of_stacked_blocks_equal_those_of_loop_blocks(name, depth):
     looped = blocks(depth, 0, bias=depth < 40)

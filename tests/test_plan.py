@@ -319,7 +319,10 @@ needs_libtpu = pytest.mark.skipif(
 @needs_libtpu
 @pytest.mark.parametrize(
     "name, slices, overrides",
-    [("v3-8", 1, ["--config.mesh.fsdp=8"]), ("v4-8", 2, ["--config.mesh.fsdp=4"])],
+    [
+        ("v3-8", 1, ["--config.mesh.fsdp=8"]),
+        pytest.param("v4-8", 2, ["--config.mesh.fsdp=4"], marks=pytest.mark.slow),
+    ],
 )
 def test_real_tpus_send_little_more_than_the_least(name, slices, overrides, monkeypatch, tmp_path):
     """The step of a small model, for chips that are not there, against sizes by hand."""

@@ -150,6 +150,7 @@ def test_checkpoint_of_two_processes_continues_in_one(one, two, tmp_path):
     close(workdir, one)
 
 
+@pytest.mark.slow
 def test_checkpoint_of_two_processes_continues_in_four(one, two, tmp_path):
     workdir = back_to(two[0], tmp_path / "run", 12)
     codes, texts = outcome(launch(4, workdir))
@@ -199,6 +200,7 @@ def test_other_config_in_one_process_is_refused_by_all(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_workdir_that_is_not_shared_is_refused_by_all(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()

@@ -45,6 +45,7 @@ def finished(tmp_path_factory, sgd_recipe):
     return workdir
 
 
+@pytest.mark.slow
 def test_results_are_those_of_colours(finished):
     results = json.loads((finished / "results.json").read_text())
     for split, examples in (("val", 152), ("test", 365)):

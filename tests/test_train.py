@@ -88,6 +88,7 @@ def test_run_leaves_what_is_promised(finished):
     assert logged(finished)[(12, "test/top1")] == results["test"]["top1"]
 
 
+@pytest.mark.slow
 def test_loss_falls(tmp_path):
     longer = (
         "--config.length=200 steps",
@@ -106,6 +107,7 @@ def test_finished_run_is_not_touched_and_prints_its_results(finished, capsys):
     assert before == {p: p.stat().st_mtime_ns for p in finished.rglob("*") if p.is_file()}
 
 
+@pytest.mark.slow
 def test_saved_yaml_starts_an_identical_run(finished, tmp_path):
     code = main.main(
         ["train", f"--config={finished / 'config.yaml'}", f"--workdir={tmp_path / 'again'}"]
@@ -130,7 +132,7 @@ def stop_at(monkeypatch, step):
     monkeypatch.setattr(train.Window, "add", add)
 
 
-@pytest.mark.parametrize("step", [2, 5, 11])
+@pytest.mark.parametrize("step", [5, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 11))])
 def test_interrupted_and_continued_equals_uninterrupted(finished, tmp_path, monkeypatch, step):
     with monkeypatch.context() as patch:
         stop_at(patch, step)
@@ -180,6 +182,7 @@ def test_accumulation_and_mesh_leave_losses(finished, tmp_path):
     assert [mine[k] for k in quiet] == pytest.approx(list(quiet.values()), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_another_mesh_memory_and_attention(tmp_path, monkeypatch):
     """From eight devices in three directions to FSDP alone, by way of a checkpoint."""
     cube = "--config.mesh.data=2", "--config.mesh.fsdp=2", "--config.mesh.tensor=2"
@@ -252,7 +255,9 @@ def test_best_and_newest_are_kept(tmp_path):
     checkpoints.close()
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adafactor", "lamb"])
+@pytest.mark.parametrize(
+    "optimizer", ["sgd", *(pytest.param(o, marks=pytest.mark.slow) for o in ("adafactor", "lamb"))]
+)
 def test_every_optimizer_trains_and_resumes(tmp_path, optimizer, monkeypatch):
     args = (f"--config.optimizer.name={optimizer}", "--config.length=6 steps")
     recipe = tmp_path / "recipe.py"  # quickstart sets a key of adamw, which is then not chosen
@@ -266,6 +271,7 @@ def test_every_optimizer_trains_and_resumes(tmp_path, optimizer, monkeypatch):
     assert same_parameters(tmp_path / "cut", tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_profile_writes_a_trace(tmp_path):
     assert run(tmp_path, "--config.profile=3:5") == 0
     assert list((tmp_path / "profile").rglob("*.xplane.pb"))
@@ -276,6 +282,7 @@ def test_tensorboard_files_are_written(tmp_path):
     assert list(tmp_path.glob("events.out.tfevents.*"))
 
 
+@pytest.mark.slow
 def test_out_of_memory_says_what_would_fit(tmp_path, capsys, monkeypatch):
     def explode(*_, **__):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes.")
@@ -293,6 +300,7 @@ def test_out_of_memory_says_what_would_fit(tmp_path, capsys, monkeypatch):
     assert list(tmp_path.iterdir()) == []  # so that the advice can be taken in this workdir
 
 
+@pytest.mark.slow
 def test_records_with_several_labels_an_image_are_trained_on(tmp_path):
     """The shape of JFT: K labels, -1 where an image has fewer; no split of its own."""
     root = tmp_path / "records"
@@ -347,13 +355,19 @@ def test_bad_input_is_one_message_and_writes_nothing(tmp_path, capsys, case):
     assert not (tmp_path / "run").exists()
 
 
+QUICK = ("finetune", "transfer")  # of the others, synthetic images take a step by default
+
+
 def recipe_names():
     return sorted(
         p.stem for p in (ROOT / "configs").glob("*.py") if p.stem not in ("__init__", "base")
     )
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in recipe_names()],
+)
 def test_every_recipe_takes_a_step_on_small_data(name, tmp_path, image_folder):
     source = "digits" if name == "quickstart" else f"folder:{image_folder}"
     small = [
@@ -367,7 +381,10 @@ def test_every_recipe_takes_a_step_on_small_data(name, tmp_path, image_folder):
     assert json.loads((tmp_path / "results.json").read_text())["step"] == 2
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in recipe_names()],
+)
 def test_every_recipe_says_what_it_is(name):
     config = config_lib.load(str(ROOT / "configs" / f"{name}.py"))
     text = (ROOT / "configs" / f"{name}.py").read_text()

@@ -351,7 +351,9 @@ def vit_losses(shape: tuple[int, int, int, int]):
     return np.array(found), split
 
 
-@pytest.mark.parametrize("shape", [(1, 8, 1, 1), (1, 2, 2, 2)])
+@pytest.mark.parametrize(
+    "shape", [(1, 2, 2, 2), pytest.param((1, 8, 1, 1), marks=pytest.mark.slow)]
+)
 def test_sharded_step_equals_that_of_one_device(shape):
     expected, none_split = vit_losses((1, 1, 1, 1))
     found, split = vit_losses(shape)
@@ -381,6 +383,7 @@ def step_of_l16(depth: int, scan: bool):
     return jax.jit(step, donate_argnums=0).lower(current, batch(2, 0, 32, 32, 9), KEY)
 
 
+@pytest.mark.slow
 def test_what_is_compiled_does_not_grow_with_depth_under_scan():
     six, twelve, twenty_four = (step_of_l16(depth, True) for depth in (6, 12, 24))
     lines = six.as_text().count("\n")

@@ -628,7 +628,9 @@ def value_and_grads(family, remat):
 NAMES = {"hybrid": "conv,query,mlp_up", "bit": "conv", "mixer": "mlp_up"}
 
 
-@pytest.mark.parametrize("remat", ["dots", "full", "names"])
+@pytest.mark.parametrize(
+    "remat", ["full", *(pytest.param(r, marks=pytest.mark.slow) for r in ("dots", "names"))]
+)
 @pytest.mark.parametrize("family", ["hybrid", "bit", "mixer"])
 def test_remat_changes_neither_value_nor_gradients(family, remat):
     remat = NAMES[family] if remat == "names" else remat

@@ -226,7 +226,12 @@ def value_and_grads(remat, scan):
     return jax.tree.map(np.asarray, found), str(traced.jaxpr)
 
 
-REMATS = [("dots", True), ("full", True), ("full", False), ("query,key,attention", True)]
+REMATS = [
+    ("full", True),
+    pytest.param("full", False, marks=pytest.mark.slow),
+    pytest.param("dots", True, marks=pytest.mark.slow),
+    pytest.param("query,key,attention", True, marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize("remat, scan", REMATS)

@@ -148,6 +148,11 @@ def get_config(arg=None):
     config.recipe.protocol = args.recipe
     config.recipe.stage = args.stage
     set_images(config, args)
+    if args.fewshot:
+        imagenet = STAND_INS["imagenet"] if args.standin else "tfds:imagenet2012"
+        config.fewshot.sources = (("imagenet", imagenet),)
+        config.fewshot.shots = (5, 10)
+        config.fewshot.every = "10000 steps"
     RECIPES[args.recipe][0](config, args)
     if args.stage == "select":
         with config.evals.unlocked():
@@ -192,11 +197,6 @@ def set_images(config: Any, args: Any) -> None:
     config.data.val_percent = 1
     config.data.test_percent = 1
     config.evals.val.every = "10000 steps"
-    if args.fewshot:
-        imagenet = STAND_INS["imagenet"] if args.standin else "tfds:imagenet2012"
-        config.fewshot.sources = (("imagenet", imagenet),)
-        config.fewshot.shots = (5, 10)
-        config.fewshot.every = "10000 steps"
     if args.dataset == "imagenet":
         config.data.split = "train[:99%]"
         config.data.val_percent = 0

@@ -227,6 +227,7 @@ class _Stage:
         with open(job.folder / LOG_FILE, "ab") as output:
             output.write(f"$ {' '.join(words)}\n".encode())
             output.flush()
+            log_start = output.tell()  # later it moves with what the process writes
             process = subprocess.Popen(
                 words,
                 stdin=subprocess.DEVNULL,
@@ -235,7 +236,7 @@ class _Stage:
                 pass_fds=(self.lock,),  # held until the last of them has ended
                 process_group=0,  # a terminal's Ctrl-C reaches this process alone, which tells them
             )
-            self.active.append(_Active(job, process, output.tell()))
+            self.active.append(_Active(job, process, log_start))
         since = f", from step {job.newest}" if job.newest >= 0 else ""
         log.info("%s runs%s; its log is %s", job.point.run, since, job.folder / LOG_FILE)
 

@@ -174,14 +174,17 @@ def _chart(made: Report) -> str:
     """Accuracy on CIFAR-100 by what training cost; a colour a model, the line joins data sizes."""
     lines: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for cell, flops in sorted(made.flops.items(), key=lambda item: _examples(item[0])):
-        top1 = made.measured.get((cell, "test/top1"))
+        own = [made.measured.get((cell, f"{split}/top1")) for split in ("test", "val")]
+        top1 = own[0] or own[1]
         if top1:
             said = [part for part in cell.split(",") if not part.startswith("examples=")]
             lines[", ".join(said)].append((flops / 1e12, statistics.fmean(top1.values())))
     series = [
         charts.Series(name, line, True, colour=i) for i, (name, line) in enumerate(lines.items())
     ]
-    return charts.chart(series, "teraFLOPs of training", "CIFAR-100 top-1 in %", log_x=True)
+    return charts.chart(
+        series, "teraFLOPs of training", "CIFAR-100 top-1 in % (hour: val)", log_x=True
+    )
 
 
 def _examples(cell: str) -> int:

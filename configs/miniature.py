@@ -19,7 +19,7 @@
 
 The hour on 2 cores, in seconds. Rates of training were measured a few dozen steps at a time, in
 images a second of CPU time of one core (others were at work on the machine), times 2: vit 680,
-hybrid 610, bit 309, vit at 64 pixels 171, digits 3,850. So an image costs 1.5 + 1.6 + 3.2 = 6.4 ms
+hybrid 595, bit 309, vit at 64 pixels 171, digits 3,850. So an image costs 1.5 + 1.7 + 3.2 = 6.4 ms
 in the three models, and 8.0 ms with vit_long; measuring it, a third.
 
     606    78 processes of 14 s to start, 12 of them 10 s more for few-shot data, two at a time
@@ -31,8 +31,8 @@ in the three models, and 8.0 ms with vit_long; measuring it, a third.
     106    flowers at 64 pixels: 3 x (4,000 + 6,149 / 3) images / 171
     3060   51 minutes (inference: a whole hour was not timed)
 
-The night likewise: vit_large 4.0 and bit_large 5.4 ms (by FLOPs), so 3 sizes x 3 seeds x 200,000
-images x 15.8 ms, 7.9 hours, and 0.4 for starts and tests.
+The night likewise: vit_large 291 and bit_large 147 images a second, so 3 sizes x 3 seeds x 200,000
+images x 16.6 ms, 8.3 hours, and 0.5 for starts and tests.
 """
 
 import math

@@ -3,11 +3,13 @@
 
 """The miniature reproduction: its models, its sweep, and claims judged by runs that nobody ran."""
 
+import argparse
 import csv
 import io
 import json
 import math
 import re
+import shlex
 
 import jax
 import papers
@@ -302,6 +304,23 @@ def test_command_without_runs_says_that_all_is_missing(capsys, tmp_path):
     assert main.main(["table", "miniature", f"--runs={tmp_path}", "--format=csv"]) == 0
     rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))
     assert {row[-1] for row in rows[1:]} == {"missing"}
+
+
+def test_commands_of_the_page_and_its_models_are_as_they_are(capsys, root, recipe, monkeypatch):
+    monkeypatch.chdir(root)
+    page = (root / "docs" / "miniature.md").read_text()
+    commands = [shlex.split(c) for c in re.findall(r"```bash\n(.*?)\n```", page)]
+    assert [command[:2] for command in commands] == [["vit_jax", "sweep"], ["vit_jax", "table"]]
+    parser = argparse.ArgumentParser()
+    main.COMMANDS["sweep"].add_arguments(parser)
+    sweep.read(parser.parse_args(commands[0][2:]).config)
+    assert main.main([*commands[1][1:-1], f"--runs={root / 'docs'}"]) == 0
+    assert "missing" in capsys.readouterr().out
+    for name in recipe.HOUR:
+        cfg = model(recipe, name)
+        leaves = jax.tree.leaves(variants.shapes(cfg, 32, 32))
+        said = f"| {sum(math.prod(leaf.shape) for leaf in leaves):,} "
+        assert f"`{name}` {said}| {flops.forward_flops(cfg, 32, 32) / 1e6:.1f} |" in page
 
 
 # ---------------------------------------------------------------- runs

@@ -117,6 +117,12 @@ def test_names_are_numbered_short_where_clear_and_safe(points):
     ]
 
 
+def test_names_leave_out_where_a_run_starts_from(points):
+    found = points('[{"seed": 1, "init": "/a/b"}, {"init": "/a/b"}]')
+    assert [p.run for p in found] == ["000-seed=1", "001-init=-a-b"]
+    assert {p.config.init for p in found} == {"/a/b"}
+
+
 def test_names_are_unique_and_not_long():
     names = sweep._names([{":dataset": "x" * 300, "seed": i} for i in range(1001)])
     assert len(set(names)) == 1001

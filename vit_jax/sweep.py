@@ -170,8 +170,13 @@ class _Imagined(dict[str, Any]):
 
 
 def _named(keys: Mapping[str, Any], stage: str) -> Mapping[str, Any]:
-    """What of a point its name says: not what the stage's does."""
-    return {k: v for k, v in keys.items() if not (k == ":stage" and v == stage)} or keys
+    """What of a point its name says: not what the stage's does, and not `init`.
+
+    That is a path, which would give a run another name where the sweep's folder is written
+    otherwise, and leave it no room for the rest.
+    """
+    said = {k: v for k, v in keys.items() if k != "init" and not (k == ":stage" and v == stage)}
+    return said or keys
 
 
 def _few(runs: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name",
         metavar="NAME",
-        help="1 to 9, figure2 to figure5, figure8, figure9, figure12, or augreg3",
+        help="1 to 9, figure2 to figure5, figure8, figure9, figure12, augreg3, or miniature",
     )
     parser.add_argument("--runs", metavar="DIR", help="folder that holds workdirs, at any depth")
     parser.add_argument("--format", default="md", metavar="FORMAT",
@@ -31,9 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code."""
     from vit_jax.errors import BadInput
-    from vit_jax.tables import catalogue, filling, rendering, todo
+    from vit_jax.tables import catalogue, filling, miniature, rendering, todo
 
     rendering.check(args.format, of_plan=args.plan)
+    if args.name == miniature.NAME:
+        return _miniature(args)
     table = catalogue.find(args.name)
     if args.runs == "" or (args.runs is None and table.need_runs and not args.plan):
         raise BadInput(
@@ -48,4 +50,28 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         for text in made.remarks:
             print(text, file=sys.stderr)
     print(rendering.report(made, args.format))
+    return 0
+
+
+def _miniature(args: argparse.Namespace) -> int:
+    """The claims of configs/miniature.py, which are no cells of a paper."""
+    from vit_jax.errors import BadInput
+
+    if args.plan or args.protocol:
+        raise BadInput(
+            f"table {args.name} takes neither --plan nor --protocol; its runs are those of "
+            "`vit_jax sweep --config=configs/miniature.py`."
+        )
+    if not args.runs:
+        raise BadInput(
+            f"table {args.name} is filled by runs: give --runs=DIR, a folder that holds workdirs."
+        )
+    from vit_jax import similarity
+    from vit_jax.tables import miniature
+
+    made = miniature.judge(Path(args.runs).expanduser(), similarity.of_run)
+    if args.format == "csv":
+        for text in made.remarks:
+            print(text, file=sys.stderr)
+    print(miniature.render(made, args.format))
     return 0

@@ -15,6 +15,8 @@
     compute     exaFLOPs, core-days, chip-hours
     todo        the runs that missing cells need
     rendering   markdown, CSV, HTML
+    claims      a criterion as data, a verdict that is computed
+    miniature   the claims of configs/miniature.py
 
 Imports no jax until models are needed. Start from `catalogue.find`, then `filling.fill`.
 """

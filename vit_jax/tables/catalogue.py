@@ -37,5 +37,5 @@ def find(name: str) -> Table:
       BadInput: there is none; all names are listed.
     """
     if name not in TABLES:
-        raise unknown("table", name, TABLES)
+        raise unknown("table", name, [*TABLES, "miniature"])
     return TABLES[name]()

@@ -42,6 +42,20 @@ def forward_flops(variant: str, pixels: int) -> int:
     return flops.forward_flops(cfg, pixels, pixels)
 
 
+def training_flops(run: Run) -> float:
+    """FLOPs of a finished run: 3 forward passes of each image that it saw."""
+    from vit_jax.models import flops, variants
+
+    side, assigned = run.config["data.image_size"], "model."
+    settings = {
+        k.removeprefix(assigned): v for k, v in run.config.items() if k.startswith(assigned)
+    }
+    cfg = variants.config(**settings, classes=100)
+    assert run.results is not None, run.folder
+    images = run.results["step"] * run.config["batch_size"]
+    return 3 * images * flops.forward_flops(cfg, side, side)
+
+
 def exaflops(variant: str, epochs: float, dataset: str = "jft") -> float:
     """Compute of pre-training at 224 pixels."""
     forward = forward_flops(variant, pretraining.common().resolution)

@@ -46,7 +46,7 @@ def report(made: Report, form: str) -> str:
     if made.protocol:
         about = [f"Protocol of the runs: {made.protocol}.", *about]
     if form == "csv":
-        return _csv([header, *rows, (made.summary,)])
+        return csv_text([header, *rows, (made.summary,)])
     if form == "html":
         first = len(made.table.columns)
         table = pages.table(
@@ -57,7 +57,7 @@ def report(made: Report, form: str) -> str:
         )
         said = [pages.paragraph(text) for text in (*about, made.summary)]
         return pages.page(made.table.title, [_chart(made), table, *said])
-    return _markdown(made.table.title, header, rows, [*about, made.summary])
+    return markdown(made.table.title, header, rows, [*about, made.summary])
 
 
 def plan(title: str, made: Plan, form: str) -> str:
@@ -71,11 +71,11 @@ def plan(title: str, made: Plan, form: str) -> str:
             [f"# {title}", *(f"# {note}" for note in notes), *(row[0] for row in rows)]
         )
     if form == "csv":
-        return _csv([header, *rows])
+        return csv_text([header, *rows])
     if form == "html":
         table = pages.table(header, rows, numbers=(1, 2), codes=(0,))
         return pages.page(title, [table, *map(pages.paragraph, notes)])
-    return _markdown(title, header, rows, notes)
+    return markdown(title, header, rows, notes)
 
 
 def _hours(value: float) -> str:
@@ -104,15 +104,17 @@ def _number(value: float | str | None, digits: int) -> str:
     return f"{value:.{digits}f}"
 
 
-def _csv(rows: Sequence[Sequence[str]]) -> str:
+def csv_text(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as CSV, without a last line break."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue().rstrip("\n")
 
 
-def _markdown(
+def markdown(
     title: str, header: Sequence[str], rows: Sequence[Sequence[str]], after: Sequence[str]
 ) -> str:
+    """A title, a table with aligned columns, and paragraphs."""
     clean = [[text.replace("|", "\\|").replace("\n", " ") for text in row] for row in rows]
     widths = [max(len(row[i]) for row in [header, *clean]) for i in range(len(header))]
 

@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whether measurements show what is claimed: a criterion as data, a verdict that is computed.
+
+A claim is about one number of each seed, a weighted sum of what runs of that seed have measured.
+Its mean over seeds has a standard error and, by Student's t, an interval that covers the truth in
+90 % of cases. `above` is shown if the interval lies above the margin, `below` if it lies below
+minus the margin, `equal` if it lies within plus or minus the margin: that no difference was found
+shows nothing. Pure; start from `judge`.
+"""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Literal, get_args
+
+from vit_jax.errors import unknown
+
+Test = Literal["above", "below", "equal"]
+Verdict = Literal["shown", "not shown", "opposite", "missing"]
+# Student's t that 95 % lie below, by degrees of freedom from 1 on; the last also for more.
+T95 = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833)
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """What is claimed, and when it counts as shown.
+
+    Attributes:
+      tier: which runs it is of.
+      claim: in words.
+      terms: (weight, cell, metric): the number is the sum of weight x metric.
+      test: how its mean is compared with the margin.
+      margin: from 0 on, in `unit`.
+      unit: of the number.
+      seeds: the fewest that are judged, from 2 on.
+    """
+
+    tier: str
+    claim: str
+    terms: Sequence[tuple[float, str, str]]
+    test: Test
+    margin: float
+    unit: str
+    seeds: int
+
+    def __post_init__(self):
+        if self.test not in get_args(Test):
+            raise unknown("test of a claim", self.test, get_args(Test))
+
+    @property
+    def criterion(self) -> str:
+        """The test in words."""
+        what = {
+            "above": f"> {self.margin:g}",
+            "below": f"< {-self.margin:g}",
+            "equal": f"within ± {self.margin:g}",
+        }[self.test]
+        return f"mean ± t se {what} {self.unit}, {self.seeds} seeds"
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """A claim and what became of it.
+
+    Attributes:
+      claim: the claim.
+      verdict: computed from the rest.
+      values: one a seed, ascending by seed; only of seeds that have every term.
+      mean: of them; None without any.
+      error: standard error of the mean; None with fewer than two.
+    """
+
+    claim: Claim
+    verdict: Verdict
+    values: tuple[float, ...] = ()
+    mean: float | None = None
+    error: float | None = None
+
+
+def judge(claim: Claim, measured: Mapping[tuple[str, str], Mapping[int, float]]) -> Judged:
+    """The verdict on a claim.
+
+    Args:
+      claim: the claim.
+      measured: (cell, metric) -> seed -> value.
+    """
+    each = [measured.get((cell, metric), {}) for _, cell, metric in claim.terms]
+    seeds = sorted(set.intersection(*map(set, each)))
+    weights = [weight for weight, _, _ in claim.terms]
+    values = tuple(
+        math.fsum(w * found[seed] for w, found in zip(weights, each, strict=True)) for seed in seeds
+    )
+    mean = statistics.fmean(values) if values else None
+    error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+    if len(values) < claim.seeds or mean is None or error is None:
+        return Judged(claim, "missing", values, mean, error)
+    half = T95[min(len(values) - 1, len(T95)) - 1] * error
+    return Judged(claim, _verdict(claim, mean - half, mean + half), values, mean, error)
+
+
+def _verdict(claim: Claim, low: float, high: float) -> Verdict:
+    """Of an interval."""
+    if claim.test == "equal":
+        inside = -claim.margin < low and high < claim.margin
+        outside = low > claim.margin or high < -claim.margin
+        return "shown" if inside else "opposite" if outside else "not shown"
+    if claim.test == "below":
+        low, high = -high, -low
+    if low > claim.margin:
+        return "shown"
+    return "opposite" if high < -claim.margin else "not shown"

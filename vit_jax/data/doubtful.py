@@ -135,6 +135,8 @@ class Doubtful:
             found = instead(index)
             index = tf.where(found < 0, index, found)
             image, labels = self._read(index)
+            if image.dtype != tf.string:  # pixels, which no other decoder reads
+                return image, labels
 
             def as_png() -> Tensor:  # lossless, and plain: the chain decodes it
                 pixels = decode.in_python(careful, image, tf.uint8, [None, None, 3])

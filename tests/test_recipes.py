@@ -469,7 +469,7 @@ def test_recipe_takes_a_step_on_its_stand_in(spec, tmp_path):
     given = [f"--config.{setting}" for setting in SMALL]
     if "/32" in spec:
         given.append("--config.data.image_size=64")  # 2 x 2 patches
-    if "recipe=bit" in spec:
+    if "BiT-" in spec or "recipe=bit" in spec:
         given = [g for g in given if "model." not in g] + ["--config.model.stages=(1,1)"]
     config = config_lib.load(f"{spec},standin=true")
     given.append("--config.evals.test.split=test[:8]")

@@ -123,3 +123,28 @@ def test_fingerprint_is_that_of_the_data_wherever_it_lies(tmp_path, image_folder
     (copy / "train" / "red").rename(copy / "train" / "pink")
     (copy / "test" / "red").rename(copy / "test" / "pink")
     assert opened(f"folder:{copy}").fingerprint()["classes"] != found["classes"]
+
+
+@pytest.mark.parametrize("kind", ["folder", "csv"])
+def test_slices_of_files_that_lie_class_by_class_have_every_class(tmp_path, kind):
+    for name in "abcde":
+        (tmp_path / "train" / name).mkdir(parents=True)
+        (tmp_path / "test" / name).mkdir(parents=True)
+        for i in range(40):
+            (tmp_path / "train" / name / f"{i}.jpg").write_bytes(b"x")
+        (tmp_path / "test" / name / "0.jpg").write_bytes(b"x")
+    spec = f"folder:{tmp_path}"
+    if kind == "csv":
+        rows = [f"train/{name}/{i}.jpg,{name},train" for name in "abcde" for i in range(40)]
+        rows += [f"test/{name}/0.jpg,{name},test" for name in "abcde"]
+        (tmp_path / "all.csv").write_text("\n".join(rows))
+        spec = f"csv:{tmp_path / 'all.csv'}"
+    source = sources.open_source(spec, sources.Options(), val_percent=0, test_percent=0)
+    first, last = source.split("train[:80%]"), source.split("train[80%:]")
+    assert (len(first), len(last)) == (160, 40)
+    names = [{part.name(i) for i in range(len(part))} for part in (first, last)]
+    assert not names[0] & names[1]
+    for part, least in ((first, 20), (last, 2)):
+        labels = part.table.labels()[np.asarray(part.rows), 0]
+        assert np.bincount(labels, minlength=5).min() >= least
+    assert (np.diff(first.rows) > 0).all()  # near files stay near

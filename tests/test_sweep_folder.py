@@ -55,6 +55,48 @@ def test_a_workdir_has_its_whole_configuration_from_the_start(tmp_path):
         assert config_lib.differences(saved, settle.settle(config_lib.changed(saved, {}))) == []
 
 
+def say_init(folder, init):
+    """Has a workdir say that its run started from other weights."""
+    file = folder / "config.yaml"
+    assert "\ninit: ''\n" in file.read_text()
+    file.write_text(file.read_text().replace("\ninit: ''\n", f"\ninit: {init}\n"))
+
+
+@pytest.mark.parametrize("begun", ["results", "checkpoint", ""])
+def test_other_weights_under_a_run_that_has_begun_are_refused(tmp_path, begun):
+    (point,) = written([{"seed": 1}], tmp_path)
+    say_init(tmp_path / point.run, "a.npz")
+    if begun == "results":
+        finish(tmp_path, point.run)
+    elif begun:
+        (tmp_path / point.run / "checkpoints" / "4").mkdir(parents=True)
+    other = made({"": [{"seed": 1}]}, "--config.init=b.npz").points("")
+    if begun:
+        with pytest.raises(BadInput, match=r"(?s)another run.*init: 'a.npz' there, now 'b.npz'"):
+            sweep_folder.settled(other, tmp_path)
+    else:
+        assert sweep_folder.settled(other, tmp_path)[0].config.init == "b.npz"
+
+
+@pytest.mark.parametrize("tail, same", [("first/000-a", True), ("first/001-b", False)])
+def test_weights_that_moved_with_the_sweep_are_the_same(tmp_path, tail, same):
+    (point,) = written([{"seed": 1}], tmp_path)
+    say_init(tmp_path / point.run, "/elsewhere/first/000-a")
+    finish(tmp_path, point.run)
+    again = made({"": [{"seed": 1}]}, f"--config.init={tmp_path / tail}").points("")
+    if same:
+        assert sweep_folder.settled(again, tmp_path)
+    else:
+        with pytest.raises(BadInput, match="another run"):
+            sweep_folder.settled(again, tmp_path)
+
+
+def test_file_that_is_no_record_of_a_sweep_is_said(tmp_path):
+    (tmp_path / "sweep.json").write_text("{}")
+    with pytest.raises(BadInput, match="holds no sweep"):
+        sweep_folder.entries(tmp_path)
+
+
 def test_another_value_in_the_place_of_a_run_is_refused(tmp_path):
     written([{"seed": 1}, {"seed": 2}], tmp_path)
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
@@ -151,6 +193,7 @@ def test_the_next_stage_sees_keys_metrics_and_workdir(four):
     [
         ("tfds:cifar10", {"val": "train[98%:]", "test": "test"}, ["test"]),
         ("tfds:imagenet2012", {"val": "train[99%:]", "late": "validation"}, ["late"]),
+        ("tfds:imagenet2012", {"val": "val"}, ["val"]),  # another name of validation
         ("tfds:dtd", {"val": "validation", "more": "test[:10%]"}, ["more"]),
         ("vtab:dtd", {"val": "val200"}, []),
         ("digits", {"seen": "train[:10]", "val": "val"}, []),
@@ -175,6 +218,15 @@ def test_a_best_step_chosen_on_test_has_looked_at_it(metric, looked):
     config = quickstart.get_config()
     config.checkpoint.keep_best = metric
     assert checks.looked_at_test(config) == looked
+
+
+def test_few_shot_tasks_score_test():
+    config = quickstart.get_config()
+    config.fewshot.sources = (("d", "digits"),)
+    assert checks.evaluations_of_test(config) == ["fewshot_d", "test"]
+    assert not checks.looked_at_test(config)
+    config.checkpoint.keep_best = "fewshot_d/5shot"
+    assert checks.looked_at_test(config)
 
 
 def test_runs_that_looked_at_test_are_marked(tmp_path):

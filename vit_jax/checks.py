@@ -177,16 +177,18 @@ def evaluations_of_test(config: ConfigDict) -> list[str]:
     """The evaluations that read what results are reported on, by name.
 
     Those read neither train nor val of the training source, or another source, or other labels. The
-    validation split of ImageNet is such a one: its labels of test are not public.
+    validation split of ImageNet is such a one: its labels of test are not public. Few-shot tasks
+    score test splits.
     """
 
     def selects(section: ConfigDict) -> bool:
         name = section.split.partition("[")[0].strip()
-        imagenet = config.data.source.startswith("tfds:imagenet2012") and name == "validation"
+        imagenet = config.data.source.startswith("tfds:imagenet2012") and name.startswith("val")
         own = section.source or section.labels
         return name.startswith(("train", "val")) and not imagenet and not own
 
-    return sorted(name for name, section in config.evals.items() if not selects(section))
+    read = {name for name, section in config.evals.items() if not selects(section)}
+    return sorted(read | few_shot_tasks(config).keys())
 
 
 def looked_at_test(config: ConfigDict) -> bool:

@@ -15,6 +15,7 @@ import csv
 import dataclasses
 import io
 import json
+import os
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any
 
 from vit_jax import build, checks, loading, reporting, settle
 from vit_jax import config as config_lib
+from vit_jax.checkpoint import FOLDER
 from vit_jax.config import ConfigDict
 from vit_jax.errors import BadInput, together
 from vit_jax.paper import vtab
@@ -65,6 +67,8 @@ def _settled(point: Point, workdir: Path) -> ConfigDict:
             for key, old, new in config_lib.differences(saved, config)
             if config_lib.changes_results(key)
         ]
+        if _begun(there.parent) and not _same_weights(saved.init, config.init, workdir):
+            differences.append(f"  init: {saved.init!r} there, now {config.init!r}")
         if differences or there.parent != folder:
             raise BadInput(
                 f"{there.parent} holds another run:\n" + "\n".join(differences or ["  its name"])
@@ -72,6 +76,20 @@ def _settled(point: Point, workdir: Path) -> ConfigDict:
             )  # fmt: skip
         return config
     return settle.settle(config)
+
+
+def _begun(folder: Path) -> bool:
+    """Whether the weights of `init` were used: there is a checkpoint, or the results."""
+    saved = any(p.name.isdigit() for p in (folder / FOLDER).glob("*"))
+    return saved or (folder / reporting.RESULTS_FILE).exists()
+
+
+def _same_weights(old: str, new: str, workdir: Path) -> bool:
+    """Whether two values of `init` mean the same, also where the sweep's folder was moved."""
+    old_path, new_path = os.path.abspath(old), os.path.abspath(new)
+    inside = os.path.relpath(new_path, workdir)
+    moved = not inside.startswith("..") and old_path.endswith(os.sep + inside)
+    return old == new or old_path == new_path or moved
 
 
 def write(sweep: Sweep, stage: str, points: Sequence[Point], workdir: Path) -> None:
@@ -111,7 +129,10 @@ def write(sweep: Sweep, stage: str, points: Sequence[Point], workdir: Path) -> N
 def _record(workdir: Path) -> dict[str, Any]:
     path = workdir / RECORD_FILE
     try:
-        return json.loads(path.read_text())
+        found = json.loads(path.read_text())
+        if not isinstance(found, dict) or not isinstance(found.get("stages"), dict):
+            raise ValueError("not a sweep")
+        return found
     except (OSError, ValueError) as e:
         raise BadInput(
             f"{workdir} holds no sweep ({RECORD_FILE} is not readable); give the --workdir of "

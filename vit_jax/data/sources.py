@@ -37,6 +37,7 @@ from vit_jax.data import (
     mixture,
     objectnet,
     record_source,
+    subset,
     synthetic,
     tar_source,
     tfds_source,
@@ -46,6 +47,9 @@ from vit_jax.data import splits as splits_lib
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.splits import Split, Table
 from vit_jax.errors import BadInput, unknown
+
+# Kinds whose examples may lie class by class: the first 90 % would be without the last classes.
+BY_CLASS = ("folder", "csv", "tar")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +72,8 @@ class Source:
 
     def split(self, expression: str) -> Split:
         """A split by name or slice; see `splits.select`."""
-        return splits_lib.select(self.splits, expression, self.spec)
+        part = subset.part if self.spec.partition(":")[0] in BY_CLASS else None
+        return splits_lib.select(self.splits, expression, self.spec, part)
 
     def fingerprint(self) -> dict[str, str]:
         """What is equal where the dataset is, wherever it lies: classes, and size and names."""

@@ -198,8 +198,19 @@ def standard(
 _SLICE = re.compile(r"(?P<name>[\w-]+)(?:\[(?P<a>\d+%?)?:(?P<b>\d+%?)?\])?")
 
 
-def select(splits: dict[str, Split], expression: str, source: str) -> Split:
+def select(
+    splits: dict[str, Split],
+    expression: str,
+    source: str,
+    part: Callable[[Split, int, int], Split] | None = None,
+) -> Split:
     """A split by name or slice: `test`, `train[:98%]`, `train[45000:]`; percents round to nearest.
+
+    Args:
+      splits: by name.
+      expression: name or slice.
+      source: for messages.
+      part: what of a split is meant by [start:stop]; None: `Split.part`.
 
     Raises:
       BadInput: unknown split (options listed), malformed or empty slice.
@@ -224,4 +235,4 @@ def select(splits: dict[str, Split], expression: str, source: str) -> Split:
         raise BadInput(
             f"split {expression!r} of {source} is empty: {match['name']} has {len(split)}."
         )
-    return split.part(start, stop)
+    return split.part(start, stop) if part is None else part(split, start, stop)

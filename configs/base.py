@@ -12,6 +12,8 @@ A section with `name` has one sub-section for each choice; only the chosen one c
 Each section is the keyword arguments of one function, which documents them once more.
 """
 
+from typing import Any
+
 from ml_collections import ConfigDict
 
 
@@ -27,6 +29,22 @@ def evaluation(split: str, every: str = "0") -> ConfigDict:
     config.every = every  # [where] duration between evaluations; "0": only at the end
     config.batch_size = 0  # [where] images at a time, all devices together; 0: as in training
     return config
+
+
+def optimize_as_bit(config: ConfigDict, found: Any) -> None:
+    """SGD as BiT has it (arXiv:1912.11370): `found` has its batch size, rate, momentum and so on.
+
+    Its caller sets the length, and the steps after which the rate falls.
+    """
+    config.batch_size = found.batch_size
+    config.optimizer.name = "sgd"
+    config.optimizer.sgd.momentum = found.momentum
+    config.optimizer.sgd.accumulator_dtype = "float32"
+    config.optimizer.clip = 0.0
+    config.optimizer.weight_decay = found.weight_decay
+    config.schedule.name = "step"
+    config.schedule.lr = found.lr
+    config.schedule.warmup = f"{found.warmup_steps} steps"
 
 
 def get_config() -> ConfigDict:

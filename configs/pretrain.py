@@ -249,15 +249,7 @@ def _bit(config: Any, args: Any) -> None:
     found = pretraining.bit(args.dataset)
     epochs = args.epochs or found.epochs
     config.length = f"{epochs} epochs"
-    config.batch_size = found.batch_size
-    config.optimizer.name = "sgd"
-    config.optimizer.sgd.momentum = found.momentum
-    config.optimizer.sgd.accumulator_dtype = "float32"
-    config.optimizer.clip = 0.0
-    config.optimizer.weight_decay = found.weight_decay
-    config.schedule.name = "step"
-    config.schedule.lr = found.lr
-    config.schedule.warmup = f"{found.warmup_steps} steps"
+    base.optimize_as_bit(config, found)
     config.schedule.step.drops = tuple(f"{n * epochs / found.epochs:g} epochs" for n in found.drops)
     if args.dataset != "imagenet":
         config.loss.name = "sigmoid"

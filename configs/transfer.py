@@ -230,17 +230,10 @@ def _hyperrule(config: Any, args: Any, name: str, task: vtab.Task | None) -> Non
         code=args.hyperrule == "code",
     )
     config.length = f"{rule.steps} steps"
-    config.batch_size = rule.batch_size
+    base.optimize_as_bit(config, rule)
     config.data.image_size = rule.crop
     config.data.train_ops = _chain(f"resize({rule.resize})|random_crop({{size}})", task)
     config.mixup.alpha = rule.mixup
-    config.optimizer.sgd.momentum = rule.momentum
-    config.optimizer.sgd.accumulator_dtype = "float32"
-    config.optimizer.clip = 0.0
-    config.optimizer.weight_decay = rule.weight_decay
-    config.schedule.name = "step"
-    config.schedule.lr = rule.lr
-    config.schedule.warmup = f"{rule.warmup_steps} steps"
     config.schedule.step.drops = rule.drops
     coded = "-code" if args.hyperrule == "code" else ""
     config.recipe.protocol = f"hyperrule{coded}" + "-polyak" * args.polyak

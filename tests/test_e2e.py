@@ -28,16 +28,18 @@ LONG = (
 )
 
 
-def blocks(language):
-    """The fenced blocks of README and docs in a language."""
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    text = "\n".join(page.read_text() for page in pages)
+PAGES = ("README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")))
+
+
+def blocks(language, pages=PAGES):
+    """The fenced blocks of pages in a language."""
+    text = "\n".join((ROOT / page).read_text() for page in pages)
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
-def readme_commands(name="train"):
-    """The `vit_jax NAME` commands of README and docs, continued lines joined."""
-    lines = "\n".join(blocks("bash")).replace("\\\n", " ").splitlines()
+def readme_commands(name="train", pages=PAGES):
+    """The `vit_jax NAME` commands of pages, continued lines joined."""
+    lines = "\n".join(blocks("bash", pages)).replace("\\\n", " ").splitlines()
     return [c.strip() for line in lines for c in line.split("&&") if f"vit_jax {name}" in c]
 
 
@@ -92,16 +94,9 @@ def test_every_command_of_the_readme_is_run_by_a_test():
 )
 def test_command_of_the_readme_is_one_that_its_page_has(name, page):
     """Whose own test runs it."""
-    own = re.findall(rf"^vit_jax {name} .*$", joined("README.md"), re.MULTILINE)
+    own = readme_commands(name, ("README.md",))
     assert own
-    assert set(own) <= set(
-        re.findall(rf"^vit_jax {name} .*$", joined(f"docs/{page}.md"), re.MULTILINE)
-    )
-
-
-def joined(page):
-    """The text of a page, continued lines joined."""
-    return re.sub(r"\\\n *", "", (ROOT / page).read_text())
+    assert set(own) <= set(readme_commands(name, (f"docs/{page}.md",)))
 
 
 def test_models_and_inspect_commands_of_the_readme(quiet, capsys):

@@ -6,8 +6,10 @@
 Start from `BadInput`: `main` prints its message without a traceback and exits with code 2.
 """
 
+import contextlib
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 
 class BadInput(ValueError):
@@ -35,6 +37,17 @@ def together(problems: Sequence[BadInput]) -> BadInput:
     """One error for all that was found, so that nobody mends one thing only to meet the next."""
     said = list(dict.fromkeys(map(str, problems)))
     return BadInput("\n- ".join([f"{len(said)} problems:", *said]) if said[1:] else said[0])
+
+
+@contextlib.contextmanager
+def writing(workdir: Path) -> Iterator[None]:
+    """Turns an OSError inside the block into BadInput: the workdir cannot be written to."""
+    try:
+        yield
+    except OSError as e:
+        raise BadInput(
+            f"cannot write to {workdir}: {e.strerror}; give a --workdir that is writable."
+        ) from e
 
 
 def unknown(what: str, given: str, options: Iterable[str]) -> BadInput:

@@ -25,7 +25,7 @@ from vit_jax import build, checks, loading, reporting, settle
 from vit_jax import config as config_lib
 from vit_jax.checkpoint import FOLDER
 from vit_jax.config import ConfigDict
-from vit_jax.errors import BadInput, together
+from vit_jax.errors import BadInput, together, writing
 from vit_jax.paper import vtab
 from vit_jax.sweep import Point, Sweep, described
 
@@ -104,7 +104,7 @@ def write(sweep: Sweep, stage: str, points: Sequence[Point], workdir: Path) -> N
     Raises:
       BadInput: the folder is not writable.
     """
-    try:
+    with writing(workdir):
         for point in points:
             folder = workdir / point.run
             folder.mkdir(parents=True, exist_ok=True)
@@ -120,10 +120,6 @@ def write(sweep: Sweep, stage: str, points: Sequence[Point], workdir: Path) -> N
         record = {"config": sweep.spec, "overrides": list(sweep.overrides), "stages": stages}
         text = json.dumps(record, indent=1) + "\n"
         reporting.write_atomically(workdir / RECORD_FILE, text)
-    except OSError as e:
-        raise BadInput(
-            f"cannot write to {workdir}: {e.strerror}; give a --workdir that is writable."
-        ) from e
 
 
 def _record(workdir: Path) -> dict[str, Any]:

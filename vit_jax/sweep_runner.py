@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from vit_jax import build, loading, reporting, sweep_folder
-from vit_jax.checkpoint import FOLDER
-from vit_jax.errors import BadInput, together
+from vit_jax.errors import BadInput, together, writing
 from vit_jax.sweep import Point, Sweep
 from vit_jax.sweep_folder import FAILED_FILE, LOG_FILE, Entry
+from vit_jax.workdir import committed
 
 MOST_RESTARTS = 5  # of a run, without a new checkpoint
 MOST_CHARACTERS = 2000  # of a message
@@ -136,13 +136,9 @@ def finished(sweep: Sweep, stage: str, workdir: Path) -> list[Entry]:
 @contextlib.contextmanager
 def _locked(workdir: Path) -> Iterator[int]:
     """Keeps a second sweep out while this one, or a run that it has left, is at work."""
-    try:
+    with writing(workdir):
         workdir.mkdir(parents=True, exist_ok=True)
         file = open(workdir / LOCK_FILE, "a")
-    except OSError as e:
-        raise BadInput(
-            f"cannot write to {workdir}: {e.strerror}; give a --workdir that is writable."
-        ) from e
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -278,7 +274,7 @@ def _is_done(folder: Path) -> bool:
 
 def _newest(folder: Path) -> int:
     """The newest step that was saved in a workdir; -1: none."""
-    return max((int(p.name) for p in (folder / FOLDER).glob("*") if p.name.isdigit()), default=-1)
+    return max(committed(folder), default=-1)
 
 
 def _died(code: int) -> bool:

@@ -16,7 +16,7 @@ from vit_jax import build, loading, reporting, settle
 from vit_jax import config as config_lib
 from vit_jax.checkpoint import FOLDER
 from vit_jax.config import ConfigDict
-from vit_jax.errors import BadInput, together
+from vit_jax.errors import BadInput, together, writing
 
 log = logging.getLogger("vit_jax")
 
@@ -87,13 +87,9 @@ def compare(saved: ConfigDict, given: ConfigDict, workdir: Path) -> None:
 
 def prepare(workdir: Path, config: ConfigDict) -> None:
     """Makes the workdir and writes the configuration into it."""
-    try:
+    with writing(workdir):
         workdir.mkdir(parents=True, exist_ok=True)
         reporting.write_atomically(workdir / loading.CONFIG_FILE, config_lib.to_yaml(config))
-    except OSError as e:
-        raise BadInput(
-            f"cannot write to {workdir}: {e.strerror}; give a --workdir that is writable."
-        ) from e
 
 
 def remove_new(workdir: Path, before: set[Path] | None) -> None:

@@ -129,9 +129,7 @@ def pick(split: Split, labels: np.ndarray, shots: int, seed: int) -> np.ndarray:
         return np.arange(len(split))
     purpose = order.stream_seed(seed, "shots")
     hashes = order.hashed(subset.hashes(split)(0, len(split)), purpose)
-    by_class = np.lexsort((hashes, labels))
-    sizes = np.bincount(labels)
-    rank = np.arange(len(labels)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    by_class, rank = subset.ranked(labels, hashes)
     return np.sort(by_class[rank < shots])
 
 

@@ -133,13 +133,24 @@ def _balanced(split: Split, count: int, classes: int) -> tuple[np.ndarray, str]:
     Takes about 40 bytes an example.
     """
     first, own = labels(split, "data.balanced", most=1)[:, 0], hashes(split)(0, len(split))
-    by_class = np.lexsort((own, first))
+    by_class, rank = ranked(first, own)
     sizes = np.unique(first, return_counts=True)[1]
-    rank = np.arange(len(first)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     chosen = by_class[np.lexsort((own[by_class], rank))[:count]]
     few = classes - int((sizes >= count / classes).sum())
     note = f"; {few} of {classes} classes have fewer than {count / classes:.4g}" if few else ""
     return np.sort(chosen), note
+
+
+def ranked(classes: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(int64 [n], int64 [n]): examples class by class, smallest key first, and each one's place.
+
+    Args:
+      classes: int [n], of each example.
+      keys: [n], within a class.
+    """
+    by_class = np.lexsort((keys, classes))
+    sizes = np.unique(classes, return_counts=True)[1]
+    return by_class, np.arange(len(classes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
 def labels(split: Split, why: str, most: int | None = None) -> np.ndarray:

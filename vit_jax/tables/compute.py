@@ -105,10 +105,13 @@ def core_days_notes() -> tuple[str, ...]:
 def measured_core_days(runs: Iterable[Run]) -> list[str]:
     """Core-days of Table 2 at the share of the peak that pre-training runs of its models reach."""
     found = []
+    models = {variant for variant, *_ in _COLUMNS.values()}
     for run in runs:
+        if run.fine_tunes or run.config["model.variant"] not in models:
+            continue
         shares = [row["perf/mfu"] for row in run.rows() if "perf/mfu" in row]
         for column, (variant, epochs, dataset) in _COLUMNS.items():
-            if shares and not run.fine_tunes and run.config["model.variant"] == variant:
+            if shares and run.config["model.variant"] == variant:
                 share = statistics.median(shares)
                 found.append(
                     f"TPUv3 core-days, {column}: {core_days(variant, epochs, dataset, share):,.0f} "

@@ -60,14 +60,9 @@ class Run:
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows of metrics.jsonl; a torn line is left out."""
-        file = self.folder / METRICS
-        rows = []
-        for line in file.read_text().splitlines() if file.is_file() else []:
-            try:
-                rows.append(json.loads(line))
-            except ValueError:
-                continue
-        return rows
+        from vit_jax import reporting  # imports jax
+
+        return reporting.read_rows(self.folder / METRICS)
 
 
 def read(root: Path) -> tuple[list[Run], list[str]]:

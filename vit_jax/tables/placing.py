@@ -115,7 +115,7 @@ def _pretraining(run: Run, want: Want, origin: Origin) -> Placed:
     elif run.results is not None:
         _, found = ancestry.judged(run.config, origin.dataset, origin.epochs, **own)
         why_not = list(ancestry.phrases(found))
-    why_not += _looked(run, "test")
+    why_not += _looked(run)
     return Placed(run, "", origin.epochs, tuple(why_not), mixes=False)
 
 
@@ -136,17 +136,15 @@ def _stage(run: Run, want: Want) -> list[str]:
     """What is missing of selecting on held-out images first and reading test once."""
     stage = run.config["recipe.stage"]
     complete = stage == "final" or (want.dataset.startswith("vtab/") and not stage)
-    looked = _looked(run, "test")
+    looked = _looked(run)
     if stage == "select" and run.metric(want.metric) is not None:
         looked = looked or ["looked at test"]
     return looked + ([] if complete else [SELECT if stage == "select" else "no stage, not final"])
 
 
-def _looked(run: Run, split: str) -> list[str]:
-    said = (run.results or {}).get("looked_at_test") or any(
-        value is True for key, value in run.config.items() if key.endswith("looked_at_test")
-    )
-    kept = run.config["checkpoint.keep_best"].startswith(f"{split}/")
+def _looked(run: Run) -> list[str]:
+    said = (run.results or {}).get("looked_at_test")
+    kept = run.config["checkpoint.keep_best"].startswith("test/")
     return ["looked at test"] if said or kept else []
 
 

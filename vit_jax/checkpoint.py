@@ -115,6 +115,8 @@ class Checkpoints:
     ) -> None:
         """Starts saving; returns once the arrays may be overwritten. A save that failed raises."""
         metrics = {name: float(value) for name, value in measured.items()} or None
+        if step in self.steps:  # saved when the run was stopped, before it was measured
+            self._manager.delete(step)
         self._manager.save(
             step,
             args=ocp.args.Composite(

@@ -7,10 +7,11 @@ Sees no config, no file and no clock; a test needs three numpy arrays. Axes: B b
 K labels of an example, Y classes, A micro-batches. Start from `make_train_step`.
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -145,6 +146,40 @@ def _averaged(average: PyTree, params: PyTree, decay: float) -> PyTree:
     return jax.tree.map(lambda a, p: decay * a + (1.0 - decay) * p, average, params)
 
 
+class Skipping(NamedTuple):
+    """The state of an optimizer whose updates are skipped where they are not finite."""
+
+    skipped: jax.Array  # int32 [], so far
+    inner: PyTree
+
+
+def skipping(tx: optax.GradientTransformation) -> optax.GradientTransformation:
+    """The same optimizer, with a state that tells the train step to skip and count."""
+
+    def init(params: PyTree) -> Skipping:
+        return Skipping(jnp.zeros((), jnp.int32), tx.init(params))
+
+    def update(grads: PyTree, state: Any, params: PyTree = None) -> tuple[PyTree, Any]:
+        updates, inner = tx.update(grads, state.inner, params)
+        return updates, Skipping(state.skipped, inner)
+
+    return optax.GradientTransformation(init, update)
+
+
+def _unless_finite(
+    before: TrainState, after: TrainState, measured: dict[str, jax.Array]
+) -> tuple[TrainState, jax.Array]:
+    """The state after, or that before where loss or gradients are not finite; how many were not.
+
+    The norm of the updates does not decide: all of them would be kept until it is known.
+    """
+    finite = jnp.isfinite(measured["loss"]) & jnp.isfinite(measured["grad_norm"])
+    chosen = jax.tree.map(lambda new, old: jnp.where(finite, new, old), after, before)
+    skipped = before.opt_state.skipped + jnp.where(finite, 0, 1)
+    counted = chosen.opt_state._replace(skipped=skipped)
+    return dataclasses.replace(chosen, step=after.step, opt_state=counted), skipped
+
+
 def _drawn(
     batch: Batch, key: jax.Array, mixup_alpha: float, cutmix_alpha: float, masked: Masked | None
 ) -> tuple[Batch, dict[str, mixing.Mix]]:
@@ -196,6 +231,8 @@ def make_train_step(
     Returns:
       A function for `jax.jit`. Its metrics are float32 []: `loss` and `top1` of the batch before
       the update, and the global norms `grad_norm` (before clipping), `param_norm`, `update_norm`.
+      With `skipping(tx)`, an update whose loss or gradients are not finite changes nothing but
+      `step` and the count of such, which is then among the metrics: `skipped`, int32 [].
       All randomness is a function of (key, state.step).
     """
     summed_loss = _summed_loss(apply, classes, mean, std, loss, label_smoothing)
@@ -217,7 +254,10 @@ def make_train_step(
         normed = {"grad_norm": grads, "param_norm": state.params, "update_norm": updates}
         measured |= {name: optax.tree.norm(value) for name, value in normed.items()}
         ema = _averaged(state.ema, params, ema_decay)
-        return TrainState(state.step + 1, params, opt_state, ema), measured
+        after = TrainState(state.step + 1, params, opt_state, ema)
+        if isinstance(opt_state, Skipping):
+            after, measured["skipped"] = _unless_finite(state, after, measured)
+        return after, measured
 
     return train_step
 

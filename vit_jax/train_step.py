@@ -159,8 +159,8 @@ def skipping(tx: optax.GradientTransformation) -> optax.GradientTransformation:
     def init(params: PyTree) -> Skipping:
         return Skipping(jnp.zeros((), jnp.int32), tx.init(params))
 
-    def update(grads: PyTree, state: Any, params: PyTree = None) -> tuple[PyTree, Any]:
-        updates, inner = tx.update(grads, state.inner, params)
+    def update(updates: PyTree, state: Any, params: PyTree = None) -> tuple[PyTree, Any]:
+        updates, inner = tx.update(updates, state.inner, params)
         return updates, Skipping(state.skipped, inner)
 
     return optax.GradientTransformation(init, update)

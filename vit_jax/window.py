@@ -97,7 +97,7 @@ class Window:
         self._report.progress(reporting.progress_line(step, total, row, left_images=left))
 
     def _health(self) -> dict[str, int]:
-        """Memory of this process and of its devices now, and how many images were skipped so far."""
+        """Memory of this process and its devices now, and how many images were skipped so far."""
         found = {
             "memory/host_bytes": host_memory.used_bytes(),
             "memory/host_free_bytes": host_memory.available_bytes(),

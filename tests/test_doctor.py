@@ -4,6 +4,8 @@
 """`vit_jax doctor`: a line for each check, exit codes, and that it works where packages do not."""
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 
@@ -101,6 +103,15 @@ def test_checkpoint_that_cannot_be_worked_out_is_a_line(children, tmp_path, caps
 def test_wrong_arguments_are_bad_input(children, capsys, args, said):
     assert doctor(*args) == 2
     assert said in capsys.readouterr().err
+
+
+def test_command_of_the_page(children, tmp_path, monkeypatch, root):
+    page = (root / "docs" / "health.md").read_text()
+    [command] = re.findall(r"```bash\n(.*?)\n```", page)
+    monkeypatch.chdir(tmp_path)
+    assert main.main(shlex.split(command)[1:]) == 0
+    table = re.findall(r"^\| (`.*?`(?:, `.*?`)*) \|", page.split("## During")[0], re.MULTILINE)
+    assert [name.strip("`") for row in table for name in row.split(", ")] == CHECKS
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ from vit_jax.state import TrainState
 
 PyTree = Any
 Batch = dict[str, Any]  # image uint8 [B, H, W, C], labels int32 [B, K], mask bool [B]
+_Stepped = tuple[TrainState, dict[str, jax.Array]]  # the state after a step, metrics
 _MIXING = 2**31  # in the place of a micro-batch's number, for the key of mixing
 _CORRUPTION = 2**31 + 1  # likewise
 # (params, images, train=, key=) -> float32 logits [B, Y]; with source_BL= [B, L, O], see `Masked`
@@ -168,16 +169,19 @@ def skipping(tx: optax.GradientTransformation) -> optax.GradientTransformation:
 
 def _unless_finite(
     before: TrainState, after: TrainState, measured: dict[str, jax.Array]
-) -> tuple[TrainState, jax.Array]:
-    """The state after, or that before where loss or gradients are not finite; how many were not.
+) -> _Stepped:
+    """With `skipping`, the state before where loss or gradients are not finite; and the metrics.
 
     The norm of the updates does not decide: all of them would be kept until it is known.
     """
+    if not isinstance(after.opt_state, Skipping):
+        return after, measured
     finite = jnp.isfinite(measured["loss"]) & jnp.isfinite(measured["grad_norm"])
     chosen = jax.tree.map(lambda new, old: jnp.where(finite, new, old), after, before)
     skipped = before.opt_state.skipped + jnp.where(finite, 0, 1)
     counted = chosen.opt_state._replace(skipped=skipped)
-    return dataclasses.replace(chosen, step=after.step, opt_state=counted), skipped
+    kept = dataclasses.replace(chosen, step=after.step, opt_state=counted)
+    return kept, measured | {"skipped": skipped}
 
 
 def _drawn(
@@ -211,7 +215,7 @@ def make_train_step(
     mixup_alpha: float = 0.0,
     cutmix_alpha: float = 0.0,
     masked: Masked | None = None,
-) -> Callable[[TrainState, Batch, jax.Array], tuple[TrainState, dict[str, jax.Array]]]:
+) -> Callable[[TrainState, Batch, jax.Array], _Stepped]:
     """The function (state, batch, key) -> (state after one update, metrics of that update).
 
     Args:
@@ -231,17 +235,15 @@ def make_train_step(
     Returns:
       A function for `jax.jit`. Its metrics are float32 []: `loss` and `top1` of the batch before
       the update, and the global norms `grad_norm` (before clipping), `param_norm`, `update_norm`.
-      With `skipping(tx)`, an update whose loss or gradients are not finite changes nothing but
-      `step` and the count of such, which is then among the metrics: `skipped`, int32 [].
+      With `skipping(tx)`, loss or gradients that are not finite change only `step` and a count,
+      then the metric `skipped`, int32 [].
       All randomness is a function of (key, state.step).
     """
     summed_loss = _summed_loss(apply, classes, mean, std, loss, label_smoothing)
     if masked is not None:
         summed_loss = _summed_masked_loss(apply, masked, mean, std)
 
-    def train_step(
-        state: TrainState, batch: Batch, key: jax.Array
-    ) -> tuple[TrainState, dict[str, jax.Array]]:
+    def train_step(state: TrainState, batch: Batch, key: jax.Array) -> _Stepped:
         step_key = jax.random.fold_in(key, state.step)
         batch, mix = _drawn(batch, step_key, mixup_alpha, cutmix_alpha, masked)
         loss_fn = functools.partial(summed_loss, **mix)
@@ -250,14 +252,12 @@ def make_train_step(
         grads = jax.tree.map(lambda g: g / count, grads)
         updates, opt_state = tx.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
-        measured = {"loss": sums[0] / count, "top1": sums[1] / count}
         normed = {"grad_norm": grads, "param_norm": state.params, "update_norm": updates}
-        measured |= {name: optax.tree.norm(value) for name, value in normed.items()}
-        ema = _averaged(state.ema, params, ema_decay)
-        after = TrainState(state.step + 1, params, opt_state, ema)
-        if isinstance(opt_state, Skipping):
-            after, measured["skipped"] = _unless_finite(state, after, measured)
-        return after, measured
+        measured = {name: optax.tree.norm(value) for name, value in normed.items()}
+        measured |= {"loss": sums[0] / count, "top1": sums[1] / count}
+        average = _averaged(state.ema, params, ema_decay)
+        after = TrainState(state.step + 1, params, opt_state, average)
+        return _unless_finite(state, after, measured)
 
     return train_step
 

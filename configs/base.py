@@ -64,6 +64,9 @@ def get_config() -> ConfigDict:
     config.accumulation = (
         1  # [where] micro-batches one after another in each step; divides batch_size
     )
+    config.skip_non_finite = (
+        0  # [results] updates skipped, in all, for loss or gradients not finite; the next stops
+    )
     config.profile = ""  # [where] "100:105" traces steps 100 to 105 into WORKDIR/profile
 
     config.model = ConfigDict()

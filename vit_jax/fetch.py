@@ -83,9 +83,9 @@ def url(text: str) -> str | None:
         return published.url(text)
     if scheme == "gs":
         bucket, _, name = rest.partition("/")
-        return f"{published.HOST}/{bucket}/{urllib.parse.quote(name)}"
+        return f"{published.HOST}/{bucket}/{urllib.parse.quote(name, errors="surrogatepass")}"
     if scheme in ("http", "https"):
-        return urllib.parse.quote(text, safe="%/:?#[]@!$&'()*+,;=~")
+        return urllib.parse.quote(text, safe="%/:?#[]@!$&'()*+,;=~", errors="surrogatepass")
     return None
 
 

@@ -10,10 +10,12 @@ average; `preprocess` has better ops. Sizes and pixels are computed in float32, 
 import dataclasses
 from typing import Any
 
+from vit_jax.data import decode
 from vit_jax.data.lazy import Tensor, tf
 
 
 def _truncated(image: Tensor, sides: Any, method: str) -> Tensor:
+    decode.check_size(sides[0], sides[1])
     resized = tf.image.resize(image, sides, method=method)
     return tf.cast(tf.clip_by_value(resized, 0.0, 255.0), tf.uint8)
 

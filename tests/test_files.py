@@ -9,6 +9,7 @@ import pickle
 import struct
 import zipfile
 from pathlib import Path
+from unittest import mock
 
 import ml_dtypes
 import numpy as np

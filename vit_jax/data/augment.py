@@ -9,13 +9,11 @@ See `preprocess` for what an op is and for the list of all of them.
 import dataclasses
 import math
 
-from vit_jax.data import decode
 from vit_jax.data.lazy import Tensor, tf
 
 
 def resize(image: Tensor, height: int | Tensor, width: int | Tensor, *, antialias: bool) -> Tensor:
     """Bilinear resize (half-pixel centres) of uint8 [H, W, C], rounded to uint8."""
-    decode.check_size(height, width)
     resized = tf.image.resize(image, [height, width], method="bilinear", antialias=antialias)
     return tf.cast(tf.round(resized), tf.uint8)  # means of what is within 0 to 255
 

@@ -15,7 +15,6 @@ from vit_jax.data.lazy import Tensor, tf
 
 
 def _truncated(image: Tensor, sides: Any, method: str) -> Tensor:
-    decode.check_size(sides[0], sides[1])
     resized = tf.image.resize(image, sides, method=method)
     return tf.cast(tf.clip_by_value(resized, 0.0, 255.0), tf.uint8)
 
@@ -39,4 +38,5 @@ class BvResizeSmall:
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
         sides = tf.cast(tf.shape(image)[:2], tf.float32)
         factor = tf.constant(self.size, tf.float32) / tf.reduce_min(sides)
-        return _truncated(image, tf.cast(tf.round(sides * factor), tf.int32), "area")
+        sides = tf.cast(tf.round(sides * factor), tf.int32)
+        return _truncated(image, decode.decodable(*tf.unstack(sides)), "area")

@@ -112,9 +112,14 @@ def _rgb(picture: Any) -> np.ndarray:
             raise BadImage(f"its values go to {top:g}, and nothing says what is white")
         image = np.empty([*values.shape, 3], np.uint8)
         for row, line in zip(values, image, strict=True):  # the whole would be gigabytes of floats
-            line[:] = np.clip(np.round(row * (255.0 / white)), 0, 255).astype(np.uint8)[:, None]
+            line[:] = _to_8_bits(row, white)[:, None]
         return image
     return np.asarray(picture.convert("RGB"))
+
+
+def _to_8_bits(values: np.ndarray, white: float) -> np.ndarray:
+    scaled = np.round(values.astype(np.float64) * (255.0 / white))
+    return np.clip(scaled, 0, 255).astype(np.uint8)
 
 
 def _orientation(picture: Any) -> int:
@@ -212,18 +217,19 @@ def _upright(content: Tensor) -> Tensor:
     return ~in_python(is_turned, content, tf.bool, [])
 
 
-def _within(height: Tensor, width: Tensor | int) -> Tensor:
+def _within(height: Tensor, width: Tensor) -> Tensor:
     return tf.cast(height, tf.int64) * tf.cast(width, tf.int64) <= MOST_PIXELS
 
 
-def check_size(height: int | Tensor, width: int | Tensor) -> None:
-    """Has a graph fail before it makes an image of more than `MOST_PIXELS`.
+def decodable(height: Tensor, width: Tensor) -> list[Tensor]:
+    """The sides (int32 []) of an image; fails where it would have more than `MOST_PIXELS`.
 
     A line of pixels is a small file, and enlarged to a shorter side of 224 it is 50,000 times that.
     """
-    if not isinstance(height, int) or not isinstance(width, int):
-        many = f"it would be resized to more than {MOST_PIXELS} pixels"
-        tf.debugging.assert_equal(_within(tf.convert_to_tensor(height), width), True, many)
+    many = f"it would be resized to more than {MOST_PIXELS} pixels"
+    checked = tf.debugging.assert_equal(_within(height, width), True, many)
+    with tf.control_dependencies([] if checked is None else [checked]):  # None: it ran at once
+        return [tf.identity(height), tf.identity(width)]
 
 
 def in_python(

@@ -9,6 +9,7 @@ run are the average of its parameters where it kept one. Start from `load`, whic
 """
 
 import dataclasses
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -47,14 +48,16 @@ def find_run(text: str) -> Run | None:
     Raises:
       BadInput: nothing there, no checkpoint in it, or not that step (the steps there are listed).
     """
-    if Path(text).expanduser().is_file():
+    given = os.path.expanduser(text)
+    if os.path.isfile(given):
         return None
-    plain = "@" not in text or Path(text).expanduser().is_dir()
-    name, which = (text, "") if plain else text.rsplit("@", 1)
-    workdir = Path(name).expanduser()
-    if not (workdir / FOLDER).is_dir():
-        what = "holds no checkpoints" if workdir.is_dir() else "does not exist"
-        inside = sorted(p for p in workdir.glob("*") if p.suffix in files.SUFFIXES)
+    plain = "@" not in text or os.path.isdir(given)
+    name, which = (given, "") if plain else given.rsplit("@", 1)
+    workdir = Path(name)
+    if not os.path.isdir(workdir / FOLDER):  # which raises for no name, however long
+        there = os.path.isdir(workdir)
+        what = "holds no checkpoints" if there else "does not exist"
+        inside = sorted(p for p in workdir.glob("*") if p.suffix in files.SUFFIXES) if there else ()
         if inside:
             what += f" but {inside[0].name}"
         raise BadInput(
@@ -79,7 +82,8 @@ def find_run(text: str) -> Run | None:
                     f"steps are {steps}."
                 )
         else:
-            step = int(which) if which.isdecimal() else (checkpoints.latest if not which else None)
+            number = which.isdecimal() and len(which) < 20
+            step = int(which) if number else (checkpoints.latest if not which else None)
     finally:
         checkpoints.close()
     if step is None or step not in steps:
@@ -99,7 +103,7 @@ def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Wei
       BadInput: nothing there, or not readable.
     """
     path = fetch.local(text)
-    if path.is_file():
+    if os.path.isfile(path):
         if path.suffix == ".safetensors":
             fetch.beside(text, (json_config.NAME, json_config.PREPROCESSOR))
         return pretrained.read(path, heads=heads, shapes_only=shapes_only)

@@ -67,11 +67,13 @@ def bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a metrics.jsonl; a torn last line is dropped."""
+    """The rows of a metrics.jsonl; a line that is torn, or no row, is dropped."""
     rows = []
-    for line in path.read_text().splitlines() if path.exists() else []:
-        with contextlib.suppress(json.JSONDecodeError):
-            rows.append(json.loads(line))
+    for line in path.read_bytes().splitlines() if path.exists() else []:
+        with contextlib.suppress(ValueError, RecursionError):
+            row = json.loads(line)
+            if isinstance(row, dict) and type(row.get("step")) is int:
+                rows.append(row)
     return rows
 
 

@@ -25,6 +25,7 @@ from vit_jax import build, checks, loading, reporting, settle
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
 from vit_jax.errors import BadInput, together, writing
+from vit_jax.models import files
 from vit_jax.paper import vtab
 from vit_jax.step_folders import saved
 from vit_jax.sweep import Point, Sweep, described
@@ -127,12 +128,26 @@ def _record(workdir: Path) -> dict[str, Any]:
         found = json.loads(path.read_text())
         if not isinstance(found, dict) or not isinstance(found.get("stages"), dict):
             raise ValueError("not a sweep")
+        if not all(_is_row(row) for rows in found["stages"].values() for row in rows):
+            raise ValueError("not the runs of a sweep")
         return found
-    except (OSError, ValueError) as e:
+    except (OSError, ValueError, TypeError, RecursionError) as e:
         raise BadInput(
             f"{workdir} holds no sweep ({RECORD_FILE} is not readable); give the --workdir of "
             "`vit_jax sweep --config=... --workdir=DIR`."
         ) from e
+
+
+def _is_row(row: Any) -> bool:
+    """Whether this is a run as `write` notes it, below the folder of the sweep."""
+    return (
+        isinstance(row, dict)
+        and row.keys() == {"run", "keys", "test"}
+        and isinstance(row["run"], str)
+        and not os.path.isabs(row["run"])
+        and ".." not in row["run"].split("/")
+        and isinstance(row["keys"], dict)
+    )
 
 
 # ---------------------------------------------------------------- what the runs have reached
@@ -194,9 +209,9 @@ def _entry(
     results, failed = folder / reporting.RESULTS_FILE, folder / FAILED_FILE
     begun = (folder / reporting.METRICS_FILE).exists() if running is None else run in running
     if results.exists():
-        state, metrics = "done", _metrics(json.loads(results.read_text()))
+        state, metrics = "done", _metrics(files.read_json(results))
     elif failed.exists():
-        state, message = "failed", json.loads(failed.read_text())["message"]
+        state, message = "failed", str(files.read_json(failed).get("message", ""))
     else:
         state = "running" if begun else "pending"
     return Entry(

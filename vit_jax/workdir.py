@@ -6,7 +6,6 @@
 Start from `continue_or_check`.
 """
 
-import json
 import logging
 import shutil
 from pathlib import Path
@@ -16,6 +15,7 @@ from vit_jax import build, loading, reporting, settle
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
 from vit_jax.errors import BadInput, together, writing
+from vit_jax.models import files
 from vit_jax.step_folders import committed, saved
 
 log = logging.getLogger("vit_jax")
@@ -44,7 +44,7 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
     build.check(config)
     if begun and results.exists():
         log.info("%s is finished; nothing to do.", workdir)
-        return json.loads(results.read_text())
+        return files.read_json(results)
     return None
 
 

@@ -69,7 +69,7 @@ def _first(paths: Sequence[Path], root: Path) -> str:
 
 def open_folder(rest: str, _: Any) -> _Opened:
     """Class names, splits and notes of a folder; raises BadInput where it is laid out otherwise."""
-    root = Path(rest).expanduser()
+    root = Path(os.path.expanduser(rest))
     if not root.is_dir():
         what = "is a file" if root.exists() else "does not exist"
         raise BadInput(f"data.source=folder:{rest}: {root} {what}; {_LAYOUT}.")
@@ -124,7 +124,7 @@ def open_folder(rest: str, _: Any) -> _Opened:
 
 def open_csv(rest: str, _: Any) -> _Opened:
     """Class names, splits and notes of a CSV file; raises BadInput where an image is missing."""
-    path = Path(rest).expanduser()
+    path = Path(os.path.expanduser(rest))
     if not path.is_file():
         raise BadInput(f"data.source=csv:{rest}: no file {path}; expected rows of path,label.")
     try:
@@ -142,7 +142,7 @@ def open_csv(rest: str, _: Any) -> _Opened:
     if short is not None or len(labels) < 2:
         what = f"row {short + 1} is {rows[short]}" if short is not None else f"{len(labels)} labels"
         raise BadInput(f"data.source=csv:{rest}: {what}; expected rows of path,label[,split].")
-    files = [str(path.parent / Path(row[0].strip()).expanduser()) for row in rows]
+    files = [str(path.parent / os.path.expanduser(row[0].strip())) for row in rows]
     missing = [f for f in files if not os.path.isfile(f)]
     if missing == files[:1] and len(files) > 1:
         raise BadInput(
@@ -167,4 +167,4 @@ def open_csv(rest: str, _: Any) -> _Opened:
 
 def as_number(text: str) -> tuple[int, str]:
     """A key that sorts labels that are numbers as numbers."""
-    return (int(text), "") if text.isdecimal() else (0, text)
+    return (int(text), "") if text.isdecimal() and len(text) < 20 else (0, text)

@@ -113,7 +113,7 @@ def class_names(given: str, named: str, folder: str) -> list[str]:
     Raises:
       BadInput: the named file is missing, or a file has an empty line or fewer than two names.
     """
-    path = Path(named).expanduser() if named else Path(folder) / "labels.txt"
+    path = Path(os.path.expanduser(named)) if named else Path(folder) / "labels.txt"
     if not named and not path.is_file():
         return []
     try:

@@ -8,6 +8,7 @@ Start from `Ancestry.of`; `tested_on` is the dataset of a fine-tuning run.
 
 import dataclasses
 import functools
+import os
 import re
 from pathlib import Path
 
@@ -90,7 +91,7 @@ class Ancestry:
         """The run that `init` names, None where it names a file or what is not there."""
         name = re.sub(r"@(best|\d+)$", "", init)
         for base in (Path(), self._root or Path()):
-            folder = (base / Path(name).expanduser()).resolve()
+            folder = (base / os.path.expanduser(name)).resolve()
             if folder in self._known:
                 return self._known[folder]
             if (folder / evidence.CONFIG).is_file():

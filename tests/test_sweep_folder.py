@@ -180,7 +180,7 @@ def test_the_runner_knows_what_runs(four):
 def test_the_next_stage_sees_keys_metrics_and_workdir(four):
     row = sweep_folder.entries(four)[0].row(four)
     assert row == {
-        "run": "000-seed=0,mean=0.5+0.5+0.4", "workdir": str(four / "000-seed=0,mean=0.5+0.5+0.4"),
+        "run": "000-seed=0_mean=0.5+0.5+0.4", "workdir": str(four / "000-seed=0_mean=0.5+0.5+0.4"),
         "seed": 0, "data.mean": (0.5, 0.5, 0.4), "val/top1": 0.5, "val/loss": 1.5,
     }  # fmt: skip
 

@@ -8,8 +8,8 @@
     vit_jax sweep --config=configs/transfer.py:model=B/16,dataset=cifar10,init=FILE_OR_RUN
         --workdir=runs/cifar10
 
-    model       a name of `vit_jax models`; auto is that of the weights, where `init` is a run or has a
-                published name (else give `size` too)
+    model       a name of `vit_jax models`; auto is that of the weights, `init` being a run or of a
+                published name (else give size= too)
     dataset     cifar10 | cifar100 | pets | flowers | imagenet | vtab/TASK, e.g. vtab/eurosat;
                 to sweep also several, joined by +, and vtab: its 19 tasks
     init        weights to start from: a run, a file, or a published name; without, it is training
@@ -24,8 +24,9 @@
     polyak      true: average of parameters at 0.9999, from the weights of `init` on
     select      true, for a sweep of vtab: rate and length are chosen first (leave out lr, recipe)
     standin     true: noise of the dataset's size, for plans and a first step on any machine
-    also        of imagenet alone: other test sets, separated by +, measured at the end; any of real, v2,
-                v2_threshold, v2_topimages, a, r, sketch, c, objectnet (docs/evaluation.md)
+    also        of imagenet alone: other test sets, separated by +, measured at the end; any of
+                real, v2, v2_threshold, v2_topimages, a, r, sketch, c, objectnet
+                (docs/evaluation.md)
 
 SGD with momentum 0.9, batch 512, cosine, clipping at 1, no weight decay, a new head of zeros, at
 384 pixels: 20,000 steps for ImageNet, 10,000 for CIFAR, 500 for Pets and Flowers, 2,500 for VTAB.

@@ -511,7 +511,10 @@ def test_sweep_of_pretraining_is_regularisation_on_val():
         (TRANSFER + "dataset=pets,select=true", "dataset=vtab"),
         (TRANSFER + "dataset=vtab,select=true,lr=0.01", "leave out lr"),
         (TRANSFER + "dataset=vtab,select=true,recipe=hyperrule", "leave out lr and recipe"),
-        (TRANSFER + "dataset=imagenet+pets,also=real", "imagenet\\+pets; sweep dataset=imagenet by"),
+        (
+            TRANSFER + "dataset=imagenet+pets,also=real",
+            r"imagenet\+pets; sweep dataset=imagenet",
+        ),
         (TRANSFER + "dataset=pets,model=auto", "give model="),
         (TRANSFER + "dataset=pets,lr=0.5", "lr of Table 4"),
         (PRETRAIN + "recipe=augreg", "recipe=paper"),

@@ -211,12 +211,12 @@ def test_an_override_of_an_evaluation_is_for_the_points_that_have_it(recipe, cap
     assert set(final.config.evals) == {"test"}
     assert final.config.evals.test.split == "val"
     assert caplog.messages == [
-        f"{override} is left out where there is no evaluation val: final"
+        f"{override} is left out of runs without that evaluation: final/000-stage=final"
     ]
 
 
 def test_an_override_of_an_evaluation_that_no_point_has_is_refused(recipe):
-    with pytest.raises(BadInput, match=r"evals\.vall\.split=val 'vall'.*'val'"):
+    with pytest.raises(BadInput, match=r"'evals\.vall\.split'.*'evals\.val\.split'"):
         sweep.read(recipe(EVALS), ["--config.evals.vall.split=val"])
 
 

@@ -177,17 +177,15 @@ def _evaluation(override: str) -> str:
 
 def _check_evaluations(sweep: Sweep) -> None:
     """Refuses an override of an evaluation that no point has; says which points do without it."""
-    known = {e: None for points in sweep.expected.values() for p in points for e in p.config.evals}
+    points = [point for points in sweep.expected.values() for point in points]
     for override in filter(_evaluation, sweep.overrides):
-        name = _evaluation(override)
-        if name not in known:
-            raise unknown("evaluation in " + override, name, known)
-        for stage, points in sweep.expected.items():
-            without = [p.run for p in points if name not in p.config.evals]
-            if without:
-                log.info("%s is left out where there is no evaluation %s: %s",
-                         override, name, stage if len(without) == len(points) and stage
-                         else _few(without))  # fmt: skip
+        name, key = _evaluation(override), override.removeprefix("--config.").partition("=")[0]
+        without = [p.run for p in points if name not in p.config.evals]
+        if len(without) == len(points):
+            known = {k: None for p in points for k, _ in config_lib.flatten(p.config)}
+            raise unknown("config key", key, known)
+        if without:
+            log.info("%s is left out of runs without that evaluation: %s", override, _few(without))
 
 
 def check_stage(sweep: Sweep, stage: str) -> None:

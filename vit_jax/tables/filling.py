@@ -172,7 +172,9 @@ def _check_choices(found: Mapping[Want, _Found]) -> None:
     first: dict[tuple[str, str], Placed] = {}
     for want, one in found.items():
         for place in one.counted.values():
-            other = first.setdefault((want.variant, want.upstream), place) if place.choice else place
+            if not place.choice:
+                continue
+            other = first.setdefault((want.variant, want.upstream), place)
             if other.choice != place.choice:
                 (lr_a, length_a), (lr_b, length_b) = other.choice, place.choice
                 raise BadInput(

@@ -115,9 +115,7 @@ def _recipes(want: Want) -> Mapping[str, conformity.Flat]:
     """The ways of fine-tuning that a cell may be of, by name; a training chain is of one."""
     size, found = image_size(want), dict[str, conformity.Flat]()
     for name in CHAINS:
-        found[name] = conformity.fine_tuning(
-            want.variant, want.dataset, preprocess=name, size=size
-        )
+        found[name] = conformity.fine_tuning(want.variant, want.dataset, preprocess=name, size=size)
     if want.variant.startswith("BiT-"):  # B.1.1: the better of both
         found[HYPERRULE] = conformity.fine_tuning(want.variant, want.dataset, recipe=HYPERRULE)
     return found

@@ -117,14 +117,13 @@ class Sweep:
         folder = f"{stage}/" if len(self.stages) > 1 else ""
         names = [folder + name for name in _names([_named(keys, stage) for keys in listed])]
         selects = any(self.before(later) == stage for later in self.stages)
-        made, problems = list[Point](), dict[str, list[str]]()
+        made, problems = list[Point](), Problems()
         for name, keys in zip(names, listed, strict=True):
             try:
                 made.append(Point(name, keys, self._config(keys, selects)))
             except BadInput as e:
-                problems.setdefault(str(e), []).append(name)
-        if problems:
-            raise together([BadInput(f"{_few(runs)}: {why}") for why, runs in problems.items()])
+                problems.add(name, e)
+        problems.check()
         _check_different(made)
         return made
 
@@ -211,6 +210,18 @@ def _named(keys: Mapping[str, Any], stage: str) -> Mapping[str, Any]:
     """
     said = {k: v for k, v in keys.items() if k != "init" and not (k == ":stage" and v == stage)}
     return said or keys
+
+
+class Problems(dict[str, list[str]]):
+    """What is wrong with points -> the runs that it is wrong with."""
+
+    def add(self, run: str, problem: BadInput) -> None:
+        self.setdefault(str(problem), []).append(run)
+
+    def check(self) -> None:
+        """Raises BadInput with all of them, if there are any."""
+        if self:
+            raise together([BadInput(f"{_few(runs)}: {why}") for why, runs in self.items()])
 
 
 def _few(runs: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from vit_jax import build, loading, reporting, sweep_folder
 from vit_jax.errors import BadInput, together, writing
-from vit_jax.sweep import Point, Sweep
+from vit_jax.sweep import Point, Problems, Sweep
 from vit_jax.sweep_folder import FAILED_FILE, LOG_FILE, Entry
 from vit_jax.workdir import committed
 
@@ -112,13 +112,15 @@ def _foreseen(sweep: Sweep, stage: str) -> list[Point]:
 
     What they take from weights is left alone: those may be of a run to come.
     """
+    problems = Problems()
     for point in sweep.expected[stage]:
         config = point.config
         if config.model.variant != "auto" and config.data.image_size:
             try:
                 build.check(config)
             except BadInput as e:
-                raise BadInput(f"{point.run}: {e}") from e
+                problems.add(point.run, e)
+    problems.check()
     return sweep.expected[stage]
 
 

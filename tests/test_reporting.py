@@ -93,6 +93,17 @@ def test_results_table_has_a_line_for_each_split():
     assert text.splitlines()[-1].split() == ["test", "97.00%", "100.00%", "0.1000", "365"]
 
 
+def test_few_shots_are_shares_of_so_many_examples():
+    few = {"1shot": 0.4, "5shot": 0.71, "examples": 3669}
+    text = reporting.results_table(RESULTS | {"fewshot_pets": few})
+    assert [line.split() for line in text.splitlines()[-2:]][-1] == [
+        "fewshot_pets", "40.00%", "71.00%", "3,669",
+    ]  # fmt: skip
+    measured = {f"fewshot_pets/{name}": value for name, value in few.items()}
+    line = reporting.evaluation_line(["fewshot_pets"], measured)
+    assert line == "fewshot_pets 1shot 40.00% 5shot 71.00%"
+
+
 @pytest.mark.parametrize(("value", "word"), [(0.975, "within"), (0.99, "BELOW"), (0.90, "ABOVE")])
 def test_measured_against_expected(value, word):
     expected = {

@@ -91,6 +91,14 @@ def test_weights_that_moved_with_the_sweep_are_the_same(tmp_path, tail, same):
             sweep_folder.settled(again, tmp_path)
 
 
+def test_one_fault_of_many_points_is_said_once(tmp_path):
+    points = made({"": [{"seed": i} for i in range(5)]}, "--config.init=/no/such.npz").points("")
+    with pytest.raises(BadInput) as caught:
+        sweep_folder.settled(points, tmp_path)
+    assert str(caught.value).startswith("000-seed=0, 001-seed=1, 002-seed=2 and 2 more: ")
+    assert str(caught.value).count("/no/such.npz") == 2  # the init, and the place
+
+
 def test_file_that_is_no_record_of_a_sweep_is_said(tmp_path):
     (tmp_path / "sweep.json").write_text("{}")
     with pytest.raises(BadInput, match="holds no sweep"):
@@ -180,7 +188,7 @@ def test_the_runner_knows_what_runs(four):
 def test_the_next_stage_sees_keys_metrics_and_workdir(four):
     row = sweep_folder.entries(four)[0].row(four)
     assert row == {
-        "run": "000-seed=0,mean=0.5+0.5+0.4", "workdir": str(four / "000-seed=0,mean=0.5+0.5+0.4"),
+        "run": "000-seed=0_mean=0.5+0.5+0.4", "workdir": str(four / "000-seed=0_mean=0.5+0.5+0.4"),
         "seed": 0, "data.mean": (0.5, 0.5, 0.4), "val/top1": 0.5, "val/loss": 1.5,
     }  # fmt: skip
 

@@ -276,8 +276,9 @@ def evaluation_line(names: Iterable[str], measured: Mapping[str, float | int]) -
             top1, loss = measured[f"{name}/top1"], measured[f"{name}/loss"]
             parts.append(f"{name} top-1 {top1:.2%} loss {loss:.4f}")
         else:
-            own = {k: v for k, v in measured.items() if k.rpartition("/")[0] == name}
-            parts.append(name + "".join(f" {k.rpartition('/')[2]} {v:.2%}" for k, v in own.items()))
+            own = {k.removeprefix(f"{name}/"): v for k, v in measured.items()}
+            shots = [f" {k} {v:.2%}" for k, v in own.items() if k.endswith("shot")]
+            parts.append(name + "".join(shots))
     return "  ".join(parts)
 
 
@@ -297,7 +298,10 @@ def results_table(results: Mapping[str, Any]) -> str:
     tables = [table(header, rows)]
     few = {name: m for name, m in found.items() if "top1" not in m}
     if few:
-        rows = [[name, *(f"{value:.2%}" for value in m.values())] for name, m in few.items()]
+        rows = [
+            [name, *(f"{v:.2%}" if k.endswith("shot") else f"{v:,}" for k, v in m.items())]
+            for name, m in few.items()
+        ]
         tables.append(table(["few-shot", *next(iter(few.values()))], rows))
     return "\n\n".join(tables)
 

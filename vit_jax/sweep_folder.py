@@ -24,11 +24,11 @@ from typing import Any
 from vit_jax import build, checks, loading, reporting, settle
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
-from vit_jax.errors import BadInput, together, writing
+from vit_jax.errors import BadInput, writing
 from vit_jax.models import files
 from vit_jax.paper import vtab
 from vit_jax.step_folders import saved
-from vit_jax.sweep import Point, Sweep, described
+from vit_jax.sweep import Point, Problems, Sweep, described
 
 RECORD_FILE, CSV_FILE = "sweep.json", "sweep.csv"
 LOG_FILE, FAILED_FILE = "log.txt", "failed.json"
@@ -44,16 +44,15 @@ def settled(points: Sequence[Point], workdir: Path) -> list[Point]:
       BadInput: values that cannot be, or a run of that place with another configuration; all of
         them. Nothing was written.
     """
-    made, problems = list[Point](), list[BadInput]()
+    made, problems = list[Point](), Problems()
     for point in points:
         try:
             config = _settled(point, workdir)
             build.check(config)
             made.append(dataclasses.replace(point, config=config))
         except BadInput as e:
-            problems.append(BadInput(f"{point.run}: {e}"))
-    if problems:
-        raise together(problems)
+            problems.add(point.run, e)
+    problems.check()
     return made
 
 

@@ -294,7 +294,8 @@ def measure(run: build.Run, params: Any, name: str) -> dict[str, float | int]:
         return classification.evaluate(run.eval_step, params, run.eval_batches(name))
     classify = functools.partial(fewshot.ridge, l2=run.config.fewshot.l2)
     found = fewshot.evaluate(functools.partial(run.features, params), run.tasks[name], classify)
-    return {f"{shots}shot": result["top1"] for shots, result in found.items()}
+    top1 = {f"{shots}shot": result["top1"] for shots, result in found.items()}
+    return {**top1, "examples": len(run.tasks[name].test)}
 
 
 # ---------------------------------------------------------------- finish

@@ -40,7 +40,7 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
         try:
             settle.settle(config)
         except BadInput as e:
-            raise together([e, *build.problems(config.data)]) from e
+            raise together([e, *build.problems(config)]) from e
     build.check(config)
     if begun and results.exists():
         log.info("%s is finished; nothing to do.", workdir)

@@ -89,6 +89,7 @@ def train_here(config: ConfigDict, workdir: Path) -> dict[str, Any]:
     devices = distributed.start(config.platform, deterministic=config.deterministic)
     cache.keep_compiled(config.compile_cache, devices[0].platform)
     run = build.build(config)
+    stopping.check()
     distributed.agree("dataset", run.fingerprint())
     weights = initial_weights(run, workdir)
     before = set(workdir.iterdir()) if workdir.is_dir() else None

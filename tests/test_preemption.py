@@ -153,7 +153,7 @@ LONG = (
     "--config.length=100000 steps", "--config.checkpoint.every=10 steps",
     "--config.evals.val.every=0",
 )  # fmt: skip
-# Does something once at a step, in one process or all, and then trains on.
+# Process 1 is stuck after step 15.
 STUCK = """
 import ctypes, os, sys, time
 from vit_jax import main, window
@@ -176,11 +176,11 @@ def stuck(how):
 
 def pair(workdir, *extra, **options):
     children = launch(2, workdir, *LONG, *extra, **options)
-    wait_for_save(workdir, 10, children)
+    wait_for_save(workdir, 10, children, timeout=400)
     return children
 
 
-def wait_for_text(child, text, secs=120):
+def wait_for_text(child, text, secs=400):
     end = time.monotonic() + secs
     while text not in Path(child.log.name).read_text():
         assert time.monotonic() < end
@@ -189,7 +189,7 @@ def wait_for_text(child, text, secs=120):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["SIGTERM of 0", "SIGTERM of 1", "both", "STOP"])
-def test_two_processes_stop_at_one_step_and_continue_bit_for_bit(tmp_path, how):
+def test_two_processes_stop_at_one_step_and_continue_after_it(tmp_path, how):
     workdir = tmp_path / "run"
     children = pair(workdir)
     if how == "STOP":
@@ -206,8 +206,6 @@ def test_two_processes_stop_at_one_step_and_continue_bit_for_bit(tmp_path, how):
     assert how == "both" or all(said in text for text in texts)
     assert f"stopped after step {step}, which is saved" in texts[0]
     assert "Traceback" not in texts[0] + texts[1]
-    end = [f"--config.length={step + 7} steps", "--config.schedule.name=rsqrt"]
-    assert end  # the length is a result: the same workdir cannot be continued with another
     codes, texts = outcome(stopped_again(workdir), 120)
     assert codes == [42, 42], texts
     assert f"at step {step}" in texts[0]

@@ -37,13 +37,15 @@ def free_port():
 
 
 def launch(
-    count, workdir, *extra, each=None, devices=8, coordinator="", told=None, cwd=ROOT, log=""
-):
+    count, workdir, *extra, each=None, devices=8, coordinator="", told=None, cwd=ROOT, log="",
+    program=("-m", "vit_jax"),
+):  # fmt: skip
     """Starts `vit_jax train` `count` times, with `devices` fake ones in all.
 
     Args:
       each: index -> further arguments, and environment variables (a dict), of that process.
       told: the number of processes that they are told, if not `count`.
+      program: for the interpreter.
     """
     address = coordinator or f"127.0.0.1:{free_port()}"
     flags = f"--xla_force_host_platform_device_count={devices // count} " + os.environ[
@@ -54,7 +56,7 @@ def launch(
         words = [w for w in (each or {}).get(index, ()) if isinstance(w, str)]
         variables = [w for w in (each or {}).get(index, ()) if isinstance(w, dict)]
         arguments = [
-            sys.executable, "-m", "vit_jax", "train", f"--config={QUICKSTART}",
+            sys.executable, *program, "train", f"--config={QUICKSTART}",
             f"--workdir={workdir}", f"--coordinator={address}", f"--process_id={index}",
             f"--num_processes={told or count}", *TINY, *STEPS, *extra, *words,
         ]  # fmt: skip

@@ -129,11 +129,7 @@ def session(
       PeerLost: some did not start in time.
       Stopped: the run was asked to stop.
     """
-    global _now
-    times = {"connect": connect_secs, "heartbeat": heartbeat_secs, "barrier": barrier_secs}
-    for name, secs in times.items():
-        if not 1 <= secs < 2**31:
-            raise BadInput(f"processes.{name}_secs={secs}; give seconds, a whole number from 1 on.")
+    _check_times(connect=connect_secs, heartbeat=heartbeat_secs, barrier=barrier_secs)
     if not 0 <= hang_secs < 2**31:
         raise BadInput(f"processes.hang_secs={hang_secs}; give seconds, a whole number from 0 on.")
     stopping.check()
@@ -146,40 +142,50 @@ def session(
         with watchdog.watching(hang_secs, functools.partial(_hung, workdir, None)):
             yield
         return
-    _now = _Session(who, line, barrier_secs)
     line.silent_secs = heartbeat_secs
     line.stacks = functools.partial(watchdog.write_stacks, workdir, who.index)
+    with (
+        _among(_Session(who, line, barrier_secs)),
+        stopping.over(line),
+        watchdog.watching(hang_secs, functools.partial(_hung, workdir, line)),
+    ):
+        if jax_distributed.global_state.client is None:
+            _initialize(who, connect_secs, heartbeat_secs)
+        if who.index:
+            log.setLevel(logging.WARNING)
+        log.info("processes: %d (%s), process 0 on %s", who.count, who.origin, line.hosts[0])
+        yield
+
+
+@contextlib.contextmanager
+def _among(session: _Session) -> Iterator[None]:
+    """One of several: all part at the end of the block, or end with what one of them raises."""
+    global _now
+    _now, stopped = session, None
     try:
-        with (
-            stopping.over(line),
-            watchdog.watching(hang_secs, functools.partial(_hung, workdir, line)),
-        ):
-            if jax_distributed.global_state.client is None:
-                _initialize(who, connect_secs, heartbeat_secs)
-            if who.index:
-                log.setLevel(logging.WARNING)
-            log.info("processes: %d (%s), process 0 on %s", who.count, who.origin, line.hosts[0])
-            try:
-                yield
-            except Stopped as e:
-                if not e.save:
-                    raise
-                _part(line)
-                raise e from None
-            _part(line)
+        try:
+            yield
+        except Stopped as e:
+            if not e.save:  # the others may be anywhere
+                raise
+            stopped = e
+        barrier("the end of the run")
+        session.line.close()
+        jax.distributed.shutdown()
     except BaseException as e:
-        if not (isinstance(e, Stopped) and e.save):
-            _leave(line, e)
-        raise
+        _leave(session.line, e)
     finally:
         _now = None
+    if stopped:
+        raise stopped
 
 
-def _part(line: Lifeline) -> None:
-    """All processes have come to the end of the run."""
-    barrier("the end of the run")
-    line.close()
-    jax.distributed.shutdown()
+def _check_times(**secs: int) -> None:
+    for name, given in secs.items():
+        if not 1 <= given < 2**31:
+            raise BadInput(
+                f"processes.{name}_secs={given}; give seconds, a whole number from 1 on."
+            )
 
 
 def _hung(workdir: Path, line: Lifeline | None, secs: float) -> None:

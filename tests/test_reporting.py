@@ -70,6 +70,9 @@ def test_progress_line_has_what_one_looks_for():
     row = {"train/loss": 0.5, "train/lr": 1e-3, "perf/img_per_sec": 200.0, "perf/input_wait": 0.02}
     line = reporting.progress_line(50, 100, row, left_images=2000)
     assert line == "step 50/100  loss 0.5000  lr 1.00e-03  200 img/s  wait 2%  ETA 0:10"
+    assert "loss not finite  lr" in reporting.progress_line(
+        5, 9, {k: v for k, v in row.items() if k != "train/loss"}, left_images=0
+    )
     assert "MFU 45.0%" in reporting.progress_line(50, 100, row | {"perf/mfu": 0.45}, left_images=0)
 
 

@@ -85,7 +85,7 @@ def _parse(content: bytes) -> dict[str, str]:
     first, end, body = content.partition(b"\n")
     if first + end != _own_line(body):
         raise ValueError("not what was written")
-    pairs = [line.split("  ", 1) for line in body.decode().splitlines()]
+    pairs = [line.split("  ", 1) for line in body.decode().split("\n")[:-1]]
     return {name: digest for digest, name in pairs}
 
 

@@ -47,7 +47,7 @@ class Stopped(RuntimeError):
 
     def __init__(self, number: int):
         super().__init__(f"stopped by {signal.Signals(number).name}; run again to continue.")
-        self.exit_code = 130 if number == signal.SIGINT else SAVED
+        self.exit_code = SAVED
 
 
 def run(

@@ -9,6 +9,7 @@ import json
 import statistics
 
 import pytest
+from test_step_folders import WHOLE, make
 
 from configs import quickstart
 from vit_jax import checks, main, settle, sweep, sweep_folder
@@ -69,7 +70,7 @@ def test_other_weights_under_a_run_that_has_begun_are_refused(tmp_path, begun):
     if begun == "results":
         finish(tmp_path, point.run)
     elif begun:
-        (tmp_path / point.run / "checkpoints" / "4").mkdir(parents=True)
+        make(tmp_path / point.run, 4, WHOLE)
     other = made({"": [{"seed": 1}]}, "--config.init=b.npz").points("")
     if begun:
         with pytest.raises(BadInput, match=r"(?s)another run.*init: 'a.npz' there, now 'b.npz'"):

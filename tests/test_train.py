@@ -3,6 +3,7 @@
 
 """The trainer, in this process: what a run writes, what it refuses, what it survives."""
 
+import errno
 import json
 import math
 import re
@@ -16,8 +17,8 @@ import pytest
 import yaml
 
 import vit_jax
+from vit_jax import checksums, main, memory, program, train
 from vit_jax import config as config_lib
-from vit_jax import main, memory, program, train
 from vit_jax.checkpoint import Checkpoints
 from vit_jax.data.pipeline import Pipeline
 from vit_jax.models import variants
@@ -145,6 +146,37 @@ def test_interrupted_and_continued_equals_uninterrupted(finished, tmp_path, monk
     assert run(tmp_path) == 0
     assert logged(tmp_path) == logged(finished)
     assert same_parameters(tmp_path, finished)
+
+
+def test_damaged_checkpoint_is_left_out_and_the_run_ends_as_if_nothing_had_been(
+    finished, tmp_path, monkeypatch, caplog
+):
+    with monkeypatch.context() as patch:
+        stop_at(patch, 10)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, "--config.checkpoint.keep_last=2")
+    assert (tmp_path / "restarts.json").exists()
+    (tmp_path / "checkpoints" / "8" / "state" / "_METADATA").write_text("")
+    assert run(tmp_path, "--config.checkpoint.keep_last=2") == 0
+    assert "step 8 is damaged (state/_METADATA has changed)" in caplog.text
+    assert "continuing from step 4: 4 steps are done again" in caplog.text
+    assert logged(tmp_path) == logged(finished)
+    assert same_parameters(tmp_path, finished)
+    names = {p.name for p in (tmp_path / "checkpoints").iterdir()}
+    assert names == {"8", "8.damaged", "12"}
+    assert not (tmp_path / "restarts.json").exists()
+
+
+def test_save_that_fails_ends_the_run_at_the_next_step(tmp_path, monkeypatch, capsys):
+    def full(folder):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checksums, "write", full)
+    assert run(tmp_path, "--config.checkpoint.every=1 steps") == 1
+    message = capsys.readouterr().err
+    assert "step 1 could not be saved" in message
+    assert "Traceback" not in message
+    assert max(step for step, _ in logged(tmp_path)) < 4
 
 
 def test_results_lost_after_the_last_save_are_made_again(finished, tmp_path, monkeypatch):

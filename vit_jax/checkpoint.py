@@ -198,9 +198,10 @@ class Checkpoints:
         metrics = {name: float(value) for name, value in measured.items()}
         folder = self.folder / str(step)
         if step in self._known:
-            self._metrics[step] = metrics
-            if distributed.is_first():
-                keeping.add(folder, metrics)
+            if metrics:
+                self._metrics[step] = self._metrics.get(step, {}) | metrics
+                if distributed.is_first():
+                    keeping.add(folder, self._metrics[step])
             return
         files = {_CONFIG: config_yaml, keeping.FILE: json.dumps(metrics) + "\n"}
         self._sealing = self._checkpointer.get_temporary_path(epath.Path(folder)).get(), files

@@ -17,7 +17,7 @@ import yaml
 
 import vit_jax
 from vit_jax import config as config_lib
-from vit_jax import main, memory, program, train
+from vit_jax import main, memory, program, storage, train
 from vit_jax.checkpoint import Checkpoints
 from vit_jax.models import variants
 from vit_jax.reporting import read_rows
@@ -45,14 +45,14 @@ def run(workdir, *extra, config=QUICKSTART):
 
 def logged(workdir, prefixes=("train/", "norm/", "val", "test")):
     """(step, key) -> value of everything that is a function of the training."""
-    rows = read_rows(Path(workdir) / "metrics.jsonl")
+    rows = read_rows(storage.path(str(workdir)) / "metrics.jsonl")
     keys = [(row["step"], k) for row in rows for k in row if k.startswith(prefixes)]
     assert len(keys) == len(set(keys)), "a (step, key) appears twice"
     return {(r["step"], k): v for r in rows for k, v in r.items() if k.startswith(prefixes)}
 
 
 def parameters(workdir, step=None):
-    checkpoints = Checkpoints(Path(workdir), read_only=True)
+    checkpoints = Checkpoints(storage.path(str(workdir)), read_only=True)
     weights = checkpoints.weights(step or checkpoints.latest)
     checkpoints.close()
     return jax.tree.leaves(weights)

@@ -18,11 +18,12 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
-from vit_jax import tree
+from vit_jax import storage, tree
 from vit_jax.errors import BadInput
 from vit_jax.state import TrainState
 
 FOLDER = "checkpoints"
+_MARK = "commit_success.txt"
 # orbax comments on what is normal here: a checkpoint that is only read, one without metrics.
 logging.getLogger("absl").addFilter(
     lambda record: record.levelno >= logging.ERROR or "orbax" not in record.pathname
@@ -32,6 +33,16 @@ logging.getLogger("absl").addFilter(
 def lower_is_better(metric: str) -> bool:
     """Whether a metric such as `val/loss` is a loss."""
     return metric.endswith("loss")
+
+
+def committed(workdir: Path) -> list[int]:
+    """The steps that were committed in a workdir, ascending."""
+    # On a disk orbax renames what is done; in a bucket, which cannot, it adds a mark.
+    return sorted(
+        int(path.name)
+        for path in storage.listed(workdir / FOLDER)
+        if path.name.isdigit() and (not storage.is_remote(path) or (path / _MARK).exists())
+    )
 
 
 class Checkpoints:
@@ -63,7 +74,7 @@ class Checkpoints:
                 policy.BestN(get_metric_fn=self._score, n=1, keep_checkpoints_without_metrics=False)
             )
         self._keep_best = keep_best
-        self.folder = workdir.absolute() / FOLDER
+        self.folder = storage.absolute(workdir) / FOLDER
         self._manager = ocp.CheckpointManager(
             self.folder,
             options=ocp.CheckpointManagerOptions(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import ml_collections
 import yaml
 
-from vit_jax import recipes
+from vit_jax import recipes, storage
 from vit_jax.errors import BadInput, unknown
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ def to_yaml(config: ConfigDict) -> str:
 def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
     """The configuration in a YAML file, and the keys that it sets."""
     try:
-        values = yaml.safe_load(path.read_text())
+        values = yaml.safe_load(storage.read_all([path])[0].decode())
     except (yaml.YAMLError, UnicodeDecodeError, OSError, ValueError, RecursionError) as e:
         raise BadInput(f"{path} is not readable YAML: {' '.join(str(e).split())[:300]}") from e
     if not isinstance(values, dict):

@@ -120,6 +120,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def named(self):
         """What an upload says in its body."""
+        if "upload_id" in self.args:
+            return self.store.sessions[self.args["upload_id"]][1]
         found = re.search(rb'"name": *("(?:[^"\\]|\\.)*")', self.body[:4096])
         return json.loads(found[1]) if found else ""
 

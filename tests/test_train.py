@@ -107,6 +107,33 @@ def test_finished_run_is_not_touched_and_prints_its_results(finished, capsys):
     assert before == {p: p.stat().st_mtime_ns for p in finished.rglob("*") if p.is_file()}
 
 
+def test_run_in_a_bucket_that_is_stopped_and_continued_equals_one_on_a_disk(
+    finished, store, monkeypatch, capsys
+):
+    workdir = "gs://bucket/runs/a ü run"
+    with monkeypatch.context() as patch:
+        stop_at(patch, 7)
+        with pytest.raises(KeyboardInterrupt):
+            run(workdir)
+    folder = storage.path(workdir)
+    assert max(row["step"] for row in read_rows(folder / "metrics.jsonl")) > 4
+    store.asked.clear()
+    assert run(workdir) == 0
+    asked = [what for what, name in store.asked if "/checkpoints" not in name]
+    assert len(asked) < 4 * 8 + 30  # of 8 steps with a row each: none is asked about again
+    assert logged(workdir) == logged(finished)
+    assert same_parameters(workdir, finished)
+    results = json.loads((folder / "results.json").read_text())
+    assert results == json.loads((finished / "results.json").read_text())
+    assert "runs/a ü run/metrics\n" in capsys.readouterr().out  # no curves of TensorBoard
+
+    (_, params, _), (_, same, _) = vit_jax.load(f"{workdir}@8"), vit_jax.load(f"{finished}@8")
+    jax.tree.map(np.testing.assert_array_equal, params, same)
+    assert main.main(["inspect", workdir]) == 0
+    assert main.main(["table", "5", "--runs=gs://bucket/runs"]) == 0
+    assert "not readable" not in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_saved_yaml_starts_an_identical_run(finished, tmp_path):
     code = main.main(

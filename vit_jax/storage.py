@@ -8,18 +8,19 @@ appended to, renamed or locked, and folders are only the beginnings of names. No
 gcsfs, and none keeps a listing: other hosts write too. Start from `workdir` and `write`.
 """
 
+import collections
 import contextlib
 import errno
 import functools
 import importlib.util
-import io
+import itertools
 import logging
 import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
 
 from vit_jax.errors import BadInput, PeerLost
 
@@ -169,6 +170,12 @@ def walk(root: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
 # ---------------------------------------------------------------- data
 
 
+def plain(pattern: str) -> str:
+    """The folder of a bucket in which a pattern begins; the pattern itself where it is none."""
+    parts = pattern.split("/")
+    return "/".join(itertools.takewhile(lambda part: not re.search(r"[*?\[]", part), parts))
+
+
 def glob(pattern: str) -> list[str]:
     """The objects that a pattern with * and so on names, sorted."""
     with _reaching(pattern):
@@ -181,6 +188,69 @@ def find(folder: str) -> list[str]:
     with _reaching(folder):
         found = _store().find(root)
     return sorted(n.removeprefix(root) for n in found if n.startswith(root) and n[-1] != "/")
+
+
+class Tree:
+    """A place below a folder of a bucket, as it was when that was listed.
+
+    It has as much of `Path` as finding images in folders takes; no method asks the store.
+
+    Attributes:
+      name: the last part.
+    """
+
+    def __init__(self, root: str, within: str, inside: dict[str, set[str]]):
+        self._root, self._within, self._inside = root, within, inside
+        self.name = within.rpartition("/")[2]
+
+    def __str__(self) -> str:
+        return f"{self._root}/{self._within}".rstrip("/")
+
+    def __lt__(self, other: "Tree") -> bool:
+        return self._within < other._within
+
+    def iterdir(self) -> "Iterator[Tree]":
+        """What is in this folder."""
+        start = f"{self._within}/" if self._within else ""
+        for name in self._inside[self._within]:
+            yield Tree(self._root, start + name, self._inside)
+
+    def is_dir(self) -> bool:
+        """Whether something lies below it."""
+        return self._within in self._inside
+
+    def is_file(self) -> bool:
+        """Whether it is an object."""
+        return not self.is_dir()
+
+    def exists(self) -> bool:
+        """It was listed."""
+        return True
+
+    def is_symlink(self) -> bool:
+        """There are no links."""
+        return False
+
+    def relative_to(self, root: "Tree") -> PurePosixPath:
+        """The parts below the folder that was listed."""
+        return PurePosixPath(self._within)
+
+
+def tree(text: str) -> Path:
+    """All that is below a folder of a bucket, from one list: a `Tree`.
+
+    Raises:
+      BadInput: as `workdir`; or nothing is there.
+    """
+    root = str(workdir(text))
+    inside: dict[str, set[str]] = collections.defaultdict(set)
+    for name in find(root):
+        parts = name.split("/")
+        for depth, part in enumerate(parts):
+            inside["/".join(parts[:depth])].add(part)
+    if not inside:
+        raise BadInput(f"{text}: there is nothing below that name in the bucket; correct it.")
+    return Tree(root, "", dict(inside))  # type: ignore[return-value]
 
 
 def size_and_version(place: str) -> tuple[int, str]:
@@ -201,7 +271,7 @@ def read(place: str, start: int | None = None, end: int | None = None) -> bytes:
         return _store().cat_file(place, start=start, end=end)
 
 
-def stream(place: str) -> io.BufferedIOBase:
+def stream(place: str) -> IO[bytes]:
     """An object as a file that is read in sequence, with long reads ahead."""
     with _reaching(place):
         return _store().open(place, "rb", block_size=_READ_AHEAD, cache_type="readahead")

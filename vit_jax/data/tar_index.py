@@ -76,16 +76,16 @@ def _members(path: str) -> np.ndarray:
 
 def _scan(path: str) -> Any:
     """(name, start, size, None) of each image; content in place of None for each label member."""
-    file, others = ranges.open_file(path), 0
+    file, others = ranges.open_file(path, in_sequence=True), 0
     try:
-        kind = next((k for m, k in _COMPRESSED.items() if os.pread(file, 2, 0) == m), None)
+        kind = next((k for m, k in _COMPRESSED.items() if file.read(2, 0) == m), None)
         if kind:
             raise ValueError(
                 f"{path} is compressed ({kind}), so that no image can be read by itself; "
                 "decompress it, e.g. gunzip."
             )
         with (
-            os.fdopen(os.dup(file), "rb") as stream,
+            file.stream() as stream,
             tarfile.open(fileobj=stream, mode="r:") as tar,
         ):
             while (member := tar.next()) is not None:
@@ -104,18 +104,18 @@ def _scan(path: str) -> Any:
                 if image:
                     yield name, member.offset_data, member.size, None
                 elif suffix in _LABELS and member.size <= _MOST_BYTES:
-                    content = ranges.pread(file, member.size, member.offset_data)
+                    content = file.read(member.size, member.offset_data)
                     yield name, member.offset_data, member.size, content
                 else:
                     others += 1
-            end = os.pread(file, _MOST_BYTES, tar.offset)
-            _check_end(path, end, tar.offset, os.fstat(file).st_size)
+            end = file.read(_MOST_BYTES, tar.offset)
+            _check_end(path, end, tar.offset, file.size)
         if others:
             log.info("data: %s: %d members are left out, neither images nor labels", path, others)
     except tarfile.TarError as e:
         raise ValueError(f"{path} is truncated or no tar file: {e}; copy or pack it again.") from e
     finally:
-        os.close(file)
+        file.close()
 
 
 def _check_end(path: str, rest: bytes, offset: int, size: int) -> None:

@@ -23,9 +23,9 @@ from pathlib import Path
 
 from vit_jax import build, cache, loading, reporting, storage, sweep_folder
 from vit_jax.errors import BadInput, together, writing
+from vit_jax.step_folders import committed
 from vit_jax.sweep import Point, Sweep
 from vit_jax.sweep_folder import FAILED_FILE, LOG_FILE, Entry
-from vit_jax.workdir import committed
 
 MOST_RESTARTS = 5  # of a run, without a new checkpoint
 MOST_CHARACTERS = 2000  # of a message

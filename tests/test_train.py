@@ -6,6 +6,7 @@
 import json
 import math
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -132,6 +133,44 @@ def test_run_in_a_bucket_that_is_stopped_and_continued_equals_one_on_a_disk(
     assert main.main(["inspect", workdir]) == 0
     assert main.main(["table", "5", "--runs=gs://bucket/runs"]) == 0
     assert "not readable" not in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_commands_of_the_page_run_in_a_bucket(store, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    page = (ROOT / "docs" / "reliability.md").read_text()
+    commands = "".join(re.findall(r"```sh\n(.*?)```", page, re.DOTALL)).strip().splitlines()
+    assert len(commands) == 4
+    for command in commands:
+        words = shlex.split(command.replace("my-bucket", "bucket"))[1:]
+        assert main.main([*words, *(TINY if words[0] == "train" else ())]) == 0, command
+    assert "fits" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_sweep_in_a_bucket_is_collected_and_run_again_does_nothing(store, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    recipe = tmp_path / "two.py"
+    recipe.write_text(
+        "from configs import quickstart\n"
+        "def get_config(arg=None):\n    return quickstart.get_config()\n"
+        "def sweep(arg=None):\n    return [{'seed': 0}, {'seed': 1}]\n"
+    )
+    words = ["sweep", f"--config={recipe}", "--workdir=gs://bucket/two"]
+    assert main.main([*words, *TINY]) == 0
+    assert {n.rpartition("/")[2] for n in store.names("bucket/two/")} >= {"log.txt", "sweep.csv"}
+    assert main.main(["sweep", "--workdir=gs://bucket/two", "--collect"]) == 0
+    store.asked.clear()
+    assert main.main([*words, *TINY]) == 0
+    assert not any("checkpoints" in name and what == "write" for what, name in store.asked)
+
+
+@pytest.mark.slow
+def test_run_in_a_bucket_that_fails_now_and_then_is_the_same(finished, store):
+    store.fail_every = 40
+    assert run("gs://bucket/run") == 0
+    assert logged("gs://bucket/run") == logged(finished)
+    assert same_parameters("gs://bucket/run", finished)
 
 
 @pytest.mark.slow

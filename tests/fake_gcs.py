@@ -98,9 +98,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         url = urllib.parse.urlsplit(self.path)
         self.args = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
         self.body = self.received()
-        self.copy, path = None, url.path
-        if copy := re.fullmatch(r"(.+/o/[^/]+)/(?:rewriteTo|copyTo)/b/([^/]+)/o/([^/]+)", path):
-            path, self.copy = copy[1], [urllib.parse.unquote(part) for part in copy.groups()[1:]]
+        self.move, path = None, url.path
+        if move := re.fullmatch(r"(.+/o/[^/]+)/moveTo/o/([^/]+)", path):
+            path, self.move = move[1], urllib.parse.unquote(move[2])
         place = re.fullmatch(r"(?:/(upload|download))?/storage/v1/b(?:/([^/]+))?(/o(?:/(.+))?)?",
                              path)  # fmt: skip
         if place is None:
@@ -149,8 +149,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return "delete"
         if name is None:
             return "list"
-        if self.copy:
-            return "copied"
+        if self.move:
+            return "moved"
         return "read" if self.args.get("alt") == "media" or upload == "download" else "get"
 
     def bucket(self, bucket, _):
@@ -161,11 +161,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.error(404, f"No such object: {bucket}/{name}")
         return self.answer(200, self.store.meta(bucket, name))
 
-    def copied(self, bucket, name):
+    def moved(self, bucket, name):
         if (bucket, name) not in self.store.objects:
             return self.error(404, f"No such object: {bucket}/{name}")
-        meta = self.store.put(*self.copy, self.store.objects[bucket, name][0])
-        return self.answer(200, {"done": True, "resource": meta})
+        meta = self.store.put(bucket, self.move, self.store.objects[bucket, name][0])
+        del self.store.objects[bucket, name]
+        return self.answer(200, meta)
 
     def read(self, bucket, name):
         if (bucket, name) not in self.store.objects:

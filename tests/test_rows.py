@@ -102,8 +102,8 @@ def test_row_that_could_not_be_put_raises_before_a_checkpoint_builds_on_it(store
         raise storage.StoreLost("gone")
 
     monkeypatch.setattr(storage, "write", lost)
-    file.add(row(1))
     with pytest.raises(PeerLost):
+        file.add(row(1))
         file.sync()
     file.close()
 

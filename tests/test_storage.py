@@ -133,10 +133,10 @@ def test_store_that_fails_now_and_then_is_asked_again(store):
 
 
 def test_store_that_never_answers_asks_for_another_start(store, monkeypatch):
-    async def lost(*_, **__):
+    def lost(*_):
         raise ConnectionError("gone")
 
-    monkeypatch.setattr(type(storage._store()), "_pipe_file", lost)
+    monkeypatch.setattr(storage._store(), "pipe_file", lost)
     with pytest.raises(PeerLost, match="does not answer: gone") as caught:
         storage.write(storage.path("gs://bucket/run/x"), "")
     assert caught.value.exit_code == 43

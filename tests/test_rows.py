@@ -102,9 +102,13 @@ def test_row_that_could_not_be_put_raises_before_a_checkpoint_builds_on_it(store
         raise storage.StoreLost("gone")
 
     monkeypatch.setattr(storage, "write", lost)
-    with pytest.raises(PeerLost):
+
+    def add_and_sync():
         file.add(row(1))
         file.sync()
+
+    with pytest.raises(PeerLost):
+        add_and_sync()
     file.close()
 
 

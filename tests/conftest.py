@@ -24,6 +24,7 @@ os.environ |= {
     "HYPOTHESIS_STORAGE_DIRECTORY": f"{_cache.name}/hypothesis",
 }
 
+import fake_gcs  # noqa: E402
 import hypothesis  # noqa: E402
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
@@ -71,6 +72,22 @@ def image_folder(tmp_path_factory):
                 pixels[..., channel] += 100
                 Image.fromarray(pixels).save(root / part / name / f"{i}.jpg")
     return root
+
+
+@pytest.fixture(scope="session")
+def _served():
+    with fake_gcs.serve("bucket") as (store, environment):
+        yield store, environment
+
+
+@pytest.fixture
+def store(_served, monkeypatch):
+    """An object store on loopback, with one empty bucket, gs://bucket."""
+    found, environment = _served
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    found.reset()
+    return found
 
 
 @pytest.fixture

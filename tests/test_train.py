@@ -7,6 +7,7 @@ import errno
 import json
 import math
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pytest
 import yaml
 
 import vit_jax
-from vit_jax import checksums, main, memory, program, train
+from vit_jax import checksums, main, memory, program, storage, train
 from vit_jax import config as config_lib
 from vit_jax.checkpoint import Checkpoints
 from vit_jax.data.pipeline import Pipeline
@@ -47,14 +48,14 @@ def run(workdir, *extra, config=QUICKSTART):
 
 def logged(workdir, prefixes=("train/", "norm/", "val", "test")):
     """(step, key) -> value of everything that is a function of the training."""
-    rows = read_rows(Path(workdir) / "metrics.jsonl")
+    rows = read_rows(storage.path(str(workdir)) / "metrics.jsonl")
     keys = [(row["step"], k) for row in rows for k in row if k.startswith(prefixes)]
     assert len(keys) == len(set(keys)), "a (step, key) appears twice"
     return {(r["step"], k): v for r in rows for k, v in r.items() if k.startswith(prefixes)}
 
 
 def parameters(workdir, step=None):
-    checkpoints = Checkpoints(Path(workdir), read_only=True)
+    checkpoints = Checkpoints(storage.path(str(workdir)), read_only=True)
     weights = checkpoints.weights(step or checkpoints.latest)
     checkpoints.close()
     return jax.tree.leaves(weights)
@@ -107,6 +108,71 @@ def test_finished_run_is_not_touched_and_prints_its_results(finished, capsys):
     assert run(finished) == 0
     assert "top-1" in capsys.readouterr().out
     assert before == {p: p.stat().st_mtime_ns for p in finished.rglob("*") if p.is_file()}
+
+
+def test_run_in_a_bucket_that_is_stopped_and_continued_equals_one_on_a_disk(
+    finished, store, monkeypatch, capsys
+):
+    workdir = "gs://bucket/runs/a ü run"
+    with monkeypatch.context() as patch:
+        stop_at(patch, 7)
+        with pytest.raises(KeyboardInterrupt):
+            run(workdir)
+    folder = storage.path(workdir)
+    assert max(row["step"] for row in read_rows(folder / "metrics.jsonl")) > 4
+    store.asked.clear()
+    assert run(workdir) == 0
+    asked = [what for what, name in store.asked if "/checkpoints" not in name]
+    assert len(asked) < 4 * 8 + 30  # of 8 steps with a row each: none is asked about again
+    assert logged(workdir) == logged(finished)
+    assert same_parameters(workdir, finished)
+    results = json.loads((folder / "results.json").read_text())
+    assert results == json.loads((finished / "results.json").read_text())
+    assert "runs/a ü run/metrics\n" in capsys.readouterr().out  # no curves of TensorBoard
+
+    (_, params, _), (_, same, _) = vit_jax.load(workdir), vit_jax.load(finished)
+    jax.tree.map(np.testing.assert_array_equal, params, same)
+    assert main.main(["inspect", workdir]) == 0
+    assert main.main(["table", "5", "--runs=gs://bucket/runs"]) == 0
+    assert "not readable" not in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_commands_of_the_page_run_in_a_bucket(store, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    page = (ROOT / "docs" / "reliability.md").read_text()
+    commands = "".join(re.findall(r"```sh\n(.*?)```", page, re.DOTALL)).strip().splitlines()
+    assert len(commands) == 4
+    for command in commands:
+        words = shlex.split(command.replace("my-bucket", "bucket"))[1:]
+        assert main.main([*words, *(TINY if words[0] == "train" else ())]) == 0, command
+    assert "fits" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_sweep_in_a_bucket_is_collected_and_run_again_does_nothing(store, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    recipe = tmp_path / "two.py"
+    recipe.write_text(
+        "from configs import quickstart\n"
+        "def get_config(arg=None):\n    return quickstart.get_config()\n"
+        "def sweep(arg=None):\n    return [{'seed': 0}, {'seed': 1}]\n"
+    )
+    words = ["sweep", f"--config={recipe}", "--workdir=gs://bucket/two"]
+    assert main.main([*words, *TINY]) == 0
+    assert {n.rpartition("/")[2] for n in store.names("bucket/two/")} >= {"log.txt", "sweep.csv"}
+    assert main.main(["sweep", "--workdir=gs://bucket/two", "--collect"]) == 0
+    store.asked.clear()
+    assert main.main([*words, *TINY]) == 0
+    assert not any("checkpoints" in name and what == "write" for what, name in store.asked)
+
+
+@pytest.mark.slow
+def test_run_in_a_bucket_that_fails_now_and_then_is_the_same(finished, store):
+    store.fail_every = 40
+    assert run("gs://bucket/run") == 0
+    assert logged("gs://bucket/run") == logged(finished)
+    assert same_parameters("gs://bucket/run", finished)
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import ml_collections
 import yaml
 
-from vit_jax import recipes
+from vit_jax import recipes, storage
 from vit_jax.errors import BadInput, unknown
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ class _PlainYaml(yaml.SafeLoader):
 def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
     """The configuration in a YAML file, and the keys that it sets."""
     try:
-        values = yaml.load(path.read_text(), _PlainYaml)
+        values = yaml.load(storage.read_all([path])[0].decode(), _PlainYaml)
     except Exception as e:  # a tag such as !!bool raises what its reader does
         raise BadInput(f"{path} is not readable YAML: {' '.join(str(e).split())[:300]}") from e
     if not isinstance(values, dict):

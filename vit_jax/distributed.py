@@ -24,7 +24,7 @@ from typing import Any, Literal
 import jax
 from jax._src import distributed as jax_distributed
 
-from vit_jax import ending, lifeline, meeting, processes, stopping, watchdog
+from vit_jax import ending, lifeline, meeting, processes, stopping, storage, watchdog
 from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped, unknown
 from vit_jax.lifeline import Lifeline
 from vit_jax.machine import extra, present_accelerators
@@ -341,12 +341,14 @@ def check_shared(folder: Path) -> None:
     """
     if _now is None:
         return
-    whole, token = Path(os.path.abspath(folder)), f".vit_jax-{uuid.uuid4().hex}"
+    whole = folder if storage.is_remote(folder) else Path(os.path.abspath(folder))
+    token = f".vit_jax-{uuid.uuid4().hex}"
     levels, error = 0, ""
     if is_first():
-        levels = next(i for i, p in enumerate((whole, *whole.parents)) if os.path.isdir(p))
+        if not storage.is_remote(whole):  # there are no folders in a bucket
+            levels = next(i for i, p in enumerate((whole, *whole.parents)) if p.is_dir())
         try:
-            (whole, *whole.parents)[levels].joinpath(token).touch()
+            storage.write((whole, *whole.parents)[levels] / token, "")
         except OSError as e:
             error = f"cannot write to {folder}: {e.strerror}; give a --workdir that is writable."
     made = share(
@@ -360,13 +362,13 @@ def check_shared(folder: Path) -> None:
         base = (whole, *whole.parents)[min(levels, len(whole.parents))]
         seen = list(whole.parts[len(whole.parts) - levels :]) == tail
         end = time.monotonic() + _TOKEN_SECS
-        while seen and not os.path.exists(base / token):
+        while seen and not (base / token).exists():
             seen = time.monotonic() < end
             time.sleep(0.05)
         blind = [i for i, s in enumerate(gather("workdir", str(int(seen)))) if s == "0"]
     finally:
         if is_first():
-            (whole, *whole.parents)[levels].joinpath(token).unlink(missing_ok=True)
+            storage.remove((whole, *whole.parents)[levels] / token)
     if blind:
         raise BadInput(
             f"{whole} is not the same folder on all processes: {_now.line.name(blind[0])}"

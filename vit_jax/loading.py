@@ -19,10 +19,10 @@ import jax
 import numpy as np
 
 from vit_jax import config as config_lib
-from vit_jax import fetch, tree
+from vit_jax import fetch, storage, tree
 from vit_jax.checkpoint import Checkpoints
 from vit_jax.data import preprocess, readers
-from vit_jax.errors import BadInput
+from vit_jax.errors import BadInput, PeerLost
 from vit_jax.keeping import Damaged
 from vit_jax.models import files, pretrained, surgery, variants
 from vit_jax.models.formats import json_config
@@ -48,16 +48,16 @@ def find_run(text: str) -> Run | None:
     Raises:
       BadInput: nothing there, no checkpoint in it, or not that step (the steps there are listed).
     """
-    given = os.path.expanduser(text)
-    if os.path.isfile(given):
+    if _is_file(text):
         return None
-    plain = "@" not in text or os.path.isdir(given)
-    name, which = (given, "") if plain else given.rsplit("@", 1)
-    workdir = Path(name)
-    if not os.path.isdir(workdir / FOLDER):  # which raises for no name, however long
-        there = os.path.isdir(workdir)
+    plain = "@" not in text or _is_folder(storage.path(text))
+    name, which = (text, "") if plain else text.rsplit("@", 1)
+    workdir = storage.workdir(name)
+    if not _is_folder(workdir / FOLDER):
+        there = _is_folder(workdir)
         what = "holds no checkpoints" if there else "does not exist"
-        inside = sorted(p for p in workdir.glob("*") if p.suffix in files.SUFFIXES) if there else ()
+        found = storage.listed(workdir) if there else []
+        inside = [p for p in found if p.suffix in files.SUFFIXES]
         if inside:
             what += f" but {inside[0].name}"
         raise BadInput(
@@ -91,6 +91,25 @@ def find_run(text: str) -> Run | None:
     return Run(workdir, step)
 
 
+def _is_file(text: str) -> bool:
+    """Whether it is one; what a bucket holds is taken for a run unless its name says otherwise."""
+    if storage.is_remote(text):
+        return Path(text).suffix in files.SUFFIXES
+    return os.path.isfile(os.path.expanduser(text))
+
+
+def _is_folder(place: Path) -> bool:
+    """`Path.is_dir` that raises for no name, however long."""
+    return place.is_dir() if storage.is_remote(place) else os.path.isdir(place)
+
+
+def may_be_run(text: str) -> bool:
+    """Whether FILE_OR_RUN can only be a run: a folder, or in a bucket no weights file."""
+    if storage.is_remote(text):
+        return not _is_file(text)
+    return os.path.isdir(text.rpartition("@")[0] or text)
+
+
 def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Weights:
     """The weights of FILE_OR_RUN as numpy arrays, and what they say of their model.
 
@@ -102,8 +121,8 @@ def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Wei
     Raises:
       BadInput: nothing there, or not readable.
     """
-    path = fetch.local(text)
-    if os.path.isfile(path):
+    path = None if may_be_run(text) else fetch.local(text)
+    if path is not None and os.path.isfile(path):
         if path.suffix == ".safetensors":
             fetch.beside(text, (json_config.NAME, json_config.PREPROCESSOR))
         return pretrained.read(path, heads=heads, shapes_only=shapes_only)
@@ -114,7 +133,7 @@ def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Wei
             run = find_run(text)
             assert run is not None, text
             return _read_run(run, shapes_only=shapes_only)
-        except BadInput:
+        except (BadInput, PeerLost):
             raise
         except Exception as e:  # whatever orbax raises for a step that is gone or damaged
             if run is not None and run == failed:

@@ -21,12 +21,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vit_jax import build, checks, loading, reporting, settle
+from vit_jax import build, checks, loading, reporting, settle, storage
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
 from vit_jax.errors import BadInput, writing
 from vit_jax.models import files
 from vit_jax.paper import vtab
+from vit_jax.rows import place
 from vit_jax.step_folders import saved
 from vit_jax.sweep import Point, Problems, Sweep, described
 
@@ -59,7 +60,10 @@ def settled(points: Sequence[Point], workdir: Path) -> list[Point]:
 def _settled(point: Point, workdir: Path) -> ConfigDict:
     config, folder = config_lib.changed(point.config, {}), workdir / point.run
     number = folder.name.partition("-")[0]
-    for there in sorted(folder.parent.glob(f"{number}-*/{loading.CONFIG_FILE}")):
+    alike = [p for p in storage.listed(folder.parent) if p.name.startswith(f"{number}-")]
+    for there in (p / loading.CONFIG_FILE for p in alike):
+        if not there.exists():
+            continue
         saved = config_lib.load(str(there))
         settle.adopt(config, saved)
         differences = [
@@ -86,7 +90,7 @@ def _begun(folder: Path) -> bool:
 def _same_weights(old: str, new: str, workdir: Path) -> bool:
     """Whether two values of `init` mean the same, also where the sweep's folder was moved."""
     old_path, new_path = os.path.abspath(old), os.path.abspath(new)
-    inside = os.path.relpath(new_path, workdir)
+    inside = os.path.relpath(new_path, os.path.abspath(workdir))
     moved = not inside.startswith("..") and old_path.endswith(os.sep + inside)
     return old == new or old_path == new_path or moved
 
@@ -106,7 +110,7 @@ def write(sweep: Sweep, stage: str, points: Sequence[Point], workdir: Path) -> N
     with writing(workdir):
         for point in points:
             folder = workdir / point.run
-            folder.mkdir(parents=True, exist_ok=True)
+            storage.make_folder(folder)
             if not (folder / reporting.RESULTS_FILE).exists():
                 text = config_lib.to_yaml(point.config)
                 reporting.write_atomically(folder / loading.CONFIG_FILE, text)
@@ -206,7 +210,7 @@ def _entry(
 ) -> Entry:
     folder, metrics, message = workdir / run, dict[str, float](), ""
     results, failed = folder / reporting.RESULTS_FILE, folder / FAILED_FILE
-    begun = (folder / reporting.METRICS_FILE).exists() if running is None else run in running
+    begun = place(folder).exists() if running is None else run in running
     if results.exists():
         state, metrics = "done", _metrics(files.read_json(results))
     elif failed.exists():

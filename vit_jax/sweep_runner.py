@@ -12,6 +12,7 @@ import collections
 import contextlib
 import dataclasses
 import fcntl
+import hashlib
 import itertools
 import logging
 import signal
@@ -21,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from vit_jax import build, loading, reporting, sweep_folder
+from vit_jax import build, cache, loading, reporting, storage, sweep_folder
 from vit_jax.errors import BadInput, together, writing
 from vit_jax.step_folders import committed
 from vit_jax.sweep import Point, Problems, Sweep
@@ -35,6 +36,16 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SAVED, LOST, SIGNALS = 42, 43, 128  # exit codes that ask for another start; a shell adds 128
 Command = Callable[[Path], list[str]]  # workdir of a run -> the words that start it
 log = logging.getLogger("vit_jax")
+
+
+def beside(folder: Path) -> Path:
+    """The folder itself or, for one in a bucket, that on this disk which has its lock and log."""
+    if not storage.is_remote(folder):
+        return folder
+    name = hashlib.sha256(str(folder).encode()).hexdigest()[:24]
+    made = cache.root() / "sweeps" / name
+    made.mkdir(parents=True, exist_ok=True)
+    return made
 
 
 def train_command(folder: Path) -> list[str]:
@@ -166,8 +177,8 @@ def finished(sweep: Sweep, stage: str, workdir: Path) -> list[Entry]:
 def _locked(workdir: Path) -> Iterator[int]:
     """Keeps a second sweep out while this one, or a run that it has left, is at work."""
     with writing(workdir):
-        workdir.mkdir(parents=True, exist_ok=True)
-        file = open(workdir / LOCK_FILE, "a")
+        storage.make_folder(workdir)
+        file = open(beside(workdir) / LOCK_FILE, "a")
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -215,7 +226,7 @@ class _Stage:
         self.active: list[_Active] = []
         self.done, self.failed = len(jobs) - len(self.waiting), 0
         for job in self.waiting:  # what failed is tried again
-            (job.folder / FAILED_FILE).unlink(missing_ok=True)
+            storage.remove(job.folder / FAILED_FILE)
 
     def run(self) -> int:
         """Until all runs are done or given up; returns how many were given up."""
@@ -249,7 +260,8 @@ class _Stage:
 
     def start(self, job: _Job) -> None:
         words = self.command(job.folder)
-        with open(job.folder / LOG_FILE, "ab") as output:
+        file = beside(job.folder) / LOG_FILE
+        with open(file, "ab") as output:
             output.write(f"$ {' '.join(words)}\n".encode())
             output.flush()
             log_start = output.tell()  # later it moves with what the process writes
@@ -263,7 +275,7 @@ class _Stage:
             )
             self.active.append(_Active(job, process, log_start))
         since = f", from step {job.newest}" if job.newest >= 0 else ""
-        log.info("%s runs%s; its log is %s", job.point.run, since, job.folder / LOG_FILE)
+        log.info("%s runs%s; its log is %s", job.point.run, since, file)
 
     def forward(self, number: int, *, again: bool) -> None:
         """Hands a signal on; those that do not end are killed by a second one."""
@@ -275,6 +287,9 @@ class _Stage:
     def ended(self, one: _Active, *, stopping: bool) -> None:
         """What becomes of a run whose process has ended."""
         job, code = one.job, one.process.returncode
+        file = beside(job.folder) / LOG_FILE
+        if storage.is_remote(job.folder):
+            storage.write(job.folder / LOG_FILE, file.read_bytes())
         newest = _newest(job.folder)
         if newest > job.newest:
             job.newest, job.restarts = newest, 0
@@ -289,7 +304,7 @@ class _Stage:
             log.info("%s %s; again %s", job.point.run, _how(code), since)
             self.waiting.appendleft(job)
         else:
-            message = f"{_how(code)}: {last_message(job.folder / LOG_FILE, one.log_start)}"
+            message = f"{_how(code)}: {last_message(file, one.log_start)}"
             if _died(code):
                 message = f"{MOST_RESTARTS} restarts without a new checkpoint; {message}"
             sweep_folder.fail(self.workdir, job.point.run, code, message)

@@ -90,6 +90,11 @@ def tfds_package() -> Path:
 def data_folder(data_dir: str) -> Path:
     """DATA_DIR: as given, else TFDS's default."""
     given = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
+    if "://" in given:
+        raise BadInput(
+            f"data.data_dir={given}: prepared datasets are read from a disk; copy them to one, or "
+            "train from tar files or records: data.source=tar:gs://..., records:gs://..."
+        )
     return Path(os.path.expanduser(given))
 
 

@@ -10,7 +10,6 @@ not: an image that is damaged fails to decode, or shows it. Start from `RecordFi
 
 import concurrent.futures
 import logging
-import os
 import struct
 from collections.abc import Sequence
 
@@ -37,12 +36,13 @@ def offsets(path: str) -> np.ndarray:
 
 
 def _offsets(path: str) -> np.ndarray:
-    size, starts, position = os.stat(path).st_size, [], 0
+    starts, position = [], 0
     headers, due = bytearray(), 2**16
-    file = ranges.open_file(path)
+    file = ranges.open_file(path, in_sequence=True)
     try:
+        size = file.size
         while position + _HEADER <= size:
-            header = os.pread(file, _HEADER, position)
+            header = file.read(_HEADER, position)
             headers += header
             starts.append(position + _HEADER)
             position += _HEADER + _FOOTER + struct.unpack_from("<Q", header)[0]
@@ -50,7 +50,7 @@ def _offsets(path: str) -> np.ndarray:
                 _check_lengths(path, headers)
                 due *= 2
     finally:
-        os.close(file)
+        file.close()
     _check_lengths(path, headers)
     if position != size:
         raise ValueError(f"{path} is truncated or not a TFRecord file: {size} bytes.")

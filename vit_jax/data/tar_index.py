@@ -78,17 +78,16 @@ def _members(path: str) -> np.ndarray:
 
 def _scan(path: str) -> Any:
     """(name, start, size, None) of each image; content in place of None for each label member."""
-    file, others = ranges.open_file(path), 0
+    file, others = ranges.open_file(path, in_sequence=True), 0
     try:
-        kind = next((k for m, k in _COMPRESSED.items() if os.pread(file, 2, 0) == m), None)
+        kind = next((k for m, k in _COMPRESSED.items() if file.read(2, 0) == m), None)
         if kind:
             raise ValueError(
                 f"{path} is compressed ({kind}), so that no image can be read by itself; "
                 "decompress it, e.g. gunzip."
             )
-        with os.fdopen(os.dup(file), "rb") as stream:
-            size = os.fstat(file).st_size
-            tar = Tar(stream, 0, size)
+        with file.stream() as stream:
+            tar = Tar(stream, 0, file.size)
             for member in tar:
                 name = member.name.removeprefix("./")
                 base = os.path.basename(name)
@@ -104,17 +103,17 @@ def _scan(path: str) -> Any:
                 if image:
                     yield name, member.offset_data, member.size, None
                 elif suffix in _LABELS and member.isreg() and member.size <= _MOST_BYTES:
-                    content = ranges.pread(file, member.size, member.offset_data)
+                    content = file.read(member.size, member.offset_data)
                     yield name, member.offset_data, member.size, content
                 else:
                     others += 1
-            _check_end(path, tar.rest(_MOST_BYTES), tar.end, size)
+            _check_end(path, tar.rest(_MOST_BYTES), tar.end, file.size)
         if others:
             log.info("data: %s: %d members are left out, neither images nor labels", path, others)
     except tarfile.TarError as e:
         raise ValueError(f"{path} is truncated or no tar file: {e}; copy or pack it again.") from e
     finally:
-        os.close(file)
+        file.close()
 
 
 def _check_end(path: str, rest: bytes, offset: int, size: int) -> None:

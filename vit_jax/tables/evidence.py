@@ -9,12 +9,12 @@ Nothing but config.yaml, results.json and metrics.jsonl is opened. Start from `r
 import dataclasses
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from vit_jax import config as config_lib
+from vit_jax import storage
 from vit_jax.errors import BadInput
 from vit_jax.tables.conformity import Flat
 
@@ -106,7 +106,7 @@ def open_run(folder: Path) -> Run:
         raise Unreadable(f"its configuration cannot be read ({e})") from e
     file = folder / RESULTS
     try:
-        results = json.loads(file.read_text()) if file.is_file() else None
+        results = json.loads(storage.read_all([file])[0]) if file.is_file() else None
     except (ValueError, OSError, RecursionError) as e:
         raise Unreadable(f"{RESULTS} cannot be read ({e})") from e
     if results is not None and not isinstance(results, dict):
@@ -116,10 +116,11 @@ def open_run(folder: Path) -> Run:
 
 
 def _workdirs(root: Path) -> Iterator[Path]:
-    for folder, inside, files in os.walk(root):
-        inside[:] = [name for name in inside if name != "checkpoints" and not name.startswith(".")]
+    for folder, inside, files in storage.walk(root):
+        skip = {"checkpoints", *(["metrics"] if CONFIG in files else [])}  # of objects, not runs
+        inside[:] = [name for name in inside if name not in skip and not name.startswith(".")]
         if CONFIG in files:
-            yield Path(folder)
+            yield folder
 
 
 def _check(file: Path, results: Mapping[str, Any]) -> None:

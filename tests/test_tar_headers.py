@@ -34,7 +34,7 @@ def test_what_is_no_tar_ends_nowhere():
 def test_a_member_that_is_not_there_in_full_is_an_error():
     content = packs.tar_bytes(FILES)
     tar = Tar(io.BytesIO(content), 0, 1024 + 512 + 599)
-    with pytest.raises(tarfile.ReadError, match="'b/2.jpg' claims 600 bytes"):
+    with pytest.raises(tarfile.ReadError, match=r"'b/2\.jpg' claims 600 bytes"):
         list(tar)
 
 

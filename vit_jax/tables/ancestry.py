@@ -7,8 +7,8 @@ Start from `Ancestry.of`; `tested_on` is the dataset of a fine-tuning run.
 """
 
 import dataclasses
-import os
 import functools
+import os
 import re
 from pathlib import Path
 

@@ -3,11 +3,16 @@
 
 """Input made to do harm: valid files with something changed, and what must come of them."""
 
+import copy
 import tracemalloc
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from vit_jax.errors import BadInput
+
+# Of what takes a tenth of a second an example.
+few = settings(max_examples=settings().max_examples // 5)
 
 BYTES = st.sampled_from([b"\0", b"\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xff" * 8, b"../"])
 NUMBERS = st.sampled_from([0, 1, -1, 7, 255, 2**16, 2**31 - 1, 2**31, 2**40, 2**63, 2**64, 10**400])
@@ -45,8 +50,6 @@ def changed(draw, contents: list[bytes]):
 @st.composite
 def misplaced(draw, values):
     """A JSON value with one to three values in it replaced."""
-    import copy
-
     values = copy.deepcopy(values)
     for _ in range(draw(st.integers(1, 3))):
         places = list(_places(values))
@@ -70,8 +73,9 @@ def answer(function, *args, errors=(), **kwargs):
     try:
         return function(*args, **kwargs)
     except (BadInput, *errors) as e:
-        assert 10 < len(str(e)) < 20_000
-        return None
+        said = str(e)
+    assert len(said) > 10
+    return None
 
 
 def peak_mib(function, *args, **kwargs) -> float:

@@ -99,7 +99,7 @@ def test_shapes_are_read_without_the_values(tmp_path):
 def test_an_array_that_is_not_there_is_refused_by_its_header(tmp_path, shapes_only):
     huge = npy_bytes((1 << 20, 1 << 20), b"")  # 4 TiB
     path = written(tmp_path / "x.npz", zip_bytes(**{"head/kernel.npy": huge}))
-    with pytest.raises(BadInput, match="claims .*1048576, 1048576.* and has 0 bytes"):
+    with pytest.raises(BadInput, match=r"claims \[1048576, 1048576\] float32, and has 0 bytes"):
         files.read(path, shapes_only=shapes_only)
 
 

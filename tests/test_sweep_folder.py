@@ -69,7 +69,9 @@ def test_other_weights_under_a_run_that_has_begun_are_refused(tmp_path, begun):
     if begun == "results":
         finish(tmp_path, point.run)
     elif begun:
-        (tmp_path / point.run / "checkpoints" / "4").mkdir(parents=True)
+        step = tmp_path / point.run / "checkpoints" / "4"
+        step.mkdir(parents=True)
+        (step / "commit_success.txt").touch()
     other = made({"": [{"seed": 1}]}, "--config.init=b.npz").points("")
     if begun:
         with pytest.raises(BadInput, match=r"(?s)another run.*init: 'a.npz' there, now 'b.npz'"):

@@ -189,7 +189,11 @@ def test_a_run_that_dies_without_a_new_checkpoint_is_given_up(run):
 
 
 def test_a_new_checkpoint_gives_new_restarts(run):
-    script = "n=$(wc -l < starts); mkdir -p checkpoints/$n; [ $n = 9 ] || exit 43; finish 0.5"
+    script = """
+    n=$(wc -l < starts); mkdir -p checkpoints/$n
+    touch checkpoints/$n/commit_success.txt checkpoints/$n/checksums.sha256
+    [ $n = 9 ] || exit 43; finish 0.5
+    """
     assert states(run(script, SEEDS[:1])) == ["done"]
     assert starts(run.dir / "000-seed=1") == 9
 

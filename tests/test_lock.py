@@ -153,10 +153,10 @@ def test_a_run_that_is_overtaken_ends_with_2_and_leaves_the_lock(tmp_path, monke
     monkeypatch.setattr(lock, "BEAT_SECS", 0.01)
     monkeypatch.setattr(distributed, "leave", lambda *given: ends.append(given))
     with lock.held(tmp_path):
-        put(tmp_path, token="other", pid=7)
         end = time.monotonic() + 20
         while not ends and time.monotonic() < end:
-            time.sleep(0.01)
+            put(tmp_path, token="other", pid=7)  # again, if ours was written at the same moment
+            time.sleep(0.02)
     assert ends[0][0] == 2
     assert "taken over" in ends[0][1]
     assert "process 7 on" in ends[0][1]

@@ -10,7 +10,6 @@ do when asked to stop is `stopping`'s.
 
 import contextlib
 import functools
-import glob
 import itertools
 import json
 import logging
@@ -25,37 +24,14 @@ from typing import Any, Literal
 import jax
 from jax._src import distributed as jax_distributed
 
-from vit_jax import ending, lifeline, meeting, processes, stopping, watchdog
+from vit_jax import ending, lifeline, meeting, processes, stopping, storage, watchdog
 from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped, unknown
 from vit_jax.lifeline import Lifeline
+from vit_jax.machine import extra, present_accelerators
 from vit_jax.processes import Who
 
 Platform = Literal["auto", "cpu", "gpu", "tpu"]
 _JAX_NAMES = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}
-_GOOGLE_PCI_VENDOR = "0x1ae0"  # also of network cards
-_TPU_PCI_DEVICES = ("0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076")
-
-
-def present_accelerators(root: str = "/") -> list[str]:
-    """`gpu` and `tpu`, where this machine has one, whether or not jax can use it.
-
-    Args:
-      root: of the file system, for tests.
-    """
-    found = []
-    if any(glob.glob(os.path.join(root, "dev", name)) for name in ("nvidia[0-9]*", "dxg")):
-        found.append("gpu")
-    for vendor in glob.glob(os.path.join(root, "sys/bus/pci/devices/*/vendor")):
-        files = (Path(vendor), Path(vendor).with_name("device"))
-        maker, device = (p.read_text().strip() if p.exists() else "" for p in files)
-        if maker == _GOOGLE_PCI_VENDOR and device in _TPU_PCI_DEVICES:
-            return [*found, "tpu"]
-    return found
-
-
-def _extra(platform: str) -> str:
-    extras = {"gpu": "'.[cuda13]' (or '.[cuda12]')", "tpu": "'.[tpu]'"}
-    return f"pip install -e {extras[platform]}"
 
 
 def start(platform: Platform, *, deterministic: bool, root: str = "/") -> list[Any]:
@@ -85,7 +61,7 @@ def start(platform: Platform, *, deterministic: bool, root: str = "/") -> list[A
         raise BadInput(
             f"platform={platform} was asked for, but jax cannot use one"
             f"{': ' + str(e).splitlines()[0] if str(e) else ''}. This machine shows {have}. "
-            + (f"Install jax for it: {_extra(platform)}." if platform in ("gpu", "tpu") else "")
+            + (f"Install jax for it: {extra(platform)}." if platform in ("gpu", "tpu") else "")
         ) from e
     seen = devices[0].platform
     if platform != "auto" and seen != platform:
@@ -96,7 +72,7 @@ def start(platform: Platform, *, deterministic: bool, root: str = "/") -> list[A
     if platform == "auto" and seen == "cpu" and missing:
         raise BadInput(
             f"this machine has a {missing[0].upper()}, but jax sees only the CPU; "
-            f"{_extra(missing[0])}, or ask for the CPU with --config.platform=cpu."
+            f"{extra(missing[0])}, or ask for the CPU with --config.platform=cpu."
         )
     return devices
 
@@ -365,12 +341,14 @@ def check_shared(folder: Path) -> None:
     """
     if _now is None:
         return
-    whole, token = Path(os.path.abspath(folder)), f".vit_jax-{uuid.uuid4().hex}"
+    whole = folder if storage.is_remote(folder) else Path(os.path.abspath(folder))
+    token = f".vit_jax-{uuid.uuid4().hex}"
     levels, error = 0, ""
     if is_first():
-        levels = next(i for i, p in enumerate((whole, *whole.parents)) if os.path.isdir(p))
+        if not storage.is_remote(whole):  # there are no folders in a bucket
+            levels = next(i for i, p in enumerate((whole, *whole.parents)) if p.is_dir())
         try:
-            (whole, *whole.parents)[levels].joinpath(token).touch()
+            storage.write((whole, *whole.parents)[levels] / token, "")
         except OSError as e:
             error = f"cannot write to {folder}: {e.strerror}; give a --workdir that is writable."
     made = share(
@@ -384,13 +362,13 @@ def check_shared(folder: Path) -> None:
         base = (whole, *whole.parents)[min(levels, len(whole.parents))]
         seen = list(whole.parts[len(whole.parts) - levels :]) == tail
         end = time.monotonic() + _TOKEN_SECS
-        while seen and not os.path.exists(base / token):
+        while seen and not (base / token).exists():
             seen = time.monotonic() < end
             time.sleep(0.05)
         blind = [i for i, s in enumerate(gather("workdir", str(int(seen)))) if s == "0"]
     finally:
         if is_first():
-            (whole, *whole.parents)[levels].joinpath(token).unlink(missing_ok=True)
+            storage.remove((whole, *whole.parents)[levels] / token)
     if blind:
         raise BadInput(
             f"{whole} is not the same folder on all processes: {_now.line.name(blind[0])}"

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from vit_jax import __version__, offline
-from vit_jax.commands import data, fewshot, inspect, models, plan, sweep, table, train
+from vit_jax.commands import data, doctor, fewshot, inspect, models, plan, sweep, table, train
 from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped
 
 COMMANDS = {
@@ -22,6 +22,7 @@ COMMANDS = {
     "data": data,
     "models": models,
     "inspect": inspect,
+    "doctor": doctor,
 }
 
 

@@ -332,7 +332,8 @@ def _optimizer(
     in_steps = {"warmup": steps.warmup, "cooldown": steps.cooldown, "drops": steps.drops}
     given = _chosen(config.schedule) | in_steps
     schedule = schedules.make_schedule(total_steps=steps.total, **given)
-    return schedule, optimizers.make_optimizer(params, schedule, **_chosen(config.optimizer))
+    tx = optimizers.make_optimizer(params, schedule, **_chosen(config.optimizer))
+    return schedule, train_step.skipping(tx) if config.skip_non_finite else tx
 
 
 def _step_functions(

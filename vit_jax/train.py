@@ -33,19 +33,21 @@ from vit_jax import (
     memory,
     program,
     reporting,
+    restarts,
     stopping,
     watchdog,
 )
 from vit_jax import config as config_lib
-from vit_jax.checkpoint import FOLDER, Checkpoints
+from vit_jax.checkpoint import Checkpoints
 from vit_jax.config import ConfigDict
-from vit_jax.errors import BadInput, RunFailed, Stopped
+from vit_jax.errors import BadInput, RunFailed, Stopped, stopping_when_full
 from vit_jax.evaluators import classification, fewshot
 from vit_jax.models import flops
 from vit_jax.models.surgery import Fitted
 from vit_jax.processes import Who
 from vit_jax.reporting import Report, Throughput
 from vit_jax.state import TrainState
+from vit_jax.step_folders import FOLDER
 from vit_jax.stopping import Backstop
 from vit_jax.train_step import non_finite
 from vit_jax.window import Window
@@ -97,25 +99,27 @@ def train_here(config: ConfigDict, workdir: Path) -> dict[str, Any]:
         prepare(workdir, config)
     distributed.barrier("workdir")
     describe(run, devices)
-    try:
-        return run_in(workdir, run, weights)
-    except BadInput:  # out of memory, an image that cannot be read
-        if distributed.is_first() and not has_checkpoint(workdir):
-            remove_new(workdir, before)
-        raise
+    with restarts.counted(workdir), stopping_when_full(workdir):
+        try:
+            return run_in(workdir, run, weights)
+        except BadInput:  # out of memory, an image that cannot be read
+            if distributed.is_first() and not has_checkpoint(workdir):
+                remove_new(workdir, before)
+            raise
 
 
 def run_in(workdir: Path, run: build.Run, weights: Fitted | None) -> dict[str, Any]:
     """From the start to the results of a run whose workdir is ready."""
     config = run.config
     with contextlib.ExitStack() as stack:
-        checkpoints = Checkpoints(
-            workdir,
-            keep_last=config.checkpoint.keep_last,
-            keep_every=run.steps.keep_every,
-            keep_best=config.checkpoint.keep_best,
+        checkpoints = stack.enter_context(
+            Checkpoints(
+                workdir,
+                keep_last=config.checkpoint.keep_last,
+                keep_every=run.steps.keep_every,
+                keep_best=config.checkpoint.keep_best,
+            )
         )
-        stack.callback(checkpoints.close)
         try:
             state, step = start(run, checkpoints, weights)
             report = Report(
@@ -173,8 +177,8 @@ def initial_weights(run: build.Run, workdir: Path) -> Fitted | None:
 def start(
     run: build.Run, checkpoints: Checkpoints, weights: Fitted | None
 ) -> tuple[TrainState, int]:
-    """Where the run starts: its own newest checkpoint, else the weights of `init`, else scratch."""
-    step = distributed.share("newest checkpoint", checkpoints.latest)
+    """Where the run starts: its newest good checkpoint, else weights of `init`, else scratch."""
+    step = checkpoints.newest_good()
     if step is not None:
         log.info("start: resuming %s at step %d", checkpoints.folder.parent, step)
         return checkpoints.restore(step, run.abstract), step
@@ -234,6 +238,7 @@ def loop(
                 watchdog.step()
                 window.add(step, metrics)
                 profile.after(step, metrics)
+                checkpoints.check()
 
                 due, save = steps.due(step), backstop.due() or steps.saves(step)
                 if due or save:
@@ -285,7 +290,8 @@ def measure(run: build.Run, params: Any, name: str) -> dict[str, float | int]:
         return classification.evaluate(run.eval_step, params, run.eval_batches(name))
     classify = functools.partial(fewshot.ridge, l2=run.config.fewshot.l2)
     found = fewshot.evaluate(functools.partial(run.features, params), run.tasks[name], classify)
-    return {f"{shots}shot": result["top1"] for shots, result in found.items()}
+    top1 = {f"{shots}shot": result["top1"] for shots, result in found.items()}
+    return {**top1, "examples": len(run.tasks[name].test)}
 
 
 # ---------------------------------------------------------------- finish

@@ -5,7 +5,7 @@
 
 import pytest
 
-from vit_jax import keeping
+from vit_jax import checksums, keeping
 
 SCORES = {2: {"a": 0.5}, 4: {"a": 0.9, "a_loss": 2.0}, 6: {}, 8: {"a": 0.9, "a_loss": 1.0}}
 
@@ -41,3 +41,13 @@ def test_what_any_wants_stays(last, every, metric, stay):
 def test_step_that_is_gone_is_not_the_best():
     assert keeping.kept([2, 10], SCORES, last=1, every=0, metric="a") == {2, 10}
     assert keeping.kept([], SCORES, last=1, every=0, metric="a") == set()
+
+
+def test_metrics_that_are_added_later_are_those_of_the_step(tmp_path):
+    (tmp_path / "commit_success.txt").touch()
+    (tmp_path / keeping.FILE).write_text("{}\n")
+    checksums.write(tmp_path)
+    assert keeping.read(tmp_path) == {}
+    keeping.add(tmp_path, {"val/top1": 0.5})
+    assert keeping.read(tmp_path) == {"val/top1": 0.5}
+    assert checksums.damage(tmp_path) == ""

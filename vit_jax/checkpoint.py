@@ -187,17 +187,22 @@ class Checkpoints:
     ) -> None:
         """Starts saving; returns once the arrays may be overwritten. All processes call it.
 
-        A step that is saved already stays as it is. The checkpoint before goes, if nothing keeps
-        it, once this one counts.
+        A step that is saved already stays as it is, but for metrics: a run that was stopped saved
+        it before it was measured. The checkpoint before goes, if nothing keeps it, once this one
+        counts.
 
         Raises:
           RunFailed: this save, or the one before, failed; what was saved before that is kept.
         """
         self.wait()
-        if step in self._known:
-            return
         metrics = {name: float(value) for name, value in measured.items()}
         folder = self.folder / str(step)
+        if step in self._known:
+            if metrics:
+                self._metrics[step] = self._metrics.get(step, {}) | metrics
+                if distributed.is_first():
+                    keeping.add(folder, self._metrics[step])
+            return
         files = {_CONFIG: config_yaml, keeping.FILE: json.dumps(metrics) + "\n"}
         self._sealing = self._checkpointer.get_temporary_path(epath.Path(folder)).get(), files
         args = ocp.args.Composite(state=ocp.args.StandardSave(state))  # type: ignore[call-arg]

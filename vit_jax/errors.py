@@ -21,6 +21,7 @@ class BadInput(ValueError):
     """
 
     exit_code = 2
+    parts: tuple[str, ...] = ()  # of one that says several things
 
 
 class RunFailed(RuntimeError):
@@ -35,10 +36,26 @@ class PeerLost(RuntimeError):
     exit_code = 43
 
 
+class Stopped(RuntimeError):
+    """The run was asked to stop, and has saved what it has. Exit code 42: run again.
+
+    Attributes:
+      save: whether there may be something to save: all processes are at the same point.
+    """
+
+    exit_code = 42
+
+    def __init__(self, text: str, *, save: bool = False):
+        super().__init__(text)
+        self.save = save
+
+
 def together(problems: Sequence[BadInput]) -> BadInput:
     """One error for all that was found, so that nobody mends one thing only to meet the next."""
-    said = list(dict.fromkeys(map(str, problems)))
-    return BadInput("\n- ".join([f"{len(said)} problems:", *said]) if said[1:] else said[0])
+    said = list(dict.fromkeys(text for p in problems for text in p.parts or (str(p),)))
+    error = BadInput("\n- ".join([f"{len(said)} problems:", *said]) if said[1:] else said[0])
+    error.parts = tuple(said)
+    return error
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ run are the average of its parameters where it kept one. Start from `load`, whic
 """
 
 import dataclasses
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -49,12 +50,13 @@ def find_run(text: str) -> Run | None:
     """
     if _is_file(text):
         return None
-    plain = "@" not in text or storage.path(text).is_dir()
+    plain = "@" not in text or storage.is_dir(storage.path(text))
     name, which = (text, "") if plain else text.rsplit("@", 1)
     workdir = storage.workdir(name)
-    if not (workdir / FOLDER).is_dir():
-        what = "holds no checkpoints" if workdir.is_dir() else "does not exist"
-        inside = [p for p in storage.listed(workdir) if p.suffix in files.SUFFIXES]
+    if not storage.is_dir(workdir / FOLDER):  # which raises for no name, however long
+        there = storage.is_dir(workdir)
+        what = "holds no checkpoints" if there else "does not exist"
+        inside = [p for p in storage.listed(workdir) if p.suffix in files.SUFFIXES] if there else ()
         if inside:
             what += f" but {inside[0].name}"
         raise BadInput(
@@ -79,7 +81,8 @@ def find_run(text: str) -> Run | None:
                     f"steps are {steps}."
                 )
         else:
-            step = int(which) if which.isdecimal() else (checkpoints.latest if not which else None)
+            number = which.isdecimal() and len(which) < 20
+            step = int(which) if number else (checkpoints.latest if not which else None)
     finally:
         checkpoints.close()
     if step is None or step not in steps:
@@ -91,14 +94,14 @@ def _is_file(text: str) -> bool:
     """Whether it is one; what a bucket holds is taken for a run unless its name says otherwise."""
     if storage.is_remote(text):
         return Path(text).suffix in files.SUFFIXES
-    return Path(text).expanduser().is_file()
+    return os.path.isfile(os.path.expanduser(text))
 
 
 def may_be_run(text: str) -> bool:
     """Whether FILE_OR_RUN can only be a run: a folder, or in a bucket no weights file."""
     if storage.is_remote(text):
         return not _is_file(text)
-    return Path(text.rpartition("@")[0] or text).is_dir()
+    return os.path.isdir(text.rpartition("@")[0] or text)
 
 
 def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Weights:
@@ -113,7 +116,7 @@ def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Wei
       BadInput: nothing there, or not readable.
     """
     path = None if may_be_run(text) else fetch.local(text)
-    if path is not None and path.is_file():
+    if path is not None and os.path.isfile(path):
         if path.suffix == ".safetensors":
             fetch.beside(text, (json_config.NAME, json_config.PREPROCESSOR))
         return pretrained.read(path, heads=heads, shapes_only=shapes_only)

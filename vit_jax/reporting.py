@@ -3,8 +3,9 @@
 
 """What a person sees of a run: metrics.jsonl, TensorBoard, the progress line, tables.
 
-Metric names are paths: `train/loss`, `train/top1`, `train/lr`, `norm/grads|params|updates`,
-`perf/img_per_sec|input_wait|mfu`, `<split>/top1|top5|loss|examples`. A row at step n describes the
+Metric names are paths: `train/loss|top1|lr|skipped_updates`, `norm/grads|params|updates`,
+`perf/img_per_sec|input_wait|mfu`, `memory/host|host_free|device|device_peak` + `_bytes`,
+`data/bad_images`, `<split>/top1|top5|loss|examples`. A row at step n describes the
 n-th update (`train/loss`: its loss, before the update) or the parameters after it (`<split>/...`).
 The only user of clu.metric_writers. Start from `Report`.
 """
@@ -116,6 +117,10 @@ class Report:
             self._skipped = set(found) | {(file, reason) for file, reason in before}
             write_atomically(path, json.dumps(sorted(self._skipped)) + "\n")
 
+    def bad_images(self) -> int:
+        """How many training images any process of any start has skipped and written down."""
+        return len(read_skipped(self._workdir))
+
     def sync(self) -> None:
         """Rows written so far survive a crash; called before a checkpoint of the same step."""
         if self._file:
@@ -216,7 +221,8 @@ class Profile:
 
 def progress_line(step: int, total: int, row: Mapping[str, float], *, left_images: int) -> str:
     """`step 50/900  loss 0.812  lr 1.0e-03  3210 img/s  wait 1%  ETA 0:42`."""
-    parts = [f"step {step}/{total}", f"loss {row['train/loss']:.4f}", f"lr {row['train/lr']:.2e}"]
+    loss = f"loss {row['train/loss']:.4f}" if "train/loss" in row else "loss not finite"
+    parts = [f"step {step}/{total}", loss, f"lr {row['train/lr']:.2e}"]
     parts += [f"{row['perf/img_per_sec']:.0f} img/s", f"wait {row['perf/input_wait']:.0%}"]
     if "perf/mfu" in row:
         parts.append(f"MFU {row['perf/mfu']:.1%}")
@@ -258,8 +264,9 @@ def evaluation_line(names: Iterable[str], measured: Mapping[str, float | int]) -
             top1, loss = measured[f"{name}/top1"], measured[f"{name}/loss"]
             parts.append(f"{name} top-1 {top1:.2%} loss {loss:.4f}")
         else:
-            own = {k: v for k, v in measured.items() if k.rpartition("/")[0] == name}
-            parts.append(name + "".join(f" {k.rpartition('/')[2]} {v:.2%}" for k, v in own.items()))
+            own = {k.removeprefix(f"{name}/"): v for k, v in measured.items()}
+            shots = [f" {k} {v:.2%}" for k, v in own.items() if k.endswith("shot")]
+            parts.append(name + "".join(shots))
     return "  ".join(parts)
 
 
@@ -279,7 +286,10 @@ def results_table(results: Mapping[str, Any]) -> str:
     tables = [table(header, rows)]
     few = {name: m for name, m in found.items() if "top1" not in m}
     if few:
-        rows = [[name, *(f"{value:.2%}" for value in m.values())] for name, m in few.items()]
+        rows = [
+            [name, *(f"{v:.2%}" if k.endswith("shot") else f"{v:,}" for k, v in m.items())]
+            for name, m in few.items()
+        ]
         tables.append(table(["few-shot", *next(iter(few.values()))], rows))
     return "\n\n".join(tables)
 

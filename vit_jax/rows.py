@@ -36,7 +36,7 @@ def read_rows(path: Path, last: float = math.inf) -> list[dict[str, Any]]:
       last: step whose rows are the last to be read.
 
     Returns:
-      The rows, as they were written; a torn line is dropped.
+      The rows, as they were written; a line that is torn, or no row, is dropped.
     """
     if storage.is_remote(path):
         found = [path for path, step, _ in _objects(place(path.parent)) if step <= last]
@@ -44,9 +44,11 @@ def read_rows(path: Path, last: float = math.inf) -> list[dict[str, Any]]:
         found = [path] if path.exists() else []
     rows = []
     for line in b"".join(storage.read_all(found)).splitlines():
-        with contextlib.suppress(ValueError):
-            rows.append(json.loads(line))
-    return [row for row in rows if row["step"] <= last]
+        with contextlib.suppress(ValueError, RecursionError):
+            row = json.loads(line)
+            if isinstance(row, dict) and type(row.get("step")) is int and row["step"] <= last:
+                rows.append(row)
+    return rows
 
 
 def _objects(folder: Path) -> list[tuple[Path, int, int]]:

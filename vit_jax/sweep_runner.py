@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import fcntl
 import hashlib
+import itertools
 import logging
 import signal
 import subprocess
@@ -24,7 +25,7 @@ from pathlib import Path
 from vit_jax import build, cache, loading, reporting, storage, sweep_folder
 from vit_jax.errors import BadInput, together, writing
 from vit_jax.step_folders import committed
-from vit_jax.sweep import Point, Sweep
+from vit_jax.sweep import Point, Problems, Sweep
 from vit_jax.sweep_folder import FAILED_FILE, LOG_FILE, Entry
 
 MOST_RESTARTS = 5  # of a run, without a new checkpoint
@@ -58,7 +59,7 @@ class Stopped(RuntimeError):
 
     def __init__(self, number: int):
         super().__init__(f"stopped by {signal.Signals(number).name}; run again to continue.")
-        self.exit_code = 130 if number == signal.SIGINT else SAVED
+        self.exit_code = SAVED
 
 
 def run(
@@ -87,34 +88,66 @@ def run(
       Stopped: a signal came; the processes have ended.
     """
     wanted = [stage] if stage else list(sweep.stages)
-    ready = {name: _settled(sweep, name, workdir) for name in _known(sweep, wanted)}
+    ready = {
+        name: _settled(sweep, name, workdir) for name in wanted if sweep.before(name) not in wanted
+    }
+    points = list(itertools.chain.from_iterable(ready.values()))
+    if not all(_is_done(workdir / p.run) for p in points):
+        points += [p for name in wanted if name not in ready for p in _foreseen(sweep, name)]
+    _check_data(points, workdir)
     with _locked(workdir) as lock:
         for name in wanted:
-            points = ready[name] if name in ready else _settled(sweep, name, workdir)
-            sweep_folder.write(sweep, name, points, workdir)
-            failed = _Stage(points, workdir, parallel, command, lock).run()
+            if name not in ready:
+                ready[name] = _settled(sweep, name, workdir)
+                _check_data(ready[name], workdir)
+            sweep_folder.write(sweep, name, ready[name], workdir)
+            failed = _Stage(ready[name], workdir, parallel, command, lock).run()
             if failed:
                 break
     return sweep_folder.entries(workdir, running=())
 
 
-def _known(sweep: Sweep, wanted: Sequence[str]) -> list[str]:
-    """The stages whose points are known before anything runs."""
-    return [name for name in wanted if sweep.before(name) not in wanted]
-
-
 def _settled(sweep: Sweep, stage: str, workdir: Path) -> list[Point]:
-    """The points of a stage, checked, and their data found."""
-    before, rows = sweep.before(stage), []
-    if before is not None:
-        rows = [entry.row(workdir) for entry in finished(sweep, before, workdir)]
-    points = sweep_folder.settled(sweep.points(stage, rows), workdir)
-    left = [p for p in points if not (workdir / p.run / reporting.RESULTS_FILE).exists()]
-    data = {p.config.data.to_json(): p.config.data for p in left}
-    problems = [problem for section in data.values() for problem in build.problems(section)]
+    """The points of a stage, checked."""
+    return sweep_folder.settled(_points(sweep, stage, workdir), workdir)
+
+
+def _points(sweep: Sweep, stage: str, workdir: Path) -> list[Point]:
+    before = sweep.before(stage)
+    rows = [] if before is None else [e.row(workdir) for e in finished(sweep, before, workdir)]
+    return sweep.points(stage, rows)
+
+
+def _foreseen(sweep: Sweep, stage: str) -> list[Point]:
+    """The points that a stage would have if the one before it ended somehow, checked.
+
+    What they take from weights is left alone: those may be of a run to come.
+    """
+    problems = Problems()
+    for point in sweep.expected[stage]:
+        config = point.config
+        if config.model.variant != "auto" and config.data.image_size:
+            try:
+                build.check(config)
+            except BadInput as e:
+                problems.add(point.run, e)
+    problems.check()
+    return sweep.expected[stage]
+
+
+def _check_data(points: Sequence[Point], workdir: Path) -> None:
+    """Refuses runs that are not finished and whose images or labels are not all there.
+
+    Raises:
+      BadInput: with everything that is missing.
+    """
+    reads = {
+        (c.data.to_json(), c.evals.to_json(), c.fewshot.sources): c
+        for c in (p.config for p in points if not _is_done(workdir / p.run))
+    }
+    problems = [problem for config in reads.values() for problem in build.problems(config)]
     if problems:
         raise together(problems)
-    return points
 
 
 def finished(sweep: Sweep, stage: str, workdir: Path) -> list[Entry]:
@@ -123,13 +156,9 @@ def finished(sweep: Sweep, stage: str, workdir: Path) -> list[Entry]:
     Raises:
       BadInput: one is not finished; names all of those.
     """
-    there = (
-        sweep_folder.entries(workdir, ()) if (workdir / sweep_folder.RECORD_FILE).exists() else []
-    )
-    states = {entry.run: entry for entry in there}
-    before = sweep.before(stage)
-    rows = [] if before is None else [e.row(workdir) for e in finished(sweep, before, workdir)]
-    points = sweep.points(stage, rows)
+    begun = (workdir / sweep_folder.RECORD_FILE).exists()
+    states = {e.run: e for e in (sweep_folder.entries(workdir, ()) if begun else ())}
+    points = _points(sweep, stage, workdir)
     missing = [
         f"{p.run} ({states[p.run].state if p.run in states else 'missing'})"
         for p in points

@@ -6,7 +6,6 @@
 Start from `continue_or_check`.
 """
 
-import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from vit_jax import build, loading, reporting, settle, storage
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
 from vit_jax.errors import BadInput, together, writing
+from vit_jax.models import files
 from vit_jax.step_folders import committed, saved
 
 log = logging.getLogger("vit_jax")
@@ -39,11 +39,11 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
         try:
             settle.settle(config)
         except BadInput as e:
-            raise together([e, *build.problems(config.data)]) from e
+            raise together([e, *build.problems(config)]) from e
     build.check(config)
     if begun and results.exists():
         log.info("%s is finished; nothing to do.", workdir)
-        return json.loads(results.read_text())
+        return files.read_json(results)
     return None
 
 

@@ -165,7 +165,7 @@ def open_csv(rest: str, _: Any) -> _Opened:
         there = {f"{path.parent}/{name}" for name in storage.find(str(path.parent))}
         missing = [f for f in files if f not in there]
     else:
-        files = [str(path.parent / Path(row[0].strip()).expanduser()) for row in rows]
+        files = [str(path.parent / os.path.expanduser(row[0].strip())) for row in rows]
         missing = [f for f in files if not os.path.isfile(f)]
     if missing == files[:1] and len(files) > 1:
         raise BadInput(
@@ -190,4 +190,4 @@ def open_csv(rest: str, _: Any) -> _Opened:
 
 def as_number(text: str) -> tuple[int, str]:
     """A key that sorts labels that are numbers as numbers."""
-    return (int(text), "") if text.isdecimal() else (0, text)
+    return (int(text), "") if text.isdecimal() and len(text) < 20 else (0, text)

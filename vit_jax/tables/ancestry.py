@@ -8,6 +8,7 @@ Start from `Ancestry.of`; `tested_on` is the dataset of a fine-tuning run.
 
 import dataclasses
 import functools
+import os
 import re
 from pathlib import Path
 
@@ -92,7 +93,7 @@ class Ancestry:
         if storage.is_remote(name):
             return self._known.get(name.rstrip("/"))
         for base in (Path(), self._root or Path()):
-            folder = base / Path(name).expanduser()
+            folder = base / os.path.expanduser(name)
             if _key(folder) in self._known:
                 return self._known[_key(folder)]
             if (folder / evidence.CONFIG).is_file():

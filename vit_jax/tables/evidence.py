@@ -56,7 +56,8 @@ class Run:
     def examples(self, name: str) -> int:
         """How many images a metric was measured on; 0 where that is not said."""
         measured = (self.results or {}).get(name.rpartition("/")[0], {})
-        return int(measured.get("examples", 0))
+        found = measured.get("examples", 0) if isinstance(measured, dict) else 0
+        return found if isinstance(found, int) else 0
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows of metrics.jsonl; a torn line is left out."""
@@ -106,7 +107,7 @@ def open_run(folder: Path) -> Run:
     file = folder / RESULTS
     try:
         results = json.loads(storage.read_all([file])[0]) if file.is_file() else None
-    except (ValueError, OSError) as e:
+    except (ValueError, OSError, RecursionError) as e:
         raise Unreadable(f"{RESULTS} cannot be read ({e})") from e
     if results is not None and not isinstance(results, dict):
         raise Unreadable(f"{RESULTS} holds {type(results).__name__}, expected an object")
@@ -128,7 +129,7 @@ def _check(file: Path, results: Mapping[str, Any]) -> None:
         for name, value in metrics.items() if isinstance(metrics, dict) else ():
             if not isinstance(value, int | float) or isinstance(value, bool):
                 continue
-            if not math.isfinite(value):
+            if not -math.inf < value < math.inf:
                 raise BadInput(
                     f"{file}: {split}/{name} is {value}; a table has no place for it. Run it "
                     "again, or move it out of --runs."

@@ -113,6 +113,11 @@ def write(place: Path, content: str | bytes) -> None:
     temporary.replace(place)
 
 
+def is_dir(place: Path) -> bool:
+    """Whether it is a folder; a name that no disk can hold is none."""
+    return place.is_dir() if is_remote(place) else os.path.isdir(place)
+
+
 def make_folder(folder: Path) -> None:
     """Makes a folder and those above it; a bucket has none, and is never made."""
     if not is_remote(folder):
@@ -136,7 +141,7 @@ def listed(folder: Path) -> list[Path]:
     No access to a store is an error here; to `Path.is_dir` it is a "no".
     """
     if not is_remote(folder):
-        return sorted(folder.iterdir()) if folder.is_dir() else []
+        return sorted(folder.iterdir()) if os.path.isdir(folder) else []
     with _reaching(folder):
         try:
             found = _store().ls(str(folder), detail=False)

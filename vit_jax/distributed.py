@@ -156,7 +156,7 @@ def session(
             raise BadInput(f"processes.{name}_secs={secs}; give seconds, a whole number from 1 on.")
     if isinstance(who, Who):
         processes.check(who)
-        line = lifeline.meet(who, who.address, _facts(), connect_secs)
+        line = lifeline.meet(who, who.address, facts(), connect_secs)
     elif who == "tpu" and _initialize(None, connect_secs, heartbeat_secs):
         who, line = _meet_on_tpu(connect_secs)
     else:
@@ -216,10 +216,10 @@ def _meet_on_tpu(connect_secs: int) -> tuple[Who, Lifeline]:
         with lifeline.listen(who, (who.address[0], 0)) as probe:
             client.key_value_set("vit_jax/port", str(probe.getsockname()[1]))
     port = int(client.blocking_key_value_get("vit_jax/port", connect_secs * 1000))
-    return who, lifeline.meet(who, (who.address[0], port), _facts(), connect_secs)
+    return who, lifeline.meet(who, (who.address[0], port), facts(), connect_secs)
 
 
-def _facts() -> dict[str, str]:
+def facts() -> dict[str, str]:
     """What must be the same for all processes before they connect: code and packages."""
     return {"code": code_version()} | {p: importlib.metadata.version(p) for p in _PACKAGES}
 

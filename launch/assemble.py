@@ -107,6 +107,10 @@ def _points(
     args: argparse.Namespace, overrides: Sequence[str], workdir: str, name: str
 ) -> tuple[Any, tuple[Run, ...], tuple[sweep_lib.Sweep, str, list[sweep_lib.Point]]]:
     """What is not finished of a stage: the same runs, in the same folders, as `vit_jax sweep`."""
+    if "://" in workdir:
+        raise BadInput(
+            f"--sweep: {workdir} cannot hold a sweep yet; give a folder of this machine."
+        )
     sweep, home = sweep_lib.read(args.config, overrides), Path(workdir)
     if args.stage:
         sweep_lib.check_stage(sweep, args.stage)

@@ -219,9 +219,12 @@ def _output(file: str, count: int) -> Iterator[Callable[[int, bytes], None]]:
 
         def say(index: int, line: bytes) -> None:
             with lock:
-                for output in outputs:
-                    output.write((b"%d: " % index if count > 1 else b"") + line)
-                    output.flush()
+                for output in list(outputs):
+                    try:
+                        output.write((b"%d: " % index if count > 1 else b"") + line)
+                        output.flush()
+                    except OSError:  # a terminal that is gone, a disk that is full: the run goes on
+                        outputs.remove(output)
 
         yield say
 

@@ -69,16 +69,16 @@ def test_the_schema_notices_what_is_misspelt_or_of_another_type(tmp_path):
         assert error.endswith(said)
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_pods_are_the_machines_and_take_all_their_chips(tmp_path, name):
-    accelerator = topology.find(name)
-    _, found = manifest(tmp_path, name, slices=1)
-    [group] = found["spec"]["replicatedJobs"]
-    child = group["template"]["spec"]
-    [amount] = pod(found)["containers"][0]["resources"]["limits"].values()
-    assert child["parallelism"] == child["completions"] == accelerator.hosts
-    assert amount * child["parallelism"] == accelerator.chips
-    assert accelerator.generation.selector in pod(found)["nodeSelector"].values()
+def test_pods_are_the_machines_and_take_all_their_chips(tmp_path):
+    for name in EVERY:
+        accelerator = topology.find(name)
+        plain = launching.job(tmp_path, name, workdir="gs://bucket/runs/mine")
+        _, found = yaml.safe_load_all(gke.render(plain, GIVEN).files[0].content)
+        child = found["spec"]["replicatedJobs"][0]["template"]["spec"]
+        [amount] = pod(found)["containers"][0]["resources"]["limits"].values()
+        assert child["parallelism"] == child["completions"] == accelerator.hosts
+        assert amount * child["parallelism"] == accelerator.chips
+        assert accelerator.generation.selector in pod(found)["nodeSelector"].values()
 
 
 def test_a_slice_is_a_child_job_on_a_node_pool_of_its_own(tmp_path):

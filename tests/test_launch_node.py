@@ -3,9 +3,11 @@
 
 """Processes of one machine: who they are, how they end together, when they start again."""
 
+import os
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -146,6 +148,17 @@ def test_the_command_runs_a_job_again_and_notes_what_it_says(tmp_path, monkeypat
     assert node.main(["--again", "--log=log.txt", f"@{tmp_path}/job.json"]) == 0
     assert (tmp_path / "log.txt").read_text() == "started\nstarted\n"
     assert capfdbinary.readouterr().out.count(b"started") == 2
+
+
+def test_a_run_goes_on_when_nobody_listens_any_more(tmp_path, monkeypatch):
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "wb", buffering=0) as gone:
+        monkeypatch.setattr(node.sys, "stdout", SimpleNamespace(buffer=gone))
+        with node._output(str(tmp_path / "log"), 1) as say:
+            say(0, b"one\n")
+            say(0, b"two\n")
+    assert (tmp_path / "log").read_text() == "one\ntwo\n"
 
 
 def test_a_job_that_is_not_there_is_bad_input(tmp_path, capsys):

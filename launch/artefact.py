@@ -20,7 +20,7 @@ import re
 import tarfile
 from pathlib import Path
 
-from vit_jax import distributed, recipes
+from vit_jax import meeting, recipes
 from vit_jax.errors import BadInput
 
 LOCK_FILE = "requirements.lock"
@@ -74,7 +74,7 @@ def digest_of_image(image: str) -> str:
 
 def here() -> dict[str, str]:
     """The packages that processes compare, in the versions of this environment."""
-    return {name: version for name, version in distributed.facts().items() if name != "code"}
+    return {name: version for name, version in meeting.facts().items() if name != "code"}
 
 
 def locked(root: Path | None = None) -> dict[str, str]:
@@ -88,7 +88,7 @@ def locked(root: Path | None = None) -> dict[str, str]:
         raise BadInput(f"{path} is missing; launch from a checkout of the project.")
     rows = (line.split(" ")[0].partition("==") for line in path.read_text().splitlines())
     versions = {_canonical(name): version for name, equal, version in rows if equal}
-    names = [name for name in distributed.facts() if name != "code"]
+    names = [name for name in meeting.facts() if name != "code"]
     missing = [name for name in names if name not in versions]
     if missing:
         raise BadInput(f"{path} has no version of {missing[0]}; make it again, see docs/launch.")

@@ -16,7 +16,7 @@ from typing import Any
 from launch import artefact, check
 from launch.job import Job, Run, name_of, name_of_run
 from vit_jax import config as config_lib
-from vit_jax import distributed, recipes, reporting, sweep_folder, sweep_runner, topology
+from vit_jax import meeting, recipes, reporting, storage, sweep_folder, sweep_runner, topology
 from vit_jax import sweep as sweep_lib
 from vit_jax.errors import BadInput
 
@@ -107,11 +107,7 @@ def _points(
     args: argparse.Namespace, overrides: Sequence[str], workdir: str, name: str
 ) -> tuple[Any, tuple[Run, ...], tuple[sweep_lib.Sweep, str, list[sweep_lib.Point]]]:
     """What is not finished of a stage: the same runs, in the same folders, as `vit_jax sweep`."""
-    if "://" in workdir:
-        raise BadInput(
-            f"--sweep: {workdir} cannot hold a sweep yet; give a folder of this machine."
-        )
-    sweep, home = sweep_lib.read(args.config, overrides), Path(workdir)
+    sweep, home = sweep_lib.read(args.config, overrides), storage.workdir(workdir)
     if args.stage:
         sweep_lib.check_stage(sweep, args.stage)
     stage = args.stage or next(iter(sweep.stages))
@@ -144,10 +140,10 @@ def _environment(given: Sequence[str]) -> dict[str, str]:
 def _code(args: argparse.Namespace, transport: str) -> dict[str, Any]:
     """Code, packages and artefact of a job."""
     if transport == "folder":
-        return {"code": distributed.code_version(), "packages": artefact.here()}
+        return {"code": meeting.code_version(), "packages": artefact.here()}
     packages = artefact.locked()
     if transport == "rsync":
-        return {"code": distributed.code_version(), "packages": packages}
+        return {"code": meeting.code_version(), "packages": packages}
     if transport == "image":
         return {"code": artefact.digest_of_image(args.image), "packages": packages}
     packed = artefact.pack(recipes.root())
@@ -162,4 +158,4 @@ def begin(
     Raises:
       BadInput: the folder is not writable.
     """
-    sweep_folder.write(sweep, stage, points, Path(workdir))
+    sweep_folder.write(sweep, stage, points, storage.workdir(workdir))

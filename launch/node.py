@@ -20,10 +20,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import BinaryIO
 
-from vit_jax import job_file, processes
+from vit_jax import job_file, processes, step_folders, storage
 from vit_jax.errors import SAVED, BadInput, runs_again
 from vit_jax.processes import VARIABLES, Who
 
@@ -193,9 +192,7 @@ def _workdir(job: job_file.JobFile) -> str:
 
 def _newest(workdir: str) -> int:
     """The newest step that was saved; -1: none."""
-    from vit_jax.workdir import committed  # takes seconds, which only a restart needs
-
-    return max(committed(Path(workdir)), default=-1)
+    return max(step_folders.committed(storage.workdir(workdir)), default=-1)
 
 
 @contextlib.contextmanager

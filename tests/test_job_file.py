@@ -9,7 +9,7 @@ import re
 import launching
 import pytest
 
-from vit_jax import config, distributed, job_file, main
+from vit_jax import config, job_file, main, meeting
 from vit_jax.errors import BadInput
 from vit_jax.job_file import JobFile
 
@@ -79,7 +79,7 @@ def test_what_is_the_same_passes(root, monkeypatch):
     monkeypatch.setenv("VIT_JAX_CODE", "sha256:1")
     spec, overrides = str(root / RECIPE), ["--config.seed=7"]
     found = config.fingerprint(config.load(spec, overrides))
-    packages = {k: v for k, v in distributed.facts().items() if k != "code"}
+    packages = {k: v for k, v in meeting.facts().items() if k != "code"}
     JobFile((), "sha256:1", found, packages).check(overrides, spec)
     with pytest.raises(BadInput, match="changed since"):
         JobFile((), "sha256:1", found, packages).check([], spec)

@@ -10,7 +10,7 @@ import tarfile
 import pytest
 
 from launch import artefact
-from vit_jax import distributed
+from vit_jax import meeting
 from vit_jax.errors import BadInput
 
 
@@ -65,7 +65,7 @@ def test_an_image_by_tag_is_refused(image):
 
 def test_the_lock_file_has_what_processes_compare(root):
     """In versions within the bounds of setup.py: those that it was made with."""
-    assert artefact.locked(root).keys() == distributed.facts().keys() - {"code"}
+    assert artefact.locked(root).keys() == meeting.facts().keys() - {"code"}
     for line in (root / artefact.LOCK_FILE).read_text().splitlines():
         assert line.startswith("#") or "==" in line
         assert "://" not in line

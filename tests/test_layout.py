@@ -50,6 +50,9 @@ def test_every_source_file_has_its_tests():
         "errors": "main",
         "checks": "main",
         "window": "train",
+        "machine": "distributed",
+        "finding": "doctor",
+        "examination": "doctor",
         "settle": "train",
         "cells": "catalogue",
         "transfers": "catalogue",
@@ -70,6 +73,6 @@ def test_every_source_file_has_its_tests():
 
 def test_extras_of_the_readme_exist():
     setup, readme = (ROOT / "setup.py").read_text(), (ROOT / "README.md").read_text()
-    for extra in ("cuda12", "cuda13", "tpu", "plan", "dev", "peers"):
+    for extra in ("cuda12", "cuda13", "tpu", "plan", "gcs", "dev", "peers"):
         assert f'"{extra}": [' in setup
         assert re.search(rf"\.\[(\w+,)?{extra}\]", readme)

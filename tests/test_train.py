@@ -3,9 +3,11 @@
 
 """The trainer, in this process: what a run writes, what it refuses, what it survives."""
 
+import errno
 import json
 import math
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -16,9 +18,10 @@ import pytest
 import yaml
 
 import vit_jax
+from vit_jax import checksums, main, memory, program, storage, train
 from vit_jax import config as config_lib
-from vit_jax import main, memory, program, train
 from vit_jax.checkpoint import Checkpoints
+from vit_jax.data.pipeline import Pipeline
 from vit_jax.models import variants
 from vit_jax.reporting import read_rows
 
@@ -45,14 +48,14 @@ def run(workdir, *extra, config=QUICKSTART):
 
 def logged(workdir, prefixes=("train/", "norm/", "val", "test")):
     """(step, key) -> value of everything that is a function of the training."""
-    rows = read_rows(Path(workdir) / "metrics.jsonl")
+    rows = read_rows(storage.path(str(workdir)) / "metrics.jsonl")
     keys = [(row["step"], k) for row in rows for k in row if k.startswith(prefixes)]
     assert len(keys) == len(set(keys)), "a (step, key) appears twice"
     return {(r["step"], k): v for r in rows for k, v in r.items() if k.startswith(prefixes)}
 
 
 def parameters(workdir, step=None):
-    checkpoints = Checkpoints(Path(workdir), read_only=True)
+    checkpoints = Checkpoints(storage.path(str(workdir)), read_only=True)
     weights = checkpoints.weights(step or checkpoints.latest)
     checkpoints.close()
     return jax.tree.leaves(weights)
@@ -107,6 +110,71 @@ def test_finished_run_is_not_touched_and_prints_its_results(finished, capsys):
     assert before == {p: p.stat().st_mtime_ns for p in finished.rglob("*") if p.is_file()}
 
 
+def test_run_in_a_bucket_that_is_stopped_and_continued_equals_one_on_a_disk(
+    finished, store, monkeypatch, capsys
+):
+    workdir = "gs://bucket/runs/a ü run"
+    with monkeypatch.context() as patch:
+        stop_at(patch, 7)
+        with pytest.raises(KeyboardInterrupt):
+            run(workdir)
+    folder = storage.path(workdir)
+    assert max(row["step"] for row in read_rows(folder / "metrics.jsonl")) > 4
+    store.asked.clear()
+    assert run(workdir) == 0
+    asked = [what for what, name in store.asked if "/checkpoints" not in name]
+    assert len(asked) < 4 * 8 + 30  # of 8 steps with a row each: none is asked about again
+    assert logged(workdir) == logged(finished)
+    assert same_parameters(workdir, finished)
+    results = json.loads((folder / "results.json").read_text())
+    assert results == json.loads((finished / "results.json").read_text())
+    assert "runs/a ü run/metrics\n" in capsys.readouterr().out  # no curves of TensorBoard
+
+    (_, params, _), (_, same, _) = vit_jax.load(workdir), vit_jax.load(finished)
+    jax.tree.map(np.testing.assert_array_equal, params, same)
+    assert main.main(["inspect", workdir]) == 0
+    assert main.main(["table", "5", "--runs=gs://bucket/runs"]) == 0
+    assert "not readable" not in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_commands_of_the_page_run_in_a_bucket(store, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    page = (ROOT / "docs" / "reliability.md").read_text()
+    commands = "".join(re.findall(r"```sh\n(.*?)```", page, re.DOTALL)).strip().splitlines()
+    assert len(commands) == 4
+    for command in commands:
+        words = shlex.split(command.replace("my-bucket", "bucket"))[1:]
+        assert main.main([*words, *(TINY if words[0] == "train" else ())]) == 0, command
+    assert "fits" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_sweep_in_a_bucket_is_collected_and_run_again_does_nothing(store, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    recipe = tmp_path / "two.py"
+    recipe.write_text(
+        "from configs import quickstart\n"
+        "def get_config(arg=None):\n    return quickstart.get_config()\n"
+        "def sweep(arg=None):\n    return [{'seed': 0}, {'seed': 1}]\n"
+    )
+    words = ["sweep", f"--config={recipe}", "--workdir=gs://bucket/two"]
+    assert main.main([*words, *TINY]) == 0
+    assert {n.rpartition("/")[2] for n in store.names("bucket/two/")} >= {"log.txt", "sweep.csv"}
+    assert main.main(["sweep", "--workdir=gs://bucket/two", "--collect"]) == 0
+    store.asked.clear()
+    assert main.main([*words, *TINY]) == 0
+    assert not any("checkpoints" in name and what == "write" for what, name in store.asked)
+
+
+@pytest.mark.slow
+def test_run_in_a_bucket_that_fails_now_and_then_is_the_same(finished, store):
+    store.fail_every = 40
+    assert run("gs://bucket/run") == 0
+    assert logged("gs://bucket/run") == logged(finished)
+    assert same_parameters("gs://bucket/run", finished)
+
+
 @pytest.mark.slow
 def test_saved_yaml_starts_an_identical_run(finished, tmp_path):
     code = main.main(
@@ -144,6 +212,37 @@ def test_interrupted_and_continued_equals_uninterrupted(finished, tmp_path, monk
     assert run(tmp_path) == 0
     assert logged(tmp_path) == logged(finished)
     assert same_parameters(tmp_path, finished)
+
+
+def test_damaged_checkpoint_is_left_out_and_the_run_ends_as_if_nothing_had_been(
+    finished, tmp_path, monkeypatch, caplog
+):
+    with monkeypatch.context() as patch:
+        stop_at(patch, 10)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, "--config.checkpoint.keep_last=2")
+    assert (tmp_path / "restarts.json").exists()
+    (tmp_path / "checkpoints" / "8" / "state" / "_METADATA").write_text("")
+    assert run(tmp_path, "--config.checkpoint.keep_last=2") == 0
+    assert "step 8 is damaged (state/_METADATA has changed)" in caplog.text
+    assert "continuing from step 4: 4 steps are done again" in caplog.text
+    assert logged(tmp_path) == logged(finished)
+    assert same_parameters(tmp_path, finished)
+    names = {p.name for p in (tmp_path / "checkpoints").iterdir()}
+    assert names == {"8", "8.damaged", "12"}
+    assert not (tmp_path / "restarts.json").exists()
+
+
+def test_save_that_fails_ends_the_run_at_the_next_step(tmp_path, monkeypatch, capsys):
+    def full(folder):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checksums, "write", full)
+    assert run(tmp_path, "--config.checkpoint.every=1 steps") == 1
+    message = capsys.readouterr().err
+    assert "step 1 could not be saved" in message
+    assert "Traceback" not in message
+    assert max(step for step, _ in logged(tmp_path)) < 4
 
 
 def test_results_lost_after_the_last_save_are_made_again(finished, tmp_path, monkeypatch):
@@ -207,7 +306,10 @@ def test_a_run_goes_on_with_another_mesh_memory_and_attention(tmp_path, monkeypa
         np.testing.assert_array_equal(a, b)
 
 
-def test_non_finite_loss_stops_at_that_step_and_keeps_the_last_good(tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize("metric, named", [("loss", "train/loss"), ("grad_norm", "norm/grads")])
+def test_what_is_not_finite_stops_at_that_step_and_keeps_the_last_good(
+    tmp_path, capsys, monkeypatch, metric, named
+):
     real = program.train_step.make_train_step
 
     def poisoned(*args, **kwargs):
@@ -216,14 +318,14 @@ def test_non_finite_loss_stops_at_that_step_and_keeps_the_last_good(tmp_path, ca
         def with_nan(state, batch, key):
             after, metrics = step(state, batch, key)
             bad = jax.numpy.where(state.step == 6, jax.numpy.nan, 0.0)
-            return after, metrics | {"loss": metrics["loss"] + bad}
+            return after, metrics | {metric: metrics[metric] + bad}
 
         return with_nan
 
     monkeypatch.setattr(program.train_step, "make_train_step", poisoned)
     assert run(tmp_path, "--config.report.every=5 steps") == 1
     message = capsys.readouterr().err
-    assert "train/loss is nan at step 7" in message
+    assert f"{named} is nan at step 7; stopped. Last" in message
     assert "step 4" in message
     assert "Traceback" not in message
     checkpoints = Checkpoints(tmp_path, read_only=True)
@@ -231,6 +333,67 @@ def test_non_finite_loss_stops_at_that_step_and_keeps_the_last_good(tmp_path, ca
     checkpoints.close()
     assert not (tmp_path / "results.json").exists()
     assert "NaN" not in (tmp_path / "metrics.jsonl").read_text()
+
+
+def poison(monkeypatch, *steps):
+    """Makes the loss, and so the gradients, of these steps not a number."""
+    real = Pipeline.train, program.train_step.normalise
+
+    def train(self, first, *rest):
+        for step, batch in enumerate(real[0](self, first, *rest), first + 1):
+            white = {"image": np.full_like(batch["image"], 255)}
+            yield batch | (white if step in steps else {})
+
+    def normalise(image, *rest):
+        white = jax.numpy.all(image == 255)
+        return jax.numpy.where(white, jax.numpy.nan, real[1](image, *rest))
+
+    monkeypatch.setattr(Pipeline, "train", train)
+    monkeypatch.setattr(program.train_step, "normalise", normalise)
+
+
+def test_updates_are_skipped_as_often_as_asked_and_counted_over_a_restart(
+    finished, tmp_path, caplog, monkeypatch
+):
+    poison(monkeypatch, 3, 7)
+    skips = ("--config.skip_non_finite=2", "--config.accumulation=2")
+    assert run(tmp_path / "quiet", *skips) == 0
+    assert "step 7: train/loss is nan; update skipped, 2 of at most 2" in caplog.text
+    rows = logged(tmp_path / "quiet")
+    counts = [rows[step, "train/skipped_updates"] for step in range(1, 13)]
+    assert counts == [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2]
+    assert (7, "train/loss") not in rows
+    assert (7, "norm/grads") not in rows
+    assert rows[7, "norm/params"] == rows[8, "norm/params"]  # taken before the update
+    plain = logged(finished)
+    assert rows[8, "train/lr"] == plain[6, "train/lr"]  # the schedule goes by updates done
+    assert all(math.isfinite(value) for value in rows.values())
+    with monkeypatch.context() as patch:
+        stop_at(patch, 6)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "cut", *skips)
+    assert run(tmp_path / "cut", *skips) == 0
+    assert logged(tmp_path / "cut") == rows
+    assert same_parameters(tmp_path / "cut", tmp_path / "quiet")
+
+
+def test_one_update_more_than_may_be_skipped_stops_the_run(tmp_path, capsys, monkeypatch):
+    poison(monkeypatch, 3, 7)
+    assert run(tmp_path, "--config.skip_non_finite=1", "--config.report.every=5 steps") == 1
+    message = capsys.readouterr().err
+    assert "train/loss is nan at step 7; stopped, as many updates as" in message
+    assert "Last good checkpoint: step 4." in message
+    assert "NaN" not in (tmp_path / "metrics.jsonl").read_text()
+
+
+def test_rows_tell_of_memory_and_waiting(finished):
+    """Of the devices too, where they tell: the CPU does not."""
+    for row in read_rows(finished / "metrics.jsonl"):
+        if "train/loss" in row:
+            assert 2**20 < row["memory/host_bytes"] < 2**40
+            assert 2**20 < row["memory/host_free_bytes"] < 2**50
+            assert 0 <= row["perf/input_wait"] <= 1
+            assert not {"memory/device_bytes", "data/bad_images"} & row.keys()
 
 
 def test_metrics_are_fetched_once_a_window(tmp_path, monkeypatch):
@@ -580,5 +743,7 @@ def test_images_skipped_before_a_restart_are_in_the_results(tmp_path, image_fold
     assert main.main(args[1]) == 0
     found = [json.loads((w / "results.json").read_text()) for w in (tmp_path / "quiet", stopped)]
     assert found[0]["skipped"] == found[1]["skipped"]
+    last = read_rows(stopped / "metrics.jsonl")[-2]  # before the row of the evaluations
+    assert last["data/bad_images"] == len(found[0]["skipped"])
     assert len(found[0]["skipped"]) > 12
     assert json.loads((stopped / "skipped-0.json").read_text())  # of the second start

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from vit_jax import checks, distributed, duration, losses, memory, program, reporting
+from vit_jax import checks, distributed, duration, losses, memory, program, reporting, stopping
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
 from vit_jax.data import (
@@ -109,7 +109,8 @@ class Run(Program):
         size = self.config.batch_size
         rows = pipeline.local_rows(self.batch_sharding, size)
         batches = self.train_pipeline.train(first_step, self.steps.total, rows)
-        return pipeline.to_devices(batches, self.batch_sharding, size, self.config.data.prefetch)
+        ahead = self.config.data.prefetch
+        return stopping.feed(pipeline.to_devices(batches, self.batch_sharding, size, ahead))
 
     def skipped_images(self, workdir: Path) -> list[dict[str, str]]:
         """`file` and `reason` of what any process of any start has left out of training."""
@@ -139,14 +140,21 @@ class Run(Program):
         for part, pipe in self.eval_pipelines[name].items():
             rows = pipeline.local_rows(self.batch_sharding, pipe.batch_size)
             batches = pipe.evaluation(rows)
-            for batch in pipeline.to_devices(batches, self.batch_sharding, pipe.batch_size, 0):
+            placed = pipeline.to_devices(batches, self.batch_sharding, pipe.batch_size, 0)
+            for batch in stopping.feed(placed):
                 yield part, batch | with_columns
 
     def features(self, params: Any, split: Split) -> np.ndarray:
         """float32 [n, D]: the representations of images, prepared as for every evaluation."""
         size = program.few_shot_batch(self.config)
-        rows = plain_pipeline(self.config.data, split, size).evaluation
-        return features.compute(self.features_step, params, rows, self.rules, size)
+        pipe = plain_pipeline(self.config.data, split, size)
+        return features.compute(
+            self.features_step,
+            params,
+            lambda rows: stopping.feed(pipe.evaluation(rows)),
+            self.rules,
+            size,
+        )
 
 
 def build(config: ConfigDict) -> Run:
@@ -181,13 +189,15 @@ def open_source(data: ConfigDict, spec: str = "") -> sources.Source:
     )
 
 
-def problems(data: ConfigDict) -> list[BadInput]:
-    """What keeps the data of a section from being opened; empty when nothing does."""
-    try:
-        open_source(data)
-    except BadInput as e:
-        return [e]
-    return []
+def problems(config: ConfigDict) -> list[BadInput]:
+    """What of all that a run reads is missing; empty when nothing is. Reads no image."""
+    found = []
+    for opened in (_few_shot_sources, _splits):
+        try:
+            opened(config)
+        except BadInput as e:
+            found.append(e)
+    return found
 
 
 def options(data: ConfigDict) -> sources.Options:
@@ -236,8 +246,8 @@ _Found = dict[str, Evaluation]  # by name
 _Pipelines = dict[str, dict[str, Pipeline]]
 
 
-def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, int, _Found, _Pipelines]:
-    """Source, training pipeline and K of its examples; evaluations, and the pipelines of each."""
+def _splits(config: ConfigDict) -> tuple[sources.Source, list[str], Split, _Found]:
+    """Source, notes, what is trained on, and evaluations; no image is read."""
     data = config.data
     try:
         source = open_source(data)
@@ -254,9 +264,14 @@ def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, int, _Found, _P
     wanted: dict[str, Callable[[], Any]] = {"": training}  # what is trained on has no name
     for name in config.evals:
         wanted[name] = functools.partial(_evaluation, config, source, name)
-    found = _all(wanted)  # before any image is read, which needs TensorFlow
-    split = found.pop("")
+    found = _all(wanted)
+    return source, notes, found.pop(""), found
 
+
+def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, int, _Found, _Pipelines]:
+    """Source, training pipeline and K of its examples; evaluations, and the pipelines of each."""
+    data = config.data
+    source, notes, split, found = _splits(config)  # before an image, which needs TensorFlow
     readers: dict[str, Callable[[], Any]] = {"": functools.partial(_pipeline, config, "", split)}
     for name, one in found.items():
         readers[name] = functools.partial(_of_parts, config, name, one)

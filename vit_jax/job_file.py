@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vit_jax import config as config_lib
+from vit_jax import meeting
 from vit_jax.errors import BadInput, unknown
 
 FILE = "job.json"
@@ -26,7 +28,7 @@ class JobFile:
 
     Attributes:
       arguments: what follows `vit_jax`.
-      code: as `distributed.code_version` has it; "": any.
+      code: as `meeting.code_version` has it; "": any.
       config: as `config.fingerprint` has it; "": any.
       packages: name -> version.
     """
@@ -50,11 +52,8 @@ class JobFile:
         Raises:
           BadInput: names the first that differs, both values, and what to do.
         """
-        from vit_jax import config as config_lib
-        from vit_jax import distributed  # imports jax, which only a job needs this early
-
         again = "Submit again from where the code and the packages are those of the job."
-        here = distributed.code_version()
+        here = meeting.code_version()
         if self.code and self.code != here:
             raise BadInput(f"the job was made with code {self.code}, here is {here}. {again}")
         for name, version in self.packages.items():

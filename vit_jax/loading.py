@@ -9,6 +9,7 @@ run are the average of its parameters where it kept one. Start from `load`, whic
 """
 
 import dataclasses
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,13 +19,15 @@ import jax
 import numpy as np
 
 from vit_jax import config as config_lib
-from vit_jax import fetch, tree
-from vit_jax.checkpoint import FOLDER, Checkpoints
+from vit_jax import fetch, storage, tree
+from vit_jax.checkpoint import Checkpoints
 from vit_jax.data import preprocess, readers
-from vit_jax.errors import BadInput
+from vit_jax.errors import BadInput, PeerLost
+from vit_jax.keeping import Damaged
 from vit_jax.models import files, pretrained, surgery, variants
 from vit_jax.models.formats import json_config
 from vit_jax.models.pretrained import Weights
+from vit_jax.step_folders import FOLDER
 
 CONFIG_FILE = "config.yaml"
 RETRIES, PAUSE_SECS = 20, 0.1  # of reading a run whose checkpoints are being replaced
@@ -45,14 +48,16 @@ def find_run(text: str) -> Run | None:
     Raises:
       BadInput: nothing there, no checkpoint in it, or not that step (the steps there are listed).
     """
-    if Path(text).expanduser().is_file():
+    if _is_file(text):
         return None
-    plain = "@" not in text or Path(text).expanduser().is_dir()
+    plain = "@" not in text or _is_folder(storage.path(text))
     name, which = (text, "") if plain else text.rsplit("@", 1)
-    workdir = Path(name).expanduser()
-    if not (workdir / FOLDER).is_dir():
-        what = "holds no checkpoints" if workdir.is_dir() else "does not exist"
-        inside = sorted(p for p in workdir.glob("*") if p.suffix in files.SUFFIXES)
+    workdir = storage.workdir(name)
+    if not _is_folder(workdir / FOLDER):
+        there = _is_folder(workdir)
+        what = "holds no checkpoints" if there else "does not exist"
+        found = storage.listed(workdir) if there else []
+        inside = [p for p in found if p.suffix in files.SUFFIXES]
         if inside:
             what += f" but {inside[0].name}"
         raise BadInput(
@@ -67,19 +72,42 @@ def find_run(text: str) -> Run | None:
             raise BadInput(f"{text!r}: {workdir} has no checkpoint yet; wait for its first.")
         if which == "best":
             metric = config_lib.load(str(workdir / CONFIG_FILE)).checkpoint.keep_best
-            step = checkpoints.best(metric)
+            try:
+                step = checkpoints.best(metric)
+            except Damaged as e:
+                raise BadInput(f"{text!r}: {e}; its steps are {steps}, give one of them.") from e
             if step is None:
                 raise BadInput(
                     f"{text!r}: the run keeps no best step (checkpoint.keep_best={metric!r}); its "
                     f"steps are {steps}."
                 )
         else:
-            step = int(which) if which.isdecimal() else (checkpoints.latest if not which else None)
+            number = which.isdecimal() and len(which) < 20
+            step = int(which) if number else (checkpoints.latest if not which else None)
     finally:
         checkpoints.close()
     if step is None or step not in steps:
         raise BadInput(f"{text!r}: no such checkpoint in {workdir}; its steps are {steps}.")
     return Run(workdir, step)
+
+
+def _is_file(text: str) -> bool:
+    """Whether it is one; what a bucket holds is taken for a run unless its name says otherwise."""
+    if storage.is_remote(text):
+        return Path(text).suffix in files.SUFFIXES
+    return os.path.isfile(os.path.expanduser(text))
+
+
+def _is_folder(place: Path) -> bool:
+    """`Path.is_dir` that raises for no name, however long."""
+    return place.is_dir() if storage.is_remote(place) else os.path.isdir(place)
+
+
+def may_be_run(text: str) -> bool:
+    """Whether FILE_OR_RUN can only be a run: a folder, or in a bucket no weights file."""
+    if storage.is_remote(text):
+        return not _is_file(text)
+    return os.path.isdir(text.rpartition("@")[0] or text)
 
 
 def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Weights:
@@ -93,8 +121,8 @@ def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Wei
     Raises:
       BadInput: nothing there, or not readable.
     """
-    path = fetch.local(text)
-    if path.is_file():
+    path = None if may_be_run(text) else fetch.local(text)
+    if path is not None and os.path.isfile(path):
         if path.suffix == ".safetensors":
             fetch.beside(text, (json_config.NAME, json_config.PREPROCESSOR))
         return pretrained.read(path, heads=heads, shapes_only=shapes_only)
@@ -105,7 +133,7 @@ def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Wei
             run = find_run(text)
             assert run is not None, text
             return _read_run(run, shapes_only=shapes_only)
-        except BadInput:
+        except (BadInput, PeerLost):
             raise
         except Exception as e:  # whatever orbax raises for a step that is gone or damaged
             if run is not None and run == failed:

@@ -151,6 +151,14 @@ def listed(folder: Path) -> list[Path]:
     return [folder / name for name in sorted(names - {folder.name})]
 
 
+def changed(place: Path) -> float:
+    """When a file was last written, in seconds since 1970, by the clock of the store."""
+    if not is_remote(place):
+        return place.stat().st_mtime
+    with _reaching(place):
+        return place.stat().mtime  # type: ignore[attr-defined]
+
+
 def read_all(places: Sequence[Path]) -> list[bytes]:
     """The contents of several files; those in a bucket at the same time."""
     if not places or not is_remote(places[0]):

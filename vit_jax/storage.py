@@ -129,7 +129,7 @@ def remove(place: Path) -> None:
     if is_remote(place):
         with _reaching(place), contextlib.suppress(FileNotFoundError):
             _store().rm(str(place), recursive=True)
-    elif place.is_dir() and not place.is_symlink():
+    elif os.path.isdir(place) and not os.path.islink(place):
         shutil.rmtree(place)
     else:
         place.unlink(missing_ok=True)

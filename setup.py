@@ -17,7 +17,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11,<3.13",
-    packages=find_packages(include=["vit_jax", "vit_jax.*", "configs"]),
+    packages=find_packages(include=["vit_jax", "vit_jax.*", "configs", "launch", "launch.*"]),
     package_data={"vit_jax.paper": ["*.json"]},
     install_requires=[
         f"jax{JAX}",

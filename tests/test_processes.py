@@ -5,6 +5,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -339,3 +340,15 @@ def test_process_0_that_cannot_be_reached_is_named(tmp_path):
     )  # fmt: skip
     assert code == [43]
     assert "process 1 of 2 cannot reach process 0 at 127.0.0.1:" in text[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rate, metric", [("1e30", "norm/updates"), ("1e15", "train/loss")])
+def test_what_is_not_finite_stops_all_processes_alike(tmp_path, rate, metric):
+    """Adam's first update is as large as the rate; the squares in its norm overflow first."""
+    more = f"--config.schedule.lr={rate}", "--config.schedule.warmup=0"
+    codes, texts = outcome(launch(2, tmp_path / "run", *more), timeout=400)
+    assert codes == [1, 1]
+    said = [re.search(rf"^vit_jax: ({metric} is \w+ at step \d+; .*)$", t, re.M) for t in texts]
+    assert said[0][1] == said[1][1]
+    assert not list((tmp_path / "run/checkpoints").glob("[0-9]*"))

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from etils import epath
+from vit_jax import storage
 
 FILE = "checksums.sha256"
 _READERS = 8  # threads: hashing releases the interpreter, and a remote store answers late
@@ -69,8 +69,8 @@ def damage(
 def _files(folder: Path) -> list[str]:
     """The names of all files under a folder, relative to it."""
     found = []
-    for place, _, files in epath.Path(folder).walk():
-        found += [(place / name).relative_to(epath.Path(folder)).as_posix() for name in files]
+    for place, _, files in storage.walk(folder):
+        found += [(place / name).relative_to(folder).as_posix() for name in files]
     return found
 
 

@@ -346,7 +346,7 @@ def check_shared(folder: Path) -> None:
     levels, error = 0, ""
     if is_first():
         if not storage.is_remote(whole):  # there are no folders in a bucket
-            levels = next(i for i, p in enumerate((whole, *whole.parents)) if p.is_dir())
+            levels = next(i for i, p in enumerate((whole, *whole.parents)) if os.path.isdir(p))
         try:
             storage.write((whole, *whole.parents)[levels] / token, "")
         except OSError as e:

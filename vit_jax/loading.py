@@ -50,14 +50,13 @@ def find_run(text: str) -> Run | None:
     """
     if _is_file(text):
         return None
-    plain = "@" not in text or _is_folder(storage.path(text))
+    plain = "@" not in text or storage.is_dir(storage.path(text))
     name, which = (text, "") if plain else text.rsplit("@", 1)
     workdir = storage.workdir(name)
-    if not _is_folder(workdir / FOLDER):
-        there = _is_folder(workdir)
+    if not storage.is_dir(workdir / FOLDER):  # which raises for no name, however long
+        there = storage.is_dir(workdir)
         what = "holds no checkpoints" if there else "does not exist"
-        found = storage.listed(workdir) if there else []
-        inside = [p for p in found if p.suffix in files.SUFFIXES]
+        inside = [p for p in storage.listed(workdir) if p.suffix in files.SUFFIXES] if there else ()
         if inside:
             what += f" but {inside[0].name}"
         raise BadInput(
@@ -96,11 +95,6 @@ def _is_file(text: str) -> bool:
     if storage.is_remote(text):
         return Path(text).suffix in files.SUFFIXES
     return os.path.isfile(os.path.expanduser(text))
-
-
-def _is_folder(place: Path) -> bool:
-    """`Path.is_dir` that raises for no name, however long."""
-    return place.is_dir() if storage.is_remote(place) else os.path.isdir(place)
 
 
 def may_be_run(text: str) -> bool:

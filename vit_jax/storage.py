@@ -113,6 +113,11 @@ def write(place: Path, content: str | bytes) -> None:
     temporary.replace(place)
 
 
+def is_dir(place: Path) -> bool:
+    """Whether it is a folder; a name that no disk can hold is none."""
+    return place.is_dir() if is_remote(place) else os.path.isdir(place)
+
+
 def make_folder(folder: Path) -> None:
     """Makes a folder and those above it; a bucket has none, and is never made."""
     if not is_remote(folder):
@@ -124,7 +129,7 @@ def remove(place: Path) -> None:
     if is_remote(place):
         with _reaching(place), contextlib.suppress(FileNotFoundError):
             _store().rm(str(place), recursive=True)
-    elif place.is_dir() and not place.is_symlink():
+    elif os.path.isdir(place) and not os.path.islink(place):
         shutil.rmtree(place)
     else:
         place.unlink(missing_ok=True)
@@ -136,7 +141,7 @@ def listed(folder: Path) -> list[Path]:
     No access to a store is an error here; to `Path.is_dir` it is a "no".
     """
     if not is_remote(folder):
-        return sorted(folder.iterdir()) if folder.is_dir() else []
+        return sorted(folder.iterdir()) if os.path.isdir(folder) else []
     with _reaching(folder):
         try:
             found = _store().ls(str(folder), detail=False)
@@ -144,6 +149,14 @@ def listed(folder: Path) -> list[Path]:
             return []
     names = {name.rstrip("/").rpartition("/")[2] for name in found}
     return [folder / name for name in sorted(names - {folder.name})]
+
+
+def changed(place: Path) -> float:
+    """When a file was last written, in seconds since 1970, by the clock of the store."""
+    if not is_remote(place):
+        return place.stat().st_mtime
+    with _reaching(place):
+        return place.stat().mtime  # type: ignore[attr-defined]
 
 
 def read_all(places: Sequence[Path]) -> list[bytes]:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from vit_jax import build, cache, loading, reporting, storage, sweep_folder
-from vit_jax.errors import BadInput, together, writing
+from vit_jax.errors import SAVED, SIGNALS, BadInput, runs_again, together, writing
 from vit_jax.step_folders import committed
 from vit_jax.sweep import Point, Problems, Sweep
 from vit_jax.sweep_folder import FAILED_FILE, LOG_FILE, Entry
@@ -33,7 +33,6 @@ MOST_CHARACTERS = 2000  # of a message
 POLL_SECS = 0.1
 LOCK_FILE = "sweep.lock"
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-SAVED, LOST, SIGNALS = 42, 43, 128  # exit codes that ask for another start; a shell adds 128
 Command = Callable[[Path], list[str]]  # workdir of a run -> the words that start it
 log = logging.getLogger("vit_jax")
 
@@ -298,14 +297,14 @@ class _Stage:
             log.info("%s is done: %d of %d", job.point.run, self.done, len(self.points))
         elif stopping:
             log.info("%s was stopped; it continues when the sweep is run again", job.point.run)
-        elif _died(code) and job.restarts < MOST_RESTARTS:
+        elif runs_again(code) and job.restarts < MOST_RESTARTS:
             job.restarts += 1
             since = f"from step {newest}" if newest >= 0 else "from the beginning"
             log.info("%s %s; again %s", job.point.run, _how(code), since)
             self.waiting.appendleft(job)
         else:
             message = f"{_how(code)}: {last_message(file, one.log_start)}"
-            if _died(code):
+            if runs_again(code):
                 message = f"{MOST_RESTARTS} restarts without a new checkpoint; {message}"
             sweep_folder.fail(self.workdir, job.point.run, code, message)
             self.failed += 1
@@ -321,14 +320,9 @@ def _newest(folder: Path) -> int:
     return max(committed(folder), default=-1)
 
 
-def _died(code: int) -> bool:
-    """Whether an exit code asks for another start."""
-    return code in (SAVED, LOST) or code < 0 or code > SIGNALS
-
-
 def _how(code: int) -> str:
     number = -code if code < 0 else code - SIGNALS
-    if _died(code) and number in {int(s) for s in signal.Signals}:
+    if runs_again(code) and number in {int(s) for s in signal.Signals}:
         return f"was ended by {signal.Signals(number).name}"
     return f"ended with code {code}"
 

@@ -32,8 +32,7 @@ from vit_jax.workdir import committed
 FAULTS = ("kill", "signal", "damage", "slow disk")
 MOMENTS = ("start", "steps", "save")
 AGAIN = {42, 43, 134, 137, 128 + signal.SIGTERM}
-GONE_SECS = 180  # the longest that processes may outlive a fault; connecting takes up to 60
-LONGEST_SECS = 1200  # of a start without a fault
+LONGEST_SECS = 1800  # of a start without a fault
 ROUND_STEPS = 16  # of the whole length, for each round
 BARREN = 3  # rounds without a new checkpoint, after which there must be one: a run gives up at 5
 RUN = (
@@ -44,7 +43,6 @@ RUN = (
     "--config.checkpoint.keep_best=",
     "--config.evals.val.every=25 steps",
     "--config.evals.val.batch_size=64",
-    "--config.processes.connect_secs=60",
 )  # fmt: skip
 SLOW_DISK = {
     "PYTHONPATH": os.pathsep.join(
@@ -68,14 +66,20 @@ class Round:
 
 
 class Start:
-    """Two processes that train in `workdir`."""
+    """Two processes that train in `workdir`.
 
-    def __init__(self, workdir: Path, length: int, variables: dict[str, str]):
+    Args:
+      patience_secs: for them to start, for one to wait for the other.
+    """
+
+    def __init__(self, workdir: Path, length: int, patience_secs: float, *, slow: bool = False):
+        more = (
+            f"--config.length={length} steps",
+            f"--config.processes.connect_secs={patience_secs:.0f}",
+        )
+        each = dict.fromkeys(range(2), [SLOW_DISK] if slow else [])
         self.workdir = workdir
-        self.children = launch(
-            2, workdir, *RUN, f"--config.length={length} steps", devices=2,
-            each={0: [variables], 1: [variables]},
-        )  # fmt: skip
+        self.children = launch(2, workdir, *RUN, *more, devices=2, each=each)
 
     def said(self, index: int = 0) -> str:
         """What a process has printed so far."""
@@ -182,12 +186,14 @@ def damage(workdir: Path, chance: random.Random) -> str:
     step = workdir / "checkpoints" / str(newest_checkpoint(workdir))
     path = chance.choice(sorted(p for p in step.rglob("*") if p.is_file()))
     content = bytearray(path.read_bytes())
-    how = chance.choice(["flip", "truncate", "delete"]) if content else "delete"
+    how = chance.choice(["flip", "truncate", "zero", "delete"]) if content else "delete"
     if how == "flip":
         content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
         path.write_bytes(content)
     elif how == "truncate":
         path.write_bytes(content[: chance.randrange(len(content))])
+    elif how == "zero":
+        path.write_bytes(bytes(len(content)))
     else:
         path.unlink()
     return f"{how} {path.relative_to(step.parent)}"
@@ -227,23 +233,25 @@ class Run:
     workdir: Path
     quiet: Path
     length: int
+    start_secs: float  # until the first step of a start, without a fault
     kept: int = 0  # its newest checkpoint when the last start had ended, before any damage
     damaged: Round | None = None  # its newest checkpoint, by this round, and not restored since
     barren: int = 0  # starts since its last new checkpoint
 
-    def round(self, chance: random.Random, start_secs: float) -> Round | None:
+    def round(self, chance: random.Random) -> Round | None:
         """Starts the run and strikes it; None if it was done before."""
         spare = len(committed(self.workdir)) > 1 and not self.damaged
         now = Round(chance.choice([f for f in FAULTS if f != "damage" or spare]))
         now.moment = chance.choice(MOMENTS) if self.barren < BARREN else "save"
-        start = Start(self.workdir, self.length, SLOW_DISK if now.fault == "slow disk" else {})
+        slow = now.fault == "slow disk"
+        start = Start(self.workdir, self.length, self.start_secs + 20, slow=slow)
         try:
-            struck = start.reach(now.moment, chance, start_secs)
+            struck = start.reach(now.moment, chance, self.start_secs)
             if struck:
                 now.phase = start.phase
                 strike(start, now, chance)
         finally:
-            now.codes, now.secs_until_gone = start.gone(GONE_SECS)
+            now.codes, now.secs_until_gone = start.gone(2 * self.start_secs + 90)
         if not struck and now.codes == [0, 0]:
             return None
         now.resumed_at = start.resumed_at
@@ -271,7 +279,7 @@ class Run:
         """Starts it until it is done, without faults; it must be the quiet one."""
         codes = []
         while codes != [0, 0]:
-            start = Start(self.workdir, self.length, {})
+            start = Start(self.workdir, self.length, self.start_secs + 20)
             codes, _ = start.gone(LONGEST_SECS)
             assert set(codes) <= AGAIN | {0}, f"{codes}\n{start.said(0)}\n{start.said(1)}"
         assert_equal(self.workdir, self.quiet)
@@ -286,19 +294,19 @@ def test_whatever_strikes_a_run_it_ends_as_the_quiet_one(tmp_path):
     seed = int(os.environ.get("VIT_JAX_CHAOS_SEED") or time.time())
     print(f"VIT_JAX_CHAOS_SEED={seed}", flush=True)
     quiet, length, rounds = tmp_path / "quiet", ROUND_STEPS * count, []
-    begin, start = time.monotonic(), Start(quiet, length, {})
+    begin, start = time.monotonic(), Start(quiet, length, 600)
     assert start.until(lambda: start.newest), start.said()
     start_secs = time.monotonic() - begin
     assert start.gone(LONGEST_SECS)[0] == [0, 0], start.said()
     print(f"a start takes {start_secs:.0f} s", flush=True)
 
-    run = Run(tmp_path / "run", quiet, length)
+    run = Run(tmp_path / "run", quiet, length, start_secs)
     try:
         while len(rounds) < count:
-            now = run.round(random.Random(f"{seed}/{len(rounds)}"), start_secs)
+            now = run.round(random.Random(f"{seed}/{len(rounds)}"))
             if now is None:  # the run was quicker than its faults: another one
                 run.finish()
-                run = Run(tmp_path / f"run{len(rounds)}", quiet, length)
+                run = Run(tmp_path / f"run{len(rounds)}", quiet, length, start_secs)
             else:
                 rounds.append(now)
                 print(len(rounds), now, flush=True)

@@ -64,6 +64,9 @@ def get_config() -> ConfigDict:
     config.accumulation = (
         1  # [where] micro-batches one after another in each step; divides batch_size
     )
+    config.skip_non_finite = (
+        0  # [results] updates skipped, in all, for loss or gradients not finite; the next stops
+    )
     config.profile = ""  # [where] "100:105" traces steps 100 to 105 into WORKDIR/profile
 
     config.model = ConfigDict()
@@ -233,6 +236,9 @@ def get_config() -> ConfigDict:
     config.checkpoint.every = (
         "1 epochs"  # [where] duration between saves; the last step is always saved
     )
+    config.checkpoint.every_minutes = (
+        30.0  # [where] also once the newest is so many minutes old; 0: never
+    )
     config.checkpoint.keep_last = 1  # [where] newest checkpoints kept
     config.checkpoint.keep_every = (
         "0"  # [where] saves at multiples of this duration are kept for good
@@ -259,6 +265,9 @@ def get_config() -> ConfigDict:
     config.processes.connect_secs = 600  # [where] the longest wait for all processes to start
     config.processes.heartbeat_secs = 100  # [where] silence after which a process is given up
     config.processes.barrier_secs = 600  # [where] the longest wait for one another
+    config.processes.hang_secs = (  # [where] without a step, after which the run ends: 43; 0: the
+        0  # longer of 600 and 40 steps. Start-up, evaluating, saving: 6 times that without progress
+    )
 
     config.recipe = ConfigDict()  # what tables and sweeps must know of where a run comes from
     config.recipe.name = ""  # [where] of the recipe, e.g. "transfer"

@@ -15,7 +15,7 @@ import pictures
 import pytest
 from PIL import Image, ImageOps, features
 
-from vit_jax.data import decode, preprocess
+from vit_jax.data import decode, lazy, preprocess
 from vit_jax.data.lazy import tf
 
 
@@ -337,3 +337,9 @@ def test_every_odd_real_file_is_as_in_pillow_or_bad(data_dir):
 def test_pillow_modules_that_run_other_programs_are_left_out():
     assert "EPS" not in decode.FORMATS
     assert "EPS" in Image.OPEN or Image.init(), "or the test says nothing"
+
+
+def test_tensorflow_is_kept_off_accelerators():
+    version, seen, usable = lazy.accelerators()
+    assert version.startswith("2.")
+    assert seen == usable == []

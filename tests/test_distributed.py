@@ -12,7 +12,7 @@ import jax
 import pytest
 
 from vit_jax import distributed, lifeline
-from vit_jax.errors import BadInput, PeerLost, RunFailed
+from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped
 
 GOOGLE, INTEL = "0x1ae0", "0x8086"
 TPU_V4, TPU_V5E, ETHERNET = "0x005e", "0x0063", "0x0042"
@@ -125,8 +125,11 @@ def test_deterministic_kernels_are_asked_of_xla_once(tmp_path, monkeypatch, dete
 # ---------------------------------------------------------------- several processes
 
 
+TIMES = {"connect_secs": 1, "heartbeat_secs": 1, "barrier_secs": 1, "hang_secs": 0}
+
+
 def test_a_process_alone_waits_for_nobody(tmp_path):
-    with distributed.session(None, connect_secs=1, heartbeat_secs=1, barrier_secs=1):
+    with distributed.session(None, tmp_path, **TIMES):
         assert distributed.is_first()
         assert distributed.gather("x", "a") == ["a"]
         assert distributed.share("x", [1, "a"]) == [1, "a"]
@@ -139,26 +142,21 @@ def test_a_process_alone_waits_for_nobody(tmp_path):
 
 @pytest.mark.parametrize("name", ["connect_secs", "heartbeat_secs", "barrier_secs"])
 @pytest.mark.parametrize("secs", [0, -1, 2**31])
-def test_times_are_checked_for_a_process_alone_too(name, secs):
-    times = {"connect_secs": 1, "heartbeat_secs": 1, "barrier_secs": 1} | {name: secs}
+def test_times_are_checked_for_a_process_alone_too(tmp_path, name, secs):
     with (
         pytest.raises(BadInput, match=f"processes.{name}={secs}"),
-        distributed.session(None, **times),
+        distributed.session(None, tmp_path, **TIMES | {name: secs}),
     ):
         pass
 
 
-def test_code_version_is_that_of_the_source_files(tmp_path, monkeypatch):
-    monkeypatch.delenv("VIT_JAX_CODE", raising=False)
-    (tmp_path / "a.py").write_text("1")
-    (tmp_path / "__pycache__").mkdir()
-    first = distributed.code_version(tmp_path)
-    (tmp_path / "__pycache__" / "a.pyc").write_text("1")
-    assert distributed.code_version(tmp_path) == first
-    (tmp_path / "a.py").write_text("2")
-    assert distributed.code_version(tmp_path) != first
-    monkeypatch.setenv("VIT_JAX_CODE", "v1.2")
-    assert distributed.code_version(tmp_path) == "v1.2"
+@pytest.mark.parametrize("secs", [-1, 2**31])
+def test_time_of_a_hang_is_checked(tmp_path, secs):
+    with (
+        pytest.raises(BadInput, match=f"processes.hang_secs={secs}"),
+        distributed.session(None, tmp_path, **TIMES | {"hang_secs": secs}),
+    ):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -167,6 +165,7 @@ def test_code_version_is_that_of_the_source_files(tmp_path, monkeypatch):
         (BadInput("a"), 2),
         (RunFailed("a"), 1),
         (PeerLost("a"), 43),
+        (Stopped("a"), 42),
         (ValueError("UNKNOWN: Gloo all-reduce failed: Connection closed by peer"), 43),
         (jax.errors.JaxRuntimeError("UNAVAILABLE: The following tasks are unhealthy"), 43),
         (jax.errors.JaxRuntimeError("INTERNAL: something"), 1),
@@ -200,7 +199,8 @@ def found_by_jax(who, *_):
                                cluster_detection_method="deactivate")
     return True
 distributed._initialize = found_by_jax
-with distributed.session("tpu", connect_secs=60, heartbeat_secs=100, barrier_secs=60):
+times = {"connect_secs": 60, "heartbeat_secs": 100, "barrier_secs": 60, "hang_secs": 0}
+with distributed.session("tpu", Path(folder), **times):
     assert distributed.is_first() == (index == 0)
     assert distributed.gather("numbers", str(index)) == ["0", "1", "2"]
     assert distributed.gather("numbers", str(-index)) == ["0", "-1", "-2"]

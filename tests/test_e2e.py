@@ -91,7 +91,8 @@ def test_every_command_of_the_readme_is_run_by_a_test():
 
 
 @pytest.mark.parametrize(
-    "name, page", [("sweep", "sweeps"), ("fewshot", "fewshot"), ("table", "tables")]
+    "name, page",
+    [("sweep", "sweeps"), ("fewshot", "fewshot"), ("table", "tables"), ("doctor", "health")],
 )
 def test_command_of_the_readme_is_one_that_its_page_has(name, page):
     """Whose own test runs it."""

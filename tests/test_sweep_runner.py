@@ -191,14 +191,14 @@ def interrupt(folder, *numbers):
     threading.Thread(target=send, daemon=True).start()
 
 
-@pytest.mark.parametrize("number, code", [("INT", 130), ("TERM", 42), ("HUP", 42)])
-def test_a_signal_ends_the_runs_first_and_the_sweep_continues_later(run, number, code):
+@pytest.mark.parametrize("number", ["INT", "TERM", "HUP"])
+def test_a_signal_ends_the_runs_first_and_the_sweep_continues_later(run, number):
     script = f"trap 'echo {number} > heard; exit 1' {number}; touch ready; {LINGER}"
     before = signal.getsignal(getattr(signal, f"SIG{number}"))
     interrupt(run.dir, getattr(signal, f"SIG{number}"))
     with pytest.raises(Stopped, match=f"SIG{number}; run again") as stopped:
         run(script)
-    assert stopped.value.exit_code == code
+    assert stopped.value.exit_code == 42
     assert (run.dir / "000-seed=1" / "heard").read_text().strip() == number
     assert [row["state"] for row in table(run.dir)] == ["pending"] * 3
     assert signal.getsignal(getattr(signal, f"SIG{number}")) == before

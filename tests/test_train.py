@@ -19,6 +19,7 @@ import vit_jax
 from vit_jax import config as config_lib
 from vit_jax import main, memory, program, train
 from vit_jax.checkpoint import Checkpoints
+from vit_jax.data.pipeline import Pipeline
 from vit_jax.models import variants
 from vit_jax.reporting import read_rows
 
@@ -208,7 +209,10 @@ def test_a_run_goes_on_with_another_mesh_memory_and_attention(tmp_path, monkeypa
         np.testing.assert_array_equal(a, b)
 
 
-def test_non_finite_loss_stops_at_that_step_and_keeps_the_last_good(tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize("metric, named", [("loss", "train/loss"), ("grad_norm", "norm/grads")])
+def test_what_is_not_finite_stops_at_that_step_and_keeps_the_last_good(
+    tmp_path, capsys, monkeypatch, metric, named
+):
     real = program.train_step.make_train_step
 
     def poisoned(*args, **kwargs):
@@ -217,14 +221,14 @@ def test_non_finite_loss_stops_at_that_step_and_keeps_the_last_good(tmp_path, ca
         def with_nan(state, batch, key):
             after, metrics = step(state, batch, key)
             bad = jax.numpy.where(state.step == 6, jax.numpy.nan, 0.0)
-            return after, metrics | {"loss": metrics["loss"] + bad}
+            return after, metrics | {metric: metrics[metric] + bad}
 
         return with_nan
 
     monkeypatch.setattr(program.train_step, "make_train_step", poisoned)
     assert run(tmp_path, "--config.report.every=5 steps") == 1
     message = capsys.readouterr().err
-    assert "train/loss is nan at step 7" in message
+    assert f"{named} is nan at step 7; stopped. Last" in message
     assert "step 4" in message
     assert "Traceback" not in message
     checkpoints = Checkpoints(tmp_path, read_only=True)
@@ -232,6 +236,67 @@ def test_non_finite_loss_stops_at_that_step_and_keeps_the_last_good(tmp_path, ca
     checkpoints.close()
     assert not (tmp_path / "results.json").exists()
     assert "NaN" not in (tmp_path / "metrics.jsonl").read_text()
+
+
+def poison(monkeypatch, *steps):
+    """Makes the loss, and so the gradients, of these steps not a number."""
+    real = Pipeline.train, program.train_step.normalise
+
+    def train(self, first, *rest):
+        for step, batch in enumerate(real[0](self, first, *rest), first + 1):
+            white = {"image": np.full_like(batch["image"], 255)}
+            yield batch | (white if step in steps else {})
+
+    def normalise(image, *rest):
+        white = jax.numpy.all(image == 255)
+        return jax.numpy.where(white, jax.numpy.nan, real[1](image, *rest))
+
+    monkeypatch.setattr(Pipeline, "train", train)
+    monkeypatch.setattr(program.train_step, "normalise", normalise)
+
+
+def test_updates_are_skipped_as_often_as_asked_and_counted_over_a_restart(
+    finished, tmp_path, caplog, monkeypatch
+):
+    poison(monkeypatch, 3, 7)
+    skips = ("--config.skip_non_finite=2", "--config.accumulation=2")
+    assert run(tmp_path / "quiet", *skips) == 0
+    assert "step 7: train/loss is nan; update skipped, 2 of at most 2" in caplog.text
+    rows = logged(tmp_path / "quiet")
+    counts = [rows[step, "train/skipped_updates"] for step in range(1, 13)]
+    assert counts == [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2]
+    assert (7, "train/loss") not in rows
+    assert (7, "norm/grads") not in rows
+    assert rows[7, "norm/params"] == rows[8, "norm/params"]  # taken before the update
+    plain = logged(finished)
+    assert rows[8, "train/lr"] == plain[6, "train/lr"]  # the schedule goes by updates done
+    assert all(math.isfinite(value) for value in rows.values())
+    with monkeypatch.context() as patch:
+        stop_at(patch, 6)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "cut", *skips)
+    assert run(tmp_path / "cut", *skips) == 0
+    assert logged(tmp_path / "cut") == rows
+    assert same_parameters(tmp_path / "cut", tmp_path / "quiet")
+
+
+def test_one_update_more_than_may_be_skipped_stops_the_run(tmp_path, capsys, monkeypatch):
+    poison(monkeypatch, 3, 7)
+    assert run(tmp_path, "--config.skip_non_finite=1", "--config.report.every=5 steps") == 1
+    message = capsys.readouterr().err
+    assert "train/loss is nan at step 7; stopped, as many updates as" in message
+    assert "Last good checkpoint: step 4." in message
+    assert "NaN" not in (tmp_path / "metrics.jsonl").read_text()
+
+
+def test_rows_tell_of_memory_and_waiting(finished):
+    """Of the devices too, where they tell: the CPU does not."""
+    for row in read_rows(finished / "metrics.jsonl"):
+        if "train/loss" in row:
+            assert 2**20 < row["memory/host_bytes"] < 2**40
+            assert 2**20 < row["memory/host_free_bytes"] < 2**50
+            assert 0 <= row["perf/input_wait"] <= 1
+            assert not {"memory/device_bytes", "data/bad_images"} & row.keys()
 
 
 def test_metrics_are_fetched_once_a_window(tmp_path, monkeypatch):
@@ -581,5 +646,7 @@ def test_images_skipped_before_a_restart_are_in_the_results(tmp_path, image_fold
     assert main.main(args[1]) == 0
     found = [json.loads((w / "results.json").read_text()) for w in (tmp_path / "quiet", stopped)]
     assert found[0]["skipped"] == found[1]["skipped"]
+    last = read_rows(stopped / "metrics.jsonl")[-2]  # before the row of the evaluations
+    assert last["data/bad_images"] == len(found[0]["skipped"])
     assert len(found[0]["skipped"]) > 12
     assert json.loads((stopped / "skipped-0.json").read_text())  # of the second start

@@ -3,6 +3,7 @@
 
 """One training and one evaluation step, on a small function and on a ViT over several meshes."""
 
+import dataclasses
 import functools
 import re
 
@@ -297,6 +298,68 @@ def test_evaluation_of_several_labels():
 )
 def test_first_metric_that_is_not_finite_is_named(rows, name):
     assert train_step.non_finite(rows) == name
+
+
+# --- updates that are not finite ---
+
+
+def poisoned(where):
+    """`small`, with a loss or a gradient that is not a number for batches of white images."""
+
+    def apply(params, images, *, train, key):
+        white = jnp.all(images > 0.99)
+        logits = small(params, images, train=train, key=key)
+        if where == "loss":
+            return jnp.where(white, jnp.nan, logits)
+        return logits + jnp.sqrt(jnp.where(white, 0.0, 1.0) * params["hidden"][0, 0] ** 2) * 0
+
+    return apply
+
+
+def white(given):
+    return given | {"image": np.full_like(given["image"], 255)}
+
+
+@pytest.mark.parametrize("where, accumulation", [("loss", 1), ("gradient", 4)])
+def test_update_that_is_not_finite_is_skipped_and_counted(where, accumulation):
+    """On eight devices: after it all is as if its batch had not been, but for the step."""
+    tx = train_step.skipping(optax.adamw(0.1))
+    rules = rules_of((1, 8, 1, 1))
+    over = rules.sharding(("act_batch",), (32,))
+    given = [jax.device_put(b, over) for b in (batch(32), white(batch(32)), batch(32, seed=1))]
+    step = jax.jit(make_step(tx, poisoned(where), accumulation=accumulation, ema_decay=0.9))
+    once, _ = step(jax.device_put(start(tx, ema=True), rules.replicated), given[0], KEY)
+    skipped, measured = step(once, given[1], KEY)
+    bad = {name for name in ("loss", "grad_norm") if not np.isfinite(measured[name])}
+    assert bad == {"loss" if where == "loss" else "grad_norm"}  # one alone is enough
+    assert (int(measured["skipped"]), int(skipped.step)) == (1, 2)
+    assert same(skipped.params, once.params)
+    assert same(skipped.opt_state.inner, once.opt_state.inner)
+    assert same(skipped.ema, once.ema)
+    jumped = dataclasses.replace(once, step=jnp.int32(2))
+    expected, _ = step(jumped, given[2], KEY)
+    found, measured = step(skipped, given[2], KEY)
+    assert int(measured["skipped"]) == 1
+    assert same((found.params, found.ema), (expected.params, expected.ema))
+    assert not same(found.params, once.params)
+
+
+def same(a, b):
+    return all(map(np.array_equal, jax.tree.leaves(a), jax.tree.leaves(b)))
+
+
+def test_steps_that_skip_nothing_are_those_of_the_optimizer_alone():
+    tx, given = optax.adamw(0.1), batch()
+    states = start(tx, ema=True), start(train_step.skipping(tx), ema=True)
+    texts = []
+    for t, current in zip((tx, train_step.skipping(tx)), states, strict=True):
+        texts.append(jax.jit(make_step(t, ema_decay=0.9)).lower(current, given, KEY).as_text())
+    assert "is_finite" not in texts[0]  # costs nothing where it was not asked for
+    assert "is_finite" in texts[1]
+    found = [jax.jit(make_step(tx, ema_decay=0.9))(states[0], given, KEY)]
+    found += [jax.jit(make_step(train_step.skipping(tx), ema_decay=0.9))(states[1], given, KEY)]
+    assert same(found[0][0].params, found[1][0].params)
+    assert found[1][1].keys() - found[0][1].keys() == {"skipped"}
 
 
 # --- a ViT over several meshes ---

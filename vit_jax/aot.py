@@ -123,7 +123,7 @@ def _bounds(accelerator: Accelerator, slices: int) -> dict[str, Any]:
 
 
 @functools.cache
-def _size(config_yaml: str) -> tuple[int, int]:
+def size(config_yaml: str) -> tuple[int, int]:
     """(classes, training examples) of the data that a configuration names."""
     data = config_lib.load(config_yaml).data
     kind, _, name = str(data.source).partition(":")
@@ -153,7 +153,7 @@ def measure(
     Raises:
       BadInput: the configuration does not suit the devices.
     """
-    classes, examples = _size(config_yaml)
+    classes, examples = size(config_yaml)
     if accelerator.generation.platform == "cpu":
         rates = dataclasses.replace(accelerator.generation, flops=_cpu_flops() / accelerator.chips)
         accelerator = dataclasses.replace(accelerator, generation=rates)

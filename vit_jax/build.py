@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from vit_jax import checks, distributed, duration, losses, memory, program, reporting
+from vit_jax import checks, distributed, duration, losses, memory, program, reporting, stopping
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
 from vit_jax.data import (
@@ -109,7 +109,8 @@ class Run(Program):
         size = self.config.batch_size
         rows = pipeline.local_rows(self.batch_sharding, size)
         batches = self.train_pipeline.train(first_step, self.steps.total, rows)
-        return pipeline.to_devices(batches, self.batch_sharding, size, self.config.data.prefetch)
+        ahead = self.config.data.prefetch
+        return stopping.feed(pipeline.to_devices(batches, self.batch_sharding, size, ahead))
 
     def skipped_images(self, workdir: Path) -> list[dict[str, str]]:
         """`file` and `reason` of what any process of any start has left out of training."""
@@ -139,14 +140,21 @@ class Run(Program):
         for part, pipe in self.eval_pipelines[name].items():
             rows = pipeline.local_rows(self.batch_sharding, pipe.batch_size)
             batches = pipe.evaluation(rows)
-            for batch in pipeline.to_devices(batches, self.batch_sharding, pipe.batch_size, 0):
+            placed = pipeline.to_devices(batches, self.batch_sharding, pipe.batch_size, 0)
+            for batch in stopping.feed(placed):
                 yield part, batch | with_columns
 
     def features(self, params: Any, split: Split) -> np.ndarray:
         """float32 [n, D]: the representations of images, prepared as for every evaluation."""
         size = program.few_shot_batch(self.config)
-        rows = plain_pipeline(self.config.data, split, size).evaluation
-        return features.compute(self.features_step, params, rows, self.rules, size)
+        pipe = plain_pipeline(self.config.data, split, size)
+        return features.compute(
+            self.features_step,
+            params,
+            lambda rows: stopping.feed(pipe.evaluation(rows)),
+            self.rules,
+            size,
+        )
 
 
 def build(config: ConfigDict) -> Run:

@@ -3,35 +3,34 @@
 
 """Saving and restoring the state of a run; the only user of orbax.
 
-A checkpoint exists once it is committed: a process killed in the middle of a save leaves the one
-before. Start from `Checkpoints`.
+A checkpoint counts once it is committed with the checksums of its files: a process killed in the
+middle of a save leaves the one before, and no checkpoint is used whose files are not as they were
+saved. What lies where, and what counts, is in `step_folders`. Start from `Checkpoints`.
 """
 
 import dataclasses
+import json
 import logging
-import math
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
-from orbax.checkpoint import checkpoint_managers
+from etils import epath
 
-from vit_jax import tree
-from vit_jax.errors import BadInput
+from vit_jax import checksums, distributed, keeping, step_folders, tree
+from vit_jax.errors import BadInput, PeerLost, RunFailed, no_space, writing
+from vit_jax.keeping import Damaged
 from vit_jax.state import TrainState
+from vit_jax.step_folders import FOLDER
 
-FOLDER = "checkpoints"
-# orbax comments on what is normal here: a checkpoint that is only read, one without metrics.
-logging.getLogger("absl").addFilter(
-    lambda record: record.levelno >= logging.ERROR or "orbax" not in record.pathname
-)
-
-
-def lower_is_better(metric: str) -> bool:
-    """Whether a metric such as `val/loss` is a loss."""
-    return metric.endswith("loss")
+_CONFIG = "config.yaml"
+log = logging.getLogger("vit_jax")
+# orbax comments on what is normal here, and logs errors that it raises anyway.
+logging.getLogger("absl").addFilter(lambda record: "orbax" not in record.pathname)
 
 
 class Checkpoints:
@@ -43,6 +42,9 @@ class Checkpoints:
       keep_every: those at multiples of this many steps stay, 0: none.
       keep_best: the metric whose best step stays, empty: none.
       read_only: for looking into a run that another process may be writing.
+
+    Raises:
+      BadInput: the workdir cannot be written to.
     """
 
     def __init__(
@@ -54,97 +56,256 @@ class Checkpoints:
         keep_best: str = "",
         read_only: bool = False,
     ):
-        policy = checkpoint_managers.preservation_policy
-        policies: list[Any] = [policy.LatestN(max(1, keep_last))]
-        if keep_every:
-            policies.append(policy.EveryNSteps(keep_every))
-        if keep_best:
-            policies.append(
-                policy.BestN(get_metric_fn=self._score, n=1, keep_checkpoints_without_metrics=False)
-            )
-        self._keep_best = keep_best
-        self.folder = workdir.absolute() / FOLDER
-        self._manager = ocp.CheckpointManager(
-            self.folder,
-            options=ocp.CheckpointManagerOptions(
-                preservation_policy=policy.AnyPreservationPolicy(policies),
-                best_fn=self._score,  # or metrics are not written
-                save_decision_policy=checkpoint_managers.save_decision_policy.FixedIntervalPolicy(
-                    1
-                ),
-                cleanup_tmp_directories=not read_only,
-                read_only=read_only,
-                create=not read_only,
+        self._workdir = workdir.absolute()
+        self.folder = self._workdir / FOLDER
+        self._keep: Any = {"last": keep_last, "every": keep_every, "metric": keep_best}
+        self._read_only = read_only
+        self._metrics: dict[int, dict[str, float]] = {}  # of the steps there are
+        self._known: set[int] = set()  # steps that were saved or restored here
+        self._under_way: Future[None] | None = None
+        if read_only:
+            return
+        if distributed.is_first():
+            with writing(workdir):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                step_folders.tidy(self._workdir)
+            self._metrics = self._read_all() if keep_best else {}
+        self._background = ThreadPoolExecutor(1, "checkpoint")
+        self._sealing: tuple[Any, dict[str, str]] = (self.folder, {})  # what `_seal` needs
+        # Folders are made before `save` returns: where that fails, no thread waits for them.
+        at_once = ocp.options.AsyncOptions(create_directories_asynchronously=False)
+        self._checkpointer = ocp.AsyncCheckpointer(
+            ocp.CompositeCheckpointHandler(
+                composite_options=ocp.CompositeOptions(async_options=at_once)
             ),
+            async_options=dataclasses.replace(at_once, post_finalization_callback=self._seal),
+            # Its file would change after the checksums are written.
+            checkpoint_metadata_store=ocp.metadata.metadata_store(enable_write=False),
         )
 
-    def _score(self, measured: dict[str, float]) -> float:
-        if self._keep_best not in measured:  # saved when another metric was kept, or none
-            return -math.inf
-        value = measured[self._keep_best]
-        return -value if lower_is_better(self._keep_best) else value
+    def __enter__(self) -> "Checkpoints":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except Exception as e:
+            if error is None:
+                raise
+            log.error("%s", e)  # beside the error that ends the run
+
+    # ------------------------------------------------------------ which steps there are
 
     @property
     def steps(self) -> list[int]:
         """Committed steps, ascending."""
-        return sorted(self._manager.all_steps())
+        return step_folders.committed(self._workdir)
 
     @property
     def latest(self) -> int | None:
         """The newest committed step, None if there is none."""
-        return self.steps[-1] if self.steps else None
+        return max(self.steps, default=None)
+
+    def newest_good(self) -> int | None:
+        """The newest step whose files are as they were saved; None if nothing was ever saved.
+
+        Newer steps, which are damaged, are set aside. All processes of a run call it together, and
+        share the reading.
+
+        Raises:
+          RunFailed: steps were saved, but all of them are damaged; nothing was touched.
+        """
+        steps = distributed.share("checkpoints", step_folders.saved(self._workdir))
+        damaged: dict[int, str] = {}
+        good = None
+        while steps and good is None:
+            step = steps.pop()
+            part = (jax.process_index(), jax.process_count())
+            mine = step_folders.damage(self.folder / str(step), part=part)
+            found = [what for what in distributed.gather(f"checksums of {step}", mine) if what]
+            if found:
+                damaged[step] = found[0]
+            else:
+                good = step
+        if not distributed.is_first():
+            return good
+        if good is None and (damaged or step_folders.aside(self._workdir)):
+            raise RunFailed(_nothing_good(self.folder, damaged))
+        for step, what in damaged.items():
+            self._metrics.pop(step, None)
+            target = step_folders.set_aside(self.folder / str(step))
+            log.warning(
+                "step %d is damaged (%s); set aside as %s; continuing from step %d: "
+                "%d steps are done again",
+                step, what, target, good, max(damaged) - (good or 0),
+            )  # fmt: skip
+        return good
 
     def best(self, metric: str) -> int | None:
-        """The step whose saved metrics are the best, None if none were saved with it."""
-        scored = [(self._manager.metrics(s) or {}, s) for s in self.steps]
-        scored = [(m[metric], s) for m, s in scored if metric in m]
-        pick = min if lower_is_better(metric) else max
-        return pick(scored, key=lambda pair: pair[0])[1] if scored else None
+        """The step whose metrics are the best (of equals the newest), None if none has it.
+
+        Raises:
+          Damaged: the metrics of a step are not as they were saved; only for a reader.
+        """
+        return keeping.best(self._read_all() if self._read_only else self._metrics, metric)
 
     def is_best(self, measured: dict[str, Any]) -> bool:
-        """Whether these metrics beat those of every checkpoint; False if the best is not kept."""
-        if not self._keep_best or self._keep_best not in measured:
+        """Whether these metrics beat those of every checkpoint; False if the best is not kept.
+
+        The answer of process 0 is the right one.
+        """
+        metric = self._keep["metric"]
+        if not metric or metric not in measured:
             return False
-        best = self.best(self._keep_best)
-        if best is None:
-            return True
-        return self._score(measured) > self._score(self._manager.metrics(best) or {})
+        best = self.best(metric)
+        return best is None or keeping.score(measured, metric) > keeping.score(
+            self._metrics[best], metric
+        )
+
+    def _read_all(self) -> dict[int, dict[str, float]]:
+        """The metrics of all steps."""
+        found = {}
+        for step in self.steps:
+            try:
+                found[step] = keeping.read(self.folder / str(step))
+            except Damaged as e:
+                if not self._read_only:
+                    log.warning("%s; it cannot count as the best step", e)
+                elif step in self.steps:  # else the run has removed it meanwhile
+                    raise
+        return found
+
+    # ------------------------------------------------------------ saving
 
     def save(
         self, step: int, state: TrainState, config_yaml: str, measured: dict[str, Any]
     ) -> None:
-        """Starts saving; returns once the arrays may be overwritten. A save that failed raises."""
-        metrics = {name: float(value) for name, value in measured.items()} or None
-        self._manager.save(
-            step,
-            args=ocp.args.Composite(
-                state=ocp.args.StandardSave(state),  # type: ignore[call-arg]
-                config=ocp.args.JsonSave({"yaml": config_yaml}),  # type: ignore[call-arg]
-            ),
-            metrics=metrics,
-            force=True,
+        """Starts saving; returns once the arrays may be overwritten. All processes call it.
+
+        A step that is saved already stays as it is, but for metrics: a run that was stopped saved
+        it before it was measured. The checkpoint before goes, if nothing keeps it, once this one
+        counts.
+
+        Raises:
+          RunFailed: this save, or the one before, failed; what was saved before that is kept.
+        """
+        self.wait()
+        metrics = {name: float(value) for name, value in measured.items()}
+        folder = self.folder / str(step)
+        if step in self._known:
+            self._metrics[step] = metrics
+            if distributed.is_first():
+                keeping.add(folder, metrics)
+            return
+        files = {_CONFIG: config_yaml, keeping.FILE: json.dumps(metrics) + "\n"}
+        self._sealing = self._checkpointer.get_temporary_path(epath.Path(folder)).get(), files
+        args = ocp.args.Composite(state=ocp.args.StandardSave(state))  # type: ignore[call-arg]
+        try:
+            self._checkpointer.save(folder, args=args)
+        except (OSError, ValueError) as e:
+            raise self._failure(step, e) from e
+        self._known.add(step)
+        self._metrics[step] = metrics
+        self._under_way = self._background.submit(self._complete, step)
+
+    def _seal(self) -> None:
+        """Adds the small files and the checksums; orbax calls it right before it commits.
+
+        Everything of all processes is written by then, in a thread of process 0 beside training.
+        """
+        folder, files = self._sealing
+        for name, text in files.items():
+            (folder / name).write_text(text)
+        checksums.write(folder)
+
+    def _complete(self, step: int) -> None:
+        """Waits for the commit of a step, then removes what nothing keeps."""
+        try:
+            self._checkpointer.wait_until_finished()
+        except (OSError, ValueError) as e:
+            raise self._failure(step, e) from e
+        if not distributed.is_first():
+            return
+        kept = keeping.kept(self.steps, self._metrics, **self._keep)
+        for old in step_folders.saved(self._workdir):
+            if old < step and old not in kept:
+                self._metrics.pop(old, None)
+                try:
+                    step_folders.remove(self.folder / str(old))
+                except OSError as e:
+                    raise RunFailed(
+                        f"{self.folder / str(old)}, which nothing keeps, cannot be removed: "
+                        f"{e.strerror}. Mend that, then run the same command again to continue."
+                    ) from e
+
+    def _failure(self, step: int, error: Exception) -> Exception:
+        """What to raise where a save failed; removes what it has written."""
+        if isinstance(error, TimeoutError) and jax.process_count() > 1:
+            return PeerLost(f"step {step} was not saved: another process did not finish its part.")
+        full = no_space(error, self.folder)
+        reason = full or (isinstance(error, OSError) and error.strerror) or str(error)[:500]
+        newest = self.latest
+        if distributed.is_first() and newest != step:
+            try:
+                step_folders.remove(self._sealing[0])
+            except OSError as e:  # the next start removes it
+                log.info("%s stays: %s", self._sealing[0], e.strerror)
+        since = "from the beginning" if newest is None else f"from step {newest}, the newest saved"
+        advice = (
+            "Make room (older runs, a lower checkpoint.keep_last)" if full else "Mend the cause"
         )
+        return RunFailed(
+            f"step {step} could not be saved in {self.folder}: {reason}. {advice}, then run the "
+            f"same command again: it continues {since}."
+        )
+
+    def check(self) -> None:
+        """Raises what has gone wrong in the background; costs nothing. Called at every step."""
+        if self._under_way and self._under_way.done():
+            self.wait()
+
+    def wait(self) -> None:
+        """Returns when the save under way is committed; a failure raises, once."""
+        under_way, self._under_way = self._under_way, None
+        if under_way:
+            under_way.result()
+
+    def close(self) -> None:
+        """Waits, then releases threads."""
+        if self._read_only:
+            return
+        try:
+            self.wait()
+        finally:
+            self._background.shutdown()
+            self._checkpointer.close()
+
+    # ------------------------------------------------------------ restoring
 
     def restore(self, step: int, abstract: TrainState) -> TrainState:
         """The state at a step, placed as `abstract` says.
 
         Args:
-          step: a committed step.
+          step: from `newest_good`.
           abstract: shapes, dtypes and shardings of the whole state.
 
         Raises:
           BadInput: the checkpoint holds another tree.
         """
+        wanted = ocp.args.Composite(state=ocp.args.StandardRestore(abstract))  # type: ignore[call-arg]
         try:
-            restored = self._manager.restore(
-                step,
-                args=ocp.args.Composite(state=ocp.args.StandardRestore(abstract)),  # type: ignore[call-arg]
-            )
+            restored = self._checkpointer.restore(self.folder / str(step), args=wanted)
         except (ValueError, KeyError, TypeError) as e:
             raise BadInput(
                 f"{self.folder / str(step)} does not hold the state that this config needs:\n"
                 f"{tree.difference(self._saved(step), _as_dict(abstract)) or e}"
             ) from e
+        self._known.add(step)
         return restored["state"]
 
     def _saved(self, step: int) -> Any:
@@ -159,11 +320,21 @@ class Checkpoints:
         return name, saved[name]
 
     def weight_shapes(self, step: int) -> Any:
-        """The tree of `weights` as shapes; reads no values."""
+        """The tree of `weights` as shapes; reads no values.
+
+        Raises:
+          Damaged: a file that tells the shapes is not as it was saved.
+        """
+        self._verify(step, values=False)
         return self._weights(step)[1]
 
     def weights(self, step: int) -> Any:
-        """The parameters at a step as numpy arrays: their average where there is one."""
+        """The parameters at a step as numpy arrays: their average where there is one.
+
+        Raises:
+          Damaged: a file is not as it was saved.
+        """
+        self._verify(step, values=True)
         folder = self.folder / str(step) / "state"
         name, shapes = self._weights(step)
         wanted = {name: jax.tree.map(lambda _: 0, shapes)}
@@ -179,13 +350,24 @@ class Checkpoints:
             )
         return restored[name]
 
-    def wait(self) -> None:
-        """Returns when the save under way is committed; a failure raises."""
-        self._manager.wait_until_finished()
+    def _verify(self, step: int, *, values: bool) -> None:
+        """Raises if a file of a step is not as it was saved."""
+        folder = self.folder / str(step)
+        what = step_folders.damage(folder, wanted=lambda name: values or "/d/" not in name)
+        if what:
+            raise Damaged(what)
 
-    def close(self) -> None:
-        """Waits, then releases threads."""
-        self._manager.close()
+
+def _nothing_good(folder: Path, damaged: dict[int, str]) -> str:
+    """What to say where every checkpoint is damaged."""
+    found = "; ".join(f"step {step} ({what})" for step, what in damaged.items())
+    aside = ", ".join(step_folders.aside(folder.parent))
+    return (
+        f"{folder} holds no checkpoint that is whole: damaged are {found or aside}"
+        f"{f', and {aside} set aside before' if found and aside else ''}. Nothing was changed. "
+        "Bring one back from a copy; or, to start the run from the beginning, remove that folder. "
+        "Then run the same command again."
+    )
 
 
 def _as_dict(state: TrainState) -> dict[str, Any]:

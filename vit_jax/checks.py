@@ -18,6 +18,8 @@ _TAKEN = (
     "train",
     "norm",
     "perf",
+    "memory",
+    "data",
     "step",
     "checkpoint",
     "skipped",
@@ -31,7 +33,7 @@ def check_numbers(config: ConfigDict) -> None:
     """Raises BadInput for a number out of its range, or a metric that nothing measures."""
     lowest = {"batch_size": 1, "accumulation": 1, "data.workers": 1, "data.image_size": 1}
     lowest |= {f"evals.{name}.batch_size": 0 for name in config.evals}
-    lowest |= {"seed": 0, "data.prefetch": 0, "checkpoint.keep_last": 1}
+    lowest |= {"seed": 0, "skip_non_finite": 0, "data.prefetch": 0, "checkpoint.keep_last": 1}
     lowest |= {"data.examples": 0, "data.window_shards": 0, "data.records.max_labels": 1}
     values = dict(flatten(config))
     for key, low in lowest.items():

@@ -4,18 +4,16 @@
 """How a process starts, alone or as one of several: its platform, its peers, what they agree on.
 
 Must be asked before jax touches a device. The only user of jax's coordination client, whose own
-barrier names nobody. Start from `session` (several processes), then `start` (platform).
+barrier names nobody. Start from `session` (several processes), then `start` (platform). What they
+do when asked to stop is `stopping`'s.
 """
 
 import contextlib
-import glob
-import hashlib
-import importlib.metadata
+import functools
 import itertools
 import json
 import logging
 import os
-import sys
 import time
 import traceback
 import uuid
@@ -26,37 +24,14 @@ from typing import Any, Literal
 import jax
 from jax._src import distributed as jax_distributed
 
-from vit_jax import lifeline, processes
-from vit_jax.errors import BadInput, PeerLost, RunFailed, unknown
+from vit_jax import ending, lifeline, meeting, processes, stopping, watchdog
+from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped, unknown
 from vit_jax.lifeline import Lifeline
+from vit_jax.machine import extra, present_accelerators
 from vit_jax.processes import Who
 
 Platform = Literal["auto", "cpu", "gpu", "tpu"]
 _JAX_NAMES = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}
-_GOOGLE_PCI_VENDOR = "0x1ae0"  # also of network cards
-_TPU_PCI_DEVICES = ("0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076")
-
-
-def present_accelerators(root: str = "/") -> list[str]:
-    """`gpu` and `tpu`, where this machine has one, whether or not jax can use it.
-
-    Args:
-      root: of the file system, for tests.
-    """
-    found = []
-    if any(glob.glob(os.path.join(root, "dev", name)) for name in ("nvidia[0-9]*", "dxg")):
-        found.append("gpu")
-    for vendor in glob.glob(os.path.join(root, "sys/bus/pci/devices/*/vendor")):
-        files = (Path(vendor), Path(vendor).with_name("device"))
-        maker, device = (p.read_text().strip() if p.exists() else "" for p in files)
-        if maker == _GOOGLE_PCI_VENDOR and device in _TPU_PCI_DEVICES:
-            return [*found, "tpu"]
-    return found
-
-
-def _extra(platform: str) -> str:
-    extras = {"gpu": "'.[cuda13]' (or '.[cuda12]')", "tpu": "'.[tpu]'"}
-    return f"pip install -e {extras[platform]}"
 
 
 def start(platform: Platform, *, deterministic: bool, root: str = "/") -> list[Any]:
@@ -86,7 +61,7 @@ def start(platform: Platform, *, deterministic: bool, root: str = "/") -> list[A
         raise BadInput(
             f"platform={platform} was asked for, but jax cannot use one"
             f"{': ' + str(e).splitlines()[0] if str(e) else ''}. This machine shows {have}. "
-            + (f"Install jax for it: {_extra(platform)}." if platform in ("gpu", "tpu") else "")
+            + (f"Install jax for it: {extra(platform)}." if platform in ("gpu", "tpu") else "")
         ) from e
     seen = devices[0].platform
     if platform != "auto" and seen != platform:
@@ -97,15 +72,15 @@ def start(platform: Platform, *, deterministic: bool, root: str = "/") -> list[A
     if platform == "auto" and seen == "cpu" and missing:
         raise BadInput(
             f"this machine has a {missing[0].upper()}, but jax sees only the CPU; "
-            f"{_extra(missing[0])}, or ask for the CPU with --config.platform=cpu."
+            f"{extra(missing[0])}, or ask for the CPU with --config.platform=cpu."
         )
     return devices
 
 
 # ---------------------------------------------------------------- several processes
 
-_PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 _LOST = ("gloo", "nccl", "connection", "socket", "unavailable", "deadline", "heartbeat", "aborted")
+_LATER_SECS = 30  # for the lifeline to name who is silent, before jax ends all without a word
 _TOKEN_SECS = 5  # that a file of another host takes to appear on shared storage, at most
 log = logging.getLogger("vit_jax")
 
@@ -129,62 +104,108 @@ def is_first() -> bool:
 @contextlib.contextmanager
 def session(
     who: Who | Literal["tpu"] | None,
+    workdir: Path,
     *,
     connect_secs: int,
     heartbeat_secs: int,
     barrier_secs: int,
+    hang_secs: int,
 ) -> Iterator[None]:
     """Several processes as one run: connects them, and ends all of them when one of them fails.
 
     A failure inside the block ends the process here, with its exit code: jax's exit hook would wait
-    for processes that are gone.
+    for processes that are gone. A process alone is watched, too: one that hangs ends.
 
     Args:
-      who: from `processes.resolve`; None for a process alone, for which nothing is done.
+      who: from `processes.resolve`; None for a process alone.
+      workdir: where the stacks of processes that hang are written.
       connect_secs: the longest wait for all processes to start.
-      heartbeat_secs: of silence, after which jax gives a process up.
+      heartbeat_secs: of silence, after which a process is given up.
       barrier_secs: the longest wait for the others wherever they must agree.
+      hang_secs: without progress, see `watchdog.Watchdog`.
 
     Raises:
       BadInput: the processes cannot find each other, or do not fit together.
       PeerLost: some did not start in time.
+      Stopped: the run was asked to stop.
     """
     global _now
     times = {"connect": connect_secs, "heartbeat": heartbeat_secs, "barrier": barrier_secs}
     for name, secs in times.items():
         if not 1 <= secs < 2**31:
             raise BadInput(f"processes.{name}_secs={secs}; give seconds, a whole number from 1 on.")
+    if not 0 <= hang_secs < 2**31:
+        raise BadInput(f"processes.hang_secs={hang_secs}; give seconds, a whole number from 0 on.")
+    stopping.check()
     if isinstance(who, Who):
         processes.check(who)
-        line = lifeline.meet(who, who.address, _facts(), connect_secs)
+        line = meeting.meet(who, who.address, meeting.facts(), connect_secs)
     elif who == "tpu" and _initialize(None, connect_secs, heartbeat_secs):
         who, line = _meet_on_tpu(connect_secs)
     else:
-        yield
+        with watchdog.watching(hang_secs, functools.partial(_hung, workdir, None)):
+            yield
         return
     _now = _Session(who, line, barrier_secs)
+    line.silent_secs = heartbeat_secs
+    line.stacks = functools.partial(watchdog.write_stacks, workdir, who.index)
     try:
-        if jax_distributed.global_state.client is None:
-            _initialize(who, connect_secs, heartbeat_secs)
-        if who.index:
-            log.setLevel(logging.WARNING)
-        log.info("processes: %d (%s), process 0 on %s", who.count, who.origin, line.hosts[0])
-        yield
-        barrier("the end of the run")
-        line.close()
-        jax.distributed.shutdown()
+        with (
+            stopping.over(line),
+            watchdog.watching(hang_secs, functools.partial(_hung, workdir, line)),
+        ):
+            if jax_distributed.global_state.client is None:
+                _initialize(who, connect_secs, heartbeat_secs)
+            if who.index:
+                log.setLevel(logging.WARNING)
+            log.info("processes: %d (%s), process 0 on %s", who.count, who.origin, line.hosts[0])
+            try:
+                yield
+            except Stopped as e:
+                if not e.save:
+                    raise
+                _part(line)
+                raise e from None
+            _part(line)
     except BaseException as e:
-        _leave(line, e)
+        if not (isinstance(e, Stopped) and e.save):
+            _leave(line, e)
+        raise
     finally:
         _now = None
+
+
+def _part(line: Lifeline) -> None:
+    """All processes have come to the end of the run."""
+    barrier("the end of the run")
+    line.close()
+    jax.distributed.shutdown()
+
+
+def _hung(workdir: Path, line: Lifeline | None, secs: float) -> None:
+    """Ends this process, and with it the others, because nothing goes on here any more."""
+    who = line.name(line.index) if line else "the run"
+    text = (
+        f"{who} has done nothing for {secs:.0f} s (see processes.hang_secs); where every thread "
+        f"was is written to {workdir / watchdog.FOLDER}."
+    )
+    if line:
+        line.hang(text)
+        return
+    with contextlib.suppress(OSError):
+        watchdog.write_stacks(workdir, 0, text)
+    ending.say(f"{text} Run again to continue.")
+    ending.end(PeerLost.exit_code)
 
 
 def _initialize(who: Who | None, connect_secs: int, heartbeat_secs: int) -> bool:
     """Starts jax's coordination; False where jax finds no other process by itself."""
     jax.config.update("jax_check_proxy_envs", False)  # proxies are circumvented:
+    # SIGTERM is ours (`signals`); jax's service would take it, and see no other request to stop.
+    jax.config.update("jax_enable_preemption_service", False)
     times: dict[str, Any] = {
         "initialization_timeout": connect_secs,
-        "heartbeat_timeout_seconds": heartbeat_secs,
+        "heartbeat_timeout_seconds": heartbeat_secs + _LATER_SECS,
         "shutdown_timeout_seconds": 30,
     }
     if who is None:
@@ -213,31 +234,16 @@ def _meet_on_tpu(connect_secs: int) -> tuple[Who, Lifeline]:
     who = Who(coordinator, state.num_processes, state.process_id, "TPU")
     client: Any = state.client
     if who.index == 0:
-        with lifeline.listen(who, (who.address[0], 0)) as probe:
+        with meeting.listen(who, (who.address[0], 0)) as probe:
             client.key_value_set("vit_jax/port", str(probe.getsockname()[1]))
     port = int(client.blocking_key_value_get("vit_jax/port", connect_secs * 1000))
-    return who, lifeline.meet(who, (who.address[0], port), _facts(), connect_secs)
-
-
-def _facts() -> dict[str, str]:
-    """What must be the same for all processes before they connect: code and packages."""
-    return {"code": code_version()} | {p: importlib.metadata.version(p) for p in _PACKAGES}
-
-
-def code_version(root: Path = Path(__file__).parent) -> str:
-    """`VIT_JAX_CODE` if set (a tag or commit), else a hash of the package's source files."""
-    if os.environ.get("VIT_JAX_CODE"):
-        return os.environ["VIT_JAX_CODE"]
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:12]
+    return who, meeting.meet(who, (who.address[0], port), meeting.facts(), connect_secs)
 
 
 def _leave(line: Lifeline, error: BaseException) -> None:
     """Ends this process, and with it the others; does not return."""
-    if isinstance(error, BadInput | RunFailed | PeerLost):
-        print(f"vit_jax: {error}", file=sys.stderr)
+    if isinstance(error, BadInput | RunFailed | PeerLost | Stopped):
+        ending.say(str(error))
         line.leave(error.exit_code, str(error))
     time.sleep(lifeline.GRACE_SECS + 1)  # mostly another process is gone: the lifeline knows which
     traceback.print_exception(error)
@@ -245,6 +251,14 @@ def _leave(line: Lifeline, error: BaseException) -> None:
     runtime = isinstance(error, jax.errors.JaxRuntimeError | ValueError)
     lost = runtime and any(word in text.lower() for word in _LOST)
     line.leave(PeerLost.exit_code if lost else RunFailed.exit_code, text.splitlines()[0][:500])
+
+
+def leave(code: int, text: str) -> None:
+    """Ends this process, and with it the others, from any thread; does not return."""
+    ending.say(text)
+    if _now:
+        _now.line.leave(code, text)
+    ending.end(code)
 
 
 def on_loss(hint: Callable[[], str]) -> None:
@@ -267,6 +281,7 @@ def gather(name: str, value: str, timeout_secs: float | None = None) -> list[str
     Raises:
       PeerLost: names the processes that did not come.
     """
+    stopping.check()
     if _now is None:
         return [value]
     client: Any = jax_distributed.global_state.client
@@ -304,7 +319,7 @@ def agree(what: str, facts: Mapping[str, str]) -> None:
     if _now is None:
         return
     found = [json.loads(text) for text in gather(what, json.dumps(dict(facts)))]
-    wrong = lifeline.mismatch(_now.who, found, _now.line.hosts)
+    wrong = meeting.mismatch(_now.who, found, _now.line.hosts)
     if wrong:
         raise BadInput(f"{what} is not the same on all processes: {wrong} Start all alike.")
 

@@ -8,6 +8,8 @@ Start from `BadInput`: `main` prints its message without a traceback and exits w
 
 import contextlib
 import difflib
+import errno
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -33,6 +35,20 @@ class PeerLost(RuntimeError):
     exit_code = 43
 
 
+class Stopped(RuntimeError):
+    """The run was asked to stop, and has saved what it has. Exit code 42: run again.
+
+    Attributes:
+      save: whether there may be something to save: all processes are at the same point.
+    """
+
+    exit_code = 42
+
+    def __init__(self, text: str, *, save: bool = False):
+        super().__init__(text)
+        self.save = save
+
+
 def together(problems: Sequence[BadInput]) -> BadInput:
     """One error for all that was found, so that nobody mends one thing only to meet the next."""
     said = list(dict.fromkeys(map(str, problems)))
@@ -48,6 +64,33 @@ def writing(workdir: Path) -> Iterator[None]:
         raise BadInput(
             f"cannot write to {workdir}: {e.strerror}; give a --workdir that is writable."
         ) from e
+
+
+def no_space(error: Exception, folder: Path) -> str:
+    """What to say where a write failed because a disk is full; "" if it failed for another reason.
+
+    Args:
+      error: an OSError, or what a library has made of one.
+      folder: on that disk.
+    """
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    texts = ("No space left on device", "Disk quota exceeded")
+    if not full and not any(text in str(error) for text in texts):
+        return ""
+    free = 0 if "://" in str(folder) else shutil.disk_usage(folder).free
+    return f"no space left on the disk of {folder} ({free / 2**20:,.1f} MiB are free)"
+
+
+@contextlib.contextmanager
+def stopping_when_full(workdir: Path) -> Iterator[None]:
+    """Turns an OSError inside the block into RunFailed where the disk of the workdir is full."""
+    try:
+        yield
+    except OSError as e:
+        full = no_space(e, workdir)
+        if not full:
+            raise
+        raise RunFailed(f"{full}. Make room, then run the same command again to continue.") from e
 
 
 def unknown(what: str, given: str, options: Iterable[str]) -> BadInput:

@@ -19,12 +19,14 @@ import numpy as np
 
 from vit_jax import config as config_lib
 from vit_jax import fetch, tree
-from vit_jax.checkpoint import FOLDER, Checkpoints
+from vit_jax.checkpoint import Checkpoints
 from vit_jax.data import preprocess, readers
 from vit_jax.errors import BadInput
+from vit_jax.keeping import Damaged
 from vit_jax.models import files, pretrained, surgery, variants
 from vit_jax.models.formats import json_config
 from vit_jax.models.pretrained import Weights
+from vit_jax.step_folders import FOLDER
 
 CONFIG_FILE = "config.yaml"
 RETRIES, PAUSE_SECS = 20, 0.1  # of reading a run whose checkpoints are being replaced
@@ -67,7 +69,10 @@ def find_run(text: str) -> Run | None:
             raise BadInput(f"{text!r}: {workdir} has no checkpoint yet; wait for its first.")
         if which == "best":
             metric = config_lib.load(str(workdir / CONFIG_FILE)).checkpoint.keep_best
-            step = checkpoints.best(metric)
+            try:
+                step = checkpoints.best(metric)
+            except Damaged as e:
+                raise BadInput(f"{text!r}: {e}; its steps are {steps}, give one of them.") from e
             if step is None:
                 raise BadInput(
                     f"{text!r}: the run keeps no best step (checkpoint.keep_best={metric!r}); its "

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 
 from vit_jax import __version__, offline
-from vit_jax.commands import data, fewshot, inspect, models, plan, sweep, table, train
-from vit_jax.errors import BadInput, PeerLost, RunFailed
+from vit_jax.commands import data, doctor, fewshot, inspect, models, plan, sweep, table, train
+from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped
 
 COMMANDS = {
     "train": train,
@@ -22,11 +22,12 @@ COMMANDS = {
     "data": data,
     "models": models,
     "inspect": inspect,
+    "doctor": doctor,
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit code: 0 done, 1 failed, 2 bad input, 43 lost a process.
+    """Runs a command and returns its exit code: 0 done, 1 failed, 2 bad input, 42 stopped, 43 lost.
 
     Args:
       argv: arguments without the program's name (default: those of the process).
@@ -59,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         offline.forbid()
     try:
         return COMMANDS[args.command].run(args, rest)
-    except (BadInput, RunFailed, PeerLost) as e:
+    except (BadInput, RunFailed, PeerLost, Stopped) as e:
         print(f"vit_jax: {e}", file=sys.stderr)
         return e.exit_code
     except BrokenPipeError:  # whoever read the output, such as `head`, has seen enough

@@ -34,6 +34,12 @@ def limit_bytes(device: Any) -> int | None:
     return stats.get("bytes_limit")
 
 
+def most(devices: Iterable[Any], what: str) -> int | None:
+    """The highest of a figure of `memory_stats` among devices; None where they do not tell it."""
+    found = [(device.memory_stats() or {}).get(what) for device in devices]
+    return max((n for n in found if n is not None), default=None)
+
+
 def advice(
     compile_step: Callable[[dict[str, Any]], Any],
     settings: Iterable[dict[str, Any]],

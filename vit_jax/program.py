@@ -78,6 +78,19 @@ class Steps:
     report: int
     evals: dict[str, int]
 
+    def due(self, step: int) -> list[str]:
+        """The evaluations that are due after a step."""
+        last = step == self.total
+        return [n for n, every in self.evals.items() if step and (last or _divides(every, step))]
+
+    def saves(self, step: int) -> bool:
+        """Whether a checkpoint is due after a step."""
+        return step == self.total or _divides(self.checkpoint, step)
+
+
+def _divides(every: int, step: int) -> bool:
+    return every > 0 and step % every == 0
+
 
 @dataclasses.dataclass(frozen=True)
 class Program:
@@ -319,7 +332,8 @@ def _optimizer(
     in_steps = {"warmup": steps.warmup, "cooldown": steps.cooldown, "drops": steps.drops}
     given = _chosen(config.schedule) | in_steps
     schedule = schedules.make_schedule(total_steps=steps.total, **given)
-    return schedule, optimizers.make_optimizer(params, schedule, **_chosen(config.optimizer))
+    tx = optimizers.make_optimizer(params, schedule, **_chosen(config.optimizer))
+    return schedule, train_step.skipping(tx) if config.skip_non_finite else tx
 
 
 def _step_functions(

@@ -3,8 +3,9 @@
 
 """What a person sees of a run: metrics.jsonl, TensorBoard, the progress line, tables.
 
-Metric names are paths: `train/loss`, `train/top1`, `train/lr`, `norm/grads|params|updates`,
-`perf/img_per_sec|input_wait|mfu`, `<split>/top1|top5|loss|examples`. A row at step n describes the
+Metric names are paths: `train/loss|top1|lr|skipped_updates`, `norm/grads|params|updates`,
+`perf/img_per_sec|input_wait|mfu`, `memory/host|host_free|device|device_peak` + `_bytes`,
+`data/bad_images`, `<split>/top1|top5|loss|examples`. A row at step n describes the
 n-th update (`train/loss`: its loss, before the update) or the parameters after it (`<split>/...`).
 The only user of clu.metric_writers. Start from `Report`.
 """
@@ -130,6 +131,10 @@ class Report:
             self._skipped = set(found) | {(file, reason) for file, reason in before}
             write_atomically(path, json.dumps(sorted(self._skipped)) + "\n")
 
+    def bad_images(self) -> int:
+        """How many training images any process of any start has skipped and written down."""
+        return len(read_skipped(self._workdir))
+
     def sync(self) -> None:
         """Rows written so far survive a crash; called before a checkpoint of the same step."""
         if not self._quiet:
@@ -226,7 +231,8 @@ class Profile:
 
 def progress_line(step: int, total: int, row: Mapping[str, float], *, left_images: int) -> str:
     """`step 50/900  loss 0.812  lr 1.0e-03  3210 img/s  wait 1%  ETA 0:42`."""
-    parts = [f"step {step}/{total}", f"loss {row['train/loss']:.4f}", f"lr {row['train/lr']:.2e}"]
+    loss = f"loss {row['train/loss']:.4f}" if "train/loss" in row else "loss not finite"
+    parts = [f"step {step}/{total}", loss, f"lr {row['train/lr']:.2e}"]
     parts += [f"{row['perf/img_per_sec']:.0f} img/s", f"wait {row['perf/input_wait']:.0%}"]
     if "perf/mfu" in row:
         parts.append(f"MFU {row['perf/mfu']:.1%}")

@@ -23,10 +23,10 @@ from typing import Any
 
 from vit_jax import build, checks, loading, reporting, settle
 from vit_jax import config as config_lib
-from vit_jax.checkpoint import FOLDER
 from vit_jax.config import ConfigDict
 from vit_jax.errors import BadInput, together, writing
 from vit_jax.paper import vtab
+from vit_jax.step_folders import saved
 from vit_jax.sweep import Point, Sweep, described
 
 RECORD_FILE, CSV_FILE = "sweep.json", "sweep.csv"
@@ -80,8 +80,7 @@ def _settled(point: Point, workdir: Path) -> ConfigDict:
 
 def _begun(folder: Path) -> bool:
     """Whether the weights of `init` were used: there is a checkpoint, or the results."""
-    saved = any(p.name.isdigit() for p in (folder / FOLDER).glob("*"))
-    return saved or (folder / reporting.RESULTS_FILE).exists()
+    return bool(saved(folder)) or (folder / reporting.RESULTS_FILE).exists()
 
 
 def _same_weights(old: str, new: str, workdir: Path) -> bool:

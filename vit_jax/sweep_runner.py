@@ -22,9 +22,9 @@ from pathlib import Path
 
 from vit_jax import build, loading, reporting, sweep_folder
 from vit_jax.errors import BadInput, together, writing
+from vit_jax.step_folders import committed
 from vit_jax.sweep import Point, Sweep
 from vit_jax.sweep_folder import FAILED_FILE, LOG_FILE, Entry
-from vit_jax.workdir import committed
 
 MOST_RESTARTS = 5  # of a run, without a new checkpoint
 MOST_CHARACTERS = 2000  # of a message
@@ -47,7 +47,7 @@ class Stopped(RuntimeError):
 
     def __init__(self, number: int):
         super().__init__(f"stopped by {signal.Signals(number).name}; run again to continue.")
-        self.exit_code = 130 if number == signal.SIGINT else SAVED
+        self.exit_code = SAVED
 
 
 def run(

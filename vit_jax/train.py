@@ -23,17 +23,32 @@ from typing import Any, Literal
 
 import jax
 
-from vit_jax import build, cache, checks, distributed, loading, memory, program, reporting
+from vit_jax import (
+    build,
+    cache,
+    checks,
+    distributed,
+    loading,
+    lock,
+    memory,
+    program,
+    reporting,
+    restarts,
+    stopping,
+    watchdog,
+)
 from vit_jax import config as config_lib
-from vit_jax.checkpoint import FOLDER, Checkpoints
+from vit_jax.checkpoint import Checkpoints
 from vit_jax.config import ConfigDict
-from vit_jax.errors import BadInput, RunFailed
+from vit_jax.errors import BadInput, RunFailed, Stopped, stopping_when_full
 from vit_jax.evaluators import classification, fewshot
 from vit_jax.models import flops
 from vit_jax.models.surgery import Fitted
 from vit_jax.processes import Who
 from vit_jax.reporting import Report, Throughput
 from vit_jax.state import TrainState
+from vit_jax.step_folders import FOLDER
+from vit_jax.stopping import Backstop
 from vit_jax.train_step import non_finite
 from vit_jax.window import Window
 from vit_jax.workdir import continue_or_check, has_checkpoint, prepare, remove_new, resumption
@@ -58,13 +73,17 @@ def train(
       BadInput: nothing was written; or, later than that, the last checkpoint is kept.
       RunFailed: a metric was not finite; the last checkpoint is from before that step.
       PeerLost: not all processes came.
+      Stopped: the run was asked to stop, and has saved what it has.
     """
-    with distributed.session(who, **config.processes):
+    with distributed.session(who, workdir, **config.processes), stopping.watching(workdir):
         distributed.on_loss(lambda: resumption(workdir))
         distributed.check_shared(workdir)
         finished = continue_or_check(config, workdir)
         distributed.agree("configuration", config_lib.common(config))
-        return train_here(config, workdir) if finished is None else finished
+        if finished is not None:
+            return finished
+        with lock.held(workdir):
+            return train_here(config, workdir)
 
 
 def train_here(config: ConfigDict, workdir: Path) -> dict[str, Any]:
@@ -79,25 +98,27 @@ def train_here(config: ConfigDict, workdir: Path) -> dict[str, Any]:
         prepare(workdir, config)
     distributed.barrier("workdir")
     describe(run, devices)
-    try:
-        return run_in(workdir, run, weights)
-    except BadInput:  # out of memory, an image that cannot be read
-        if distributed.is_first() and not has_checkpoint(workdir):
-            remove_new(workdir, before)
-        raise
+    with restarts.counted(workdir), stopping_when_full(workdir):
+        try:
+            return run_in(workdir, run, weights)
+        except BadInput:  # out of memory, an image that cannot be read
+            if distributed.is_first() and not has_checkpoint(workdir):
+                remove_new(workdir, before)
+            raise
 
 
 def run_in(workdir: Path, run: build.Run, weights: Fitted | None) -> dict[str, Any]:
     """From the start to the results of a run whose workdir is ready."""
     config = run.config
     with contextlib.ExitStack() as stack:
-        checkpoints = Checkpoints(
-            workdir,
-            keep_last=config.checkpoint.keep_last,
-            keep_every=run.steps.keep_every,
-            keep_best=config.checkpoint.keep_best,
+        checkpoints = stack.enter_context(
+            Checkpoints(
+                workdir,
+                keep_last=config.checkpoint.keep_last,
+                keep_every=run.steps.keep_every,
+                keep_best=config.checkpoint.keep_best,
+            )
         )
-        stack.callback(checkpoints.close)
         try:
             state, step = start(run, checkpoints, weights)
             report = Report(
@@ -155,8 +176,8 @@ def initial_weights(run: build.Run, workdir: Path) -> Fitted | None:
 def start(
     run: build.Run, checkpoints: Checkpoints, weights: Fitted | None
 ) -> tuple[TrainState, int]:
-    """Where the run starts: its own newest checkpoint, else the weights of `init`, else scratch."""
-    step = distributed.share("newest checkpoint", checkpoints.latest)
+    """Where the run starts: its newest good checkpoint, else weights of `init`, else scratch."""
+    step = checkpoints.newest_good()
     if step is not None:
         log.info("start: resuming %s at step %d", checkpoints.folder.parent, step)
         return checkpoints.restore(step, run.abstract), step
@@ -179,41 +200,69 @@ def loop(
     report: Report,
     workdir: Path,
 ) -> TrainState:
-    """Steps first + 1 to the last, with everything that is due after each."""
+    """Steps first + 1 to the last, with everything that is due after each.
+
+    `Stopped` comes from where a batch is asked for, of training or of an evaluation.
+    """
     steps = run.steps
     log.info("compiling the step")
     train_step, key = run.lower_step().compile(), run.step_key
-    throughput = Throughput()
+    throughput, backstop = Throughput(), Backstop(run.config.checkpoint.every_minutes)
     window = Window(run, report, throughput, first)
     batches = run.train_batches(first)
     config_yaml = config_lib.to_yaml(run.config)
     traced = program.profile_steps(run.config.profile)
+    done, due, save = first, unmeasured(run, report, first), False
+
+    def finish_step() -> None:
+        """What is due after the step that is done: metrics, then evaluations, then a checkpoint."""
+        window.flush()
+        with throughput.pause(), watchdog.longer():
+            measured = evaluate(run, state, due, done, report)
+            if save or distributed.share("best", checkpoints.is_best(measured)):
+                report.sync()
+                checkpoints.save(done, state, config_yaml, measured)
+                window.last_good = done
+                backstop.saved()
 
     with contextlib.closing(reporting.Profile(traced, workdir / "profile")) as profile:
-        for step in range(first + 1, steps.total + 1):
-            profile.before(step)
-            with (
-                jax.transfer_guard("disallow"),
-                jax.profiler.StepTraceAnnotation("train", step_num=step),
-            ):
-                with throughput.wait():
-                    batch = next(batches)
-                state, metrics = train_step(state, batch, key)
-            window.add(step, metrics)
-            profile.after(step, metrics)
+        try:
+            if due:
+                finish_step()
+            for step in range(first + 1, steps.total + 1):
+                profile.before(step)
+                with (
+                    jax.transfer_guard("disallow"),
+                    jax.profiler.StepTraceAnnotation("train", step_num=step),
+                ):
+                    with throughput.wait():
+                        batch = next(batches)
+                    state, metrics = train_step(state, batch, key)
+                done = step
+                watchdog.step()
+                window.add(step, metrics)
+                profile.after(step, metrics)
+                checkpoints.check()
 
-            last = step == steps.total
-            due = [n for n, every in steps.evals.items() if last or (every and step % every == 0)]
-            save = last or (steps.checkpoint and step % steps.checkpoint == 0)
-            if due or save:
-                window.flush()
-                with throughput.pause():
-                    measured = evaluate(run, state, due, step, report)
-                    if save or distributed.share("best", checkpoints.is_best(measured)):
-                        report.sync()
-                        checkpoints.save(step, state, config_yaml, measured)
-                        window.last_good = step
+                due, save = steps.due(step), backstop.due() or steps.saves(step)
+                if due or save:
+                    finish_step()
+        except Stopped as stopped:
+            if stopped.save:
+                if done > window.last_good:
+                    due, save = [], True
+                    finish_step()
+                checkpoints.wait()
+                log.info("stopped after step %d, which is saved", done)
+            raise
     return state
+
+
+def unmeasured(run: build.Run, report: Report, step: int) -> list[str]:
+    """Evaluations that are due after a step and not in the metrics: the run ended before them."""
+    there = {key.rpartition("/")[0] for key in report.at(step)}
+    missing = [name for name in run.steps.due(step) if name not in there]
+    return distributed.share("evaluations to do", missing)
 
 
 def evaluate(
@@ -256,12 +305,10 @@ def finish(
 ) -> dict[str, Any]:
     """Writes results.json from the metrics of the last step, once its checkpoint is committed."""
     total = run.steps.total
-    checkpoints.wait()
+    with watchdog.longer():
+        checkpoints.wait()
     written = report.at(total)
-    done = {key.rpartition("/")[0] for key in written}
-    missing = [name for name in run.steps.evals if name not in done]
-    missing = distributed.share("evaluations to do", missing)
-    written |= evaluate(run, state, missing, total, report)
+    written |= evaluate(run, state, unmeasured(run, report, total), total, report)
     results: dict[str, Any] = {"step": total, "checkpoint": str(Path(FOLDER) / str(total))}
     for key, value in written.items():
         split, _, metric = key.rpartition("/")

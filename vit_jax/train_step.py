@@ -7,10 +7,11 @@ Sees no config, no file and no clock; a test needs three numpy arrays. Axes: B b
 K labels of an example, Y classes, A micro-batches. Start from `make_train_step`.
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,7 @@ from vit_jax.state import TrainState
 
 PyTree = Any
 Batch = dict[str, Any]  # image uint8 [B, H, W, C], labels int32 [B, K], mask bool [B]
+_Stepped = tuple[TrainState, dict[str, jax.Array]]  # the state after a step, metrics
 _MIXING = 2**31  # in the place of a micro-batch's number, for the key of mixing
 _CORRUPTION = 2**31 + 1  # likewise
 # (params, images, train=, key=) -> float32 logits [B, Y]; with source_BL= [B, L, O], see `Masked`
@@ -145,6 +147,43 @@ def _averaged(average: PyTree, params: PyTree, decay: float) -> PyTree:
     return jax.tree.map(lambda a, p: decay * a + (1.0 - decay) * p, average, params)
 
 
+class Skipping(NamedTuple):
+    """The state of an optimizer whose updates are skipped where they are not finite."""
+
+    skipped: jax.Array  # int32 [], so far
+    inner: PyTree
+
+
+def skipping(tx: optax.GradientTransformation) -> optax.GradientTransformation:
+    """The same optimizer, with a state that tells the train step to skip and count."""
+
+    def init(params: PyTree) -> Skipping:
+        return Skipping(jnp.zeros((), jnp.int32), tx.init(params))
+
+    def update(updates: PyTree, state: Any, params: PyTree = None) -> tuple[PyTree, Any]:
+        updates, inner = tx.update(updates, state.inner, params)
+        return updates, Skipping(state.skipped, inner)
+
+    return optax.GradientTransformation(init, update)
+
+
+def _unless_finite(
+    before: TrainState, after: TrainState, measured: dict[str, jax.Array]
+) -> _Stepped:
+    """With `skipping`, the state before where loss or gradients are not finite; and the metrics.
+
+    The norm of the updates does not decide: all of them would be kept until it is known.
+    """
+    if not isinstance(after.opt_state, Skipping):
+        return after, measured
+    finite = jnp.isfinite(measured["loss"]) & jnp.isfinite(measured["grad_norm"])
+    chosen = jax.tree.map(lambda new, old: jnp.where(finite, new, old), after, before)
+    skipped = before.opt_state.skipped + jnp.where(finite, 0, 1)
+    counted = chosen.opt_state._replace(skipped=skipped)
+    kept = dataclasses.replace(chosen, step=after.step, opt_state=counted)
+    return kept, measured | {"skipped": skipped}
+
+
 def _drawn(
     batch: Batch, key: jax.Array, mixup_alpha: float, cutmix_alpha: float, masked: Masked | None
 ) -> tuple[Batch, dict[str, mixing.Mix]]:
@@ -176,7 +215,7 @@ def make_train_step(
     mixup_alpha: float = 0.0,
     cutmix_alpha: float = 0.0,
     masked: Masked | None = None,
-) -> Callable[[TrainState, Batch, jax.Array], tuple[TrainState, dict[str, jax.Array]]]:
+) -> Callable[[TrainState, Batch, jax.Array], _Stepped]:
     """The function (state, batch, key) -> (state after one update, metrics of that update).
 
     Args:
@@ -196,15 +235,15 @@ def make_train_step(
     Returns:
       A function for `jax.jit`. Its metrics are float32 []: `loss` and `top1` of the batch before
       the update, and the global norms `grad_norm` (before clipping), `param_norm`, `update_norm`.
+      With `skipping(tx)`, loss or gradients that are not finite change only `step` and a count,
+      then the metric `skipped`, int32 [].
       All randomness is a function of (key, state.step).
     """
     summed_loss = _summed_loss(apply, classes, mean, std, loss, label_smoothing)
     if masked is not None:
         summed_loss = _summed_masked_loss(apply, masked, mean, std)
 
-    def train_step(
-        state: TrainState, batch: Batch, key: jax.Array
-    ) -> tuple[TrainState, dict[str, jax.Array]]:
+    def train_step(state: TrainState, batch: Batch, key: jax.Array) -> _Stepped:
         step_key = jax.random.fold_in(key, state.step)
         batch, mix = _drawn(batch, step_key, mixup_alpha, cutmix_alpha, masked)
         loss_fn = functools.partial(summed_loss, **mix)
@@ -213,11 +252,12 @@ def make_train_step(
         grads = jax.tree.map(lambda g: g / count, grads)
         updates, opt_state = tx.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
-        measured = {"loss": sums[0] / count, "top1": sums[1] / count}
         normed = {"grad_norm": grads, "param_norm": state.params, "update_norm": updates}
-        measured |= {name: optax.tree.norm(value) for name, value in normed.items()}
-        ema = _averaged(state.ema, params, ema_decay)
-        return TrainState(state.step + 1, params, opt_state, ema), measured
+        measured = {name: optax.tree.norm(value) for name, value in normed.items()}
+        measured |= {"loss": sums[0] / count, "top1": sums[1] / count}
+        average = _averaged(state.ema, params, ema_decay)
+        after = TrainState(state.step + 1, params, opt_state, average)
+        return _unless_finite(state, after, measured)
 
     return train_step
 

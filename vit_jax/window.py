@@ -7,9 +7,13 @@ The train loop adds every step; rows are written for those that the config asks 
 `Window`.
 """
 
+import logging
+import math
+
 import jax
 
-from vit_jax import build, reporting, topology
+from vit_jax import build, distributed, memory, reporting, topology
+from vit_jax.data import host_memory
 from vit_jax.errors import RunFailed
 from vit_jax.models import flops
 from vit_jax.reporting import Report, Throughput
@@ -18,8 +22,10 @@ from vit_jax.train_step import non_finite
 _MOST_WAITING = 1000  # steps after which a loss is looked at, however long a window is
 _NAMES = {
     "loss": "train/loss", "top1": "train/top1", "grad_norm": "norm/grads",
-    "param_norm": "norm/params", "update_norm": "norm/updates",
+    "param_norm": "norm/params", "update_norm": "norm/updates", "skipped": "train/skipped_updates",
 }  # fmt: skip
+_SKIPPABLE, _SKIPPED = ("train/loss", "norm/grads"), "train/skipped_updates"
+log = logging.getLogger("vit_jax")
 
 
 class Window:
@@ -33,6 +39,7 @@ class Window:
         self._flops = 3 * flops.forward_flops(run.model.cfg, *[run.config.data.image_size] * 2)
         kind = run.rules.mesh.devices.flat[0].device_kind
         self._peak = topology.peak_flops(kind)
+        self._devices = run.rules.mesh.local_devices
 
     def add(self, step: int, metrics: dict[str, jax.Array]) -> None:
         """Takes the metrics of a step; when it is the first after a window, fetches that window.
@@ -51,22 +58,55 @@ class Window:
         ready, self._waiting = self._waiting, []
         self._report.skipped(self._run.train_pipeline.skipped)
         fetched = jax.device_get([metrics for _, metrics, _ in ready])
-        rates = self._measure(max((step for step, _, due in ready if due), default=None))
+        newest = max((step for step, _, due in ready if due), default=None)
+        rates = self._measure(newest)
+        health = {} if newest is None else self._health()
         for (step, _, due), values in zip(ready, fetched, strict=True):
-            row = {_NAMES[name]: float(value) for name, value in values.items()}
-            bad = non_finite(row)
-            if bad is not None:
-                kept = f"step {self.last_good}" if self.last_good else "none was saved before it"
-                raise RunFailed(
-                    f"{bad} is {row[bad]} at step {step}; stopped. Last good checkpoint: {kept}. "
-                    "A lower learning rate, a longer warm-up or clipping usually helps."
-                )
+            named = {_NAMES[name]: values[name].item() for name in _NAMES if name in values}
+            row = self._checked(step, named)
             if due:
-                row |= {"train/lr": float(self._run.schedule(step - 1)), **rates}
-                self._report.row(step, row)
-                total = self._run.steps.total
-                left = (total - step) * self._run.config.batch_size
-                self._report.progress(reporting.progress_line(step, total, row, left_images=left))
+                updates = step - int(row.get(_SKIPPED, 0))  # done so far, with that of this step
+                row |= {"train/lr": float(self._run.schedule(max(updates - 1, 0))), **rates}
+                self._report.row(step, row | health)
+                self._show(step, row)
+
+    def _checked(self, step: int, row: dict[str, float]) -> dict[str, float]:
+        """The row of a step, of a skipped one without what is not finite.
+
+        Raises:
+          RunFailed: a metric is not finite, and that may not be skipped.
+        """
+        bad = non_finite(row)
+        if bad is None:
+            return row
+        skipped, most = int(row.get(_SKIPPED, 0)), self._run.config.skip_non_finite
+        if bad in _SKIPPABLE and skipped <= most and skipped:
+            log.warning("step %d: %s is %s; update skipped, %d of at most %d",
+                        step, bad, row[bad], skipped, most)  # fmt: skip
+            return {name: value for name, value in row.items() if math.isfinite(value)}
+        kept = f"step {self.last_good}" if self.last_good else "none was saved before it"
+        enough = f", as many updates as skip_non_finite={most} were skipped" if most else ""
+        raise RunFailed(
+            f"{bad} is {row[bad]} at step {step}; stopped{enough}. Last good checkpoint: {kept}. "
+            "A lower learning rate, a longer warm-up or clipping usually helps."
+        )
+
+    def _show(self, step: int, row: dict[str, float]) -> None:
+        total = self._run.steps.total
+        left = (total - step) * self._run.config.batch_size
+        self._report.progress(reporting.progress_line(step, total, row, left_images=left))
+
+    def _health(self) -> dict[str, int]:
+        """Memory of this process and its devices now, and how many images were skipped so far."""
+        found = {
+            "memory/host_bytes": host_memory.used_bytes(),
+            "memory/host_free_bytes": host_memory.available_bytes(),
+            "memory/device_bytes": memory.most(self._devices, "bytes_in_use"),
+            "memory/device_peak_bytes": memory.most(self._devices, "peak_bytes_in_use"),
+        }
+        if self._run.config.data.bad_images == "skip" and distributed.is_first():
+            found["data/bad_images"] = self._report.bad_images()
+        return {name: value for name, value in found.items() if value is not None}
 
     def _measure(self, step: int | None) -> dict[str, float]:
         """Rates of the steps that have just been fetched, up to `step`: these are really done."""

@@ -14,9 +14,9 @@ from typing import Any
 
 from vit_jax import build, loading, reporting, settle
 from vit_jax import config as config_lib
-from vit_jax.checkpoint import FOLDER
 from vit_jax.config import ConfigDict
 from vit_jax.errors import BadInput, together, writing
+from vit_jax.step_folders import committed, saved
 
 log = logging.getLogger("vit_jax")
 
@@ -49,13 +49,8 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
 
 
 def has_checkpoint(workdir: Path) -> bool:
-    """Whether a step was committed in a workdir; without one nothing has been trained yet."""
-    return bool(committed(workdir))
-
-
-def committed(workdir: Path) -> list[int]:
-    """The steps that were committed in a workdir."""
-    return sorted(int(p.name) for p in (workdir / FOLDER).glob("*") if p.name.isdigit())
+    """Whether a step was saved in a workdir; without one nothing has been trained yet."""
+    return bool(saved(workdir))
 
 
 def resumption(workdir: Path) -> str:

@@ -32,6 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code."""
+    from vit_jax import stopping
+
+    with stopping.listening():
+        return _run(args, rest)
+
+
+def _run(args: argparse.Namespace, rest: list[str]) -> int:
     from vit_jax import config as config_lib
 
     data = [] if args.data is None else [f"--config.data.source={args.data}"]

@@ -3,7 +3,7 @@
 
 """How much memory of this machine is left for data, so that a run is refused rather than killed.
 
-Start from `check`.
+Also what this process has of it. Start from `check`.
 """
 
 import contextlib
@@ -34,6 +34,19 @@ def available_bytes(root: Path = Path("/")) -> int:
     if not found:  # not Linux
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return max(min(found), 0)
+
+
+def used_bytes(root: Path = Path("/")) -> int | None:
+    """What this process has in memory (resident set); None where the system does not tell.
+
+    Args:
+      root: where proc is, for tests.
+    """
+    try:
+        pages = (root / "proc/self/statm").read_text().split()[1]
+    except OSError:  # not Linux
+        return None
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _cgroups(root: Path) -> list[tuple[Path, str, str]]:

@@ -34,6 +34,14 @@ def keep_off_accelerators() -> None:
     _tensorflow()
 
 
+def accelerators() -> tuple[str, list[str], list[str]]:
+    """TensorFlow's version, the accelerators that its build can see, and those that it may use."""
+    module = _tensorflow()
+    seen = [d.name for kind in ("GPU", "TPU") for d in module.config.list_physical_devices(kind)]
+    usable = [d.name for kind in ("GPU", "TPU") for d in module.config.get_visible_devices(kind)]
+    return module.__version__, seen, usable
+
+
 def tfds() -> Any:
     """TensorFlow Datasets, with TensorFlow kept off the accelerators."""
     keep_off_accelerators()

@@ -1,0 +1,108 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the checksums of a folder notice."""
+
+import errno
+import shutil
+import subprocess
+
+import pytest
+
+from vit_jax import checksums
+
+CONTENT = {"a": b"1", "b/c": b"two", "b/d/e": bytes(3000), "empty": b""}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, content in CONTENT.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    checksums.write(tmp_path)
+    return tmp_path
+
+
+def test_untouched_files_are_good(folder):
+    assert checksums.damage(folder) == ""
+    (folder / "later").write_text("not known when the checksums were written")
+    assert checksums.damage(folder) == ""
+
+
+def test_sha256sum_agrees(folder):
+    if not shutil.which("sha256sum"):
+        pytest.skip("no sha256sum here")
+    command = ["sha256sum", "--check", "--strict", "--quiet", checksums.FILE]
+    assert subprocess.run(command, cwd=folder).returncode == 0
+
+
+@pytest.mark.parametrize("name", CONTENT)
+def test_lost_file_is_named(folder, name):
+    (folder / name).unlink()
+    assert checksums.damage(folder) == f"{name} is missing"
+
+
+@pytest.mark.parametrize("name", [*CONTENT, checksums.FILE])
+def test_longer_and_shorter_and_other_files_are_named(folder, name):
+    content = (folder / name).read_bytes()
+    for changed in (content + b"x", content[:-1], content[1:], bytes(len(content)), b""):
+        (folder / name).write_bytes(changed)
+        assert checksums.damage(folder) == (f"{name} has changed" if changed != content else "")
+
+
+def test_a_bit_counts_wherever_it_is_also_of_the_checksums(folder):
+    for name in ("b/c", checksums.FILE):
+        content = (folder / name).read_bytes()
+        for bit in range(0, 8 * len(content), 11):
+            flipped = bytearray(content)
+            flipped[bit // 8] ^= 1 << bit % 8
+            (folder / name).write_bytes(flipped)
+            assert checksums.damage(folder), (name, bit)
+        (folder / name).write_bytes(content)
+    assert checksums.damage(folder) == ""
+
+
+def test_a_lost_line_counts(folder):
+    lines = (folder / checksums.FILE).read_text().splitlines(keepends=True)
+    for i in range(len(lines)):
+        (folder / checksums.FILE).write_text("".join(lines[:i] + lines[i + 1 :]))
+        assert checksums.damage(folder) == f"{checksums.FILE} has changed"
+
+
+def test_folder_without_checksums(folder):
+    (folder / checksums.FILE).unlink()
+    assert checksums.damage(folder) == f"{checksums.FILE} is missing"
+
+
+def test_more_files_are_counted(folder):
+    for name in CONTENT:
+        (folder / name).unlink()
+    assert checksums.damage(folder) == "a is missing (and 3 more files)"
+
+
+def test_only_wanted_files_are_read(folder):
+    (folder / "a").unlink()
+    assert checksums.damage(folder, wanted=lambda name: "/" in name) == ""
+    assert checksums.damage(folder, wanted=lambda name: name == "a") == "a is missing"
+
+
+def test_processes_share_the_files_without_a_gap(folder):
+    for name in CONTENT:
+        (folder / name).rename(folder / "away")
+        found = [checksums.damage(folder, part=(i, 3)) for i in range(3)]
+        assert sorted(found) == ["", "", f"{name} is missing"]
+        (folder / "away").rename(folder / name)
+
+
+def test_a_disk_that_fails_is_damage_and_a_right_that_is_missing_is_not(folder, monkeypatch):
+    def fail(code):
+        def digest(path, **_):
+            raise OSError(code, "says the disk")
+
+        monkeypatch.setattr(checksums, "_digest", digest)
+
+    fail(errno.EIO)
+    assert checksums.damage(folder).startswith("a cannot be read: says the disk")
+    fail(errno.EACCES)
+    with pytest.raises(PermissionError):
+        checksums.damage(folder)

@@ -1,0 +1,415 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Checkpoints after damage and after kills: found, named, set aside, and never all lost."""
+
+import contextlib
+import logging
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+import saver
+from test_checkpoint import abstract, make_state
+from test_train import logged, run, same_parameters
+
+from vit_jax import distributed, step_folders
+from vit_jax.checkpoint import Checkpoints
+from vit_jax.errors import RunFailed
+from vit_jax.keeping import Damaged
+
+STATES = {step: make_state(step / 7) for step in (4, 8, 12)}
+TARGET = abstract(STATES[4])
+
+
+def equal(a, b):
+    return jax.tree.structure(a) == jax.tree.structure(b) and all(
+        np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    )
+
+
+def names(workdir):
+    return sorted(p.name for p in (workdir / "checkpoints").iterdir())
+
+
+def resumed(workdir, **kwargs):
+    """The step that a run continues from, what it restores exactly; None from the beginning."""
+    with Checkpoints(workdir, **kwargs) as checkpoints:
+        step = checkpoints.newest_good()
+        if step is not None:
+            assert equal(checkpoints.restore(step, TARGET), STATES[step])
+        return step
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A workdir with steps 4 and 8."""
+    workdir = tmp_path_factory.mktemp("saved")
+    with Checkpoints(workdir, keep_last=2) as checkpoints:
+        for step in (4, 8):
+            checkpoints.save(step, STATES[step], "seed: 0\n", {"val/top1": 1 / step})
+    return workdir
+
+
+@pytest.fixture
+def workdir(saved, tmp_path):
+    shutil.copytree(saved, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def files(folder):
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+def flip(content, bit):
+    changed = bytearray(content)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+DAMAGES = {
+    "first bit": lambda b: flip(b, 0),
+    "bit in the middle": lambda b: flip(b, 4 * len(b)),
+    "last bit": lambda b: flip(b, 8 * len(b) - 1),
+    "truncated": lambda b: b[: len(b) // 2],
+    "empty": lambda b: b"",
+    "zeroed": lambda b: bytes(len(b)),
+    "deleted": None,
+}
+
+
+def put(path, content):
+    path.unlink() if content is None else path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_in_any_file_of_the_newest_step_is_found(workdir, caplog, damage):
+    caplog.set_level(logging.INFO, "vit_jax")
+    folder = workdir / "checkpoints" / "8"
+    assert len(files(folder)) > 10
+    for name in files(folder):
+        content = (folder / name).read_bytes()
+        put(folder / name, DAMAGES[damage](content) if DAMAGES[damage] else None)
+        reader = Checkpoints(workdir, read_only=True)
+        caplog.clear()
+        if name == "commit_success.txt":  # its content says nothing
+            assert resumed(workdir) == (4 if damage == "deleted" else 8)
+        else:
+            assert reader.steps in ([4, 8], [4])  # whatever is damaged, the others are listed
+            with pytest.raises(Damaged, match=name):
+                reader.weights(8)
+            assert (folder / name).exists() == (damage != "deleted")  # a reader moves nothing
+            assert resumed(workdir) == 4
+        aside = workdir / "checkpoints" / "8.damaged"
+        if aside.exists():
+            assert f"step 8 is damaged ({name} " in caplog.text
+            assert f"set aside as {aside}; continuing from step 4: 4 steps" in caplog.text
+            assert names(workdir) == ["4", "8.damaged"]
+            aside.rename(folder)
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
+    assert resumed(workdir) == 8
+
+
+def test_run_goes_on_over_what_was_damaged(workdir):
+    (workdir / "checkpoints" / "8" / "state" / "_METADATA").write_text("")
+    with Checkpoints(workdir) as checkpoints:
+        assert checkpoints.newest_good() == 4
+        for step in (8, 12):
+            checkpoints.save(step, STATES[step], "", {})
+            checkpoints.wait()
+    assert names(workdir) == ["12", "8.damaged"]
+    assert resumed(workdir) == 12
+
+
+def test_several_damaged_steps_are_all_named(workdir, caplog):
+    with Checkpoints(workdir, keep_last=3) as checkpoints:
+        checkpoints.save(12, STATES[12], "", {})
+    for step in (8, 12):
+        (workdir / "checkpoints" / str(step) / "metrics.json").unlink()
+    assert resumed(workdir) == 4
+    assert "step 12 is damaged (metrics.json is missing)" in caplog.text
+    assert "step 8 is damaged (metrics.json is missing)" in caplog.text
+    assert "8 steps are done again" in caplog.text
+    assert names(workdir) == ["12.damaged", "4", "8.damaged"]
+
+
+def test_nothing_good_is_for_a_person_and_stays_as_it_is(workdir):
+    for step in (4, 8):
+        (workdir / "checkpoints" / str(step) / "state" / "manifest.ocdbt").write_bytes(b"x")
+    before = files(workdir)
+    for _ in range(2):
+        with pytest.raises(RunFailed, match="holds no checkpoint that is whole") as caught:
+            resumed(workdir)
+        assert "step 8 (state/manifest.ocdbt has changed); step 4 (state" in str(caught.value)
+        assert "remove that folder" in str(caught.value)
+        assert files(workdir) == before
+    shutil.rmtree(workdir / "checkpoints" / "4")
+    (workdir / "checkpoints" / "8").rename(workdir / "checkpoints" / "8.damaged")
+    with pytest.raises(RunFailed, match=r"damaged are 8\.damaged\."):
+        resumed(workdir)
+    shutil.rmtree(workdir / "checkpoints")
+    assert resumed(workdir) is None
+
+
+def test_the_last_good_step_is_kept_whatever_is_newer(workdir, monkeypatch):
+    """Steps that do not count are no reason to remove one that does."""
+    with Checkpoints(workdir, keep_last=1) as checkpoints:
+        (workdir / "checkpoints" / "8" / "commit_success.txt").unlink()
+        monkeypatch.setattr(ocp.StandardCheckpointHandler, "finalize", lambda *_: 1 / 0)
+        checkpoints.save(12, STATES[12], "", {})
+        with pytest.raises(ZeroDivisionError):
+            checkpoints.wait()
+    monkeypatch.undo()
+    assert resumed(workdir) == 4
+
+
+def test_damaged_metrics_do_not_count_as_best(workdir, caplog):
+    metrics = workdir / "checkpoints" / "4" / "metrics.json"  # 4 is the best
+    metrics.write_text(metrics.read_text().replace("0", "9"))
+    reader = Checkpoints(workdir, read_only=True)
+    with pytest.raises(Damaged, match=r"metrics\.json has changed"):
+        reader.best("val/top1")
+    with Checkpoints(workdir, keep_best="val/top1") as checkpoints:
+        assert checkpoints.best("val/top1") == 8
+        assert "4 is damaged: metrics.json has changed; it cannot count" in caplog.text
+        assert checkpoints.newest_good() == 8
+
+
+def test_process_that_finds_damage_decides_for_all(workdir, monkeypatch):
+    """Two processes read half of the files each; both must come to the same step."""
+    for name in files(workdir / "checkpoints" / "8"):
+        if name != "commit_success.txt":
+            (workdir / "checkpoints" / "8" / name).rename(workdir / "away")
+            found = [
+                step_folders.damage(workdir / "checkpoints" / "8", part=(i, 2)) for i in (0, 1)
+            ]
+            assert any(found)
+            (workdir / "away").rename(workdir / "checkpoints" / "8" / name)
+    other = {"checksums of 8": "state/x has changed", "checksums of 4": ""}
+    monkeypatch.setattr(distributed, "gather", lambda name, mine: [mine, other.get(name, mine)])
+    assert resumed(workdir) == 4
+
+
+# ---------------------------------------------------------------- the older layout
+
+
+@pytest.fixture
+def older(tmp_path):
+    """Steps 4 and 8 as versions without checksums saved them."""
+    options = ocp.CheckpointManagerOptions(best_fn=lambda m: m["val/top1"])
+    with ocp.CheckpointManager(tmp_path / "checkpoints", options=options) as manager:
+        for step in (4, 8):
+            manager.save(
+                step,
+                args=ocp.args.Composite(
+                    state=ocp.args.StandardSave(STATES[step]),
+                    config=ocp.args.JsonSave({"yaml": "seed: 0\n"}),
+                ),
+                metrics={"val/top1": 1 / step},
+            )
+    return tmp_path
+
+
+def test_checkpoint_without_checksums_restores_and_the_log_says_so(older, caplog):
+    caplog.set_level(logging.INFO, "vit_jax")
+    assert Checkpoints(older, read_only=True).best("val/top1") == 4
+    assert resumed(older) == 8
+    assert "checkpoints/8 has no checksums" in caplog.text
+    with Checkpoints(older, keep_best="val/top1") as checkpoints:
+        checkpoints.save(12, STATES[12], "", {"val/top1": 0.2})
+    assert names(older) == ["12", "4"]  # the best, and the newest
+    assert resumed(older) == 12
+
+
+# ---------------------------------------------------------------- kills
+
+
+class Snapshots:
+    """Copies of a folder as it was before each change of a file or folder in it.
+
+    What Python does announces itself to audit hooks; these cannot be removed, only told to sleep.
+    """
+
+    EVENTS = ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "shutil.rmtree")
+
+    def __init__(self, folder, target):
+        self.folder, self.target = folder, target
+        self.found = {}  # what lies in the folder -> the copy
+        self.awake, self.lock, self.inside = True, threading.Lock(), threading.local()
+        sys.addaudithook(self.hook)
+
+    def hook(self, event, args):
+        if not self.awake or event not in self.EVENTS or getattr(self.inside, "now", False):
+            return
+        if event == "open" and not (isinstance(args[1], str) and set(args[1]) & set("wax+")):
+            return
+        self.inside.now = True
+        try:
+            if str(args[0]).startswith(str(self.folder)) or event == "os.rmdir":
+                with self.lock:
+                    self.take()
+        finally:
+            self.inside.now = False
+
+    def take(self):
+        paths = [p for p in sorted(self.folder.rglob("*")) if p.is_file()]
+        key = tuple((str(p.relative_to(self.folder)), p.stat().st_size) for p in paths)
+        if key not in self.found:
+            copy = self.target / str(len(self.found))
+            shutil.copytree(self.folder, copy)
+            self.found[key] = copy
+
+
+def test_kill_before_any_change_of_a_file_leaves_a_good_checkpoint(workdir, tmp_path_factory):
+    """While 12 is saved and what it replaces is removed."""
+    shots = Snapshots(workdir / "checkpoints", tmp_path_factory.mktemp("shots"))
+    with contextlib.ExitStack() as stack:
+        stack.callback(setattr, shots, "awake", False)
+        with Checkpoints(workdir, keep_last=1) as checkpoints:
+            checkpoints.save(12, STATES[12], "", {})
+    ends = []
+    for number, copy in enumerate(shots.found.values()):
+        again = workdir / f"again-{number}"
+        again.mkdir()
+        copy.rename(again / "checkpoints")
+        ends.append(resumed(again))
+        assert "12.orbax-checkpoint-tmp" not in names(again)
+    assert len(ends) > 10
+    assert ends == sorted(ends)
+    assert set(ends) == {8, 12}
+
+
+@pytest.mark.slow
+def test_kill_9_at_random_moments_leaves_a_good_checkpoint(tmp_path):
+    """25 lives of a process that does nothing but save, each killed within a second or two."""
+    moments = random.Random(7)
+    command = [sys.executable, "-W", "ignore", str(Path(saver.__file__)), str(tmp_path)]
+    newest, inside = 0, 0
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        for _ in range(25):
+            parent.stdin.write("\n")
+            parent.stdin.flush()
+            child = int(parent.stdout.readline())
+            end = time.monotonic() + 60
+            while max(step_folders.committed(tmp_path), default=0) <= newest:
+                assert time.monotonic() < end
+                time.sleep(0.01)
+            time.sleep(moments.uniform(0, 0.5))
+            os.kill(child, signal.SIGKILL)
+            while (Path("/proc") / str(child)).exists():
+                time.sleep(0.01)
+            inside += any("tmp" in name for name in names(tmp_path))
+            before = max(step_folders.committed(tmp_path))
+            with Checkpoints(tmp_path, keep_last=1, keep_every=50) as checkpoints:
+                found = checkpoints.newest_good()
+                assert found == before > newest
+                assert equal(
+                    checkpoints.restore(found, abstract(saver.state(0))), saver.state(found)
+                )
+            assert all(name.isdecimal() for name in names(tmp_path))
+            newest = found
+        parent.stdin.close()
+    assert inside > 5, inside
+    assert set(range(50, newest, 50)) <= set(step_folders.committed(tmp_path))
+
+
+# ---------------------------------------------------------------- disks
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """Mounts a small disk of its own: disk(options) -> folder."""
+    mounted = []
+
+    def mount(options):
+        folder = tmp_path / "disk"
+        folder.mkdir(exist_ok=True)
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True) if not mounted else None
+        if done is None:
+            subprocess.run(["mount", "-o", f"remount,{options}", str(folder)], check=True)
+        elif done.returncode:
+            pytest.skip(f"no disk can be mounted here: {done.stderr.strip()}")
+        mounted[:] = [folder]
+        return folder
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", ["size=6m", "size=100m,nr_inodes=45"])
+def test_full_disk_during_a_save(disk, options):
+    workdir = disk(options) / "run"
+    with Checkpoints(workdir, keep_last=9) as checkpoints:
+        checkpoints.save(1, saver.state(1), "", {})
+        checkpoints.wait()
+        checkpoints.save(2, saver.state(2), "", {})
+        with pytest.raises(
+            RunFailed, match=r"step 2 could not be saved.*no space left.*from step 1"
+        ):
+            checkpoints.wait()
+    assert names(workdir) == ["1"]
+    disk("size=100m,nr_inodes=1000")
+    with Checkpoints(workdir) as checkpoints:
+        assert checkpoints.newest_good() == 1
+        checkpoints.save(2, saver.state(2), "", {})
+    with Checkpoints(workdir) as checkpoints:
+        assert checkpoints.newest_good() == 2
+        assert equal(checkpoints.restore(2, abstract(saver.state(2))), saver.state(2))
+
+
+@pytest.mark.slow
+def test_run_on_a_full_disk_ends_with_one_message_and_goes_on_once_there_is_room(disk, capfd):
+    """The disk is full before, in and after the save, also for metrics."""
+    workdir = disk("size=100m") / "run"
+    assert run(workdir) == 0
+    used = sum(p.stat().st_blocks * 512 for p in workdir.rglob("*"))
+    quiet = shutil.copytree(workdir, workdir.parent.parent / "quiet")
+    shutil.rmtree(workdir)
+    codes = []
+    for share in (0.2, 0.5, 0.8, 1.1):
+        disk(f"size={int(used * share) // 4096 * 4}k")
+        capfd.readouterr()
+        codes.append(run(workdir))
+        said = capfd.readouterr().err
+        if codes[-1]:
+            assert "o space left" in said
+            assert "Traceback" not in said
+        disk("size=100m")
+        if codes[-1] != 2:
+            assert all(name.isdecimal() for name in names(workdir))
+    assert set(codes) <= {0, 1, 2}
+    assert 1 in codes
+    assert run(workdir) == 0
+    assert logged(workdir) == logged(quiet)
+    assert same_parameters(workdir, quiet)
+
+
+@pytest.mark.slow
+def test_read_only_workdir_is_bad_input(disk, capfd):
+    folder = disk("size=100m")
+    assert run(folder / "run", "--config.length=4 steps") == 0
+    (folder / "run" / "results.json").unlink()
+    disk("ro")
+    for workdir in (folder / "run", folder / "new"):
+        assert run(workdir, "--config.length=4 steps") == 2
+        said = capfd.readouterr().err
+        assert f"cannot write to {workdir}: Read-only file system" in said
+        assert "Traceback" not in said
+    checkpoints = Checkpoints(folder / "run", read_only=True)
+    assert checkpoints.weights(4)

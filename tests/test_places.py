@@ -1,0 +1,149 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The doctor on folders: rights, room, and the clock."""
+
+import errno
+import http.server
+import os
+import threading
+import types
+
+import pytest
+from test_train import QUICKSTART, TINY
+
+from vit_jax import config as config_lib
+from vit_jax.doctor import places
+
+GIB = 2**30
+
+
+def test_workdir_that_can_be_written_is_left_as_it_was(tmp_path):
+    [found] = places.workdir(tmp_path / "runs" / "new")
+    assert found.ok
+    assert f"it would be made in {tmp_path}" in found.said
+    assert list(tmp_path.iterdir()) == []
+    [found] = places.workdir(tmp_path)
+    assert found.said == f"{tmp_path} can be written"
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
+def test_workdir_that_cannot_be_written(tmp_path, monkeypatch, number):
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(places, "_written", refuse)
+    [found] = places.workdir(tmp_path)
+    assert os.strerror(number) in found.said
+    assert "--workdir" in found.fix
+
+
+def test_workdir_that_reads_back_something_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(places.Path, "read_text", lambda _: "other")
+    [found] = places.workdir(tmp_path)
+    assert "what was written is not what is read" in found.said
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---------------------------------------------------------------- room
+
+
+def room(monkeypatch, free, inodes=5):
+    usage = types.SimpleNamespace(free=free, total=100 * GIB)
+    monkeypatch.setattr(places.shutil, "disk_usage", lambda _: usage)
+    nodes = types.SimpleNamespace(f_files=9, f_favail=inodes)
+    monkeypatch.setattr(places.os, "statvfs", lambda _: nodes)
+
+
+@pytest.mark.parametrize(
+    "free, inodes, size, said",
+    [
+        (2 * GIB, 5, 0, None),
+        (GIB // 2, 5, 0, "has 0.5 GiB free of 100.0 GiB, 1.0 GiB are needed"),
+        (5 * GIB, 5, 2 * GIB, "6.0 GiB are needed for 3 checkpoints of 2.0 GiB"),
+        (7 * GIB, 5, 2 * GIB, None),
+        (7 * GIB, 0, 0, "has no room for another file"),
+    ],
+)
+def test_room_that_a_run_needs(tmp_path, monkeypatch, free, inodes, size, said):
+    room(monkeypatch, free, inodes)
+    [found] = places.disk({"workdir": tmp_path / "new"}, size, 3)
+    assert found.ok == (said is None)
+    assert (said or "2.0 GiB free" * (not size)) in found.said
+
+
+def test_checkpoints_are_only_in_the_workdir(tmp_path, monkeypatch):
+    room(monkeypatch, 5 * GIB)
+    found = places.disk({"workdir": tmp_path, "datasets": tmp_path}, 2 * GIB, 3)
+    assert [f.said.split()[0] for f in found] == ["workdir"]
+
+
+def test_checkpoint_holds_parameters_two_moments_and_an_average(tmp_path):
+    """Whatever the mesh of the run."""
+    sizes = []
+    for decay in ("0", "0.9"):
+        given = f"--config.ema.decay={decay}", "--config.mesh.fsdp=16"
+        file = tmp_path / "config.yaml"
+        file.write_text(config_lib.to_yaml(config_lib.load(QUICKSTART, [*TINY, *given])))
+        sizes.append(places.checkpoint(str(file)))
+    parameters = sizes[1] - sizes[0]
+    assert parameters > 10_000
+    assert sizes[0] == 3 * parameters + 3 * 4  # and three counts
+
+
+# ---------------------------------------------------------------- clock
+
+
+@pytest.mark.parametrize(
+    "times, said",
+    [
+        ((100.0, 100.0, 100.1), None),
+        ((100.0, 91.0, 100.0), None),
+        ((100.0, 40.0, 101.0), "it is 60 s ahead of the file system of"),
+        ((100.0, 161.0, 101.0), "it is 60 s behind the file system of"),
+    ],
+)
+def test_clock_against_the_file_system(tmp_path, monkeypatch, times, said):
+    monkeypatch.setattr(places, "_written", lambda _: times)
+    [found] = places.clock(tmp_path, tmp_path)
+    assert found.ok == (said is None)
+    assert (said or "as the file system of") in found.said
+
+
+def test_clock_that_started_anew_is_wrong(tmp_path, monkeypatch):
+    monkeypatch.setattr(places.time, "time", lambda: 1000.0)
+    [found] = places.clock(tmp_path, tmp_path)
+    assert "it is 1970-01-01 00:16:40 UTC here" in found.said
+    assert "set-ntp" in found.fix
+
+
+@pytest.mark.parametrize("late, ok", [(0, True), (3600, False)])
+def test_clock_against_googles(tmp_path, monkeypatch, late, ok):
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            assert self.headers["Metadata-Flavor"] == "Google"
+            self.send_response(200)
+            self.end_headers()
+
+        def date_time_string(self, timestamp=None):
+            return super().date_time_string(places.time.time() + late)
+
+        def log_message(self, *_):
+            pass
+
+    product = tmp_path / "sys/class/dmi/id/product_name"
+    product.parent.mkdir(parents=True)
+    product.write_text("Google Compute Engine\n")
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setattr(places, "_METADATA", f"http://127.0.0.1:{server.server_port}/")
+        [found] = places.clock(tmp_path, tmp_path)
+        monkeypatch.setenv("VIT_JAX_OFFLINE", "1")
+        [offline] = places.clock(tmp_path, tmp_path)
+        server.shutdown()
+        thread.join()
+    assert found.ok == ok
+    assert "Google" in found.said
+    assert offline.ok
+    assert "Google" not in offline.said

@@ -1,0 +1,65 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""How often a run may start again without getting on."""
+
+import pytest
+from test_step_folders import WHOLE, make
+
+from vit_jax import restarts
+from vit_jax.errors import BadInput, PeerLost, RunFailed
+
+
+def start(workdir, dies_by=KeyboardInterrupt):
+    with pytest.raises(dies_by), restarts.counted(workdir):
+        raise dies_by("so it ends")
+
+
+def test_five_restarts_without_a_new_checkpoint_are_enough(tmp_path):
+    for _ in range(1 + restarts.MOST):
+        start(tmp_path)
+    for _ in range(2):
+        with pytest.raises(RunFailed, match=r"started again 5 times") as caught:
+            restarts.counted(tmp_path).__enter__()
+    assert caught.value.exit_code == 1
+    assert str(tmp_path / "restarts.json") in str(caught.value)
+    (tmp_path / "restarts.json").unlink()
+    start(tmp_path)
+
+
+@pytest.mark.parametrize("dies_by", [KeyboardInterrupt, PeerLost, MemoryError])
+def test_new_checkpoint_gives_new_restarts(tmp_path, dies_by):
+    for step in range(0, 100, 10):
+        make(tmp_path, step, WHOLE)
+        for _ in range(1 + restarts.MOST):
+            start(tmp_path, dies_by)
+    with pytest.raises(RunFailed, match="step 90"), restarts.counted(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("error", [BadInput, RunFailed])
+def test_error_that_a_person_sees_is_not_counted(tmp_path, error):
+    for _ in range(20):
+        start(tmp_path, error)
+    assert not list(tmp_path.iterdir())
+
+
+def test_run_that_ends_leaves_nothing(tmp_path):
+    start(tmp_path)
+    with restarts.counted(tmp_path):
+        assert (tmp_path / "restarts.json").exists()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"newest": null}', '{"newest": 3}', "\0"])
+def test_damaged_count_begins_anew(tmp_path, text):
+    (tmp_path / "restarts.json").write_text(text)
+    for _ in range(1 + restarts.MOST):
+        start(tmp_path)
+
+
+def test_only_process_0_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr(restarts.distributed, "is_first", lambda: False)
+    for _ in range(20):
+        start(tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,85 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which folders of a workdir are steps, and what becomes of the others."""
+
+import shutil
+
+import pytest
+
+from vit_jax import checksums, step_folders
+
+WHOLE = ("commit_success.txt", "state/x", checksums.FILE)
+OLDER = ("commit_success.txt", "state/x", "_CHECKPOINT_METADATA")
+
+
+def make(workdir, name, files):
+    folder = workdir / "checkpoints" / str(name)
+    for file in files:
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text("")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def names(workdir):
+    return sorted(p.name for p in (workdir / "checkpoints").iterdir())
+
+
+def test_steps_with_both_marks_count(tmp_path):
+    assert step_folders.committed(tmp_path) == []
+    make(tmp_path, 100, WHOLE)
+    make(tmp_path, 20, WHOLE)
+    make(tmp_path, 3, OLDER)
+    for name in ("7.damaged", "007", "8.orbax-checkpoint-tmp", "x"):
+        make(tmp_path, name, WHOLE)
+    make(tmp_path, 40, ["state/x"])
+    make(tmp_path, 41, [])
+    (tmp_path / "checkpoints" / "50").write_text("a file")
+    assert step_folders.committed(tmp_path) == [3, 20, 100]
+    assert step_folders.saved(tmp_path) == [3, 20, 100]
+
+
+@pytest.mark.parametrize("mark", [checksums.FILE, "commit_success.txt"])
+def test_step_that_has_lost_a_mark_was_saved_but_does_not_count(tmp_path, mark):
+    folder = make(tmp_path, 4, set(WHOLE) - {mark})
+    assert step_folders.committed(tmp_path) == []
+    assert step_folders.saved(tmp_path) == [4]
+    assert mark in step_folders.damage(folder)
+
+
+def test_only_what_a_save_has_left_is_tidied_away(tmp_path):
+    for name in (4, "9.damaged", "notes"):
+        make(tmp_path, name, WHOLE)
+    make(tmp_path, 5, OLDER)
+    make(tmp_path, 6, [checksums.FILE])
+    make(tmp_path, 7, ["state/x"])
+    make(tmp_path, "8.orbax-checkpoint-tmp", ["state.orbax-checkpoint-tmp/x"])
+    (tmp_path / "checkpoints" / "mine.txt").write_text("")
+    step_folders.tidy(tmp_path)
+    assert names(tmp_path) == ["4", "5", "6", "9.damaged", "mine.txt", "notes"]
+
+
+@pytest.mark.parametrize("files", [WHOLE, OLDER])
+def test_step_that_is_removed_by_half_does_not_count(tmp_path, monkeypatch, files):
+    folder = make(tmp_path, 4, files)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            step_folders.remove(folder)
+    assert (folder / "state" / "x").exists()
+    assert step_folders.saved(tmp_path) == []
+    step_folders.tidy(tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_steps_set_aside_do_not_replace_one_another(tmp_path):
+    for expected in ("4.damaged", "4.damaged-2", "4.damaged-3"):
+        assert step_folders.set_aside(make(tmp_path, 4, WHOLE)).name == expected
+    assert step_folders.saved(tmp_path) == []
+    assert step_folders.aside(tmp_path) == ["4.damaged", "4.damaged-2", "4.damaged-3"]
+    assert step_folders.aside(tmp_path / "none") == []

@@ -1,0 +1,108 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""One file with the SHA-256 of every file of a folder: written once, compared before use.
+
+`sha256sum -c` reads it too. Knows nothing of what the files hold. Start from `write`; `damage`
+compares.
+"""
+
+import errno
+import hashlib
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from etils import epath
+
+FILE = "checksums.sha256"
+_READERS = 8  # threads: hashing releases the interpreter, and a remote store answers late
+
+
+def write(folder: Path) -> None:
+    """Writes the checksums of the files under `folder`; all of it is on the disk afterwards.
+
+    Args:
+      folder: local or remote; nobody writes into it meanwhile.
+    """
+    names = sorted(_files(folder))
+    with ThreadPoolExecutor(_READERS) as pool:
+        digests = list(pool.map(lambda name: _digest(folder / name, settle=True), names))
+    lines = [f"{digest}  {name}\n" for digest, name in zip(digests, names, strict=True)]
+    body = "".join(lines).encode()
+    (folder / FILE).write_bytes(_own_line(body) + body)
+    _digest(folder / FILE, settle=True)
+
+
+def damage(
+    folder: Path,
+    *,
+    wanted: Callable[[str], bool] = lambda name: True,
+    part: tuple[int, int] = (0, 1),
+) -> str:
+    """What has happened to the files under `folder` since `write`; "" if nothing.
+
+    Files that `write` did not see are not looked at.
+
+    Args:
+      folder: holds the checksums, or should.
+      wanted: which files to look at, by their names (relative, with slashes).
+      part: (i, n): every n-th of these files from the i-th on, so that n processes share the work.
+
+    Returns:
+      For people, e.g. `state/manifest.ocdbt has changed (and 2 more files)`.
+    """
+    try:
+        listed = _parse((folder / FILE).read_bytes())
+    except FileNotFoundError:
+        return f"{FILE} is missing"
+    except ValueError:
+        return f"{FILE} has changed"
+    names = [name for name in sorted(listed) if wanted(name)][part[0] :: part[1]]
+    with ThreadPoolExecutor(_READERS) as pool:
+        states = pool.map(lambda name: _state(folder / name, listed[name]), names)
+        found = [f"{name} {state}" for name, state in zip(names, states, strict=True) if state]
+    more = f" (and {len(found) - 1} more files)" if found[1:] else ""
+    return found[0] + more if found else ""
+
+
+def _files(folder: Path) -> list[str]:
+    """The names of all files under a folder, relative to it."""
+    found = []
+    for place, _, files in epath.Path(folder).walk():
+        found += [(place / name).relative_to(epath.Path(folder)).as_posix() for name in files]
+    return found
+
+
+def _own_line(body: bytes) -> bytes:
+    """The first line: a checksum of the other lines, as a comment."""
+    return f"# {hashlib.sha256(body).hexdigest()}\n".encode()
+
+
+def _parse(content: bytes) -> dict[str, str]:
+    """Name -> digest; a ValueError if this is not what `write` has written."""
+    first, end, body = content.partition(b"\n")
+    if first + end != _own_line(body):
+        raise ValueError("not what was written")
+    pairs = [line.split("  ", 1) for line in body.decode().splitlines()]
+    return {name: digest for digest, name in pairs}
+
+
+def _state(path: Path, digest: str) -> str:
+    try:
+        return "" if _digest(path) == digest else "has changed"
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as e:  # others are no damage: a network that fails, a right that is missing
+        if e.errno not in (errno.EIO, errno.EISDIR, errno.ENOTDIR):
+            raise
+        return f"cannot be read: {e.strerror}"
+
+
+def _digest(path: Path, *, settle: bool = False) -> str:
+    """The SHA-256 of a file; `settle`: of what is then on the disk, if it is local."""
+    with path.open("rb") as file:
+        if settle and "://" not in str(path):
+            os.fsync(file.fileno())
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]

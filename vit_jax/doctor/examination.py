@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""All checks of the doctor, in the order in which their lines are read. Start from `examine`."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from vit_jax import machine
+from vit_jax.config import ConfigDict, to_yaml
+from vit_jax.doctor import accelerators, coordinator, holders, limits, packages, places
+from vit_jax.doctor.finding import Finding
+from vit_jax.doctor.limits import Check
+
+_QUICK_SECS = 20.0  # storage of a network may take some
+_BUSY = "try again when this machine is less busy"
+_STORAGE = "see whether its storage answers: df -h"
+
+
+def examine(workdir: Path, address: str, config: ConfigDict | None) -> Iterator[Finding]:
+    """Looks at everything; yields what it finds as soon as it is known.
+
+    Args:
+      workdir: of the run.
+      address: of the coordinator, HOST:PORT; "" is what the environment says.
+      config: of the run, if known.
+    """
+    present, platform = machine.present_accelerators(), config.platform if config else "auto"
+    yield from limits.run(
+        [
+            Check("packages", packages.check, _QUICK_SECS, _STORAGE),
+            # Before jax starts below, which holds them too.
+            Check("holders", lambda: holders.check(present), _QUICK_SECS, "try again with sudo"),
+        ]
+    )
+    late = accelerators.SECS + 5  # a child ends before
+    yield from limits.run(
+        [
+            Check("devices", lambda: _devices(platform, present), late, _BUSY),
+            Check("tensorflow", accelerators.tensorflow, late, _BUSY),
+            Check("workdir", lambda: places.workdir(workdir), _QUICK_SECS, _STORAGE),
+            Check("disk", lambda: _disk(workdir, config), late, _STORAGE),
+            Check("clock", lambda: places.clock(workdir), _QUICK_SECS, _STORAGE),
+            Check(
+                "coordinator", lambda: coordinator.check(address, os.environ), _QUICK_SECS,
+                "see whether names resolve here: getent hosts HOST",
+            ),
+        ]
+    )  # fmt: skip
+
+
+def _devices(platform: str, present: Sequence[str]) -> list[Finding]:
+    return accelerators.devices(platform, present, os.environ)
+
+
+def _disk(workdir: Path, config: ConfigDict | None) -> list[Finding]:
+    data_dir = config.data.data_dir if config else ""
+    data_dir = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
+    folders = {
+        "workdir": workdir,
+        "temporary files": Path(tempfile.gettempdir()),
+        "datasets": Path(data_dir).expanduser(),
+    }
+    if config is None:
+        return places.disk(folders, 0, 0)
+    kept = config.checkpoint.keep_last + bool(config.checkpoint.keep_best) + 1
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "config.yaml"
+        file.write_text(to_yaml(config))
+        try:
+            size = limits.call(
+                "vit_jax.doctor.places:checkpoint", [str(file)], accelerators.SECS,
+                {"JAX_PLATFORMS": "cpu"},
+            )  # fmt: skip
+        except limits.Failed as e:
+            said = f"how large a checkpoint is cannot be worked out, {e}"
+            return [*places.disk(folders, 0, 0), Finding("disk", said, "mend what it names")]
+    return places.disk(folders, size, kept)

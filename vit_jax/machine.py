@@ -1,0 +1,37 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which accelerators this machine has, whether or not jax can use them.
+
+Asks the kernel's files alone: no library is imported. Start from `present_accelerators`.
+"""
+
+import glob
+import os
+from pathlib import Path
+
+_GOOGLE_PCI_VENDOR = "0x1ae0"  # also of network cards
+_TPU_PCI_DEVICES = ("0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076")
+
+
+def present_accelerators(root: str = "/") -> list[str]:
+    """`gpu` and `tpu`, where this machine has one, whether or not jax can use it.
+
+    Args:
+      root: of the file system, for tests.
+    """
+    found = []
+    if any(glob.glob(os.path.join(root, "dev", name)) for name in ("nvidia[0-9]*", "dxg")):
+        found.append("gpu")
+    for vendor in glob.glob(os.path.join(root, "sys/bus/pci/devices/*/vendor")):
+        files = (Path(vendor), Path(vendor).with_name("device"))
+        maker, device = (p.read_text().strip() if p.exists() else "" for p in files)
+        if maker == _GOOGLE_PCI_VENDOR and device in _TPU_PCI_DEVICES:
+            return [*found, "tpu"]
+    return found
+
+
+def extra(platform: str) -> str:
+    """The command that installs jax for an accelerator."""
+    extras = {"gpu": "'.[cuda13]' (or '.[cuda12]')", "tpu": "'.[tpu]'"}
+    return f"pip install -e {extras[platform]}"

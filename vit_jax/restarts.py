@@ -1,0 +1,61 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A run that dies again and again without getting on is not started for ever.
+
+Who starts runs again (a sweep, Slurm, Kubernetes) only sees exit codes; so the run itself counts,
+in a small file of its workdir. Start from `counted`.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from vit_jax import distributed, reporting, step_folders
+from vit_jax.errors import BadInput, RunFailed
+
+FILE = "restarts.json"
+MOST = 5  # without a new checkpoint
+
+
+@contextlib.contextmanager
+def counted(workdir: Path) -> Iterator[None]:
+    """Counts a start of the run in `workdir`, which exists; only process 0 does.
+
+    The count begins anew with a new checkpoint, and where the block ends by itself or with an error
+    that is never started again: a person looks at that.
+
+    Raises:
+      RunFailed: the run was started again five times without a new checkpoint.
+    """
+    path = workdir / FILE
+    if not distributed.is_first():
+        yield
+        return
+    newest = max(step_folders.saved(workdir), default=None)
+    restarts = _before(path, newest) + 1
+    if restarts > MOST:
+        since = "its first step" if newest is None else f"step {newest}"
+        raise RunFailed(
+            f"{workdir} was started again {MOST} times and each time died before it had saved a "
+            f"checkpoint; it is still at {since}. See why in the ends of its logs (killed for "
+            "memory? a machine that fails? time that is too short for one checkpoint, see "
+            f"--config.checkpoint.every?). Then remove {path} and run the same command again."
+        )
+    reporting.write_atomically(path, json.dumps({"newest": newest, "restarts": restarts}) + "\n")
+    try:
+        yield
+    except (BadInput, RunFailed):
+        path.unlink(missing_ok=True)
+        raise
+    path.unlink(missing_ok=True)
+
+
+def _before(path: Path, newest: int | None) -> int:
+    """How often the run was started again at its newest step; -1: not once started there."""
+    try:
+        found = json.loads(path.read_text())
+        return int(found["restarts"]) if found["newest"] == newest else -1
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return -1

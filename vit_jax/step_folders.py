@@ -1,0 +1,109 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""How the steps of a run lie in its workdir: which count, and how one is removed or set aside.
+
+`checkpoints/12` counts once two files are in it: orbax's commit mark and the checksums. Never looks
+at what the steps hold, so that damage in one hides no other. Start from `committed`.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from etils import epath
+
+from vit_jax import checksums
+
+FOLDER = "checkpoints"
+ASIDE = ".damaged"  # what the name of a step that was set aside ends with
+_COMMIT = "commit_success.txt"  # orbax writes it last
+_OLDER = "_CHECKPOINT_METADATA"  # orbax wrote it where this project wrote no checksums yet
+_PARTIAL = ".orbax-checkpoint-tmp"  # in names of local folders that are being written
+log = logging.getLogger("vit_jax")
+
+
+def committed(workdir: Path) -> list[int]:
+    """The steps that count, ascending; whether they are undamaged, nobody has looked."""
+    return [step for step, path in _numbered(workdir).items() if _counts(path)]
+
+
+def saved(workdir: Path) -> list[int]:
+    """The steps that count, or did until something of them was lost, ascending."""
+    return [step for step, path in _numbered(workdir).items() if not _is_partial(path)]
+
+
+def is_older(folder: Path) -> bool:
+    """Whether a step was saved by a version that wrote no checksums."""
+    return (folder / _OLDER).exists() and not (folder / checksums.FILE).exists()
+
+
+def _numbered(workdir: Path) -> dict[int, Path]:
+    root = workdir / FOLDER
+    found = {
+        int(path.name): path
+        for path in (root.iterdir() if root.is_dir() else ())
+        if path.name.isdecimal() and path.name == str(int(path.name)) and path.is_dir()
+    }
+    return dict(sorted(found.items()))
+
+
+def _counts(folder: Path) -> bool:
+    whole = (folder / _COMMIT).exists() and (folder / checksums.FILE).exists()
+    return whole or is_older(folder)
+
+
+def _is_partial(folder: Path) -> bool:
+    """Whether a folder is left from a save, or a removal, that was cut short.
+
+    A remote step is written where it stays and has its commit mark last; a local one gets its name
+    with everything in it, so that one without a mark has lost it.
+    """
+    if (folder / _COMMIT).exists() or is_older(folder):
+        return False
+    return "://" in str(folder) or not (folder / checksums.FILE).exists()
+
+
+def damage(
+    folder: Path,
+    *,
+    wanted: Callable[[str], bool] = lambda name: True,
+    part: tuple[int, int] = (0, 1),
+) -> str:
+    """What is wrong with the files of a step, see `checksums.damage`; "" if nothing is known."""
+    if is_older(folder):
+        log.info("%s has no checksums: an earlier version saved it; it is not verified", folder)
+        return ""
+    if not (folder / _COMMIT).exists():
+        return f"{_COMMIT} is missing"
+    return checksums.damage(folder, wanted=wanted, part=part)
+
+
+def tidy(workdir: Path) -> None:
+    """Removes what saves that were cut short have left; for the only writer, before it writes."""
+    root, numbered = workdir / FOLDER, set(_numbered(workdir).values())
+    for path in sorted(root.iterdir(), key=str):
+        if _PARTIAL in path.name or (path in numbered and _is_partial(path)):
+            remove(path)
+            log.info("removed %s: a save that was cut short", path)
+
+
+def remove(folder: Path) -> None:
+    """Removes a step; one that is removed by half does not count."""
+    for mark in (_COMMIT, _OLDER, checksums.FILE):
+        (folder / mark).unlink(missing_ok=True)
+    epath.Path(folder).rmtree()
+
+
+def set_aside(folder: Path) -> Path:
+    """Gives a damaged step a name under which it is no step; returns the new path."""
+    names = (f"{folder.name}{ASIDE}{n}" for n in ("", *(f"-{i}" for i in range(2, 1000))))
+    target = next(p for name in names if not (p := folder.with_name(name)).exists())
+    folder.rename(target)
+    return target
+
+
+def aside(workdir: Path) -> list[str]:
+    """The names of the steps that were set aside."""
+    root = workdir / FOLDER
+    return sorted(p.name for p in root.iterdir() if ASIDE in p.name) if root.is_dir() else []

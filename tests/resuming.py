@@ -21,7 +21,7 @@ from test_train import QUICKSTART, logged, run
 from vit_jax import config as config_lib
 from vit_jax import distributed
 from vit_jax.processes import Who
-from vit_jax.workdir import committed
+from vit_jax.step_folders import committed
 
 OPTIONS = {
     "accumulation": ("--config.accumulation=2",),
@@ -95,6 +95,6 @@ def assert_equal(a: Path, b: Path) -> None:
 if __name__ == "__main__":
     index, address, folder, *combinations = sys.argv[1:]
     who = Who(address, 2, int(index), "the test")
-    with distributed.session(who, **config_lib.load(QUICKSTART).processes):
+    with distributed.session(who, Path(folder), **config_lib.load(QUICKSTART).processes):
         for name in combinations:
             whole_and_cut(Path(folder) / name, name)

@@ -27,7 +27,7 @@ from resuming import OPTIONS, assert_equal
 from test_processes import launch
 from test_train import logged
 
-from vit_jax.workdir import committed
+from vit_jax.step_folders import committed
 
 FAULTS = ("kill", "signal", "damage", "slow disk")
 MOMENTS = ("start", "steps", "save")
@@ -126,7 +126,7 @@ class Start:
             if condition():
                 return True
             assert time.monotonic() < end, f"stuck: {self.said()}"
-            time.sleep(0.02)
+            time.sleep(0.05)
         return False
 
     def reach(self, moment: str, chance: random.Random, start_secs: float) -> bool:

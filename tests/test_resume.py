@@ -10,11 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-from resuming import ALL, MATRIX, arguments, assert_equal, cut, state, whole_and_cut
-from test_processes import environment, free_port, outcome
-from test_train import logged, run
+from resuming import ALL, MATRIX, arguments, assert_equal, cut, whole_and_cut
+from test_processes import close, environment, free_port, outcome
+from test_train import run
 
 slow = pytest.mark.slow
 
@@ -58,15 +57,10 @@ def test_continued_equals_uninterrupted_in_two_processes_with_any_options(tmp_pa
 
 
 @slow
+@pytest.mark.timeout(1800)
 def test_one_process_continues_what_two_began(tmp_path):
-    """Sums over devices differ in their order between processes and within one."""
+    """Only nearly: sums over devices differ in their order between processes and within one."""
     in_two_processes(tmp_path, ALL)
-    whole, alone = tmp_path / ALL / "whole", tmp_path / "alone"
-    cut(whole, alone)
-    assert run(alone, *arguments(ALL)) == 0
-    found, expected = logged(alone), logged(whole)
-    assert found.keys() == expected.keys()
-    for key in found:
-        print(key, found[key], expected[key])
-    for x, y in zip(state(whole), state(alone), strict=True):
-        print(x.dtype, x.shape, np.abs(x.astype(np.float32) - y.astype(np.float32)).max())
+    cut(tmp_path / ALL / "whole", tmp_path / "alone")
+    assert run(tmp_path / "alone", *arguments(ALL)) == 0
+    assert close(tmp_path / "alone", tmp_path / ALL / "whole") > 6 * 4

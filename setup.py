@@ -17,7 +17,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11,<3.13",
-    packages=find_packages(include=["vit_jax", "vit_jax.*", "configs"]),
+    packages=find_packages(include=["vit_jax", "vit_jax.*", "configs", "launch", "launch.*"]),
     package_data={"vit_jax.paper": ["*.json"]},
     install_requires=[
         f"jax{JAX}",
@@ -42,12 +42,15 @@ setup(
         "cuda12": [f"jax[cuda12]{JAX}"],
         "cuda13": [f"jax[cuda13]{JAX}"],
         "tpu": [f"jax[tpu]{JAX}"],
+        "gcs": ["gcsfs>=2025,<2027"],  # workdirs and data in buckets of Google Cloud Storage
         "plan": [f"jax[tpu]{JAX}"],  # the TPU compiler, which needs no TPU
         "peers": ["timm>=1.0.20,<2", "torch>=2.6,<3", "transformers>=5,<6"],  # tests of exports
         "dev": [
             f"jax[tpu]{JAX}",  # two plans are compiled for TPUs
             "pytest>=9,<10",
             "pytest-xdist>=3.8,<4",
+            "gcsfs>=2025,<2027",
+            "hypothesis>=6,<7",
             "pytest-timeout>=2.4,<3",  # a test that hangs is named, with the stacks of its threads
             "ruff==0.17.5",
             "pyright==1.1.414",

@@ -8,7 +8,8 @@
     vit_jax sweep --config=configs/transfer.py:model=B/16,dataset=cifar10,init=FILE_OR_RUN
         --workdir=runs/cifar10
 
-    model       a name of `vit_jax models`; auto is that of the weights
+    model       a name of `vit_jax models`; auto is that of the weights, `init` being a run or of a
+                published name (else give size= too)
     dataset     cifar10 | cifar100 | pets | flowers | imagenet | vtab/TASK, e.g. vtab/eurosat;
                 to sweep also several, joined by +, and vtab: its 19 tasks
     init        weights to start from: a run, a file, or a published name; without, it is training
@@ -21,10 +22,11 @@
     preprocess  paper | released
     size        pixels a side; 0: 384, for a patch side of 14 378
     polyak      true: average of parameters at 0.9999, from the weights of `init` on
-    select      true, for a sweep of vtab: rate and length are chosen first
+    select      true, for a sweep of vtab: rate and length are chosen first (leave out lr, recipe)
     standin     true: noise of the dataset's size, for plans and a first step on any machine
-    also        of imagenet: other test sets, separated by +, measured at the end; any of real, v2,
-                v2_threshold, v2_topimages, a, r, sketch, c, objectnet (docs/evaluation.md)
+    also        of imagenet alone: other test sets, separated by +, measured at the end; any of
+                real, v2, v2_threshold, v2_topimages, a, r, sketch, c, objectnet
+                (docs/evaluation.md)
 
 SGD with momentum 0.9, batch 512, cosine, clipping at 1, no weight decay, a new head of zeros, at
 384 pixels: 20,000 steps for ImageNet, 10,000 for CIFAR, 500 for Pets and Flowers, 2,500 for VTAB.
@@ -68,11 +70,13 @@ B/16 from ImageNet-21k reaches (Table 5): CIFAR-10 98.95 %, CIFAR-100 91.67 %, P
 CIFAR-10 took 7.2 hours on 8 V100 (google-research/vision_transformer issue 84).
 """
 
+import re
 import statistics
+from pathlib import Path
 from typing import Any
 
 from configs import base
-from vit_jax.config import parse_args
+from vit_jax.config import load, parse_args
 from vit_jax.errors import BadInput, unknown
 from vit_jax.paper import hyperrule, robustness, transfer, vtab
 
@@ -95,16 +99,43 @@ USUAL_RATES = {
 STAGES = ("", "select", "final")
 SEEDS = (0, 1, 2)
 VTAB_CHOICES = [
-    {"schedule.lr": lr, "length": f"{steps} steps"} for lr in (0.01, 0.03) for steps in (500, 2500)
+    {"schedule.lr": lr, "length": f"{steps} steps"}
+    for lr in transfer.VTAB_RATES
+    for steps in transfer.VTAB_STEPS
 ]
 
 
 def _arguments(arg: str | None) -> Any:
-    return parse_args(
+    args = parse_args(
         arg, model="B/16", dataset="cifar10", init="", upstream="", lr=0.0, stage="",
         recipe="paper", preprocess="paper", size=0, polyak=False, select=False, standin=False,
         also="", hyperrule="paper", examples=0, side=0,
     )  # fmt: skip
+    args.variant = _variant(args) if args.model == "auto" else args.model
+    return args
+
+
+def _variant(args: Any) -> str:
+    """The model of the weights, by the run or the published name that `init` is.
+
+    The configuration itself keeps `auto`, which also takes from a run what it set by hand.
+    """
+    run = Path(re.sub(r"@(best|\d+)$", "", args.init)).expanduser() / "config.yaml"
+    if run.is_file():
+        return load(str(run)).model.variant
+    name = args.init.rpartition("/")[2].removesuffix(".npz")
+    vit = re.match(r"(?:(R\d*)[+_])?(?:ViT-|Mixer-)?([A-Z][a-z]?)_(\d+)(?=-|$)", name)
+    bit = re.match(r"(?:BiT-[A-Z]-)?(R\d+x\d+)(?=[-_]|$)", name)
+    if vit:
+        return "+".join(filter(None, vit.group(1, 2))) + f"/{vit[3]}"
+    if bit:
+        return f"BiT-{bit[1]}"
+    if args.size and args.recipe == "paper":
+        return "auto"  # nothing here depends on it
+    raise BadInput(
+        f"model=auto: init={args.init} does not say what model it is, on which pixels and recipe "
+        "depend; give model=, a name of `vit_jax models`."
+    )
 
 
 def get_config(arg=None):
@@ -115,6 +146,8 @@ def get_config(arg=None):
         raise unknown("stage", args.stage, STAGES[1:])
     if args.recipe not in RECIPES:
         raise unknown("recipe", args.recipe, RECIPES)
+    if args.select and not args.stage:
+        raise BadInput("select=true is of `vit_jax sweep` with dataset=vtab; leave it out.")
 
     config = base.get_config()
     config.init = args.init
@@ -195,7 +228,7 @@ def _paper(config: Any, args: Any, name: str, task: vtab.Task | None) -> None:
         raise unknown("lr of Table 4 (others: --config.schedule.lr)", str(rate), grid)
     if args.hyperrule != "paper" or args.examples or args.side:
         raise BadInput("hyperrule, examples and side are of recipe=hyperrule; leave them out.")
-    usual = 378 if args.model.endswith("/14") else row.resolution
+    usual = 378 if args.variant.endswith("/14") else row.resolution
     config.length = f"{row.steps} steps"
     config.batch_size = row.batch_size
     config.data.image_size = args.size or usual
@@ -226,7 +259,7 @@ def _hyperrule(config: Any, args: Any, name: str, task: vtab.Task | None) -> Non
     rule = hyperrule.rule(
         examples=args.examples or examples,
         side=args.side or side,
-        model=args.model,
+        model=args.variant,
         code=args.hyperrule == "code",
     )
     config.length = f"{rule.steps} steps"
@@ -256,6 +289,11 @@ def sweep(arg=None):
     args = _arguments(arg)
     names = args.dataset.split("+")
     names = [n for name in names for n in (_all_of_vtab() if name == "vtab" else [name])]
+    if args.also and len(names) > 1:
+        raise BadInput(
+            f"also={args.also}: these test sets are ImageNet's, and this sweep has "
+            f"{args.dataset}; sweep dataset=imagenet by itself, in a folder of its own."
+        )
     named = {name: {":dataset": name} if len(names) > 1 else {} for name in names}
     choices = {name: _choices(name, args) for name in names}
 
@@ -281,12 +319,14 @@ def _choices(dataset: str, args: Any) -> list[dict[str, Any]]:
     name, task = _dataset(dataset)
     if args.select and args.dataset != "vtab":
         raise BadInput("select=true is of dataset=vtab, whose 19 tasks choose together.")
+    if args.select and (args.lr or args.recipe != "paper"):
+        raise BadInput("select=true chooses rate and length; leave out lr and recipe, or select.")
     if args.lr or args.recipe != "paper":
         return []
     if task:
         return VTAB_CHOICES if args.select else []
     grid: list[dict[str, Any]] = [{":lr": rate} for rate in transfer.table_4()[name].rates]
-    of_bit = args.model.startswith("BiT-") and not args.size and args.preprocess == "paper"
+    of_bit = args.variant.startswith("BiT-") and not args.size and args.preprocess == "paper"
     return grid + [{":recipe": "hyperrule"}] * of_bit
 
 

@@ -21,11 +21,24 @@ os.environ |= {
     "--xla_cpu_collective_call_terminate_timeout_seconds=600",  # on a busy machine
     "TF_CPP_MIN_LOG_LEVEL": "2",
     "XDG_CACHE_HOME": _cache.name,
+    "HYPOTHESIS_STORAGE_DIRECTORY": f"{_cache.name}/hypothesis",
 }
 
+import fake_gcs  # noqa: E402
+import hypothesis  # noqa: E402
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 from PIL import Image  # noqa: E402
+
+# Hostile input: the same few dozen examples always, and `--hypothesis-profile=long` on demand.
+_BOTH = {
+    "deadline": None,
+    "database": None,
+    "suppress_health_check": list(hypothesis.HealthCheck),
+}
+hypothesis.settings.register_profile("short", max_examples=40, derandomize=True, **_BOTH)
+hypothesis.settings.register_profile("long", max_examples=5000, print_blob=True, **_BOTH)
+hypothesis.settings.load_profile("short")
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
@@ -59,6 +72,22 @@ def image_folder(tmp_path_factory):
                 pixels[..., channel] += 100
                 Image.fromarray(pixels).save(root / part / name / f"{i}.jpg")
     return root
+
+
+@pytest.fixture(scope="session")
+def _served():
+    with fake_gcs.serve("bucket") as (store, environment):
+        yield store, environment
+
+
+@pytest.fixture
+def store(_served, monkeypatch):
+    """An object store on loopback, with one empty bucket, gs://bucket."""
+    found, environment = _served
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    found.reset()
+    return found
 
 
 @pytest.fixture

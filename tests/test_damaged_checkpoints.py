@@ -186,6 +186,24 @@ def test_damaged_metrics_do_not_count_as_best(workdir, caplog):
         assert checkpoints.newest_good() == 8
 
 
+def test_metrics_that_were_measured_after_the_save_are_sealed_too(workdir, caplog):
+    with Checkpoints(workdir, keep_best="val/top1", keep_last=2) as checkpoints:
+        checkpoints.restore(8, TARGET)
+        checkpoints.save(8, STATES[4], "", {"val/top1": 0.75})
+        checkpoints.save(8, STATES[4], "", {})
+    assert Checkpoints(workdir, read_only=True).best("val/top1") == 8
+    assert resumed(workdir, keep_best="val/top1") == 8
+    path = workdir / "checkpoints" / "8" / "measured.json"
+    content = path.read_bytes()
+    for damaged in (content.replace(b"0.75", b"0.15"), b"", content[:-3]):
+        path.write_bytes(damaged)
+        with Checkpoints(workdir, keep_best="val/top1") as checkpoints:
+            assert checkpoints.best("val/top1") == 4
+        assert "8 is damaged: measured.json cannot be read" in caplog.text
+        caplog.clear()
+    assert resumed(workdir) == 8
+
+
 def test_process_that_finds_damage_decides_for_all(workdir, monkeypatch):
     """Two processes read half of the files each; both must come to the same step."""
     for name in files(workdir / "checkpoints" / "8"):

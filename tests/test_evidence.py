@@ -11,10 +11,11 @@ from vit_jax.tables import evidence
 
 
 def test_runs_are_found_at_any_depth_but_not_in_checkpoints(tmp_path):
-    for place in ("a", "b/c/d", "a/checkpoints/1", ".hidden/e"):
+    older = "b/000-dataset=digits,seed=0"  # names do not matter
+    for place in ("a", "b/c/d", older, "a/checkpoints/1", ".hidden/e"):
         papers.transfer(tmp_path / place, 90.0)
     runs, broken = evidence.read(tmp_path)
-    assert [run.folder for run in runs] == [tmp_path / "a", tmp_path / "b/c/d"]
+    assert [run.folder for run in runs] == [tmp_path / p for p in ("a", older, "b/c/d")]
     assert broken == []
     assert runs[0].metric("test/top1") == pytest.approx(90.0)
     assert runs[0].examples("test/top1") == 10_000

@@ -125,8 +125,8 @@ def test_evaluate_learns_from_the_picked_images_alone():
     assert seen[0] == ([0, 2], [0, 1], [0, 1, 2, 3], 3)
     assert seen[1] == ([3, 5], [1, 2], [0, 1, 2, 3], 3)
     assert found == {
-        "1": {"top1": 0.5, "seeds": [0.25, 0.75]},
-        "all": {"top1": 0.25, "seeds": [0.25]},
+        "1": {"top1": 0.5, "seeds": [0.25, 0.75], "examples": 4},
+        "all": {"top1": 0.25, "seeds": [0.25], "examples": 4},
     }
 
 
@@ -166,15 +166,17 @@ def test_metrics_are_logged_and_are_those_of_the_command(trained, capsys):
     assert steps == [10, 20]
     results = json.loads((trained / "results.json").read_text())
     assert results["fewshot_digits"] == {
-        name: rows[20, f"fewshot_digits/{name}"] for name in ("1shot", "5shot")
+        name: rows[20, f"fewshot_digits/{name}"] for name in ("1shot", "5shot", "examples")
     }
+    assert results["fewshot_digits"]["examples"] == 365
     assert results["fewshot_digits"]["5shot"] > 0.15  # chance is 0.1
     code, out, _ = command(capsys, trained, "--data=digits", "--shots=1,5", "--json")
     assert code == 0
     found = json.loads(out)
     assert list(found) == ["1", "5"]
     for shots, result in found.items():
-        assert result.keys() == {"top1", "seeds"}
+        assert result.keys() == {"top1", "seeds", "examples"}
+        assert result["examples"] == 365
         assert len(result["seeds"]) == 3
         assert result["top1"] == pytest.approx(np.mean(result["seeds"]))
         assert result["top1"] == pytest.approx(results["fewshot_digits"][f"{shots}shot"], abs=0.01)

@@ -3,6 +3,8 @@
 
 """The memory that is left: of the machine, and within the limits of cgroups."""
 
+import os
+
 import pytest
 
 from vit_jax.data import host_memory
@@ -75,3 +77,10 @@ def test_half_may_be_taken(monkeypatch):
     host_memory.check(5 * GIB, "x", "y")
     with pytest.raises(BadInput, match=r"x would take 5.5 GiB of memory, and 10.0 GiB .* half. y"):
         host_memory.check(5 * GIB + GIB // 2, "x", "y")
+
+
+def test_memory_of_this_process(tmp_path):
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/statm").write_text("900 25 7 1 0 50 0\n")
+    assert host_memory.used_bytes(tmp_path) == 25 * os.sysconf("SC_PAGE_SIZE")
+    assert host_memory.used_bytes(tmp_path / "none") is None

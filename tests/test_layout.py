@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = sorted([*ROOT.glob("vit_jax/**/*.py"), *ROOT.glob("configs/*.py")])
+SOURCES = sorted(
+    [*ROOT.glob("vit_jax/**/*.py"), *ROOT.glob("launch/**/*.py"), *ROOT.glob("configs/*.py")]
+)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
@@ -63,10 +65,14 @@ def test_every_source_file_has_its_tests():
     for path in ROOT.glob("vit_jax/**/*.py"):
         if path.stem not in ("__init__", "__main__"):
             assert elsewhere.get(path.stem, path.stem) in tested, f"{path} has no tests"
+    for path in ROOT.glob("launch/**/*.py"):
+        if path.stem not in ("__init__", "__main__"):
+            stem = {"assemble": "main", "running": "main"}.get(path.stem, path.stem)
+            assert f"launch_{stem}" in tested, f"{path} has no tests"
 
 
 def test_extras_of_the_readme_exist():
     setup, readme = (ROOT / "setup.py").read_text(), (ROOT / "README.md").read_text()
-    for extra in ("cuda12", "cuda13", "tpu", "plan", "dev", "peers"):
+    for extra in ("cuda12", "cuda13", "tpu", "plan", "gcs", "dev", "peers"):
         assert f'"{extra}": [' in setup
         assert re.search(rf"\.\[(\w+,)?{extra}\]", readme)

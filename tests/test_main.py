@@ -131,6 +131,7 @@ BAD = {
         ["model.attention=fused", "model.attention_dropout=0.1", "leave"],
     ),
     "mixup": (["--config.mixup.alpha=-1.0"], ["mixup.alpha=-1.0", "0.2"]),
+    "skips": (["--config.skip_non_finite=-1"], ["skip_non_finite=-1", "from 0 on"]),
     "bad images": (["--config.data.bad_images=drop"], ["data.bad_images", "error, skip"]),
     "cache": (["--config.data.cache=disk"], ["data.cache", "none, raw, decoded"]),
     "fraction": (["--config.data.fraction=0.0"], ["data.fraction=0.0", "above 0"]),

@@ -103,6 +103,21 @@ def test_out_of_memory_is_recognised(error, expected):
     assert memory.is_out_of_memory(error) is expected
 
 
+def test_out_of_memory_of_a_real_device_is_recognised():
+    with pytest.raises(jax.errors.JaxRuntimeError) as caught:
+        jnp.zeros((2**46,), jnp.float32).block_until_ready()
+    assert memory.is_out_of_memory(caught.value)
+
+
+@pytest.mark.parametrize(
+    "stats, most",
+    [([{"a": 5}, {"a": 7}], 7), ([{"a": 0}], 0), ([{"b": 1}, None], None), ([None, {"a": 2}], 2)],
+)
+def test_fullest_device_counts(stats, most):
+    devices = [types.SimpleNamespace(memory_stats=lambda s=s: s) for s in stats]
+    assert memory.most(devices, "a") == most
+
+
 @pytest.mark.parametrize(
     "stats, limit", [({"bytes_limit": 5}, 5), ({"bytes_in_use": 1}, None), (None, None)]
 )

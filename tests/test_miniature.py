@@ -94,7 +94,7 @@ def test_hour_has_all_runs_with_three_seeds(hour, recipe):
 
 def test_transfer_starts_from_the_pretraining_of_its_model_and_seed(hour):
     for point in hour["transfer"]:
-        said = f"model={point.keys[':model']},seed={point.config.seed}"
+        said = f"model={point.keys[':model']}_seed={point.config.seed}"
         assert re.fullmatch(rf"W/pretrain/\d+-{said}", point.config.init)
         assert "init" not in point.run  # the folder's name does not depend on where it lies
     large = [p for p in hour["transfer"] if p.config.data.image_size == 64]

@@ -5,6 +5,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -45,13 +46,15 @@ def environment(devices):
 
 
 def launch(
-    count, workdir, *extra, each=None, devices=8, coordinator="", told=None, cwd=ROOT, log=""
-):
+    count, workdir, *extra, each=None, devices=8, coordinator="", told=None, cwd=ROOT, log="",
+    program=("-m", "vit_jax"),
+):  # fmt: skip
     """Starts `vit_jax train` `count` times, with `devices` fake ones in all.
 
     Args:
       each: index -> further arguments, and environment variables (a dict), of that process.
       told: the number of processes that they are told, if not `count`.
+      program: for the interpreter.
     """
     address = coordinator or f"127.0.0.1:{free_port()}"
     children = []
@@ -59,7 +62,7 @@ def launch(
         words = [w for w in (each or {}).get(index, ()) if isinstance(w, str)]
         variables = [w for w in (each or {}).get(index, ()) if isinstance(w, dict)]
         arguments = [
-            sys.executable, "-m", "vit_jax", "train", f"--config={QUICKSTART}",
+            sys.executable, *program, "train", f"--config={QUICKSTART}",
             f"--workdir={workdir}", f"--coordinator={address}", f"--process_id={index}",
             f"--num_processes={told or count}", *TINY, *STEPS, *extra, *words,
         ]  # fmt: skip
@@ -142,7 +145,7 @@ def back_to(workdir, copy, step):
     shutil.copytree(workdir, copy)
     (copy / "results.json").unlink()
     for folder in (copy / "checkpoints").iterdir():
-        if int(folder.name) > step:
+        if int(folder.name.removesuffix(".damaged")) > step:
             shutil.rmtree(folder)
     return copy
 
@@ -190,6 +193,29 @@ def test_killed_process_ends_the_others_and_the_run_continues(two, tmp_path, vic
     assert "start: resuming" in texts[0]
     assert logged(workdir) == logged(two[0])
     assert same_parameters(workdir, two[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("process", [0, 1])
+def test_damage_in_what_a_process_has_written_is_seen_by_all(two, tmp_path, process):
+    workdir = back_to(two[0], tmp_path / "run", 12)
+    file = max((workdir / "checkpoints" / "12").glob(f"state/ocdbt.process_{process}/d/*"))
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 4
+    file.write_bytes(content)
+    codes, texts = outcome(launch(2, workdir))
+    assert codes == [0, 0], texts
+    assert f"step 12 is damaged (state/ocdbt.process_{process}/d/{file.name} has" in texts[0]
+    assert "at step 8" in texts[0]  # saved as the best, or step 6
+    assert "damaged" not in texts[1]
+    assert logged(workdir) == logged(two[0])
+    assert same_parameters(workdir, two[0])
+    again = back_to(workdir, tmp_path / "again", 12)
+    for file in (again / "checkpoints").glob("*/state/manifest.ocdbt"):
+        file.write_bytes(b"")
+    codes, texts = outcome(launch(2, again))
+    assert codes == [1, 1], texts
+    assert "holds no checkpoint that is whole" in texts[0]
 
 
 def test_other_config_in_one_process_is_refused_by_all(tmp_path):
@@ -317,3 +343,15 @@ def test_process_0_that_cannot_be_reached_is_named(tmp_path):
     )  # fmt: skip
     assert code == [43]
     assert "process 1 of 2 cannot reach process 0 at 127.0.0.1:" in text[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rate, metric", [("1e30", "norm/updates"), ("1e15", "train/loss")])
+def test_what_is_not_finite_stops_all_processes_alike(tmp_path, rate, metric):
+    """Adam's first update is as large as the rate; the squares in its norm overflow first."""
+    more = f"--config.schedule.lr={rate}", "--config.schedule.warmup=0"
+    codes, texts = outcome(launch(2, tmp_path / "run", *more), timeout=400)
+    assert codes == [1, 1]
+    said = [re.search(rf"^vit_jax: ({metric} is \w+ at step \d+; .*)$", t, re.M) for t in texts]
+    assert said[0][1] == said[1][1]
+    assert not list((tmp_path / "run/checkpoints").glob("[0-9]*"))

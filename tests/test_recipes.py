@@ -333,6 +333,52 @@ def test_polyak_starts_at_the_weights_that_are_loaded():
     assert not np.asarray(state.ema["head"]["kernel"]).any()
 
 
+@pytest.mark.parametrize(
+    "init, variant, size",
+    [
+        ("imagenet21k/ViT-H_14.npz", "H/14", 378),
+        ("https://host/a/ViT-H_14.npz", "H/14", 378),
+        ("imagenet21k/ViT-B_16.npz", "B/16", 384),
+        ("imagenet21k+imagenet2012/ViT-L_16-224.npz", "L/16", 384),
+        ("imagenet21k/R50+ViT-L_32.npz", "R50+L/32", 384),
+        ("augreg/R_Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0.npz", "R+Ti/16", 384),
+        ("copies/BiT-M-R152x4.npz", "BiT-R152x4", 384),
+        ("distill/R50x1_160.npz", "BiT-R50x1", 384),
+    ],
+)
+def test_model_auto_is_that_of_a_published_name(init, variant, size):
+    arg = f"model=auto,dataset=pets,init={init}"
+    assert transfer_recipe._arguments(arg).variant == variant
+    config = load(f"{TRANSFER}{arg}")
+    assert (config.model.variant, config.data.image_size) == ("auto", size)
+
+
+@pytest.mark.parametrize("at", ["", "@best", "@20"])
+@pytest.mark.parametrize("variant, size", [("S/14", 378), ("BiT-R50x1", 384)])
+def test_model_auto_is_that_of_a_run(tmp_path, variant, size, at):
+    saved = load("configs/quickstart.py", f"--config.model.variant={variant}")
+    (tmp_path / "config.yaml").write_text(config_lib.to_yaml(saved))
+    arg = f"model=auto,dataset=pets,init={tmp_path}{at}"
+    assert transfer_recipe._arguments(arg).variant == variant
+    assert load(f"{TRANSFER}{arg}").data.image_size == size
+
+
+def test_hyperrule_knows_the_largest_bit_by_its_weights():
+    config = load(f"{TRANSFER}model=auto,dataset=pets,recipe=hyperrule,init=BiT-M-R152x4.npz")
+    assert config.data.image_size == 480
+
+
+@pytest.mark.parametrize("args", ["", ",recipe=hyperrule"])
+def test_model_auto_of_weights_that_do_not_say_is_refused(args):
+    with pytest.raises(BadInput, match=r"init=my\.npz does not say .*give model="):
+        load(f"{TRANSFER}model=auto,dataset=pets,init=my.npz{args}")
+
+
+def test_model_auto_needs_no_name_where_the_size_is_given():
+    config = load(f"{TRANSFER}model=auto,dataset=pets,init=my.npz,size=64")
+    assert (config.model.variant, config.data.image_size) == ("auto", 64)
+
+
 def test_hyperrule_on_small_and_large_images():
     config = load(f"{TRANSFER}recipe=hyperrule,dataset=cifar10,model=BiT-R50x1")
     assert config.data.train_ops == "decode|resize(160)|random_crop({size})|flip_lr"
@@ -384,6 +430,25 @@ def test_bit_also_tries_the_hyperrule():
     assert {(p.config.recipe.protocol, p.config.schedule.name) for p in final} == {
         ("hyperrule", "step")
     }
+
+
+def test_bit_by_the_name_of_its_weights_tries_the_hyperrule_too():
+    points = transfer_recipe.sweep("model=auto,dataset=pets,init=BiT-M-R101x1.npz")["select"]
+    assert points[-1] == {":recipe": "hyperrule", ":stage": "select"}
+
+
+def test_other_test_sets_go_with_all_stages_of_imagenet():
+    whole = sweep.read(f"{TRANSFER}dataset=imagenet,also=real+v2+a")
+    assert [set(p.config.evals) for p in whole.expected["select"]] == [{"val"}] * 4
+    assert [set(p.config.evals) for p in whole.expected["final"]] == [
+        {"test", "real", "v2", "a"}
+    ] * 3
+
+
+def test_override_of_val_is_for_the_stage_that_has_it():
+    whole = sweep.read(f"{TRANSFER}dataset=pets", ["--config.evals.val.split=train[95%:]"])
+    assert {p.config.evals.val.split for p in whole.expected["select"]} == {"train[95%:]"}
+    assert [set(p.config.evals) for p in whole.expected["final"]] == [{"test"}] * 3
 
 
 def test_several_datasets_choose_by_themselves():
@@ -444,6 +509,13 @@ def test_sweep_of_pretraining_is_regularisation_on_val():
     [
         (TRANSFER + "dataset=cifar+pets", "'cifar'"),
         (TRANSFER + "dataset=pets,select=true", "dataset=vtab"),
+        (TRANSFER + "dataset=vtab,select=true,lr=0.01", "leave out lr"),
+        (TRANSFER + "dataset=vtab,select=true,recipe=hyperrule", "leave out lr and recipe"),
+        (
+            TRANSFER + "dataset=imagenet+pets,also=real",
+            r"imagenet\+pets; sweep dataset=imagenet",
+        ),
+        (TRANSFER + "dataset=pets,model=auto", "give model="),
         (TRANSFER + "dataset=pets,lr=0.5", "lr of Table 4"),
         (PRETRAIN + "recipe=augreg", "recipe=paper"),
         (PRETRAIN + "dataset=jft,model=B/16", "section 4.3"),

@@ -70,6 +70,9 @@ def test_progress_line_has_what_one_looks_for():
     row = {"train/loss": 0.5, "train/lr": 1e-3, "perf/img_per_sec": 200.0, "perf/input_wait": 0.02}
     line = reporting.progress_line(50, 100, row, left_images=2000)
     assert line == "step 50/100  loss 0.5000  lr 1.00e-03  200 img/s  wait 2%  ETA 0:10"
+    assert "loss not finite  lr" in reporting.progress_line(
+        5, 9, {k: v for k, v in row.items() if k != "train/loss"}, left_images=0
+    )
     assert "MFU 45.0%" in reporting.progress_line(50, 100, row | {"perf/mfu": 0.45}, left_images=0)
 
 
@@ -91,6 +94,17 @@ RESULTS = {
 def test_results_table_has_a_line_for_each_split():
     text = reporting.results_table(RESULTS)
     assert text.splitlines()[-1].split() == ["test", "97.00%", "100.00%", "0.1000", "365"]
+
+
+def test_few_shots_are_shares_of_so_many_examples():
+    few = {"1shot": 0.4, "5shot": 0.71, "examples": 3669}
+    text = reporting.results_table(RESULTS | {"fewshot_pets": few})
+    assert [line.split() for line in text.splitlines()[-2:]][-1] == [
+        "fewshot_pets", "40.00%", "71.00%", "3,669",
+    ]  # fmt: skip
+    measured = {f"fewshot_pets/{name}": value for name, value in few.items()}
+    line = reporting.evaluation_line(["fewshot_pets"], measured)
+    assert line == "fewshot_pets 1shot 40.00% 5shot 71.00%"
 
 
 @pytest.mark.parametrize(("value", "word"), [(0.975, "within"), (0.99, "BELOW"), (0.90, "ABOVE")])

@@ -261,6 +261,22 @@ def test_name_that_does_not_resolve_is_refused_on_this_host():
     assert "Slurm" in str(caught.value)
 
 
+def test_the_name_of_a_pod_is_waited_for(monkeypatch):
+    """Kubernetes publishes it some time after the pods have begun; that is no bad input."""
+    found = iter([OSError("not yet"), OSError("not yet"), [(2, 1, 6, "", ("10.0.0.1", 7000))]])
+
+    def look(*_, **__):
+        answer = next(found)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(socket, "getaddrinfo", look)
+    monkeypatch.setattr(processes.time, "sleep", lambda _: None)
+    check(resolve({}, JOBSET))
+    assert next(found, None) is None
+
+
 @pytest.mark.parametrize("index, refused", [(0, False), (1, True)])
 def test_name_of_another_host_that_resolves_to_loopback_is_refused(monkeypatch, index, refused):
     found = [(2, 1, 6, "", ("127.0.1.1", 7000))]

@@ -63,7 +63,7 @@ def test_point_sets_a_key_an_argument_and_a_key_with_its_prefix(points):
     found = points('[{"schedule.lr": 0.5, ":width": 32, "config.seed": 7}]')[0]
     assert (found.config.schedule.lr, found.config.model.width, found.config.seed) == (0.5, 32, 7)
     assert found.keys == {"schedule.lr": 0.5, ":width": 32, "seed": 7}
-    assert found.run == "000-lr=0.5,width=32,seed=7"
+    assert found.run == "000-lr=0.5_width=32_seed=7"
 
 
 def test_arguments_and_overrides_of_the_command_hold_for_all_points(points):
@@ -100,7 +100,7 @@ def test_value_of_every_kind_arrives(recipe, key, value, meant):
 def test_a_choice_and_its_own_keys_go_together(points):
     found = points('[{"optimizer.name": "sgd", "optimizer.sgd.momentum": 0.5}]')[0]
     assert found.config.optimizer.sgd.momentum == 0.5
-    assert found.run == "000-name=sgd,momentum=0.5"
+    assert found.run == "000-name=sgd_momentum=0.5"
 
 
 # ---------------------------------------------------------------- names
@@ -112,8 +112,8 @@ def test_names_are_numbered_short_where_clear_and_safe(points):
         ' {":dataset": "folder:/a b/ü", "data.mean": (0.5, 0.5, 0.4), "schedule.lr": 1e-05}]'
     )
     assert [p.run for p in found] == [
-        "000-optimizer.name=sgd,schedule.name=linear,length=3-epochs",
-        "001-dataset=folder-a-b-,mean=0.5+0.5+0.4,lr=1e-05",
+        "000-optimizer.name=sgd_schedule.name=linear_length=3-epochs",
+        "001-dataset=folder-a-b-_mean=0.5+0.5+0.4_lr=1e-05",
     ]
 
 
@@ -121,6 +121,16 @@ def test_names_leave_out_where_a_run_starts_from(points):
     found = points('[{"seed": 1, "init": "/a/b"}, {"init": "/a/b"}]')
     assert [p.run for p in found] == ["000-seed=1", "001-init=-a-b"]
     assert {p.config.init for p in found} == {"/a/b"}
+
+
+def test_a_run_can_be_the_init_of_a_recipe(points):
+    """Whatever its name: no recipe's argument may hold a comma."""
+    (found,) = points('[{":dataset": "a/b", "data.mean": (0.5, 0.5, 0.4), "schedule.lr": 0.5}]')
+    assert sweep.with_arguments("configs/transfer.py", {":init": f"runs/{found.run}"}).endswith(
+        f"transfer.py:init=runs/{found.run}"
+    )
+    spec = f"configs/transfer.py:dataset=pets,model=B/16,init=runs/{found.run}"
+    assert config_lib.load(spec).init == f"runs/{found.run}"
 
 
 def test_names_are_unique_and_not_long():
@@ -142,7 +152,7 @@ def test_a_name_stays_when_points_are_added(points):
     [
         ({":stage": "final", "seed": 1}, "000-seed=1"),
         ({":stage": "final"}, "000-stage=final"),
-        ({":stage": "other", "seed": 1}, "000-stage=other,seed=1"),
+        ({":stage": "other", "seed": 1}, "000-stage=other_seed=1"),
     ],
 )
 def test_a_name_does_not_repeat_the_stage(keys, name):
@@ -157,7 +167,7 @@ def test_a_stage_may_be_a_function_of_finished_runs(recipe):
     assert [p.run for p in made.points("select")] == ["select/000-lr=0.1", "select/001-lr=0.2"]
     rows = [{"schedule.lr": r, "val/top1": v} for r, v in ((0.1, 0.4), (0.2, 0.6))]
     final = made.points("final", rows)
-    assert [p.run for p in final] == [f"final/00{s}-lr=0.2,seed={s}" for s in (0, 1, 2)]
+    assert [p.run for p in final] == [f"final/00{s}-lr=0.2_seed={s}" for s in (0, 1, 2)]
     assert [p.config.recipe.stage for p in made.points("select") + final] == ["select"] * 2 + [
         ""
     ] * 3
@@ -178,6 +188,36 @@ def sweep(): return {"a": [{"seed": 1}], "b": later}
     assert made.points("b", [{"val/top1": 1}])[0].config.seed == 1
     with pytest.raises(BadInput, match="stage 'b' cannot be made of finished runs: ZeroDivision"):
         made.points("b", [{"val/top1": 0}])
+
+
+EVALS = """
+def get_config(arg=None):
+    config = quickstart.get_config()
+    if arg == "stage=final":
+        with config.evals.unlocked():
+            del config.evals.val
+    return config
+
+def sweep(): return {"select": [{"seed": 1}], "final": lambda rows: [{":stage": "final"}]}
+"""
+
+
+def test_an_override_of_an_evaluation_is_for_the_points_that_have_it(recipe, caplog):
+    caplog.set_level("INFO")
+    override = "--config.evals.val.batch_size=5"
+    made = sweep.read(recipe(EVALS), [override, "--config.evals.test.split=val"]).expected
+    (select,), (final,) = made["select"], made["final"]
+    assert (select.config.evals.val.batch_size, select.config.evals.test.split) == (5, "val")
+    assert set(final.config.evals) == {"test"}
+    assert final.config.evals.test.split == "val"
+    assert caplog.messages == [
+        f"{override} is left out of runs without that evaluation: final/000-stage=final"
+    ]
+
+
+def test_an_override_of_an_evaluation_that_no_point_has_is_refused(recipe):
+    with pytest.raises(BadInput, match=r"'evals\.vall\.split'.*'evals\.val\.split'"):
+        sweep.read(recipe(EVALS), ["--config.evals.vall.split=val"])
 
 
 # ---------------------------------------------------------------- what is refused
@@ -209,7 +249,7 @@ WRONG = {
     "name of a stage": ("def sweep(): return {'a/b': [{}], 'c': [{}]}", ["'a/b'"]),
     "unknown key of a later stage": (
         FINAL.replace('"seed": seed', '"sed": seed') + STAGED.splitlines()[-1],
-        ["final/000-lr=0.1,sed=0, final/001", "'sed'"],
+        ["final/000-lr=0.1_sed=0, final/001", "'sed'"],
     ),
     "a fault": ("def sweep(): return [1 / 0]", ["recipe.py cannot be read: ZeroDivisionError"]),
 }  # fmt: skip

@@ -9,6 +9,7 @@ import json
 import statistics
 
 import pytest
+from test_step_folders import WHOLE, make
 
 from configs import quickstart
 from vit_jax import checks, main, settle, sweep, sweep_folder
@@ -69,7 +70,7 @@ def test_other_weights_under_a_run_that_has_begun_are_refused(tmp_path, begun):
     if begun == "results":
         finish(tmp_path, point.run)
     elif begun:
-        (tmp_path / point.run / "checkpoints" / "4").mkdir(parents=True)
+        make(tmp_path / point.run, 4, WHOLE)
     other = made({"": [{"seed": 1}]}, "--config.init=b.npz").points("")
     if begun:
         with pytest.raises(BadInput, match=r"(?s)another run.*init: 'a.npz' there, now 'b.npz'"):
@@ -89,6 +90,14 @@ def test_weights_that_moved_with_the_sweep_are_the_same(tmp_path, tail, same):
     else:
         with pytest.raises(BadInput, match="another run"):
             sweep_folder.settled(again, tmp_path)
+
+
+def test_one_fault_of_many_points_is_said_once(tmp_path):
+    points = made({"": [{"seed": i} for i in range(5)]}, "--config.init=/no/such.npz").points("")
+    with pytest.raises(BadInput) as caught:
+        sweep_folder.settled(points, tmp_path)
+    assert str(caught.value).startswith("000-seed=0, 001-seed=1, 002-seed=2 and 2 more: ")
+    assert str(caught.value).count("/no/such.npz") == 2  # the init, and the place
 
 
 def test_file_that_is_no_record_of_a_sweep_is_said(tmp_path):
@@ -180,7 +189,7 @@ def test_the_runner_knows_what_runs(four):
 def test_the_next_stage_sees_keys_metrics_and_workdir(four):
     row = sweep_folder.entries(four)[0].row(four)
     assert row == {
-        "run": "000-seed=0,mean=0.5+0.5+0.4", "workdir": str(four / "000-seed=0,mean=0.5+0.5+0.4"),
+        "run": "000-seed=0_mean=0.5+0.5+0.4", "workdir": str(four / "000-seed=0_mean=0.5+0.5+0.4"),
         "seed": 0, "data.mean": (0.5, 0.5, 0.4), "val/top1": 0.5, "val/loss": 1.5,
     }  # fmt: skip
 

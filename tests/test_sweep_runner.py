@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import sys
 import threading
@@ -87,7 +88,7 @@ def test_the_second_stage_is_made_of_the_first(run):
 
     stages = {"select": [{"schedule.lr": 0.1}, {"schedule.lr": 0.2}], "final": final}
     found = run("case $PWD in *=0.2) finish 0.9;; *) finish 0.1;; esac", stages)
-    assert [e.run for e in found][2:] == ["final/000-lr=0.2,seed=5", "final/001-lr=0.2,seed=6"]
+    assert [e.run for e in found][2:] == ["final/000-lr=0.2_seed=5", "final/001-lr=0.2_seed=6"]
     assert [row["run"] for row in table(run.dir)] == [e.run for e in found]
     assert states(found) == ["done"] * 4
 
@@ -103,7 +104,7 @@ def test_a_stage_alone_needs_the_one_before(run):
         run("finish 0.5", stages, stage="final")
     assert states(run("finish 0.5", stages, stage="select")) == ["done"] * 3
     assert [e.run for e in run("finish 0.5", stages, stage="final")][3:] == [
-        "final/000-seed=7,lr=0.5"
+        "final/000-seed=7_lr=0.5"
     ]
 
 
@@ -127,6 +128,47 @@ def test_so_many_run_at_a_time(run, parallel):
     assert max(map(int, (run.dir / "most").read_text().split())) == parallel
 
 
+MISSING = {
+    "data": {"data.source": "folder:/no/such"},
+    "an evaluation": {"evals.test.source": "folder:/no/such"},
+    "labels": {"evals.test.labels": "/no/such.json"},
+    "few shots": {"fewshot.sources": (("few", "folder:/no/such"),)},
+    "a split": {"data.split": "trane"},
+    "a split of an evaluation": {"evals.val.split": "/no/such"},
+    "a value": {"batch_size": -7},
+}
+
+
+@pytest.mark.parametrize("stage", ["select", "final"])
+@pytest.mark.parametrize("what", MISSING)
+def test_what_any_stage_lacks_is_said_before_the_first_run(run, stage, what):
+    def made(name):
+        return [{"seed": 5}, {"seed": 6, **(MISSING[what] if name == stage else {})}]
+
+    with pytest.raises(BadInput, match=r"/no/such|trane|-7"):
+        run("finish 0.5", {"select": made("select"), "final": lambda rows: made("final")})
+    assert not run.dir.exists()
+
+
+def test_what_several_stages_lack_is_said_at_once(run):
+    stages = {
+        "select": [{"data.source": "folder:/no/a"}],
+        "final": lambda rows: [{"evals.val.source": "folder:/no/b", "init": rows[0]["workdir"]}],
+    }
+    with pytest.raises(BadInput, match=r"(?s)^2 problems:\n- .*/no/a.*\n- .*/no/b"):
+        run("finish 0.5", stages)
+
+
+def test_data_of_runs_that_are_finished_may_be_gone(run, image_folder, tmp_path):
+    source = tmp_path / "images"
+    shutil.copytree(image_folder, source)
+    points = [{"data.source": f"folder:{source}", "seed": 1}]
+    stages = {"select": points, "final": lambda rows: [{**points[0], "seed": 2}]}
+    assert states(run("finish 0.5", stages)) == ["done"] * 2
+    shutil.rmtree(source)
+    assert states(run("finish 0.5", stages)) == ["done"] * 2
+
+
 # ---------------------------------------------------------------- how runs end
 
 
@@ -147,7 +189,10 @@ def test_a_run_that_dies_without_a_new_checkpoint_is_given_up(run):
 
 
 def test_a_new_checkpoint_gives_new_restarts(run):
-    script = "n=$(wc -l < starts); mkdir -p checkpoints/$n; [ $n = 9 ] || exit 43; finish 0.5"
+    script = (
+        "n=$(wc -l < starts); mkdir -p checkpoints/$n; cd checkpoints/$n; "
+        "touch commit_success.txt checksums.sha256; cd ../..; [ $n = 9 ] || exit 43; finish 0.5"
+    )
     assert states(run(script, SEEDS[:1])) == ["done"]
     assert starts(run.dir / "000-seed=1") == 9
 
@@ -317,7 +362,7 @@ def test_the_command_says_what_failed_and_exits_with_1(tmp_path, capsys, monkeyp
 
 
 def test_commands_of_the_page(tmp_path, capsys, monkeypatch, root):
-    done = """echo '{"step": 1, "val": {"top1": 0.5}}' > $1/results.json"""
+    done = """cd $1; echo '{"step": 1, "val": {"top1": 0.5}}' > tmp; mv tmp results.json"""
     monkeypatch.setattr(sweep_runner.run, "__kwdefaults__", {
         **sweep_runner.run.__kwdefaults__,
         "command": lambda folder: ["/bin/sh", "-c", done, "sh", str(folder)],

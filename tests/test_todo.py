@@ -9,7 +9,6 @@ import papers
 import pytest
 
 from vit_jax import config as config_lib
-from vit_jax.errors import BadInput
 from vit_jax.tables import catalogue, filling, todo
 
 
@@ -86,6 +85,11 @@ def test_cells_without_a_run_are_counted():
     assert plan("7").jobs == ()
 
 
-def test_folder_that_no_argument_can_name_is_refused(tmp_path):
-    with pytest.raises(BadInput, match="rename the folder"):
-        todo.jobs(filling.fill(catalogue.find("8"), None), tmp_path / "a,b")
+def test_a_pretraining_of_any_folder_is_what_commands_start_from(tmp_path):
+    root = tmp_path / "a,b"
+    parent = papers.pretrain(root / "000-x=1,seed=0", "model=B/32,dataset=imagenet")
+    jobs = [job for job in plan("5", root).jobs if str(parent) in job.command]
+    assert jobs
+    for job in jobs:
+        _, spec, _, overrides = parts(job)
+        assert config_lib.load(spec, overrides).init == str(parent)

@@ -3,9 +3,11 @@
 
 """The trainer, in this process: what a run writes, what it refuses, what it survives."""
 
+import errno
 import json
 import math
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -16,8 +18,8 @@ import pytest
 import yaml
 
 import vit_jax
+from vit_jax import checksums, main, memory, program, storage, train
 from vit_jax import config as config_lib
-from vit_jax import main, memory, program, train
 from vit_jax.checkpoint import Checkpoints
 from vit_jax.data.pipeline import Pipeline
 from vit_jax.models import variants
@@ -46,14 +48,14 @@ def run(workdir, *extra, config=QUICKSTART):
 
 def logged(workdir, prefixes=("train/", "norm/", "val", "test")):
     """(step, key) -> value of everything that is a function of the training."""
-    rows = read_rows(Path(workdir) / "metrics.jsonl")
+    rows = read_rows(storage.path(str(workdir)) / "metrics.jsonl")
     keys = [(row["step"], k) for row in rows for k in row if k.startswith(prefixes)]
     assert len(keys) == len(set(keys)), "a (step, key) appears twice"
     return {(r["step"], k): v for r in rows for k, v in r.items() if k.startswith(prefixes)}
 
 
 def parameters(workdir, step=None):
-    checkpoints = Checkpoints(Path(workdir), read_only=True)
+    checkpoints = Checkpoints(storage.path(str(workdir)), read_only=True)
     weights = checkpoints.weights(step or checkpoints.latest)
     checkpoints.close()
     return jax.tree.leaves(weights)
@@ -108,6 +110,73 @@ def test_finished_run_is_not_touched_and_prints_its_results(finished, capsys):
     assert before == {p: p.stat().st_mtime_ns for p in finished.rglob("*") if p.is_file()}
 
 
+def test_run_in_a_bucket_that_is_stopped_and_continued_equals_one_on_a_disk(
+    finished, store, monkeypatch, capsys
+):
+    workdir = "gs://bucket/runs/a ü run"
+    with monkeypatch.context() as patch:
+        stop_at(patch, 7)
+        with pytest.raises(KeyboardInterrupt):
+            run(workdir)
+    folder = storage.path(workdir)
+    assert max(row["step"] for row in read_rows(folder / "metrics.jsonl")) > 4
+    store.asked.clear()
+    assert run(workdir) == 0
+    puts = [name for what, name in store.asked if what == "write" and "/metrics/" in name]
+    assert len(puts) == sum(row["step"] > 4 for row in read_rows(folder / "metrics.jsonl"))
+    of_steps = ("/checkpoints", "/metrics", "/lock.json", "/STOP")  # the last two by the clock
+    assert len([name for _, name in store.asked if not any(n in name for n in of_steps)]) < 30
+    assert logged(workdir) == logged(finished)
+    assert same_parameters(workdir, finished)
+    results = json.loads((folder / "results.json").read_text())
+    assert results == json.loads((finished / "results.json").read_text())
+    assert "runs/a ü run/metrics\n" in capsys.readouterr().out  # no curves of TensorBoard
+
+    (_, params, _), (_, same, _) = vit_jax.load(workdir), vit_jax.load(finished)
+    jax.tree.map(np.testing.assert_array_equal, params, same)
+    assert main.main(["inspect", workdir]) == 0
+    assert main.main(["table", "5", "--runs=gs://bucket/runs"]) == 0
+    assert "not readable" not in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_commands_of_the_page_run_in_a_bucket(store, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    page = (ROOT / "docs" / "reliability.md").read_text()
+    commands = "".join(re.findall(r"```sh\n(.*?)```", page, re.DOTALL)).strip().splitlines()
+    assert len(commands) == 4
+    for command in commands:
+        words = shlex.split(command.replace("my-bucket", "bucket"))[1:]
+        assert main.main([*words, *(TINY if words[0] == "train" else ())]) == 0, command
+    assert "fits" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_sweep_in_a_bucket_is_collected_and_run_again_does_nothing(store, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    recipe = tmp_path / "two.py"
+    recipe.write_text(
+        "from configs import quickstart\n"
+        "def get_config(arg=None):\n    return quickstart.get_config()\n"
+        "def sweep(arg=None):\n    return [{'seed': 0}, {'seed': 1}]\n"
+    )
+    words = ["sweep", f"--config={recipe}", "--workdir=gs://bucket/two"]
+    assert main.main([*words, *TINY]) == 0
+    assert {n.rpartition("/")[2] for n in store.names("bucket/two/")} >= {"log.txt", "sweep.csv"}
+    assert main.main(["sweep", "--workdir=gs://bucket/two", "--collect"]) == 0
+    store.asked.clear()
+    assert main.main([*words, *TINY]) == 0
+    assert not any("checkpoints" in name and what == "write" for what, name in store.asked)
+
+
+@pytest.mark.slow
+def test_run_in_a_bucket_that_fails_now_and_then_is_the_same(finished, store):
+    store.fail_every = 40
+    assert run("gs://bucket/run") == 0
+    assert logged("gs://bucket/run") == logged(finished)
+    assert same_parameters("gs://bucket/run", finished)
+
+
 @pytest.mark.slow
 def test_saved_yaml_starts_an_identical_run(finished, tmp_path):
     code = main.main(
@@ -146,6 +215,37 @@ def test_interrupted_and_continued_equals_uninterrupted(finished, tmp_path, monk
     assert run(tmp_path) == 0
     assert logged(tmp_path) == logged(finished)
     assert same_parameters(tmp_path, finished)
+
+
+def test_damaged_checkpoint_is_left_out_and_the_run_ends_as_if_nothing_had_been(
+    finished, tmp_path, monkeypatch, caplog
+):
+    with monkeypatch.context() as patch:
+        stop_at(patch, 10)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, "--config.checkpoint.keep_last=2")
+    assert (tmp_path / "restarts.json").exists()
+    (tmp_path / "checkpoints" / "8" / "state" / "_METADATA").write_text("")
+    assert run(tmp_path, "--config.checkpoint.keep_last=2") == 0
+    assert "step 8 is damaged (state/_METADATA has changed)" in caplog.text
+    assert "continuing from step 4: 4 steps are done again" in caplog.text
+    assert logged(tmp_path) == logged(finished)
+    assert same_parameters(tmp_path, finished)
+    names = {p.name for p in (tmp_path / "checkpoints").iterdir()}
+    assert names == {"8", "8.damaged", "12"}
+    assert not (tmp_path / "restarts.json").exists()
+
+
+def test_save_that_fails_ends_the_run_at_the_next_step(tmp_path, monkeypatch, capsys):
+    def full(folder):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checksums, "write", full)
+    assert run(tmp_path, "--config.checkpoint.every=1 steps") == 1
+    message = capsys.readouterr().err
+    assert "step 1 could not be saved" in message
+    assert "Traceback" not in message
+    assert max(step for step, _ in logged(tmp_path)) < 4
 
 
 def test_results_lost_after_the_last_save_are_made_again(finished, tmp_path, monkeypatch):

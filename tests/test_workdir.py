@@ -8,6 +8,7 @@ import os
 
 import pytest
 import yaml
+from test_step_folders import WHOLE, make
 from test_train import QUICKSTART, run
 
 from vit_jax import config as config_lib
@@ -84,7 +85,7 @@ def test_what_a_run_that_never_began_wrote_is_removed_and_nothing_else(tmp_path)
 
 def test_a_lost_process_is_told_where_the_run_continues(tmp_path):
     for name in ("4", "12", "13.orbax-checkpoint-tmp"):
-        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+        make(tmp_path, name, WHOLE)
     assert workdir.has_checkpoint(tmp_path)
     assert workdir.resumption(tmp_path) == "Run again to continue from step 12."
     assert workdir.resumption(tmp_path / "none") == "Run again to start from the beginning."

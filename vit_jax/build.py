@@ -189,13 +189,15 @@ def open_source(data: ConfigDict, spec: str = "") -> sources.Source:
     )
 
 
-def problems(data: ConfigDict) -> list[BadInput]:
-    """What keeps the data of a section from being opened; empty when nothing does."""
-    try:
-        open_source(data)
-    except BadInput as e:
-        return [e]
-    return []
+def problems(config: ConfigDict) -> list[BadInput]:
+    """What of all that a run reads is missing; empty when nothing is. Reads no image."""
+    found = []
+    for opened in (_few_shot_sources, _splits):
+        try:
+            opened(config)
+        except BadInput as e:
+            found.append(e)
+    return found
 
 
 def options(data: ConfigDict) -> sources.Options:
@@ -244,8 +246,8 @@ _Found = dict[str, Evaluation]  # by name
 _Pipelines = dict[str, dict[str, Pipeline]]
 
 
-def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, int, _Found, _Pipelines]:
-    """Source, training pipeline and K of its examples; evaluations, and the pipelines of each."""
+def _splits(config: ConfigDict) -> tuple[sources.Source, list[str], Split, _Found]:
+    """Source, notes, what is trained on, and evaluations; no image is read."""
     data = config.data
     try:
         source = open_source(data)
@@ -262,9 +264,14 @@ def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, int, _Found, _P
     wanted: dict[str, Callable[[], Any]] = {"": training}  # what is trained on has no name
     for name in config.evals:
         wanted[name] = functools.partial(_evaluation, config, source, name)
-    found = _all(wanted)  # before any image is read, which needs TensorFlow
-    split = found.pop("")
+    found = _all(wanted)
+    return source, notes, found.pop(""), found
 
+
+def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, int, _Found, _Pipelines]:
+    """Source, training pipeline and K of its examples; evaluations, and the pipelines of each."""
+    data = config.data
+    source, notes, split, found = _splits(config)  # before an image, which needs TensorFlow
     readers: dict[str, Callable[[], Any]] = {"": functools.partial(_pipeline, config, "", split)}
     for name, one in found.items():
         readers[name] = functools.partial(_of_parts, config, name, one)

@@ -21,7 +21,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
 
-from vit_jax import checksums, distributed, keeping, step_folders, tree
+from vit_jax import checksums, distributed, keeping, step_folders, storage, tree
 from vit_jax.errors import BadInput, PeerLost, RunFailed, no_space, writing
 from vit_jax.keeping import Damaged
 from vit_jax.state import TrainState
@@ -56,7 +56,7 @@ class Checkpoints:
         keep_best: str = "",
         read_only: bool = False,
     ):
-        self._workdir = workdir.absolute()
+        self._workdir = storage.absolute(workdir)
         self.folder = self._workdir / FOLDER
         self._keep: Any = {"last": keep_last, "every": keep_every, "metric": keep_best}
         self._read_only = read_only
@@ -67,7 +67,7 @@ class Checkpoints:
             return
         if distributed.is_first():
             with writing(workdir):
-                self.folder.mkdir(parents=True, exist_ok=True)
+                storage.make_folder(self.folder)
                 step_folders.tidy(self._workdir)
             self._metrics = self._read_all() if keep_best else {}
         self._background = ThreadPoolExecutor(1, "checkpoint")
@@ -198,9 +198,10 @@ class Checkpoints:
         metrics = {name: float(value) for name, value in measured.items()}
         folder = self.folder / str(step)
         if step in self._known:
-            self._metrics[step] = metrics
-            if distributed.is_first():
-                keeping.add(folder, metrics)
+            if metrics:
+                self._metrics[step] = self._metrics.get(step, {}) | metrics
+                if distributed.is_first():
+                    keeping.add(folder, self._metrics[step])
             return
         files = {_CONFIG: config_yaml, keeping.FILE: json.dumps(metrics) + "\n"}
         self._sealing = self._checkpointer.get_temporary_path(epath.Path(folder)).get(), files

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from etils import epath
+from vit_jax import storage
 
 FILE = "checksums.sha256"
 _READERS = 8  # threads: hashing releases the interpreter, and a remote store answers late
@@ -30,8 +30,7 @@ def write(folder: Path) -> None:
     with ThreadPoolExecutor(_READERS) as pool:
         digests = list(pool.map(lambda name: _digest(folder / name, settle=True), names))
     lines = [f"{digest}  {name}\n" for digest, name in zip(digests, names, strict=True)]
-    body = "".join(lines).encode()
-    (folder / FILE).write_bytes(_own_line(body) + body)
+    (folder / FILE).write_bytes(sealed("".join(lines)))
     _digest(folder / FILE, settle=True)
 
 
@@ -70,22 +69,27 @@ def damage(
 def _files(folder: Path) -> list[str]:
     """The names of all files under a folder, relative to it."""
     found = []
-    for place, _, files in epath.Path(folder).walk():
-        found += [(place / name).relative_to(epath.Path(folder)).as_posix() for name in files]
+    for place, _, files in storage.walk(folder):
+        found += [(place / name).relative_to(folder).as_posix() for name in files]
     return found
 
 
-def _own_line(body: bytes) -> bytes:
-    """The first line: a checksum of the other lines, as a comment."""
-    return f"# {hashlib.sha256(body).hexdigest()}\n".encode()
+def sealed(text: str) -> bytes:
+    """The content of a small file that tells by itself whether it is as it was written."""
+    return f"# {hashlib.sha256(text.encode()).hexdigest()}\n{text}".encode()
+
+
+def unsealed(content: bytes) -> str:
+    """The text in what `sealed` has made; a ValueError if it has changed."""
+    text = content.decode().partition("\n")[2]
+    if content != sealed(text):
+        raise ValueError("it has changed")
+    return text
 
 
 def _parse(content: bytes) -> dict[str, str]:
     """Name -> digest; a ValueError if this is not what `write` has written."""
-    first, end, body = content.partition(b"\n")
-    if first + end != _own_line(body):
-        raise ValueError("not what was written")
-    pairs = [line.split("  ", 1) for line in body.decode().splitlines()]
+    pairs = [line.split("  ", 1) for line in unsealed(content).split("\n")[:-1]]
     return {name: digest for digest, name in pairs}
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import ml_collections
 import yaml
 
-from vit_jax import recipes
+from vit_jax import recipes, storage
 from vit_jax.errors import BadInput, unknown
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _read(key: str, text: str, like: Any) -> Any:
         if isinstance(like, float):
             return float(text)
         value = ast.literal_eval(text)
-        if isinstance(like, tuple) and isinstance(value, list | tuple):
+        if isinstance(like, tuple) and isinstance(value, list | tuple) and _is_plain(value):
             return _tuples(value)
     except (KeyError, ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         pass
@@ -90,6 +90,13 @@ def _read(key: str, text: str, like: Any) -> Any:
     raise BadInput(
         f"{key}={text!r} is not of type {expected}; give a value of type {expected}{example}."
     )
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is one that YAML writes and reads back: no complex numbers, no dates."""
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return isinstance(value, bool | int | float | str)
 
 
 def _tuples(value: Any) -> Any:
@@ -125,7 +132,7 @@ def _check_keys(path: Path, config: ConfigDict) -> None:
 
 
 def _check_type(path: Path, key: str, value: Any, like: Any) -> None:
-    if type(value) is not type(like):
+    if type(value) is not type(like) or not _is_plain(value):
         given, expected = type(value).__name__, type(like).__name__
         raise BadInput(f"{path}: {key}={value!r} is of type {given}, expected {expected}.")
 
@@ -245,11 +252,20 @@ def to_yaml(config: ConfigDict) -> str:
     return yaml.safe_dump(plain(config), sort_keys=False, default_flow_style=None, width=100)
 
 
+class _PlainYaml(yaml.SafeLoader):
+    """Makes plain values only. Without aliases: a few lines of them stand for a billion values."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError(f"it has an alias, *{self.peek_event().anchor}; write it out")
+        return super().compose_node(parent, index)
+
+
 def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
     """The configuration in a YAML file, and the keys that it sets."""
     try:
-        values = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError, OSError, ValueError, RecursionError) as e:
+        values = yaml.load(storage.read_all([path])[0].decode(), _PlainYaml)
+    except Exception as e:  # a tag such as !!bool raises what its reader does
         raise BadInput(f"{path} is not readable YAML: {' '.join(str(e).split())[:300]}") from e
     if not isinstance(values, dict):
         raise BadInput(f"{path} holds {type(values).__name__}, expected the keys of a config.")
@@ -272,7 +288,7 @@ def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
 
 def _check_names(path: Path, values: dict[Any, Any]) -> None:
     for key, value in values.items():
-        if not isinstance(key, str) or not re.fullmatch(r"\w+", key):
+        if not isinstance(key, str) or not re.fullmatch(r"[A-Za-z]\w*", key):
             raise BadInput(f"{path}: {key!r} is not a key; keys are words, sections are nested.")
         if isinstance(value, dict):
             _check_names(path, value)

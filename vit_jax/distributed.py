@@ -24,7 +24,7 @@ from typing import Any, Literal
 import jax
 from jax._src import distributed as jax_distributed
 
-from vit_jax import ending, lifeline, meeting, processes, stopping, watchdog
+from vit_jax import ending, lifeline, meeting, processes, stopping, storage, watchdog
 from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped, unknown
 from vit_jax.lifeline import Lifeline
 from vit_jax.machine import extra, present_accelerators
@@ -129,11 +129,7 @@ def session(
       PeerLost: some did not start in time.
       Stopped: the run was asked to stop.
     """
-    global _now
-    times = {"connect": connect_secs, "heartbeat": heartbeat_secs, "barrier": barrier_secs}
-    for name, secs in times.items():
-        if not 1 <= secs < 2**31:
-            raise BadInput(f"processes.{name}_secs={secs}; give seconds, a whole number from 1 on.")
+    _check_times(connect=connect_secs, heartbeat=heartbeat_secs, barrier=barrier_secs)
     if not 0 <= hang_secs < 2**31:
         raise BadInput(f"processes.hang_secs={hang_secs}; give seconds, a whole number from 0 on.")
     stopping.check()
@@ -146,40 +142,50 @@ def session(
         with watchdog.watching(hang_secs, functools.partial(_hung, workdir, None)):
             yield
         return
-    _now = _Session(who, line, barrier_secs)
     line.silent_secs = heartbeat_secs
     line.stacks = functools.partial(watchdog.write_stacks, workdir, who.index)
+    with (
+        _among(_Session(who, line, barrier_secs)),
+        stopping.over(line),
+        watchdog.watching(hang_secs, functools.partial(_hung, workdir, line)),
+    ):
+        if jax_distributed.global_state.client is None:
+            _initialize(who, connect_secs, heartbeat_secs)
+        if who.index:
+            log.setLevel(logging.WARNING)
+        log.info("processes: %d (%s), process 0 on %s", who.count, who.origin, line.hosts[0])
+        yield
+
+
+@contextlib.contextmanager
+def _among(session: _Session) -> Iterator[None]:
+    """One of several: all part at the end of the block, or end with what one of them raises."""
+    global _now
+    _now, stopped = session, None
     try:
-        with (
-            stopping.over(line),
-            watchdog.watching(hang_secs, functools.partial(_hung, workdir, line)),
-        ):
-            if jax_distributed.global_state.client is None:
-                _initialize(who, connect_secs, heartbeat_secs)
-            if who.index:
-                log.setLevel(logging.WARNING)
-            log.info("processes: %d (%s), process 0 on %s", who.count, who.origin, line.hosts[0])
-            try:
-                yield
-            except Stopped as e:
-                if not e.save:
-                    raise
-                _part(line)
-                raise e from None
-            _part(line)
+        try:
+            yield
+        except Stopped as e:
+            if not e.save:  # the others may be anywhere
+                raise
+            stopped = e
+        barrier("the end of the run")
+        session.line.close()
+        jax.distributed.shutdown()
     except BaseException as e:
-        if not (isinstance(e, Stopped) and e.save):
-            _leave(line, e)
-        raise
+        _leave(session.line, e)
     finally:
         _now = None
+    if stopped:
+        raise stopped
 
 
-def _part(line: Lifeline) -> None:
-    """All processes have come to the end of the run."""
-    barrier("the end of the run")
-    line.close()
-    jax.distributed.shutdown()
+def _check_times(**secs: int) -> None:
+    for name, given in secs.items():
+        if not 1 <= given < 2**31:
+            raise BadInput(
+                f"processes.{name}_secs={given}; give seconds, a whole number from 1 on."
+            )
 
 
 def _hung(workdir: Path, line: Lifeline | None, secs: float) -> None:
@@ -335,12 +341,14 @@ def check_shared(folder: Path) -> None:
     """
     if _now is None:
         return
-    whole, token = Path(os.path.abspath(folder)), f".vit_jax-{uuid.uuid4().hex}"
+    whole = folder if storage.is_remote(folder) else Path(os.path.abspath(folder))
+    token = f".vit_jax-{uuid.uuid4().hex}"
     levels, error = 0, ""
     if is_first():
-        levels = next(i for i, p in enumerate((whole, *whole.parents)) if os.path.isdir(p))
+        if not storage.is_remote(whole):  # there are no folders in a bucket
+            levels = next(i for i, p in enumerate((whole, *whole.parents)) if os.path.isdir(p))
         try:
-            (whole, *whole.parents)[levels].joinpath(token).touch()
+            storage.write((whole, *whole.parents)[levels] / token, "")
         except OSError as e:
             error = f"cannot write to {folder}: {e.strerror}; give a --workdir that is writable."
     made = share(
@@ -354,13 +362,13 @@ def check_shared(folder: Path) -> None:
         base = (whole, *whole.parents)[min(levels, len(whole.parents))]
         seen = list(whole.parts[len(whole.parts) - levels :]) == tail
         end = time.monotonic() + _TOKEN_SECS
-        while seen and not os.path.exists(base / token):
+        while seen and not (base / token).exists():
             seen = time.monotonic() < end
             time.sleep(0.05)
         blind = [i for i, s in enumerate(gather("workdir", str(int(seen)))) if s == "0"]
     finally:
         if is_first():
-            (whole, *whole.parents)[levels].joinpath(token).unlink(missing_ok=True)
+            storage.remove((whole, *whole.parents)[levels] / token)
     if blind:
         raise BadInput(
             f"{whole} is not the same folder on all processes: {_now.line.name(blind[0])}"

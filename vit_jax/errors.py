@@ -21,6 +21,7 @@ class BadInput(ValueError):
     """
 
     exit_code = 2
+    parts: tuple[str, ...] = ()  # of one that says several things
 
 
 class RunFailed(RuntimeError):
@@ -49,10 +50,20 @@ class Stopped(RuntimeError):
         self.save = save
 
 
+SAVED, LOST, SIGNALS = 42, 43, 128  # exit codes that ask for another start; a shell adds 128
+
+
+def runs_again(code: int) -> bool:
+    """Whether an exit code (negative: a signal) asks for another start, as docs/runs.md has it."""
+    return code in (SAVED, LOST) or code < 0 or code > SIGNALS
+
+
 def together(problems: Sequence[BadInput]) -> BadInput:
     """One error for all that was found, so that nobody mends one thing only to meet the next."""
-    said = list(dict.fromkeys(map(str, problems)))
-    return BadInput("\n- ".join([f"{len(said)} problems:", *said]) if said[1:] else said[0])
+    said = list(dict.fromkeys(text for p in problems for text in p.parts or (str(p),)))
+    error = BadInput("\n- ".join([f"{len(said)} problems:", *said]) if said[1:] else said[0])
+    error.parts = tuple(said)
+    return error
 
 
 @contextlib.contextmanager

@@ -83,10 +83,15 @@ def url(text: str) -> str | None:
         return published.url(text)
     if scheme == "gs":
         bucket, _, name = rest.partition("/")
-        return f"{published.HOST}/{bucket}/{urllib.parse.quote(name)}"
+        return f"{published.HOST}/{_quoted(bucket)}/{_quoted(name)}"
     if scheme in ("http", "https"):
-        return urllib.parse.quote(text, safe="%/:?#[]@!$&'()*+,;=~")
+        return _quoted(text, safe="%/:?#[]@!$&'()*+,;=~")
     return None
+
+
+def _quoted(text: str, safe: str = "/") -> str:
+    """In ASCII, whatever the text: half characters too."""
+    return urllib.parse.quote(text, safe=safe, errors="surrogatepass")
 
 
 def cache_path(address: str) -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 from vit_jax import checksums, step_folders
 
 FILE = "metrics.json"  # in the folder of a step
-_LATER_FILE = "measured.json"  # of one that was saved before it was measured; has no checksum
+_LATER_FILE = "measured.json"  # of one that was saved before it was measured; sealed by itself
 _OLDER_FILE = "metrics/metrics"  # of steps without checksums
 Metrics = Mapping[str, float]
 
@@ -62,7 +62,7 @@ def kept(
 
 def add(folder: Path, metrics: Metrics) -> None:
     """Writes the metrics of a committed step that was saved without them."""
-    (folder / _LATER_FILE).write_text(json.dumps(metrics) + "\n")
+    (folder / _LATER_FILE).write_bytes(checksums.sealed(json.dumps(metrics) + "\n"))
 
 
 def read(folder: Path) -> dict[str, float]:
@@ -76,9 +76,11 @@ def read(folder: Path) -> dict[str, float]:
     what = "" if older else checksums.damage(folder, wanted=lambda name: name == FILE)
     if what:
         raise Damaged(f"{folder} is damaged: {what}")
-    if (folder / _LATER_FILE).exists():
-        path = folder / _LATER_FILE
+    later = folder / _LATER_FILE
     try:
+        if later.exists():
+            path = later
+            return json.loads(checksums.unsealed(later.read_bytes()))
         return json.loads(path.read_text()) if not older or path.exists() else {}
     except ValueError as e:
         raise Damaged(f"{folder} is damaged: {path.name} cannot be read ({e})") from e

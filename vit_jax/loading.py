@@ -9,6 +9,7 @@ run are the average of its parameters where it kept one. Start from `load`, whic
 """
 
 import dataclasses
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +19,10 @@ import jax
 import numpy as np
 
 from vit_jax import config as config_lib
-from vit_jax import fetch, tree
+from vit_jax import fetch, storage, tree
 from vit_jax.checkpoint import Checkpoints
 from vit_jax.data import preprocess, readers
-from vit_jax.errors import BadInput
+from vit_jax.errors import BadInput, PeerLost
 from vit_jax.keeping import Damaged
 from vit_jax.models import files, pretrained, surgery, variants
 from vit_jax.models.formats import json_config
@@ -47,14 +48,15 @@ def find_run(text: str) -> Run | None:
     Raises:
       BadInput: nothing there, no checkpoint in it, or not that step (the steps there are listed).
     """
-    if Path(text).expanduser().is_file():
+    if _is_file(text):
         return None
-    plain = "@" not in text or Path(text).expanduser().is_dir()
+    plain = "@" not in text or storage.is_dir(storage.path(text))
     name, which = (text, "") if plain else text.rsplit("@", 1)
-    workdir = Path(name).expanduser()
-    if not (workdir / FOLDER).is_dir():
-        what = "holds no checkpoints" if workdir.is_dir() else "does not exist"
-        inside = sorted(p for p in workdir.glob("*") if p.suffix in files.SUFFIXES)
+    workdir = storage.workdir(name)
+    if not storage.is_dir(workdir / FOLDER):  # which raises for no name, however long
+        there = storage.is_dir(workdir)
+        what = "holds no checkpoints" if there else "does not exist"
+        inside = [p for p in storage.listed(workdir) if p.suffix in files.SUFFIXES] if there else ()
         if inside:
             what += f" but {inside[0].name}"
         raise BadInput(
@@ -79,12 +81,27 @@ def find_run(text: str) -> Run | None:
                     f"steps are {steps}."
                 )
         else:
-            step = int(which) if which.isdecimal() else (checkpoints.latest if not which else None)
+            number = which.isdecimal() and len(which) < 20
+            step = int(which) if number else (checkpoints.latest if not which else None)
     finally:
         checkpoints.close()
     if step is None or step not in steps:
         raise BadInput(f"{text!r}: no such checkpoint in {workdir}; its steps are {steps}.")
     return Run(workdir, step)
+
+
+def _is_file(text: str) -> bool:
+    """Whether it is one; what a bucket holds is taken for a run unless its name says otherwise."""
+    if storage.is_remote(text):
+        return Path(text).suffix in files.SUFFIXES
+    return os.path.isfile(os.path.expanduser(text))
+
+
+def may_be_run(text: str) -> bool:
+    """Whether FILE_OR_RUN can only be a run: a folder, or in a bucket no weights file."""
+    if storage.is_remote(text):
+        return not _is_file(text)
+    return os.path.isdir(text.rpartition("@")[0] or text)
 
 
 def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Weights:
@@ -98,8 +115,8 @@ def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Wei
     Raises:
       BadInput: nothing there, or not readable.
     """
-    path = fetch.local(text)
-    if path.is_file():
+    path = None if may_be_run(text) else fetch.local(text)
+    if path is not None and os.path.isfile(path):
         if path.suffix == ".safetensors":
             fetch.beside(text, (json_config.NAME, json_config.PREPROCESSOR))
         return pretrained.read(path, heads=heads, shapes_only=shapes_only)
@@ -110,7 +127,7 @@ def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Wei
             run = find_run(text)
             assert run is not None, text
             return _read_run(run, shapes_only=shapes_only)
-        except BadInput:
+        except (BadInput, PeerLost):
             raise
         except Exception as e:  # whatever orbax raises for a step that is gone or damaged
             if run is not None and run == failed:

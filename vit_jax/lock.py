@@ -23,8 +23,8 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from vit_jax import distributed, ending, reporting
-from vit_jax.errors import BadInput, writing
+from vit_jax import distributed, ending, storage
+from vit_jax.errors import BadInput, PeerLost, writing
 
 FILE = "lock.json"
 BEAT_SECS = 30.0  # between two times that the file is rewritten
@@ -93,7 +93,7 @@ def this() -> Owner:
 def read(workdir: Path) -> Owner | None:
     """Who a workdir says holds it; None if nobody, or if the file is no such file."""
     try:
-        found = json.loads((workdir / FILE).read_text())
+        found = json.loads(storage.read_all([workdir / FILE])[0])
         names = [field.name for field in dataclasses.fields(Owner)]
         owner = Owner(**{name: found[name] for name in names})
         return dataclasses.replace(owner, pid=int(owner.pid), beat=float(owner.beat))
@@ -105,7 +105,7 @@ def read(workdir: Path) -> Owner | None:
 
 
 def _write(workdir: Path, owner: Owner) -> None:
-    reporting.write_atomically(workdir / FILE, json.dumps(dataclasses.asdict(owner)) + "\n")
+    storage.write(workdir / FILE, json.dumps(dataclasses.asdict(owner)) + "\n")
 
 
 def is_dead(owner: Owner, now: float) -> bool | None:
@@ -173,7 +173,7 @@ def release(workdir: Path, me: Owner) -> None:
     """Removes the file, if it is still ours."""
     other = read(workdir)
     if other and other.token == me.token:
-        (workdir / FILE).unlink(missing_ok=True)
+        storage.remove(workdir / FILE)
 
 
 @contextlib.contextmanager
@@ -204,7 +204,7 @@ def _held(workdir: Path) -> Iterator[None]:
     """As `held`, of this process."""
     with writing(workdir):
         new = not workdir.exists()
-        workdir.mkdir(parents=True, exist_ok=True)
+        storage.make_folder(workdir)
     me, ended = acquire(workdir), threading.Event()
 
     def keep() -> None:
@@ -213,7 +213,7 @@ def _held(workdir: Path) -> Iterator[None]:
             wait = BEAT_SECS
             try:
                 other = beat(workdir, me)
-            except OSError as e:
+            except (OSError, PeerLost) as e:  # storage that does not answer now
                 log.warning("cannot renew %s: %s", workdir / FILE, e)
                 continue
             if other:
@@ -230,7 +230,7 @@ def _held(workdir: Path) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, PeerLost):
             release(workdir, me)
-            if new and not any(workdir.iterdir()):
-                workdir.rmdir()
+            if new and not storage.is_remote(workdir):
+                workdir.rmdir()  # refused where something was written

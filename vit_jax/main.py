@@ -1,7 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The command line: sub-commands, dispatch, and what becomes of errors. Start from `main`."""
+"""The command line: sub-commands, dispatch, and what becomes of errors. Start from `main`.
+
+`vit_jax @FILE` takes the arguments from a job file (`job_file`), and checks what it expects.
+"""
 
 import argparse
 import logging
@@ -9,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from vit_jax import __version__, offline
+from vit_jax import __version__, job_file, offline
 from vit_jax.commands import data, doctor, fewshot, inspect, models, plan, sweep, table, train
 from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped
 
@@ -32,6 +35,40 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
       argv: arguments without the program's name (default: those of the process).
     """
+    argv = sys.argv[1:] if argv is None else argv
+    job = None
+    try:
+        if len(argv) == 1 and argv[0].startswith("@"):
+            job = job_file.read(argv[0][1:])
+            argv = job.arguments
+    except BadInput as e:
+        print(f"vit_jax: {e}", file=sys.stderr)
+        return e.exit_code
+    parser = _parser()
+    try:
+        args, rest = parser.parse_known_args(argv)
+        if rest and not COMMANDS[args.command].OVERRIDES:
+            parser.error(f"{args.command} takes no {rest[0]!r}")
+    except SystemExit as e:  # argparse has printed its message
+        return int(e.code or 0)
+    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    logging.getLogger("vit_jax").setLevel(logging.INFO)
+    logging.getLogger("absl").setLevel(logging.ERROR)  # orbax's and clu's running commentary
+    if args.offline:
+        offline.forbid()
+    try:
+        if job is not None:
+            job.check(rest, getattr(args, "config", None))
+        return COMMANDS[args.command].run(args, rest)
+    except (BadInput, RunFailed, PeerLost, Stopped) as e:
+        print(f"vit_jax: {e}", file=sys.stderr)
+        return e.exit_code
+    except BrokenPipeError:  # whoever read the output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="vit_jax", description="Vision Transformers with JAX.", allow_abbrev=False
     )
@@ -47,22 +84,4 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         sub.add_argument("--offline", action="store_true", help="never use the network")
         module.add_arguments(sub)
-    try:
-        args, rest = parser.parse_known_args(argv)
-        if rest and not COMMANDS[args.command].OVERRIDES:
-            parser.error(f"{args.command} takes no {rest[0]!r}")
-    except SystemExit as e:  # argparse has printed its message
-        return int(e.code or 0)
-    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
-    logging.getLogger("vit_jax").setLevel(logging.INFO)
-    logging.getLogger("absl").setLevel(logging.ERROR)  # orbax's and clu's running commentary
-    if args.offline:
-        offline.forbid()
-    try:
-        return COMMANDS[args.command].run(args, rest)
-    except (BadInput, RunFailed, PeerLost, Stopped) as e:
-        print(f"vit_jax: {e}", file=sys.stderr)
-        return e.exit_code
-    except BrokenPipeError:  # whoever read the output, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    return parser

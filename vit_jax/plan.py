@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from vit_jax import aot, program, settle
+from vit_jax import aot, program, settle, topology
 from vit_jax import build as build_lib
 from vit_jax import config as config_lib
 from vit_jax.aot import Measured
@@ -26,7 +26,6 @@ from vit_jax.errors import BadInput, RunFailed
 from vit_jax.topology import Accelerator, Generation
 
 FAILS_ABOVE, WARNS_ABOVE = 0.92, 0.85  # of the memory: batches and a second program need some
-MOST_DEVICES = 32_768
 _FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 Measure = Callable[[dict[str, Any]], Measured]  # settings -> figures
 
@@ -106,11 +105,7 @@ def plan(config: ConfigDict, accelerator: Accelerator, slices: int = 1) -> Plan:
       BadInput: the configuration does not suit the devices, the compiler is missing or gave up.
     """
     generation = accelerator.generation
-    if slices < 1 or accelerator.devices * slices > MOST_DEVICES:
-        most = MOST_DEVICES // accelerator.devices
-        raise BadInput(f"--slices={slices}: give a number from 1 to {most}.")
-    if slices > 1 and not generation.slices:
-        raise BadInput(f"--slices={slices}: {generation.name} has no slices; give a larger size.")
+    topology.check_slices(accelerator, slices)
     if generation.platform == "tpu" and importlib.util.find_spec("libtpu") is None:
         raise BadInput(
             f"planning for {accelerator.name} needs the TPU compiler, which runs without a TPU: "

@@ -12,12 +12,14 @@ import dataclasses
 import ipaddress
 import re
 import socket
+import time
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Literal
 
 from vit_jax.errors import BadInput
 
+NAME_SECS = 300  # that Kubernetes takes at most to publish the name of a pod
 FIRST_PORT, PORTS = 61440, 4096  # jax's own choice: ports that few others use
 VARIABLES = {
     "coordinator": "VIT_JAX_COORDINATOR",
@@ -38,6 +40,7 @@ class Who:
       origin: what said so, for messages.
       hosts: that take part, where it is known before they connect.
       apart: whether the engine says that there are several hosts, named or not.
+      name_secs: that the coordinator's name may take to be known, where names come with machines.
       local_device_ids: the GPUs of this process; None: all that it sees.
     """
 
@@ -48,6 +51,7 @@ class Who:
     hosts: tuple[str, ...] = ()
     local_device_ids: tuple[int, ...] | None = None
     apart: bool = False
+    name_secs: float = 0
 
     @property
     def address(self) -> tuple[str, int]:
@@ -156,7 +160,8 @@ def _jobset(env: Env, coordinator: str) -> Who | None:
     index, completion = _numbers(env, "JobSet", "JOB_INDEX", "JOB_COMPLETION_INDEX")
     pods, jobs = (_count(n, env[n]) for n in ("JOB_PARALLELISM", "JOB_REPLICAS"))
     address = coordinator or f"{name}-{job}-0-0.{name}:{FIRST_PORT}"
-    return _who(address, pods * jobs, index * pods + completion, "JobSet", apart=True)
+    who = _who(address, pods * jobs, index * pods + completion, "JobSet", apart=True)
+    return dataclasses.replace(who, name_secs=NAME_SECS)
 
 
 def _skypilot(env: Env, coordinator: str) -> Who | None:
@@ -337,7 +342,7 @@ def check(who: Who) -> None:
             "process 0's host that the others can reach."
         )
     try:
-        found = {str(a[4][0]) for a in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+        found = _addresses(host, port, who.name_secs)
     except OSError as e:
         raise BadInput(
             f"coordinator {who.coordinator} ({who.origin}): the name {host!r} does not resolve on "
@@ -351,3 +356,15 @@ def check(who: Who) -> None:
                 f"({', '.join(sorted(found))}) on {socket.gethostname()}; give the IP address of "
                 "process 0's host."
             )
+
+
+def _addresses(host: str, port: int, secs: float) -> set[str]:
+    """The addresses of a name; asks again for so many seconds while there are none."""
+    end = time.monotonic() + secs
+    while True:
+        try:
+            return {str(a[4][0]) for a in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+        except OSError:
+            if time.monotonic() >= end:
+                raise
+        time.sleep(1)

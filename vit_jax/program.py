@@ -34,6 +34,12 @@ def make_rules(config: ConfigDict, devices: Sequence[Any] | None = None) -> shar
     """
     shape = {key: value for key, value in config.mesh.items() if key != "rules"}
     rules = sharding.Rules(sharding.make_mesh(**shape, devices=devices), config.mesh.rules)
+    check_batches(config, rules)
+    return rules
+
+
+def check_batches(config: ConfigDict, rules: sharding.Rules) -> None:
+    """Raises BadInput for a batch that the mesh does not divide; names the sizes that fit."""
     unit = rules.batch_ways * config.accumulation
     batches = {"batch_size": (config.batch_size, unit)}
     for name, section in config.evals.items():
@@ -48,7 +54,6 @@ def make_rules(config: ConfigDict, devices: Sequence[Any] | None = None) -> shar
                 f"{key}={size} is not divisible by {ways} (devices that share the batch: "
                 f"{rules.batch_ways}, accumulation: {ways // rules.batch_ways}); use {fits}."
             )
-    return rules
 
 
 def few_shot_batch(config: ConfigDict) -> int:

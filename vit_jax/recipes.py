@@ -12,15 +12,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from vit_jax import storage
 from vit_jax.errors import BadInput
 
 
 def split(spec: str) -> tuple[Path, str]:
-    """`FILE:ARGS` as (file, "ARGS").
+    """`FILE:ARGS` as (file, "ARGS"); a saved YAML may be in a bucket.
 
     Raises:
       BadInput: there is no such file.
     """
+    if storage.is_remote(spec):
+        path = storage.path(spec)
+        if path.suffix not in (".yaml", ".yml"):
+            raise BadInput(f"--config={spec}: a recipe is a program on a disk; copy it to one.")
+        return path, ""
     name, _, args = (spec, "", "") if _is_file(spec) else spec.partition(":")
     if not _is_file(name):
         raise BadInput(

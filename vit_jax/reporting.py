@@ -14,7 +14,6 @@ import contextlib
 import json
 import logging
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,23 +22,15 @@ from typing import Any
 
 import jax
 
-from vit_jax import tree
+from vit_jax import rows as rows_lib
+from vit_jax import storage, tree
+from vit_jax.rows import METRICS_FILE, read_rows
+from vit_jax.storage import write as write_atomically
 
-METRICS_FILE = "metrics.jsonl"
 RESULTS_FILE = "results.json"
 _SKIPPED_FILE = "skipped-{}.json"  # of a process
 _BAR_SECS = 0.5  # between two pictures of a progress bar
 log = logging.getLogger("vit_jax")
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Replaces a file as a whole: a reader, or a kill, sees the old or the new content."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 @contextlib.contextmanager
@@ -66,19 +57,13 @@ def bar(what: str) -> Iterator[Callable[[int, int], None]]:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a metrics.jsonl; a torn last line is dropped."""
-    rows = []
-    for line in path.read_text().splitlines() if path.exists() else []:
-        with contextlib.suppress(json.JSONDecodeError):
-            rows.append(json.loads(line))
-    return rows
-
-
 def read_skipped(workdir: Path) -> set[tuple[str, str]]:
     """(file, reason) of the training images that any start of a run has skipped so far."""
-    files = workdir.glob(_SKIPPED_FILE.format("*"))
-    return {(file, reason) for path in files for file, reason in json.loads(path.read_text())}
+    before, _, after = _SKIPPED_FILE.partition("{}")
+    files = [
+        p for p in storage.listed(workdir) if p.name.startswith(before) and p.name.endswith(after)
+    ]
+    return {(file, reason) for text in storage.read_all(files) for file, reason in json.loads(text)}
 
 
 class Report:
@@ -92,16 +77,17 @@ class Report:
     """
 
     def __init__(self, workdir: Path, *, step: int, tensorboard: bool, write: bool = True):
-        path = workdir / METRICS_FILE
-        self._rows = [row for row in read_rows(path) if row["step"] <= step]
-        if write:
-            write_atomically(path, "".join(json.dumps(row) + "\n" for row in self._rows))
+        remote = storage.is_remote(workdir)
+        self._file = rows_lib.cut(workdir, step) if write else None
+        self._rows = read_rows(workdir / METRICS_FILE, step)
         self._workdir = workdir
         self._skipped: set[tuple[str, str]] = set()
         self._quiet = not write
-        self._file = open(path if write else os.devnull, "a")
         self._writer = None
-        if tensorboard and write:
+        if tensorboard and write and remote:
+            log.info("report: no TensorBoard files, which are appended to; the metrics are in %s",
+                     rows_lib.place(workdir))  # fmt: skip
+        elif tensorboard and write:
             from clu import metric_writers  # imports TensorFlow and tensorboard
 
             self._writer = metric_writers.AsyncWriter(metric_writers.SummaryWriter(str(workdir)))
@@ -111,8 +97,8 @@ class Report:
         """Writes one row; every value is finite."""
         row = {"step": step, **values}
         self._rows.append(row)
-        self._file.write(json.dumps(row, allow_nan=False) + "\n")
-        self._file.flush()
+        if self._file:
+            self._file.add(row)
         if self._writer:
             self._writer.write_scalars(step, dict(values))
 
@@ -137,8 +123,8 @@ class Report:
 
     def sync(self) -> None:
         """Rows written so far survive a crash; called before a checkpoint of the same step."""
-        if not self._quiet:
-            os.fsync(self._file.fileno())
+        if self._file:
+            self._file.sync()
 
     def progress(self, text: str, *, passing: bool = False) -> None:
         """A line that replaces itself on a terminal; elsewhere a plain line, or none if passing."""
@@ -159,9 +145,10 @@ class Report:
     def close(self) -> None:
         """Flushes everything."""
         self.end_line()
-        self._file.close()
         if self._writer:
             self._writer.close()
+        if self._file:
+            self._file.close()
 
 
 class Throughput:
@@ -207,6 +194,9 @@ class Profile:
     """
 
     def __init__(self, steps: range, folder: Path):
+        if steps and storage.is_remote(folder):
+            log.info("profile: not traced: a trace needs a --workdir on a disk")
+            steps = range(0)
         self._steps, self._folder = steps, folder
         self._tracing = False
 
@@ -274,8 +264,9 @@ def evaluation_line(names: Iterable[str], measured: Mapping[str, float | int]) -
             top1, loss = measured[f"{name}/top1"], measured[f"{name}/loss"]
             parts.append(f"{name} top-1 {top1:.2%} loss {loss:.4f}")
         else:
-            own = {k: v for k, v in measured.items() if k.rpartition("/")[0] == name}
-            parts.append(name + "".join(f" {k.rpartition('/')[2]} {v:.2%}" for k, v in own.items()))
+            own = {k.removeprefix(f"{name}/"): v for k, v in measured.items()}
+            shots = [f" {k} {v:.2%}" for k, v in own.items() if k.endswith("shot")]
+            parts.append(name + "".join(shots))
     return "  ".join(parts)
 
 
@@ -295,7 +286,10 @@ def results_table(results: Mapping[str, Any]) -> str:
     tables = [table(header, rows)]
     few = {name: m for name, m in found.items() if "top1" not in m}
     if few:
-        rows = [[name, *(f"{value:.2%}" for value in m.values())] for name, m in few.items()]
+        rows = [
+            [name, *(f"{v:.2%}" if k.endswith("shot") else f"{v:,}" for k, v in m.items())]
+            for name, m in few.items()
+        ]
         tables.append(table(["few-shot", *next(iter(few.values()))], rows))
     return "\n\n".join(tables)
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from vit_jax import distributed, reporting, step_folders
+from vit_jax import distributed, step_folders, storage
 from vit_jax.errors import BadInput, RunFailed
 
 FILE = "restarts.json"
@@ -43,19 +43,19 @@ def counted(workdir: Path) -> Iterator[None]:
             "memory? a machine that fails? time that is too short for one checkpoint, see "
             f"--config.checkpoint.every?). Then remove {path} and run the same command again."
         )
-    reporting.write_atomically(path, json.dumps({"newest": newest, "restarts": restarts}) + "\n")
+    storage.write(path, json.dumps({"newest": newest, "restarts": restarts}) + "\n")
     try:
         yield
     except (BadInput, RunFailed):
-        path.unlink(missing_ok=True)
+        storage.remove(path)
         raise
-    path.unlink(missing_ok=True)
+    storage.remove(path)
 
 
 def _before(path: Path, newest: int | None) -> int:
     """How often the run was started again at its newest step; -1: not once started there."""
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(storage.read_all([path])[0])
         return int(found["restarts"]) if found["newest"] == newest else -1
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return -1

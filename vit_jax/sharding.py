@@ -61,6 +61,16 @@ def _nearest(sizes: Mapping[str, int], devices: int) -> str:
     return min(choices)[1] if choices else "replica=1, data=-1, fsdp=1, tensor=1"
 
 
+def check_slices(shape: Sequence[int], slices: int) -> None:
+    """Raises BadInput unless the first axis of a mesh counts the slices that the devices are in."""
+    if shape[0] != slices:
+        raise BadInput(
+            f"mesh.replica={shape[0]}, but the devices come in {slices} slice"
+            f"{'s' if slices > 1 else ''}; leave it 0, or use "
+            f"--config.mesh.replica={slices}."
+        )
+
+
 def make_mesh(
     *, replica: int, data: int, fsdp: int, tensor: int, devices: Sequence[Any] | None = None
 ) -> Mesh:
@@ -78,12 +88,8 @@ def make_mesh(
     sizes = {"replica": replica or slices, "data": data, "fsdp": fsdp, "tensor": tensor}
     shape = mesh_shape(**sizes, devices=len(devices))
     auto = (AxisType.Auto,) * len(shape)  # a scanned Linen block fails under the default, Explicit
-    if shape[0] != slices and devices[0].platform != "cpu":  # a CPU may play several slices
-        raise BadInput(
-            f"mesh.replica={shape[0]}, but the devices come in {slices} slice"
-            f"{'s' if slices > 1 else ''}; leave it 0, or use "
-            f"--config.mesh.replica={slices}."
-        )
+    if devices[0].platform != "cpu":  # which may play several slices
+        check_slices(shape, slices)
     split = {"allow_split_physical_axes": True}  # 2 x 64 on a torus of 4 x 4 x 8
     if slices == 1:
         grid = mesh_utils.create_device_mesh(shape, devices, **split)

@@ -106,7 +106,7 @@ def stop_file(workdir: Path, since: float, found: Callable[[], None]) -> Iterato
     file = workdir / FILE
 
     def look() -> bool:
-        with contextlib.suppress(OSError):  # storage that does not answer now
+        with contextlib.suppress(Exception):  # of storage that does not answer now
             if not file.exists():
                 return False
             facts = file.stat()

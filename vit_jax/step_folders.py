@@ -11,9 +11,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from etils import epath
-
-from vit_jax import checksums
+from vit_jax import checksums, storage
 
 FOLDER = "checkpoints"
 ASIDE = ".damaged"  # what the name of a step that was set aside ends with
@@ -42,7 +40,7 @@ def _numbered(workdir: Path) -> dict[int, Path]:
     root = workdir / FOLDER
     found = {
         int(path.name): path
-        for path in (root.iterdir() if root.is_dir() else ())
+        for path in storage.listed(root)
         if path.name.isdecimal() and path.name == str(int(path.name)) and path.is_dir()
     }
     return dict(sorted(found.items()))
@@ -82,7 +80,7 @@ def damage(
 def tidy(workdir: Path) -> None:
     """Removes what saves that were cut short have left; for the only writer, before it writes."""
     root, numbered = workdir / FOLDER, set(_numbered(workdir).values())
-    for path in sorted(root.iterdir(), key=str):
+    for path in storage.listed(root):
         if _PARTIAL in path.name or (path in numbered and _is_partial(path)):
             remove(path)
             log.info("removed %s: a save that was cut short", path)
@@ -92,7 +90,7 @@ def remove(folder: Path) -> None:
     """Removes a step; one that is removed by half does not count."""
     for mark in (_COMMIT, _OLDER, checksums.FILE):
         (folder / mark).unlink(missing_ok=True)
-    epath.Path(folder).rmtree()
+    storage.remove(folder)
 
 
 def set_aside(folder: Path) -> Path:
@@ -106,4 +104,4 @@ def set_aside(folder: Path) -> Path:
 def aside(workdir: Path) -> list[str]:
     """The names of the steps that were set aside."""
     root = workdir / FOLDER
-    return sorted(p.name for p in root.iterdir() if ASIDE in p.name) if root.is_dir() else []
+    return [p.name for p in storage.listed(root) if ASIDE in p.name]

@@ -228,8 +228,11 @@ def listening() -> Iterator[None]:
         ending.say(f"{number.name} received again: ended without saving.")
         ending.end(128 + number)
 
-    with signals.heard(first, again):
-        yield
+    try:
+        with signals.heard(first, again):
+            yield
+    finally:
+        _now = Agreement()
 
 
 @contextlib.contextmanager

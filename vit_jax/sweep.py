@@ -10,7 +10,9 @@ and launchers elsewhere use the same expansion. Start from `read`.
 """
 
 import dataclasses
+import functools
 import itertools
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -22,6 +24,7 @@ from vit_jax.errors import BadInput, together, unknown
 
 MOST_CHARACTERS = 120  # of a name
 Row = Mapping[str, Any]  # a finished run: "run", "workdir", its keys, "<split>/<metric>"
+log = logging.getLogger("vit_jax")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Point:
     """One run.
 
     Attributes:
-      run: its folder below that of the sweep, e.g. `select/003-lr=0.01,seed=1`.
+      run: its folder below that of the sweep, e.g. `select/003-lr=0.01_seed=1`.
       keys: as the sweep has them, without a leading "config.".
       config: loaded, with the overrides of the command line; what it leaves open is not settled.
     """
@@ -45,7 +48,7 @@ class Sweep:
 
     Attributes:
       spec: `FILE.py:ARGS`.
-      overrides: `--config.key=value`, for all points.
+      overrides: `--config.key=value`, for all points; that of an evaluation for those that have it.
       stages: name -> points, or a function of the rows of the stage before. One that has no name
         is called "".
     """
@@ -80,8 +83,29 @@ class Sweep:
                 raise BadInput(f"stage {stage!r} cannot be made of finished runs: {what}") from e
         return self._points(stage, given)
 
-    def imagined(self, stage: str, rows: Sequence[Row]) -> list[Point]:
-        """As `points` of a function, for runs that are not there yet; empty where none can be."""
+    @functools.cached_property
+    def expected(self) -> dict[str, list[Point]]:
+        """The points of all stages, before anything has run.
+
+        A stage that is a function of finished runs is tried on imagined ones, whose metrics are 0
+        and whose `workdir` is `Point.run`; it is empty where that cannot be.
+
+        Raises:
+          BadInput: a point that cannot be used; all of them are named.
+        """
+        found, problems, rows = dict[str, list[Point]](), list[BadInput](), list[Row]()
+        for name, given in self.stages.items():
+            try:
+                found[name] = self._imagined(name, rows) if callable(given) else self.points(name)
+            except BadInput as e:
+                found[name] = []
+                problems.append(e)
+            rows = [{"run": p.run, "workdir": p.run, **p.keys} for p in found[name]]
+        if problems:
+            raise together(problems)
+        return found
+
+    def _imagined(self, stage: str, rows: Sequence[Row]) -> list[Point]:
         try:
             given = list(self.stages[stage]([_Imagined(row) for row in rows]))
         except Exception:  # of metrics that mean nothing: the stage is checked in its turn
@@ -93,14 +117,13 @@ class Sweep:
         folder = f"{stage}/" if len(self.stages) > 1 else ""
         names = [folder + name for name in _names([_named(keys, stage) for keys in listed])]
         selects = any(self.before(later) == stage for later in self.stages)
-        made, problems = list[Point](), dict[str, list[str]]()
+        made, problems = list[Point](), Problems()
         for name, keys in zip(names, listed, strict=True):
             try:
                 made.append(Point(name, keys, self._config(keys, selects)))
             except BadInput as e:
-                problems.setdefault(str(e), []).append(name)
-        if problems:
-            raise together([BadInput(f"{_few(runs)}: {why}") for why, runs in problems.items()])
+                problems.add(name, e)
+        problems.check()
         _check_different(made)
         return made
 
@@ -109,7 +132,10 @@ class Sweep:
             if any(o.startswith(f"--config.{key}=") for o in self.overrides):
                 raise BadInput(f"{key} is swept over; leave out --config.{key}.")
         own = [f"--config.{k}={_text(v)}" for k, v in keys.items() if not k.startswith(":")]
-        config = config_lib.load(with_arguments(self.spec, keys), [*self.overrides, *own])
+        spec = with_arguments(self.spec, keys)
+        have = config_lib.load(spec).evals if any(map(_evaluation, self.overrides)) else ()
+        overrides = [o for o in self.overrides if not _evaluation(o) or _evaluation(o) in have]
+        config = config_lib.load(spec, [*overrides, *own])
         if selects and not config.recipe.stage:
             config = config_lib.changed(config, {"recipe.stage": "select"})
         return config
@@ -117,9 +143,6 @@ class Sweep:
 
 def read(spec: str, overrides: Iterable[str] = ()) -> Sweep:
     """The sweep of a recipe, every point of it loaded once.
-
-    A stage that is a function of finished runs is tried on imagined ones, so that a key that does
-    not exist is found before anything runs.
 
     Args:
       spec: `FILE.py` or `FILE.py:ARGS`.
@@ -141,17 +164,27 @@ def read(spec: str, overrides: Iterable[str] = ()) -> Sweep:
     if callable(next(iter(stages.values()))):
         raise BadInput(f"{path}: the first stage is a function, but no stage is before it.")
     sweep = Sweep(spec, tuple(overrides), stages)
-    problems, rows = list[BadInput](), list[Row]()
-    for name, given in stages.items():
-        try:
-            points = sweep.imagined(name, rows) if callable(given) else sweep.points(name)
-            rows = [{"run": p.run, "workdir": p.run, **p.keys} for p in points]
-        except BadInput as e:
-            problems.append(e)
-            rows = []
-    if problems:
-        raise together(problems)
+    _check_evaluations(sweep)
     return sweep
+
+
+def _evaluation(override: str) -> str:
+    """The evaluation that an override is of; "": none."""
+    found = re.match(r"--config\.evals\.(\w+)\.", override)
+    return found[1] if found else ""
+
+
+def _check_evaluations(sweep: Sweep) -> None:
+    """Refuses an override of an evaluation that no point has; says which points do without it."""
+    points = [point for points in sweep.expected.values() for point in points]
+    for override in filter(_evaluation, sweep.overrides):
+        name, key = _evaluation(override), override.removeprefix("--config.").partition("=")[0]
+        without = [p.run for p in points if name not in p.config.evals]
+        if len(without) == len(points):
+            known = {k: None for p in points for k, _ in config_lib.flatten(p.config)}
+            raise unknown("config key", key, known)
+        if without:
+            log.info("%s is left out of runs without that evaluation: %s", override, _few(without))
 
 
 def check_stage(sweep: Sweep, stage: str) -> None:
@@ -177,6 +210,18 @@ def _named(keys: Mapping[str, Any], stage: str) -> Mapping[str, Any]:
     """
     said = {k: v for k, v in keys.items() if k != "init" and not (k == ":stage" and v == stage)}
     return said or keys
+
+
+class Problems(dict[str, list[str]]):
+    """What is wrong with points -> the runs that it is wrong with."""
+
+    def add(self, run: str, problem: BadInput) -> None:
+        self.setdefault(str(problem), []).append(run)
+
+    def check(self) -> None:
+        """Raises BadInput with all of them, if there are any."""
+        if self:
+            raise together([BadInput(f"{_few(runs)}: {why}") for why, runs in self.items()])
 
 
 def _few(runs: Sequence[str]) -> str:
@@ -255,13 +300,13 @@ def described(keys: Mapping[str, Any]) -> str:
 
 
 def _names(points: Sequence[Mapping[str, Any]]) -> list[str]:
-    """`003-lr=0.01,seed=1`: a number, and what can be read without harm to any file system."""
+    """`003-lr=0.01_seed=1`: a number, and what no file system, shell or recipe's argument minds."""
     short = _short(list(dict.fromkeys(itertools.chain.from_iterable(points))))
     digits = max(3, len(str(len(points) - 1)))
     names = []
     for number, keys in enumerate(points):
-        said = ",".join(f"{short[k]}={_safe(v)}" for k, v in keys.items())
-        names.append(f"{number:0{digits}}-{said}"[:MOST_CHARACTERS].rstrip("-,. "))
+        said = "_".join(f"{short[k]}={_safe(v)}" for k, v in keys.items())
+        names.append(f"{number:0{digits}}-{said}"[:MOST_CHARACTERS].rstrip("-_. "))
     return names
 
 

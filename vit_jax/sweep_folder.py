@@ -21,13 +21,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vit_jax import build, checks, loading, reporting, settle
+from vit_jax import build, checks, loading, reporting, settle, storage
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
-from vit_jax.errors import BadInput, together, writing
+from vit_jax.errors import BadInput, writing
+from vit_jax.models import files
 from vit_jax.paper import vtab
+from vit_jax.rows import place
 from vit_jax.step_folders import saved
-from vit_jax.sweep import Point, Sweep, described
+from vit_jax.sweep import Point, Problems, Sweep, described
 
 RECORD_FILE, CSV_FILE = "sweep.json", "sweep.csv"
 LOG_FILE, FAILED_FILE = "log.txt", "failed.json"
@@ -43,23 +45,25 @@ def settled(points: Sequence[Point], workdir: Path) -> list[Point]:
       BadInput: values that cannot be, or a run of that place with another configuration; all of
         them. Nothing was written.
     """
-    made, problems = list[Point](), list[BadInput]()
+    made, problems = list[Point](), Problems()
     for point in points:
         try:
             config = _settled(point, workdir)
             build.check(config)
             made.append(dataclasses.replace(point, config=config))
         except BadInput as e:
-            problems.append(BadInput(f"{point.run}: {e}"))
-    if problems:
-        raise together(problems)
+            problems.add(point.run, e)
+    problems.check()
     return made
 
 
 def _settled(point: Point, workdir: Path) -> ConfigDict:
     config, folder = config_lib.changed(point.config, {}), workdir / point.run
     number = folder.name.partition("-")[0]
-    for there in sorted(folder.parent.glob(f"{number}-*/{loading.CONFIG_FILE}")):
+    alike = [p for p in storage.listed(folder.parent) if p.name.startswith(f"{number}-")]
+    for there in (p / loading.CONFIG_FILE for p in alike):
+        if not there.exists():
+            continue
         saved = config_lib.load(str(there))
         settle.adopt(config, saved)
         differences = [
@@ -86,7 +90,7 @@ def _begun(folder: Path) -> bool:
 def _same_weights(old: str, new: str, workdir: Path) -> bool:
     """Whether two values of `init` mean the same, also where the sweep's folder was moved."""
     old_path, new_path = os.path.abspath(old), os.path.abspath(new)
-    inside = os.path.relpath(new_path, workdir)
+    inside = os.path.relpath(new_path, os.path.abspath(workdir))
     moved = not inside.startswith("..") and old_path.endswith(os.sep + inside)
     return old == new or old_path == new_path or moved
 
@@ -106,7 +110,7 @@ def write(sweep: Sweep, stage: str, points: Sequence[Point], workdir: Path) -> N
     with writing(workdir):
         for point in points:
             folder = workdir / point.run
-            folder.mkdir(parents=True, exist_ok=True)
+            storage.make_folder(folder)
             if not (folder / reporting.RESULTS_FILE).exists():
                 text = config_lib.to_yaml(point.config)
                 reporting.write_atomically(folder / loading.CONFIG_FILE, text)
@@ -127,12 +131,26 @@ def _record(workdir: Path) -> dict[str, Any]:
         found = json.loads(path.read_text())
         if not isinstance(found, dict) or not isinstance(found.get("stages"), dict):
             raise ValueError("not a sweep")
+        if not all(_is_row(row) for rows in found["stages"].values() for row in rows):
+            raise ValueError("not the runs of a sweep")
         return found
-    except (OSError, ValueError) as e:
+    except (OSError, ValueError, TypeError, RecursionError) as e:
         raise BadInput(
             f"{workdir} holds no sweep ({RECORD_FILE} is not readable); give the --workdir of "
             "`vit_jax sweep --config=... --workdir=DIR`."
         ) from e
+
+
+def _is_row(row: Any) -> bool:
+    """Whether this is a run as `write` notes it, below the folder of the sweep."""
+    return (
+        isinstance(row, dict)
+        and row.keys() == {"run", "keys", "test"}
+        and isinstance(row["run"], str)
+        and not os.path.isabs(row["run"])
+        and ".." not in row["run"].split("/")
+        and isinstance(row["keys"], dict)
+    )
 
 
 # ---------------------------------------------------------------- what the runs have reached
@@ -192,11 +210,11 @@ def _entry(
 ) -> Entry:
     folder, metrics, message = workdir / run, dict[str, float](), ""
     results, failed = folder / reporting.RESULTS_FILE, folder / FAILED_FILE
-    begun = (folder / reporting.METRICS_FILE).exists() if running is None else run in running
+    begun = place(folder).exists() if running is None else run in running
     if results.exists():
-        state, metrics = "done", _metrics(json.loads(results.read_text()))
+        state, metrics = "done", _metrics(files.read_json(results))
     elif failed.exists():
-        state, message = "failed", json.loads(failed.read_text())["message"]
+        state, message = "failed", str(files.read_json(failed).get("message", ""))
     else:
         state = "running" if begun else "pending"
     return Entry(

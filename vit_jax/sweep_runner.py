@@ -12,6 +12,8 @@ import collections
 import contextlib
 import dataclasses
 import fcntl
+import hashlib
+import itertools
 import logging
 import signal
 import subprocess
@@ -20,10 +22,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from vit_jax import build, loading, reporting, sweep_folder
-from vit_jax.errors import BadInput, together, writing
+from vit_jax import build, cache, loading, reporting, storage, sweep_folder
+from vit_jax.errors import SAVED, SIGNALS, BadInput, runs_again, together, writing
 from vit_jax.step_folders import committed
-from vit_jax.sweep import Point, Sweep
+from vit_jax.sweep import Point, Problems, Sweep
 from vit_jax.sweep_folder import FAILED_FILE, LOG_FILE, Entry
 
 MOST_RESTARTS = 5  # of a run, without a new checkpoint
@@ -31,9 +33,18 @@ MOST_CHARACTERS = 2000  # of a message
 POLL_SECS = 0.1
 LOCK_FILE = "sweep.lock"
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-SAVED, LOST, SIGNALS = 42, 43, 128  # exit codes that ask for another start; a shell adds 128
 Command = Callable[[Path], list[str]]  # workdir of a run -> the words that start it
 log = logging.getLogger("vit_jax")
+
+
+def beside(folder: Path) -> Path:
+    """The folder itself or, for one in a bucket, that on this disk which has its lock and log."""
+    if not storage.is_remote(folder):
+        return folder
+    name = hashlib.sha256(str(folder).encode()).hexdigest()[:24]
+    made = cache.root() / "sweeps" / name
+    made.mkdir(parents=True, exist_ok=True)
+    return made
 
 
 def train_command(folder: Path) -> list[str]:
@@ -76,34 +87,66 @@ def run(
       Stopped: a signal came; the processes have ended.
     """
     wanted = [stage] if stage else list(sweep.stages)
-    ready = {name: _settled(sweep, name, workdir) for name in _known(sweep, wanted)}
+    ready = {
+        name: _settled(sweep, name, workdir) for name in wanted if sweep.before(name) not in wanted
+    }
+    points = list(itertools.chain.from_iterable(ready.values()))
+    if not all(_is_done(workdir / p.run) for p in points):
+        points += [p for name in wanted if name not in ready for p in _foreseen(sweep, name)]
+    _check_data(points, workdir)
     with _locked(workdir) as lock:
         for name in wanted:
-            points = ready[name] if name in ready else _settled(sweep, name, workdir)
-            sweep_folder.write(sweep, name, points, workdir)
-            failed = _Stage(points, workdir, parallel, command, lock).run()
+            if name not in ready:
+                ready[name] = _settled(sweep, name, workdir)
+                _check_data(ready[name], workdir)
+            sweep_folder.write(sweep, name, ready[name], workdir)
+            failed = _Stage(ready[name], workdir, parallel, command, lock).run()
             if failed:
                 break
     return sweep_folder.entries(workdir, running=())
 
 
-def _known(sweep: Sweep, wanted: Sequence[str]) -> list[str]:
-    """The stages whose points are known before anything runs."""
-    return [name for name in wanted if sweep.before(name) not in wanted]
-
-
 def _settled(sweep: Sweep, stage: str, workdir: Path) -> list[Point]:
-    """The points of a stage, checked, and their data found."""
-    before, rows = sweep.before(stage), []
-    if before is not None:
-        rows = [entry.row(workdir) for entry in finished(sweep, before, workdir)]
-    points = sweep_folder.settled(sweep.points(stage, rows), workdir)
-    left = [p for p in points if not (workdir / p.run / reporting.RESULTS_FILE).exists()]
-    data = {p.config.data.to_json(): p.config.data for p in left}
-    problems = [problem for section in data.values() for problem in build.problems(section)]
+    """The points of a stage, checked."""
+    return sweep_folder.settled(_points(sweep, stage, workdir), workdir)
+
+
+def _points(sweep: Sweep, stage: str, workdir: Path) -> list[Point]:
+    before = sweep.before(stage)
+    rows = [] if before is None else [e.row(workdir) for e in finished(sweep, before, workdir)]
+    return sweep.points(stage, rows)
+
+
+def _foreseen(sweep: Sweep, stage: str) -> list[Point]:
+    """The points that a stage would have if the one before it ended somehow, checked.
+
+    What they take from weights is left alone: those may be of a run to come.
+    """
+    problems = Problems()
+    for point in sweep.expected[stage]:
+        config = point.config
+        if config.model.variant != "auto" and config.data.image_size:
+            try:
+                build.check(config)
+            except BadInput as e:
+                problems.add(point.run, e)
+    problems.check()
+    return sweep.expected[stage]
+
+
+def _check_data(points: Sequence[Point], workdir: Path) -> None:
+    """Refuses runs that are not finished and whose images or labels are not all there.
+
+    Raises:
+      BadInput: with everything that is missing.
+    """
+    reads = {
+        (c.data.to_json(), c.evals.to_json(), c.fewshot.sources): c
+        for c in (p.config for p in points if not _is_done(workdir / p.run))
+    }
+    problems = [problem for config in reads.values() for problem in build.problems(config)]
     if problems:
         raise together(problems)
-    return points
 
 
 def finished(sweep: Sweep, stage: str, workdir: Path) -> list[Entry]:
@@ -112,13 +155,9 @@ def finished(sweep: Sweep, stage: str, workdir: Path) -> list[Entry]:
     Raises:
       BadInput: one is not finished; names all of those.
     """
-    there = (
-        sweep_folder.entries(workdir, ()) if (workdir / sweep_folder.RECORD_FILE).exists() else []
-    )
-    states = {entry.run: entry for entry in there}
-    before = sweep.before(stage)
-    rows = [] if before is None else [e.row(workdir) for e in finished(sweep, before, workdir)]
-    points = sweep.points(stage, rows)
+    begun = (workdir / sweep_folder.RECORD_FILE).exists()
+    states = {e.run: e for e in (sweep_folder.entries(workdir, ()) if begun else ())}
+    points = _points(sweep, stage, workdir)
     missing = [
         f"{p.run} ({states[p.run].state if p.run in states else 'missing'})"
         for p in points
@@ -137,8 +176,8 @@ def finished(sweep: Sweep, stage: str, workdir: Path) -> list[Entry]:
 def _locked(workdir: Path) -> Iterator[int]:
     """Keeps a second sweep out while this one, or a run that it has left, is at work."""
     with writing(workdir):
-        workdir.mkdir(parents=True, exist_ok=True)
-        file = open(workdir / LOCK_FILE, "a")
+        storage.make_folder(workdir)
+        file = open(beside(workdir) / LOCK_FILE, "a")
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -186,7 +225,7 @@ class _Stage:
         self.active: list[_Active] = []
         self.done, self.failed = len(jobs) - len(self.waiting), 0
         for job in self.waiting:  # what failed is tried again
-            (job.folder / FAILED_FILE).unlink(missing_ok=True)
+            storage.remove(job.folder / FAILED_FILE)
 
     def run(self) -> int:
         """Until all runs are done or given up; returns how many were given up."""
@@ -220,7 +259,8 @@ class _Stage:
 
     def start(self, job: _Job) -> None:
         words = self.command(job.folder)
-        with open(job.folder / LOG_FILE, "ab") as output:
+        file = beside(job.folder) / LOG_FILE
+        with open(file, "ab") as output:
             output.write(f"$ {' '.join(words)}\n".encode())
             output.flush()
             log_start = output.tell()  # later it moves with what the process writes
@@ -234,7 +274,7 @@ class _Stage:
             )
             self.active.append(_Active(job, process, log_start))
         since = f", from step {job.newest}" if job.newest >= 0 else ""
-        log.info("%s runs%s; its log is %s", job.point.run, since, job.folder / LOG_FILE)
+        log.info("%s runs%s; its log is %s", job.point.run, since, file)
 
     def forward(self, number: int, *, again: bool) -> None:
         """Hands a signal on; those that do not end are killed by a second one."""
@@ -246,6 +286,9 @@ class _Stage:
     def ended(self, one: _Active, *, stopping: bool) -> None:
         """What becomes of a run whose process has ended."""
         job, code = one.job, one.process.returncode
+        file = beside(job.folder) / LOG_FILE
+        if storage.is_remote(job.folder):
+            storage.write(job.folder / LOG_FILE, file.read_bytes())
         newest = _newest(job.folder)
         if newest > job.newest:
             job.newest, job.restarts = newest, 0
@@ -254,14 +297,14 @@ class _Stage:
             log.info("%s is done: %d of %d", job.point.run, self.done, len(self.points))
         elif stopping:
             log.info("%s was stopped; it continues when the sweep is run again", job.point.run)
-        elif _died(code) and job.restarts < MOST_RESTARTS:
+        elif runs_again(code) and job.restarts < MOST_RESTARTS:
             job.restarts += 1
             since = f"from step {newest}" if newest >= 0 else "from the beginning"
             log.info("%s %s; again %s", job.point.run, _how(code), since)
             self.waiting.appendleft(job)
         else:
-            message = f"{_how(code)}: {last_message(job.folder / LOG_FILE, one.log_start)}"
-            if _died(code):
+            message = f"{_how(code)}: {last_message(file, one.log_start)}"
+            if runs_again(code):
                 message = f"{MOST_RESTARTS} restarts without a new checkpoint; {message}"
             sweep_folder.fail(self.workdir, job.point.run, code, message)
             self.failed += 1
@@ -277,14 +320,9 @@ def _newest(folder: Path) -> int:
     return max(committed(folder), default=-1)
 
 
-def _died(code: int) -> bool:
-    """Whether an exit code asks for another start."""
-    return code in (SAVED, LOST) or code < 0 or code > SIGNALS
-
-
 def _how(code: int) -> str:
     number = -code if code < 0 else code - SIGNALS
-    if _died(code) and number in {int(s) for s in signal.Signals}:
+    if runs_again(code) and number in {int(s) for s in signal.Signals}:
         return f"was ended by {signal.Signals(number).name}"
     return f"ended with code {code}"
 

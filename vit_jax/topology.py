@@ -10,7 +10,8 @@ there.
 Sources: "TPU v2" to "TPU7x" of the Google Cloud documentation ("TPU versions"); link rates of v2
 and v3 from Jouppi et al., "A Domain-Specific Supercomputer for Training Deep Neural Networks"
 (CACM 2020), and of GPUs from the vendor's data sheets and its eight-GPU machines. The memory of a
-TPU device is what its compiler lets a program use (libtpu 0.0.42).
+TPU device is what its compiler lets a program use (libtpu 0.0.42). Selectors and runtimes: "TPUs in
+GKE", "GPUs in GKE" and "Cloud TPU software versions" of the same documentation.
 """
 
 import dataclasses
@@ -21,6 +22,7 @@ import re
 from vit_jax.errors import BadInput
 
 GIB = 2**30
+MOST_DEVICES = 32_768  # of a run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Generation:
     shapes: tuple[str, ...] = ()  # sold, as the compiler spells them
     spellings: tuple[str, ...] = ()  # other names
     slices: bool = True  # whether several can be joined by the network as slices
-    selector: str = ""  # of Google Kubernetes Engine
+    selector: str = ""  # of Google Kubernetes Engine; "": not offered there
+    runtime: str = ""  # software of a TPU VM without Kubernetes; "": not offered so
 
 
 _SQUARES = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
@@ -52,27 +55,33 @@ _TPUS = (
         "v2", "tpu", ("tpu v2",), int(7.48 * GIB), 22.5e12, 350e9, 124e9, 1.5e9,
         devices_per_chip=2, per_chip=2, slices=False,
         shapes=("2x2", "4x4", "8x8", "8x16", "16x16"),
+        runtime="tpu-ubuntu2204-base",
     ),
     Generation(
         "v3", "tpu", ("tpu v3",), int(15.48 * GIB), 61.5e12, 450e9, 164e9, 1.5e9,
         devices_per_chip=2, per_chip=2, slices=False,
         shapes=("2x2", "4x4", "4x8", "8x8", "8x16", "16x16", "16x32", "32x32"),
+        runtime="tpu-ubuntu2204-base",
     ),
     Generation(
         "v4", "tpu", ("tpu v4",), int(30.75 * GIB), 275e12, 1200e9, 300e9, 3.125e9,
         per_chip=2, shapes=_CUBES, selector="tpu-v4-podslice",
+        runtime="tpu-ubuntu2204-base",
     ),
     Generation(
         "v5e", "tpu", ("tpu v5 lite", "tpu v5e"), int(15.75 * GIB), 197e12, 819e9, 200e9, 3.125e9,
         shapes=_SQUARES, spellings=("v5litepod",), selector="tpu-v5-lite-podslice",
+        runtime="v2-alpha-tpuv5-lite",
     ),
     Generation(
         "v5p", "tpu", ("tpu v5p", "tpu v5"), int(95.74 * GIB), 459e12, 2765e9, 600e9, 6.25e9,
         per_chip=2, shapes=(*_CUBES, "16x16x16", "16x16x24"), selector="tpu-v5p-slice",
+        runtime="v2-alpha-tpuv5",
     ),
     Generation(
         "v6e", "tpu", ("tpu v6 lite", "tpu v6e"), int(31.25 * GIB), 918e12, 1638e9, 400e9, 12.5e9,
         shapes=_SQUARES, selector="tpu-v6e-slice",
+        runtime="v2-alpha-tpuv6e",
     ),
     Generation(
         "tpu7x", "tpu", ("tpu7x",), int(94.75 * GIB), 1153.5e12, 3690e9, 300e9, 6.25e9,
@@ -82,8 +91,9 @@ _TPUS = (
 
 
 def _gpu(
-    name: str, kinds: tuple[str, ...], gb: int, peak: float, memory: float, link: float, net: float
-) -> Generation:
+    name: str, kinds: tuple[str, ...], gb: int, peak: float, memory: float, link: float,
+    net: float, selector: str,
+) -> Generation:  # fmt: skip
     sold = ("1", "2", "4", *(str(8 * machines) for machines in (1, 2, 4, 8, 16, 32, 64)))
     return Generation(
         name,
@@ -97,16 +107,17 @@ def _gpu(
         chips_per_host=8,
         shapes=sold,
         slices=False,
+        selector=selector,
     )
 
 
 _GPUS = (
-    _gpu("b200", ("b200",), 180, 2250e12, 8000e9, 900e9, 50e9),
-    _gpu("h200", ("h200",), 141, 989e12, 4800e9, 450e9, 50e9),
-    _gpu("h100", ("h100",), 80, 989e12, 3350e9, 450e9, 50e9),
-    _gpu("a100-80gb", ("a100-sxm4-80gb",), 80, 312e12, 2039e9, 300e9, 25e9),
-    _gpu("a100-40gb", ("a100",), 40, 312e12, 1555e9, 300e9, 25e9),
-    _gpu("l4", ("l4",), 24, 121e12, 300e9, 16e9, 1.5e9),
+    _gpu("b200", ("b200",), 180, 2250e12, 8000e9, 900e9, 50e9, "nvidia-b200"),
+    _gpu("h200", ("h200",), 141, 989e12, 4800e9, 450e9, 50e9, "nvidia-h200-141gb"),
+    _gpu("h100", ("h100",), 80, 989e12, 3350e9, 450e9, 50e9, "nvidia-h100-80gb"),
+    _gpu("a100-80gb", ("a100-sxm4-80gb",), 80, 312e12, 2039e9, 300e9, 25e9, "nvidia-a100-80gb"),
+    _gpu("a100-40gb", ("a100",), 40, 312e12, 1555e9, 300e9, 25e9, "nvidia-tesla-a100"),
+    _gpu("l4", ("l4",), 24, 121e12, 300e9, 16e9, 1.5e9, "nvidia-l4"),
 )
 
 
@@ -196,6 +207,16 @@ def find(name: str) -> Accelerator:
             + ", ".join(a.name for a in sizes)
         )
     return found
+
+
+def check_slices(accelerator: Accelerator, slices: int) -> None:
+    """Raises BadInput unless so many of an accelerator can be joined by the network."""
+    if slices < 1 or accelerator.devices * slices > MOST_DEVICES:
+        most = MOST_DEVICES // accelerator.devices
+        raise BadInput(f"--slices={slices}: give a number from 1 to {most}.")
+    if slices > 1 and not accelerator.generation.slices:
+        name = accelerator.generation.name
+        raise BadInput(f"--slices={slices}: {name} has no slices; give a larger size.")
 
 
 def peak_flops(device_kind: str) -> float | None:

@@ -91,6 +91,7 @@ def train_here(config: ConfigDict, workdir: Path) -> dict[str, Any]:
     devices = distributed.start(config.platform, deterministic=config.deterministic)
     cache.keep_compiled(config.compile_cache, devices[0].platform)
     run = build.build(config)
+    stopping.check()
     distributed.agree("dataset", run.fingerprint())
     weights = initial_weights(run, workdir)
     before = set(workdir.iterdir()) if workdir.is_dir() else None
@@ -200,17 +201,12 @@ def loop(
     report: Report,
     workdir: Path,
 ) -> TrainState:
-    """Steps first + 1 to the last, with everything that is due after each.
-
-    `Stopped` comes from where a batch is asked for, of training or of an evaluation.
-    """
-    steps = run.steps
+    """Steps first + 1 to the last, with everything that is due after each."""
+    steps, config_yaml = run.steps, config_lib.to_yaml(run.config)
     log.info("compiling the step")
     train_step, key = run.lower_step().compile(), run.step_key
     throughput, backstop = Throughput(), Backstop(run.config.checkpoint.every_minutes)
-    window = Window(run, report, throughput, first)
-    batches = run.train_batches(first)
-    config_yaml = config_lib.to_yaml(run.config)
+    window, batches = Window(run, report, throughput, first), run.train_batches(first)
     traced = program.profile_steps(run.config.profile)
     done, due, save = first, unmeasured(run, report, first), False
 
@@ -247,7 +243,7 @@ def loop(
                 due, save = steps.due(step), backstop.due() or steps.saves(step)
                 if due or save:
                     finish_step()
-        except Stopped as stopped:
+        except Stopped as stopped:  # where a batch was asked for: `state` is that of step `done`
             if stopped.save:
                 if done > window.last_good:
                     due, save = [], True
@@ -294,7 +290,8 @@ def measure(run: build.Run, params: Any, name: str) -> dict[str, float | int]:
         return classification.evaluate(run.eval_step, params, run.eval_batches(name))
     classify = functools.partial(fewshot.ridge, l2=run.config.fewshot.l2)
     found = fewshot.evaluate(functools.partial(run.features, params), run.tasks[name], classify)
-    return {f"{shots}shot": result["top1"] for shots, result in found.items()}
+    top1 = {f"{shots}shot": result["top1"] for shots, result in found.items()}
+    return {**top1, "examples": len(run.tasks[name].test)}
 
 
 # ---------------------------------------------------------------- finish

@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from vit_jax import storage
+
 LEAST_SECS = 600.0  # the shortest time that is called a hang unless the user says otherwise
 STEPS = 40  # as long as so many steps: hosts run up to 32 ahead of the devices, then wait for them
 LONG = 6  # start-up, evaluating and saving may take so many times as long as steps without a mark
@@ -145,6 +147,6 @@ def stacks() -> str:
 def write_stacks(workdir: Path, index: int, why: str) -> Path:
     """Writes the stacks of this process into a workdir; returns the file."""
     file = workdir / FOLDER / f"process-{index}.txt"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {why}\n\n{stacks()}")
+    storage.make_folder(file.parent)
+    storage.write(file, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {why}\n\n{stacks()}")
     return file

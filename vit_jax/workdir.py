@@ -6,16 +6,15 @@
 Start from `continue_or_check`.
 """
 
-import json
 import logging
-import shutil
 from pathlib import Path
 from typing import Any
 
-from vit_jax import build, loading, reporting, settle
+from vit_jax import build, loading, reporting, settle, storage
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
 from vit_jax.errors import BadInput, together, writing
+from vit_jax.models import files
 from vit_jax.step_folders import committed, saved
 
 log = logging.getLogger("vit_jax")
@@ -40,11 +39,11 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
         try:
             settle.settle(config)
         except BadInput as e:
-            raise together([e, *build.problems(config.data)]) from e
+            raise together([e, *build.problems(config)]) from e
     build.check(config)
     if begun and results.exists():
         log.info("%s is finished; nothing to do.", workdir)
-        return json.loads(results.read_text())
+        return files.read_json(results)
     return None
 
 
@@ -83,13 +82,13 @@ def compare(saved: ConfigDict, given: ConfigDict, workdir: Path) -> None:
 def prepare(workdir: Path, config: ConfigDict) -> None:
     """Makes the workdir and writes the configuration into it."""
     with writing(workdir):
-        workdir.mkdir(parents=True, exist_ok=True)
+        storage.make_folder(workdir)
         reporting.write_atomically(workdir / loading.CONFIG_FILE, config_lib.to_yaml(config))
 
 
 def remove_new(workdir: Path, before: set[Path] | None) -> None:
     """Removes what a run that never began has written; `before` is None if there was no workdir."""
-    for path in set(workdir.iterdir()) - (before or set()):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in set(storage.listed(workdir)) - (before or set()):
+        storage.remove(path)
     if before is None:
-        workdir.rmdir()
+        storage.remove(workdir)

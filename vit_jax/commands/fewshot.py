@@ -154,7 +154,7 @@ def _open_all(args: argparse.Namespace) -> list["sources.Source"]:
     from vit_jax.data import shots, sources
 
     own: Any = None
-    if os.path.isdir(args.weights.rpartition("@")[0] or args.weights):
+    if loading.may_be_run(args.weights):
         own = loading.find_run(args.weights)
     data = config_lib.load(str(own.workdir / loading.CONFIG_FILE)).data if own else None
     opened, wrong = list[sources.Source](), list[BadInput]()

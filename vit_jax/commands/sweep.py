@@ -7,6 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from vit_jax import storage
 from vit_jax.errors import BadInput
 
 SUMMARY = "run all points of a recipe's sweep here, n at a time, and collect what they reach"
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code: 1 if a run failed."""
     if not args.workdir:
         raise BadInput("--workdir is empty; give the folder of the sweep.")
-    workdir = Path(args.workdir).expanduser()
+    workdir = storage.workdir(args.workdir)
     if args.collect:
         return _collect(args, rest, workdir)
     if not args.config:

@@ -5,7 +5,8 @@
 
 import argparse
 import sys
-from pathlib import Path
+
+from vit_jax import storage
 
 SUMMARY = "a table or figure of the papers beside what runs here have measured"
 OVERRIDES = False  # whether --config.key=value may follow
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         raise BadInput(
             f"table {args.name} is filled by runs: give --runs=DIR, a folder that holds workdirs."
         )
-    root = None if args.runs is None else Path(args.runs).expanduser()
+    root = None if args.runs is None else storage.workdir(args.runs)
     made = filling.fill(table, root, args.protocol)
     if args.plan:
         print(rendering.plan(table.title, todo.jobs(made, root), args.format))
@@ -69,7 +70,7 @@ def _miniature(args: argparse.Namespace) -> int:
     from vit_jax import similarity
     from vit_jax.tables import miniature
 
-    made = miniature.judge(Path(args.runs).expanduser(), similarity.of_run)
+    made = miniature.judge(storage.workdir(args.runs), similarity.of_run)
     if args.format == "csv":
         for text in made.remarks:
             print(text, file=sys.stderr)

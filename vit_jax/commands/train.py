@@ -5,9 +5,9 @@
 
 import argparse
 import os
-from pathlib import Path
 from typing import Any
 
+from vit_jax import storage
 from vit_jax.errors import BadInput
 
 SUMMARY = "train a model, or continue the run in a workdir"
@@ -50,7 +50,7 @@ def _run(args: argparse.Namespace, rest: list[str]) -> int:
         raise BadInput("--workdir is empty; give the folder of the run.")
     tpu = config.platform in ("auto", "tpu") and "tpu" in distributed.present_accelerators()
     who = processes.resolve(vars(args), os.environ, tpu=tpu)
-    results = train.train(config, Path(args.workdir).expanduser(), who)
+    results = train.train(config, storage.workdir(args.workdir), who)
     if not isinstance(who, Who) or who.index == 0:
         print(summary(results, config.expected.to_dict(), args))
     return 0
@@ -58,9 +58,10 @@ def _run(args: argparse.Namespace, rest: list[str]) -> int:
 
 def summary(results: dict[str, Any], expected: dict[str, Any], args: argparse.Namespace) -> str:
     """What a person wants to see at the end: results, where things lie, the next command."""
-    from vit_jax import reporting
+    from vit_jax import reporting, rows
 
-    workdir = Path(args.workdir)
+    workdir = storage.path(args.workdir)
+    curves = "" if storage.is_remote(workdir) else f" (curves: tensorboard --logdir={workdir})"
     again = "vit_jax train --config=configs/finetune.py --workdir=runs/mine"
     lines = [
         "",
@@ -68,7 +69,7 @@ def summary(results: dict[str, Any], expected: dict[str, Any], args: argparse.Na
         "",
         reporting.verdict(results, expected),
         f"checkpoint  {workdir / results['checkpoint']}",
-        f"metrics     {workdir / reporting.METRICS_FILE} (curves: tensorboard --logdir={workdir})",
+        f"metrics     {rows.place(workdir)}{curves}",
         f"results     {workdir / reporting.RESULTS_FILE}",
         f"next        {again} --config.data.source=folder:/path/to/images",
     ]

@@ -10,6 +10,7 @@ average; `preprocess` has better ops. Sizes and pixels are computed in float32, 
 import dataclasses
 from typing import Any
 
+from vit_jax.data import decode
 from vit_jax.data.lazy import Tensor, tf
 
 
@@ -37,4 +38,5 @@ class BvResizeSmall:
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
         sides = tf.cast(tf.shape(image)[:2], tf.float32)
         factor = tf.constant(self.size, tf.float32) / tf.reduce_min(sides)
-        return _truncated(image, tf.cast(tf.round(sides * factor), tf.int32), "area")
+        sides = tf.cast(tf.round(sides * factor), tf.int32)
+        return _truncated(image, decode.decodable(*tf.unstack(sides)), "area")

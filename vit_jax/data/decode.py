@@ -101,18 +101,25 @@ def _unread(content: bytes) -> str:
 
 def _rgb(picture: Any) -> np.ndarray:
     if picture.mode.startswith("I") or picture.mode == "F":
-        values = np.asarray(picture).astype(np.float64)
+        values = np.asarray(picture)
         whites = [65535.0] if ";16" in picture.mode else [255.0, 65535.0, 2.0**32 - 1]
         if picture.mode == "I" and picture.format in ("PNG", "PPM"):  # 16 bits, in other words
             whites = [65535.0]
         whites = [1.0, *whites] if picture.mode == "F" else whites
         top = float(values.max())
         white = next((w for w in whites if top <= w), None)
-        if white is None or not np.isfinite(values).all():
+        if white is None or not np.isfinite(values.sum(dtype=np.float64)):
             raise BadImage(f"its values go to {top:g}, and nothing says what is white")
-        scaled = np.clip(np.round(values * (255.0 / white)), 0, 255).astype(np.uint8)
-        return np.repeat(scaled[..., None], 3, axis=-1)
+        image = np.empty([*values.shape, 3], np.uint8)
+        for row, line in zip(values, image, strict=True):  # the whole would be gigabytes of floats
+            line[:] = _to_8_bits(row, white)[:, None]
+        return image
     return np.asarray(picture.convert("RGB"))
+
+
+def _to_8_bits(values: np.ndarray, white: float) -> np.ndarray:
+    scaled = np.round(values.astype(np.float64) * (255.0 / white))
+    return np.clip(scaled, 0, 255).astype(np.uint8)
 
 
 def _orientation(picture: Any) -> int:
@@ -212,6 +219,17 @@ def _upright(content: Tensor) -> Tensor:
 
 def _within(height: Tensor, width: Tensor) -> Tensor:
     return tf.cast(height, tf.int64) * tf.cast(width, tf.int64) <= MOST_PIXELS
+
+
+def decodable(height: Tensor, width: Tensor) -> list[Tensor]:
+    """The sides (int32 []) of an image; fails where it would have more than `MOST_PIXELS`.
+
+    A line of pixels is a small file, and enlarged to a shorter side of 224 it is 50,000 times that.
+    """
+    many = f"it would be resized to more than {MOST_PIXELS} pixels"
+    checked = tf.debugging.assert_equal(_within(height, width), True, many)
+    with tf.control_dependencies([] if checked is None else [checked]):  # None: it ran at once
+        return [tf.identity(height), tf.identity(width)]
 
 
 def in_python(

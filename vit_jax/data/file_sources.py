@@ -7,6 +7,7 @@ Start from `open_folder` and `open_csv`.
 """
 
 import csv
+import io
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from vit_jax import storage
 from vit_jax.data.decode import EXTENSIONS
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.splits import Split, Table
@@ -28,9 +30,25 @@ def _file_table(paths: Sequence[str], names: Sequence[str], labels: Sequence[int
 
     def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         all_paths, all_labels = tf.constant([os.fsencode(p) for p in paths]), tf.constant(labels_N1)
-        return lambda row: (tf.io.read_file(tf.gather(all_paths, row)), tf.gather(all_labels, row))
+        return lambda row: (content(tf.gather(all_paths, row)), tf.gather(all_labels, row))
+
+    def content(path: Tensor) -> Tensor:
+        if not any(map(storage.is_remote, paths[:1])):
+            return tf.io.read_file(path)
+        found = tf.numpy_function(_get, [path], tf.string, stateful=False)
+        found.set_shape([])
+        return found
 
     return Table(len(paths), lambda row: names[row], reader, labels=lambda: labels_N1)
+
+
+def _get(path: np.ndarray) -> bytes:
+    """An object of a bucket; one that is gone is an image that cannot be read."""
+    name = os.fsdecode(np.asarray(path).item())
+    try:
+        return storage.read(name)
+    except FileNotFoundError as e:
+        raise tf.errors.NotFoundError(None, None, f"{name} is gone") from e
 
 
 _LAYOUT = (
@@ -69,7 +87,7 @@ def _first(paths: Sequence[Path], root: Path) -> str:
 
 def open_folder(rest: str, _: Any) -> _Opened:
     """Class names, splits and notes of a folder; raises BadInput where it is laid out otherwise."""
-    root = Path(rest).expanduser()
+    root = storage.tree(rest) if storage.is_remote(rest) else storage.path(rest)
     if not root.is_dir():
         what = "is a file" if root.exists() else "does not exist"
         raise BadInput(f"data.source=folder:{rest}: {root} {what}; {_LAYOUT}.")
@@ -95,7 +113,7 @@ def open_folder(rest: str, _: Any) -> _Opened:
     names = sorted({path.split("/")[-2] for part, path in files if part in ("train", "all")})
     extra = sorted({path.split("/")[-2] for _, path in files} - set(names))
     if len(names) < 2 or extra:
-        found = ", ".join(sorted(os.listdir(root))[:8]) or "nothing"
+        found = ", ".join([p.name for p in _entries(root)][:8]) or "nothing"
         what = (
             f"classes {extra} are not in train/"
             if extra
@@ -105,7 +123,7 @@ def open_folder(rest: str, _: Any) -> _Opened:
 
     label = {name: i for i, name in enumerate(names)}
     table = _file_table(
-        [str(root / path) for _, path in files],
+        [f"{root}/{path}" for _, path in files],
         [path for _, path in files],
         [label[path.split("/")[-2]] for _, path in files],
     )
@@ -124,12 +142,12 @@ def open_folder(rest: str, _: Any) -> _Opened:
 
 def open_csv(rest: str, _: Any) -> _Opened:
     """Class names, splits and notes of a CSV file; raises BadInput where an image is missing."""
-    path = Path(rest).expanduser()
+    path = storage.path(rest)
     if not path.is_file():
         raise BadInput(f"data.source=csv:{rest}: no file {path}; expected rows of path,label.")
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row]
+        text = storage.read_all([path])[0].decode("utf-8-sig")
+        rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
     except (UnicodeDecodeError, csv.Error) as e:
         raise BadInput(f"data.source=csv:{rest}: not a CSV file: {e}.") from e
     header = [c.strip().lower() for c in rows[0]] if rows else []
@@ -142,8 +160,13 @@ def open_csv(rest: str, _: Any) -> _Opened:
     if short is not None or len(labels) < 2:
         what = f"row {short + 1} is {rows[short]}" if short is not None else f"{len(labels)} labels"
         raise BadInput(f"data.source=csv:{rest}: {what}; expected rows of path,label[,split].")
-    files = [str(path.parent / Path(row[0].strip()).expanduser()) for row in rows]
-    missing = [f for f in files if not os.path.isfile(f)]
+    if storage.is_remote(path):
+        files = [f"{path.parent}/{row[0].strip().removeprefix('./')}" for row in rows]
+        there = {f"{path.parent}/{name}" for name in storage.find(str(path.parent))}
+        missing = [f for f in files if f not in there]
+    else:
+        files = [str(path.parent / os.path.expanduser(row[0].strip())) for row in rows]
+        missing = [f for f in files if not os.path.isfile(f)]
     if missing == files[:1] and len(files) > 1:
         raise BadInput(
             f"data.source=csv:{rest}: there is no image {rows[0][0]}, the first row; if that row "
@@ -167,4 +190,4 @@ def open_csv(rest: str, _: Any) -> _Opened:
 
 def as_number(text: str) -> tuple[int, str]:
     """A key that sorts labels that are numbers as numbers."""
-    return (int(text), "") if text.isdecimal() else (0, text)
+    return (int(text), "") if text.isdecimal() and len(text) < 20 else (0, text)

@@ -39,7 +39,7 @@ def read(labels: str, data_dir: str) -> list[list[int]]:
     path = prepared.manual(labels, data_dir)
     try:
         sets = json.loads(path.read_text())
-    except (OSError, ValueError) as e:
+    except (OSError, ValueError, RecursionError) as e:
         what = "is not there" if isinstance(e, FileNotFoundError) else f"cannot be read: {e}"
         [real] = [d for d in missing.listed("imagenet2012_real") if d.name == REAL]
         raise BadInput(

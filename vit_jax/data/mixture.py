@@ -25,7 +25,7 @@ from vit_jax.errors import BadInput
 if TYPE_CHECKING:
     from vit_jax.data.sources import Source
 
-_PART = re.compile(r"(?P<weight>\d+)\*(?P<spec>[a-z]+(:.*)?)")
+_PART = re.compile(r"(?P<weight>\d{1,9})\*(?P<spec>[a-z]+(:.*)?)")
 _MOST = 1000  # examples of a block
 
 

@@ -115,7 +115,9 @@ def stands_for(rest: str, data_dir: str) -> dict[str, tuple[str, ...]]:
             if twice := [n for n in wanted if lines.count(n) != 1]:
                 raise ValueError(f"{_FILES[2]} does not have {twice[0]!r} once")
             found[folder_of[name]] = tuple(sorted(wnid_of[lines.index(n)] for n in wanted))
-    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as e:
+    except (
+        OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError
+    ) as e:  # fmt: skip
         raise BadInput(
             f"data.source=objectnet:{rest}: {folder} is not ObjectNet's: {type(e).__name__}: {e}. "
             "Unpack it again."

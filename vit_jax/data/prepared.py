@@ -27,6 +27,8 @@ from vit_jax.errors import BadInput
 NOTES_FILE = "vit_jax.json"
 _SAMPLE = 1_000  # records of a split whose content is part of its fingerprint
 _TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
+# What comes of JSON that is laid out otherwise.
+_MALFORMED = (AttributeError, LookupError, OverflowError, TypeError, ValueError)
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 
 
@@ -88,12 +90,17 @@ def tfds_package() -> Path:
 def data_folder(data_dir: str) -> Path:
     """DATA_DIR: as given, else TFDS's default."""
     given = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
-    return Path(given).expanduser()
+    if "://" in given:
+        raise BadInput(
+            f"data.data_dir={given}: prepared datasets are read from a disk; copy them to one, or "
+            "train from tar files or records: data.source=tar:gs://..., records:gs://..."
+        )
+    return Path(os.path.expanduser(given))
 
 
 def manual(name: str, data_dir: str) -> Path:
     """A path as given, where it exists; else that name among the files that people fetch."""
-    given = Path(name).expanduser()
+    given = Path(os.path.expanduser(name))
     inside = data_folder(data_dir) / "downloads" / "manual" / given
     return given if name and given.exists() else inside
 
@@ -135,7 +142,7 @@ def _configs(root: Path) -> list[Path]:
     prepared = [p for p in sorted(root.iterdir()) if _versions(p)] if root.is_dir() else []
     default = root / ".config" / "metadata.json"
     if len(prepared) > 1 and default.is_file():
-        prepared = [root / json.loads(default.read_text())["default_config_name"]]
+        prepared = [root / str(_json(default).get("default_config_name", ""))]
     return prepared if len(prepared) == 1 else []
 
 
@@ -172,7 +179,7 @@ def files(folder: Path) -> dict[str, tuple[list[Path], list[int]]]:
             paths = [folder / _file_name(template, values, i, len(lengths)) for i in shards]
             if sum(lengths):
                 found[split["name"]] = (paths, lengths)
-    except (KeyError, TypeError, ValueError) as e:
+    except _MALFORMED as e:
         raise BadInput(
             f"{folder}/dataset_info.json is not of TFDS: {e!r}. Prepare it again."
         ) from e
@@ -185,7 +192,8 @@ def _file_name(template: str, values: dict[str, str], shard: int, shards: int) -
         "SHARD_INDEX": f"{shard:05d}",
         "NUM_SHARDS": f"{shards:05d}",
     }
-    return os.path.basename(template.format(**values))
+    name = re.sub(r"\{(\w+)\}", lambda found: values[found[1]], template)
+    return os.path.basename(name)
 
 
 def description(folder: Path) -> dict[str, Any]:
@@ -199,8 +207,11 @@ def description(folder: Path) -> dict[str, Any]:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as e:
+        found = json.loads(path.read_text())
+        if not isinstance(found, dict):
+            raise ValueError(f"it holds a {type(found).__name__}, expected an object")
+        return found
+    except (OSError, ValueError, RecursionError) as e:
         raise BadInput(f"{path} cannot be read: {e}. Prepare the dataset again.") from e
 
 
@@ -313,7 +324,23 @@ def _fingerprint(count: int, read: Callable[[int], bytes]) -> str:
 
 
 def check(folder: Path) -> Prepared:
-    """Compares a prepared dataset with its description, known sizes and what was recorded."""
+    """Compares a prepared dataset with its description, known sizes and what was recorded.
+
+    Raises:
+      BadInput: one of its files is damaged, or laid out otherwise.
+    """
+    try:
+        return _check(folder)
+    except BadInput:
+        raise
+    except _MALFORMED as e:
+        raise BadInput(
+            f"{folder}: its JSON files are not as TFDS and we write them: {type(e).__name__}: {e}. "
+            "Prepare it again."
+        ) from e
+
+
+def _check(folder: Path) -> Prepared:
     info = description(folder)
     name = "/".join(filter(None, (info.get("name"), info.get("configName"))))
     notes = _json(folder / NOTES_FILE) if (folder / NOTES_FILE).is_file() else {}

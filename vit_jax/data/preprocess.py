@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from vit_jax.data import augment, big_vision, color, crops, erasing, randaugment
+from vit_jax.data import augment, big_vision, color, crops, decode, erasing, randaugment
 from vit_jax.data.decode import Decode
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.errors import BadInput, unknown
@@ -56,7 +56,7 @@ class ResizeSmall:
         sides = [
             tf.cast(tf.round(tf.cast(n, tf.float64) * scale), tf.int32) for n in (height, width)
         ]
-        return augment.resize(image, sides[0], sides[1], antialias=self.antialias)
+        return augment.resize(image, *decode.decodable(*sides), antialias=self.antialias)
 
 
 @dataclasses.dataclass(frozen=True)

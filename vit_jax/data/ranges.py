@@ -15,28 +15,93 @@ import resource
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import IO
 
 import numpy as np
+
+from vit_jax import storage
 
 _READERS = 4  # whole files that are read at once
 
 
-def open_file(path: str) -> int:
-    """A descriptor for `os.pread`: the one place that opens files of records and tars."""
-    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+class File:
+    """A file of records or a tar: its bytes, by ranges. The one place that opens such files."""
+
+    def __init__(self, path: str):
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, length: int, start: int) -> bytes:
+        """`length` bytes from `start` on, fewer at the end; safe in several threads."""
+        data = os.pread(self._descriptor, length, start)  # at most 2 GiB at once
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        while (got := sum(map(len, parts))) < length:
+            if not (data := os.pread(self._descriptor, length - got, start + got)):
+                break
+            parts.append(data)
+        return b"".join(parts)
+
+    def stream(self) -> IO[bytes]:
+        """The same as a file object, at its beginning."""
+        return os.fdopen(os.dup(self._descriptor), "rb")
+
+    def close(self) -> None:
+        """Nothing is read any more."""
+        os.close(self._descriptor)
 
 
-def pread(descriptor: int, length: int, start: int) -> bytes:
-    """`length` bytes from `start` on, fewer at the end; `os.pread` gives at most 2 GiB at once."""
-    data = os.pread(descriptor, length, start)
-    if len(data) == length or not data:
-        return data
-    parts = [data]
-    while (got := sum(map(len, parts))) < length:
-        if not (data := os.pread(descriptor, length - got, start + got)):
-            break
-        parts.append(data)
-    return b"".join(parts)
+class _Object:
+    """As `File`, in a bucket: a range is a request."""
+
+    def __init__(self, path: str):
+        self._path = path
+        self.size = storage.size_and_version(path)[0]
+
+    def read(self, length: int, start: int) -> bytes:
+        return storage.read(self._path, start, min(start + length, self.size))
+
+    def stream(self) -> IO[bytes]:
+        return storage.stream(self._path)
+
+    def close(self) -> None:
+        pass
+
+
+class _Streamed(_Object):
+    """In a bucket, from the beginning to the end: long reads, from which short ones are served."""
+
+    def __init__(self, path: str):
+        super().__init__(path)
+        self._stream = storage.stream(path)
+
+    def read(self, length: int, start: int) -> bytes:
+        self._stream.seek(start)
+        return self._stream.read(length)
+
+    def stream(self) -> IO[bytes]:
+        self._stream.seek(0)
+        return self._stream
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def open_file(path: str, *, in_sequence: bool = False) -> File | _Object:
+    """A file on a disk, or an object in a bucket.
+
+    Args:
+      path: of it.
+      in_sequence: it is read from its beginning to its end, by one thread.
+    """
+    if not storage.is_remote(path):
+        return File(path)
+    return _Streamed(path) if in_sequence else _Object(path)
 
 
 class Files:
@@ -48,7 +113,7 @@ class Files:
 
     def __init__(self, paths: Sequence[str]):
         self.paths = tuple(paths)
-        self._descriptors: dict[int, int] = {}
+        self._open: dict[int, File | _Object] = {}
         self._held: dict[int, concurrent.futures.Future[bytes]] = {}
         self._lock = threading.Lock()
         self._threads: concurrent.futures.ThreadPoolExecutor | None = None
@@ -62,7 +127,11 @@ class Files:
         if held is not None:
             with contextlib.suppress(concurrent.futures.CancelledError):
                 return held.result()[start : start + length]
-        return pread(self._descriptor(number), length, start)
+        return self._file(number).read(length, start)
+
+    def size(self, number: int) -> int:
+        """Bytes of file `number`."""
+        return self._file(number).size
 
     def hold(self, numbers: Sequence[int]) -> None:
         """Holds these files in memory, and no others; threads read them, in this order."""
@@ -80,17 +149,18 @@ class Files:
         return set(self._held)
 
     def _whole(self, number: int) -> bytes:
-        return pread(self._descriptor(number), os.path.getsize(self.paths[number]), 0)
+        file = self._file(number)
+        return file.read(file.size, 0)
 
-    def _descriptor(self, number: int) -> int:
+    def _file(self, number: int) -> File | _Object:
         with self._lock:
-            if number not in self._descriptors:
-                self._descriptors[number] = open_file(self.paths[number])
-            return self._descriptors[number]
+            if number not in self._open:
+                self._open[number] = open_file(self.paths[number])
+            return self._open[number]
 
     def __del__(self):
-        for descriptor in self._descriptors.values():
-            os.close(descriptor)
+        for file in self._open.values():
+            file.close()
 
 
 def indexed(path: str, what: str, build: Callable[[str], np.ndarray]) -> np.ndarray:
@@ -104,8 +174,9 @@ def indexed(path: str, what: str, build: Callable[[str], np.ndarray]) -> np.ndar
     Returns:
       The array, where it is kept as a map of the file: it takes no memory until it is read.
     """
-    stat = os.stat(path)
-    identity = f"{what}\n{os.path.abspath(path)}\n{stat.st_size}\n{stat.st_mtime_ns}"
+    size, version = storage.size_and_version(path)
+    whole = path if storage.is_remote(path) else os.path.abspath(path)
+    identity = f"{what}\n{whole}\n{size}\n{version}"
     cached = _cache_folder() / f"{hashlib.sha256(identity.encode()).hexdigest()[:24]}.npy"
     with contextlib.suppress(OSError, ValueError, EOFError):  # not there, not ours, or damaged
         return np.load(cached, mmap_mode="r")

@@ -163,6 +163,15 @@ def _shorter_side_to(picture: _Picture, size: int) -> tuple[int, int]:
     return width, height
 
 
+def _resized(picture: _Picture, width: int, height: int, resample: Any) -> _Picture:
+    """Raises BadImage for what would have more pixels than any image that is decoded."""
+    if width * height > decode.MOST_PIXELS:
+        raise decode.BadImage(
+            f"{picture.width} x {picture.height} pixels would be resized to {width} x {height}"
+        )
+    return picture.resize((max(width, 1), max(height, 1)), resample)
+
+
 def _window(
     picture: _Picture, left: int, top: int, width: int, height: int, fill: tuple[int, ...]
 ) -> _Picture:
@@ -196,16 +205,21 @@ def _settings(what: str, given: Mapping[str, Any], keys: Mapping[str, _Key]) -> 
     return values
 
 
+_LARGEST = 1e6  # of a mean, a deviation, a factor
+_LONGEST = 8192  # pixels, of a side of a model's input
+
+
 def _numbers(value: Any, count: int) -> bool:
     return (
         isinstance(value, list | tuple)
         and len(value) == count
         and all(isinstance(v, int | float) and not isinstance(v, bool) for v in value)
+        and all(abs(v) <= _LARGEST for v in value)
     )
 
 
 def _pixels(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _LONGEST
 
 
 _FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")  # by Pillow's number
@@ -219,7 +233,7 @@ _TIMM_KEYS = {
         "[3, height, width]",
     ),
     "interpolation": _Key("bicubic", lambda v: v in _FILTERS, f"one of {', '.join(_FILTERS)}"),
-    "crop_pct": _Key(0.875, lambda v: _numbers([v], 1) and v > 0, "a number above 0"),
+    "crop_pct": _Key(0.875, lambda v: _numbers([v], 1) and v >= 0.01, "a number from 0.01 on"),
     "crop_mode": _Key(
         "center", lambda v: v in ("center", "squash", "border"), "center, squash or border"
     ),
@@ -265,7 +279,8 @@ def timm_reader(pretrained_cfg: Mapping[str, Any]) -> Reader:
 
     def one(name: str, content: bytes | np.ndarray) -> np.ndarray:
         picture = _open(name, content)
-        picture = picture.resize(resized_size(picture), resample)
+        with _named(name, "resizing"):
+            picture = _resized(picture, *resized_size(picture), resample)
         left, top = _centre(picture.width - width), _centre(picture.height - height)
         picture = _window(picture, left, top, width, height, fill)
         return (np.asarray(picture, np.float32) / np.float32(255) - mean) / std
@@ -294,7 +309,7 @@ _HF_KEYS = {
     "size": _Key(
         224, lambda v: _size(v) is not None, '{"height": n, "width": n} or {"shortest_edge": n}'
     ),
-    "resample": _Key(2, lambda v: v in range(6), "a number from 0 to 5"),
+    "resample": _Key(2, lambda v: type(v) is int and v in range(6), "a number from 0 to 5"),
     "do_center_crop": dataclasses.replace(_FLAG, default=False),
     "crop_size": _Key(224, lambda v: "height" in (_size(v) or ()), '{"height": n, "width": n}'),
     "do_rescale": _FLAG,
@@ -355,7 +370,8 @@ def hf_reader(preprocessor_config: Mapping[str, Any]) -> Reader:
             to = (
                 _shorter_side_to(picture, shortest) if shortest else (size["width"], size["height"])
             )
-            picture = picture.resize(to, wanted["resample"])
+            with _named(name, "resizing"):
+                picture = _resized(picture, *to, wanted["resample"])
         if wanted["do_center_crop"]:
             width, height = crop["width"], crop["height"]
             left, top = (picture.width - width) // 2, (picture.height - height) // 2

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vit_jax import storage
 from vit_jax.data import ranges, shards
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.records import RecordFiles
@@ -193,6 +194,11 @@ def _looks_right(record: bytes) -> bool:
 
 def ids(paths: Sequence[str], key: str) -> np.ndarray:
     """The feature `key` of all records of TFRecord files, "" where one has none; bytes [rows]."""
+    if any(map(storage.is_remote, paths)):
+        raise BadInput(
+            f"data.exclude reads {key} of every record, which it does not do in gs://; copy the "
+            "records to a disk."
+        )
 
     def of_file(path: str) -> np.ndarray:
         feature = {key: tf.io.FixedLenFeature([], tf.string, default_value="")}

@@ -10,7 +10,6 @@ not: an image that is damaged fails to decode, or shows it. Start from `RecordFi
 
 import concurrent.futures
 import logging
-import os
 import struct
 from collections.abc import Sequence
 
@@ -37,18 +36,30 @@ def offsets(path: str) -> np.ndarray:
 
 
 def _offsets(path: str) -> np.ndarray:
-    size, starts, position = os.stat(path).st_size, [], 0
-    headers = bytearray()
-    file = ranges.open_file(path)
+    starts, position = [], 0
+    headers, due = bytearray(), 2**16
+    file = ranges.open_file(path, in_sequence=True)
     try:
+        size = file.size
         while position + _HEADER <= size:
-            header = os.pread(file, _HEADER, position)
+            header = file.read(_HEADER, position)
             headers += header
             starts.append(position + _HEADER)
             position += _HEADER + _FOOTER + struct.unpack_from("<Q", header)[0]
+            if len(headers) >= due:  # zeros make a record every 16 bytes, of a file of any size
+                _check_lengths(path, headers)
+                due *= 2
     finally:
-        os.close(file)
-    fields = np.frombuffer(headers, np.dtype([("length", "<u8"), ("crc", "<u4")]))
+        file.close()
+    _check_lengths(path, headers)
+    if position != size:
+        raise ValueError(f"{path} is truncated or not a TFRecord file: {size} bytes.")
+    return np.array([*starts, position + _HEADER], np.int64)
+
+
+def _check_lengths(path: str, headers: bytearray) -> None:
+    """Raises ValueError unless the length in every header has its checksum."""
+    fields = np.frombuffer(bytes(headers), np.dtype([("length", "<u8"), ("crc", "<u4")]))
     wrong = np.flatnonzero(_masked_crc(fields["length"]) != fields["crc"])
     if len(wrong) and wrong[0] == 0:
         if headers[:2] in (b"\x1f\x8b", b"\x78\x01", b"\x78\x9c", b"\x78\xda"):  # gzip, zlib
@@ -59,9 +70,6 @@ def _offsets(path: str) -> np.ndarray:
         raise ValueError(f"{path} is not a TFRecord file: the checksum of its start is wrong.")
     if len(wrong):
         raise ValueError(f"{path} is damaged: wrong checksum of the length of record {wrong[0]}.")
-    if position != size:
-        raise ValueError(f"{path} is truncated or not a TFRecord file: {size} bytes.")
-    return np.array([*starts, position + _HEADER], np.int64)
 
 
 def _crc_table() -> np.ndarray:

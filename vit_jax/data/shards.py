@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from vit_jax import storage
 from vit_jax.errors import BadInput
 
 SPLITS = ("train", "val", "validation", "valid", "test")
@@ -44,18 +45,34 @@ def find(given: str, pattern: str, kinds: Sequence[str]) -> tuple[list[str], lis
       BadInput: there is none, or one of a set (`-00003-of-00064`) is not on the disk.
     """
     whole = os.path.expanduser(pattern)
-    patterns = [os.path.join(glob.escape(whole), k) for k in kinds] if os.path.isdir(whole) else []
-    paths = {p for one in patterns or [whole] for p in glob.glob(one, recursive=True)}
-    paths = sorted(p for p in paths if os.path.isfile(p))
+    remote = storage.is_remote(whole)
+    patterns = _patterns(whole, kinds)
+    if remote:
+        paths = sorted({p for one in patterns or [whole] for p in storage.glob(one)})
+    else:
+        paths = {p for one in patterns or [whole] for p in glob.glob(one, recursive=True)}
+        paths = sorted(p for p in paths if os.path.isfile(p))
     if not paths:
-        folder = Path(whole) if patterns else Path(whole).parent
-        inside = ", ".join(sorted(os.listdir(folder))[:8]) if folder.is_dir() else "no such folder"
+        folder = storage.path(whole) if patterns else Path(whole).parent
+        if not patterns and remote:
+            folder = storage.path(storage.plain(whole))
+        there = [p.name for p in storage.listed(folder)]
+        inside = ", ".join(there[:8]) if folder.is_dir() else "no such folder"
         wanted = f"; in a folder, {' and '.join(kinds)} are taken" if patterns else ""
         raise BadInput(
             f"data.source={given}: no file of that name{wanted}; found in {folder}: "
             f"{inside or 'nothing'}."
         )
     return paths, _partial_sets(given, paths)
+
+
+def _patterns(whole: str, kinds: Sequence[str]) -> list[str]:
+    """Those of the files of a folder; none where it is none."""
+    if not storage.is_remote(whole):
+        return [os.path.join(glob.escape(whole), k) for k in kinds] if os.path.isdir(whole) else []
+    folder = storage.workdir(storage.plain(whole))
+    is_folder = not glob.has_magic(whole) and folder.is_dir()
+    return [f"{whole.rstrip('/')}/{k}" for k in kinds] if is_folder else []
 
 
 def _partial_sets(given: str, paths: Sequence[str]) -> list[str]:
@@ -69,7 +86,7 @@ def _partial_sets(given: str, paths: Sequence[str]) -> list[str]:
     for (start, width, count, end), found in sets.items():
         every = [f"{start}{number:0{width}d}-of-{count}{end}" for number in range(int(count))]
         folder, first = os.path.split(every[0])
-        missing = [os.path.basename(p) for p in every if not os.path.isfile(p)]
+        missing = [os.path.basename(p) for p in every if p not in paths and not _is_file(p)]
         if missing:
             raise BadInput(
                 f"data.source={given}: {len(missing)} of {len(every)} files are missing: "
@@ -79,6 +96,10 @@ def _partial_sets(given: str, paths: Sequence[str]) -> list[str]:
         if found < len(every):
             notes.append(f"{found} of the {len(every)} files such as {first} are read")
     return notes
+
+
+def _is_file(path: str) -> bool:
+    return storage.path(path).is_file() if storage.is_remote(path) else os.path.isfile(path)
 
 
 def by_split(given: str, paths: Sequence[str]) -> dict[str, list[str]]:
@@ -113,11 +134,11 @@ def class_names(given: str, named: str, folder: str) -> list[str]:
     Raises:
       BadInput: the named file is missing, or a file has an empty line or fewer than two names.
     """
-    path = Path(named).expanduser() if named else Path(folder) / "labels.txt"
+    path = storage.path(named) if named else storage.path(f"{folder or '.'}/labels.txt")
     if not named and not path.is_file():
         return []
     try:
-        names = path.read_text("utf-8-sig").splitlines()
+        names = storage.read_all([path])[0].decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as e:
         raise BadInput(
             f"data.source={given}: class names cannot be read: {e}; give "

@@ -18,7 +18,8 @@
     objectnet:PATH     ObjectNet's 113 classes that are ImageNet's: a test set
     digits             the handwritten digits inside scikit-learn, 1,797 images of 8 x 8
 
-PATH, FILE and GLOB may begin with ~; a GLOB is quoted in a shell, e.g. "records:/data/x-*".
+PATH, FILE and GLOB may begin with ~, those of folder, csv, records and tar with gs://BUCKET/; a
+GLOB is quoted in a shell, e.g. "records:/data/x-*".
 Start from `open_source`.
 """
 
@@ -32,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from vit_jax import storage
 from vit_jax.data import (
     file_sources,
     mixture,
@@ -50,6 +52,7 @@ from vit_jax.errors import BadInput, unknown
 
 # Kinds whose examples may lie class by class: the first 90 % would be without the last classes.
 BY_CLASS = ("folder", "csv", "tar")
+IN_BUCKETS = ("folder", "csv", "records", "tar")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,6 +128,10 @@ def open_source(spec: str, options: Options, *, val_percent: int, test_percent: 
     for key, percent in (("val_percent", val_percent), ("test_percent", test_percent)):
         if not 0 <= percent <= 90:
             raise BadInput(f"data.{key}={percent}; give a percentage from 0 to 90.")
+    if storage.is_remote(rest) and kind not in IN_BUCKETS:
+        raise BadInput(
+            f"data.source={spec!r}: of gs://, {', '.join(IN_BUCKETS)} are read; copy it to a disk."
+        )
     if kind == "mix":
         percents = {"val_percent": val_percent, "test_percent": test_percent}
         weights, specs = mixture.parse(rest)

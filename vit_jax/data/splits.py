@@ -195,7 +195,7 @@ def standard(
     return {k: v for k, v in splits.items() if len(v)}, notes
 
 
-_SLICE = re.compile(r"(?P<name>[\w-]+)(?:\[(?P<a>\d+%?)?:(?P<b>\d+%?)?\])?")
+_SLICE = re.compile(r"(?P<name>[\w-]+)(?:\[(?P<a>\d{1,18}%?)?:(?P<b>\d{1,18}%?)?\])?")
 
 
 def select(

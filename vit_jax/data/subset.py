@@ -185,7 +185,7 @@ def labels(split: Split, why: str, most: int | None = None) -> np.ndarray:
 def _without(split: Split, path: str) -> tuple[Split, str]:
     """What is left, and a note of how many are not."""
     try:
-        lines = Path(path).expanduser().read_bytes().splitlines()
+        lines = Path(os.path.expanduser(path)).read_bytes().splitlines()
     except OSError as e:
         raise BadInput(
             f"data.exclude={path} cannot be read: {e.strerror}; give a file of names, one a line."

@@ -20,12 +20,14 @@ import numpy as np
 from vit_jax.data import ranges
 from vit_jax.data.decode import EXTENSIONS
 from vit_jax.data.shards import SPLITS, split_of
+from vit_jax.data.tar_headers import Tar
 
 log = logging.getLogger("vit_jax")
 
 _LABELS = ("cls", "json", "txt")  # the first that a sample has is taken
 _JSON_KEYS = ("label", "cls", "class")
 _MOST_BYTES = 2**20  # of a label member; what is larger is something else
+_LONGEST_LABEL = 1000  # characters: all rows of an index are as wide as its longest
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZ": "bzip2", b"\xfd7": "xz", b"\x28\xb5": "zstd"}
 
 
@@ -76,20 +78,17 @@ def _members(path: str) -> np.ndarray:
 
 def _scan(path: str) -> Any:
     """(name, start, size, None) of each image; content in place of None for each label member."""
-    file, others = ranges.open_file(path), 0
+    file, others = ranges.open_file(path, in_sequence=True), 0
     try:
-        kind = next((k for m, k in _COMPRESSED.items() if os.pread(file, 2, 0) == m), None)
+        kind = next((k for m, k in _COMPRESSED.items() if file.read(2, 0) == m), None)
         if kind:
             raise ValueError(
                 f"{path} is compressed ({kind}), so that no image can be read by itself; "
                 "decompress it, e.g. gunzip."
             )
-        with (
-            os.fdopen(os.dup(file), "rb") as stream,
-            tarfile.open(fileobj=stream, mode="r:") as tar,
-        ):
-            while (member := tar.next()) is not None:
-                tar.members.clear()  # type: ignore[attr-defined]  # it would keep them all
+        with file.stream() as stream:
+            tar = Tar(stream, 0, file.size)
+            for member in tar:
                 name = member.name.removeprefix("./")
                 base = os.path.basename(name)
                 image = base.lower().endswith(EXTENSIONS)
@@ -103,19 +102,18 @@ def _scan(path: str) -> Any:
                 suffix = _key(name)[1]
                 if image:
                     yield name, member.offset_data, member.size, None
-                elif suffix in _LABELS and member.size <= _MOST_BYTES:
-                    content = ranges.pread(file, member.size, member.offset_data)
+                elif suffix in _LABELS and member.isreg() and member.size <= _MOST_BYTES:
+                    content = file.read(member.size, member.offset_data)
                     yield name, member.offset_data, member.size, content
                 else:
                     others += 1
-            end = os.pread(file, _MOST_BYTES, tar.offset)
-            _check_end(path, end, tar.offset, os.fstat(file).st_size)
+            _check_end(path, tar.rest(_MOST_BYTES), tar.end, file.size)
         if others:
             log.info("data: %s: %d members are left out, neither images nor labels", path, others)
     except tarfile.TarError as e:
         raise ValueError(f"{path} is truncated or no tar file: {e}; copy or pack it again.") from e
     finally:
-        os.close(file)
+        file.close()
 
 
 def _check_end(path: str, rest: bytes, offset: int, size: int) -> None:
@@ -150,9 +148,10 @@ def _label(path: str, key: str, sample: dict[str, bytes]) -> str:
                 if values and (isinstance(values[0], bool) or not isinstance(values[0], int | str)):
                     raise ValueError(f"{values[0]!r} is neither a number nor a name")
                 text = str(values[0]).strip() if values else ""
-        except ValueError as e:
+            text.encode()  # JSON can hold half a character
+        except (ValueError, RecursionError) as e:
             raise ValueError(f"{path}: {key}.{suffix} cannot be read: {e}; correct it.") from e
-        if re.fullmatch(r"-\d+", text) or "\n" in text:
+        if re.fullmatch(r"-\d+", text) or "\n" in text or len(text) > _LONGEST_LABEL:
             raise ValueError(
                 f"{path}: {key}.{suffix} is {text[:40]!r}; expected one label, a number from 0 on "
                 "or the name of a class."

@@ -16,6 +16,7 @@ from vit_jax.data import missing, record_source
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.lazy import tfds as _tfds
 from vit_jax.data.plain import one_line
+from vit_jax.data.prepared import data_folder
 from vit_jax.data.records import RecordFiles
 from vit_jax.data.splits import Split, Table
 from vit_jax.errors import BadInput
@@ -69,6 +70,7 @@ def prepared(name: str, data_dir: str, given: str) -> Any:
     Raises:
       BadInput: unknown name, not prepared and not downloadable.
     """
+    data_folder(data_dir)  # refuses what is no disk
     tfds = _tfds()
 
     try:

@@ -11,7 +11,6 @@ does not depend on how many processes there are. Start from `in_windows`.
 
 import dataclasses
 import functools
-import os
 import threading
 
 import numpy as np
@@ -38,7 +37,7 @@ def in_windows(split: Split, window_shards: int) -> Split:
     firsts = first_at_least(split.rows, table.shards)
     windowed = Windowed(table, split.rows, firsts, window_shards)
     if table.files is not None:
-        sizes = sorted(os.path.getsize(table.files.paths[n]) for n in windowed.shards())
+        sizes = sorted(table.files.size(n) for n in windowed.shards())
         need = sum(sizes[-2 * window_shards :])
         advice = f"two windows of data.window_shards={window_shards} files"
         host_memory.check(need, advice, "Take fewer files in a window, or smaller files.")

@@ -34,8 +34,8 @@ def evaluate(
       classify: such as `ridge`.
 
     Returns:
-      Shots as text ("all" for the whole split) -> `top1`, in [0, 1], the mean over seeds, and
-      `seeds`, the value of each.
+      Shots as text ("all" for the whole split) -> `top1`, in [0, 1], the mean over seeds, `seeds`,
+      the value of each, and `examples`, how many images were scored.
     """
     train_ND, test_MD = features(task.train), features(task.test)
     seeds: dict[str, list[float]] = {}
@@ -44,7 +44,10 @@ def evaluate(
         classes_M = classify(train_ND[chosen], labels_N, test_MD, task.classes)
         hits = float(np.mean(classes_M == task.test_labels))
         seeds.setdefault("all" if shots == ALL else str(shots), []).append(hits)
-    return {shots: {"top1": sum(v) / len(v), "seeds": v} for shots, v in seeds.items()}
+    return {
+        shots: {"top1": sum(v) / len(v), "seeds": v, "examples": len(test_MD)}
+        for shots, v in seeds.items()
+    }
 
 
 def whitening(x_ND: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -110,9 +110,9 @@ def _backbone(flat: Mapping[str, np.ndarray]) -> dict[str, Any]:
             "stem: keep such models as runs."
         )
     numbers = {int(m[1]) for m in (re.match(r"backbone/stage(\d+)_", name) for name in flat) if m}
-    stages = tuple(
-        _count(flat, rf"backbone/stage{s}_unit\d+/") for s in range(1, max(numbers, default=0) + 1)
-    )
+    if numbers != set(range(1, len(numbers) + 1)):
+        raise BadInput(f"the weights have stages {sorted(numbers)[:6]}; expected 1, 2 and so on.")
+    stages = tuple(_count(flat, rf"backbone/stage{s}_unit\d+/") for s in range(1, len(numbers) + 1))
     return {"stages": stages, "root_width": width}
 
 

@@ -8,7 +8,9 @@ What the names mean is said in `formats`. Start from `read` and `write`.
 
 import contextlib
 import json
+import math
 import zipfile
+from collections.abc import Sized
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from vit_jax.errors import BadInput
 
 Flat = dict[str, np.ndarray]
 SUFFIXES = (".npz", ".safetensors")
+MOST_ARRAYS = 10_000  # of a file; the largest published has a tenth of them
+_REOPEN_BYTES = 1 << 26
 
 
 def read(path: Path, *, shapes_only: bool = False) -> Flat:
@@ -61,10 +65,12 @@ def _typed(value: np.ndarray) -> np.ndarray:
 def _read_npz(path: Path, shapes_only: bool) -> Flat:
     given = {}
     with zipfile.ZipFile(path) as archive:
+        _check_number(archive.infolist())
         for member in archive.infolist():
             name = member.filename.removesuffix(".npy")
             if name in given:
                 raise ValueError(f"{name} is there twice")
+            _check_claims(archive, member, path.stat().st_size)
             with archive.open(member) as raw:
                 if shapes_only:
                     value = _zeros(*_npy_header(raw))
@@ -76,12 +82,41 @@ def _read_npz(path: Path, shapes_only: bool) -> Flat:
     return given
 
 
+def _check_number(arrays: Sized) -> None:
+    if len(arrays) > MOST_ARRAYS:
+        raise ValueError(f"{len(arrays)} arrays; at most {MOST_ARRAYS} are read")
+
+
+def _check_claims(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> None:
+    """Raises ValueError where an array of that size cannot be in there; allocates nothing.
+
+    Args:
+      archive: of the member.
+      member: an array.
+      most: bytes of the archive.
+    """
+    if not 0 <= member.compress_size <= most or member.file_size > _DEFLATE * (
+        member.compress_size + 1
+    ):
+        raise ValueError(f"{member.filename} claims {member.file_size} bytes")
+    with archive.open(member) as raw:
+        shape, dtype = _npy_header(raw)
+        needed, there = math.prod(shape) * dtype.itemsize, member.file_size - raw.tell()
+    if not dtype.hasobject and needed > there:
+        raise ValueError(f"{member.filename} claims {list(shape)} {dtype}, and has {there} bytes")
+
+
+_DEFLATE = 1032  # the most that it makes of a byte
+
+
 def _npy_header(raw: Any) -> tuple[tuple[int, ...], np.dtype]:
     version = np.lib.format.read_magic(raw)
     header = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
     }
+    if version not in header:
+        raise ValueError(f"version {version} of .npy; only 1.0 and 2.0 hold weights")
     shape, _, dtype = header[version](raw)
     return shape, np.dtype("V2") if dtype == np.dtype("V2") else dtype
 
@@ -98,15 +133,20 @@ def _read_safetensors(path: Path, shapes_only: bool) -> Flat:
     given = {}
     with opened() as file:
         names = list(file.keys())
+        _check_number(names)
         if shapes_only:
             for name in names:
                 part = file.get_slice(name)
                 dtype = _SAFETENSORS.get(part.get_dtype(), np.int64)
                 given[name] = _zeros(tuple(part.get_shape()), dtype)
             return given
-    for name in names:  # opened anew, since what was read counts as memory until it is closed
+    while names:  # opened anew, since what was read counts as memory until it is closed
         with opened() as file:
-            given[name] = file.get_tensor(name)
+            size = 0
+            while names and size < _REOPEN_BYTES:
+                name = names.pop(0)
+                given[name] = file.get_tensor(name)
+                size += given[name].nbytes
     return given
 
 

@@ -85,7 +85,12 @@ def read(path: Path, *, heads: int = 0, shapes_only: bool = False) -> Weights:
     size, said_heads = said.pop("image_size", None), said.pop("heads", 0)
     context = _context(form, given, heads or said_heads, size)
     flat = table.read(form, given, context)
-    flat = {name: a.astype(np.float32, copy=False) for name, a in flat.items()}
+    flat = {
+        name: np.broadcast_to(np.float32(0), a.shape)
+        if shapes_only
+        else a.astype(np.float32, copy=False)
+        for name, a in flat.items()
+    }
     settings, size = architecture.settings_of(form.family, flat, size)
     _check_said(path, form, settings, said)
     if settings.get("posemb") == "none":
@@ -138,12 +143,17 @@ def _prefixed(given: Flat) -> Flat:
     return given
 
 
+_MOST_LAYERS = 1000
+
+
 def _layers(given: Flat) -> Flat:
     """big_vision's scanned blocks, one array for all layers, as one for each."""
     block, scanned, flat = "Transformer/encoderblock", {}, {}
     for name, array in given.items():
         if name.startswith(f"{block}/"):
             part = name.removeprefix(block)
+            if len(array) > _MOST_LAYERS:
+                raise BadInput(f"{name} has {len(array)} layers; at most {_MOST_LAYERS} are read.")
             scanned |= {f"{block}_{i}{part}": layer for i, layer in enumerate(array)}
         else:
             flat[name] = array

@@ -8,10 +8,11 @@ Start from `Ancestry.of`; `tested_on` is the dataset of a fine-tuning run.
 
 import dataclasses
 import functools
+import os
 import re
 from pathlib import Path
 
-from vit_jax import duration
+from vit_jax import duration, storage
 from vit_jax.models import published
 from vit_jax.paper import transfer, vtab
 from vit_jax.tables import conformity, evidence
@@ -61,7 +62,7 @@ class Ancestry:
 
     def __init__(self, root: Path | None, runs: list[Run]):
         self._root = root
-        self._known = {run.folder.resolve(): run for run in runs}
+        self._known = {_key(run.folder): run for run in runs}
         self._origins: dict[tuple[Path, str], Origin] = {}
 
     def of(self, run: Run) -> Origin:
@@ -89,16 +90,22 @@ class Ancestry:
     def _run(self, init: str) -> Run | None:
         """The run that `init` names, None where it names a file or what is not there."""
         name = re.sub(r"@(best|\d+)$", "", init)
+        if storage.is_remote(name):
+            return self._known.get(name.rstrip("/"))
         for base in (Path(), self._root or Path()):
-            folder = (base / Path(name).expanduser()).resolve()
-            if folder in self._known:
-                return self._known[folder]
+            folder = base / os.path.expanduser(name)
+            if _key(folder) in self._known:
+                return self._known[_key(folder)]
             if (folder / evidence.CONFIG).is_file():
                 try:
                     return evidence.open_run(folder)
                 except evidence.Unreadable:
                     return None
         return None
+
+
+def _key(folder: Path) -> str:
+    return str(folder if storage.is_remote(folder) else folder.resolve())
 
 
 def of_pretraining(run: Run, said: str = "") -> Origin:

@@ -34,7 +34,7 @@ def differences(run: Flat, recipe: Flat, **own: Any) -> tuple[Difference, ...]:
     Args:
       run: of the run.
       recipe: of the recipe.
-      **own: keys, with __ for a dot, that the cell has otherwise than the recipe.
+      **own: keys (a dot may be __) that the cell has otherwise than the recipe.
     """
     wanted = dict(recipe) | {key.replace("__", "."): value for key, value in own.items()}
     keys = [k for k in (*wanted, *(k for k in run if k not in wanted)) if not is_free(k)]
@@ -62,11 +62,10 @@ def recipe(file: str, args: str) -> Flat:
 
 
 @functools.cache
-def fine_tuning(variant: str, dataset: str, preprocess: str = "paper", size: int = 0) -> Flat:
+def fine_tuning(variant: str, dataset: str, **arguments: Any) -> Flat:
     """configs/transfer.py, as it trains once everything is chosen: on the whole of train."""
-    found = recipe(
-        "transfer.py", f"model={variant},dataset={dataset},preprocess={preprocess},size={size}"
-    )
+    args = {"model": variant, "dataset": dataset, **arguments}
+    found = recipe("transfer.py", ",".join(f"{key}={value}" for key, value in args.items()))
     whole = {} if dataset.startswith("vtab/") else {"data.split": "train"}
     return {**found, **whole}
 

@@ -9,12 +9,12 @@ Nothing but config.yaml, results.json and metrics.jsonl is opened. Start from `r
 import dataclasses
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from vit_jax import config as config_lib
+from vit_jax import storage
 from vit_jax.errors import BadInput
 from vit_jax.tables.conformity import Flat
 
@@ -56,7 +56,8 @@ class Run:
     def examples(self, name: str) -> int:
         """How many images a metric was measured on; 0 where that is not said."""
         measured = (self.results or {}).get(name.rpartition("/")[0], {})
-        return int(measured.get("examples", 0))
+        found = measured.get("examples", 0) if isinstance(measured, dict) else 0
+        return found if isinstance(found, int) else 0
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows of metrics.jsonl; a torn line is left out."""
@@ -105,8 +106,8 @@ def open_run(folder: Path) -> Run:
         raise Unreadable(f"its configuration cannot be read ({e})") from e
     file = folder / RESULTS
     try:
-        results = json.loads(file.read_text()) if file.is_file() else None
-    except (ValueError, OSError) as e:
+        results = json.loads(storage.read_all([file])[0]) if file.is_file() else None
+    except (ValueError, OSError, RecursionError) as e:
         raise Unreadable(f"{RESULTS} cannot be read ({e})") from e
     if results is not None and not isinstance(results, dict):
         raise Unreadable(f"{RESULTS} holds {type(results).__name__}, expected an object")
@@ -115,10 +116,11 @@ def open_run(folder: Path) -> Run:
 
 
 def _workdirs(root: Path) -> Iterator[Path]:
-    for folder, inside, files in os.walk(root):
-        inside[:] = [name for name in inside if name != "checkpoints" and not name.startswith(".")]
+    for folder, inside, files in storage.walk(root):
+        skip = {"checkpoints", *(["metrics"] if CONFIG in files else [])}  # of objects, not runs
+        inside[:] = [name for name in inside if name not in skip and not name.startswith(".")]
         if CONFIG in files:
-            yield Path(folder)
+            yield folder
 
 
 def _check(file: Path, results: Mapping[str, Any]) -> None:
@@ -127,7 +129,7 @@ def _check(file: Path, results: Mapping[str, Any]) -> None:
         for name, value in metrics.items() if isinstance(metrics, dict) else ():
             if not isinstance(value, int | float) or isinstance(value, bool):
                 continue
-            if not math.isfinite(value):
+            if not -math.inf < value < math.inf:
                 raise BadInput(
                     f"{file}: {split}/{name} is {value}; a table has no place for it. Run it "
                     "again, or move it out of --runs."

@@ -9,7 +9,7 @@ Start from `fill`.
 import dataclasses
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from vit_jax.errors import BadInput, unknown
@@ -20,7 +20,8 @@ from vit_jax.tables.evidence import Run
 from vit_jax.tables.placing import SELECT, Placed, Placer
 
 # What a cell can be.
-MISSING, RUNNING, ONE, WITHIN, OFF = "missing", "running", "1 seed", "within tolerance", "off"
+MISSING, RUNNING, WITHIN, OFF = "missing", "running", "within tolerance", "off"
+FEW = ("1 seed", "2 seeds")  # the formula's s is of three
 PRIVATE, EXTERNAL, ABSENT = "needs private data", "external", "not in the paper"
 
 
@@ -81,9 +82,10 @@ class Report:
 
 @dataclasses.dataclass
 class _Found:
-    """What the runs of a want have measured: seed -> (percent, examples)."""
+    """What the runs of a want have measured: seed -> (percent, examples), and seed -> run."""
 
     seeds: dict[int, tuple[float, int]] = dataclasses.field(default_factory=dict)
+    counted: dict[int, Placed] = dataclasses.field(default_factory=dict)
     others: dict[str, list[float]] = dataclasses.field(default_factory=lambda: defaultdict(list))
     running: bool = False
 
@@ -111,6 +113,7 @@ def fill(table: Table, root: Path | None, protocol: str = "") -> Report:
             beside[want].append(place)
     for want, places in beside.items():
         found[want] = _measured(want, places, protocol)
+    _check_choices(found)
     cells = tuple(_cell(cell, [found[want] for want in cell.wants]) for cell in table.cells)
     remarks = [f"not readable: {text}" for text in broken] + _remarks(placed)
     if table.name == "2":
@@ -141,7 +144,7 @@ def _one_protocol(placed: Iterable[tuple[Run, dict[Want, Placed]]], wanted: str)
 
 
 def _measured(want: Want, places: Sequence[Placed], protocol: str) -> _Found:
-    found, counted = _Found(), dict[int, Placed]()
+    found = _Found()
     for place in places:
         run, why_not = place.run, place.why_not
         value = run.metric(want.metric)
@@ -153,15 +156,32 @@ def _measured(want: Want, places: Sequence[Placed], protocol: str) -> _Found:
             found.others[_short(why_not)].append(value)
         else:
             seed = run.config["seed"]
-            for other in counted.values():
+            for other in found.counted.values():
                 if other.run.config["seed"] == seed:
                     raise _twice(other.run, run, f"both have seed {seed}")
                 if other.epochs != place.epochs:
                     both = f"{other.epochs} and {place.epochs} epochs of pre-training"
                     raise _twice(other.run, run, f"they have {both}")
-            counted[seed] = place
+            found.counted[seed] = place
             found.seeds[seed] = value, run.examples(want.metric)
     return found
+
+
+def _check_choices(found: Mapping[Want, _Found]) -> None:
+    """Raises BadInput where tasks of VTAB have rates or lengths of their own: one is for all."""
+    first: dict[tuple[str, str], Placed] = {}
+    for want, one in found.items():
+        for place in one.counted.values():
+            if not place.choice:
+                continue
+            other = first.setdefault((want.variant, want.upstream), place)
+            if other.choice != place.choice:
+                (lr_a, length_a), (lr_b, length_b) = other.choice, place.choice
+                raise BadInput(
+                    f"runs of mixed protocols: {other.run.folder} has rate {lr_a} and {length_a}, "
+                    f"{place.run.folder} {lr_b} and {length_b}. VTAB chooses once for all tasks; "
+                    "move the others out of --runs."
+                )
 
 
 def _twice(a: Run, b: Run, why: str) -> BadInput:
@@ -193,8 +213,8 @@ def _cell(cell: Cell, found: Sequence[_Found]) -> Filled:
     filled = Filled(cell, ABSENT, ours, std, len(seeds), stand_ins)
     if cell.kind == "absent" or filled.difference is None:
         return filled
-    if std is None:
-        return dataclasses.replace(filled, status=ONE)
+    if std is None or len(seeds) <= len(FEW):
+        return dataclasses.replace(filled, status=FEW[len(seeds) - 1])
     allowed = _allowed(cell, found, seeds, std)
     close = abs(filled.difference) <= allowed
     return dataclasses.replace(filled, status=WITHIN if close else OFF)

@@ -5,7 +5,7 @@
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vit_jax import config as config_lib
@@ -17,7 +17,8 @@ from vit_jax.tables.conformity import Difference
 from vit_jax.tables.evidence import Run
 
 SELECT = "stage select, not final"
-CHAINS = ("paper", "released")  # of configs/transfer.py
+CHAINS = ("paper", "released")  # preprocess of configs/transfer.py
+HYPERRULE = "hyperrule"  # recipe of configs/transfer.py: with Table 4's grid BiT's other way
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Placed:
       run: the run.
       protocol: what the fine-tuning runs of one table have in common, e.g. `paper`, `released`,
         `paper-224`; empty: a pre-training.
+      choice: rate and length of VTAB, which all tasks of a model have in common; else ().
       epochs: of the pre-training; 0: unknown.
       why_not: what keeps it from filling the cell, a phrase each; () fills it.
       mixes: whether it would fill the cell if all runs were of its protocol.
@@ -35,6 +37,7 @@ class Placed:
 
     run: Run
     protocol: str
+    choice: tuple[Any, ...]
     epochs: int
     why_not: tuple[str, ...]
     mixes: bool
@@ -75,34 +78,59 @@ def image_size(want: Want) -> int:
 
 
 def _transfer(run: Run, want: Want, origin: Origin) -> Placed:
-    config, size = run.config, image_size(want)
-    recipes = {
-        name: conformity.fine_tuning(want.variant, want.dataset, name, size) for name in CHAINS
-    }
+    config = run.config
+    recipes = _recipes(want)
     chain = next(
-        (name for name in CHAINS if recipes[name]["data.train_ops"] == config["data.train_ops"]),
+        (k for k, made in recipes.items() if made["data.train_ops"] == config["data.train_ops"]),
         want.preprocess or "paper",
     )
-    wanted = want.preprocess or chain
-    recipe = recipes[wanted]
+    recipe = recipes[want.preprocess or chain]
+    options = _options(run, want, recipe, by_rule=chain == HYPERRULE)
+    own = {key: config[key] for key in ("data.split", *options)} | {"ema.decay": want.ema}
     found = [
-        *conformity.differences(
-            config,
-            recipe,
-            ema__decay=want.ema,
-            schedule__lr=config["schedule.lr"],
-            data__split=config["data.split"],
-        ),
-        *_chosen(run, want, recipe),
-    ]
+        *conformity.differences(config, recipe, **own),
+        *((k, config[k], f"of {', '.join(map(str, v))}")
+          for k, v in options.items() if config[k] not in v),
+        *_read(run, want, recipe),
+    ]  # fmt: skip
     why_not = [*_foreign(run, want, origin), *_stage(run, want)]
     # What the recipe adds to the name is of the cell: 512 pixels and an average in Table 2.
     protocol = re.sub(r"(-\d+)?(-polyak)?$", "", config["recipe.protocol"]) or chain
+    protocol = "paper" if chain == HYPERRULE else protocol  # which tries both for BiT
     resized = [key for key, *_ in found] == ["data.image_size"]
     if resized:
         protocol = f"{protocol}-{config['data.image_size']}"
     mixes = not why_not and (resized or not found)
-    return Placed(run, protocol, origin.epochs, (*why_not, *ancestry.phrases(tuple(found))), mixes)
+    choice = (config["schedule.lr"], config["length"]) if _is_vtab(want) else ()
+    return Placed(
+        run, protocol, choice, origin.epochs, (*why_not, *ancestry.phrases(tuple(found))), mixes
+    )
+
+
+def _is_vtab(want: Want) -> bool:
+    return want.dataset.startswith("vtab/")
+
+
+def _recipes(want: Want) -> Mapping[str, conformity.Flat]:
+    """The ways of fine-tuning that a cell may be of, by name; a training chain is of one."""
+    size, found = image_size(want), dict[str, conformity.Flat]()
+    for name in CHAINS:
+        found[name] = conformity.fine_tuning(want.variant, want.dataset, preprocess=name, size=size)
+    if want.variant.startswith("BiT-"):  # B.1.1: the better of both
+        found[HYPERRULE] = conformity.fine_tuning(want.variant, want.dataset, recipe=HYPERRULE)
+    return found
+
+
+def _options(
+    run: Run, want: Want, recipe: conformity.Flat, *, by_rule: bool
+) -> dict[str, Sequence[Any]]:
+    """Key -> the values that may have been chosen on held-out images."""
+    if by_rule:
+        return {"schedule.lr": [recipe["schedule.lr"]]}
+    if _is_vtab(want) and run.config["recipe.stage"] == "final":
+        lengths = [f"{steps} steps" for steps in transfer.VTAB_STEPS]
+        return {"schedule.lr": transfer.VTAB_RATES, "length": lengths}
+    return {"schedule.lr": want.rates or transfer.table_4()[want.dataset.partition("/")[0]].rates}
 
 
 def _pretraining(run: Run, want: Want, origin: Origin) -> Placed:
@@ -116,7 +144,7 @@ def _pretraining(run: Run, want: Want, origin: Origin) -> Placed:
         _, found = ancestry.judged(run.config, origin.dataset, origin.epochs, **own)
         why_not = list(ancestry.phrases(found))
     why_not += _looked(run)
-    return Placed(run, "", origin.epochs, tuple(why_not), mixes=False)
+    return Placed(run, "", (), origin.epochs, tuple(why_not), mixes=False)
 
 
 def _foreign(run: Run, want: Want, origin: Origin) -> list[str]:
@@ -135,7 +163,7 @@ def _foreign(run: Run, want: Want, origin: Origin) -> list[str]:
 def _stage(run: Run, want: Want) -> list[str]:
     """What is missing of selecting on held-out images first and reading test once."""
     stage = run.config["recipe.stage"]
-    complete = stage == "final" or (want.dataset.startswith("vtab/") and not stage)
+    complete = stage == "final" or (_is_vtab(want) and not stage)
     looked = _looked(run)
     if stage == "select" and run.metric(want.metric) is not None:
         looked = looked or ["looked at test"]
@@ -148,18 +176,15 @@ def _looked(run: Run) -> list[str]:
     return ["looked at test"] if said or kept else []
 
 
-def _chosen(run: Run, want: Want, recipe: conformity.Flat) -> list[Difference]:
-    """What the recipe leaves to a choice among a few: the rate, and what is trained on and read."""
-    made, found = run.config, list[tuple[str, Any, Any]]()
-    rates = want.rates or transfer.table_4()[want.dataset.partition("/")[0]].rates
-    if made["schedule.lr"] not in rates:
-        found.append(("schedule.lr", made["schedule.lr"], f"of {', '.join(map(str, rates))}"))
+def _read(run: Run, want: Want, recipe: conformity.Flat) -> list[Difference]:
+    """What of the images that are trained on and scored is not the recipe's."""
+    made = run.config
     if made["recipe.stage"] == "select":  # reads no test, and holds images out
-        return found
+        return []
     keys = [k for k in recipe if k.startswith("evals.test.") and config_lib.changes_results(k)]
-    if made["recipe.stage"] == "final" or "/" in want.dataset:
+    if made["recipe.stage"] == "final" or _is_vtab(want):
         keys.append("data.split")
-    return found + [
+    return [
         (key, made.get(key, "(none)"), recipe[key])
         for key in keys
         if made.get(key, "(none)") != recipe[key]

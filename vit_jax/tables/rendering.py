@@ -19,7 +19,7 @@ _COLUMNS = ("paper", "ours", "std", "difference", "seeds", "status", "stand-in")
 _STYLES = {
     filling.WITHIN: "good",
     filling.OFF: "bad",
-    filling.ONE: "some",
+    **dict.fromkeys(filling.FEW, "some"),
     filling.RUNNING: "some",
     filling.EXTERNAL: "quiet",
     filling.ABSENT: "quiet",
@@ -182,7 +182,7 @@ def _points(pairs: Sequence[tuple[object, object]]) -> list[tuple[float, float]]
 
 def _agreement(made: Report) -> str:
     """Ours against the paper's, one colour a status."""
-    colours = {filling.WITHIN: 2, filling.OFF: 1, filling.ONE: 4}
+    colours = {filling.WITHIN: 2, filling.OFF: 1} | dict.fromkeys(filling.FEW, 4)
     groups = {
         status: _points([(f.cell.paper, f.ours) for f in made.cells if f.status == status])
         for status in colours

@@ -12,7 +12,6 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from vit_jax.errors import BadInput
 from vit_jax.models import published
 from vit_jax.paper import augreg, results, transfer
 from vit_jax.tables import compute, filling
@@ -75,12 +74,7 @@ def jobs(report: Report, root: Path | None) -> Plan:
     Args:
       report: from `filling.fill`.
       root: folder of the runs there are; new ones are put there too; None: `runs`.
-
-    Raises:
-      BadInput: the folder's name cannot be part of a recipe's argument.
     """
-    if root is not None and re.search(r"[,=]", str(root)):
-        raise BadInput(f"--runs={root}: recipes cannot take a path with , or =; rename the folder.")
     maker = _Maker(root or Path("runs"), report.runs)
     without = 0
     for filled in report.cells:
@@ -159,14 +153,11 @@ class _Maker:
 
     def _job(self, verb: str, file: str, args: dict[str, str], name: str, flops: float) -> str:
         workdir = str(self._root / re.sub(r"[^\w.+-]", "-", name))
-        spec = ",".join(f"{key}={value}" for key, value in args.items())
-        command = (
-            "vit_jax",
-            verb,
-            f"--config=configs/{file}:{spec}",
-            f"--workdir={workdir}",
-        )
-        text = shlex.join(command)
+        told = [key for key, value in args.items() if "," in value]  # init: a folder of any name
+        spec = ",".join(f"{key}={value}" for key, value in args.items() if key not in told)
+        more = [f"--config.{key}={args[key]}" for key in told]
+        command = ["vit_jax", verb, f"--config=configs/{file}:{spec}", f"--workdir={workdir}"]
+        text = shlex.join([*command, *more])
         job = self.jobs.setdefault(text, Job(text, 0, compute.chip_hours(flops)))
         job.cells += 1
         return workdir

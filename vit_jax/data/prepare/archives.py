@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from vit_jax.data.tar_headers import Tar
 from vit_jax.errors import BadInput
 
 ARCHIVE = re.compile(r"(?i)\.(tar|tgz|tbz2?|txz|zip|tar\.(gz|bz2|xz))$")
@@ -105,12 +106,18 @@ def members(
       BadInput: nothing there, damaged, of a kind that cannot be read, not safe, or too large.
     """
     plain = functools.partial(_plain, scratch=scratch, progress=unpacked)
-    if origin.is_dir():
-        yield from _folder(origin, plain, opened)
-    elif origin.is_file():
-        yield from _archive(origin, "", plain, opened)
-    else:
-        raise BadInput(f"--from={origin}: there is no such file or folder.")
+    try:
+        if origin.is_dir():
+            yield from _folder(origin, plain, opened)
+        elif origin.is_file():
+            yield from _archive(origin, "", plain, opened)
+        else:
+            raise BadInput(f"--from={origin}: there is no such file or folder.")
+    except RecursionError:
+        raise BadInput(
+            f"--from={origin} holds hundreds of tars or folders inside one another; give the one "
+            "that holds the images."
+        ) from None
 
 
 def _folder(
@@ -164,11 +171,7 @@ def _plain(path: Path, module: Any, scratch: Path, progress: Progress) -> Path:
         scratch.mkdir(parents=True, exist_ok=True)
         needed, free = 2 * _plain_bytes(path, module), shutil.disk_usage(scratch).free
         if needed > free:
-            raise BadInput(
-                f"{path} is compressed: its plain form and the dataset need about {needed} bytes "
-                f"beside {scratch.parent}, where {free} are free. Free some space, prepare it "
-                "elsewhere (--data_dir=DIR), or unpack it yourself and give --from=FOLDER."
-            )
+            raise _no_room(path, scratch, needed, free)
         partial = plain.with_name(plain.name + ".partial")
         try:
             with (
@@ -177,13 +180,30 @@ def _plain(path: Path, module: Any, scratch: Path, progress: Progress) -> Path:
                 partial.open("wb") as target,
             ):
                 while block := source.read(1 << 20):
+                    if 2 * target.tell() > free:  # what it says of its size need not be so
+                        raise _no_room(path, scratch, 2 * target.tell(), free)
                     target.write(block)
                     progress(file.tell(), size)
                 os.fsync(target.fileno())
         except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as e:
             raise _damaged(str(path), str(e)) from e
-        partial.replace(plain)
+        except OSError as e:
+            if e.errno is None:  # bz2's way to say so
+                raise _damaged(str(path), str(e)) from e
+            raise
+        else:
+            partial.replace(plain)
+        finally:
+            partial.unlink(missing_ok=True)
     return plain
+
+
+def _no_room(path: Path, scratch: Path, needed: int, free: int) -> BadInput:
+    return BadInput(
+        f"{path} is compressed: its plain form and the dataset need about {needed} bytes "
+        f"beside {scratch.parent}, where {free} are free. Free some space, prepare it "
+        "elsewhere (--data_dir=DIR), or unpack it yourself and give --from=FOLDER."
+    )
 
 
 def _plain_bytes(path: Path, module: Any) -> int:
@@ -201,65 +221,38 @@ def _plain_bytes(path: Path, module: Any) -> int:
     return stated + -(-lacking // 2**32) * 2**32
 
 
-class _Window:
-    """A range of another file; of a file's methods, those that tarfile needs."""
-
-    def __init__(self, file: IO[bytes], start: int, size: int):
-        self._file, self._start, self._size, self._at = file, start, size, 0
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int) -> None:
-        self._at = offset
-
-    def read(self, size: int) -> bytes:
-        self._file.seek(self._start + self._at)
-        data = self._file.read(max(0, min(size, self._size - self._at)))
-        self._at += len(data)
-        return data
-
-
 def _tar(
     file: IO[bytes], path: str, prefix: str, start: int, size: int, opened: Callable[[str], bool]
 ) -> Iterator[Member]:
     """Members of the tar that is bytes `start` to `start + size` of the file at `path`."""
-    window: Any = _Window(file, start, size)
+    tar = Tar(file, start, size)
     try:
-        archive = tarfile.open(fileobj=window, mode="r:")
+        for entry in tar:
+            if not (entry.isdir() or entry.isreg()) or entry.issparse():
+                raise _unsafe(path, entry.name, "a link or device")
+            name = _checked(path, entry.name)
+            if entry.isdir():
+                continue
+            at = start + entry.offset_data
+            if name.lower().endswith(".tar") and opened(name.rpartition("/")[2]):
+                yield from _tar(file, path, f"{prefix}{name[:-4]}/", at, entry.size, opened)
+            else:
+                yield Member(prefix + name, entry.size, path, at)
     except tarfile.ReadError as e:
+        if tar.end:
+            raise _damaged(path, str(e)) from e
         raise BadInput(f"{path} is neither a tar nor a zip archive, or it is damaged: {e}.") from e
-    while entry := _next(archive, path):
-        if not (entry.isdir() or entry.isreg()) or entry.issparse():
-            raise _unsafe(path, entry.name, "a link or device")
-        name = _checked(path, entry.name)
-        if entry.isdir():
-            continue
-        at = start + entry.offset_data
-        if name.lower().endswith(".tar") and opened(name.rpartition("/")[2]):
-            yield from _tar(file, path, f"{prefix}{name[:-4]}/", at, entry.size, opened)
-        else:
-            yield Member(prefix + name, entry.size, path, at)
-    window.seek(archive.offset)
-    if window.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):  # tarfile takes it for the end
-        raise _damaged(
-            path, f"no header and no end of the archive at byte {start + archive.offset}"
-        )
-
-
-def _next(archive: tarfile.TarFile, path: str) -> tarfile.TarInfo | None:
-    archive.members = []  # pyright: ignore[reportAttributeAccessIssue]  # or it keeps them all
-    try:
-        return archive.next()
-    except tarfile.ReadError as e:
-        raise _damaged(path, str(e)) from e
+    if tar.rest(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):  # tarfile takes it for the end
+        raise _damaged(path, f"no header and no end of the archive at byte {start + tar.end}")
 
 
 def _zip(path: Path, prefix: str) -> Iterator[Member]:
     try:
-        entries = zipfile.ZipFile(path).infolist()
-    except (zipfile.BadZipFile, NotImplementedError) as e:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+    except Exception as e:  # of a damaged index it believes everything
         raise _damaged(str(path), str(e)) from e
+    size = path.stat().st_size
     with path.open("rb") as file:
         for entry in entries:
             kind = stat.S_IFMT(entry.external_attr >> 16)
@@ -279,13 +272,14 @@ def _zip(path: Path, prefix: str) -> Iterator[Member]:
                     f"{path}: {entry.filename} claims {entry.file_size} bytes; no image has more "
                     f"than {LARGEST_BYTES}. Check where the archive comes from."
                 )
-            file.seek(entry.header_offset + 26)  # name and extra field may differ from the index
+            start, stored = entry.header_offset, entry.compress_size if packed else entry.file_size
+            if not 0 <= start <= size - 30 - stored:
+                raise _damaged(
+                    str(path), f"{entry.filename} is said to be {stored} bytes from {start} on"
+                )
+            file.seek(start + 26)  # name and extra field may differ from the index
             lengths = file.read(4)
-            at = (
-                entry.header_offset
-                + 30
-                + sum(int.from_bytes(lengths[i : i + 2], "little") for i in (0, 2))
-            )
+            at = start + 30 + sum(int.from_bytes(lengths[i : i + 2], "little") for i in (0, 2))
             deflated = entry.compress_size if packed else None
             yield Member(prefix + name, entry.file_size, str(path), at, deflated, entry.CRC)
 

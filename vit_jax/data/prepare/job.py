@@ -5,6 +5,7 @@
 
 import dataclasses
 import functools
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -68,7 +69,7 @@ def prepare(
     Raises:
       BadInput: nothing, not everything, or something else there; says what to do.
     """
-    origin = origin.expanduser()
+    origin = Path(os.path.expanduser(origin))
     if not origin.exists():
         raise BadInput(f"--from={origin}: there is no such file or folder.")
     if name.startswith("imagenet21k/") and release in ("", name.partition("/")[2]):

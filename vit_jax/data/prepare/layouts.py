@@ -103,7 +103,7 @@ def _csv(path: Path) -> Index:
         )
         for at, row in enumerate(split.rows):
             name = split.name(at)
-            file = path.parent / Path(name).expanduser()
+            file = path.parent / os.path.expanduser(name)
             member = Member(name, file.stat().st_size, str(file))
             examples.append(Example(name, int(labels[row, 0]), member))
     return Index(tuple(classes), splits, tuple(notes))

@@ -29,6 +29,7 @@ _TIMM_TANH = re.compile(
 )
 _TIMM_HEADS = {"vit_base_patch16_gap_224": 16}
 _POOLS = {"token": "token", "avg": "gap", "map": "map"}
+_LONGEST_SIDE = 65535  # pixels
 _OWN_WORDS = ("gelu", "ws_epsilon_in", "root_pool")
 _OWN_NUMBERS = ("ln_epsilon", "gn_epsilon", "ws_epsilon")
 
@@ -50,7 +51,7 @@ def read(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
             if not (key in _OWN_WORDS and isinstance(value, str)) and key not in _OWN_NUMBERS:
                 raise ValueError(f"{OWN}.{key}={value!r}")
         own |= {key: _number(own, key, float) for key in _OWN_NUMBERS if key in own}
-    except (TypeError, ValueError, AttributeError, KeyError, IndexError) as e:
+    except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as e:
         raise BadInput(f"{NAME} of the weights is not understood: {e}; repair or remove it.") from e
     return found | own
 
@@ -98,6 +99,8 @@ def _size(size: Any) -> dict[str, tuple[int, int]]:
     if not size:
         return {}
     rows, columns = (size, size) if isinstance(size, int) else size
+    if not (0 < rows <= _LONGEST_SIDE and 0 < columns <= _LONGEST_SIDE):
+        raise ValueError(f"images of {rows} x {columns}")
     return {"image_size": (int(rows), int(columns))}
 
 

@@ -185,7 +185,7 @@ def _compiled(template: str) -> tuple[re.Pattern[str], dict[str, str]]:
     def group(found: re.Match[str]) -> str:
         name, form = found[1], found[2] or ""
         formats[name] = form
-        return f"(?P<{name}>{_WORDS.get(name, r'[0-9]+')})"
+        return f"(?P<{name}>{_WORDS.get(name, r'[0-9]{1,9}')})"
 
     parts = re.split(r"(\{\w+(?::[^}]*)?\})", template)
     pattern = "".join(

@@ -1,0 +1,99 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The code that a job runs, how it gets there and the hash that the processes compare.
+
+| transport | how | hash |
+|---|---|---|
+| folder | a folder that all machines share | of the source files, computed again by each process |
+| rsync | the engine copies the checkout | likewise |
+| tarball | in the bucket, checked before it is unpacked | sha256 of it |
+| image | of containers, by digest | that digest |
+
+Start from `pack`.
+"""
+
+import gzip
+import hashlib
+import io
+import re
+import tarfile
+from pathlib import Path
+
+from vit_jax import meeting, recipes
+from vit_jax.errors import BadInput
+
+LOCK_FILE = "requirements.lock"
+_FOLDERS = ("vit_jax", "configs", "launch")
+_FILES = ("setup.py", "pyproject.toml", "README.md", "LICENSE", LOCK_FILE)
+
+
+def pack(root: Path) -> bytes:
+    """The code as .tar.gz: the same bytes for the same files, whoever packs them when.
+
+    Raises:
+      BadInput: this is not a checkout.
+    """
+    paths = [p for f in _FOLDERS for p in sorted((root / f).rglob("*")) if _is_source(p)]
+    missing = [name for name in _FILES if not (root / name).is_file()]
+    if missing:
+        raise BadInput(f"{root} has no {missing[0]}; launch from a checkout of the project.")
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for path in [*(root / name for name in _FILES), *paths]:
+            content = path.read_bytes()
+            entry = tarfile.TarInfo(path.relative_to(root).as_posix())
+            entry.size, entry.mode = len(content), 0o644
+            tar.addfile(entry, io.BytesIO(content))
+    return gzip.compress(packed.getvalue(), mtime=0)
+
+
+def _is_source(path: Path) -> bool:
+    return path.is_file() and path.suffix in (".py", ".json") and "__pycache__" not in path.parts
+
+
+def digest(artefact: bytes) -> str:
+    """sha256 in hexadecimal."""
+    return hashlib.sha256(artefact).hexdigest()
+
+
+def digest_of_image(image: str) -> str:
+    """The digest in an image's name.
+
+    Raises:
+      BadInput: there is none: a tag may mean another image tomorrow.
+    """
+    match = re.fullmatch(r"[\w.:/-]+@(sha256:[0-9a-f]{64})", image)
+    if match is None:
+        raise BadInput(
+            f"--image={image!r}: give it by digest, NAME@sha256:..., which `docker push` prints: "
+            "a tag may be another image when a pod restarts."
+        )
+    return match[1]
+
+
+def here() -> dict[str, str]:
+    """The packages that processes compare, in the versions of this environment."""
+    return {name: version for name, version in meeting.facts().items() if name != "code"}
+
+
+def locked(root: Path | None = None) -> dict[str, str]:
+    """As `here`, in the versions of the lock file, which images and TPU VMs are installed from.
+
+    Raises:
+      BadInput: the file is missing, or lacks one of them.
+    """
+    path = (root or recipes.root()) / LOCK_FILE
+    if not path.is_file():
+        raise BadInput(f"{path} is missing; launch from a checkout of the project.")
+    rows = (line.split(" ")[0].partition("==") for line in path.read_text().splitlines())
+    versions = {_canonical(name): version for name, equal, version in rows if equal}
+    names = [name for name in meeting.facts() if name != "code"]
+    missing = [name for name in names if name not in versions]
+    if missing:
+        raise BadInput(f"{path} has no version of {missing[0]}; make it again, see docs/launch.")
+    return {name: versions[name] for name in names}
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,161 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""From the arguments of the command line to a job: configurations loaded and checked, code hashed.
+
+Start from `assemble`.
+"""
+
+import argparse
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from launch import artefact, check
+from launch.job import Job, Run, name_of, name_of_run
+from vit_jax import config as config_lib
+from vit_jax import meeting, recipes, reporting, storage, sweep_folder, sweep_runner, topology
+from vit_jax import sweep as sweep_lib
+from vit_jax.errors import BadInput
+
+HERE = ("local", "slurm")  # engines whose machines see the folders of this one
+
+
+@dataclasses.dataclass(frozen=True)
+class Assembled:
+    """A job, and what only `submit` needs.
+
+    Attributes:
+      job: with at least one run.
+      config: of the first run, a ConfigDict.
+      stage: the sweep, the name of its stage and all points of it; None without one.
+    """
+
+    job: Job
+    config: Any
+    stage: tuple[sweep_lib.Sweep, str, list[sweep_lib.Point]] | None = None
+
+
+def place(args: argparse.Namespace, engine: str) -> tuple[str, str, Path]:
+    """(workdir, name, folder of the files) of a job.
+
+    Raises:
+      BadInput: no workdir, or one that the engine's machines cannot see.
+    """
+    workdir = args.workdir.rstrip("/") if args.workdir.strip("/") else args.workdir
+    if not workdir:
+        raise BadInput("--workdir is empty; give the folder of the run.")
+    remote = "://" in workdir
+    if engine not in HERE and not workdir.startswith("gs://"):
+        raise BadInput(
+            f"--workdir={workdir} is a folder of this machine, which those of {engine} do not "
+            "see; give gs://BUCKET/FOLDER."
+        )
+    if not remote:
+        workdir = os.path.abspath(os.path.expanduser(workdir))
+    name = args.name or name_of(workdir)
+    beside = Path("runs", "launch", name) if remote else Path(workdir, "launch")
+    folder = Path(args.out).expanduser() if args.out else beside
+    if "\n" in str(folder):
+        raise BadInput(f"{str(folder)!r} has a line break; give another --workdir or --out.")
+    return workdir, name, Path(os.path.abspath(folder))
+
+
+def assemble(
+    args: argparse.Namespace, overrides: Sequence[str], engine: str, code: str
+) -> Assembled:
+    """The job that the arguments describe.
+
+    Args:
+      args: of `main`, with the engine's own.
+      overrides: `--config.key=value`.
+      engine: name of it.
+      code: the transport, see `artefact`.
+
+    Raises:
+      BadInput: anything that cannot be launched.
+    """
+    workdir, name, folder = place(args, engine)
+    data = [] if args.data is None else [f"--config.data.source={args.data}"]
+    overrides = (*overrides, *data)
+    accelerator = topology.find(args.accelerator) if args.accelerator else None
+    if args.sweep:
+        config, runs, stage = _points(args, overrides, workdir, name)
+    else:
+        config, stage = config_lib.load(args.config, overrides), None
+        runs = (_run(name, workdir, config, overrides),)
+    configs = [config] if stage is None else [p.config for p in stage[2]]
+    for one in configs:
+        check.check(one, accelerator, args.slices, args.procs_per_node)
+    job = Job(
+        name, runs, workdir, str(folder), accelerator, args.slices, args.procs_per_node,
+        environment=_environment(args.env), parallel=args.parallel,
+        sweep=_words(args, overrides, workdir) if args.sweep else (),
+        **_code(args, code),
+    )  # fmt: skip
+    return Assembled(job, config, stage)
+
+
+def _run(name: str, workdir: str, config: Any, overrides: Sequence[str]) -> Run:
+    fingerprint = config_lib.fingerprint(config)
+    return Run(name, workdir, config_lib.to_yaml(config), fingerprint, tuple(overrides))
+
+
+def _points(
+    args: argparse.Namespace, overrides: Sequence[str], workdir: str, name: str
+) -> tuple[Any, tuple[Run, ...], tuple[sweep_lib.Sweep, str, list[sweep_lib.Point]]]:
+    """What is not finished of a stage: the same runs, in the same folders, as `vit_jax sweep`."""
+    sweep, home = sweep_lib.read(args.config, overrides), storage.workdir(workdir)
+    if args.stage:
+        sweep_lib.check_stage(sweep, args.stage)
+    stage = args.stage or next(iter(sweep.stages))
+    before, rows = sweep.before(stage), []
+    if before is not None:
+        rows = [e.row(home) for e in sweep_runner.finished(sweep, before, home)]
+    points = sweep_folder.settled(sweep.points(stage, rows), home)
+    left = [p for p in points if not (home / p.run / reporting.RESULTS_FILE).exists()]
+    if not left:
+        later = list(sweep.stages)[list(sweep.stages).index(stage) + 1 :]
+        then = f"--stage={later[0]} is next" if later else f"vit_jax sweep --collect {workdir}"
+        raise BadInput(f"all {len(points)} runs of the sweep are finished; {then}.")
+    runs = [_run(name_of_run(name, p.run), f"{workdir}/{p.run}", p.config, ()) for p in left]
+    return left[0].config, tuple(runs), (sweep, stage, points)
+
+
+def _words(args: argparse.Namespace, overrides: Sequence[str], workdir: str) -> tuple[str, ...]:
+    stage = [f"--stage={args.stage}"] if args.stage else []
+    words = [f"--config={args.config}", f"--workdir={workdir}", f"--parallel={args.parallel}"]
+    return ("sweep", *words, *stage, *overrides)
+
+
+def _environment(given: Sequence[str]) -> dict[str, str]:
+    wrong = [text for text in given if "=" not in text]
+    if wrong:
+        raise BadInput(f"--env={wrong[0]}; write --env=NAME=VALUE.")
+    return dict(text.split("=", 1) for text in given)
+
+
+def _code(args: argparse.Namespace, transport: str) -> dict[str, Any]:
+    """Code, packages and artefact of a job."""
+    if transport == "folder":
+        return {"code": meeting.code_version(), "packages": artefact.here()}
+    packages = artefact.locked()
+    if transport == "rsync":
+        return {"code": meeting.code_version(), "packages": packages}
+    if transport == "image":
+        return {"code": artefact.digest_of_image(args.image), "packages": packages}
+    packed = artefact.pack(recipes.root())
+    return {"code": artefact.digest(packed), "packages": packages, "artefact": packed}
+
+
+def begin(
+    sweep: sweep_lib.Sweep, stage: str, points: Sequence[sweep_lib.Point], workdir: str
+) -> None:
+    """Notes the runs of a stage in the folder of the sweep, as `vit_jax sweep` does.
+
+    Raises:
+      BadInput: the folder is not writable.
+    """
+    sweep_folder.write(sweep, stage, points, storage.workdir(workdir))

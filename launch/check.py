@@ -1,0 +1,110 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is checked before anything is submitted, and what the job costs.
+
+A mistake must show here, in seconds, and not on a thousand chips. Start from `check`.
+"""
+
+import importlib.util
+from typing import Any
+
+from jax.sharding import AbstractMesh
+
+from launch.job import Job, Processes
+from vit_jax import build, program, settle, sharding, topology
+from vit_jax import config as config_lib
+from vit_jax.errors import BadInput
+from vit_jax.topology import Accelerator
+
+
+def check(config: Any, accelerator: Accelerator | None, slices: int, processes: Processes) -> None:
+    """Checks a configuration by itself and against the devices that it is to run on.
+
+    Args:
+      config: a ConfigDict from `vit_jax.config.load`.
+      accelerator: of a slice; None: not known, then only the configuration is checked.
+      slices: of it.
+      processes: one for each machine, or one for each GPU.
+
+    Raises:
+      BadInput: what cannot be, with the nearest that can.
+    """
+    settled = settle.settle(config_lib.changed(config, {}))
+    build.check(settled)
+    if accelerator is None:
+        if slices > 1:
+            raise BadInput(f"--slices={slices} of what? Give --accelerator=NAME, e.g. v4-32.")
+        return
+    topology.check_slices(accelerator, slices)
+    platform = accelerator.generation.platform
+    if processes == "per_gpu" and platform != "gpu":
+        raise BadInput(
+            f"--procs_per_node=per_gpu: {accelerator.name} has no GPUs; leave it out, one process "
+            "drives all devices of a machine."
+        )
+    if config.platform not in ("auto", platform):
+        raise BadInput(
+            f"platform={config.platform}, but {accelerator.name} is a {platform}; leave out "
+            "--config.platform, or give another --accelerator."
+        )
+    sizes = {axis: config.mesh[axis] for axis in sharding.MESH_AXES}
+    sizes["replica"] = sizes["replica"] or slices
+    shape = sharding.mesh_shape(**sizes, devices=accelerator.devices * slices)
+    if platform != "cpu":  # which may play several slices
+        sharding.check_slices(shape, slices)
+    mesh: Any = AbstractMesh(shape, sharding.MESH_AXES)  # all that the rules ask is its shape
+    program.check_batches(settled, sharding.Rules(mesh, settled.mesh.rules))
+
+
+def machines(job: Job) -> str:
+    """What a run takes, for people: `2 x v4-256: 256 chips on 64 machines`."""
+    if job.accelerator is None:
+        return "this machine, as it is"
+    chips, hosts = (n * job.slices for n in (job.accelerator.chips, job.accelerator.hosts))
+    times = f"{job.slices} x " if job.slices > 1 else ""
+    return (
+        f"{times}{job.accelerator.name}: {_many(chips, 'chip')} on {_many(hosts, 'machine')}; "
+        f"{_many(chips, 'chip-hour')} for each hour"
+    )
+
+
+def can_plan(job: Job) -> bool:
+    """Whether the verdict of `vit_jax plan` can be had here."""
+    if job.accelerator is None or job.accelerator.generation.platform == "cpu":
+        return False
+    on_tpu = job.accelerator.generation.platform == "tpu"
+    return not on_tpu or importlib.util.find_spec("libtpu") is not None
+
+
+def plan(job: Job, config: Any) -> str:
+    """What `vit_jax plan` says of a run of the job, and what all of them cost, in one line.
+
+    Raises:
+      BadInput: it does not fit; says what would.
+    """
+    from vit_jax import plan as plan_lib
+
+    assert job.accelerator is not None
+    try:
+        made = plan_lib.plan(config, job.accelerator, job.slices)
+    except BadInput as e:
+        raise BadInput(f"{e} (--no_plan submits without asking.)") from e
+    if not made.fits:
+        rows = [" ".join(f"--config.{k}={v}" for k, v in s.items()) for s, _ in made.fitting]
+        peak, limit = (n / topology.GIB for n in (made.measured.peak_bytes, made.limit_bytes))
+        raise BadInput(
+            f"a step takes {peak:.3g} of {limit:.4g} GiB of {job.accelerator.name} "
+            f"({made.measured.how}); {'it would fit with ' if rows else 'take more devices'}"
+            f"{' or '.join(rows)}. Nothing was submitted (--no_plan submits without asking)."
+        )
+    total = made.chip_hours * len(job.runs)
+    each = f" for {len(job.runs)} runs" if len(job.runs) > 1 else ""
+    return (
+        f"fits: {made.share:.0%} of the memory ({made.measured.how}); {made.hours:.3g} hours a "
+        f"run and {total:,.3g} chip-hours{each} at best, two to three times that is usual"
+    )
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' if count != 1 else ''}"

@@ -1,0 +1,108 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""SkyPilot: a YAML file for each run, as a managed job, which recovers from lost machines itself.
+
+SkyPilot copies the checkout (`workdir`) and the job file (`file_mounts`) to each node.
+"""
+
+import dataclasses
+from typing import Any
+
+import yaml
+
+from launch import job as job_lib
+from launch.job import CONFIG_FILE, FILE, Command, File, Job, Rendered, Run, flag
+from vit_jax import recipes
+from vit_jax.errors import BadInput
+
+CODE = "rsync"
+HOME = "~/vit_jax_job"  # on the nodes
+_GPUS = {"a100-40gb": "A100", "a100-80gb": "A100-80GB"}  # others: in capitals
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Flags of this engine alone."""
+
+    infra: str = flag("where: gcp, aws/us-east-1, kubernetes (default: the cheapest)")
+    spot: bool = flag("on spot machines", False)
+    image: str = flag("docker:NAME of a machine's image (default: that of the cloud)")
+
+
+def render(job: Job, options: Options) -> Rendered:
+    """The YAML files, and `sky jobs`.
+
+    Raises:
+      BadInput: an accelerator that SkyPilot does not have, or several slices.
+    """
+    accelerator = job.accelerator
+    if accelerator is None:
+        raise BadInput("--accelerator is missing; give e.g. h100-16 or v5e-16.")
+    generation = accelerator.generation
+    if generation.platform == "cpu" or (generation.platform == "tpu" and not generation.runtime):
+        raise BadInput(f"{accelerator.name}: SkyPilot has none; launch local, slurm or gke.")
+    if job.slices > 1:
+        raise BadInput("--slices: SkyPilot does not join slices; launch gke or tpu_vm.")
+    files, submit, logs, cancel = [], [], [], []
+    for run in job.runs:
+        task = yaml.safe_dump(_task(job, options, run), sort_keys=False, width=1000)
+        name = f"{run.name}.yaml"
+        files += [*job.files(run, HOME), File(name, task)]
+        path = f"{job.folder}/{name}"
+        submit.append(Command(("sky", "jobs", "launch", "--yes", "--detach-run", path)))
+        logs.append(Command(("sky", "jobs", "logs", f"--name={run.name}")))
+        cancel.append(Command(("sky", "jobs", "cancel", "--yes", f"--name={run.name}")))
+    status = (Command(("sky", "jobs", "queue", "--skip-finished")),)
+    return Rendered(tuple(files), tuple(submit), status, tuple(logs), tuple(cancel))
+
+
+def _task(job: Job, options: Options, run: Run) -> dict[str, Any]:
+    assert job.accelerator is not None
+    on_tpu = job.accelerator.generation.platform == "tpu"
+    extra = "tpu" if on_tpu else "cuda12"
+    trainer = f"vit_jax @{HOME}/{FILE}"
+    if job.processes == "per_gpu":
+        each = job.accelerator.chips // job.accelerator.hosts
+        trainer = f"python -m launch.node --count={each} --per_gpu @{HOME}/{FILE}"
+    at = f"{job.folder}/{job.prefix(run)}"
+    return {
+        "name": run.name,
+        "workdir": str(recipes.root()),
+        "num_nodes": 1 if on_tpu else job.accelerator.hosts,
+        "resources": _resources(job, options),
+        "file_mounts": {f"{HOME}/{name}": f"{at}{name}" for name in (FILE, CONFIG_FILE)},
+        "setup": job_lib.filled(_SETUP, {"extra": extra}),
+        "run": f"set -e\n{job_lib.exports(job.environment)}"
+        f"export PATH=~/vit_jax_venv/bin:$PATH\nexec {trainer}\n",
+    }
+
+
+def _resources(job: Job, options: Options) -> dict[str, Any]:
+    assert job.accelerator is not None
+    generation, size = job.accelerator.generation, job.accelerator.name.rpartition("-")[2]
+    if generation.platform == "tpu":
+        name = f"tpu-{(*generation.spellings, generation.name)[0]}-{size}"
+        found: dict[str, Any] = {
+            "accelerators": name,
+            "accelerator_args": {"runtime_version": generation.runtime},
+        }
+    else:
+        gpu = _GPUS.get(generation.name, generation.name.upper())
+        found = {"accelerators": f"{gpu}:{job.accelerator.chips // job.accelerator.hosts}"}
+    if options.infra:
+        found["infra"] = options.infra
+    if options.image:
+        found["image_id"] = options.image
+    recovery = {"recover_on_exit_codes": list(job_lib.AGAIN)}
+    return {**found, "use_spot": options.spot, "job_recovery": recovery}
+
+
+# See `job.filled`.
+_SETUP = """\
+set -e
+command -v uv >/dev/null || python3 -m pip install --quiet uv
+[ -d ~/vit_jax_venv ] || uv venv --quiet --python 3.11 ~/vit_jax_venv
+uv pip install --quiet --python ~/vit_jax_venv/bin/python \\
+  --constraint requirements.lock '.[<extra>,gcs]'
+"""

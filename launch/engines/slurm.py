@@ -1,0 +1,149 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Slurm: a batch script that runs the trainer with srun, and is requeued where its code says so.
+
+A sweep is an array, with one task for each point. What people may have put odd letters into travels
+in job files and single quotes; `#SBATCH` lines hold only what `job.plain` lets through.
+"""
+
+import dataclasses
+import re
+import shlex
+
+from launch import job as job_lib
+from launch.job import Command, File, Job, Rendered, flag, plain
+from vit_jax.errors import BadInput
+
+CODE = "folder"
+SCRIPT, TASK = "job.sh", "task.sh"
+SIGNAL_SECS = 180  # before the time limit, to save in
+_PROXIES = "http_proxy https_proxy all_proxy grpc_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY"
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Flags of this engine alone."""
+
+    partition: str = flag("to submit to")
+    account: str = flag("that pays")
+    qos: str = flag("quality of service")
+    time: str = flag("limit of each start, D-HH:MM:SS; at its end the run saves and is requeued")
+    gres: str = flag("of each node (default: gpu:N)")
+    nodes: int = flag("of each run (default: as many as the accelerator has machines)", 0)
+    sbatch: tuple[str, ...] = flag("any other option of sbatch, e.g. --sbatch=--mem=0", ())
+
+
+def render(job: Job, options: Options) -> Rendered:
+    """The batch script, what each of its tasks runs, and the job files.
+
+    Raises:
+      BadInput: no accelerator, or one that Slurm's nodes do not have, or a value that cannot be.
+    """
+    nodes, tasks, gres, environment = _machines(job, options)
+    time = options.time
+    if time and not re.fullmatch(r"(\d+-)?\d+(:\d{1,2}){0,2}", time):
+        raise BadInput(f"--time={time!r}: write minutes, HH:MM:SS or D-HH:MM:SS.")
+    given = {
+        "job-name": job.name, "nodes": nodes, "ntasks-per-node": tasks, "gres": gres,
+        "partition": options.partition, "account": options.account, "qos": options.qos,
+        "time": time, "signal": f"TERM@{SIGNAL_SECS}", "open-mode": "append",
+        "array": f"0-{len(job.runs) - 1}%{job.parallel}" if job.sweep else "",
+    }  # fmt: skip
+    lines = [f"#SBATCH --{k}={plain(k, str(v))}" for k, v in given.items() if v]
+    lines += ["#SBATCH --requeue", *(f"#SBATCH {_other(text)}" for text in options.sbatch)]
+    values = {
+        "directives": "\n".join(lines), "proxies": _PROXIES, "most": job_lib.MOST_RESTARTS,
+        "exports": job_lib.exports(environment), "folder": shlex.quote(job.folder),
+        "task": TASK, "point": '"/$SLURM_ARRAY_TASK_ID"' if job.sweep else "",
+        "id": "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" if job.sweep else "$SLURM_JOB_ID",
+    }  # fmt: skip
+    files = [File(SCRIPT, job_lib.filled(_SCRIPT, values), 0o755), File(TASK, _TASK, 0o755)]
+    for run in job.runs:
+        files += job.files(run, f"{job.folder}/{job.prefix(run)}".rstrip("/"))
+    pattern = job.folder.replace("%", "%%")
+    output = f"--output={pattern}/log{'-%a' if job.sweep else ''}.txt"
+    which = [f"-{i}" for i in range(len(job.runs))] if job.sweep else [""]
+    logs = [f"{job.folder}/log{i}.txt" for i in which]
+    columns = "--format=%.18i %.9P %.40j %.10T %.10M %.6D %R"
+    return Rendered(
+        files=tuple(files),
+        submit=(Command(("sbatch", output, f"{job.folder}/{SCRIPT}")),),
+        status=(Command(("squeue", f"--name={job.name}", columns)),),
+        logs=(Command(("tail", "-n", "200", "-F", *logs)),),
+        cancel=(Command(("scancel", f"--name={job.name}")),),
+    )
+
+
+def _machines(job: Job, options: Options) -> tuple[int, int, str, dict[str, str]]:
+    """(nodes, tasks on each, generic resources of each, variables)."""
+    if job.accelerator is None:
+        raise BadInput("--accelerator is missing; give e.g. h100-16, or cpu-8 for CPUs only.")
+    platform, chips = job.accelerator.generation.platform, job.accelerator.chips
+    if platform == "tpu":
+        raise BadInput(f"{job.accelerator.name} is a TPU: launch gke, tpu_vm or sky have those.")
+    nodes = options.nodes or job.accelerator.hosts
+    if nodes < 1 or chips % nodes:
+        fits = [n for n in range(1, chips + 1) if chips % n == 0]
+        near = min(fits, key=lambda n: abs(n - nodes))
+        raise BadInput(f"--nodes={nodes} do not share {chips} devices alike; --nodes={near} do.")
+    if platform == "cpu":
+        flags = f"--xla_force_host_platform_device_count={chips // nodes}"
+        flags = f"{job.environment.get('XLA_FLAGS', '')} {flags}".strip()
+        given = {"JAX_PLATFORMS": "cpu", **job.environment, "XLA_FLAGS": flags}
+        return nodes, 1, options.gres, given
+    each = chips // nodes
+    tasks = each if job.processes == "per_gpu" else 1
+    return nodes, tasks, options.gres or f"gpu:{each}", dict(job.environment)
+
+
+def _other(text: str) -> str:
+    if not text.startswith("-"):
+        raise BadInput(f"--sbatch={text!r}: write the whole option, e.g. --sbatch=--mem=0.")
+    return plain("sbatch", text)
+
+
+# See `job.filled`. The code of each task is noted because srun gives the highest of all, which may
+# be that of those it has killed; the file is there from the start because some file systems keep in
+# mind for long that one is not.
+_SCRIPT = """\
+#!/bin/bash
+# Written by `python -m launch slurm`; `sbatch` takes it as it is.
+<directives>
+set -u
+unset <proxies>
+<exports>folder=<folder>
+point=$folder<point>
+asks="$point/needs-a-person"  # gets the code of a task that must not run again
+: > "$asks"
+
+srun --kill-on-bad-exit=1 --label "$folder/<task>" "$point/job.json" "$asks"
+code=$?
+if read -r asked < "$asks"; then
+  code=$asked
+fi
+case $code in
+  42 | 43) ;;
+  *) [ "$code" -gt 128 ] || exit "$code" ;;
+esac
+if [ "${SLURM_RESTART_COUNT:-0}" -ge <most> ]; then
+  echo "launch: ended with code $code; given up after <most> restarts" >&2
+  exit 1
+fi
+echo "launch: ended with code $code; runs again" >&2
+scontrol requeue "<id>"
+exit "$code"
+"""
+
+_TASK = """\
+#!/bin/bash
+# Written by `python -m launch slurm`; what each task runs: task.sh JOB FILE-FOR-CODES.
+trap : TERM  # is for the trainer, which saves and ends; this shell waits for its code
+vit_jax "@$1"
+code=$?
+case $code in
+  0 | 42 | 43) ;;
+  *) [ "$code" -gt 128 ] || echo "$code" > "$2" ;;
+esac
+exit "$code"
+"""

@@ -1,0 +1,190 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""TPU VMs by gcloud: a queued resource whose machines install the code and run it by themselves.
+
+The same script serves both modes. `startup_script` hands it to each machine as what it does when it
+starts, so that a machine that is replaced begins again; `ssh` runs it in the foreground on machines
+that are there, for experiments. Code, job file and configuration lie in the bucket of the workdir.
+"""
+
+import dataclasses
+import re
+import shlex
+
+from launch import job as job_lib
+from launch.job import CONFIG_FILE, FILE, Command, File, Job, Rendered, Run, flag, needed
+from vit_jax.errors import BadInput
+
+CODE = "tarball"
+SCRIPT, TARBALL = "startup.sh", "code.tar.gz"
+HOME = "/opt/vit_jax"  # on the machines
+UNIT = "vit_jax"
+_TPUS = ("gcloud", "compute", "tpus")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Flags of this engine alone."""
+
+    project: str = flag("of Google Cloud")
+    zone: str = flag("e.g. us-central2-b")
+    capacity: str = flag(
+        "how it is paid: spot (default), on_demand, reserved, flex_start",
+        "spot", ("spot", "on_demand", "reserved", "flex_start"),
+    )  # fmt: skip
+    time: str = flag("flex_start: after which the machines are taken away, e.g. 8h")
+    mode: str = flag("startup_script (default) or ssh", "startup_script", ("startup_script", "ssh"))
+    service_account: str = flag("that reads and writes the bucket (default: the project's)")
+
+
+def render(job: Job, options: Options) -> Rendered:
+    """A queued resource for each run, with the script that its machines run.
+
+    Raises:
+      BadInput: an accelerator that gcloud does not give as TPU VMs, or a flag that is missing.
+    """
+    needed(project=options.project, zone=options.zone)
+    _check(job, options)
+    code = f"{job.workdir}/launch/code-{job.code[:12]}.tar.gz"
+    files = [File(TARBALL, job.artefact)]
+    upload = Command(_copy(f"{job.folder}/{TARBALL}", code))
+    submit, status, logs, cancel = [upload], [], [], []
+    for run in job.runs:
+        told, config = job.files(run, f"{HOME}/job")
+        script = f"{job.prefix(run)}{SCRIPT}"
+        files += [told, config, File(script, _script(job, run, code), 0o755)]
+        local = [f"{job.folder}/{file.name}" for file in (told, config)]
+        submit.append(Command(_copy(*local, f"{run.workdir}/launch/")))
+        submit += _start(job, options, run, f"{job.folder}/{script}")
+        at = (f"--project={options.project}", f"--zone={options.zone}")
+        name = f"{run.name}-0" if job.slices > 1 else run.name
+        follow = f"sudo journalctl --unit={UNIT} --lines=200 --follow --no-pager"
+        status.append(Command((*_TPUS, "queued-resources", "describe", run.name, *at)))
+        logs.append(
+            Command((*_TPUS, "tpu-vm", "ssh", name, *at, "--worker=0", f"--command={follow}"))
+        )
+        cancel.append(Command(
+            (*_TPUS, "queued-resources", "delete", run.name, *at, "--force", "--quiet")
+        ))  # fmt: skip
+    return Rendered(tuple(files), tuple(submit), tuple(status), tuple(logs), tuple(cancel))
+
+
+def _check(job: Job, options: Options) -> None:
+    if job.accelerator is None:
+        raise BadInput("--accelerator is missing; give a TPU, e.g. v4-32.")
+    if not job.accelerator.generation.runtime:
+        where = "gke" if job.accelerator.generation.platform == "tpu" else "slurm, gke or sky"
+        raise BadInput(f"{job.accelerator.name} is no TPU VM of gcloud; launch {where} has it.")
+    if options.capacity == "flex_start" and not re.fullmatch(r"[1-9]\d*[smhd]", options.time):
+        raise BadInput(f"--time={options.time!r}: flex_start needs a duration such as 8h.")
+    if options.time and options.capacity != "flex_start":
+        raise BadInput(f"--time={options.time}: only --capacity=flex_start has a limit.")
+
+
+def accelerator_type(job: Job) -> str:
+    """An accelerator as gcloud has it: v5e-16 is v5litepod-16 there."""
+    assert job.accelerator is not None
+    generation = job.accelerator.generation
+    size = job.accelerator.name.rpartition("-")[2]
+    return f"{(*generation.spellings, generation.name)[0]}-{size}"
+
+
+def _start(job: Job, options: Options, run: Run, script: str) -> list[Command]:
+    """The commands that create the machines of a run, or run the script on those that are there."""
+    at = (f"--project={options.project}", f"--zone={options.zone}")
+    several = job.slices > 1
+    if options.mode == "ssh":
+        kind = ("queued-resources", "ssh") if several else ("tpu-vm", "ssh")
+        there = f"{run.workdir}/launch/{SCRIPT}"
+        fetch = f"gcloud storage cp {shlex.quote(there)} /tmp/{SCRIPT}"
+        run_it = f"{fetch} && sudo bash /tmp/{SCRIPT} foreground"
+        nodes = ("--node=all",) if several else ()
+        return [
+            Command(_copy(script, there)),
+            Command((*_TPUS, *kind, run.name, *at, "--worker=all", *nodes, f"--command={run_it}")),
+        ]
+    assert job.accelerator is not None
+    flex = options.capacity == "flex_start"
+    how = {
+        "spot": ("--spot",), "on_demand": (), "reserved": ("--reserved",),
+        "flex_start": ("--provisioning-model=flex-start", f"--max-run-duration={options.time}"),
+    }[options.capacity]  # fmt: skip
+    named = f"--node-id={run.name}"
+    nodes = (f"--node-count={job.slices}", f"--node-prefix={run.name}") if several else (named,)
+    account = (f"--service-account={options.service_account}",) if options.service_account else ()
+    if "," in script or "=" in script:
+        raise BadInput(f"{script!r}: gcloud cannot take a path with , or =; give another --out.")
+    words = (
+        *(("gcloud", "alpha") if flex else ("gcloud",)), *_TPUS[1:], "queued-resources", "create",
+        run.name, *at, f"--accelerator-type={accelerator_type(job)}",
+        f"--runtime-version={job.accelerator.generation.runtime}", *nodes, *how, *account,
+        f"--metadata-from-file=startup-script={script}",
+    )  # fmt: skip
+    return [Command(words, unless=(*_TPUS, "queued-resources", "describe", run.name, *at))]
+
+
+def _copy(*paths: str) -> tuple[str, ...]:
+    return ("gcloud", "storage", "cp", *paths)
+
+
+def _script(job: Job, run: Run, code: str) -> str:
+    values = {
+        "home": HOME, "unit": UNIT, "job": FILE, "config": CONFIG_FILE, "hash": job.code,
+        "code": shlex.quote(code), "bucket": shlex.quote(f"{run.workdir}/launch"),
+        "exports": job_lib.exports({**job.environment, "VIT_JAX_CODE": job.code}),
+        "again": " ".join(map(str, job_lib.AGAIN)), "most": job_lib.MOST_RESTARTS,
+        "grace": job_lib.GRACE_SECS,
+    }  # fmt: skip
+    return job_lib.filled(_SCRIPT, values)
+
+
+# See `job.filled`. Deaths by signal restart by on-abnormal, codes by the list; 0, 1, 2 are neither.
+# The four signals that systemd calls clean are added: nobody but a machine's end sends them.
+_SCRIPT = """\
+#!/bin/bash
+# Written by `python -m launch tpu_vm`; runs as root on each machine, each time that it starts.
+set -euo pipefail
+export HOME=/root
+mkdir -p <home>/job
+cd <home>
+gcloud storage cp <code> code.tar.gz
+gcloud storage cp <bucket>/<job> <bucket>/<config> job/
+echo "<hash>  code.tar.gz" | sha256sum --check --quiet
+
+if [ "$(cat installed 2>/dev/null)" != <hash> ]; then
+  rm -rf code venv installed
+  mkdir code
+  tar -xzf code.tar.gz -C code
+  python3 -m pip install --quiet uv
+  python3 -m uv venv --quiet --python 3.11 venv
+  python3 -m uv pip install --quiet --python venv/bin/python \\
+    --constraint code/requirements.lock './code[tpu,gcs]'
+  echo <hash> > installed
+fi
+
+cat > run.sh <<'END-<hash>'
+#!/bin/bash
+cd <home>/code || exit 2
+export PATH=<home>/venv/bin:$PATH
+<exports>exec vit_jax @<home>/job/<job>
+END-<hash>
+chmod +x run.sh
+
+systemctl stop <unit> 2>/dev/null || true
+systemctl reset-failed <unit> 2>/dev/null || true
+if [ "${1:-}" = foreground ]; then
+  exec ./run.sh
+fi
+systemd-run --unit=<unit> --collect \\
+  --property=Restart=on-abnormal \\
+  --property="RestartForceExitStatus=<again> SIGHUP SIGINT SIGTERM SIGPIPE" \\
+  --property="RestartPreventExitStatus=0 1 2" \\
+  --property=RestartSec=10 \\
+  --property=StartLimitIntervalSec=infinity \\
+  --property=StartLimitBurst=<most> \\
+  --property=TimeoutStopSec=<grace> \\
+  --property=LimitMEMLOCK=infinity \\
+  --setenv=HOME=/root \\
+  <home>/run.sh
+"""

@@ -1,0 +1,157 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The command line: one engine, one verb, one job. Start from `main`.
+
+python -m launch ENGINE VERB --config=FILE[:ARGS] --workdir=DIR [--config.key=value ...]
+"""
+
+import argparse
+import dataclasses
+import importlib
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from launch import running
+from vit_jax.errors import BadInput, RunFailed, unknown
+
+ENGINES = {
+    "local": "this machine, in the foreground",
+    "slurm": "a Slurm cluster",
+    "gke": "Kubernetes: JobSet, and Kueue where it is",
+    "tpu_vm": "TPU VMs by gcloud, without Kubernetes",
+    "sky": "SkyPilot managed jobs",
+}
+VERBS = {
+    "render": "show (or write into --out) the files and the engine's commands; run nothing",
+    "submit": "check, write the files, show the commands and run them",
+    "status": "how it goes",
+    "logs": "what it prints",
+    "cancel": "stop it, and what it pays for",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command and returns its exit code: 0 done, 2 bad input, else that of the engine.
+
+    Args:
+      argv: arguments without the program's name (default: those of the process).
+    """
+    argv = sys.argv[1:] if argv is None else list(argv)
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    logging.getLogger("vit_jax").setLevel(logging.INFO)
+    try:
+        engine = _engine(argv)
+        args, rest = parser(engine).parse_known_args(argv)
+        return _run(engine, args, rest)
+    except SystemExit as e:  # argparse has printed its message
+        return int(e.code or 0)
+    except (BadInput, RunFailed) as e:
+        print(f"launch: {e}", file=sys.stderr)
+        return e.exit_code
+
+
+def _engine(argv: Sequence[str]) -> str:
+    given = argv[0] if argv else ""
+    if given not in ENGINES and not given.startswith("-"):
+        raise unknown("engine", given, ENGINES)
+    return given if given in ENGINES else ""
+
+
+def parser(engine: str) -> argparse.ArgumentParser:
+    """The arguments of one engine; of none (""), those that all have."""
+    made = argparse.ArgumentParser(
+        prog="python -m launch",
+        description="Runs a configuration on this machine, a cluster or a cloud.",
+        epilog="example: python -m launch slurm render --config=configs/quickstart.py "
+        "--workdir=/shared/runs/mine --accelerator=h100-16 --partition=gpu",
+        allow_abbrev=False,
+    )
+    made.add_argument("engine", choices=ENGINES, help="; ".join(map(": ".join, ENGINES.items())))
+    made.add_argument("verb", choices=VERBS, help="; ".join(map(": ".join, VERBS.items())))
+    made.add_argument("--config", metavar="FILE[:ARGS]", help="recipe or config.yaml")
+    made.add_argument("--data", metavar="SOURCE", help="short for --config.data.source=SOURCE")
+    made.add_argument("--workdir", required=True, metavar="DIR", help="of the run, or the sweep")
+    made.add_argument("--accelerator", default="", metavar="NAME", help="as sold: v4-256, h100-16")
+    made.add_argument("--slices", type=int, default=1, metavar="N", help="of it (default: 1)")
+    made.add_argument(
+        "--procs_per_node", choices=["per_node", "per_gpu"], default="per_node",
+        help="one process for each machine (default), or for each GPU",
+    )  # fmt: skip
+    made.add_argument("--name", default="", help="of the job (default: made of the workdir)")
+    made.add_argument("--out", default="", metavar="DIR", help="for the files (default: a folder "
+                      "launch in a workdir of this machine, else runs/launch/NAME)")  # fmt: skip
+    made.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="variable")
+    made.add_argument("--sweep", action="store_true", help="all points of the recipe's sweep()")
+    made.add_argument("--stage", default="", metavar="NAME", help="of the sweep (default: first)")
+    made.add_argument("--parallel", type=int, default=1, metavar="N", help="local, slurm: points "
+                      "of the sweep at a time (default: 1)")  # fmt: skip
+    made.add_argument("--no_plan", action="store_true", help="submit without `vit_jax plan`")
+    if engine:
+        own = made.add_argument_group(engine)
+        for field in dataclasses.fields(_module(engine).Options):
+            _add(own, field)
+    return made
+
+
+def _add(group: Any, field: dataclasses.Field[Any]) -> None:
+    """The flag of one option; its type is that of the default."""
+    more: dict[str, Any] = {"help": field.metadata["help"]}
+    if isinstance(field.default, tuple):
+        more |= {"action": "append"}
+    elif isinstance(field.default, bool):
+        more |= {"action": "store_true"}
+    else:
+        more |= {"type": type(field.default)}
+    if "choices" in field.metadata:
+        more |= {"choices": field.metadata["choices"]}
+    default = [] if isinstance(field.default, tuple) else field.default
+    group.add_argument(f"--{field.name}", default=default, **more)
+
+
+def _module(engine: str) -> Any:
+    return importlib.import_module(f"launch.engines.{engine}")
+
+
+def _run(engine: str, args: argparse.Namespace, rest: Sequence[str]) -> int:
+    flags = [option for action in parser(engine)._actions for option in action.option_strings]
+    for text in rest:
+        if not text.startswith("--config."):
+            raise unknown(f"argument of {engine}", text.partition("=")[0], flags)
+    from launch import assemble  # after what is wrong with the flags: it takes seconds
+
+    if args.parallel < 1:
+        raise BadInput(f"--parallel={args.parallel}; give a number of runs from 1 on.")
+    folder = assemble.place(args, engine)[2]
+    if not args.config:
+        if args.verb in ("render", "submit"):
+            raise BadInput("--config is missing; give a recipe such as configs/quickstart.py.")
+        return running.run(running.recorded(engine, args.verb, folder))
+    module = _module(engine)
+    options = module.Options(**{
+        f.name: tuple(value) if isinstance(value := getattr(args, f.name), list) else value
+        for f in dataclasses.fields(module.Options)
+    })  # fmt: skip
+    made = assemble.assemble(args, rest, engine, module.CODE)
+    rendered = module.render(made.job, options)
+    if args.verb in ("status", "logs", "cancel"):
+        return running.run(getattr(rendered, args.verb))
+    from launch import check
+
+    print(f"# {made.job.name}: {len(made.job.runs)} run{'s' * (len(made.job.runs) > 1)}, each on "
+          f"{check.machines(made.job)}")  # fmt: skip
+    if args.verb == "render":
+        if args.out:
+            running.write(rendered, engine, folder)
+        print(running.show(rendered, folder if args.out else None))
+        return 0
+    if check.can_plan(made.job) and not args.no_plan:
+        print(f"# {check.plan(made.job, made.config)}")
+    if made.stage is not None:
+        sweep, stage, points = made.stage
+        assemble.begin(sweep, stage, points, made.job.workdir)
+    running.write(rendered, engine, folder)
+    print(running.show(rendered, folder))
+    return running.run(rendered.submit)

@@ -1,0 +1,230 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The processes of a run on one machine: one or several, as one; again where their code asks.
+
+    python -m launch.node [--count=N] [--per_gpu] [--again] [--log=FILE] @JOB
+
+Used by `launch local`, and on machines with a process for each GPU whose engine starts one. Which
+machine this is of several is for `vit_jax.processes` to find out. Start from `run`.
+"""
+
+import argparse
+import contextlib
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import BinaryIO
+
+from vit_jax import job_file, processes, step_folders, storage
+from vit_jax.errors import SAVED, BadInput, runs_again
+from vit_jax.processes import VARIABLES, Who
+
+MOST_RESTARTS = 5  # without a new checkpoint
+GONE_SECS = 60  # from the end of one process to that of the others
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+log = logging.getLogger("vit_jax")
+
+
+def environments(count: int, per_gpu: bool, env: Mapping[str, str]) -> list[dict[str, str]]:
+    """The variables of each process of this machine.
+
+    Args:
+      count: processes here, and on each other machine.
+      per_gpu: whether each gets one GPU.
+      env: of this process; says which machine it is of how many.
+
+    Raises:
+      BadInput: machines that cannot be told from each other.
+    """
+    node = processes.resolve({}, env)
+    if node == "tpu":
+        raise BadInput("a TPU takes one process for each machine; leave out --procs_per_node.")
+    if node is not None:
+        processes.check(node)  # waits for names that take their time
+    made = []
+    for i in range(count):
+        more = dict[str, str]()
+        if isinstance(node, Who) or count > 1:
+            nodes, index = (node.count, node.index) if isinstance(node, Who) else (1, 0)
+            address = node.coordinator if isinstance(node, Who) else f"127.0.0.1:{_free_port()}"
+            if i and not isinstance(node, Who):
+                address = made[0][VARIABLES["coordinator"]]
+            told = (address, str(nodes * count), str(index * count + i))
+            more = dict(zip(VARIABLES.values(), told, strict=True))
+        if per_gpu:
+            visible = [d for d in env.get("CUDA_VISIBLE_DEVICES", "").split(",") if d]
+            if visible and len(visible) < count:
+                raise BadInput(f"CUDA_VISIBLE_DEVICES={','.join(visible)} has not {count} GPUs.")
+            more["CUDA_VISIBLE_DEVICES"] = visible[i] if visible else str(i)
+        made.append({**env, **more})
+    return made
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return found.getsockname()[1]
+
+
+def run(
+    words: Sequence[str], environments: Sequence[Mapping[str, str]], received: Sequence[int],
+    say: Callable[[int, bytes], None],
+) -> int:  # fmt: skip
+    """Starts a process for each environment, and waits for all.
+
+    Args:
+      words: that start each of them.
+      environments: of each.
+      received: signals that came; new ones are handed on.
+      say: is called with the index of a process and a line that it printed.
+
+    Returns:
+      The exit code of the first that ended with one that is not 0 (a signal as a shell has it).
+    """
+    children = [
+        subprocess.Popen(
+            words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, process_group=0,
+        )
+        for env in environments
+    ]  # fmt: skip
+    readers = [threading.Thread(target=_read, args=(c, i, say)) for i, c in enumerate(children)]
+    for reader in readers:
+        reader.start()
+    code, deadline, told = 0, float("inf"), 0
+    left = list(children)
+    try:
+        while left:
+            for number in received[told:]:
+                told += 1
+                for child in left:
+                    child.kill() if told > 1 else child.send_signal(number)
+            for child in [c for c in left if c.poll() is not None]:
+                left.remove(child)
+                if child.returncode and not code:
+                    code, deadline = child.returncode, time.monotonic() + GONE_SECS
+            if time.monotonic() > deadline:
+                for child in left:
+                    child.kill()
+            time.sleep(0.05)
+    finally:
+        for child in left:  # only if this process fails
+            child.kill()
+    for reader in readers:
+        reader.join()
+    return code if code >= 0 else 128 - code
+
+
+def _read(child: subprocess.Popen[bytes], index: int, say: Callable[[int, bytes], None]) -> None:
+    assert child.stdout is not None
+    with child.stdout as lines:
+        for line in lines:
+            say(index, line)
+
+
+def again(start: Callable[[], int], newest: Callable[[], int], stopping: Callable[[], bool]) -> int:
+    """Starts until the exit code asks for no other start, or five bring no new checkpoint.
+
+    Args:
+      start: runs the processes; returns their code.
+      newest: the newest step that was saved.
+      stopping: whether a person asked for an end.
+
+    Returns:
+      The last code; 1 if it is given up.
+    """
+    saved, restarts = newest(), 0
+    while True:
+        code = start()
+        if stopping() or not runs_again(code):
+            return code
+        now = newest()
+        restarts = 1 if now > saved else restarts + 1
+        saved = max(saved, now)
+        if restarts > MOST_RESTARTS:
+            log.error(
+                "ended with code %d; given up after %d restarts without a new checkpoint",
+                code, MOST_RESTARTS,
+            )  # fmt: skip
+            return 1
+        since = f"step {saved}" if saved >= 0 else "the beginning"
+        log.info("ended with code %d; again from %s", code, since)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command above; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m launch.node", allow_abbrev=False)
+    parser.add_argument("--count", type=int, default=1, help="processes of this machine")
+    parser.add_argument("--per_gpu", action="store_true", help="each has one GPU")
+    parser.add_argument("--again", action="store_true", help="restart what asks for it")
+    parser.add_argument("--log", default="", help="file that gets what is printed")
+    parser.add_argument("job", metavar="@JOB")
+    args = parser.parse_args(argv)
+    logging.basicConfig(format="launch: %(message)s", stream=sys.stderr, level=logging.INFO)
+    words = [sys.executable, "-m", "vit_jax", args.job]
+    try:
+        workdir = _workdir(job_file.read(args.job.removeprefix("@")))
+        with _signals() as received, _output(args.log, args.count) as say:
+
+            def start() -> int:
+                own = environments(args.count, args.per_gpu, os.environ)
+                return run(words, own, received, say)
+
+            if not args.again:
+                return start()
+            code = again(start, lambda: _newest(workdir), lambda: bool(received))
+            return SAVED if received and runs_again(code) else code
+    except BadInput as e:
+        print(f"launch: {e}", file=sys.stderr)
+        return e.exit_code
+
+
+def _workdir(job: job_file.JobFile) -> str:
+    flag = "--workdir="
+    return next((a[len(flag) :] for a in job.arguments if a.startswith(flag)), "")
+
+
+def _newest(workdir: str) -> int:
+    """The newest step that was saved; -1: none."""
+    return max(step_folders.committed(storage.workdir(workdir)), default=-1)
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[list[int]]:
+    """The signals that ask for an end, as they come; not what nohup ignores."""
+    received: list[int] = []
+    for number in STOP_SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda number, _: received.append(number))
+    yield received
+
+
+@contextlib.contextmanager
+def _output(file: str, count: int) -> Iterator[Callable[[int, bytes], None]]:
+    """What takes the lines of all processes: standard output, and a file if one is named."""
+    lock = threading.Lock()
+    with contextlib.ExitStack() as stack:
+        outputs: list[BinaryIO] = [sys.stdout.buffer]
+        if file:
+            outputs.append(stack.enter_context(open(file, "ab")))
+
+        def say(index: int, line: bytes) -> None:
+            with lock:
+                for output in list(outputs):
+                    try:
+                        output.write((b"%d: " % index if count > 1 else b"") + line)
+                        output.flush()
+                    except OSError:  # a terminal that is gone, a disk that is full: the run goes on
+                        outputs.remove(output)
+
+        yield say
+
+
+if __name__ == "__main__":
+    sys.exit(main())

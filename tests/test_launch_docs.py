@@ -1,0 +1,66 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Each command of the pages about launching is one: it renders, or says what it was not given."""
+
+import re
+import shlex
+
+import pytest
+
+from launch import main
+
+PAGES = ("local", "slurm", "gke", "tpu_vm", "sky")
+
+
+def commands(root):
+    for page in PAGES:
+        for block in re.findall(
+            r"```sh\n(.*?)```", (root / f"docs/launch/{page}.md").read_text(), re.S
+        ):
+            for line in block.splitlines():
+                yield page, shlex.split(line)
+
+
+def test_commands_render(root, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for page, words in commands(root):
+        assert words[:4] == ["python", "-m", "launch", page]
+        words = [w.replace("--config=configs", f"--config={root}/configs") for w in words[3:]]
+        words = [w.replace("--workdir=/shared", f"--workdir={tmp_path}") for w in words]
+        if words[1] == "submit":
+            words[1] = "render"
+        code = main.main(words)
+        out, err = capsys.readouterr()
+        if words[1] == "render":
+            assert code == 0, err
+            assert "# submit" in out
+        else:
+            assert "nothing was submitted with this --workdir" in err
+    assert not list(tmp_path.rglob("launch.json"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_flags_of_a_page_exist(root, page):
+    known = {o for a in main.parser(page)._actions for o in a.option_strings}
+    text = (root / f"docs/launch/{page}.md").read_text()
+    for flag in re.findall(r"(?<![\w-])python -m launch [^`\n]*", text):
+        given = {w.partition("=")[0] for w in flag.split() if w.startswith("--")}
+        assert given - {g for g in given if g.startswith("--config.")} <= known
+
+
+def test_each_page_says_what_people_ask(root):
+    for page in PAGES:
+        text = (root / f"docs/launch/{page}.md").read_text()
+        for said in ("**You need**", "**Logs", "**To stop", "cost"):
+            assert said in text, (page, said)
+
+
+def test_the_image_is_made_of_what_is_there(root):
+    text = (root / "Dockerfile").read_text()
+    for line in re.findall(r"^COPY (.*)$", text, re.M):
+        for name in line.split()[:-1]:
+            assert (root / name).exists()
+    for extra in ("cuda12", "cuda13", "tpu"):
+        assert extra in text
+        assert f'"{extra}": [' in (root / "setup.py").read_text()

@@ -1,0 +1,172 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""One run in a workdir: who is refused, who never blocks, and what those see who are overtaken."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from vit_jax import distributed, lock
+from vit_jax.errors import BadInput
+from vit_jax.lock import BEAT_SECS, DEAD_SECS
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr(lock, "SETTLE_SECS", 0.0)
+
+
+def put(workdir, **changes):
+    """A lock of this process, with changes."""
+    owner = dataclasses.replace(lock.this(), **changes)
+    (workdir / lock.FILE).write_text(json.dumps(dataclasses.asdict(owner)))
+    return owner
+
+
+class Clock:
+    """Time that passes when somebody sleeps, and what happens then."""
+
+    def __init__(self, then=lambda now: None):
+        self.now, self.slept, self.then = time.time(), 0.0, then
+
+    def __call__(self):
+        return self.now
+
+    def sleep(self, secs):
+        self.now += secs
+        self.slept += secs
+        self.then(self.now)
+
+
+def test_second_run_is_refused_and_the_first_named(tmp_path):
+    first = lock.acquire(tmp_path)
+    with pytest.raises(BadInput) as refused:
+        lock.acquire(tmp_path)
+    for part in (str(tmp_path), f"process {os.getpid()} on {first.host}", f"since {first.since}"):
+        assert part in str(refused.value)
+    lock.release(tmp_path, first)
+    assert list(tmp_path.iterdir()) == []
+    lock.acquire(tmp_path)
+
+
+def test_a_killed_owner_on_this_host_does_not_block_however_fresh(tmp_path):
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    put(tmp_path, pid=child.pid, started=lock.started(child.pid))
+    with pytest.raises(BadInput, match=f"process {child.pid} on"):
+        lock.acquire(tmp_path)
+    child.kill()
+    end = time.monotonic() + 20
+    while lock.started(child.pid) and time.monotonic() < end:  # a zombie is dead, too
+        time.sleep(0.01)
+    lock.acquire(tmp_path)
+    child.wait()
+    child.stdin.close()
+
+
+def test_a_number_that_another_process_has_now_does_not_block(tmp_path):
+    put(tmp_path, started="1")
+    lock.acquire(tmp_path)
+
+
+def test_start_of_a_process_is_known_whatever_its_name(tmp_path):
+    assert int(lock.started(os.getpid())) > 0
+    assert lock.started(2**30) == ""
+
+
+@pytest.mark.parametrize("age, wait", [(DEAD_SECS + 1, 0), (DEAD_SECS - 10, 10), (0, DEAD_SECS)])
+def test_a_dead_owner_elsewhere_does_not_block(tmp_path, age, wait):
+    clock = Clock()
+    put(tmp_path, machine="another", host="elsewhere", beat=clock.now - age)
+    lock.acquire(tmp_path, clock, clock.sleep)
+    assert wait <= clock.slept <= wait + 3
+    assert lock.read(tmp_path).pid == os.getpid()
+
+
+def test_a_live_owner_elsewhere_is_refused_once_it_shows_that_it_lives(tmp_path):
+    owner = put(tmp_path, machine="another", host="elsewhere")
+    clock = Clock()
+
+    def beats(now):
+        if now - owner.beat > BEAT_SECS:
+            put(tmp_path, machine="another", host="elsewhere", beat=now)
+
+    clock.then = beats
+    with pytest.raises(BadInput, match="on elsewhere, since"):
+        lock.acquire(tmp_path, clock, clock.sleep)
+    assert clock.slept <= BEAT_SECS + 2
+
+
+def test_an_owner_that_ends_meanwhile_does_not_block(tmp_path):
+    put(tmp_path, machine="another")
+    clock = Clock(lambda now: (tmp_path / lock.FILE).unlink(missing_ok=True))
+    with pytest.raises(BadInput):  # the same deletes ours, too: it must be noticed
+        lock.acquire(tmp_path, clock, clock.sleep)
+    put(tmp_path, machine="another")
+    gone = []
+    clock = Clock(lambda now: gone or gone.append((tmp_path / lock.FILE).unlink()))
+    lock.acquire(tmp_path, clock, clock.sleep)
+
+
+def test_where_numbers_of_processes_mean_nothing_only_age_counts(tmp_path, monkeypatch):
+    """Without /proc."""
+    clock = Clock()
+    put(tmp_path, machine="", started="", beat=clock.now - DEAD_SECS - 1)
+    monkeypatch.setattr(lock, "_machine", lambda: "")
+    lock.acquire(tmp_path, clock, clock.sleep)
+    assert clock.slept < 1
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "5", '{"pid": 1}', '{"pid": "x"}'])
+def test_a_damaged_lock_does_not_block(tmp_path, content, caplog):
+    (tmp_path / lock.FILE).write_text(content)
+    lock.acquire(tmp_path)
+    assert "damaged" in caplog.text
+
+
+def test_of_two_that_begin_together_the_one_that_wrote_first_sees_it(tmp_path):
+    clock = Clock(lambda now: put(tmp_path, token="other", pid=7))
+    with pytest.raises(BadInput, match="process 7 on"):
+        lock.acquire(tmp_path, clock, clock.sleep)
+    assert lock.read(tmp_path).token == "other"  # and leaves it alone
+
+
+def test_the_file_is_renewed_and_who_has_taken_over_is_seen(tmp_path):
+    me = lock.acquire(tmp_path)
+    assert lock.beat(tmp_path, me, clock=lambda: 5.0) is None
+    assert lock.read(tmp_path).beat == 5.0
+    (tmp_path / lock.FILE).unlink()
+    assert lock.beat(tmp_path, me) is None  # nobody has it: ours again
+    other = put(tmp_path, token="other")
+    assert lock.beat(tmp_path, me) == other
+    lock.release(tmp_path, me)
+    assert lock.read(tmp_path) == other
+
+
+def test_a_run_that_is_overtaken_ends_with_2_and_leaves_the_lock(tmp_path, monkeypatch):
+    ends = []
+    monkeypatch.setattr(lock, "BEAT_SECS", 0.01)
+    monkeypatch.setattr(distributed, "leave", lambda *given: ends.append(given))
+    with lock.held(tmp_path):
+        end = time.monotonic() + 20
+        while not ends and time.monotonic() < end:
+            put(tmp_path, token="other", pid=7)  # again, if ours was written at the same moment
+            time.sleep(0.02)
+    assert ends[0][0] == 2
+    assert "taken over" in ends[0][1]
+    assert "process 7 on" in ends[0][1]
+    assert (tmp_path / lock.FILE).exists()
+
+
+def test_workdir_is_made_and_removed_again_if_nothing_was_written(tmp_path):
+    with lock.held(tmp_path / "a"):
+        assert [p.name for p in (tmp_path / "a").iterdir()] == [lock.FILE]
+    assert list(tmp_path.iterdir()) == []
+    with lock.held(tmp_path / "a"):
+        (tmp_path / "a" / "x").touch()
+    assert [p.name for p in (tmp_path / "a").iterdir()] == ["x"]

@@ -1,0 +1,172 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Small files on a disk and in a bucket, the latter against an object store on loopback."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vit_jax import main, step_folders, storage, workdir
+from vit_jax.errors import BadInput, PeerLost
+
+
+@pytest.mark.parametrize("text", ["/a b/ü", "runs/x", "~/runs", "a:b", "x/gs:/y"])
+def test_local_path_is_what_it_always_was(text):
+    found = storage.workdir(text)
+    assert found == Path(text).expanduser()
+    assert isinstance(found, Path)
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("s3://bucket/run", "s3:// is not read"),
+        ("gs:///run", "gs://BUCKET/NAME"),
+        ("gs://bucket", "a name inside a bucket"),
+        ("gs://bucket/", "a name inside a bucket"),
+        ("gs://b/run", "gs://BUCKET/NAME"),
+        ("gs://bucket/../run", "has no .."),
+        ("gs://bucket/run*", "none of *"),
+        ("gs://bucket/run[1]", "none of *"),
+    ],
+)
+def test_address_that_cannot_be_a_workdir_is_refused(text, said):
+    with pytest.raises(BadInput, match=said.replace("*", r"\*").replace(".", r"\.")):
+        storage.workdir(text)
+
+
+def test_without_the_extra_a_bucket_is_refused_and_the_extra_named(monkeypatch, capsys):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: None if name == "gcsfs" else real(name, *a)
+    )
+    command = ["train", "--config=configs/quickstart.py", "--workdir=gs://bucket/run"]
+    monkeypatch.chdir(Path(__file__).parents[1])
+    assert main.main(command) == 2
+    assert "pip install 'vit_jax[gcs]'" in capsys.readouterr().err
+
+
+def test_bucket_that_is_not_there_and_one_without_access_are_told_apart(store):
+    with pytest.raises(BadInput, match="there is no bucket bukket"):
+        storage.workdir("gs://bukket/run")
+    store.forbidden = "bucket/run"
+    with pytest.raises(BadInput, match="no access"):
+        storage.workdir("gs://bucket/run")
+    assert not store.objects
+
+
+def test_workdir_is_asked_for_once_and_need_not_exist(store):
+    assert str(storage.workdir("gs://bucket/a run/ü")) == "gs://bucket/a run/ü"
+    assert store.counted() == {"list": 1}
+
+
+def test_write_is_one_put_and_replaces_the_whole(store):
+    place = storage.path("gs://bucket/run/x.json")
+    storage.write(place, "long ü content")
+    storage.write(place, b"short")
+    assert store.counted() == {"write": 2}
+    assert store.objects["bucket", "run/x.json"][0] == b"short" == place.read_bytes()
+
+
+def test_write_to_a_disk_leaves_the_old_content_where_it_fails(tmp_path, monkeypatch):
+    storage.write(tmp_path / "x", "old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        storage.write(tmp_path / "x", "new")
+    assert (tmp_path / "x").read_text() == "old"
+
+
+@pytest.fixture(params=["disk", "bucket"])
+def folder(request, tmp_path, store):
+    return tmp_path / "run" if request.param == "disk" else storage.path("gs://bucket/run")
+
+
+def test_folders_are_listed_read_walked_and_removed(folder):
+    assert storage.listed(folder) == []
+    storage.make_folder(folder / "b" / "c")
+    for name in ("a", "b/c/d", "b/ü e"):
+        storage.write(folder / name, name)
+    storage.write(folder.with_name("run2"), "stays")
+    assert storage.listed(folder) == [folder / "a", folder / "b"]
+    assert storage.read_all([folder / "a", folder / "b" / "c" / "d"]) == [b"a", b"b/c/d"]
+    walked = {str(at.relative_to(folder)): set(files) for at, _, files in storage.walk(folder)}
+    assert walked == {".": {"a"}, "b": {"ü e"}, "b/c": {"d"}}
+    storage.remove(folder / "a")
+    storage.remove(folder)
+    storage.remove(folder)
+    assert not folder.exists()
+    assert folder.with_name("run2").exists()
+
+
+def test_walk_does_not_visit_what_is_taken_out(folder):
+    storage.make_folder(folder / "skip")
+    storage.write(folder / "skip" / "x", "")
+    for _, inside, files in storage.walk(folder):
+        assert "x" not in files
+        inside.clear()
+
+
+def test_what_another_process_writes_is_seen_at_once(store):
+    run = storage.path("gs://bucket/run")
+    storage.write(run / "a", "")
+    assert [p.name for p in storage.listed(run)] == ["a"]
+    store.put("bucket", "run/b", b"")
+    assert [p.name for p in storage.listed(run)] == ["a", "b"]
+    assert (run / "b").exists()
+
+
+def test_store_that_fails_now_and_then_is_asked_again(store):
+    store.fail_every = 3
+    places = [storage.path(f"gs://bucket/run/{n}") for n in range(4)]
+    for place in places:
+        storage.write(place, place.name)
+    assert storage.read_all(places) == [b"0", b"1", b"2", b"3"]
+
+
+def test_store_that_never_answers_asks_for_another_start(store, monkeypatch):
+    def lost(*_):
+        raise ConnectionError("gone")
+
+    monkeypatch.setattr(storage._store(), "pipe_file", lost)
+    with pytest.raises(PeerLost, match="does not answer: gone") as caught:
+        storage.write(storage.path("gs://bucket/run/x"), "")
+    assert caught.value.exit_code == 43
+
+
+def test_step_in_a_bucket_counts_with_its_mark_and_its_checksums(store):
+    run = storage.path("gs://bucket/run")
+    for name in ("4/state/x", "8/state/x", "8/commit_success.txt", "8/checksums.sha256", "9x/y"):
+        storage.write(run / "checkpoints" / name, "")
+    assert step_folders.committed(run) == [8]
+    step_folders.tidy(run)
+    assert store.names("bucket/run/checkpoints/4") == []
+    step_folders.set_aside(run / "checkpoints" / "8")
+    assert step_folders.committed(run) == []
+    assert step_folders.aside(run) == ["8.damaged"]
+
+
+def test_what_a_run_that_never_began_has_written_is_removed(store):
+    run = storage.path("gs://bucket/run")
+    storage.write(run / "config.yaml", "")
+    workdir.remove_new(run, None)
+    assert store.objects == {}
+
+
+@pytest.mark.slow
+def test_train_in_a_bucket_imports_no_tensorflow_for_it(store):
+    code = (
+        "from vit_jax import storage; p = storage.workdir('gs://bucket/run');"
+        "storage.write(p / 'x', 'y'); assert (p / 'x').read_text() == 'y'; import sys;"
+        "assert 'tensorflow' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+    assert store.names() == ["bucket/run/x"]

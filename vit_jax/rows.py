@@ -1,0 +1,125 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Where the rows of metrics lie: metrics.jsonl on a disk, metrics/ in a bucket.
+
+A bucket cannot append, so a row is an object of its own there. What the rows mean is
+`reporting`'s. Start from `cut`, which writes, and `read_rows`.
+"""
+
+import concurrent.futures
+import contextlib
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vit_jax import storage
+
+METRICS_FILE, METRICS_FOLDER = "metrics.jsonl", "metrics"
+_NAME = re.compile(r"(\d{9,})-(\d{6,})\.jsonl")
+
+
+def place(workdir: Path) -> Path:
+    """The file or, in a bucket, the folder that holds the rows of a run."""
+    return workdir / (METRICS_FOLDER if storage.is_remote(workdir) else METRICS_FILE)
+
+
+def read_rows(path: Path, last: float = math.inf) -> list[dict[str, Any]]:
+    """The rows of a metrics.jsonl, or of what stands for it in a bucket.
+
+    Args:
+      path: of the file, or where it would be.
+      last: step whose rows are the last to be read.
+
+    Returns:
+      The rows, as they were written; a line that is torn, or no row, is dropped.
+    """
+    if storage.is_remote(path):
+        found = [path for path, step, _ in _objects(place(path.parent)) if step <= last]
+    else:
+        found = [path] if path.exists() else []
+    rows = []
+    for line in b"".join(storage.read_all(found)).splitlines():
+        with contextlib.suppress(ValueError, RecursionError):
+            row = json.loads(line)
+            if isinstance(row, dict) and type(row.get("step")) is int and row["step"] <= last:
+                rows.append(row)
+    return rows
+
+
+def _objects(folder: Path) -> list[tuple[Path, int, int]]:
+    """(path, step, number) of the rows in a folder of a bucket."""
+    matches = [(path, _NAME.fullmatch(path.name)) for path in storage.listed(folder)]
+    return [(path, int(match[1]), int(match[2])) for path, match in matches if match]
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, allow_nan=False) + "\n"
+
+
+def cut(workdir: Path, step: int) -> "_File | _Objects":
+    """Cuts off the rows of a run after a step; returns what more are added to."""
+    return (_Objects if storage.is_remote(workdir) else _File)(place(workdir), step)
+
+
+class _File:
+    """A file that rows are appended to."""
+
+    def __init__(self, path: Path, step: int):
+        storage.write(path, "".join(map(_line, read_rows(path, step))))
+        self._file = open(path, "a")
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Writes a row."""
+        self._file.write(_line(row))
+        self._file.flush()
+
+    def sync(self) -> None:
+        """The rows so far survive a crash of the machine."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Nothing is added any more."""
+        self._file.close()
+
+
+class _Objects:
+    """An object STEP-NUMBER.jsonl for each row, never changed: the names sort as the rows came.
+
+    A thread puts them, so that no step waits for the store. A kill while rows are cut off leaves
+    some of them; the next start, from the same checkpoint, cuts again.
+    """
+
+    def __init__(self, folder: Path, step: int):
+        self._folder, self._number = folder, 0
+        for path, at, number in _objects(folder):
+            if at > step:
+                storage.remove(path)
+            else:
+                self._number = max(self._number, number + 1)
+        self._thread = concurrent.futures.ThreadPoolExecutor(1, "metrics")
+        self._puts = list[concurrent.futures.Future[None]]()
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Hands a row to the thread; a put that has failed since raises."""
+        name = f"{row['step']:09d}-{self._number:06d}.jsonl"
+        self._puts.append(self._thread.submit(storage.write, self._folder / name, _line(row)))
+        self._number += 1
+        while self._puts and self._puts[0].done():
+            self._puts.pop(0).result()
+
+    def sync(self) -> None:
+        """The rows so far are in the store."""
+        while self._puts:
+            self._puts.pop(0).result()
+
+    def close(self) -> None:
+        """As `sync`; nothing is added any more."""
+        try:
+            self.sync()
+        finally:
+            self._thread.shutdown()

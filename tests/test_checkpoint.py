@@ -19,7 +19,7 @@ import tiny
 from jax.sharding import NamedSharding, PartitionSpec
 from test_train_step import rules_of
 
-from vit_jax import checksums, sharding, state, step_folders, tree
+from vit_jax import checksums, sharding, state, step_folders, storage, tree
 from vit_jax.checkpoint import Checkpoints
 from vit_jax.errors import BadInput, PeerLost, RunFailed
 from vit_jax.models import variants
@@ -382,3 +382,12 @@ def test_folder_that_cannot_be_made_is_bad_input(tmp_path):
     (tmp_path / "checkpoints").write_text("a file")
     with pytest.raises(BadInput, match="cannot write"):
         Checkpoints(tmp_path)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("HTTP 503"), OSError(5, "no answer")])
+def test_store_that_takes_no_save_is_asked_again_by_another_start(store, monkeypatch, error):
+    checkpoints = Checkpoints(storage.path("gs://bucket/run"))
+    monkeypatch.setattr(ocp.AsyncCheckpointer, "save", failing(error))
+    with pytest.raises(PeerLost, match=r"step 3 could not be saved.*Run again"):
+        checkpoints.save(3, make_state(1.0), "", {})
+    checkpoints.close()

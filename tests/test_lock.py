@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from vit_jax import distributed, lock
+from vit_jax import distributed, lock, storage
 from vit_jax.errors import BadInput
 from vit_jax.lock import BEAT_SECS, DEAD_SECS
 
@@ -170,3 +170,12 @@ def test_workdir_is_made_and_removed_again_if_nothing_was_written(tmp_path):
     with lock.held(tmp_path / "a"):
         (tmp_path / "a" / "x").touch()
     assert [p.name for p in (tmp_path / "a").iterdir()] == ["x"]
+
+
+def test_lock_of_a_bucket_keeps_a_second_run_out_and_is_released(store):
+    workdir = storage.path("gs://bucket/run")
+    with lock.held(workdir):
+        with pytest.raises(BadInput, match=f"process {os.getpid()} on"), lock.held(workdir):
+            pass
+        assert store.names("bucket/run/")
+    assert not store.names("bucket/run/")

@@ -13,6 +13,7 @@ import pytest
 from test_train import QUICKSTART, TINY
 
 from vit_jax import config as config_lib
+from vit_jax import storage
 from vit_jax.doctor import places
 
 GIB = 2**30
@@ -39,7 +40,7 @@ def test_workdir_that_cannot_be_written(tmp_path, monkeypatch, number):
 
 
 def test_workdir_that_reads_back_something_else(tmp_path, monkeypatch):
-    monkeypatch.setattr(places.Path, "read_text", lambda _: "other")
+    monkeypatch.setattr(storage, "read_all", lambda _: [b"other"])
     [found] = places.workdir(tmp_path)
     assert "what was written is not what is read" in found.said
     assert list(tmp_path.iterdir()) == []
@@ -147,3 +148,14 @@ def test_clock_against_googles(tmp_path, monkeypatch, late, ok):
     assert "Google" in found.said
     assert offline.ok
     assert "Google" not in offline.said
+
+
+def test_bucket_is_written_to_and_left_as_it_was(store):
+    [found] = places.workdir(storage.path("gs://bucket/runs/new"))
+    assert found.ok
+    assert "would be made" not in found.line()
+    [missing] = places.workdir(storage.path("gs://another/run"))
+    assert not missing.ok
+    assert "there is no bucket another" in missing.line()
+    assert places.clock(storage.path("gs://bucket/runs/new"))[0].ok
+    assert not store.names("bucket/")

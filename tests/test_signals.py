@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from vit_jax import signals
+from vit_jax import signals, storage
 
 
 @pytest.fixture
@@ -160,3 +160,18 @@ def test_without_google_cloud_nobody_is_asked(monkeypatch, tmp_path, calls):
     assert signals.on_google_cloud()
     monkeypatch.setenv("VIT_JAX_OFFLINE", "1")
     assert not signals.on_google_cloud()
+
+
+def test_stop_object_of_a_bucket_stops_and_one_from_before_is_removed(store):
+    workdir, found = storage.path("gs://bucket/run"), threading.Event()
+    storage.write(workdir / "STOP", "")
+    with signals.stop_file(workdir, time.time() + 60, found.set):
+        end = time.monotonic() + 30
+        while store.names("bucket/run/") and time.monotonic() < end:
+            time.sleep(0.05)
+    assert not store.names("bucket/run/")
+    assert not found.is_set()
+    storage.write(workdir / "STOP", "")
+    with signals.stop_file(workdir, time.time() - 60, found.set):
+        assert found.wait(30)
+    assert store.names("bucket/run/")

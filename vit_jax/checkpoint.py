@@ -208,7 +208,7 @@ class Checkpoints:
         args = ocp.args.Composite(state=ocp.args.StandardSave(state))  # type: ignore[call-arg]
         try:
             self._checkpointer.save(folder, args=args)
-        except (OSError, ValueError) as e:
+        except Exception as e:  # of a store, of any class
             raise self._failure(step, e) from e
         self._known.add(step)
         self._metrics[step] = metrics
@@ -228,7 +228,7 @@ class Checkpoints:
         """Waits for the commit of a step, then removes what nothing keeps."""
         try:
             self._checkpointer.wait_until_finished()
-        except (OSError, ValueError) as e:
+        except Exception as e:  # of a store, of any class
             raise self._failure(step, e) from e
         if not distributed.is_first():
             return
@@ -248,6 +248,10 @@ class Checkpoints:
         """What to raise where a save failed; removes what it has written."""
         if isinstance(error, TimeoutError) and jax.process_count() > 1:
             return PeerLost(f"step {step} was not saved: another process did not finish its part.")
+        if storage.is_remote(self.folder):  # which comes back
+            return storage.StoreLost(f"step {step} could not be saved: {error!r:.500}. Run again.")
+        if not isinstance(error, OSError | ValueError):
+            return error
         full = no_space(error, self.folder)
         reason = full or (isinstance(error, OSError) and error.strerror) or str(error)[:500]
         newest = self.latest

@@ -20,7 +20,8 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from vit_jax import offline
+from vit_jax import offline, storage
+from vit_jax.errors import PeerLost
 
 NUMBERS = (signal.SIGTERM, signal.SIGINT)
 SAME_SECS = 0.1  # a launcher hands on what the terminal has sent already: that is one signal
@@ -106,14 +107,11 @@ def stop_file(workdir: Path, since: float, found: Callable[[], None]) -> Iterato
     file = workdir / FILE
 
     def look() -> bool:
-        with contextlib.suppress(Exception):  # of storage that does not answer now
-            if not file.exists():
-                return False
-            facts = file.stat()
-            if (facts.st_mtime if hasattr(facts, "st_mtime") else facts.mtime) >= since:  # type: ignore[attr-defined]
+        with contextlib.suppress(OSError, PeerLost):  # none, or storage that does not answer now
+            if storage.changed(file) >= since:
                 found()
                 return True
-            file.unlink()
+            storage.remove(file)
             log.info("removed %s, which is older than this start", file)
         return False
 

@@ -129,7 +129,7 @@ def remove(place: Path) -> None:
     if is_remote(place):
         with _reaching(place), contextlib.suppress(FileNotFoundError):
             _store().rm(str(place), recursive=True)
-    elif place.is_dir() and not place.is_symlink():
+    elif os.path.isdir(place) and not os.path.islink(place):
         shutil.rmtree(place)
     else:
         place.unlink(missing_ok=True)
@@ -149,6 +149,14 @@ def listed(folder: Path) -> list[Path]:
             return []
     names = {name.rstrip("/").rpartition("/")[2] for name in found}
     return [folder / name for name in sorted(names - {folder.name})]
+
+
+def changed(place: Path) -> float:
+    """When a file was last written, in seconds since 1970, by the clock of the store."""
+    if not is_remote(place):
+        return place.stat().st_mtime
+    with _reaching(place):
+        return place.stat().mtime  # type: ignore[attr-defined]
 
 
 def read_all(places: Sequence[Path]) -> list[bytes]:

@@ -6,8 +6,8 @@
 import argparse
 import dataclasses
 import json
-from pathlib import Path
 
+from vit_jax import storage
 from vit_jax.errors import BadInput
 
 SUMMARY = "look for what would keep a run from working here, and say how to mend it"
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     elif rest:
         raise BadInput(f"{rest[0]} was given without --config; give both.")
     found = []
-    for finding in examination.examine(Path(args.workdir).expanduser(), args.coordinator, config):
+    for finding in examination.examine(storage.path(args.workdir), args.coordinator, config):
         found.append(finding)
         if not args.json:
             print(finding.line(), flush=True)

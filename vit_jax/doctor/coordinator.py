@@ -72,6 +72,7 @@ def _free(kind: tuple[Any, ...], place: tuple[Any, ...], where: str) -> Finding:
         except PermissionError:
             return Finding("coordinator", f"{where} has a port that only root may open", _ELSE)
         except OSError:  # not an address of this host
-            said = f"{where} is reached, and nothing listens there yet: process 0 has not started"
+            said = f"{where}: nothing listens there yet, process 0 has not started (or a firewall"
+            said += " between refuses)"
             return Finding("coordinator", said)
     return Finding("coordinator", f"{where} is this host, and the port is free")

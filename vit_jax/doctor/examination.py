@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from vit_jax import machine
+from vit_jax import machine, storage
 from vit_jax.config import ConfigDict, to_yaml
 from vit_jax.doctor import accelerators, coordinator, holders, limits, packages, places
 from vit_jax.doctor.finding import Finding
@@ -59,10 +59,11 @@ def _disk(workdir: Path, config: ConfigDict | None) -> list[Finding]:
     data_dir = config.data.data_dir if config else ""
     data_dir = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
     folders = {
-        "workdir": workdir,
         "temporary files": Path(tempfile.gettempdir()),
         "datasets": Path(data_dir).expanduser(),
     }
+    if not storage.is_remote(workdir):  # a bucket has no end
+        folders = {"workdir": workdir, **folders}
     if config is None:
         return places.disk(folders, 0, 0)
     kept = config.checkpoint.keep_last + bool(config.checkpoint.keep_best) + 1

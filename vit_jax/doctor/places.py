@@ -15,8 +15,9 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from vit_jax import offline
+from vit_jax import offline, storage
 from vit_jax.doctor.finding import Finding
+from vit_jax.errors import BadInput, PeerLost
 
 LEAST_BYTES = 2**30
 MOST_SKEW_SECS = 10.0  # what a lock's age and a certificate's dates stand with ease
@@ -25,7 +26,9 @@ _GIB = 2**30
 
 
 def existing(folder: Path) -> Path:
-    """A folder, or the nearest one above it that exists."""
+    """A folder, or the nearest one above it that exists; a bucket makes none."""
+    if storage.is_remote(folder):
+        return folder
     whole = folder.absolute()
     return next(p for p in (whole, *whole.parents) if p.is_dir())
 
@@ -33,12 +36,12 @@ def existing(folder: Path) -> Path:
 def workdir(folder: Path) -> list[Finding]:
     """Whether a file can be written, read back and removed where a run would write."""
     try:
-        base = existing(folder)
+        base = existing(storage.workdir(str(folder)))
         _written(base)
-    except OSError as e:
-        said = f"{folder} cannot be written: {e.strerror or e}"
+    except (OSError, BadInput, PeerLost) as e:
+        said = f"{folder} cannot be written: {getattr(e, 'strerror', None) or e}"
         return [Finding("workdir", said, "give a --workdir that is writable, or mend its rights")]
-    made = "" if base == folder.absolute() else f"; it would be made in {base}"
+    made = "" if base == storage.absolute(folder) else f"; it would be made in {base}"
     return [Finding("workdir", f"{folder} can be written{made}")]
 
 
@@ -47,12 +50,12 @@ def _written(folder: Path) -> tuple[float, float, float]:
     path = folder / f".vit_jax-doctor-{uuid.uuid4().hex}"
     before = time.time()
     try:
-        path.write_text("doctor")
-        if path.read_text() != "doctor":
+        storage.write(path, "doctor")
+        if storage.read_all([path]) != [b"doctor"]:
             raise OSError(5, "what was written is not what is read")
-        return before, path.stat().st_mtime, time.time()
+        return before, storage.changed(path), time.time()
     finally:
-        path.unlink(missing_ok=True)
+        storage.remove(path)
 
 
 # ---------------------------------------------------------------- room
@@ -127,7 +130,7 @@ def clock(folder: Path, root: Path = Path("/")) -> list[Finding]:
         before, theirs, after = _written(existing(folder))
         skew = max(before - theirs, 0) - max(theirs - after, 0)
         compared.append((f"the file system of {folder}", skew))
-    except OSError:  # which the check of the workdir tells
+    except (OSError, PeerLost):  # which the check of the workdir tells
         pass
     if (told := _google(root)) is not None:
         compared.append(("Google's metadata server", time.time() - told))

@@ -25,6 +25,7 @@ LONG = (
     "--config.length=400 steps",
     "--config.checkpoint.every=40 steps",
     "--config.evals.val.every=100 steps",
+    "--config.ema.decay=0",
 )
 
 

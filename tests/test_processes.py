@@ -27,6 +27,7 @@ STEPS = (
     "--config.checkpoint.keep_last=4",
     "--config.checkpoint.keep_best=val/top1",
     "--config.evals.val.every=8 steps",
+    "--config.ema.decay=0",
     "--config.platform=cpu",
 )
 GONE_SECS = 5  # until the others have ended
@@ -35,6 +36,13 @@ GONE_SECS = 5  # until the others have ended
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as found:
         return found.getsockname()[1]
+
+
+def environment(devices):
+    """Of a child process with so many fake devices."""
+    flag = "--xla_force_host_platform_device_count"
+    flags = os.environ["XLA_FLAGS"].replace(f"{flag}=8", f"{flag}={devices}")
+    return dict(os.environ, XLA_FLAGS=flags)
 
 
 def launch(
@@ -49,9 +57,6 @@ def launch(
       program: for the interpreter.
     """
     address = coordinator or f"127.0.0.1:{free_port()}"
-    flags = f"--xla_force_host_platform_device_count={devices // count} " + os.environ[
-        "XLA_FLAGS"
-    ].replace("--xla_force_host_platform_device_count=8", "")
     children = []
     for index in range(count):
         words = [w for w in (each or {}).get(index, ()) if isinstance(w, str)]
@@ -61,13 +66,11 @@ def launch(
             f"--workdir={workdir}", f"--coordinator={address}", f"--process_id={index}",
             f"--num_processes={told or count}", *TINY, *STEPS, *extra, *words,
         ]  # fmt: skip
-        environment = os.environ | {"XLA_FLAGS": flags}
+        whole = environment(devices // count)
         for more in variables:
-            environment |= more
+            whole |= more
         said = open(log or f"{workdir}.log.{index}", "w+")
-        children.append(
-            subprocess.Popen(arguments, cwd=cwd, env=environment, stdout=said, stderr=said)
-        )
+        children.append(subprocess.Popen(arguments, cwd=cwd, env=whole, stdout=said, stderr=said))
         children[-1].log = said
     return children
 

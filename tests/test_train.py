@@ -202,7 +202,8 @@ def stop_at(monkeypatch, step):
     monkeypatch.setattr(train.Window, "add", add)
 
 
-@pytest.mark.parametrize("step", [5, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 11))])
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [2, 5, 11])
 def test_interrupted_and_continued_equals_uninterrupted(finished, tmp_path, monkeypatch, step):
     with monkeypatch.context() as patch:
         stop_at(patch, step)

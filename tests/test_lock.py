@@ -179,3 +179,13 @@ def test_lock_of_a_bucket_keeps_a_second_run_out_and_is_released(store):
             pass
         assert store.names("bucket/run/")
     assert not store.names("bucket/run/")
+
+
+def test_folders_that_were_made_for_nothing_are_removed_again(tmp_path):
+    (tmp_path / "there").mkdir()
+    with lock.held(tmp_path / "there" / "new" / "run"):
+        pass
+    assert [p.name for p in tmp_path.rglob("*")] == ["there"]
+    with lock.held(tmp_path / "there" / "new" / "run"):
+        (tmp_path / "there" / "new" / "run" / "kept").touch()
+    assert (tmp_path / "there" / "new" / "run" / "kept").exists()

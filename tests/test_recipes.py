@@ -70,7 +70,7 @@ def test_recipe_is_a_valid_configuration_with_and_without_its_data(spec):
 def test_plan_knows_the_size_of_what_is_not_prepared(spec, size, tmp_path):
     file = tmp_path / "config.yaml"
     file.write_text(config_lib.to_yaml(load(TRANSFER + spec)))
-    assert aot._size(str(file)) == size
+    assert aot.size(str(file)) == size
 
 
 # ---------------------------------------------------------------- pre-training

@@ -203,7 +203,7 @@ def held(workdir: Path) -> Iterator[None]:
 def _held(workdir: Path) -> Iterator[None]:
     """As `held`, of this process."""
     with writing(workdir):
-        new = not workdir.exists()
+        new = [p for p in (workdir, *workdir.parents) if not p.exists()]
         storage.make_folder(workdir)
     me, ended = acquire(workdir), threading.Event()
 
@@ -232,5 +232,6 @@ def _held(workdir: Path) -> Iterator[None]:
         thread.join()
         with contextlib.suppress(OSError, PeerLost):
             release(workdir, me)
-            if new and not storage.is_remote(workdir):
-                workdir.rmdir()  # refused where something was written
+            if not storage.is_remote(workdir):
+                for folder in new:
+                    folder.rmdir()  # refused where something was written

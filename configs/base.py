@@ -239,8 +239,7 @@ def get_config() -> ConfigDict:
     config.checkpoint.every_minutes = (
         30.0  # [where] also once the newest is so many minutes old; 0: never
     )
-    # [where] newest checkpoints kept; with 1, a damaged one leaves nothing to go back to
-    config.checkpoint.keep_last = 2
+    config.checkpoint.keep_last = 2  # [where] newest kept; with 1, a damaged one leaves none
     config.checkpoint.keep_every = (
         "0"  # [where] saves at multiples of this duration are kept for good
     )

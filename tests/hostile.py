@@ -56,7 +56,7 @@ def misplaced(draw, values):
         if not places:
             break
         where, key = draw(st.sampled_from(places))
-        where[key] = draw(VALUES)
+        where[key] = copy.deepcopy(draw(VALUES))  # it may be changed in its turn
     return values
 
 

@@ -239,9 +239,10 @@ def test_template_of_file_names_is_no_program(tmp_path):
     for template in ("{DATASET:>3000000000}", "{DATASET.__class__}", "{0}", "../{SPLIT}"):
         splits[0]["filepathTemplate"] = template
         (tmp_path / "dataset_info.json").write_text(json.dumps(INFO | {"splits": splits}))
-        found = prepared.files(tmp_path)["train"][0]
-        assert [p.parent for p in found] == [tmp_path]
-        assert len(found[0].name) < 100
+        found = hostile.answer(prepared.files, tmp_path)
+        for path in found["train"][0] if found else ():
+            assert path.parent == tmp_path
+            assert len(path.name) < 100
 
 
 @pytest.mark.parametrize("text", [DEEP, "[]", "[[1.5]]", "[[true]]", "[[1000]]", '{"a": 1}', "5"])

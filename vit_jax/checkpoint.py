@@ -71,7 +71,7 @@ class Checkpoints:
                 step_folders.tidy(self._workdir)
             self._metrics = self._read_all() if keep_best else {}
         self._background = ThreadPoolExecutor(1, "checkpoint")
-        self._sealing: tuple[Any, dict[str, str]] = (self.folder, {})  # what `_seal` needs
+        self._sealing: tuple[Path, dict[str, str]] = (self.folder, {})  # what `_seal` needs
         # Folders are made before `save` returns: where that fails, no thread waits for them.
         at_once = ocp.options.AsyncOptions(create_directories_asynchronously=False)
         self._checkpointer = ocp.AsyncCheckpointer(
@@ -204,7 +204,8 @@ class Checkpoints:
                     keeping.add(folder, self._metrics[step])
             return
         files = {_CONFIG: config_yaml, keeping.FILE: json.dumps(metrics) + "\n"}
-        self._sealing = self._checkpointer.get_temporary_path(epath.Path(folder)).get(), files
+        unfinished = self._checkpointer.get_temporary_path(epath.Path(folder)).get()
+        self._sealing = self.folder / unfinished.name, files
         args = ocp.args.Composite(state=ocp.args.StandardSave(state))  # type: ignore[call-arg]
         try:
             self._checkpointer.save(folder, args=args)

@@ -42,6 +42,8 @@ STEPS = (
     "--config.checkpoint.every=2 steps",
     "--config.checkpoint.keep_last=3",
     "--config.evals.val.every=3 steps",
+    "--config.evals.val.batch_size=384",
+    "--config.evals.test.batch_size=384",
     "--config.schedule.warmup=1 steps",
     "--config.model.dropout=0.1",
     "--config.ema.decay=0",
@@ -84,12 +86,13 @@ def state(workdir: Path) -> list[np.ndarray]:
 
 def assert_equal(a: Path, b: Path) -> None:
     """Two runs have logged the same numbers and ended in the same state, bit for bit."""
-    assert logged(a) == logged(b)
-    ours, theirs = state(a), state(b)
-    assert len(ours) == len(theirs) > 20
-    for x, y in zip(ours, theirs, strict=True):
+    ours, theirs = logged(a), logged(b)
+    assert ours == theirs, sorted(ours.items() ^ theirs.items())[:4]
+    arrays = list(zip(state(a), state(b), strict=True))
+    assert len(arrays) > 20
+    for x, y in arrays:
         assert x.dtype == y.dtype
-        assert x.tobytes() == y.tobytes()
+        assert x.tobytes() == y.tobytes(), f"an array of shape {x.shape} differs"
 
 
 if __name__ == "__main__":

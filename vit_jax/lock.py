@@ -203,7 +203,8 @@ def held(workdir: Path) -> Iterator[None]:
 def _held(workdir: Path) -> Iterator[None]:
     """As `held`, of this process."""
     with writing(workdir):
-        new = [p for p in (workdir, *workdir.parents) if not p.exists()]
+        folders = () if storage.is_remote(workdir) else (workdir, *workdir.parents)
+        new = [folder for folder in folders if not folder.exists()]
         storage.make_folder(workdir)
     me, ended = acquire(workdir), threading.Event()
 
@@ -232,6 +233,5 @@ def _held(workdir: Path) -> Iterator[None]:
         thread.join()
         with contextlib.suppress(OSError, PeerLost):
             release(workdir, me)
-            if not storage.is_remote(workdir):
-                for folder in new:
-                    folder.rmdir()  # refused where something was written
+            for folder in new:
+                folder.rmdir()  # refused where something was written

@@ -174,7 +174,7 @@ def test_commands_of_the_page_run(capsys, root, tmp_path, monkeypatch):
 
 def test_page_explains_every_status(root):
     text = (root / "docs/tables.md").read_text()
-    for status in (filling.MISSING, filling.RUNNING, filling.ONE, filling.WITHIN, filling.OFF,
+    for status in (filling.MISSING, filling.RUNNING, *filling.FEW, filling.WITHIN, filling.OFF,
                    filling.PRIVATE, filling.EXTERNAL, filling.ABSENT):  # fmt: skip
         assert f"`{status}`" in text
 

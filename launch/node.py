@@ -22,11 +22,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
-from vit_jax import job_file, processes, step_folders, storage
+from vit_jax import job_file, processes, restarts, step_folders, storage
 from vit_jax.errors import SAVED, BadInput, runs_again
 from vit_jax.processes import VARIABLES, Who
 
-MOST_RESTARTS = 5  # without a new checkpoint
 GONE_SECS = 60  # from the end of one process to that of the others
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 log = logging.getLogger("vit_jax")
@@ -139,18 +138,18 @@ def again(start: Callable[[], int], newest: Callable[[], int], stopping: Callabl
     Returns:
       The last code; 1 if it is given up.
     """
-    saved, restarts = newest(), 0
+    saved, tried = newest(), 0
     while True:
         code = start()
         if stopping() or not runs_again(code):
             return code
         now = newest()
-        restarts = 1 if now > saved else restarts + 1
+        tried = 1 if now > saved else tried + 1
         saved = max(saved, now)
-        if restarts > MOST_RESTARTS:
+        if tried > restarts.MOST:
             log.error(
                 "ended with code %d; given up after %d restarts without a new checkpoint",
-                code, MOST_RESTARTS,
+                code, restarts.MOST,
             )  # fmt: skip
             return 1
         since = f"step {saved}" if saved >= 0 else "the beginning"

@@ -5,10 +5,15 @@
 
 import atexit
 import os
+import signal
 import tempfile
 from pathlib import Path
 
 import pytest
+
+# What is ignored, by a shell in the background or nohup, is ignored by all that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 _cache = tempfile.TemporaryDirectory(prefix="vit_jax_tests_")
 atexit.register(_cache.cleanup)

@@ -189,3 +189,14 @@ def test_folders_that_were_made_for_nothing_are_removed_again(tmp_path):
     with lock.held(tmp_path / "there" / "new" / "run"):
         (tmp_path / "there" / "new" / "run" / "kept").touch()
     assert (tmp_path / "there" / "new" / "run" / "kept").exists()
+
+
+def test_owner_elsewhere_whose_clock_was_ahead_blocks_no_longer_than_another(tmp_path):
+    now = [1000.0]
+    put(tmp_path, host="elsewhere", machine="other", beat=now[0] + 3600)
+
+    def sleep(secs):
+        now[0] += secs
+
+    assert lock.acquire(tmp_path, lambda: now[0], sleep).pid == os.getpid()
+    assert DEAD_SECS < now[0] - 1000 < DEAD_SECS + 5

@@ -175,3 +175,12 @@ def test_stop_object_of_a_bucket_stops_and_one_from_before_is_removed(store):
     with signals.stop_file(workdir, time.time() - 60, found.set):
         assert found.wait(30)
     assert store.names("bucket/run/")
+
+
+def test_stop_that_comes_later_counts_whatever_the_clock_of_the_store_says(tmp_path, monkeypatch):
+    found = threading.Event()
+    monkeypatch.setattr(signals, "POLL_SECS", 0.02)
+    with signals.stop_file(tmp_path, time.time() + 3600, found.set):
+        time.sleep(0.2)  # longer than the first look takes
+        (tmp_path / "STOP").touch()
+        assert found.wait(30)

@@ -45,6 +45,9 @@ def check_numbers(config: ConfigDict) -> None:
     for key, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise BadInput(f"{key}={value} is not a finite number.")
+    if config.checkpoint.every_minutes < 0:
+        minutes = config.checkpoint.every_minutes
+        raise BadInput(f"checkpoint.every_minutes={minutes} is negative; give minutes, 0: never.")
     if config.schedule.lr < 0:
         raise BadInput(f"schedule.lr={config.schedule.lr} is negative; give a rate from 0 on.")
     for key, usual in (("mixup.alpha", 0.2), ("mixup.cutmix", 1.0)):

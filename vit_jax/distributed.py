@@ -198,8 +198,8 @@ def _hung(workdir: Path, line: Lifeline | None, secs: float) -> None:
     if line:
         line.hang(text)
         return
-    with contextlib.suppress(OSError):
-        watchdog.write_stacks(workdir, 0, text)
+    if not ending.briefly(lambda: watchdog.write_stacks(workdir, 0, text), lifeline.STACKS_SECS):
+        ending.say(f"the stacks cannot be written:\n{watchdog.stacks()}")
     ending.say(f"{text} Run again to continue.")
     ending.end(PeerLost.exit_code)
 

@@ -10,8 +10,10 @@ be done all the same is registered with `last`. Start from `end`.
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 
+LAST_SECS = 2.0  # for each of what is registered with `last`
 _last: list[Callable[[], None]] = []
 
 
@@ -31,12 +33,41 @@ def say(text: str) -> None:
         print(f"vit_jax: {text}", file=sys.stderr)
 
 
+def briefly(action: Callable[[], object], secs: float) -> bool:
+    """Does what may fail, or wait for storage for ever; whether it ended well and in time."""
+    ended = threading.Event()
+
+    def work() -> None:
+        with contextlib.suppress(Exception):
+            action()
+            ended.set()
+
+    thread = threading.Thread(target=work, name="at the end", daemon=True)
+    thread.start()
+    thread.join(secs)
+    return ended.is_set()
+
+
 def end(code: int) -> None:
     """Ends the process with an exit code; does not return."""
     for action in reversed(_last):
-        with contextlib.suppress(Exception):
-            action()
+        briefly(action, LAST_SECS)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
     os._exit(code)
+
+
+_code = 1  # of this process, as far as it is known
+
+
+def returns(code: int) -> int:
+    """Notes what the process is about to return, for `end_with_that`."""
+    global _code
+    _code = code
+    return code
+
+
+def end_with_that() -> None:
+    """Ends the process as it would have ended, where exit hooks would wait for a thread."""
+    end(_code)

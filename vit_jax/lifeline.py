@@ -19,12 +19,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from vit_jax import ending
+from vit_jax import ending, watchdog
 from vit_jax.errors import PeerLost
 from vit_jax.processes import Who
 
 GRACE_SECS = 3  # for a process to end by its own error, before that of another ends it
 LAST_SECS = 2  # that process 0 outlives the others: jax aborts a process that has lost process 0
+HINT_SECS = 1.5  # to find out where the run would continue
 STACKS_SECS = 10  # instead, where they write their stacks first
 log = logging.getLogger("vit_jax")
 Handler = Callable[[int, str, Any], None]  # number of the sender, topic, what it says
@@ -170,7 +171,10 @@ class Lifeline:
                 selector.register(channel.socket, selectors.EVENT_READ, index)
             while not self._closing:
                 for key, _ in selector.select(0.2):
-                    channel = self._channels[key.data]
+                    channel = self._channels.get(key.data)
+                    if channel is None:  # given up for its silence
+                        selector.unregister(key.fileobj)
+                        continue
                     try:
                         still_open = self._hear(key.data)
                     except Exception as e:  # without this thread nobody would be missed any more
@@ -231,14 +235,12 @@ class Lifeline:
 
     def _end(self, code: int, text: str) -> None:
         """Says why the run ends, and ends this process, whatever goes wrong with the saying."""
-        try:
-            hint = self.hint() if code == PeerLost.exit_code else ""
-        except Exception as e:
-            hint = f"(What to do next is not known: {e!r})"
-        if self._hung:
-            with contextlib.suppress(Exception):
-                self.stacks(text)
-        ending.say(f"{text} {hint}")
+        hints = [] if code == PeerLost.exit_code else [""]
+        if not hints:
+            ending.briefly(lambda: hints.append(self.hint()), HINT_SECS)
+        if self._hung and not ending.briefly(lambda: self.stacks(text), STACKS_SECS / 2):
+            ending.say(f"the stacks cannot be written:\n{watchdog.stacks()}")
+        ending.say(f"{text} {hints[0] if hints else 'Run again.'}")
         self._exit(code)
 
     def _exit(self, code: int) -> None:

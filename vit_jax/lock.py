@@ -130,12 +130,14 @@ def acquire(
     Raises:
       BadInput: it does, and is named; or the workdir cannot be written.
     """
-    me, other = this(), read(workdir)
+    me, other, looked = this(), read(workdir), clock()
     if other and is_dead(other, clock()) is None:
         log.info("%s is locked by %s; waiting for a sign of life", workdir, other)
     while other and (dead := is_dead(other, clock())) is not True:
         if dead is False:
             raise _refusal(workdir, other)
+        if clock() - looked > DEAD_SECS:  # whatever its clock has said
+            break
         sleep(1.0)
         before, other = other, read(workdir)
         if other and other.beat != before.beat:

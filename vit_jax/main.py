@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from vit_jax import __version__, job_file, offline
+from vit_jax import __version__, ending, job_file, offline
 from vit_jax.commands import data, doctor, fewshot, inspect, models, plan, sweep, table, train
 from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped
 
@@ -59,10 +59,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if job is not None:
             job.check(rest, getattr(args, "config", None))
-        return COMMANDS[args.command].run(args, rest)
+        return ending.returns(COMMANDS[args.command].run(args, rest))
     except (BadInput, RunFailed, PeerLost, Stopped) as e:
         print(f"vit_jax: {e}", file=sys.stderr)
-        return e.exit_code
+        return ending.returns(e.exit_code)
     except BrokenPipeError:  # whoever read the output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

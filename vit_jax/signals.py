@@ -104,14 +104,21 @@ def stop_file(workdir: Path, since: float, found: Callable[[], None]) -> Iterato
       since: when this start began, by `time.time`.
       found: called once, in another thread.
     """
-    file = workdir / FILE
+    file, first = workdir / FILE, True
 
     def look() -> bool:
-        with contextlib.suppress(OSError, PeerLost):  # none, or storage that does not answer now
-            if storage.changed(file) >= since:
+        nonlocal first
+        with contextlib.suppress(OSError, PeerLost):  # storage that does not answer now
+            try:
+                changed = storage.changed(file)
+            except FileNotFoundError:
+                first = False
+                return False
+            if not first or changed >= since:
                 found()
                 return True
             storage.remove(file)
+            first = False
             log.info("removed %s, which is older than this start", file)
         return False
 

@@ -65,11 +65,12 @@ class Agreement:
           why: what was seen or received; the process is added to it.
         """
         self._asked[kind] = why
-        by = self.line.name(self.line.index) if self.line else "this process"
-        if self.line is None or self.line.index == 0:
+        line = self.line
+        by = line.name(line.index) if line else "this process"
+        if line is None or line.index == 0:
             self._hold(kind, f"{why} by {by}")
         else:
-            self.line.send("ask", [kind, f"{why} by {by}"])
+            line.send("ask", [kind, f"{why} by {by}"])
 
     @contextlib.contextmanager
     def over(self, line: Lifeline) -> Iterator[None]:
@@ -299,7 +300,7 @@ def feed(batches: Iterator[_T]) -> Iterator[_T]:
         wanted.put(False)
         thread.join(1)
         if thread.is_alive():  # it waits for storage: exit hooks would wait for it
-            atexit.register(lambda: thread.is_alive() and ending.end(Stopped.exit_code))
+            atexit.register(lambda: thread.is_alive() and ending.end_with_that())
 
 
 class Backstop:

@@ -22,13 +22,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from vit_jax import build, cache, loading, reporting, storage, sweep_folder
+from vit_jax import build, cache, loading, reporting, restarts, storage, sweep_folder
 from vit_jax.errors import SAVED, SIGNALS, BadInput, runs_again, together, writing
 from vit_jax.step_folders import committed
 from vit_jax.sweep import Point, Problems, Sweep
 from vit_jax.sweep_folder import FAILED_FILE, LOG_FILE, Entry
 
-MOST_RESTARTS = 5  # of a run, without a new checkpoint
 MOST_CHARACTERS = 2000  # of a message
 POLL_SECS = 0.1
 LOCK_FILE = "sweep.lock"
@@ -226,6 +225,7 @@ class _Stage:
         self.done, self.failed = len(jobs) - len(self.waiting), 0
         for job in self.waiting:  # what failed is tried again
             storage.remove(job.folder / FAILED_FILE)
+            storage.remove(job.folder / restarts.FILE)
 
     def run(self) -> int:
         """Until all runs are done or given up; returns how many were given up."""
@@ -297,7 +297,7 @@ class _Stage:
             log.info("%s is done: %d of %d", job.point.run, self.done, len(self.points))
         elif stopping:
             log.info("%s was stopped; it continues when the sweep is run again", job.point.run)
-        elif runs_again(code) and job.restarts < MOST_RESTARTS:
+        elif runs_again(code) and job.restarts < restarts.MOST:
             job.restarts += 1
             since = f"from step {newest}" if newest >= 0 else "from the beginning"
             log.info("%s %s; again %s", job.point.run, _how(code), since)
@@ -305,7 +305,7 @@ class _Stage:
         else:
             message = f"{_how(code)}: {last_message(file, one.log_start)}"
             if runs_again(code):
-                message = f"{MOST_RESTARTS} restarts without a new checkpoint; {message}"
+                message = f"{restarts.MOST} restarts without a new checkpoint; {message}"
             sweep_folder.fail(self.workdir, job.point.run, code, message)
             self.failed += 1
             log.info("%s failed: %s", job.point.run, message)

@@ -82,7 +82,7 @@ def train(
         distributed.agree("configuration", config_lib.common(config))
         if finished is not None:
             return finished
-        with lock.held(workdir):
+        with lock.held(workdir), stopping_when_full(workdir), restarts.counted(workdir):
             return train_here(config, workdir)
 
 
@@ -99,13 +99,12 @@ def train_here(config: ConfigDict, workdir: Path) -> dict[str, Any]:
         prepare(workdir, config)
     distributed.barrier("workdir")
     describe(run, devices)
-    with restarts.counted(workdir), stopping_when_full(workdir):
-        try:
-            return run_in(workdir, run, weights)
-        except BadInput:  # out of memory, an image that cannot be read
-            if distributed.is_first() and not has_checkpoint(workdir):
-                remove_new(workdir, before)
-            raise
+    try:
+        return run_in(workdir, run, weights)
+    except BadInput:  # out of memory, an image that cannot be read
+        if distributed.is_first() and not has_checkpoint(workdir):
+            remove_new(workdir, before)
+        raise
 
 
 def run_in(workdir: Path, run: build.Run, weights: Fitted | None) -> dict[str, Any]:
@@ -248,7 +247,8 @@ def loop(
                 if done > window.last_good:
                     due, save = [], True
                     finish_step()
-                checkpoints.wait()
+                with watchdog.longer():
+                    checkpoints.wait()
                 log.info("stopped after step %d, which is saved", done)
             raise
     return state

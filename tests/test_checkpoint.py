@@ -391,3 +391,22 @@ def test_store_that_takes_no_save_is_asked_again_by_another_start(store, monkeyp
     with pytest.raises(PeerLost, match=r"step 3 could not be saved.*Run again"):
         checkpoints.save(3, make_state(1.0), "", {})
     checkpoints.close()
+
+
+def test_store_that_fails_while_old_steps_are_removed_asks_for_another_start(store, monkeypatch):
+    checkpoints = Checkpoints(storage.path("gs://bucket/run"))
+    monkeypatch.setattr(checkpoints._checkpointer, "wait_until_finished", lambda: None)
+    for error in (storage.StoreLost("gone"), RuntimeError("gone")):
+        monkeypatch.setattr(step_folders, "saved", failing(error))
+        with pytest.raises(PeerLost, match="gone"):
+            checkpoints._complete(3)
+    checkpoints.close()
+
+
+@pytest.mark.parametrize("place, expected", [("gs://bucket/run", PeerLost), ("", RunFailed)])
+def test_read_that_fails_is_no_other_state(store, tmp_path, monkeypatch, place, expected):
+    checkpoints = Checkpoints(storage.path(place or str(tmp_path)))
+    monkeypatch.setattr(ocp.AsyncCheckpointer, "restore", failing(ValueError("UNAVAILABLE")))
+    with pytest.raises(expected, match=r"checkpoints/3 could not be read: .*UNAVAILABLE.* again"):
+        checkpoints.restore(3, abstract(make_state(1.0)))
+    checkpoints.close()

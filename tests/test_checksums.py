@@ -106,3 +106,15 @@ def test_a_disk_that_fails_is_damage_and_a_right_that_is_missing_is_not(folder, 
     fail(errno.EACCES)
     with pytest.raises(PermissionError):
         checksums.damage(folder)
+
+
+def test_a_list_that_cannot_be_read_is_damage(folder, monkeypatch):
+    def fail(_):
+        raise OSError(errno.EIO, "says the disk")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checksums.storage, "read_all", fail)
+        assert checksums.damage(folder) == f"{checksums.FILE} cannot be read: says the disk"
+    (folder / checksums.FILE).unlink()
+    (folder / checksums.FILE).mkdir()
+    assert checksums.damage(folder).startswith(f"{checksums.FILE} cannot be read")

@@ -3,6 +3,7 @@
 
 """Files that are no image in training: named or replaced; nothing else of any batch changes."""
 
+import dataclasses
 import io
 import os
 import subprocess
@@ -14,9 +15,11 @@ import pictures
 import pytest
 from PIL import Image
 
+from vit_jax import storage
 from vit_jax.data import decode, doubtful, pipeline, sources
 from vit_jax.data.augment import FlipLr
-from vit_jax.errors import BadInput
+from vit_jax.data.lazy import tf
+from vit_jax.errors import BadInput, PeerLost
 
 CHAIN = "decode|resize({size})|flip_lr"
 COUNT = 14
@@ -287,3 +290,29 @@ def test_reading_is_left_alone_where_nothing_is_doubtful(tmp_path):
     assert known.at(3) == 3
     image, _ = known.reader()(3)
     assert (decode.careful(image.numpy()) == known.image(3)).all()
+
+
+@pytest.mark.parametrize("bad_images", ["error", "skip"])
+def test_a_store_that_is_gone_is_no_bad_image(tmp_path, monkeypatch, bad_images):
+    split = files(tmp_path)
+
+    def lost(_):
+        raise storage.StoreLost("gs://bucket/x: the store does not answer: gone. Run again.")
+
+    @tf.function  # whose error is one of TensorFlow
+    def read(index):
+        return tf.ensure_shape(tf.numpy_function(lost, [index], tf.string), []), tf.constant([0])
+
+    gone = dataclasses.replace(split, table=dataclasses.replace(split.table, reader=lambda: read))
+    with pytest.raises(PeerLost, match=r"^gs://bucket/x: .* gone\. Run again\.$"):
+        doubtful.Doubtful(gone, exif=False).image(0)
+    with pytest.raises(PeerLost, match=r"gone\. Run again\.$"):
+        next(pictures.batches(gone, CHAIN, bad_images=bad_images).train(0, 1))
+
+
+def test_an_image_that_a_store_did_not_give_is_not_doubtful(tmp_path):
+    found = doubtful.Doubtful(files(tmp_path), exif=False)
+    error = tf.errors.UnknownError(None, None, "StoreLost: gone. Run again.\nTraceback")
+    with pytest.raises(PeerLost, match=r"^gone\. Run again\.$"):
+        found.examine(0, lambda image: image, "", error)
+    assert not found.is_known(0)

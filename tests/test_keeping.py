@@ -3,6 +3,8 @@
 
 """Which checkpoints stay, as arithmetic."""
 
+import os
+
 import pytest
 
 from vit_jax import checksums, keeping
@@ -51,3 +53,15 @@ def test_metrics_that_are_added_later_are_those_of_the_step(tmp_path):
     keeping.add(tmp_path, {"val/top1": 0.5})
     assert keeping.read(tmp_path) == {"val/top1": 0.5}
     assert checksums.damage(tmp_path) == ""
+
+
+def test_metrics_that_are_added_are_written_as_a_whole(tmp_path, monkeypatch):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    keeping.add(tmp_path, {"a": 1.0})
+    before = (tmp_path / "measured.json").read_bytes()
+    monkeypatch.setattr(os, "fsync", killed)
+    with pytest.raises(KeyboardInterrupt):
+        keeping.add(tmp_path, {"a": 2.0})
+    assert (tmp_path / "measured.json").read_bytes() == before

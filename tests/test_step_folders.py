@@ -7,7 +7,8 @@ import shutil
 
 import pytest
 
-from vit_jax import checksums, step_folders
+from vit_jax import checksums, step_folders, storage
+from vit_jax.errors import PeerLost
 
 WHOLE = ("commit_success.txt", "state/x", checksums.FILE)
 OLDER = ("commit_success.txt", "state/x", "_CHECKPOINT_METADATA")
@@ -83,3 +84,17 @@ def test_steps_set_aside_do_not_replace_one_another(tmp_path):
     assert step_folders.saved(tmp_path) == []
     assert step_folders.aside(tmp_path) == ["4.damaged", "4.damaged-2", "4.damaged-3"]
     assert step_folders.aside(tmp_path / "none") == []
+
+
+def test_steps_are_there_also_where_a_store_fails_after_the_list(store, monkeypatch):
+    run = storage.path("gs://bucket/run")
+    for name in WHOLE:
+        storage.write(run / "checkpoints" / "4" / name, "")
+
+    def lost(*_, **__):
+        raise OSError("gone")
+
+    monkeypatch.setattr(storage._store(), "info", lost)
+    monkeypatch.setattr(type(run), "is_dir", lambda _: False)  # as it says where a store fails
+    with pytest.raises(PeerLost, match="does not answer"):
+        step_folders.committed(run)

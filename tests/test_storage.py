@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from vit_jax import main, step_folders, storage, workdir
+from vit_jax import checksums, keeping, main, step_folders, storage, workdir
 from vit_jax.errors import BadInput, PeerLost
 
 
@@ -170,3 +170,48 @@ def test_train_in_a_bucket_imports_no_tensorflow_for_it(store):
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
     assert store.names() == ["bucket/run/x"]
+
+
+class ProxyError(Exception):
+    """As aiohttp and others have: no OSError."""
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        storage.exists,
+        lambda place: storage.rename(place, place.with_name("y")),
+        lambda place: storage.opened(place).__enter__(),
+        lambda place: workdir.continue_or_check(None, place),  # type: ignore[arg-type]
+        lambda place: checksums.write(place.parent),
+        lambda place: checksums.damage(place.parent),
+        lambda place: keeping.add(place.parent, {}),
+        lambda place: keeping.read(place.parent),
+        step_folders.remove,
+        step_folders.set_aside,
+    ],
+)
+def test_every_question_to_a_store_that_is_gone_asks_for_another_start(store, monkeypatch, ask):
+    place = storage.path("gs://bucket/run/x")
+    storage.write(place, "")
+
+    def lost(*_, **__):
+        raise ProxyError("gone")
+
+    for name in ("info", "exists", "open", "cat", "rm", "mv", "pipe_file"):
+        monkeypatch.setattr(storage._store(), name, lost)
+    with pytest.raises(PeerLost, match="does not answer: gone"):
+        ask(place)
+
+
+def test_file_is_looked_for_opened_and_renamed(folder):
+    storage.make_folder(folder)
+    assert not storage.exists(folder / "a")
+    storage.write(folder / "a", "text")
+    assert storage.exists(folder / "a")
+    assert storage.exists(folder)
+    storage.rename(folder / "a", folder / "b")
+    with storage.opened(folder / "b") as file:
+        assert file.read() == b"text"
+    with pytest.raises(FileNotFoundError), storage.opened(folder / "a"):
+        pass

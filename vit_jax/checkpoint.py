@@ -8,6 +8,7 @@ middle of a save leaves the one before, and no checkpoint is used whose files ar
 saved. What lies where, and what counts, is in `step_folders`. Start from `Checkpoints`.
 """
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -222,24 +223,27 @@ class Checkpoints:
         """
         folder, files = self._sealing
         for name, text in files.items():
-            (folder / name).write_text(text)
+            storage.write(folder / name, text)
         checksums.write(folder)
 
     def _complete(self, step: int) -> None:
         """Waits for the commit of a step, then removes what nothing keeps."""
         try:
             self._checkpointer.wait_until_finished()
+            if distributed.is_first():
+                self._prune(step)
         except Exception as e:  # of a store, of any class
             raise self._failure(step, e) from e
-        if not distributed.is_first():
-            return
+
+    def _prune(self, step: int) -> None:
+        """Removes what nothing keeps, of the steps before this one."""
         kept = keeping.kept(self.steps, self._metrics, **self._keep)
         for old in step_folders.saved(self._workdir):
             if old < step and old not in kept:
                 self._metrics.pop(old, None)
                 try:
                     step_folders.remove(self.folder / str(old))
-                except OSError as e:
+                except OSError as e:  # in a bucket: no right to remove
                     raise RunFailed(
                         f"{self.folder / str(old)}, which nothing keeps, cannot be removed: "
                         f"{e.strerror}. Mend that, then run the same command again to continue."
@@ -247,6 +251,8 @@ class Checkpoints:
 
     def _failure(self, step: int, error: Exception) -> Exception:
         """What to raise where a save failed; removes what it has written."""
+        if isinstance(error, PeerLost | RunFailed):
+            return error
         if isinstance(error, TimeoutError) and jax.process_count() > 1:
             return PeerLost(f"step {step} was not saved: another process did not finish its part.")
         if storage.is_remote(self.folder):  # which comes back
@@ -302,17 +308,30 @@ class Checkpoints:
 
         Raises:
           BadInput: the checkpoint holds another tree.
+          StoreLost, RunFailed: a bucket, or a disk, fails.
         """
         wanted = ocp.args.Composite(state=ocp.args.StandardRestore(abstract))  # type: ignore[call-arg]
         try:
             restored = self._checkpointer.restore(self.folder / str(step), args=wanted)
-        except (ValueError, KeyError, TypeError) as e:
-            raise BadInput(
-                f"{self.folder / str(step)} does not hold the state that this config needs:\n"
-                f"{tree.difference(self._saved(step), _as_dict(abstract)) or e}"
-            ) from e
+        except Exception as e:  # of a store, of any class
+            raise self._not_restored(step, abstract, e) from e
         self._known.add(step)
         return restored["state"]
+
+    def _not_restored(self, step: int, abstract: TrainState, error: Exception) -> Exception:
+        """What to raise where a step could not be restored."""
+        folder, difference = self.folder / str(step), ""
+        if isinstance(error, jax.errors.JaxRuntimeError):  # of a device, e.g. its memory
+            return error
+        with contextlib.suppress(Exception):  # the same disk or store, which may fail again
+            difference = tree.difference(self._saved(step), _as_dict(abstract))
+        if difference:
+            text = f"{folder} does not hold the state that this config needs:"
+            return BadInput(f"{text}\n{difference}")
+        text = f"{folder} could not be read: {error!r:.500}."
+        if storage.is_remote(folder):
+            return storage.StoreLost(f"{text} Run again.")
+        return RunFailed(f"{text} Mend the cause, then run the same command again.")
 
     def _saved(self, step: int) -> Any:
         """The tree of a checkpoint as nested dicts of shapes."""

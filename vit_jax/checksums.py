@@ -30,8 +30,7 @@ def write(folder: Path) -> None:
     with ThreadPoolExecutor(_READERS) as pool:
         digests = list(pool.map(lambda name: _digest(folder / name, settle=True), names))
     lines = [f"{digest}  {name}\n" for digest, name in zip(digests, names, strict=True)]
-    (folder / FILE).write_bytes(sealed("".join(lines)))
-    _digest(folder / FILE, settle=True)
+    storage.write(folder / FILE, sealed("".join(lines)))
 
 
 def damage(
@@ -53,11 +52,13 @@ def damage(
       For people, e.g. `state/manifest.ocdbt has changed (and 2 more files)`.
     """
     try:
-        listed = _parse((folder / FILE).read_bytes())
+        listed = _parse(storage.read_all([folder / FILE])[0])
     except FileNotFoundError:
         return f"{FILE} is missing"
     except ValueError:
         return f"{FILE} has changed"
+    except OSError as e:
+        return f"{FILE} {_unreadable(e)}"
     names = [name for name in sorted(listed) if wanted(name)][part[0] :: part[1]]
     with ThreadPoolExecutor(_READERS) as pool:
         states = pool.map(lambda name: _state(folder / name, listed[name]), names)
@@ -98,15 +99,20 @@ def _state(path: Path, digest: str) -> str:
         return "" if _digest(path) == digest else "has changed"
     except FileNotFoundError:
         return "is missing"
-    except OSError as e:  # others are no damage: a network that fails, a right that is missing
-        if e.errno not in (errno.EIO, errno.EISDIR, errno.ENOTDIR):
-            raise
-        return f"cannot be read: {e.strerror}"
+    except OSError as e:
+        return _unreadable(e)
+
+
+def _unreadable(error: OSError) -> str:
+    """What damage an error is; raises what is none: a right that is missing, for one."""
+    if error.errno not in (errno.EIO, errno.EISDIR, errno.ENOTDIR):
+        raise error
+    return f"cannot be read: {error.strerror}"
 
 
 def _digest(path: Path, *, settle: bool = False) -> str:
     """The SHA-256 of a file; `settle`: of what is then on the disk, if it is local."""
-    with path.open("rb") as file:
-        if settle and "://" not in str(path):
+    with storage.opened(path) as file:
+        if settle and not storage.is_remote(path):
             os.fsync(file.fileno())
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]

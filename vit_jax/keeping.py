@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from vit_jax import checksums, step_folders
+from vit_jax import checksums, step_folders, storage
 
 FILE = "metrics.json"  # in the folder of a step
 _LATER_FILE = "measured.json"  # of one that was saved before it was measured; sealed by itself
@@ -62,7 +62,7 @@ def kept(
 
 def add(folder: Path, metrics: Metrics) -> None:
     """Writes the metrics of a committed step that was saved without them."""
-    (folder / _LATER_FILE).write_bytes(checksums.sealed(json.dumps(metrics) + "\n"))
+    storage.write(folder / _LATER_FILE, checksums.sealed(json.dumps(metrics) + "\n"))
 
 
 def read(folder: Path) -> dict[str, float]:
@@ -78,9 +78,10 @@ def read(folder: Path) -> dict[str, float]:
         raise Damaged(f"{folder} is damaged: {what}")
     later = folder / _LATER_FILE
     try:
-        if later.exists():
+        if storage.exists(later):
             path = later
-            return json.loads(checksums.unsealed(later.read_bytes()))
-        return json.loads(path.read_text()) if not older or path.exists() else {}
+            return json.loads(checksums.unsealed(storage.read_all([later])[0]))
+        found = not older or storage.exists(path)
+        return json.loads(storage.read_all([path])[0]) if found else {}
     except ValueError as e:
         raise Damaged(f"{folder} is damaged: {path.name} cannot be read ({e})") from e

@@ -33,7 +33,7 @@ def saved(workdir: Path) -> list[int]:
 
 def is_older(folder: Path) -> bool:
     """Whether a step was saved by a version that wrote no checksums."""
-    return (folder / _OLDER).exists() and not (folder / checksums.FILE).exists()
+    return storage.exists(folder / _OLDER) and not storage.exists(folder / checksums.FILE)
 
 
 def _numbered(workdir: Path) -> dict[int, Path]:
@@ -41,13 +41,15 @@ def _numbered(workdir: Path) -> dict[int, Path]:
     found = {
         int(path.name): path
         for path in storage.listed(root)
-        if path.name.isdecimal() and path.name == str(int(path.name)) and path.is_dir()
+        if path.name.isdecimal()
+        and path.name == str(int(path.name))
+        and (storage.is_remote(root) or path.is_dir())  # one that fails says "no" in a bucket
     }
     return dict(sorted(found.items()))
 
 
 def _counts(folder: Path) -> bool:
-    whole = (folder / _COMMIT).exists() and (folder / checksums.FILE).exists()
+    whole = storage.exists(folder / _COMMIT) and storage.exists(folder / checksums.FILE)
     return whole or is_older(folder)
 
 
@@ -57,9 +59,9 @@ def _is_partial(folder: Path) -> bool:
     A remote step is written where it stays and has its commit mark last; a local one gets its name
     with everything in it, so that one without a mark has lost it.
     """
-    if (folder / _COMMIT).exists() or is_older(folder):
+    if storage.exists(folder / _COMMIT) or is_older(folder):
         return False
-    return "://" in str(folder) or not (folder / checksums.FILE).exists()
+    return storage.is_remote(folder) or not storage.exists(folder / checksums.FILE)
 
 
 def damage(
@@ -72,7 +74,7 @@ def damage(
     if is_older(folder):
         log.info("%s has no checksums: an earlier version saved it; it is not verified", folder)
         return ""
-    if not (folder / _COMMIT).exists():
+    if not storage.exists(folder / _COMMIT):
         return f"{_COMMIT} is missing"
     return checksums.damage(folder, wanted=wanted, part=part)
 
@@ -89,15 +91,15 @@ def tidy(workdir: Path) -> None:
 def remove(folder: Path) -> None:
     """Removes a step; one that is removed by half does not count."""
     for mark in (_COMMIT, _OLDER, checksums.FILE):
-        (folder / mark).unlink(missing_ok=True)
+        storage.remove(folder / mark)
     storage.remove(folder)
 
 
 def set_aside(folder: Path) -> Path:
     """Gives a damaged step a name under which it is no step; returns the new path."""
     names = (f"{folder.name}{ASIDE}{n}" for n in ("", *(f"-{i}" for i in range(2, 1000))))
-    target = next(p for name in names if not (p := folder.with_name(name)).exists())
-    folder.rename(target)
+    target = next(p for name in names if not storage.exists(p := folder.with_name(name)))
+    storage.rename(folder, target)
     return target
 
 

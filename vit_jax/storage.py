@@ -118,6 +118,40 @@ def is_dir(place: Path) -> bool:
     return place.is_dir() if is_remote(place) else os.path.isdir(place)
 
 
+def exists(place: Path) -> bool:
+    """Whether there is a file, or a folder, of that name; a store that fails is an error."""
+    if not is_remote(place):
+        return place.exists()
+    with _reaching(place):
+        try:
+            _store().info(str(place))
+        except FileNotFoundError:
+            return False
+    return True
+
+
+def rename(place: Path, target: Path) -> None:
+    """Gives a file or a folder another name, which is free; in a bucket one object at a time."""
+    if not is_remote(place):
+        place.rename(target)
+        return
+    with _reaching(place):
+        _store().mv(str(place), str(target), recursive=True)
+
+
+@contextlib.contextmanager
+def opened(place: Path) -> Iterator[IO[bytes]]:
+    """A file for reading in sequence; a store that fails inside the block is `StoreLost`."""
+    if not is_remote(place):
+        with open(place, "rb") as file:
+            yield file
+        return
+    with _reaching(place):
+        how = {"block_size": _READ_AHEAD, "cache_type": "readahead"}
+        with _store().open(str(place), "rb", **how) as file:
+            yield file
+
+
 def make_folder(folder: Path) -> None:
     """Makes a folder and those above it; a bucket has none, and is never made."""
     if not is_remote(folder):

@@ -28,7 +28,7 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
     """
     saved_file, results = workdir / loading.CONFIG_FILE, workdir / reporting.RESULTS_FILE
     try:
-        begun = saved_file.exists()
+        begun = storage.exists(saved_file)
     except OSError as e:
         raise BadInput(f"cannot look into {workdir}: {e.strerror}; give another --workdir.") from e
     if begun:
@@ -41,7 +41,7 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
         except BadInput as e:
             raise together([e, *build.problems(config)]) from e
     build.check(config)
-    if begun and results.exists():
+    if begun and storage.exists(results):
         log.info("%s is finished; nothing to do.", workdir)
         return files.read_json(results)
     return None

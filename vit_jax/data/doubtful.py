@@ -7,11 +7,13 @@ What becomes of an example depends on its index alone, so it is the same in ever
 every restart, however it came to be known. Start from `Doubtful`.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from vit_jax import storage
 from vit_jax.data import decode
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.plain import plain
@@ -47,10 +49,12 @@ class Doubtful:
         Raises:
           BadImage: no decoder makes an image of it.
           BadInput: it cannot even be read.
+          StoreLost: the object store does not answer.
         """
         try:
             content = self._read(tf.constant(index, tf.int64))[0].numpy()
         except (tf.errors.OpError, OSError, UnicodeDecodeError) as e:
+            raise_lost(e)
             raise BadInput(
                 f"{self._split.name(index)} cannot be read: {plain(e)}. "
                 "Restore it, or remove it from the source."
@@ -70,7 +74,9 @@ class Doubtful:
 
         Raises:
           BadInput: it cannot be read, or not be processed.
+          StoreLost: the error, or another try, says that the store does not answer.
         """
+        raise_lost(error)
         try:
             if not self.is_known(index):
                 process(tf.constant(self.image(index)))
@@ -145,3 +151,9 @@ class Doubtful:
             return tf.cond(tf.equal(instead(index), index), as_png, lambda: image), labels
 
         return read
+
+
+def raise_lost(error: Exception) -> None:
+    """Raises the `StoreLost` that a function inside a graph raised: TensorFlow keeps its text."""
+    if found := re.search(r"\bStoreLost: (.*)", str(error)):
+        raise storage.StoreLost(f"{found[1].removesuffix(' Run again.')} Run again.") from error

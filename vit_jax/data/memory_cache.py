@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from vit_jax.data import big_vision, crops, host_memory, preprocess
-from vit_jax.data.doubtful import Doubtful
+from vit_jax.data.doubtful import Doubtful, raise_lost
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.plain import plain
 from vit_jax.data.splits import Split, Table
@@ -99,6 +99,7 @@ class _Stored:
 
         Raises:
           BadInput: names the first example, by index, that fails for good.
+          StoreLost: the object store does not answer.
         """
         try:
             try:
@@ -107,6 +108,7 @@ class _Stored:
                 self._examine(e)
                 return function()
         except (tf.errors.OpError, UnicodeDecodeError) as e:
+            raise_lost(e)
             raise BadInput(f"reading failed: {plain(e)}.") from None
 
     def predicted_bytes(self) -> int:

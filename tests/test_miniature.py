@@ -38,13 +38,7 @@ def listed(recipe):
 
 def points(args):
     """All points of a sweep: stage -> list; those of functions from imagined rows."""
-    read = sweep.read(f"{SPEC}:{args}")
-    found, rows = {}, []
-    for stage in read.stages:
-        before = read.before(stage)
-        found[stage] = read.points(stage) if before is None else read.imagined(stage, rows)
-        rows = [{"run": p.run, "workdir": f"W/{p.run}", **p.keys} for p in found[stage]]
-    return found
+    return sweep.read(f"{SPEC}:{args}").expected
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +89,7 @@ def test_hour_has_all_runs_with_three_seeds(hour, recipe):
 def test_transfer_starts_from_the_pretraining_of_its_model_and_seed(hour):
     for point in hour["transfer"]:
         said = f"model={point.keys[':model']}_seed={point.config.seed}"
-        assert re.fullmatch(rf"W/pretrain/\d+-{said}", point.config.init)
+        assert re.fullmatch(rf"pretrain/\d+-{said}", point.config.init)
         assert "init" not in point.run  # the folder's name does not depend on where it lies
     large = [p for p in hour["transfer"] if p.config.data.image_size == 64]
     assert {p.config.recipe.protocol for p in large} == {

@@ -76,14 +76,16 @@ def test_ignored_signals_stay_ignored(calls):
 
 
 def test_outside_the_main_thread_nothing_is_heard_and_nothing_fails(calls):
+    before, inside = signal.getsignal(signal.SIGINT), []
+
     def quietly():
         with hearing(calls):
-            pass
+            inside.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=quietly)
     thread.start()
     thread.join(20)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert inside == [before]
 
 
 # ---------------------------------------------------------------- Google Cloud

@@ -175,7 +175,7 @@ def zipped(kind: int = zipfile.ZIP_DEFLATED) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", kind) as archive:
         for name, content in IMAGES.items():
-            archive.writestr(name, content)
+            archive.writestr(zipfile.ZipInfo(name), content, kind)  # whose date is always the same
     return out.getvalue()
 
 
@@ -212,6 +212,15 @@ def test_zip_that_claims_more_than_there_is_is_refused_unread(tmp_path):
     (tmp_path / "x.zip").write_bytes(content)
     with pytest.raises(BadInput, match="is said to be 4294967280 bytes"):
         next(archives.members(tmp_path / "x.zip", tmp_path, lambda _: True))
+
+
+def test_zip_entry_without_a_name_is_refused(tmp_path):
+    content = bytearray(zipped(zipfile.ZIP_STORED))
+    at = content.index(b"PK\1\2")
+    struct.pack_into("<HHH", content, at + 28, 0, 0, 7)  # its seven bytes are a comment
+    (tmp_path / "x.zip").write_bytes(content)
+    with pytest.raises(BadInput, match="an entry without a name"):
+        list(archives.members(tmp_path / "x.zip", tmp_path, lambda _: True))
 
 
 # --- records ---

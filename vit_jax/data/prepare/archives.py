@@ -255,6 +255,8 @@ def _zip(path: Path, prefix: str) -> Iterator[Member]:
     size = path.stat().st_size
     with path.open("rb") as file:
         for entry in entries:
+            if not entry.filename:
+                raise _damaged(str(path), "an entry without a name")
             kind = stat.S_IFMT(entry.external_attr >> 16)
             if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
                 raise _unsafe(str(path), entry.filename, "a link or device")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vit_jax import distributed, step_folders, storage
-from vit_jax.errors import BadInput, RunFailed
+from vit_jax.errors import BadInput, RunFailed, Stopped
 
 FILE = "restarts.json"
 MOST = 5  # without a new checkpoint
@@ -48,6 +48,10 @@ def counted(workdir: Path) -> Iterator[None]:
         yield
     except (BadInput, RunFailed):
         storage.remove(path)
+        raise
+    except Stopped:
+        if not restarts:  # a first start that was asked to stop leaves nothing behind
+            storage.remove(path)
         raise
     storage.remove(path)
 

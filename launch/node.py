@@ -13,7 +13,6 @@ import argparse
 import contextlib
 import logging
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -22,12 +21,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
-from vit_jax import job_file, processes, restarts, step_folders, storage
+from vit_jax import job_file, processes, restarts, signals, step_folders, storage
 from vit_jax.errors import SAVED, BadInput, runs_again
 from vit_jax.processes import VARIABLES, Who
 
 GONE_SECS = 60  # from the end of one process to that of the others
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 log = logging.getLogger("vit_jax")
 
 
@@ -169,7 +167,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = [sys.executable, "-m", "vit_jax", args.job]
     try:
         workdir = _workdir(job_file.read(args.job.removeprefix("@")))
-        with _signals() as received, _output(args.log, args.count) as say:
+        with signals.collected() as received, _output(args.log, args.count) as say:
 
             def start() -> int:
                 own = environments(args.count, args.per_gpu, os.environ)
@@ -177,7 +175,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             if not args.again:
                 return start()
-            code = again(start, lambda: _newest(workdir), lambda: bool(received))
+
+            def newest() -> int:
+                return step_folders.newest(storage.workdir(workdir))
+
+            code = again(start, newest, lambda: bool(received))
             return SAVED if received and runs_again(code) else code
     except BadInput as e:
         print(f"launch: {e}", file=sys.stderr)
@@ -187,21 +189,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _workdir(job: job_file.JobFile) -> str:
     flag = "--workdir="
     return next((a[len(flag) :] for a in job.arguments if a.startswith(flag)), "")
-
-
-def _newest(workdir: str) -> int:
-    """The newest step that was saved; -1: none."""
-    return max(step_folders.committed(storage.workdir(workdir)), default=-1)
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[list[int]]:
-    """The signals that ask for an end, as they come; not what nohup ignores."""
-    received: list[int] = []
-    for number in STOP_SIGNALS:
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, lambda number, _: received.append(number))
-    yield received
 
 
 @contextlib.contextmanager

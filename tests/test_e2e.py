@@ -18,7 +18,7 @@ import pytest
 from test_train import QUICKSTART, TINY, logged, run, same_parameters
 
 from vit_jax import main
-from vit_jax.reporting import read_rows
+from vit_jax.rows import read_rows
 
 ROOT = Path(__file__).resolve().parent.parent
 LONG = (

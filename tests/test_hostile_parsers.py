@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vit_jax import config as config_lib
-from vit_jax import fetch, loading, reporting, sweep_folder, workdir
+from vit_jax import fetch, loading, rows, sweep_folder, workdir
 from vit_jax.data import file_sources, label_sets, mixture, prepared, preprocess, sources
 from vit_jax.data.decode import MOST_PIXELS
 from vit_jax.errors import BadInput
@@ -313,7 +313,7 @@ def test_sweep_is_of_runs_in_its_folder_or_refused(tmp_path_factory, record):
 def test_rows_are_objects_with_a_step(tmp_path_factory, content):
     path = tmp_path_factory.getbasetemp() / "metrics.jsonl"
     path.write_bytes(content)
-    assert all(type(row["step"]) is int for row in reporting.read_rows(path))
+    assert all(type(row["step"]) is int for row in rows.read_rows(path))
 
 
 @pytest.mark.parametrize("text", [DEEP, "5", "{", "\udcff"])

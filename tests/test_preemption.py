@@ -19,7 +19,7 @@ from test_train import QUICKSTART, TINY, logged, run, same_parameters
 
 from vit_jax import build, signals, stopping, train
 from vit_jax.checkpoint import Checkpoints
-from vit_jax.reporting import read_rows
+from vit_jax.rows import read_rows
 from vit_jax.workdir import committed
 
 

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from vit_jax import reporting
+from vit_jax import reporting, rows, storage
 from vit_jax.reporting import Report, Throughput
 
 
@@ -31,7 +31,7 @@ def test_continuing_cuts_later_rows_and_a_torn_line(tmp_path):
     report = Report(tmp_path, step=4, tensorboard=False)
     report.row(5, {"a": 3})
     report.close()
-    assert reporting.read_rows(path) == [{"step": 4, "a": 1}, {"step": 5, "a": 3}]
+    assert rows.read_rows(path) == [{"step": 4, "a": 1}, {"step": 5, "a": 3}]
 
 
 def test_a_value_that_is_not_finite_is_never_written(tmp_path):
@@ -43,8 +43,8 @@ def test_a_value_that_is_not_finite_is_never_written(tmp_path):
 
 
 def test_atomic_write_leaves_no_other_file(tmp_path):
-    reporting.write_atomically(tmp_path / "a", "old")
-    reporting.write_atomically(tmp_path / "a", "new")
+    storage.write(tmp_path / "a", "old")
+    storage.write(tmp_path / "a", "new")
     assert (tmp_path / "a").read_text() == "new"
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 

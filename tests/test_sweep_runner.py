@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from vit_jax import main, reporting, sweep, sweep_runner
+from vit_jax import main, sweep, sweep_runner
+from vit_jax import rows as rows_lib
 from vit_jax.errors import BadInput
 from vit_jax.sweep_runner import Stopped
 
@@ -399,7 +400,7 @@ def test_a_sweep_of_a_real_run(tmp_path, monkeypatch, capsys, root):
     folder = tmp_path / "sweep" / row["run"]
     results = json.loads((folder / "results.json").read_text())
     assert float(row["val/top1"]) == results["val"]["top1"]
-    rows = reporting.read_rows(folder / "metrics.jsonl")
+    rows = rows_lib.read_rows(folder / "metrics.jsonl")
     assert next(r["train/lr"] for r in rows if "train/lr" in r) == 0.125
     assert "schedule.lr=0.125" in capsys.readouterr().out
     assert real(tmp_path, "--stage=one") == 0

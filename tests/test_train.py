@@ -23,7 +23,7 @@ from vit_jax import config as config_lib
 from vit_jax.checkpoint import Checkpoints
 from vit_jax.data.pipeline import Pipeline
 from vit_jax.models import variants
-from vit_jax.reporting import read_rows
+from vit_jax.rows import read_rows
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICKSTART = str(ROOT / "configs" / "quickstart.py")

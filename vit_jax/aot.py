@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import topologies
 
-from vit_jax import build, cache, distributed, estimate, hlo, memory, program, reporting, topology
+from vit_jax import build, cache, distributed, estimate, hlo, memory, program, storage, topology
 from vit_jax import config as config_lib
 from vit_jax.data.tfds_source import is_prepared
 from vit_jax.errors import BadInput, RunFailed
@@ -228,7 +228,7 @@ def _compiled(made: program.Program, accelerator: Accelerator) -> dict[str, Any]
     found |= {"how": "compiled", "compile_secs": time.monotonic() - began}
     with contextlib.suppress(OSError):  # a cache that cannot be written is no error
         cached.parent.mkdir(parents=True, exist_ok=True)
-        reporting.write_atomically(cached, json.dumps(found))
+        storage.write(cached, json.dumps(found))
     return found
 
 

@@ -24,8 +24,6 @@ import jax
 
 from vit_jax import rows as rows_lib
 from vit_jax import storage, tree
-from vit_jax.rows import METRICS_FILE, read_rows
-from vit_jax.storage import write as write_atomically
 
 RESULTS_FILE = "results.json"
 _SKIPPED_FILE = "skipped-{}.json"  # of a process
@@ -79,7 +77,7 @@ class Report:
     def __init__(self, workdir: Path, *, step: int, tensorboard: bool, write: bool = True):
         remote = storage.is_remote(workdir)
         self._file = rows_lib.cut(workdir, step) if write else None
-        self._rows = read_rows(workdir / METRICS_FILE, step)
+        self._rows = rows_lib.read_rows(workdir / rows_lib.METRICS_FILE, step)
         self._workdir = workdir
         self._skipped: set[tuple[str, str]] = set()
         self._quiet = not write
@@ -115,7 +113,7 @@ class Report:
             path = self._workdir / _SKIPPED_FILE.format(jax.process_index())
             before = json.loads(path.read_text()) if path.exists() else []
             self._skipped = set(found) | {(file, reason) for file, reason in before}
-            write_atomically(path, json.dumps(sorted(self._skipped)) + "\n")
+            storage.write(path, json.dumps(sorted(self._skipped)) + "\n")
 
     def bad_images(self) -> int:
         """How many training images any process of any start has skipped and written down."""

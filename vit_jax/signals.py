@@ -77,6 +77,21 @@ def heard(
 
 
 @contextlib.contextmanager
+def collected() -> Iterator[list[int]]:
+    """The signals that ask for an end, as they come; what nohup ignores is not heard."""
+    received: list[int] = []
+    before = {s: signal.getsignal(s) for s in (*NUMBERS, signal.SIGHUP)}
+    heard = {s: handler for s, handler in before.items() if handler != signal.SIG_IGN}
+    for number in heard:
+        signal.signal(number, lambda number, _: received.append(number))
+    try:
+        yield received
+    finally:
+        for number, handler in heard.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
 def _polling(name: str, every_secs: float, look: Callable[[], bool]) -> Iterator[None]:
     """Calls `look` in a thread until it returns True or the block ends."""
     ended = threading.Event()

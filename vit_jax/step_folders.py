@@ -26,6 +26,11 @@ def committed(workdir: Path) -> list[int]:
     return [step for step, path in _numbered(workdir).items() if _counts(path)]
 
 
+def newest(workdir: Path) -> int:
+    """The newest step that counts; -1: none."""
+    return max(committed(workdir), default=-1)
+
+
 def saved(workdir: Path) -> list[int]:
     """The steps that count, or did until something of them was lost, ascending."""
     return [step for step, path in _numbered(workdir).items() if not _is_partial(path)]

@@ -113,7 +113,7 @@ def write(sweep: Sweep, stage: str, points: Sequence[Point], workdir: Path) -> N
             storage.make_folder(folder)
             if not (folder / reporting.RESULTS_FILE).exists():
                 text = config_lib.to_yaml(point.config)
-                reporting.write_atomically(folder / loading.CONFIG_FILE, text)
+                storage.write(folder / loading.CONFIG_FILE, text)
         stages = _record(workdir)["stages"] if (workdir / RECORD_FILE).exists() else {}
         listed = {
             p.run: {"run": p.run, "keys": p.keys, "test": checks.looked_at_test(p.config)}
@@ -122,7 +122,7 @@ def write(sweep: Sweep, stage: str, points: Sequence[Point], workdir: Path) -> N
         stages[stage] = list(({row["run"]: row for row in stages.get(stage, ())} | listed).values())
         record = {"config": sweep.spec, "overrides": list(sweep.overrides), "stages": stages}
         text = json.dumps(record, indent=1) + "\n"
-        reporting.write_atomically(workdir / RECORD_FILE, text)
+        storage.write(workdir / RECORD_FILE, text)
 
 
 def _record(workdir: Path) -> dict[str, Any]:
@@ -235,7 +235,7 @@ def _metrics(results: Mapping[str, Any]) -> dict[str, float]:
 def fail(workdir: Path, run: str, code: int, message: str) -> None:
     """Notes that a run is given up; `entries` then says so."""
     text = json.dumps({"code": code, "message": message}) + "\n"
-    reporting.write_atomically(workdir / run / FAILED_FILE, text)
+    storage.write(workdir / run / FAILED_FILE, text)
 
 
 def write_csv(workdir: Path, found: Sequence[Entry]) -> None:
@@ -249,7 +249,7 @@ def write_csv(workdir: Path, found: Sequence[Entry]) -> None:
         values = [entry.keys.get(k, "") for k in keys] + [entry.metrics.get(m, "") for m in metrics]
         mark = [str(entry.looked_at_test).lower()] if marked else []
         writer.writerow([entry.run, entry.state, *values, *mark])
-    reporting.write_atomically(workdir / CSV_FILE, file.getvalue())
+    storage.write(workdir / CSV_FILE, file.getvalue())
 
 
 def _tuples(value: Any) -> Any:

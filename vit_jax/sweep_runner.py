@@ -22,16 +22,24 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from vit_jax import build, cache, loading, reporting, restarts, storage, sweep_folder
+from vit_jax import (
+    build,
+    cache,
+    loading,
+    reporting,
+    restarts,
+    signals,
+    step_folders,
+    storage,
+    sweep_folder,
+)
 from vit_jax.errors import SAVED, SIGNALS, BadInput, runs_again, together, writing
-from vit_jax.step_folders import committed
 from vit_jax.sweep import Point, Problems, Sweep
 from vit_jax.sweep_folder import FAILED_FILE, LOG_FILE, Entry
 
 MOST_CHARACTERS = 2000  # of a message
 POLL_SECS = 0.1
 LOCK_FILE = "sweep.lock"
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Command = Callable[[Path], list[str]]  # workdir of a run -> the words that start it
 log = logging.getLogger("vit_jax")
 
@@ -219,7 +227,7 @@ class _Stage:
     ):
         self.points, self.workdir = points, workdir
         self.parallel, self.command, self.lock = parallel, command, lock
-        jobs = [_Job(p, workdir / p.run, _newest(workdir / p.run)) for p in points]
+        jobs = [_Job(p, workdir / p.run, step_folders.newest(workdir / p.run)) for p in points]
         self.waiting = collections.deque(j for j in jobs if not _is_done(j.folder))
         self.active: list[_Active] = []
         self.done, self.failed = len(jobs) - len(self.waiting), 0
@@ -231,7 +239,7 @@ class _Stage:
         """Until all runs are done or given up; returns how many were given up."""
         self.save()
         try:
-            with _signals() as received:
+            with signals.collected() as received:
                 forwarded = 0
                 while self.active or (self.waiting and not received):
                     while self.waiting and len(self.active) < self.parallel and not received:
@@ -289,7 +297,7 @@ class _Stage:
         file = beside(job.folder) / LOG_FILE
         if storage.is_remote(job.folder):
             storage.write(job.folder / LOG_FILE, file.read_bytes())
-        newest = _newest(job.folder)
+        newest = step_folders.newest(job.folder)
         if newest > job.newest:
             job.newest, job.restarts = newest, 0
         if _is_done(job.folder):
@@ -315,11 +323,6 @@ def _is_done(folder: Path) -> bool:
     return (folder / reporting.RESULTS_FILE).exists()
 
 
-def _newest(folder: Path) -> int:
-    """The newest step that was saved in a workdir; -1: none."""
-    return max(committed(folder), default=-1)
-
-
 def _how(code: int) -> str:
     number = -code if code < 0 else code - SIGNALS
     if runs_again(code) and number in {int(s) for s in signal.Signals}:
@@ -334,18 +337,3 @@ def last_message(file: Path, start: int = 0) -> str:
         text = "\n" + lines.read().decode(errors="replace").strip()
     _, mark, said = text.rpartition("\nvit_jax: ")
     return (said if mark else text.splitlines()[-1])[:MOST_CHARACTERS].strip() or "it said nothing"
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[list[int]]:
-    """Those of `STOP_SIGNALS` that come inside the block, in order; not what nohup ignores."""
-    received: list[int] = []
-    before = {s: signal.getsignal(s) for s in STOP_SIGNALS}
-    heard = {s: handler for s, handler in before.items() if handler != signal.SIG_IGN}
-    for number in heard:
-        signal.signal(number, lambda number, _: received.append(number))
-    try:
-        yield received
-    finally:
-        for number, handler in heard.items():
-            signal.signal(number, handler)

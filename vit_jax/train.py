@@ -35,6 +35,7 @@ from vit_jax import (
     reporting,
     restarts,
     stopping,
+    storage,
     watchdog,
 )
 from vit_jax import config as config_lib
@@ -318,5 +319,5 @@ def finish(
         log.info("data: %d training images were skipped", len(results["skipped"]))
     if distributed.is_first():
         text = json.dumps(results, indent=2) + "\n"
-        reporting.write_atomically(workdir / reporting.RESULTS_FILE, text)
+        storage.write(workdir / reporting.RESULTS_FILE, text)
     return results

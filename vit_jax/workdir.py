@@ -83,7 +83,7 @@ def prepare(workdir: Path, config: ConfigDict) -> None:
     """Makes the workdir and writes the configuration into it."""
     with writing(workdir):
         storage.make_folder(workdir)
-        reporting.write_atomically(workdir / loading.CONFIG_FILE, config_lib.to_yaml(config))
+        storage.write(workdir / loading.CONFIG_FILE, config_lib.to_yaml(config))
 
 
 def remove_new(workdir: Path, before: set[Path] | None) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from vit_jax import storage
 from vit_jax.errors import BadInput, unknown
 
 SUMMARY = "prepare, check, show and time datasets"
@@ -147,7 +148,6 @@ def _prepared(name: str, args: argparse.Namespace) -> tuple[dict[str, Any], list
 
 
 def _show(args: argparse.Namespace, workers: int) -> int:
-    from vit_jax import reporting
     from vit_jax.data import pipeline, preprocess, show
 
     if not 1 <= args.size <= 4096:
@@ -162,7 +162,7 @@ def _show(args: argparse.Namespace, workers: int) -> int:
     )
     out = Path(args.out).expanduser()
     try:
-        reporting.write_atomically(out, picture)
+        storage.write(out, picture)
     except OSError as e:
         raise BadInput(f"cannot write to {out}: {e.strerror}; give another --out.") from e
     print(out)

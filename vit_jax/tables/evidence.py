@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vit_jax import config as config_lib
-from vit_jax import storage
+from vit_jax import rows, storage
 from vit_jax.errors import BadInput
 from vit_jax.tables.conformity import Flat
 
@@ -61,9 +61,7 @@ class Run:
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows of metrics.jsonl; a torn line is left out."""
-        from vit_jax import reporting  # imports jax
-
-        return reporting.read_rows(self.folder / METRICS)
+        return rows.read_rows(self.folder / METRICS)
 
 
 def read(root: Path) -> tuple[list[Run], list[str]]:

@@ -55,6 +55,17 @@ def root() -> Path:
 
 
 @pytest.fixture(scope="session")
+def without_devices() -> str:
+    """A program: the command of its arguments succeeds, without TensorFlow or a device."""
+    return (
+        "import sys; from vit_jax import main; code = main.main(sys.argv[1:]); "
+        "from jax._src import xla_bridge; "
+        "assert code == 0; assert 'tensorflow' not in sys.modules; "
+        "assert not xla_bridge.backends_are_initialized()"
+    )
+
+
+@pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of real images: $VIT_JAX_TEST_DATA, or shared/data beside the repository."""
     beside = Path(__file__).resolve().parents[2] / "shared" / "data"

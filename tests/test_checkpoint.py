@@ -93,7 +93,7 @@ def placed(cfg, shape):
     )
 
 
-@pytest.mark.parametrize("family", ["vit", "hybrid"])
+@pytest.mark.parametrize("family", ["vit", pytest.param("hybrid", marks=pytest.mark.slow)])
 def test_state_of_eight_devices_restores_anywhere(opened, family):
     cfg = tiny.FAMILIES[family]()
     target = placed(cfg, (1, 2, 2, 2))

@@ -18,6 +18,7 @@ import pytest
 from test_train import QUICKSTART, TINY, logged, run, same_parameters
 
 from vit_jax import main
+from vit_jax.models import variants
 from vit_jax.rows import read_rows
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -73,6 +74,7 @@ def test_quickstart_command_of_the_readme_learns_digits(tmp_path):
     assert "warning" not in done.stderr.lower()
 
 
+@pytest.mark.slow
 def test_other_commands_of_the_readme_run(tmp_path, monkeypatch, image_folder, quiet):
     monkeypatch.chdir(ROOT)
     commands = [c for c in readme_commands() if "quickstart.py" not in c]
@@ -101,7 +103,8 @@ def test_command_of_the_readme_is_one_that_its_page_has(name, page):
     assert set(own) <= set(readme_commands(name, (f"docs/{page}.md",)))
 
 
-def test_models_and_inspect_commands_of_the_readme(quiet, capsys):
+def test_models_and_inspect_commands_of_the_readme(quiet, capsys, monkeypatch):
+    monkeypatch.setattr(variants, "NAMED", ("R50+L/32", "B/16"))  # test_models lists them all
     for command in readme_commands("models") + readme_commands("inspect"):
         assert main.main(shlex.split(command.replace("runs/quickstart", str(quiet)))[1:]) == 0
     shown = capsys.readouterr().out

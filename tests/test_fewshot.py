@@ -183,6 +183,7 @@ def test_metrics_are_logged_and_are_those_of_the_command(trained, capsys):
     assert "few-shot" in reporting.results_table(results)
 
 
+@pytest.mark.slow
 def test_interrupted_and_continued_equals_uninterrupted(trained, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         stop_at(patch, 9)

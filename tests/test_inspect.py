@@ -109,13 +109,6 @@ def test_wrong_usage_is_exit_code_2(capsys, arguments, said):
     assert said in capsys.readouterr().err
 
 
-def test_neither_tensorflow_nor_a_backend_is_started(files):
-    code = (
-        "import sys; from vit_jax import main; code = main.main(sys.argv[1:]); "
-        "from jax._src import xla_bridge; "
-        "assert code == 0; assert 'tensorflow' not in sys.modules; "
-        "assert not xla_bridge.backends_are_initialized()"
-    )
-    for command in (["inspect", str(files["timm"])], ["models"]):
-        subprocess.run([sys.executable, "-c", code, *command], check=True, timeout=120,
-                       stdout=subprocess.DEVNULL)  # fmt: skip
+def test_neither_tensorflow_nor_a_backend_is_started(files, without_devices):
+    command = [sys.executable, "-c", without_devices, "inspect", str(files["timm"])]
+    subprocess.run(command, check=True, timeout=120, stdout=subprocess.DEVNULL)

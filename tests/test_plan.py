@@ -317,11 +317,12 @@ needs_libtpu = pytest.mark.skipif(
 
 
 @needs_libtpu
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, slices, overrides",
     [
         ("v3-8", 1, ["--config.mesh.fsdp=8"]),
-        pytest.param("v4-8", 2, ["--config.mesh.fsdp=4"], marks=pytest.mark.slow),
+        ("v4-8", 2, ["--config.mesh.fsdp=4"]),
     ],
 )
 def test_real_tpus_send_little_more_than_the_least(name, slices, overrides, monkeypatch, tmp_path):

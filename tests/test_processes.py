@@ -136,8 +136,9 @@ def test_two_processes_log_what_one_does(one, two):
     assert json.loads((workdir / "results.json").read_text())["test"]["examples"] == 365
     assert "2 processes" in texts[0]
     assert "step 24/24" in texts[0]
-    quiet = [line for line in texts[1].splitlines() if line and "Gloo" not in line]
-    assert quiet in ([], ["3"])  # gloo's own lines, which may mix
+    ours = re.compile(r"^(\d\d:\d\d:\d\d |vit_jax: |step )", re.MULTILINE)
+    assert len(ours.findall(texts[0])) > 3
+    assert not ours.search(texts[1]), texts[1]  # compiled code may say what it waits for
 
 
 def back_to(workdir, copy, step):

@@ -60,6 +60,7 @@ def test_results_are_those_of_colours(finished):
     assert rows[(12, "test/loss")] == results["test"]["loss"]
 
 
+@pytest.mark.slow
 def test_interrupted_and_continued_equals_uninterrupted(
     finished, tmp_path, monkeypatch, sgd_recipe
 ):

@@ -57,7 +57,7 @@ def place(args: argparse.Namespace, engine: str) -> tuple[str, str, Path]:
         workdir = os.path.abspath(os.path.expanduser(workdir))
     name = args.name or name_of(workdir)
     beside = Path("runs", "launch", name) if remote else Path(workdir, "launch")
-    folder = Path(args.out).expanduser() if args.out else beside
+    folder = Path(os.path.expanduser(args.out)) if args.out else beside
     if "\n" in str(folder):
         raise BadInput(f"{str(folder)!r} has a line break; give another --workdir or --out.")
     return workdir, name, Path(os.path.abspath(folder))

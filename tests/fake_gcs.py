@@ -10,6 +10,7 @@ Strongly consistent, as the original. No append, no rename. Start from `serve`.
 
 import collections
 import contextlib
+import datetime
 import email.parser
 import http.server
 import json
@@ -24,7 +25,7 @@ class Store:
     """Objects of buckets, what was asked, and what goes wrong.
 
     Attributes:
-      objects: (bucket, name) -> (content, generation).
+      objects: (bucket, name) -> (content, generation: when it was written, in microseconds).
       asked: (method, what) of all requests: `get`, `read`, `list`, `write`, `delete`, `bucket`.
       fail_every: of so many requests one is answered with 503; 0: none.
       forbidden: names that begin so are answered with 403.
@@ -34,7 +35,7 @@ class Store:
     def __init__(self, *buckets):
         self.buckets, self.objects, self.sessions = set(buckets), {}, {}
         self.asked, self.fail_every, self.forbidden, self.delay_secs = [], 0, None, 0.0
-        self.lock, self.count = threading.Lock(), 0
+        self.lock, self.newest = threading.Lock(), 0
 
     def reset(self):
         """Empty, and everything works."""
@@ -56,13 +57,14 @@ class Store:
             now = self.objects.get((bucket, name), (b"", 0))[1]
             if match is not None and int(match) != now:
                 return None
-            self.count += 1
-            self.objects[bucket, name] = (bytes(content), 10**15 + self.count)
+            self.newest = max(self.newest + 1, time.time_ns() // 1000)
+            self.objects[bucket, name] = (bytes(content), self.newest)
             return self.meta(bucket, name)
 
     def meta(self, bucket, name):
         content, generation = self.objects[bucket, name]
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
+        written = datetime.datetime.fromtimestamp(generation / 1e6, datetime.UTC)
+        stamp = written.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return {
             "kind": "storage#object", "bucket": bucket, "name": name, "size": str(len(content)),
             "generation": str(generation), "metageneration": "1", "updated": stamp,

@@ -70,8 +70,9 @@ def test_a_killed_owner_on_this_host_does_not_block_however_fresh(tmp_path):
 
 
 def test_a_number_that_another_process_has_now_does_not_block(tmp_path):
-    put(tmp_path, started="1")
-    lock.acquire(tmp_path)
+    before = put(tmp_path, started="1")
+    assert lock.acquire(tmp_path).started != before.started
+    assert json.loads((tmp_path / lock.FILE).read_text())["started"] == lock.started(os.getpid())
 
 
 def test_start_of_a_process_is_known_whatever_its_name(tmp_path):

@@ -20,6 +20,7 @@ from test_e2e import ROOT
 from test_train import QUICKSTART, TINY, logged, parameters, run, same_parameters
 
 import vit_jax
+from vit_jax import step_folders, storage
 
 STEPS = (
     "--config.length=24 steps",
@@ -54,6 +55,7 @@ def launch(
     Args:
       each: index -> further arguments, and environment variables (a dict), of that process.
       told: the number of processes that they are told, if not `count`.
+      log: where their output goes begins so; beside the workdir by default.
       program: for the interpreter.
     """
     address = coordinator or f"127.0.0.1:{free_port()}"
@@ -69,7 +71,7 @@ def launch(
         whole = environment(devices // count)
         for more in variables:
             whole |= more
-        said = open(log or f"{workdir}.log.{index}", "w+")
+        said = open(f"{log or workdir}.log.{index}", "w+")
         children.append(subprocess.Popen(arguments, cwd=cwd, env=whole, stdout=said, stderr=said))
         children[-1].log = said
     return children
@@ -194,6 +196,36 @@ def test_killed_process_ends_the_others_and_the_run_continues(two, tmp_path, vic
     assert "start: resuming" in texts[0]
     assert logged(workdir) == logged(two[0])
     assert same_parameters(workdir, two[0])
+
+
+@pytest.mark.slow
+def test_two_processes_in_a_bucket_are_killed_and_stopped_and_continue(two, tmp_path, store):
+    """The store is all that they share: no disk is given to them."""
+    workdir, log = "gs://bucket/runs/run", str(tmp_path / "run")
+
+    def begin():
+        before = set(step_folders.committed(storage.path(workdir)))
+        children = launch(2, workdir, log=log)
+        end = time.monotonic() + 200
+        while set(step_folders.committed(storage.path(workdir))) <= before:
+            assert time.monotonic() < end, outcome(children)
+            time.sleep(0.05)
+        return children
+
+    children = begin()
+    children[1].send_signal(signal.SIGKILL)
+    codes, texts = outcome(children, GONE_SECS)
+    assert codes == [43, -9], texts
+    children = begin()
+    storage.write(storage.path(workdir) / "STOP", "")
+    codes, texts = outcome(children)
+    assert codes == [42, 42], texts
+    codes, texts = outcome(launch(2, workdir, log=log))
+    assert codes == [0, 0], texts
+    assert "start: resuming" in texts[0]
+    assert logged(workdir) == logged(two[0])
+    assert same_parameters(workdir, two[0])
+    assert [file.name for file in tmp_path.iterdir()] == ["run.log.0", "run.log.1"]
 
 
 @pytest.mark.slow

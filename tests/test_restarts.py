@@ -56,6 +56,8 @@ def test_damaged_count_begins_anew(tmp_path, text):
     (tmp_path / "restarts.json").write_text(text)
     for _ in range(1 + restarts.MOST):
         start(tmp_path)
+    with pytest.raises(RunFailed, match="started again 5 times"), restarts.counted(tmp_path):
+        pass
 
 
 def test_only_process_0_counts(tmp_path, monkeypatch):

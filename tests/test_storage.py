@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from vit_jax import checksums, keeping, main, step_folders, storage, workdir
+from vit_jax import checksums, config, keeping, main, step_folders, storage, workdir
 from vit_jax.errors import BadInput, PeerLost
+from vit_jax.models import files
 
 
 @pytest.mark.parametrize("text", ["/a b/ü", "runs/x", "~/runs", "a:b", "x/gs:/y"])
@@ -110,8 +111,8 @@ def test_folders_are_listed_read_walked_and_removed(folder):
 def test_walk_does_not_visit_what_is_taken_out(folder):
     storage.make_folder(folder / "skip")
     storage.write(folder / "skip" / "x", "")
-    for _, inside, files in storage.walk(folder):
-        assert "x" not in files
+    for _, inside, names in storage.walk(folder):
+        assert "x" not in names
         inside.clear()
 
 
@@ -180,6 +181,10 @@ class ProxyError(Exception):
     "ask",
     [
         storage.exists,
+        storage.is_dir,
+        storage.changed,
+        files.read_json,
+        lambda place: config.load(str(place.with_suffix(".yaml"))),
         lambda place: storage.rename(place, place.with_name("y")),
         lambda place: storage.opened(place).__enter__(),
         lambda place: workdir.continue_or_check(None, place),  # type: ignore[arg-type]

@@ -457,9 +457,10 @@ def test_out_of_memory_says_what_would_fit(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(train, "loop", explode)
     monkeypatch.setattr(memory, "limit_bytes", lambda _: 2**30)
-    assert run(tmp_path, "--config.mesh.data=1", "--config.mesh.fsdp=8") == 2
+    assert run(tmp_path, "--config.mesh.fsdp=2") == 2
     message = capsys.readouterr().err
     assert "out of memory" in message
+    assert "--config.mesh.fsdp=8 --config.mesh.data=-1: " in message
     assert "--config.accumulation=2" in message
     assert "--config.model.remat=dots" in message
     assert "--config.model.remat=full" in message

@@ -378,9 +378,13 @@ def out_of_memory(run: Run) -> BadInput:
     settings += [
         {"accumulation": a, "model.remat": policy} for a in more[-1:] for policy in remat[-1:]
     ]
+    mesh = run.rules.mesh
+    most = mesh.size // (mesh.shape["replica"] * mesh.shape["tensor"])
+    if mesh.shape["fsdp"] < most:
+        settings.append({"mesh.fsdp": most, "mesh.data": -1})
     if size % (2 * parts * ways) == 0:
         settings.append({"batch_size": size // 2})
-    limit = memory.limit_bytes(run.rules.mesh.local_devices[0])
+    limit = memory.limit_bytes(mesh.local_devices[0])
     return memory.advice(
         lambda changes: run.changed(changes).lower_step().compile(), settings, limit
     )

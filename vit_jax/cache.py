@@ -43,7 +43,7 @@ def keep_compiled(folder: str, platform: str) -> str:
         own = "" if platform == "cpu" else str(root() / "compiled")
         folder = os.environ.get("JAX_COMPILATION_CACHE_DIR") or own
     if folder and "://" not in folder:
-        path = Path(folder).expanduser().absolute()
+        path = Path(os.path.expanduser(folder)).absolute()
         folder = str(path) if _writable(path) else ""
     if folder != (jax.config.jax_compilation_cache_dir or ""):  # type: ignore[attr-defined]
         jax.config.update("jax_compilation_cache_dir", folder or None)

@@ -264,7 +264,11 @@ class _PlainYaml(yaml.SafeLoader):
 def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
     """The configuration in a YAML file, and the keys that it sets."""
     try:
-        values = yaml.load(storage.read_all([path])[0].decode(), _PlainYaml)
+        content = storage.read_all([path])[0]
+    except OSError as e:
+        raise BadInput(f"{path} cannot be read: {e.strerror}; correct --config.") from e
+    try:
+        values = yaml.load(content.decode(), _PlainYaml)
     except Exception as e:  # a tag such as !!bool raises what its reader does
         raise BadInput(f"{path} is not readable YAML: {' '.join(str(e).split())[:300]}") from e
     if not isinstance(values, dict):

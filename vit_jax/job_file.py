@@ -11,6 +11,7 @@ launcher writes it. Starts nothing. Start from `read`.
 import dataclasses
 import importlib.metadata
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,7 @@ def read(path: str) -> JobFile:
       BadInput: there is no such file, or it is not a job.
     """
     try:
-        found: Any = json.loads(Path(path).expanduser().read_text())
+        found: Any = json.loads(Path(os.path.expanduser(path)).read_text())
     except (OSError, ValueError, RecursionError) as e:
         raise BadInput(f"@{path} cannot be read: {e}; give a job file of `launch`.") from e
     known = {field.name for field in dataclasses.fields(JobFile)}

@@ -284,4 +284,4 @@ def save(
     Raises:
       BadInput: a model that the format cannot express, or a file that cannot be written.
     """
-    pretrained.write(Path(file).expanduser(), format, model.cfg, params)
+    pretrained.write(Path(os.path.expanduser(file)), format, model.cfg, params)

@@ -62,7 +62,10 @@ def advice(
 
     lines = []
     for changes in settings:
-        text, need = peak(changes)
+        try:
+            text, need = peak(changes)
+        except BadInput:  # a mesh that does not divide the model
+            continue
         flags = " ".join(f"--config.{k}={v}" for k, v in changes.items())
         fits = ""
         if limit is not None:
@@ -72,6 +75,6 @@ def advice(
     return BadInput(
         f"out of memory: a step needs {peak({})[0]} on each device, which has {have}. "
         "The same step would need, with\n" + "\n".join(lines) + "\n"
-        "Accumulation and remat leave results as they are, up to the draws of dropout; another "
-        "batch size does not."
+        "Accumulation, remat and fsdp leave results as they are, up to rounding and the draws of "
+        "dropout; another batch size does not."
     )

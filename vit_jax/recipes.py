@@ -7,6 +7,7 @@ Finds and runs them; what they return is for `config` and `sweep`. Start from `c
 """
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -33,13 +34,13 @@ def split(spec: str) -> tuple[Path, str]:
             f"--config={spec[:200]}: no file {name[:200]}; give a recipe such as "
             "configs/quickstart.py."
         )
-    return Path(name).expanduser(), args
+    return Path(os.path.expanduser(name)), args
 
 
 def _is_file(text: str) -> bool:
     try:
-        return Path(text).expanduser().is_file()
-    except (OSError, RuntimeError, ValueError):  # too long, no such user, a null byte
+        return os.path.isfile(os.path.expanduser(text))
+    except ValueError:  # a null byte
         return False
 
 

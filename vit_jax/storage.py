@@ -114,8 +114,14 @@ def write(place: Path, content: str | bytes) -> None:
 
 
 def is_dir(place: Path) -> bool:
-    """Whether it is a folder; a name that no disk can hold is none."""
-    return place.is_dir() if is_remote(place) else os.path.isdir(place)
+    """Whether it is a folder; a name that no disk can hold is none, a store that fails an error."""
+    if not is_remote(place):
+        return os.path.isdir(place)
+    with _reaching(place):
+        try:
+            return _store().info(str(place))["type"] == "directory"
+        except FileNotFoundError:
+            return False
 
 
 def exists(place: Path) -> bool:
@@ -190,7 +196,7 @@ def changed(place: Path) -> float:
     if not is_remote(place):
         return place.stat().st_mtime
     with _reaching(place):
-        return place.stat().mtime  # type: ignore[attr-defined]
+        return _store().info(str(place))["mtime"].timestamp()
 
 
 def read_all(places: Sequence[Path]) -> list[bytes]:

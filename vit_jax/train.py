@@ -95,7 +95,7 @@ def train_here(config: ConfigDict, workdir: Path) -> dict[str, Any]:
     stopping.check()
     distributed.agree("dataset", run.fingerprint())
     weights = initial_weights(run, workdir)
-    before = set(workdir.iterdir()) if workdir.is_dir() else None
+    before = set(storage.listed(workdir)) if storage.is_dir(workdir) else None
     if distributed.is_first():
         prepare(workdir, config)
     distributed.barrier("workdir")

@@ -160,7 +160,7 @@ def _show(args: argparse.Namespace, workers: int) -> int:
     picture = show.sheet(
         pipe, source.classes, source=source.spec, chain=args.ops, rows=4, columns=6
     )
-    out = Path(args.out).expanduser()
+    out = Path(os.path.expanduser(args.out))
     try:
         storage.write(out, picture)
     except OSError as e:

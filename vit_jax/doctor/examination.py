@@ -60,7 +60,7 @@ def _disk(workdir: Path, config: ConfigDict | None) -> list[Finding]:
     data_dir = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
     folders = {
         "temporary files": Path(tempfile.gettempdir()),
-        "datasets": Path(data_dir).expanduser(),
+        "datasets": Path(os.path.expanduser(data_dir)),
     }
     if not storage.is_remote(workdir):  # a bucket has no end
         folders = {"workdir": workdir, **folders}

@@ -19,6 +19,7 @@ import numpy as np
 import safetensors
 from safetensors.numpy import save_file
 
+from vit_jax import storage
 from vit_jax.errors import BadInput
 
 Flat = dict[str, np.ndarray]
@@ -156,10 +157,10 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
       BadInput: it is not a JSON object.
     """
-    if not path.exists():
+    if not storage.exists(path):
         return {}
     try:
-        values = json.loads(path.read_text())
+        values = json.loads(storage.read_all([path])[0])
     except (OSError, ValueError, RecursionError) as e:
         raise BadInput(f"{path} is not readable JSON: {e}; repair or remove it.") from e
     if not isinstance(values, dict):

@@ -70,8 +70,8 @@ def read(root: Path) -> tuple[list[Run], list[str]]:
     Raises:
       BadInput: no such folder, or a result that is no share.
     """
-    if not root.is_dir():
-        what = "is a file" if root.exists() else "does not exist"
+    if not storage.is_dir(root):
+        what = "is a file" if storage.exists(root) else "does not exist"
         raise BadInput(f"--runs={root} {what}; give the folder that holds the workdirs of runs.")
     from vit_jax import reporting  # imports jax
 

@@ -4,6 +4,7 @@
 """The command line: one engine, one verb, one job. Start from `main`.
 
 python -m launch ENGINE VERB --config=FILE[:ARGS] --workdir=DIR [--config.key=value ...]
+python -m launch report WORKDIR...
 """
 
 import argparse
@@ -43,6 +44,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("vit_jax").setLevel(logging.INFO)
     try:
+        if argv[:1] == ["report"]:
+            from launch import report  # imports jax
+
+            return report.main(argv[1:])
         engine = _engine(argv)
         args, rest = parser(engine).parse_known_args(argv)
         return _run(engine, args, rest)
@@ -56,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _engine(argv: Sequence[str]) -> str:
     given = argv[0] if argv else ""
     if given not in ENGINES and not given.startswith("-"):
-        raise unknown("engine", given, ENGINES)
+        raise unknown("engine", given, [*ENGINES, "report"])
     return given if given in ENGINES else ""
 
 
@@ -64,7 +69,8 @@ def parser(engine: str) -> argparse.ArgumentParser:
     """The arguments of one engine; of none (""), those that all have."""
     made = argparse.ArgumentParser(
         prog="python -m launch",
-        description="Runs a configuration on this machine, a cluster or a cloud.",
+        description="Runs a configuration on this machine, a cluster or a cloud; `report "
+        "WORKDIR...` says how much of the time that runs took has trained them.",
         epilog="example: python -m launch slurm render --config=configs/quickstart.py "
         "--workdir=/shared/runs/mine --accelerator=h100-16 --partition=gpu",
         allow_abbrev=False,

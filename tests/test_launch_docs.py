@@ -3,6 +3,7 @@
 
 """Each command of the pages about launching is one: it renders, or says what it was not given."""
 
+import json
 import re
 import shlex
 
@@ -38,6 +39,24 @@ def test_commands_render(root, tmp_path, monkeypatch, capsys):
         else:
             assert "nothing was submitted with this --workdir" in err
     assert not list(tmp_path.rglob("launch.json"))
+
+
+def test_command_of_the_report_runs(root, tmp_path, monkeypatch, capsys):
+    text = (root / "docs/launch/README.md").read_text()
+    words = shlex.split(re.search(r"```sh\n(.*?)```", text, re.S)[1])
+    assert words[:3] == ["python", "-m", "launch"]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / words[-1]).mkdir(parents=True)
+    rows = [
+        {"step": 0, "event": "start", "time": 1.0, "restarts": 0},
+        {"step": 9, "event": "exit", "time": 5.0, "code": 0},
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / words[-1] / "goodput.jsonl").write_text(text)
+    assert main.main(words[3:]) == 0
+    shown = capsys.readouterr().out.splitlines()[0].split()
+    page = (root / "docs/launch/README.md").read_text()
+    assert all(f"| `{column}` |" in page for column in shown if column not in ("run", "restarts"))
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -15,7 +15,7 @@ def workdir(request, tmp_path, store):
 
 
 def add(workdir, step, *new):
-    file = rows.cut(workdir, step)
+    file = rows.cut(workdir / rows.METRICS_FILE, step)
     for row in new:
         file.add(row)
     file.close()
@@ -33,7 +33,7 @@ def test_rows_come_back_in_the_order_in_which_they_were_written(workdir):
     written = [row(2, loss=0.5), row(10, loss=0.25), row(10, val=1), row(1000, loss=0.1)]
     add(workdir, 0, *written)
     assert read(workdir) == written
-    assert rows.place(workdir).exists()
+    assert rows.place(workdir / rows.METRICS_FILE).exists()
 
 
 def test_rows_after_the_checkpoint_are_cut_off(workdir):
@@ -53,7 +53,7 @@ def test_no_rows_are_no_error(workdir):
 
 
 def test_row_is_one_request(store):
-    file = rows.cut(storage.path("gs://bucket/run"), 0)
+    file = rows.cut(storage.path("gs://bucket/run") / rows.METRICS_FILE, 0)
     store.asked.clear()
     for step in range(5):
         file.add(row(step))
@@ -76,7 +76,7 @@ def test_kill_while_rows_are_cut_off_is_made_good_by_the_next_start(store, monke
     with monkeypatch.context() as patch:
         patch.setattr(storage, "remove", killed)
         with pytest.raises(KeyboardInterrupt):
-            rows.cut(workdir, 4)
+            rows.cut(workdir / rows.METRICS_FILE, 4)
     add(workdir, 4, row(5, new=1))
     assert read(workdir) == [row(1), row(2), row(3), row(4), row(5, new=1)]
 
@@ -96,7 +96,7 @@ def test_reader_of_the_rows_that_stay_is_not_hurt_by_the_cut(store, monkeypatch)
 
 
 def test_row_that_could_not_be_put_raises_before_a_checkpoint_builds_on_it(store, monkeypatch):
-    file = rows.cut(storage.path("gs://bucket/run"), 0)
+    file = rows.cut(storage.path("gs://bucket/run") / rows.METRICS_FILE, 0)
 
     def lost(place, content):
         raise storage.StoreLost("gone")
@@ -113,7 +113,7 @@ def test_row_that_could_not_be_put_raises_before_a_checkpoint_builds_on_it(store
 
 
 def test_number_that_is_not_finite_is_refused(workdir):
-    file = rows.cut(workdir, 0)
+    file = rows.cut(workdir / rows.METRICS_FILE, 0)
     with pytest.raises(ValueError, match="JSON"):
         file.add(row(1, loss=float("nan")))
     file.close()

@@ -89,6 +89,9 @@ def test_run_leaves_what_is_promised(finished):
     assert rows[0]["train/loss"] == pytest.approx(math.log(10), abs=1e-5)  # zero head: uniform
     assert rows[0]["train/lr"] == 0.0
     assert logged(finished)[(12, "test/top1")] == results["test"]["top1"]
+    turns = [(row["event"], row["step"]) for row in read_rows(finished / "goodput.jsonl")]
+    saves = [("save", 4), ("save", 8), ("save", 12)]
+    assert turns == [("start", 0), ("initialised", 0), ("first_step", 1), *saves, ("exit", 12)]
 
 
 @pytest.mark.slow
@@ -124,12 +127,15 @@ def test_run_in_a_bucket_that_is_stopped_and_continued_equals_one_on_a_disk(
     assert run(workdir) == 0
     puts = [name for what, name in store.asked if what == "write" and "/metrics/" in name]
     assert len(puts) == sum(row["step"] > 4 for row in read_rows(folder / "metrics.jsonl"))
-    of_steps = ("/checkpoints", "/metrics", "/lock.json", "/STOP")  # the last two by the clock
+    of_steps = ("/checkpoints", "/metrics", "/goodput", "/lock.json", "/STOP")  # two by the clock
     assert len([name for _, name in store.asked if not any(n in name for n in of_steps)]) < 30
     assert logged(workdir) == logged(finished)
     assert same_parameters(workdir, finished)
     results = json.loads((folder / "results.json").read_text())
     assert results == json.loads((finished / "results.json").read_text())
+    turns = sorted(read_rows(folder / "goodput.jsonl"), key=lambda row: row["time"])
+    assert [row["code"] for row in turns if row["event"] == "exit"] == [1, 0]
+    assert [row["step"] for row in turns if row["event"] == "initialised"] == [0, 4]
     assert "runs/a ü run/metrics\n" in capsys.readouterr().out  # no curves of TensorBoard
 
     (_, params, _), (_, same, _) = vit_jax.load(workdir), vit_jax.load(finished)

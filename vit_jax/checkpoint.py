@@ -22,7 +22,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
 
-from vit_jax import checksums, distributed, keeping, step_folders, storage, tree
+from vit_jax import checksums, distributed, goodput, keeping, step_folders, storage, tree
 from vit_jax.errors import BadInput, PeerLost, RunFailed, no_space, writing
 from vit_jax.keeping import Damaged
 from vit_jax.state import TrainState
@@ -230,6 +230,7 @@ class Checkpoints:
         """Waits for the commit of a step, then removes what nothing keeps."""
         try:
             self._checkpointer.wait_until_finished()
+            goodput.event("save", step)
             if distributed.is_first():
                 self._prune(step)
         except Exception as e:  # of a store, of any class

@@ -50,6 +50,7 @@ def briefly(action: Callable[[], object], secs: float) -> bool:
 
 def end(code: int) -> None:
     """Ends the process with an exit code; does not return."""
+    returns(code)
     for action in reversed(_last):
         briefly(action, LAST_SECS)
     for stream in (sys.stdout, sys.stderr):
@@ -66,6 +67,11 @@ def returns(code: int) -> int:
     global _code
     _code = code
     return code
+
+
+def code() -> int:
+    """What the process returns, as far as it is known."""
+    return _code
 
 
 def end_with_that() -> None:

@@ -179,35 +179,39 @@ def release(workdir: Path, me: Owner) -> None:
 
 
 @contextlib.contextmanager
-def held(workdir: Path) -> Iterator[None]:
+def held(workdir: Path) -> Iterator[float | None]:
     """Process 0 holds a workdir for all, as long as the block lasts.
 
     Makes the workdir, and removes it if nothing was written. Where another run takes over, all
     processes end with code 2 and save nothing.
 
+    Yields:
+      When an owner that is gone was last seen, in seconds since 1970; None if there was none.
+
     Raises:
       BadInput: on all processes alike: another run holds it.
     """
     with contextlib.ExitStack() as stack:
-        refused = ""
+        refused, seen = "", None
         if distributed.is_first():
             try:
-                stack.enter_context(_held(workdir))
+                seen = stack.enter_context(_held(workdir))
             except BadInput as e:
                 refused = str(e)
         refused = distributed.share("lock of the workdir", refused)
         if refused:
             raise BadInput(refused)
-        yield
+        yield seen
 
 
 @contextlib.contextmanager
-def _held(workdir: Path) -> Iterator[None]:
+def _held(workdir: Path) -> Iterator[float | None]:
     """As `held`, of this process."""
     with writing(workdir):
         folders = () if storage.is_remote(workdir) else (workdir, *workdir.parents)
         new = [folder for folder in folders if not folder.exists()]
         storage.make_folder(workdir)
+    before = read(workdir)
     me, ended = acquire(workdir), threading.Event()
 
     def keep() -> None:
@@ -229,7 +233,7 @@ def _held(workdir: Path) -> Iterator[None]:
     thread.start()
     try:
         with ending.last(functools.partial(release, workdir, me)):
-            yield
+            yield before.beat if before else None
     finally:
         ended.set()
         thread.join()

@@ -76,7 +76,7 @@ class Report:
 
     def __init__(self, workdir: Path, *, step: int, tensorboard: bool, write: bool = True):
         remote = storage.is_remote(workdir)
-        self._file = rows_lib.cut(workdir, step) if write else None
+        self._file = rows_lib.cut(workdir / rows_lib.METRICS_FILE, step) if write else None
         self._rows = rows_lib.read_rows(workdir / rows_lib.METRICS_FILE, step)
         self._workdir = workdir
         self._skipped: set[tuple[str, str]] = set()
@@ -84,7 +84,7 @@ class Report:
         self._writer = None
         if tensorboard and write and remote:
             log.info("report: no TensorBoard files, which are appended to; the metrics are in %s",
-                     rows_lib.place(workdir))  # fmt: skip
+                     rows_lib.place(workdir / rows_lib.METRICS_FILE))  # fmt: skip
         elif tensorboard and write:
             from clu import metric_writers  # imports TensorFlow and tensorboard
 

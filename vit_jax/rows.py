@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where the rows of metrics lie: metrics.jsonl on a disk, metrics/ in a bucket.
+"""Where rows lie that a run adds to: metrics.jsonl on a disk, metrics/ in a bucket.
 
-A bucket cannot append, so a row is an object of its own there. What the rows mean is
-`reporting`'s. Start from `cut`, which writes, and `read_rows`.
+A bucket cannot append, so a row is an object of its own there. What the rows mean is said in
+`reporting` and `goodput`. Start from `cut`, which writes, and `read_rows`.
 """
 
 import concurrent.futures
@@ -19,17 +19,17 @@ from typing import Any
 
 from vit_jax import storage
 
-METRICS_FILE, METRICS_FOLDER = "metrics.jsonl", "metrics"
+METRICS_FILE = "metrics.jsonl"
 _NAME = re.compile(r"(\d{9,})-(\d{6,})\.jsonl")
 
 
-def place(workdir: Path) -> Path:
-    """The file or, in a bucket, the folder that holds the rows of a run."""
-    return workdir / (METRICS_FOLDER if storage.is_remote(workdir) else METRICS_FILE)
+def place(path: Path) -> Path:
+    """Where the rows of a .jsonl file are: it or, in a bucket, a folder of its name."""
+    return path.with_suffix("") if storage.is_remote(path) else path
 
 
 def read_rows(path: Path, last: float = math.inf) -> list[dict[str, Any]]:
-    """The rows of a metrics.jsonl, or of what stands for it in a bucket.
+    """The rows of a .jsonl file, or of what stands for it in a bucket.
 
     Args:
       path: of the file, or where it would be.
@@ -39,7 +39,7 @@ def read_rows(path: Path, last: float = math.inf) -> list[dict[str, Any]]:
       The rows, as they were written; a line that is torn, or no row, is dropped.
     """
     if storage.is_remote(path):
-        found = [path for path, step, _ in _objects(place(path.parent)) if step <= last]
+        found = [path for path, step, _ in _objects(place(path)) if step <= last]
     else:
         found = [path] if path.exists() else []
     rows = []
@@ -61,16 +61,16 @@ def _line(row: Mapping[str, Any]) -> str:
     return json.dumps(row, allow_nan=False) + "\n"
 
 
-def cut(workdir: Path, step: int) -> "_File | _Objects":
-    """Cuts off the rows of a run after a step; returns what more are added to."""
-    return (_Objects if storage.is_remote(workdir) else _File)(place(workdir), step)
+def cut(path: Path, last: float = math.inf) -> "_File | _Objects":
+    """Cuts off the rows after a step; returns what more are added to."""
+    return (_Objects if storage.is_remote(path) else _File)(place(path), last)
 
 
 class _File:
     """A file that rows are appended to."""
 
-    def __init__(self, path: Path, step: int):
-        storage.write(path, "".join(map(_line, read_rows(path, step))))
+    def __init__(self, path: Path, last: float):
+        storage.write(path, "".join(map(_line, read_rows(path, last))))
         self._file = open(path, "a")
 
     def add(self, row: Mapping[str, Any]) -> None:
@@ -94,14 +94,14 @@ class _Objects:
     some of them; the next start, from the same checkpoint, cuts again.
     """
 
-    def __init__(self, folder: Path, step: int):
+    def __init__(self, folder: Path, last: float):
         self._folder, self._number = folder, 0
         for path, at, number in _objects(folder):
-            if at > step:
+            if at > last:
                 storage.remove(path)
             else:
                 self._number = max(self._number, number + 1)
-        self._thread = concurrent.futures.ThreadPoolExecutor(1, "metrics")
+        self._thread = concurrent.futures.ThreadPoolExecutor(1, folder.name)
         self._puts = list[concurrent.futures.Future[None]]()
 
     def add(self, row: Mapping[str, Any]) -> None:

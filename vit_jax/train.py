@@ -28,6 +28,7 @@ from vit_jax import (
     cache,
     checks,
     distributed,
+    goodput,
     loading,
     lock,
     memory,
@@ -83,7 +84,12 @@ def train(
         distributed.agree("configuration", config_lib.common(config))
         if finished is not None:
             return finished
-        with lock.held(workdir), stopping_when_full(workdir), restarts.counted(workdir):
+        with (
+            lock.held(workdir) as seen,
+            stopping_when_full(workdir),
+            goodput.recording(workdir, seen, write=distributed.is_first()),
+            restarts.counted(workdir),
+        ):
             return train_here(config, workdir)
 
 
@@ -98,12 +104,14 @@ def train_here(config: ConfigDict, workdir: Path) -> dict[str, Any]:
     before = set(storage.listed(workdir)) if storage.is_dir(workdir) else None
     if distributed.is_first():
         prepare(workdir, config)
+        goodput.begin()
     distributed.barrier("workdir")
     describe(run, devices)
     try:
         return run_in(workdir, run, weights)
     except BadInput:  # out of memory, an image that cannot be read
         if distributed.is_first() and not has_checkpoint(workdir):
+            goodput.forget()
             remove_new(workdir, before)
         raise
 
@@ -122,6 +130,7 @@ def run_in(workdir: Path, run: build.Run, weights: Fitted | None) -> dict[str, A
         )
         try:
             state, step = start(run, checkpoints, weights)
+            goodput.event("initialised", step)
             report = Report(
                 workdir,
                 step=step,
@@ -235,7 +244,7 @@ def loop(
                         batch = next(batches)
                     state, metrics = train_step(state, batch, key)
                 done = step
-                watchdog.step()
+                dispatched(step, first, metrics)
                 window.add(step, metrics)
                 profile.after(step, metrics)
                 checkpoints.check()
@@ -253,6 +262,14 @@ def loop(
                 log.info("stopped after step %d, which is saved", done)
             raise
     return state
+
+
+def dispatched(step: int, first: int, metrics: Any) -> None:
+    """Tells that a step is on its way; waits for the first, so that its time is known."""
+    if step == first + 1:
+        jax.block_until_ready(metrics)
+        goodput.event("first_step", step)
+    watchdog.step()
 
 
 def unmeasured(run: build.Run, report: Report, step: int) -> list[str]:

@@ -69,7 +69,7 @@ def summary(results: dict[str, Any], expected: dict[str, Any], args: argparse.Na
         "",
         reporting.verdict(results, expected),
         f"checkpoint  {workdir / results['checkpoint']}",
-        f"metrics     {rows.place(workdir)}{curves}",
+        f"metrics     {rows.place(workdir / rows.METRICS_FILE)}{curves}",
         f"results     {workdir / reporting.RESULTS_FILE}",
         f"next        {again} --config.data.source=folder:/path/to/images",
     ]

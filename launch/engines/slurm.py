@@ -109,6 +109,7 @@ def _other(text: str) -> str:
 _SCRIPT = """\
 #!/bin/bash
 # Written by `python -m launch slurm`; `sbatch` takes it as it is.
+# shellcheck disable=SC2016 # what is quoted is meant letter by letter
 <directives>
 set -u
 unset <proxies>

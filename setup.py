@@ -51,6 +51,7 @@ setup(
             "pytest-xdist>=3.8,<4",
             "gcsfs>=2025,<2027",
             "hypothesis>=6,<7",
+            "kubernetes-validate>=1.37,<2",
             "pytest-timeout>=2.4,<3",  # a test that hangs is named, with the stacks of its threads
             "ruff==0.17.5",
             "pyright==1.1.414",

@@ -8,6 +8,7 @@ import json
 import re
 
 import jobset
+import kubernetes_validate
 import launching
 import pytest
 import yaml
@@ -20,6 +21,7 @@ from vit_jax.errors import BadInput
 
 IMAGE = "host.example/vit@sha256:" + "0" * 64
 GIVEN = Options(image=IMAGE)
+VERSION = "1.33"  # of Kubernetes
 
 
 def made(tmp_path, accelerator="v5e-16", options=GIVEN, **more):
@@ -54,6 +56,27 @@ def test_manifests_are_as_the_schema_has_it_and_always_the_same(tmp_path, kind):
         assert jobset.errors(config, jobset.CONFIG_MAP) == []
         assert jobset.errors(found, jobset.JOBSET) == []
     assert rendered == made(tmp_path, **kind)
+
+
+def as_kubernetes_has_it(config, found, change=None):
+    """Raises unless the ConfigMap, and the Job that JobSet makes of each child, are valid."""
+    kubernetes_validate.validate(config, VERSION, strict=True)
+    for child in found["spec"]["replicatedJobs"]:
+        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": child["name"]}}
+        job["spec"] = child["template"]["spec"] | (change or {})
+        kubernetes_validate.validate(job, VERSION, strict=True)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_jobs_are_as_kubernetes_has_them(tmp_path, kind):
+    for file in made(tmp_path, **kind).files:
+        as_kubernetes_has_it(*yaml.safe_load_all(file.content))
+
+
+@pytest.mark.parametrize("change", [{"backofLimit": 0}, {"parallelism": "four"}])
+def test_kubernetes_notices_what_is_misspelt_or_of_another_type(tmp_path, change):
+    with pytest.raises(kubernetes_validate.ValidationError):
+        as_kubernetes_has_it(*manifest(tmp_path), change)
 
 
 def test_the_schema_notices_what_is_misspelt_or_of_another_type(tmp_path):

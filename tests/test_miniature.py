@@ -317,6 +317,24 @@ def test_commands_of_the_page_and_its_models_are_as_they_are(capsys, root, recip
         assert f"`{name}` {said}| {flops.forward_flops(cfg, 32, 32) / 1e6:.1f} |" in page
 
 
+def test_verdicts_of_the_page_follow_from_its_figures(root, recipe):
+    page = (root / "docs" / "miniature.md").read_text().partition("## Measured: the hour")[2]
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| ([+-][\d.]+) \| ([\d.]+) \| (.+?) \|$", page, re.M)
+    hour = [claim["claim"] for claim in recipe.claims() if claim["tier"] == "hour"]
+    assert [row[0] for row in rows] == hour
+    for claim, criterion, mean, error, verdict in rows:
+        low, high = (float(mean) + sign * 2.92 * float(error) for sign in (-1, 1))
+        if criterion.startswith("within"):
+            margin = float(criterion.split()[1])
+            shown, opposite = -margin < low < high < margin, low > margin or high < -margin
+        else:
+            shown, opposite = low > 0, high < 0
+            if criterion.endswith("below 0"):
+                shown, opposite = opposite, shown
+        expected = "shown" if shown else "opposite" if opposite else "not shown"
+        assert verdict == expected, claim
+
+
 # ---------------------------------------------------------------- runs
 
 

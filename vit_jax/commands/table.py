@@ -67,9 +67,12 @@ def _miniature(args: argparse.Namespace) -> int:
         raise BadInput(
             f"table {args.name} is filled by runs: give --runs=DIR, a folder that holds workdirs."
         )
+    import jax
+
     from vit_jax import similarity
     from vit_jax.tables import miniature
 
+    jax.config.update("jax_platforms", "cpu")  # a device is not needed, and may be in use
     made = miniature.judge(storage.workdir(args.runs), similarity.of_run)
     if args.format == "csv":
         for text in made.remarks:

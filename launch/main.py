@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from launch import running
-from vit_jax.errors import BadInput, RunFailed, unknown
+from vit_jax.errors import BadInput, PeerLost, RunFailed, unknown
 
 ENGINES = {
     "local": "this machine, in the foreground",
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(engine, args, rest)
     except SystemExit as e:  # argparse has printed its message
         return int(e.code or 0)
-    except (BadInput, RunFailed) as e:
+    except (BadInput, RunFailed, PeerLost) as e:
         print(f"launch: {e}", file=sys.stderr)
         return e.exit_code
 

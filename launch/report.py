@@ -7,11 +7,12 @@ Start from `main`, which reads what `vit_jax.goodput` has written.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,13 @@ class Spent:
     Attributes:
       restarts: starts after the first.
       elapsed: from the first start to the last end, or to now.
-      productive: from the first step of a start to the last save that a later start, or the result,
-        was made of; evaluations and saves are in it.
+      productive: from the first step of a start to the last save that a later start went on from;
+        in the last start to its last save, to its end where it is done, to now where it goes on.
+        Evaluations and saves are in it.
       startup: from a start until its first step.
       lost: from that save to the end of a start: done again later, or never.
       down: between an end and the next start.
-      state: `done`, `running`, `stopped` (and saved), `exit` with its code, or `dead`.
+      state: `done`, `running`, `stopped` (asked to), `exit` with its code, or `dead`.
     """
 
     restarts: int
@@ -88,9 +90,20 @@ def examine(workdir: Path) -> Spent:
     Raises:
       BadInput: there is none.
     """
-    rows, now, owner = read(workdir), time.time(), lock.read(workdir)
+    with _readable(workdir):
+        owner = lock.read(workdir)  # first: who ends meanwhile has a last row
+        rows, now = read(workdir), time.time()
     alive = owner is not None and not lock.is_dead(owner, now)
     return spent(rows, now if alive else owner.beat if owner else 0.0, alive=alive)
+
+
+@contextlib.contextmanager
+def _readable(workdir: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as e:
+        said = e.strerror or e
+        raise BadInput(f"{workdir} cannot be read: {said}; give the workdir of a run.") from e
 
 
 def read(workdir: Path) -> list[dict[str, Any]]:
@@ -100,11 +113,21 @@ def read(workdir: Path) -> list[dict[str, Any]]:
       BadInput: there are none.
     """
     path = workdir / goodput.FILE
-    found = [row for row in rows_lib.read_rows(path) if isinstance(row.get("time"), float)]
+    found = [row for row in rows_lib.read_rows(path) if _is_turn(row)]
     found.sort(key=lambda row: row["time"])
     if not found or found[0].get("event") != "start":
         raise BadInput(f"{workdir} has no {goodput.FILE} of a run; give the workdir of a run.")
     return found
+
+
+def _is_turn(row: dict[str, Any]) -> bool:
+    times = row.get("time"), row.get("seen", 0.0)
+    is_exit = row.get("event") == "exit"
+    return (
+        isinstance(row.get("event"), str)
+        and all(isinstance(time, float) and math.isfinite(time) for time in times)
+        and type(row.get("code", None if is_exit else 0)) is int
+    )
 
 
 def spent(rows: Sequence[dict[str, Any]], seen: float, *, alive: bool) -> Spent:

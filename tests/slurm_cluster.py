@@ -9,13 +9,16 @@ The programs are those of Debian's packages slurm-wlm and munge; no service mana
 import contextlib
 import os
 import pwd
+import random
 import secrets
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 
-PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol")
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "setpriv")
 GPUS = 8  # of each node, as far as the scheduler knows
 
 
@@ -29,12 +32,17 @@ def missing():
 
 
 def _ports(count):
-    with contextlib.ExitStack() as stack:
-        found = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [one.getsockname()[1] for one in found]
+    """Free ones, below those that the kernel gives to others in the meantime."""
+    found = []
+    for port in random.Random(os.getpid()).sample(range(20000, 32000), 1000):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise OSError("no free ports")
 
 
-def _configure(folder, host):
+def _configure(folder, host, munge):
     control, first, second = _ports(3)
     node = f"NodeHostname={host} NodeAddr=127.0.0.1 CPUs=128 RealMemory=1000 Gres=gpu:{GPUS}"
     for number in range(GPUS):
@@ -45,7 +53,7 @@ ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge/socket
+AuthInfo=socket={munge}/socket
 CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
 SlurmctldPort={control}
 ProctrackType=proctrack/linuxproc
@@ -69,64 +77,78 @@ PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """)
 
 
+def _daemon(*words, **more):
+    """A process that does not outlive this one."""
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *words], **quiet, **more)
+
+
 def _munge(folder):
     """The daemon that says who one is; it does not run as root."""
     user = pwd.getpwnam("munge")
-    folder.mkdir()
     (folder / "key").write_bytes(secrets.token_bytes(128))
     (folder / "key").chmod(0o400)
     for path in (folder, folder / "key"):
         os.chown(path, user.pw_uid, user.pw_gid)
     folder.chmod(0o755)
-    return subprocess.Popen(
-        ["munged", "--foreground", "--force", f"--socket={folder}/socket",
-         f"--key-file={folder}/key", f"--pid-file={folder}/pid", f"--log-file={folder}/log",
-         f"--seed-file={folder}/seed"],
+    return _daemon(
+        "munged", "--foreground", "--force", f"--socket={folder}/socket",
+        f"--key-file={folder}/key", f"--pid-file={folder}/pid", f"--log-file={folder}/log",
+        f"--seed-file={folder}/seed",
         user="munge", group="munge", extra_groups=[], env={"PATH": "/usr/sbin:/usr/bin"},
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
 
 
 @contextlib.contextmanager
 def serve(folder):
-    """A cluster of two nodes with its files in `folder`; yields the environment of its clients.
-
-    The folder must be one that everybody may enter: munge is another user.
-    """
+    """A cluster of two nodes with its files in `folder`; yields the environment of its clients."""
     host = socket.gethostname()
-    _configure(folder, host)
-    (folder / "state").mkdir()
     environment = dict(
         os.environ, SLURM_CONF=f"{folder}/slurm.conf", PATH=f"{os.environ['PATH']}:/usr/sbin:/sbin"
     )
-    daemons = []
-    try:
-        daemons.append(_munge(folder / "munge"))
-        _until(lambda: (folder / "munge/socket").exists(), 20, "munged does not answer")
+    with contextlib.ExitStack() as stack:
+        # Of its own: munge is another user, and pytest's folders are closed to others.
+        munge = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="munge_")))
+        _configure(folder, host, munge)
+        (folder / "state").mkdir()
+        stack.enter_context(_ending(_munge(munge)))
+        _until(lambda: (munge / "socket").exists(), 20, "munged does not answer")
         for words in (["slurmctld"], ["slurmd", "-N", host], ["slurmd", "-N", f"{host}-2"]):
-            daemons.append(
-                subprocess.Popen(
-                    [*words, "-D", "-f", f"{folder}/slurm.conf"], env=environment,
-                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                )
-            )  # fmt: skip
+            daemon = _daemon(*words, "-D", "-f", f"{folder}/slurm.conf", env=environment)
+            stack.enter_context(_ending(daemon))
         _until(lambda: _idle(environment) == 2, 60, f"the nodes do not come; see {folder}")
-        yield environment
+        try:
+            yield environment
+        finally:
+            _asked(environment, "scancel", "--user=root", "--signal=KILL", "--full")
+            _asked(environment, "scancel", "--user=root")
+            with contextlib.suppress(TimeoutError):
+                _until(lambda: not _asked(environment, "squeue", "--noheader"), 30, "jobs stay")
+
+
+@contextlib.contextmanager
+def _ending(daemon):
+    """Ends it after the block."""
+    try:
+        yield
     finally:
-        subprocess.run(["scancel", "--user=root"], env=environment, stderr=subprocess.DEVNULL)
-        for daemon in reversed(daemons):
-            daemon.terminate()
-        for daemon in daemons:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                daemon.wait(20)
-            daemon.kill()
-            daemon.wait()
+        daemon.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            daemon.wait(20)
+        daemon.kill()
+        daemon.wait()
+
+
+def _asked(environment, *words):
+    """What a client prints; nothing if it does not end."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=30)
+        return done.stdout
+    return ""
 
 
 def _idle(environment):
-    asked = ["sinfo", "--noheader", "--Node", "--format=%t"]
-    done = subprocess.run(asked, env=environment, capture_output=True, text=True)
-    return done.stdout.split().count("idle")
+    return _asked(environment, "sinfo", "--noheader", "--Node", "--format=%t").split().count("idle")
 
 
 def _until(true, secs, what):

@@ -29,7 +29,7 @@ def events(workdir):
 
 
 def one_start(workdir, first, end=None, seen=None):
-    with goodput.recording(workdir, seen, write=True):
+    with goodput.recording(workdir, since=0.5, seen=seen):
         goodput.begin()
         goodput.event("initialised", first)
         goodput.event("save", first + 4)
@@ -47,15 +47,14 @@ def test_starts_follow_one_another_with_their_codes(workdir):
     starts = [row for row in found if row["event"] == "start"]
     assert [row["restarts"] for row in starts] == [0, 1, 2, 3]
     assert [row.get("seen") for row in starts] == [None, None, None, 5.0]
-    turns = [("start", 0), ("initialised", 0), ("save", 4), ("stop", 4), ("exit", 4)]
-    assert events(workdir)[:5] == turns
-    assert found[3]["why"] == "STOP seen"
+    turns = [("initialised", 0), ("save", 4), ("exit", 4)]
+    assert events(workdir)[4:7] == turns  # the starts began at the same time
 
 
 @pytest.mark.parametrize("began", [False, True])
 def test_run_that_never_began_leaves_nothing(workdir, began):
     def refused():
-        with goodput.recording(workdir, None, write=True):
+        with goodput.recording(workdir, since=0.5, seen=None):
             if began:
                 goodput.begin()
                 goodput.forget()
@@ -69,29 +68,73 @@ def test_run_that_never_began_leaves_nothing(workdir, began):
 
 def test_start_again_is_written_at_once(workdir):
     one_start(workdir, 0)
-    with goodput.recording(workdir, None, write=True):
+    with goodput.recording(workdir, since=0.5, seen=None):
         goodput.event("initialised", 4)
-    assert events(workdir)[4:] == [("start", 0), ("initialised", 4), ("exit", 4)]
+    assert events(workdir)[5:] == [("initialised", 4), ("exit", 4)]
 
 
 def test_only_the_process_that_records_writes(tmp_path):
-    with goodput.recording(tmp_path, None, write=False):
+    with goodput.recording(tmp_path, since=0.5, seen=None, write=False):
         goodput.begin()
         goodput.event("save", 4)
     goodput.event("save", 4)
     assert not list(tmp_path.iterdir())
 
 
-def test_exit_from_another_thread_is_a_row(tmp_path):
-    code = (
-        "import sys, pathlib; from vit_jax import ending, goodput\n"
-        "with goodput.recording(pathlib.Path(sys.argv[1]), None, write=True):\n"
-        "    goodput.begin(); goodput.event('save', 4); ending.end(43)"
-    )
-    assert subprocess.run([sys.executable, "-c", code, tmp_path]).returncode == 43
-    found = in_time(tmp_path)
+LOST = """
+import sys, threading, time
+from vit_jax import ending, goodput, storage
+real = storage.write
+storage.write = lambda *args: (time.sleep(0.2), real(*args))
+try:
+    with goodput.recording(storage.path(sys.argv[1]), since=0.5, seen=None, alone=False):
+        goodput.begin()
+        goodput.event("save", 4)
+        threading.Thread(target=lambda: (time.sleep(0.5), ending.end(43))).start()
+        {then}
+except ValueError:
+    time.sleep(60)  # as `distributed.session`, which waits to know which process is gone
+"""
+
+
+@pytest.mark.parametrize("then", ["time.sleep(60)", "raise ValueError('the other is gone')"])
+def test_exit_from_another_thread_is_a_row(workdir, then):
+    words = [sys.executable, "-c", LOST.replace("{then}", then), str(workdir)]
+    assert subprocess.run(words, stderr=subprocess.DEVNULL).returncode == 43
+    found = in_time(workdir)
     assert [row["event"] for row in found] == ["start", "save", "exit"]
     assert found[-1]["code"] == 43
+
+
+@pytest.mark.parametrize("error", [BadInput("no memory"), RuntimeError("bug")])
+def test_file_that_cannot_be_closed_hides_no_error(tmp_path, monkeypatch, error, caplog):
+    def full(self):
+        self._file.close()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(rows._File, "close", full)
+    with pytest.raises(type(error), match=str(error)):
+        one_start(tmp_path, 0, error)
+    assert "No space left" in caplog.text
+
+
+def test_file_that_cannot_be_read_does_not_end_a_run(tmp_path, caplog):
+    (tmp_path / goodput.FILE).mkdir()
+    one_start(tmp_path, 0)
+    assert "cannot read" in caplog.text
+
+
+def test_bad_input_of_a_later_start_is_a_row(tmp_path):
+    one_start(tmp_path, 0)
+
+    def refused():
+        with goodput.recording(tmp_path, since=0.5, seen=None):
+            goodput.forget()
+            raise BadInput("")
+
+    with pytest.raises(BadInput):
+        refused()
+    assert in_time(tmp_path)[-1]["code"] == 2
 
 
 def test_disk_that_takes_no_row_does_not_end_a_run(tmp_path, monkeypatch, caplog):

@@ -139,8 +139,9 @@ def test_bad_input_ends_with_code_2_and_leaves_nothing(launch, tmp_path, argv, m
     assert not (tmp_path / "run").exists()
 
 
-def test_a_program_that_is_not_there_is_bad_input(launch, tmp_path):
+def test_a_program_that_is_not_there_is_bad_input(launch, tmp_path, monkeypatch):
     (tmp_path / "bin/sbatch").unlink()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     code, _, err = launch("slurm", "submit", *SLURM)
     assert code == 2
     assert "sbatch is not installed here" in err

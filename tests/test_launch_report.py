@@ -10,7 +10,7 @@ import time
 import pytest
 
 from launch import main, report
-from vit_jax import lock
+from vit_jax import lock, storage
 from vit_jax.errors import BadInput
 
 
@@ -115,6 +115,36 @@ def test_no_run_is_one_message(tmp_path, capsys, content):
         (tmp_path / "goodput.jsonl").write_text(content)
     assert main.main(["report", str(tmp_path)]) == 2
     assert "has no goodput.jsonl of a run; give the workdir of a run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"event": 3}, {"event": "exit"}, {"event": "exit", "code": [1]}, {"time": float("nan")},
+        {"time": float("inf")}, {"time": "now"}, {"event": "start", "seen": "x"}, {"event": None},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_row_that_is_none_is_left_out(tmp_path, more):
+    rows = start(0, 0, row(50, "save", 40), row(60, "exit", 50, code=0))
+    write(tmp_path / "a", [*rows[:3], row(20, "save", 10) | more, *rows[3:]])
+    assert report.examine(tmp_path / "a") == report.spent(rows, 0.0, alive=False)
+
+
+def test_what_cannot_be_read_is_one_message(tmp_path, capsys):
+    (tmp_path / "goodput.jsonl").mkdir()
+    for name in (str(tmp_path), "a" * 300):
+        assert main.main(["report", name]) == 2
+        assert "cannot be read" in capsys.readouterr().err
+
+
+def test_store_that_does_not_answer_asks_for_another_start(store, monkeypatch, capsys):
+    def lost(*_, **__):
+        raise storage.StoreLost("gs://bucket/run: the store does not answer")
+
+    monkeypatch.setattr(storage, "listed", lost)
+    assert main.main(["report", "gs://bucket/run"]) == 43
+    assert "does not answer" in capsys.readouterr().err
 
 
 def test_workdir_is_asked_for(capsys):

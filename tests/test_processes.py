@@ -20,7 +20,7 @@ from test_e2e import ROOT
 from test_train import QUICKSTART, TINY, logged, parameters, run, same_parameters
 
 import vit_jax
-from vit_jax import step_folders, storage
+from vit_jax import goodput, rows, storage
 
 STEPS = (
     "--config.length=24 steps",
@@ -196,6 +196,9 @@ def test_killed_process_ends_the_others_and_the_run_continues(two, tmp_path, vic
     assert "start: resuming" in texts[0]
     assert logged(workdir) == logged(two[0])
     assert same_parameters(workdir, two[0])
+    if victim:
+        turns = rows.read_rows(workdir / goodput.FILE)
+        assert [row["code"] for row in turns if row["event"] == "exit"] == [43, 0]
 
 
 @pytest.mark.slow
@@ -203,20 +206,23 @@ def test_two_processes_in_a_bucket_are_killed_and_stopped_and_continue(two, tmp_
     """The store is all that they share: no disk is given to them."""
     workdir, log = "gs://bucket/runs/run", str(tmp_path / "run")
 
-    def begin():
-        before = set(step_folders.committed(storage.path(workdir)))
+    def begin(event, count):
         children = launch(2, workdir, log=log)
         end = time.monotonic() + 200
-        while set(step_folders.committed(storage.path(workdir))) <= before:
+        while [row["event"] for row in turns()].count(event) < count:
             assert time.monotonic() < end, outcome(children)
             time.sleep(0.05)
         return children
 
-    children = begin()
+    def turns():
+        found = rows.read_rows(storage.path(workdir) / goodput.FILE)
+        return sorted(found, key=lambda row: row["time"])
+
+    children = begin("save", 1)
     children[1].send_signal(signal.SIGKILL)
     codes, texts = outcome(children, GONE_SECS)
     assert codes == [43, -9], texts
-    children = begin()
+    children = begin("initialised", 2)
     storage.write(storage.path(workdir) / "STOP", "")
     codes, texts = outcome(children)
     assert codes == [42, 42], texts
@@ -225,7 +231,8 @@ def test_two_processes_in_a_bucket_are_killed_and_stopped_and_continue(two, tmp_
     assert "start: resuming" in texts[0]
     assert logged(workdir) == logged(two[0])
     assert same_parameters(workdir, two[0])
-    assert [file.name for file in tmp_path.iterdir()] == ["run.log.0", "run.log.1"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["run.log.0", "run.log.1"]
+    assert [row["code"] for row in turns() if row["event"] == "exit"] == [43, 42, 0]
 
 
 @pytest.mark.slow

@@ -101,6 +101,11 @@ def is_first() -> bool:
     return _now is None or _now.who.index == 0
 
 
+def alone() -> bool:
+    """Whether no other process trains with this one."""
+    return _now is None
+
+
 @contextlib.contextmanager
 def session(
     who: Who | Literal["tpu"] | None,

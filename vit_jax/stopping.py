@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vit_jax import ending, signals, watchdog
+from vit_jax import ending, goodput, signals, watchdog
 from vit_jax.errors import Stopped
 from vit_jax.lifeline import Lifeline
 
@@ -141,6 +141,7 @@ class Agreement:
             self._changed.notify_all()
         if kind == STOP:
             log.info("stop: %s", why)
+            goodput.event("stop", why=why)
             if not due:
                 threading.Thread(target=self._end, args=(why,), daemon=True).start()
 
@@ -212,6 +213,11 @@ def _stopped(why: str, *, save: bool = False) -> Stopped:
 
 _now = Agreement()
 _began = time.time()  # this start
+
+
+def began() -> float:
+    """When this start began, in seconds since 1970."""
+    return _began
 
 
 @contextlib.contextmanager

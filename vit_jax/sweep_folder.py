@@ -27,7 +27,7 @@ from vit_jax.config import ConfigDict
 from vit_jax.errors import BadInput, writing
 from vit_jax.models import files
 from vit_jax.paper import vtab
-from vit_jax.rows import place
+from vit_jax.rows import METRICS_FILE, place
 from vit_jax.step_folders import saved
 from vit_jax.sweep import Point, Problems, Sweep, described
 
@@ -62,7 +62,7 @@ def _settled(point: Point, workdir: Path) -> ConfigDict:
     number = folder.name.partition("-")[0]
     alike = [p for p in storage.listed(folder.parent) if p.name.startswith(f"{number}-")]
     for there in (p / loading.CONFIG_FILE for p in alike):
-        if not there.exists():
+        if not storage.exists(there):
             continue
         saved = config_lib.load(str(there))
         settle.adopt(config, saved)
@@ -84,7 +84,7 @@ def _settled(point: Point, workdir: Path) -> ConfigDict:
 
 def _begun(folder: Path) -> bool:
     """Whether the weights of `init` were used: there is a checkpoint, or the results."""
-    return bool(saved(folder)) or (folder / reporting.RESULTS_FILE).exists()
+    return bool(saved(folder)) or storage.exists(folder / reporting.RESULTS_FILE)
 
 
 def _same_weights(old: str, new: str, workdir: Path) -> bool:
@@ -111,10 +111,10 @@ def write(sweep: Sweep, stage: str, points: Sequence[Point], workdir: Path) -> N
         for point in points:
             folder = workdir / point.run
             storage.make_folder(folder)
-            if not (folder / reporting.RESULTS_FILE).exists():
+            if not storage.exists(folder / reporting.RESULTS_FILE):
                 text = config_lib.to_yaml(point.config)
                 storage.write(folder / loading.CONFIG_FILE, text)
-        stages = _record(workdir)["stages"] if (workdir / RECORD_FILE).exists() else {}
+        stages = _record(workdir)["stages"] if storage.exists(workdir / RECORD_FILE) else {}
         listed = {
             p.run: {"run": p.run, "keys": p.keys, "test": checks.looked_at_test(p.config)}
             for p in points
@@ -210,10 +210,10 @@ def _entry(
 ) -> Entry:
     folder, metrics, message = workdir / run, dict[str, float](), ""
     results, failed = folder / reporting.RESULTS_FILE, folder / FAILED_FILE
-    begun = place(folder).exists() if running is None else run in running
-    if results.exists():
+    begun = storage.exists(place(folder / METRICS_FILE)) if running is None else run in running
+    if storage.exists(results):
         state, metrics = "done", _metrics(files.read_json(results))
-    elif failed.exists():
+    elif storage.exists(failed):
         state, message = "failed", str(files.read_json(failed).get("message", ""))
     else:
         state = "running" if begun else "pending"

@@ -162,7 +162,7 @@ def finished(sweep: Sweep, stage: str, workdir: Path) -> list[Entry]:
     Raises:
       BadInput: one is not finished; names all of those.
     """
-    begun = (workdir / sweep_folder.RECORD_FILE).exists()
+    begun = storage.exists(workdir / sweep_folder.RECORD_FILE)
     states = {e.run: e for e in (sweep_folder.entries(workdir, ()) if begun else ())}
     points = _points(sweep, stage, workdir)
     missing = [

@@ -87,7 +87,13 @@ def train(
         with (
             lock.held(workdir) as seen,
             stopping_when_full(workdir),
-            goodput.recording(workdir, seen, write=distributed.is_first()),
+            goodput.recording(
+                workdir,
+                since=stopping.began(),
+                seen=seen,
+                write=distributed.is_first(),
+                alone=distributed.alone(),
+            ),
             restarts.counted(workdir),
         ):
             return train_here(config, workdir)

@@ -57,7 +57,7 @@ def find(given: str, pattern: str, kinds: Sequence[str]) -> tuple[list[str], lis
         if not patterns and remote:
             folder = storage.path(storage.plain(whole))
         there = [p.name for p in storage.listed(folder)]
-        inside = ", ".join(there[:8]) if folder.is_dir() else "no such folder"
+        inside = ", ".join(there[:8]) if storage.is_dir(folder) else "no such folder"
         wanted = f"; in a folder, {' and '.join(kinds)} are taken" if patterns else ""
         raise BadInput(
             f"data.source={given}: no file of that name{wanted}; found in {folder}: "
@@ -71,7 +71,7 @@ def _patterns(whole: str, kinds: Sequence[str]) -> list[str]:
     if not storage.is_remote(whole):
         return [os.path.join(glob.escape(whole), k) for k in kinds] if os.path.isdir(whole) else []
     folder = storage.workdir(storage.plain(whole))
-    is_folder = not glob.has_magic(whole) and folder.is_dir()
+    is_folder = not glob.has_magic(whole) and storage.is_dir(folder)
     return [f"{whole.rstrip('/')}/{k}" for k in kinds] if is_folder else []
 
 
@@ -99,7 +99,7 @@ def _partial_sets(given: str, paths: Sequence[str]) -> list[str]:
 
 
 def _is_file(path: str) -> bool:
-    return storage.path(path).is_file() if storage.is_remote(path) else os.path.isfile(path)
+    return storage.exists(storage.path(path)) if storage.is_remote(path) else os.path.isfile(path)
 
 
 def by_split(given: str, paths: Sequence[str]) -> dict[str, list[str]]:

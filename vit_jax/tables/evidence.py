@@ -39,7 +39,7 @@ class Run:
     @property
     def running(self) -> bool:
         """Whether results may still come."""
-        return self.results is None and not (self.folder / FAILED).exists()
+        return self.results is None and not storage.exists(self.folder / FAILED)
 
     @property
     def fine_tunes(self) -> bool:
@@ -104,7 +104,7 @@ def open_run(folder: Path) -> Run:
         raise Unreadable(f"its configuration cannot be read ({e})") from e
     file = folder / RESULTS
     try:
-        results = json.loads(storage.read_all([file])[0]) if file.is_file() else None
+        results = json.loads(storage.read_all([file])[0]) if storage.exists(file) else None
     except (ValueError, OSError, RecursionError) as e:
         raise Unreadable(f"{RESULTS} cannot be read ({e})") from e
     if results is not None and not isinstance(results, dict):

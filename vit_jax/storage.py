@@ -117,23 +117,22 @@ def is_dir(place: Path) -> bool:
     """Whether it is a folder; a name that no disk can hold is none, a store that fails an error."""
     if not is_remote(place):
         return os.path.isdir(place)
-    with _reaching(place):
-        try:
-            return _store().info(str(place))["type"] == "directory"
-        except FileNotFoundError:
-            return False
+    found = _info(place)
+    return found is not None and found["type"] == "directory"
 
 
 def exists(place: Path) -> bool:
     """Whether there is a file, or a folder, of that name; a store that fails is an error."""
-    if not is_remote(place):
-        return place.exists()
+    return _info(place) is not None if is_remote(place) else place.exists()
+
+
+def _info(place: Path) -> dict[str, Any] | None:
+    """What the store knows of a name; None where there is nothing of that name."""
     with _reaching(place):
         try:
-            _store().info(str(place))
+            return _store().info(str(place))
         except FileNotFoundError:
-            return False
-    return True
+            return None
 
 
 def rename(place: Path, target: Path) -> None:

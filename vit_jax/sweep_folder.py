@@ -84,7 +84,12 @@ def _settled(point: Point, workdir: Path) -> ConfigDict:
 
 def _begun(folder: Path) -> bool:
     """Whether the weights of `init` were used: there is a checkpoint, or the results."""
-    return bool(saved(folder)) or storage.exists(folder / reporting.RESULTS_FILE)
+    return bool(saved(folder)) or is_done(folder)
+
+
+def is_done(folder: Path) -> bool:
+    """Whether the run in a workdir has its results."""
+    return storage.exists(folder / reporting.RESULTS_FILE)
 
 
 def _same_weights(old: str, new: str, workdir: Path) -> bool:
@@ -111,7 +116,7 @@ def write(sweep: Sweep, stage: str, points: Sequence[Point], workdir: Path) -> N
         for point in points:
             folder = workdir / point.run
             storage.make_folder(folder)
-            if not storage.exists(folder / reporting.RESULTS_FILE):
+            if not is_done(folder):
                 text = config_lib.to_yaml(point.config)
                 storage.write(folder / loading.CONFIG_FILE, text)
         stages = _record(workdir)["stages"] if storage.exists(workdir / RECORD_FILE) else {}

@@ -26,7 +26,6 @@ from vit_jax import (
     build,
     cache,
     loading,
-    reporting,
     restarts,
     signals,
     step_folders,
@@ -98,7 +97,7 @@ def run(
         name: _settled(sweep, name, workdir) for name in wanted if sweep.before(name) not in wanted
     }
     points = list(itertools.chain.from_iterable(ready.values()))
-    if not all(_is_done(workdir / p.run) for p in points):
+    if not all(sweep_folder.is_done(workdir / p.run) for p in points):
         points += [p for name in wanted if name not in ready for p in _foreseen(sweep, name)]
     _check_data(points, workdir)
     with _locked(workdir) as lock:
@@ -149,7 +148,7 @@ def _check_data(points: Sequence[Point], workdir: Path) -> None:
     """
     reads = {
         (c.data.to_json(), c.evals.to_json(), c.fewshot.sources): c
-        for c in (p.config for p in points if not _is_done(workdir / p.run))
+        for c in (p.config for p in points if not sweep_folder.is_done(workdir / p.run))
     }
     problems = [problem for config in reads.values() for problem in build.problems(config)]
     if problems:
@@ -228,7 +227,7 @@ class _Stage:
         self.points, self.workdir = points, workdir
         self.parallel, self.command, self.lock = parallel, command, lock
         jobs = [_Job(p, workdir / p.run, step_folders.newest(workdir / p.run)) for p in points]
-        self.waiting = collections.deque(j for j in jobs if not _is_done(j.folder))
+        self.waiting = collections.deque(j for j in jobs if not sweep_folder.is_done(j.folder))
         self.active: list[_Active] = []
         self.done, self.failed = len(jobs) - len(self.waiting), 0
         for job in self.waiting:  # what failed is tried again
@@ -300,7 +299,7 @@ class _Stage:
         newest = step_folders.newest(job.folder)
         if newest > job.newest:
             job.newest, job.restarts = newest, 0
-        if _is_done(job.folder):
+        if sweep_folder.is_done(job.folder):
             self.done += 1
             log.info("%s is done: %d of %d", job.point.run, self.done, len(self.points))
         elif stopping:
@@ -317,10 +316,6 @@ class _Stage:
             sweep_folder.fail(self.workdir, job.point.run, code, message)
             self.failed += 1
             log.info("%s failed: %s", job.point.run, message)
-
-
-def _is_done(folder: Path) -> bool:
-    return (folder / reporting.RESULTS_FILE).exists()
 
 
 def _how(code: int) -> str:

@@ -21,9 +21,9 @@ from vit_jax import step_folders
 
 pytestmark = pytest.mark.skipif(bool(why := slurm_cluster.missing()), reason=why)
 STEPS = (
-    "--config.length=300 steps",
-    "--config.checkpoint.every=20 steps",
-    "--config.evals.val.every=100 steps",
+    "--config.length=60 steps",
+    "--config.checkpoint.every=10 steps",
+    "--config.evals.val.every=30 steps",
     "--config.report.every=10 steps",
 )
 

@@ -166,7 +166,8 @@ def _reader(
         values = example[keys.label].values
         labels = number_of.lookup(values) if keys.text else values
         count = tf.size(labels)
-        # Their messages are shown for the record that fails, which is tried again eagerly.
+        # Their messages are shown for the record that fails, which is tried again eagerly; what
+        # follows takes any labels, as it may run before them.
         known = f"{keys.label} is not one of the {len(names)} classes"
         tf.debugging.assert_greater_equal(labels, tf.constant(0, tf.int64), known)
         tf.debugging.assert_less(labels, tf.constant(len(names), tf.int64), known)
@@ -174,8 +175,9 @@ def _reader(
         tf.debugging.assert_less_equal(count, most, few)
         if most == 1:
             none = "no label; where that is meant, set data.records.max_labels=2"
-            tf.debugging.assert_equal(count, 1, none)
-        padded = tf.pad(tf.cast(labels, tf.int32), [[0, most - count]], constant_values=-1)
+            tf.debugging.assert_positive(count, none)
+        kept = tf.cast(labels[:most], tf.int32)
+        padded = tf.pad(kept, [[0, most - tf.size(kept)]], constant_values=-1)
         return example[keys.image], tf.ensure_shape(padded, [most])
 
     return read

@@ -16,7 +16,7 @@ from typing import Any
 from launch import artefact, check
 from launch.job import Job, Run, name_of, name_of_run
 from vit_jax import config as config_lib
-from vit_jax import meeting, recipes, reporting, storage, sweep_folder, sweep_runner, topology
+from vit_jax import meeting, recipes, storage, sweep_folder, sweep_runner, topology
 from vit_jax import sweep as sweep_lib
 from vit_jax.errors import BadInput
 
@@ -115,7 +115,7 @@ def _points(
     if before is not None:
         rows = [e.row(home) for e in sweep_runner.finished(sweep, before, home)]
     points = sweep_folder.settled(sweep.points(stage, rows), home)
-    left = [p for p in points if not (home / p.run / reporting.RESULTS_FILE).exists()]
+    left = [p for p in points if not sweep_folder.is_done(home / p.run)]
     if not left:
         later = list(sweep.stages)[list(sweep.stages).index(stage) + 1 :]
         then = f"--stage={later[0]} is next" if later else f"vit_jax sweep --collect {workdir}"

@@ -75,14 +75,14 @@ def test_quickstart_command_of_the_readme_learns_digits(tmp_path):
 
 
 @pytest.mark.slow
-def test_other_commands_of_the_readme_run(tmp_path, monkeypatch, image_folder, quiet):
+def test_other_commands_of_the_readme_run(tmp_path, monkeypatch, image_folder, small):
     monkeypatch.chdir(ROOT)
     commands = [c for c in readme_commands() if "quickstart.py" not in c]
     assert commands
     for number, command in enumerate(commands):
         command = command.replace("/path/to/images", str(image_folder))
         command = command.replace("/path/to/cifar10", str(image_folder))
-        command = command.replace("--config.init=runs/quickstart", f"--config.init={quiet}")
+        command = command.replace("--config.init=runs/quickstart", f"--config.init={small}")
         words = command_line(command, tmp_path / str(number))[3:]
         short = ["--config.length=1 steps", "--config.batch_size=8", "--config.schedule.warmup=0"]
         assert main.main([*words, *short, "--config.report.tensorboard=false"]) == 0, command
@@ -103,10 +103,10 @@ def test_command_of_the_readme_is_one_that_its_page_has(name, page):
     assert set(own) <= set(readme_commands(name, (f"docs/{page}.md",)))
 
 
-def test_models_and_inspect_commands_of_the_readme(quiet, capsys, monkeypatch):
+def test_models_and_inspect_commands_of_the_readme(small, capsys, monkeypatch):
     monkeypatch.setattr(variants, "NAMED", ("R50+L/32", "B/16"))  # test_models lists them all
     for command in readme_commands("models") + readme_commands("inspect"):
-        assert main.main(shlex.split(command.replace("runs/quickstart", str(quiet)))[1:]) == 0
+        assert main.main(shlex.split(command.replace("runs/quickstart", str(small)))[1:]) == 0
     shown = capsys.readouterr().out
     assert "R50+L/32" in shown
     assert "posemb" in shown
@@ -135,17 +135,25 @@ def test_plan_commands_of_the_readme(capsys):
     assert "v3-8: fits" in capsys.readouterr().out
 
 
-def test_python_of_the_readme(quiet, image_folder, tmp_path, monkeypatch):
+def test_python_of_the_readme(small, image_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cat.jpg").write_bytes(next(image_folder.glob("test/*/*.jpg")).read_bytes())
     python = blocks("python")
     assert python
     for text in python:
         names = {}
-        exec(text.replace("runs/quickstart", str(quiet)), names)
+        exec(text.replace("runs/quickstart", str(small)), names)
         assert names["logits"].shape == (1, 10)
         assert np.isfinite(names["logits"]).all()
     assert {p.name for p in tmp_path.rglob("*.*")} >= {"quickstart.npz", "model.safetensors"}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A run in the place of runs/quickstart."""
+    workdir = tmp_path_factory.mktemp("small")
+    assert run(workdir) == 0
+    return workdir
 
 
 @pytest.fixture(scope="module")
@@ -156,9 +164,8 @@ def quiet(tmp_path_factory):
     return workdir
 
 
-@pytest.mark.parametrize(
-    "step", [130, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 270))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [1, 130, 270])
 def test_killed_and_run_again_equals_uninterrupted(quiet, tmp_path, step):
     child = subprocess.Popen(
         [sys.executable, "-m", "vit_jax", "train", f"--config={QUICKSTART}",

@@ -355,6 +355,7 @@ def test_pretraining_evaluates_imagenet_only_when_asked():
         build.check(config)
 
 
+@pytest.mark.slow
 def test_commands_of_the_page_run(trained, image_folder, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
     text = (ROOT / "docs" / "fewshot.md").read_text()

@@ -195,7 +195,7 @@ def test_every_step_draws_anew_and_no_alpha_mixes_nothing():
         pytest.param(MIXUP, 2, (1, 1, 1, 1), marks=pytest.mark.slow),
         (MIXUP, 4, (1, 1, 4, 2)),
         pytest.param(CUTMIX, 4, (1, 1, 4, 2), marks=pytest.mark.slow),
-        (MIXUP | CUTMIX, 2, (2, 2, 2, 1)),
+        pytest.param(MIXUP | CUTMIX, 2, (2, 2, 2, 1), marks=pytest.mark.slow),
     ],
     ids=str,
 )

@@ -636,7 +636,8 @@ def test_start_from_an_original_npz_file(tmp_path, image_folder, caplog):
     assert "pre_logits/kernel" in caplog.text
 
 
-@pytest.mark.parametrize("variant", [pytest.param("auto", marks=pytest.mark.slow), "custom/4"])
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["auto", "custom/4"])
 def test_constants_and_normalisation_follow_weights_of_timm(
     tmp_path, image_folder, variant, caplog
 ):

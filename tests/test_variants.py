@@ -676,7 +676,7 @@ def kept_bytes(cfg):
     return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(left))
 
 
-@pytest.mark.parametrize("scan", [True, False])
+@pytest.mark.parametrize("scan", [True, pytest.param(False, marks=pytest.mark.slow)])
 @EVERY_FAMILY
 def test_what_is_kept_for_the_backward_pass_is_what_remat_says(family, scan):
     if family == "bit" and not scan:

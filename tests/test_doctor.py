@@ -27,7 +27,7 @@ def children(monkeypatch):
         "vit_jax.doctor.accelerators:listed":
             {"count": 1, "kind": "cpu", "platform": "cpu", "reasons": []},
         "vit_jax.data.lazy:accelerators": ["2.21.0", [], []],
-        "vit_jax.doctor.places:checkpoint": 2**20,
+        "vit_jax.doctor.places:checkpoints": [2**20, 5],
     }  # fmt: skip
 
     def call(function, args, secs, env=None):
@@ -77,9 +77,8 @@ def test_configuration_says_platform_data_and_checkpoints(children, tmp_path, ca
     seen = []
     monkeypatch.setattr(places, "disk", lambda *args: seen.append(args) or [])
     monkeypatch.setattr(accelerators, "devices", lambda *args: seen.append(args) or [])
-    keep = "--config.checkpoint.keep_last=3", "--config.checkpoint.keep_best=val/loss"
     data = f"--config.data.data_dir={tmp_path / 'data'}"
-    assert doctor(f"--config={QUICKSTART}", *TINY, *keep, data, "--config.platform=cpu") == 0
+    assert doctor(f"--config={QUICKSTART}", *TINY, data, "--config.platform=cpu") == 0
     folders, size, count = next(args for args in seen if isinstance(args[0], dict))
     assert (size, count) == (2**20, 5)
     assert folders["datasets"] == tmp_path / "data"
@@ -87,7 +86,7 @@ def test_configuration_says_platform_data_and_checkpoints(children, tmp_path, ca
 
 
 def test_checkpoint_that_cannot_be_worked_out_is_a_line(children, tmp_path, capsys):
-    children["vit_jax.doctor.places:checkpoint"] = limits.Failed("failed: BadInput: no data")
+    children["vit_jax.doctor.places:checkpoints"] = limits.Failed("failed: BadInput: no data")
     assert doctor(f"--config={QUICKSTART}", f"--workdir={tmp_path}") == 1
     assert "worked out, failed: BadInput: no data" in capsys.readouterr().out
 

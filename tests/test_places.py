@@ -86,10 +86,27 @@ def test_checkpoint_holds_parameters_two_moments_and_an_average(tmp_path):
         given = f"--config.ema.decay={decay}", "--config.mesh.fsdp=16"
         file = tmp_path / "config.yaml"
         file.write_text(config_lib.to_yaml(config_lib.load(QUICKSTART, [*TINY, *given])))
-        sizes.append(places.checkpoint(str(file)))
+        sizes.append(places.checkpoints(str(file))[0])
     parameters = sizes[1] - sizes[0]
     assert parameters > 10_000
     assert sizes[0] == 3 * parameters + 3 * 4  # and three counts
+
+
+@pytest.mark.parametrize(
+    "given, kept",
+    [
+        (("keep_last=3", "keep_best=val/loss"), 5),
+        (("keep_last=1", "keep_best=", "every=4 steps", "keep_every=6 steps"), 2 + 10),
+        (("keep_last=1", "keep_best=", "every=0", "keep_every=6 steps"), 2),
+    ],
+    ids=str,
+)
+def test_checkpoints_that_stay_count(tmp_path, given, kept):
+    keys = [f"--config.checkpoint.{text}" for text in given]
+    file = tmp_path / "config.yaml"
+    loaded = config_lib.load(QUICKSTART, [*TINY, "--config.length=120 steps", *keys])
+    file.write_text(config_lib.to_yaml(loaded))
+    assert places.checkpoints(str(file))[1] == kept
 
 
 # ---------------------------------------------------------------- clock

@@ -279,7 +279,9 @@ def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
     if isinstance(evals, dict):  # the named evaluations are the file's own
         config = _with_evals(config, list(evals))
     known, given = dict(flatten(config)), dict(flatten(values))
-    for key, value in given.items():
+    sections = dict(_sections(config))
+    wrong = {key: value for key, value in _sections(values) if key not in sections}
+    for key, value in (wrong | given).items():
         if key not in known:
             raise unknown(f"config key in {path}", key, known)
         like = known[key]
@@ -296,6 +298,16 @@ def _check_names(path: Path, values: dict[Any, Any]) -> None:
             raise BadInput(f"{path}: {key!r} is not a key; keys are words, sections are nested.")
         if isinstance(value, dict):
             _check_names(path, value)
+
+
+def _sections(
+    values: Mapping[str, Any] | ConfigDict, prefix: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """All mappings inside as (dotted key, mapping)."""
+    for key, value in values.items():
+        if isinstance(value, ConfigDict | dict):
+            yield prefix + key, value
+            yield from _sections(value, f"{prefix}{key}.")
 
 
 def fingerprint(config: ConfigDict) -> str:

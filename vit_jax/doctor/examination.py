@@ -66,13 +66,12 @@ def _disk(workdir: Path, config: ConfigDict | None) -> list[Finding]:
         folders = {"workdir": workdir, **folders}
     if config is None:
         return places.disk(folders, 0, 0)
-    kept = config.checkpoint.keep_last + bool(config.checkpoint.keep_best) + 1
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "config.yaml"
         file.write_text(to_yaml(config))
         try:
-            size = limits.call(
-                "vit_jax.doctor.places:checkpoint", [str(file)], accelerators.SECS,
+            size, kept = limits.call(
+                "vit_jax.doctor.places:checkpoints", [str(file)], accelerators.SECS,
                 {"JAX_PLATFORMS": "cpu"},
             )  # fmt: skip
         except limits.Failed as e:

@@ -7,6 +7,7 @@ Start from `workdir`, `disk` and `clock`.
 """
 
 import email.utils
+import math
 import os
 import shutil
 import time
@@ -96,8 +97,8 @@ def _size(count: int) -> str:
     return f"{count / _GIB:,.1f} GiB" if count >= _GIB / 10 else f"{count / 2**20:,.1f} MiB"
 
 
-def checkpoint(config_yaml: str) -> int:
-    """Runs in a child: bytes of a checkpoint of a configuration."""
+def checkpoints(config_yaml: str) -> tuple[int, int]:
+    """Runs in a child: bytes of a checkpoint of a configuration, and how many lie there at most."""
     import jax
 
     from vit_jax import aot, program, settle
@@ -107,7 +108,11 @@ def checkpoint(config_yaml: str) -> int:
     alone = {"mesh.replica": 0, "mesh.data": -1, "mesh.fsdp": 1, "mesh.tensor": 1}
     config = config_lib.changed(settle.settle(config_lib.load(config_yaml)), alone)
     made = program.make(config, classes=classes, examples=examples, devices=jax.devices()[:1])
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(made.abstract))
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(made.abstract))
+    kept = config.checkpoint.keep_last + bool(config.checkpoint.keep_best)
+    if between := math.lcm(made.steps.checkpoint, made.steps.keep_every):
+        kept += made.steps.total // between
+    return size, kept + 1  # which is being written
 
 
 # ---------------------------------------------------------------- clock

@@ -251,6 +251,17 @@ def test_a_signal_ends_the_runs_first_and_the_sweep_continues_later(run, number)
     assert states(run("finish 0.5")) == ["done"] * 3
 
 
+def test_a_file_stop_ends_the_sweep_and_an_older_one_is_removed(run, monkeypatch):
+    monkeypatch.setattr(sweep_runner.signals, "POLL_SECS", 0.01)
+    with pytest.raises(Stopped, match="stopped by STOP; run again"):
+        run(f"trap 'echo TERM > heard; exit 1' TERM; touch ../STOP; {LINGER}")
+    assert (run.dir / "000-seed=1" / "heard").read_text().strip() == "TERM"
+    assert [row["state"] for row in table(run.dir)] == ["pending"] * 3
+    os.utime(run.dir / "STOP", (1, 1))
+    assert states(run("finish 0.5")) == ["done"] * 3
+    assert not (run.dir / "STOP").exists()
+
+
 def test_a_second_signal_kills_what_does_not_end(run):
     script = f"trap 'touch ready2' TERM; touch ready; {LINGER}"
     interrupt(run.dir, signal.SIGTERM, signal.SIGTERM)

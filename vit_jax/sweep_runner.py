@@ -60,10 +60,10 @@ def train_command(folder: Path) -> list[str]:
 
 
 class Stopped(RuntimeError):
-    """A signal ended the sweep; the same command continues it."""
+    """A signal or a file STOP ended the sweep; the same command continues it."""
 
-    def __init__(self, number: int):
-        super().__init__(f"stopped by {signal.Signals(number).name}; run again to continue.")
+    def __init__(self, why: str):
+        super().__init__(f"stopped by {why}; run again to continue.")
         self.exit_code = SAVED
 
 
@@ -90,9 +90,9 @@ def run(
     Raises:
       BadInput: a point that cannot be used, a run of another sweep in its place, a run of the stage
         before that is not finished; nothing was started.
-      Stopped: a signal came; the processes have ended.
+      Stopped: a signal came, or a file STOP into `workdir`; the processes have ended.
     """
-    wanted = [stage] if stage else list(sweep.stages)
+    began, wanted = time.time(), [stage] if stage else list(sweep.stages)
     ready = {
         name: _settled(sweep, name, workdir) for name in wanted if sweep.before(name) not in wanted
     }
@@ -100,13 +100,13 @@ def run(
     if not all(sweep_folder.is_done(workdir / p.run) for p in points):
         points += [p for name in wanted if name not in ready for p in _foreseen(sweep, name)]
     _check_data(points, workdir)
-    with _locked(workdir) as lock:
+    with _locked(workdir) as lock, _stops(workdir, began) as stops:
         for name in wanted:
             if name not in ready:
                 ready[name] = _settled(sweep, name, workdir)
                 _check_data(ready[name], workdir)
             sweep_folder.write(sweep, name, ready[name], workdir)
-            failed = _Stage(ready[name], workdir, parallel, command, lock).run()
+            failed = _Stage(ready[name], workdir, parallel, command, lock).run(stops)
             if failed:
                 break
     return sweep_folder.entries(workdir, running=())
@@ -200,6 +200,38 @@ def _locked(workdir: Path) -> Iterator[int]:
 
 
 @dataclasses.dataclass
+class _Stops:
+    """What asked for an end so far.
+
+    Attributes:
+      numbers: of signals; SIGTERM stands for the file STOP.
+      file: whether that was seen.
+    """
+
+    numbers: list[int]
+    file: bool = False
+
+    def check(self) -> None:
+        """Raises Stopped if something did."""
+        if self.numbers:
+            raise Stopped(signals.FILE if self.file else signal.Signals(self.numbers[0]).name)
+
+
+@contextlib.contextmanager
+def _stops(workdir: Path, began: float) -> Iterator[_Stops]:
+    """Signals, and a file STOP in the folder of the sweep that is not older than this start."""
+    with signals.collected() as numbers:
+        stops = _Stops(numbers)
+
+        def found() -> None:
+            stops.file = True
+            numbers.append(signal.SIGTERM)
+
+        with signals.stop_file(workdir, began, found):
+            yield stops
+
+
+@dataclasses.dataclass
 class _Job:
     """A run that is not finished, and how often it was started since its last checkpoint."""
 
@@ -234,26 +266,24 @@ class _Stage:
             storage.remove(job.folder / FAILED_FILE)
             storage.remove(job.folder / restarts.FILE)
 
-    def run(self) -> int:
+    def run(self, stops: _Stops) -> int:
         """Until all runs are done or given up; returns how many were given up."""
         self.save()
+        forwarded, received = 0, stops.numbers
         try:
-            with signals.collected() as received:
-                forwarded = 0
-                while self.active or (self.waiting and not received):
-                    while self.waiting and len(self.active) < self.parallel and not received:
-                        self.start(self.waiting.popleft())
-                        self.save()
-                    for number in received[forwarded:]:
-                        self.forward(number, again=forwarded > 0)
-                        forwarded += 1
-                    for one in [a for a in self.active if a.process.poll() is not None]:
-                        self.active.remove(one)
-                        self.ended(one, stopping=bool(received))
-                        self.save()
-                    time.sleep(POLL_SECS)
-                if received:
-                    raise Stopped(received[0])
+            while self.active or (self.waiting and not received):
+                while self.waiting and len(self.active) < self.parallel and not received:
+                    self.start(self.waiting.popleft())
+                    self.save()
+                for number in received[forwarded:]:
+                    self.forward(number, again=forwarded > 0)
+                    forwarded += 1
+                for one in [a for a in self.active if a.process.poll() is not None]:
+                    self.active.remove(one)
+                    self.ended(one, stopping=bool(received))
+                    self.save()
+                time.sleep(POLL_SECS)
+            stops.check()
         finally:
             for one in self.active:  # only if this process fails
                 one.process.kill()

@@ -3,6 +3,8 @@
 FROM python:3.11-slim
 
 ARG ACCELERATOR=cpu
+# Where GKE puts the driver of its GPUs, which nothing else in this image names.
+ENV LD_LIBRARY_PATH=/usr/local/nvidia/lib64
 WORKDIR /opt/vit_jax
 
 # The lock file bounds all packages but those for GPUs and TPUs that jax brings along.

@@ -8,18 +8,20 @@ Start from `assemble`.
 
 import argparse
 import dataclasses
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from launch import artefact, check
-from launch.job import Job, Run, name_of, name_of_run
+from launch.job import Job, Run, name_of, name_of_run, number
 from vit_jax import config as config_lib
 from vit_jax import meeting, recipes, storage, sweep_folder, sweep_runner, topology
 from vit_jax import sweep as sweep_lib
-from vit_jax.errors import BadInput
+from vit_jax.errors import BadInput, PeerLost
 
+log = logging.getLogger("vit_jax")
 HERE = ("local", "slurm")  # engines whose machines see the folders of this one
 
 
@@ -29,12 +31,12 @@ class Assembled:
 
     Attributes:
       job: with at least one run.
-      config: of the first run, a ConfigDict.
+      configs: of the runs, ConfigDicts.
       stage: the sweep, the name of its stage and all points of it; None without one.
     """
 
     job: Job
-    config: Any
+    configs: tuple[Any, ...]
     stage: tuple[sweep_lib.Sweep, str, list[sweep_lib.Point]] | None = None
 
 
@@ -47,8 +49,13 @@ def place(args: argparse.Namespace, engine: str) -> tuple[str, str, Path]:
     workdir = args.workdir.rstrip("/") if args.workdir.strip("/") else args.workdir
     if not workdir:
         raise BadInput("--workdir is empty; give the folder of the run.")
-    remote = "://" in workdir
-    if engine not in HERE and not workdir.startswith("gs://"):
+    try:
+        workdir.encode()
+    except UnicodeEncodeError as e:
+        raise BadInput(f"--workdir={workdir!r} is no UTF-8; give another.") from e
+    storage.check_address(workdir)
+    remote = storage.is_remote(workdir)
+    if engine not in HERE and not remote:
         raise BadInput(
             f"--workdir={workdir} is a folder of this machine, which those of {engine} do not "
             "see; give gs://BUCKET/FOLDER."
@@ -82,31 +89,33 @@ def assemble(
     overrides = (*overrides, *data)
     accelerator = topology.find(args.accelerator) if args.accelerator else None
     if args.sweep:
-        config, runs, stage = _points(args, overrides, workdir, name)
+        configs, runs, stage = _points(args, overrides, workdir, name)
     else:
-        config, stage = config_lib.load(args.config, overrides), None
-        runs = (_run(name, workdir, config, overrides),)
-    configs = [config] if stage is None else [p.config for p in stage[2]]
-    for one in configs:
+        configs, stage = (config_lib.load(args.config, overrides),), None
+        runs = (_run(name, workdir, configs[0], overrides),)
+    for one in configs if stage is None else [p.config for p in stage[2]]:
         check.check(one, accelerator, args.slices, args.procs_per_node)
     job = Job(
         name, runs, workdir, str(folder), accelerator, args.slices, args.procs_per_node,
-        environment=_environment(args.env), parallel=args.parallel,
+        environment=_environment(args.env), parallel=args.parallel or 0,
         sweep=_words(args, overrides, workdir) if args.sweep else (),
         **_code(args, code),
     )  # fmt: skip
-    return Assembled(job, config, stage)
+    return Assembled(job, configs, stage)
 
 
-def _run(name: str, workdir: str, config: Any, overrides: Sequence[str]) -> Run:
+def _run(name: str, workdir: str, config: Any, overrides: Sequence[str], number: int = 0) -> Run:
     fingerprint = config_lib.fingerprint(config)
-    return Run(name, workdir, config_lib.to_yaml(config), fingerprint, tuple(overrides))
+    return Run(name, workdir, config_lib.to_yaml(config), fingerprint, tuple(overrides), number)
 
 
 def _points(
     args: argparse.Namespace, overrides: Sequence[str], workdir: str, name: str
-) -> tuple[Any, tuple[Run, ...], tuple[sweep_lib.Sweep, str, list[sweep_lib.Point]]]:
-    """What is not finished of a stage: the same runs, in the same folders, as `vit_jax sweep`."""
+) -> tuple[tuple[Any, ...], tuple[Run, ...], tuple[sweep_lib.Sweep, str, list[sweep_lib.Point]]]:
+    """The runs of a stage that are not finished, in the same folders as `vit_jax sweep`.
+
+    For the verbs that look at what was submitted, and where no store answers, all of them.
+    """
     sweep, home = sweep_lib.read(args.config, overrides), storage.workdir(workdir)
     if args.stage:
         sweep_lib.check_stage(sweep, args.stage)
@@ -114,19 +123,29 @@ def _points(
     before, rows = sweep.before(stage), []
     if before is not None:
         rows = [e.row(home) for e in sweep_runner.finished(sweep, before, home)]
-    points = sweep_folder.settled(sweep.points(stage, rows), home)
-    left = [p for p in points if not sweep_folder.is_done(home / p.run)]
+    points = left = sweep.points(stage, rows)
+    try:
+        points = left = sweep_folder.settled(points, home)
+        if args.verb in ("render", "submit"):
+            left = [p for p in points if not sweep_folder.is_done(home / p.run)]
+    except PeerLost as e:
+        if args.verb == "submit":
+            raise
+        log.warning("%s: all points are shown, also those that may be finished: %s", workdir, e)
     if not left:
         later = list(sweep.stages)[list(sweep.stages).index(stage) + 1 :]
         then = f"--stage={later[0]} is next" if later else f"vit_jax sweep --collect {workdir}"
         raise BadInput(f"all {len(points)} runs of the sweep are finished; {then}.")
-    runs = [_run(name_of_run(name, p.run), f"{workdir}/{p.run}", p.config, ()) for p in left]
-    return left[0].config, tuple(runs), (sweep, stage, points)
+    runs = [
+        _run(name_of_run(name, p.run), f"{workdir}/{p.run}", p.config, (), number(p.run))
+        for p in left
+    ]
+    return tuple(p.config for p in left), tuple(runs), (sweep, stage, points)
 
 
 def _words(args: argparse.Namespace, overrides: Sequence[str], workdir: str) -> tuple[str, ...]:
     stage = [f"--stage={args.stage}"] if args.stage else []
-    words = [f"--config={args.config}", f"--workdir={workdir}", f"--parallel={args.parallel}"]
+    words = [f"--config={args.config}", f"--workdir={workdir}", f"--parallel={args.parallel or 1}"]
     return ("sweep", *words, *stage, *overrides)
 
 

@@ -7,6 +7,7 @@ A mistake must show here, in seconds, and not on a thousand chips. Start from `c
 """
 
 import importlib.util
+from collections.abc import Sequence
 from typing import Any
 
 from jax.sharding import AbstractMesh
@@ -16,6 +17,8 @@ from vit_jax import build, program, settle, sharding, topology
 from vit_jax import config as config_lib
 from vit_jax.errors import BadInput
 from vit_jax.topology import Accelerator
+
+_SAME_COST = {"seed": 0, "schedule.lr": 0.0, "loss.label_smoothing": 0.0, "init": ""}
 
 
 def check(config: Any, accelerator: Accelerator | None, slices: int, processes: Processes) -> None:
@@ -77,12 +80,39 @@ def can_plan(job: Job) -> bool:
     return not on_tpu or importlib.util.find_spec("libtpu") is not None
 
 
-def plan(job: Job, config: Any) -> str:
-    """What `vit_jax plan` says of a run of the job, and what all of them cost, in one line.
+def plan(job: Job, configs: Sequence[Any]) -> str:
+    """What `vit_jax plan` says of the runs of a job, and what all of them cost, in one line.
+
+    Args:
+      job: to be submitted.
+      configs: of its runs; those that differ in nothing that a step costs are asked for once.
 
     Raises:
-      BadInput: it does not fit; says what would.
+      BadInput: one does not fit; says what would.
     """
+    if not can_plan(job):
+        return "not planned: " + (
+            "memory and hours are those of TPUs and GPUs"
+            if job.accelerator is None or job.accelerator.generation.platform == "cpu"
+            else "pip install -e '.[plan]' says whether it fits, and for how many hours"
+        )
+    kinds = [config_lib.fingerprint(config_lib.changed(c, _SAME_COST)) for c in configs]
+    one_of = dict(zip(kinds, configs, strict=True))
+    made = {kind: _planned(job, config) for kind, config in one_of.items()}
+    total = sum(made[kind].chip_hours for kind in kinds)
+    tightest = max(made.values(), key=lambda plan: plan.share)
+    hours = sorted({f"{plan.hours:.3g}": plan.hours for plan in made.values()}.items(),
+                   key=lambda item: item[1])  # fmt: skip
+    each = f" for {len(configs)} runs" if len(configs) > 1 else ""
+    return (
+        f"fits: {tightest.share:.0%} of the memory ({tightest.measured.how}); "
+        f"{' to '.join(dict.fromkeys((hours[0][0], hours[-1][0])))} hours a run and "
+        f"{total:,.3g} chip-hours{each} at best, two to three times that is usual"
+    )
+
+
+def _planned(job: Job, config: Any) -> Any:
+    """The plan of a run, which fits."""
     from vit_jax import plan as plan_lib
 
     assert job.accelerator is not None
@@ -98,12 +128,7 @@ def plan(job: Job, config: Any) -> str:
             f"({made.measured.how}); {'it would fit with ' if rows else 'take more devices'}"
             f"{' or '.join(rows)}. Nothing was submitted (--no_plan submits without asking)."
         )
-    total = made.chip_hours * len(job.runs)
-    each = f" for {len(job.runs)} runs" if len(job.runs) > 1 else ""
-    return (
-        f"fits: {made.share:.0%} of the memory ({made.measured.how}); {made.hours:.3g} hours a "
-        f"run and {total:,.3g} chip-hours{each} at best, two to three times that is usual"
-    )
+    return made
 
 
 def _many(count: int, noun: str) -> str:

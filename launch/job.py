@@ -39,6 +39,7 @@ class Run:
       fingerprint: of it, as `vit_jax.config` has it.
       overrides: `--config.key=value` as they were given; `config` has them already, they say what
         was asked for.
+      number: of the point in its stage, however many are finished.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Run:
     config: str
     fingerprint: str
     overrides: tuple[str, ...] = ()
+    number: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Job:
       code: hash of the code that is to run, as the processes compare it.
       packages: their versions, which are compared likewise.
       artefact: the code itself, where the launcher brings it.
-      parallel: runs at a time, where the engine does not decide.
+      parallel: runs at a time; 0: as the engine has it.
       sweep: what follows `vit_jax` to run the whole sweep on this machine; (): it is none.
     """
 
@@ -79,7 +81,7 @@ class Job:
     code: str = ""
     packages: Mapping[str, str] = dataclasses.field(default_factory=dict)
     artefact: bytes = dataclasses.field(default=b"", repr=False)
-    parallel: int = 1
+    parallel: int = 0
     sweep: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -87,10 +89,12 @@ class Job:
         for key, value in self.environment.items():
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key) or "\0" in value:
                 raise BadInput(f"--env={key}={value!r}; give NAME=VALUE, NAME of letters, digits.")
+            if key == "VIT_JAX_CODE":
+                raise BadInput(f"--env={key}: that is the job's own; leave it out.")
 
     def prefix(self, run: Run) -> str:
         """The folder of a run's files in that of the job: none for a single one."""
-        return f"{self.runs.index(run)}/" if self.sweep else ""
+        return f"{run.number}/" if self.sweep else ""
 
     def files(self, run: Run, at: str) -> tuple["File", "File"]:
         """The job file of a run and its configuration.
@@ -130,10 +134,12 @@ class Command:
     Attributes:
       argv: its words.
       unless: a command that succeeds if this one has been run already.
+      dead: what `unless` prints where that has failed, and is in the way.
     """
 
     argv: tuple[str, ...]
     unless: tuple[str, ...] = ()
+    dead: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         first = f"{shlex.join(self.unless)} >/dev/null 2>&1 || " if self.unless else ""
@@ -186,8 +192,13 @@ def name_of(workdir: str) -> str:
 def name_of_run(job: str, run: str) -> str:
     """The name of a point: that of its job, a hash of its stage if it has one, its number."""
     stage, _, point = run.rpartition("/")
-    number = point.partition("-")[0]
-    return "-".join(filter(None, (job, _hash(stage, 4) if stage else "", number)))
+    digits = point.partition("-")[0]
+    return "-".join(filter(None, (job, _hash(stage, 4) if stage else "", digits)))
+
+
+def number(run: str) -> int:
+    """The number of a point in its stage: 7 of select/007-seed=1."""
+    return int(run.rpartition("/")[2].partition("-")[0])
 
 
 def _hash(text: str, digits: int) -> str:

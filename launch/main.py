@@ -13,9 +13,11 @@ import importlib
 import logging
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from launch import running
+from launch.job import Command
 from vit_jax.errors import BadInput, PeerLost, RunFailed, unknown
 
 ENGINES = {
@@ -92,8 +94,8 @@ def parser(engine: str) -> argparse.ArgumentParser:
     made.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="variable")
     made.add_argument("--sweep", action="store_true", help="all points of the recipe's sweep()")
     made.add_argument("--stage", default="", metavar="NAME", help="of the sweep (default: first)")
-    made.add_argument("--parallel", type=int, default=1, metavar="N", help="local, slurm: points "
-                      "of the sweep at a time (default: 1)")  # fmt: skip
+    made.add_argument("--parallel", type=int, metavar="N", help="points of the sweep at a time "
+                      "(default: local 1, slurm as many as there is room for)")  # fmt: skip
     made.add_argument("--no_plan", action="store_true", help="submit without `vit_jax plan`")
     if engine:
         own = made.add_argument_group(engine)
@@ -128,13 +130,13 @@ def _run(engine: str, args: argparse.Namespace, rest: Sequence[str]) -> int:
             raise unknown(f"argument of {engine}", text.partition("=")[0], flags)
     from launch import assemble  # after what is wrong with the flags: it takes seconds
 
-    if args.parallel < 1:
+    if args.parallel is not None and args.parallel < 1:
         raise BadInput(f"--parallel={args.parallel}; give a number of runs from 1 on.")
     folder = assemble.place(args, engine)[2]
     if not args.config:
         if args.verb in ("render", "submit"):
             raise BadInput("--config is missing; give a recipe such as configs/quickstart.py.")
-        return running.run(running.recorded(engine, args.verb, folder))
+        return _later(args.verb, running.recorded(engine, args.verb, folder), folder)
     module = _module(engine)
     options = module.Options(**{
         f.name: tuple(value) if isinstance(value := getattr(args, f.name), list) else value
@@ -143,7 +145,7 @@ def _run(engine: str, args: argparse.Namespace, rest: Sequence[str]) -> int:
     made = assemble.assemble(args, rest, engine, module.CODE)
     rendered = module.render(made.job, options)
     if args.verb in ("status", "logs", "cancel"):
-        return running.run(getattr(rendered, args.verb))
+        return _later(args.verb, getattr(rendered, args.verb), folder)
     from launch import check
 
     print(f"# {made.job.name}: {len(made.job.runs)} run{'s' * (len(made.job.runs) > 1)}, each on "
@@ -153,11 +155,22 @@ def _run(engine: str, args: argparse.Namespace, rest: Sequence[str]) -> int:
             running.write(rendered, engine, folder)
         print(running.show(rendered, folder if args.out else None))
         return 0
-    if check.can_plan(made.job) and not args.no_plan:
-        print(f"# {check.plan(made.job, made.config)}")
+    if not args.no_plan:
+        print(f"# {check.plan(made.job, made.configs)}")
+    commands = running.left(rendered.submit)
+    if not commands:
+        return 0  # and nothing that goes on is written over
     if made.stage is not None:
         sweep, stage, points = made.stage
         assemble.begin(sweep, stage, points, made.job.workdir)
     running.write(rendered, engine, folder)
     print(running.show(rendered, folder))
-    return running.run(rendered.submit)
+    return running.run(commands, all_of_them=False)
+
+
+def _later(verb: str, commands: Sequence[Command], folder: Path) -> int:
+    """Status, logs or cancel of what was submitted."""
+    code = running.run(commands, all_of_them=True)
+    if verb == "cancel" and not code:
+        running.cancelled(folder)
+    return code

@@ -4,20 +4,23 @@
 """Writes what was rendered, shows it, and runs the engine's commands. Start from `show`."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from launch.job import Command, Rendered
 from vit_jax.errors import BadInput, writing
 
 VERBS = ("submit", "status", "logs", "cancel")
 RECORD_FILE = "launch.json"  # what status, logs and cancel are, for later
+CANCELLED = "cancelled"
 
 
 def write(rendered: Rendered, engine: str, folder: Path) -> None:
-    """Writes the files, and notes the commands.
+    """Writes the files, and notes the commands, beside those of what was not cancelled since.
 
     Raises:
       BadInput: the folder is not writable.
@@ -29,10 +32,35 @@ def write(rendered: Rendered, engine: str, folder: Path) -> None:
             content = file.content.encode() if isinstance(file.content, str) else file.content
             path.write_bytes(content)
             path.chmod(file.mode)
-        commands = {verb: [list(c.argv) for c in getattr(rendered, verb)] for verb in VERBS[1:]}
+        try:
+            before = _read(folder)
+        except (OSError, ValueError):
+            before = {}
+        record: dict[str, Any] = {"engine": engine}
+        for verb in VERBS[1:]:
+            argvs = [list(command.argv) for command in getattr(rendered, verb)]
+            known = before.get(verb, []) if before.get("engine") == engine else []
+            record[verb] = known + [argv for argv in argvs if argv not in known]
         folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"engine": engine, **commands}, indent=1) + "\n"
-        (folder / RECORD_FILE).write_text(text)
+        (folder / RECORD_FILE).write_text(json.dumps(record, indent=1) + "\n")
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    """What was noted and not cancelled; raises OSError or ValueError where there is nothing."""
+    found = json.loads((folder / RECORD_FILE).read_text())
+    if not isinstance(found, dict):
+        raise ValueError("no record")
+    return {} if found.get(CANCELLED) else found
+
+
+def cancelled(folder: Path) -> None:
+    """Notes that all that was submitted so far is gone; the next submission begins anew."""
+    try:
+        record = _read(folder)
+    except (OSError, ValueError):
+        return
+    with writing(folder):
+        (folder / RECORD_FILE).write_text(json.dumps({**record, CANCELLED: True}, indent=1) + "\n")
 
 
 def recorded(engine: str, verb: str, folder: Path) -> list[Command]:
@@ -42,7 +70,7 @@ def recorded(engine: str, verb: str, folder: Path) -> list[Command]:
       BadInput: nothing was, or by another engine.
     """
     try:
-        found = json.loads((folder / RECORD_FILE).read_text())
+        found = _read(folder)
         commands = [Command(tuple(map(str, argv))) for argv in found[verb]]
     except (OSError, ValueError, KeyError, TypeError) as e:
         raise BadInput(
@@ -74,30 +102,69 @@ def show(rendered: Rendered, folder: Path | None) -> str:
     return "\n".join(lines)
 
 
-def run(commands: Sequence[Command]) -> int:
+def left(commands: Sequence[Command]) -> list[Command]:
+    """Those that were not run already, as their `unless` says; asks, and changes nothing.
+
+    Raises:
+      BadInput: something that has failed is in the way, or a program is not installed.
+    """
+    asked = dict[tuple[str, ...], subprocess.CompletedProcess[str]]()
+    found = list[Command]()
+    for command in commands:
+        if shutil.which(command.argv[0]) is None:
+            raise _missing(command.argv[0])
+        if command.unless and command.unless not in asked:
+            asked[command.unless] = subprocess.run(
+                command.unless, capture_output=True, text=True, errors="replace"
+            )
+        there = asked.get(command.unless)
+        if there is None or there.returncode:
+            found.append(command)
+            continue
+        if (state := there.stdout.strip()) in command.dead:
+            raise BadInput(f"what was submitted before is {state}: `cancel` it, then submit again.")
+        print(f"$ {command}\n# is there already", flush=True)
+    return found
+
+
+def run(commands: Sequence[Command], *, all_of_them: bool) -> int:
     """Runs commands one after another, each printed first; the code of the first that fails, or 0.
+
+    Args:
+      commands: to run.
+      all_of_them: also those after one that failed, unless a person interrupted that.
 
     Raises:
       BadInput: a program is not installed.
     """
+    first = 0
     for command in commands:
         print(f"$ {command}", flush=True)
-        try:
-            if (
-                command.unless
-                and subprocess.run(command.unless, capture_output=True).returncode == 0
-            ):
-                print("# is there already", flush=True)
-                continue
-            code = subprocess.run(command.argv).returncode
-        except FileNotFoundError as e:
-            raise BadInput(
-                f"{command.argv[0]} is not installed here; install it, or run the commands above "
-                "where it is."
-            ) from e
-        except KeyboardInterrupt:
-            return 130
+        code, interrupted = _code(command.argv)
         if code:
             print(f"launch: {command.argv[0]} ended with code {code}", file=sys.stderr)
-            return code if code > 0 else 128 - code
-    return 0
+            first = first or code
+        if interrupted or (code and not all_of_them):
+            break
+    return first
+
+
+def _code(argv: Sequence[str]) -> tuple[int, bool]:
+    """The code of a command, and whether Ctrl-C came: the command has it as well, and may save."""
+    if shutil.which(argv[0]) is None:
+        raise _missing(argv[0])
+    child = subprocess.Popen(argv)
+    interrupted = False
+    while True:
+        try:
+            code = child.wait()
+        except KeyboardInterrupt:
+            interrupted = True
+            continue
+        return code if code >= 0 else 128 - code, interrupted
+
+
+def _missing(program: str) -> BadInput:
+    return BadInput(
+        f"{program} is not installed here; install it, or run the commands above where it is."
+    )

@@ -49,8 +49,15 @@ def job(folder, accelerator="", *, workdir="/shared/runs/mine", points=0, overri
     """A job of one run, or a sweep of so many points."""
     names = [f"mine-{i:03}" for i in range(points)] or ["mine"]
     runs = tuple(
-        Run(name, f"{workdir}/{name}" if points else workdir, "seed: 1\n", "abc", tuple(overrides))
-        for name in names
+        Run(
+            name,
+            f"{workdir}/{name}" if points else workdir,
+            "seed: 1\n",
+            "abc",
+            tuple(overrides),
+            i,
+        )
+        for i, name in enumerate(names)
     )
     given = {"code": "c0de", "packages": {"jax": "0.10.2"}, "sweep": ("sweep",) if points else ()}
     found = topology.find(accelerator) if accelerator else None

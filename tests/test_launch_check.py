@@ -89,16 +89,20 @@ def test_a_plan_is_made_where_one_can_be(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def planned(tmp_path, monkeypatch):
+def planned(tmp_path, monkeypatch, root):
     """The verdict for a job whose step takes so many bytes."""
 
-    def judged(peak, **more):
+    def judged(peak, each=None, **more):
         names = {f.name: 1.0 for f in dataclasses.fields(plan.Measured)}
         measured = plan.Measured(**names | {"peak_bytes": peak, "steps": 3600, "how": "counted"})
         job = launching.job(tmp_path, "h100-8", **more)
         found = plan.Plan(job.accelerator, 1, 100, measured, (({"accumulation": 2}, 50),))
-        monkeypatch.setattr(plan, "plan", lambda *_: found)
-        return check.plan(job, None)
+        asked = []
+        monkeypatch.setattr(plan, "plan", lambda config, *_: asked.append(config) or found)
+        configs = [config.load(str(root / RECIPE), given) for given in each or [()] * len(job.runs)]
+        said = check.plan(job, configs)
+        judged.asked = len(asked)
+        return said
 
     return judged
 
@@ -107,6 +111,19 @@ def test_the_cost_is_that_of_all_runs(planned):
     assert "50% of the memory" in planned(50)
     assert "8 chip-hours at best" in planned(50)
     assert "24 chip-hours for 3 runs at best" in planned(50, points=3)
+    assert planned.asked == 1
+
+
+def test_points_that_cost_something_else_are_planned_apart(planned):
+    each = [("--config.seed=1",), ("--config.model.depth=2",), ("--config.schedule.lr=0.1",)]
+    assert "24 chip-hours for 3 runs at best" in planned(50, each, points=3)
+    assert planned.asked == 2
+
+
+def test_what_is_not_planned_says_why(tmp_path, monkeypatch):
+    assert "those of TPUs and GPUs" in check.plan(launching.job(tmp_path, "cpu-8"), [])
+    monkeypatch.setattr(check.importlib.util, "find_spec", lambda name: None)
+    assert "pip install -e '.[plan]'" in check.plan(launching.job(tmp_path, "v4-8"), [])
 
 
 def test_what_does_not_fit_is_not_submitted(planned):

@@ -109,6 +109,8 @@ def test_a_slice_is_a_child_job_on_a_node_pool_of_its_own(tmp_path):
     assert found["spec"]["replicatedJobs"][0]["replicas"] == 2
     exclusive = "alpha.jobset.sigs.k8s.io/exclusive-topology"
     assert found["metadata"]["annotations"] == {exclusive: "cloud.google.com/gke-nodepool"}
+    single = manifest(tmp_path, "v5e-4")[1]  # of which a node pool has many
+    assert "annotations" not in single["metadata"]
     assert pod(found)["nodeSelector"] == {
         "cloud.google.com/gke-tpu-accelerator": "tpu-v4-podslice",
         "cloud.google.com/gke-tpu-topology": "4x4x8",
@@ -193,3 +195,18 @@ def test_a_point_is_a_jobset(tmp_path):
 def test_what_cannot_be_is_refused(tmp_path, accelerator, options, message):
     with pytest.raises(BadInput, match=message):
         made(tmp_path, accelerator, options)
+
+
+def test_pods_with_an_account_of_their_own_are_not_on_the_network_of_the_machine(tmp_path):
+    """There they would be the machine's account."""
+    plain = pod(manifest(tmp_path)[1])
+    assert plain["hostNetwork"] is True
+    assert "serviceAccountName" not in plain
+    own = pod(manifest(tmp_path, options=Options(IMAGE, service_account="a"))[1])
+    assert own["serviceAccountName"] == "a"
+    assert not {"hostNetwork", "dnsPolicy"} & own.keys()
+
+
+def test_a_folder_that_kubectl_would_split_is_refused(tmp_path):
+    with pytest.raises(BadInput, match="kubectl cannot take a path with ,"):
+        made(tmp_path / "a,b")

@@ -75,20 +75,36 @@ def test_it_is_always_the_same(tmp_path):
 # ---------------------------------------------------------------- for real
 
 
+def submit(root, workdir, processes, *more):
+    """Starts `launch local submit` of a small run."""
+    return subprocess.Popen(
+        [
+            sys.executable, "-m", "launch", "local", "submit", f"--config={QUICKSTART}",
+            f"--workdir={workdir}", "--accelerator=cpu-4", f"--processes={processes}", *TINY,
+            "--config.platform=cpu", *more,
+        ],
+        cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_processes_train_together(tmp_path, root, processes):
+    short = ["--config.length=3 steps", "--config.checkpoint.every=0"]
+    started = submit(root, tmp_path / "run", processes, *short)
+    said, _ = started.communicate(timeout=500)
+    assert started.returncode == 0, said
+    assert f"{processes} processes" in said
+    assert (tmp_path / "run/launch/log.txt").read_text() in said
+    assert max(step for step, _ in logged(tmp_path / "run")) == 3
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
 def test_two_processes_train_through_the_death_of_one(tmp_path, root):
     """The other leaves with 43; both start again from the checkpoint, and finish."""
     workdir = tmp_path / "run"
     steps = ["--config.length=24 steps", "--config.checkpoint.every=6 steps"]
-    started = subprocess.Popen(
-        [
-            sys.executable, "-m", "launch", "local", "submit", f"--config={QUICKSTART}",
-            f"--workdir={workdir}", "--accelerator=cpu-8", "--processes=2", *TINY, *steps,
-            "--config.platform=cpu", "--config.evals.val.every=8 steps",
-        ],
-        cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+    started = submit(root, workdir, 2, *steps, "--config.evals.val.every=8 steps")
     end = time.monotonic() + 1000
     while time.monotonic() < end and not (workdir / "checkpoints" / "6").is_dir():
         assert started.poll() is None

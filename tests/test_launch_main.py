@@ -7,6 +7,10 @@ import json
 import os
 import re
 import shlex
+import signal
+import subprocess
+import sys
+import time
 
 import launching
 import pytest
@@ -15,6 +19,7 @@ from launch import main, running
 from launch.job import Command
 from vit_jax import config, sweep_folder
 from vit_jax import sweep as sweep_lib
+from vit_jax.errors import BadInput
 
 RECIPE = """
 from configs import quickstart
@@ -32,7 +37,10 @@ def launch(tmp_path, monkeypatch, capfd):
     (tmp_path / "recipe.py").write_text(RECIPE)
     notes = 'printf "%s\\0" "$0" "$@" >> "$NOTES/called"; echo >> "$NOTES/called"'
     bins = launching.programs(
-        tmp_path / "bin", sbatch=notes, squeue=notes, scancel=f"{notes}; exit 3"
+        tmp_path / "bin",
+        sbatch=notes,
+        scancel=f"{notes}; exit $(cat $NOTES/exit 2>/dev/null)",
+        squeue=f"[[ $* == *--noheader* ]] && exec cat $NOTES/queued; {notes}",
     )
     monkeypatch.setenv("PATH", f"{bins}:{os.environ['PATH']}")
     monkeypatch.setenv("NOTES", str(tmp_path))
@@ -72,7 +80,7 @@ def test_what_is_submitted_is_what_was_shown(launch, tmp_path):
     assert code == 0
     [argv] = called(tmp_path)
     assert shlex.join(argv) in shown
-    assert f"$ {shlex.join(argv)}" in out
+    assert f"|| {shlex.join(argv)}" in out
     job = json.loads((tmp_path / "run/launch/job.json").read_text())
     saved = config.load(str(tmp_path / "run/launch/config.yaml"))
     assert config.fingerprint(saved) == job["config"]
@@ -82,12 +90,37 @@ def test_what_is_submitted_is_what_was_shown(launch, tmp_path):
 def test_status_logs_and_cancel_need_the_workdir_alone(launch, tmp_path):
     launch("slurm", "submit", *SLURM)
     assert launch("slurm", "status", "--workdir=run")[0] == 0
+    (tmp_path / "exit").write_text("3")
     code, _, err = launch("slurm", "cancel", "--workdir=run")
     assert code == 3
     assert "scancel ended with code 3" in err
     [_, status, cancel] = called(tmp_path)
     assert status[0] == "squeue"
     assert cancel[1].startswith("--name=run-")
+    (tmp_path / "exit").write_text("0")
+    assert launch("slurm", "cancel", "--workdir=run")[0] == 0  # not yet forgotten
+    assert launch("slurm", "cancel", "--workdir=run")[0] == 2  # nothing is left
+
+
+def test_what_is_queued_is_not_submitted_again_and_its_files_stay(launch, tmp_path):
+    launch("slurm", "submit", *SLURM)
+    files = {p: p.read_bytes() for p in (tmp_path / "run/launch").rglob("*") if p.is_file()}
+    (tmp_path / "queued").write_text("7 run PENDING")
+    code, out, _ = launch("slurm", "submit", *SLURM, "--config.seed=5")
+    assert code == 0
+    assert "# is there already" in out
+    assert len(called(tmp_path)) == 1
+    assert files == {p: p.read_bytes() for p in files}
+
+
+def test_later_submissions_do_not_hide_what_earlier_ones_have_started(launch, tmp_path):
+    sweep = ("slurm", "submit", *SLURM, "--sweep")
+    launch(*sweep, "--name=a")
+    launch(*sweep, "--name=b", f"--out={tmp_path}/run/launch")
+    launch("slurm", "cancel", "--workdir=run")
+    assert [argv for argv in called(tmp_path) if argv[0] == "scancel"] == [
+        ["scancel", "--name=a"], ["scancel", "--name=b"],
+    ]  # fmt: skip
 
 
 def test_status_of_what_was_never_submitted_is_bad_input(launch):
@@ -126,6 +159,11 @@ def test_odd_arguments_arrive(launch, tmp_path):
         (["slurm", "render", "--config=recipe.py", "--workdir="], "--workdir is empty"),
         (["slurm", "render", *SLURM, "--name=A"], "--name='A'"),
         (["slurm", "render", *SLURM, "--env=A"], "--env=A; write"),
+        (["slurm", "render", *SLURM, "--env=VIT_JAX_CODE=a"], "the job's own"),
+        (["slurm", "render", *SLURM[:1], "--workdir=s3://b/x"], "s3:// is not read"),
+        (["gke", "render", *SLURM[:1], "--workdir=gs://bucket"], "a name inside a bucket"),
+        (["gke", "render", *SLURM[:1], "--workdir=gs://bucket/a*b"], "a name in a bucket has no"),
+        (["slurm", "render", *SLURM[:1], "--workdir=a\udcff"], "is no UTF-8"),
         (["slurm", "render", *SLURM, "--parallel=0"], "--parallel=0"),
         (["slurm", "render", *SLURM, "--sweep", "--stage=slect"], "'slect'.*'select'"),
         (["slurm", "render", *SLURM, "--sweep", "--stage=final"], "not finished: select/000"),
@@ -159,12 +197,13 @@ def finish(workdir, *runs):
 def test_points_are_those_of_vit_jax_sweep_and_finished_ones_are_left_out(launch, tmp_path):
     sweep = ("slurm", "submit", *SLURM, "--sweep", "--parallel=2")
     assert launch(*sweep)[0] == 0
-    assert "#SBATCH --array=0-2%2" in (tmp_path / "run/launch/job.sh").read_text()
+    assert "#SBATCH --array=0,1,2%2" in (tmp_path / "run/launch/job.sh").read_text()
     finish(tmp_path / "run", "select/001-seed=2")
     code, out, _ = launch(*sweep)
     assert code == 0
     assert ": 2 runs, each on cpu-2" in out
-    jobs = [json.loads((tmp_path / f"run/launch/{i}/job.json").read_text()) for i in (0, 1)]
+    assert "#SBATCH --array=0,2%2" in (tmp_path / "run/launch/job.sh").read_text()
+    jobs = [json.loads((tmp_path / f"run/launch/{i}/job.json").read_text()) for i in (0, 2)]
     assert [f"--workdir={tmp_path}/run/select/{n}" for n in ("000-seed=1", "002-seed=3")] == [
         job["arguments"][2] for job in jobs
     ]
@@ -204,18 +243,44 @@ def test_a_local_sweep_is_the_command_itself(launch, tmp_path):
 
 def test_what_was_done_already_is_not_done_again(tmp_path, capfd):
     made = Command(("touch", f"{tmp_path}/b"), unless=("test", "-e", f"{tmp_path}/a"))
-    assert running.run([made]) == 0
-    assert (tmp_path / "b").exists()
+    assert running.left([made]) == [made]
     (tmp_path / "a").touch()
-    (tmp_path / "b").unlink()
-    assert running.run([made]) == 0
-    assert not (tmp_path / "b").exists()
+    assert running.left([made]) == []
     assert "is there already" in capfd.readouterr().out
+    assert not (tmp_path / "b").exists()
 
 
-def test_commands_after_one_that_failed_are_not_run(tmp_path):
-    assert running.run([Command(("false",)), Command(("touch", f"{tmp_path}/a"))]) == 1
+def test_what_has_failed_before_is_in_the_way():
+    state = ("echo", "SUSPENDED")
+    assert running.left([Command(("true",), unless=state)]) == []
+    with pytest.raises(BadInput, match="is SUSPENDED: `cancel` it"):
+        running.left([Command(("true",), unless=state, dead=("FAILED", "SUSPENDED"))])
+
+
+def test_a_submission_stops_at_what_fails_and_a_cancellation_does_not(tmp_path):
+    commands = [Command(("false",)), Command(("touch", f"{tmp_path}/a")), Command(("true",))]
+    assert running.run(commands, all_of_them=False) == 1
     assert not (tmp_path / "a").exists()
+    assert running.run(commands, all_of_them=True) == 1
+    assert (tmp_path / "a").exists()
+
+
+def test_ctrl_c_is_waited_out(tmp_path):
+    """As a terminal sends it: to the launcher and to what it runs."""
+    saves = f"trap 'sleep 1; touch {tmp_path}/saved; exit 42' INT; touch {tmp_path}/ready; "
+    words = ("bash", "-c", saves + "while :; do sleep 0.05; done")
+    code = (
+        "from launch import running; from launch.job import Command; import sys; "
+        f"sys.exit(running.run([Command({words!r})], all_of_them=False))"
+    )
+    started = subprocess.Popen([sys.executable, "-c", code], process_group=0)
+    end = time.monotonic() + 60
+    while not (tmp_path / "ready").exists():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    os.killpg(started.pid, signal.SIGINT)
+    assert started.wait(60) == 42
+    assert (tmp_path / "saved").exists()
 
 
 def test_help_names_engines_and_their_flags(capsys):

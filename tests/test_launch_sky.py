@@ -10,7 +10,6 @@ import launching
 import pytest
 import yaml
 
-from launch import job
 from launch.engines import sky
 from launch.engines.sky import Options
 from vit_jax.errors import BadInput
@@ -65,15 +64,46 @@ def test_skypilot_reads_them(tmp_path, kind, monkeypatch):
                 skypilot.Task.from_yaml(str(tmp_path / "wrong.yaml"))
 
 
-def test_what_is_odd_arrives_letter_by_letter(tmp_path):
-    found, home = task(tmp_path), tmp_path / "home"
+@pytest.fixture
+def start(tmp_path):
+    """Runs the script of a node, the trainer ending with a code."""
+    found, home, notes = task(tmp_path), tmp_path / "home", tmp_path / "notes"
     (home / "vit_jax_job").mkdir(parents=True)
+    notes.mkdir()
     launching.write(made(tmp_path), tmp_path)
     for target, source in found["file_mounts"].items():
         os.link(source, target.replace("~", str(home)))
     launching.programs(home / "vit_jax_venv/bin")
-    words = ["bash", "-c", found["run"]]
-    done = launching.bash(words, "/nowhere", tmp_path / "notes", HOME=str(home))
+
+    def run(code=0):
+        (notes / "code").write_text(str(code))
+        words = ["bash", "-c", found["run"]]
+        return launching.bash(words, "/nowhere", notes, HOME=str(home))
+
+    return run
+
+
+@pytest.mark.parametrize("code, then", [(0, 0), (1, 1), (2, 2), (42, 42), (43, 42), (137, 42)])
+def test_codes_of_a_node(start, code, then):
+    assert start(code).returncode == then
+
+
+def test_it_is_not_started_for_ever(start, tmp_path):
+    assert start(42).returncode == 42
+    (tmp_path / "home/mine.starts").write_text("50\n")
+    done = start(42)
+    assert done.returncode == 1
+    assert "given up after 50 starts" in done.stderr
+
+
+def test_a_signal_is_for_the_trainer(start, tmp_path):
+    saves = 'trap "exit 42" TERM; kill -TERM $PPID; for i in $(seq 100); do sleep 0.05; done'
+    launching.program(tmp_path / "home/vit_jax_venv/bin", "vit_jax", f"#!/bin/bash\n{saves}\n")
+    assert start().returncode == 42
+
+
+def test_what_is_odd_arrives_letter_by_letter(start, tmp_path):
+    done = start()
     assert done.returncode == 0, done.stderr
     [call] = launching.calls(tmp_path / "notes")
     assert call["argv"] == ["@~/vit_jax_job/job.json"]
@@ -94,13 +124,13 @@ def test_machines(tmp_path):
 
 def test_jobs_recover_as_the_codes_ask(tmp_path):
     recovery = task(tmp_path)["resources"]["job_recovery"]
-    assert recovery == {"recover_on_exit_codes": list(job.AGAIN)}
+    assert recovery == {"recover_on_exit_codes": [42]}  # not 137, which others of the job get
     assert made(tmp_path).submit[0].argv[:3] == ("sky", "jobs", "launch")
 
 
 def test_each_gpu_has_a_process(tmp_path):
     run = task(tmp_path, processes="per_gpu")["run"]
-    assert "exec python -m launch.node --count=8 --per_gpu @~/vit_jax_job/job.json" in run
+    assert "\npython -m launch.node --count=8 --per_gpu @~/vit_jax_job/job.json &\n" in run
 
 
 @pytest.mark.parametrize(

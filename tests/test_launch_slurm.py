@@ -70,12 +70,36 @@ def test_a_code_of_the_last_start_is_forgotten(start, tmp_path):
     assert (notes / "scontrol").exists()
 
 
-def test_it_is_not_requeued_for_ever(start, tmp_path):
-    job = launching.job(tmp_path / "job", "cpu-1")
-    done, notes = start(job, 43, SLURM_RESTART_COUNT="50")
+def test_it_is_not_requeued_for_ever_without_a_new_checkpoint(start, tmp_path):
+    job = launching.job(tmp_path / "job", "cpu-1", workdir=str(tmp_path / "run"))
+    for step, count in (("", 1), ("", 2), ("9", 1), ("9", 2), ("10", 1)):
+        (tmp_path / "run/checkpoints" / step).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "run/checkpoints/11.damaged").mkdir(exist_ok=True)
+        done, notes = start(job, 43)
+        assert done.returncode == 137
+        assert (tmp_path / "job/ends-7").read_text() == f"{step or 'none'} {count}\n"
+    requeued = (notes / "scontrol").read_text()
+    (tmp_path / "job/ends-7").write_text("10 50\n")
+    done, notes = start(job, 43)
     assert done.returncode == 1
     assert "given up after 50 restarts" in done.stderr
-    assert not (notes / "scontrol").exists()
+    assert (notes / "scontrol").read_text() == requeued
+
+
+def test_a_job_is_not_told_what_another_one_ended_with(start, tmp_path):
+    job = launching.job(tmp_path / "job", "cpu-1")
+    assert start(job, 2, SLURM_JOB_ID="8")[0].returncode == 2
+    (tmp_path / "job/needs-a-person-8").write_text("2\n")
+    assert start(job, 42)[0].returncode == 137
+
+
+def test_cores_of_each_task_are_handed_on(start, tmp_path):
+    job = launching.job(tmp_path / "job", "cpu-1")
+    launching.write(slurm.render(job, Options()), job.folder)
+    bins = launching.programs(tmp_path / "bin", srun='env > "$NOTES/env"')
+    given = {"SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "12"}
+    launching.bash([f"{job.folder}/job.sh"], bins, tmp_path / "notes", **given)
+    assert "SRUN_CPUS_PER_TASK=12\n" in (tmp_path / "notes/env").read_text()
 
 
 def test_a_point_of_an_array_runs_and_is_requeued_alone(start, tmp_path):
@@ -87,14 +111,14 @@ def test_a_point_of_an_array_runs_and_is_requeued_alone(start, tmp_path):
     assert call["argv"] == [f"@{job.folder}/2/job.json"]
     assert f"--workdir={job.runs[2].workdir}" in call["job"]["arguments"]
     assert (notes / "scontrol").read_text() == "requeue 7_2\n"
-    assert directives(slurm.render(job, Options()))["array"] == "0-2%2"
+    assert directives(slurm.render(job, Options()))["array"] == "0,1,2%2"
 
 
 def test_proxies_do_not_reach_the_trainer(start, tmp_path):
     job = launching.job(tmp_path / "job", "cpu-1")
     launching.write(slurm.render(job, Options()), job.folder)
     bins = launching.programs(tmp_path / "bin", srun='env > "$NOTES/env"')
-    proxies = {"http_proxy": "http://x", "HTTPS_PROXY": "http://y"}
+    proxies = {"http_proxy": "http://x", "HTTPS_PROXY": "http://y", "SLURM_JOB_ID": "7"}
     launching.bash([f"{job.folder}/job.sh"], bins, tmp_path / "notes", **proxies)
     assert "PROXY=" not in (tmp_path / "notes/env").read_text().upper()
 

@@ -28,7 +28,7 @@ GRAMMAR = {
         "--accelerator-type", "--runtime-version", "--node-id", "--node-count", "--node-prefix",
         "--provisioning-model", "--max-run-duration", "--service-account", "--metadata-from-file",
     }),
-    "gcloud compute tpus queued-resources describe": (1, AT),
+    "gcloud compute tpus queued-resources describe": (1, AT | {"--format"}),
     "gcloud compute tpus queued-resources delete": (1, AT | {"--force", "--quiet"}),
     "gcloud compute tpus queued-resources ssh": (1, AT | {"--worker", "--node", "--command"}),
     "gcloud compute tpus tpu-vm ssh": (1, AT | {"--worker", "--command"}),
@@ -121,9 +121,17 @@ def start(tmp_path, monkeypatch):
     cp "$TRAINER" venv/bin/
     echo "$*" >> "$NOTES/installs"
     """
+    # The first call fails if the file `first` is there; nobody waits for the next.
+    fails = 'if [ -e "$NOTES/first" ]; then rm "$NOTES/first"; exit 1; fi; '
+    unit = """
+    printf "%s\\n" "$@" > "$NOTES/unit"
+    [[ $1 == --wait ]] || exit 0
+    while [[ $1 == --* ]]; do shift; done
+    "$@"
+    """
     bins = launching.programs(
-        tmp_path / "bin", gcloud=gcloud, python3=python, systemctl="true",
-        **{"systemd-run": 'printf "%s\\n" "$@" > "$NOTES/unit"'},
+        tmp_path / "bin", gcloud=fails + gcloud, python3=python, systemctl="true",
+        journalctl="true", sleep='echo "$1" >> "$NOTES/pauses"', **{"systemd-run": unit},
     )  # fmt: skip
 
     def run(rendered, *arguments, damage=False):
@@ -161,6 +169,41 @@ def test_what_is_odd_arrives_letter_by_letter(start, tmp_path, packed):
     assert call["job"]["arguments"][1] == f"--config={tmp_path}/opt/job/config.yaml"
     assert launching.ENVIRONMENT.items() <= call["env"].items()
     assert call["env"]["VIT_JAX_CODE"] == call["job"]["code"] == packed["code"]
+
+
+@pytest.mark.parametrize("code", [0, 1, 42])
+def test_in_the_foreground_its_code_is_that_of_the_trainer(start, tmp_path, packed, code):
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/code").write_text(str(code))
+    done, notes = start(made(tmp_path, **packed), "foreground")
+    assert done.returncode == code
+    unit = (notes / "unit").read_text().splitlines()
+    assert "--unit=vit_jax" in unit
+    assert not [word for word in unit if "Restart" in word]
+
+
+def test_a_store_that_does_not_answer_is_asked_again(start, tmp_path, packed):
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/first").touch()
+    done, notes = start(made(tmp_path, **packed), "foreground")
+    assert done.returncode == 0, done.stderr
+    assert (notes / "pauses").read_text().splitlines()[0] == "10"
+    assert len(launching.calls(notes)) == 1
+
+
+def test_of_machines_that_are_there_only_the_unit_is_stopped(tmp_path):
+    rendered = made(tmp_path, options=Options(**GIVEN, mode="ssh"))
+    [cancel], [status] = rendered.cancel, rendered.status
+    assert cancel.argv[-1] == "--command=sudo systemctl stop vit_jax"
+    assert status.argv[-1] == "--command=systemctl is-active vit_jax"
+    assert all("queued-resources" not in command.argv for command in rendered.submit)
+
+
+def test_what_lies_in_the_bucket_for_machines_that_are_there_stays(tmp_path):
+    upload, *others = made(tmp_path, points=2).submit
+    assert upload.unless == ()
+    assert [command.unless[5] for command in others] == ["mine-000"] * 2 + ["mine-001"] * 2
+    assert all("SUSPENDED" in command.dead for command in others)
 
 
 def test_other_code_than_that_of_the_job_does_not_run(start, tmp_path, packed):
@@ -210,3 +253,8 @@ def test_scripts_are_bash_and_always_the_same(tmp_path, kind):
 def test_what_cannot_be_is_refused(tmp_path, accelerator, options, message):
     with pytest.raises(BadInput, match=message):
         made(tmp_path, accelerator, options)
+
+
+def test_a_sweep_needs_machines_of_its_own(tmp_path):
+    with pytest.raises(BadInput, match="leave out --sweep"):
+        made(tmp_path, options=Options(**GIVEN, mode="ssh"), points=2)

@@ -83,6 +83,7 @@ def test_slurm_and_skypilot_tell_the_hosts():
     assert 61440 <= port < 65536
     assert resolve({}, SKY | {"SKYPILOT_NODE_RANK": "0"}).coordinator == sky.coordinator
     assert resolve({}, SKY | {"SKYPILOT_TASK_ID": "sky-2"}).coordinator != sky.coordinator
+    assert resolve({}, SKY, tpu=True) == "tpu"  # whose own order of machines is another
 
 
 def test_open_mpi_5_needs_the_coordinator_unless_on_one_host():

@@ -90,7 +90,8 @@ def resolve(
         index = _number(names["process_id"], given["process_id"])
         whole = _who(given["coordinator"], count, index, ", ".join(names.values()))
         return whole if whole.count > 1 else None
-    found = next((w for engine in _ENGINES if (w := engine(env, given["coordinator"]))), None)
+    engines = [e for e in _ENGINES if not (tpu and e is _skypilot)]  # whose order is not the TPU's
+    found = next((w for engine in engines if (w := engine(env, given["coordinator"]))), None)
     only_coordinator = given["coordinator"] and not (given["num_processes"] or given["process_id"])
     if any(given.values()) and not (found and only_coordinator):
         have = ", ".join(names[key] for key, value in given.items() if value)

@@ -42,6 +42,20 @@ def is_remote(place: str | Path) -> bool:
     return str(place).startswith("gs://")
 
 
+def check_address(text: str) -> None:
+    """Raises BadInput as `path` does, but for the extra, which need not be installed."""
+    scheme, separator, rest = text.partition("://")
+    if not separator or not re.fullmatch("[A-Za-z][A-Za-z0-9+.-]*", scheme):
+        return
+    if scheme != "gs":
+        raise BadInput(f"{text}: expected a path, or gs://BUCKET/NAME; {scheme}:// is not read.")
+    bucket, _, name = rest.partition("/")
+    if not _BUCKET.fullmatch(bucket) or not name.strip("/"):
+        raise BadInput(f"{text}: expected gs://BUCKET/NAME, a name inside a bucket.")
+    if ".." in name.split("/") or re.search(r"[*?\[\]#\x00-\x1f\x7f]", name):
+        raise BadInput(f"{text}: a name in a bucket has no .. and none of * ? [ ] #; give another.")
+
+
 def path(text: str) -> Path:
     """A path on the disk (`~` is expanded), or in a bucket; asks nobody whether it is there.
 
@@ -51,16 +65,9 @@ def path(text: str) -> Path:
       BadInput: an address of another kind, no folder in the bucket, a name that cannot be kept
         apart from a pattern, or the extra `gcs` is not installed.
     """
-    scheme, separator, rest = text.partition("://")
-    if not separator or not re.fullmatch("[A-Za-z][A-Za-z0-9+.-]*", scheme):
+    check_address(text)
+    if not is_remote(text):
         return Path(os.path.expanduser(text))  # as given where there is no such user
-    if scheme != "gs":
-        raise BadInput(f"{text}: expected a path, or gs://BUCKET/NAME; {scheme}:// is not read.")
-    bucket, _, name = rest.partition("/")
-    if not _BUCKET.fullmatch(bucket) or not name.strip("/"):
-        raise BadInput(f"{text}: expected gs://BUCKET/NAME, a name inside a bucket.")
-    if ".." in name.split("/") or re.search(r"[*?\[\]#\x00-\x1f\x7f]", name):
-        raise BadInput(f"{text}: a name in a bucket has no .. and none of * ? [ ] #; give another.")
     if importlib.util.find_spec("gcsfs") is None:
         raise BadInput(f"{text}: to read and write gs://, pip install 'vit_jax[gcs]'.")
     _store()

@@ -34,7 +34,8 @@ class Options:
     context: str = flag("of kubectl, which says which cluster (default: the current one)")
     namespace: str = flag("of Kubernetes (default: default)", "default")
     queue: str = flag("a LocalQueue of Kueue (default: none, pods start at once)")
-    service_account: str = flag("of Kubernetes, bound to one that reads and writes the bucket")
+    service_account: str = flag("of Kubernetes, bound to one that reads and writes the bucket "
+                                "(default: the account of the machines)")  # fmt: skip
     spot: bool = flag("on spot nodes", False)
 
 
@@ -48,6 +49,8 @@ def render(job: Job, options: Options) -> Rendered:
     accelerator = job.accelerator
     if accelerator is None:
         raise BadInput("--accelerator is missing; give e.g. v5e-16 or h100-16.")
+    if "," in job.folder:
+        raise BadInput(f"{job.folder!r}: kubectl cannot take a path with ,; give another --out.")
     if not accelerator.generation.selector:
         raise BadInput(f"{accelerator.name}: GKE has no nodes of these; launch tpu_vm or slurm.")
     files, submit = [], []
@@ -60,7 +63,7 @@ def render(job: Job, options: Options) -> Rendered:
         text = "---\n".join(yaml.safe_dump(one, sort_keys=False, width=1000) for one in objects)
         files.append(File(f"{run.name}.yaml", text))
         there = (*kubectl, "get", "jobset", run.name)
-        create = (*kubectl, "create", f"--filename={job.folder}/{run.name}.yaml")
+        create = (*kubectl, "apply", f"--filename={job.folder}/{run.name}.yaml")
         submit.append(Command(create, unless=there))
     index = f"{_ANNOTATIONS}job-index=0,batch.kubernetes.io/job-completion-index=0"
     first = f"{LABEL}={job.name},{index}"
@@ -96,7 +99,7 @@ def _jobset(job: Job, options: Options, run: Run, accelerator: Accelerator) -> d
     metadata = _metadata(job, options, run)
     if options.queue:
         metadata["labels"]["kueue.x-k8s.io/queue-name"] = options.queue
-    if accelerator.generation.platform == "tpu":  # a node pool is a slice
+    if accelerator.generation.platform == "tpu" and accelerator.hosts > 1:  # a node pool is a slice
         exclusive = f"alpha.{_ANNOTATIONS}exclusive-topology"
         metadata["annotations"] = {exclusive: f"{_NODES}nodepool"}
     child = {
@@ -167,13 +170,15 @@ def _pod(job: Job, options: Options, run: Run, accelerator: Accelerator) -> dict
         "resources": {"limits": {resource: each}, "requests": {resource: each}},
         "volumeMounts": mounts,
     }
-    network = {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if on_tpu else {}
-    account = {"serviceAccountName": options.service_account} if options.service_account else {}
+    # Pods on the network of their machine are that machine's account, whatever theirs is.
+    if options.service_account:
+        own: dict[str, Any] = {"serviceAccountName": options.service_account}
+    else:
+        own = {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if on_tpu else {}
     return {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": job_lib.GRACE_SECS,
-        **network,
-        **account,
+        **own,
         "nodeSelector": selector,
         "containers": [container],
         "volumes": volumes,

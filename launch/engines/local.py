@@ -46,7 +46,7 @@ def render(job: Job, options: Options) -> Rendered:
             raise BadInput("--sweep runs points side by side: give --parallel, not --processes.")
         words, files = (*python, "-m", "vit_jax", *job.sweep), ()
         log = tuple(f"{run.workdir}/{LOG_FILE}" for run in job.runs)
-        found = f"vit_jax sweep .*--workdir={re.escape(job.workdir)}"
+        found = f"vit_jax sweep .*--workdir={re.escape(job.workdir)} --parallel="
     else:
         files = job.files(job.runs[0], job.folder)
         target, log = f"@{job.folder}/{files[0].name}", (f"{job.folder}/{LOG_FILE}",)

@@ -14,7 +14,7 @@ import yaml
 from launch import job as job_lib
 from launch.job import CONFIG_FILE, FILE, Command, File, Job, Rendered, Run, flag
 from vit_jax import recipes
-from vit_jax.errors import BadInput
+from vit_jax.errors import SAVED, BadInput
 
 CODE = "rsync"
 HOME = "~/vit_jax_job"  # on the nodes
@@ -45,13 +45,17 @@ def render(job: Job, options: Options) -> Rendered:
     if job.slices > 1:
         raise BadInput("--slices: SkyPilot does not join slices; launch gke or tpu_vm.")
     files, submit, logs, cancel = [], [], [], []
+    several = len(job.runs) > 1
     for run in job.runs:
         task = yaml.safe_dump(_task(job, options, run), sort_keys=False, width=1000)
         name = f"{run.name}.yaml"
         files += [*job.files(run, HOME), File(name, task)]
         path = f"{job.folder}/{name}"
-        submit.append(Command(("sky", "jobs", "launch", "--yes", "--detach-run", path)))
-        logs.append(Command(("sky", "jobs", "logs", f"--name={run.name}")))
+        there = ("bash", "-c", 'sky jobs queue --skip-finished | grep -qwF -e "$0"', run.name)
+        launch = ("sky", "jobs", "launch", "--yes", "--detach-run", path)
+        submit.append(Command(launch, unless=there))
+        follow = ("--no-follow",) if several else ()
+        logs.append(Command(("sky", "jobs", "logs", f"--name={run.name}", *follow)))
         cancel.append(Command(("sky", "jobs", "cancel", "--yes", f"--name={run.name}")))
     status = (Command(("sky", "jobs", "queue", "--skip-finished")),)
     return Rendered(tuple(files), tuple(submit), status, tuple(logs), tuple(cancel))
@@ -73,8 +77,16 @@ def _task(job: Job, options: Options, run: Run) -> dict[str, Any]:
         "resources": _resources(job, options),
         "file_mounts": {f"{HOME}/{name}": f"{at}{name}" for name in (FILE, CONFIG_FILE)},
         "setup": job_lib.filled(_SETUP, {"extra": extra}),
-        "run": f"set -e\n{job_lib.exports(job.environment)}"
-        f"export PATH=~/vit_jax_venv/bin:$PATH\nexec {trainer}\n",
+        "run": job_lib.filled(
+            _RUN,
+            {
+                "exports": job_lib.exports(job.environment),
+                "trainer": trainer,
+                "name": run.name,
+                "most": job_lib.MOST_RESTARTS,
+                "again": SAVED,
+            },
+        ),
     }
 
 
@@ -94,7 +106,7 @@ def _resources(job: Job, options: Options) -> dict[str, Any]:
         found["infra"] = options.infra
     if options.image:
         found["image_id"] = options.image
-    recovery = {"recover_on_exit_codes": list(job_lib.AGAIN)}
+    recovery = {"recover_on_exit_codes": [SAVED]}
     return {**found, "use_spot": options.spot, "job_recovery": recovery}
 
 
@@ -105,4 +117,29 @@ command -v uv >/dev/null || python3 -m pip install --quiet uv
 [ -d ~/vit_jax_venv ] || uv venv --quiet --python 3.11 ~/vit_jax_venv
 uv pip install --quiet --python ~/vit_jax_venv/bin/python \\
   --constraint requirements.lock '.[<extra>,gcs]'
+"""
+
+# SkyPilot recovers where any node ends with a code of its list, and gives 137 to the nodes that it
+# ends itself after another: 137 is not in the list, and what is to run again always ends with 42.
+_RUN = """\
+<exports>export PATH=~/vit_jax_venv/bin:$PATH
+starts=$(($(cat ~/<name>.starts 2>/dev/null || echo 0) + 1))
+echo "$starts" > ~/<name>.starts
+if [ "$starts" -gt <most> ]; then
+  echo "launch: given up after <most> starts on this machine" >&2
+  exit 1
+fi
+trap 'kill -TERM "$trainer" 2>/dev/null' TERM  # a signal to this shell is for the trainer
+<trainer> &
+trainer=$!
+wait "$trainer"
+code=$?
+while kill -0 "$trainer" 2>/dev/null; do
+  wait "$trainer"
+  code=$?
+done
+if [ "$code" -eq 43 ] || [ "$code" -gt 128 ]; then
+  code=<again>
+fi
+exit "$code"
 """

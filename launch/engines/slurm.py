@@ -13,10 +13,12 @@ import shlex
 
 from launch import job as job_lib
 from launch.job import Command, File, Job, Rendered, flag, plain
+from vit_jax import step_folders
 from vit_jax.errors import BadInput
 
 CODE = "folder"
 SCRIPT, TASK = "job.sh", "task.sh"
+CHECKPOINTS = "checkpoints"  # file that says where they are
 SIGNAL_SECS = 180  # before the time limit, to save in
 _PROXIES = "http_proxy https_proxy all_proxy grpc_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY"
 
@@ -41,6 +43,8 @@ def render(job: Job, options: Options) -> Rendered:
       BadInput: no accelerator, or one that Slurm's nodes do not have, or a value that cannot be.
     """
     nodes, tasks, gres, environment = _machines(job, options)
+    numbers = ",".join(str(run.number) for run in job.runs)
+    most = f"%{job.parallel}" if job.parallel else ""
     time = options.time
     if time and not re.fullmatch(r"(\d+-)?\d+(:\d{1,2}){0,2}", time):
         raise BadInput(f"--time={time!r}: write minutes, HH:MM:SS or D-HH:MM:SS.")
@@ -48,7 +52,7 @@ def render(job: Job, options: Options) -> Rendered:
         "job-name": job.name, "nodes": nodes, "ntasks-per-node": tasks, "gres": gres,
         "partition": options.partition, "account": options.account, "qos": options.qos,
         "time": time, "signal": f"TERM@{SIGNAL_SECS}", "open-mode": "append",
-        "array": f"0-{len(job.runs) - 1}%{job.parallel}" if job.sweep else "",
+        "array": numbers + most if job.sweep else "",
     }  # fmt: skip
     lines = [f"#SBATCH --{k}={plain(k, str(v))}" for k, v in given.items() if v]
     lines += ["#SBATCH --requeue", *(f"#SBATCH {_other(text)}" for text in options.sbatch)]
@@ -56,19 +60,27 @@ def render(job: Job, options: Options) -> Rendered:
         "directives": "\n".join(lines), "proxies": _PROXIES, "most": job_lib.MOST_RESTARTS,
         "exports": job_lib.exports(environment), "folder": shlex.quote(job.folder),
         "task": TASK, "point": '"/$SLURM_ARRAY_TASK_ID"' if job.sweep else "",
+        "checkpoints": CHECKPOINTS,
         "id": "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" if job.sweep else "$SLURM_JOB_ID",
     }  # fmt: skip
     files = [File(SCRIPT, job_lib.filled(_SCRIPT, values), 0o755), File(TASK, _TASK, 0o755)]
     for run in job.runs:
         files += job.files(run, f"{job.folder}/{job.prefix(run)}".rstrip("/"))
+        checkpoints = f"{run.workdir}/{step_folders.FOLDER}\n"
+        files.append(File(f"{job.prefix(run)}{CHECKPOINTS}", checkpoints))
     pattern = job.folder.replace("%", "%%")
     output = f"--output={pattern}/log{'-%a' if job.sweep else ''}.txt"
-    which = [f"-{i}" for i in range(len(job.runs))] if job.sweep else [""]
+    which = [f"-{run.number}" for run in job.runs] if job.sweep else [""]
     logs = [f"{job.folder}/log{i}.txt" for i in which]
     columns = "--format=%.18i %.9P %.40j %.10T %.10M %.6D %R"
     return Rendered(
         files=tuple(files),
-        submit=(Command(("sbatch", output, f"{job.folder}/{SCRIPT}")),),
+        submit=(
+            Command(
+                ("sbatch", output, f"{job.folder}/{SCRIPT}"),
+                unless=("bash", "-c", 'squeue --noheader --name="$0" | grep -q .', job.name),
+            ),
+        ),
         status=(Command(("squeue", f"--name={job.name}", columns)),),
         logs=(Command(("tail", "-n", "200", "-F", *logs)),),
         cancel=(Command(("scancel", f"--name={job.name}")),),
@@ -115,8 +127,11 @@ set -u
 unset <proxies>
 <exports>folder=<folder>
 point=$folder<point>
-asks="$point/needs-a-person"  # gets the code of a task that must not run again
+asks="$point/needs-a-person-$SLURM_JOB_ID"  # gets the code of a task that must not run again
 : > "$asks"
+if [ -n "${SLURM_CPUS_PER_TASK:-}" ]; then  # which srun itself no longer heeds
+  export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
+fi
 
 srun --kill-on-bad-exit=1 --label "$folder/<task>" "$point/job.json" "$asks"
 code=$?
@@ -127,10 +142,19 @@ case $code in
   42 | 43) ;;
   *) [ "$code" -gt 128 ] || exit "$code" ;;
 esac
-if [ "${SLURM_RESTART_COUNT:-0}" -ge <most> ]; then
-  echo "launch: ended with code $code; given up after <most> restarts" >&2
+ends="$point/ends-$SLURM_JOB_ID"  # the newest checkpoint, and how often it stayed that
+steps=$(cat "$point/<checkpoints>")
+newest=$(find "$steps" -maxdepth 1 -regex '.*/[0-9]+' -printf '%f\n' 2>/dev/null |
+  sort -n | tail -n 1)
+count=0
+if [ -s "$ends" ] && read -r before count < "$ends" && [ "$before" != "${newest:-none}" ]; then
+  count=0
+fi
+if [ "$count" -ge <most> ]; then
+  echo "launch: ended with code $code; given up after <most> restarts without a new checkpoint" >&2
   exit 1
 fi
+echo "${newest:-none} $((count + 1))" > "$ends"
 echo "launch: ended with code $code; runs again" >&2
 scontrol requeue "<id>"
 exit "$code"

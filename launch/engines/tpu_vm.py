@@ -21,6 +21,7 @@ SCRIPT, TARBALL = "startup.sh", "code.tar.gz"
 HOME = "/opt/vit_jax"  # on the machines
 UNIT = "vit_jax"
 _TPUS = ("gcloud", "compute", "tpus")
+_DEAD = ("SUSPENDED", "SUSPENDING", "FAILED")  # states that nothing comes of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,26 +49,65 @@ def render(job: Job, options: Options) -> Rendered:
     _check(job, options)
     code = f"{job.workdir}/launch/code-{job.code[:12]}.tar.gz"
     files = [File(TARBALL, job.artefact)]
-    upload = Command(_copy(f"{job.folder}/{TARBALL}", code))
+    upload = Command(_copy(f"{job.folder}/{TARBALL}", code))  # whose name is by hash
     submit, status, logs, cancel = [upload], [], [], []
     for run in job.runs:
         told, config = job.files(run, f"{HOME}/job")
         script = f"{job.prefix(run)}{SCRIPT}"
         files += [told, config, File(script, _script(job, run, code), 0o755)]
         local = [f"{job.folder}/{file.name}" for file in (told, config)]
-        submit.append(Command(_copy(*local, f"{run.workdir}/launch/")))
-        submit += _start(job, options, run, f"{job.folder}/{script}")
-        at = (f"--project={options.project}", f"--zone={options.zone}")
-        name = f"{run.name}-0" if job.slices > 1 else run.name
-        follow = f"sudo journalctl --unit={UNIT} --lines=200 --follow --no-pager"
-        status.append(Command((*_TPUS, "queued-resources", "describe", run.name, *at)))
-        logs.append(
-            Command((*_TPUS, "tpu-vm", "ssh", name, *at, "--worker=0", f"--command={follow}"))
-        )
-        cancel.append(Command(
-            (*_TPUS, "queued-resources", "delete", run.name, *at, "--force", "--quiet")
-        ))  # fmt: skip
+        there = _there(options, run)
+        begin = [_copy(*local, f"{run.workdir}/launch/")]
+        begin += _start(job, options, run, f"{job.folder}/{script}")
+        submit += [Command(argv, unless=there, dead=_DEAD) for argv in begin]
+        status.append(_status(job, options, run))
+        logs.append(_logs(job, options, run))
+        cancel.append(_cancel(job, options, run))
     return Rendered(tuple(files), tuple(submit), tuple(status), tuple(logs), tuple(cancel))
+
+
+def _at(options: Options) -> tuple[str, ...]:
+    return (f"--project={options.project}", f"--zone={options.zone}")
+
+
+def _there(options: Options, run: Run) -> tuple[str, ...]:
+    """What succeeds, and says in which state, if the machines of a run were asked for already."""
+    if options.mode == "ssh":
+        return ()
+    described = ("queued-resources", "describe", run.name, *_at(options))
+    return (*_TPUS, *described, "--format=value(state.state)")
+
+
+def _status(job: Job, options: Options, run: Run) -> Command:
+    if options.mode == "ssh":
+        return _ssh(job, options, run, f"systemctl is-active {UNIT}")
+    return Command((*_TPUS, "queued-resources", "describe", run.name, *_at(options)))
+
+
+def _logs(job: Job, options: Options, run: Run) -> Command:
+    """The journal of machine 0; followed where there is only one."""
+    name = f"{run.name}-0" if job.slices > 1 else run.name
+    follow = "" if len(job.runs) > 1 else "--follow "
+    read = f"sudo journalctl --unit={UNIT} --lines=200 {follow}--no-pager"
+    at = _at(options)
+    return Command((*_TPUS, "tpu-vm", "ssh", name, *at, "--worker=0", f"--command={read}"))
+
+
+def _cancel(job: Job, options: Options, run: Run) -> Command:
+    """Of ssh, the machines stay: they are not ours."""
+    if options.mode == "ssh":
+        return _ssh(job, options, run, f"sudo systemctl stop {UNIT}")
+    at = _at(options)
+    return Command((*_TPUS, "queued-resources", "delete", run.name, *at, "--force", "--quiet"))
+
+
+def _ssh(job: Job, options: Options, run: Run, command: str) -> Command:
+    """A command for all machines of a run."""
+    several = job.slices > 1
+    kind = ("queued-resources", "ssh") if several else ("tpu-vm", "ssh")
+    nodes = ("--node=all",) if several else ()
+    at = (*_at(options), "--worker=all", *nodes)
+    return Command((*_TPUS, *kind, run.name, *at, f"--command={command}"))
 
 
 def _check(job: Job, options: Options) -> None:
@@ -76,6 +116,8 @@ def _check(job: Job, options: Options) -> None:
     if not job.accelerator.generation.runtime:
         where = "gke" if job.accelerator.generation.platform == "tpu" else "slurm, gke or sky"
         raise BadInput(f"{job.accelerator.name} is no TPU VM of gcloud; launch {where} has it.")
+    if options.mode == "ssh" and job.sweep:
+        raise BadInput("--mode=ssh has the machines of one run; leave out --sweep, or --mode.")
     if options.capacity == "flex_start" and not re.fullmatch(r"[1-9]\d*[smhd]", options.time):
         raise BadInput(f"--time={options.time!r}: flex_start needs a duration such as 8h.")
     if options.time and options.capacity != "flex_start":
@@ -90,20 +132,14 @@ def accelerator_type(job: Job) -> str:
     return f"{(*generation.spellings, generation.name)[0]}-{size}"
 
 
-def _start(job: Job, options: Options, run: Run, script: str) -> list[Command]:
+def _start(job: Job, options: Options, run: Run, script: str) -> list[tuple[str, ...]]:
     """The commands that create the machines of a run, or run the script on those that are there."""
-    at = (f"--project={options.project}", f"--zone={options.zone}")
     several = job.slices > 1
     if options.mode == "ssh":
-        kind = ("queued-resources", "ssh") if several else ("tpu-vm", "ssh")
         there = f"{run.workdir}/launch/{SCRIPT}"
         fetch = f"gcloud storage cp {shlex.quote(there)} /tmp/{SCRIPT}"
         run_it = f"{fetch} && sudo bash /tmp/{SCRIPT} foreground"
-        nodes = ("--node=all",) if several else ()
-        return [
-            Command(_copy(script, there)),
-            Command((*_TPUS, *kind, run.name, *at, "--worker=all", *nodes, f"--command={run_it}")),
-        ]
+        return [_copy(script, there), _ssh(job, options, run, run_it).argv]
     assert job.accelerator is not None
     flex = options.capacity == "flex_start"
     how = {
@@ -115,13 +151,12 @@ def _start(job: Job, options: Options, run: Run, script: str) -> list[Command]:
     account = (f"--service-account={options.service_account}",) if options.service_account else ()
     if "," in script or "=" in script:
         raise BadInput(f"{script!r}: gcloud cannot take a path with , or =; give another --out.")
-    words = (
+    return [(
         *(("gcloud", "alpha") if flex else ("gcloud",)), *_TPUS[1:], "queued-resources", "create",
-        run.name, *at, f"--accelerator-type={accelerator_type(job)}",
+        run.name, *_at(options), f"--accelerator-type={accelerator_type(job)}",
         f"--runtime-version={job.accelerator.generation.runtime}", *nodes, *how, *account,
         f"--metadata-from-file=startup-script={script}",
-    )  # fmt: skip
-    return [Command(words, unless=(*_TPUS, "queued-resources", "describe", run.name, *at))]
+    )]  # fmt: skip
 
 
 def _copy(*paths: str) -> tuple[str, ...]:
@@ -148,19 +183,31 @@ set -euo pipefail
 export HOME=/root
 mkdir -p <home>/job
 cd <home>
-gcloud storage cp <code> code.tar.gz
-gcloud storage cp <bucket>/<job> <bucket>/<config> job/
-echo "<hash>  code.tar.gz" | sha256sum --check --quiet
 
+again() {  # until it works, for an hour: nobody looks, and the other machines wait
+  local pause
+  for pause in 10 30 60 120 300 600 600 600 600 600; do
+    "$@" && return
+    echo "$1 did not work; again in $pause s" >&2
+    sleep "$pause"
+  done
+  "$@"
+}
+fetch() {
+  gcloud storage cp <code> code.tar.gz && gcloud storage cp <bucket>/<job> <bucket>/<config> job/
+}
+install() {
+  rm -rf code venv installed && mkdir code && tar -xzf code.tar.gz -C code &&
+    python3 -m pip install --quiet uv &&
+    python3 -m uv venv --quiet --python 3.11 venv &&
+    python3 -m uv pip install --quiet --python venv/bin/python \\
+      --constraint code/requirements.lock './code[tpu,gcs]' &&
+    echo <hash> > installed
+}
+again fetch
+echo "<hash>  code.tar.gz" | sha256sum --check --quiet
 if [ "$(cat installed 2>/dev/null)" != <hash> ]; then
-  rm -rf code venv installed
-  mkdir code
-  tar -xzf code.tar.gz -C code
-  python3 -m pip install --quiet uv
-  python3 -m uv venv --quiet --python 3.11 venv
-  python3 -m uv pip install --quiet --python venv/bin/python \\
-    --constraint code/requirements.lock './code[tpu,gcs]'
-  echo <hash> > installed
+  again install
 fi
 
 cat > run.sh <<'END-<hash>'
@@ -173,18 +220,23 @@ chmod +x run.sh
 
 systemctl stop <unit> 2>/dev/null || true
 systemctl reset-failed <unit> 2>/dev/null || true
-if [ "${1:-}" = foreground ]; then
-  exec ./run.sh
+unit=(--unit=<unit> --property=TimeoutStopSec=<grace> --property=LimitMEMLOCK=infinity
+  --setenv=HOME=/root)
+if [ "${1:-}" = foreground ]; then  # a unit as well: it outlives the connection, and can be stopped
+  journalctl --unit=<unit> --since=now --follow --output=cat --no-pager &
+  follows=$!
+  code=0
+  systemd-run --wait --quiet "${unit[@]}" <home>/run.sh || code=$?
+  sleep 1
+  kill "$follows" 2>/dev/null || true
+  exit "$code"
 fi
-systemd-run --unit=<unit> --collect \\
+systemd-run --collect "${unit[@]}" \\
   --property=Restart=on-abnormal \\
   --property="RestartForceExitStatus=<again> SIGHUP SIGINT SIGTERM SIGPIPE" \\
   --property="RestartPreventExitStatus=0 1 2" \\
   --property=RestartSec=10 \\
   --property=StartLimitIntervalSec=infinity \\
   --property=StartLimitBurst=<most> \\
-  --property=TimeoutStopSec=<grace> \\
-  --property=LimitMEMLOCK=infinity \\
-  --setenv=HOME=/root \\
   <home>/run.sh
 """

@@ -116,21 +116,22 @@ def _points(
 
     For the verbs that look at what was submitted, and where no store answers, all of them.
     """
-    sweep, home = sweep_lib.read(args.config, overrides), storage.workdir(workdir)
+    sweep = sweep_lib.read(args.config, overrides)
     if args.stage:
         sweep_lib.check_stage(sweep, args.stage)
     stage = args.stage or next(iter(sweep.stages))
     before, rows = sweep.before(stage), []
-    if before is not None:
-        rows = [e.row(home) for e in sweep_runner.finished(sweep, before, home)]
-    points = left = sweep.points(stage, rows)
     try:
-        points = left = sweep_folder.settled(points, home)
+        home = storage.workdir(workdir)
+        if before is not None:
+            rows = [e.row(home) for e in sweep_runner.finished(sweep, before, home)]
+        points = left = sweep_folder.settled(sweep.points(stage, rows), home)
         if args.verb in ("render", "submit"):
             left = [p for p in points if not sweep_folder.is_done(home / p.run)]
     except PeerLost as e:
-        if args.verb == "submit":
+        if args.verb == "submit" or before is not None:
             raise
+        points = left = sweep.points(stage, [])
         log.warning("%s: all points are shown, also those that may be finished: %s", workdir, e)
     if not left:
         later = list(sweep.stages)[list(sweep.stages).index(stage) + 1 :]

@@ -17,9 +17,9 @@ import pytest
 
 from launch import main, running
 from launch.job import Command
-from vit_jax import config, sweep_folder
+from vit_jax import config, storage, sweep_folder
 from vit_jax import sweep as sweep_lib
-from vit_jax.errors import BadInput
+from vit_jax.errors import BadInput, PeerLost
 
 RECIPE = """
 from configs import quickstart
@@ -39,7 +39,7 @@ def launch(tmp_path, monkeypatch, capfd):
     bins = launching.programs(
         tmp_path / "bin",
         sbatch=notes,
-        scancel=f"{notes}; exit $(cat $NOTES/exit 2>/dev/null)",
+        scancel=f"{notes}; exit $(cat $NOTES/exit 2>/dev/null || echo 0)",
         squeue=f"[[ $* == *--noheader* ]] && exec cat $NOTES/queued; {notes}",
     )
     monkeypatch.setenv("PATH", f"{bins}:{os.environ['PATH']}")
@@ -222,6 +222,26 @@ def test_the_next_stage_is_made_of_what_was_reached(launch, tmp_path):
     code, out, _ = launch("slurm", "render", *SLURM, "--sweep", "--stage=final")
     assert code == 0
     assert f"--workdir={tmp_path}/run/final/000-seed=4" in out
+
+
+def test_where_no_store_answers_all_points_are_shown_and_none_is_submitted(launch, monkeypatch):
+    def workdir(*_):
+        raise PeerLost("the store does not answer")
+
+    monkeypatch.setattr(storage, "workdir", workdir)
+    given = ("--config=recipe.py", "--workdir=gs://bucket/m", "--accelerator=v5e-16", "--sweep")
+    given = (*given, "--no_plan", f"--image=vit_jax@sha256:{'0' * 64}")
+    code, out, err = launch("gke", "render", *given)
+    assert code == 0, err
+    assert out.count("kind: JobSet") == 3
+    assert launch("gke", "submit", *given)[0] == 43
+
+
+def test_all_points_are_cancelled_also_those_that_are_finished(launch, tmp_path):
+    launch("slurm", "submit", *SLURM, "--sweep")
+    finish(tmp_path / "run", *[f"select/00{i}-seed={i + 1}" for i in range(3)])
+    assert launch("slurm", "cancel", *SLURM, "--sweep")[0] == 0
+    assert called(tmp_path)[-1][0] == "scancel"
 
 
 def test_a_local_sweep_is_the_command_itself(launch, tmp_path):

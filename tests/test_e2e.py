@@ -58,17 +58,24 @@ def plain_environment():
     return {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
 
 
-def test_quickstart_command_of_the_readme_learns_digits(tmp_path):
+@pytest.mark.parametrize(
+    "length, top1, verdict",
+    [
+        (("--config.length=12 epochs",), 0.75, "BELOW the tolerance"),  # a tenth: 87 %
+        pytest.param((), 0.96, "within the tolerance", marks=pytest.mark.slow),
+    ],
+)
+def test_quickstart_command_of_the_readme_learns_digits(tmp_path, length, top1, verdict):
     command = next(c for c in readme_commands() if "quickstart" in c)
     done = subprocess.run(
-        command_line(command, tmp_path / "run"),
+        command_line(command, tmp_path / "run", *length),
         cwd=ROOT, env=plain_environment(), capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     results = json.loads((tmp_path / "run" / "results.json").read_text())
-    assert results["test"]["top1"] >= 0.96
+    assert results["test"]["top1"] >= top1
     assert results["test"]["examples"] == 365
-    for promised in ("top-1", "checkpoint", "metrics", "results", "next", "within the tolerance"):
+    for promised in ("top-1", "checkpoint", "metrics", "results", "next", verdict):
         assert promised in done.stdout
     assert "Traceback" not in done.stderr
     assert "warning" not in done.stderr.lower()

@@ -455,7 +455,13 @@ def side_of(variant: str) -> int:
     return 256 if variant.endswith("opt/16") else 224
 
 
-@pytest.mark.parametrize("name, write, variant, settings", PUBLISHED)
+QUICK = ("B/16", "R50+B/32", "S/16", "BiT-R50x1", "BiT-R101x3", "Mixer-B/16", POOLED[0])
+
+
+@pytest.mark.parametrize(
+    "name, write, variant, settings",
+    [pytest.param(*p, marks=[pytest.mark.slow] * (p[2] not in QUICK)) for p in PUBLISHED],
+)
 def test_every_name_of_a_published_variant_maps_both_ways(
     tmp_path, monkeypatch, name, write, variant, settings
 ):

@@ -52,7 +52,13 @@ def counted(dataset, model):
     return sum(math.prod(x.shape) for x in leaves), flops.forward_flops(cfg, 224, 224)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=IDS)
+@pytest.mark.parametrize(
+    "row",
+    [  # by default every fifth
+        pytest.param(row, id=name, marks=[pytest.mark.slow] * (i % 5 > 0))
+        for i, (row, name) in enumerate(zip(ROWS, IDS, strict=True))
+    ],
+)
 def test_figures_agree_with_counts_by_hand(row):
     dataset, epochs = argument(row, "dataset"), int(argument(row, "epochs"))
     parameters, forward = counted(dataset, argument(row, "model"))

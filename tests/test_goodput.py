@@ -124,6 +124,22 @@ def test_file_that_cannot_be_read_does_not_end_a_run(tmp_path, caplog):
     assert "cannot read" in caplog.text
 
 
+@pytest.mark.parametrize("number", ["NaN", "1e999"])
+def test_row_that_is_damaged_does_not_end_a_run(tmp_path, number):
+    (tmp_path / goodput.FILE).write_text(f'{{"step": 3, "event": "save", "time": {number}}}\n')
+    one_start(tmp_path, 0)
+    assert [row["event"] for row in in_time(tmp_path)] == ["start", "initialised", "save", "exit"]
+
+
+def test_row_that_json_cannot_hold_does_not_end_a_run(tmp_path, caplog):
+    with goodput.recording(tmp_path, since=0.5, seen=None):
+        goodput.begin()
+        goodput.event("save", 4, secs=float("inf"))
+        goodput.event("save", 8)
+    assert events(tmp_path)[1:] == [("save", 8), ("exit", 8)]
+    assert "cannot write" in caplog.text
+
+
 def test_bad_input_of_a_later_start_is_a_row(tmp_path):
     one_start(tmp_path, 0)
 

@@ -112,6 +112,19 @@ def test_row_that_could_not_be_put_raises_before_a_checkpoint_builds_on_it(store
     file.close()
 
 
+@pytest.mark.parametrize("bad", ["NaN", "-Infinity", "1e999", "[1, [-1e999]]"])
+def test_row_with_a_number_that_is_not_finite_is_no_row(workdir, bad):
+    add(workdir, 0, row(2), row(3, loss=0.5), row(4))
+    place = rows.place(workdir / rows.METRICS_FILE)
+    path = place if place.is_file() else place / "000000003-000001.jsonl"
+    text = storage.read_all([path])[0].decode()
+    assert "0.5" in text
+    storage.write(path, text.replace("0.5", bad))
+    assert read(workdir) == [row(2), row(4)]
+    add(workdir, 4, row(5))
+    assert read(workdir) == [row(2), row(4), row(5)]
+
+
 def test_number_that_is_not_finite_is_refused(workdir):
     file = rows.cut(workdir / rows.METRICS_FILE, 0)
     with pytest.raises(ValueError, match="JSON"):

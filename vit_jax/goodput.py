@@ -56,7 +56,7 @@ class _Record:
     def _tried(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, PeerLost) as e:
+        except (OSError, PeerLost, ValueError) as e:
             log.warning("cannot write %s: %s", self._path, e)
 
     def close(self) -> None:

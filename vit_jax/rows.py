@@ -36,7 +36,8 @@ def read_rows(path: Path, last: float = math.inf) -> list[dict[str, Any]]:
       last: step whose rows are the last to be read.
 
     Returns:
-      The rows, as they were written; a line that is torn, or no row, is dropped.
+      The rows, as they were written; a line that is torn, or no row, or that has a number which is
+      not finite, is dropped.
     """
     if storage.is_remote(path):
         found = [path for path, step, _ in _objects(place(path)) if step <= last]
@@ -46,6 +47,7 @@ def read_rows(path: Path, last: float = math.inf) -> list[dict[str, Any]]:
     for line in b"".join(storage.read_all(found)).splitlines():
         with contextlib.suppress(ValueError, RecursionError):
             row = json.loads(line)
+            _line(row)  # refuses what could not be written again
             if isinstance(row, dict) and type(row.get("step")) is int and row["step"] <= last:
                 rows.append(row)
     return rows

@@ -3,10 +3,13 @@
 
 """How often a run may start again without getting on."""
 
+import errno
+import os
+
 import pytest
 from test_step_folders import WHOLE, make
 
-from vit_jax import restarts
+from vit_jax import ending, restarts
 from vit_jax.errors import BadInput, PeerLost, RunFailed
 
 
@@ -51,7 +54,37 @@ def test_run_that_ends_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"newest": null}', '{"newest": 3}', "\0"])
+def test_full_disk_is_not_counted(tmp_path):
+    for _ in range(20):
+        with pytest.raises(RunFailed, match="no space left"), restarts.counted(tmp_path):
+            raise OSError(errno.ENOSPC, "No space left on device")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("code, counted", [(1, False), (2, False), (43, True), (143, True)])
+def test_end_by_another_process_is_counted_as_its_code_says(tmp_path, monkeypatch, code, counted):
+    monkeypatch.setattr(ending, "_code", 1)
+    monkeypatch.setattr(os, "_exit", lambda code: None)
+    with restarts.counted(tmp_path):
+        ending.end(code)
+        assert (tmp_path / "restarts.json").exists() == counted
+
+
+def test_count_that_cannot_be_read_does_not_end_a_run(tmp_path, caplog):
+    (tmp_path / "restarts.json").mkdir()
+    for _ in range(20):
+        start(tmp_path)
+    with restarts.counted(tmp_path):
+        pass
+    assert (tmp_path / "restarts.json").is_dir()
+    said = f"cannot read {tmp_path / 'restarts.json'}: Is a directory; this start is not counted"
+    assert caplog.messages == [said] * 21
+
+
+DAMAGED = ["", "{", "[]", "{}", '{"newest": null}', '{"newest": 3}', "\0", "[" * 10**5]
+
+
+@pytest.mark.parametrize("text", [*DAMAGED, '{"newest": null, "restarts": 1e999}'])
 def test_damaged_count_begins_anew(tmp_path, text):
     (tmp_path / "restarts.json").write_text(text)
     for _ in range(1 + restarts.MOST):

@@ -8,15 +8,18 @@ in a small file of its workdir. Start from `counted`.
 """
 
 import contextlib
+import functools
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from vit_jax import distributed, step_folders, storage
-from vit_jax.errors import BadInput, RunFailed, Stopped
+from vit_jax import distributed, ending, step_folders, storage
+from vit_jax.errors import BadInput, RunFailed, Stopped, stopping_when_full
 
 FILE = "restarts.json"
 MOST = 5  # without a new checkpoint
+log = logging.getLogger("vit_jax")
 
 
 @contextlib.contextmanager
@@ -34,7 +37,11 @@ def counted(workdir: Path) -> Iterator[None]:
         yield
         return
     newest = max(step_folders.saved(workdir), default=None)
-    restarts = _before(path, newest) + 1
+    before = _before(path, newest)
+    if before is None:
+        yield
+        return
+    restarts = before + 1
     if restarts > MOST:
         since = "its first step" if newest is None else f"step {newest}"
         raise RunFailed(
@@ -45,7 +52,8 @@ def counted(workdir: Path) -> Iterator[None]:
         )
     storage.write(path, json.dumps({"newest": newest, "restarts": restarts}) + "\n")
     try:
-        yield
+        with ending.last(functools.partial(_forget_if_seen, path)), stopping_when_full(workdir):
+            yield
     except (BadInput, RunFailed):
         storage.remove(path)
         raise
@@ -56,10 +64,22 @@ def counted(workdir: Path) -> Iterator[None]:
     storage.remove(path)
 
 
-def _before(path: Path, newest: int | None) -> int:
-    """How often the run was started again at its newest step; -1: not once started there."""
+def _forget_if_seen(path: Path) -> None:
+    """Where another process, or a thread, ends this one with an error that a person sees."""
+    if ending.code() in (BadInput.exit_code, RunFailed.exit_code):
+        storage.remove(path)
+
+
+def _before(path: Path, newest: int | None) -> int | None:
+    """How often the run was started again at its newest step; -1: not once started there.
+
+    None where the file cannot be read, which is then left alone.
+    """
     try:
         found = json.loads(storage.read_all([path])[0])
         return int(found["restarts"]) if found["newest"] == newest else -1
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return -1
+    except OSError as e:
+        log.warning("cannot read %s: %s; this start is not counted", path, e.strerror)
+        return None

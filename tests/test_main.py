@@ -4,6 +4,7 @@
 """Exit codes and messages of the command line, and that bad input leaves nothing behind."""
 
 import json
+import os
 import subprocess
 import sys
 import types
@@ -108,6 +109,25 @@ def test_bug_is_not_reported_as_bad_input(monkeypatch):
     monkeypatch.setitem(main.COMMANDS, "stub", _command(ValueError("a bug")))
     with pytest.raises(ValueError, match="a bug"):
         main.main(["stub"])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device")
+@pytest.mark.parametrize("outcome, code", [(BadInput("no"), 2), (RunFailed("nan"), 1)])
+def test_error_that_cannot_be_printed_has_its_exit_code(monkeypatch, outcome, code):
+    monkeypatch.setitem(main.COMMANDS, "stub", _command(outcome))
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        assert main.main(["stub"]) == code
+
+
+def test_reader_that_has_seen_enough_ends_a_command_well_but_never_training(monkeypatch):
+    monkeypatch.setitem(main.COMMANDS, "stub", _command(BrokenPipeError()))
+    with open(os.devnull, "w") as nowhere:
+        monkeypatch.setattr(sys, "stdout", nowhere)
+        assert main.main(["stub"]) == 0
+    monkeypatch.setitem(main.COMMANDS, "train", _command(BrokenPipeError()))
+    with pytest.raises(BrokenPipeError):
+        main.main(["train"])
 
 
 # ---------------------------------------------------------------- bad input

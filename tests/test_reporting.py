@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from vit_jax import reporting, rows, storage
+from vit_jax.errors import BadInput
 from vit_jax.reporting import Report, Throughput
 
 
@@ -144,6 +145,28 @@ def test_what_any_process_of_any_start_skipped_is_read_back(tmp_path, monkeypatc
         seen += found
         assert reporting.read_skipped(tmp_path) == {(name, "empty") for name in seen}
     assert len(list(tmp_path.glob("skipped-*"))) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b'[["a.jpg", "tor', b"[1]", b'[["a"]]', b'[["a", 1]]', b"{}", b"\xff", b"[" * 10**5],
+)
+def test_damaged_list_of_skipped_images_is_an_empty_one(tmp_path, caplog, text):
+    (tmp_path / "skipped-0.json").write_bytes(text)
+    (tmp_path / "skipped-1.json").write_text('[["b.jpg", "empty"]]')
+    report = Report(tmp_path, step=0, tensorboard=False)
+    assert [report.bad_images() for _ in range(3)] == [1, 1, 1]
+    assert [str(tmp_path / "skipped-0.json") in line for line in caplog.messages] == [True]
+    report.skipped([("c.jpg", "empty")])
+    assert reporting.read_skipped(tmp_path) == {("b.jpg", "empty"), ("c.jpg", "empty")}
+    report.close()
+
+
+@pytest.mark.parametrize("write", [True, False])
+def test_metrics_that_cannot_be_read_are_bad_input(tmp_path, write):
+    (tmp_path / "metrics.jsonl").mkdir()
+    with pytest.raises(BadInput, match=r"metrics\.jsonl: Is a directory\. Make it readable"):
+        Report(tmp_path, step=4, tensorboard=False, write=write)
 
 
 def test_nothing_skipped_leaves_no_file(tmp_path):

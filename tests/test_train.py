@@ -113,6 +113,18 @@ def test_finished_run_is_not_touched_and_prints_its_results(finished, capsys):
     assert before == {p: p.stat().st_mtime_ns for p in finished.rglob("*") if p.is_file()}
 
 
+@pytest.mark.parametrize(
+    "text", ["{}", '{"checkpoint": 3}', '{"checkpoint": "c", "test": {"top1": 1}}']
+)
+def test_results_that_are_damaged_are_bad_input(finished, tmp_path, capsys, text):
+    shutil.copy(finished / "config.yaml", tmp_path)
+    (tmp_path / "results.json").write_text(text)
+    assert run(tmp_path) == 2
+    message = capsys.readouterr().err
+    assert f"{tmp_path / 'results.json'} is damaged" in message
+    assert "Remove it and run the same command again" in message
+
+
 def test_run_in_a_bucket_that_is_stopped_and_continued_equals_one_on_a_disk(
     finished, store, monkeypatch, capsys
 ):

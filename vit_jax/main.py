@@ -8,11 +8,10 @@
 
 import argparse
 import logging
-import os
 import sys
 from collections.abc import Sequence
 
-from vit_jax import __version__, ending, job_file, offline
+from vit_jax import __version__, console, ending, job_file, offline
 from vit_jax.commands import data, doctor, fewshot, inspect, models, plan, sweep, table, train
 from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped
 
@@ -37,12 +36,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     argv = sys.argv[1:] if argv is None else argv
     job = None
+    console.begin()
     try:
         if len(argv) == 1 and argv[0].startswith("@"):
             job = job_file.read(argv[0][1:])
             argv = job.arguments
     except BadInput as e:
-        print(f"vit_jax: {e}", file=sys.stderr)
+        console.show(f"vit_jax: {e}")
         return e.exit_code
     parser = _parser()
     try:
@@ -51,7 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.error(f"{args.command} takes no {rest[0]!r}")
     except SystemExit as e:  # argparse has printed its message
         return int(e.code or 0)
-    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    logging.basicConfig(
+        format="%(asctime)s %(message)s", datefmt="%H:%M:%S", handlers=[console.Handler()]
+    )
     logging.getLogger("vit_jax").setLevel(logging.INFO)
     logging.getLogger("absl").setLevel(logging.ERROR)  # orbax's and clu's running commentary
     if args.offline:
@@ -61,10 +63,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             job.check(rest, getattr(args, "config", None))
         return ending.returns(COMMANDS[args.command].run(args, rest))
     except (BadInput, RunFailed, PeerLost, Stopped) as e:
-        print(f"vit_jax: {e}", file=sys.stderr)
+        console.show(f"vit_jax: {e}")
         return ending.returns(e.exit_code)
     except BrokenPipeError:  # whoever read the output, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if args.command == "train":  # which goes on in silence: another pipe broke
+            raise
+        console.silence(sys.stdout)
         return 0
 
 

@@ -11,6 +11,7 @@ The only user of clu.metric_writers. Start from `Report`.
 """
 
 import contextlib
+import functools
 import json
 import logging
 import math
@@ -22,8 +23,9 @@ from typing import Any
 
 import jax
 
+from vit_jax import console, storage, tree
 from vit_jax import rows as rows_lib
-from vit_jax import storage, tree
+from vit_jax.errors import BadInput
 
 RESULTS_FILE = "results.json"
 _SKIPPED_FILE = "skipped-{}.json"  # of a process
@@ -45,14 +47,14 @@ def bar(what: str) -> Iterator[Callable[[int, int], None]]:
         rate = done / max(now - began, 1e-9)
         left = f", {(total - done) / rate:.0f} s left" if done else ""
         text = f"{what}: {done:,} of {total:,} ({done / max(total, 1):.0%}), {rate:,.0f}/s{left}"
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        console.show(f"\r\x1b[K{text}", end="")
         due, shown = now + _BAR_SECS, True
 
     try:
         yield progress
     finally:
         if shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            console.show("\r\x1b[K", end="")
 
 
 def read_skipped(workdir: Path) -> set[tuple[str, str]]:
@@ -61,7 +63,25 @@ def read_skipped(workdir: Path) -> set[tuple[str, str]]:
     files = [
         p for p in storage.listed(workdir) if p.name.startswith(before) and p.name.endswith(after)
     ]
-    return {(file, reason) for text in storage.read_all(files) for file, reason in json.loads(text)}
+    texts = storage.read_all(files)
+    return set().union(*(_pairs(path, text) for path, text in zip(files, texts, strict=True)))
+
+
+def _pairs(path: Path, text: bytes) -> set[tuple[str, str]]:
+    """What a file of skipped images says; nothing if it is damaged."""
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(text)
+        if isinstance(found, list) and all(
+            isinstance(pair, list) and [type(part) for part in pair] == [str, str] for pair in found
+        ):
+            return {(file, reason) for file, reason in found}
+    _damaged(path)
+    return set()
+
+
+@functools.cache  # a file is read for every row, and once is enough
+def _damaged(path: Path) -> None:
+    log.warning("%s is damaged: what it said of skipped images is lost", path)
 
 
 class Report:
@@ -76,15 +96,22 @@ class Report:
 
     def __init__(self, workdir: Path, *, step: int, tensorboard: bool, write: bool = True):
         remote = storage.is_remote(workdir)
-        self._file = rows_lib.cut(workdir / rows_lib.METRICS_FILE, step) if write else None
-        self._rows = rows_lib.read_rows(workdir / rows_lib.METRICS_FILE, step)
+        metrics = workdir / rows_lib.METRICS_FILE
+        try:
+            self._rows = rows_lib.read_rows(metrics, step)
+        except OSError as e:
+            raise BadInput(
+                f"cannot read {rows_lib.place(metrics)}: {e.strerror}. Make it readable, or move "
+                "it away: the run then goes on with new metrics from its checkpoint on."
+            ) from e
+        self._file = rows_lib.cut(metrics, step) if write else None
         self._workdir = workdir
         self._skipped: set[tuple[str, str]] = set()
         self._quiet = not write
         self._writer = None
         if tensorboard and write and remote:
             log.info("report: no TensorBoard files, which are appended to; the metrics are in %s",
-                     rows_lib.place(workdir / rows_lib.METRICS_FILE))  # fmt: skip
+                     rows_lib.place(metrics))  # fmt: skip
         elif tensorboard and write:
             from clu import metric_writers  # imports TensorFlow and tensorboard
 
@@ -111,8 +138,8 @@ class Report:
         """
         if set(found) - self._skipped:
             path = self._workdir / _SKIPPED_FILE.format(jax.process_index())
-            before = json.loads(path.read_text()) if path.exists() else []
-            self._skipped = set(found) | {(file, reason) for file, reason in before}
+            before = _pairs(path, path.read_bytes()) if path.exists() else set()
+            self._skipped = before.union(found)
             storage.write(path, json.dumps(sorted(self._skipped)) + "\n")
 
     def bad_images(self) -> int:
@@ -129,15 +156,15 @@ class Report:
         if self._quiet:
             return
         if sys.stderr.isatty():
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+            console.show(f"\r\x1b[K{text}", end="")
             self._line_open = True
         elif not passing:
-            print(text, file=sys.stderr, flush=True)
+            console.show(text)
 
     def end_line(self) -> None:
         """Leaves the progress line as it stands, so that other text can follow."""
         if self._line_open:
-            print(file=sys.stderr, flush=True)
+            console.show()
             self._line_open = False
 
     def close(self) -> None:

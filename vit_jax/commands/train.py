@@ -5,9 +5,10 @@
 
 import argparse
 import os
+import sys
 from typing import Any
 
-from vit_jax import storage
+from vit_jax import console, storage
 from vit_jax.errors import BadInput
 
 SUMMARY = "train a model, or continue the run in a workdir"
@@ -52,8 +53,27 @@ def _run(args: argparse.Namespace, rest: list[str]) -> int:
     who = processes.resolve(vars(args), os.environ, tpu=tpu)
     results = train.train(config, storage.workdir(args.workdir), who)
     if not isinstance(who, Who) or who.index == 0:
-        print(summary(results, config.expected.to_dict(), args))
+        _show(results, config.expected.to_dict(), args)
     return 0
+
+
+def _show(results: dict[str, Any], expected: dict[str, Any], args: argparse.Namespace) -> None:
+    """Prints the summary; results may be those of an earlier start, from a file.
+
+    Raises:
+      BadInput: that file is damaged.
+    """
+    from vit_jax import reporting
+
+    try:
+        text = summary(results, expected, args)
+    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        raise BadInput(
+            f"{storage.path(args.workdir) / reporting.RESULTS_FILE} is damaged: it does not hold "
+            f"the results of a run ({type(e).__name__}: {e}). Remove it and run the same command "
+            "again: it is written anew from the last checkpoint."
+        ) from e
+    console.show(text, file=sys.stdout)
 
 
 def summary(results: dict[str, Any], expected: dict[str, Any], args: argparse.Namespace) -> str:

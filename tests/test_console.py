@@ -1,0 +1,92 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A run whose terminal is closed, or the reader of its log gone, or the disk of its log full."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from test_train import QUICKSTART, TINY
+
+from vit_jax.rows import read_rows
+
+OPEN = {"pipe": os.pipe, "pty": os.openpty, "full": lambda: (None, os.open("/dev/full", os.O_RDWR))}
+
+
+def start(kind, *words):
+    """A child, and what reads its output and errors: a descriptor, or None where nothing can."""
+    reader, writer = OPEN[kind]()
+    child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=writer, stderr=writer)
+    os.close(writer)
+    return child, reader
+
+
+def read_until(reader, text):
+    found = b""
+    while text not in found:
+        more = os.read(reader, 65536)
+        assert more, found
+        found += more
+
+
+PRINTS = """
+import logging, sys
+from vit_jax import console
+console.begin()
+logging.basicConfig(handlers=[console.Handler()])
+{first}
+for _ in range(3):
+    {then}
+print("of another", file={stream})
+sys.exit(42)
+"""
+SHOW = 'console.show("a line")'
+WAYS = {
+    SHOW: "sys.stderr",
+    'logging.warning("a line")': "sys.stderr",
+    'console.show("a line", file=sys.stdout)': "sys.stdout",
+}
+
+
+def program(then, stream="sys.stderr", first=""):
+    return [sys.executable, "-c", PRINTS.format(first=first, then=then, stream=stream)]
+
+
+@pytest.mark.parametrize("kind", OPEN)
+@pytest.mark.parametrize("then, stream", WAYS.items())
+def test_what_nobody_can_read_changes_no_exit_code(kind, then, stream):
+    first = "" if kind == "full" else f"{SHOW}; sys.stdin.read()"
+    child, reader = start(kind, *program(then, stream, first))
+    if reader is not None:
+        read_until(reader, b"a line")
+        os.close(reader)
+    child.communicate()
+    assert child.returncode == 42
+
+
+def test_streams_that_are_closed_at_the_start_are_not_files_of_the_run(tmp_path):
+    then = f"assert sys.stderr.fileno() == 2 and not sys.stderr.isatty(); {'; '.join(WAYS)}"
+    closed = ["sh", "-c", '"$@" >&- 2>&-', "sh"]
+    assert subprocess.run([*closed, *program(then)]).returncode == 42
+
+
+def test_error_of_the_logging_itself_is_seen():
+    words = program('logging.warning("%d", "x")')
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert "TypeError" in done.stderr
+    assert done.stderr.endswith("of another\n")
+
+
+@pytest.mark.parametrize("kind", ["pipe", pytest.param("pty", marks=pytest.mark.slow)])
+def test_run_goes_on_when_its_reader_is_gone(tmp_path, kind):
+    words = ["train", f"--config={QUICKSTART}", f"--workdir={tmp_path}", *TINY]
+    child, reader = start(kind, sys.executable, "-m", "vit_jax", *words)
+    read_until(reader, b"step 1/12")
+    os.close(reader)
+    child.communicate()
+    assert child.returncode == 0
+    assert json.loads((tmp_path / "results.json").read_text())["step"] == 12
+    assert read_rows(tmp_path / "goodput.jsonl")[-1]["code"] == 0

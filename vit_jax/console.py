@@ -1,0 +1,52 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a person reads on standard error and output while something runs that does not need them.
+
+The terminal may be closed, the reader of a log die, its disk be full. Then the run goes on in
+silence: its results are in its workdir. Start from `show`.
+"""
+
+import contextlib
+import logging
+import os
+import sys
+from typing import TextIO
+
+
+def begin() -> None:
+    """Standard streams that were closed at the start (`2>&-`) go nowhere, and not into a file."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))
+
+
+def show(text: str = "", *, file: TextIO | None = None, end: str = "\n") -> None:
+    """Prints a line at once, to standard error by default; silent where nobody can read it."""
+    stream = sys.stderr if file is None else file
+    try:
+        print(text, end=end, file=stream, flush=True)
+    except OSError:
+        silence(stream)
+
+
+def silence(file: TextIO) -> None:
+    """Has all that is written there, by whomever, go nowhere from now on.
+
+    So does what it still holds: Python would fail on that when it ends, with another exit code.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, file.fileno())
+        os.close(nowhere)
+
+
+class Handler(logging.StreamHandler):
+    """Lines of the log, as `show` prints them."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """Called where a line could not be written."""
+        if isinstance(sys.exc_info()[1], OSError):
+            silence(self.stream)
+        else:
+            super().handleError(record)

@@ -3,6 +3,8 @@
 
 """Small files on a disk and in a bucket, the latter against an object store on loopback."""
 
+import concurrent.futures
+import errno
 import importlib.util
 import os
 import subprocess
@@ -84,6 +86,35 @@ def test_write_to_a_disk_leaves_the_old_content_where_it_fails(tmp_path, monkeyp
     with pytest.raises(OSError, match="No space"):
         storage.write(tmp_path / "x", "new")
     assert (tmp_path / "x").read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+def test_writers_of_one_file_do_not_meet(tmp_path):
+    """Also those of names that are as long as a disk allows."""
+    place = tmp_path / ("x" * 255)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda i: storage.write(place, str(i) * 1000), range(10, 200)))
+    found = place.read_text()
+    assert found in [str(i) * 1000 for i in range(10, 200)]
+    assert list(tmp_path.iterdir()) == [place]
+
+
+def test_create_is_for_one_alone(folder):
+    storage.make_folder(folder)
+    assert storage.create(folder / "x", "first")
+    assert not storage.create(folder / "x", b"second")
+    assert storage.read_all([folder / "x"]) == [b"first"]
+    assert storage.listed(folder) == [folder / "x"]
+
+
+def test_create_on_a_disk_without_hard_links(tmp_path, monkeypatch):
+    def refused(*_):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    test_create_is_for_one_alone(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        storage.create(tmp_path / "absent" / "x", "")
 
 
 @pytest.fixture(params=["disk", "bucket"])

@@ -17,6 +17,7 @@ import itertools
 import logging
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
@@ -30,6 +31,7 @@ os.environ.setdefault("EPATH_USE_TF", "false")
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)  # of file systems without hard links
 _READ_AHEAD = 16 * 2**20  # bytes, where an object is read in sequence
 
 
@@ -112,12 +114,49 @@ def write(place: Path, content: str | bytes) -> None:
         with _reaching(place):
             _store().pipe_file(str(place), data)
         return
-    temporary = place.with_name(f".{place.name}.tmp")
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(place)
+    with _temporary(place, data) as temporary:
+        temporary.replace(place)
+
+
+def create(place: Path, content: str | bytes) -> bool:
+    """Writes a file that is not there yet, as a whole; False where one is.
+
+    Of several that try at the same time, on whatever hosts, exactly one succeeds.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    if is_remote(place):
+        with _reaching(place):
+            try:
+                _store().pipe_file(str(place), data, mode="create")
+            except FileExistsError:
+                return False
+        return True
+    with _temporary(place, data) as temporary, contextlib.suppress(FileExistsError):
+        try:
+            os.link(temporary, place)
+        except OSError as e:
+            if e.errno not in _NO_LINKS:
+                raise
+            with open(place, "xb") as file:  # others may see a part of it for a moment
+                file.write(data)
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def _temporary(place: Path, data: bytes) -> Iterator[Path]:
+    """A file of this writer alone beside a place, which is gone at the end of the block."""
+    begin = place.name[:40]  # a name has 255 bytes at most
+    temporary = place.with_name(f".{begin}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        yield temporary
+    finally:
+        with contextlib.suppress(OSError):  # mostly it has got its name
+            temporary.unlink()
 
 
 def is_dir(place: Path) -> bool:

@@ -3,14 +3,20 @@
 
 """One run in a workdir: who is refused, who never blocks, and what those see who are overtaken."""
 
+import concurrent.futures
 import dataclasses
+import errno
+import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
+from test_train import run
 
 from vit_jax import distributed, lock, storage
 from vit_jax.errors import BadInput
@@ -123,11 +129,78 @@ def test_where_numbers_of_processes_mean_nothing_only_age_counts(tmp_path, monke
     assert clock.slept < 1
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "5", '{"pid": 1}', '{"pid": "x"}'])
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", "5", '{"pid": 1}', '{"pid": "x"}', "[" * 100_000, "\xff"],
+    ids=lambda content: content[:10],
+)
 def test_a_damaged_lock_does_not_block(tmp_path, content, caplog):
-    (tmp_path / lock.FILE).write_text(content)
+    (tmp_path / lock.FILE).write_bytes(content.encode("latin-1"))
     lock.acquire(tmp_path)
     assert "damaged" in caplog.text
+
+
+@pytest.mark.parametrize("field", ["pid", "beat"])
+@pytest.mark.parametrize("value", ["1e999", "-1e999", "NaN", "1" + "0" * 400])
+def test_a_lock_with_an_impossible_number_is_damaged(tmp_path, field, value, caplog):
+    put(tmp_path, machine="another")
+    text = (tmp_path / lock.FILE).read_text()
+    (tmp_path / lock.FILE).write_text(re.sub(rf'"{field}": [0-9.]+', f'"{field}": {value}', text))
+    if (field, len(value)) == ("pid", 401):  # a number all the same: of no process here
+        assert lock.read(tmp_path).pid == 10**400
+        return
+    clock = Clock()
+    lock.acquire(tmp_path, clock, clock.sleep)
+    assert clock.slept == 0
+    assert "damaged" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["folder", "link to nothing", "rights"])
+def test_a_lock_that_cannot_be_read_is_bad_input(tmp_path, monkeypatch, capsys, how):
+    file = tmp_path / lock.FILE
+    if how == "folder":
+        file.mkdir()
+    elif how == "link to nothing":
+        file.symlink_to("absent")
+    else:  # root may read all
+        put(tmp_path)
+        real = storage.read_all
+
+        def refused(places):
+            if file in places:
+                raise PermissionError(errno.EACCES, "Permission denied", str(file))
+            return real(places)
+
+        monkeypatch.setattr(storage, "read_all", refused)
+    before = sorted(tmp_path.iterdir())
+    assert run(tmp_path) == 2
+    said = capsys.readouterr().err
+    reason = {"folder": "Is a directory", "rights": "Permission denied"}.get(how, "No such file")
+    assert f"cannot read {file}: {reason}" in said
+    assert "Traceback" not in said
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_lock_that_cannot_be_read_now_does_not_end_the_run_that_holds_it(
+    tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr(lock, "BEAT_SECS", 0.01)
+    real, refusals = storage.read_all, []
+
+    def refused(places):
+        if threading.current_thread().name == "lock" and len(refusals) < 3:
+            refusals.append(places)
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(places)
+
+    monkeypatch.setattr(storage, "read_all", refused)
+    with lock.held(tmp_path):
+        first, end = lock.read(tmp_path).beat, time.monotonic() + 20
+        while lock.read(tmp_path).beat == first and time.monotonic() < end:
+            time.sleep(0.01)
+        assert lock.read(tmp_path).beat > first
+    assert len(refusals) == 3
+    assert "cannot renew" in caplog.text
 
 
 def test_of_two_that_begin_together_the_one_that_wrote_first_sees_it(tmp_path):
@@ -135,6 +208,86 @@ def test_of_two_that_begin_together_the_one_that_wrote_first_sees_it(tmp_path):
     with pytest.raises(BadInput, match="process 7 on"):
         lock.acquire(tmp_path, clock, clock.sleep)
     assert lock.read(tmp_path).token == "other"  # and leaves it alone
+
+
+TRIES, PROCESSES = 40, 6
+# Processes of one start line take the locks of many folders, one after another.
+RACE = f"""
+import json, multiprocessing, sys
+from pathlib import Path
+from vit_jax import lock
+context = multiprocessing.get_context("fork")
+line = context.Barrier({PROCESSES})
+def one(number, folder):
+    found = []
+    for n in range({TRIES}):
+        line.wait(60)
+        try:
+            found.append(lock.acquire(folder / str(n)).pid)
+        except Exception as e:
+            found.append(str(e))
+        line.wait(60)
+    (folder / f"{{number}}.json").write_text(json.dumps(found))
+children = [context.Process(target=one, args=(i, Path(sys.argv[1]))) for i in range({PROCESSES})]
+for child in children:
+    child.start()
+for child in children:
+    child.join()
+"""
+
+
+def leave(folder, before):
+    """What those who come find."""
+    if before == "damage":
+        (folder / lock.FILE).write_text("{")
+    elif before != "nobody":
+        put(folder, pid=2**30, started="1", token=folder.name)
+    if before == "two dead ones":  # the second when it was about to take over
+        content = (folder / lock.FILE).read_bytes()
+        claim = f".{lock.FILE}.{hashlib.sha256(content).hexdigest()[:16]}"
+        (folder / claim).write_bytes(content.replace(b'"started": "1"', b'"started": "2"'))
+
+
+def test_of_several_processes_that_begin_together_one_wins_and_the_others_name_it(tmp_path):
+    for n in range(TRIES):
+        (tmp_path / str(n)).mkdir()
+        leave(tmp_path / str(n), ("nobody", "a dead one", "two dead ones", "damage")[n % 4])
+    done = subprocess.run(
+        [sys.executable, "-c", RACE, tmp_path], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    told = [json.loads((tmp_path / f"{i}.json").read_text()) for i in range(PROCESSES)]
+    for n, found in enumerate(zip(*told, strict=True)):
+        winners = [pid for pid in found if isinstance(pid, int)]
+        assert len(winners) == 1, found
+        refused = [text for text in found if text != winners[0]]
+        assert all(f"another run is at work in {tmp_path / str(n)}: " in t for t in refused)
+        assert all(f"process {winners[0]} on" in text for text in refused), found
+        assert [path.name for path in (tmp_path / str(n)).iterdir()] == [lock.FILE]
+        assert lock.read(tmp_path / str(n)).pid == winners[0]
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_of_several_that_begin_together_in_a_bucket_one_wins(store, dead):
+    for n in range(3):
+        workdir = storage.path(f"gs://bucket/{n}")
+        if dead:
+            gone = dataclasses.replace(lock.this(), pid=2**30, started="1")
+            storage.write(workdir / lock.FILE, json.dumps(dataclasses.asdict(gone)))
+        line = threading.Barrier(4)
+
+        def one(_, workdir=workdir, line=line):
+            line.wait(20)
+            try:
+                return lock.acquire(workdir).token
+            except BadInput as e:
+                return f"{type(e)}: {e}"
+
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(one, range(4)))
+        assert sum("at work" in text for text in found) == 3, found
+        assert lock.read(workdir).token in found
+        assert store.names(f"bucket/{n}/") == [f"bucket/{n}/{lock.FILE}"]
 
 
 def test_the_file_is_renewed_and_who_has_taken_over_is_seen(tmp_path):

@@ -5,16 +5,19 @@
 
 No lock of the file system is asked for, so it works on object stores. An owner on this host lives
 while its process does; one on another host while its file is rewritten. Who is dead never blocks:
-where it is not known yet, one waits. Two that start at the same moment see each other by reading
-again what they wrote; who was paused so long that another took over sees it too, and ends. Start
-from `held`.
+where it is not known yet, one waits. Of several that start at the same moment the one that creates
+the file has it, and the others name it; of several that find a dead owner, the one that creates a
+claim to its place, which is a lock itself. Who was paused so long that another took over sees it by
+reading its file again, and ends. Start from `held`.
 """
 
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import json
 import logging
+import math
 import os
 import socket
 import threading
@@ -29,7 +32,7 @@ from vit_jax.errors import BadInput, PeerLost, writing
 FILE = "lock.json"
 BEAT_SECS = 30.0  # between two times that the file is rewritten
 DEAD_SECS = 120.0  # without that, after which an owner on another host is dead
-SETTLE_SECS = 0.05  # the least time between writing and reading again
+SETTLE_SECS = 0.05  # before something is read once more
 log = logging.getLogger("vit_jax")
 
 
@@ -91,21 +94,45 @@ def this() -> Owner:
 
 
 def read(workdir: Path) -> Owner | None:
-    """Who a workdir says holds it; None if nobody, or if the file is no such file."""
+    """Who a workdir says holds it; None if nobody, or if the file is no such file.
+
+    Raises:
+      BadInput: the file cannot be read.
+    """
+    content = _content(workdir / FILE)
+    return None if content is None else _owner(workdir / FILE, content)
+
+
+def _content(file: Path) -> bytes | None:
+    """Of a lock; None if there is none."""
     try:
-        found = json.loads(storage.read_all([workdir / FILE])[0])
+        return storage.read_all([file])[0]
+    except OSError as e:
+        if isinstance(e, FileNotFoundError) and not os.path.islink(file):
+            return None
+        raise BadInput(
+            f"cannot read {file}: {e.strerror or e}; mend that, or remove it if no run is at work "
+            "there."
+        ) from e
+
+
+def _owner(file: Path, content: bytes) -> Owner | None:
+    """Who a lock names; None if it is damaged."""
+    try:
+        found = json.loads(content)
         names = [field.name for field in dataclasses.fields(Owner)]
         owner = Owner(**{name: found[name] for name in names})
-        return dataclasses.replace(owner, pid=int(owner.pid), beat=float(owner.beat))
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError):
-        log.warning("%s is damaged and not taken for a lock", workdir / FILE)
-        return None
+        owner = dataclasses.replace(owner, pid=int(owner.pid), beat=float(owner.beat))
+        if math.isfinite(owner.beat):
+            return owner
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        pass
+    log.warning("%s is damaged and not taken for a lock", file)
+    return None
 
 
-def _write(workdir: Path, owner: Owner) -> None:
-    storage.write(workdir / FILE, json.dumps(dataclasses.asdict(owner)) + "\n")
+def _text(owner: Owner, now: float) -> str:
+    return json.dumps(dataclasses.asdict(dataclasses.replace(owner, beat=now))) + "\n"
 
 
 def is_dead(owner: Owner, now: float) -> bool | None:
@@ -130,29 +157,71 @@ def acquire(
     Raises:
       BadInput: it does, and is named; or the workdir cannot be written.
     """
-    me, other, looked = this(), read(workdir), clock()
-    if other and is_dead(other, clock()) is None:
-        log.info("%s is locked by %s; waiting for a sign of life", workdir, other)
-    while other and (dead := is_dead(other, clock())) is not True:
-        if dead is False:
-            raise _refusal(workdir, other)
-        if clock() - looked > DEAD_SECS:  # whatever its clock has said
-            break
-        sleep(1.0)
-        before, other = other, read(workdir)
-        if other and other.beat != before.beat:
-            raise _refusal(workdir, other)
-    if other:
-        log.info("%s was locked by %s, which is gone", workdir, other)
-    begun = time.monotonic()
+    me = this()
     with writing(workdir):
-        _write(workdir, dataclasses.replace(me, beat=clock()))
-    # Longer than another takes from finding no lock to writing its own.
-    sleep(max(SETTLE_SECS, 3 * (time.monotonic() - begun)))
-    other = read(workdir)
-    if other is None or other.token != me.token:
-        raise _refusal(workdir, other or me)
+        other = _take(workdir / FILE, me, clock, sleep)
+    if other is None:
+        sleep(SETTLE_SECS)  # for one that was paused before it wrote, or is of another version
+        found = read(workdir)
+        other = None if found and found.token == me.token else found or me
+    if other:
+        raise _refusal(workdir, other)
     return me
+
+
+def _take(
+    file: Path, me: Owner, clock: Callable[[], float], sleep: Callable[[float], None]
+) -> Owner | None:
+    """Makes a file the lock of `me`; returns who has it instead, None if nobody.
+
+    Where it is that of a dead one, the only one to write over it is who holds the claim to it: a
+    lock, too, for who holds it may die.
+    """
+    while not storage.create(file, _text(me, clock())):
+        found = _left(file, clock, sleep)
+        if isinstance(found, Owner):  # a request that storage repeats finds our own
+            return found if found.token != me.token else None
+        if found is None:
+            sleep(SETTLE_SECS)  # one that has ended, or a disk elsewhere that does not show it yet
+            continue
+        claim = file.with_name(f".{FILE}.{hashlib.sha256(found).hexdigest()[:16]}")
+        rival = _take(claim, me, clock, sleep)
+        if rival:
+            sleep(SETTLE_SECS)
+            if _content(file) == found:
+                return rival
+            continue
+        try:
+            if _content(file) == found:  # else another has held the claim before
+                storage.write(file, _text(me, clock()))
+                return None
+        finally:
+            storage.remove(claim)
+    return None
+
+
+def _left(
+    file: Path, clock: Callable[[], float], sleep: Callable[[float], None]
+) -> Owner | bytes | None:
+    """What a dead owner has left, or damage has; the owner if it lives; None: look again.
+
+    Waits for an owner elsewhere to show that it lives.
+    """
+    content, looked, before = _content(file), clock(), None
+    while content is not None and (other := _owner(file, content)):
+        dead = is_dead(other, clock())
+        if dead is False or (before and other.beat != before.beat):
+            return other
+        if dead or clock() - looked > DEAD_SECS:  # whatever its clock has said
+            log.info("%s was locked by %s, which is gone", file.parent, other)
+            return content
+        if before is None:
+            log.info("%s is locked by %s; waiting for a sign of life", file.parent, other)
+        sleep(1.0)
+        before, content = other, _content(file)
+    if content is not None:
+        sleep(SETTLE_SECS)  # without hard links a new one is seen before it is whole
+    return content if content == _content(file) else None
 
 
 def _refusal(workdir: Path, owner: Owner) -> BadInput:
@@ -167,7 +236,7 @@ def beat(workdir: Path, me: Owner, clock: Callable[[], float] = time.time) -> Ow
     other = read(workdir)
     if other and other.token != me.token:
         return other
-    _write(workdir, dataclasses.replace(me, beat=clock()))
+    storage.write(workdir / FILE, _text(me, clock()))
     return None
 
 
@@ -215,12 +284,12 @@ def _held(workdir: Path) -> Iterator[float | None]:
     me, ended = acquire(workdir), threading.Event()
 
     def keep() -> None:
-        wait = BEAT_SECS / 10  # soon after the start once more, for two that began together
+        wait = BEAT_SECS / 10  # soon after the start: another may wait for a sign of life
         while not ended.wait(wait):
             wait = BEAT_SECS
             try:
                 other = beat(workdir, me)
-            except (OSError, PeerLost) as e:  # storage that does not answer now
+            except (OSError, BadInput, PeerLost) as e:  # storage that does not answer now
                 log.warning("cannot renew %s: %s", workdir / FILE, e)
                 continue
             if other:
@@ -237,7 +306,7 @@ def _held(workdir: Path) -> Iterator[float | None]:
     finally:
         ended.set()
         thread.join()
-        with contextlib.suppress(OSError, PeerLost):
+        with contextlib.suppress(OSError, BadInput, PeerLost):
             release(workdir, me)
             for folder in new:
                 folder.rmdir()  # refused where something was written

@@ -82,6 +82,32 @@ def test_missing_processes_are_named(coordinator):
         assert "1 s" in str(error)
 
 
+def test_process_0_says_now_and_then_for_whom_it_waits(coordinator, monkeypatch, caplog):
+    monkeypatch.setattr(meeting, "WAITING_SECS", 0.1)
+    caplog.set_level("INFO", "vit_jax")
+
+    def told(text):
+        end = time.monotonic() + 20
+        while not any(text in line for line in caplog.messages[-1:]):
+            assert time.monotonic() < end, caplog.messages
+            time.sleep(0.01)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        zero = pool.submit(meet, coordinator, [0], count=3, secs=20.0)
+        told(f"waiting for processes 1, 2 of 3 at {coordinator}")
+        one = lifeline.Channel(connected(coordinator))
+        one.send({"vit_jax": 1, "count": 3, "host": "h", "facts": {}})
+        told("waiting for process 2 of 3")
+        one.socket.close()  # it has ended
+        told("waiting for processes 1, 2 of 3")
+        again = lifeline.Channel(connected(coordinator))
+        again.send({"vit_jax": 1, "count": 3, "host": "h", "facts": {}})
+        told("waiting for process 2 of 3")
+        [hosts] = meet(coordinator, [2], count=3, secs=20.0)
+        assert zero.result() == [hosts]
+        again.socket.close()
+
+
 def test_process_0_that_is_not_there(coordinator):
     (error,) = meet(coordinator, [1], secs=1.0)
     assert isinstance(error, PeerLost)

@@ -11,9 +11,11 @@ import threading
 import time
 
 import pytest
+from test_train import QUICKSTART, TINY
 
-from vit_jax import ending, signals, stopping
-from vit_jax.errors import BadInput, Stopped
+from vit_jax import config, distributed, ending, meeting, signals, stopping, train
+from vit_jax.errors import BadInput, PeerLost, Stopped
+from vit_jax.processes import Who
 from vit_jax.stopping import SAVE, STOP, Agreement
 
 
@@ -327,6 +329,45 @@ def test_stop_file_stops_and_one_from_before_is_removed(tmp_path, monkeypatch, c
             next(feed)
     assert "older than this start" in caplog.text
     assert (tmp_path / "STOP").exists()  # the next start removes it
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_stop_file_counts_for_process_0_that_still_waits_for_the_others(
+    tmp_path, monkeypatch, index
+):
+    ends, seen = [], []
+    monkeypatch.setattr(stopping, "GRACE_SECS", 0.0)
+    monkeypatch.setattr(ending, "end", ends.append)
+    monkeypatch.setattr(signals, "POLL_SECS", 0.01)
+
+    def meet(*_):
+        (tmp_path / "STOP").touch()
+        os.utime(tmp_path / "STOP", (time.time() + 60,) * 2)  # whatever the disk's clock says
+        seen.append([t.name for t in threading.enumerate()].count("STOP"))
+        if index == 0:
+            wait_until(lambda: ends)
+        raise PeerLost("nobody came")
+
+    monkeypatch.setattr(meeting, "meet", meet)
+    who = Who("127.0.0.1:1", 2, index, "test")
+    with stopping.listening(), pytest.raises(PeerLost):
+        train.train(config.load(QUICKSTART, TINY), tmp_path, who)
+    assert (seen, ends) == ([1 - index], [42] * (1 - index))
+
+
+def test_host_of_a_tpu_looks_for_the_stop_file_once_jax_has_counted(tmp_path, monkeypatch):
+    def checked(_):
+        assert "STOP" in [t.name for t in threading.enumerate()]
+        raise BadInput("enough")
+
+    def initialized(*_):
+        assert "STOP" not in [t.name for t in threading.enumerate()]
+        return False  # of one host
+
+    monkeypatch.setattr(distributed, "_initialize", initialized)
+    monkeypatch.setattr(distributed, "check_shared", checked)
+    with stopping.listening(), pytest.raises(BadInput, match="enough"):
+        train.train(config.load(QUICKSTART, TINY), tmp_path, "tpu")
 
 
 def wait_until(true, secs=20):

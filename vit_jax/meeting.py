@@ -23,6 +23,7 @@ from vit_jax.lifeline import Channel, Lifeline
 from vit_jax.processes import Who
 
 HELLO_SECS = 5  # for a connection to say who it is: a port scanner says nothing
+WAITING_SECS = 30.0  # between two times that process 0 says for whom it waits
 LATE_SECS = 30  # for the rest to come, where one does not fit, to be told
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 log = logging.getLogger("vit_jax")
@@ -82,17 +83,22 @@ def _receive_all(
     who: Who, address: tuple[str, int], facts: _Facts, timeout_secs: float
 ) -> tuple[dict[int, Channel], list[str]]:
     """The meeting as process 0 sees it."""
-    end = time.monotonic() + timeout_secs
+    end, told = time.monotonic() + timeout_secs, time.monotonic()
     channels: dict[int, Channel] = {}
     said: dict[int, dict[str, Any]] = {0: {"host": socket.gethostname(), "facts": dict(facts)}}
     wrong = ""
     with listen(who, address) as listener:
         while len(channels) < who.count - 1 and (left := end - time.monotonic()) > 0:
-            listener.settimeout(left)
+            if time.monotonic() - told >= WAITING_SECS:
+                told = time.monotonic()
+                gone = [i for i, channel in channels.items() if channel.ended()]
+                missing = [i for i in range(who.count) if i not in said or i in gone]
+                log.info("waiting for %s of %d at %s", _listed(missing), who.count, who.coordinator)
+            listener.settimeout(min(left, WAITING_SECS))
             try:
                 channel = Channel(listener.accept()[0])
             except TimeoutError:
-                break
+                continue
             hello = channel.first(HELLO_SECS)
             if not isinstance(hello, dict) or not hello.keys() >= _HELLO:
                 channel.socket.close()

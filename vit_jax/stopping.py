@@ -23,11 +23,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from vit_jax import ending, goodput, signals, watchdog
 from vit_jax.errors import Stopped
 from vit_jax.lifeline import Lifeline
+from vit_jax.processes import Who
 
 AHEAD = 2  # points after the newest
 GRACE_SECS = 3.0  # for the main thread to end by itself where nothing is to be saved
@@ -243,16 +244,22 @@ def listening() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def watching(workdir: Path) -> Iterator[None]:
-    """A STOP file in the workdir and a notice of the machine's end stop the run, too."""
+def watching(workdir: Path, who: Who | Literal["tpu"] | None = None) -> Iterator[None]:
+    """A STOP file in the workdir and a notice of the machine's end stop the run, too.
+
+    Args:
+      workdir: of the run.
+      who: this process, where it has not met the others yet: only number 0 looks for the file.
+    """
     agreement = _now
+    index = who.index if isinstance(who, Who) else 0
 
     def found(why: str) -> None:
         log.warning("%s: stopping", why)
         agreement.ask(STOP, f"{why} seen")
 
     with contextlib.ExitStack() as stack:
-        if agreement.line is None or agreement.line.index == 0:
+        if (agreement.line.index if agreement.line else index) == 0:
             file = workdir / signals.FILE
             stack.enter_context(
                 signals.stop_file(workdir, _began, functools.partial(found, str(file)))

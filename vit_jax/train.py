@@ -77,7 +77,9 @@ def train(
       PeerLost: not all processes came.
       Stopped: the run was asked to stop, and has saved what it has.
     """
-    with distributed.session(who, workdir, **config.processes), stopping.watching(workdir):
+    both = stopping.watching(workdir, who), distributed.session(who, workdir, **config.processes)
+    first, second = reversed(both) if who == "tpu" else both  # there, jax finds out who is number 0
+    with first, second:
         distributed.on_loss(lambda: resumption(workdir))
         distributed.check_shared(workdir)
         finished = continue_or_check(config, workdir)

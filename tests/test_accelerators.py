@@ -67,6 +67,48 @@ def test_jax_that_does_not_answer_is_wrong(monkeypatch, present, fix):
     assert fix in found.fix
 
 
+TPU_FAILED = "failed: RuntimeError: Unable to initialize backend 'tpu': (set JAX_PLATFORMS='' to)"
+
+
+@pytest.mark.parametrize(
+    "said, present, env, fix",
+    [
+        ("failed: AssertionError:", [], {"JAX_PLATFORMS": "cuda"},
+         "unset JAX_PLATFORMS, which is 'cuda', or give what is here: JAX_PLATFORMS=cpu"),
+        ("failed: AssertionError:", ["tpu"], {"JAX_PLATFORMS": "cuda,cpu"},
+         "JAX_PLATFORMS=cpu or JAX_PLATFORMS=tpu"),
+        (TPU_FAILED, [], {"JAX_PLATFORMS": "tpu"}, "unset JAX_PLATFORMS, which is 'tpu'"),
+        (TPU_FAILED, ["tpu"], {"JAX_PLATFORMS": "tpu"}, "end who holds the TPU"),
+        ("failed: RuntimeError: x", ["gpu"], {"JAX_PLATFORMS": "cuda"}, "nvidia-smi"),
+        ("failed: RuntimeError: Unknown backend", [], {"JAX_PLATFORM_NAME": "gpu"},
+         "unset JAX_PLATFORM_NAME, which is 'gpu'"),
+        ('Invalid value "x" for JAX flag jax_num_cpu_devices', [], {"JAX_NUM_CPU_DEVICES": "x"},
+         "unset JAX_NUM_CPU_DEVICES, which is 'x', or give it"),
+        ("Unknown flag in XLA_FLAGS: --odd", ["gpu"], {"XLA_FLAGS": "--odd"}, "unset XLA_FLAGS"),
+        ("failed: ImportError: x", [], {"JAX_ENABLE_X64": "1"}, "pip install"),
+    ],
+)  # fmt: skip
+def test_variable_that_keeps_jax_from_starting_is_named(monkeypatch, said, present, env, fix):
+    child(monkeypatch, limits.Failed(said))
+    [found] = accelerators.devices("auto", present, env)
+    assert said.rstrip(":") in found.said
+    assert "::" not in found.line()
+    assert fix in found.fix
+
+
+def test_variable_that_a_platform_of_the_configuration_replaces_is_not_blamed(monkeypatch):
+    child(monkeypatch, limits.Failed("failed: ImportError: x"))
+    [found] = accelerators.devices("cpu", [], {"JAX_PLATFORMS": "cuda"})
+    assert "JAX_PLATFORMS" not in found.fix
+
+
+def test_variables_of_jax_do_not_reach_tensorflow(monkeypatch):
+    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "x")
+    calls = child(monkeypatch, ["2.21.0", [], []])
+    accelerators.tensorflow()
+    assert calls[0]["JAX_NUM_CPU_DEVICES"] is None
+
+
 def test_devices_of_this_process_are_listed():
     found = accelerators.listed()
     assert (found["count"], found["platform"]) == (8, "cpu")

@@ -113,6 +113,22 @@ def test_command_of_the_page(children, tmp_path, monkeypatch, root):
     assert [name.strip("`") for row in table for name in row.split(", ")] == CHECKS
 
 
+def test_interrupt_ends_it_with_130_and_what_was_found_is_said(
+    children, tmp_path, monkeypatch, capsys
+):
+    def interrupted(checks):
+        if checks[0].name == "devices":
+            raise KeyboardInterrupt
+        yield from real(checks)
+
+    real = limits.run
+    monkeypatch.setattr(limits, "run", interrupted)
+    assert doctor(f"--workdir={tmp_path}") == 130
+    said = capsys.readouterr()
+    assert "packages" in said.out
+    assert "Traceback" not in said.err
+
+
 @pytest.mark.slow
 def test_real_doctor_where_jax_and_tensorflow_are_absent(tmp_path):
     """And they are imported by none of the checks that run in the doctor's own process."""

@@ -45,7 +45,9 @@ def test_late_and_failing_checks_hide_no_others():
     assert found[3] == good
 
 
-def test_child_answers_fails_dies_or_is_ended():
+def test_child_answers_fails_dies_or_is_ended(monkeypatch):
+    monkeypatch.setenv("SET", "1")
+    assert limits.call("os:getenv", ["SET", "gone"], 60, {"SET": None}) == "gone"
     assert limits.call("os.path:join", ["a", "b"], 60) == "a/b"
     assert limits.call("os:getenv", ["ODD"], 60, {"ODD": "1"}) == "1"
     with pytest.raises(

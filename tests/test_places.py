@@ -28,6 +28,25 @@ def test_workdir_that_can_be_written_is_left_as_it_was(tmp_path):
     assert found.said == f"{tmp_path} can be written"
 
 
+@pytest.mark.parametrize("below", ["", "runs/new"])
+@pytest.mark.parametrize("what", ["file", "loop", "link to nothing"])
+def test_workdir_that_is_no_folder_or_lies_below_none(tmp_path, monkeypatch, what, below):
+    room(monkeypatch, 2 * GIB)
+    place = tmp_path / "x"
+    place.touch() if what == "file" else place.symlink_to("x" if what == "loop" else "absent")
+    for found in (places.workdir(place / below), places.disk({"workdir": place / below}, 0, 0)):
+        assert not found[0].ok
+        assert f"{place} is no folder" in found[0].said
+    assert places.clock(place / below, tmp_path)[0].ok
+    assert list(tmp_path.iterdir()) == [place]
+
+
+def test_workdir_may_be_a_link_to_a_folder(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "x").symlink_to("there")
+    assert places.workdir(tmp_path / "x" / "new")[0].ok
+
+
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
 def test_workdir_that_cannot_be_written(tmp_path, monkeypatch, number):
     def refuse(*_):

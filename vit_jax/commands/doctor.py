@@ -41,10 +41,13 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     elif rest:
         raise BadInput(f"{rest[0]} was given without --config; give both.")
     found = []
-    for finding in examination.examine(storage.path(args.workdir), args.coordinator, config):
-        found.append(finding)
-        if not args.json:
-            print(finding.line(), flush=True)
+    try:
+        for finding in examination.examine(storage.path(args.workdir), args.coordinator, config):
+            found.append(finding)
+            if not args.json:
+                print(finding.line(), flush=True)
+    except KeyboardInterrupt:
+        return 130  # as shells have it
     if args.json:
         checks = [dataclasses.asdict(f) | {"ok": f.ok} for f in found]
         print(json.dumps({"ok": all(f.ok for f in found), "checks": checks}, indent=2))

@@ -8,6 +8,7 @@ Both are asked in processes of their own: jax blocks on a TPU that another proce
 """
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from vit_jax import machine
 from vit_jax.doctor import limits
 from vit_jax.doctor.finding import Finding
 
+_KINDS = {"cuda": "gpu", "rocm": "gpu"}  # what JAX_PLATFORMS calls what -> of the machine
 SECS = 120.0  # TensorFlow's import takes many on a busy machine, and a TPU's start
 
 
@@ -32,7 +34,9 @@ def devices(platform: str, present: Sequence[str], env: Mapping[str, str]) -> li
     try:
         found = limits.call("vit_jax.doctor.accelerators:listed", [], SECS, choice)
     except limits.Failed as e:
-        return [Finding("devices", f"jax gave no devices, {e}", _unstuck(present))]
+        said = f"jax gave no devices, {e}"
+        fix = _variable(str(e), present, {**env, **choice}) or _unstuck(present)
+        return [Finding("devices", said.rstrip(": "), fix)]
     said = (
         f"{found['count']} x {found['kind']}, platform {found['platform']}; this machine has {here}"
     )
@@ -41,6 +45,20 @@ def devices(platform: str, present: Sequence[str], env: Mapping[str, str]) -> li
     reason = next((f" ({text})" for text in found["reasons"]), "")
     said = f"jax uses {said}, {wanted.upper()} is expected{reason}"
     return [Finding("devices", said, _cause(wanted, present, env))]
+
+
+def _variable(said: str, present: Sequence[str], env: Mapping[str, str]) -> str:
+    """What to do where a variable of the environment keeps jax from starting; "" if none does."""
+    for name in ("JAX_PLATFORMS", "JAX_PLATFORM_NAME"):
+        asked = [_KINDS.get(word, word) for word in env.get(name, "").split(",") if word]
+        if set(asked) - {"cpu", *present}:
+            have = " or ".join(f"{name}={kind}" for kind in ("cpu", *present))
+            return f"unset {name}, which is {env[name]!r}, or give what is here: {have}"
+    named = [n for n in env if re.match("JAX_|XLA_", n) and re.search(rf"\b{n}\b", said, re.I)]
+    for name in named:
+        if name not in ("JAX_PLATFORMS", "JAX_PLATFORM_NAME"):  # jax names them in its advice, too
+            return f"unset {name}, which is {env[name]!r}, or give it a value that jax takes"
+    return ""
 
 
 def _unstuck(present: Sequence[str]) -> str:
@@ -83,8 +101,9 @@ def listed() -> dict[str, Any]:
 
 def tensorflow() -> list[Finding]:
     """Whether TensorFlow can be imported and holds no accelerator."""
+    own = {name: None for name in os.environ if name.startswith("JAX_")}  # not TensorFlow's fault
     try:
-        version, seen, usable = limits.call("vit_jax.data.lazy:accelerators", [], SECS)
+        version, seen, usable = limits.call("vit_jax.data.lazy:accelerators", [], SECS, own)
     except limits.Failed as e:
         return [Finding("tensorflow", f"cannot be imported, {e}", "pip install -e .")]
     if not seen and not usable:

@@ -76,16 +76,25 @@ def _find(check: Check, found: list[Finding]) -> None:
         found.append(Finding(check.name, said, fix))
 
 
-def call(function: str, args: Sequence[Any], secs: float, env: Mapping[str, str] = {}) -> Any:
+def call(
+    function: str, args: Sequence[Any], secs: float, env: Mapping[str, str | None] = {}
+) -> Any:
     """What `module:function` returns in a fresh process, by way of JSON.
+
+    Args:
+      function: its name.
+      args: what it is called with.
+      secs: the longest wait.
+      env: changes of the environment; None: not set.
 
     Raises:
       Failed: it did not answer in time, or ended with an error, whose last line is the message.
     """
+    whole = {name: value for name, value in {**os.environ, **env}.items() if value is not None}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         child = subprocess.Popen(
             [sys.executable, "-c", _CHILD, function, json.dumps(list(args))],
-            env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=out, stderr=errors,
+            env=whole, stdin=subprocess.DEVNULL, stdout=out, stderr=errors,
         )  # fmt: skip
         try:
             code = child.wait(secs)

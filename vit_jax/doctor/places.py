@@ -7,6 +7,7 @@ Start from `workdir`, `disk` and `clock`.
 """
 
 import email.utils
+import errno
 import math
 import os
 import shutil
@@ -27,11 +28,18 @@ _GIB = 2**30
 
 
 def existing(folder: Path) -> Path:
-    """A folder, or the nearest one above it that exists; a bucket makes none."""
+    """A folder, or the nearest one above it that exists; a bucket makes none.
+
+    Raises:
+      NotADirectoryError: what exists there is a file, or a link that leads to no folder.
+    """
     if storage.is_remote(folder):
         return folder
     whole = folder.absolute()
-    return next(p for p in (whole, *whole.parents) if p.is_dir())
+    found = next(p for p in (whole, *whole.parents) if os.path.lexists(p))
+    if not os.path.isdir(found):
+        raise NotADirectoryError(errno.ENOTDIR, f"{found} is no folder")
+    return found
 
 
 def workdir(folder: Path) -> list[Finding]:

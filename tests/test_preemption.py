@@ -188,6 +188,21 @@ def wait_for_text(child, text, secs=400):
         time.sleep(0.05)
 
 
+def test_two_processes_of_which_one_gets_sigterm_stop_at_one_step(tmp_path):
+    workdir = tmp_path / "run"
+    light = "--config.checkpoint.every=2 steps", "--config.report.tensorboard=false"
+    children = launch(2, workdir, *LONG, *light, devices=2)
+    wait_for_save(workdir, 2, children, timeout=400)
+    children[1].send_signal(signal.SIGTERM)
+    codes, texts = outcome(children, 60)
+    assert codes == [42, 42], texts
+    assert all("SIGTERM received by process 1" in text for text in texts)
+    step = committed(workdir)[-1]
+    assert f"stopped after step {step}, which is saved" in texts[0]
+    assert read_rows(workdir / "metrics.jsonl")[-1]["step"] == step
+    assert "Traceback" not in texts[0] + texts[1]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["SIGTERM of 0", "SIGTERM of 1", "both", "STOP"])
 def test_two_processes_stop_at_one_step_and_continue_after_it(tmp_path, how):

@@ -370,7 +370,7 @@ def test_image_that_one_process_cannot_read_ends_all(tmp_path, image_folder):
 
     codes, texts = on_two_hosts(tmp_path, image_folder, damage)
     assert codes == [2, 2], texts
-    assert all("train/red/" in text and "does not go through" in text for text in texts)
+    assert all("train/red/" in text and "cannot be decoded" in text for text in texts)
     assert "process 1 of 2" in texts[0]
     assert "failed: train/red/" in texts[0]
 

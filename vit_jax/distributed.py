@@ -257,7 +257,8 @@ def _leave(line: Lifeline, error: BaseException) -> None:
         ending.say(str(error))
         line.leave(error.exit_code, str(error))
     time.sleep(lifeline.GRACE_SECS + 1)  # mostly another process is gone: the lifeline knows which
-    traceback.print_exception(error)
+    with contextlib.suppress(OSError):  # nobody reads it
+        traceback.print_exception(error)
     text = f"{type(error).__name__}: {error}"
     runtime = isinstance(error, jax.errors.JaxRuntimeError | ValueError)
     lost = runtime and any(word in text.lower() for word in _LOST)

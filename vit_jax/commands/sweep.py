@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from vit_jax import storage
+from vit_jax import console, storage
 from vit_jax.errors import BadInput
 
 SUMMARY = "run all points of a recipe's sweep here, n at a time, and collect what they reach"
@@ -57,9 +57,9 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     try:
         found = sweep_runner.run(sweep, workdir, stage=args.stage, parallel=args.parallel)
     except sweep_runner.Stopped as e:
-        print(f"vit_jax: {e}", file=sys.stderr)
+        console.show(f"vit_jax: {e}")
         return e.exit_code
-    print(sweep_folder.report(workdir, found))
+    console.show(sweep_folder.report(workdir, found), file=sys.stdout)  # the code says how it went
     return 1 if any(entry.state == "failed" for entry in found) else 0
 
 

@@ -176,7 +176,7 @@ def test_a_lock_that_cannot_be_read_is_bad_input(tmp_path, monkeypatch, capsys, 
     assert run(tmp_path) == 2
     said = capsys.readouterr().err
     reason = {"folder": "Is a directory", "rights": "Permission denied"}.get(how, "No such file")
-    assert f"cannot read {file}: {reason}" in said
+    assert f"{file} cannot be read: {reason}" in said
     assert "Traceback" not in said
     assert sorted(tmp_path.iterdir()) == before
 

@@ -111,8 +111,8 @@ def _content(file: Path) -> bytes | None:
         if isinstance(e, FileNotFoundError) and not os.path.islink(file):
             return None
         raise BadInput(
-            f"cannot read {file}: {e.strerror or e}; mend that, or remove it if no run is at work "
-            "there."
+            f"{file} cannot be read: {e.strerror or e}; mend that, or remove it if no run is at "
+            "work there."
         ) from e
 
 

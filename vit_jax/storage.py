@@ -45,7 +45,7 @@ def is_remote(place: str | Path) -> bool:
 
 
 def check_address(text: str) -> None:
-    """Raises BadInput as `path` does, but for the extra, which need not be installed."""
+    """Raises BadInput for one of another kind, no folder in it, or a name like a pattern."""
     scheme, separator, rest = text.partition("://")
     if not separator or not re.fullmatch("[A-Za-z][A-Za-z0-9+.-]*", scheme):
         return
@@ -59,13 +59,10 @@ def check_address(text: str) -> None:
 
 
 def path(text: str) -> Path:
-    """A path on the disk (`~` is expanded), or in a bucket; asks nobody whether it is there.
-
-    One in a bucket is an `etils.epath.Path`: it has the methods of `Path` that a bucket can serve.
+    """A path on the disk (`~` is expanded), or an `etils.epath.Path` in a bucket; asks nobody.
 
     Raises:
-      BadInput: an address of another kind, no folder in the bucket, a name that cannot be kept
-        apart from a pattern, or the extra `gcs` is not installed.
+      BadInput: see `check_address`; or the extra `gcs` is not installed.
     """
     check_address(text)
     if not is_remote(text):
@@ -381,7 +378,6 @@ def stream(place: str) -> IO[bytes]:
 @functools.cache
 def _store() -> Any:
     """gcsfs, which has the credentials, repeats what fails, and here keeps no listings."""
-    import fsspec
     import fsspec.config
 
     fsspec.config.conf.setdefault("gcs", {})["use_listings_cache"] = False

@@ -397,7 +397,7 @@ def test_store_that_fails_while_old_steps_are_removed_asks_for_another_start(sto
     checkpoints = Checkpoints(storage.path("gs://bucket/run"))
     monkeypatch.setattr(checkpoints._checkpointer, "wait_until_finished", lambda: None)
     for error in (storage.StoreLost("gone"), RuntimeError("gone")):
-        monkeypatch.setattr(step_folders, "saved", failing(error))
+        monkeypatch.setattr(step_folders, "committed", failing(error))
         with pytest.raises(PeerLost, match="gone"):
             checkpoints._complete(3)
     checkpoints.close()

@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from vit_jax import checksums
+from vit_jax.errors import BadInput
 
 CONTENT = {"a": b"1", "b/c": b"two", "b/d/e": bytes(3000), "empty": b""}
 
@@ -104,7 +105,7 @@ def test_a_disk_that_fails_is_damage_and_a_right_that_is_missing_is_not(folder, 
     fail(errno.EIO)
     assert checksums.damage(folder).startswith("a cannot be read: says the disk")
     fail(errno.EACCES)
-    with pytest.raises(PermissionError):
+    with pytest.raises(BadInput, match=r"cannot be read: says the disk; give .* the right to"):
         checksums.damage(folder)
 
 

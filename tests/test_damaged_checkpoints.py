@@ -19,13 +19,14 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
+import rights
 import saver
 from test_checkpoint import abstract, make_state
-from test_train import logged, run, same_parameters
+from test_train import QUICKSTART, TINY, logged, run, same_parameters
 
-from vit_jax import distributed, step_folders
+from vit_jax import distributed, keeping, step_folders
 from vit_jax.checkpoint import Checkpoints
-from vit_jax.errors import RunFailed
+from vit_jax.errors import BadInput, RunFailed
 from vit_jax.keeping import Damaged
 
 STATES = {step: make_state(step / 7) for step in (4, 8, 12)}
@@ -160,6 +161,79 @@ def test_nothing_good_is_for_a_person_and_stays_as_it_is(workdir):
         resumed(workdir)
     shutil.rmtree(workdir / "checkpoints")
     assert resumed(workdir) is None
+
+
+MARKS = ("commit_success.txt", "checksums.sha256")
+
+
+def test_step_that_has_lost_both_marks_is_set_aside_and_the_loss_is_stated(workdir, caplog):
+    for mark in MARKS:
+        (workdir / "checkpoints" / "8" / mark).unlink()
+    assert resumed(workdir) == 4
+    assert names(workdir) == ["4", "8.damaged"]
+    assert "step 8 is damaged (commit_success.txt is missing); set aside as" in caplog.text
+    assert "continuing from step 4: 4 steps are done again" in caplog.text
+
+
+def test_no_run_begins_anew_where_every_step_has_lost_its_marks(workdir):
+    for step in ("4", "8"):
+        for name in (*MARKS, "state"):
+            path = workdir / "checkpoints" / step / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with pytest.raises(RunFailed, match=r"checkpoint that is whole: damaged are step 8 \(commit"):
+        resumed(workdir)
+    assert names(workdir) == ["4", "8"]
+
+
+def test_folder_of_somebody_else_stays(workdir):
+    (workdir / "checkpoints" / "7").mkdir()
+    (workdir / "checkpoints" / "7" / "my_notes.txt").write_text("mine")
+    with Checkpoints(workdir, keep_last=1) as checkpoints:
+        assert checkpoints.newest_good() == 8
+        checkpoints.save(12, STATES[12], "", {})
+    assert names(workdir) == ["12", "7"]
+    assert (workdir / "checkpoints" / "7" / "my_notes.txt").read_text() == "mine"
+
+
+def test_step_that_is_a_link_goes_without_what_it_leads_to(workdir, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other") / "4"
+    (workdir / "checkpoints" / "4").rename(other)
+    (workdir / "checkpoints" / "4").symlink_to(other)
+    before = files(other)
+    with Checkpoints(workdir, keep_last=1) as checkpoints:
+        checkpoints.save(12, STATES[12], "", {})
+    assert names(workdir) == ["12"]
+    assert files(other) == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["8/checksums.sha256", "8/state/_METADATA", "8/state", "8", "8/measured.json", ""],
+)
+def test_a_right_that_is_missing_is_no_damage(workdir, name):
+    keeping.add(workdir / "checkpoints" / "8", {"val/top1": 0.5})
+    path = workdir / "checkpoints" / name
+    mode = path.stat().st_mode
+    path.chmod(0)
+    with rights.plain(), pytest.raises(BadInput) as caught:
+        resumed(workdir, keep_best="val/top1")
+    path.chmod(mode)
+    said = str(caught.value)
+    assert str(workdir / "checkpoints" / name) in said
+    assert "Permission denied" in said
+    assert caught.value.exit_code == 2
+    assert names(workdir) == ["4", "8"]
+    assert resumed(workdir) == 8
+
+
+def test_what_may_not_be_set_aside_is_named(workdir):
+    (workdir / "checkpoints" / "8" / "state" / "_METADATA").unlink()
+    (workdir / "checkpoints").chmod(0o500)
+    with rights.plain(), pytest.raises(BadInput, match=r"/8 cannot be set aside, .* denied; give"):
+        resumed(workdir)
+    (workdir / "checkpoints").chmod(0o700)
+    assert names(workdir) == ["4", "8"]
+    assert resumed(workdir) == 4
 
 
 def test_the_last_good_step_is_kept_whatever_is_newer(workdir, monkeypatch):
@@ -400,29 +474,48 @@ def test_full_disk_during_a_save(disk, options):
 
 @pytest.mark.slow
 def test_run_on_a_full_disk_ends_with_one_message_and_goes_on_once_there_is_room(disk, capfd):
-    """The disk is full before, in and after the save, also for metrics."""
+    """The disk is full at the start, before, in and after the save, also for metrics."""
     workdir = disk("size=100m") / "run"
     assert run(workdir) == 0
     used = sum(p.stat().st_blocks * 512 for p in workdir.rglob("*"))
     quiet = shutil.copytree(workdir, workdir.parent.parent / "quiet")
     shutil.rmtree(workdir)
     codes = []
-    for share in (0.2, 0.5, 0.8, 1.1):
-        disk(f"size={int(used * share) // 4096 * 4}k")
+    for size in (4096, *(int(used * share) for share in (0.2, 0.5, 0.8, 1.1))):
+        disk(f"size={size // 4096 * 4}k")
         capfd.readouterr()
         codes.append(run(workdir))
         said = capfd.readouterr().err
         if codes[-1]:
             assert "o space left" in said
+            assert "Make room" in said
             assert "Traceback" not in said
         disk("size=100m")
-        if codes[-1] != 2:
-            assert all(name.isdecimal() for name in names(workdir))
-    assert set(codes) <= {0, 1, 2}
+        if (workdir / "checkpoints").exists():
+            assert all(name.isdecimal() for name in names(workdir)), files(workdir)
+    assert set(codes) <= {0, 1}
     assert 1 in codes
     assert run(workdir) == 0
     assert logged(workdir) == logged(quiet)
     assert same_parameters(workdir, quiet)
+
+
+@pytest.mark.slow
+def test_process_on_a_full_disk_says_why_and_nothing_after_that(disk):
+    """Also where asyncio tells of errors that nobody asked for: once the process ends."""
+    workdir = disk("size=100k") / "run"
+    command = [sys.executable, "-m", "vit_jax", "train", f"--config={QUICKSTART}"]
+    command += [f"--workdir={workdir}", *TINY]
+    for _ in range(2):  # the second finds the disk as full as the first has left it
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 1, done.stderr
+        assert "no space left" in done.stderr
+        assert "Make room" in done.stderr
+        for noise in ("Traceback", "never retrieved", "RESOURCE_EXHAUSTED"):
+            assert noise not in done.stderr
+        (workdir.parent / "filler").write_bytes(bytes(2**12))
+        with contextlib.suppress(OSError), open(workdir.parent / "filler", "ab") as file:
+            file.write(bytes(2**20))
 
 
 @pytest.mark.slow

@@ -38,7 +38,20 @@ def test_steps_with_both_marks_count(tmp_path):
     make(tmp_path, 41, [])
     (tmp_path / "checkpoints" / "50").write_text("a file")
     assert step_folders.committed(tmp_path) == [3, 20, 100]
-    assert step_folders.saved(tmp_path) == [3, 20, 100]
+    assert step_folders.saved(tmp_path) == [3, 20, 40, 41, 100]
+
+
+def test_step_without_marks_is_damaged_on_a_disk_and_unfinished_in_a_bucket(tmp_path, store):
+    run = storage.path("gs://bucket/run")
+    storage.write(run / "checkpoints" / "7" / "my_notes.txt", "")
+    folder = make(tmp_path, 7, ["my_notes.txt"])
+    for place in (tmp_path, run):
+        step_folders.tidy(place)
+    assert step_folders.saved(run) == []
+    assert store.names() == []
+    assert step_folders.saved(tmp_path) == [7]
+    assert step_folders.damage(folder) == "commit_success.txt is missing"
+    assert (folder / "my_notes.txt").exists()
 
 
 @pytest.mark.parametrize("mark", [checksums.FILE, "commit_success.txt"])
@@ -56,9 +69,10 @@ def test_only_what_a_save_has_left_is_tidied_away(tmp_path):
     make(tmp_path, 6, [checksums.FILE])
     make(tmp_path, 7, ["state/x"])
     make(tmp_path, "8.orbax-checkpoint-tmp", ["state.orbax-checkpoint-tmp/x"])
+    make(tmp_path, "10.orbax-checkpoint-tmp-removed", WHOLE)
     (tmp_path / "checkpoints" / "mine.txt").write_text("")
     step_folders.tidy(tmp_path)
-    assert names(tmp_path) == ["4", "5", "6", "9.damaged", "mine.txt", "notes"]
+    assert names(tmp_path) == ["4", "5", "6", "7", "9.damaged", "mine.txt", "notes"]
 
 
 @pytest.mark.parametrize("files", [WHOLE, OLDER])
@@ -72,10 +86,44 @@ def test_step_that_is_removed_by_half_does_not_count(tmp_path, monkeypatch, file
         patch.setattr(shutil, "rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
             step_folders.remove(folder)
-    assert (folder / "state" / "x").exists()
+    assert not folder.exists()
+    assert len(list(tmp_path.rglob("state/x"))) == 1
     assert step_folders.saved(tmp_path) == []
+    step_folders.remove(make(tmp_path, 4, files))  # whatever is left of that
+    assert names(tmp_path) == []
+    step_folders.remove(folder)  # nothing there is fine
+
+
+def test_removal_that_was_cut_short_is_finished_by_the_next_start(tmp_path, monkeypatch):
+    folder = make(tmp_path, 4, WHOLE)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda *_: None)
+        step_folders.remove(folder)
+    assert names(tmp_path) != []
     step_folders.tidy(tmp_path)
     assert names(tmp_path) == []
+
+
+def test_half_removed_step_in_a_bucket_does_not_count(store, monkeypatch):
+    run = storage.path("gs://bucket/run")
+    for name in WHOLE:
+        storage.write(run / "checkpoints" / "4" / name, "")
+    removed = []
+    monkeypatch.setattr(storage, "remove", removed.append)
+    step_folders.remove(run / "checkpoints" / "4")
+    assert removed[0] == run / "checkpoints" / "4" / "commit_success.txt"
+    assert removed[-1] == run / "checkpoints" / "4"
+
+
+def test_of_a_link_to_the_step_of_another_run_only_the_link_is_removed(tmp_path):
+    there = make(tmp_path / "other", 4, WHOLE)
+    link = tmp_path / "checkpoints" / "4"
+    link.parent.mkdir()
+    link.symlink_to(there)
+    step_folders.remove(link)
+    assert names(tmp_path) == []
+    assert step_folders.committed(tmp_path / "other") == [4]
+    assert (there / "state" / "x").exists()
 
 
 def test_steps_set_aside_do_not_replace_one_another(tmp_path):

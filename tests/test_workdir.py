@@ -3,17 +3,19 @@
 
 """The folder of a run: what is found in it, what may change, what is cleaned up."""
 
+import errno
 import json
 import os
 
 import pytest
+import rights
 import yaml
 from test_step_folders import WHOLE, make
 from test_train import QUICKSTART, run
 
+from vit_jax import checksums, distributed, storage, workdir
 from vit_jax import config as config_lib
-from vit_jax import workdir
-from vit_jax.errors import BadInput
+from vit_jax.errors import BadInput, RunFailed, stopping_when_full
 
 
 def quickstart(*overrides):
@@ -89,3 +91,148 @@ def test_a_lost_process_is_told_where_the_run_continues(tmp_path):
     assert workdir.has_checkpoint(tmp_path)
     assert workdir.resumption(tmp_path) == "Run again to continue from step 12."
     assert workdir.resumption(tmp_path / "none") == "Run again to start from the beginning."
+
+
+# ---------------------------------------------------------------- a configuration that is damaged
+
+
+def saved_step(folder, step, content):
+    """A step with a configuration, whole."""
+    place = folder / "checkpoints" / str(step)
+    storage.make_folder(place)
+    storage.write(place / "config.yaml", content)
+    storage.write(place / "state", "arrays")
+    checksums.write(place)
+    storage.write(place / "commit_success.txt", "")
+    return place / "config.yaml"
+
+
+@pytest.fixture(params=["disk", "bucket"])
+def trained(request, tmp_path, store):
+    """The folder of a run that has saved steps 4 and 8."""
+    place = tmp_path / "run" if request.param == "disk" else storage.path("gs://bucket/run")
+    text = config_lib.to_yaml(begun(place, "--config.mesh.data=1"))
+    for step in (4, 8):
+        saved_step(place, step, text)
+    return place
+
+
+SEVEN = ("--config.seed=7", "--config.mesh.data=1")
+FLAWS = {
+    "missing": ("is missing", lambda b: None),
+    "empty": ("is damaged", lambda b: b""),
+    "zeros": ("is damaged", lambda b: bytes(len(b))),
+    "no text": ("is damaged", lambda b: b"\xff" + b[1:]),
+    "cut": ("is ", lambda b: b[:300]),
+    "cut between lines": ("is cut short", lambda b: b"".join(b.splitlines(True)[:4])),
+}
+
+
+@pytest.mark.parametrize("flaw", FLAWS)
+def test_configuration_that_is_damaged_is_restored_and_still_compared(trained, caplog, flaw):
+    file = trained / "config.yaml"
+    whole = storage.read_all([file])[0]
+    said, change = FLAWS[flaw]
+    for given, fits in ((SEVEN, False), (("--config.mesh.data=4",), True)):
+        content = change(whole)
+        storage.remove(file) if content is None else storage.write(file, content)
+        caplog.clear()
+        if fits:
+            assert workdir.continue_or_check(quickstart(*given), trained) is None
+        else:
+            with pytest.raises(BadInput) as caught:
+                workdir.continue_or_check(quickstart(*given), trained)
+            assert f"seed: 0 in {trained}, now 7" in str(caught.value)
+            assert str(caught.value).count(", now ") == 1
+        assert f"{file} {said}" in caplog.text
+        assert f"restored from {trained / 'checkpoints' / '8' / 'config.yaml'}" in caplog.text
+        assert storage.read_all([file])[0] == whole
+
+
+def test_results_of_a_run_without_its_configuration_are_found(trained):
+    storage.write(trained / "results.json", '{"step": 8}')
+    storage.remove(trained / "config.yaml")
+    assert workdir.continue_or_check(quickstart(), trained) == {"step": 8}
+
+
+def test_what_counts_is_what_the_newest_step_was_trained_with(trained, caplog):
+    begun(trained.parent / "other", *SEVEN)
+    edited = storage.read_all([trained.parent / "other" / "config.yaml"])[0]
+    storage.write(trained / "config.yaml", edited)
+    with pytest.raises(BadInput, match="seed: 0 in"):
+        workdir.continue_or_check(quickstart(*SEVEN), trained)
+    assert f"what counts is {trained / 'checkpoints' / '8' / 'config.yaml'}" in caplog.text
+    assert workdir.continue_or_check(quickstart(), trained) is None
+    assert storage.read_all([trained / "config.yaml"])[0] == edited  # of whoever changed it
+
+
+def test_configuration_with_other_places_is_as_it_should_be(trained, caplog):
+    other = trained.parent / "other"
+    begun(other, "--config.mesh.data=4")
+    storage.write(trained / "config.yaml", storage.read_all([other / "config.yaml"])[0])
+    assert workdir.continue_or_check(quickstart(), trained) is None
+    assert not [r for r in caplog.records if r.levelname == "WARNING"]
+
+
+def test_copy_that_is_damaged_does_not_count(trained, caplog):
+    text = storage.read_all([trained / "config.yaml"])[0]
+    storage.write(trained / "checkpoints" / "8" / "config.yaml", text.replace(b"0", b"1"))
+    storage.remove(trained / "config.yaml")
+    with pytest.raises(BadInput, match="seed: 0 in"):
+        workdir.continue_or_check(quickstart(*SEVEN), trained)
+    assert f"restored from {trained / 'checkpoints' / '4' / 'config.yaml'}" in caplog.text
+    assert storage.read_all([trained / "config.yaml"])[0] == text
+
+
+def test_steps_of_which_nothing_tells_how_they_were_made_are_not_continued(trained):
+    for step in ("4", "8"):
+        storage.write(trained / "checkpoints" / step / "config.yaml", "")
+    assert workdir.continue_or_check(quickstart(), trained) is None
+    storage.remove(trained / "config.yaml")
+    with pytest.raises(BadInput, match=r"config\.yaml is missing, and no checkpoint has .* whole"):
+        workdir.continue_or_check(quickstart(), trained)
+
+
+def test_copy_of_another_version_does_not_count(trained):
+    for step in (4, 8):
+        saved_step(trained, step, "key_of_old: 1\n")
+    assert workdir.continue_or_check(quickstart(), trained) is None
+
+
+def test_one_process_restores_the_configuration_for_all(trained, monkeypatch):
+    copy = trained / "checkpoints" / "8" / "config.yaml"
+    storage.remove(trained / "config.yaml")
+    monkeypatch.setattr(distributed, "is_first", lambda: False)
+    monkeypatch.setattr(distributed, "share", lambda name, value: str(copy))
+    with pytest.raises(BadInput, match="seed: 0 in"):
+        workdir.continue_or_check(quickstart(*SEVEN), trained)
+    assert not storage.exists(trained / "config.yaml")
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "checkpoints/8/config.yaml", "checkpoints/8"])
+def test_configuration_that_may_not_be_read_is_not_damaged(tmp_path, name):
+    saved_step(tmp_path, 8, config_lib.to_yaml(begun(tmp_path)))
+    (tmp_path / name).chmod(0)
+    with rights.plain(), pytest.raises(BadInput, match="cannot be read: Permission denied") as e:
+        workdir.continue_or_check(quickstart(), tmp_path)
+    assert str(tmp_path / name) in str(e.value)
+    (tmp_path / name).chmod(0o700)
+    assert workdir.continue_or_check(quickstart(), tmp_path) is None
+
+
+def test_full_disk_at_the_start_is_said_as_in_the_midst_of_a_run(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    said = []
+    for folder in (tmp_path, tmp_path / "new" / "run"):
+        for name in ("write", "make_folder"):
+            with monkeypatch.context() as patch:
+                patch.setattr(storage, name, full)
+                with pytest.raises(RunFailed, match=r"MiB are free\)\. Make room") as caught:
+                    workdir.prepare(folder, quickstart())
+            said.append(str(caught.value))
+        with pytest.raises(RunFailed) as caught, stopping_when_full(folder):
+            full()
+        said.append(str(caught.value))
+    assert len({text.partition(" (")[2].partition(")")[2] for text in said}) == 1

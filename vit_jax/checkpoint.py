@@ -22,7 +22,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
 
-from vit_jax import checksums, distributed, goodput, keeping, step_folders, storage, tree
+from vit_jax import checksums, distributed, goodput, keeping, noise, step_folders, storage, tree
 from vit_jax.errors import BadInput, PeerLost, RunFailed, no_space, writing
 from vit_jax.keeping import Damaged
 from vit_jax.state import TrainState
@@ -64,6 +64,7 @@ class Checkpoints:
         self._metrics: dict[int, dict[str, float]] = {}  # of the steps there are
         self._known: set[int] = set()  # steps that were saved or restored here
         self._under_way: Future[None] | None = None
+        self._left: Path | None = None  # by a save that failed
         if read_only:
             return
         if distributed.is_first():
@@ -71,6 +72,7 @@ class Checkpoints:
                 storage.make_folder(self.folder)
                 step_folders.tidy(self._workdir)
             self._metrics = self._read_all() if keep_best else {}
+        noise.hush()
         self._background = ThreadPoolExecutor(1, "checkpoint")
         self._sealing: tuple[Path, dict[str, str]] = (self.folder, {})  # what `_seal` needs
         # Folders are made before `save` returns: where that fails, no thread waits for them.
@@ -120,6 +122,7 @@ class Checkpoints:
 
         Raises:
           RunFailed: steps were saved, but all of them are damaged; nothing was touched.
+          BadInput: no right to read a step, or to set it aside.
         """
         steps = distributed.share("checkpoints", step_folders.saved(self._workdir))
         damaged: dict[int, str] = {}
@@ -136,7 +139,7 @@ class Checkpoints:
         if not distributed.is_first():
             return good
         if good is None and (damaged or step_folders.aside(self._workdir)):
-            raise RunFailed(_nothing_good(self.folder, damaged))
+            raise RunFailed(step_folders.nothing_good(self._workdir, damaged))
         for step, what in damaged.items():
             self._metrics.pop(step, None)
             target = step_folders.set_aside(self.folder / str(step))
@@ -237,9 +240,10 @@ class Checkpoints:
             raise self._failure(step, e) from e
 
     def _prune(self, step: int) -> None:
-        """Removes what nothing keeps, of the steps before this one."""
-        kept = keeping.kept(self.steps, self._metrics, **self._keep)
-        for old in step_folders.saved(self._workdir):
+        """Removes what nothing keeps, of the steps before this one that count."""
+        steps = self.steps
+        kept = keeping.kept(steps, self._metrics, **self._keep)
+        for old in steps:
             if old < step and old not in kept:
                 self._metrics.pop(old, None)
                 try:
@@ -252,7 +256,7 @@ class Checkpoints:
 
     def _failure(self, step: int, error: Exception) -> Exception:
         """What to raise where a save failed; removes what it has written."""
-        if isinstance(error, PeerLost | RunFailed):
+        if isinstance(error, PeerLost | RunFailed | BadInput):
             return error
         if isinstance(error, TimeoutError) and jax.process_count() > 1:
             return PeerLost(f"step {step} was not saved: another process did not finish its part.")
@@ -264,10 +268,8 @@ class Checkpoints:
         reason = full or (isinstance(error, OSError) and error.strerror) or str(error)[:500]
         newest = self.latest
         if distributed.is_first() and newest != step:
-            try:
-                step_folders.remove(self._sealing[0])
-            except OSError as e:  # the next start removes it
-                log.info("%s stays: %s", self._sealing[0], e.strerror)
+            self._left = self._sealing[0]
+            self._remove_left()
         since = "from the beginning" if newest is None else f"from step {newest}, the newest saved"
         advice = (
             "Make room (older runs, a lower checkpoint.keep_last)" if full else "Mend the cause"
@@ -276,6 +278,15 @@ class Checkpoints:
             f"step {step} could not be saved in {self.folder}: {reason}. {advice}, then run the "
             f"same command again: it continues {since}."
         )
+
+    def _remove_left(self) -> None:
+        """Removes what a save that failed has written; the next start does where this cannot."""
+        if self._left is None:
+            return
+        for _ in range(10):  # other arrays, which are still being written, add files
+            with contextlib.suppress(OSError):
+                step_folders.remove(self._left)
+                break
 
     def check(self) -> None:
         """Raises what has gone wrong in the background; costs nothing. Called at every step."""
@@ -297,6 +308,7 @@ class Checkpoints:
         finally:
             self._background.shutdown()
             self._checkpointer.close()
+            self._remove_left()  # what came later
 
     # ------------------------------------------------------------ restoring
 
@@ -382,18 +394,6 @@ class Checkpoints:
         what = step_folders.damage(folder, wanted=lambda name: values or "/d/" not in name)
         if what:
             raise Damaged(what)
-
-
-def _nothing_good(folder: Path, damaged: dict[int, str]) -> str:
-    """What to say where every checkpoint is damaged."""
-    found = "; ".join(f"step {step} ({what})" for step, what in damaged.items())
-    aside = ", ".join(step_folders.aside(folder.parent))
-    return (
-        f"{folder} holds no checkpoint that is whole: damaged are {found or aside}"
-        f"{f', and {aside} set aside before' if found and aside else ''}. Nothing was changed. "
-        "Bring one back from a copy; or, to start the run from the beginning, remove that folder. "
-        "Then run the same command again."
-    )
 
 
 def _as_dict(state: TrainState) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from vit_jax import storage
+from vit_jax.errors import permitted
 
 FILE = "checksums.sha256"
 _READERS = 8  # threads: hashing releases the interpreter, and a remote store answers late
@@ -50,6 +51,9 @@ def damage(
 
     Returns:
       For people, e.g. `state/manifest.ocdbt has changed (and 2 more files)`.
+
+    Raises:
+      BadInput: no right to read a file, which is no damage.
     """
     try:
         listed = _parse(storage.read_all([folder / FILE])[0])
@@ -106,7 +110,8 @@ def _state(path: Path, digest: str) -> str:
 def _unreadable(error: OSError) -> str:
     """What damage an error is; raises what is none: a right that is missing, for one."""
     if error.errno not in (errno.EIO, errno.EISDIR, errno.ENOTDIR):
-        raise error
+        with permitted("read"):
+            raise error
     return f"cannot be read: {error.strerror}"
 
 

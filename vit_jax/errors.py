@@ -68,12 +68,35 @@ def together(problems: Sequence[BadInput]) -> BadInput:
 
 @contextlib.contextmanager
 def writing(workdir: Path) -> Iterator[None]:
-    """Turns an OSError inside the block into BadInput: the workdir cannot be written to."""
+    """Turns an OSError inside the block into BadInput: the workdir cannot be written to.
+
+    Where its disk is full, that is RunFailed, as in the midst of a run.
+    """
+    try:
+        with stopping_when_full(workdir):
+            yield
+    except OSError as e:
+        inside = f" ({e.filename})" if str(e.filename or workdir) != str(workdir) else ""
+        raise BadInput(
+            f"cannot write to {workdir}: {e.strerror}{inside}; give a --workdir that is writable."
+        ) from e
+
+
+@contextlib.contextmanager
+def permitted(what: str) -> Iterator[None]:
+    """Turns an error about rights inside the block into BadInput, which names the file.
+
+    Args:
+      what: is done with it, as in "cannot be read".
+    """
     try:
         yield
     except OSError as e:
+        if e.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
         raise BadInput(
-            f"cannot write to {workdir}: {e.strerror}; give a --workdir that is writable."
+            f"{e.filename} cannot be {what}: {e.strerror}; give the account of this process the "
+            "right to, then run the same command again."
         ) from e
 
 
@@ -88,7 +111,8 @@ def no_space(error: Exception, folder: Path) -> str:
     texts = ("No space left on device", "Disk quota exceeded")
     if not full and not any(text in str(error) for text in texts):
         return ""
-    free = 0 if "://" in str(folder) else shutil.disk_usage(folder).free
+    there = next((p for p in (folder, *folder.parents) if p.exists()), folder)
+    free = 0 if "://" in str(folder) else shutil.disk_usage(there).free
     return f"no space left on the disk of {folder} ({free / 2**20:,.1f} MiB are free)"
 
 

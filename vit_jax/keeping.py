@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vit_jax import checksums, step_folders, storage
+from vit_jax.errors import permitted
 
 FILE = "metrics.json"  # in the folder of a step
 _LATER_FILE = "measured.json"  # of one that was saved before it was measured; sealed by itself
@@ -70,6 +71,7 @@ def read(folder: Path) -> dict[str, float]:
 
     Raises:
       Damaged: they are not what was saved.
+      BadInput: no right to read them.
     """
     older = step_folders.is_older(folder)
     path = folder / (_OLDER_FILE if older else FILE)
@@ -77,11 +79,12 @@ def read(folder: Path) -> dict[str, float]:
     if what:
         raise Damaged(f"{folder} is damaged: {what}")
     later = folder / _LATER_FILE
+    with permitted("read"):
+        sealed = storage.exists(later)
+        path = later if sealed else path
+        found = sealed or not older or storage.exists(path)
+        content = storage.read_all([path])[0] if found else b"{}"
     try:
-        if storage.exists(later):
-            path = later
-            return json.loads(checksums.unsealed(storage.read_all([later])[0]))
-        found = not older or storage.exists(path)
-        return json.loads(storage.read_all([path])[0]) if found else {}
+        return json.loads(checksums.unsealed(content) if sealed else content)
     except ValueError as e:
         raise Damaged(f"{folder} is damaged: {path.name} cannot be read ({e})") from e

@@ -300,6 +300,33 @@ def test_batch_that_never_comes_does_not_keep_a_run_from_stopping():
     never.set()
 
 
+def test_run_that_is_asked_on_its_way_into_waiting_does_not_wait(monkeypatch):
+    """Between a point and the wait for its batch: it was not waiting, and no later point comes."""
+    never, ended, passed = threading.Event(), [], []
+
+    def batches():
+        yield 1
+        never.wait(20)
+        ended.append(True)
+        yield 2
+
+    with stopping.listening(), pytest.raises(Stopped) as stopped:  # noqa: PT012
+        point = stopping._now.point
+
+        def asked():
+            point()
+            passed.append(True)
+            if len(passed) == 2:
+                stopping._now.ask(stopping.STOP, "STOP seen")
+
+        monkeypatch.setattr(stopping._now, "point", asked)
+        for _ in stopping.feed(batches()):
+            pass
+    assert stopped.value.save
+    assert not ended
+    never.set()
+
+
 def test_feed_hands_on_batches_and_errors_as_they_are():
     def batches():
         yield from "ab"

@@ -192,6 +192,9 @@ class Agreement:
                     if found:  # whoever was told that this process waits, goes by that
                         self._changed.wait_for(lambda: not self._held)
                     self._raise_if_due()
+                    if not found and self.line is None and STOP in self._due:
+                        # Alone: no other process goes on to the point that is due.
+                        raise _stopped(self._why[STOP], save=True)
                     self._idle = not found
             return found[0]
         finally:

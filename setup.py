@@ -34,6 +34,7 @@ setup(
         "importlib_resources>=6,<8",  # TFDS needs it to download, but does not say so
         "numpy>=2.0,<3",
         "ml_dtypes>=0.5,<1",
+        "matplotlib>=3.10,<4",  # figures of what is inside a model
         "pillow>=11,<14",  # timm's and Hugging Face's preprocessing is its resizing
         "safetensors>=0.5,<1",
         "pyyaml>=6,<7",

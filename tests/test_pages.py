@@ -41,8 +41,9 @@ def check(text):
     assert parsed.open == []
     assert text.startswith("<!DOCTYPE html>")
     for tag, attributes in parsed.seen:
-        assert tag not in ("script", "link", "img", "iframe")
-        assert not {"src", "href", "onload"} & attributes.keys()
+        assert tag not in ("script", "link", "iframe")
+        assert not {"href", "onload"} & attributes.keys()
+        assert attributes.get("src", "data:").startswith("data:")
     assert "url(" not in text
     assert "@import" not in text
     return parsed
@@ -57,3 +58,12 @@ def test_page_is_well_formed_and_escapes_text():
     assert ("tr", {"class": "good"}) in parsed.seen
     assert "<code>x &amp; y</code>" in text
     assert text.count("<title>T &lt;1&gt;</title>") == 1
+
+
+def test_picture_is_part_of_the_page_and_has_words_beside_it():
+    text = pages.page("T", [pages.heading("a < b"), pages.image(b"\x89PNG", 'the "first" one')])
+    parsed = check(text)
+    assert ("img", {"alt": 'the "first" one', "src": "data:image/png;base64,iVBORw=="}) in (
+        parsed.seen
+    )
+    assert {"a < b", 'the "first" one'} <= set(parsed.words)

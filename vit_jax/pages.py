@@ -3,9 +3,11 @@
 
 """The one maker of HTML pages: a file that needs no network, no script and no other file.
 
-Start from `page`; its body is made of `paragraph`, `table` and SVG such as that of `charts`.
+Start from `page`; its body is made of `heading`, `paragraph`, `table`, `image` and SVG such as that
+of `charts`.
 """
 
+import base64
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -13,6 +15,10 @@ _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 1100px; padding: 0 1em;
        color: #1a1a1a; background: #fff }
 h1 { font-size: 1.35em }
+h2 { font-size: 1.15em; margin: 1.8em 0 .4em }
+figure { margin: 1em 0 }
+figcaption { font-size: .92em; color: #444; max-width: 760px }
+img { max-width: 100%; height: auto; display: block }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1em 0 }
 th, td { padding: .25em .7em; border-bottom: 1px solid #ddd; text-align: left;
          vertical-align: top }
@@ -47,6 +53,20 @@ def page(title: str, body: Sequence[str]) -> str:
 def paragraph(text: str) -> str:
     """Plain text as a paragraph."""
     return f"<p>{escape(text)}</p>"
+
+
+def heading(text: str) -> str:
+    """Plain text as the title of a section."""
+    return f"<h2>{escape(text)}</h2>"
+
+
+def image(png: bytes, caption: str) -> str:
+    """A picture with plain text below; no wider than the page."""
+    data = base64.b64encode(png).decode()
+    return (
+        f'<figure><img alt="{escape(caption)}" src="data:image/png;base64,{data}">'
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
+    )
 
 
 def table(

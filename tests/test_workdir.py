@@ -26,8 +26,13 @@ def begun(folder, *overrides):
     """A folder as it is after `prepare`."""
     config = quickstart(*overrides)
     assert workdir.continue_or_check(config, folder) is None
-    workdir.prepare(folder, config)
+    workdir.prepare(folder, config, ["cat", "dog"])
     return config
+
+
+def test_names_of_the_classes_lie_beside_the_configuration(tmp_path):
+    begun(tmp_path)
+    assert json.loads((tmp_path / "classes.json").read_text()) == {"classes": ["cat", "dog"]}
 
 
 def test_unwritable_workdir(tmp_path, capsys):
@@ -230,7 +235,7 @@ def test_full_disk_at_the_start_is_said_as_in_the_midst_of_a_run(tmp_path, monke
             with monkeypatch.context() as patch:
                 patch.setattr(storage, name, full)
                 with pytest.raises(RunFailed, match=r"MiB are free\)\. Make room") as caught:
-                    workdir.prepare(folder, quickstart())
+                    workdir.prepare(folder, quickstart(), ["0"])
             said.append(str(caught.value))
         with pytest.raises(RunFailed) as caught, stopping_when_full(folder):
             full()

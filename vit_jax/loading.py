@@ -30,6 +30,7 @@ from vit_jax.models.pretrained import Weights
 from vit_jax.step_folders import FOLDER
 
 CONFIG_FILE = "config.yaml"
+CLASSES_FILE = "classes.json"  # names of the classes of a run, by label
 RETRIES, PAUSE_SECS = 20, 0.1  # of reading a run whose checkpoints are being replaced
 Preprocess = Callable[[readers.Images], np.ndarray]
 

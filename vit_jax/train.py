@@ -111,7 +111,7 @@ def train_here(config: ConfigDict, workdir: Path) -> dict[str, Any]:
     weights = initial_weights(run, workdir)
     before = set(storage.listed(workdir)) if storage.is_dir(workdir) else None
     if distributed.is_first():
-        prepare(workdir, config)
+        prepare(workdir, config, run.source.classes)
         goodput.begin()
     distributed.barrier("workdir")
     describe(run, devices)

@@ -7,7 +7,9 @@ Start from `continue_or_check`.
 """
 
 import contextlib
+import json
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -154,11 +156,13 @@ def compare(saved: ConfigDict, given: ConfigDict, workdir: Path) -> None:
         log.info("continuing with changes that do not touch results:\n%s", "\n".join(listed[False]))
 
 
-def prepare(workdir: Path, config: ConfigDict) -> None:
-    """Makes the workdir and writes the configuration into it."""
+def prepare(workdir: Path, config: ConfigDict, classes: Sequence[str]) -> None:
+    """Makes the workdir, and writes the configuration and the names of the classes into it."""
     with writing(workdir):
         storage.make_folder(workdir)
         storage.write(workdir / loading.CONFIG_FILE, config_lib.to_yaml(config))
+        names = json.dumps({"classes": list(classes)}, indent=1)
+        storage.write(workdir / loading.CLASSES_FILE, names + "\n")
 
 
 def remove_new(workdir: Path, before: set[Path] | None) -> None:

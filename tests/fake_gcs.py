@@ -130,7 +130,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         found = re.search(rb'"name": *("(?:[^"\\]|\\.)*")', self.body[:4096])
         return json.loads(found[1]) if found else ""
 
-    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_one  # noqa: N815
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_one
 
     def received(self):
         if self.headers.get("Transfer-Encoding", "").lower() == "chunked":

@@ -6,9 +6,7 @@
 import argparse
 import json
 import logging
-import os
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from vit_jax.errors import BadInput, together, unknown
@@ -16,8 +14,6 @@ from vit_jax.errors import BadInput, together, unknown
 if TYPE_CHECKING:
     from vit_jax.data import sources
     from vit_jax.data.splits import Split
-    from vit_jax.evaluators.features import Rows
-    from vit_jax.models.pretrained import Weights
 
 SUMMARY = "what a representation makes of a few images a class: ridge, kNN or linear probe"
 OVERRIDES = False  # whether --config.key=value may follow
@@ -26,7 +22,6 @@ EXAMPLE = "vit_jax fewshot runs/quickstart --data=digits --shots=1,5,10"
 METHODS = ("ridge", "knn", "probe")
 SEEDS = 3
 _SHOTS = {"ridge": "1,5,10,25", "knn": "all", "probe": "all"}  # where none are given
-_EACH = 64  # images at a time on each device
 log = logging.getLogger("vit_jax")
 
 
@@ -102,28 +97,14 @@ def evaluate(args: argparse.Namespace, shots: tuple[int, ...]) -> dict[str, Any]
     """Source -> what `fewshot.evaluate` returns."""
     import jax
 
-    from vit_jax import distributed, loading, reporting, sharding
+    from vit_jax import inference, reporting
     from vit_jax.data import shots as shots_lib
-    from vit_jax.evaluators import features, fewshot
+    from vit_jax.evaluators import fewshot
 
     opened = _open_all(args)  # what is wrong with the data is said before weights are read
-    if not distributed.present_accelerators():
-        jax.config.update("jax_platforms", "cpu")  # or libtpu complains that it has no TPU
-    weights = loading.read_weights(args.weights, heads=args.heads)
-    size = _size(args, weights)
-    cfg, rows = weights.config, _rows(weights, size)
-    params = loading.fit(weights, cfg, size, fresh_head=False).params
-
+    model = inference.open_model(args.weights, heads=args.heads, image_size=args.image_size)
     log.info("devices: %s", reporting.device_summary(jax.devices()))
-    mesh = sharding.make_mesh(replica=0, data=-1, fsdp=1, tensor=1)
-    rules = sharding.Rules(mesh, (("act_batch", ("replica", "data")),))
-    params = jax.device_put(params, rules.replicated)
-    images = weights.images
-    half = (0.5, 0.5, 0.5)  # of files, whose images come normalised
-    step = features.make_step(
-        cfg, rules, mean=images.get("mean", half), std=images.get("std", half)
-    )
-    batch_size = _EACH * rules.batch_ways
+    step = model.step(head=False)
     tasks = [shots_lib.make(source, shots, SEEDS) for source in opened]
     found = {}
     for task in tasks:
@@ -132,10 +113,7 @@ def evaluate(args: argparse.Namespace, shots: tuple[int, ...]) -> dict[str, Any]
 
         def of(split: "Split", source: str = task.source) -> Any:
             with reporting.bar(source) as progress:
-                return features.compute(
-                    step, params, rows(split, batch_size), rules, batch_size,
-                    lambda done: progress(done, len(split)),
-                )  # fmt: skip
+                return model.of_split(step, split, lambda done: progress(done, len(split)))
 
         found[task.source] = fewshot.evaluate(of, task, _classifier(args.method))
     return found
@@ -174,40 +152,6 @@ def _open_all(args: argparse.Namespace) -> list["sources.Source"]:
     if wrong:
         raise together(wrong)
     return opened
-
-
-def _size(args: argparse.Namespace, weights: "Weights") -> tuple[int, int]:
-    """Rows and columns of pixels."""
-    from vit_jax.models import variants
-
-    size = (args.image_size, args.image_size) if args.image_size else weights.image_size
-    if size is None:
-        raise BadInput(
-            f"{args.weights} does not say for what image size it was made; give --image_size=N."
-        )
-    variants.check_image_size(weights.config, *size)
-    return size
-
-
-def _rows(weights: "Weights", size: tuple[int, int]) -> Callable[["Split", int], "Rows"]:
-    """From a split and a batch size to what reads batches, as the weights' own evaluation does."""
-    from vit_jax import loading
-    from vit_jax.data import preprocess, reading
-    from vit_jax.data.decode import Decode
-    from vit_jax.data.pipeline import Pipeline
-
-    workers = os.cpu_count() or 1
-    if weights.format != "run":
-        reader = loading.reader(weights, size)
-        return lambda split, batch_size: (
-            lambda _: reading.batches(split, reader, batch_size, workers)
-        )
-    ops = preprocess.parse("data.eval_ops", weights.images["ops"], size[0])
-    if not any(isinstance(op, Decode) for op in ops):
-        ops = (Decode(), *ops)
-    return lambda split, batch_size: (
-        Pipeline(split, ops, batch_size, 0, size[0], workers, prefetch=2).evaluation
-    )
 
 
 def as_text(found: dict[str, Any]) -> str:

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Representations: what the head of a model sees, of every image of a split once, on the mesh.
+"""Representations, or logits, of every image of a split once, on the mesh.
 
-That is after the pre-logits layer where a model has one. Axes: B batch, H W C image, D width.
+A representation is what the head of a model sees, that is after the pre-logits layer where a model
+has one. Axes: B batch, H W C image, D width.
 Start from `make_step`, then `compute`.
 """
 
@@ -26,18 +27,26 @@ Rows = Callable[[range], Iterator[pipeline.NumpyBatch]]  # of a batch, for this 
 
 
 def make_step(
-    cfg: variants.Config, rules: Rules, *, mean: tuple[float, ...], std: tuple[float, ...]
+    cfg: variants.Config,
+    rules: Rules,
+    *,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+    head: bool = False,
 ) -> Step:
     """The jitted function (params, batch) -> float32 [B, D] and the batch's mask, on every device.
 
     Args:
-      cfg: the model; its head is left out, so parameters may have one or not.
+      cfg: the model.
       rules: mesh and placement.
       mean: of normalisation, see `train_step.normalise`; only for images of uint8, others have it
         behind them.
       std: likewise.
+      head: whether it is applied, D being the classes; if not, parameters may have one or not.
     """
-    heads = {"classes": 0} | ({"patch_outputs": 0} if isinstance(cfg, vit.ViTConfig) else {})
+    heads = {"patch_outputs": 0} if isinstance(cfg, vit.ViTConfig) else {}
+    if not head:
+        heads["classes"] = 0
     model = variants.make(dataclasses.replace(cfg, **heads), rules)
 
     def step(params: Any, batch: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:

@@ -91,6 +91,16 @@ def image_folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def digits_run(tmp_path_factory) -> Path:
+    """A short run of the quickstart, to be used and not changed."""
+    from test_train import run
+
+    workdir = tmp_path_factory.mktemp("digits") / "run"
+    assert run(workdir) == 0
+    return workdir
+
+
+@pytest.fixture(scope="session")
 def _served():
     with fake_gcs.serve("bucket") as (store, environment):
         yield store, environment

@@ -3,13 +3,16 @@
 
 """Representations: what the head sees, of every image once, on any mesh, at any batch size."""
 
+import dataclasses
 import functools
 
 import numpy as np
 import pytest
 import tiny
+import using
 from test_train_step import rules_of
 
+import vit_jax
 from vit_jax import train_step
 from vit_jax.errors import RunFailed
 from vit_jax.evaluators import features
@@ -118,7 +121,7 @@ def test_the_step_is_compiled_once_for_all_splits():
 def test_a_representation_that_is_not_finite_is_said():
     cfg, images = tiny.config(), np.ones((5, SIDE, SIDE, 3), np.float32)
     images[3, 0, 0, 0] = np.nan
-    with pytest.raises(RunFailed, match=r"1 of 5 images are not finite, first that of number 3"):
+    with pytest.raises(RunFailed, match=r"1 of 5 images is not finite, first that of number 3"):
         computed(cfg, images)
 
 
@@ -127,3 +130,55 @@ def test_padding_that_is_not_finite_does_not_matter():
     cfg, rows = tiny.config(), reader(images, 8, garbage=np.nan)
     found = features.compute(step_of(cfg, ONE), params_of(cfg), rows, rules_of(ONE), 8)
     assert found.shape == (5, 32)
+
+
+# ---------------------------------------------------------------- as a command
+
+
+def test_representations_of_a_split_are_written_with_labels(digits_run, tmp_path, capsys):
+    out = tmp_path / "made" / "features.npz"
+    words = ("features", digits_run, "--data=digits", f"--out={out}")
+    assert using.command(capsys, *words)[0] == 0
+    found = np.load(out)
+    assert found["features"].shape == (365, 16)
+    assert found["features"].dtype == np.float32
+    assert found["classes"].tolist() == [str(k) for k in range(10)]
+    digits = using.digits(20)
+    assert found["labels"][:20].tolist() == [[label] for _, label in digits]
+    assert found["names"][0].startswith("digits/")
+    model, params, preprocess = vit_jax.load(digits_run)
+    headless = variants.make(dataclasses.replace(model.cfg, classes=0))
+    images = preprocess([image for image, _ in digits])
+    expected = headless.apply({"params": params}, images, train=False)
+    np.testing.assert_allclose(found["features"][:20], expected, atol=1e-5)
+
+
+def test_representations_of_files_are_written_with_their_names(digits_run, tmp_path, capsys):
+    paths, out = using.digit_files(tmp_path / "images", 3), tmp_path / "features.npz"
+    (tmp_path / "images" / "9.png").write_bytes(b"broken")
+    words = ("features", digits_run, tmp_path / "images", f"--out={out}")
+    code, _, said = using.command(capsys, *words)
+    assert code == 2
+    assert "1 of 4 images cannot be read" in said
+    found = np.load(out)
+    assert found["names"].tolist() == paths
+    assert found["features"].shape == (3, 16)
+    assert set(found) == {"features", "names"}
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ([], "give either images or --data=SOURCE"),
+        (["image.png", "--data=digits"], "give either images or --data=SOURCE"),
+        (["gone.png"], "gone.png is not there"),
+        (["--data=digits", "--split=none"], "'none'"),
+        (["--data=none"], "unknown --data 'none'"),
+    ],
+)
+def test_bad_input_of_the_command(digits_run, tmp_path, capsys, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    code, _, said = using.command(capsys, "features", digits_run, *words, "--out=features.npz")
+    assert code == 2
+    assert message in said
+    assert not list(tmp_path.iterdir())

@@ -5,6 +5,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import types
@@ -73,6 +74,24 @@ def test_wrong_usage_is_exit_code_2(capsys, argv, shown):
     shown_err = capsys.readouterr().err
     assert shown in shown_err
     assert "usage: vit_jax" in shown_err
+
+
+def test_help_says_what_exit_codes_mean(capsys):
+    assert main.main(["--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for code in ("0 done", "1 failed", "2 bad input", "42 stopped", "43 hung", "130 or 143"):
+        assert code in shown
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_help_of_every_command_has_an_example_that_it_takes(capsys, name):
+    assert main.main([name, "--help"]) == 0
+    example = main.COMMANDS[name].EXAMPLE
+    assert f"example:\n  {example}\n" in capsys.readouterr().out
+    words = shlex.split(example.partition(" > ")[0])
+    assert words[:2] == ["vit_jax", name]
+    _, rest = main._parser().parse_known_args(words[1:])  # which exits where it does not
+    assert not rest or main.COMMANDS[name].OVERRIDES
 
 
 def _command(outcome):

@@ -7,19 +7,19 @@ Start from `open_model`, then `Model.of_split` or `Model.of_files`.
 """
 
 import dataclasses
-import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from vit_jax import build, distributed, loading, metrics, sharding
 from vit_jax import config as config_lib
-from vit_jax import distributed, loading, sharding
-from vit_jax.data import decode, preprocess, reading
+from vit_jax.data import decode, preprocess, reading, sources
 from vit_jax.data.pipeline import NumpyBatch, Pipeline
 from vit_jax.data.splits import Split
 from vit_jax.errors import BadInput, together
@@ -28,7 +28,6 @@ from vit_jax.models import files, variants
 from vit_jax.models.pretrained import Weights
 
 EACH = 64  # images at a time on each device
-GROUP = 4096  # images whose results are held at a time
 Progress = Callable[[int], None]  # images that are done
 
 
@@ -62,22 +61,36 @@ class Model:
         """Images at a time, all devices together."""
         return EACH * self.rules.batch_ways
 
-    def name(self, label: int) -> str:
-        """Of a class; its number where it has none."""
-        return self.names[label] if self.names else str(label)
-
-    def probabilities(self, logits_NY: np.ndarray) -> np.ndarray:
-        """float32 [N, Y] in [0, 1], from logits [N, Y]."""
-        made = jax.nn.sigmoid if self.sigmoid else jax.nn.softmax
-        return np.asarray(made(logits_NY))
-
-    def step(self, *, head: bool) -> features.Step:
-        """`features.make_step` of this model: logits with the head, else representations."""
-        if head and not self.weights.classes:
+    def step(self, of_logits: Callable[[jax.Array], jax.Array] | None = None) -> features.Step:
+        """`features.make_step` of this model: representations, or what is made of logits."""
+        if of_logits and not self.weights.classes:
             raise BadInput("these weights have no head, so they say nothing about classes.")
         images, half = self.weights.images, (0.5, 0.5, 0.5)  # of files: images come normalised
         mean, std = images.get("mean", half), images.get("std", half)
-        return features.make_step(self.cfg, self.rules, mean=mean, std=std, head=head)
+        return features.make_step(self.cfg, self.rules, mean=mean, std=std, of_logits=of_logits)
+
+    def best(
+        self, most: int, columns_CG: np.ndarray | None = None
+    ) -> Callable[[jax.Array], jax.Array]:
+        """The likeliest classes, for `step`: logits [B, Y] to [B, 2T], T = min(most, Y).
+
+        The first T are their numbers, the likeliest first, of equals the lower number; the others
+        their probabilities, which do not add up to 1 where each class is likely by itself.
+
+        Args:
+          most: classes.
+          columns_CG: the classes to choose among, see `metrics.of_columns`; None: all.
+        """
+
+        def best(logits_BY: jax.Array) -> jax.Array:
+            if columns_CG is not None:
+                logits_BY = metrics.of_columns(logits_BY, jnp.asarray(columns_CG))
+            _, best_BT = jax.lax.top_k(logits_BY, min(most, logits_BY.shape[1]))
+            made_BY = (jax.nn.sigmoid if self.sigmoid else jax.nn.softmax)(logits_BY)
+            likely_BT = jnp.take_along_axis(made_BY, best_BT, axis=1)
+            return jnp.concatenate([best_BT.astype(jnp.float32), likely_BT], axis=1)
+
+        return best
 
     def of_split(
         self, step: features.Step, split: Split, progress: Progress = lambda _: None
@@ -104,19 +117,23 @@ class Model:
         return made.evaluation
 
     def of_files(
-        self, step: features.Step, paths: Sequence[str]
-    ) -> Iterator[tuple[list[str], np.ndarray, dict[str, str]]]:
-        """What a step makes of image files, some thousands at a time.
+        self, step: features.Step, paths: Sequence[str], progress: Progress = lambda _: None
+    ) -> tuple[list[str], np.ndarray, dict[str, str]]:
+        """What a step makes of image files.
 
         Args:
           step: from `step`.
           paths: of image files.
+          progress: called with the number of images that are done.
 
-        Yields:
-          The paths of the next N images; float32 [N, D] of each; and path -> reason of those in
-          between that cannot be read.
+        Returns:
+          The N paths that could be read, in order; float32 [N, D]; path -> reason of the others.
+
+        Raises:
+          BadInput: none can be read.
         """
         reader = loading.reader(self.weights, self.size)
+        read, bad = list[str](), dict[str, str]()
 
         def one(path: str) -> np.ndarray | BadInput:
             try:
@@ -124,9 +141,7 @@ class Model:
             except BadInput as e:
                 return e
 
-        def batches(
-            paths: Sequence[str], read: list[str], bad: dict[str, str]
-        ) -> Iterator[NumpyBatch]:
+        def batches(_: range) -> Iterator[NumpyBatch]:
             for start in range(0, len(paths), self.batch_size):
                 part, rows = paths[start : start + self.batch_size], list[np.ndarray]()
                 for path, image in zip(part, threads.map(one, part), strict=True):
@@ -139,29 +154,27 @@ class Model:
                     padding = [np.zeros_like(rows[0])] * (self.batch_size - len(rows))
                     mask_B = np.arange(self.batch_size) < len(rows)
                     yield {"image": np.stack(rows + padding), "mask": mask_B}
+            if not read:
+                raise BadInput(
+                    f"none of {len(paths)} images can be read, first: {next(iter(bad.values()))}"
+                )
 
-        group = self.batch_size * max(1, GROUP // self.batch_size)
         with ThreadPoolExecutor(os.cpu_count()) as threads:
-            for start in range(0, len(paths), group):
-                read, bad = list[str](), dict[str, str]()
-                made = batches(paths[start : start + group], read, bad)
-                first = next(made, None)
-                found = np.zeros((0, 0), np.float32)
-                if first is not None:
-                    rows = itertools.chain([first], made)
-                    found = features.compute(
-                        step, self.params, lambda _, rows=rows: rows, self.rules, self.batch_size
-                    )
-                yield read, found, bad
+            found = features.compute(
+                step, self.params, batches, self.rules, self.batch_size,
+                lambda done: progress(done + len(bad)),
+            )  # fmt: skip
+        return read, found, bad
 
 
-def open_model(text: str, *, heads: int = 0, image_size: int = 0) -> Model:
+def open_model(text: str, *, heads: int = 0, image_size: int = 0, names: str = "") -> Model:
     """The model of FILE_OR_RUN, on all devices of this process.
 
     Args:
       text: FILE_OR_RUN, see `loading`.
       heads: attention heads, for a file that does not say.
       image_size: pixels of a side; 0: what the weights were made for.
+      names: a file of names of the classes, one a line; "": those that a run knows.
 
     Raises:
       BadInput: nothing there, not readable, or something that the file does not say.
@@ -173,14 +186,21 @@ def open_model(text: str, *, heads: int = 0, image_size: int = 0) -> Model:
     if size is None:
         raise BadInput(f"{text} does not say for what image size it was made; give --image_size=N.")
     variants.check_image_size(weights.config, *size)
-    names, sigmoid = ((), False)
+    known, sigmoid = ((), False)
     if weights.format == "run":
-        names, sigmoid = _of_run(text, weights.classes)
+        known, sigmoid = _of_run(text, weights.classes)
+    if names:
+        known = read_names(names)
+        if len(known) != weights.classes:
+            raise BadInput(
+                f"--names={names} has {len(known)} names, the model {weights.classes} classes; "
+                "give the list that it was trained with."
+            )
     params = loading.fit(weights, weights.config, size, fresh_head=False).params
     mesh = sharding.make_mesh(replica=0, data=-1, fsdp=1, tensor=1)
     rules = sharding.Rules(mesh, (("act_batch", ("replica", "data")),))
     params = jax.device_put(params, rules.replicated)
-    return Model(weights, size, names, sigmoid, params, rules)
+    return Model(weights, size, known, sigmoid, params, rules)
 
 
 def _of_run(text: str, classes: int) -> tuple[tuple[str, ...], bool]:
@@ -199,14 +219,77 @@ def _of_run(text: str, classes: int) -> tuple[tuple[str, ...], bool]:
     return tuple(names), loss == "sigmoid"
 
 
-def image_files(given: Sequence[str]) -> list[str]:
+def open_data(text: str, spec: str, data_dir: str) -> sources.Source:
+    """A source to look at: that of a run itself has the run's splits, others hold nothing out.
+
+    Args:
+      text: FILE_OR_RUN, whose options a run says.
+      spec: `kind:rest`; "": what the run was trained on.
+      data_dir: of prepared datasets; "": the run's, or TFDS's default.
+
+    Raises:
+      BadInput: as `sources.open_source`; no source, and no run that says one.
+    """
+    if not loading.may_be_run(text):
+        if not spec:
+            raise BadInput(f"{text} is a file, which has no data of its own; give --data=SOURCE.")
+        options = sources.Options(data_dir=data_dir)
+        return sources.open_source(spec, options, val_percent=0, test_percent=0)
+    run = loading.find_run(text)
+    assert run is not None, text
+    data = config_lib.load(str(run.workdir / loading.CONFIG_FILE)).data
+    more = {"data_dir": data_dir} if data_dir else {}
+    if spec not in ("", data.source):
+        more |= {"source": spec, "val_percent": 0, "test_percent": 0}
+    return build.open_source(config_lib.changed(data, more))
+
+
+def choose_split(source: sources.Source, expression: str) -> tuple[str, Split]:
+    """A split by name or slice; "": `test`, or else the only one. With what it is called.
+
+    Raises:
+      BadInput: no such split, or several and none of them test.
+    """
+    if expression:
+        return expression, source.split(expression)
+    if "test" in source.splits:
+        return "test", source.splits["test"]
+    if len(source.splits) > 1:
+        raise BadInput(
+            f"{source.spec} has no split test but {', '.join(source.splits)}; give --split=NAME."
+        )
+    return next(iter(source.splits.items()))
+
+
+def read_names(path: str) -> tuple[str, ...]:
+    """Names of classes, the lines of a file.
+
+    Raises:
+      BadInput: it cannot be read, or a line is empty.
+    """
+    try:
+        lines = Path(os.path.expanduser(path)).read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as e:
+        raise BadInput(f"--names={path} cannot be read: {e}; give names, one a line.") from e
+    if not all(line.strip() for line in lines):
+        raise BadInput(f"--names={path} has an empty line; give names, one a line, in order.")
+    return tuple(line.strip() for line in lines)
+
+
+def image_files(given: Sequence[str], stdin: TextIO) -> list[str]:
     """The image files that are named, and those in folders that are, by name.
+
+    Args:
+      given: files, folders, and `-` for a list of them.
+      stdin: where that is read from, one a line.
 
     Raises:
       BadInput: one that is not there, a folder without images, or none at all.
     """
-    found, problems = list[str](), list[BadInput]()
+    found, problems, named = list[str](), list[BadInput](), list[str]()
     for text in given:
+        named += filter(None, stdin.read().splitlines()) if text == "-" else [text]
+    for text in named:
         path = Path(os.path.expanduser(text))
         if path.is_dir():
             inside = sorted(

@@ -12,7 +12,20 @@ import sys
 from collections.abc import Sequence
 
 from vit_jax import __version__, console, ending, job_file, offline
-from vit_jax.commands import data, doctor, fewshot, inspect, models, plan, sweep, table, train
+from vit_jax.commands import (
+    data,
+    doctor,
+    evaluate,
+    features,
+    fewshot,
+    inspect,
+    models,
+    plan,
+    predict,
+    sweep,
+    table,
+    train,
+)
 from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped
 
 COMMANDS = {
@@ -20,6 +33,9 @@ COMMANDS = {
     "sweep": sweep,
     "plan": plan,
     "table": table,
+    "predict": predict,
+    "evaluate": evaluate,
+    "features": features,
     "fewshot": fewshot,
     "data": data,
     "models": models,
@@ -72,9 +88,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
+EXIT_CODES = (
+    "exit codes: 0 done; 1 failed and needs a person; 2 bad input, the message says what to do; 42 "
+    "stopped and saved, run again; 43 hung or lost a process, run again; 130 or 143 ended by a "
+    "second signal, unsaved"
+)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="vit_jax", description="Vision Transformers with JAX.", allow_abbrev=False
+        prog="vit_jax",
+        description="Vision Transformers with JAX.",
+        epilog=f"{EXIT_CODES}; `vit_jax COMMAND --help` shows an example of each",
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -83,7 +109,8 @@ def _parser() -> argparse.ArgumentParser:
             name,
             help=module.SUMMARY,
             description=module.SUMMARY,
-            epilog=f"example: {module.EXAMPLE}",
+            epilog=f"example:\n  {module.EXAMPLE}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,  # or it breaks the example
             allow_abbrev=False,
         )
         sub.add_argument("--offline", action="store_true", help="never use the network")

@@ -6,9 +6,9 @@
 import argparse
 import json
 import logging
-import re
 from typing import TYPE_CHECKING, Any
 
+from vit_jax.commands import arguments
 from vit_jax.errors import BadInput, together, unknown
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ log = logging.getLogger("vit_jax")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
-    parser.add_argument("weights", metavar="FILE_OR_RUN", help="file, URL, name, WORKDIR[@STEP]")
+    arguments.weights(parser)
     parser.add_argument(
         "--data", action="append", required=True, metavar="SOURCE",
         help="kind:rest, see docs/data.md; give it once for each of several sources",
@@ -39,12 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", default="ridge", metavar="NAME", help=", ".join(METHODS))
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--data_dir", default="", metavar="DIR", help="of prepared datasets")
-    parser.add_argument(
-        "--image_size", type=int, default=0, metavar="N", help="pixels; default: the weights'"
-    )
-    parser.add_argument(
-        "--heads", type=int, default=0, metavar="N", help="attention heads, if the file is silent"
-    )
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
@@ -54,24 +48,14 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     shots = parse_shots(_SHOTS[args.method] if args.shots is None else args.shots)
     if len(set(args.data)) < len(args.data):
         raise BadInput(f"--data is given twice with the same source: {', '.join(args.data)}.")
-    if args.image_size < 0:
-        raise BadInput(f"--image_size={args.image_size}; give pixels, or leave it out.")
-    try:
+    arguments.check_image_size(args)
+    with arguments.own_words():
         found = evaluate(args, shots)
-    except BadInput as e:
-        raise BadInput(_own_words(str(e))) from e
     if args.json:
         print(json.dumps(found if len(found) > 1 else next(iter(found.values())), indent=2))
     else:
         print(as_text(found))
     return 0
-
-
-def _own_words(text: str) -> str:
-    """A message about a configuration, with the arguments of this command."""
-    for key in ("data_dir", "image_size"):
-        text = text.replace(f"--config.data.{key}", f"--{key}")
-    return re.sub(r"\bdata\.source=", "--data=", text)
 
 
 def parse_shots(text: str) -> tuple[int, ...]:
@@ -97,14 +81,14 @@ def evaluate(args: argparse.Namespace, shots: tuple[int, ...]) -> dict[str, Any]
     """Source -> what `fewshot.evaluate` returns."""
     import jax
 
-    from vit_jax import inference, reporting
+    from vit_jax import reporting
     from vit_jax.data import shots as shots_lib
     from vit_jax.evaluators import fewshot
 
     opened = _open_all(args)  # what is wrong with the data is said before weights are read
-    model = inference.open_model(args.weights, heads=args.heads, image_size=args.image_size)
+    model = arguments.open_model(args)
     log.info("devices: %s", reporting.device_summary(jax.devices()))
-    step = model.step(head=False)
+    step = model.step()
     tasks = [shots_lib.make(source, shots, SEEDS) for source in opened]
     found = {}
     for task in tasks:

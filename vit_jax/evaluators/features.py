@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Representations, or logits, of every image of a split once, on the mesh.
+"""Representations, or what is made of logits, of every image of a split once, on the mesh.
 
 A representation is what the head of a model sees, that is after the pre-logits layer where a model
 has one. Axes: B batch, H W C image, D width.
@@ -32,7 +32,7 @@ def make_step(
     *,
     mean: tuple[float, ...],
     std: tuple[float, ...],
-    head: bool = False,
+    of_logits: Callable[[jax.Array], jax.Array] | None = None,
 ) -> Step:
     """The jitted function (params, batch) -> float32 [B, D] and the batch's mask, on every device.
 
@@ -42,10 +42,11 @@ def make_step(
       mean: of normalisation, see `train_step.normalise`; only for images of uint8, others have it
         behind them.
       std: likewise.
-      head: whether it is applied, D being the classes; if not, parameters may have one or not.
+      of_logits: from logits [B, Y], which are not finite if the weights are not, to what is wanted,
+        [B, D]; None: representations, for which parameters may have a head or not.
     """
     heads = {"patch_outputs": 0} if isinstance(cfg, vit.ViTConfig) else {}
-    if not head:
+    if of_logits is None:
         heads["classes"] = 0
     model = variants.make(dataclasses.replace(cfg, **heads), rules)
 
@@ -54,6 +55,8 @@ def make_step(
         if image_BHWC.dtype == jnp.uint8:
             image_BHWC = train_step.normalise(image_BHWC, mean, std)
         features_BD = jnp.asarray(model.apply({"params": params}, image_BHWC, train=False))
+        if of_logits is not None:
+            features_BD = of_logits(features_BD)
         return features_BD.astype(jnp.float32), batch["mask"]
 
     return jax.jit(step, out_shardings=rules.replicated)
@@ -102,7 +105,7 @@ def compute(
     bad = np.flatnonzero(~np.isfinite(features).all(axis=1))
     if len(bad):
         raise RunFailed(
-            f"the representations of {len(bad)} of {len(features)} images are not finite, first "
+            f"what the model makes of {len(bad)} of {len(features)} images is not finite, first "
             f"that of number {bad[0]}: the weights are damaged or have diverged."
         )
     return features

@@ -1,0 +1,156 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A model that is ready: of files, of splits, with names; and what of both is refused."""
+
+import io
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pictures
+import pytest
+import using
+
+import vit_jax
+from vit_jax import inference
+from vit_jax.data import sources
+from vit_jax.errors import BadInput
+
+
+@pytest.fixture(scope="module")
+def model(digits_run):
+    return inference.open_model(str(digits_run))
+
+
+def test_files_are_seen_as_load_sees_them(model, digits_run, tmp_path):
+    paths = using.digit_files(tmp_path, model.batch_size + 3)
+    done = []
+    read, found, bad = model.of_files(model.step(lambda logits: logits), paths, done.append)
+    assert (read, bad) == (paths, {})
+    assert done[-1] == len(paths)
+    loaded, params, preprocess = vit_jax.load(digits_run)
+    expected = loaded.apply({"params": params}, preprocess(paths), train=False)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_what_cannot_be_read_is_left_out_and_named(model, tmp_path):
+    paths = using.digit_files(tmp_path, 3)
+    broken, gone = str(tmp_path / "broken.png"), str(tmp_path / "gone.png")
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    step, done = model.step(lambda logits: logits), []
+    mixed = [paths[0], broken, paths[1], gone, paths[2]]
+    read, found, bad = model.of_files(step, mixed, done.append)
+    assert read == paths
+    assert list(bad) == [broken, gone]
+    assert done[-1] == 5
+    np.testing.assert_array_equal(found, model.of_files(step, paths)[1])
+    with pytest.raises(BadInput, match=r"none of 2 images can be read, first: .*broken.png"):
+        model.of_files(step, [broken, gone])
+
+
+def test_files_and_a_split_give_the_same(model, digits_run, tmp_path):
+    step = model.step()
+    source = inference.open_data(str(digits_run), "digits", "")
+    of_split = model.of_split(step, source.splits["test"])
+    assert of_split.shape == (365, 16)
+    _, of_files, _ = model.of_files(step, using.digit_files(tmp_path, 20))
+    np.testing.assert_allclose(of_split[:20], of_files, atol=1e-5)
+
+
+def test_best_are_the_likeliest_of_equals_the_lower(model):
+    logits = np.array([[0, 2, 2, 1], [3, 0, 0, -1]], np.float32)
+    found = np.asarray(model.best(3)(logits))
+    assert found[:, :3].tolist() == [[1, 2, 3], [0, 1, 2]]
+    expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found[0, 3:], expected[0, [1, 2, 3]], rtol=1e-6)
+    assert np.asarray(model.best(9)(logits)).shape == (2, 8)
+    columns = np.array([[3, -1], [0, 1]], np.int32)  # of two classes the better one counts
+    assert np.asarray(model.best(1, columns)(logits))[:, 0].tolist() == [1, 1]
+
+
+def test_classes_by_themselves_have_probabilities_of_their_own(model):
+    likely = inference.dataclasses.replace(model, sigmoid=True).best(2)(jnp.array([[0.0, 2.0]]))
+    np.testing.assert_allclose(likely, [[1, 0, jax.nn.sigmoid(2.0), 0.5]], rtol=1e-6)
+
+
+def test_names_are_those_of_the_run_unless_others_are_given(model, digits_run, tmp_path):
+    assert model.names == tuple("0123456789")
+    (tmp_path / "names.txt").write_text("\n".join("abcdefghij"))
+    named = inference.open_model(str(digits_run), names=str(tmp_path / "names.txt"))
+    assert named.names == tuple("abcdefghij")
+    bare = using.with_classes(digits_run, tmp_path / "bare", None)
+    assert inference.open_model(str(bare)).names == ()
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ({"classes": ["a", "b"]}, r"classes.json names 2 classes, the model has 10"),
+        ({"classes": [1, 2]}, r"classes.json is not \{\"classes\": \[names\]\}"),
+        ({"classes": "ab"}, r"classes.json is not"),
+        ("{", r"classes.json is not readable JSON"),
+    ],
+)
+def test_damaged_names_of_a_run_are_told(digits_run, tmp_path, content, message):
+    with pytest.raises(BadInput, match=message):
+        inference.open_model(str(using.with_classes(digits_run, tmp_path / "run", content)))
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (None, "names.txt cannot be read.*one a line"),
+        ("a\n\nb\n", "names.txt has an empty line"),
+        ("a\nb\n", "names.txt has 2 names, the model 10 classes"),
+    ],
+)
+def test_names_that_do_not_fit_are_refused(digits_run, tmp_path, content, message):
+    path = tmp_path / "names.txt"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(BadInput, match=message):
+        inference.open_model(str(digits_run), names=str(path))
+
+
+def test_images_are_files_folders_and_lists(tmp_path):
+    pictures.folder(tmp_path, "b/2.png", "b/c/1.PNG", "a.png")
+    (tmp_path / "b" / "notes.txt").write_text("")
+    listed = io.StringIO(f"{tmp_path}/a.png\n\n{tmp_path}/b/2.png\n")
+    found = inference.image_files([str(tmp_path / "b"), "-"], listed)
+    assert found == [f"{tmp_path}/{name}" for name in ("b/2.png", "b/c/1.PNG", "a.png", "b/2.png")]
+
+
+def test_all_that_is_wrong_with_images_is_said_at_once(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadInput) as caught:
+        inference.image_files([str(tmp_path / "empty"), str(tmp_path / "gone")], io.StringIO())
+    assert "empty has no images in it" in str(caught.value)
+    assert "gone is not there" in str(caught.value)
+    with pytest.raises(BadInput, match="no images; give files, folders"):
+        inference.image_files(["-"], io.StringIO("\n"))
+
+
+def test_own_data_has_the_splits_of_the_run_and_other_data_none_held_out(digits_run, image_folder):
+    own = inference.open_data(str(digits_run), "", "")
+    assert {name: len(split) for name, split in own.splits.items()} == {
+        "train": 1280, "val": 152, "test": 365,
+    }  # fmt: skip
+    other = inference.open_data(str(digits_run), f"folder:{image_folder}", "")
+    assert {name: len(split) for name, split in other.splits.items()} == {"train": 40, "test": 10}
+    with pytest.raises(BadInput, match=r"digits.npz is a file.* give --data=SOURCE"):
+        inference.open_data("digits.npz", "", "")
+
+
+def test_split_is_test_or_the_only_one_or_asked_for(image_folder):
+    def opened(spec, **percents):
+        percents = {"val_percent": 0, "test_percent": 0} | percents
+        return sources.open_source(spec, sources.Options(), **percents)
+
+    both, single = opened(f"folder:{image_folder}"), opened(f"folder:{image_folder}/train")
+    assert inference.choose_split(both, "")[0] == "test"
+    assert inference.choose_split(single, "")[0] == "train"
+    name, split = inference.choose_split(both, "train[:10]")
+    assert (name, len(split)) == ("train[:10]", 10)
+    with pytest.raises(BadInput, match=r"no split test but train, val; give --split=NAME"):
+        inference.choose_split(opened("digits", val_percent=10), "")

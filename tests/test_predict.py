@@ -1,0 +1,131 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`vit_jax predict`, and the arguments that it shares with other commands."""
+
+import csv
+import dataclasses
+import io
+import os
+import sys
+
+import numpy as np
+import pytest
+import using
+
+import vit_jax
+from vit_jax.models import variants
+
+
+def rows(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_likeliest_classes_of_each_image_are_written(digits_run, tmp_path, capsys):
+    paths, out = using.digit_files(tmp_path / "images", 12), tmp_path / "made" / "preds.csv"
+    code, printed, _ = using.command(
+        capsys, "predict", digits_run, tmp_path / "images", "--topk=3", f"--out={out}"
+    )
+    assert (code, printed) == (0, "")
+    found = rows(out.read_text())
+    assert list(found[0]) == ["image", "rank", "class", "name", "probability"]
+    assert [row["image"] for row in found] == [path for path in paths for _ in range(3)]
+    assert [row["rank"] for row in found] == ["1", "2", "3"] * 12
+    assert all(row["name"] == row["class"] for row in found)  # the digits' names
+    model, params, preprocess = vit_jax.load(digits_run)
+    logits_NY = np.asarray(model.apply({"params": params}, preprocess(paths), train=False))
+    best = np.argsort(-logits_NY, axis=1, kind="stable")[:, :3]
+    assert [int(row["class"]) for row in found] == best.ravel().tolist()
+    likely = np.exp(logits_NY) / np.exp(logits_NY).sum(axis=1, keepdims=True)
+    shown = [float(row["probability"]) for row in found]
+    np.testing.assert_allclose(shown, np.take_along_axis(likely, best, 1).ravel(), atol=2e-6)
+
+
+def test_list_on_standard_input_to_standard_output(digits_run, tmp_path, capsys, monkeypatch):
+    paths = using.digit_files(tmp_path, 2)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(paths)))
+    code, printed, _ = using.command(capsys, "predict", digits_run, "-", "--topk=1")
+    assert code == 0
+    assert [row["image"] for row in rows(printed)] == paths
+
+
+def test_more_classes_than_there_are(digits_run, tmp_path, capsys):
+    paths = using.digit_files(tmp_path, 1)
+    code, printed, _ = using.command(capsys, "predict", digits_run, *paths, "--topk=99")
+    assert code == 0
+    assert len(rows(printed)) == 10
+    assert sum(float(row["probability"]) for row in rows(printed)) == pytest.approx(1, abs=1e-5)
+
+
+def test_weights_without_names_have_numbers_and_take_names(digits_run, tmp_path, capsys):
+    model, params, _ = vit_jax.load(digits_run)
+    file, names = tmp_path / "weights.npz", tmp_path / "names.txt"
+    vit_jax.save(file, model, params)
+    paths = using.digit_files(tmp_path, 1)
+    code, printed, _ = using.command(capsys, "predict", file, *paths, "--heads=2", "--topk=1")
+    assert code == 0
+    [bare] = rows(printed)
+    assert bare["name"] == ""
+    names.write_text("\n".join(f"digit {k}" for k in range(10)))
+    more = ("--heads=2", "--topk=1", f"--names={names}")
+    _, printed, _ = using.command(capsys, "predict", file, *paths, *more)
+    assert rows(printed)[0]["name"] == f"digit {bare['class']}"
+
+
+def test_images_that_cannot_be_read_are_told_once_the_others_are_written(
+    digits_run, tmp_path, capsys
+):
+    paths, out = using.digit_files(tmp_path, 2), tmp_path / "preds.csv"
+    (tmp_path / "broken.png").write_bytes(b"\x89PNG no more")
+    code, _, said = using.command(
+        capsys, "predict", digits_run, *paths, tmp_path / "broken.png", f"--out={out}"
+    )
+    assert code == 2
+    assert "1 of 3 images cannot be read and are left out, first: " in said
+    assert "broken.png" in said
+    assert {row["image"] for row in rows(out.read_text())} == set(paths)
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--topk=0"], "--topk=0; give a number of classes from 1 on"),
+        (["--image_size=-1"], "--image_size=-1; give pixels"),
+        (["--image_size=9"], "9"),
+        (["--out=."], "--out=. is a folder; give a file"),
+        (["--out=/proc/none/preds.csv"], "--out=/proc/none/preds.csv cannot be written"),
+        (["gone.png"], "gone.png is not there; give images or folders"),
+        (["--names=gone.txt"], "--names=gone.txt cannot be read"),
+    ],
+)
+def test_bad_input_is_one_message(digits_run, tmp_path, capsys, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    paths = using.digit_files(tmp_path / "images", 1)
+    code, printed, said = using.command(capsys, "predict", digits_run, *paths, *words)
+    assert (code, printed) == (2, "")
+    assert message in said
+    assert "Traceback" not in said
+    assert sorted(os.listdir(tmp_path)) == ["images"]
+
+
+def test_weights_without_a_head_have_no_classes(digits_run, tmp_path, capsys):
+    model, params, _ = vit_jax.load(digits_run)
+    headless = variants.make(dataclasses.replace(model.cfg, classes=0))
+    rest = {name: value for name, value in params.items() if name != "head"}
+    vit_jax.save(tmp_path / "headless.npz", headless, rest)
+    paths = using.digit_files(tmp_path, 1)
+    code, _, said = using.command(capsys, "predict", tmp_path / "headless.npz", *paths, "--heads=2")
+    assert code == 2
+    assert "no head" in said
+
+
+def test_what_is_no_file_is_written_to_and_not_replaced(digits_run, tmp_path, capsys):
+    paths = using.digit_files(tmp_path, 1)
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    code, _, _ = using.command(
+        capsys, "predict", digits_run, *paths, f"--out={tmp_path / 'pipe'}", "--topk=1"
+    )
+    assert code == 0
+    assert len(rows(os.read(reader, 10_000).decode())) == 1
+    os.close(reader)

@@ -1,0 +1,135 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Arguments that several commands take alike, and what becomes of them. Start from `weights`."""
+
+import argparse
+import contextlib
+import errno
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit_jax import storage
+from vit_jax.errors import BadInput
+
+if TYPE_CHECKING:
+    from vit_jax.inference import Model
+
+
+def weights(parser: argparse.ArgumentParser) -> None:
+    """FILE_OR_RUN, and what a file may not say."""
+    parser.add_argument("weights", metavar="FILE_OR_RUN", help="file, URL, name, WORKDIR[@STEP]")
+    parser.add_argument(
+        "--image_size", type=int, default=0, metavar="N", help="pixels; default: the weights'"
+    )
+    parser.add_argument(
+        "--heads", type=int, default=0, metavar="N", help="attention heads, if the file is silent"
+    )
+
+
+def names(parser: argparse.ArgumentParser) -> None:
+    """Names of the classes of weights that have none."""
+    parser.add_argument(
+        "--names", default="", metavar="FILE", help="of classes, one a line; default: the run's"
+    )
+
+
+def images(parser: argparse.ArgumentParser, nargs: str) -> None:
+    """Image files."""
+    parser.add_argument(
+        "images", nargs=nargs, metavar="IMAGE",
+        help="file, or folder of them; - reads a list from standard input, one a line",
+    )  # fmt: skip
+
+
+def data(parser: argparse.ArgumentParser) -> None:
+    """A source, and which of its images."""
+    parser.add_argument("--data", metavar="SOURCE", help="kind:rest, see docs/data.md")
+    parser.add_argument(
+        "--split", default="", metavar="NAME", help="or slice; default: test, or the only one"
+    )
+    parser.add_argument("--data_dir", default="", metavar="DIR", help="of prepared datasets")
+
+
+def check_image_size(args: argparse.Namespace) -> None:
+    """Raises unless `--image_size` is one."""
+    if args.image_size < 0:
+        raise BadInput(f"--image_size={args.image_size}; give pixels, or leave it out.")
+
+
+def open_model(args: argparse.Namespace) -> "Model":
+    """The model of `weights`, with the names of `names` where the command takes them."""
+    from vit_jax import inference
+
+    return inference.open_model(
+        args.weights,
+        heads=args.heads,
+        image_size=args.image_size,
+        names=getattr(args, "names", ""),
+    )
+
+
+@contextlib.contextmanager
+def own_words() -> Iterator[None]:
+    """Messages about a configuration name the arguments of the command instead."""
+    try:
+        yield
+    except BadInput as e:
+        text = str(e)
+        for key in ("data_dir", "image_size"):
+            text = text.replace(f"--config.data.{key}", f"--{key}")
+        raise BadInput(re.sub(r"\bdata\.source\b", "--data", text)) from e
+
+
+def writable(out: str) -> Path:
+    """The path of `--out=FILE`, whose folder is made; called before anything long is begun.
+
+    Raises:
+      BadInput: it is a folder, or cannot be written.
+    """
+    path = Path(os.path.expanduser(out))
+    if path.is_dir():
+        raise BadInput(f"--out={out} is a folder; give a file.")
+    with _writing(out):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return path
+
+
+def write(path: Path, content: bytes) -> None:
+    """Writes a file that appears, or replaces another, once it is whole.
+
+    Raises:
+      BadInput: it cannot be written.
+    """
+    with _writing(str(path)):
+        if path.exists() and not path.is_file():  # a pipe or device is not replaced
+            path.write_bytes(content)
+        else:
+            storage.write(path, content)
+
+
+@contextlib.contextmanager
+def _writing(out: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as e:
+        raise BadInput(f"--out={out} cannot be written: {e.strerror}; give another.") from e
+
+
+def check_all_read(bad: dict[str, str], images: int) -> None:
+    """Raises for images that could not be read, once what is of the others is written.
+
+    Args:
+      bad: path -> reason.
+      images: how many were given.
+    """
+    if bad:
+        raise BadInput(
+            f"{len(bad)} of {images} images cannot be read and are left out, first: "
+            f"{next(iter(bad.values()))}"
+        )

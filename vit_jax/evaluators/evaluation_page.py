@@ -1,0 +1,269 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""An evaluation of weights on a split: as JSON, as text, as a page with figures. Start from `page`.
+
+Axes: N examples, K labels of each, Y classes.
+"""
+
+import dataclasses
+import io
+import math
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from vit_jax import pages, reporting
+from vit_jax.data.splits import Split
+from vit_jax.evaluators.confusion import MOST, Measured
+
+NAMED = 40  # classes whose names fit beside a matrix
+NUMBERED = 15  # classes whose counts fit into one
+LISTED = 20  # of what is listed by how bad it is
+
+
+@dataclasses.dataclass(frozen=True)
+class Mistake:
+    """An example that is taken for a class which is not among its labels.
+
+    Attributes:
+      example: its name.
+      labels: of it.
+      taken_for: its likeliest class.
+      probability: of that, in [0, 1].
+    """
+
+    example: str
+    labels: tuple[int, ...]
+    taken_for: int
+    probability: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluated:
+    """What was measured, and of what.
+
+    Attributes:
+      weights: FILE_OR_RUN.
+      data: the source, `kind:rest`.
+      split: name or slice.
+      classes: names, by label.
+      measured: of all examples.
+      mistakes: the surest first.
+    """
+
+    weights: str
+    data: str
+    split: str
+    classes: tuple[str, ...]
+    measured: Measured
+    mistakes: list[Mistake]
+
+
+def mistakes(
+    split: Split, labels_NK: np.ndarray, best_N: np.ndarray, likely_N: np.ndarray
+) -> list[Mistake]:
+    """The wrong predictions that the model is surest of, the surest first.
+
+    Args:
+      split: N examples.
+      labels_NK: int32 [N, K], padded with -1.
+      best_N: int [N], likeliest classes.
+      likely_N: float [N], their probabilities.
+    """
+    wrong = np.flatnonzero((labels_NK != best_N[:, None]).all(axis=1))
+    surest = wrong[np.argsort(-likely_N[wrong], kind="stable")][:LISTED]
+    return [
+        Mistake(
+            split.name(i),
+            tuple(label for label in labels_NK[i].tolist() if label >= 0),
+            int(best_N[i]),
+            float(likely_N[i]),
+        )
+        for i in surest.tolist()
+    ]
+
+
+def as_json(one: Evaluated) -> dict[str, Any]:
+    """Everything as plain values; a share that does not exist is None."""
+    found = one.measured
+    return {
+        "weights": one.weights,
+        "data": one.data,
+        "split": one.split,
+        "examples": found.examples,
+        "top1": found.top1,
+        "top5": found.top5,
+        "mean_class_accuracy": found.mean_class_accuracy,
+        "classes": [
+            {
+                "label": label,
+                "name": name,
+                "examples": int(found.counts_Y[label]),
+                "accuracy": _or_none(found.accuracy[label]),
+                "precision": _or_none(found.precision[label]),
+            }
+            for label, name in enumerate(one.classes)
+        ],
+        "confusion": None if found.confusion_YY is None else found.confusion_YY.tolist(),
+    }
+
+
+def _or_none(share: float) -> float | None:
+    return None if math.isnan(share) else float(share)
+
+
+def as_text(one: Evaluated) -> str:
+    """The accuracy, and the worst classes and confusions."""
+    found = one.measured
+    header = ["class", "examples", "accuracy", "precision"]
+    tables = [reporting.table(header, _classes(one, LISTED))]
+    if pairs := _pairs(one, 5):
+        tables.append(reporting.table(["class", "taken for", "examples"], pairs))
+    return "\n\n".join([_summary(found), *tables])
+
+
+def page(one: Evaluated) -> str:
+    """A whole HTML document."""
+    found = one.measured
+    body = [
+        pages.paragraph(f"{one.weights} on the split {one.split} of {one.data}."),
+        pages.paragraph(_summary(found)),
+        pages.heading("Accuracy by class"),
+        pages.image(_bars(one), "Share of the examples of each class that are right"
+                    + _only(one, "; of {} classes the worst")),
+        pages.heading("Confusions"),
+    ]  # fmt: skip
+    if found.confusion_YY is None:
+        body.append(pages.paragraph(f"No matrix is drawn of more than {MOST:,} classes."))
+    else:
+        body.append(pages.image(_matrix(one), "Rows are the classes of examples, columns what they "
+                                "are taken for; the colour is the share of the row."))  # fmt: skip
+    if pairs := _pairs(one, LISTED):
+        body.append(pages.table(["class", "taken for", "examples"], pairs, numbers=[2]))
+    if one.mistakes:
+        rows = [
+            [
+                mistake.example,
+                ", ".join(one.classes[label] for label in mistake.labels) or "(none)",
+                one.classes[mistake.taken_for],
+                f"{mistake.probability:.1%}",
+            ]
+            for mistake in one.mistakes
+        ]
+        body += [
+            pages.heading("Mistakes that the model is surest of"),
+            pages.table(["example", "class", "taken for", "probability"], rows, numbers=[3]),
+        ]
+    header = ["class", "examples", "accuracy", "precision"]
+    body += [
+        pages.heading("Every class"),
+        pages.table(header, _classes(one, len(one.classes)), numbers=[1, 2, 3]),
+    ]
+    return pages.page(f"Evaluation of {one.weights}", body)
+
+
+def _summary(found: Measured) -> str:
+    return (
+        f"top-1 {found.top1:.2%}, top-5 {found.top5:.2%}, mean accuracy of the classes "
+        f"{found.mean_class_accuracy:.2%}, {found.examples:,} examples"
+    )
+
+
+def _only(one: Evaluated, text: str) -> str:
+    return text.format(len(one.classes)) if len(one.classes) > NAMED else ""
+
+
+def _worst_first(found: Measured) -> list[int]:
+    """Classes with examples, the least accurate first."""
+    order = np.argsort(found.accuracy, kind="stable").tolist()
+    return [label for label in order if found.counts_Y[label]]
+
+
+def _classes(one: Evaluated, most: int) -> list[list[str]]:
+    """Rows of a table of the worst classes; those without examples come last."""
+    found = one.measured
+    order = _worst_first(found)
+    order += [label for label in range(len(one.classes)) if not found.counts_Y[label]]
+    return [
+        [
+            one.classes[label],
+            f"{found.counts_Y[label]:,}",
+            _percent(found.accuracy[label]),
+            _percent(found.precision[label]),
+        ]
+        for label in order[:most]
+    ]
+
+
+def _percent(share: float) -> str:
+    return "-" if math.isnan(share) else f"{share:.1%}"
+
+
+def _pairs(one: Evaluated, most: int) -> list[list[str]]:
+    return [
+        [one.classes[row], one.classes[column], f"{count:,}"]
+        for row, column, count in one.measured.worst(most)
+    ]
+
+
+# ---------------------------------------------------------------- figures
+
+
+def _bars(one: Evaluated) -> bytes:
+    """Accuracy of the classes, the worst first, at most `NAMED`."""
+    found = one.measured
+    order = _worst_first(found)[:NAMED]
+    figure = Figure(figsize=(8, 0.9 + 0.26 * len(order)), layout="constrained")
+    axes = figure.subplots()
+    places = np.arange(len(order))
+    axes.barh(places, 100 * found.accuracy[order], height=0.7, color="#0072b2")
+    for place, label in enumerate(order):
+        share = 100 * found.accuracy[label]
+        inside = share > 20
+        text = f"{share:.0f} % of {found.counts_Y[label]}"
+        axes.text(1 if inside else share + 1, place, text, va="center", fontsize=8,
+                  color="white" if inside else "black")  # fmt: skip
+    axes.axvline(100 * found.mean_class_accuracy, color="#d55e00", linewidth=1)
+    axes.set_yticks(places, [_short(one.classes[label]) for label in order], fontsize=9)
+    axes.set_xlim(0, 100)
+    axes.set_ylim(len(order) - 0.4, -0.6)
+    axes.set_xlabel("accuracy, %; the line is the mean of all classes")
+    return _png(figure)
+
+
+def _matrix(one: Evaluated) -> bytes:
+    """Confusions as a heat map; shares of a row, without which classes of few examples pale."""
+    counts_YY = one.measured.confusion_YY
+    assert counts_YY is not None
+    classes = len(one.classes)
+    shares_YY = 100 * counts_YY / np.maximum(counts_YY.sum(axis=1, keepdims=True), 1)
+    side = 3.2 + 0.42 * classes if classes <= NUMBERED else 8.5
+    figure = Figure(figsize=(min(side, 8.5) + 1, min(side, 8.5)), layout="constrained")
+    axes = figure.subplots()
+    drawn = axes.imshow(shares_YY, cmap="Blues", vmin=0, vmax=100, interpolation="nearest")
+    figure.colorbar(drawn, ax=axes, label="share of the class, %", shrink=0.8)
+    if classes <= NUMBERED:
+        for row, column in zip(*np.nonzero(counts_YY), strict=True):
+            dark = shares_YY[row, column] > 50
+            axes.text(column, row, f"{counts_YY[row, column]}", ha="center", va="center",
+                      fontsize=8, color="white" if dark else "black")  # fmt: skip
+    if classes <= NAMED:
+        names = [_short(name) for name in one.classes]
+        axes.set_xticks(range(classes), names, rotation=90, fontsize=8)
+        axes.set_yticks(range(classes), names, fontsize=8)
+    axes.set_xlabel("taken for" if classes <= NAMED else "taken for, number of the class")
+    axes.set_ylabel("class" if classes <= NAMED else "number of the class")
+    return _png(figure)
+
+
+def _short(name: str) -> str:
+    plain = "".join(c if c.isprintable() else "?" for c in name).replace("$", r"\$")
+    return plain if len(plain) <= 24 else plain[:23] + "…"
+
+
+def _png(figure: Figure) -> bytes:
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=130)
+    return out.getvalue()

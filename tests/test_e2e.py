@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import using
 from test_train import QUICKSTART, TINY, logged, run, same_parameters
 
 from vit_jax import main
@@ -82,14 +84,14 @@ def test_quickstart_command_of_the_readme_learns_digits(tmp_path, length, top1, 
 
 
 @pytest.mark.slow
-def test_other_commands_of_the_readme_run(tmp_path, monkeypatch, image_folder, small):
+def test_other_commands_of_the_readme_run(tmp_path, monkeypatch, image_folder, digits_run):
     monkeypatch.chdir(ROOT)
     commands = [c for c in readme_commands() if "quickstart.py" not in c]
     assert commands
     for number, command in enumerate(commands):
         command = command.replace("/path/to/images", str(image_folder))
         command = command.replace("/path/to/cifar10", str(image_folder))
-        command = command.replace("--config.init=runs/quickstart", f"--config.init={small}")
+        command = command.replace("--config.init=runs/quickstart", f"--config.init={digits_run}")
         words = command_line(command, tmp_path / str(number))[3:]
         short = ["--config.length=1 steps", "--config.batch_size=8", "--config.schedule.warmup=0"]
         assert main.main([*words, *short, "--config.report.tensorboard=false"]) == 0, command
@@ -101,7 +103,14 @@ def test_every_command_of_the_readme_is_run_by_a_test():
 
 @pytest.mark.parametrize(
     "name, page",
-    [("sweep", "sweeps"), ("fewshot", "fewshot"), ("table", "tables"), ("doctor", "health")],
+    [
+        ("sweep", "sweeps"),
+        ("fewshot", "fewshot"),
+        ("table", "tables"),
+        ("doctor", "health"),
+        ("predict", "use"),
+        ("evaluate", "use"),
+    ],
 )
 def test_command_of_the_readme_is_one_that_its_page_has(name, page):
     """Whose own test runs it."""
@@ -110,10 +119,10 @@ def test_command_of_the_readme_is_one_that_its_page_has(name, page):
     assert set(own) <= set(readme_commands(name, (f"docs/{page}.md",)))
 
 
-def test_models_and_inspect_commands_of_the_readme(small, capsys, monkeypatch):
+def test_models_and_inspect_commands_of_the_readme(digits_run, capsys, monkeypatch):
     monkeypatch.setattr(variants, "NAMED", ("R50+L/32", "B/16"))  # test_models lists them all
     for command in readme_commands("models") + readme_commands("inspect"):
-        assert main.main(shlex.split(command.replace("runs/quickstart", str(small)))[1:]) == 0
+        assert main.main(shlex.split(command.replace("runs/quickstart", str(digits_run)))[1:]) == 0
     shown = capsys.readouterr().out
     assert "R50+L/32" in shown
     assert "posemb" in shown
@@ -142,25 +151,34 @@ def test_plan_commands_of_the_readme(capsys):
     assert "v3-8: fits" in capsys.readouterr().out
 
 
-def test_python_of_the_readme(small, image_folder, tmp_path, monkeypatch):
+def test_commands_of_using_what_was_trained(digits_run, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    using.digit_files(tmp_path / "digits", 3)
+    shutil.copytree(digits_run, "runs/quickstart")
+    for name in ("predict", "evaluate", "features"):
+        commands = dict.fromkeys(readme_commands(name))
+        assert commands
+        for command in commands:
+            words = shlex.split(command.replace("/path/to/digits", "digits"))[1:]
+            assert main.main(words) == 0, command
+    [text] = blocks("python", ("docs/use.md",))
+    exec(text)
+    assert {p.name for p in tmp_path.glob("runs/*")} == {
+        "quickstart", "preds.csv", "evaluation", "features.npz",
+    }  # fmt: skip
+
+
+def test_python_of_the_readme(digits_run, image_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cat.jpg").write_bytes(next(image_folder.glob("test/*/*.jpg")).read_bytes())
-    python = blocks("python")
+    python = blocks("python", ("README.md",))
     assert python
     for text in python:
         names = {}
-        exec(text.replace("runs/quickstart", str(small)), names)
+        exec(text.replace("runs/quickstart", str(digits_run)), names)
         assert names["logits"].shape == (1, 10)
         assert np.isfinite(names["logits"]).all()
     assert {p.name for p in tmp_path.rglob("*.*")} >= {"quickstart.npz", "model.safetensors"}
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """A run in the place of runs/quickstart."""
-    workdir = tmp_path_factory.mktemp("small")
-    assert run(workdir) == 0
-    return workdir
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 
 """Metrics files, rates and tables."""
 
+import io
 import json
 
 import jax
@@ -175,3 +176,28 @@ def test_nothing_skipped_leaves_no_file(tmp_path):
     report.close()
     assert reporting.read_skipped(tmp_path) == set()
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_bar_shows_from_the_start_on_a_terminal_and_leaves_nothing(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with reporting.bar("images") as progress:
+        assert terminal.getvalue().endswith("images: ...")  # a compilation may come first
+        progress(1000, 4000)
+        assert "images: 1,000 of 4,000 (25%)" in terminal.getvalue()
+        before = terminal.getvalue()
+        progress(1001, 4000)  # at once: not drawn again
+        assert terminal.getvalue() == before
+    assert terminal.getvalue().endswith("\r\x1b[K")
+
+
+def test_bar_is_silent_elsewhere(monkeypatch):
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    with reporting.bar("images") as progress:
+        progress(1, 2)
+        assert reporting.sys.stderr.getvalue() == ""

@@ -37,7 +37,9 @@ log = logging.getLogger("vit_jax")
 def bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """A function (done, total) that shows progress on a terminal, and elsewhere nothing."""
     began = due = time.monotonic()
-    shown = False
+    shown = sys.stderr.isatty()
+    if shown:  # the first picture may be long in coming: a compilation
+        console.show(f"\r\x1b[K{what}: ...", end="")
 
     def progress(done: int, total: int) -> None:
         nonlocal due, shown

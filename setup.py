@@ -53,6 +53,8 @@ setup(
             "gcsfs>=2025,<2027",
             "hypothesis>=6,<7",
             "kubernetes-validate>=1.37,<2",
+            "nbclient>=0.10,<1",  # the notebook is run
+            "ipykernel>=7,<8",
             "pytest-timeout>=2.4,<3",  # a test that hangs is named, with the stacks of its threads
             "ruff==0.17.5",
             "pyright==1.1.414",

@@ -17,7 +17,8 @@ import pytest
 import test_pages
 
 from vit_jax import config as config_lib
-from vit_jax import main, recipes, similarity, sweep
+from vit_jax import main, recipes, sweep
+from vit_jax.commands import table
 from vit_jax.errors import BadInput
 from vit_jax.models import flops, variants
 from vit_jax.tables import miniature
@@ -351,13 +352,13 @@ def test_pretraining_and_transfer_run_on_made_images(tmp_path, image_folder, cap
 
     results = train("pre", "model=vit")
     assert set(results["fewshot_flowers"]) == {"5shot", "25shot"}
-    assert -1 <= similarity.of_run(tmp_path / "pre") <= 1
+    assert -1 <= table.posemb_correlation(tmp_path / "pre") <= 1
     large = "dataset=flowers,method=finetune,size=64"
     results = train("large", large, f"--config.init={tmp_path / 'pre'}")
     assert set(results) == {"step", "checkpoint", "test"}
     train("bit", "dataset=flowers,model=bit")
     with pytest.raises(BadInput, match="learned 1-D"):
-        similarity.of_run(tmp_path / "bit")
+        table.posemb_correlation(tmp_path / "bit")
     capsys.readouterr()
     assert main.main(["table", "miniature", f"--runs={tmp_path}"]) == 0
     assert capsys.readouterr().out.count("length: 2 steps, not") == 3

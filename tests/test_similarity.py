@@ -6,7 +6,7 @@
 import numpy as np
 import pytest
 
-from vit_jax import similarity
+from vit_jax.analysis import similarity
 
 
 def by_place(rows, columns, alike):

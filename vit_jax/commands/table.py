@@ -5,8 +5,10 @@
 
 import argparse
 import sys
+from pathlib import Path
 
 from vit_jax import storage
+from vit_jax.errors import BadInput
 
 SUMMARY = "a table or figure of the papers beside what runs here have measured"
 OVERRIDES = False  # whether --config.key=value may follow
@@ -31,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code."""
-    from vit_jax.errors import BadInput
     from vit_jax.tables import catalogue, filling, miniature, rendering, todo
 
     rendering.check(args.format, of_plan=args.plan)
@@ -56,7 +57,6 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 def _miniature(args: argparse.Namespace) -> int:
     """The claims of configs/miniature.py, which are no cells of a paper."""
-    from vit_jax.errors import BadInput
 
     if args.plan or args.protocol:
         raise BadInput(
@@ -69,13 +69,31 @@ def _miniature(args: argparse.Namespace) -> int:
         )
     import jax
 
-    from vit_jax import similarity
     from vit_jax.tables import miniature
 
     jax.config.update("jax_platforms", "cpu")  # a device is not needed, and may be in use
-    made = miniature.judge(storage.workdir(args.runs), similarity.of_run)
+    made = miniature.judge(storage.workdir(args.runs), posemb_correlation)
     if args.format == "csv":
         for text in made.remarks:
             print(text, file=sys.stderr)
     print(miniature.render(made, args.format))
     return 0
+
+
+def posemb_correlation(folder: Path) -> float:
+    """`similarity.distance_correlation` of a run with learned 1-D embeddings.
+
+    Raises:
+      BadInput: it has none, or cannot be read.
+    """
+    from vit_jax import loading
+    from vit_jax.analysis import similarity
+    from vit_jax.models import variants
+
+    weights = loading.read_weights(str(folder))
+    if "posemb" not in weights.flat or weights.image_size is None:
+        raise BadInput(f"{folder} has no learned 1-D position embeddings (model.posemb=learned1d).")
+    rows, columns = variants.grid(weights.config, *weights.image_size)
+    return similarity.distance_correlation(
+        weights.flat["posemb"][0, -rows * columns :], rows, columns
+    )

@@ -191,7 +191,9 @@ class Attention(nn.Module):
             shape = (2 * length - 1, heads, head_dim)
             table_RNK = self.param("relative", nn.initializers.normal(0.02), shape)
             scores_BNLM += relative_scores(query_BLNK, table_RNK.astype(self.dtype))
-        weights_BNLM = jax.nn.softmax(scores_BNLM.astype(jnp.float32)).astype(self.dtype)
+        weights_BNLM = jax.nn.softmax(scores_BNLM.astype(jnp.float32))
+        self.sow("intermediates", "weights", weights_BNLM)  # nothing unless asked for
+        weights_BNLM = weights_BNLM.astype(self.dtype)
         weights_BNLM = dropout(weights_BNLM, self.dropout, key)
         return jnp.einsum("bnlm,bmnk->blnk", weights_BNLM, value_BMNK)
 

@@ -186,7 +186,7 @@ def apply_blocks(
     if cfg.scan:
         blocks = nn.scan(
             block,
-            variable_axes={"params": 0},
+            variable_axes={"params": 0, "intermediates": 0},
             split_rngs={"params": True},
             in_axes=(0, nn.broadcast),  # type: ignore[arg-type]
             length=cfg.depth,

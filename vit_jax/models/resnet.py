@@ -66,6 +66,15 @@ class ResNetConfig:
         return 4 * self.width * 2 ** (len(self.stages) - 1) if self.stages else self.width
 
 
+def standardised(kernel_hwIO: jax.Array, cfg: ResNetConfig) -> jax.Array:
+    """The kernel [h, w, I, O] with mean 0 and variance 1 for each output channel."""
+    kernel_hwIO = kernel_hwIO - jnp.mean(kernel_hwIO, axis=(0, 1, 2), keepdims=True)
+    variance = jnp.mean(jnp.square(kernel_hwIO), axis=(0, 1, 2), keepdims=True)
+    if cfg.ws_epsilon_in == "std":
+        return kernel_hwIO / (jnp.sqrt(variance) + cfg.ws_epsilon)
+    return kernel_hwIO / jnp.sqrt(variance + cfg.ws_epsilon)
+
+
 class StdConv(nn.Module):
     """A convolution without bias whose kernel has mean 0 and variance 1 for each output channel.
 
@@ -89,13 +98,8 @@ class StdConv(nn.Module):
     def __call__(self, x_BHWC: jax.Array) -> jax.Array:
         """[B, H, W, C] to [B, H', W', features]."""
         shape = (self.side, self.side, x_BHWC.shape[-1], self.features)
-        kernel = self.param("kernel", nn.initializers.lecun_normal(), shape).astype(jnp.float32)
-        kernel -= jnp.mean(kernel, axis=(0, 1, 2), keepdims=True)
-        variance = jnp.mean(jnp.square(kernel), axis=(0, 1, 2), keepdims=True)
-        if self.cfg.ws_epsilon_in == "std":
-            kernel /= jnp.sqrt(variance) + self.cfg.ws_epsilon
-        else:
-            kernel /= jnp.sqrt(variance + self.cfg.ws_epsilon)
+        kernel = self.param("kernel", nn.initializers.lecun_normal(), shape)
+        kernel = standardised(kernel.astype(jnp.float32), self.cfg)
         pixels = self.padding
         padding = "SAME" if pixels == "SAME" else [(pixels, pixels), (pixels, pixels)]
         out_BHWC = jax.lax.conv_general_dilated(

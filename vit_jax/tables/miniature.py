@@ -48,7 +48,7 @@ def judge(root: Path, correlation: Callable[[Path], float]) -> Report:
 
     Args:
       root: holds workdirs, at any depth.
-      correlation: of a workdir, `similarity.of_run`.
+      correlation: of position embeddings with distance, from a workdir.
 
     Raises:
       BadInput: no such folder, or two runs of one seed.

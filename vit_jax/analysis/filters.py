@@ -1,0 +1,64 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Principal components of the filters that see pixels (Figure 7, left, of arXiv:2010.11929).
+
+Start from `of_model`; `components` is the arithmetic.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from vit_jax.models import resnet, variants
+
+COUNT = 28  # that the paper shows
+
+
+@dataclasses.dataclass(frozen=True)
+class Components:
+    """Directions in which filters differ, the most important first.
+
+    Attributes:
+      images_Chw3: float64 [C, h, w, 3], each of length 1.
+      shares_C: float64 [C], of the variance of all filters; in (0, 1].
+    """
+
+    images_Chw3: np.ndarray
+    shares_C: np.ndarray
+
+
+def of_model(cfg: variants.Config, params: dict[str, Any]) -> Components:
+    """`components` of a model: of the patch embedding, or of a ResNet's first convolution.
+
+    The latter are standardised, as the model applies them.
+    """
+    backbone = variants.backbone(cfg)
+    if backbone is None:
+        return components(np.asarray(params["embedding"]["kernel"]))
+    kernel = jnp.asarray(params["backbone"]["conv_root"]["kernel"], jnp.float32)
+    return components(np.asarray(resnet.standardised(kernel, backbone)))
+
+
+def components(kernel_hw3D: np.ndarray, count: int = COUNT) -> Components:
+    """Principal components of D filters around their mean.
+
+    Args:
+      kernel_hw3D: float [h, w, 3, D].
+      count: how many at most; there are no more than the rank of the filters.
+
+    Returns:
+      Components whose largest number is positive.
+    """
+    filters_DF = np.asarray(kernel_hw3D, np.float64).reshape(-1, kernel_hw3D.shape[-1]).T
+    centred_DF = filters_DF - filters_DF.mean(axis=0)
+    _, values, directions_CF = np.linalg.svd(centred_DF, full_matrices=False)
+    least = 1e-6 * max(values[0], np.abs(filters_DF).max())  # float32 has no more digits
+    kept = min(count, int(np.sum(values > least)))
+    directions_CF = directions_CF[:kept]
+    largest = np.abs(directions_CF).argmax(axis=1)
+    directions_CF *= np.sign(directions_CF[np.arange(kept), largest])[:, None]
+    shares = np.square(values[:kept]) / max(np.square(values).sum(), 1e-300)
+    return Components(directions_CF.reshape(kept, *kernel_hw3D.shape[:3]), shares)

@@ -1,0 +1,134 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a ViT or a hybrid attends to in images: attention weights, reduced on the devices.
+
+The explicit path of attention computes them, whatever the model was trained with. Axes: S layers,
+B images, N heads, L tokens, h w patches. Start from `look`.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vit_jax import sharding
+from vit_jax.analysis import distance, rollout
+from vit_jax.errors import RunFailed
+from vit_jax.models import variants, vit
+
+BYTES = 2**30  # of attention weights that a device holds at a time
+MOST = 64  # images at a time on a device
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """What a model attends to.
+
+    Attributes:
+      distance_SN: float64, mean attention distance of each head in pixels, mean over images.
+      rollout_Bhw: float32, share of each patch in what is read at the output; with those of class
+        token and registers, which are not here, they sum to 1.
+    """
+
+    distance_SN: np.ndarray
+    rollout_Bhw: np.ndarray
+
+
+def attention(
+    cfg: vit.ViTConfig, params: Any, images_BHW3: jax.Array, rules: sharding.Rules | None = None
+) -> tuple[jax.Array, jax.Array | None]:
+    """Attention weights, float32 [S, B, N, L, L] of the blocks and [B, N, 1, L] of a map head.
+
+    Class token, registers and patches, in that order; the map head sees no registers. Jittable.
+    """
+    cfg = dataclasses.replace(cfg, attention="plain", remat="none", classes=0, patch_outputs=0)
+    _, state = variants.make(cfg, rules).apply(
+        {"params": params}, images_BHW3, train=False, mutable=["intermediates"]
+    )
+    sown: Any = state["intermediates"]
+    if cfg.scan:
+        layers_SBNLL = sown["blocks"]["attn"]["weights"][0]
+    else:
+        blocks = [sown[f"block_{i}"] for i in range(cfg.depth)]
+        layers_SBNLL = jnp.stack([block["attn"]["weights"][0] for block in blocks])
+    pooling = sown["map_head"]["attn"]["weights"][0] if cfg.pool == "map" else None
+    return layers_SBNLL, pooling
+
+
+def read_at_output(
+    cfg: vit.ViTConfig, weights_SBNLL: jax.Array, pooling_BN1L: jax.Array | None
+) -> jax.Array:
+    """Shares of the output tokens in the representation, float32 [B, L]: where rollout starts.
+
+    The class token alone, all patches alike, or by the attention of a map head.
+    """
+    _, batch, _, tokens, _ = weights_SBNLL.shape
+    if pooling_BN1L is not None:
+        shares_BL = jnp.mean(pooling_BN1L, axis=(1, 2))
+        return jnp.pad(shares_BL, ((0, 0), (cfg.registers, 0)))
+    places = jnp.arange(tokens)
+    read_L = places == 0 if cfg.pool == "token" else places >= cfg.registers
+    return jnp.broadcast_to(read_L / jnp.sum(read_L), (batch, tokens)).astype(jnp.float32)
+
+
+def look(
+    cfg: vit.ViTConfig,
+    params: Any,
+    images_BHW3: np.ndarray,
+    rules: sharding.Rules | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Seen:
+    """Attention distance and rollout of images, a few at a time.
+
+    Args:
+      cfg: of the parameters.
+      params: on the mesh of the rules, or anywhere.
+      images_BHW3: float32, normalised, at least one; the same in every process.
+      rules: mesh and placement; None: the default device.
+      progress: called with the number of images that are done.
+
+    Raises:
+      RunFailed: attention that is not finite.
+    """
+    count, height, width, _ = images_BHW3.shape
+    grid = variants.grid(cfg, height, width)
+    pixels_LL = distance.between(grid, cfg.stride)
+
+    def step(params: Any, images_BHW3: jax.Array) -> tuple[jax.Array, jax.Array]:
+        weights_SBNLL, pooling_BN1L = attention(cfg, params, images_BHW3, rules)
+        start_BL = read_at_output(cfg, weights_SBNLL, pooling_BN1L)
+        shares_BL = rollout.of_weights(weights_SBNLL, start_BL)[:, -len(pixels_LL) :]
+        distance_SBN = distance.of_weights(weights_SBNLL, pixels_LL)
+        return distance_SBN.swapaxes(0, 1), shares_BL.reshape(-1, *grid)
+
+    run = jax.jit(step, out_shardings=rules.replicated if rules else None)
+    size = batch_size(cfg, len(pixels_LL), count, rules.batch_ways if rules else 1)
+    found = []
+    for start in range(0, count, size):
+        part = images_BHW3[start : start + size]
+        padded = np.pad(part, ((0, size - len(part)), (0, 0), (0, 0), (0, 0)))
+        made = jax.device_get(run(params, _placed(padded, rules)))
+        found.append([array[: len(part)] for array in made])
+        progress(start + len(part))
+    distance_BSN, rollout_Bhw = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+    if not (np.isfinite(distance_BSN).all() and np.isfinite(rollout_Bhw).all()):
+        raise RunFailed("attention is not finite: the weights are damaged or have diverged.")
+    return Seen(distance_BSN.mean(axis=0, dtype=np.float64), rollout_Bhw)
+
+
+def batch_size(cfg: vit.ViTConfig, patches: int, count: int, ways: int) -> int:
+    """Images at a time, so that the weights of all layers fit: a multiple of `ways`, from it on."""
+    tokens = patches + cfg.registers + (cfg.pool == "token")
+    each = 4 * cfg.depth * cfg.heads * tokens**2
+    return ways * min(max(1, BYTES // each), MOST, -(-count // ways))
+
+
+def _placed(images_BHW3: np.ndarray, rules: sharding.Rules | None) -> Any:
+    if rules is None:
+        return images_BHW3
+    over = rules.sharding(("act_batch",), images_BHW3.shape[:1], "images")
+    return jax.make_array_from_callback(images_BHW3.shape, over, lambda where: images_BHW3[where])

@@ -18,6 +18,7 @@ from vit_jax.commands import (
     evaluate,
     features,
     fewshot,
+    figures,
     inspect,
     models,
     plan,
@@ -40,6 +41,7 @@ COMMANDS = {
     "data": data,
     "models": models,
     "inspect": inspect,
+    "figures": figures,
     "doctor": doctor,
 }
 

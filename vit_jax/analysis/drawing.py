@@ -19,10 +19,10 @@ from matplotlib.ticker import MaxNLocator
 
 from vit_jax.analysis.filters import Components
 
-DPI = 110
+DPI = 140
+WIDTH = 5.6  # inches, so that text is legible on a page of 400 pixels
 TILES = 8  # of similarity, a side
 COLOURS = "viridis"  # equal steps look equal, also to colour-blind eyes and in grey
-ORDINALS = {2: "second", 3: "third"}
 
 
 def filters(found: Components) -> bytes:
@@ -30,20 +30,20 @@ def filters(found: Components) -> bytes:
     count = len(found.images_Chw3)
     columns = min(7, max(count, 1))
     rows = max(1, math.ceil(count / columns))
-    made = Figure(figsize=(1.15 * columns + 0.3, 1.35 * rows + 0.2), layout="constrained")
+    made = Figure(figsize=(WIDTH / 7 * columns, (WIDTH / 7 + 0.2) * rows), layout="constrained")
     axes = made.subplots(rows, columns, squeeze=False)
     for i, one in enumerate(axes.flat):
         one.set_axis_off()
         if i < count:
             image = found.images_Chw3[i]
             one.imshow(0.5 + image / (2 * np.abs(image).max()), interpolation="nearest")
-            one.set_title(f"{found.shares_C[i]:.1%}", fontsize=9, pad=3)
+            one.set_title(f"{found.shares_C[i]:.1%}", fontsize=8, pad=2)
     return _png(made)
 
 
-def thinned(rows: int, columns: int) -> int:
-    """Of which every so many rows and columns a tile of similarity is shown."""
-    return math.ceil(max(rows, columns) / TILES)
+def thinned(side: int) -> int:
+    """Of so many rows or columns of patches, every how many have tiles of similarity."""
+    return math.ceil(side / TILES)
 
 
 def similarity(tables: Mapping[int, np.ndarray]) -> bytes:
@@ -53,57 +53,65 @@ def similarity(tables: Mapping[int, np.ndarray]) -> bytes:
       tables: layer, from 1 on -> [rows, columns, rows, columns] in [-1, 1]; a tile is the map of
         all patches for one.
     """
-    rows, columns = next(iter(tables.values())).shape[:2]
-    height = 5.6 * max(0.3, min(1.6, rows / columns)) + 0.7
-    made = Figure(figsize=(7.2, height * len(tables)), layout="constrained")
+    pictures = [_mosaic(table) for table in tables.values()]
+    ratio = pictures[0].shape[0] / pictures[0].shape[1]
+    height = 0.75 * WIDTH * max(0.25, min(2.5, ratio)) + 0.7
+    made = Figure(figsize=(WIDTH, height * len(tables)), layout="constrained")
     axes = made.subplots(len(tables), 1, squeeze=False)[:, 0]
-    shades = colors.Normalize(-1, 1)
-    for one, (layer, table) in zip(axes, tables.items(), strict=True):
-        _mosaic(one, table, shades)
+    for one, (layer, table), picture in zip(axes, tables.items(), pictures, strict=True):
+        shown = one.imshow(picture, COLOURS, vmin=-1, vmax=1, interpolation="nearest")
+        _number_tiles(one, *table.shape[:2])
         if len(tables) > 1:
-            one.set_title(f"layer {layer}", fontsize=11)
-        bar = made.colorbar(cm.ScalarMappable(shades, COLOURS), ax=one, fraction=0.05)
-        bar.set_label("cosine similarity")
+            one.set_title(f"layer {layer}", fontsize=10)
+        made.colorbar(shown, ax=one, fraction=0.05).set_label("cosine similarity")
     return _png(made)
 
 
-def _mosaic(axes: Axes, table: np.ndarray, shades: colors.Normalize) -> None:
-    """Tiles with a gap between them, as one picture."""
-    rows, columns = table.shape[:2]
-    step = thinned(rows, columns)
+def _tiles(rows: int, columns: int) -> tuple[range, range, int]:
+    """Rows and columns whose tiles are shown, and cells between tiles."""
     gap = max(1, round(max(rows, columns) / 8))
-    down, right = range(0, rows, step), range(0, columns, step)
+    return range(0, rows, thinned(rows)), range(0, columns, thinned(columns)), gap
+
+
+def _mosaic(table: np.ndarray) -> np.ndarray:
+    """Tiles with a gap of NaN between them, as one picture."""
+    rows, columns = table.shape[:2]
+    down, right, gap = _tiles(rows, columns)
     shape = (len(down) * (rows + gap) - gap, len(right) * (columns + gap) - gap)
     picture = np.full(shape, np.nan)
     for i, row in enumerate(down):
         for j, column in enumerate(right):
             top, left = i * (rows + gap), j * (columns + gap)
             picture[top : top + rows, left : left + columns] = table[row, column]
-    axes.imshow(picture, COLOURS, norm=shades, interpolation="nearest")
-    axes.set_xticks([j * (columns + gap) + (columns - 1) / 2 for j in range(len(right))],
-                    [str(column + 1) for column in right])  # fmt: skip
-    axes.set_yticks([i * (rows + gap) + (rows - 1) / 2 for i in range(len(down))],
-                    [str(row + 1) for row in down])  # fmt: skip
+    return picture
+
+
+def _number_tiles(axes: Axes, rows: int, columns: int) -> None:
+    """Writes at the edges of a mosaic which row and column a tile is of, from 1 on."""
+    down, right, gap = _tiles(rows, columns)
+    middles = [i * (rows + gap) + (rows - 1) / 2 for i in range(len(down))]
+    axes.set_yticks(middles, [str(row + 1) for row in down])
+    middles = [j * (columns + gap) + (columns - 1) / 2 for j in range(len(right))]
+    axes.set_xticks(middles, [str(column + 1) for column in right])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set_xlabel("column of the patch")
     axes.set_ylabel("row of the patch")
 
 
-def distance(found_SN: np.ndarray, even: float, width: int) -> bytes:
+def distance(found_SN: np.ndarray, even: float) -> bytes:
     """A point for each head over the number of its layer.
 
     Args:
       found_SN: pixels.
       even: pixels where attention is even; a dashed line.
-      width: of the image, pixels.
     """
     layers, heads = found_SN.shape
-    made = Figure(figsize=(7.2, 4.6), layout="constrained")
+    made = Figure(figsize=(WIDTH, 0.7 * WIDTH), layout="constrained")
     axes = made.subplots()
     layer_SN, head_SN = np.indices(found_SN.shape) + 1
     points = axes.scatter(
-        layer_SN, found_SN, c=head_SN, cmap=COLOURS, vmin=1, vmax=max(heads, 2), s=26,
+        layer_SN, found_SN, c=head_SN, cmap=COLOURS, vmin=1, vmax=heads, s=22,
         linewidths=0.4, edgecolors="white", zorder=3,
     )  # fmt: skip
     line = axes.axhline(even, color="#666", linestyle="--", linewidth=1)
@@ -113,13 +121,14 @@ def distance(found_SN: np.ndarray, even: float, width: int) -> bytes:
     )  # fmt: skip
     axes.set_xlim(0.5, layers + 0.5)
     axes.set_ylim(0, 1.08 * max(even, found_SN.max()))
-    axes.xaxis.set_major_locator(MaxNLocator(12, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(12, integer=True, min_n_ticks=1))
     axes.grid(color="#e4e4e4", zorder=0)
     axes.set_axisbelow(True)
     axes.set_xlabel("layer")
-    axes.set_ylabel(f"mean attention distance (pixels; image width {width})")
-    bar = made.colorbar(points, ax=axes, ticks=MaxNLocator(8, integer=True))
-    bar.set_label("head, in the order of the weights")
+    axes.set_ylabel("mean attention distance (pixels)")
+    if heads > 1:
+        bar = made.colorbar(points, ax=axes, ticks=MaxNLocator(8, integer=True))
+        bar.set_label("head, in the order of the weights")
     return _png(made)
 
 
@@ -131,8 +140,8 @@ def rollout(pictures_BHW3: np.ndarray, attended_BHW: np.ndarray) -> bytes:
       attended_BHW: multiples of the mean, not negative.
     """
     count, height, width = attended_BHW.shape
-    tall = 2.1 * max(0.4, min(2.5, height / width))
-    made = Figure(figsize=(7.2, tall * count + 0.9), layout="constrained")
+    tall = WIDTH / 3 * max(0.4, min(2.5, height / width))
+    made = Figure(figsize=(WIDTH, tall * count + 0.9), layout="constrained")
     axes = made.subplots(count, 3, squeeze=False)
     shades = colors.Normalize(0, float(attended_BHW.max()))
     for row, picture, attended in zip(axes, pictures_BHW3, attended_BHW, strict=True):
@@ -143,9 +152,9 @@ def rollout(pictures_BHW3: np.ndarray, attended_BHW: np.ndarray) -> bytes:
         for one in row:
             one.set_axis_off()
     for one, title in zip(axes[0], ("image", "image, as attended", "attention"), strict=True):
-        one.set_title(title, fontsize=11)
+        one.set_title(title, fontsize=10)
     bar = made.colorbar(
-        cm.ScalarMappable(shades, COLOURS), ax=axes, location="bottom", aspect=45, pad=0.01
+        cm.ScalarMappable(shades, COLOURS), ax=axes, location="bottom", aspect=40, pad=0.01
     )
     bar.set_label("attention rollout (multiples of the mean over patches)")
     return _png(made)
@@ -154,5 +163,6 @@ def rollout(pictures_BHW3: np.ndarray, attended_BHW: np.ndarray) -> bytes:
 def _png(made: Figure) -> bytes:
     FigureCanvasAgg(made)
     out = io.BytesIO()
-    made.savefig(out, format="png", dpi=DPI, metadata={"Software": None})
+    tight = {"bbox_inches": "tight", "pad_inches": 0.06}  # nothing is cut off
+    made.savefig(out, format="png", dpi=DPI, metadata={"Software": None}, **tight)
     return out.getvalue()

@@ -9,7 +9,7 @@ model has no figure of.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -47,7 +47,7 @@ def of_weights(cfg: variants.Config, params: dict[str, Any], size: tuple[int, in
       size: rows and columns of pixels.
     """
     made = [_filters(cfg, filters.of_model(cfg, params))]
-    if isinstance(cfg, vit.ViTConfig) and similarity.has_embeddings(cfg):
+    if attends(cfg) and similarity.has_embeddings(cfg):
         made.append(_similarity(cfg, similarity.of_model(cfg, params, size)))
     return made
 
@@ -74,7 +74,7 @@ def of_images(
     Raises:
       RunFailed: attention that is not finite.
     """
-    if not isinstance(cfg, vit.ViTConfig):
+    if not attends(cfg):
         return []
     seen = maps.look(cfg, params, images, rules, progress)
     size = images.shape[1:3]
@@ -86,9 +86,14 @@ def of_images(
     ]
 
 
+def attends(cfg: variants.Config) -> TypeGuard[vit.ViTConfig]:
+    """Whether a model has attention, of which `of_images` has figures."""
+    return isinstance(cfg, vit.ViTConfig)
+
+
 def absent(cfg: variants.Config) -> list[str]:
     """What a model has no figure of and why, a sentence each."""
-    if not isinstance(cfg, vit.ViTConfig):
+    if not attends(cfg):
         name = {"bit": "BiT", "mixer": "MLP-Mixer"}[variants.family(cfg)]
         return [
             f"{name} has neither position embeddings nor attention: of what is inside it, only "
@@ -107,6 +112,11 @@ def absent(cfg: variants.Config) -> list[str]:
 def chosen(count: int, most: int) -> np.ndarray:
     """At most so many of the numbers 0 to count - 1, evenly spaced, both ends among them."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
+
+
+def counted(images: int) -> str:
+    """A number of images in words."""
+    return "1 image" if images == 1 else f"{images} images"
 
 
 def described(cfg: variants.Config) -> str:
@@ -135,34 +145,24 @@ def _filters(cfg: variants.Config, found: filters.Components) -> Figure:
 
 
 def _similarity(cfg: vit.ViTConfig, found: np.ndarray) -> Figure:
-    layers = chosen(len(found), 3) if len(found) > 1 else np.array([0])
+    layers = chosen(len(found), 3)
     _, rows, columns, _, _ = found.shape
-    step = drawing.thinned(rows, columns)
-    where = (
-        ""
-        if len(found) == 1
-        else (
-            f" Each of the {len(found)} layers has embeddings of its own; shown are "
-            f"{', '.join(str(layer + 1) for layer in layers)}."
+    more = ""
+    if len(found) > 1:
+        more += f" Each of the {len(found)} layers has its own; shown are {len(layers)}."
+    steps = drawing.thinned(rows), drawing.thinned(columns)
+    if max(steps) > 1:
+        more += (
+            f" So many tiles would not be legible: there is one for every {steps[0]} rows and "
+            f"{steps[1]} columns, and each is whole."
         )
-    )
-    every = (
-        ""
-        if step == 1
-        else (
-            f" Of the {rows} x {columns} tiles, every {drawing.ORDINALS.get(step, f'{step}th')} "
-            "a row and column is shown; each tile is whole."
-        )
-    )
     caption = (
-        f"Cosine similarity of the position embedding of a patch, whose row and column are "
+        "Cosine similarity of the position embedding of a patch, whose row and column are "
         f"written at the edges, to those of all patches, of {described(cfg)} "
-        f"({cfg.posemb}, a grid of {rows} x {columns}).{where}{every}"
+        f"({cfg.posemb}, a grid of {rows} x {columns}).{more}"
     )
-    return Figure(
-        "posemb", "Similarity of position embeddings", caption,
-        drawing.similarity({int(layer) + 1: found[layer] for layer in layers}),
-    )  # fmt: skip
+    png = drawing.similarity({int(layer) + 1: found[layer] for layer in layers})
+    return Figure("posemb", "Similarity of position embeddings", caption, png)
 
 
 def _distance(
@@ -173,10 +173,10 @@ def _distance(
     caption = (
         f"How far each head looks in each layer: the distance of a patch{grid} to those that it "
         "attends to, weighted by attention without the class token and registers, as a mean over "
-        f"patches and {_images(images)}, of {described(cfg)}. Images are {size[1]} pixels wide; "
+        f"patches and {counted(images)}, of {described(cfg)}. Images are {size[1]} pixels wide; "
         f"attention to all patches alike would have {even:.0f} pixels (dashed)."
     )
-    png = drawing.distance(found_SN, even, size[1])
+    png = drawing.distance(found_SN, even)
     return Figure("attention_distance", "Mean attention distance", caption, png)
 
 
@@ -194,7 +194,3 @@ def _rollout(cfg: vit.ViTConfig, pictures: np.ndarray, attended: np.ndarray, ima
         f"is the mean over patches of that image.{some}"
     )
     return Figure("rollout", "Attention rollout", caption, drawing.rollout(pictures, attended))
-
-
-def _images(count: int) -> str:
-    return "1 image" if count == 1 else f"{count} images"

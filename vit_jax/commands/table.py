@@ -57,7 +57,6 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 def _miniature(args: argparse.Namespace) -> int:
     """The claims of configs/miniature.py, which are no cells of a paper."""
-
     if args.plan or args.protocol:
         raise BadInput(
             f"table {args.name} takes neither --plan nor --protocol; its runs are those of "

@@ -24,11 +24,14 @@ def forward(
     posemb_at: str = "stem",
     gelu: str = "tanh",
     ln_epsilon: float = 1e-6,
+    seen: list[np.ndarray] | None = None,
 ) -> np.ndarray:
     """Logits of normalised images (or of a feature map), from parameters in the loop layout.
 
-    Without a head in the weights the result is what the head would take.
+    Without a head in the weights the result is what the head would take. Attention weights
+    [batch, heads, tokens, tokens] of the layers, then of a map head, are appended to `seen`.
     """
+    seen = [] if seen is None else seen
     weights = as_float64(weights)
     z = linear(patches(images.astype(np.float64), patch), flat(weights["embedding"]))
     grid = images.shape[1] // patch, images.shape[2] // patch
@@ -53,7 +56,7 @@ def forward(
         if posemb_at != "stem":
             z = add_positions(z, w if posemb_at == "every" else weights)
         normed = layer_norm(z, w["attn_norm"], ln_epsilon)
-        z = z + _attention(normed, normed, w["attn"])
+        z = z + _attention(normed, normed, w["attn"], seen)
         z = z + mlp(layer_norm(z, w["mlp_norm"], ln_epsilon), w["mlp"], gelu)
         layer += 1
     z = layer_norm(z, weights["norm"], ln_epsilon)
@@ -63,7 +66,7 @@ def forward(
         y = z[:, -grid[0] * grid[1] :].mean(axis=1)
     else:
         w, pooling = weights["map_head"], z[:, -grid[0] * grid[1] :]
-        pooled = _attention(np.repeat(w["probe"], len(z), axis=0), pooling, w["attn"])
+        pooled = _attention(np.repeat(w["probe"], len(z), axis=0), pooling, w["attn"], seen)
         y = (pooled + mlp(layer_norm(pooled, w["norm"], ln_epsilon), w["mlp"], gelu))[:, 0]
     if "pre_logits" in weights:
         y = np.tanh(linear(y, weights["pre_logits"]))
@@ -138,9 +141,10 @@ def _positions(
     return 0.0, table.reshape(rows * columns, width)
 
 
-def _attention(z: np.ndarray, memory: np.ndarray, w: Weights) -> np.ndarray:
+def _attention(z: np.ndarray, memory: np.ndarray, w: Weights, seen: list[np.ndarray]) -> np.ndarray:
     """One head after the other, as appendix A writes it."""
     heads, head_dim = w["query"]["bias"].shape
+    of_heads = []
     result = np.zeros((*z.shape[:-1], w["out"]["bias"].size)) + w["out"]["bias"]
     for head in range(heads):
         q = z @ w["query"]["kernel"][:, head] + w["query"]["bias"][head]
@@ -155,4 +159,6 @@ def _attention(z: np.ndarray, memory: np.ndarray, w: Weights) -> np.ndarray:
         scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
         weights = scores / scores.sum(axis=-1, keepdims=True)
         result += weights @ v @ w["out"]["kernel"][head]
+        of_heads.append(weights)
+    seen.append(np.stack(of_heads, axis=1))
     return result

@@ -69,6 +69,8 @@ def test_notebook_runs(tour, tmp_path, monkeypatch):
 def test_notebook_as_it_is_learns_digits_and_shapes(tour, tmp_path, monkeypatch):
     made = run(tour, tmp_path, monkeypatch)
     check(made, tmp_path)
-    results = [json.loads((tmp_path / f"runs/{n}/results.json").read_text()) for n in ("digits", "shapes")]
+    results = [
+        json.loads((tmp_path / f"runs/{n}/results.json").read_text()) for n in ("digits", "shapes")
+    ]
     assert results[0]["test"]["top1"] > 0.9
     assert results[1]["test"]["top1"] > 0.8

@@ -132,8 +132,35 @@ class Model:
         Raises:
           BadInput: none can be read.
         """
-        reader = loading.reader(self.weights, self.size)
         read, bad = list[str](), dict[str, str]()
+
+        def batches(_: range) -> Iterator[NumpyBatch]:
+            rows = list[np.ndarray]()
+            for path, image in self.read_files(paths):
+                if isinstance(image, BadInput):
+                    bad[path] = str(image)
+                    continue
+                read.append(path)
+                rows.append(image)
+                if len(rows) == self.batch_size:
+                    yield _padded(rows, self.batch_size)
+                    rows = []
+            if rows:
+                yield _padded(rows, self.batch_size)
+
+        found = features.compute(
+            step, self.params, batches, self.rules, self.batch_size,
+            lambda done: progress(done + len(bad)),
+        )  # fmt: skip
+        return read, found, bad
+
+    def read_files(self, paths: Sequence[str]) -> Iterator[tuple[str, np.ndarray | BadInput]]:
+        """Each image file, in order: float32 [H, W, 3] as the model takes it, or what is wrong.
+
+        Raises:
+          BadInput: none can be read.
+        """
+        reader = loading.reader(self.weights, self.size)
 
         def one(path: str) -> np.ndarray | BadInput:
             try:
@@ -141,30 +168,20 @@ class Model:
             except BadInput as e:
                 return e
 
-        def batches(_: range) -> Iterator[NumpyBatch]:
-            for start in range(0, len(paths), self.batch_size):
-                part, rows = paths[start : start + self.batch_size], list[np.ndarray]()
-                for path, image in zip(part, threads.map(one, part), strict=True):
-                    if isinstance(image, BadInput):
-                        bad[path] = str(image)
-                    else:
-                        read.append(path)
-                        rows.append(image)
-                if rows:
-                    padding = [np.zeros_like(rows[0])] * (self.batch_size - len(rows))
-                    mask_B = np.arange(self.batch_size) < len(rows)
-                    yield {"image": np.stack(rows + padding), "mask": mask_B}
-            if not read:
-                raise BadInput(
-                    f"none of {len(paths)} images can be read, first: {next(iter(bad.values()))}"
-                )
-
+        wrong = list[BadInput]()
         with ThreadPoolExecutor(os.cpu_count()) as threads:
-            found = features.compute(
-                step, self.params, batches, self.rules, self.batch_size,
-                lambda done: progress(done + len(bad)),
-            )  # fmt: skip
-        return read, found, bad
+            for start in range(0, len(paths), self.batch_size):  # no more in memory than a batch
+                part = paths[start : start + self.batch_size]
+                for path, image in zip(part, threads.map(one, part), strict=True):
+                    wrong += [image] if isinstance(image, BadInput) else []
+                    yield path, image
+        if len(wrong) == len(paths):
+            raise BadInput(f"none of {len(paths)} images can be read, first: {wrong[0]}")
+
+
+def _padded(rows: list[np.ndarray], batch_size: int) -> NumpyBatch:
+    padding = [np.zeros_like(rows[0])] * (batch_size - len(rows))
+    return {"image": np.stack(rows + padding), "mask": np.arange(batch_size) < len(rows)}
 
 
 def open_model(text: str, *, heads: int = 0, image_size: int = 0, names: str = "") -> Model:

@@ -5,11 +5,11 @@
 
 import argparse
 import logging
-import os
-from concurrent.futures import ThreadPoolExecutor
+import sys
 from pathlib import Path
 from typing import Any
 
+from vit_jax.commands import arguments
 from vit_jax.errors import BadInput
 
 SUMMARY = "what is inside a model: filters, position embeddings, what it attends to"
@@ -21,37 +21,23 @@ log = logging.getLogger("vit_jax")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
-    parser.add_argument("weights", metavar="FILE_OR_RUN", help="file, URL, name, WORKDIR[@STEP]")
+    arguments.weights(parser)
     parser.add_argument(
         "--images", nargs="+", action="extend", required=True, metavar="IMAGE",
-        help="file, or folder of them; at most 128 images are looked at, evenly spaced",
+        help="file, folder, or - for a list; at most 128 images are looked at, evenly spaced",
     )  # fmt: skip
-    parser.add_argument(
-        "--out",
-        required=True,
-        metavar="DIR",
-        help=f"of PNG files and {PAGE}",
-    )
-    parser.add_argument(
-        "--image_size", type=int, default=0, metavar="N", help="pixels; default: the weights'"
-    )
-    parser.add_argument(
-        "--heads", type=int, default=0, metavar="N", help="attention heads, if the file is silent"
-    )
+    parser.add_argument("--out", required=True, metavar="DIR", help=f"of PNG files and {PAGE}")
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code."""
-    if args.image_size < 0:
-        raise BadInput(f"--image_size={args.image_size}; give pixels, or leave it out.")
-    out = Path(os.path.expanduser(args.out))
-    if out.exists() and not out.is_dir():
-        raise BadInput(f"--out={args.out} is not a folder; give one, or a new name.")
+    arguments.check_image_size(args)
+    out = arguments.writable(str(Path(args.out) / PAGE)).parent
     from vit_jax import inference, reporting
     from vit_jax.analysis import figures
 
-    paths = inference.image_files(args.images)
-    model = inference.open_model(args.weights, heads=args.heads, image_size=args.image_size)
+    paths = inference.image_files(args.images, sys.stdin)
+    model = arguments.open_model(args)
     made, count, bad = figures.of_weights(model.cfg, model.params, model.size), 0, {}
     if figures.attends(model.cfg):
         paths = [paths[i] for i in figures.chosen(len(paths), figures.IMAGES)]
@@ -63,21 +49,13 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
                 lambda done: progress(done, count),
             )  # fmt: skip
     text = page(args.weights, model, made, count)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for one in made:
-            (out / f"{one.name}.png").write_bytes(one.png)
-        (out / PAGE).write_text(text)
-    except OSError as e:
-        raise BadInput(f"--out={args.out} cannot be written: {e.strerror}; give another.") from e
+    for one in made:
+        arguments.write(out / f"{one.name}.png", one.png)
+    arguments.write(out / PAGE, text.encode())
     for sentence in figures.absent(model.cfg):
         log.info("%s", sentence)
     log.info("%s: %s", out / PAGE, ", ".join(one.name for one in made))
-    if bad:
-        first = next(iter(bad.values()))
-        raise BadInput(
-            f"{len(bad)} of {len(paths)} images cannot be read and are left out, first: {first}"
-        )
+    arguments.check_all_read(bad, len(paths))
     return 0
 
 
@@ -94,29 +72,19 @@ def read(model: Any, paths: list[str]) -> tuple[Any, Any, dict[str, str]]:
 
     from vit_jax import loading, reporting
 
-    reader = loading.reader(model.weights, model.size)
-
-    def one(path: str) -> Any:
-        try:
-            return reader(path)[0]
-        except BadInput as e:
-            return e
-
     found, bad = [], dict[str, str]()
-    with ThreadPoolExecutor(os.cpu_count()) as threads, reporting.bar("images read") as progress:
-        for path, image in zip(paths, threads.map(one, paths), strict=True):
+    with reporting.bar("images read") as progress:
+        for path, image in model.read_files(paths):
             if isinstance(image, BadInput):
                 bad[path] = str(image)
             else:
                 found.append(image)
             progress(len(found) + len(bad), len(paths))
-    if not found:
-        raise BadInput(
-            f"none of {len(paths)} images can be read, first: {next(iter(bad.values()))}"
-        )
     images = np.stack(found)
     shades = [np.full((*model.size, 3), shade, np.uint8) for shade in (0, 255)]
-    black, white = reader(shades)  # whatever normalises, a picture is what lies between these
+    black, white = loading.reader(model.weights, model.size)(
+        shades
+    )  # whatever normalises, a picture is what lies between these
     pictures = 255 * (images - black) / (white - black)
     return images, pictures.round().clip(0, 255).astype(np.uint8), bad
 

@@ -25,8 +25,9 @@ from vit_jax.models.formats.table import Context, Flat, Format
 from vit_jax.models.mixer import MixerConfig
 
 FORMATS = (*npz.FORMATS, *state_dict.FORMATS)
-_CONTAINER = {"npz": ".npz", "big_vision": ".npz", "timm": ".safetensors", "hf": ".safetensors"}
-NAMES = tuple(_CONTAINER)
+SUFFIX = {"npz": ".npz", "big_vision": ".npz", "timm": ".safetensors", "hf": ".safetensors"}
+NAMES = tuple(SUFFIX)
+ORIGINAL = json_config.Images()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,7 +182,7 @@ def _format_of(path: Path, given: Flat) -> Format:
         lost = sum(form.rule_for(name) is None for name in given)
         return lost, sum(form.canonical(name) != name for name in given)
 
-    candidates = [f for f in FORMATS if _CONTAINER[f.name] == path.suffix]
+    candidates = [f for f in FORMATS if SUFFIX[f.name] == path.suffix]
     best = min(candidates, key=cost)
     missed = [name for name in given if best.rule_for(name) is None]
     if missed or not given:
@@ -209,7 +210,7 @@ def _context(form: Format, given: Flat, heads: int, image_size: tuple[int, int] 
         root = 4 if "backbone/conv_root/kernel" in ours else 1
         stride = side * root * 2 ** max(0, len(stages) - 1)
         patches = (image_size[0] // stride) * (image_size[1] // stride)
-    if form.family == "vit" and _CONTAINER[form.name] == ".safetensors":
+    if form.family == "vit" and SUFFIX[form.name] == ".safetensors":
         heads = heads or _heads_of_variant(ours)
         width = ours["embedding/bias"].shape[0] if "embedding/bias" in ours else 0
         if not 0 < heads <= width or width % heads:
@@ -234,7 +235,13 @@ def _heads_of_variant(ours: Flat) -> int:
 # ---------------------------------------------------------------- writing
 
 
-def write(path: Path, name: str, cfg: variants.Config, params: dict[str, Any]) -> None:
+def write(
+    path: Path,
+    name: str,
+    cfg: variants.Config,
+    params: dict[str, Any],
+    images: json_config.Images = ORIGINAL,
+) -> None:
     """Writes weights in a published format, and for safetensors what goes beside them.
 
     Args:
@@ -243,14 +250,26 @@ def write(path: Path, name: str, cfg: variants.Config, params: dict[str, Any]) -
       name: npz, big_vision, timm or hf.
       cfg: the model.
       params: its parameters, either layout.
+      images: what is said of them beside safetensors; npz has no place for it.
 
     Raises:
       BadInput: a format or suffix that does not exist, or a model that the format cannot express.
     """
-    if name not in _CONTAINER:
+    if name not in SUFFIX:
         raise unknown("format", name, NAMES)
-    if path.suffix != _CONTAINER[name]:
-        raise BadInput(f"{path}: the {name} format is written to a {_CONTAINER[name]} file.")
+    if path.suffix != SUFFIX[name]:
+        raise BadInput(f"{path}: the {name} format is written to a {SUFFIX[name]} file.")
+    files.write(path, *expressed(name, cfg, params, images))
+
+
+def expressed(
+    name: str, cfg: variants.Config, params: dict[str, Any], images: json_config.Images = ORIGINAL
+) -> tuple[Flat, dict[str, dict[str, Any]]]:
+    """A model in a published format: its names and arrays, and the JSON files beside them.
+
+    Raises:
+      BadInput: a model that the format cannot express; the arguments are those of `write`.
+    """
     family, flat = variants.family(cfg), flatten(params)
     _check_params(cfg, flat)
     having = [f for f in FORMATS if f.family == family]
@@ -261,13 +280,13 @@ def write(path: Path, name: str, cfg: variants.Config, params: dict[str, Any]) -
     constants = _constants(form, cfg)
     _check_expressible(form, cfg, constants)
     beside: dict[str, dict[str, Any]] = {}
-    if path.suffix == ".safetensors":
-        beside = json_config.write(name, cfg, _image_size(cfg, flat), constants)
+    if SUFFIX[name] == ".safetensors":
+        beside = json_config.write(name, cfg, _image_size(cfg, flat), constants, images)
     elif name == "big_vision" and {"cls", "posemb"} <= flat.keys():
         _image_size(cfg, flat)  # its readers tell from squares whether the class token has a row
     registers = cfg.registers if isinstance(cfg, vit.ViTConfig) else 0
     context = Context(class_rows=int("cls" in flat), registers=registers)
-    files.write(path, table.write(form, flat, context), beside)
+    return table.write(form, flat, context), beside
 
 
 def _check_params(cfg: variants.Config, flat: Flat) -> None:

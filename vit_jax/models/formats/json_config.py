@@ -6,6 +6,7 @@
 Constants that neither can express stand under the key `vit_jax`. Start from `read` and `write`.
 """
 
+import dataclasses
 import math
 import re
 from collections.abc import Mapping
@@ -32,6 +33,26 @@ _POOLS = {"token": "token", "avg": "gap", "map": "map"}
 _LONGEST_SIDE = 65535  # pixels
 _OWN_WORDS = ("gelu", "ws_epsilon_in", "root_pool")
 _OWN_NUMBERS = ("ln_epsilon", "gn_epsilon", "ws_epsilon")
+FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")  # by Pillow's number
+
+
+@dataclasses.dataclass(frozen=True)
+class Images:
+    """What an export says of images and of classes; by default the preprocessing of the original.
+
+    Attributes:
+      mean: per channel, of values in [0, 1].
+      std: likewise.
+      interpolation: one of `FILTERS`.
+      shorter_side: pixels, before the centre is taken; 0: resized straight to the model's size.
+      names: of classes, by label; () where nobody says.
+    """
+
+    mean: tuple[float, ...] = (0.5, 0.5, 0.5)
+    std: tuple[float, ...] = (0.5, 0.5, 0.5)
+    interpolation: str = "bilinear"
+    shorter_side: int = 0
+    names: tuple[str, ...] = ()
 
 
 def read(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,7 +132,11 @@ def _gelu(key: str, value: Any, table: dict[str, str]) -> str:
 
 
 def write(
-    name: str, cfg: ViTConfig | BiTConfig | MixerConfig, image_size: int, constants: dict[str, Any]
+    name: str,
+    cfg: ViTConfig | BiTConfig | MixerConfig,
+    image_size: int,
+    constants: dict[str, Any],
+    images: Images,
 ) -> dict[str, dict[str, Any]]:
     """The JSON files beside an export: file name -> object.
 
@@ -120,26 +145,31 @@ def write(
       cfg: the model.
       image_size: pixels a side.
       constants: of the model, as fields of `variants.Settings`.
+      images: what is said of them.
 
     Raises:
       BadInput: timm or transformers have no such model.
     """
     if name == "timm":
-        return {NAME: _write_timm(cfg, image_size) | {OWN: constants}}
+        return {NAME: _write_timm(cfg, image_size, images) | {OWN: constants}}
     if not isinstance(cfg, ViTConfig) or cfg.backbone or cfg.pool != "token":
         raise BadInput("hf: transformers' ViT has a class token and no backbone; use timm or npz.")
     if cfg.classes and cfg.representation:
-        raise BadInput("hf: no transformers model has a head after pre-logits; drop one of them.")
+        raise BadInput(
+            "hf: no transformers model has a head after pre-logits; write npz or big_vision."
+        )
     if cfg.representation not in (0, cfg.width):
-        raise BadInput(f"hf: pre-logits have the width of the tokens, {cfg.width}.")
+        raise BadInput(
+            f"hf: pre-logits have the width of the tokens, {cfg.width}; write npz or big_vision."
+        )
     return {
-        NAME: _write_hf(cfg, image_size) | {OWN: constants},
-        PREPROCESSOR: _hf_images(image_size),
+        NAME: _write_hf(cfg, image_size, images.names) | {OWN: constants},
+        PREPROCESSOR: _hf_images(image_size, images),
     }
 
 
-def _write_hf(cfg: ViTConfig, image_size: int) -> dict[str, Any]:
-    labels = {f"LABEL_{i}": i for i in range(cfg.classes)}
+def _write_hf(cfg: ViTConfig, image_size: int, names: tuple[str, ...]) -> dict[str, Any]:
+    names = names or tuple(f"LABEL_{i}" for i in range(cfg.classes))
     return {
         "architectures": ["ViTForImageClassification" if cfg.classes else "ViTModel"],
         "model_type": "vit",
@@ -157,22 +187,27 @@ def _write_hf(cfg: ViTConfig, image_size: int) -> dict[str, Any]:
         "attention_probs_dropout_prob": 0.0,
         "pooler_output_size": cfg.width,
         "pooler_act": "tanh",
-        "id2label": {str(i): label for label, i in labels.items()},
-        "label2id": labels,
+        "id2label": {str(i): label for i, label in enumerate(names)},
+        "label2id": {label: i for i, label in enumerate(names)},
     }
 
 
-def _hf_images(image_size: int) -> dict[str, Any]:
+def _hf_images(image_size: int, images: Images) -> dict[str, Any]:
+    sides: dict[str, Any] = {"height": image_size, "width": image_size}
+    resized: dict[str, Any] = {"size": sides}
+    if images.shorter_side:
+        resized = {"size": {"shortest_edge": images.shorter_side}}
+        resized |= {"do_center_crop": True, "crop_size": sides}
     return {
         "image_processor_type": "ViTImageProcessor",
         "do_resize": True,
-        "size": {"height": image_size, "width": image_size},
-        "resample": 2,
+        **resized,
+        "resample": FILTERS.index(images.interpolation),
         "do_rescale": True,
         "rescale_factor": 1 / 255,
         "do_normalize": True,
-        "image_mean": [0.5, 0.5, 0.5],
-        "image_std": [0.5, 0.5, 0.5],
+        "image_mean": list(images.mean),
+        "image_std": list(images.std),
     }
 
 
@@ -186,7 +221,9 @@ _TIMM_HYBRIDS = {
 _TIMM_BIT = ((50, 1), (50, 3), (101, 1), (101, 3), (152, 2), (152, 4))
 
 
-def _write_timm(cfg: ViTConfig | BiTConfig | MixerConfig, image_size: int) -> dict[str, Any]:
+def _write_timm(
+    cfg: ViTConfig | BiTConfig | MixerConfig, image_size: int, images: Images
+) -> dict[str, Any]:
     _check_timm_epsilons(cfg)
     if isinstance(cfg, MixerConfig):
         sizes = (cfg.width, cfg.depth, cfg.mlp, cfg.token_mlp)
@@ -199,7 +236,7 @@ def _write_timm(cfg: ViTConfig | BiTConfig | MixerConfig, image_size: int) -> di
         named = {(resnet.STAGES[n], 64 * w): f"resnetv2_{n}x{w}_bit" for n, w in _TIMM_BIT}
         key = (cfg.resnet.stages, cfg.resnet.width)
         if key not in named or cfg.resnet.root_pool != "zero":
-            raise BadInput(f"timm has no such BiT; it has {', '.join(named.values())}.")
+            raise BadInput(f"timm has no such BiT; it has {', '.join(named.values())}; write npz.")
         architecture, args, features = named[key], {}, cfg.resnet.features
     else:
         architecture, args = _timm_vit(cfg, image_size)
@@ -209,16 +246,25 @@ def _write_timm(cfg: ViTConfig | BiTConfig | MixerConfig, image_size: int) -> di
         "num_classes": cfg.classes,
         "num_features": features,
         "model_args": args,
+        **({"label_names": list(images.names)} if images.names else {}),
         "pretrained_cfg": {
             "input_size": [3, image_size, image_size],
-            "interpolation": "bilinear",
-            "crop_pct": 1.0,
-            "crop_mode": "squash",
-            "mean": [0.5, 0.5, 0.5],
-            "std": [0.5, 0.5, 0.5],
+            "interpolation": images.interpolation,
+            **_timm_crop(image_size, images.shorter_side),
+            "mean": list(images.mean),
+            "std": list(images.std),
             "num_classes": cfg.classes,
         },
     }
+
+
+def _timm_crop(image_size: int, shorter_side: int) -> dict[str, Any]:
+    if not shorter_side:
+        return {"crop_pct": 1.0, "crop_mode": "squash"}
+    share = image_size / shorter_side
+    if math.floor(image_size / share) < shorter_side:  # as timm finds it again
+        share = math.nextafter(share, 0)
+    return {"crop_pct": share, "crop_mode": "center"}
 
 
 def _check_timm_epsilons(cfg: ViTConfig | BiTConfig | MixerConfig) -> None:
@@ -246,7 +292,7 @@ def _timm_vit(cfg: ViTConfig, image_size: int) -> tuple[str, dict[str, Any]]:
         if cfg.backbone.stages not in _TIMM_HYBRIDS or cfg.backbone.width != 64:
             raise BadInput(
                 f"timm has no hybrid with stages {cfg.backbone.stages} and a root of "
-                f"{cfg.backbone.width} channels; it has {list(_TIMM_HYBRIDS)} with 64."
+                f"{cfg.backbone.width} channels; it has {list(_TIMM_HYBRIDS)} with 64; write npz."
             )
         architecture = _TIMM_HYBRIDS[cfg.backbone.stages]
     return architecture, {

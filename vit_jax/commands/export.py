@@ -1,0 +1,60 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`vit_jax export FILE_OR_RUN --format=NAME --out=PATH [--with-preprocess]`."""
+
+import argparse
+import os
+from pathlib import Path
+
+from vit_jax.commands import arguments
+from vit_jax.errors import BadInput
+
+SUMMARY = "weights or the whole computation, for other programs"
+OVERRIDES = False  # whether --config.key=value may follow
+EXAMPLE = "vit_jax export runs/quickstart --format=stablehlo --out=runs/digits.stablehlo"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments."""
+    arguments.weights(parser)
+    parser.add_argument(
+        "--format", required=True, metavar="NAME",
+        help="npz, big_vision, timm, hf (weights); stablehlo, savedmodel (weights and computation)",
+    )  # fmt: skip
+    parser.add_argument("--out", required=True, metavar="PATH", help="file; savedmodel: folder")
+    parser.add_argument(
+        "--with-preprocess", action="store_true",
+        help="stablehlo, savedmodel: take uint8 images and normalise them inside",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace, rest: list[str]) -> int:
+    """Runs the command; returns its exit code."""
+    arguments.check_image_size(args)
+    from vit_jax import storage
+    from vit_jax.export import asked
+
+    if storage.is_remote(args.out):
+        raise BadInput(f"--out={args.out} is in a bucket; write to a disk, then copy it there.")
+    out = Path(os.path.abspath(os.path.expanduser(args.out)))
+    asked.check(args.format, out, with_preprocess=args.with_preprocess)
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")  # a device is not needed, and may be in use
+    from vit_jax import reporting
+    from vit_jax.export import writing
+
+    model = arguments.open_model(args)
+    with reporting.bar("export") as progress:
+        made = writing.write(
+            model, args.format, out, with_preprocess=args.with_preprocess, progress=progress
+        )
+    print(f"{args.out}: {args.format}, {made.size_bytes / 1e6:,.1f} MB")
+    print(
+        f"read back by {made.consumer}: largest difference of {made.output} "
+        f"{made.difference:.1e}, of values up to {made.scale:.3g}"
+    )
+    for note in made.notes:
+        print(f"note: {note}")
+    return 0

@@ -1,0 +1,33 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What may be asked of an export; needs neither jax nor TensorFlow. Start from `check`."""
+
+from pathlib import Path
+
+from vit_jax.errors import BadInput, unknown
+
+SUFFIX = {"npz": ".npz", "big_vision": ".npz", "timm": ".safetensors", "hf": ".safetensors"}
+GRAPHS = ("stablehlo", "savedmodel")  # weights with the computation; the others are weights alone
+FORMATS = (*SUFFIX, *GRAPHS)
+MARK = "saved_model.pb"  # by which a folder is known as a SavedModel
+
+
+def check(name: str, out: Path, *, with_preprocess: bool) -> None:
+    """Raises BadInput for arguments that cannot be right; reads no weights."""
+    if name not in FORMATS:
+        raise unknown("--format", name, FORMATS)
+    if with_preprocess and name not in GRAPHS:
+        raise BadInput(
+            f"--with-preprocess: {name} holds weights alone and computes nothing; write "
+            f"--format={' or '.join(GRAPHS)}, or leave it out."
+        )
+    suffix = SUFFIX.get(name, out.suffix)
+    if out.suffix != suffix:
+        raise BadInput(f"--out={out}: the {name} format is written to a {suffix} file.")
+    if name != "savedmodel":
+        if out.is_dir():
+            raise BadInput(f"--out={out} is a folder, and {name} is a file; give its name.")
+    elif out.exists() and not (out / MARK).exists():
+        if not out.is_dir() or any(out.iterdir()):
+            raise BadInput(f"--out={out} is there and is no SavedModel; give another folder.")

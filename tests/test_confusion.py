@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from vit_jax.evaluators import confusion
+from vit_jax.analysis import confusion
 
 
 def best(*begins):

@@ -8,7 +8,7 @@ Every function returns a PNG. Start from the one that `figures` calls.
 
 import io
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib import cm, colors
@@ -158,6 +158,70 @@ def rollout(pictures_BHW3: np.ndarray, attended_BHW: np.ndarray) -> bytes:
     )
     bar.set_label("attention rollout (multiples of the mean over patches)")
     return _png(made)
+
+
+NAMED = 40  # classes whose names fit beside a matrix, or whose bars fit on a screen
+NUMBERED = 15  # classes whose counts fit into one
+_BLUE = "#0072b2"
+
+
+def accuracies(names: Sequence[str], shares_Y: np.ndarray, counts_Y: np.ndarray) -> bytes:
+    """A bar for each class, the first on top.
+
+    Args:
+      names: of Y classes.
+      shares_Y: in [0, 1], of the examples of each.
+      counts_Y: how many those are.
+    """
+    made = Figure(figsize=(WIDTH, 0.6 + 0.22 * len(names)), layout="constrained")
+    axes, places = made.subplots(), range(len(names))
+    axes.barh(places, 100 * shares_Y, height=0.75, color=_BLUE)
+    for place, share, count in zip(places, shares_Y, counts_Y, strict=True):
+        inside = share > 0.25
+        axes.text(
+            1 if inside else 100 * share + 1, place, f"{share:.0%} of {count}", va="center",
+            fontsize=7.5, color="white" if inside else "black",
+        )  # fmt: skip
+    axes.set_yticks(places, list(map(_label, names)), fontsize=8)
+    axes.set_xlim(0, 100)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set_xlabel("accuracy (%)")
+    return _png(made)
+
+
+def confusions(names: Sequence[str], counts_YY: np.ndarray) -> bytes:
+    """A matrix, coloured by shares of its rows, or classes with few examples would be pale.
+
+    Args:
+      names: of Y classes; those of more than `NAMED` are left out.
+      counts_YY: examples by class (row) and what it is taken for (column).
+    """
+    classes = len(names)
+    shares_YY = 100 * counts_YY / np.maximum(counts_YY.sum(axis=1, keepdims=True), 1)
+    made = Figure(figsize=(WIDTH, 0.88 * WIDTH), layout="constrained")
+    axes = made.subplots()
+    drawn = axes.imshow(shares_YY, cmap="Blues", vmin=0, vmax=100, interpolation="nearest")
+    made.colorbar(drawn, ax=axes, label="share of the class (%)", shrink=0.8)
+    if classes <= NUMBERED:
+        for row, column in zip(*np.nonzero(counts_YY), strict=True):
+            colour = "white" if shares_YY[row, column] > 50 else "black"
+            axes.text(column, row, f"{counts_YY[row, column]}", ha="center", va="center",
+                      fontsize=7, color=colour)  # fmt: skip
+    of = " (number)"
+    if classes <= NAMED:
+        labels, of = list(map(_label, names)), ""
+        size = 8 if classes <= NUMBERED else 6
+        axes.set_xticks(range(classes), labels, rotation=90, fontsize=size)
+        axes.set_yticks(range(classes), labels, fontsize=size)
+    axes.set_xlabel(f"taken for{of}")
+    axes.set_ylabel(f"class{of}")
+    return _png(made)
+
+
+def _label(name: str) -> str:
+    """A name as it can be drawn; $ would begin a formula."""
+    plain = "".join(c if c.isprintable() else "?" for c in name).replace("$", r"\$")
+    return plain if len(plain) <= 24 else plain[:23] + "…"
 
 
 def _png(made: Figure) -> bytes:

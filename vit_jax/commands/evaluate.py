@@ -32,7 +32,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code."""
     arguments.check_image_size(args)
     page, data = (arguments.writable(str(Path(args.out) / f)) for f in (PAGE_FILE, JSON_FILE))
-    from vit_jax.evaluators import evaluation_page
+    from vit_jax.analysis import evaluation_page
 
     with arguments.own_words():
         made = evaluate(args)
@@ -46,9 +46,9 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 def evaluate(args: argparse.Namespace) -> Any:
     """What is measured, an `evaluation_page.Evaluated`."""
     from vit_jax import inference, reporting
+    from vit_jax.analysis import confusion, evaluation_page
     from vit_jax.data import evaluation, sources, subset
     from vit_jax.errors import BadInput
-    from vit_jax.evaluators import confusion, evaluation_page
 
     opened = inference.open_data(args.weights, args.data or "", args.data_dir)
     name, split = inference.choose_split(opened, args.split)

@@ -7,19 +7,16 @@ Axes: N examples, K labels of each, Y classes.
 """
 
 import dataclasses
-import io
 import math
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from vit_jax import pages, reporting
+from vit_jax.analysis import drawing
+from vit_jax.analysis.confusion import MOST, Measured
 from vit_jax.data.splits import Split
-from vit_jax.evaluators.confusion import MOST, Measured
 
-NAMED = 40  # classes whose names fit beside a matrix
-NUMBERED = 15  # classes whose counts fit into one
 LISTED = 20  # of what is listed by how bad it is
 
 
@@ -127,19 +124,25 @@ def as_text(one: Evaluated) -> str:
 def page(one: Evaluated) -> str:
     """A whole HTML document."""
     found = one.measured
+    shown, few, half = _worst_first(found), "", drawing.NAMED // 2
+    if len(shown) > drawing.NAMED:
+        few = f"; the {half} least and the {half} most accurate of {len(shown)} classes"
+        shown = shown[:half] + shown[-half:]
+    names = [one.classes[label] for label in shown]
+    bars = drawing.accuracies(names, found.accuracy[shown], found.counts_Y[shown])
     body = [
         pages.paragraph(f"{one.weights} on the split {one.split} of {one.data}."),
         pages.paragraph(_summary(found)),
         pages.heading("Accuracy by class"),
-        pages.image(_bars(one), "Share of the examples of each class that are right"
-                    + _only(one, "; of {} classes the worst")),
+        pages.image(bars, f"Share of the examples of each class that are taken for it{few}."),
         pages.heading("Confusions"),
-    ]  # fmt: skip
+    ]
     if found.confusion_YY is None:
         body.append(pages.paragraph(f"No matrix is drawn of more than {MOST:,} classes."))
     else:
-        body.append(pages.image(_matrix(one), "Rows are the classes of examples, columns what they "
-                                "are taken for; the colour is the share of the row."))  # fmt: skip
+        matrix = drawing.confusions(one.classes, found.confusion_YY)
+        caption = "Each row is a class, each column what it is taken for; the colour is the share."
+        body.append(pages.image(matrix, caption))
     if pairs := _pairs(one, LISTED):
         body.append(pages.table(["class", "taken for", "examples"], pairs, numbers=[2]))
     if one.mistakes:
@@ -169,10 +172,6 @@ def _summary(found: Measured) -> str:
         f"top-1 {found.top1:.2%}, top-5 {found.top5:.2%}, mean accuracy of the classes "
         f"{found.mean_class_accuracy:.2%}, {found.examples:,} examples"
     )
-
-
-def _only(one: Evaluated, text: str) -> str:
-    return text.format(len(one.classes)) if len(one.classes) > NAMED else ""
 
 
 def _worst_first(found: Measured) -> list[int]:
@@ -206,64 +205,3 @@ def _pairs(one: Evaluated, most: int) -> list[list[str]]:
         [one.classes[row], one.classes[column], f"{count:,}"]
         for row, column, count in one.measured.worst(most)
     ]
-
-
-# ---------------------------------------------------------------- figures
-
-
-def _bars(one: Evaluated) -> bytes:
-    """Accuracy of the classes, the worst first, at most `NAMED`."""
-    found = one.measured
-    order = _worst_first(found)[:NAMED]
-    figure = Figure(figsize=(8, 0.9 + 0.26 * len(order)), layout="constrained")
-    axes = figure.subplots()
-    places = np.arange(len(order))
-    axes.barh(places, 100 * found.accuracy[order], height=0.7, color="#0072b2")
-    for place, label in enumerate(order):
-        share = 100 * found.accuracy[label]
-        inside = share > 20
-        text = f"{share:.0f} % of {found.counts_Y[label]}"
-        axes.text(1 if inside else share + 1, place, text, va="center", fontsize=8,
-                  color="white" if inside else "black")  # fmt: skip
-    axes.axvline(100 * found.mean_class_accuracy, color="#d55e00", linewidth=1)
-    axes.set_yticks(places, [_short(one.classes[label]) for label in order], fontsize=9)
-    axes.set_xlim(0, 100)
-    axes.set_ylim(len(order) - 0.4, -0.6)
-    axes.set_xlabel("accuracy, %; the line is the mean of all classes")
-    return _png(figure)
-
-
-def _matrix(one: Evaluated) -> bytes:
-    """Confusions as a heat map; shares of a row, without which classes of few examples pale."""
-    counts_YY = one.measured.confusion_YY
-    assert counts_YY is not None
-    classes = len(one.classes)
-    shares_YY = 100 * counts_YY / np.maximum(counts_YY.sum(axis=1, keepdims=True), 1)
-    side = 3.2 + 0.42 * classes if classes <= NUMBERED else 8.5
-    figure = Figure(figsize=(min(side, 8.5) + 1, min(side, 8.5)), layout="constrained")
-    axes = figure.subplots()
-    drawn = axes.imshow(shares_YY, cmap="Blues", vmin=0, vmax=100, interpolation="nearest")
-    figure.colorbar(drawn, ax=axes, label="share of the class, %", shrink=0.8)
-    if classes <= NUMBERED:
-        for row, column in zip(*np.nonzero(counts_YY), strict=True):
-            dark = shares_YY[row, column] > 50
-            axes.text(column, row, f"{counts_YY[row, column]}", ha="center", va="center",
-                      fontsize=8, color="white" if dark else "black")  # fmt: skip
-    if classes <= NAMED:
-        names = [_short(name) for name in one.classes]
-        axes.set_xticks(range(classes), names, rotation=90, fontsize=8)
-        axes.set_yticks(range(classes), names, fontsize=8)
-    axes.set_xlabel("taken for" if classes <= NAMED else "taken for, number of the class")
-    axes.set_ylabel("class" if classes <= NAMED else "number of the class")
-    return _png(figure)
-
-
-def _short(name: str) -> str:
-    plain = "".join(c if c.isprintable() else "?" for c in name).replace("$", r"\$")
-    return plain if len(plain) <= 24 else plain[:23] + "…"
-
-
-def _png(figure: Figure) -> bytes:
-    out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=130)
-    return out.getvalue()

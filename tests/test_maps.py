@@ -36,7 +36,7 @@ def of_numpy(cfg, params, images):
     return np.stack(seen[: cfg.depth]), (seen[cfg.depth] if cfg.pool == "map" else None)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", sorted(MODELS.keys() - {"hybrid"}))
 def test_weights_are_those_of_the_numpy_vit(name):
     cfg = MODELS[name]
     params, images = tiny.params(cfg), tiny.images_of(cfg, 3)
@@ -73,7 +73,7 @@ def written_out(cfg, params, images):
     return np.mean(far, axis=-1), np.stack(shares)
 
 
-@pytest.mark.parametrize("name", ["token", "gap", "map", "hybrid"])
+@pytest.mark.parametrize("name", ["gap", "map", "hybrid"])
 def test_numbers_are_those_of_loops_over_the_weights_of_numpy(name):
     cfg = MODELS[name]
     params, images = tiny.params(cfg), tiny.images_of(cfg, 3)

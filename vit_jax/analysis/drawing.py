@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from matplotlib import cm, colors
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -26,18 +25,26 @@ COLOURS = "viridis"  # equal steps look equal, also to colour-blind eyes and in 
 
 
 def filters(found: Components) -> bytes:
-    """Components in rows of seven, with their shares of the variance."""
-    count = len(found.images_Chw3)
+    """Components in rows of seven, with their shares of the variance above."""
+    count, height, width, _ = found.images_Chw3.shape
     columns = min(7, max(count, 1))
     rows = max(1, math.ceil(count / columns))
-    made = Figure(figsize=(WIDTH / 7 * columns, (WIDTH / 7 + 0.2) * rows), layout="constrained")
-    axes = made.subplots(rows, columns, squeeze=False)
-    for i, one in enumerate(axes.flat):
-        one.set_axis_off()
-        if i < count:
-            image = found.images_Chw3[i]
-            one.imshow(0.5 + image / (2 * np.abs(image).max()), interpolation="nearest")
-            one.set_title(f"{found.shares_C[i]:.1%}", fontsize=8, pad=2)
+    cells = math.ceil(64 / max(height, width))  # of the picture, a number of the filter
+    down, right = height * cells + 20, width * cells + 6
+    picture = np.ones((rows * down, columns * right - 6, 3))
+    made = Figure(
+        figsize=(WIDTH / 7 * columns, WIDTH / 7 * columns * rows * down / columns / right)
+    )
+    axes = made.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    for i, image in enumerate(found.images_Chw3):
+        top, left = i // columns * down + 20, i % columns * right
+        tile = np.kron(0.5 + image / (2 * np.abs(image).max()), np.ones((cells, cells, 1)))
+        picture[top : top + height * cells, left : left + width * cells] = tile
+        axes.text(
+            left + width * cells / 2, top - 4, f"{found.shares_C[i]:.1%}", fontsize=8, ha="center"
+        )
+    axes.imshow(picture, interpolation="nearest")
     return _png(made)
 
 
@@ -140,22 +147,25 @@ def rollout(pictures_BHW3: np.ndarray, attended_BHW: np.ndarray) -> bytes:
       attended_BHW: multiples of the mean, not negative.
     """
     count, height, width = attended_BHW.shape
-    tall = WIDTH / 3 * max(0.4, min(2.5, height / width))
-    made = Figure(figsize=(WIDTH, tall * count + 0.9), layout="constrained")
-    axes = made.subplots(count, 3, squeeze=False)
-    shades = colors.Normalize(0, float(attended_BHW.max()))
-    for row, picture, attended in zip(axes, pictures_BHW3, attended_BHW, strict=True):
-        dimmed = picture * (attended / attended.max())[..., None]
-        row[0].imshow(picture)
-        row[1].imshow(dimmed.astype(np.uint8))
-        row[2].imshow(attended, COLOURS, norm=shades)
-        for one in row:
-            one.set_axis_off()
-    for one, title in zip(axes[0], ("image", "image, as attended", "attention"), strict=True):
-        one.set_title(title, fontsize=10)
-    bar = made.colorbar(
-        cm.ScalarMappable(shades, COLOURS), ax=axes, location="bottom", aspect=40, pad=0.01
+    gap = max(1, height // 20)
+    brightness_BHW1 = (attended_BHW / attended_BHW.max(axis=(1, 2), keepdims=True))[..., None]
+    made = Figure(
+        figsize=(WIDTH, WIDTH / 3 * count * (height + gap) / width + 0.9), layout="constrained"
     )
+    axes = made.subplots(1, 3)
+    columns = {
+        "image": pictures_BHW3 / 255,
+        "image, as attended": pictures_BHW3 / 255 * brightness_BHW1,
+        "attention": attended_BHW,
+    }
+    for one, (title, images) in zip(axes, columns.items(), strict=True):
+        white = np.nan if title == "attention" else 1.0
+        edges = [(0, 0), (0, gap), *[(0, 0)] * (images.ndim - 2)]
+        column = np.concatenate(list(np.pad(images, edges, constant_values=white)))[:-gap]
+        shown = one.imshow(column, COLOURS, vmin=0, vmax=attended_BHW.max())
+        one.set_axis_off()
+        one.set_title(title, fontsize=10)
+    bar = made.colorbar(shown, ax=axes, location="bottom", aspect=40, pad=0.01)
     bar.set_label("attention rollout (multiples of the mean over patches)")
     return _png(made)
 

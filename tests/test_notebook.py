@@ -30,7 +30,14 @@ def test_notebook_is_kept_without_outputs(tour):
 
 
 def run(tour, folder, monkeypatch, **shorter):
-    """Executes the notebook in a folder; a cell that fails raises."""
+    """Executes the notebook in a folder; a cell that fails raises.
+
+    Args:
+      tour: read.
+      folder: empty.
+      monkeypatch: for the environment.
+      shorter: text in cells, with _ for blanks -> what stands there instead.
+    """
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     made = nbformat.from_dict(json.loads(json.dumps(tour)))
@@ -61,7 +68,7 @@ def check(made, folder):
 
 
 def test_notebook_runs(tour, tmp_path, monkeypatch):
-    made = run(tour, tmp_path, monkeypatch, **{"40_epochs": "2 epochs", "60_epochs": "2 epochs"})
+    made = run(tour, tmp_path, monkeypatch, **{"40_epochs": "9 epochs", "60_epochs": "5 epochs"})
     check(made, tmp_path)
 
 

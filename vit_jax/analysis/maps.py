@@ -20,7 +20,7 @@ from vit_jax.analysis import distance, rollout
 from vit_jax.errors import RunFailed
 from vit_jax.models import variants, vit
 
-BYTES = 2**30  # of attention weights that a device holds at a time
+BYTES = 2**28  # of attention weights that a device holds at a time, or those of one image
 MOST = 64  # images at a time on a device
 
 

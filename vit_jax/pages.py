@@ -15,6 +15,7 @@ _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 1100px; padding: 0 1em;
        color: #1a1a1a; background: #fff }
 h1 { font-size: 1.35em }
+h1, p, figcaption { overflow-wrap: anywhere }
 h2 { font-size: 1.15em; margin: 1.8em 0 .4em }
 figure { margin: 1em 0 }
 figcaption { font-size: .92em; color: #444; max-width: 760px }

@@ -106,6 +106,7 @@ def test_every_command_of_the_readme_is_run_by_a_test():
     [
         ("sweep", "sweeps"),
         ("fewshot", "fewshot"),
+        ("export", "export"),
         ("table", "tables"),
         ("doctor", "health"),
         ("predict", "use"),

@@ -277,7 +277,7 @@ def save(
       file: .npz for `npz` (the names of the original code) and `big_vision`; .safetensors for
         `timm` and `hf`, with config.json (and preprocessor_config.json) beside it, which replace
         what is there. Their readers expect the name model.safetensors. What they say of images is
-        the original's: square, resized straight, from -1 to 1.
+        the original's: square, resized straight, from -1 to 1; `vit_jax export` says the run's own.
       model: from `load`, or built.
       params: its parameters, either layout.
       format: npz, big_vision, timm or hf.

@@ -82,9 +82,11 @@ def _of_timm(given: dict[str, Any], size: tuple[int, int]) -> tuple[int | None, 
 def _of_transformers(
     given: dict[str, Any], size: tuple[int, int]
 ) -> tuple[int | None, str, Any, Any]:
-    """Rescaling and normalisation, which may be other than by 1/255 or absent, as one of [0, 1]."""
+    """With rescaling and normalisation, which may be absent, as one of values in [0, 1]."""
     deit = str(given.get("image_processor_type", "")).startswith("DeiT")
-    given = ({"do_center_crop": True, "resample": 3} if deit else {}) | given
+    given = ({"do_center_crop": True, "resample": 3} if deit else {}) | {
+        key: value for key, value in given.items() if value is not None
+    }
     shorter, edge, sides = 0, given.get("size"), {"height": size[0], "width": size[1]}
     if not given.get("do_resize", True):
         shorter = None

@@ -10,6 +10,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from vit_jax import loading
@@ -59,7 +60,8 @@ def read(name: str, cfg: variants.Config, forward: Forward, path: Path) -> tuple
 def _of_ours(cfg: variants.Config, forward: Forward, path: Path) -> Call:
     heads = cfg.heads if isinstance(cfg, vit.ViTConfig) else 0
     model, params, _ = loading.load(path, heads=heads, image_size=forward.size)
-    return lambda images: np.asarray(model.apply({"params": params}, images, train=False))
+    apply = jax.jit(lambda params, images: model.apply({"params": params}, images, train=False))
+    return lambda images: np.asarray(apply(params, images))
 
 
 def _of_timm(timm: Any, path: Path) -> Call:

@@ -1,0 +1,175 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""An export comes to its place when its consumer has read it and found the same."""
+
+import json
+import os
+
+import exports
+import numpy as np
+import pytest
+import tiny
+
+from vit_jax.errors import BadInput, RunFailed
+from vit_jax.export import saved_model, stablehlo, weights_file, writing
+
+
+@pytest.fixture(scope="module")
+def model():
+    return exports.model(names=exports.NAMES, size=(8, 8))
+
+
+@pytest.fixture
+def trusted(monkeypatch):
+    """Nothing is computed: the consumer is taken to find the same."""
+    monkeypatch.setattr(writing, "_compared", lambda *_: (0.0, 1.0))
+
+
+def listing(folder):
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+def test_stablehlo_and_what_is_to_be_known(model, tmp_path):
+    out, parts = tmp_path / "new" / "m.stablehlo", []
+    made = writing.write(model, "stablehlo", out, progress=lambda *of: parts.append(of))
+    assert listing(tmp_path) == ["new/m.stablehlo", "new/m.stablehlo.json"]
+    assert made.size_bytes == sum(p.stat().st_size for p in out.parent.iterdir())
+    assert (made.consumer, made.output, made.notes) == ("jax.export", "logits", ())
+    assert made.difference < 1e-5 < 0.5 < made.scale
+    assert parts == [(0, 3), (1, 3), (2, 3)]
+    facts = json.loads((out.parent / "m.stablehlo.json").read_text())
+    assert (facts["format"], facts["classes"]) == ("stablehlo", list(exports.NAMES))
+    assert facts["normalisation"] == {"mean": exports.OWN["mean"], "std": exports.OWN["std"]}
+    assert not facts["normalised_inside"]
+    assert facts["calling_convention"] > 0
+
+
+def test_savedmodel_replaces_one(model, tmp_path, monkeypatch):
+    out = tmp_path / "m"
+    out.mkdir()
+    (out / "saved_model.pb").write_text("old")
+    (out / "old").touch()
+    made = writing.write(model, "savedmodel", out, with_preprocess=True)
+    assert made.consumer == "TensorFlow"
+    assert not (out / "old").exists()
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+    assert json.loads((out / "vit_jax.json").read_text())["normalised_inside"]
+    pixels = np.zeros((1, 8, 8, 3), np.uint8)
+    normalised = -np.float32(exports.OWN["mean"]) / np.float32(exports.OWN["std"])
+    images = np.broadcast_to(normalised, (1, 8, 8, 3))
+    expected = tiny.logits(model.cfg, model.params, images)
+    np.testing.assert_allclose(saved_model.read(out)(pixels), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [lambda found: found + 2e-4 * np.abs(found).max(), lambda found: found * np.nan,
+     lambda found: found[:, :1], lambda found: found.astype(np.float64)],
+    ids=["other", "not a number", "another shape", "another dtype"],
+)  # fmt: skip
+def test_consumer_that_finds_something_else(model, tmp_path, monkeypatch, wrong):
+    out = tmp_path / "m.npz"
+    out.write_text("old")
+    read = weights_file.read
+
+    def bent(*args):
+        consumer, call = read(*args)
+        return consumer, lambda images: wrong(call(images))
+
+    monkeypatch.setattr(weights_file, "read", bent)
+    with pytest.raises(RunFailed, match=r"vit_jax\.load makes other logits of the npz export"):
+        writing.write(model, "npz", out)
+    assert out.read_text() == "old"
+    assert listing(tmp_path) == ["m.npz"]
+
+
+def test_rounding_is_no_difference(model, tmp_path, monkeypatch):
+    read = weights_file.read
+
+    def rounded(*args):
+        consumer, call = read(*args)
+        return consumer, lambda images: call(images) * np.float32(1 + 2e-5)
+
+    monkeypatch.setattr(weights_file, "read", rounded)
+    made = writing.write(model, "npz", tmp_path / "m.npz")
+    assert made.difference / made.scale == pytest.approx(2e-5, rel=0.1)
+
+
+@pytest.mark.parametrize("name, out", [("stablehlo", "m"), ("savedmodel", "m")])
+def test_what_fails_half_way_leaves_nothing(model, tmp_path, monkeypatch, name, out):
+    def broken(forward, path):
+        (path if name == "stablehlo" else path / "x").parent.mkdir(parents=True, exist_ok=True)
+        (path if name == "stablehlo" else path / "x").write_text("half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stablehlo if name == "stablehlo" else saved_model, "write", broken)
+    with pytest.raises(KeyboardInterrupt):
+        writing.write(model, name, tmp_path / out)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_left_over_of_one_that_was_killed(model, tmp_path, trusted):
+    (tmp_path / ".m.npz.partial").mkdir()
+    (tmp_path / ".m.npz.partial" / "x").touch()
+    writing.write(model, "npz", tmp_path / "m.npz")
+    assert listing(tmp_path) == ["m.npz"]
+
+
+def test_place_that_cannot_be_written_to(model, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match=r"--out=.*cannot be written: .*; give another place"):
+        writing.write(model, "npz", tmp_path / "file" / "m.npz")
+    if os.geteuid():
+        tmp_path.chmod(0o500)
+        with pytest.raises(BadInput, match="cannot be written: Permission denied"):
+            writing.write(model, "npz", tmp_path / "m.npz")
+        tmp_path.chmod(0o700)
+
+
+def test_full_disk_is_told(model, tmp_path, monkeypatch):
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(writing.files, "write", full)
+    with pytest.raises(RunFailed, match="no space left on the disk"):
+        writing.write(model, "npz", tmp_path / "m.npz")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_normalisation_that_nothing_tells(tmp_path, trusted):
+    model = exports.model(form="hf", images={}, gelu="erf", size=(8, 8))
+    with pytest.raises(BadInput, match="--with-preprocess: nothing beside the weights says"):
+        writing.write(model, "stablehlo", tmp_path / "m", with_preprocess=True)
+    (note,) = writing.write(model, "hf", tmp_path / "model.safetensors").notes
+    assert "nothing beside the weights says" in note
+
+
+@pytest.mark.parametrize(
+    "images, form, name, notes",
+    [
+        ({}, "npz", "npz", ()),
+        ({}, "npz", "timm", ()),
+        (exports.OWN, "run", "timm", ()),
+        (exports.OWN, "run", "npz",
+         ("npz has no place for mean 0.1 0.2 0.3 and std 0.4 0.5 0.6",)),
+        (exports.OWN | {"ops": "decode|resize_small(9)|central_crop(8)"}, "run", "big_vision",
+         ("big_vision has no place for the shorter side resized to 9, then the centre; mean "
+          "0.1 0.2 0.3 and std 0.4 0.5 0.6",)),
+        (exports.OWN | {"ops": "decode|central_crop(8)"}, "run", "timm",
+         ("timm cannot say: the chain decode|central_crop(8); it says: resized straight to the "
+          "model's size",)),
+    ],
+)  # fmt: skip
+def test_what_the_artefact_cannot_say(tmp_path, trusted, images, form, name, notes):
+    model = exports.model(form=form, images=images, size=(8, 8))
+    out = tmp_path / ("m.npz" if name != "timm" else "x.safetensors")
+    assert writing.write(model, name, out).notes == notes
+
+
+def test_dtype_and_names_that_it_cannot_say(tmp_path, trusted):
+    model = exports.model(size=(8, 8), names=exports.NAMES, form="npz", dtype="bfloat16")
+    assert writing.write(model, "npz", tmp_path / "m.npz").notes == (
+        "npz has no place for the names of 7 classes",
+        "the model was trained in bfloat16, the export computes in float32",
+    )

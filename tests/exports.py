@@ -37,6 +37,7 @@ KINDS = {
 BASE = str(Path(__file__).resolve().parents[1] / "configs" / "base.py")
 OWN = {"ops": "decode|resize({size})", "mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6]}
 NAMES = tuple("abcdefg")
+TOO_NEW = tuple(map(int, jax.__version__.split(".")[:2])) > (0, 10)  # for TensorFlow 2.21
 SETTINGS = (
     "--config.model.variant=Ti/4",
     *(f"--config.model.{k}={v}" for k, v in ENCODER.items() if k != "classes"),
@@ -87,11 +88,11 @@ def clean(program, folder, *, without):
     return done.stdout
 
 
-def artefacts(folder, write):
-    """Every kind of model, written by `write`, with inputs and the outputs of `tiny.forward`."""
+def artefacts(folder, write, kinds=tuple(KINDS)):
+    """Kinds of models, written by `write`, with inputs and the outputs of `tiny.forward`."""
     from vit_jax.export import forward as forward_lib
 
-    for kind in KINDS:
+    for kind in kinds:
         made = model(kind)
         write(forward_lib.make(made, None), folder / kind)
         images = tiny.images_of(made.cfg, 3)

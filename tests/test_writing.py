@@ -9,10 +9,11 @@ import os
 import exports
 import numpy as np
 import pytest
-import tiny
 
 from vit_jax.errors import BadInput, RunFailed
-from vit_jax.export import saved_model, stablehlo, weights_file, writing
+from vit_jax.export import forward, saved_model, stablehlo, weights_file, writing
+
+ROOT = {"variant": "R+Ti/16", "stages": (), "root_width": 64}
 
 
 @pytest.fixture(scope="module")
@@ -45,21 +46,36 @@ def test_stablehlo_and_what_is_to_be_known(model, tmp_path):
     assert facts["calling_convention"] > 0
 
 
-def test_savedmodel_replaces_one(model, tmp_path, monkeypatch):
+def test_savedmodel_replaces_one(model, tmp_path, monkeypatch, trusted):
+    def write(forward, path):
+        path.mkdir()
+        (path / "saved_model.pb").write_text(forward.dtype)
+        return {}
+
+    monkeypatch.setattr(saved_model, "write", write)
+    monkeypatch.setattr(saved_model, "read", lambda path: None)
     out = tmp_path / "m"
     out.mkdir()
     (out / "saved_model.pb").write_text("old")
     (out / "old").touch()
     made = writing.write(model, "savedmodel", out, with_preprocess=True)
     assert made.consumer == "TensorFlow"
-    assert not (out / "old").exists()
-    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+    assert listing(tmp_path) == ["m/saved_model.pb", "m/vit_jax.json"]
+    assert (out / "saved_model.pb").read_text() == "uint8"
     assert json.loads((out / "vit_jax.json").read_text())["normalised_inside"]
-    pixels = np.zeros((1, 8, 8, 3), np.uint8)
-    normalised = -np.float32(exports.OWN["mean"]) / np.float32(exports.OWN["std"])
-    images = np.broadcast_to(normalised, (1, 8, 8, 3))
-    expected = tiny.logits(model.cfg, model.params, images)
-    np.testing.assert_allclose(saved_model.read(out)(pixels), expected, atol=1e-5)
+
+
+@pytest.fixture
+def bent(monkeypatch):
+    """bent(change): the consumer finds what `change` makes of the right outputs."""
+    right = lambda images: np.float32(images).mean((1, 2)) * 9  # noqa: E731
+    monkeypatch.setattr(forward.Forward, "reference", lambda self, images: right(images))
+
+    def by(change):
+        call = lambda images: change(right(images))  # noqa: E731
+        monkeypatch.setattr(weights_file, "read", lambda *_: ("somebody", call))
+
+    return by
 
 
 @pytest.mark.parametrize(
@@ -68,32 +84,28 @@ def test_savedmodel_replaces_one(model, tmp_path, monkeypatch):
      lambda found: found[:, :1], lambda found: found.astype(np.float64)],
     ids=["other", "not a number", "another shape", "another dtype"],
 )  # fmt: skip
-def test_consumer_that_finds_something_else(model, tmp_path, monkeypatch, wrong):
+def test_consumer_that_finds_something_else(model, tmp_path, bent, wrong):
     out = tmp_path / "m.npz"
     out.write_text("old")
-    read = weights_file.read
-
-    def bent(*args):
-        consumer, call = read(*args)
-        return consumer, lambda images: wrong(call(images))
-
-    monkeypatch.setattr(weights_file, "read", bent)
-    with pytest.raises(RunFailed, match=r"vit_jax\.load makes other logits of the npz export"):
+    bent(wrong)
+    with pytest.raises(RunFailed, match="somebody makes other logits of the npz export"):
         writing.write(model, "npz", out)
     assert out.read_text() == "old"
     assert listing(tmp_path) == ["m.npz"]
 
 
-def test_rounding_is_no_difference(model, tmp_path, monkeypatch):
-    read = weights_file.read
-
-    def rounded(*args):
-        consumer, call = read(*args)
-        return consumer, lambda images: call(images) * np.float32(1 + 2e-5)
-
-    monkeypatch.setattr(weights_file, "read", rounded)
+def test_rounding_is_no_difference(model, tmp_path, bent):
+    bent(lambda found: found * np.float32(1 + 2e-5))
     made = writing.write(model, "npz", tmp_path / "m.npz")
     assert made.difference / made.scale == pytest.approx(2e-5, rel=0.1)
+
+
+def test_resnet_has_a_wider_bound_with_timm_alone(tmp_path, bent):
+    model = exports.model(form="npz", images={}, size=(64, 64), **ROOT)
+    bent(lambda found: found * np.float32(1 + 5e-4))
+    writing.write(model, "timm", tmp_path / "model.safetensors")
+    with pytest.raises(RunFailed, match="npz export"):
+        writing.write(model, "npz", tmp_path / "m.npz")
 
 
 @pytest.mark.parametrize("name, out", [("stablehlo", "m"), ("savedmodel", "m")])

@@ -10,8 +10,11 @@ Start from `write`.
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from vit_jax.data import lazy
 from vit_jax.data.lazy import tf
+from vit_jax.errors import RunFailed
 from vit_jax.export.forward import PLATFORMS, Call, Forward
 
 CONSUMER = "TensorFlow"
@@ -50,12 +53,24 @@ def write(forward: Forward, path: Path) -> dict[str, Any]:
 
 
 def read(path: Path) -> Call:
-    """The function in a folder, by TensorFlow alone."""
+    """The function in a folder, by TensorFlow alone.
+
+    Raises (when it is called):
+      RunFailed: this TensorFlow cannot run what this jax has written (2.21: that of jax 0.11).
+    """
     loaded = tf.saved_model.load(str(path))
     serve = loaded.signatures[SIGNATURE]
 
     def call(images: Any) -> Any:
-        (outputs,) = serve(images=tf.constant(images)).values()
+        try:
+            (outputs,) = serve(images=tf.constant(images)).values()
+        except tf.errors.InvalidArgumentError as e:
+            reason = next((line for line in str(e).splitlines() if "deserialize" in line), str(e))
+            raise RunFailed(
+                f"TensorFlow {tf.__version__} cannot run what jax {jax.__version__} writes: "
+                f"{reason[:200]}. Nothing was written; install 'jax<0.11' for it, or export "
+                "stablehlo."
+            ) from e
         return outputs.numpy()
 
     call.loaded = loaded  # type: ignore[attr-defined] # whose variables live as long as it does

@@ -64,7 +64,5 @@ def test_representation_of_uint8(tmp_path):
 def test_what_tensorflow_cannot_run_is_one_message(tmp_path):
     made = forward.make(exports.model(), None)
     saved_model.write(made, tmp_path / "m")
-    with pytest.raises(
-        RunFailed, match=r"TensorFlow .* cannot run what jax .*; install 'jax<0.11'"
-    ):
+    with pytest.raises(RunFailed, match=r"TensorFlow .* cannot run .*; install 'jax<0.11'"):
         saved_model.read(tmp_path / "m")(np.zeros((2, 8, 12, 3), np.float32))

@@ -12,10 +12,10 @@ from vit_jax.charts import Series
 
 
 def discs(svg):
-    """(x, y) of every disc, the legend's left out."""
+    """(x, y) of every disc, those of the legend, which is below, left out."""
     found = [e for e in ET.fromstring(svg) if e.tag.endswith("circle")]
     places = [(float(e.get("cx")), float(e.get("cy"))) for e in found]
-    return [(x, y) for x, y in places if x <= charts.WIDTH - 200]
+    return [(x, y) for x, y in places if y <= charts.HEIGHT]
 
 
 def words(svg):

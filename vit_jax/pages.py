@@ -3,32 +3,46 @@
 
 """The one maker of HTML pages: a file that needs no network, no script and no other file.
 
-Start from `page`; its body is made of `heading`, `paragraph`, `table`, `image` and SVG such as that
-of `charts`.
+Start from `page`; its body is made of `heading`, `paragraph`, `facts`, `table`, `image`, and
+`drawing` or `row` of what `charts` makes.
 """
 
 import base64
 from collections.abc import Mapping, Sequence
 from html import escape
 
+_MANY = 25  # rows that a table shows at once; more scroll below its header
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 1100px; padding: 0 1em;
        color: #1a1a1a; background: #fff }
-h1 { font-size: 1.35em }
-h1, p, figcaption { overflow-wrap: anywhere }
+h1 { font-size: 1.35em; overflow-wrap: anywhere }
 h2 { font-size: 1.15em; margin: 1.8em 0 .4em }
-figure { margin: 1em 0 }
-figcaption { font-size: .92em; color: #444; max-width: 760px }
+p, dd, figcaption { overflow-wrap: anywhere }
+figure { margin: 1em 0; max-width: 760px; break-inside: avoid }
+figcaption { font-size: .92em; color: #444 }
 img { max-width: 100%; height: auto; display: block }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1em 0 }
+.wide { overflow-x: auto; margin: 1em 0 }
+.high { max-height: 70vh }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { padding: .25em .7em; border-bottom: 1px solid #ddd; text-align: left;
          vertical-align: top }
+td { min-width: 4em; max-width: 26em; overflow-wrap: anywhere }
 th { border-bottom: 2px solid #888; position: sticky; top: 0; background: #fff }
 .number { text-align: right; white-space: nowrap }
 .good { background: #e3f4e6 } .bad { background: #fbe3de } .some { background: #fdf5d9 }
+p.good, p.bad, p.some { padding: .5em .8em }
 .quiet { color: #767676 }
-svg { max-width: 760px; display: block; font-family: system-ui, sans-serif }
+dl { display: grid; grid-template-columns: minmax(6em, max-content) 1fr; gap: .2em 1.2em;
+     margin: 1em 0 }
+dt { color: #555 } dd { margin: 0 }
+.row { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 330px), 1fr));
+       gap: 1em 1.6em }
+.row > figure { margin: 0 }
+svg { max-width: 760px; width: 100%; display: block; font-family: system-ui, sans-serif }
+.wide > svg { min-width: 600px }
 code { font-size: .92em; overflow-wrap: anywhere }
+@media print { body { margin: 0; max-width: none } .wide, .high { overflow: visible;
+  max-height: none } th { position: static } * { print-color-adjust: exact } }
 """
 
 
@@ -51,9 +65,9 @@ def page(title: str, body: Sequence[str]) -> str:
     ])  # fmt: skip
 
 
-def paragraph(text: str) -> str:
-    """Plain text as a paragraph."""
-    return f"<p>{escape(text)}</p>"
+def paragraph(text: str, style: str = "") -> str:
+    """Plain text as a paragraph; good, bad, some or quiet."""
+    return f'<p class="{style}">{escape(text)}</p>' if style else f"<p>{escape(text)}</p>"
 
 
 def heading(text: str) -> str:
@@ -70,6 +84,29 @@ def image(png: bytes, caption: str) -> str:
     )
 
 
+def drawing(svg: str) -> str:
+    """A chart of `charts.WIDTH`, which scrolls by itself where the page is too narrow for it."""
+    return f'<div class="wide">{svg}</div>' if svg else ""
+
+
+def row(figures: Sequence[tuple[str, str]]) -> str:
+    """Charts of `charts.NARROW` with plain text below, as many beside each other as have room."""
+    drawn = [
+        f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
+        for svg, caption in figures
+        if svg
+    ]
+    return "\n".join(['<div class="row">', *drawn, "</div>"]) if drawn else ""
+
+
+def facts(pairs: Mapping[str, str]) -> str:
+    """Plain texts with their names, one below the other; empty ones are left out."""
+    inside = [
+        f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in pairs.items() if text
+    ]
+    return "\n".join(["<dl>", *inside, "</dl>"])
+
+
 def table(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
@@ -78,7 +115,7 @@ def table(
     codes: Sequence[int] = (),
     styles: Mapping[int, str] | None = None,
 ) -> str:
-    """A table of plain text.
+    """A table of plain text, which scrolls by itself where it is too wide or too high.
 
     Args:
       header: titles of the columns.
@@ -95,10 +132,12 @@ def table(
         begin = f'<{tag} class="number">' if i in numbers else f"<{tag}>"
         return f"{begin}{inside}</{tag}>"
 
-    lines = ["<table>", "<thead><tr>" + "".join(cell("th", i, t) for i, t in enumerate(header))]
+    box = "wide high" if len(rows) > _MANY else "wide"
+    lines = [f'<div class="{box}"><table>']
+    lines.append("<thead><tr>" + "".join(cell("th", i, t) for i, t in enumerate(header)))
     lines[-1] += "</tr></thead><tbody>"
     for n, row in enumerate(rows):
         style = (styles or {}).get(n, "")
         begin = f'<tr class="{style}">' if style else "<tr>"
         lines.append(begin + "".join(cell("td", i, t) for i, t in enumerate(row)) + "</tr>")
-    return "\n".join([*lines, "</tbody></table>"])
+    return "\n".join([*lines, "</tbody></table></div>"])

@@ -142,7 +142,7 @@ def render(made: Report, form: str) -> str:
         styles = {i: _STYLES[one.verdict] for i, one in enumerate(made.judged)}
         body = [
             pages.table(_CLAIMS, rows, numbers=(3, 4, 5), styles=styles),
-            _chart(made),
+            pages.drawing(_chart(made)),
             pages.table(_MEASURED, reached, numbers=(2, 3, 4), codes=(0,)),
             *map(pages.paragraph, about),
         ]

@@ -142,7 +142,8 @@ def _chart(made: Report) -> str:
             )
     drawn = [(labels, _panel(made, len(labels), cells)) for labels, cells in panels.items()]
     return "\n".join(
-        pages.paragraph(", ".join(labels)) + svg if labels else svg for labels, svg in drawn
+        (pages.paragraph(", ".join(labels)) if labels else "") + pages.drawing(svg)
+        for labels, svg in drawn
     )
 
 
@@ -193,4 +194,4 @@ def _agreement(made: Report) -> str:
         if points
     ]
     drawn = charts.chart(series, "paper", "ours", diagonal=True)
-    return drawn or pages.paragraph("No cell has a value of ours yet.")
+    return pages.drawing(drawn) or pages.paragraph("No cell has a value of ours yet.")

@@ -260,6 +260,7 @@ def get_config() -> ConfigDict:
     config.report = ConfigDict()
     config.report.every = "50 steps"  # [where] duration between rows of metrics.jsonl
     config.report.tensorboard = True  # [where] also write TensorBoard event files
+    config.report.page = True  # [where] also write report.html when the run is done
 
     config.processes = ConfigDict()
     config.processes.connect_secs = 600  # [where] the longest wait for all processes to start

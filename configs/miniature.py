@@ -94,6 +94,7 @@ def get_config(arg=None):
         config.evals.val.every = "0"
     config.checkpoint.every = "0"
     config.report.tensorboard = False
+    config.report.page = False  # `vit_jax report` makes it of those that one wants to look at
     config.recipe.name = "miniature"
     config.recipe.protocol = cell(**{key: args[key] for key in _OWN})
     config.recipe.stage = "final"  # nothing is selected

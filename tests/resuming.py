@@ -39,6 +39,7 @@ MATRIX = [
 PLAIN, ALL = MATRIX[0], MATRIX[-1]
 STEPS = (
     "--config.length=6 steps",
+    "--config.report.page=false",
     "--config.checkpoint.every=2 steps",
     "--config.checkpoint.keep_last=3",
     "--config.evals.val.every=3 steps",

@@ -40,6 +40,7 @@ RUN = (
     "--config.batch_size=8",
     "--config.checkpoint.every=10 steps",
     "--config.checkpoint.keep_last=3",
+    "--config.report.page=false",
     "--config.checkpoint.keep_best=",
     "--config.evals.val.every=25 steps",
     "--config.evals.val.batch_size=64",

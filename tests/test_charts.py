@@ -54,3 +54,74 @@ def test_diagonal_runs_upwards_between_the_ends():
     (x0, y0), (x1, y1) = ([float(v) for v in p.split(",")] for p in lines[0].split())
     assert x0 < x1
     assert y0 > y1
+
+
+@pytest.mark.parametrize("size", [(charts.WIDTH, charts.HEIGHT), (charts.NARROW, charts.LOW)])
+def test_legend_of_many_series_is_below_in_columns(size):
+    names = [f"run {i}" for i in range(12)]
+    series = [Series(name, [(0, i), (1, i)], True, colour=i) for i, name in enumerate(names)]
+    svg = charts.chart(series, "x", "y", size=size)
+    frame = [float(v) for v in ET.fromstring(svg).get("viewBox").split()]
+    assert frame[2] == size[0]
+    places = {}
+    for e in ET.fromstring(svg):
+        if e.tag.endswith("text") and e.text in names:
+            places[e.text] = float(e.get("x")), float(e.get("y"))
+    assert list(places) == names
+    assert len(set(places.values())) == 12
+    assert all(size[1] <= y <= frame[3] and 0 <= x <= size[0] - 60 for x, y in places.values())
+    assert len({y for _, y in places.values()}) < 12
+
+
+def test_name_without_room_keeps_its_ends():
+    name = "the first words of it, " + "x" * 200 + " and the last"
+    svg = charts.chart([Series(name, [(0, 0)])], "x", "y", size=(charts.NARROW, charts.LOW))
+    (shown,) = [word for word in words(svg) if "…" in word]
+    assert name.startswith(shown.split("…")[0])
+    assert name.endswith(shown.split("…")[1])
+    assert len(shown) < 60
+
+
+def test_line_whose_colour_comes_again_is_dashed():
+    series = [Series(str(i), [(0, i), (1, i)], True, colour=i) for i in range(9)]
+    lines = [
+        (e.get("stroke"), e.get("stroke-dasharray"))
+        for e in ET.fromstring(charts.chart(series, "x", "y"))
+        if e.tag.endswith("polyline") and e.get("stroke") in charts.COLOURS
+    ][:9]
+    assert lines[0] == (charts.COLOURS[0], None)
+    assert lines[8][0] == charts.COLOURS[0]
+    assert lines[8][1]
+    assert len(set(lines)) == 9
+
+
+def test_marks_can_be_left_out_but_for_a_single_point():
+    assert discs(charts.chart([Series("", [(0, 1), (1, 2)], True, marks=False)], "x", "y")) == []
+    assert len(discs(charts.chart([Series("", [(0, 1)], True, marks=False)], "x", "y"))) == 1
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        (0, "0"), (1500, "1,500"), (100000, "100,000"), (0.05, "0.05"), (0.1 + 0.2, "0.3"),
+        (-2.5, "-2.5"), (2e-5, "2e-5"), (1.5e10, "1.5e10"), (1e7, "1e7"),
+    ],
+)  # fmt: skip
+def test_numbers_are_as_one_writes_them(value, text):
+    assert charts.number(value) == text
+
+
+@pytest.mark.parametrize("high", [30, 900, 40_000, 3_000_000, 2e12, 3e-7])
+@pytest.mark.parametrize("log", [False, True])
+def test_ticks_do_not_touch(high, log):
+    size = (charts.NARROW, charts.LOW)
+    svg = charts.chart(
+        [Series("", [(high / 1e5, 1), (high, 2)])], "steps", "y", log_x=log, size=size
+    )
+    below = [
+        (float(e.get("x")), e.text) for e in ET.fromstring(svg)
+        if e.tag.endswith("text") and float(e.get("y")) == size[1] - 46 + 16
+    ]  # fmt: skip
+    assert len(below) >= 2
+    for (a, one), (b, two) in zip(below, below[1:], strict=False):
+        assert b - a > 6.7 * (len(one) + len(two)) / 2

@@ -339,6 +339,7 @@ FULL = (
     "--config.profile=100:105",
     "--config.init=yes",
     "--config.report.tensorboard=false",
+    "--config.report.page=false",
 )
 
 

@@ -137,6 +137,7 @@ DIGITS = (
     "--config.fewshot.shots=(1, 5)",
     "--config.fewshot.every=10 steps",
     "--config.length=20 steps",
+    "--config.report.page=false",
     "--config.evals.val.every=0",
     "--config.checkpoint.every=8 steps",
     "--config.checkpoint.keep_best=fewshot_digits/5shot",

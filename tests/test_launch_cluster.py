@@ -22,6 +22,7 @@ from vit_jax import step_folders
 pytestmark = pytest.mark.skipif(bool(why := slurm_cluster.missing()), reason=why)
 STEPS = (
     "--config.length=60 steps",
+    "--config.report.page=false",
     "--config.checkpoint.every=10 steps",
     "--config.evals.val.every=30 steps",
     "--config.report.every=10 steps",

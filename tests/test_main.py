@@ -32,6 +32,7 @@ TINY = (
     "--config.data.eval_ops=decode",
     "--config.batch_size=64",
     "--config.length=1 steps",
+    "--config.report.page=false",
 )
 
 

@@ -67,3 +67,32 @@ def test_picture_is_part_of_the_page_and_has_words_beside_it():
         parsed.seen
     )
     assert {"a < b", 'the "first" one'} <= set(parsed.words)
+
+
+def test_what_is_wide_scrolls_by_itself():
+    wide = ("div", {"class": "wide"})
+    for part in (pages.table(["a"], [["1"]]), pages.drawing("<svg></svg>"), pages.image(b"x", "y")):
+        assert wide in check(pages.page("T", [part])).seen
+    long = pages.table(["a"], [["1"]] * 100)
+    assert ("div", {"class": "wide high"}) in check(pages.page("T", [long])).seen
+
+
+def test_charts_stand_in_a_row_and_empty_ones_are_left_out():
+    text = pages.page("T", [pages.row([("<svg></svg>", "a < b"), ("", "nothing")])])
+    parsed = check(text)
+    assert [tag for tag, _ in parsed.seen].count("figure") == 1
+    assert "a < b" in parsed.words
+    assert "nothing" not in parsed.words
+    assert pages.row([("", "nothing")]) == ""
+    assert pages.drawing("") == ""
+
+
+def test_facts_have_names_and_empty_ones_are_left_out():
+    parsed = check(pages.page("T", [pages.facts({"model": "<b>", "MFU": ""})]))
+    assert {"model", "<b>"} <= set(parsed.words)
+    assert "MFU" not in parsed.words
+
+
+def test_paragraph_has_a_style_or_none():
+    assert pages.paragraph("a & b", "bad") == '<p class="bad">a &amp; b</p>'
+    assert pages.paragraph("a") == "<p>a</p>"

@@ -151,7 +151,8 @@ def test_newest_checkpoint_is_never_older_than_so_many_minutes(tmp_path):
 # ---------------------------------------------------------------- real processes
 
 LONG = (
-    "--config.length=100000 steps", "--config.checkpoint.every=10 steps",
+    "--config.length=100000 steps",
+    "--config.report.page=false", "--config.checkpoint.every=10 steps",
     "--config.evals.val.every=0",
 )  # fmt: skip
 # Process 1 is stuck after step 15.
@@ -190,7 +191,11 @@ def wait_for_text(child, text, secs=400):
 
 def test_two_processes_of_which_one_gets_sigterm_stop_at_one_step(tmp_path):
     workdir = tmp_path / "run"
-    light = "--config.checkpoint.every=2 steps", "--config.report.tensorboard=false"
+    light = (
+        "--config.checkpoint.every=2 steps",
+        "--config.report.tensorboard=false",
+        "--config.report.page=false",
+    )
     children = launch(2, workdir, *LONG, *light, devices=2)
     wait_for_save(workdir, 2, children, timeout=400)
     children[1].send_signal(signal.SIGTERM)

@@ -24,6 +24,7 @@ from vit_jax import goodput, rows, storage
 
 STEPS = (
     "--config.length=24 steps",
+    "--config.report.page=false",
     "--config.checkpoint.every=6 steps",
     "--config.checkpoint.keep_last=4",
     "--config.checkpoint.keep_best=val/top1",

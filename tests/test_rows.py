@@ -130,3 +130,12 @@ def test_number_that_is_not_finite_is_refused(workdir):
     with pytest.raises(ValueError, match="JSON"):
         file.add(row(1, loss=float("nan")))
     file.close()
+
+
+def test_lines_that_are_no_rows_are_numbered_but_for_a_torn_last_one(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    assert rows.damaged(path) == []
+    path.write_text('{"step": 1}\n{"st\n{"step": 2}\n[1]\n{"step": 3, "a": NaN}\n{"step": "4"}\n')
+    assert rows.damaged(path) == [2, 4, 5, 6]
+    path.write_text('{"step": 1}\n{"step": 2, "tra')
+    assert rows.damaged(path) == []

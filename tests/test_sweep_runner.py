@@ -337,6 +337,7 @@ def get_config():
     config.model.heads = 2
     config.schedule.warmup = "0"
     config.report.tensorboard = False
+    config.report.page = False
     config.evals.val.every = "0"
     config.report.every = "1 steps"
     return config

@@ -39,6 +39,7 @@ TINY = (
     "--config.evals.val.every=6 steps",
     "--config.report.every=1 steps",
     "--config.report.tensorboard=false",
+    "--config.report.page=false",
 )
 
 
@@ -561,7 +562,7 @@ def test_every_recipe_takes_a_step_on_small_data(name, tmp_path, image_folder):
         f"--config.data.source={source}", "--config.length=2 steps", "--config.batch_size=8",
         "--config.model.depth=1", "--config.model.width=8", "--config.model.heads=1",
         "--config.model.mlp=8", "--config.schedule.warmup=1 steps", "--config.checkpoint.every=0",
-        "--config.report.tensorboard=false",
+        "--config.report.tensorboard=false", "--config.report.page=false",
     ]  # fmt: skip
     config = ROOT / "configs" / f"{name}.py"
     assert main.main(["train", f"--config={config}", f"--workdir={tmp_path}", *small]) == 0
@@ -590,7 +591,7 @@ def test_start_from_a_run_with_other_classes_and_resolution(
         f"--config={ROOT / 'configs' / 'finetune.py'}", f"--workdir={tmp_path / 'tuned'}",
         f"--config.data.source=folder:{image_folder}", f"--config.init={finished}",
         "--config.data.image_size=12", "--config.length=2 steps", "--config.batch_size=8",
-        "--config.report.tensorboard=false",
+        "--config.report.tensorboard=false", "--config.report.page=false",
     ]  # fmt: skip
     assert main.main(["train", *args]) == 0
     saved = yaml.safe_load((tmp_path / "tuned" / "config.yaml").read_text())
@@ -631,6 +632,7 @@ def test_start_from_an_original_npz_file(tmp_path, image_folder, caplog):
         f"--config.data.source=folder:{image_folder}", "--config.length=1 steps",
         f"--config.init={tmp_path / 'original.npz'}", "--config.batch_size=8",
         "--config.schedule.warmup=1 steps", "--config.report.tensorboard=false",
+        "--config.report.page=false",
     ])  # fmt: skip
     assert code == 0  # the only update has rate 0, so the weights are still those of the file
     saved = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
@@ -666,6 +668,7 @@ def test_constants_and_normalisation_follow_weights_of_timm(
         f"--config={ROOT / 'configs' / 'finetune.py'}", f"--config.init={file}",
         f"--config.data.source=folder:{image_folder}", "--config.length=1 steps",
         "--config.batch_size=8", "--config.schedule.warmup=0", "--config.report.tensorboard=false",
+        "--config.report.page=false",
         f"--workdir={tmp_path / 'run'}", f"--config.model.variant={variant}",
     ]  # fmt: skip
     if variant != "auto":
@@ -687,6 +690,7 @@ def test_given_values_are_not_dropped_for_those_of_init(finished, tmp_path, imag
         f"--config={ROOT / 'configs' / 'finetune.py'}", f"--config.init={finished}",
         f"--config.data.source=folder:{image_folder}", "--config.length=1 steps",
         "--config.batch_size=8", "--config.schedule.warmup=0", "--config.report.tensorboard=false",
+        "--config.report.page=false",
     ]  # fmt: skip
     run_in = f"--workdir={tmp_path / 'run'}"
     assert main.main(["train", *args, run_in, "--config.model.pool=map"]) == 2
@@ -737,6 +741,7 @@ def test_bad_image_is_named_and_what_was_written_is_removed(tmp_path, image_fold
         f"--config={ROOT / 'configs' / 'finetune.py'}", f"--workdir={tmp_path / 'run'}",
         f"--config.data.source=folder:{folder}", "--config.batch_size=8",
         "--config.model.depth=1", "--config.length=2 epochs", "--config.report.tensorboard=false",
+        "--config.report.page=false",
     ]  # fmt: skip
     assert main.main(["train", *args]) == 2
     message = capsys.readouterr().err
@@ -757,7 +762,7 @@ def test_images_skipped_before_a_restart_are_in_the_results(tmp_path, image_fold
         f"--config={ROOT / 'configs' / 'finetune.py'}", f"--config.data.source=folder:{images}",
         "--config.data.bad_images=skip", "--config.batch_size=8", "--config.model.depth=1",
         "--config.length=6 steps", "--config.checkpoint.every=2 steps",
-        "--config.report.tensorboard=false",
+        "--config.report.tensorboard=false", "--config.report.page=false",
     )  # fmt: skip
     args = [["train", *changes, f"--workdir={tmp_path / name}"] for name in ("quiet", "stopped")]
     assert main.main(args[0]) == 0

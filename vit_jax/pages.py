@@ -18,15 +18,16 @@ body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 1100p
 h1 { font-size: 1.35em; overflow-wrap: anywhere }
 h2 { font-size: 1.15em; margin: 1.8em 0 .4em }
 p, dd, figcaption { overflow-wrap: anywhere }
-figure { margin: 1em 0; max-width: 760px; break-inside: avoid }
-figcaption { font-size: .92em; color: #444 }
-img { max-width: 100%; height: auto; display: block }
+figure { margin: 1em 0; break-inside: avoid }
+figcaption { font-size: .92em; color: #444; max-width: 760px }
+img { max-width: max(100%, 640px); height: auto; display: block }
 .wide { overflow-x: auto; margin: 1em 0 }
+figure > .wide { margin: 0 0 .4em; max-width: 900px }
 .high { max-height: 70vh }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { padding: .25em .7em; border-bottom: 1px solid #ddd; text-align: left;
          vertical-align: top }
-td { min-width: 4em; max-width: 26em; overflow-wrap: anywhere }
+td { min-width: 3em; max-width: 26em; overflow-wrap: break-word }
 th { border-bottom: 2px solid #888; position: sticky; top: 0; background: #fff }
 .number { text-align: right; white-space: nowrap }
 .good { background: #e3f4e6 } .bad { background: #fbe3de } .some { background: #fdf5d9 }
@@ -35,14 +36,15 @@ p.good, p.bad, p.some { padding: .5em .8em }
 dl { display: grid; grid-template-columns: minmax(6em, max-content) 1fr; gap: .2em 1.2em;
      margin: 1em 0 }
 dt { color: #555 } dd { margin: 0 }
-.row { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 330px), 1fr));
+.row { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 400px), 1fr));
        gap: 1em 1.6em }
-.row > figure { margin: 0 }
+.row > figure { margin: 0; max-width: 560px }
 svg { max-width: 760px; width: 100%; display: block; font-family: system-ui, sans-serif }
 .wide > svg { min-width: 600px }
-code { font-size: .92em; overflow-wrap: anywhere }
+code { font-size: .92em }
 @media print { body { margin: 0; max-width: none } .wide, .high { overflow: visible;
-  max-height: none } th { position: static } * { print-color-adjust: exact } }
+  max-height: none } th { position: static } img { max-width: 100% }
+  * { print-color-adjust: exact } }
 """
 
 
@@ -76,10 +78,11 @@ def heading(text: str) -> str:
 
 
 def image(png: bytes, caption: str) -> str:
-    """A picture with plain text below; no wider than the page."""
+    """A picture with plain text below; where its own would be illegible it scrolls by itself."""
     data = base64.b64encode(png).decode()
     return (
-        f'<figure><img alt="{escape(caption)}" src="data:image/png;base64,{data}">'
+        f'<figure><div class="wide"><img alt="{escape(caption)}" '
+        f'src="data:image/png;base64,{data}"></div>'
         f"<figcaption>{escape(caption)}</figcaption></figure>"
     )
 

@@ -39,18 +39,36 @@ def read_rows(path: Path, last: float = math.inf) -> list[dict[str, Any]]:
       The rows, as they were written; a line that is torn, or no row, or that has a number which is
       not finite, is dropped.
     """
+    return [row for _, row in _read(path, last) if row is not None and row["step"] <= last]
+
+
+def damaged(path: Path) -> list[int]:
+    """The numbers, from 1, of lines that are no rows; one that a kill has torn ends the file.
+
+    Args:
+      path: as for `read_rows`.
+    """
+    lines = enumerate(_read(path), 1)
+    return [n for n, (line, row) in lines if row is None and line.endswith(b"\n")]
+
+
+def _read(path: Path, last: float = math.inf) -> list[tuple[bytes, dict[str, Any] | None]]:
+    """The lines, each with its row."""
     if storage.is_remote(path):
         found = [path for path, step, _ in _objects(place(path)) if step <= last]
     else:
         found = [path] if path.exists() else []
-    rows = []
-    for line in b"".join(storage.read_all(found)).splitlines():
-        with contextlib.suppress(ValueError, RecursionError):
-            row = json.loads(line)
-            _line(row)  # refuses what could not be written again
-            if isinstance(row, dict) and type(row.get("step")) is int and row["step"] <= last:
-                rows.append(row)
-    return rows
+    lines = b"".join(storage.read_all(found)).splitlines(keepends=True)
+    return [(line, _row(line)) for line in lines]
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    with contextlib.suppress(ValueError, RecursionError):
+        row = json.loads(line)
+        _line(row)  # refuses what could not be written again
+        if isinstance(row, dict) and type(row.get("step")) is int:
+            return row
+    return None
 
 
 def _objects(folder: Path) -> list[tuple[Path, int, int]]:

@@ -7,7 +7,7 @@
     build    -> data, model, optimizer, compiled step
     start    -> resume, or start from weights, or from scratch
     loop     -> steps; every so often a row of metrics, an evaluation, a checkpoint
-    finish   -> final evaluation, results.json, what to do next
+    finish   -> final evaluation, report.html, results.json, what to do next
 
 The order of what happens after a step must not change: metrics of that step are fetched and checked
 first (a loss that is not finite must never reach a checkpoint), then evaluations, whose metrics
@@ -18,6 +18,7 @@ import contextlib
 import functools
 import json
 import logging
+import time
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,12 +43,14 @@ from vit_jax import (
 from vit_jax import config as config_lib
 from vit_jax.checkpoint import Checkpoints
 from vit_jax.config import ConfigDict
+from vit_jax.description import describe
 from vit_jax.errors import BadInput, RunFailed, Stopped, stopping_when_full
 from vit_jax.evaluators import classification, fewshot
-from vit_jax.models import flops
 from vit_jax.models.surgery import Fitted
+from vit_jax.origin import Recipe
 from vit_jax.processes import Who
 from vit_jax.reporting import Report, Throughput
+from vit_jax.run_report import making
 from vit_jax.state import TrainState
 from vit_jax.step_folders import FOLDER
 from vit_jax.stopping import Backstop
@@ -59,7 +62,10 @@ log = logging.getLogger("vit_jax")
 
 
 def train(
-    config: ConfigDict, workdir: Path, who: Who | Literal["tpu"] | None = None
+    config: ConfigDict,
+    workdir: Path,
+    who: Who | Literal["tpu"] | None = None,
+    recipe: Recipe | None = None,
 ) -> dict[str, Any]:
     """Trains as `config` says, or continues the run in `workdir`, and returns its results.
 
@@ -67,6 +73,7 @@ def train(
       config: resolved, from `config.load`.
       workdir: of the run; made if needed.
       who: this process, where several train together; from `processes.resolve`.
+      recipe: what the configuration comes from, for the report.
 
     Returns:
       The content of results.json.
@@ -98,10 +105,10 @@ def train(
             ),
             restarts.counted(workdir),
         ):
-            return train_here(config, workdir)
+            return train_here(config, workdir, recipe)
 
 
-def train_here(config: ConfigDict, workdir: Path) -> dict[str, Any]:
+def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict[str, Any]:
     """Trains a checked configuration, the processes being connected."""
     devices = distributed.start(config.platform, deterministic=config.deterministic)
     cache.keep_compiled(config.compile_cache, devices[0].platform)
@@ -111,7 +118,8 @@ def train_here(config: ConfigDict, workdir: Path) -> dict[str, Any]:
     weights = initial_weights(run, workdir)
     before = set(storage.listed(workdir)) if storage.is_dir(workdir) else None
     if distributed.is_first():
-        prepare(workdir, config, run.source.classes)
+        made_with = reporting.device_summary(devices)
+        prepare(workdir, config, run.source.classes, recipe, made_with)
         goodput.begin()
     distributed.barrier("workdir")
     describe(run, devices)
@@ -156,30 +164,6 @@ def run_in(workdir: Path, run: build.Run, weights: Fitted | None) -> dict[str, A
 
 
 # ---------------------------------------------------------------- start
-
-
-def describe(run: build.Run, devices: list[Any]) -> None:
-    """The first lines of the log: everything that a wrong number is usually due to."""
-    config, source, cfg = run.config, run.source, run.model.cfg
-    counts = ", ".join(f"{name} {len(split):,}" for name, split in source.splits.items())
-    log.info("devices: %s", reporting.device_summary(devices))
-    log.info("mesh: %s", ", ".join(f"{axis}={n}" for axis, n in run.rules.mesh.shape.items()))
-    log.info("data: %s, %d classes; %s", source.spec, len(source.classes), counts)
-    for note in source.notes:
-        log.info("data: %s", note)
-    for name, task in run.tasks.items():
-        log.info("%s: %s; %d images scored", name, task.source, len(task.test))
-        for note in task.notes:
-            log.info("%s: %s", name, note)
-    side, each = config.data.image_size, config.batch_size // run.rules.batch_ways
-    log.info("images: %d x %d, mean %s, std %s", side, side, config.data.mean, config.data.std)
-    log.info("train: %s on %s", config.data.train_ops, config.data.split)
-    log.info("evaluation: %s", config.data.eval_ops)
-    log.info("batch: %d = %d devices x %d images, in %d micro-batches", config.batch_size,
-             run.rules.batch_ways, each, config.accumulation)  # fmt: skip
-    log.info("length: %d steps, %.1f epochs", run.steps.total, run.steps.total / run.steps.epoch)
-    log.info("model: %s\n%s", cfg, reporting.parameter_table(run.abstract.params))
-    log.info("cost: %.4g GFLOPs an image forward", flops.forward_flops(cfg, side, side) / 1e9)
 
 
 def initial_weights(run: build.Run, workdir: Path) -> Fitted | None:
@@ -293,6 +277,7 @@ def evaluate(
     """Measures evaluations and writes a row; `<split>_raw` are the parameters beside an average."""
     versions = {"": state.params} if state.ema is None else {"": state.ema, "_raw": state.params}
     measured: dict[str, float | int] = {}
+    began = time.perf_counter()
     for name in names:
         for suffix, params in versions.items():
             if suffix and name in run.tasks:
@@ -304,7 +289,7 @@ def evaluate(
         bad = non_finite(measured)
         if bad is not None:
             raise RunFailed(f"{bad} is {measured[bad]} at step {step}; stopped before saving.")
-        report.row(step, measured)
+        report.row(step, measured | {"perf/eval_secs": time.perf_counter() - began})
         report.progress(f"step {step}  " + reporting.evaluation_line(names, measured))
         report.end_line()
     return measured
@@ -342,6 +327,7 @@ def finish(
     if run.config.data.bad_images == "skip":
         results["skipped"] = run.skipped_images(workdir)
         log.info("data: %d training images were skipped", len(results["skipped"]))
+    making.at_end(run, report, workdir)
     if distributed.is_first():
         text = json.dumps(results, indent=2) + "\n"
         storage.write(workdir / reporting.RESULTS_FILE, text)

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from vit_jax import build, checksums, distributed, loading, reporting, settle, storage
+from vit_jax import build, checksums, distributed, loading, origin, reporting, settle, storage
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
 from vit_jax.errors import BadInput, permitted, together, writing
@@ -156,13 +156,28 @@ def compare(saved: ConfigDict, given: ConfigDict, workdir: Path) -> None:
         log.info("continuing with changes that do not touch results:\n%s", "\n".join(listed[False]))
 
 
-def prepare(workdir: Path, config: ConfigDict, classes: Sequence[str]) -> None:
-    """Makes the workdir, and writes the configuration and the names of the classes into it."""
+def prepare(
+    workdir: Path,
+    config: ConfigDict,
+    classes: Sequence[str],
+    recipe: origin.Recipe | None = None,
+    devices: str = "",
+) -> None:
+    """Makes the workdir; writes the configuration, the names of the classes and `origin` into it.
+
+    Args:
+      workdir: of the run.
+      config: resolved.
+      classes: names, by label.
+      recipe: what the run is made from.
+      devices: what it is made with.
+    """
     with writing(workdir):
         storage.make_folder(workdir)
         storage.write(workdir / loading.CONFIG_FILE, config_lib.to_yaml(config))
         names = json.dumps({"classes": list(classes)}, indent=1)
         storage.write(workdir / loading.CLASSES_FILE, names + "\n")
+        origin.write(workdir, recipe, devices)
 
 
 def remove_new(workdir: Path, before: set[Path] | None) -> None:

@@ -44,14 +44,20 @@ def _run(args: argparse.Namespace, rest: list[str]) -> int:
 
     data = [] if args.data is None else [f"--config.data.source={args.data}"]
     config = config_lib.load(args.config, [*rest, *data])
-    from vit_jax import distributed, processes, train  # after the config: this takes seconds
+    from vit_jax import (  # after the config: this takes seconds
+        distributed,
+        origin,
+        processes,
+        train,
+    )
     from vit_jax.processes import Who
 
     if not args.workdir:
         raise BadInput("--workdir is empty; give the folder of the run.")
     tpu = config.platform in ("auto", "tpu") and "tpu" in distributed.present_accelerators()
     who = processes.resolve(vars(args), os.environ, tpu=tpu)
-    results = train.train(config, storage.workdir(args.workdir), who)
+    recipe = origin.recipe(args.config, [*rest, *data])
+    results = train.train(config, storage.workdir(args.workdir), who, recipe)
     if not isinstance(who, Who) or who.index == 0:
         _show(results, config.expected.to_dict(), args)
     return 0
@@ -79,6 +85,7 @@ def _show(results: dict[str, Any], expected: dict[str, Any], args: argparse.Name
 def summary(results: dict[str, Any], expected: dict[str, Any], args: argparse.Namespace) -> str:
     """What a person wants to see at the end: results, where things lie, the next command."""
     from vit_jax import reporting, rows
+    from vit_jax.run_report import making
 
     workdir = storage.path(args.workdir)
     curves = "" if storage.is_remote(workdir) else f" (curves: tensorboard --logdir={workdir})"
@@ -91,6 +98,7 @@ def summary(results: dict[str, Any], expected: dict[str, Any], args: argparse.Na
         f"checkpoint  {workdir / results['checkpoint']}",
         f"metrics     {rows.place(workdir / rows.METRICS_FILE)}{curves}",
         f"results     {workdir / reporting.RESULTS_FILE}",
+        f"report      {workdir / making.FILE}" if storage.exists(workdir / making.FILE) else "",
         f"next        {again} --config.data.source=folder:/path/to/images",
     ]
     return "\n".join(line for i, line in enumerate(lines) if line or i < 3)

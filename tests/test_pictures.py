@@ -1,0 +1,100 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Pictures of a run: what cannot be made is said, a bug is not hidden."""
+
+import pytest
+from workdirs import written
+
+from vit_jax import config as config_lib
+from vit_jax import loading
+from vit_jax.analysis import figures
+from vit_jax.analysis.figures import Figure
+from vit_jax.errors import BadInput, RunFailed
+from vit_jax.models import variants
+from vit_jax.run_report import pictures
+
+SIZES = {"width": 16, "depth": 1, "mlp": 16, "heads": 2}
+
+
+@pytest.fixture
+def drawn(tmp_path, monkeypatch):
+    """Draws, with weights that never were and figures of which only the names count."""
+    folder = written(tmp_path / "run")
+    config = config_lib.load(str(folder / "config.yaml"))
+    made = {"weights": lambda *_: [Figure("filters", "", "", b"a")],
+            "images": lambda *_: [Figure("rollout", "", "", b"b")]}  # fmt: skip
+    cfg = variants.config(variant="Ti/2", classes=10, **SIZES)
+    monkeypatch.setattr(pictures, "_weights", lambda *_: (cfg, {}))
+    monkeypatch.setattr(figures, "of_weights", lambda *given: made["weights"](*given))
+    monkeypatch.setattr(figures, "of_images", lambda *given: made["images"](*given))
+
+    def draw(weights=None, images=None):
+        made.update({k: v for k, v in (("weights", weights), ("images", images)) if v})
+        return pictures.of_run(folder, config)
+
+    return draw
+
+
+def failing(error):
+    def fail(*_):
+        raise error
+
+    return fail
+
+
+def test_all_there_is_is_drawn(drawn):
+    found = drawn()
+    assert found.sheet.startswith(b"\x89PNG")
+    assert [figure.name for figure in found.figures] == ["filters", "rollout"]
+    assert found.missing == ()
+
+
+def test_images_are_those_that_are_evaluated_as_the_model_takes_them(drawn):
+    seen = []
+    drawn(images=lambda *given: seen.append(given) or [])
+    ((_, _, images, shown),) = seen
+    assert shown.dtype == "uint8"
+    assert images.shape == shown.shape == (128, 8, 8, 3)
+    assert images.min() == -1.0
+    assert images.max() == 1.0
+
+
+@pytest.mark.parametrize("error", [BadInput("none"), OSError("none"), RunFailed("none")])
+def test_what_cannot_be_made_is_left_out_and_said(drawn, caplog, error):
+    found = drawn(weights=failing(error))
+    assert [figure.name for figure in found.figures] == ["rollout"]
+    assert found.missing == ("No figures of the model: none",)
+    assert "report: no figures of the model: none" in caplog.messages
+
+
+def test_device_without_memory_is_no_failure(drawn):
+    import jax
+
+    full = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes.")
+    assert drawn(images=failing(full)).missing == (
+        "No attention: the device has no memory left for it",
+    )
+    with pytest.raises(jax.errors.JaxRuntimeError):
+        drawn(images=failing(jax.errors.JaxRuntimeError("INTERNAL: a bug")))
+
+
+def test_bug_is_not_hidden(drawn):
+    with pytest.raises(ZeroDivisionError):
+        drawn(weights=failing(ZeroDivisionError()))
+
+
+def test_data_that_are_gone_leave_the_filters(drawn, monkeypatch):
+    monkeypatch.setattr(pictures.build, "open_source", failing(BadInput("/data is gone")))
+    found = drawn()
+    assert found.sheet is None
+    assert [figure.name for figure in found.figures] == ["filters"]
+    assert found.missing == ("No training images: /data is gone",)
+
+
+def test_without_a_checkpoint_there_are_no_figures(tmp_path):
+    folder = written(tmp_path / "run")
+    found = pictures.of_run(folder, config_lib.load(str(folder / loading.CONFIG_FILE)))
+    assert found.sheet is not None
+    assert found.figures == ()
+    assert "holds no checkpoints" in found.missing[0]

@@ -1,0 +1,29 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`vit_jax report RUN... [--out=FILE]`."""
+
+import argparse
+
+from vit_jax.errors import BadInput
+
+SUMMARY = "a page about a run, or one that compares several"
+OVERRIDES = False  # whether --config.key=value may follow
+EXAMPLE = "vit_jax report runs/first runs/second --out=comparison.html"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments."""
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="workdir of a run")
+    parser.add_argument("--out", default="", metavar="FILE",
+                        help="default: report.html in the workdir, of several here")  # fmt: skip
+
+
+def run(args: argparse.Namespace, rest: list[str]) -> int:
+    """Runs the command; returns its exit code."""
+    from vit_jax.run_report import making
+
+    if "" in args.runs:
+        raise BadInput("RUN is empty; give the workdir of a run.")
+    print(making.of(args.runs, args.out))
+    return 0

@@ -1,0 +1,36 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The first lines of the log of a run. Start from `describe`."""
+
+import logging
+from typing import Any
+
+from vit_jax import build, reporting
+from vit_jax.models import flops
+
+log = logging.getLogger("vit_jax")
+
+
+def describe(run: build.Run, devices: list[Any]) -> None:
+    """Logs everything that a wrong number is usually due to."""
+    config, source, cfg = run.config, run.source, run.model.cfg
+    counts = ", ".join(f"{name} {len(split):,}" for name, split in source.splits.items())
+    log.info("devices: %s", reporting.device_summary(devices))
+    log.info("mesh: %s", ", ".join(f"{axis}={n}" for axis, n in run.rules.mesh.shape.items()))
+    log.info("data: %s, %d classes; %s", source.spec, len(source.classes), counts)
+    for note in source.notes:
+        log.info("data: %s", note)
+    for name, task in run.tasks.items():
+        log.info("%s: %s; %d images scored", name, task.source, len(task.test))
+        for note in task.notes:
+            log.info("%s: %s", name, note)
+    side, each = config.data.image_size, config.batch_size // run.rules.batch_ways
+    log.info("images: %d x %d, mean %s, std %s", side, side, config.data.mean, config.data.std)
+    log.info("train: %s on %s", config.data.train_ops, config.data.split)
+    log.info("evaluation: %s", config.data.eval_ops)
+    log.info("batch: %d = %d devices x %d images, in %d micro-batches", config.batch_size,
+             run.rules.batch_ways, each, config.accumulation)  # fmt: skip
+    log.info("length: %d steps, %.1f epochs", run.steps.total, run.steps.total / run.steps.epoch)
+    log.info("model: %s\n%s", cfg, reporting.parameter_table(run.abstract.params))
+    log.info("cost: %.4g GFLOPs an image forward", flops.forward_flops(cfg, side, side) / 1e9)

@@ -55,6 +55,7 @@ setup(
             "kubernetes-validate>=1.37,<2",
             "nbclient>=0.10,<1",  # the notebook is run
             "ipykernel>=7,<8",
+            "selenium>=4.30,<5",  # pages are opened in chromium, where there is one
             "pytest-timeout>=2.4,<3",  # a test that hangs is named, with the stacks of its threads
             "ruff==0.17.5",
             "pyright==1.1.414",

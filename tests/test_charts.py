@@ -3,6 +3,7 @@
 
 """Charts: valid XML, every point inside, the axes the right way round."""
 
+import itertools
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -123,5 +124,5 @@ def test_ticks_do_not_touch(high, log):
         if e.tag.endswith("text") and float(e.get("y")) == size[1] - 46 + 16
     ]  # fmt: skip
     assert len(below) >= 2
-    for (a, one), (b, two) in zip(below, below[1:], strict=False):
+    for (a, one), (b, two) in itertools.pairwise(below):
         assert b - a > 6.7 * (len(one) + len(two)) / 2

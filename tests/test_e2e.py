@@ -109,6 +109,7 @@ def test_every_command_of_the_readme_is_run_by_a_test():
         ("sweep", "sweeps"),
         ("fewshot", "fewshot"),
         ("export", "export"),
+        ("report", "runs"),
         ("table", "tables"),
         ("doctor", "health"),
         ("predict", "use"),

@@ -51,6 +51,7 @@ def test_every_source_file_has_its_tests():
         "errors": "main",
         "checks": "main",
         "window": "train",
+        "description": "train",
         "machine": "distributed",
         "finding": "doctor",
         "examination": "doctor",

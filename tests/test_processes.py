@@ -406,3 +406,16 @@ def test_what_is_not_finite_stops_all_processes_alike(tmp_path, rate, metric):
     said = [re.search(rf"^vit_jax: ({metric} is \w+ at step \d+; .*)$", t, re.M) for t in texts]
     assert said[0][1] == said[1][1]
     assert not list((tmp_path / "run/checkpoints").glob("[0-9]*"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mesh", ["data=-1", "fsdp=2"])
+def test_two_processes_end_with_one_report(tmp_path, mesh):
+    """The first reads what all have saved, and draws alone; also where parameters are split."""
+    more = (f"--config.mesh.{mesh}", "--config.report.page=true", "--config.length=4 steps")
+    codes, texts = outcome(launch(2, tmp_path / "run", *more))
+    assert codes == [0, 0], texts
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert page.count("<img") == 5  # the sheet, and figures of the model
+    assert "2 processes" in page
+    assert [text.count("report: ") for text in texts] == [1, 0]

@@ -376,17 +376,15 @@ class Checkpoints:
         folder = self.folder / str(step) / "state"
         name, shapes = self._weights(step)
         wanted = {name: jax.tree.map(lambda _: 0, shapes)}
-        as_numpy = ocp.RestoreArgs(restore_type=np.ndarray)
-        with ocp.PyTreeCheckpointer() as reader:
-            restored = reader.restore(
-                folder,
-                args=ocp.args.PyTreeRestore(  # type: ignore[call-arg]
-                    item=wanted,
-                    restore_args=jax.tree.map(lambda _: as_numpy, wanted),
-                    partial_restore=True,
-                ),
-            )
-        return restored[name]
+        how = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), wanted)
+        asked: Any = {"item": wanted, "restore_args": how, "partial_restore": True}
+        own = jax.process_index()  # which waits for no other
+        alone = ocp.options.MultiprocessingOptions(
+            primary_host=own, active_processes={own}, barrier_sync_key_prefix=f"process {own}"
+        )
+        handler = ocp.PyTreeCheckpointHandler()
+        with ocp.Checkpointer(handler, multiprocessing_options=alone) as reader:
+            return reader.restore(folder, args=ocp.args.PyTreeRestore(**asked))[name]
 
     def _verify(self, step: int, *, values: bool) -> None:
         """Raises if a file of a step is not as it was saved."""

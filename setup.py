@@ -45,7 +45,8 @@ setup(
         "tpu": [f"jax[tpu]{JAX}"],
         "gcs": ["gcsfs>=2025,<2027"],  # workdirs and data in buckets of Google Cloud Storage
         "plan": [f"jax[tpu]{JAX}"],  # the TPU compiler, which needs no TPU
-        "peers": ["timm>=1.0.20,<2", "torch>=2.6,<3", "transformers>=5,<6"],  # tests of exports
+        # What reads timm's and Hugging Face's formats back, after an export and in tests.
+        "export": ["timm>=1.0.20,<2", "torch>=2.6,<3", "transformers>=5,<6"],
         "dev": [
             f"jax[tpu]{JAX}",  # two plans are compiled for TPUs
             "pytest>=9,<10",

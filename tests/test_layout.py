@@ -75,6 +75,6 @@ def test_every_source_file_has_its_tests():
 
 def test_extras_of_the_readme_exist():
     setup, readme = (ROOT / "setup.py").read_text(), (ROOT / "README.md").read_text()
-    for extra in ("cuda12", "cuda13", "tpu", "plan", "gcs", "dev", "peers"):
+    for extra in ("cuda12", "cuda13", "tpu", "plan", "gcs", "dev", "export"):
         assert f'"{extra}": [' in setup
         assert re.search(rf"\.\[(\w+,)?{extra}\]", readme)

@@ -12,7 +12,7 @@ import pytest
 from test_step_folders import WHOLE, make
 
 from configs import quickstart
-from vit_jax import checks, main, settle, sweep, sweep_folder
+from vit_jax import checks, main, origin, settle, sweep, sweep_folder
 from vit_jax import config as config_lib
 from vit_jax.errors import BadInput
 from vit_jax.paper import vtab
@@ -54,6 +54,16 @@ def test_a_workdir_has_its_whole_configuration_from_the_start(tmp_path):
         saved = config_lib.load(str(tmp_path / point.run / "config.yaml"))
         assert dict(config_lib.flatten(saved))[key] == value
         assert config_lib.differences(saved, settle.settle(config_lib.changed(saved, {}))) == []
+
+
+def test_a_run_of_a_sweep_knows_the_recipe_that_it_is_of(tmp_path):
+    [point] = written([{"seed": 4}], tmp_path, "", "--config.batch_size=16")
+    origin.write(tmp_path / point.run, None, "1 x cpu")  # as its start from a config.yaml does
+    found = origin.read(tmp_path / point.run)
+    assert found.recipe.config == "configs/quickstart.py"
+    assert found.recipe.overrides == ("--config.batch_size=16",)
+    assert found.recipe.values["seed"] == 0
+    assert found.recipe.values["batch_size"] == 32
 
 
 def say_init(folder, init):

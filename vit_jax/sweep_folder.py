@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vit_jax import build, checks, loading, reporting, settle, storage
+from vit_jax import build, checks, loading, origin, reporting, settle, storage
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
 from vit_jax.errors import BadInput, writing
@@ -112,6 +112,7 @@ def write(sweep: Sweep, stage: str, points: Sequence[Point], workdir: Path) -> N
     Raises:
       BadInput: the folder is not writable.
     """
+    recipe = origin.recipe(sweep.spec, sweep.overrides)
     with writing(workdir):
         for point in points:
             folder = workdir / point.run
@@ -119,6 +120,7 @@ def write(sweep: Sweep, stage: str, points: Sequence[Point], workdir: Path) -> N
             if not is_done(folder):
                 text = config_lib.to_yaml(point.config)
                 storage.write(folder / loading.CONFIG_FILE, text)
+                origin.write(folder, recipe, devices="")  # a run of a config.yaml keeps it
         stages = _record(workdir)["stages"] if storage.exists(workdir / RECORD_FILE) else {}
         listed = {
             p.run: {"run": p.run, "keys": p.keys, "test": checks.looked_at_test(p.config)}

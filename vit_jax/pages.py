@@ -20,7 +20,8 @@ h2 { font-size: 1.15em; margin: 1.8em 0 .4em }
 p, dd, figcaption { overflow-wrap: anywhere }
 figure { margin: 1em 0; break-inside: avoid }
 figcaption { font-size: .92em; color: #444; max-width: 760px }
-img { max-width: max(100%, 640px); height: auto; display: block }
+img { max-width: 100%; height: auto; display: block }
+.wide > img { max-width: max(100%, 640px) }
 .wide { overflow-x: auto; margin: 1em 0 }
 figure > .wide { margin: 0 0 .4em; max-width: 900px }
 .high { max-height: 70vh }
@@ -77,14 +78,18 @@ def heading(text: str) -> str:
     return f"<h2>{escape(text)}</h2>"
 
 
-def image(png: bytes, caption: str) -> str:
-    """A picture with plain text below; where its own would be illegible it scrolls by itself."""
+def image(png: bytes, caption: str, *, wide: bool = False) -> str:
+    """A picture with plain text below, no wider than the page.
+
+    Args:
+      png: the picture.
+      caption: the text.
+      wide: it would be illegible on a narrow page, and scrolls there by itself.
+    """
     data = base64.b64encode(png).decode()
-    return (
-        f'<figure><div class="wide"><img alt="{escape(caption)}" '
-        f'src="data:image/png;base64,{data}"></div>'
-        f"<figcaption>{escape(caption)}</figcaption></figure>"
-    )
+    shown = f'<img alt="{escape(caption)}" src="data:image/png;base64,{data}">'
+    shown = f'<div class="wide">{shown}</div>' if wide else shown
+    return f"<figure>{shown}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def drawing(svg: str) -> str:

@@ -19,7 +19,7 @@ from matplotlib.ticker import MaxNLocator
 from vit_jax.analysis.filters import Components
 
 DPI = 140
-WIDTH = 5.6  # inches, so that text is legible on a page of 400 pixels
+WIDTH = 4.4  # inches: text of 8 points has 10 pixels on a page of 400
 TILES = 8  # of similarity, a side
 COLOURS = "viridis"  # equal steps look equal, also to colour-blind eyes and in grey
 

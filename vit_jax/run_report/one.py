@@ -232,7 +232,7 @@ def _images(run: History, drawn: Pictures) -> list[str]:
     body = [pages.heading("Training images")]
     if drawn.sheet is not None:
         said = "The first examples of training as the model gets them, with their classes."
-        body.append(pages.image(drawn.sheet, said))
+        body.append(pages.image(drawn.sheet, said, wide=True))
     body += [pages.paragraph(t, "quiet") for t in drawn.missing if "training images" in t]
     skipped = sorted(reporting.read_skipped(run.workdir))
     if skipped:

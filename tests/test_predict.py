@@ -94,6 +94,7 @@ def test_images_that_cannot_be_read_are_told_once_the_others_are_written(
         (["--image_size=9"], "9"),
         (["--out=."], "--out=. is a folder; give a file"),
         (["--out=/proc/none/preds.csv"], "--out=/proc/none/preds.csv cannot be written"),
+        (["--out=images/0000.png/preds.csv"], "images/0000.png is not a folder; give another"),
         (["gone.png"], "gone.png is not there; give images or folders"),
         (["--names=gone.txt"], "--names=gone.txt cannot be read"),
     ],

@@ -85,7 +85,7 @@ def own_words() -> Iterator[None]:
 
 
 def writable(out: str) -> Path:
-    """The path of `--out=FILE`, whose folder is made; called before anything long is begun.
+    """The path of `--out=FILE`, whose folder need not be there; asked before anything is begun.
 
     Raises:
       BadInput: it is a folder, or cannot be written.
@@ -94,19 +94,22 @@ def writable(out: str) -> Path:
     if path.is_dir():
         raise BadInput(f"--out={out} is a folder; give a file.")
     with _writing(out):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not os.access(path if path.exists() else path.parent, os.W_OK):
+        there = next(place for place in (path, *path.absolute().parents) if place.exists())
+        if there != path and not there.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, f"{there} is not a folder")
+        if not os.access(there, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return path
 
 
 def write(path: Path, content: bytes) -> None:
-    """Writes a file that appears, or replaces another, once it is whole.
+    """Writes a file that appears, or replaces another, once it is whole; makes its folder.
 
     Raises:
       BadInput: it cannot be written.
     """
     with _writing(str(path)):
+        path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not path.is_file():  # a pipe or device is not replaced
             path.write_bytes(content)
         else:

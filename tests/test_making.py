@@ -7,7 +7,9 @@ In a real browser it is whole, legible and offline, as wide as a screen and as a
 """
 
 import errno
+import fcntl
 import json
+import os
 import shutil
 
 import browsing
@@ -102,6 +104,18 @@ def test_disk_that_is_full_is_a_line_and_no_failure(finished, tmp_path, monkeypa
     assert "No space left" in line
 
 
+def test_bug_of_the_page_is_seen_once_and_costs_no_results(finished, tmp_path, monkeypatch):
+    def bug(*_):
+        raise ZeroDivisionError
+
+    workdir = unreported(finished, tmp_path / "run")
+    monkeypatch.setattr(making.pictures, "of_run", bug)
+    with pytest.raises(ZeroDivisionError):
+        train(workdir)
+    assert json.loads((workdir / "results.json").read_text())["step"] == 12
+    assert train(workdir) == 0
+
+
 def test_page_can_be_left_out(finished, tmp_path, capsys):
     workdir = unreported(finished, tmp_path / "run")
     assert train(workdir, "--config.report.page=false") == 0
@@ -161,6 +175,21 @@ def test_place_that_cannot_be_written_is_bad_input(finished, tmp_path, capsys):
     for out in (tmp_path, tmp_path / "no" / "x.html", tmp_path / "file" / "x.html"):
         assert main.main(["report", str(finished), f"--out={out}"]) == 2
         assert f"cannot write to {out}" in capsys.readouterr().err
+
+
+def test_pipe_is_written_and_not_replaced(finished, tmp_path):
+    out = tmp_path / "pipe"
+    os.mkfifo(out)
+    end = os.open(out, os.O_RDWR | os.O_NONBLOCK)
+    fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 2**20)  # takes a page that nobody reads yet
+    try:
+        copy = tmp_path / "copy"
+        shutil.copytree(finished, copy, ignore=shutil.ignore_patterns("checkpoints"))
+        assert main.main(["report", str(finished), str(copy), f"--out={out}"]) == 0
+        assert os.read(end, 15) == b"<!DOCTYPE html>"
+    finally:
+        os.close(end)
+    assert out.is_fifo()
 
 
 # ---------------------------------------------------------------- in a browser

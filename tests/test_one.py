@@ -131,3 +131,13 @@ def test_run_that_selected_on_test_says_so(tmp_path):
     text = page(tmp_path / "a", "--config.checkpoint.keep_best=test/top1")
     assert any("Something was selected by" in w for w in words(text))
     assert not any("Something was selected by" in w for w in words(page(tmp_path / "b")))
+
+
+def test_stopped_run_names_the_step_that_it_saved(tmp_path):
+    life = [
+        *turns()[:3],
+        {"step": 437, "event": "save", "time": 1.8e9 + 30},
+        {"step": 437, "event": "exit", "time": 1.8e9 + 31, "code": 42},
+    ]
+    found = words(page(tmp_path / "r", metrics=rows(400), life=life, done=False))
+    assert [w for w in found if w.startswith("This run was stopped and saved at step 437;")]

@@ -4,7 +4,7 @@
 """Pictures of a run: what cannot be made is said, a bug is not hidden."""
 
 import pytest
-from workdirs import written
+from workdirs import QUICKSTART, written
 
 from vit_jax import config as config_lib
 from vit_jax import loading
@@ -98,3 +98,20 @@ def test_without_a_checkpoint_there_are_no_figures(tmp_path):
     assert found.sheet is not None
     assert found.figures == ()
     assert "holds no checkpoints" in found.missing[0]
+
+
+def test_images_are_spread_over_a_split(drawn, monkeypatch):
+    """Folders are read class by class: the first images would be those of one class."""
+    seen, plain = [], pictures.build.plain_pipeline
+
+    def kept(data, split, size):
+        seen.extend(split.name(i) for i in range(len(split)))
+        return plain(data, split, size)
+
+    monkeypatch.setattr(pictures.build, "plain_pipeline", kept)
+    split = pictures._evaluated(
+        config := config_lib.load(QUICKSTART), pictures.build.open_source(config.data)
+    )
+    drawn()
+    assert len(split) > len(seen) == 128
+    assert (seen[0], seen[-1]) == (split.name(0), split.name(len(split) - 1))

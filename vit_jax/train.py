@@ -327,8 +327,17 @@ def finish(
     if run.config.data.bad_images == "skip":
         results["skipped"] = run.skipped_images(workdir)
         log.info("data: %d training images were skipped", len(results["skipped"]))
-    making.at_end(run, report, workdir)
+    try:
+        making.at_end(run, report, workdir)
+    except Exception:  # a bug in the page, which is shown, but the run is done and stays so
+        write_results(workdir, results)
+        raise
+    write_results(workdir, results)
+    return results
+
+
+def write_results(workdir: Path, results: dict[str, Any]) -> None:
+    """Writes results.json, by which a run is done."""
     if distributed.is_first():
         text = json.dumps(results, indent=2) + "\n"
         storage.write(workdir / reporting.RESULTS_FILE, text)
-    return results

@@ -72,7 +72,10 @@ def of(names: Sequence[str], out: str) -> Path:
             jax.config.update("jax_platforms", "cpu")  # or libtpu complains that it has no TPU
         page = one.page(runs[0], pictures.of_run(workdirs[0], runs[0].config))
     try:
-        storage.write(path, page)
+        if not storage.is_remote(path) and path.exists() and not path.is_file():
+            path.write_text(page)  # a pipe or device is not replaced
+        else:
+            storage.write(path, page)
     except OSError as e:
         raise BadInput(f"cannot write to {path}: {e.strerror or e}; give another --out.") from e
     return path

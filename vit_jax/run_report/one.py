@@ -50,7 +50,7 @@ def state(run: History) -> str:
     said = {
         DONE: "This run is done.",
         "running": f"This run goes on; its last row is of step {run.step:,}.",
-        "stopped": f"This run was stopped and saved at step {run.step:,}; the same command "
+        "stopped": f"This run was stopped and saved at step {_saved(run):,}; the same command "
         "continues it.",
         "dead": f"This run has ended without a word; its last row is of step {run.step:,}. The "
         "same command continues it from its last checkpoint.",
@@ -58,6 +58,11 @@ def state(run: History) -> str:
     }
     failed = f"This run failed ({run.state}); its last row is of step {run.step:,}."
     return said.get(run.state, failed)
+
+
+def _saved(run: History) -> int:
+    """The step of the last save, which rarely has a row."""
+    return next((turn["step"] for turn in reversed(run.turns) if turn["event"] == "save"), run.step)
 
 
 def verdict(run: History) -> str:

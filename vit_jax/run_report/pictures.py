@@ -117,8 +117,10 @@ def _weights(workdir: Path, config: ConfigDict) -> tuple[Any, Any]:
 
 def _attention(config: ConfigDict, cfg: Any, params: Any, source: Source) -> list[Figure]:
     """Of images that are evaluated, or else trained on, as evaluations see them."""
-    split = _evaluated(config, source)
-    pipe = build.plain_pipeline(config.data, split, min(figures.IMAGES, len(split)))
+    split = _evaluated(config, source)  # often by class: the first would be of one or two
+    few = figures.chosen(len(split), figures.IMAGES)
+    split = Split(split.table, split.rows).take(few)  # of a mixture, without regard to sources
+    pipe = build.plain_pipeline(config.data, split, len(split))
     batch = next(pipe.evaluation())
     images = np.asarray(normalise(jnp.asarray(batch["image"]), config.data.mean, config.data.std))
     return figures.of_images(cfg, params, images, batch["image"])

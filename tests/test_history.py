@@ -93,6 +93,14 @@ def test_what_is_no_run_is_bad_input(tmp_path, spoil, said):
     assert str(tmp_path / "run") in str(e.value)
 
 
+def test_number_that_no_chart_has_room_for_is_left_out(tmp_path):
+    folder = written(tmp_path / "run")
+    before = history.read(folder).series("train/loss")
+    with open(folder / "metrics.jsonl", "a") as file:
+        file.write(f'{{"step": 1000, "train/loss": {10**400}}}\n')
+    assert history.read(folder).series("train/loss") == before
+
+
 def test_line_that_is_being_written_is_none_yet(tmp_path):
     folder = written(tmp_path / "run")
     with open(folder / "metrics.jsonl", "a") as file:

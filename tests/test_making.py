@@ -11,6 +11,8 @@ import fcntl
 import json
 import os
 import shutil
+import subprocess
+import sys
 
 import browsing
 import pytest
@@ -281,3 +283,8 @@ def test_faults_are_seen(tmp_path):
         assert browsing.faults(chart) == [
             "'cut off here' is cut off", "'each other' lies over 'over'", "'tiny' has 5.0 pixels",
         ]  # fmt: skip
+
+
+def test_training_brings_no_matplotlib_before_it_draws():
+    program = "import sys; from vit_jax import train; assert 'matplotlib' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)

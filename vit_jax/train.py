@@ -50,7 +50,6 @@ from vit_jax.models.surgery import Fitted
 from vit_jax.origin import Recipe
 from vit_jax.processes import Who
 from vit_jax.reporting import Report, Throughput
-from vit_jax.run_report import making
 from vit_jax.state import TrainState
 from vit_jax.step_folders import FOLDER
 from vit_jax.stopping import Backstop
@@ -328,7 +327,10 @@ def finish(
         results["skipped"] = run.skipped_images(workdir)
         log.info("data: %d training images were skipped", len(results["skipped"]))
     try:
-        making.at_end(run, report, workdir)
+        if run.config.report.page and distributed.is_first():
+            from vit_jax.run_report import making  # brings matplotlib: 0.8 s, and a cache folder
+
+            making.at_end(run, report, workdir)
     except Exception:  # a bug in the page, which is shown, but the run is done and stays so
         write_results(workdir, results)
         raise

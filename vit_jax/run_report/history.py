@@ -130,7 +130,8 @@ def _found(value: Any) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and abs(value) < 1e300  # a longer one is damage, and no chart has room for it
 
 
 def read(workdir: Path, name: str = "", *, ends: bool = False) -> History:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import jax
 
-from vit_jax import build, distributed, reporting, storage, watchdog
+from vit_jax import build, reporting, storage, watchdog
 from vit_jax.errors import BadInput, together
 from vit_jax.run_report import history, one, pictures, several
 from vit_jax.run_report.history import History
@@ -23,22 +23,21 @@ log = logging.getLogger("vit_jax")
 
 
 def at_end(run: build.Run, report: reporting.Report, workdir: Path) -> None:
-    """Writes the page of a run whose last step is saved and evaluated; process 0 does.
+    """Writes the page of a run whose last step is saved and evaluated, in process 0.
 
     What is not there (the disk is full, the data are gone) is said and left out: the run is done.
     """
-    if run.config.report.page and distributed.is_first():
-        with watchdog.longer():
-            report.sync()
-            began = time.monotonic()
-            try:
-                found = history.read(workdir, ends=True)
-                drawn = pictures.of_run(workdir, found.config, run.source)
-                storage.write(workdir / FILE, one.page(found, drawn))
-            except (OSError, BadInput) as e:
-                log.warning("report: %s is not written: %s", workdir / FILE, e)
-                return
-            log.info("report: %s, in %.0f s", workdir / FILE, time.monotonic() - began)
+    with watchdog.longer():
+        report.sync()
+        began = time.monotonic()
+        try:
+            found = history.read(workdir, ends=True)
+            drawn = pictures.of_run(workdir, found.config, run.source)
+            storage.write(workdir / FILE, one.page(found, drawn))
+        except (OSError, BadInput) as e:
+            log.warning("report: %s is not written: %s", workdir / FILE, e)
+            return
+        log.info("report: %s, in %.0f s", workdir / FILE, time.monotonic() - began)
 
 
 def of(names: Sequence[str], out: str) -> Path:
@@ -68,8 +67,7 @@ def of(names: Sequence[str], out: str) -> Path:
     if runs[1:]:
         page = several.page(runs)
     else:
-        if not distributed.present_accelerators():
-            jax.config.update("jax_platforms", "cpu")  # or libtpu complains that it has no TPU
+        jax.config.update("jax_platforms", "cpu")  # a device may be in use, by this very run
         page = one.page(runs[0], pictures.of_run(workdirs[0], runs[0].config))
     try:
         if not storage.is_remote(path) and path.exists() and not path.is_file():

@@ -16,6 +16,8 @@ from vit_jax import goodput, lock
 from vit_jax import rows as rows_lib
 from vit_jax.errors import BadInput
 
+_END = 4102444800.0  # 2100; a later time is damage
+
 
 @dataclasses.dataclass(frozen=True)
 class Spent:
@@ -88,7 +90,7 @@ def _is_turn(row: dict[str, Any]) -> bool:
     is_exit = row.get("event") == "exit"
     return (
         isinstance(row.get("event"), str)
-        and all(isinstance(time, float) and math.isfinite(time) for time in times)
+        and all(isinstance(time, float) and 0 <= time < _END for time in times)
         and type(row.get("code", None if is_exit else 0)) is int
     )
 

@@ -100,7 +100,8 @@ def test_run_whose_process_lives_is_running(tmp_path):
     "more",
     [
         {"event": 3}, {"event": "exit"}, {"event": "exit", "code": [1]}, {"time": float("nan")},
-        {"time": 1e18}, {"time": float("inf")}, {"time": "now"}, {"event": "start", "seen": "x"}, {"event": None},
+        {"time": 1e18}, {"time": float("inf")}, {"time": "now"}, {"event": "start", "seen": "x"},
+        {"event": None},
     ],
     ids=str,
 )  # fmt: skip

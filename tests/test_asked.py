@@ -3,6 +3,7 @@
 
 """What may be asked of an export."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,8 @@ def test_formats_are_those_that_exist():
         ("timm", "m.safetensors", True, "--with-preprocess: timm"),
         ("stablehlo", "folder", False, "folder is a folder, and stablehlo is a file"),
         ("npz", "folder.npz", False, "is a folder, and npz is a file"),
+        ("stablehlo", "pipe", False, "pipe is a device or a pipe"),
+        ("savedmodel", "pipe", False, "is there and is no SavedModel"),
         ("savedmodel", "folder", False, "is there and is no SavedModel"),
         ("savedmodel", "file", False, "is there and is no SavedModel"),
     ],
@@ -39,6 +42,7 @@ def test_what_cannot_be_right(tmp_path, name, out, with_preprocess, words):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "thesis.tex").touch()
     (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "pipe")
     with pytest.raises(BadInput, match=words):
         asked.check(name, tmp_path / out, with_preprocess=with_preprocess)
 

@@ -3,6 +3,7 @@
 
 """Pages: well-formed, of one file, and what is text stays text."""
 
+import os
 from html.parser import HTMLParser
 
 from vit_jax import pages
@@ -96,3 +97,9 @@ def test_facts_have_names_and_empty_ones_are_left_out():
 def test_paragraph_has_a_style_or_none():
     assert pages.paragraph("a & b", "bad") == '<p class="bad">a &amp; b</p>'
     assert pages.paragraph("a") == "<p>a</p>"
+
+
+def test_names_of_files_may_be_any_bytes():
+    name = os.fsdecode(b"caf\xe9.png")
+    made = pages.page(name, [pages.paragraph(name)])
+    assert made.encode().decode().count("caf\\udce9.png") == 3

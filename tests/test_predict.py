@@ -14,6 +14,7 @@ import pytest
 import using
 
 import vit_jax
+from vit_jax import main
 from vit_jax.models import variants
 
 
@@ -130,3 +131,19 @@ def test_what_is_no_file_is_written_to_and_not_replaced(digits_run, tmp_path, ca
     assert code == 0
     assert len(rows(os.read(reader, 10_000).decode())) == 1
     os.close(reader)
+
+
+@pytest.mark.parametrize("to_file", [True, False])
+def test_names_of_files_may_be_any_bytes(digits_run, tmp_path, monkeypatch, to_file):
+    [path] = using.digit_files(tmp_path, 1)
+    name = os.fsencode(tmp_path) + b"/caf\xe9.png"
+    os.rename(path, name)
+    read = io.TextIOWrapper(io.BytesIO(name + b"\n"), "utf-8")  # strict, as where people work
+    printed = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    monkeypatch.setattr(sys, "stdin", read)
+    monkeypatch.setattr(sys, "stdout", printed)
+    out = [f"--out={tmp_path / 'preds.csv'}"] if to_file else []
+    assert main.main(["predict", str(digits_run), "-", "--topk=1", *out]) == 0
+    printed.flush()
+    content = (tmp_path / "preds.csv").read_bytes() if to_file else printed.buffer.getvalue()
+    assert content.splitlines()[1].startswith(name + b",1,")

@@ -8,6 +8,7 @@ silence: its results are in its workdir. Start from `show`.
 """
 
 import contextlib
+import io
 import logging
 import os
 import sys
@@ -15,10 +16,13 @@ from typing import TextIO
 
 
 def begin() -> None:
-    """Standard streams that were closed at the start (`2>&-`) go nowhere, and not into a file."""
+    """Streams that were closed at the start (`2>&-`) go nowhere, and not into a file."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))
+    for stream in (sys.stdin, sys.stdout):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="surrogateescape")  # names of files may be any bytes
 
 
 def show(text: str = "", *, file: TextIO | None = None, end: str = "\n") -> None:

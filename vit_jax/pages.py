@@ -56,7 +56,7 @@ def page(title: str, body: Sequence[str]) -> str:
       title: plain text.
       body: HTML, one element after another.
     """
-    return "\n".join([
+    text = "\n".join([
         "<!DOCTYPE html>",
         '<html lang="en">',
         '<head><meta charset="utf-8">',
@@ -66,6 +66,7 @@ def page(title: str, body: Sequence[str]) -> str:
         *filter(None, body),
         "</body></html>",
     ])  # fmt: skip
+    return text.encode(errors="backslashreplace").decode()  # names of files may be any bytes
 
 
 def paragraph(text: str, style: str = "") -> str:

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     if out is None:
         print(text.getvalue(), end="")
     else:
-        arguments.write(out, text.getvalue().encode())
+        arguments.write(out, text.getvalue().encode(errors="surrogateescape"))
         log.info("%d images: %s", len(read), args.out)
     arguments.check_all_read(bad, len(paths))
     return 0

@@ -28,6 +28,8 @@ def check(name: str, out: Path, *, with_preprocess: bool) -> None:
     if name != "savedmodel":
         if out.is_dir():
             raise BadInput(f"--out={out} is a folder, and {name} is a file; give its name.")
+        if out.exists() and not out.is_file():  # the new file would take the place of a device
+            raise BadInput(f"--out={out} is a device or a pipe; give the name of a file.")
     elif out.exists() and not (out / MARK).exists():
         if not out.is_dir() or any(out.iterdir()):
             raise BadInput(f"--out={out} is there and is no SavedModel; give another folder.")

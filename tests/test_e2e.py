@@ -132,10 +132,10 @@ def test_models_and_inspect_commands_of_the_readme(digits_run, capsys, monkeypat
     assert "posemb" in shown
 
 
-def test_figures_command_of_the_readme(small, image_folder, tmp_path, monkeypatch):
+def test_figures_command_of_the_readme(digits_run, image_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (command,) = set(readme_commands("figures"))
-    command = command.replace("runs/quickstart", str(small))
+    command = command.replace("runs/quickstart", str(digits_run))
     words = shlex.split(command.replace("/path/to/images", str(image_folder / "test")))[1:]
     assert main.main(words) == 0
     assert {path.name for path in (tmp_path / "runs" / "inside").iterdir()} == {

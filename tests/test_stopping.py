@@ -283,18 +283,31 @@ def test_second_signal_ends_the_process_at_once(monkeypatch):
         assert codes.get(timeout=20) == 130
 
 
-def test_batch_that_never_comes_does_not_keep_a_run_from_stopping():
+@pytest.mark.parametrize("signals_a_second", [0, 99])
+def test_batch_that_never_comes_does_not_keep_a_run_from_stopping(monkeypatch, signals_a_second):
+    """Nor do signals that come while it waits and as its time is up."""
     never, ended = threading.Event(), []
 
     def batches():
         yield 1
-        never.wait(30)
+        never.wait(20)
         ended.append(True)
         yield 2
 
-    with stopping.listening(), pytest.raises(Stopped) as stopped:  # noqa: PT012
-        for _ in stopping.feed(batches()):
-            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    def busy(*_):
+        time.sleep(0.002)
+
+    monkeypatch.setattr(stopping, "_TICK_SECS", 0.01)
+    before = signal.signal(signal.SIGALRM, busy)
+    try:
+        with stopping.listening(), pytest.raises(Stopped) as stopped:  # noqa: PT012
+            for _ in stopping.feed(batches()):
+                if signals_a_second:
+                    signal.setitimer(signal.ITIMER_REAL, *[1 / signals_a_second] * 2)
+                threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
     assert stopped.value.save
     assert not ended
     never.set()

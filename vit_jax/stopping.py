@@ -291,7 +291,8 @@ def feed(batches: Iterator[_T]) -> Iterator[_T]:
     """
     agreement = _now
     wanted: queue.SimpleQueue[bool] = queue.SimpleQueue()
-    made: queue.SimpleQueue[tuple[_T, BaseException | None]] = queue.SimpleQueue()
+    # No SimpleQueue, whose `get` waits for ever where a signal comes as its time is up.
+    made: queue.Queue[tuple[_T, BaseException | None]] = queue.Queue()
 
     def work() -> None:
         while wanted.get():

@@ -68,6 +68,7 @@ def submit(capfd, workdir, *words):
     return int(re.search(r"Submitted batch job (\d+)", capfd.readouterr().out)[1])
 
 
+@pytest.mark.slow  # 2 minutes of waiting; the array below is a real job, too
 @pytest.mark.timeout(1500)
 def test_job_of_two_nodes_is_stopped_and_requeued_and_ends_as_if_nothing_had_been(
     cluster, tmp_path, capfd

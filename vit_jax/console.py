@@ -21,7 +21,7 @@ def begin() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))
     for stream in (sys.stdin, sys.stdout):
-        if isinstance(stream, io.TextIOWrapper):
+        if isinstance(stream, io.TextIOWrapper) and not stream.closed:
             stream.reconfigure(errors="surrogateescape")  # names of files may be any bytes
 
 

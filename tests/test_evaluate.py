@@ -114,7 +114,7 @@ def test_weights_without_names_are_matched_by_number_or_by_names_given(
         (["--data=folder:gone"], "gone"),
         (["--split=tst"], "'tst'. Did you mean 'test'?"),
         (["--names=gone.txt"], "--names=gone.txt cannot be read"),
-        (["--out=/proc/none"], "--out=/proc/none/evaluation.html cannot be written"),
+        (["--out=/proc/none"], "--out=/proc/none/evaluation.json cannot be written"),
         (["--out=file"], "cannot be written"),
         (["--image_size=-2"], "--image_size=-2; give pixels"),
     ],

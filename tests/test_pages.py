@@ -72,8 +72,10 @@ def test_picture_is_part_of_the_page_and_has_words_beside_it():
 
 def test_what_is_wide_scrolls_by_itself():
     wide = ("div", {"class": "wide"})
-    for part in (pages.table(["a"], [["1"]]), pages.drawing("<svg></svg>"), pages.image(b"x", "y")):
+    sheet = pages.image(b"x", "y", wide=True)
+    for part in (pages.table(["a"], [["1"]]), pages.drawing("<svg></svg>"), sheet):
         assert wide in check(pages.page("T", [part])).seen
+    assert wide not in check(pages.page("T", [pages.image(b"x", "y")])).seen
     long = pages.table(["a"], [["1"]] * 100)
     assert ("div", {"class": "wide high"}) in check(pages.page("T", [long])).seen
 

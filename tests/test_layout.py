@@ -63,6 +63,13 @@ def test_every_source_file_has_its_tests():
         "compute": "catalogue",
         "conformity": "ancestry",
         "placing": "filling",
+        "turns": "suite",
+        "ours": "suite",
+        "baseline": "suite",
+        "timm_model": "suite",
+        "saving": "suite",
+        "startup": "suite",
+        "inputs": "suite",
     }
     for path in ROOT.glob("vit_jax/**/*.py"):
         if path.stem not in ("__init__", "__main__"):

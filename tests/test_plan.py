@@ -49,21 +49,21 @@ def compiler(monkeypatch):
     class Stub:
         gib = staticmethod(lambda settings: 1.0)
 
-        def __init__(self, *_):
+        def __init__(self, *_, **__):
             pass
 
         def __enter__(self):
-            return self._measure
+            return self
 
         def __exit__(self, *_):
             pass
 
-        def _measure(self, config_yaml, settings):
-            asked.append(settings)
-            return figures(Stub.gib(settings))
+        def ask(self, question):
+            asked.append(question[1])
+            return figures(Stub.gib(question[1]))
 
     Stub.asked = asked
-    monkeypatch.setattr(plan, "Process", Stub)
+    monkeypatch.setattr(plan, "Child", Stub)
     real = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: object() if name == "libtpu" else real(name)
@@ -264,13 +264,6 @@ def test_config_of_the_caller_stays_as_it_was(compiler):
     assert config.model.variant == "auto"
 
 
-def test_child_is_gone_after_the_block():
-    with plan.Process(topology.find("cpu-1"), 1) as measure:
-        child = measure.__self__._child
-        assert child.is_alive()
-    assert not child.is_alive()
-
-
 def test_missing_compiler_names_the_extra(monkeypatch, capsys):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert main.main(["plan", "--config=configs/base.py", "--accelerator=v4-8", *SMALL]) == 2
@@ -283,12 +276,12 @@ def dies(*_):
 
 
 def test_a_compiler_that_dies_is_reported(monkeypatch):
-    monkeypatch.setattr(plan.aot, "serve", dies)
+    monkeypatch.setattr(plan.aot, "measuring", dies)
     with (
-        plan.Process(topology.find("cpu-1"), 1) as measure,
-        pytest.raises(RunFailed, match="ended"),
+        plan._process(topology.find("cpu-1"), 1) as process,
+        pytest.raises(RunFailed, match="machine's memory"),
     ):
-        measure("x", {})
+        process.ask(("x", {}))
 
 
 def test_this_machine_is_planned_by_its_own_compiler():

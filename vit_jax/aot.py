@@ -4,11 +4,10 @@
 """The step of a program, compiled ahead of time for devices that need not be there.
 
 Runs in a process of its own: what it sets must be set before jax looks for devices, and a compiler
-that aborts must not take the caller along. Start from `serve`.
+that aborts must not take the caller along. Start from `measuring`.
 """
 
 import contextlib
-import ctypes
 import dataclasses
 import functools
 import hashlib
@@ -17,9 +16,8 @@ import json
 import logging
 import os
 import re
-import signal
 import time
-from multiprocessing.connection import Connection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +28,7 @@ from jax.experimental import topologies
 from vit_jax import build, cache, distributed, estimate, hlo, memory, program, storage, topology
 from vit_jax import config as config_lib
 from vit_jax.data.tfds_source import is_prepared
-from vit_jax.errors import BadInput, RunFailed
+from vit_jax.errors import BadInput
 from vit_jax.topology import Accelerator
 
 log = logging.getLogger("vit_jax")
@@ -62,24 +60,14 @@ class Measured:
     compile_secs: float
 
 
-def serve(channel: Connection, accelerator: Accelerator, slices: int) -> None:
-    """A fresh process: answers (config file, settings) with `Measured` or an error, until EOF."""
+def measuring(accelerator: Accelerator, slices: int) -> Callable[[tuple[str, Any]], Measured]:
+    """In a fresh process, the function (config file, settings) -> `Measured`."""
     _start(accelerator, slices)
-    with contextlib.suppress(EOFError):
-        while True:
-            config_yaml, settings = channel.recv()
-            try:
-                channel.send(measure(config_yaml, accelerator, slices, settings))
-            except (BadInput, RunFailed) as e:
-                channel.send(e)
+    return lambda asked: measure(asked[0], accelerator, slices, asked[1])
 
 
 def _start(accelerator: Accelerator, slices: int) -> None:
-    """No accelerator of this machine but the one that is planned for; nothing on stdout."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller is told, and ends this process
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: also if it is killed
-    os.dup2(2, 1)
+    """No accelerator of this machine but the one that is planned for."""
     generation = accelerator.generation
     os.environ |= {
         "TPU_WORKER_HOSTNAMES": "localhost",  # or libtpu looks for a machine of its own

@@ -8,6 +8,8 @@ Asks the kernel's files alone: no library is imported. Start from `present_accel
 
 import glob
 import os
+import platform
+import re
 from pathlib import Path
 
 _GOOGLE_PCI_VENDOR = "0x1ae0"  # also of network cards
@@ -35,3 +37,9 @@ def extra(platform: str) -> str:
     """The command that installs jax for an accelerator."""
     extras = {"gpu": "'.[cuda13]' (or '.[cuda12]')", "tpu": "'.[tpu]'"}
     return f"pip install -e {extras[platform]}"
+
+
+def processor() -> str:
+    """The cores that this process may use and what they are, `2 x AMD EPYC`."""
+    names = re.findall(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return f"{len(os.sched_getaffinity(0))} x {names[0] if names else platform.machine()}"

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from vit_jax import __version__, console, ending, job_file, offline
 from vit_jax.commands import (
+    bench,
     data,
     doctor,
     evaluate,
@@ -47,6 +48,7 @@ COMMANDS = {
     "inspect": inspect,
     "figures": figures,
     "doctor": doctor,
+    "bench": bench,
 }
 
 

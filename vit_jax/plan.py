@@ -10,7 +10,6 @@ does not fit, other settings are tried. Start from `plan`.
 import dataclasses
 import importlib.util
 import logging
-import multiprocessing
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -21,8 +20,9 @@ from vit_jax import aot, program, settle, topology
 from vit_jax import build as build_lib
 from vit_jax import config as config_lib
 from vit_jax.aot import Measured
+from vit_jax.child import Child
 from vit_jax.config import ConfigDict
-from vit_jax.errors import BadInput, RunFailed
+from vit_jax.errors import BadInput
 from vit_jax.topology import Accelerator, Generation
 
 FAILS_ABOVE, WARNS_ABOVE = 0.92, 0.85  # of the memory: batches and a second program need some
@@ -114,14 +114,14 @@ def plan(config: ConfigDict, accelerator: Accelerator, slices: int = 1) -> Plan:
     config = settle.settle(config_lib.changed(config, {}))
     build_lib.check(config)
     limit = limit_bytes(generation)
-    with tempfile.TemporaryDirectory() as folder, Process(accelerator, slices) as process:
+    with tempfile.TemporaryDirectory() as folder, _process(accelerator, slices) as process:
         file = Path(folder) / "config.yaml"
         file.write_text(config_lib.to_yaml(config))
 
         def measure(settings: dict[str, Any]) -> Measured:
             shown = " ".join(f"--config.{k}={v}" for k, v in settings.items()) or "the step"
             log.info("working out %s for %s", shown, described(accelerator, slices))
-            return process(str(file), settings)
+            return process.ask((str(file), settings))
 
         made = Plan(accelerator, slices, limit, measure({}))
         if made.share > WARNS_ABOVE:
@@ -183,34 +183,10 @@ def alternatives(config: ConfigDict, accelerator: Accelerator) -> list[list[dict
     ]
 
 
-class Process:
-    """A fresh process that measures, until the end of a `with` block."""
-
-    def __init__(self, accelerator: Accelerator, slices: int):
-        context = multiprocessing.get_context("spawn")
-        self._ours, theirs = context.Pipe()
-        self._child = context.Process(
-            target=aot.serve, args=(theirs, accelerator, slices), daemon=True
-        )
-        self._child.start()
-        theirs.close()
-
-    def __enter__(self) -> Callable[[str, dict[str, Any]], Measured]:
-        return self._measure
-
-    def __exit__(self, *_: object) -> None:
-        self._child.kill()
-        self._child.join()
-
-    def _measure(self, config_yaml: str, settings: dict[str, Any]) -> Measured:
-        try:
-            self._ours.send((config_yaml, settings))
-            found = self._ours.recv()
-        except (EOFError, ConnectionError) as e:
-            raise RunFailed(
-                "the compiler's process ended; its last words are above. Often it ran out of this "
-                "machine's memory: an unrolled model (model.scan=false, BiT) needs many GiB."
-            ) from e
-        if isinstance(found, Exception):
-            raise found
-        return found
+def _process(accelerator: Accelerator, slices: int) -> Child:
+    """Answers (config file, settings) with `Measured`."""
+    died = (
+        "the compiler's process ended; its last words are above. Often it ran out of this "
+        "machine's memory: an unrolled model (model.scan=false, BiT) needs many GiB."
+    )
+    return Child(aot.measuring, accelerator, slices, died=died)

@@ -1,0 +1,272 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`vit_jax bench`: its tables, its candidates, and that they compute the same thing."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vit_jax import main, tree
+from vit_jax.bench import baseline, inputs, ours, saving, startup, suite, turns
+from vit_jax.bench.turns import Asked, Timed
+from vit_jax.errors import BadInput, RunFailed
+from vit_jax.models import flops, variants
+
+NARROW = ("width=16", "depth=2", "mlp=24", "heads=2")
+OVERRIDES = ("--config.platform=cpu", *(f"--config.model.{text}" for text in NARROW))
+ASKED = Asked("Ti/8", 8, 16, "float32", OVERRIDES)
+SMALL = ["--models=Ti/8", "--batch=8", "--resolution=16", "--dtype=float32", *OVERRIDES]
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(turns, "ROUNDS", 2)
+    monkeypatch.setitem(turns.take.__kwdefaults__, "rounds", 2)
+    monkeypatch.setitem(suite.table.__kwdefaults__, "rounds", 2)
+    monkeypatch.setitem(suite.table.__kwdefaults__, "turn_secs", 0.0)
+
+
+def without_tensorflow(asked):
+    """Our training step, where TensorFlow cannot be imported."""
+    sys.modules["tensorflow"] = None
+    return ours.train(asked)
+
+
+def sleeping(asked):
+    """A candidate whose step takes so many milliseconds as a batch has images."""
+    return Timed(lambda: time.sleep(asked.batch / 1000), lambda last: None, {"number": 7})
+
+
+def dying(asked):
+    """A candidate that cannot even begin."""
+    os._exit(3)
+
+
+def refusing(asked):
+    """A candidate that finds the input bad."""
+    raise BadInput("not like this.")
+
+
+def test_train_prints_what_the_interface_fixes(quick, capsys):
+    assert main.main(["bench", "train", *SMALL, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == {"device", "versions", "rows"}
+    assert found["versions"]["jax"] == jax.__version__
+    (row,) = found["rows"]
+    assert row["model"] == "Ti/8"
+    names = {"ours", "baseline"} | ({"timm"} if importlib.util.find_spec("timm") else set())
+    assert set(row["img_per_sec"]) == names
+    for rate in row["img_per_sec"].values():
+        assert rate["median"] > 0
+        assert rate["spread"] >= 0
+    assert row["first_step_secs"] > 0
+    assert row["peak_bytes"] > 0
+    assert 0 < row["of_peak"] < 1
+
+
+@pytest.mark.parametrize("part", [pytest.param("eval", marks=pytest.mark.slow), "predict"])
+def test_forward_passes_have_a_table_for_people(quick, capsys, part):
+    assert main.main(["bench", part, *SMALL]) == 0
+    shown = capsys.readouterr().out
+    assert "Ti/8 (8 x 16 px, float32)" in shown
+    assert "baseline" in shown
+
+
+def test_models_that_others_do_not_have_are_measured_alone(quick, capsys):
+    narrow = [text for text in OVERRIDES if "heads" not in text and "mlp" not in text]
+    narrow = [*narrow, "--config.model.token_mlp=8", "--config.model.mlp=24"]
+    arguments = ["--models=Mixer-S/8", "--batch=8", "--resolution=16", "--dtype=float32", *narrow]
+    assert main.main(["bench", "predict", *arguments, "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["rows"][0]["img_per_sec"]) == {"ours"}
+
+
+def test_our_step_needs_no_tensorflow():
+    found = turns.take({"ours": without_tensorflow}, ASKED, rounds=1, turn_secs=0.0)
+    assert found["ours"].secs[0] > 0
+
+
+def test_figures_of_turns_are_those_of_the_clock():
+    seen = []
+    makers = {"a": sleeping, "b": sleeping}
+    given = {"rounds": 3, "turn_secs": 0.1, "progress": lambda *now: seen.append(now)}
+    found = turns.take(makers, Asked("", 20, 0, ""), **given)
+    assert found["a"].figures == {"number": 7}
+    assert len(found["b"].secs) == 3
+    rate = found["a"].rate(20)  # 20 images in 20 ms and whatever the machine adds
+    assert rate["median"] == pytest.approx(20 / np.median(found["a"].secs))
+    assert rate["median"] <= 1000
+    assert seen[-1] == (10, 10)
+    assert sorted(seen) == seen
+
+
+def test_ratio_is_that_of_each_round():
+    measured = turns.Measured((1.0, 2.0, 4.0), {}), turns.Measured((2.0, 2.0, 2.0), {})
+    assert turns.ratio(*measured) == {"median": 1.0, "spread": 0.75}  # of 2, 1 and 0.5
+
+
+def test_a_candidate_that_dies_is_named_or_left_out(caplog):
+    with pytest.raises(RunFailed, match="process of b ended"):
+        turns.take({"a": sleeping, "b": dying}, Asked("", 1, 0, ""), rounds=1)
+    makers = {"a": sleeping, "b": dying}
+    found = turns.take(makers, Asked("", 1, 0, ""), rounds=1, turn_secs=0.0, optional=("b",))
+    assert list(found) == ["a"]
+    assert "b is left out" in caplog.text
+
+
+def test_bad_input_of_a_candidate_is_that_of_the_command():
+    with pytest.raises(BadInput, match="not like this"):
+        turns.take({"a": refusing}, Asked("", 1, 0, ""), rounds=1)
+
+
+@pytest.mark.parametrize(
+    "argv, shown",
+    [
+        (["train", "--models=Q/16"], "Q/16"),
+        (["train", "--models=S/16", "--resolution=100"], "100"),
+        (["train", "--models=S/16", "--batch=0"], "batch_size"),
+        (["train", "--models=S/16", "--config.lenght=1"], "lenght"),
+        (["startup", "--config.seed=1"], "takes no"),
+        (["frobnicate"], "invalid choice"),
+    ],
+)
+def test_bad_input_is_said_before_anything_is_measured(argv, shown, capsys):
+    assert main.main(["bench", *argv]) == 2
+    assert shown in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- candidates
+
+
+def test_baseline_computes_what_the_model_computes():
+    cfg = baseline.config_of(ASKED)
+    params = baseline.init(jax.random.key(0), cfg, 16)
+    random = np.random.default_rng(0)
+    params = jax.tree.map(lambda x: x + 0.1 * random.standard_normal(x.shape, np.float32), params)
+    images = random.integers(0, 256, (3, 16, 16, 3), np.uint8)
+    logits = variants.make(cfg).apply({"params": as_ours(params, cfg)}, images / 127.5 - 1.0)
+    with jax.numpy_rank_promotion("allow"):  # as one would write it
+        expected = baseline.logits(params, jnp.asarray(images), cfg)
+    np.testing.assert_allclose(logits, expected, rtol=0, atol=2e-5 * float(jnp.abs(expected).max()))
+
+
+def as_ours(params, cfg):
+    """The parameters of the baseline in the layout of `ViT`."""
+    shape = (cfg.width, 3, cfg.heads, cfg.width // cfg.heads)
+
+    def block(p):
+        qkv_w, qkv_b = p["qkv"]["w"].reshape(shape), p["qkv"]["b"].reshape(shape[1:])
+        attn = {
+            name: {"kernel": qkv_w[:, i], "bias": qkv_b[i]}
+            for i, name in enumerate(("query", "key", "value"))
+        }
+        out = p["out"]["w"].reshape(*shape[2:], cfg.width)
+        attn["out"] = {"kernel": out, "bias": p["out"]["b"]}
+        mlp = {n: {"kernel": p[n]["w"], "bias": p[n]["b"]} for n in ("up", "down")}
+        return {"attn_norm": p["norm1"], "attn": attn, "mlp_norm": p["norm2"], "mlp": mlp}
+
+    kernel = params["embed"]["w"].reshape(cfg.patch, cfg.patch, 3, cfg.width)
+    return {
+        "embedding": {"kernel": kernel, "bias": params["embed"]["b"]},
+        "cls": params["cls"],
+        "posemb": params["posemb"],
+        "blocks": jax.tree.map(lambda *x: jnp.stack(x), *map(block, params["blocks"])),
+        "norm": params["norm"],
+        "head": {"kernel": params["head"]["w"], "bias": params["head"]["b"]},
+    }
+
+
+def test_baseline_learns():
+    with jax.numpy_rank_promotion("allow"):
+        timed = baseline.train(ASKED)
+        first = timed.step()
+        for _ in range(20):
+            last = timed.step()
+    assert float(last) < float(first) - 0.5
+
+
+def test_flops_of_a_step_are_three_forward_passes_of_what_a_device_has():
+    cfg = ours.make(ASKED).model.cfg
+    assert ours.train(ASKED).figures["step_flops"] == 3 * flops.forward_flops(cfg, 16, 16)
+
+
+def test_timm_takes_the_sizes_of_the_model():
+    for name in ("timm", "torch"):
+        pytest.importorskip(name)
+    from vit_jax.bench import timm_model
+
+    timed = timm_model.train(ASKED)
+    assert timed.figures["how"].partition(" ")[0] in ("torch.compile", "eager")
+    first = timed.step()
+    for _ in range(20):
+        last = timed.step()
+    assert float(last) < float(first) - 0.5
+    model, _, _ = timm_model._begin(ASKED)
+    cfg = ours.make(ASKED).model.cfg
+    assert sum(p.numel() for p in model.parameters()) == tree.size(variants.shapes(cfg, 16, 16))
+
+
+# ---------------------------------------------------------------- the other parts
+
+
+def test_saving_is_measured_on_real_checkpoints():
+    found = saving.save(ASKED, rounds=2)
+    state = jax.tree.leaves(ours.make(ASKED).abstract)
+    assert found["bytes"] == sum(x.size * x.dtype.itemsize for x in state)
+    assert 0 < found["blocking_secs"]["median"] < found["commit_secs"]["median"]
+    assert found["least_secs_between"] == pytest.approx(100 * found["blocking_secs"]["median"])
+    assert "Ti/8" in saving.text([found])
+
+
+def test_startup_is_that_of_whole_processes(monkeypatch):
+    monkeypatch.setattr(startup, "_COMMANDS", {"vit_jax --help": ["--help"]})
+    only = startup._candidates
+
+    def light(folder):
+        return {k: v for k, v in only(folder).items() if "tensorflow" not in k and "first" not in k}
+
+    monkeypatch.setattr(startup, "_candidates", light)
+    found = startup.measure(rounds=1)
+    assert set(found["ratio"]) == {"import vit_jax.models", "vit_jax --help"}
+    assert found["secs"]["import jax"]["median"] > 0.05
+    assert "x import jax, flax.linen" in startup.text(found)
+
+
+def test_quickstart_that_fails_before_its_first_step_is_no_figure(monkeypatch):
+    monkeypatch.setattr(startup, "_TRAIN", ["train", "--config=configs/nowhere.py"])
+    with pytest.raises(RunFailed, match="nowhere"):
+        startup._until_first_step("")
+
+
+@pytest.mark.slow
+def test_startup_of_the_quickstart():
+    found = startup.measure(rounds=1)
+    assert set(found["beyond_imports_secs"]) == set(startup._FIRST_STEPS)
+    for name in startup._FIRST_STEPS:
+        assert found["secs"][name]["median"] > found["secs"]["import jax"]["median"]
+
+
+def test_photos_are_as_large_as_photos(tmp_path):
+    inputs.write_photos(tmp_path, 2)
+    sizes = [path.stat().st_size for path in tmp_path.glob("*/*.jpg")]
+    assert len(sizes) == 2
+    assert all(30_000 < size < 250_000 for size in sizes)
+
+
+@pytest.mark.slow
+def test_input_is_measured_in_a_process_of_its_own(capsys):
+    assert main.main(["bench", "input", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["images"] == inputs.IMAGES
+
+
+def test_importing_the_suite_brings_no_tensorflow():
+    code = "import sys; from vit_jax.bench import suite; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

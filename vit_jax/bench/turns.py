@@ -1,0 +1,157 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Candidates that take turns, each in a process of its own, and what is said of their rates.
+
+Start from `take`.
+"""
+
+import contextlib
+import dataclasses
+import logging
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from vit_jax.child import Child
+from vit_jax.errors import RunFailed
+
+log = logging.getLogger("vit_jax")
+
+ROUNDS = 7
+TURN_SECS = 1.0  # a turn takes about so long, and one step at least
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What every candidate is asked to do.
+
+    Attributes:
+      model: a variant.
+      batch: images of a step.
+      resolution: pixels of a side.
+      dtype: of computation.
+      overrides: `--config.key=value` arguments, for our own steps alone.
+    """
+
+    model: str
+    batch: int
+    resolution: int
+    dtype: str
+    overrides: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Timed:
+    """A candidate that has done its first step.
+
+    Attributes:
+      step: starts one more; returns what tells when it is done.
+      wait: until that is done.
+      figures: what else was found out, for JSON.
+    """
+
+    step: Callable[[], Any]
+    wait: Callable[[Any], Any]
+    figures: dict[str, Any]
+
+
+Maker = Callable[[Asked], Timed]
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """What a candidate did: seconds of a step in each round, and its figures."""
+
+    secs: tuple[float, ...]
+    figures: dict[str, Any]
+
+    def rate(self, amount: float) -> dict[str, float]:
+        """Amounts a second: the median of the rounds, and their interquartile range."""
+        return spread([amount / secs for secs in self.secs])
+
+
+def take(
+    makers: dict[str, Maker],
+    asked: Asked,
+    *,
+    rounds: int = ROUNDS,
+    turn_secs: float = TURN_SECS,
+    optional: Sequence[str] = (),
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, Measured]:
+    """Measures candidates in turns: every round each of them once.
+
+    Args:
+      makers: by name; functions of a module that can be imported.
+      asked: of all of them.
+      rounds: of which there are samples; one more comes before them and is forgotten.
+      turn_secs: how long a turn is about.
+      optional: those that are left out if they cannot do it.
+      progress: called with (turns done, of how many).
+
+    Raises:
+      BadInput, RunFailed: a candidate cannot do it, or its process ended.
+    """
+    died = "the process of {} ended; its last words are above. Often there is too little memory."
+    with contextlib.ExitStack() as stack:
+        children = {
+            name: stack.enter_context(Child(_answering, maker, asked, died=died.format(name)))
+            for name, maker in makers.items()
+        }
+        figures, total = {}, len(children) * (rounds + 2)
+        for name in list(children):  # one at a time: each has the machine to itself
+            try:
+                figures[name] = children[name].ask(0)
+            except RunFailed as e:
+                if name not in optional:
+                    raise
+                log.warning("%s is left out: %s", name, e)
+                del children[name]
+            progress(len(figures), total)
+        secs = _in_turns(children, rounds, turn_secs, progress)
+    return {name: Measured(tuple(found[1:]), figures[name]) for name, found in secs.items()}
+
+
+def _in_turns(
+    children: dict[str, Child], rounds: int, turn_secs: float, progress: Callable[[int, int], None]
+) -> dict[str, list[float]]:
+    """Seconds of a step of each, in each round and in one before them."""
+    total = len(children) * (rounds + 2)
+    secs: dict[str, list[float]] = {name: [] for name in children}
+    counts = dict.fromkeys(children, 1)
+    for turn in range(rounds + 1):
+        for place, (name, child) in enumerate(children.items(), 1):
+            secs[name].append(child.ask(counts[name]))
+            counts[name] = max(1, round(turn_secs / secs[name][-1]))
+            progress(len(children) * (turn + 1) + place, total)
+    return secs
+
+
+def _answering(make: Maker, asked: Asked) -> Callable[[int], Any]:
+    """In a fresh process: 0 is answered with figures, n with the seconds of one of n steps."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # others share the GPU
+    timed = make(asked)
+
+    def answer(count: int) -> Any:
+        if not count:
+            return timed.figures
+        began = time.perf_counter()
+        last = [timed.step() for _ in range(count)][-1]
+        timed.wait(last)
+        return (time.perf_counter() - began) / count
+
+    return answer
+
+
+def spread(samples: Sequence[float]) -> dict[str, float]:
+    """`median`, and `spread`: the distance of the quartiles, 0 of a single sample."""
+    quartiles = statistics.quantiles(samples, method="inclusive") if len(samples) > 1 else [0, 0]
+    return {"median": statistics.median(samples), "spread": quartiles[-1] - quartiles[0]}
+
+
+def ratio(ours: Measured, other: Measured) -> dict[str, float]:
+    """How much faster ours is: the median of the ratios of each round, and their spread."""
+    return spread([b / a for a, b in zip(ours.secs, other.secs, strict=True)])

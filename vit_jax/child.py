@@ -1,0 +1,79 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A fresh process that answers questions, for what must not share one: a platform, memory, a clock.
+
+Start from `Child`.
+"""
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+from vit_jax.errors import BadInput, RunFailed
+
+
+class Child:
+    """A process that runs `make(*given)`, and then that function on whatever it is asked.
+
+    It lasts until the end of a `with` block, or of this process. `make` and what goes back and
+    forth are pickled.
+    """
+
+    def __init__(self, make: Callable[..., Callable[[Any], Any]], *given: Any, died: str = ""):
+        """Starts it.
+
+        Args:
+          make: of a module that can be imported.
+          given: its arguments.
+          died: what to tell the user should the process end by itself.
+        """
+        context = multiprocessing.get_context("spawn")
+        self._ours, theirs = context.Pipe()
+        self._died = died or "a process of its own ended; its last words are above."
+        self._process = context.Process(target=_serve, args=(theirs, make, given), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def __enter__(self) -> "Child":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.join()
+
+    def ask(self, question: Any) -> Any:
+        """What the function in the process returns.
+
+        Raises:
+          BadInput, RunFailed: it raised that, or the process ended.
+        """
+        try:
+            self._ours.send(question)
+            found = self._ours.recv()
+        except (EOFError, ConnectionError) as e:
+            raise RunFailed(self._died) from e
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def _serve(channel: Connection, make: Callable[..., Any], given: tuple[Any, ...]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller is told, and ends this process
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: also if it is killed
+    os.dup2(2, 1)  # nothing on stdout
+    answer = None
+    with contextlib.suppress(EOFError):
+        while True:
+            question = channel.recv()
+            try:
+                answer = answer or make(*given)
+                channel.send(answer(question))
+            except (BadInput, RunFailed) as e:
+                channel.send(e)

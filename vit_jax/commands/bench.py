@@ -1,0 +1,126 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`vit_jax bench train|eval|predict|checkpoint|startup|input|all [--models=S/16] ... [--json]`."""
+
+import argparse
+import importlib.util
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from vit_jax.errors import BadInput
+from vit_jax.machine import present_accelerators
+
+if TYPE_CHECKING:
+    from vit_jax.bench.turns import Asked
+
+SUMMARY = "measure speed here, beside plain jax and timm"
+OVERRIDES = True  # whether --config.key=value may follow
+EXAMPLE = "vit_jax bench train --models=S/16 --batch=16 --resolution=224 --dtype=float32 --json"
+_OF_MODELS = {
+    "train": "training steps",
+    "eval": "evaluation steps",
+    "predict": "the likeliest classes",
+    "checkpoint": "how long saving takes, and keeps the train loop waiting",
+}
+_OTHERS = {
+    "startup": "imports, commands, and the quickstart until its first step",
+    "input": "decoding, cropping and transfer of photos made here",
+}
+
+Part = tuple[dict[str, Any], str]  # for programs, for people
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments; `--config.key=value` overrides of our steps are the rest."""
+    parts = parser.add_subparsers(dest="part", required=True, metavar="PART")
+    big = bool(present_accelerators())
+    for name, text in {**_OF_MODELS, **_OTHERS, "all": "all of them"}.items():
+        sub = parts.add_parser(name, help=text, description=text, allow_abbrev=False)
+        sub.add_argument("--json", action="store_true", help="print figures for programs")
+        if name in _OTHERS:
+            continue
+        models, batch = ("B/16,L/16", 128) if big else ("Ti/16,S/16", 16)
+        dtype = "bfloat16" if big else "float32"
+        add = sub.add_argument
+        add("--models", default=models, metavar="NAMES", help=f"comma between ({models})")
+        add("--batch", type=int, default=batch, metavar="N", help=f"images a step ({batch})")
+        add("--resolution", type=int, default=224, metavar="PIXELS", help="of a side (224)")
+        add("--dtype", choices=("float32", "bfloat16"), default=dtype, help=f"({dtype})")
+
+
+def run(args: argparse.Namespace, rest: list[str]) -> int:
+    """Runs the command; returns its exit code."""
+    asked = []
+    if args.part in _OTHERS:
+        if rest:
+            raise BadInput(f"bench {args.part} takes no {rest[0]!r}.")
+    else:
+        asked = _asked(args, tuple(rest))
+    if args.part != "all":
+        found, text = _measured(args.part, asked)
+    else:
+        parts = {name: _measured(name, asked) for name in (*_OF_MODELS, *_OTHERS)}
+        found = {name: figures for name, (figures, _) in parts.items()}
+        text = "\n\n".join(f"{name}\n{shown}" for name, (_, shown) in parts.items())
+    print(json.dumps(found, indent=2) if args.json else text)
+    return 0
+
+
+def _asked(args: argparse.Namespace, overrides: tuple[str, ...]) -> list["Asked"]:
+    """What every candidate is asked; what is wrong is said before the first is measured."""
+    from vit_jax.bench import ours
+    from vit_jax.bench.turns import Asked
+
+    asked = [
+        Asked(name, args.batch, args.resolution, args.dtype, overrides)
+        for name in args.models.split(",")
+    ]
+    for one in asked:
+        ours.config(one)
+    return asked
+
+
+def _measured(part: str, asked: list["Asked"]) -> Part:
+    from vit_jax import reporting
+
+    with reporting.bar(f"bench {part}") as progress:
+        if part == "checkpoint":
+            return _checkpoint(asked, progress)
+        if part == "startup":
+            from vit_jax.bench import startup
+
+            found = startup.measure(progress=progress)
+            return found, startup.text(found)
+        if part == "input":
+            return _input()
+        from vit_jax.bench import suite
+
+        found = suite.table(part, asked, progress=progress)
+        return found, suite.text(found)
+
+
+def _checkpoint(asked: list["Asked"], progress: Callable[[int, int], None]) -> Part:
+    from vit_jax.bench import saving, suite
+    from vit_jax.child import Child
+
+    rows = []
+    for done, one in enumerate(asked):
+        progress(done, len(asked))
+        with Child(saving.answering, one) as child:
+            rows.append(child.ask(saving.ROUNDS))
+    found = {"device": rows[0].pop("device"), "versions": suite.versions(), "rows": rows}
+    return found, saving.text(rows)
+
+
+def _input() -> Part:
+    if importlib.util.find_spec("tensorflow") is None:
+        return {"rows": []}, "not measured: TensorFlow is not installed"
+    from vit_jax.bench import inputs
+    from vit_jax.child import Child
+    from vit_jax.data import bench
+
+    with Child(inputs.answering) as child:
+        found = child.ask(3)
+    return found, bench.as_text(found)

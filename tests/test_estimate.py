@@ -169,3 +169,11 @@ def test_every_family_can_be_estimated():
         assert estimate.moved_bytes(made) > 0
         assert estimate.collectives(made)["data"]["all-reduce"] == 4 * parameters(made)
         assert estimate.step_flops(made) > 0
+
+
+def test_bytes_on_the_wire_are_those_of_rings():
+    mesh = {"replica": 2, "data": 4, "fsdp": 1, "tensor": 1}
+    sent = {"data": {"all-gather": 100, "all-reduce": 40}, "replica+data": {"reduce-scatter": 80}}
+    assert estimate.wire_bytes(sent, mesh) == 0.75 * 100 + 2 * 0.75 * 40 + 7 / 8 * 80
+    assert estimate.wire_bytes({"data": {"collective-permute": 9}}, mesh) == pytest.approx(9)
+    assert estimate.wire_bytes({}, mesh) == 0

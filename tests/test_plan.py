@@ -36,6 +36,7 @@ def figures(gib: float, **changes) -> Measured:
     given = {
         "how": "compiled", "peak_bytes": int(gib * GIB), "args_bytes": GIB, "temp_bytes": 2 * GIB,
         "collective_bytes": {"data": {"all-reduce": 10**9}}, "flops": 1e12, "step_secs": 0.36,
+        "least_collective_bytes": {"data": {"all-reduce": 8 * 10**8}}, "beyond_least": 1.25,
         "limited_by": "compute", "steps": 1000, "batch_size": 64, "compile_secs": 1.0,
     }  # fmt: skip
     return Measured(**given | changes)
@@ -93,6 +94,8 @@ def test_json_has_the_promised_keys(compiler, capsys):
         "args_bytes": GIB,
         "temp_bytes": 2 * GIB,
         "collective_bytes": {"data": {"all-reduce": 10**9}},
+        "least_collective_bytes": {"data": {"all-reduce": 8 * 10**8}},
+        "beyond_least": 1.25,
         "flops": 1e12,
         "step_secs": 0.36,
         "limited_by": "compute",
@@ -106,8 +109,9 @@ def test_text_shows_what_the_json_has(compiler, capsys):
     assert main.main(["plan", "--config=configs/base.py", "--accelerator=v4-32", *SMALL]) == 0
     text = capsys.readouterr().out
     parts = (
-        "16 on 4 hosts", "1 of 30.75 GiB", "1,000.0 MB all-reduce over data", "360 ms",
-        "limited by compute", "178 images/s", "1,000 steps", "1.6 chip-hours",
+        "16 on 4 hosts", "1 of 30.75 GiB", "1,000.0 MB all-reduce over data",
+        "1.25 times the least", "360 ms", "limited by compute",
+        "178 images/s", "1,000 steps", "1.6 chip-hours",
     )  # fmt: skip
     for part in parts:
         assert part in text
@@ -291,6 +295,7 @@ def test_this_machine_is_planned_by_its_own_compiler():
     assert made.fits
     assert 0 < found.args_bytes < found.peak_bytes < made.limit_bytes
     assert found.collective_bytes["fsdp"]["all-gather"] > 0
+    assert found.least_collective_bytes["fsdp"]["all-gather"] > 0
     assert found.steps == 100
     assert found.limited_by == "compute"
 
@@ -331,6 +336,7 @@ def test_real_tpus_send_little_more_than_the_least(name, slices, overrides, monk
     scattered = sum(sent["fsdp"].get(k, 0) for k in ("reduce-scatter", "all-reduce"))
     assert 2 * kernels <= scattered <= 1.1 * 2 * kernels
     assert 2 * gathered <= sent["fsdp"]["all-gather"] <= 1.1 * 2 * gathered
+    assert 1.0 <= made.measured.beyond_least < 1.1
     if slices > 1:  # each of four devices sends a quarter, but the embedding's gradient whole
         parts = 2 * (blocks / 4 + first)
         assert parts <= sent["replica"]["all-reduce"] <= 1.1 * parts

@@ -52,6 +52,8 @@ class Measured:
     args_bytes: int
     temp_bytes: int
     collective_bytes: estimate.Collectives | None  # None: hidden by this compiler
+    least_collective_bytes: estimate.Collectives  # that this sharding can do with
+    beyond_least: float | None  # what leaves a device, as a multiple of that; None: nothing does
     flops: float
     step_secs: float
     limited_by: str
@@ -149,7 +151,7 @@ def measure(
     config = config_lib.changed(config_lib.load(config_yaml), settings)
     build.check(config)
     made = program.make(config, classes=classes, examples=examples, devices=devices)
-    sent = estimate.collectives(made)
+    sent = least = estimate.collectives(made)
     if compiler:
         found = _compiled(made, accelerator)
         if found["collective_bytes"] is not None:
@@ -165,8 +167,12 @@ def measure(
             "compile_secs": 0.0,
         }
     secs, limit = estimate.step_secs(made, accelerator, sent)
+    mesh = dict(made.rules.mesh.shape)
+    wire, at_least = estimate.wire_bytes(sent, mesh), estimate.wire_bytes(least, mesh)
     return Measured(
         **found,
+        least_collective_bytes=least,
+        beyond_least=wire / at_least if at_least else None,
         flops=estimate.step_flops(made),
         step_secs=secs,
         limited_by=limit,

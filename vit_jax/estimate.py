@@ -121,6 +121,22 @@ def collectives(program: Program) -> Collectives:
     return {axes: dict(kinds) for axes, kinds in sorted(found.items())}
 
 
+def wire_bytes(sent: Collectives, mesh: dict[str, int]) -> float:
+    """What leaves one device in rings: of n members (n - 1) / n of it, twice for an all-reduce.
+
+    Args:
+      sent: as from `collectives`.
+      mesh: axis -> devices.
+    """
+    total = 0.0
+    for axes, kinds in sent.items():
+        members = math.prod(mesh[axis] for axis in axes.split("+"))
+        for kind, size in kinds.items():
+            ways = {"all-reduce": 2, "collective-permute": members / (members - 1)}.get(kind, 1)
+            total += ways * (members - 1) / members * size
+    return total
+
+
 def _stream_bytes(program: Program) -> int:
     """What flows between the blocks [S, B, L, D] of one device, of all micro-batches; BiT: 0."""
     cfg, side = program.model.cfg, program.config.data.image_size

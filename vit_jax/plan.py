@@ -81,6 +81,8 @@ class Plan:
             "args_bytes": found.args_bytes,
             "temp_bytes": found.temp_bytes,
             "collective_bytes": found.collective_bytes,
+            "least_collective_bytes": found.least_collective_bytes,
+            "beyond_least": found.beyond_least if found.collective_bytes is not None else None,
             "flops": found.flops,
             "step_secs": found.step_secs,
             "limited_by": found.limited_by,

@@ -89,6 +89,8 @@ def _sent(made: "Plan") -> list[str]:
         for axes, kinds in sent.items()
         for kind, size in sorted(kinds.items(), key=lambda item: -item[1])
     ]
+    if made.measured.how == "compiled" and made.measured.beyond_least is not None:
+        rows.append(f"{made.measured.beyond_least:.2f} times the least for this sharding")
     return rows or ["nothing"]
 
 

@@ -26,6 +26,9 @@ def evaluation(split: str, every: str = "0") -> ConfigDict:
     config.classes = (
         "all"  # [results] all | present: predicted are the model's classes, or those of the images
     )
+    config.evaluator = (
+        ""  # [results] MODULE:FUNCTION, a function of your own (docs/extending.md); "": none
+    )
     config.every = every  # [where] duration between evaluations; "0": only at the end
     config.batch_size = 0  # [where] images at a time, all devices together; 0: as in training
     return config
@@ -71,7 +74,7 @@ def get_config() -> ConfigDict:
 
     config.model = ConfigDict()
     config.model.variant = (
-        "B/16"  # [results] a name of `vit_jax models`, any patch side; "auto": init's, else Ti/8
+        "B/16"  # [results] of `vit_jax models`, any patch | MODULE:NAME; "auto": init's, else Ti/8
     )
     config.model.width = 0  # [results] token width D; 0: the variant's, here and in the next four
     config.model.depth = 0  # [results] number of encoder (or Mixer) blocks
@@ -154,7 +157,7 @@ def get_config() -> ConfigDict:
     config.data.records.max_labels = 1  # [results] the most labels that an image has
 
     config.loss = ConfigDict()
-    config.loss.name = "softmax"  # [results] softmax | sigmoid (summed over classes)
+    config.loss.name = "softmax"  # [results] softmax | sigmoid (summed over classes) | MODULE:NAME
     config.loss.label_smoothing = (
         0.0  # [results] share of the target spread over all classes, [0, 1)
     )

@@ -37,7 +37,7 @@ from vit_jax.data.evaluation import Evaluation
 from vit_jax.data.pipeline import Pipeline
 from vit_jax.data.splits import Split
 from vit_jax.errors import BadInput, together, unknown
-from vit_jax.evaluators import features
+from vit_jax.evaluators import features, own
 from vit_jax.models import variants
 from vit_jax.program import Program
 
@@ -70,8 +70,10 @@ def check(config: ConfigDict) -> None:
     for key, spec in specs:
         if spec.partition(":")[0] not in sources.KINDS:
             raise unknown(key, spec, [usage for usage, _ in sources.KINDS.values()])
-    if config.loss.name not in losses.LOSSES:
-        raise unknown("loss", config.loss.name, losses.LOSSES)
+    losses.find(config.loss.name)
+    for name, part in config.evals.items():
+        if part.evaluator:
+            own.find(name, part.evaluator, config.checkpoint.keep_best)
     for key, value in config_lib.flatten(config):
         if key in _DURATIONS or re.fullmatch(r"evals\.\w+\.every", key):
             duration.parse(f"config.{key}", value)
@@ -373,7 +375,7 @@ def out_of_memory(run: Run) -> BadInput:
     size, parts, ways = run.config.batch_size, run.config.accumulation, run.rules.batch_ways
     more = [parts * f for f in (2, 4, 8, 16) if size % (parts * f * ways) == 0]
     settings: list[dict[str, Any]] = [{"accumulation": a} for a in more]
-    remat = program.stronger_remat(run.config.model.remat)
+    remat = program.stronger_remat(run.config.model)
     settings += [{"model.remat": policy} for policy in remat]
     settings += [
         {"accumulation": a, "model.remat": policy} for a in more[-1:] for policy in remat[-1:]

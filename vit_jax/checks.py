@@ -26,6 +26,8 @@ _TAKEN = (
     "looked_at_test",
 )  # other metrics and keys of results
 METRICS = ("top1", "top5", "loss")  # of an evaluation
+# All that an evaluation measures by itself; other metrics are those of a user's own evaluator.
+MEASURED = re.compile(r"top1|top5|loss|examples|mce|mean_error|error_\w+|\d+shot")
 CLASSES = ("all", "present")  # that an evaluation chooses among
 
 
@@ -66,9 +68,13 @@ def check_numbers(config: ConfigDict) -> None:
                 "{severity}, as in folder:PATH/{corruption}/{severity}, or neither."
             )
     metrics = [f"{n}{raw}/{m}" for n in config.evals for raw in ("", "_raw") for m in METRICS]
+    best = config.checkpoint.keep_best
+    where = best.rpartition("/")[0].removesuffix("_raw")
+    if where in config.evals and config.evals[where].evaluator:
+        metrics.append(best)  # what it measures is not known yet
     metrics += [f"{task}/{k}shot" for task in few_shot_tasks(config) for k in config.fewshot.shots]
-    if config.checkpoint.keep_best and config.checkpoint.keep_best not in metrics:
-        raise unknown("metric in checkpoint.keep_best", config.checkpoint.keep_best, metrics)
+    if best and best not in metrics:
+        raise unknown("metric in checkpoint.keep_best", best, metrics)
 
 
 def few_shot_tasks(config: ConfigDict) -> dict[str, str]:
@@ -133,6 +139,12 @@ def check_masked(config: ConfigDict) -> None:
             raise BadInput(
                 f"{key}={values[key]!r} has no use with masked.target={config.masked.target}, "
                 "which has its own loss and head; leave it out."
+            )
+    for name, section in config.evals.items():
+        if section.evaluator:
+            raise BadInput(
+                f"evals.{name}.evaluator={section.evaluator!r} is of classes, and masked.target="
+                f"{config.masked.target} predicts patches; leave it out."
             )
 
 

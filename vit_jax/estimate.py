@@ -19,6 +19,7 @@ from jax.extend.core import Literal
 from vit_jax import tree
 from vit_jax.models import flops, variants
 from vit_jax.models.bit import BiTConfig
+from vit_jax.models.own import OwnConfig
 from vit_jax.program import Program
 from vit_jax.topology import Accelerator
 from vit_jax.train_step import normalise
@@ -138,9 +139,9 @@ def wire_bytes(sent: Collectives, mesh: dict[str, int]) -> float:
 
 
 def _stream_bytes(program: Program) -> int:
-    """What flows between the blocks [S, B, L, D] of one device, of all micro-batches; BiT: 0."""
+    """What flows between the blocks [S, B, L, D] of one device, of micro-batches; BiT, own: 0."""
     cfg, side = program.model.cfg, program.config.data.image_size
-    if isinstance(cfg, BiTConfig):
+    if isinstance(cfg, BiTConfig | OwnConfig):
         return 0
     images = program.config.batch_size // program.rules.batch_ways
     tokens = images * math.prod(variants.grid(cfg, side, side))

@@ -3,13 +3,18 @@
 
 """Losses: logits and targets to one value per example.
 
-Axes: B batch, K labels of an example, Y classes. Start from `LOSSES`.
+Axes: B batch, K labels of an example, Y classes. Start from `find`.
 """
 
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+
+from vit_jax import named
+from vit_jax.errors import BadInput, unknown
+
+Loss = Callable[[jax.Array, jax.Array], jax.Array]  # logits and targets [B, Y] to float32 [B]
 
 
 def softmax_xent(logits_BY: jax.Array, targets_BY: jax.Array) -> jax.Array:
@@ -35,10 +40,35 @@ def squared_error(predicted: jax.Array, targets: jax.Array) -> jax.Array:
     return jnp.mean((predicted.astype(jnp.float32) - targets) ** 2, axis=-1)
 
 
-LOSSES: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
+LOSSES: dict[str, Loss] = {
     "softmax": softmax_xent,
     "sigmoid": sigmoid_xent,
 }
+
+
+def find(name: str) -> Loss:
+    """A loss by name: a key of `LOSSES`, or `MODULE:FUNCTION(key=value)` of a user's own package.
+
+    Raises:
+      BadInput: there is none; see `named.find`. One of the user's own that does not give a value
+        per example does so when it is traced.
+    """
+    if not named.is_own(name):
+        if name not in LOSSES:
+            raise unknown("loss", name, [*LOSSES, named.USAGE])
+        return LOSSES[name]
+    own = named.find(f"loss.name={name!r}", name, None, None)
+
+    def loss(logits_BY: jax.Array, targets_BY: jax.Array) -> jax.Array:
+        loss_B = jnp.asarray(own(logits_BY.astype(jnp.float32), targets_BY))
+        if loss_B.shape != logits_BY.shape[:1] or loss_B.dtype != jnp.float32:
+            raise BadInput(
+                f"loss.name={name!r} gives {loss_B.dtype} {list(loss_B.shape)} for logits "
+                f"{list(logits_BY.shape)}; expected float32 [{len(logits_BY)}], a value an example."
+            )
+        return loss_B
+
+    return loss
 
 
 def multi_hot(labels_BK: jax.Array, classes: int, *, smoothing: float = 0.0) -> jax.Array:

@@ -179,7 +179,7 @@ def alternatives(config: ConfigDict, accelerator: Accelerator) -> list[list[dict
     sizes = [n for n in (2, 4, 8, 16, 32, 64, 128, 256) if n > config.mesh.fsdp]
     shared = [n for n in sizes if accelerator.devices % (n * max(1, config.mesh.tensor)) == 0]
     return [
-        [{"model.remat": policy} for policy in program.stronger_remat(config.model.remat)],
+        [{"model.remat": policy} for policy in program.stronger_remat(config.model)],
         [{"accumulation": a} for a in more if config.batch_size % a == 0],
         [{"mesh.fsdp": n, "mesh.data": -1} for n in shared],
     ]

@@ -16,11 +16,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from vit_jax import checks, duration, masked, sharding, state, train_step, tree
+from vit_jax import checks, duration, masked, named, sharding, state, train_step, tree
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
 from vit_jax.errors import BadInput
-from vit_jax.evaluators import features
+from vit_jax.evaluators import features, own
 from vit_jax.models import attention, variants, vit
 from vit_jax.models.surgery import Fitted
 from vit_jax.optim import optimizers, schedules
@@ -114,6 +114,7 @@ class Program:
     init_from: Callable[[Fitted], state.TrainState]
     step: Any  # jitted: (state, batch, key) -> (state, metrics)
     eval_step: Any  # jitted: (params, batch) -> sums
+    scores_step: Any  # jitted: the same, with `scores`
 
     @functools.cached_property
     def step_key(self) -> jax.Array:
@@ -125,6 +126,11 @@ class Program:
         """Jitted (params, batch) -> representations; compiled once for all sources."""
         data = self.config.data
         return features.make_step(self.model.cfg, self.rules, mean=data.mean, std=data.std)
+
+    def evaluator(self, name: str) -> tuple[Any, own.Evaluator | None]:
+        """The compiled step of a named evaluation, and the user's own evaluator if it has one."""
+        text, best = self.config.evals[name].evaluator, self.config.checkpoint.keep_best
+        return (self.scores_step, own.find(name, text, best)) if text else (self.eval_step, None)
 
     @property
     def batch_sharding(self) -> jax.sharding.NamedSharding:
@@ -153,8 +159,9 @@ class Program:
         return make(config, **sizes, devices=devices)
 
 
-def stronger_remat(remat: str) -> list[str]:
-    """Policies of `model.remat` that keep less, the mildest first."""
+def stronger_remat(model: ConfigDict) -> list[str]:
+    """Policies of `model.remat` that keep less, the mildest first; a user's own model has none."""
+    remat = "full" if named.is_own(model.variant) else model.remat
     return {"none": ["dots", "full"], "full": []}.get(remat, ["full"])
 
 
@@ -206,12 +213,12 @@ def make(
     def create(key: jax.Array) -> state.TrainState:
         return state.create(init_params, tx, key, ema=use_ema)
 
-    abstract = _placed(jax.eval_shape(create, _key_shape()), params, rules)
+    abstract = _placed(jax.eval_shape(create, _key_shape()), params, variants.axes(cfg), rules)
     places = jax.tree.map(lambda x: x.sharding, abstract)
 
     init, init_from = _starts(config, rules, places, tx, init_params, create)
     model = variants.make(cfg, rules)
-    step, eval_step = _step_functions(config, model, tx)
+    step, eval_step, scores_step = _step_functions(config, model, tx)
     return Program(
         config=config,
         classes=classes,
@@ -226,6 +233,7 @@ def make(
         init_from=init_from,
         step=jax.jit(step, donate_argnums=0, out_shardings=(places, rules.replicated)),
         eval_step=jax.jit(eval_step, out_shardings=rules.replicated),
+        scores_step=jax.jit(scores_step, out_shardings=rules.replicated),
     )
 
 
@@ -291,8 +299,10 @@ def _model_config(config: ConfigDict, classes: int, rules: sharding.Rules) -> va
     return cfg
 
 
-def _placed(shapes: state.TrainState, params: Any, rules: sharding.Rules) -> state.TrainState:
-    places = sharding.place(shapes, sharding.param_axes(params, variants.AXES), rules)
+def _placed(
+    shapes: state.TrainState, params: Any, meaning: sharding.Axes, rules: sharding.Rules
+) -> state.TrainState:
+    places = sharding.place(shapes, sharding.param_axes(params, meaning), rules)
     return jax.tree.map(
         lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, places
     )
@@ -343,8 +353,8 @@ def _optimizer(
 
 def _step_functions(
     config: ConfigDict, model: variants.Model, tx: optimizers.Transform
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """(train step, evaluation step)."""
+) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+    """(train step, evaluation step, the same with scores; of patches there are none)."""
 
     def apply(params: Any, images: jax.Array, **given: Any) -> jax.Array:
         return jnp.asarray(model.apply({"params": params}, images, **given))
@@ -369,5 +379,7 @@ def _step_functions(
     )
     if objective is not None:
         images = {"mean": config.data.mean, "std": config.data.std}
-        return step, train_step.make_masked_eval_step(apply, objective, **images)
-    return step, train_step.make_eval_step(apply, **shared)
+        sums = train_step.make_masked_eval_step(apply, objective, **images)
+        return step, sums, sums
+    with_scores = train_step.make_eval_step(apply, **shared, scores=True)
+    return step, train_step.make_eval_step(apply, **shared), with_scores

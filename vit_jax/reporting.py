@@ -23,7 +23,7 @@ from typing import Any
 
 import jax
 
-from vit_jax import console, storage, tree
+from vit_jax import checks, console, storage, tree
 from vit_jax import rows as rows_lib
 from vit_jax.errors import BadInput
 
@@ -289,12 +289,20 @@ def evaluation_line(names: Iterable[str], measured: Mapping[str, float | int]) -
     for name in names:
         if f"{name}/top1" in measured:
             top1, loss = measured[f"{name}/top1"], measured[f"{name}/loss"]
-            parts.append(f"{name} top-1 {top1:.2%} loss {loss:.4f}")
+            inside = {k: v for k, v in measured.items() if k.startswith(f"{name}/")}
+            inside = {k.removeprefix(f"{name}/"): v for k, v in inside.items()}
+            more = "".join(f" {k} {v:.4f}" for k, v in _own(inside).items())
+            parts.append(f"{name} top-1 {top1:.2%} loss {loss:.4f}{more}")
         else:
             own = {k.removeprefix(f"{name}/"): v for k, v in measured.items()}
             shots = [f" {k} {v:.2%}" for k, v in own.items() if k.endswith("shot")]
             parts.append(name + "".join(shots))
     return "  ".join(parts)
+
+
+def _own(measured: Mapping[str, float | int]) -> dict[str, float | int]:
+    """Of the metrics of one evaluation, those of a user's own evaluator."""
+    return {k: v for k, v in measured.items() if not checks.MEASURED.fullmatch(k)}
 
 
 def results_table(results: Mapping[str, Any]) -> str:
@@ -310,6 +318,10 @@ def results_table(results: Mapping[str, Any]) -> str:
         header.append("mCE")
         for row, m in zip(rows, splits.values(), strict=True):
             row.append(f"{m['mce']:.2%}" if "mce" in m else "")
+    for key in dict.fromkeys(key for m in splits.values() for key in _own(m)):
+        header.append(key)
+        for row, m in zip(rows, splits.values(), strict=True):
+            row.append(f"{m[key]:.4f}" if key in m else "")
     tables = [table(header, rows)]
     few = {name: m for name, m in found.items() if "top1" not in m}
     if few:

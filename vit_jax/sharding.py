@@ -26,6 +26,7 @@ LOGICAL_AXES = (
     "act_batch", "act_tokens", "act_embed", "act_heads", "act_mlp",
 )  # fmt: skip
 PyTree = Any
+Axes = dict[str, tuple[str | None, ...]]  # parameter path pattern -> logical axes, see `param_axes`
 
 
 def mesh_shape(*, replica: int, data: int, fsdp: int, tensor: int, devices: int) -> tuple[int, ...]:
@@ -188,18 +189,19 @@ def param_axes(
       meaning: path pattern (of one layer, matched at the end of the path) -> logical axes.
 
     Raises:
-      ValueError: a parameter that no pattern covers, or with another number of dimensions.
+      BadInput: a parameter that no pattern covers, or with another number of dimensions.
     """
     found = {}
     for path, leaf in tree.leaves_with_paths(params):
         axes = next((a for p, a in meaning.items() if re.fullmatch(f"(.*/)?{p}", path)), None)
         if axes is None:
-            raise ValueError(
-                f"parameter {path} {tuple(leaf.shape)} has no logical axes; add a rule."
+            raise BadInput(
+                f"parameter {path} {tuple(leaf.shape)} has no logical axes; add a rule to the "
+                "model's AXES."
             )
         axes = ("layers", *axes) if tree.is_stacked(path) else axes
         if len(axes) != len(leaf.shape):
-            raise ValueError(f"parameter {path} has shape {tuple(leaf.shape)} but axes {axes}.")
+            raise BadInput(f"parameter {path} has shape {tuple(leaf.shape)} but axes {axes}.")
         found[path] = axes
     return found
 

@@ -297,7 +297,8 @@ def evaluate(
 def measure(run: build.Run, params: Any, name: str) -> dict[str, float | int]:
     """The metrics of one evaluation: of a split, or of a few-shot task."""
     if name not in run.tasks:
-        return classification.evaluate(run.eval_step, params, run.eval_batches(name))
+        step, evaluator = run.evaluator(name)
+        return classification.evaluate(step, params, run.eval_batches(name), evaluator)
     classify = functools.partial(fewshot.ridge, l2=run.config.fewshot.l2)
     found = fewshot.evaluate(functools.partial(run.features, params), run.tasks[name], classify)
     top1 = {f"{shots}shot": result["top1"] for shots, result in found.items()}

@@ -69,6 +69,8 @@ def _summed_loss(
         targets_BY = losses.multi_hot(labels_BK, classes, smoothing=label_smoothing)
         return normalise(batch[prefix + "image"], mean, std), targets_BY
 
+    loss_fn = losses.find(loss)
+
     def summed_loss(
         params: PyTree, batch: Batch, key: jax.Array, mix: mixing.Mix | None = None
     ) -> tuple[jax.Array, jax.Array]:
@@ -78,7 +80,7 @@ def _summed_loss(
             images_BHWC = mixing.mixed(images_BHWC, images, mix.pixels)
             targets_BY = mixing.mixed(targets_BY, targets, mix.share)
         logits_BY = apply(params, images_BHWC, train=True, key=key)
-        loss_B = losses.LOSSES[loss](logits_BY, targets_BY)
+        loss_B = loss_fn(logits_BY, targets_BY)
         found = metrics.sums(logits_BY, batch["labels"], batch["mask"], loss_B)
         return found["loss"], found["top1"].astype(jnp.float32)
 
@@ -224,7 +226,7 @@ def make_train_step(
       classes: Y.
       mean: see `normalise`.
       std: see `normalise`.
-      loss: a key of `losses.LOSSES`.
+      loss: see `losses.find`.
       label_smoothing: see `losses.multi_hot`.
       accumulation: A, see `summed_gradients`.
       ema_decay: d in average = d * average + (1 - d) * parameters; used when the state has one.
@@ -263,23 +265,32 @@ def make_train_step(
 
 
 def make_eval_step(
-    apply: Apply, *, classes: int, mean: tuple[float, ...], std: tuple[float, ...], loss: str
-) -> Callable[[PyTree, Batch], dict[str, jax.Array]]:
+    apply: Apply,
+    *,
+    classes: int,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+    loss: str,
+    scores: bool = False,
+) -> Callable[[PyTree, Batch], dict[str, Any]]:
     """The function (params, batch) -> `metrics.sums` of the batch, without label smoothing.
 
     A batch with `columns` (see `metrics.of_columns`) is one of other classes: its labels are
-    numbers of columns, and so is what is predicted.
+    numbers of columns, and so is what is predicted. With `scores`, the result has beside the sums
+    `scores`: `logits` float32 [B, Y], `labels` and `mask` of the batch.
     """
-    loss_fn = losses.LOSSES[loss]
+    loss_fn = losses.find(loss)
 
-    def eval_step(params: PyTree, batch: Batch) -> dict[str, jax.Array]:
+    def eval_step(params: PyTree, batch: Batch) -> dict[str, Any]:
         logits_BY = apply(params, normalise(batch["image"], mean, std), train=False, key=None)
         known = classes
         if "columns" in batch:
             logits_BY = metrics.of_columns(logits_BY, batch["columns"])
             known = logits_BY.shape[1]
         loss_B = loss_fn(logits_BY, losses.multi_hot(batch["labels"], known))
-        return metrics.sums(logits_BY, batch["labels"], batch["mask"], loss_B)
+        sums = metrics.sums(logits_BY, batch["labels"], batch["mask"], loss_B)
+        seen = {"logits": logits_BY, "labels": batch["labels"], "mask": batch["mask"]}
+        return sums | ({"scores": seen} if scores else {})
 
     return eval_step
 

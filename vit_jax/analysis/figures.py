@@ -15,7 +15,7 @@ import numpy as np
 
 from vit_jax import sharding
 from vit_jax.analysis import distance, drawing, filters, maps, rollout, similarity
-from vit_jax.models import bit, mixer, variants, vit
+from vit_jax.models import bit, mixer, own, variants, vit
 
 IMAGES = 128  # over which the paper takes the mean
 SHOWN = 6  # images of rollout
@@ -46,6 +46,8 @@ def of_weights(cfg: variants.Config, params: dict[str, Any], size: tuple[int, in
       params: nested dict of arrays, for images of that size.
       size: rows and columns of pixels.
     """
+    if isinstance(cfg, own.OwnConfig):
+        return []
     made = [_filters(cfg, filters.of_model(cfg, params))]
     if attends(cfg) and similarity.has_embeddings(cfg):
         made.append(_similarity(cfg, similarity.of_model(cfg, params, size)))
@@ -93,6 +95,8 @@ def attends(cfg: variants.Config) -> TypeGuard[vit.ViTConfig]:
 
 def absent(cfg: variants.Config) -> list[str]:
     """What a model has no figure of and why, a sentence each."""
+    if isinstance(cfg, own.OwnConfig):
+        return ["Of the inside of a model of one's own nothing is shown."]
     if not attends(cfg):
         name = {"bit": "BiT", "mixer": "MLP-Mixer"}[variants.family(cfg)]
         return [
@@ -125,6 +129,8 @@ def described(cfg: variants.Config) -> str:
         return f"a BiT ResNet of {sum(cfg.resnet.stages)} units"
     if isinstance(cfg, mixer.MixerConfig):
         return f"an MLP-Mixer of {cfg.depth} layers"
+    if isinstance(cfg, own.OwnConfig):
+        return f"a {type(cfg).__name__}"
     return (
         f"a {'hybrid' if cfg.backbone else 'ViT'} of {cfg.depth} layers with {cfg.heads} heads, "
         f"{cfg.stride} x {cfg.stride} pixels a patch"

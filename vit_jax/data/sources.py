@@ -16,6 +16,7 @@
                        classes of the same name are one, val and test are those of all
     synthetic:NAME     noise in the size of a dataset of the recipes, e.g. jft300m or vtab/eurosat
     objectnet:PATH     ObjectNet's 113 classes that are ImageNet's: a test set
+    python:M:F(k=v)    a function of a user's own package, see docs/extending.md
     digits             the handwritten digits inside scikit-learn, 1,797 images of 8 x 8
 
 PATH, FILE and GLOB may begin with ~, those of folder, csv, records and tar with gs://BUCKET/; a
@@ -27,13 +28,13 @@ import dataclasses
 import gzip
 import hashlib
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vit_jax import storage
+from vit_jax import named, storage
 from vit_jax.data import (
     file_sources,
     mixture,
@@ -46,8 +47,7 @@ from vit_jax.data import (
     vtab,
 )
 from vit_jax.data import splits as splits_lib
-from vit_jax.data.lazy import Tensor, tf
-from vit_jax.data.splits import Split, Table
+from vit_jax.data.splits import Split
 from vit_jax.errors import BadInput, unknown
 
 # Kinds whose examples may lie class by class: the first 90 % would be without the last classes.
@@ -152,6 +152,19 @@ def open_source(spec: str, options: Options, *, val_percent: int, test_percent: 
 _Opened = tuple[Sequence[str], dict[str, Split], list[str]]
 
 
+def _own(rest: str, options: Options) -> _Opened:
+    """What a function of a user's own package opens; it is called with `options=` by keyword."""
+    made = named.find(f"data.source='python:{rest}'", rest, options=options)(options=options)
+    empty: _Opened = ((), {}, [])
+    classes, found, notes = made if isinstance(made, tuple) and len(made) == 3 else empty
+    if not classes or not found or not all(isinstance(s, Split) for s in found.values()):
+        raise BadInput(
+            f"data.source='python:{rest}' gave {type(made).__name__}; expected (names of classes, "
+            "{name: Split}, notes), see docs/extending.md."
+        )
+    return classes, found, notes
+
+
 def _digits(_: str, __: Options) -> _Opened:
     """Read from scikit-learn's data file, without importing scikit-learn (1 s) or scipy."""
     found = importlib.util.find_spec("sklearn")
@@ -163,12 +176,8 @@ def _digits(_: str, __: Options) -> _Opened:
     grey = np.round(values[:, :-1] * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8, 1)
     images, labels = np.repeat(grey, 3, axis=-1), values[:, -1:].astype(np.int32)
 
-    def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        all_images, all_labels = tf.constant(images), tf.constant(labels)
-        return lambda row: (tf.gather(all_images, row), tf.gather(all_labels, row))
-
-    table = Table(len(images), lambda row: f"digits/{row:04d}", reader, labels=lambda: labels)
-    return [str(d) for d in range(10)], {"all": Split(table, range(len(images)))}, []
+    split = splits_lib.of_arrays("digits", images, labels)
+    return [str(d) for d in range(10)], {"all": split}, []
 
 
 # Kind -> how it is written, and (rest, options) -> class names, splits, notes; `open_source` itself
@@ -186,5 +195,6 @@ KINDS: dict[str, tuple[str, Any]] = {
         "objectnet:PATH",
         lambda rest, options: objectnet.open_objectnet(rest, options.data_dir),
     ),
+    "python": ("python:MODULE:FUNCTION", _own),
     "digits": ("digits", _digits),
 }

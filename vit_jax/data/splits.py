@@ -110,6 +110,23 @@ class Split:
         return lambda position: order.example_at(position, examples=len(self), seed=seed)
 
 
+def of_arrays(name: str, images: np.ndarray, labels: np.ndarray) -> Split:
+    """A split whose examples are in memory.
+
+    Args:
+      name: examples are called `name/0000` and so on, by which they are held out and chosen.
+      images: uint8 [N, H, W, 3].
+      labels: int32 [N, K], padded with -1.
+    """
+
+    def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        all_images, all_labels = tf.constant(images), tf.constant(labels)
+        return lambda row: (tf.gather(all_images, row), tf.gather(all_labels, row))
+
+    table = Table(len(images), lambda row: f"{name}/{row:04d}", reader, labels=lambda: labels)
+    return Split(table, range(len(images)))
+
+
 def first_at_least(ascending: Rows, bounds: Sequence[int] | np.ndarray) -> np.ndarray:
     """For each bound the first index whose row, or index, is not below it; int64, as bounds."""
     if isinstance(ascending, range):

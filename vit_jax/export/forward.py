@@ -17,7 +17,7 @@ import numpy as np
 
 from vit_jax import train_step
 from vit_jax.inference import Model
-from vit_jax.models import variants, vit
+from vit_jax.models import own, variants, vit
 from vit_jax.models.formats.json_config import Images
 
 PLATFORMS = ("cpu", "cuda", "tpu")  # that one artefact is for
@@ -55,7 +55,9 @@ class Forward:
 
 def config(cfg: variants.Config) -> variants.Config:
     """The model that is exported: the same function without what only training has."""
-    changes: dict[str, Any] = {"dtype": "float32", "remat": "none"}
+    changes: dict[str, Any] = {"dtype": "float32"}
+    if not isinstance(cfg, own.OwnConfig):
+        changes["remat"] = "none"
     if isinstance(cfg, vit.ViTConfig):
         changes |= {"attention": "plain", "patch_outputs": 0}
     return dataclasses.replace(cfg, **changes)

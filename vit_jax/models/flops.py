@@ -6,6 +6,7 @@
 from vit_jax.models import variants
 from vit_jax.models.bit import BiTConfig
 from vit_jax.models.mixer import MixerConfig
+from vit_jax.models.own import OwnConfig
 from vit_jax.models.resnet import ResNetConfig
 from vit_jax.models.vit import ViTConfig
 
@@ -22,6 +23,8 @@ def forward_flops(cfg: variants.Config, height: int, width: int) -> int:
       height: of the image in pixels, such that the model can take it.
       width: likewise.
     """
+    if isinstance(cfg, OwnConfig):
+        return cfg.forward_flops(height, width)
     if isinstance(cfg, BiTConfig):
         backbone = _backbone(cfg.resnet, height, width)
         return 2 * (backbone + cfg.resnet.features * cfg.classes)

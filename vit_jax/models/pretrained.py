@@ -23,6 +23,7 @@ from vit_jax.models.bit import BiTConfig
 from vit_jax.models.formats import json_config, npz, state_dict, table
 from vit_jax.models.formats.table import Context, Flat, Format
 from vit_jax.models.mixer import MixerConfig
+from vit_jax.models.own import OwnConfig
 
 FORMATS = (*npz.FORMATS, *state_dict.FORMATS)
 SUFFIX = {"npz": ".npz", "big_vision": ".npz", "timm": ".safetensors", "hf": ".safetensors"}
@@ -271,6 +272,8 @@ def expressed(
       BadInput: a model that the format cannot express; the arguments are those of `write`.
     """
     family, flat = variants.family(cfg), flatten(params)
+    if isinstance(cfg, OwnConfig):
+        raise BadInput(f"{name} is of published models, not of one's own; keep it as a run.")
     _check_params(cfg, flat)
     having = [f for f in FORMATS if f.family == family]
     form = next((f for f in having if f.name == name and f.writes(flat)), None)

@@ -13,18 +13,19 @@ from typing import Any, Literal, get_args
 import jax
 import jax.numpy as jnp
 
+from vit_jax import named
 from vit_jax.errors import BadInput, unknown
-from vit_jax.models import attention, bit, layers, mixer, posemb, resnet, vit
+from vit_jax.models import attention, bit, layers, mixer, own, posemb, resnet, vit
 from vit_jax.models.layers import Dtype, Gelu
-from vit_jax.sharding import Rules
+from vit_jax.sharding import Axes, Rules
 
-Config = vit.ViTConfig | bit.BiTConfig | mixer.MixerConfig
+Config = vit.ViTConfig | bit.BiTConfig | mixer.MixerConfig | own.OwnConfig
 Model = vit.ViT | bit.BiT | mixer.Mixer
-Family = Literal["vit", "bit", "mixer"]
+Family = Literal["vit", "bit", "mixer", "own"]
 FREE = "custom"  # the size of a variant whose numbers are all given
 
-# Parameter path pattern -> logical axes, for every model; see sharding.param_axes.
-AXES = resnet.AXES | mixer.AXES | vit.AXES
+# Parameter path pattern -> logical axes, for every model of ours; see sharding.param_axes.
+AXES: Axes = resnet.AXES | mixer.AXES | vit.AXES
 
 # What `vit_jax models` lists: the models of the papers.
 NAMED: tuple[str, ...] = (
@@ -33,15 +34,8 @@ NAMED: tuple[str, ...] = (
     *("R+Ti/16", "R26+S/32", "R26+B/32", "R50+B/16", "R50+B/32", "R50+L/16", "R50+L/32"),
     *("BiT-R50x1", "BiT-R50x2", "BiT-R50x3", "BiT-R101x1", "BiT-R101x3"),
     *("BiT-R152x1", "BiT-R152x2", "BiT-R152x4", "BiT-R200x3"),
-    *(
-        "Mixer-S/8",
-        "Mixer-S/16",
-        "Mixer-S/32",
-        "Mixer-B/16",
-        "Mixer-B/32",
-        "Mixer-L/16",
-        "Mixer-L/32",
-    ),
+    *("Mixer-S/8", "Mixer-S/16", "Mixer-S/32", "Mixer-B/16", "Mixer-B/32"),
+    *("Mixer-L/16", "Mixer-L/32"),
 )
 _POOLED = ("So400m", "g", "g-opt", "G", "G-opt", "e")  # published with a MAP head
 
@@ -109,7 +103,7 @@ def config(*, classes: int, **settings: Any) -> Config:
       **settings: the fields of `Settings`. `variant` is `SIZE/PATCH` of a ViT (`B/16`),
         `R[N]+SIZE/PATCH` of a hybrid (`R50+B/16`), `BiT-RNxW` (`BiT-R50x1`) or `Mixer-SIZE/PATCH`;
         with the size `custom` all its numbers are given. PATCH is the number of pixels per token
-        with the standard stem.
+        with the standard stem. `MODULE:CLASS(key=value)` is a user's own, see `own`.
 
     Raises:
       BadInput: an unknown variant or option, a setting that the variant does not have, sizes that
@@ -121,6 +115,8 @@ def config(*, classes: int, **settings: Any) -> Config:
             raise unknown(f"model.{field}", getattr(given, field), options)
     _check_ranges(given)
     name = given.variant
+    if named.is_own(name):
+        return own.config(name, classes, _changed(given))
     if match := re.fullmatch(r"(?:BiT-)?R(\d+)x(\d+)|BiT-custom", name):
         return _bit(given, classes, match)
     if match := re.fullmatch(r"Mixer-(\w+)/(\d+)", name):
@@ -137,16 +133,24 @@ def published(variant: str) -> dict[str, Any]:
 
 def make(cfg: Config, rules: Rules | None = None) -> Model:
     """The model of a configuration; `rules` place its activations."""
+    if isinstance(cfg, own.OwnConfig):
+        return cfg.make(rules)
     if isinstance(cfg, vit.ViTConfig):
         return vit.ViT(cfg, rules)
     return bit.BiT(cfg, rules) if isinstance(cfg, bit.BiTConfig) else mixer.Mixer(cfg, rules)
 
 
 def family(cfg: Config) -> Family:
-    """Which of the three kinds of model."""
-    if isinstance(cfg, vit.ViTConfig):
-        return "vit"
-    return "bit" if isinstance(cfg, bit.BiTConfig) else "mixer"
+    """Which of the three kinds of model, or a user's own."""
+    kinds: dict[type, Family] = {
+        vit.ViTConfig: "vit", bit.BiTConfig: "bit", mixer.MixerConfig: "mixer"
+    }  # fmt: skip
+    return kinds.get(type(cfg), "own")
+
+
+def axes(cfg: Config) -> Axes:
+    """Parameter path pattern -> logical axes, see `sharding.param_axes`."""
+    return cfg.AXES if isinstance(cfg, own.OwnConfig) else AXES
 
 
 def shapes(cfg: Config, height: int, width: int) -> Any:
@@ -186,7 +190,7 @@ def stride(cfg: Config) -> int:
     """Pixels per token, or per position of BiT's last feature map, in each direction."""
     if isinstance(cfg, bit.BiTConfig):
         return cfg.resnet.stride
-    return cfg.stride if isinstance(cfg, vit.ViTConfig) else cfg.patch
+    return cfg.patch if isinstance(cfg, mixer.MixerConfig) else cfg.stride
 
 
 def check_image_size(cfg: Config, height: int, width: int) -> None:
@@ -226,7 +230,7 @@ def _or_small(cfg: Config, height: int, width: int) -> str:
 
 
 def _unknown(variant: str) -> BadInput:
-    return unknown("model variant", variant, [*NAMED, "or any patch side"])
+    return unknown("model variant", variant, [*NAMED, "or any patch side", named.USAGE])
 
 
 def _check_ranges(given: Settings) -> None:
@@ -243,13 +247,15 @@ def _check_ranges(given: Settings) -> None:
 
 def _refuse_others(given: Settings, takes: set[str]) -> None:
     """Refuses a setting that this variant does not have."""
-    for field in dataclasses.fields(Settings)[1:]:
-        value = getattr(given, field.name)
-        if field.name not in takes | _ALL and value != field.default:
-            raise BadInput(
-                f"model.{field.name}={value!r} was given, but {given.variant} has no "
-                f"{field.name}; leave it out."
-            )
+    for name, value in _changed(given).items():
+        if name not in takes | _ALL:
+            raise BadInput(f"model.{name}={value!r}: {given.variant} has no {name}; leave it out.")
+
+
+def _changed(given: Settings) -> dict[str, Any]:
+    """The settings that are not left to the variant."""
+    fields = dataclasses.fields(Settings)[1:]
+    return {f.name: v for f in fields if (v := getattr(given, f.name)) != f.default}
 
 
 def _sizes(

@@ -163,7 +163,7 @@ def written(metric: str, value: float | None) -> str:
         return ""
     if metric in _COUNTS:
         return f"{value:,.0f}"
-    return f"{value:.4f}" if metric == "loss" else f"{value:.2%}"
+    return f"{value:.4f}" if metric.endswith("loss") else f"{value:.2%}"
 
 
 # ---------------------------------------------------------------- time

@@ -1,0 +1,67 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Evaluators of a user's own package: `evals.NAME.evaluator=MODULE:FUNCTION(key=value)`.
+
+A function of what a model says of a whole split, on the host, float32 [N, Y] and int32 [N, K]
+padded with -1, to metrics by name; see docs/extending.md. Start from `find`, then `measure`.
+"""
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from vit_jax import checks, named
+from vit_jax.errors import BadInput, unknown
+
+Evaluator = Callable[[np.ndarray, np.ndarray], Any]
+
+
+def find(name: str, text: str, keep_best: str) -> Evaluator:
+    """The evaluator of the evaluation `name`; its result is checked.
+
+    Args:
+      name: of the evaluation.
+      text: `MODULE:FUNCTION(key=value)`.
+      keep_best: the metric that the run's best step is chosen by, which may be one of these.
+
+    Raises:
+      BadInput: see `named.find`.
+    """
+    where, _, best = keep_best.rpartition("/")
+    wanted = best if where.removesuffix("_raw") == name else ""
+    said = f"evals.{name}.evaluator={text!r}"
+    return functools.partial(_checked, said, wanted, named.find(said, text, None, None))
+
+
+def _checked(said: str, wanted: str, evaluator: Evaluator, *arrays: np.ndarray) -> dict[str, float]:
+    found = evaluator(*arrays)
+    if not isinstance(found, dict) or not found:
+        raise BadInput(f"{said} returned {type(found).__name__}; expected {{name: number}}.")
+    for name, value in found.items():
+        if not re.fullmatch(r"\w+", str(name)) or checks.MEASURED.fullmatch(name):
+            raise BadInput(
+                f"{said} returned the metric {name!r}; names are of letters, digits and _, and "
+                "those of other metrics are taken."
+            )
+        if np.shape(value) != () or np.asarray(value).dtype.kind not in "biuf":
+            raise BadInput(f"{said} returned {name}={value!r}; expected a number.")
+    if wanted and wanted not in found and not checks.MEASURED.fullmatch(wanted):
+        raise unknown(f"metric in checkpoint.keep_best, of {said},", wanted, found)
+    return {name: float(value) for name, value in found.items()}
+
+
+def measure(evaluator: Evaluator, batches: Sequence[dict[str, np.ndarray]]) -> dict[str, float]:
+    """Its metrics of the `scores` of all batches, see `train_step.make_eval_step`.
+
+    Raises:
+      BadInput: it returns something else than numbers by name.
+    """
+    logits_NY, labels_NK = (
+        np.concatenate([batch[key][batch["mask"]] for batch in batches])
+        for key in ("logits", "labels")
+    )
+    return evaluator(logits_NY, labels_NK)

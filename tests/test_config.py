@@ -384,7 +384,12 @@ def test_evaluations_with_other_names_survive_yaml(tmp_path):
     again = config_lib.load(str(saved), ["--config.evals.minival.batch_size=8"])
     assert sorted(again.evals) == ["minival", "test"]
     own = {"split": "train[95%:]", "every": "5 percent", "batch_size": 8}
-    assert again.evals.minival.to_dict() == own | {"source": "", "labels": "", "classes": "all"}
+    assert again.evals.minival.to_dict() == own | {
+        "source": "",
+        "labels": "",
+        "classes": "all",
+        "evaluator": "",
+    }
 
 
 def test_yaml_by_hand_holds_only_differences(tmp_path):

@@ -47,10 +47,10 @@ class Plain:
         pass
 """
 SHORT = (
-    "--config.length=8 steps",
+    "--config.length=40 steps",
     "--config.schedule.warmup=0",
     "--config.report.every=1 steps",
-    "--config.checkpoint.every=4 steps",
+    "--config.checkpoint.every=20 steps",
     "--config.report.tensorboard=false",
     "--config.report.page=false",
 )
@@ -91,6 +91,12 @@ def trained(mine, word, *extra, patch):
     return mine / workdir
 
 
+def assert_learns(rows):
+    """By more than batches differ: of three seeds the least was 0.1, for either run."""
+    losses = [rows[(step, "train/loss")] for step in range(1, 41)]
+    assert np.mean(losses[-5:]) < losses[0] - 0.05
+
+
 # ---------------------------------------------------------------- the page
 
 
@@ -110,10 +116,10 @@ def test_the_page_has_an_example_of_each(mine):
 
 @pytest.fixture(scope="module")
 def model_run(mine):
-    """The run of the page's model, stopped after step 6 and continued from step 4."""
+    """The run of the page's model, stopped after step 25 and continued from step 20."""
     with pytest.MonkeyPatch.context() as patch:
         with pytest.MonkeyPatch.context() as stopping:
-            stop_at(stopping, 6)
+            stop_at(stopping, 25)
             with pytest.raises(KeyboardInterrupt):
                 trained(mine, "my_recipe.py", patch=patch)
         return trained(mine, "my_recipe.py", patch=patch)
@@ -124,7 +130,7 @@ def run_of_three(mine, tmp_path_factory):
     """A run with source, loss and evaluator of the page, as its commands set them."""
     given = [w for word in ("my_loss", "my_evaluator") for w in command(word)[1:]]
     given = [w for w in given if w.startswith("--config.")]
-    given += ["--config.evals.test.evaluator=others:seen", "--config.evals.val.every=4 steps"]
+    given += ["--config.evals.test.evaluator=others:seen", "--config.evals.val.every=20 steps"]
     given += ["--config.ema.decay=0", "--config.model.depth=1"]
     with pytest.MonkeyPatch.context() as patch:
         return trained(mine, "my_source:stripes(count", *given, patch=patch)
@@ -140,7 +146,7 @@ def test_model_of_the_page_is_the_one_that_is_trained(model_run):
     assert "channels_2" not in params
     rows = logged(model_run)
     assert rows[(1, "train/loss")] == pytest.approx(math.log(10), abs=1e-5)
-    assert rows[(8, "train/loss")] < rows[(1, "train/loss")]
+    assert_learns(rows)
     assert model.apply({"params": params}, preprocess(np.zeros((8, 8, 3), np.uint8))).shape == (
         1, 10
     )  # fmt: skip
@@ -149,8 +155,8 @@ def test_model_of_the_page_is_the_one_that_is_trained(model_run):
 def test_run_of_the_model_was_continued(model_run):
     turns = [json.loads(line) for line in (model_run / "goodput.jsonl").read_text().splitlines()]
     starts = [(turn["event"], turn["step"]) for turn in turns if turn["event"] == "initialised"]
-    assert starts == [("initialised", 0), ("initialised", 4)]
-    assert [step for step, key in logged(model_run) if key == "train/loss"] == list(range(1, 9))
+    assert starts == [("initialised", 0), ("initialised", 20)]
+    assert [step for step, key in logged(model_run) if key == "train/loss"] == list(range(1, 41))
 
 
 @pytest.mark.slow
@@ -234,7 +240,7 @@ def test_loss_of_the_page(run_of_three):
     rows = logged(run_of_three)
     # Of logits that are all zero: gamma = 1 leaves 3 quarters of the cross-entropy of 4 classes.
     assert rows[(1, "train/loss")] == pytest.approx(0.75 * math.log(4), abs=1e-5)
-    assert rows[(8, "train/loss")] < rows[(1, "train/loss")]
+    assert_learns(rows)
     logits = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
     targets = np.eye(5, dtype=np.float32)[:4]
     found = losses.find("my_loss:focal(gamma=0.0)")(logits, targets)
@@ -250,7 +256,7 @@ def test_evaluator_of_the_page(run_of_three):
     assert test["right"] == pytest.approx(test["top1"], abs=1e-7)
     assert 0 < results["val"]["calibration_loss"] < 1
     assert 0 < results["val"]["class_top1"] < 1
-    assert (4, "val/calibration_loss") in logged(run_of_three)
+    assert (20, "val/calibration_loss") in logged(run_of_three)
     assert vit_jax.load(f"{run_of_three}@best")[1]
     shown = reporting.results_table(results)
     assert [line.split()[-4:] for line in shown.splitlines()[:1]] == [

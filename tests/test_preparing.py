@@ -22,23 +22,25 @@ def found(form, images, size=SIZE):
 
 
 @pytest.mark.parametrize(
-    "chain, shorter",
+    "chain, shorter, antialias",
     [
-        ("decode", 0),
-        ("decode(exif=True)|resize({size})", 0),
-        ("resize(32, antialias=True)", 0),
-        ("decode|bv_resize(32)", 0),
-        ("decode|resize_small({size*8//7})|central_crop({size})", 36),
-        ("decode|bv_resize_small(40)|central_crop(32)", 40),
-        ("decode|central_crop({size})", None),
-        ("decode|resize_small(40)", None),
-        ("decode|resize(40)|central_crop(32)", None),
-        ("decode|resize({size})|flip_lr", None),
+        ("decode", 0, None),
+        ("decode(exif=True)|resize({size})", 0, False),
+        ("resize(32, antialias=True)", 0, True),
+        ("decode|bv_resize(32)", 0, False),
+        ("decode|resize_small({size*8//7})|central_crop({size})", 36, True),
+        ("decode|resize_small(40, antialias=False)|central_crop({size})", 40, False),
+        ("decode|bv_resize_small(40)|central_crop(32)", 40, True),
+        ("decode|central_crop({size})", None, None),
+        ("decode|resize_small(40)", None, None),
+        ("decode|resize(40)|central_crop(32)", None, None),
+        ("decode|resize({size})|flip_lr", None, None),
     ],
 )
-def test_chain_of_a_run(chain, shorter):
+def test_chain_of_a_run(chain, shorter, antialias):
     said, words = found("run", exports.OWN | {"ops": chain})
-    assert said == Images((0.1, 0.2, 0.3), (0.4, 0.5, 0.6), "bilinear", shorter or 0)
+    mean, std = (0.1, 0.2, 0.3), (0.4, 0.5, 0.6)
+    assert said == Images(mean, std, "bilinear", shorter or 0, antialias=antialias)
     assert words == (f"the chain {chain}" if shorter is None else "")
 
 
@@ -51,13 +53,13 @@ def test_original_files(form):
     "given, expected, unsaid",
     [
         ({"crop_pct": 1.0, "crop_mode": "squash", "interpolation": "bilinear", "mean": [0.5] * 3,
-          "std": [0.5] * 3}, ORIGINAL, False),
+          "std": [0.5] * 3}, Images(antialias=True), False),
         ({"mean": None, "crop_pct": 0.9},
-         Images((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bicubic", 35), False),
+         Images((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bicubic", 35, (), True), False),
         ({"crop_mode": "border"},
-         Images((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bicubic", 0), True),
+         Images((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bicubic", 0, (), True), True),
         ({"crop_mode": "squash", "crop_pct": 0.9},
-         Images((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bicubic", 0), True),
+         Images((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bicubic", 0, (), True), True),
     ],
 )  # fmt: skip
 def test_configuration_of_timm(given, expected, unsaid):
@@ -88,6 +90,7 @@ def test_configuration_of_timm(given, expected, unsaid):
 def test_configuration_of_transformers(given, shorter, kind, unsaid):
     said, words = found("hf", given)
     assert (said.shorter_side, said.interpolation, bool(words)) == (shorter, kind, unsaid)
+    assert said.antialias
 
 
 @pytest.mark.parametrize(

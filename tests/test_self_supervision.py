@@ -168,6 +168,12 @@ def test_load_and_save_take_the_encoder(finished, tmp_path):
     assert len(jax.tree.leaves(same)) == len(parameters(finished)) - 3
 
 
+def test_classes_of_its_data_are_not_those_of_the_model(finished, tmp_path, capsys):
+    assert len(json.loads((finished / "classes.json").read_text())["classes"]) == 10
+    assert main.main(["export", str(finished), "--format=npz", f"--out={tmp_path}/m.npz"]) == 0
+    assert "10 classes" not in capsys.readouterr().out
+
+
 def test_inspect_shows_mask_token_and_its_head(finished, capsys):
     assert main.main(["inspect", str(finished), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)

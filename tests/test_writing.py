@@ -3,6 +3,7 @@
 
 """An export comes to its place when its consumer has read it and found the same."""
 
+import dataclasses
 import json
 import os
 
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 from vit_jax.errors import BadInput, RunFailed
-from vit_jax.export import forward, saved_model, stablehlo, weights_file, writing
+from vit_jax.export import asked, forward, saved_model, stablehlo, weights_file, writing
+from vit_jax.models import files
 
 ROOT = {"variant": "R+Ti/16", "stages": (), "root_width": 64}
 
@@ -153,21 +155,38 @@ def test_normalisation_that_nothing_tells(tmp_path, trusted):
     model = exports.model(form="hf", images={}, gelu="erf", size=(8, 8))
     with pytest.raises(BadInput, match="--with-preprocess: nothing beside the weights says"):
         writing.write(model, "stablehlo", tmp_path / "m", with_preprocess=True)
-    (note,) = writing.write(model, "hf", tmp_path / "model.safetensors").notes
+    note, labels = writing.write(model, "hf", tmp_path / "model.safetensors").notes
     assert "nothing beside the weights says" in note
+    assert labels == LABELS
+
+
+def unaveraged(peer):
+    return (
+        f"{peer} averages over pixels when shrinking, the preprocessing of these weights does not "
+        "(antialias=False): of images larger than the model's, outputs differ"
+    )
+
+
+LABELS = "nothing names the classes, config.json calls them LABEL_0 to LABEL_6"
 
 
 @pytest.mark.parametrize(
     "images, form, name, notes",
     [
         ({}, "npz", "npz", ()),
-        ({}, "npz", "timm", ()),
-        (exports.OWN, "run", "timm", ()),
+        ({}, "npz", "timm", (unaveraged("timm"),)),
+        (exports.OWN, "run", "timm", (unaveraged("timm"),)),
+        (exports.OWN, "run", "hf", (unaveraged("transformers"), LABELS)),
+        (exports.OWN | {"ops": "decode|resize({size}, antialias=True)"}, "run", "timm", ()),
+        (exports.OWN | {"ops": "decode"}, "run", "timm", ()),
+        ({"interpolation": "bicubic", "crop_mode": "squash", "crop_pct": 1.0, "mean": [0.5] * 3,
+          "std": [0.5] * 3}, "timm", "npz",
+         ("npz has no place for bicubic resizing; averaging over pixels when shrinking",)),
         (exports.OWN, "run", "npz",
          ("npz has no place for mean 0.1 0.2 0.3 and std 0.4 0.5 0.6",)),
         (exports.OWN | {"ops": "decode|resize_small(9)|central_crop(8)"}, "run", "big_vision",
-         ("big_vision has no place for the shorter side resized to 9, then the centre; mean "
-          "0.1 0.2 0.3 and std 0.4 0.5 0.6",)),
+         ("big_vision has no place for the shorter side resized to 9, then the centre; averaging "
+          "over pixels when shrinking; mean 0.1 0.2 0.3 and std 0.4 0.5 0.6",)),
         (exports.OWN | {"ops": "decode|central_crop(8)"}, "run", "timm",
          ("timm cannot say: the chain decode|central_crop(8); it says: resized straight to the "
           "model's size",)),
@@ -175,8 +194,18 @@ def test_normalisation_that_nothing_tells(tmp_path, trusted):
 )  # fmt: skip
 def test_what_the_artefact_cannot_say(tmp_path, trusted, images, form, name, notes):
     model = exports.model(form=form, images=images, size=(8, 8))
-    out = tmp_path / ("m.npz" if name != "timm" else "x.safetensors")
-    assert writing.write(model, name, out).notes == notes
+    assert writing.write(model, name, tmp_path / f"m{asked.SUFFIX[name]}").notes == notes
+
+
+@pytest.mark.parametrize("name", ["npz", "big_vision", "timm", "hf"])
+def test_loss_is_said_where_another_would_be_taken_for_it(tmp_path, trusted, name):
+    """Probabilities of a softmax would be wrong ones."""
+    model = exports.model(size=(8, 8), names=exports.NAMES, images=exports.OWN | {"ops": "decode"})
+    model = dataclasses.replace(model, sigmoid=True)
+    notes = writing.write(model, name, tmp_path / f"m{asked.SUFFIX[name]}").notes
+    said = files.read_json(tmp_path / "config.json")
+    assert any("the loss, sigmoid: each class is" in note for note in notes) == (name != "hf")
+    assert ("problem_type" in said) == (name == "hf")
 
 
 def test_dtype_and_names_that_it_cannot_say(tmp_path, trusted):

@@ -221,7 +221,12 @@ def open_model(text: str, *, heads: int = 0, image_size: int = 0, names: str = "
 
 
 def _of_run(text: str, classes: int) -> tuple[tuple[str, ...], bool]:
-    """What a run says of its classes: their names, and whether each is likely by itself."""
+    """What a run says of its classes: their names, and whether each is likely by itself.
+
+    One without a head has none, although its data have.
+    """
+    if not classes:
+        return (), False
     run = loading.find_run(text)
     assert run is not None, text
     loss = config_lib.load(str(run.workdir / loading.CONFIG_FILE)).loss.name
@@ -229,7 +234,7 @@ def _of_run(text: str, classes: int) -> tuple[tuple[str, ...], bool]:
     names = files.read_json(path).get("classes", [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise BadInput(f'{path} is not {{"classes": [names]}}; repair it, or remove it.')
-    if names and classes and len(names) != classes:
+    if names and len(names) != classes:
         raise BadInput(
             f"{path} names {len(names)} classes, the model has {classes}; repair it, or remove it."
         )

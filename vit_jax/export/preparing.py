@@ -34,8 +34,9 @@ def found(weights: Weights, size: tuple[int, int]) -> tuple[Images | None, str]:
     if not given:
         return None, "nothing beside the weights says how images are prepared"
     loading.reader(weights, size)  # which checks all values
+    antialias: bool | None = True  # as Pillow does
     if weights.format == "run":
-        shorter, kind = _of_chain(given["ops"], size[0]), "bilinear"
+        (shorter, antialias), kind = _of_chain(given["ops"], size[0]), "bilinear"
         mean, std, words = given["mean"], given["std"], f"the chain {given['ops']}"
     elif weights.format == "timm":
         shorter, kind, mean, std = _of_timm(given, size)
@@ -43,12 +44,19 @@ def found(weights: Weights, size: tuple[int, int]) -> tuple[Images | None, str]:
     else:
         shorter, kind, mean, std = _of_transformers(given, size)
         words = "the resizing in preprocessor_config.json"
-    said = Images(tuple(map(float, mean)), tuple(map(float, std)), kind, shorter or 0)
+    said = Images(
+        tuple(map(float, mean)), tuple(map(float, std)), kind, shorter or 0, antialias=antialias
+    )
     return said, words if shorter is None else ""
 
 
-def _of_chain(chain: str, side: int) -> int | None:
-    """The shorter side before the centre is taken, 0: resized straight, None: neither."""
+def _of_chain(chain: str, side: int) -> tuple[int | None, bool | None]:
+    """How a chain resizes.
+
+    Returns:
+      The shorter side before the centre is taken, 0: resized straight, None: neither; and whether
+      shrinking averages over pixels, None: nothing is resized.
+    """
     ops = [
         op
         for op in preprocess.parse("data.eval_ops", chain, side)
@@ -56,15 +64,15 @@ def _of_chain(chain: str, side: int) -> int | None:
     ]
     match ops:
         case []:  # images have the size already
-            return 0
-        case [preprocess.Resize(size=n) | big_vision.BvResize(size=n)] if n == side:
-            return 0
+            return 0, None
+        case [preprocess.Resize(size=n) | big_vision.BvResize(size=n) as resize] if n == side:
+            return 0, getattr(resize, "antialias", False)
         case [
-            preprocess.ResizeSmall(size=n) | big_vision.BvResizeSmall(size=n),
+            preprocess.ResizeSmall(size=n) | big_vision.BvResizeSmall(size=n) as resize,
             preprocess.CentralCrop(size=to),
         ] if to == side:
-            return n
-    return None
+            return n, getattr(resize, "antialias", True)
+    return None, None
 
 
 def _of_timm(given: dict[str, Any], size: tuple[int, int]) -> tuple[int | None, str, Any, Any]:

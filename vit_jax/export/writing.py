@@ -32,6 +32,7 @@ FACTS = "vit_jax.json"  # inside a folder; beside a file it is named after that
 BATCHES = (2, 3)  # images that are compared: two numbers, since the batch is free
 BOUND = 1e-4  # of the largest output
 TIMM_BOUND = 1e-3  # with a ResNet, whose epsilons timm cannot be told
+_SIGMOID = "the loss, sigmoid: each class is likely by itself (sigmoid of its logit, no softmax)"
 Progress = Callable[[int, int], None]
 
 
@@ -83,7 +84,9 @@ def write(
     if with_preprocess and images is None:
         raise BadInput(f"--with-preprocess: {words}; leave it out, or put the configuration there.")
     forward = forward_lib.make(model, images if with_preprocess else None)
-    said = dataclasses.replace(images or pretrained.ORIGINAL, names=model.names)
+    said = dataclasses.replace(
+        images or pretrained.ORIGINAL, names=model.names, sigmoid=model.sigmoid
+    )
     put, take = _format(name, model, forward, said, images)
     with _placed(out) as folder:
         progress(0, 3)
@@ -179,17 +182,41 @@ def _notes(name: str, model: Model, said: Images, words: str) -> tuple[str, ...]
         parts = [words] if words else []
         if said.shorter_side:
             parts.append(f"the shorter side resized to {said.shorter_side}, then the centre")
+        if said.interpolation != pretrained.ORIGINAL.interpolation:
+            parts.append(f"{said.interpolation} resizing")
+        if said.antialias:
+            parts.append("averaging over pixels when shrinking")
         if (said.mean, said.std) != (pretrained.ORIGINAL.mean, pretrained.ORIGINAL.std):
             parts.append(f"mean {_numbers(said.mean)} and std {_numbers(said.std)}")
         if model.names:
             parts.append(f"the names of {len(model.names)} classes")
+        if model.sigmoid:
+            parts.append(_SIGMOID)
         if parts:
             notes.append(f"{name} has no place for {'; '.join(parts)}")
-    elif name not in GRAPHS and words:
-        notes.append(f"{name} cannot say: {words}; it says: resized straight to the model's size")
+    elif name not in GRAPHS:
+        notes += _unsaid(name, model, said, words)
     if model.cfg.dtype != "float32":
         notes.append(f"the model was trained in {model.cfg.dtype}, the export computes in float32")
     return tuple(notes)
+
+
+def _unsaid(name: str, model: Model, said: Images, words: str) -> list[str]:
+    """What the JSON beside timm's or Hugging Face's weights has no words for."""
+    peer, notes = weights_file.PEER[name], list[str]()
+    if words:
+        notes.append(f"{name} cannot say: {words}; it says: resized straight to the model's size")
+    elif said.antialias is False:
+        notes.append(
+            f"{peer} averages over pixels when shrinking, the preprocessing of these weights does "
+            "not (antialias=False): of images larger than the model's, outputs differ"
+        )
+    if name == "timm" and model.sigmoid:
+        notes.append(f"timm has no place for {_SIGMOID}")
+    if name == "hf" and model.weights.classes and not model.names:
+        last = model.weights.classes - 1
+        notes.append(f"nothing names the classes, config.json calls them LABEL_0 to LABEL_{last}")
+    return notes
 
 
 def _numbers(values: tuple[float, ...]) -> str:

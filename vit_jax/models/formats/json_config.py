@@ -33,6 +33,7 @@ _POOLS = {"token": "token", "avg": "gap", "map": "map"}
 _LONGEST_SIDE = 65535  # pixels
 _OWN_WORDS = ("gelu", "ws_epsilon_in", "root_pool")
 _OWN_NUMBERS = ("ln_epsilon", "gn_epsilon", "ws_epsilon")
+SEVERAL = "multi_label_classification"  # transformers' problem_type where sigmoid is meant
 FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")  # by Pillow's number
 
 
@@ -46,6 +47,8 @@ class Images:
       interpolation: one of `FILTERS`.
       shorter_side: pixels, before the centre is taken; 0: resized straight to the model's size.
       names: of classes, by label; () where nobody says.
+      antialias: whether shrinking averages over pixels; None: nothing is resized.
+      sigmoid: whether a class is likely by itself; else classes exclude each other.
     """
 
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
@@ -53,6 +56,8 @@ class Images:
     interpolation: str = "bilinear"
     shorter_side: int = 0
     names: tuple[str, ...] = ()
+    antialias: bool | None = False
+    sigmoid: bool = False
 
 
 def read(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,13 +168,14 @@ def write(
             f"hf: pre-logits have the width of the tokens, {cfg.width}; write npz or big_vision."
         )
     return {
-        NAME: _write_hf(cfg, image_size, images.names) | {OWN: constants},
+        NAME: _write_hf(cfg, image_size, images) | {OWN: constants},
         PREPROCESSOR: _hf_images(image_size, images),
     }
 
 
-def _write_hf(cfg: ViTConfig, image_size: int, names: tuple[str, ...]) -> dict[str, Any]:
-    names = names or tuple(f"LABEL_{i}" for i in range(cfg.classes))
+def _write_hf(cfg: ViTConfig, image_size: int, images: Images) -> dict[str, Any]:
+    names = images.names or tuple(f"LABEL_{i}" for i in range(cfg.classes))
+    several = cfg.classes and images.sigmoid
     return {
         "architectures": ["ViTForImageClassification" if cfg.classes else "ViTModel"],
         "model_type": "vit",
@@ -189,6 +195,7 @@ def _write_hf(cfg: ViTConfig, image_size: int, names: tuple[str, ...]) -> dict[s
         "pooler_act": "tanh",
         "id2label": {str(i): label for i, label in enumerate(names)},
         "label2id": {label: i for i, label in enumerate(names)},
+        **({"problem_type": SEVERAL} if several else {}),
     }
 
 

@@ -255,7 +255,8 @@ def test_label_sets_of_another_kind_are_refused(tmp_path, text):
 @given(st.sampled_from(["timm", "hf"]), hostile.misplaced({
     "architecture": "vit", "model_args": {"img_size": 32, "num_heads": 2}, "global_pool": "token",
     "pretrained_cfg": {"input_size": [3, 32, 32]}, "hidden_size": 8, "layer_norm_eps": 1e-6,
-    "image_size": [32, 32], "hidden_act": "gelu", "vit_jax": {"gelu": "tanh", "ln_epsilon": 1e-6},
+    "image_size": [32, 32], "hidden_act": "gelu", "id2label": {"0": "a", "1": "b"},
+    "label_names": ["a", "b"], "vit_jax": {"gelu": "tanh", "ln_epsilon": 1e-6},
 }))  # fmt: skip
 @example("hf", {"image_size": [float("inf"), 3]})
 @example("hf", {"layer_norm_eps": 10**400})

@@ -5,6 +5,7 @@
 
 import io
 
+import exports
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +17,8 @@ import vit_jax
 from vit_jax import inference
 from vit_jax.data import sources
 from vit_jax.errors import BadInput
+from vit_jax.models import pretrained
+from vit_jax.models.formats.json_config import Images
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +84,30 @@ def test_names_are_those_of_the_run_unless_others_are_given(model, digits_run, t
     assert named.names == tuple("abcdefghij")
     bare = using.with_classes(digits_run, tmp_path / "bare", None)
     assert inference.open_model(str(bare)).names == ()
+
+
+@pytest.mark.parametrize("name", ["timm", "hf"])
+@pytest.mark.parametrize("sigmoid", [False, True])
+def test_export_has_the_classes_of_its_run(tmp_path, name, sigmoid):
+    one, path = exports.model(size=(8, 8)), tmp_path / "m.safetensors"
+    said = Images(names=exports.NAMES, sigmoid=sigmoid)
+    pretrained.write(path, name, one.cfg, one.params, said)
+    found = inference.open_model(str(path))
+    assert (found.names, found.sigmoid) == (exports.NAMES, sigmoid and name == "hf")
+    pretrained.write(path, name, one.cfg, one.params)
+    assert inference.open_model(str(path)).names == ()
+    pretrained.write(path, name, one.cfg, one.params, Images(names=exports.NAMES[:5]))
+    assert vit_jax.load(path)[0].cfg.classes == 7
+    with pytest.raises(BadInput, match=r"config.json beside it names 5 classes, the model has 7"):
+        inference.open_model(str(path))
+
+
+def test_file_without_a_head_has_no_classes(tmp_path):
+    """Those of Hugging Face do name some."""
+    one = exports.model(size=(8, 8), classes=0)
+    said = Images(names=("a", "b"), sigmoid=True)
+    pretrained.write(tmp_path / "m.safetensors", "hf", one.cfg, one.params, said)
+    assert inference.open_model(str(tmp_path / "m.safetensors")).names == ()
 
 
 @pytest.mark.parametrize(

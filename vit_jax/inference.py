@@ -191,7 +191,8 @@ def open_model(text: str, *, heads: int = 0, image_size: int = 0, names: str = "
       text: FILE_OR_RUN, see `loading`.
       heads: attention heads, for a file that does not say.
       image_size: pixels of a side; 0: what the weights were made for.
-      names: a file of names of the classes, one a line; "": those that a run knows.
+      names: a file of names of the classes, one a line; "": those that a run or a config.json
+        beside the file says.
 
     Raises:
       BadInput: nothing there, not readable, or something that the file does not say.
@@ -203,9 +204,7 @@ def open_model(text: str, *, heads: int = 0, image_size: int = 0, names: str = "
     if size is None:
         raise BadInput(f"{text} does not say for what image size it was made; give --image_size=N.")
     variants.check_image_size(weights.config, *size)
-    known, sigmoid = ((), False)
-    if weights.format == "run":
-        known, sigmoid = _of_run(text, weights.classes)
+    known, sigmoid = (_of_run if weights.format == "run" else _of_file)(text, weights)
     if names:
         known = read_names(names)
         if len(known) != weights.classes:
@@ -220,12 +219,23 @@ def open_model(text: str, *, heads: int = 0, image_size: int = 0, names: str = "
     return Model(weights, size, known, sigmoid, params, rules)
 
 
-def _of_run(text: str, classes: int) -> tuple[tuple[str, ...], bool]:
+def _of_file(text: str, weights: Weights) -> tuple[tuple[str, ...], bool]:
+    """What config.json beside a file says of its classes, likewise."""
+    known = weights.names if weights.classes else ()  # data may have some where the model has none
+    if known and len(known) != weights.classes:
+        raise BadInput(
+            f"{text}: config.json beside it names {len(known)} classes, the model has "
+            f"{weights.classes}; repair it, or remove the names."
+        )
+    return known, weights.sigmoid
+
+
+def _of_run(text: str, weights: Weights) -> tuple[tuple[str, ...], bool]:
     """What a run says of its classes: their names, and whether each is likely by itself.
 
     One without a head has none, although its data have.
     """
-    if not classes:
+    if not weights.classes:
         return (), False
     run = loading.find_run(text)
     assert run is not None, text
@@ -234,9 +244,10 @@ def _of_run(text: str, classes: int) -> tuple[tuple[str, ...], bool]:
     names = files.read_json(path).get("classes", [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise BadInput(f'{path} is not {{"classes": [names]}}; repair it, or remove it.')
-    if names and len(names) != classes:
+    if names and len(names) != weights.classes:
         raise BadInput(
-            f"{path} names {len(names)} classes, the model has {classes}; repair it, or remove it."
+            f"{path} names {len(names)} classes, the model has {weights.classes}; repair it, or "
+            "remove it."
         )
     return tuple(names), loss == "sigmoid"
 

@@ -33,7 +33,7 @@ def weights(parser: argparse.ArgumentParser) -> None:
 def names(parser: argparse.ArgumentParser) -> None:
     """Names of the classes of weights that have none."""
     parser.add_argument(
-        "--names", default="", metavar="FILE", help="of classes, one a line; default: the run's"
+        "--names", default="", metavar="FILE", help="of classes, one a line; default: the weights'"
     )
 
 

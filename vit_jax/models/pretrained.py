@@ -44,6 +44,8 @@ class Weights:
       tensors: the file's own names, without a prefix they share -> (shape, dtype).
       images: what is said of preprocessing: timm's pretrained_cfg, Hugging Face's
         preprocessor_config.json, or {}.
+      names: of classes by label, where its config.json says them; those of a run are not read.
+      sigmoid: whether that says that each class is likely by itself.
     """
 
     flat: Flat
@@ -53,6 +55,8 @@ class Weights:
     image_size: tuple[int, int] | None
     tensors: dict[str, tuple[tuple[int, ...], str]]
     images: dict[str, Any]
+    names: tuple[str, ...] = ()
+    sigmoid: bool = False
 
     @property
     def config(self) -> variants.Config:
@@ -85,6 +89,7 @@ def read(path: Path, *, heads: int = 0, shapes_only: bool = False) -> Weights:
     form = _format_of(path, given)
     said, images = _beside(path, form)
     size, said_heads = said.pop("image_size", None), said.pop("heads", 0)
+    names, sigmoid = said.pop("names", ()), said.pop("sigmoid", False)
     context = _context(form, given, heads or said_heads, size)
     flat = table.read(form, given, context)
     flat = {
@@ -104,7 +109,7 @@ def read(path: Path, *, heads: int = 0, shapes_only: bool = False) -> Weights:
         constants = {k: v for k, v in constants.items() if k[:3] not in ("gn_", "ws_")}
     settings = constants | settings
     classes = settings.pop("classes")
-    return Weights(flat, form.name, settings, classes, size, tensors, images)
+    return Weights(flat, form.name, settings, classes, size, tensors, images, names, sigmoid)
 
 
 def _beside(path: Path, form: Format) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -63,6 +63,8 @@ class Images:
 def read(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """What a config.json says: `heads`, `image_size` (rows, columns), constants, and sizes.
 
+    Of classes: `names` by label, where it has any, and `sigmoid` where each is likely by itself.
+
     Args:
       name: timm or hf.
       given: the object; {} says nothing.
@@ -97,6 +99,8 @@ def _read_timm(given: Mapping[str, Any]) -> dict[str, Any]:
     if pool:
         found["pool"] = _POOLS.get(pool, pool)
     found["pool_include_prefix"] = bool(args.get("pool_include_prefix"))
+    if given.get("label_names"):
+        found["names"] = _names(given["label_names"])
     size = given.get("pretrained_cfg", given).get("input_size", ())[1:]
     return found | _size(args.get("img_size") or size)
 
@@ -112,7 +116,19 @@ def _read_hf(given: Mapping[str, Any]) -> dict[str, Any]:
         found["gelu"] = _gelu("hidden_act", given["hidden_act"], _HF_GELU)
     if "layer_norm_eps" in given:
         found["ln_epsilon"] = float(_number(given, "layer_norm_eps", float, int))
+    labels = {int(number): name for number, name in (given.get("id2label") or {}).items()}
+    if any(name != f"LABEL_{number}" for number, name in labels.items()):  # what stands for no name
+        found["names"] = _names([labels[number] for number in range(len(labels))])
+    if given.get("problem_type") == SEVERAL:
+        found["sigmoid"] = True
     return found | _size(given.get("image_size", ()))
+
+
+def _names(given: Any) -> tuple[str, ...]:
+    """Names of classes, which may be numbers."""
+    if type(given) is not list or not all(type(name) in (str, int) for name in given):
+        raise ValueError("names of classes that are no list of text")
+    return tuple(map(str, given))
 
 
 def _number(given: Mapping[str, Any], key: str, *kinds: type) -> Any:

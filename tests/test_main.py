@@ -80,7 +80,8 @@ def test_wrong_usage_is_exit_code_2(capsys, argv, shown):
 def test_help_says_what_exit_codes_mean(capsys):
     assert main.main(["--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    for code in ("0 done", "1 failed", "2 bad input", "42 stopped", "43 hung", "130 or 143"):
+    codes = ("0 done", "1 failed", "2 bad input", "42 stopped", "43 hung")
+    for code in (*codes, "130 interrupted", "130 or 143"):
         assert code in shown
 
 
@@ -129,6 +130,25 @@ def test_bug_is_not_reported_as_bad_input(monkeypatch):
     monkeypatch.setitem(main.COMMANDS, "stub", _command(ValueError("a bug")))
     with pytest.raises(ValueError, match="a bug"):
         main.main(["stub"])
+
+
+def _interrupted(args, rest):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_interrupt_is_one_line_but_training_and_sweeps_have_their_own_ways(
+    monkeypatch, capsys, name
+):
+    monkeypatch.setattr(main.COMMANDS[name], "run", _interrupted)
+    words = shlex.split(main.COMMANDS[name].EXAMPLE.partition(" > ")[0])[1:]
+    if name in ("train", "sweep"):
+        with pytest.raises(KeyboardInterrupt):
+            main.main(words)
+    else:
+        assert main.main(words) == 130
+        said = capsys.readouterr().err
+        assert said == "vit_jax: interrupted; run the same command again.\n"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device")

@@ -53,7 +53,7 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit code: 0 done, 1 failed, 2 bad input, 42 stopped, 43 lost.
+    """Runs a command and returns its exit code, see `EXIT_CODES`.
 
     Args:
       argv: arguments without the program's name (default: those of the process).
@@ -89,6 +89,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (BadInput, RunFailed, PeerLost, Stopped) as e:
         console.show(f"vit_jax: {e}")
         return ending.returns(e.exit_code)
+    except KeyboardInterrupt:
+        if args.command in ("train", "sweep"):  # which have listened, and save what they have
+            raise
+        console.show("vit_jax: interrupted; run the same command again.")
+        return ending.returns(INTERRUPTED)
     except BrokenPipeError:  # whoever read the output, such as `head`, has seen enough
         if args.command == "train":  # which goes on in silence: another pipe broke
             raise
@@ -96,10 +101,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
+INTERRUPTED = 130  # as shells have it
 EXIT_CODES = (
     "exit codes: 0 done; 1 failed and needs a person; 2 bad input, the message says what to do; 42 "
-    "stopped and saved, run again; 43 hung or lost a process, run again; 130 or 143 ended by a "
-    "second signal, unsaved"
+    "stopped and saved, run again; 43 hung or lost a process, run again; 130 interrupted (Ctrl-C); "
+    "of train and sweep 130 or 143: ended by a second signal, unsaved"
 )
 
 

@@ -41,13 +41,10 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     elif rest:
         raise BadInput(f"{rest[0]} was given without --config; give both.")
     found = []
-    try:
-        for finding in examination.examine(storage.path(args.workdir), args.coordinator, config):
-            found.append(finding)
-            if not args.json:
-                print(finding.line(), flush=True)
-    except KeyboardInterrupt:
-        return 130  # as shells have it
+    for finding in examination.examine(storage.path(args.workdir), args.coordinator, config):
+        found.append(finding)
+        if not args.json:
+            print(finding.line(), flush=True)
     if args.json:
         checks = [dataclasses.asdict(f) | {"ok": f.ok} for f in found]
         print(json.dumps({"ok": all(f.ok for f in found), "checks": checks}, indent=2))

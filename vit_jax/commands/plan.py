@@ -38,10 +38,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     config = config_lib.load(args.config, [*rest, *data])
     from vit_jax import plan
 
-    try:
-        made = plan.plan(config, accelerator, args.slices)
-    except KeyboardInterrupt:
-        return 130  # as shells have it
+    made = plan.plan(config, accelerator, args.slices)
     print(json.dumps(made.to_json(), indent=2) if args.json else text(made))
     return 0 if made.fits else 2
 

@@ -164,9 +164,10 @@ def test_offline_is_heard_before_and_after_the_action(images, capsys, argv):
         (["show", "digits", "--ops=decode|spin"], ["--ops", "'spin'", "flip_lr"]),
         (["show", "digits", "--ops=decode|resize(8)", "--size=9"], ["size"]),
         (
-            ["show", "digits", "--size=8", "--ops=decode", "--out=/no/such/x.png"],
-            ["/no/such/x.png"],
+            ["show", "digits", "--size=8", "--ops=decode", "--out=/proc/none/x.png"],
+            ["--out=/proc/none/x.png cannot be written"],
         ),
+        (["show", "digits", "--out=-"], ["--out=- is no place"]),
         (["bench", "digits"], ["pixels"]),
         (["check", "digits", "--workers=-1"], ["--workers=-1"]),
         (["prepare", "mine", "--from=/no/such"], ["/no/such"]),

@@ -100,7 +100,11 @@ def test_artefact_that_computes_something_else_is_exit_code_1(tmp_path, monkeypa
         (["{run}", "--format=npz", "--out=gs://bucket/m.npz"], "in a bucket"),
         (["{run}", "--format=stablehlo", "--out=file/m"], "cannot be written"),
         (["{run}", "--format=stablehlo", "--out=m", "--image_size=-1"], "--image_size=-1"),
-        (["{run}", "--format=stablehlo", "--out=m", "--image_size=10"], "not divisible by the 4"),
+        (
+            ["{run}", "--format=stablehlo", "--out=m", "--image_size=10"],
+            r"not divisible by the 4 .*use 8 or 12 \(--image_size\)",
+        ),
+        (["{run}", "--format=savedmodel", "--out=-"], "--out=- is no place; give a path"),
         (["{run}", "--format=stablehlo"], "--out"),
         (["{run}", "--out=m"], "--format"),
         (["{run}", "--format=npz", "--out=m.npz", "--config.seed=1"], "takes no"),

@@ -153,10 +153,12 @@ def test_representations_of_a_split_are_written_with_labels(digits_run, tmp_path
     np.testing.assert_allclose(found["features"][:20], expected, atol=1e-5)
 
 
-def test_representations_of_files_are_written_with_their_names(digits_run, tmp_path, capsys):
+@pytest.mark.parametrize("last", [False, True])
+def test_representations_of_files_are_written_with_their_names(digits_run, tmp_path, capsys, last):
     paths, out = using.digit_files(tmp_path / "images", 3), tmp_path / "features.npz"
     (tmp_path / "images" / "9.png").write_bytes(b"broken")
-    words = ("features", digits_run, tmp_path / "images", f"--out={out}")
+    words = (tmp_path / "images", f"--out={out}")
+    words = ("features", digits_run, *(words[::-1] if last else words))
     code, _, said = using.command(capsys, *words)
     assert code == 2
     assert "1 of 4 images cannot be read" in said
@@ -174,11 +176,15 @@ def test_representations_of_files_are_written_with_their_names(digits_run, tmp_p
         (["gone.png"], "gone.png is not there"),
         (["--data=digits", "--split=none"], "'none'"),
         (["--data=none"], "unknown --data 'none'"),
+        (["image.png", "--split=test"], "--split is of --data=SOURCE; leave it out"),
+        (["image.png", "--data_dir=d"], "--data_dir is of --data=SOURCE; leave it out"),
+        (["--data=digits", "--out=-"], "--out=- is no place; give a path"),
+        (["--data=digits", "--image_size=9"], "use 8 or 10 (--image_size)"),
     ],
 )
 def test_bad_input_of_the_command(digits_run, tmp_path, capsys, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
-    code, _, said = using.command(capsys, "features", digits_run, *words, "--out=features.npz")
+    code, _, said = using.command(capsys, "features", digits_run, "--out=features.npz", *words)
     assert code == 2
     assert message in said
     assert not list(tmp_path.iterdir())

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import exports
 import foreign
 import jax
 import jax.numpy as jnp
@@ -356,6 +357,16 @@ def test_images_of_transformers_are_prepared_as_their_configuration_says(tmp_pat
     found = vit_jax.load(path, image_size=size)[2](PIXELS)
     wanted = said | {"size": {"height": height, "width": width}}
     np.testing.assert_array_equal(found, readers.hf_reader(wanted)(PIXELS))
+
+
+@pytest.mark.parametrize(
+    "kind, words", [("token", "say themselves that there are 4"), ("mixer", "have no attention")]
+)
+def test_heads_are_not_given_where_weights_have_others(tmp_path, kind, words):
+    one = exports.model(kind, size=(8, 8))
+    vit_jax.save(tmp_path / "m.npz", variants.make(one.cfg), one.params)
+    with pytest.raises(BadInput, match=rf"heads=3 \(--heads\), but these weights {words}; leave"):
+        vit_jax.load(tmp_path / "m.npz", heads=3)
 
 
 @pytest.mark.parametrize("write", [foreign.timm_vit, foreign.hf_vit])

@@ -41,6 +41,20 @@ def unreported(finished, workdir):
     return workdir
 
 
+def failed(finished, workdir, error):
+    """One that then ended with an error while its page was made."""
+
+    def fails(*_):
+        raise error
+
+    unreported(finished, workdir)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(making.pictures, "of_run", fails)
+        with pytest.raises(error):
+            train(workdir)
+    return workdir
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A run with its report."""
@@ -74,13 +88,7 @@ def test_finished_run_is_not_reported_again(finished):
 def test_run_that_was_killed_while_it_was_reported_gets_its_page(finished, tmp_path, monkeypatch):
     """The results, which say that a run is done, come after the page."""
 
-    def killed(*_):
-        raise KeyboardInterrupt
-
-    workdir = unreported(finished, tmp_path / "run")
-    monkeypatch.setattr(making.pictures, "of_run", killed)
-    with pytest.raises(KeyboardInterrupt):
-        train(workdir)
+    workdir = failed(finished, tmp_path / "run", KeyboardInterrupt)
     assert not (workdir / "results.json").exists()
     monkeypatch.setattr(making.pictures, "of_run", lambda *_: NOTHING)
     assert train(workdir) == 0
@@ -106,14 +114,8 @@ def test_disk_that_is_full_is_a_line_and_no_failure(finished, tmp_path, monkeypa
     assert "No space left" in line
 
 
-def test_bug_of_the_page_is_seen_once_and_costs_no_results(finished, tmp_path, monkeypatch):
-    def bug(*_):
-        raise ZeroDivisionError
-
-    workdir = unreported(finished, tmp_path / "run")
-    monkeypatch.setattr(making.pictures, "of_run", bug)
-    with pytest.raises(ZeroDivisionError):
-        train(workdir)
+def test_bug_of_the_page_is_seen_once_and_costs_no_results(finished, tmp_path):
+    workdir = failed(finished, tmp_path / "run", ZeroDivisionError)
     assert json.loads((workdir / "results.json").read_text())["step"] == 12
     assert train(workdir) == 0
 
@@ -153,8 +155,9 @@ def test_several_are_compared_where_one_stands(finished, tmp_path, capsys, monke
     assert capsys.readouterr().out == "report.html\n"
     found = check((tmp_path / "report.html").read_text())
     assert {"2 runs", "first", "second", "In no key."} <= set(found.words)
-    assert main.main(["report", str(finished), "second", f"--out={tmp_path / 'x.html'}"]) == 0
-    assert (tmp_path / "x.html").read_bytes() == (tmp_path / "report.html").read_bytes()
+    out = tmp_path / "new" / "x.html"
+    assert main.main(["report", str(finished), "second", f"--out={out}"]) == 0
+    assert out.read_bytes() == (tmp_path / "report.html").read_bytes()
 
 
 def test_all_that_is_wrong_is_one_message(finished, tmp_path, capsys):
@@ -174,9 +177,14 @@ def test_all_that_is_wrong_is_one_message(finished, tmp_path, capsys):
 
 def test_place_that_cannot_be_written_is_bad_input(finished, tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    for out in (tmp_path, tmp_path / "no" / "x.html", tmp_path / "file" / "x.html"):
+    for out, said in (
+        (tmp_path, "is a folder; give a file"),
+        (tmp_path / "file" / "x.html", "cannot be written"),
+        ("-", "is no place; give a path"),
+    ):
         assert main.main(["report", str(finished), f"--out={out}"]) == 2
-        assert f"cannot write to {out}" in capsys.readouterr().err
+        assert f"--out={out} {said}" in capsys.readouterr().err
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
 def test_pipe_is_written_and_not_replaced(finished, tmp_path):

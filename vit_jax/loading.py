@@ -114,8 +114,16 @@ def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Wei
       shapes_only: read no values.
 
     Raises:
-      BadInput: nothing there, or not readable.
+      BadInput: nothing there, not readable, or other heads than it says itself.
     """
+    found = _read(text, heads, shapes_only)
+    if heads and heads != (said := getattr(found.config, "heads", 0)):
+        what = f"say themselves that there are {said}" if said else "have no attention"
+        raise BadInput(f"{text}: heads={heads} (--heads), but these weights {what}; leave it out.")
+    return found
+
+
+def _read(text: str, heads: int, shapes_only: bool) -> Weights:
     path = None if may_be_run(text) else fetch.local(text)
     if path is not None and os.path.isfile(path):
         if path.suffix == ".safetensors":

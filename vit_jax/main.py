@@ -71,6 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     try:
         args, rest = parser.parse_known_args(argv)
+        if getattr(args, "images", None) == [] and all(w[:1] != "-" or w == "-" for w in rest):
+            args.images, rest = rest, []  # argparse is done with `*` at the first option
         if rest and not COMMANDS[args.command].OVERRIDES:
             parser.error(f"{args.command} takes no {rest[0]!r}")
     except SystemExit as e:  # argparse has printed its message

@@ -64,12 +64,13 @@ def open_model(args: argparse.Namespace) -> "Model":
     """The model of `weights`, with the names of `names` where the command takes them."""
     from vit_jax import inference
 
-    return inference.open_model(
-        args.weights,
-        heads=args.heads,
-        image_size=args.image_size,
-        names=getattr(args, "names", ""),
-    )
+    with own_words():
+        return inference.open_model(
+            args.weights,
+            heads=args.heads,
+            image_size=args.image_size,
+            names=getattr(args, "names", ""),
+        )
 
 
 @contextlib.contextmanager
@@ -84,13 +85,29 @@ def own_words() -> Iterator[None]:
         raise BadInput(re.sub(r"\bdata\.source\b", "--data", text)) from e
 
 
+def place(out: str) -> Path:
+    """The path of `--out`.
+
+    Raises:
+      BadInput: it is what elsewhere stands for standard output.
+    """
+    if out == "-" or out.startswith("-/"):
+        raise BadInput(
+            "--out=- is no place; give a path. To standard output writes `vit_jax predict` alone, "
+            "without --out."
+        )
+    return storage.path(out)
+
+
 def writable(out: str) -> Path:
     """The path of `--out=FILE`, whose folder need not be there; asked before anything is begun.
 
     Raises:
       BadInput: it is a folder, or cannot be written.
     """
-    path = Path(os.path.expanduser(out))
+    path = place(out)
+    if storage.is_remote(path):
+        return path
     if path.is_dir():
         raise BadInput(f"--out={out} is a folder; give a file.")
     with _writing(out):
@@ -109,11 +126,12 @@ def write(path: Path, content: bytes) -> None:
       BadInput: it cannot be written.
     """
     with _writing(str(path)):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and not path.is_file():  # a pipe or device is not replaced
-            path.write_bytes(content)
-        else:
-            storage.write(path, content)
+        if not storage.is_remote(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists() and not path.is_file():  # a pipe or device is not replaced
+                path.write_bytes(content)
+                return
+        storage.write(path, content)
 
 
 @contextlib.contextmanager

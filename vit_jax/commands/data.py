@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vit_jax import storage
+from vit_jax.commands import arguments
 from vit_jax.errors import BadInput, unknown
 
 SUMMARY = "prepare, check, show and time datasets"
@@ -153,6 +153,7 @@ def _show(args: argparse.Namespace, workers: int) -> int:
     if not 1 <= args.size <= 4096:
         raise BadInput(f"--size={args.size}; give a number of pixels from 1 to 4096.")
     ops = preprocess.parse("--ops", args.ops, args.size)
+    out = arguments.writable(args.out)
     source = _open(args)
     split = source.split("train" if "train" in source.splits else next(iter(source.splits)))
     pipe = pipeline.Pipeline(split, ops, 1, args.seed, args.size, workers, prefetch=1)
@@ -160,11 +161,7 @@ def _show(args: argparse.Namespace, workers: int) -> int:
     picture = show.sheet(
         pipe, source.classes, source=source.spec, chain=args.ops, rows=4, columns=6
     )
-    out = Path(os.path.expanduser(args.out))
-    try:
-        storage.write(out, picture)
-    except OSError as e:
-        raise BadInput(f"cannot write to {out}: {e.strerror}; give another --out.") from e
+    arguments.write(out, picture)
     print(out)
     return 0
 

@@ -6,7 +6,7 @@
 import argparse
 import json
 import logging
-from pathlib import Path
+import os
 from typing import Any
 
 from vit_jax.commands import arguments
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code."""
     arguments.check_image_size(args)
-    page, data = (arguments.writable(str(Path(args.out) / f)) for f in (PAGE_FILE, JSON_FILE))
+    page, data = (arguments.writable(os.path.join(args.out, f)) for f in (PAGE_FILE, JSON_FILE))
     from vit_jax.analysis import evaluation_page
 
     with arguments.own_words():

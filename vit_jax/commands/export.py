@@ -7,6 +7,7 @@ import argparse
 import os
 from pathlib import Path
 
+from vit_jax import storage
 from vit_jax.commands import arguments
 from vit_jax.errors import BadInput
 
@@ -32,12 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code."""
     arguments.check_image_size(args)
-    from vit_jax import storage
     from vit_jax.export import asked
 
     if storage.is_remote(args.out):
         raise BadInput(f"--out={args.out} is in a bucket; write to a disk, then copy it there.")
-    out = Path(os.path.abspath(os.path.expanduser(args.out)))
+    out = Path(os.path.abspath(arguments.place(args.out)))
     asked.check(args.format, out, with_preprocess=args.with_preprocess)
     import jax
 

@@ -34,6 +34,9 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     arguments.check_image_size(args)
     if bool(args.images) == (args.data is not None):
         raise BadInput("give either images or --data=SOURCE.")
+    for name in ("split", "data_dir"):
+        if args.images and getattr(args, name):
+            raise BadInput(f"--{name} is of --data=SOURCE; leave it out where images are given.")
     out = arguments.writable(args.out)
     import numpy as np
 

@@ -5,8 +5,8 @@
 
 import argparse
 import logging
+import os
 import sys
-from pathlib import Path
 from typing import Any
 
 from vit_jax.commands import arguments
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code."""
     arguments.check_image_size(args)
-    out = arguments.writable(str(Path(args.out) / PAGE)).parent
+    out = arguments.writable(os.path.join(args.out, PAGE)).parent
     from vit_jax import inference, reporting
     from vit_jax.analysis import figures
 

@@ -5,6 +5,7 @@
 
 import argparse
 
+from vit_jax.commands import arguments
 from vit_jax.errors import BadInput
 
 SUMMARY = "a page about a run, or one that compares several"
@@ -25,5 +26,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
     if "" in args.runs:
         raise BadInput("RUN is empty; give the workdir of a run.")
-    print(making.of(args.runs, args.out))
+    found = making.read(args.runs)
+    out = arguments.writable(args.out or str(making.place(found)))
+    arguments.write(out, making.page(found).encode())
+    print(out)
     return 0

@@ -3,7 +3,7 @@
 
 """Makes report.html: at the end of training, and for `vit_jax report`.
 
-Start from `at_end` or `of`.
+Start from `at_end`, or `read` and `page`.
 """
 
 import logging
@@ -40,15 +40,11 @@ def at_end(run: build.Run, report: reporting.Report, workdir: Path) -> None:
         log.info("report: %s, in %.0f s", workdir / FILE, time.monotonic() - began)
 
 
-def of(names: Sequence[str], out: str) -> Path:
-    """Writes the page of a run, or of several, and returns where it is.
-
-    Args:
-      names: of workdirs.
-      out: a file; "": report.html in the workdir or, of several runs, in the current folder.
+def read(names: Sequence[str]) -> list[History]:
+    """What is in workdirs.
 
     Raises:
-      BadInput: something of the input cannot be used (all of it is said), or `out` not be written.
+      BadInput: something of it cannot be used; all of that is said.
     """
     workdirs = [storage.workdir(name) for name in names]
     labels = history.short_names(workdirs)
@@ -60,20 +56,17 @@ def of(names: Sequence[str], out: str) -> Path:
             problems.append(e)
     if problems:
         raise together(problems)
-    path = storage.path(out) if out else (Path() if runs[1:] else workdirs[0]) / FILE
-    if not storage.is_remote(path) and (path.is_dir() or not path.parent.is_dir()):  # soon said
-        what = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise BadInput(f"cannot write to {path}: {what}; give another --out.")
+    return runs
+
+
+def place(runs: Sequence[History]) -> Path:
+    """Where their page is unless told: that of a run in its workdir, of several in this folder."""
+    return (Path() if runs[1:] else runs[0].workdir) / FILE
+
+
+def page(runs: Sequence[History]) -> str:
+    """The page of a run, or one that compares several."""
     if runs[1:]:
-        page = several.page(runs)
-    else:
-        jax.config.update("jax_platforms", "cpu")  # a device may be in use, by this very run
-        page = one.page(runs[0], pictures.of_run(workdirs[0], runs[0].config))
-    try:
-        if not storage.is_remote(path) and path.exists() and not path.is_file():
-            path.write_text(page)  # a pipe or device is not replaced
-        else:
-            storage.write(path, page)
-    except OSError as e:
-        raise BadInput(f"cannot write to {path}: {e.strerror or e}; give another --out.") from e
-    return path
+        return several.page(runs)
+    jax.config.update("jax_platforms", "cpu")  # a device may be in use, by this very run
+    return one.page(runs[0], pictures.of_run(runs[0].workdir, runs[0].config))

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from vit_jax.errors import BadInput
-from vit_jax.export import asked, writing
+from vit_jax.export import asked
 from vit_jax.models import pretrained
 
 
 def test_formats_are_those_that_exist():
     assert asked.SUFFIX == pretrained.SUFFIX
-    assert asked.FORMATS == (*pretrained.NAMES, *writing.GRAPHS)
+    assert asked.FORMATS == (*pretrained.NAMES, "stablehlo", "savedmodel")
 
 
 @pytest.mark.parametrize(

@@ -99,3 +99,10 @@ def test_an_image_is_dark_where_it_is_not_attended_to():
     orange, black = share(half, (250 / 255, 128 / 255, 0)), share(half, (0, 0, 0))
     assert orange == pytest.approx(0.75 * both, rel=0.05)
     assert black == pytest.approx(0.25 * both, rel=0.15)
+
+
+def test_names_in_scripts_that_the_font_lacks_are_no_warnings():
+    """Warnings are errors here."""
+    names = ["猫", "বিড়াল", "बिल्ली", "แมว", "🐈"]
+    assert pixels(drawing.confusions(names, np.eye(5, dtype=int))).size
+    assert pixels(drawing.accuracies(names, np.ones(5), np.ones(5, int))).size

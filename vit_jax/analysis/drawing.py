@@ -8,6 +8,7 @@ Every function returns a PNG. Start from the one that `figures` calls.
 
 import io
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -238,5 +239,7 @@ def _png(made: Figure) -> bytes:
     FigureCanvasAgg(made)
     out = io.BytesIO()
     tight = {"bbox_inches": "tight", "pad_inches": 0.06}  # nothing is cut off
-    made.savefig(out, format="png", dpi=DPI, metadata={"Software": None}, **tight)
+    with warnings.catch_warnings():  # scripts that the font lacks are boxes; tables have them
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font|Matplotlib currently")
+        made.savefig(out, format="png", dpi=DPI, metadata={"Software": None}, **tight)
     return out.getvalue()

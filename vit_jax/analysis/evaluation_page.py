@@ -114,8 +114,7 @@ def _or_none(share: float) -> float | None:
 def as_text(one: Evaluated) -> str:
     """The accuracy, and the worst classes and confusions."""
     found = one.measured
-    header = ["class", "examples", "accuracy", "precision"]
-    tables = [reporting.table(header, _classes(one, LISTED))]
+    tables = [reporting.table(_HEADER, _classes(one, LISTED))]
     if pairs := _pairs(one, 5):
         tables.append(reporting.table(["class", "taken for", "examples"], pairs))
     return "\n\n".join([_summary(found), *tables])
@@ -159,10 +158,9 @@ def page(one: Evaluated) -> str:
             pages.heading("Mistakes that the model is surest of"),
             pages.table(["example", "class", "taken for", "probability"], rows, numbers=[3]),
         ]
-    header = ["class", "examples", "accuracy", "precision"]
     body += [
         pages.heading("Every class"),
-        pages.table(header, _classes(one, len(one.classes)), numbers=[1, 2, 3]),
+        pages.table(_HEADER, _classes(one, len(one.classes)), numbers=[1, 2, 3]),
     ]
     return pages.page(f"Evaluation of {one.weights}", body)
 
@@ -178,6 +176,9 @@ def _worst_first(found: Measured) -> list[int]:
     """Classes with examples, the least accurate first."""
     order = np.argsort(found.accuracy, kind="stable").tolist()
     return [label for label in order if found.counts_Y[label]]
+
+
+_HEADER = ["class", "examples", "accuracy", "precision"]
 
 
 def _classes(one: Evaluated, most: int) -> list[list[str]]:

@@ -27,7 +27,7 @@ from vit_jax.inference import Model
 from vit_jax.models import files, pretrained, variants
 from vit_jax.models.formats.json_config import Images
 
-GRAPHS: dict[str, Any] = {"stablehlo": stablehlo, "savedmodel": saved_model}
+_GRAPHS: dict[str, Any] = dict(zip(asked.GRAPHS, (stablehlo, saved_model), strict=True))
 FACTS = "vit_jax.json"  # inside a folder; beside a file it is named after that
 BATCHES = (2, 3)  # images that are compared: two numbers, since the batch is free
 BOUND = 1e-4  # of the largest output
@@ -65,21 +65,19 @@ def write(
     with_preprocess: bool = False,
     progress: Progress = lambda *_: None,
 ) -> Written:
-    """Writes an export, which replaces what is there.
+    """Writes an export, which replaces what is there; of arguments that `asked.check` takes.
 
     Args:
       model: from `inference.open_model`.
       name: one of `asked.FORMATS`.
       out: file, or folder of a SavedModel; what is above it is made.
-      with_preprocess: images are uint8 and normalised inside; only of `GRAPHS`.
+      with_preprocess: images are uint8 and normalised inside; only of `asked.GRAPHS`.
       progress: called with the number of parts that are done, and of all.
 
     Raises:
-      BadInput: see `asked.check`; a model that the format cannot hold; a place that cannot be
-        written to.
+      BadInput: a model that the format cannot hold; a place that cannot be written to.
       RunFailed: the artefact gives other outputs than the model; nothing is written then.
     """
-    asked.check(name, out, with_preprocess=with_preprocess)
     images, words = preparing.found(model.weights, model.size)
     if with_preprocess and images is None:
         raise BadInput(f"--with-preprocess: {words}; leave it out, or put the configuration there.")
@@ -111,14 +109,14 @@ def _format(
     name: str, model: Model, forward: Forward, said: Images, images: Images | None
 ) -> tuple[Callable[[Path], None], Callable[[Path], tuple[str, Call]]]:
     """How a format is written, and how its consumer reads it back."""
-    if name not in GRAPHS:
+    if name not in _GRAPHS:
         cfg = forward_lib.config(model.cfg)
         given = weights_file.expressed(name, cfg, forward, said)
         return (
             lambda path: files.write(path, *given),
             lambda path: weights_file.read(name, cfg, forward, path),
         )
-    graph = GRAPHS[name]
+    graph = _GRAPHS[name]
     graph.check(forward)
 
     def put(path: Path) -> None:
@@ -194,7 +192,7 @@ def _notes(name: str, model: Model, said: Images, words: str) -> tuple[str, ...]
             parts.append(_SIGMOID)
         if parts:
             notes.append(f"{name} has no place for {'; '.join(parts)}")
-    elif name not in GRAPHS:
+    elif name not in _GRAPHS:
         notes += _unsaid(name, model, said, words)
     if model.cfg.dtype != "float32":
         notes.append(f"the model was trained in {model.cfg.dtype}, the export computes in float32")

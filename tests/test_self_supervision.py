@@ -172,6 +172,8 @@ def test_classes_of_its_data_are_not_those_of_the_model(finished, tmp_path, caps
     assert len(json.loads((finished / "classes.json").read_text())["classes"]) == 10
     assert main.main(["export", str(finished), "--format=npz", f"--out={tmp_path}/m.npz"]) == 0
     assert "10 classes" not in capsys.readouterr().out
+    assert main.main(["evaluate", str(finished), f"--out={tmp_path}"]) == 2
+    assert "these weights have no head" in capsys.readouterr().err
 
 
 def test_inspect_shows_mask_token_and_its_head(finished, capsys):

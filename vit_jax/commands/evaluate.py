@@ -56,7 +56,7 @@ def evaluate(args: argparse.Namespace) -> Any:
         log.info("data: %s", note)
     model = arguments.open_model(args)
     names = model.names
-    if not names and len(opened.classes) != model.weights.classes:
+    if not names and len(opened.classes) != model.weights.classes > 0:
         raise BadInput(
             f"{args.weights} has {model.weights.classes} classes without names, {opened.spec} has "
             f"{len(opened.classes)}; say which they are with --names=FILE, one a line."

@@ -293,6 +293,15 @@ def test_mixer_fits_one_size(tmp_path):
         vit_jax.load(path, image_size=16)
 
 
+def test_images_that_were_not_square_are_asked_for(tmp_path):
+    one = exports.model(size=(8, 12))
+    path = tmp_path / "m.npz"
+    vit_jax.save(path, variants.make(one.cfg), one.params)
+    with pytest.raises(BadInput, match=r"vit_jax.load takes image_size=\(rows, columns\)"):
+        vit_jax.load(path, image_size=8)
+    assert vit_jax.load(path, image_size=(8, 12))[2](PIXELS).shape == (3, 8, 12, 3)
+
+
 def test_heads_are_given_where_the_file_is_silent(tmp_path):
     path = foreign.safetensors(tmp_path / "x.safetensors", foreign.timm_vit(VIT))
     with pytest.raises(BadInput, match="give heads="):

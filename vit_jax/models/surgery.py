@@ -151,6 +151,12 @@ def _hint(wrong: list[str]) -> str:
             "\nRelative position embeddings are not resized: keep the image size of the weights "
             "(--config.data.image_size)."
         )
+    if wrong and all(row.startswith("  wrong shape  posemb:") for row in wrong):
+        return (
+            "\nNothing says what size of images these position embeddings are for: in Python, "
+            "vit_jax.load takes image_size=(rows, columns); a config.json beside safetensors says "
+            "it."
+        )
     return ""
 
 

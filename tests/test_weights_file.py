@@ -3,6 +3,8 @@
 
 """Weights by the names of others: written, and read back by those others."""
 
+import dataclasses
+
 import exports
 import numpy as np
 import peers
@@ -63,7 +65,7 @@ def test_timm_prepares_images_as_it_is_told(tmp_path):
     model = timm.create_model(f"local-dir:{tmp_path}", pretrained=True)
     found = timm.data.resolve_data_config(model=model)
     assert (found["mean"], found["std"]) == (list(SAID.mean), list(SAID.std))
-    assert (found["interpolation"], found["crop_mode"], found["input_size"]) == (
+    assert (found["interpolation"], found["crop_mode"], tuple(found["input_size"])) == (
         "bilinear", "center", (3, 8, 8),
     )  # fmt: skip
     assert int(8 / found["crop_pct"]) == 9
@@ -72,9 +74,11 @@ def test_timm_prepares_images_as_it_is_told(tmp_path):
 
 def test_transformers_prepare_images_and_name_classes_as_they_are_told(tmp_path):
     transformers = peers.load("transformers")
-    written(tmp_path / "model.safetensors", "hf", exports.model(size=(8, 8)))
+    said = dataclasses.replace(SAID, sigmoid=True)
+    written(tmp_path / "model.safetensors", "hf", exports.model(size=(8, 8)), said)
     model = transformers.ViTForImageClassification.from_pretrained(tmp_path)
     assert model.config.id2label == dict(enumerate(exports.NAMES))
+    assert model.config.problem_type == "multi_label_classification"
     module = peers.load("transformers.models.vit.image_processing_pil_vit")
     processor = module.ViTImageProcessorPil.from_pretrained(tmp_path)
     pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from vit_jax import checks, duration, masked, named, sharding, state, train_step, tree
+from vit_jax import checks, compiling, duration, masked, named, sharding, state, train_step, tree
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
 from vit_jax.errors import BadInput
@@ -219,6 +219,9 @@ def make(
     init, init_from = _starts(config, rules, places, tx, init_params, create)
     model = variants.make(cfg, rules)
     step, eval_step, scores_step = _step_functions(config, model, tx)
+    jitted = functools.partial(
+        jax.jit, compiler_options=compiling.options(rules.mesh.devices.flat[0].platform)
+    )
     return Program(
         config=config,
         classes=classes,
@@ -231,9 +234,9 @@ def make(
         abstract=abstract,
         init=init,
         init_from=init_from,
-        step=jax.jit(step, donate_argnums=0, out_shardings=(places, rules.replicated)),
-        eval_step=jax.jit(eval_step, out_shardings=rules.replicated),
-        scores_step=jax.jit(scores_step, out_shardings=rules.replicated),
+        step=jitted(step, donate_argnums=0, out_shardings=(places, rules.replicated)),
+        eval_step=jitted(eval_step, out_shardings=rules.replicated),
+        scores_step=jitted(scores_step, out_shardings=rules.replicated),
     )
 
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vit_jax import train_step
+from vit_jax import compiling, train_step
 from vit_jax.data import pipeline
 from vit_jax.errors import RunFailed
 from vit_jax.models import variants, vit
@@ -59,7 +59,8 @@ def make_step(
             features_BD = of_logits(features_BD)
         return features_BD.astype(jnp.float32), batch["mask"]
 
-    return jax.jit(step, out_shardings=rules.replicated)
+    options = compiling.options(rules.mesh.devices.flat[0].platform)
+    return jax.jit(step, out_shardings=rules.replicated, compiler_options=options)
 
 
 def compute(

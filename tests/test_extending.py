@@ -3,6 +3,7 @@
 
 """Parts of a user's own: the examples of docs/extending.md are run, and wrong names are refused."""
 
+import functools
 import json
 import math
 import re
@@ -38,6 +39,11 @@ def mean(logits_BY, targets_BY):
 
 def returns(logits_NY, labels_NK, value):
     return value
+
+def of_all_images(logits_NY, labels_NK):
+    if logits_NY.shape[0] > 100:
+        raise KeyError("too many")
+    return {"fine": 1.0}
 
 def opens(options):
     return ["a", "b"]
@@ -350,7 +356,8 @@ def test_wrong_names_are_refused(mine, tmp_path, capsys, key, text):
         (["model.variant=my_model:ConvMixer", "model.heads=3"], ["'heads'", "ConvMixer(classes"]),
         (["data.source=python:others:opens"], ["gave list", "{name: Split}"]),
         (["data.source=python:"], ["write it as python:MODULE:FUNCTION"]),
-        (["data.source=python:os:system(command='echo owned')"], ["options"]),
+        (["data.source=python:os:system(command='echo owned')"], ["a part of Python"]),
+        (["data.source=python:setuptools:setup(name='owned')"], ["no parameter called options"]),
         (["loss.name=focal"], ["'focal'", "softmax", "MODULE:NAME"]),
         (["checkpoint.keep_best=val/ece"], ["keep_best", "val/top1"]),
         (
@@ -416,3 +423,25 @@ def test_module_inside_a_package(tmp_path, monkeypatch):
     assert found(1, 2) == 6
     with pytest.raises(BadInput, match=r"x: there is no module of_tests\.other"):
         named.find("x", "of_tests.other:add")
+
+
+@pytest.mark.parametrize(
+    "value", [[1], {"loss": 1.0}, {1: 0.5}, {"own": float("nan")}, {"own": "x"}]
+)
+def test_an_evaluator_is_tried_before_anything_is_trained(mine, value):
+    evaluator = own.find("val", f"others:returns(value={value!r})", "")
+    if value == {"own": float("nan")}:
+        evaluator = functools.partial(own._checked, "nan", "", lambda *_: value)
+    with pytest.raises(BadInput):
+        own.attempt(evaluator, 3, 1)
+
+
+def test_an_evaluator_that_fails_later_ends_the_run_and_keeps_it(mine, tmp_path, capsys):
+    workdir = tmp_path / "run"
+    words = [*SHORT, "--config.evals.val.evaluator=others:of_all_images"]
+    code, _, said = using.command(
+        capsys, "train", f"--config={QUICKSTART}", f"--workdir={workdir}", *words
+    )
+    assert code == 1
+    assert "KeyError: 'too many'; mend it, run again" in said
+    assert (workdir / "checkpoints" / "20").is_dir()

@@ -18,6 +18,7 @@ import pytest
 from vit_jax import main, tree
 from vit_jax.bench import baseline, inputs, ours, saving, startup, suite, turns
 from vit_jax.bench.turns import Asked, Timed
+from vit_jax.commands import bench
 from vit_jax.errors import BadInput, RunFailed
 from vit_jax.models import flops, variants
 
@@ -29,8 +30,6 @@ SMALL = ["--models=Ti/8", "--batch=8", "--resolution=16", "--dtype=float32", *OV
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(turns, "ROUNDS", 2)
-    monkeypatch.setitem(turns.take.__kwdefaults__, "rounds", 2)
     monkeypatch.setitem(suite.table.__kwdefaults__, "rounds", 2)
     monkeypatch.setitem(suite.table.__kwdefaults__, "turn_secs", 0.0)
 
@@ -122,6 +121,62 @@ def test_a_candidate_that_dies_is_named_or_left_out(caplog):
     assert "b is left out" in caplog.text
 
 
+def dying_later(asked):
+    """A candidate whose second step is its last."""
+    left = iter([1])
+    return Timed(lambda: next(left, 0) or os._exit(3), lambda last: None, {})
+
+
+def test_an_optional_candidate_may_die_at_any_time(caplog):
+    given = {"rounds": 3, "turn_secs": 0.0, "optional": ("b",)}
+    found = turns.take({"a": sleeping, "b": dying_later}, Asked("", 1, 0, ""), **given)
+    assert list(found) == ["a"]
+    assert len(found["a"].secs) == 3
+
+
+def test_rows_that_fail_leave_the_others(monkeypatch, caplog):
+    real = turns.take
+
+    def take(makers, asked, **given):
+        if asked.model == "S/8":
+            raise RunFailed("too little memory")
+        return real({"ours": sleeping_ours, suite._PEAK: sleeping_ours}, asked, **given)
+
+    monkeypatch.setattr(turns, "take", take)
+    rows = [Asked("S/8", 8, 16, "float32", OVERRIDES), ASKED]
+    found = suite.table("predict", rows, rounds=1, turn_secs=0.0)
+    assert [row["model"] for row in found["rows"]] == ["Ti/8"]
+    assert "S/8 is left out: too little memory" in caplog.text
+    with pytest.raises(RunFailed, match="memory"):
+        suite.table("predict", rows[:1])
+
+
+def sleeping_ours(asked):
+    """As `sleeping`, with the figures of ours."""
+    return Timed(lambda: time.sleep(0.01), lambda last: None, {"step_flops": 1, "device": "x"})
+
+
+def test_parts_that_fail_leave_the_others(monkeypatch, capsys):
+    def measured(part, asked):
+        if part == "startup":
+            raise RunFailed("no digits")
+        return {"part": part}, f"all of {part}"
+
+    monkeypatch.setattr(bench, "_measured", measured)
+    assert main.main(["bench", "all", *SMALL, "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["train"] == {"part": "train"}
+    assert found["startup"] == {"error": "no digits"}
+    assert found["input"] == {"part": "input"}
+
+
+def test_peak_is_of_finite_numbers():
+    timed = ours.products(ASKED)
+    for _ in range(30):
+        last = timed.step()
+    assert bool(jnp.isfinite(last).all())
+
+
 def test_bad_input_of_a_candidate_is_that_of_the_command():
     with pytest.raises(BadInput, match="not like this"):
         turns.take({"a": refusing}, Asked("", 1, 0, ""), rounds=1)
@@ -134,6 +189,7 @@ def test_bad_input_of_a_candidate_is_that_of_the_command():
         (["train", "--models=S/16", "--resolution=100"], "100"),
         (["train", "--models=S/16", "--batch=0"], "batch_size"),
         (["train", "--models=S/16", "--config.lenght=1"], "lenght"),
+        (["train", "--models=S/16", "--config.batch_size=8"], "--batch instead"),
         (["startup", "--config.seed=1"], "takes no"),
         (["frobnicate"], "invalid choice"),
     ],
@@ -193,9 +249,9 @@ def test_baseline_learns():
     assert float(last) < float(first) - 0.5
 
 
-def test_flops_of_a_step_are_three_forward_passes_of_what_a_device_has():
+def test_flops_of_a_step_are_three_forward_passes_of_a_batch():
     cfg = ours.make(ASKED).model.cfg
-    assert ours.train(ASKED).figures["step_flops"] == 3 * flops.forward_flops(cfg, 16, 16)
+    assert ours.train(ASKED).figures["step_flops"] == 24 * flops.forward_flops(cfg, 16, 16)
 
 
 def test_timm_takes_the_sizes_of_the_model():

@@ -29,6 +29,7 @@ from vit_jax import build, cache, distributed, estimate, hlo, memory, program, s
 from vit_jax import config as config_lib
 from vit_jax.data.tfds_source import is_prepared
 from vit_jax.errors import BadInput
+from vit_jax.models import mixer, vit
 from vit_jax.topology import Accelerator
 
 log = logging.getLogger("vit_jax")
@@ -53,7 +54,7 @@ class Measured:
     temp_bytes: int
     collective_bytes: estimate.Collectives | None  # None: hidden by this compiler
     least_collective_bytes: estimate.Collectives  # that this sharding can do with
-    beyond_least: float | None  # what leaves a device, as a multiple of that; None: nothing does
+    beyond_least: float | None  # what leaves a device, in terms of that; None: unknown
     flops: float
     step_secs: float
     limited_by: str
@@ -168,11 +169,12 @@ def measure(
         }
     secs, limit = estimate.step_secs(made, accelerator, sent)
     mesh = dict(made.rules.mesh.shape)
+    known = mesh["tensor"] == 1 or isinstance(made.model.cfg, vit.ViTConfig | mixer.MixerConfig)
     wire, at_least = estimate.wire_bytes(sent, mesh), estimate.wire_bytes(least, mesh)
     return Measured(
         **found,
         least_collective_bytes=least,
-        beyond_least=wire / at_least if at_least else None,
+        beyond_least=wire / at_least if at_least and known else None,
         flops=estimate.step_flops(made),
         step_secs=secs,
         limited_by=limit,

@@ -171,6 +171,10 @@ def build(config: ConfigDict) -> Run:
     tasks = _tasks(config, few_shot)
     classes, examples = len(source.classes), len(train.split)
     made = program.make(config, classes=classes, examples=examples, labels=labels)
+    for name in config.evals:
+        _, evaluator = made.evaluator(name)
+        if evaluator is not None:
+            own.attempt(evaluator, classes, labels)
     return Run(
         **vars(made),
         source=source,

@@ -13,6 +13,7 @@ import functools
 import importlib
 import inspect
 import re
+import sys
 from typing import Any
 
 from vit_jax.errors import BadInput, unknown
@@ -37,9 +38,11 @@ def find(said: str, text: str, *args: Any, **kwargs: Any) -> functools.partial[A
 
     Raises:
       BadInput: written otherwise, no such module, one that cannot be imported, no such name in it,
-        or a signature that does not take these arguments.
+        a part of Python itself, or a signature that does not take these arguments.
     """
     module_name, name, given = _parse(said, text)
+    if module_name.partition(".")[0] in sys.stdlib_module_names:
+        raise BadInput(f"{said}: {module_name} is a part of Python; name a module of yours.")
     module = _module(said, module_name)
     found = getattr(module, name, None)
     if not callable(found):
@@ -50,6 +53,11 @@ def find(said: str, text: str, *args: Any, **kwargs: Any) -> functools.partial[A
     except ValueError as e:  # of some that are written in C
         raise BadInput(f"{said}: {name} has no signature; give one that has.") from e
     try:
+        twice = kwargs.keys() & given.keys()
+        if twice:
+            raise TypeError(f"{', '.join(sorted(twice))} is given already")
+        if "options" in kwargs and "options" not in signature.parameters:  # **anything is not meant
+            raise TypeError("it has no parameter called options")
         signature.bind(*args, **kwargs, **given)
     except TypeError as e:
         raise BadInput(f"{said}: {e}; it is {name}{signature}.") from e
@@ -86,6 +94,6 @@ def _module(said: str, name: str) -> Any:
             f"{said}: there is no module {e.name}; install the package that has it, or "
             "put its folder on PYTHONPATH."
         ) from e
-    except Exception as e:  # a module of the user's: it may raise anything
+    except (Exception, SystemExit) as e:  # a module of the user's: it may raise anything
         what = " ".join(str(e).split())[:300]
         raise BadInput(f"{said}: {name} cannot be imported: {type(e).__name__}: {what}") from e

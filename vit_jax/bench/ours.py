@@ -17,10 +17,17 @@ from vit_jax import build, distributed, machine, memory, program, recipes
 from vit_jax import config as config_lib
 from vit_jax.bench.turns import Asked, Timed
 from vit_jax.config import ConfigDict
+from vit_jax.errors import BadInput
 from vit_jax.evaluators import features
 from vit_jax.models import flops
 
 CLASSES = 1000
+_FLAGS = {
+    "model.variant": "--models",
+    "model.dtype": "--dtype",
+    "data.image_size": "--resolution",
+    "batch_size": "--batch",
+}
 _PEAK_SIDES = {"cpu": 2048, "gpu": 8192, "tpu": 8192}  # of the matrices, large enough for the peak
 
 
@@ -38,6 +45,10 @@ def config(asked: Asked) -> ConfigDict:
         "optimizer.weight_decay": 0.1,
     }
     given = [f"--config.{key}={value}" for key, value in own.items()]
+    for text in asked.overrides:
+        key = text.removeprefix("--config.").partition("=")[0]
+        if key in _FLAGS:
+            raise BadInput(f"{text}: give {_FLAGS[key]} instead, which all candidates follow.")
     base = recipes.root() / "configs" / "base.py"
     made = config_lib.load(str(base), [*given, *asked.overrides])
     build.check(made)
@@ -45,10 +56,11 @@ def config(asked: Asked) -> ConfigDict:
 
 
 def make(asked: Asked) -> program.Program:
-    """The program of that configuration, on the devices of this process."""
+    """The program of that configuration, on one device, as the others have it."""
     made = config(asked)
     begin(made)
-    return program.make(made, classes=CLASSES, examples=1000 * asked.batch)
+    devices = jax.devices()[:1]
+    return program.make(made, classes=CLASSES, examples=1000 * asked.batch, devices=devices)
 
 
 def begin(made: ConfigDict) -> None:
@@ -118,15 +130,9 @@ def products(asked: Asked) -> Timed:
     begin(config(asked))
     side = _PEAK_SIDES[jax.devices()[0].platform]
     a = jax.random.normal(jax.random.key(0), (side, side), asked.dtype)  # zeros draw less power
-    product = jax.jit(lambda a: a @ a * (1 / side**0.5))
-    last = product(a).block_until_ready()
-
-    def step() -> jax.Array:
-        nonlocal last
-        last = product(last)
-        return last
-
-    return Timed(step, jax.block_until_ready, {"step_flops": 2 * side**3})
+    product = jax.jit(lambda a: a @ a)
+    product(a).block_until_ready()
+    return Timed(lambda: product(a), jax.block_until_ready, {"step_flops": 2 * side**3})
 
 
 def random_batch(made: program.Program) -> dict[str, jax.Array]:
@@ -141,15 +147,12 @@ def random_batch(made: program.Program) -> dict[str, jax.Array]:
 
 
 def device() -> str:
-    """What everything runs on: `1 x NVIDIA H200`, `2 x AMD EPYC` (processor cores)."""
-    found = jax.devices()
-    if found[0].platform == "cpu":
-        return machine.processor()
-    return f"{len(found)} x {found[0].device_kind}"
+    """What everything runs on: `NVIDIA H200`, `2 x AMD EPYC` (processor cores)."""
+    found = jax.devices()[0]
+    return machine.processor() if found.platform == "cpu" else found.device_kind
 
 
 def _forward_flops(made: program.Program) -> int:
-    """Of a batch, on one device."""
+    """Of a batch."""
     side = made.config.data.image_size
-    images = made.config.batch_size / made.rules.mesh.size
-    return round(images * flops.forward_flops(made.model.cfg, side, side))
+    return made.config.batch_size * flops.forward_flops(made.model.cfg, side, side)

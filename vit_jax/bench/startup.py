@@ -32,6 +32,7 @@ _FLAX = "import jax, flax.linen"
 _TENSORFLOW = "import jax, flax.linen, tensorflow"
 _MODELS = "import vit_jax.models"
 # Commands that must answer before anything heavy is imported; what they answer is not looked at.
+_ERROR = "--config.lenght=1"  # exit code 2
 _TRAIN = ["train", "--config=configs/quickstart.py"]
 _COMMANDS = {
     "vit_jax --help": ["--help"],
@@ -40,7 +41,7 @@ _COMMANDS = {
     "a config error": [
         "train",
         "--config=configs/quickstart.py",
-        "--config.lenght=1",
+        _ERROR,
         "--workdir=x",
     ],
 }
@@ -123,7 +124,10 @@ def _secs(arguments: list[str]) -> float:
     """Of a Python process, from its start to its end."""
     began = time.perf_counter()
     with _started(arguments, subprocess.DEVNULL) as process:
-        process.wait(_MOST_SECS)
+        code = process.wait()
+    expected = 2 if _ERROR in arguments else 0
+    if code != expected:
+        raise RunFailed(f"python {' '.join(arguments)} ended with {code}, not {expected}.")
     return time.perf_counter() - began
 
 

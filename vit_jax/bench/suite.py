@@ -3,13 +3,18 @@
 
 """The tables of `vit_jax bench`: our steps beside those of others. Start from `table`."""
 
+import contextlib
 import importlib.metadata
 import importlib.util
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from vit_jax.bench import baseline, ours, turns
 from vit_jax.bench.turns import Asked, Maker, Measured, Timed
+from vit_jax.errors import RunFailed
+
+log = logging.getLogger("vit_jax")
 
 _OURS: dict[str, Maker] = {"train": ours.train, "eval": ours.evaluate, "predict": ours.predict}
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "timm", "torch")
@@ -40,24 +45,33 @@ def table(
       `median` and `spread` (interquartile range) of the rounds; `ratio`: of ours to each of the
       others in the same round; `of_peak`: the share of the FLOP/s that large matrix products reach
       there, `peak_tflops`; of training `first_step_secs` (from nothing compiled to the end of the
-      first step) and `peak_bytes` of ours; `timm_how`: whether compiled. Models other than ViTs
+      first step) and `peak_bytes` of ours (of a CPU, by the
+      compiler); `timm_how`: whether compiled. Models other than ViTs
       with a class token have ours alone; so has a row whose timm cannot be imported or run.
 
     Raises:
-      BadInput, RunFailed: see `turns.take`.
+      BadInput: see `turns.take`.
+      RunFailed: no row could be measured. One that cannot is left out, and the log says so.
     """
-    rows, device = [], ""
+    rows, failed, device = [], list[RunFailed](), ""
     for place, one in enumerate(asked):
-        found = turns.take(
-            _makers(what, one),
-            one,
-            rounds=rounds,
-            turn_secs=turn_secs,
-            optional=("timm",),
-            progress=lambda done, of, place=place: progress(place * of + done, len(asked) * of),
-        )
+        try:
+            found = turns.take(
+                _makers(what, one),
+                one,
+                rounds=rounds,
+                turn_secs=turn_secs,
+                optional=("timm",),
+                progress=lambda done, of, place=place: progress(place * of + done, len(asked) * of),
+            )
+        except RunFailed as e:  # often too little memory; the other rows are worth having
+            log.error("%s is left out: %s", one.model, e)
+            failed.append(e)
+            continue
         device = found["ours"].figures["device"]
         rows.append(_row(one, found))
+    if not rows:
+        raise failed[0]
     return {"device": device, "versions": versions(), "rows": rows}
 
 
@@ -105,7 +119,7 @@ def versions() -> dict[str, str]:
     """Of the packages that are measured, where installed."""
     found = {}
     for name in _PACKAGES:
-        if importlib.util.find_spec(name):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found
 

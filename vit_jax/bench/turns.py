@@ -97,37 +97,34 @@ def take(
     """
     died = "the process of {} ended; its last words are above. Often there is too little memory."
     with contextlib.ExitStack() as stack:
-        children = {
-            name: stack.enter_context(Child(_answering, maker, asked, died=died.format(name)))
-            for name, maker in makers.items()
-        }
-        figures, total = {}, len(children) * (rounds + 2)
-        for name in list(children):  # one at a time: each has the machine to itself
+        children, figures = dict[str, Child](), dict[str, dict[str, Any]]()
+        secs: dict[str, list[float]] = {name: [] for name in makers}
+        total = len(makers) * (rounds + 2)
+
+        def ask(name: str, count: int, done: int) -> Any:
+            """An answer; None from one that is left out, now or before."""
             try:
-                figures[name] = children[name].ask(0)
+                found = children[name].ask(count) if name in children else None
             except RunFailed as e:
                 if name not in optional:
                     raise
                 log.warning("%s is left out: %s", name, e)
-                del children[name]
-            progress(len(figures), total)
-        secs = _in_turns(children, rounds, turn_secs, progress)
-    return {name: Measured(tuple(found[1:]), figures[name]) for name, found in secs.items()}
+                found = children.pop(name, None) and None
+            progress(done, total)
+            return found
 
-
-def _in_turns(
-    children: dict[str, Child], rounds: int, turn_secs: float, progress: Callable[[int, int], None]
-) -> dict[str, list[float]]:
-    """Seconds of a step of each, in each round and in one before them."""
-    total = len(children) * (rounds + 2)
-    secs: dict[str, list[float]] = {name: [] for name in children}
-    counts = dict.fromkeys(children, 1)
-    for turn in range(rounds + 1):
-        for place, (name, child) in enumerate(children.items(), 1):
-            secs[name].append(child.ask(counts[name]))
-            counts[name] = max(1, round(turn_secs / secs[name][-1]))
-            progress(len(children) * (turn + 1) + place, total)
-    return secs
+        for done, (name, make) in enumerate(makers.items(), 1):  # the others do not run yet
+            child = Child(_answering, make, asked, died=died.format(name))
+            children[name] = stack.enter_context(child)
+            figures[name] = ask(name, 0, done)
+        counts = dict.fromkeys(makers, 1)
+        for turn in range(1, rounds + 2):
+            for place, name in enumerate(makers, 1):
+                each = ask(name, counts[name], turn * len(makers) + place)
+                if each is not None:
+                    secs[name].append(each)
+                    counts[name] = max(1, round(turn_secs / each))
+    return {name: Measured(tuple(secs[name][1:]), figures[name]) for name in children}
 
 
 def _answering(make: Maker, asked: Asked) -> Callable[[int], Any]:
@@ -139,7 +136,9 @@ def _answering(make: Maker, asked: Asked) -> Callable[[int], Any]:
         if not count:
             return timed.figures
         began = time.perf_counter()
-        last = [timed.step() for _ in range(count)][-1]
+        last = None
+        for _ in range(count):  # no result is kept but the last
+            last = timed.step()
         timed.wait(last)
         return (time.perf_counter() - began) / count
 

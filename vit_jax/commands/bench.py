@@ -6,10 +6,11 @@
 import argparse
 import importlib.util
 import json
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from vit_jax.errors import BadInput
+from vit_jax.errors import BadInput, RunFailed
 from vit_jax.machine import present_accelerators
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code."""
-    asked = []
+    asked, failed = [], False
     if args.part in _OTHERS:
         if rest:
             raise BadInput(f"bench {args.part} takes no {rest[0]!r}.")
@@ -61,11 +62,16 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     if args.part != "all":
         found, text = _measured(args.part, asked)
     else:
-        parts = {name: _measured(name, asked) for name in (*_OF_MODELS, *_OTHERS)}
+        parts = dict[str, Part]()
+        for name in (*_OF_MODELS, *_OTHERS):
+            try:
+                parts[name] = _measured(name, asked)
+            except RunFailed as e:  # the other parts are worth having
+                parts[name], failed = ({"error": str(e)}, f"not measured: {e}"), True
         found = {name: figures for name, (figures, _) in parts.items()}
         text = "\n\n".join(f"{name}\n{shown}" for name, (_, shown) in parts.items())
     print(json.dumps(found, indent=2) if args.json else text)
-    return 0
+    return int(failed)
 
 
 def _asked(args: argparse.Namespace, overrides: tuple[str, ...]) -> list["Asked"]:
@@ -75,7 +81,7 @@ def _asked(args: argparse.Namespace, overrides: tuple[str, ...]) -> list["Asked"
 
     asked = [
         Asked(name, args.batch, args.resolution, args.dtype, overrides)
-        for name in args.models.split(",")
+        for name in re.split(r",(?![^(]*\))", args.models)  # my:Net(a=1,b=2) is one
     ]
     for one in asked:
         ours.config(one)

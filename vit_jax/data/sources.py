@@ -157,7 +157,8 @@ def _own(rest: str, options: Options) -> _Opened:
     made = named.find(f"data.source='python:{rest}'", rest, options=options)(options=options)
     empty: _Opened = ((), {}, [])
     classes, found, notes = made if isinstance(made, tuple) and len(made) == 3 else empty
-    if not classes or not found or not all(isinstance(s, Split) for s in found.values()):
+    good = isinstance(found, dict) and all(isinstance(s, Split) for s in found.values())
+    if not good or not found or not len(classes):
         raise BadInput(
             f"data.source='python:{rest}' gave {type(made).__name__}; expected (names of classes, "
             "{name: Split}, notes), see docs/extending.md."

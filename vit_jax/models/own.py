@@ -33,7 +33,7 @@ class OwnConfig:
     @property
     def stride(self) -> int:
         """Pixels per position of the last grid; sides of images are multiples of it."""
-        raise NotImplementedError
+        raise self._missing("stride")
 
     def make(self, rules: Rules | None) -> Any:
         """The Linen module, with fields `cfg` (this) and `rules`, for `sharding.constrain`.
@@ -41,11 +41,14 @@ class OwnConfig:
         Its call is (images_BHWC, *, train=False, key=None) -> float32 [B, Y]. Its parameters have a
         head `head`, which starts anew in transfer.
         """
-        raise NotImplementedError
+        raise self._missing("make")
 
     def forward_flops(self, height: int, width: int) -> int:
         """FLOPs (2 per multiply-add) of one image; utilisation and plans are computed from it."""
-        raise NotImplementedError
+        raise self._missing("forward_flops")
+
+    def _missing(self, name: str) -> BadInput:
+        return BadInput(f"{type(self).__name__} has no {name}; see docs/extending.md.")
 
 
 def config(variant: str, classes: int, given: Mapping[str, Any]) -> OwnConfig:

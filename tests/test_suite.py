@@ -6,6 +6,7 @@
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vit_jax import main, tree
+from vit_jax import main, recipes, tree
 from vit_jax.bench import baseline, inputs, ours, saving, startup, suite, turns
 from vit_jax.bench.turns import Asked, Timed
 from vit_jax.commands import bench
@@ -56,7 +57,11 @@ def refusing(asked):
 
 
 def test_train_prints_what_the_interface_fixes(quick, capsys):
-    assert main.main(["bench", "train", *SMALL, "--json"]) == 0
+    page = (recipes.root() / "docs" / "performance.md").read_text()
+    words = re.search(r"```bash\nvit_jax (bench train .*)\n```", page)[1].split()
+    readme = (recipes.root() / "README.md").read_text()
+    assert "vit_jax " + " ".join(words[:2]) in readme
+    assert main.main([*words, *SMALL]) == 0  # of a flag that is given twice, the last counts
     found = json.loads(capsys.readouterr().out)
     assert set(found) == {"device", "versions", "rows"}
     assert found["versions"]["jax"] == jax.__version__
@@ -122,8 +127,8 @@ def test_a_candidate_that_dies_is_named_or_left_out(caplog):
 
 
 def dying_later(asked):
-    """A candidate whose second step is its last."""
-    left = iter([1])
+    """A candidate whose third step is its last."""
+    left = iter([1, 1])
     return Timed(lambda: next(left, 0) or os._exit(3), lambda last: None, {})
 
 

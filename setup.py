@@ -63,5 +63,5 @@ setup(
             "import-linter>=2.16,<3",
         ],
     },
-    entry_points={"console_scripts": ["vit_jax=vit_jax.main:main"]},
+    entry_points={"console_scripts": ["vit_jax=vit_jax.__main__:program"]},
 )

@@ -42,6 +42,7 @@ def test_every_source_file_has_its_tests():
     tested = {p.stem.removeprefix("test_") for p in (ROOT / "tests").glob("test_*.py")}
     elsewhere = {
         "layers": "vit",
+        "attend": "attention",
         "arguments": "predict",
         "lazy": "main",
         "classification": "train",

@@ -685,7 +685,7 @@ def test_what_is_kept_for_the_backward_pass_is_what_remat_says(family, scan):
     name = {"bit": "conv", "hybrid": "conv"}.get(family, "mlp_up")
     cfgs = {r: tiny.FAMILIES[family](remat=r, **given) for r in ("none", "dots", name, "full")}
     none, dots, named, full = map(kept_bytes, cfgs.values())
-    assert full < named <= dots < 0.5 * none
+    assert full < named <= dots < 0.6 * none  # which has weights of attention once, and MLPs twice
     assert named < dots or family == "bit"  # which has only convolutions
     if family in ("vit", "mixer"):
         hidden = 7 * 48 if family == "vit" else 6 * 48 + 20 * 32  # tokens by width, and turned

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 from vit_jax.errors import BadInput
-from vit_jax.models.layers import dropout
+from vit_jax.models import attend
+from vit_jax.models.layers import product
 from vit_jax.sharding import Rules, constrain
 
 log = logging.getLogger("vit_jax")
@@ -37,7 +38,7 @@ ATTENTION_AXES: dict[str, tuple[str | None, ...]] = {
 }
 
 # Names that `layers.rematerialised` can keep.
-KEEPABLE = ("query", "key", "value", "attention", "attention_out")
+KEEPABLE = ("query", "key", "value", "weights", "attention", "attention_out")
 
 
 def not_fused(*, dropout: float, relative: bool) -> str:
@@ -158,10 +159,10 @@ class Attention(nn.Module):
                 (self.heads, head_dim),
                 kernel_init=nn.initializers.xavier_uniform(),
                 dtype=self.dtype,
+                dot_general=product(self.rules),
                 name=name,
             )(x)
-            x = constrain(x, ("act_batch", "act_tokens", "act_heads", None), self.rules)
-            return checkpoint_name(x, name)
+            return constrain(x, ("act_batch", "act_tokens", "act_heads", None), self.rules)
 
         query_BLNK = project(query_BLD, "query")
         key_BMNK, value_BMNK = project(memory_BMD, "key"), project(memory_BMD, "value")
@@ -169,13 +170,17 @@ class Attention(nn.Module):
             mixed_BLNK = self._plain(query_BLNK, key_BMNK, value_BMNK, key)
         else:
             assert not not_fused(dropout=self.dropout, relative=self.relative)
+            query_BLNK = checkpoint_name(query_BLNK, "query")
+            key_BMNK = checkpoint_name(key_BMNK, "key")
+            value_BMNK = checkpoint_name(value_BMNK, "value")
             mixed_BLNK = self._fused(query_BLNK, key_BMNK, value_BMNK)
-        mixed_BLNK = checkpoint_name(mixed_BLNK, "attention")
+            mixed_BLNK = checkpoint_name(mixed_BLNK, "attention")
         out_BLD = nn.DenseGeneral(
             width,
             axis=(-2, -1),
             kernel_init=nn.initializers.xavier_uniform(),
             dtype=self.dtype,
+            dot_general=product(self.rules),
             name="out",
         )(mixed_BLNK)
         return checkpoint_name(out_BLD, "attention_out")
@@ -184,18 +189,20 @@ class Attention(nn.Module):
         self, query_BLNK: jax.Array, key_BMNK: jax.Array, value_BMNK: jax.Array, key: Any
     ) -> jax.Array:
         """Values weighted by the softmax of scores, [B, L, N, K]."""
-        _, length, heads, head_dim = query_BLNK.shape
+        batch, length, heads, head_dim = query_BLNK.shape
         query_BLNK = query_BLNK / jnp.sqrt(head_dim).astype(self.dtype)
-        scores_BNLM = jnp.einsum("blnk,bmnk->bnlm", query_BLNK, key_BMNK)
+        bias_BNLM = keep_BNLM = None
         if self.relative:
             shape = (2 * length - 1, heads, head_dim)
             table_RNK = self.param("relative", nn.initializers.normal(0.02), shape)
-            scores_BNLM += relative_scores(query_BLNK, table_RNK.astype(self.dtype))
-        weights_BNLM = jax.nn.softmax(scores_BNLM.astype(jnp.float32))
-        self.sow("intermediates", "weights", weights_BNLM)  # nothing unless asked for
-        weights_BNLM = weights_BNLM.astype(self.dtype)
-        weights_BNLM = dropout(weights_BNLM, self.dropout, key)
-        return jnp.einsum("bnlm,bmnk->blnk", weights_BNLM, value_BMNK)
+            bias_BNLM = relative_scores(query_BLNK, table_RNK.astype(self.dtype))
+        if self.is_mutable_collection("intermediates"):  # only where they are asked for
+            looked_BNLM = attend.weights(attend.swap(query_BLNK), attend.swap(key_BMNK), bias_BNLM)
+            self.sow("intermediates", "weights", looked_BNLM)
+        if key is not None and self.dropout:
+            shape = (batch, heads, length, key_BMNK.shape[1])
+            keep_BNLM = jax.random.bernoulli(key, 1.0 - self.dropout, shape)
+        return attend.attend(query_BLNK, key_BMNK, value_BMNK, bias_BNLM, keep_BNLM, self.dropout)
 
     def _fused(self, query_BLNK: jax.Array, key_BLNK: jax.Array, value_BLNK: jax.Array) -> Any:
         """`jax.nn.dot_product_attention` of the images and heads of each device, [B, L, N, K]."""

@@ -1,0 +1,94 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A program starts anew with large pages where it can, once, and with all it was given."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from vit_jax import __main__, huge_pages
+
+PROGRAM = """
+import os, pathlib, sys
+from vit_jax import huge_pages
+huge_pages._POLICY = pathlib.Path(sys.argv[1])
+if "GLIBC_TUNABLES" not in os.environ: print("first", os.getpid(), flush=True)
+huge_pages.start_with()
+print("then", os.getpid(), os.environ.get("GLIBC_TUNABLES"), *sys.argv[2:], sys.flags.optimize)
+"""
+
+
+@pytest.fixture
+def started(monkeypatch, tmp_path):
+    """(policy, glibc) -> what the program was started anew with: arguments and the tunables."""
+    seen = []
+    monkeypatch.setattr(os, "execv", lambda *given: seen.append(given))
+    monkeypatch.setattr(huge_pages, "_POLICY", tmp_path / "enabled")
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+
+    def start(policy="always [madvise] never", libc="glibc 2.36", tunables=None):
+        (tmp_path / "enabled").write_text(f"{policy}\n")
+        monkeypatch.setattr(os, "confstr", lambda name: libc)
+        if tunables is not None:
+            monkeypatch.setenv("GLIBC_TUNABLES", tunables)
+        huge_pages.start_with()
+        return [(*given, os.environ["GLIBC_TUNABLES"]) for given in seen]
+
+    return start
+
+
+def test_a_program_starts_anew_with_what_it_was_given(tmp_path):
+    if not (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc"):
+        pytest.skip("this is not glibc")
+    (tmp_path / "enabled").write_text("always [madvise] never\n")
+    environ = {k: v for k, v in os.environ.items() if k != "GLIBC_TUNABLES"}
+    said = subprocess.run(
+        [sys.executable, "-O", "-c", PROGRAM, tmp_path / "enabled", "a b", "--c=*"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environ,
+    ).stdout.splitlines()
+    (first, process), then = said[0].split(), said[1:]
+    assert first == "first"
+    assert then == [f"then {process} glibc.malloc.hugetlb=1 a b --c=* 1"]
+
+
+def test_other_tunables_stay(started):
+    tunables = "glibc.malloc.check=1:glibc.malloc.hugetlb=1"
+    assert started(tunables="glibc.malloc.check=1") == [
+        (sys.executable, [sys.executable, *sys.orig_argv[1:]], tunables)
+    ]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"policy": "[always] madvise never"},
+        {"policy": "always madvise [never]"},
+        {"libc": "glibc 2.34"},
+        {"libc": "musl 1.2"},
+        {"libc": None},
+        {"tunables": "glibc.malloc.hugetlb=0"},
+    ],
+)
+def test_where_there_is_nothing_to_gain_it_goes_on(started, given):
+    assert started(**given) == []
+
+
+def test_a_system_without_that_file_goes_on(started, monkeypatch, tmp_path):
+    assert len(started()) == 1
+    monkeypatch.delenv("GLIBC_TUNABLES")
+    monkeypatch.setattr(huge_pages, "_POLICY", tmp_path / "none")
+    huge_pages.start_with()
+    assert "GLIBC_TUNABLES" not in os.environ
+
+
+def test_the_command_asks_first(started, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["vit_jax", "--version"])
+    asked = []
+    monkeypatch.setattr(huge_pages, "start_with", lambda: asked.append(1))
+    assert (__main__.program(), asked) == (0, [1])

@@ -39,9 +39,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 def _numbers(name: str, side: int) -> tuple[str, ...]:
     """Layers, width, heads, parameters and GFLOPs as text; "-" where the size does not fit."""
-    from vit_jax import tree
     from vit_jax.errors import BadInput
-    from vit_jax.models import flops, variants
+    from vit_jax.models import flops, parameters, variants
 
     cfg = variants.config(variant=name, classes=1000, **variants.published(name))
     facts = variants.describe(name, cfg)
@@ -51,6 +50,6 @@ def _numbers(name: str, side: int) -> tuple[str, ...]:
         variants.check_image_size(cfg, side, side)
     except BadInput:
         return (*map(str, sizes), str(facts.get("heads", "-")), "-", "-")
-    parameters = tree.size(variants.shapes(cfg, side, side))
+    size = parameters.count(cfg, side, side)
     cost = flops.forward_flops(cfg, side, side) / 1e9
-    return (*map(str, sizes), str(facts.get("heads", "-")), f"{parameters:,}", f"{cost:,.1f}")
+    return (*map(str, sizes), str(facts.get("heads", "-")), f"{size:,}", f"{cost:,.1f}")

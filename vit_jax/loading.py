@@ -13,14 +13,13 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from vit_jax import config as config_lib
 from vit_jax import fetch, storage, tree
-from vit_jax.checkpoint import Checkpoints
 from vit_jax.data import preprocess, readers
 from vit_jax.errors import BadInput, PeerLost
 from vit_jax.keeping import Damaged
@@ -28,6 +27,9 @@ from vit_jax.models import files, pretrained, surgery, variants
 from vit_jax.models.formats import json_config
 from vit_jax.models.pretrained import Weights
 from vit_jax.step_folders import FOLDER
+
+if TYPE_CHECKING:
+    from vit_jax.checkpoint import Checkpoints
 
 CONFIG_FILE = "config.yaml"
 CLASSES_FILE = "classes.json"  # names of the classes of a run, by label
@@ -65,7 +67,7 @@ def find_run(text: str) -> Run | None:
             "published name (see `vit_jax models`), the workdir of a run, WORKDIR@best or "
             "WORKDIR@STEP."
         )
-    checkpoints = Checkpoints(workdir, read_only=True)
+    checkpoints = _checkpoints(workdir)
     try:
         steps = checkpoints.steps
         if not steps:
@@ -149,9 +151,16 @@ def _read(text: str, heads: int, shapes_only: bool) -> Weights:
     raise BadInput(f"{text!r}: checkpoints are replaced faster than they can be read: {error}")
 
 
+def _checkpoints(workdir: Path) -> "Checkpoints":
+    """Of a run, to read; orbax is imported only here, since files of weights need none of it."""
+    from vit_jax.checkpoint import Checkpoints
+
+    return Checkpoints(workdir, read_only=True)
+
+
 def _read_run(run: Run, *, shapes_only: bool) -> Weights:
     saved = config_lib.load(str(run.workdir / CONFIG_FILE))
-    checkpoints = Checkpoints(run.workdir, read_only=True)
+    checkpoints = _checkpoints(run.workdir)
     try:
         read = checkpoints.weight_shapes if shapes_only else checkpoints.weights
         params = read(run.step)

@@ -13,7 +13,7 @@ from vit_jax.models.resnet import ResNetConfig
 from vit_jax.models.vit import ViTConfig
 
 
-def count(cfg: ViTConfig | MixerConfig | BiTConfig, height: int, width: int) -> int:
+def count(cfg: variants.Config, height: int, width: int) -> int:
     """What `variants.shapes` has in all its arrays, without tracing the model.
 
     Args:
@@ -30,6 +30,7 @@ def count(cfg: ViTConfig | MixerConfig | BiTConfig, height: int, width: int) -> 
         block += _mlp(cfg.width, cfg.mlp)
         stem = _dense(cfg.patch**2 * 3, cfg.width)
         return stem + cfg.depth * block + _norm(cfg.width) + _dense(cfg.width, cfg.classes)
+    assert isinstance(cfg, ViTConfig), cfg
     return _vit(cfg, rows, columns)
 
 

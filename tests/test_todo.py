@@ -9,6 +9,7 @@ import papers
 import pytest
 
 from vit_jax import config as config_lib
+from vit_jax.paper import vtab
 from vit_jax.tables import catalogue, filling, todo
 
 
@@ -76,6 +77,33 @@ def test_what_is_there_is_not_planned_again(tmp_path):
     assert not any("pretrain.py:model=B/32" in command for command in jobs)
     assert any(f"dataset=pets,init={parent}" in command for command in jobs)
     assert all(f"--workdir={tmp_path}/" in command for command in jobs)
+
+
+TASK = {"init": "imagenet21k/ViT-L_16.npz"}
+
+
+@pytest.mark.parametrize("name", ["9", "2"])
+def test_a_mean_lists_only_the_tasks_that_it_lacks(tmp_path, name):
+    papers.seeds(tmp_path / "a", [77.0, 77.1, 77.2], "model=L/16,dataset=vtab/dtd", **TASK)
+    commands = [job.command for job in plan(name, tmp_path).jobs]
+    sweeps = [command for command in commands if "dataset=vtab/" in command]
+    assert len(sweeps) == 18
+    assert not any("dataset=vtab/dtd" in command for command in sweeps)
+    papers.transfer(tmp_path / "b", None, "model=L/16,dataset=vtab/eurosat", **TASK)  # it runs
+    assert {job.command for job in plan(name, tmp_path).jobs} == {
+        command for command in commands if "dataset=vtab/eurosat" not in command
+    }
+
+
+def test_a_mean_of_runs_that_share_no_seed_lacks_those_of_the_fewest(tmp_path):
+    for task in vtab.tasks():
+        args, folder = f"model=L/16,dataset=vtab/{task.slug}", tmp_path / task.slug
+        if task.slug == "dtd":
+            papers.transfer(folder, 77.0, args, seed=7, **TASK)
+        else:
+            papers.seeds(folder, [70.0, 70.1], args, **TASK)
+    [job] = plan("9", tmp_path).jobs
+    assert "dataset=vtab/dtd" in job.command
 
 
 def test_cells_without_a_run_are_counted():

@@ -37,6 +37,7 @@ class Filled:
       seeds: how many.
       stand_ins: what other runs have, a phrase each.
       partial: it is a mean of which a part is missing.
+      lacking: of its wants, those that keep it empty: nothing has finished or runs for them.
     """
 
     cell: Cell
@@ -46,6 +47,7 @@ class Filled:
     seeds: int = 0
     stand_ins: tuple[str, ...] = ()
     partial: bool = False
+    lacking: tuple[Want, ...] = ()
 
     @property
     def difference(self) -> float | None:
@@ -207,7 +209,8 @@ def _cell(cell: Cell, found: Sequence[_Found]) -> Filled:
     if not seeds:
         running = cell.kind != "absent" and any(f.running for f in found)
         status = RUNNING if running else nothing
-        return Filled(cell, status, stand_ins=stand_ins, partial=partial)
+        lacking = _lacking(cell, found)
+        return Filled(cell, status, stand_ins=stand_ins, partial=partial, lacking=lacking)
     means = [statistics.fmean(f.seeds[seed][0] for f in found) for seed in seeds]
     ours, std = statistics.fmean(means), statistics.stdev(means) if len(means) > 1 else None
     filled = Filled(cell, ABSENT, ours, std, len(seeds), stand_ins)
@@ -218,6 +221,13 @@ def _cell(cell: Cell, found: Sequence[_Found]) -> Filled:
     allowed = _allowed(cell, found, seeds, std)
     close = abs(filled.difference) <= allowed
     return dataclasses.replace(filled, status=WITHIN if close else OFF)
+
+
+def _lacking(cell: Cell, found: Sequence[_Found]) -> tuple[Want, ...]:
+    """The wants of an empty cell without a run; or without a seed of the one that has most."""
+    most = max((f.seeds for f in found), key=len, default={})
+    pairs = zip(cell.wants, found, strict=True)
+    return tuple(w for w, f in pairs if not f.running and most.keys().isdisjoint(f.seeds))
 
 
 def _allowed(cell: Cell, found: Sequence[_Found], seeds: Sequence[int], std: float) -> float:

@@ -78,12 +78,12 @@ def jobs(report: Report, root: Path | None) -> Plan:
     maker = _Maker(root or Path("runs"), report.runs)
     without = 0
     for filled in report.cells:
-        if filled.cell.kind != "public" or filled.status != filling.MISSING:
+        if filled.cell.kind != "public":
             continue
-        wants = [want for want in filled.cell.wants if want.known]
-        without += not wants
-        for want in wants:
-            maker.add(want)
+        without += filled.status == filling.MISSING and not any(w.known for w in filled.cell.wants)
+        for want in filled.lacking:
+            if want.known:
+                maker.add(want)
     return Plan(tuple(maker.jobs.values()), without)
 
 

@@ -298,7 +298,7 @@ def test_vtab_with_what_its_sweep_does_not_try_fills_none(tmp_path, changed, sai
 def test_tasks_of_vtab_that_choose_by_themselves_are_refused(tmp_path):
     vtab_run(tmp_path, "eurosat", **CHOSEN)
     vtab_run(tmp_path, "dtd")
-    with pytest.raises(BadInput, match=r"mixed protocols: .*rate 0\.0\d and .*VTAB chooses once"):
+    with pytest.raises(BadInput, match=r"mixed protocols: .*rate 0\.0\d, .*VTAB chooses once"):
         fill(tmp_path, "9")
 
 
@@ -388,6 +388,32 @@ def test_seeds_of_unlike_pretraining_are_refused(tmp_path):
     papers.transfer(tmp_path / "b", 99.1, args, init="imagenet21k/ViT-L_16.npz", seed=1)
     with pytest.raises(BadInput, match="30 and 90 epochs"):
         fill(tmp_path)
+
+
+def test_seeds_that_chose_their_own_rates_are_refused(tmp_path):
+    for seed, rate in enumerate(("0.003", "0.01", "0.03")):
+        papers.transfer(tmp_path / str(seed), 98.95, seed=seed, schedule__lr=rate)
+    with pytest.raises(BadInput, match="mixed protocols") as caught:
+        fill(tmp_path)
+    said = str(caught.value)
+    assert f"{tmp_path / '0'} has rate 0.003, 10000 steps, preprocess=paper; " in said
+    assert f"{tmp_path / '1'} has rate 0.01, 10000 steps, preprocess=paper. " in said
+    assert "out of --runs" in said
+
+
+def test_cells_choose_rates_of_their_own(tmp_path):
+    papers.seeds(tmp_path / "a", [98.9, 98.95, 99.0], schedule__lr="0.003")
+    args = "model=B/16,dataset=cifar100"
+    papers.seeds(tmp_path / "b", [91.6, 91.67, 91.7], args, schedule__lr="0.01")
+    assert fill(tmp_path).summary == "2 of 54 public cells reproduced"
+
+
+def test_seeds_by_the_grid_and_by_the_hyperrule_are_refused(tmp_path):
+    papers.transfer(tmp_path / "a", 97.7, BIT, **OF_JFT)
+    papers.transfer(tmp_path / "b", 97.7, BIT + ",recipe=hyperrule", seed=1, **OF_JFT)
+    same = "rate 0.003, 10000 steps, "
+    with pytest.raises(BadInput, match=f"{same}preprocess=paper; .*{same}recipe=hyperrule"):
+        fill(tmp_path, "6")
 
 
 # ---------------------------------------------------------------- what is left over

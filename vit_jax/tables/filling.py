@@ -11,13 +11,14 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from vit_jax.errors import BadInput, unknown
 from vit_jax.tables import compute, evidence, tolerance
 from vit_jax.tables.ancestry import Ancestry
 from vit_jax.tables.cells import Cell, Table, Want
 from vit_jax.tables.evidence import Run
-from vit_jax.tables.placing import SELECT, Placed, Placer
+from vit_jax.tables.placing import SELECT, Placed, Placer, is_vtab
 
 # What a cell can be.
 MISSING, RUNNING, WITHIN, OFF = "missing", "running", "within tolerance", "off"
@@ -170,19 +171,20 @@ def _measured(want: Want, places: Sequence[Placed], protocol: str) -> _Found:
 
 
 def _check_choices(found: Mapping[Want, _Found]) -> None:
-    """Raises BadInput where tasks of VTAB have rates or lengths of their own: one is for all."""
-    first: dict[tuple[str, str], Placed] = {}
+    """Raises BadInput where seeds of a cell, or tasks of VTAB, were not selected together."""
+    first: dict[Any, Placed] = {}
     for want, one in found.items():
+        of_vtab = is_vtab(want)
         for place in one.counted.values():
-            if not place.choice:
-                continue
-            other = first.setdefault((want.variant, want.upstream), place)
+            other = first.setdefault((want.variant, want.upstream) if of_vtab else want, place)
             if other.choice != place.choice:
-                (lr_a, length_a), (lr_b, length_b) = other.choice, place.choice
+                once = "VTAB chooses once for all tasks" if of_vtab else (
+                    "Rate and recipe are selected once, then every seed is trained with them"
+                )  # fmt: skip
                 raise BadInput(
-                    f"runs of mixed protocols: {other.run.folder} has rate {lr_a} and {length_a}, "
-                    f"{place.run.folder} {lr_b} and {length_b}. VTAB chooses once for all tasks; "
-                    "move the others out of --runs."
+                    f"runs of mixed protocols: {other.run.folder} has {', '.join(other.choice)}; "
+                    f"{place.run.folder} has {', '.join(place.choice)}. {once}; move the others "
+                    "out of --runs."
                 )
 
 

@@ -29,7 +29,8 @@ class Placed:
       run: the run.
       protocol: what the fine-tuning runs of one table have in common, e.g. `paper`, `released`,
         `paper-224`; empty: a pre-training.
-      choice: rate and length of VTAB, which all tasks of a model have in common; else ().
+      choice: what of a fine-tuning was selected, a phrase each: all seeds of a cell have it in
+        common, of VTAB all tasks of a model.
       epochs: of the pre-training; 0: unknown.
       why_not: what keeps it from filling the cell, a phrase each; () fills it.
       mixes: whether it would fill the cell if all runs were of its protocol.
@@ -37,7 +38,7 @@ class Placed:
 
     run: Run
     protocol: str
-    choice: tuple[Any, ...]
+    choice: tuple[str, ...]
     epochs: int
     why_not: tuple[str, ...]
     mixes: bool
@@ -101,13 +102,16 @@ def _transfer(run: Run, want: Want, origin: Origin) -> Placed:
     if resized:
         protocol = f"{protocol}-{config['data.image_size']}"
     mixes = not why_not and (resized or not found)
-    choice = (config["schedule.lr"], config["length"]) if _is_vtab(want) else ()
+    choice = (f"rate {config['schedule.lr']}", config["length"])
+    if not is_vtab(want):
+        choice += (f"{'recipe' if chain == HYPERRULE else 'preprocess'}={chain}",)
     return Placed(
         run, protocol, choice, origin.epochs, (*why_not, *ancestry.phrases(tuple(found))), mixes
     )
 
 
-def _is_vtab(want: Want) -> bool:
+def is_vtab(want: Want) -> bool:
+    """Whether a want is of a task of VTAB."""
     return want.dataset.startswith("vtab/")
 
 
@@ -127,7 +131,7 @@ def _options(
     """Key -> the values that may have been chosen on held-out images."""
     if by_rule:
         return {"schedule.lr": [recipe["schedule.lr"]]}
-    if _is_vtab(want) and run.config["recipe.stage"] == "final":
+    if is_vtab(want) and run.config["recipe.stage"] == "final":
         lengths = [f"{steps} steps" for steps in transfer.VTAB_STEPS]
         return {"schedule.lr": transfer.VTAB_RATES, "length": lengths}
     return {"schedule.lr": want.rates or transfer.table_4()[want.dataset.partition("/")[0]].rates}
@@ -163,7 +167,7 @@ def _foreign(run: Run, want: Want, origin: Origin) -> list[str]:
 def _stage(run: Run, want: Want) -> list[str]:
     """What is missing of selecting on held-out images first and reading test once."""
     stage = run.config["recipe.stage"]
-    complete = stage == "final" or (_is_vtab(want) and not stage)
+    complete = stage == "final" or (is_vtab(want) and not stage)
     looked = _looked(run)
     if stage == "select" and run.metric(want.metric) is not None:
         looked = looked or ["looked at test"]
@@ -182,7 +186,7 @@ def _read(run: Run, want: Want, recipe: conformity.Flat) -> list[Difference]:
     if made["recipe.stage"] == "select":  # reads no test, and holds images out
         return []
     keys = [k for k in recipe if k.startswith("evals.test.") and config_lib.changes_results(k)]
-    if made["recipe.stage"] == "final" or _is_vtab(want):
+    if made["recipe.stage"] == "final" or is_vtab(want):
         keys.append("data.split")
     return [
         (key, made.get(key, "(none)"), recipe[key])

@@ -265,6 +265,25 @@ def test_means_are_na_while_a_task_is_missing(tmp_path):
     assert part.summary == "18 of 20 public cells reproduced"
 
 
+@pytest.mark.parametrize(
+    "name, labels, model",
+    [
+        ("figure5", ("ViT-L/16 (7 ep)",), "L/16"),
+        ("7", ("Average", "ResNet50 Adam"), "BiT-R50x1"),
+    ],
+)
+def test_a_mean_names_the_stand_ins_of_its_parts(tmp_path, name, labels, model):
+    said = {"init": "weights.npz", "recipe__upstream": "imagenet21k"}
+    papers.seeds(tmp_path / "a", [99.1, 99.1, 99.1], f"model={model},dataset=cifar10", **said)
+    papers.seeds(tmp_path / "b", [94.0], f"model={model},dataset=pets", **said)
+    found = cell(fill(tmp_path, name), *labels)
+    assert (found.status, found.ours, found.partial) == ("needs private data", None, True)
+    assert found.stand_ins == (
+        "cifar10: pre-trained on imagenet21k: 99.10 ± 0.00 (3 runs)",
+        "pets: pre-trained on imagenet21k: 94.00 (1 run)",
+    )
+
+
 CHOSEN = {"recipe__stage": "final", "schedule__lr": "0.03", "length": "500 steps"}
 
 

@@ -204,7 +204,7 @@ def _cell(cell: Cell, found: Sequence[_Found]) -> Filled:
         return Filled(cell, EXTERNAL)
     if cell.ours is not None:
         return Filled(cell, WITHIN if _agrees(cell) else OFF, cell.ours)
-    stand_ins = _stand_ins(found)
+    stand_ins = _stand_ins(cell, found)
     seeds = sorted(set.intersection(*(set(f.seeds) for f in found))) if found else []
     partial = len(found) > 1 and not seeds
     nothing = {"public": MISSING, "private": PRIVATE, "absent": ABSENT}[cell.kind]
@@ -251,11 +251,14 @@ def _agrees(cell: Cell) -> bool:
     return abs(cell.ours - cell.paper) <= cell.bound * abs(cell.paper)
 
 
-def _stand_ins(found: Sequence[_Found]) -> tuple[str, ...]:
-    """What other runs have, for a cell of one want; a mean is not made of them."""
-    if len(found) != 1:
-        return ()
-    return tuple(f"{why}: {_mean(values)}" for why, values in found[0].others.items())
+def _stand_ins(cell: Cell, found: Sequence[_Found]) -> tuple[str, ...]:
+    """What other runs have; a mean is not made of them, but names those of its data sets."""
+    of_several = len(found) > 1
+    return tuple(
+        f"{f'{want.dataset}: ' * of_several}{why}: {_mean(values)}"
+        for want, one in zip(cell.wants, found, strict=True)
+        for why, values in one.others.items()
+    )
 
 
 def _mean(values: Sequence[float]) -> str:

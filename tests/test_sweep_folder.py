@@ -74,7 +74,9 @@ def say_init(folder, init):
 
 
 @pytest.mark.parametrize("begun", ["results", "checkpoint", ""])
-def test_other_weights_under_a_run_that_has_begun_are_refused(tmp_path, begun):
+def test_other_weights_under_a_run_that_has_begun_are_refused(tmp_path, begun, monkeypatch):
+    checked = []
+    monkeypatch.setattr(settle, "check_weights", checked.append)
     (point,) = written([{"seed": 1}], tmp_path)
     say_init(tmp_path / point.run, "a.npz")
     if begun == "results":
@@ -87,6 +89,7 @@ def test_other_weights_under_a_run_that_has_begun_are_refused(tmp_path, begun):
             sweep_folder.settled(other, tmp_path)
     else:
         assert sweep_folder.settled(other, tmp_path)[0].config.init == "b.npz"
+        assert [config.init for config in checked] == ["b.npz"]  # and have to fit
 
 
 @pytest.mark.parametrize("tail, same", [("first/000-a", True), ("first/001-b", False)])
@@ -157,8 +160,9 @@ def test_values_are_checked_in_all_points(tmp_path):
 
 
 def test_a_finished_run_does_not_need_its_weights_any_more(tmp_path):
-    point = made({"": [{"seed": 1}]}).points("")
-    sweep_folder.write(made({}), "", sweep_folder.settled(point, tmp_path), tmp_path)
+    (point,) = written([{"seed": 1}], tmp_path)
+    say_init(tmp_path / point.run, "/no/such/run")
+    finish(tmp_path, point.run)
     gone = made({"": [{"seed": 1}]}, "--config.init=/no/such/run").points("")
     assert sweep_folder.settled(gone, tmp_path)[0].config.init == "/no/such/run"
 

@@ -16,9 +16,10 @@ import threading
 import time
 from pathlib import Path
 
+import foreign
 import pytest
 
-from vit_jax import main, sweep, sweep_runner
+from vit_jax import main, settle, sweep, sweep_runner
 from vit_jax import rows as rows_lib
 from vit_jax.errors import BadInput
 from vit_jax.sweep_runner import Stopped
@@ -149,6 +150,26 @@ def test_what_any_stage_lacks_is_said_before_the_first_run(run, stage, what):
     with pytest.raises(BadInput, match=r"/no/such|trane|-7"):
         run("finish 0.5", {"select": made("select"), "final": lambda rows: made("final")})
     assert not run.dir.exists()
+
+
+def test_weights_of_another_model_are_said_before_the_first_run(run, tmp_path, monkeypatch):
+    weights = foreign.random(foreign.vit(), 12, 12)
+    file = foreign.npz(tmp_path / "w.npz", foreign.original_vit(weights))
+    checked, check = [], settle.check_weights
+    monkeypatch.setattr(settle, "check_weights", lambda c: [checked.append(c), check(c)])
+    points = [{"seed": s, "model.width": w} for w in (32, 64) for s in (0, 1)]
+    model = {"variant": "Ti/4", "depth": "2", "mlp": "48", "pool": "token"}
+    given = [f"--config.model.{key}={value}" for key, value in model.items()]
+    with pytest.raises(BadInput) as caught:
+        run("finish 0.5", points, f"--config.init={file}", *given)
+    said = str(caught.value)
+    assert said.startswith(f"002-seed=0_width=64, 003-seed=1_width=64: {file} and Ti/4: the")
+    assert "attn/query/kernel: (32, 4, 8), the model has (64, 4, 16)" in said
+    assert len(checked) == 2  # each model once
+    assert not run.dir.exists()
+    assert states(run("finish 0.5", points[:2], f"--config.init={file}", *given)) == ["done"] * 2
+    file.unlink()
+    assert states(run("finish 0.5", points[:2], f"--config.init={file}", *given)) == ["done"] * 2
 
 
 def test_what_several_stages_lack_is_said_at_once(run):

@@ -187,10 +187,22 @@ def fit(
     weights: Weights, cfg: variants.Config, size: tuple[int, int], *, fresh_head: bool
 ) -> surgery.Fitted:
     """`surgery.fit` of weights into a model for images of a size; empties `weights.flat`."""
+    target, grids = _target(weights, cfg, size)
+    return surgery.fit(weights.flat, target, **grids, fresh_head=fresh_head)
+
+
+def check_fit(weights: Weights, cfg: variants.Config, size: tuple[int, int]) -> None:
+    """Raises BadInput where `fit` would, with a new head; `weights` may be shapes only."""
+    target, grids = _target(weights, cfg, size)
+    surgery.judge(weights.flat, target, **grids)
+
+
+def _target(
+    weights: Weights, cfg: variants.Config, size: tuple[int, int]
+) -> tuple[Any, dict[str, Any]]:
+    """The parameters of a model as shapes; the grids of the weights and of the model."""
     old = variants.grid(weights.config, *weights.image_size) if weights.image_size else None
-    target = variants.shapes(cfg, *size)
-    new = variants.grid(cfg, *size)
-    return surgery.fit(weights.flat, target, old=old, new=new, fresh_head=fresh_head)
+    return variants.shapes(cfg, *size), {"old": old, "new": variants.grid(cfg, *size)}
 
 
 def load(

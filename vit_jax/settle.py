@@ -3,7 +3,7 @@
 
 """What a recipe leaves open (`model.variant=auto`, `data.image_size=0`), from weights or defaults.
 
-Start from `settle`.
+Start from `settle`; `check_weights` says before a run starts whether `init` fits.
 """
 
 import dataclasses
@@ -76,6 +76,23 @@ def _found(config: ConfigDict) -> dict[str, Any]:
         if name in weights.images:
             found[key] = tuple(weights.images[name])
     return found
+
+
+def check_weights(config: ConfigDict) -> None:
+    """Looks whether the weights of `init` fit the model of a settled configuration, by shapes.
+
+    Raises:
+      BadInput: they cannot be read, or do not fit.
+    """
+    weights = loading.read_weights(config.init, heads=config.model.heads, shapes_only=True)
+    cfg, side = variants.config(**config.model, classes=2), config.data.image_size
+    try:
+        loading.check_fit(weights, cfg, (side, side))
+    except BadInput as e:
+        raise BadInput(
+            f"{config.init} and {config.model.variant}: {e}\nGive the model of these weights, or "
+            "weights of this model."
+        ) from e
 
 
 def adopt(config: ConfigDict, saved: ConfigDict) -> None:

@@ -46,18 +46,30 @@ def settled(points: Sequence[Point], workdir: Path) -> list[Point]:
         them. Nothing was written.
     """
     made, problems = list[Point](), Problems()
+    starts: dict[tuple[Any, ...], list[Point]] = {}  # those with the same weights and model
     for point in points:
         try:
-            config = _settled(point, workdir)
+            config, are_new = _settled(point, workdir)
             build.check(config)
             made.append(dataclasses.replace(point, config=config))
         except BadInput as e:
             problems.add(point.run, e)
+            continue
+        if config.init and are_new:
+            alike = config.init, config.model.to_json(), config.data.image_size
+            starts.setdefault(alike, []).append(made[-1])
+    for alike in starts.values():
+        try:
+            settle.check_weights(alike[0].config)
+        except BadInput as e:
+            for point in alike:
+                problems.add(point.run, e)
     problems.check()
     return made
 
 
-def _settled(point: Point, workdir: Path) -> ConfigDict:
+def _settled(point: Point, workdir: Path) -> tuple[ConfigDict, bool]:
+    """A point's configuration, and whether its weights are not those of a run of that place."""
     config, folder = config_lib.changed(point.config, {}), workdir / point.run
     number = folder.name.partition("-")[0]
     alike = [p for p in storage.listed(folder.parent) if p.name.startswith(f"{number}-")]
@@ -71,15 +83,16 @@ def _settled(point: Point, workdir: Path) -> ConfigDict:
             for key, old, new in config_lib.differences(saved, config)
             if config_lib.changes_results(key)
         ]
-        if _begun(there.parent) and not _same_weights(saved.init, config.init, workdir):
+        others = not _same_weights(saved.init, config.init, workdir)
+        if others and _begun(there.parent):
             differences.append(f"  init: {saved.init!r} there, now {config.init!r}")
         if differences or there.parent != folder:
             raise BadInput(
                 f"{there.parent} holds another run:\n" + "\n".join(differences or ["  its name"])
                 + "\nGive another --workdir, or the sweep that was there."
             )  # fmt: skip
-        return config
-    return settle.settle(config)
+        return config, others
+    return settle.settle(config), True
 
 
 def _begun(folder: Path) -> bool:

@@ -50,22 +50,40 @@ def fit(flat: Flat, target: Any, *, old: Grid | None, new: Grid, fresh_head: boo
     Raises:
       BadInput: any tensor that is missing, left over or of another shape; all are listed.
     """
-    shapes = {
-        name.replace(f"{tree.STACKED}/", "block_", 1): leaf.shape[tree.is_stacked(path) :]
-        for path, leaf in tree.leaves_with_paths(target)
-        for name in tree.layer_paths(path, leaf.shape)
-    }
-    fate, wrong = _judge(flat, shapes, old, new, fresh_head)
-    if wrong:
-        more = f"\n  ... and {len(wrong) - 12} more" if len(wrong) > 12 else ""
-        hint = _hint(wrong)
-        raise BadInput("the weights do not fit the model:\n" + "\n".join(wrong[:12]) + more + hint)
+    shapes = _shapes(target)
+    fate = judge(flat, target, old=old, new=new, fresh_head=fresh_head)
+    for name in [n for n, what, _ in fate if what == "re-initialised"]:
+        flat.pop(name, None)
     for name, what, _ in fate:
         if what == "unused":
             del flat[name]
         elif what == "resized":
             flat[name] = _resized(name, flat[name], shapes, old, new)
     return Fitted(_nest(flat, target), fate)
+
+
+def judge(
+    flat: Flat, target: Any, *, old: Grid | None, new: Grid, fresh_head: bool = True
+) -> list[tuple[str, str, str]]:
+    """What `fit` would do with each tensor, by shapes alone: `Fitted.fate`.
+
+    Args and errors are those of `fit`; nothing is changed.
+    """
+    fate, wrong = _judge(flat, _shapes(target), old, new, fresh_head)
+    if wrong:
+        more = f"\n  ... and {len(wrong) - 12} more" if len(wrong) > 12 else ""
+        hint = _hint(wrong)
+        raise BadInput("the weights do not fit the model:\n" + "\n".join(wrong[:12]) + more + hint)
+    return fate
+
+
+def _shapes(target: Any) -> dict[str, tuple[int, ...]]:
+    """The shapes of a parameter tree under loop-layout names."""
+    return {
+        name.replace(f"{tree.STACKED}/", "block_", 1): leaf.shape[tree.is_stacked(path) :]
+        for path, leaf in tree.leaves_with_paths(target)
+        for name in tree.layer_paths(path, leaf.shape)
+    }
 
 
 def _judge(
@@ -102,8 +120,6 @@ def _judge(
             fate.append((name, "unused", f"{flat[name].shape}"))
         else:
             wrong.append(f"  unexpected   {name} {flat[name].shape}")
-    for name in [n for n in flat if n in shapes and fresh(n)]:
-        del flat[name]
     return fate, wrong
 
 

@@ -17,6 +17,7 @@
     upstream    what they were trained on (imagenet21k, imagenet, jft, ...), for tables
     lr          of Table 4's grid: 0.003, 0.01, 0.03, 0.06 for imagenet; 0.001, 0.003, 0.01, 0.03
                 for cifar10, cifar100, pets and flowers; 0.01 for VTAB
+    rates       for a sweep, those of the grid that are tried, separated by +, e.g. 0.01+0.03
     stage       select: test is not read; final: trained on all of train, test read at the end
     recipe      paper | hyperrule (BiT-HyperRule, below)
     preprocess  paper | released
@@ -50,10 +51,11 @@ stage=select on train800, val200 being val. Other images of the same classes:
 
 A sweep (docs/sweeps.md) has the stage select, each rate of Table 4, measured on val, and the stage
 final: the best one (the smaller rate if equal) trained again on all of train with seeds 0, 1 and 2,
-test read once. `lr` leaves only the second. BiT also tries the HyperRule, as the paper does. VTAB
-has a fixed rate: 19 tasks, three seeds. With select=true two rates (0.01, 0.03) and two lengths
-(500, 2,500 steps) are tried on val200, and the best mean over 19 tasks is taken for all; that there
-were two and two is the paper's, which ones is our choice.
+test read once. `lr` leaves only the second; `rates` tries fewer (AugReg: 0.01+0.03 on ImageNet).
+BiT also tries the HyperRule, as the paper does. VTAB has a fixed rate: 19 tasks, three seeds. With
+select=true two rates (0.01, 0.03) and two lengths (500, 2,500 steps) are tried on val200, and the
+best mean over 19 tasks is taken for all; that there were two and two is the paper's, which ones is
+our choice.
 
 recipe=hyperrule (arXiv:1912.11370, section 3.3) is how BiT fine-tunes: SGD with rate 0.003, a tenth
 after 30, 60 and 90 %, no warm-up, no weight decay, no clipping; 500 steps below 20,000 examples,
@@ -109,7 +111,7 @@ def _arguments(arg: str | None) -> Any:
     args = parse_args(
         arg, model="B/16", dataset="cifar10", init="", upstream="", lr=0.0, stage="",
         recipe="paper", preprocess="paper", size=0, polyak=False, select=False, standin=False,
-        also="", hyperrule="paper", examples=0, side=0,
+        rates="", also="", hyperrule="paper", examples=0, side=0,
     )  # fmt: skip
     args.variant = _variant(args) if args.model == "auto" else args.model
     return args
@@ -148,6 +150,8 @@ def get_config(arg=None):
         raise unknown("recipe", args.recipe, RECIPES)
     if args.select and not args.stage:
         raise BadInput("select=true is of `vit_jax sweep` with dataset=vtab; leave it out.")
+    if args.rates and not args.stage:
+        raise BadInput(f"rates={args.rates} is of `vit_jax sweep`; for one run give lr=.")
 
     config = base.get_config()
     config.init = args.init
@@ -321,13 +325,27 @@ def _choices(dataset: str, args: Any) -> list[dict[str, Any]]:
         raise BadInput("select=true is of dataset=vtab, whose 19 tasks choose together.")
     if args.select and (args.lr or args.recipe != "paper"):
         raise BadInput("select=true chooses rate and length; leave out lr and recipe, or select.")
+    if args.rates and (args.lr or args.recipe != "paper" or task):
+        raise BadInput(
+            f"rates={args.rates}: nothing is chosen of them where lr or recipe=hyperrule is given, "
+            "and VTAB has rates of its own; leave out rates."
+        )
     if args.lr or args.recipe != "paper":
         return []
     if task:
         return VTAB_CHOICES if args.select else []
-    grid: list[dict[str, Any]] = [{":lr": rate} for rate in transfer.table_4()[name].rates]
+    rates = _rates(args.rates) or transfer.table_4()[name].rates
+    grid: list[dict[str, Any]] = [{":lr": rate} for rate in rates]
     of_bit = args.variant.startswith("BiT-") and not args.size and args.preprocess == "paper"
     return grid + [{":recipe": "hyperrule"}] * of_bit
+
+
+def _rates(text: str) -> list[float]:
+    """`0.03+0.01` as [0.01, 0.03]."""
+    try:
+        return sorted(map(float, filter(None, text.split("+"))))
+    except ValueError as e:
+        raise BadInput(f"rates={text}: give rates of Table 4 separated by +.") from e
 
 
 def _best(

@@ -184,6 +184,7 @@ def test_images_and_splits_of_the_pretraining_datasets():
         (TRANSFER + "dataset=vtab/dtd,lr=0.03", ("0.03", "0.01")),
         (TRANSFER + "preprocess=big", ("big", "paper, released")),
         (TRANSFER + "stage=test", ("test", "select, final")),
+        (TRANSFER + "rates=0.01+0.03", ("vit_jax sweep", "lr=")),
         (TRANSFER + "recipe=bit", ("bit", "paper, hyperrule")),
         (TRANSFER + "recipe=hyperrule,lr=0.01", ("lr", "leave them out")),
         (TRANSFER + "recipe=hyperrule,size=512", ("size", "leave them out")),
@@ -418,6 +419,12 @@ def test_sweep_of_transfer_is_table_4_then_three_seeds(dataset):
     assert {p.config.data.split for p in final} == {"train"}
 
 
+def test_sweep_of_some_rates_chooses_among_these():
+    select, final = stages(f"{TRANSFER}dataset=imagenet,preprocess=released,rates=0.03+0.01")
+    assert [p.config.schedule.lr for p in select] == [0.01, 0.03]  # the smaller is the first
+    assert [(p.config.schedule.lr, p.config.seed) for p in final] == [(0.03, s) for s in range(3)]
+
+
 def test_equal_rates_give_the_smaller_one():
     whole = sweep.read(f"{TRANSFER}dataset=pets")
     rows = [{"run": p.run, **p.keys, "val/top1": 0.5} for p in whole.points("select")]
@@ -517,6 +524,12 @@ def test_sweep_of_pretraining_is_regularisation_on_val():
         ),
         (TRANSFER + "dataset=pets,model=auto", "give model="),
         (TRANSFER + "dataset=pets,lr=0.5", "lr of Table 4"),
+        (TRANSFER + "dataset=pets,rates=0.01+0.5", r"lr of Table 4 .*'0\.5'"),
+        (TRANSFER + "dataset=pets,rates=0.01+high", "rates=0.01\\+high: give rates"),
+        (TRANSFER + "dataset=pets,rates=0.01+0.03,lr=0.01", "leave out rates"),
+        (TRANSFER + "dataset=vtab/dtd,rates=0.01", "leave out rates"),
+        (TRANSFER + "dataset=vtab,select=true,rates=0.01", "leave out rates"),
+        (TRANSFER + "dataset=pets,recipe=hyperrule,rates=0.003", "leave out rates"),
         (PRETRAIN + "recipe=augreg", "recipe=paper"),
         (PRETRAIN + "dataset=jft,model=B/16", "section 4.3"),
     ],

@@ -9,6 +9,7 @@ import papers
 import pytest
 
 from vit_jax import config as config_lib
+from vit_jax import sweep
 from vit_jax.paper import vtab
 from vit_jax.tables import catalogue, filling, todo
 
@@ -30,7 +31,8 @@ def test_every_command_loads_and_starts_from_what_is_there_by_then(name):
     assert len({job.command for job in jobs}) == len(jobs)
     for job in jobs:
         verb, spec, workdir, overrides = parts(job)
-        config = config_lib.load(spec, overrides)
+        stage = ",stage=final" * (verb == "sweep")
+        config = config_lib.load(spec + stage, overrides)
         assert verb == ("train" if spec.startswith("configs/pretrain.py") else "sweep")
         assert not config.init or config.init.endswith(".npz") or config.init in made
         assert workdir not in made
@@ -55,6 +57,19 @@ def test_table_2_has_the_sizes_and_the_average_of_its_imagenet_rows():
     spec, more = next(parts(job)[1::2] for job in plan("2").jobs if "imagenet," in job.command)
     config = config_lib.load(spec, more)
     assert (config.data.image_size, config.ema.decay) == (512, 0.9999)
+
+
+def test_augreg_is_selected_among_its_two_rates():
+    from vit_jax.tables import compute
+
+    job = next(j for j in plan("augreg3").jobs if "B/16,dataset=imagenet,init=augreg" in j.command)
+    _, spec, _, overrides = parts(job)
+    whole = sweep.read(spec, overrides)
+    assert [p.config.schedule.lr for p in whole.points("select")] == [0.01, 0.03]
+    side = whole.points("select")[0].config.data.image_size
+    images = 20_000 * 512 * (2 + 3)
+    expected = compute.chip_hours(3 * compute.forward_flops("B/16", side) * images)
+    assert job.chip_hours == pytest.approx(expected)
 
 
 def test_hours_are_of_every_rate_once_and_three_final_runs():

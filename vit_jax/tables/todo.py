@@ -107,11 +107,10 @@ class _Maker:
             args["polyak"] = "true"
         if want.dataset == "imagenet":
             args["also"] = "real"  # ImageNet ReaL, which needs no run of its own
-        rates = transfer.table_4()[want.dataset.partition("/")[0]].rates
         if want.rates:
-            args["lr"] = str(want.rates[-1])
-            rates = want.rates[-1:]
+            args["rates"] = "+".join(map(str, want.rates))
         row = transfer.table_4()[want.dataset.partition("/")[0]]
+        rates = want.rates or row.rates
         select = len(rates) if row.held_out_percent and len(rates) > 1 else 0
         forward = compute.forward_flops(want.variant, image_size(want))
         total = 3.0 * forward * row.steps * row.batch_size * (select + SEEDS)

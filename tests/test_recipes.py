@@ -452,6 +452,17 @@ def test_other_test_sets_go_with_all_stages_of_imagenet():
     ] * 3
 
 
+def test_other_test_sets_are_of_imagenet_among_several_datasets():
+    whole = sweep.read(f"{TRANSFER}dataset=imagenet+pets+vtab/dtd,also=real+v2")
+    found = {p.config.data.source: set(p.config.evals) for p in whole.expected["final"]}
+    assert found == {
+        "tfds:imagenet2012": {"test", "real", "v2"},
+        "tfds:oxford_iiit_pet": {"test"},
+        "vtab:dtd": {"test"},
+    }
+    assert {tuple(p.config.evals) for p in whole.expected["select"]} == {("val",)}
+
+
 def test_override_of_val_is_for_the_stage_that_has_it():
     whole = sweep.read(f"{TRANSFER}dataset=pets", ["--config.evals.val.split=train[95%:]"])
     assert {p.config.evals.val.split for p in whole.expected["select"]} == {"train[95%:]"}
@@ -518,10 +529,8 @@ def test_sweep_of_pretraining_is_regularisation_on_val():
         (TRANSFER + "dataset=pets,select=true", "dataset=vtab"),
         (TRANSFER + "dataset=vtab,select=true,lr=0.01", "leave out lr"),
         (TRANSFER + "dataset=vtab,select=true,recipe=hyperrule", "leave out lr and recipe"),
-        (
-            TRANSFER + "dataset=imagenet+pets,also=real",
-            r"imagenet\+pets; sweep dataset=imagenet",
-        ),
+        (TRANSFER + "dataset=flowers+pets,also=real", r"also=real: .*imagenet"),
+        (TRANSFER + "dataset=imagenet+pets,also=real,standin", "without standin"),
         (TRANSFER + "dataset=pets,model=auto", "give model="),
         (TRANSFER + "dataset=pets,lr=0.5", "lr of Table 4"),
         (TRANSFER + "dataset=pets,rates=0.01+0.5", r"lr of Table 4 .*'0\.5'"),

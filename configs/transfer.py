@@ -74,11 +74,10 @@ CIFAR-10 took 7.2 hours on 8 V100 (google-research/vision_transformer issue 84).
 
 import re
 import statistics
-from pathlib import Path
 from typing import Any
 
 from configs import base
-from vit_jax.config import load, parse_args
+from vit_jax.config import of_run, parse_args
 from vit_jax.errors import BadInput, unknown
 from vit_jax.paper import hyperrule, robustness, transfer, vtab
 
@@ -122,9 +121,9 @@ def _variant(args: Any) -> str:
 
     The configuration itself keeps `auto`, which also takes from a run what it set by hand.
     """
-    run = Path(re.sub(r"@(best|\d+)$", "", args.init)).expanduser() / "config.yaml"
-    if run.is_file():
-        return load(str(run)).model.variant
+    saved = None if args.init.endswith((".npz", ".safetensors")) else of_run(args.init)
+    if saved is not None:
+        return saved.model.variant
     name = args.init.rpartition("/")[2].removesuffix(".npz")
     vit = re.match(r"(?:(R\d*)[+_])?(?:ViT-|Mixer-)?([A-Z][a-z]?)_(\d+)(?=-|$)", name)
     bit = re.match(r"(?:BiT-[A-Z]-)?(R\d+x\d+)(?=[-_]|$)", name)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from configs import transfer as transfer_recipe
-from vit_jax import aot, build, checks, main, program, settle, sweep
+from vit_jax import aot, build, checks, main, program, settle, storage, sweep
 from vit_jax import config as config_lib
 from vit_jax.data import preprocess
 from vit_jax.errors import BadInput
@@ -344,6 +344,7 @@ def test_polyak_starts_at_the_weights_that_are_loaded():
         ("imagenet21k/R50+ViT-L_32.npz", "R50+L/32", 384),
         ("augreg/R_Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0.npz", "R+Ti/16", 384),
         ("copies/BiT-M-R152x4.npz", "BiT-R152x4", 384),
+        ("gs://no-such-bucket/ViT-B_16.npz", "B/16", 384),  # a file: nobody is asked
         ("distill/R50x1_160.npz", "BiT-R50x1", 384),
     ],
 )
@@ -362,6 +363,19 @@ def test_model_auto_is_that_of_a_run(tmp_path, variant, size, at):
     arg = f"model=auto,dataset=pets,init={tmp_path}{at}"
     assert transfer_recipe._arguments(arg).variant == variant
     assert load(f"{TRANSFER}{arg}").data.image_size == size
+
+
+@pytest.mark.parametrize("at", ["", "@best"])
+def test_model_auto_is_that_of_a_run_in_a_bucket(store, at):
+    saved = load("configs/quickstart.py", "--config.model.variant=S/14")
+    file = storage.path("gs://bucket/run/config.yaml")
+    storage.write(file, config_lib.to_yaml(saved))
+    arg = f"model=auto,dataset=pets,init=gs://bucket/run{at}"
+    assert transfer_recipe._arguments(arg).variant == "S/14"
+    with pytest.raises(BadInput, match=r"gs://bucket/none does not say .*give model="):
+        load(f"{TRANSFER}model=auto,dataset=pets,init=gs://bucket/none")
+    with pytest.raises(BadInput, match="no bucket"):
+        load(f"{TRANSFER}model=auto,dataset=pets,init=gs://other/run")
 
 
 def test_hyperrule_knows_the_largest_bit_by_its_weights():

@@ -176,6 +176,22 @@ def load(spec: str, overrides: Sequence[str] = ()) -> ConfigDict:
     return config.lock()
 
 
+def of_run(text: str) -> ConfigDict | None:
+    """The configuration of the run that a text names, None where it names none.
+
+    Args:
+      text: WORKDIR, `WORKDIR@best` or `WORKDIR@STEP`, on the disk or in a bucket.
+
+    Raises:
+      BadInput: there is no such bucket, no access to it, or a file that is not readable.
+      StoreLost: the store does not answer.
+    """
+    if "://" in text and not storage.is_remote(text):
+        return None
+    file = storage.workdir(re.sub(r"@(best|\d+)$", "", text)) / "config.yaml"
+    return load(str(file)) if storage.exists(file) else None
+
+
 def _override(config: ConfigDict, overrides: Sequence[str]) -> set[str]:
     known = dict(flatten(config))
     for text in overrides:

@@ -117,6 +117,27 @@ def test_no_stage_follows_one_that_failed(run):
     assert not (run.dir / "final").exists()
 
 
+def test_a_rate_that_fails_each_time_is_left_out_as_the_page_says(tmp_path, capsys, monkeypatch):
+    script = """case $1 in *select*lr=0.03*) exit 1;; esac
+    cd $1; echo '{"step": 1, "val": {"top1": 0.5}}' > tmp; mv tmp results.json"""
+    monkeypatch.setattr(sweep_runner.run, "__kwdefaults__", {
+        **sweep_runner.run.__kwdefaults__,
+        "command": lambda folder: ["/bin/sh", "-c", script, "sh", str(folder)],
+    })  # fmt: skip
+
+    def command(args):
+        config = f"--config=configs/transfer.py:dataset=pets,standin=true{args}"
+        return main.main(["sweep", config, f"--workdir={tmp_path}"])
+
+    for _ in range(2):  # it is tried again
+        assert command("") == 1
+        assert not (tmp_path / "final").exists()
+    assert command(",rates=0.003+0.01+0.03") == 2  # the others have moved
+    assert "holds another run" in capsys.readouterr().err
+    assert command(",rates=0.001+0.003+0.01") == 1
+    assert [row["state"] for row in table(tmp_path)] == ["done"] * 3 + ["failed"] + ["done"] * 3
+
+
 @pytest.mark.parametrize("parallel", [1, 2, 3])
 def test_so_many_run_at_a_time(run, parallel):
     script = """

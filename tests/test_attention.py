@@ -61,7 +61,7 @@ def assert_agree(one, other, tolerance):
 
 
 def differentiated(query, key, value, bias, keep, rate):
-    """`attend` as one would write it, for jax to differentiate."""
+    """`attend.lean` as one would write it, for jax to differentiate."""
     scores = jnp.einsum("blnk,bmnk->bnlm", query, key)
     weights = jax.nn.softmax(scores if bias is None else scores + bias)
     weights = weights if keep is None else weights * keep / (1 - rate)
@@ -69,7 +69,7 @@ def differentiated(query, key, value, bias, keep, rate):
 
 
 def given(*, bias, keep, tokens=5, memory=7):
-    """Arguments of `attend` for two images and three heads of four."""
+    """Arguments of `attend.lean` for two images and three heads of four."""
     keys = iter(jax.random.split(jax.random.key(0), 5))
     query = jax.random.normal(next(keys), (2, tokens, 3, 4))
     key, value = (jax.random.normal(next(keys), (2, memory, 3, 4)) for _ in range(2))
@@ -84,14 +84,38 @@ def test_the_backward_pass_of_attention_is_what_differentiation_finds(bias, keep
     *arrays, kept = given(bias=bias, keep=keep)
     found = []
     with jax.default_matmul_precision("highest"):
-        for function in (attend.attend, differentiated):
+        for function in (attend.lean, differentiated):
             out, back = jax.vjp(lambda *a, f=function: f(*a, kept, 0.3), *arrays)
             found.append((out, back(jnp.cos(jnp.arange(out.size)).reshape(out.shape))))
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=2e-6), *found)
 
 
+@pytest.mark.parametrize("bias", [False, True])
+def test_plain_attention_has_derivatives_forward(bias):
+    *arrays, kept = given(bias=bias, keep=True)
+    some = [a for a in arrays if a is not None]
+
+    def of(function):
+        return lambda *a: function(*a, *[None] * (4 - len(a)), kept, 0.3)
+
+    moved = [jnp.cos(a) for a in some]
+    found, expected = (jax.jvp(of(f), some, moved)[1] for f in (attend.plain, differentiated))
+    np.testing.assert_allclose(found, expected, atol=2e-6)
+    with pytest.raises(TypeError, match="forward-mode"):
+        jax.jvp(of(attend.lean), some, moved)
+
+
+def test_a_model_that_is_not_trained_has_derivatives_forward():
+    model = variants.make(tiny.config(depth=2))
+    params, images = tiny.params(model.cfg), tiny.images()
+    f = functools.partial(model.apply, {"params": params}, train=False)
+    _, slope = jax.jvp(f, (images,), (jnp.ones_like(images),))
+    up, down = f(images + 1e-2), f(images - 1e-2)
+    np.testing.assert_allclose(slope, (up - down) / 2e-2, atol=1e-3 + 0.02 * abs(slope).max())
+
+
 def test_weights_are_kept_once_for_the_backward_pass():
-    _, back = jax.vjp(lambda *a: attend.attend(*a, None, None, 0.0), *given(bias=0, keep=0)[:3])
+    _, back = jax.vjp(lambda *a: attend.lean(*a, None, None, 0.0), *given(bias=0, keep=0)[:3])
     shapes = [x.shape for x in jax.tree.leaves(back)]
     assert shapes.count((2, 3, 5, 7)) == 1
     assert sorted(shapes) == sorted([(2, 3, 5, 7), (2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 4)])
@@ -225,14 +249,14 @@ def test_auto_is_cudnn_on_a_gpu(variant, caplog):
     with caplog.at_level(logging.INFO, "vit_jax"):
         assert chosen(variant=variant) == "cudnn"
         assert chosen("fused", variant=variant) == "cudnn"
-        assert chosen("plain", variant=variant) == "plain"
+        assert chosen("plain", variant=variant) == "lean"
     assert not caplog.records
 
 
 @pytest.mark.parametrize("platform", ["cpu", "tpu"])
-def test_auto_is_plain_elsewhere_and_says_nothing(platform, caplog):
+def test_auto_is_lean_elsewhere_and_says_nothing(platform, caplog):
     with caplog.at_level(logging.INFO, "vit_jax"):
-        assert chosen(rules=devices(platform)) == "plain"
+        assert chosen(rules=devices(platform)) == "lean"
         assert chosen(rules=devices(platform), attention="fused") == "xla"
     assert not caplog.records
 
@@ -250,9 +274,9 @@ def test_auto_is_plain_elsewhere_and_says_nothing(platform, caplog):
         ({}, devices("gpu", "gfx942"), "'gfx942'"),
     ],
 )
-def test_what_cudnn_cannot_do_is_plain_and_said_once(changes, rules, word, caplog):
+def test_what_cudnn_cannot_do_is_lean_and_said_once(changes, rules, word, caplog):
     with caplog.at_level(logging.INFO, "vit_jax"):
-        assert chosen("auto", rules, **changes) == "plain"
+        assert chosen("auto", rules, **changes) == "lean"
     assert [word in r.getMessage() for r in caplog.records] == [True]
     with pytest.raises(BadInput, match=r"model\.attention=fused.*leave") as caught:
         chosen("fused", rules, **changes)

@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Values weighted by the softmax of scores, with a backward pass written out.
+"""Values weighted by the softmax of scores, also with a backward pass written out.
 
 Axes: B batch, L tokens (M of the memory), N heads, K head dim. Left to differentiation, a layer
 keeps the weights twice, and moves heads in front of tokens again for each product of the backward
-pass; here it keeps what moved, and the weights once. Start from `attend`.
+pass; `lean` keeps what moved, and the weights once, in the dtype of the products. Start from
+`plain`.
 """
 
-import functools
 from typing import Any
 
 import jax
@@ -17,8 +17,7 @@ from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(5,))
-def attend(
+def plain(
     query_BLNK: jax.Array,
     key_BMNK: jax.Array,
     value_BMNK: jax.Array,
@@ -39,6 +38,10 @@ def attend(
       rate: of that dropout.
     """
     return _forward(query_BLNK, key_BMNK, value_BMNK, bias_BNLM, keep_BNLM, rate)[0]
+
+
+# The same for reverse-mode derivatives alone: jax refuses `jvp` of it.
+lean = jax.custom_vjp(plain, nondiff_argnums=(5,))
 
 
 def weights(query_BNLK: jax.Array, key_BNMK: jax.Array, bias_BNLM: Any) -> jax.Array:
@@ -86,4 +89,4 @@ def _backward(rate: float, kept: Any, grad_BLNK: jax.Array) -> Any:
     return swap(query_grad), swap(key_grad), swap(value_grad), bias_grad, None
 
 
-attend.defvjp(_forward, _backward)
+lean.defvjp(_forward, _backward)

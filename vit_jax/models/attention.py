@@ -24,9 +24,11 @@ from vit_jax.sharding import Rules, constrain
 log = logging.getLogger("vit_jax")
 
 Wanted = Literal["auto", "plain", "fused"]
-# plain: written out here. The others are jax.nn.dot_product_attention: xla keeps scores too, cudnn
-# (flash attention, arXiv:2205.14135) never has them in memory.
-Path = Literal["plain", "xla", "cudnn"]
+# plain: written out, and differentiable in every way; lean: the same with its backward pass written
+# out too, which keeps less, and leaves no derivative forward. The others are
+# jax.nn.dot_product_attention: xla keeps scores too, cudnn (flash attention, arXiv:2205.14135)
+# never has them in memory.
+Path = Literal["plain", "lean", "xla", "cudnn"]
 
 # Parameter path within a block -> logical axes; see sharding.param_axes.
 ATTENTION_AXES: dict[str, tuple[str | None, ...]] = {
@@ -84,10 +86,12 @@ class Attending(Protocol):
     def posemb(self) -> str: ...
     @property
     def attention_dropout(self) -> float: ...
+    @property
+    def attention(self) -> Path: ...
 
 
 def for_devices(cfg: Attending, wanted: Wanted, rules: Rules) -> Any:
-    """The configuration with cuDNN's attention where its devices have it; says why if they do not.
+    """The configuration to train: cuDNN's attention, or lean; says why where cuDNN has none.
 
     Args:
       cfg: of a model with attention, as every device can compute it.
@@ -98,8 +102,9 @@ def for_devices(cfg: Attending, wanted: Wanted, rules: Rules) -> Any:
       BadInput: `fused` on a GPU that cannot.
     """
     device = rules.mesh.devices.flat[0]
+    lean = dataclasses.replace(cfg, attention="lean") if cfg.attention == "plain" else cfg  # type: ignore[type-var]
     if wanted == "plain" or device.platform != "gpu":
-        return cfg
+        return lean
     why = not_fused(dropout=cfg.attention_dropout, relative=cfg.posemb == "relative") or not_cudnn(
         dtype=cfg.dtype,
         head_dim=cfg.width // cfg.heads,
@@ -109,7 +114,7 @@ def for_devices(cfg: Attending, wanted: Wanted, rules: Rules) -> Any:
         raise BadInput(f"model.attention=fused: {why}; leave model.attention out.")
     if why:
         log.info("attention: plain, since %s", why)
-        return cfg
+        return lean
     return dataclasses.replace(cfg, attention="cudnn")  # type: ignore[type-var]
 
 
@@ -136,7 +141,7 @@ class Attention(nn.Module):
       rules: placement of activations.
       relative: whether scores have a term for the offset of query and key in the sequence
         (appendix D.4; self-attention only).
-      path: another than plain has neither dropout nor relative scores; see `not_fused`.
+      path: xla and cudnn have neither dropout nor relative scores; see `not_fused`.
     """
 
     heads: int
@@ -166,7 +171,7 @@ class Attention(nn.Module):
 
         query_BLNK = project(query_BLD, "query")
         key_BMNK, value_BMNK = project(memory_BMD, "key"), project(memory_BMD, "value")
-        if self.path == "plain":
+        if self.path in ("plain", "lean"):
             mixed_BLNK = self._plain(query_BLNK, key_BMNK, value_BMNK, key)
         else:
             assert not not_fused(dropout=self.dropout, relative=self.relative)
@@ -202,7 +207,8 @@ class Attention(nn.Module):
         if key is not None and self.dropout:
             shape = (batch, heads, length, key_BMNK.shape[1])
             keep_BNLM = jax.random.bernoulli(key, 1.0 - self.dropout, shape)
-        return attend.attend(query_BLNK, key_BMNK, value_BMNK, bias_BNLM, keep_BNLM, self.dropout)
+        attended = attend.lean if self.path == "lean" else attend.plain
+        return attended(query_BLNK, key_BMNK, value_BMNK, bias_BNLM, keep_BNLM, self.dropout)
 
     def _fused(self, query_BLNK: jax.Array, key_BLNK: jax.Array, value_BLNK: jax.Array) -> Any:
         """`jax.nn.dot_product_attention` of the images and heads of each device, [B, L, N, K]."""

@@ -8,12 +8,15 @@ fills them in page by page; with pages of 2 MiB instead of 4 KiB a step of S/16 
 times as many images (docs/performance.md). Start from `start_with`.
 """
 
+import contextlib
 import os
 import re
 import sys
 from pathlib import Path
 
 _VARIABLE, _TUNABLE = "GLIBC_TUNABLES", "glibc.malloc.hugetlb"
+_TRIED = "VIT_JAX_STARTED_ANEW"  # number of the process: an interpreter with rights of its own
+# (setuid, capabilities) is not shown the other variable, and would start anew for ever
 _POLICY = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _SINCE = (2, 35)  # of glibc
 
@@ -25,10 +28,12 @@ def start_with() -> None:
     where the environment says what glibc shall do.
     """
     asked = os.environ.get(_VARIABLE, "")
-    if _TUNABLE in asked or not _can_ask():
+    tried = os.environ.pop(_TRIED, "") == str(os.getpid())
+    if _TUNABLE in asked or tried or not _can_ask():
         return
-    os.environ[_VARIABLE] = f"{asked}:{_TUNABLE}=1".lstrip(":")
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    own = {_VARIABLE: f"{asked}:{_TUNABLE}=1".lstrip(":"), _TRIED: str(os.getpid())}
+    with contextlib.suppress(OSError):  # it is gone, or the arguments are too long
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | own)
 
 
 def _can_ask() -> bool:

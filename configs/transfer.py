@@ -340,7 +340,7 @@ def _choices(dataset: str, args: Any) -> list[dict[str, Any]]:
 def _rates(text: str) -> list[float]:
     """`0.03+0.01` as [0.01, 0.03]."""
     try:
-        return sorted(map(float, filter(None, text.split("+"))))
+        return sorted(map(float, text.split("+"))) if text else []
     except ValueError as e:
         raise BadInput(f"rates={text}: give rates of Table 4 separated by +.") from e
 

@@ -3,6 +3,7 @@
 
 """Parts of a user's own: the examples of docs/extending.md are run, and wrong names are refused."""
 
+import dataclasses
 import functools
 import json
 import math
@@ -19,7 +20,7 @@ from test_train import QUICKSTART, ROOT, logged, stop_at
 
 import vit_jax
 from vit_jax import config as config_lib
-from vit_jax import losses, main, named, reporting
+from vit_jax import loading, losses, main, named, reporting, settle
 from vit_jax.errors import BadInput
 from vit_jax.evaluators import own
 from vit_jax.models import variants
@@ -296,6 +297,22 @@ def test_calibration_of_the_page_by_hand(mine):
     # One bin has all: 2 of 3 are right, and it was sure of (0.9 + 0.7 + 0.8) / 3 of them.
     assert found["calibration_loss"] == pytest.approx(abs(2 - 2.4) / 3, abs=1e-6)
     assert found["class_top1"] == pytest.approx((1 + 0.5) / 2)
+
+
+def test_weights_of_the_model_are_checked_before_a_sweep(model_run, monkeypatch):
+    given = [f"--config.init={model_run}", "--config.data.source=digits"]
+    recipe = str(ROOT / "configs" / "finetune.py")
+    config = settle.settle(config_lib.load(recipe, given))
+    settle.check_weights(config)
+    read = loading.read_weights(str(model_run))
+    name = next(name for name in read.flat if not name.startswith("head/"))
+    other = dataclasses.replace(read, flat=read.flat | {name: np.zeros(3)})
+    monkeypatch.setattr(loading, "read_weights", lambda *_, **__: other)
+    with pytest.raises(BadInput, match=name):
+        settle.check_weights(config)
+    # How many classes it had is not known, so neither is what the shape should be.
+    other = dataclasses.replace(other, classes=0)
+    settle.check_weights(config)
 
 
 def test_names_are_carried_by_a_sweep_and_a_saved_configuration(mine, tmp_path):

@@ -141,6 +141,19 @@ def test_best_of_a_run_that_does_not_keep_it(tmp_path):
     assert "its steps are [7]" in said
 
 
+def test_a_library_that_cannot_be_imported_is_not_tried_again(workdir, monkeypatch):
+    tried = []
+
+    def broken(folder):
+        tried.append(folder)
+        raise ImportError("No module named 'orbax'")
+
+    monkeypatch.setattr(loading, "_checkpoints", broken)
+    with pytest.raises(ImportError, match="orbax"):
+        loading.read_weights(f"{workdir}@2")
+    assert len(tried) == 1
+
+
 def test_looking_into_a_run_changes_nothing(workdir):
     before = {p: p.stat().st_mtime_ns for p in workdir.rglob("*")}
     loading.find_run(str(workdir))

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from configs import transfer as transfer_recipe
-from vit_jax import aot, build, checks, main, program, settle, storage, sweep
+from vit_jax import aot, build, checks, main, program, settle, storage, sweep, timetable
 from vit_jax import config as config_lib
 from vit_jax.data import preprocess
 from vit_jax.errors import BadInput
@@ -94,7 +94,7 @@ def test_bit_of_another_length_falls_in_proportion():
 def test_drops_are_durations_of_which_0_is_never():
     given = "('0', '25 percent', '12 steps', '81920 examples')"
     config = load(BIT[0], "--config.length=40 steps", f"--config.schedule.step.drops={given}")
-    assert program._steps(config, examples=4096).drops == (10, 12, 20)
+    assert timetable.of(config, examples=4096).drops == (10, 12, 20)
 
 
 @pytest.mark.parametrize("drops", ["('soon',)", "(3,)"])
@@ -549,6 +549,7 @@ def test_sweep_of_pretraining_is_regularisation_on_val():
         (TRANSFER + "dataset=pets,lr=0.5", "lr of Table 4"),
         (TRANSFER + "dataset=pets,rates=0.01+0.5", r"lr of Table 4 .*'0\.5'"),
         (TRANSFER + "dataset=pets,rates=0.01+high", "rates=0.01\\+high: give rates"),
+        (TRANSFER + "dataset=pets,rates=+", r"rates=\+: give rates"),
         (TRANSFER + "dataset=pets,rates=0.01+0.03,lr=0.01", "leave out rates"),
         (TRANSFER + "dataset=vtab/dtd,rates=0.01", "leave out rates"),
         (TRANSFER + "dataset=vtab,select=true,rates=0.01", "leave out rates"),

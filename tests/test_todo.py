@@ -121,6 +121,15 @@ def test_a_mean_of_runs_that_share_no_seed_lacks_those_of_the_fewest(tmp_path):
     assert "dataset=vtab/dtd" in job.command
 
 
+def test_a_mean_whose_runs_share_no_seed_in_pairs_lacks_something(tmp_path):
+    seeds = {"dtd": [1], "eurosat": [0]}  # all others: 0, 1
+    for task in vtab.tasks():
+        for seed in seeds.get(task.slug, [0, 1]):
+            args = f"model=L/16,dataset=vtab/{task.slug}"
+            papers.transfer(tmp_path / f"{task.slug}-{seed}", 70.0, args, seed=seed, **TASK)
+    assert len(plan("9", tmp_path).jobs) == 1
+
+
 def test_cells_without_a_run_are_counted():
     assert plan("figure12").jobs == ()
     assert plan("figure12").without == 80

@@ -138,7 +138,7 @@ def _read(text: str, heads: int, shapes_only: bool) -> Weights:
             run = find_run(text)
             assert run is not None, text
             return _read_run(run, shapes_only=shapes_only)
-        except (BadInput, PeerLost):
+        except (BadInput, PeerLost, ImportError):
             raise
         except Exception as e:  # whatever orbax raises for a step that is gone or damaged
             if run is not None and run == failed:

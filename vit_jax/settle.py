@@ -9,7 +9,7 @@ Start from `settle`; `check_weights` says before a run starts whether `init` fit
 import dataclasses
 from typing import Any
 
-from vit_jax import loading
+from vit_jax import loading, named
 from vit_jax.config import ConfigDict
 from vit_jax.errors import BadInput
 from vit_jax.models import variants
@@ -81,11 +81,18 @@ def _found(config: ConfigDict) -> dict[str, Any]:
 def check_weights(config: ConfigDict) -> None:
     """Looks whether the weights of `init` fit the model of a settled configuration, by shapes.
 
+    The data is not open, so the model has as many classes as the weights: heads start anew, but
+    other shapes of a user's own model may depend on them. It is not looked at where its weights
+    do not say how many they are.
+
     Raises:
       BadInput: they cannot be read, or do not fit.
     """
     weights = loading.read_weights(config.init, heads=config.model.heads, shapes_only=True)
-    cfg, side = variants.config(**config.model, classes=2), config.data.image_size
+    if named.is_own(config.model.variant) and not weights.classes:
+        return
+    cfg = variants.config(**config.model, classes=weights.classes or 2)
+    side = config.data.image_size
     try:
         loading.check_fit(weights, cfg, (side, side))
     except BadInput as e:

@@ -63,12 +63,13 @@ def product(rules: Rules | None) -> Callable[..., jax.Array]:
     copies the gradient of what came out, turned round, for the gradient of the kernel.
 
     Args:
-      rules: None, or tokens split over devices, leaves tokens as they are.
+      rules: None, or what would be joined being split over devices, leaves tokens as they are.
     """
     if rules is None or rules.mesh.devices.flat[0].platform != "cpu":
         return jax.lax.dot_general
-    split = dict(rules.table).get("act_tokens", ())
-    return jax.lax.dot_general if any(rules.mesh.shape[a] > 1 for a in split) else _rows_product
+    table = dict(rules.table)
+    axes = [a for name in ("act_tokens", "act_embed", "head_dim") for a in table.get(name, ())]
+    return jax.lax.dot_general if any(rules.mesh.shape[a] > 1 for a in axes) else _rows_product
 
 
 def _rows_product(x: jax.Array, kernel: jax.Array, axes: Any, **kwargs: Any) -> jax.Array:
@@ -80,7 +81,7 @@ def _rows_product(x: jax.Array, kernel: jax.Array, axes: Any, **kwargs: Any) -> 
     assert tuple(summed) == tuple(range(len(kept), x.ndim)), axes
 
     def flat(x: jax.Array, kernel: jax.Array) -> jax.Array:
-        rows = x.reshape(math.prod(kept), -1)
+        rows = x.reshape(math.prod(kept), math.prod(x.shape[len(kept) :]))
         columns = kernel.reshape(rows.shape[1], -1)
         out = jax.lax.dot_general(rows, columns, (((1,), (0,)), ((), ())), **kwargs)
         return out.reshape(*kept, *kernel.shape[len(first) :])

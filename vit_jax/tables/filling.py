@@ -8,7 +8,7 @@ Start from `fill`.
 
 import dataclasses
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -226,10 +226,11 @@ def _cell(cell: Cell, found: Sequence[_Found]) -> Filled:
 
 
 def _lacking(cell: Cell, found: Sequence[_Found]) -> tuple[Want, ...]:
-    """The wants of an empty cell without a run; or without a seed of the one that has most."""
-    most = max((f.seeds for f in found), key=len, default={})
+    """The wants of an empty cell without a run of the seed that most of them have."""
+    seeds = Counter(seed for f in found for seed in f.seeds)
+    (common, _), *_ = seeds.most_common(1) or [(None, 0)]
     pairs = zip(cell.wants, found, strict=True)
-    return tuple(w for w, f in pairs if not f.running and most.keys().isdisjoint(f.seeds))
+    return tuple(w for w, f in pairs if not f.running and common not in f.seeds)
 
 
 def _allowed(cell: Cell, found: Sequence[_Found], seeds: Sequence[int], std: float) -> float:

@@ -146,7 +146,3 @@ def text(found: dict[str, Any]) -> str:
             gib = row["peak_bytes"] / 2**30
             lines.append(f"{'':10} first step {row['first_step_secs']:.1f} s, peak {gib:.2f} GiB")
     return "\n".join(lines)
-
-
-def _plus_minus(found: dict[str, float]) -> str:
-    return f"{found['median']:.2f} (+-{found['spread'] / 2:.2f})"

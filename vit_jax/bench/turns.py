@@ -104,14 +104,15 @@ def take(
         def ask(name: str, count: int, done: int) -> Any:
             """An answer; None from one that is left out, now or before."""
             try:
-                found = children[name].ask(count) if name in children else None
+                return children[name].ask(count) if name in children else None
             except RunFailed as e:
                 if name not in optional:
                     raise
                 log.warning("%s is left out: %s", name, e)
-                found = children.pop(name, None) and None
-            progress(done, total)
-            return found
+                del children[name]
+                return None
+            finally:
+                progress(done, total)
 
         for done, (name, make) in enumerate(makers.items(), 1):  # the others do not run yet
             child = Child(_answering, make, asked, died=died.format(name))

@@ -3,6 +3,10 @@
 
 """What the compiler is told, and that a compiler that knows nothing of it still works."""
 
+import subprocess
+import sys
+import threading
+
 import jax
 import pytest
 
@@ -47,3 +51,57 @@ def test_a_value_that_a_compiler_does_not_know_is_left_out(monkeypatch):
     monkeypatch.setitem(compiling._OPTIONS, "cpu", {option: "LIBRARY_FUSION_TYPE_MAGIC"})
     assert compiling.options("cpu") == {}
     assert jax.jit(lambda x: x + 1, compiler_options=compiling.options("cpu"))(1) == 2
+
+
+# ---------------------------------------------------------------- in a thread
+
+
+def test_a_thread_compiles_in_order_and_says_what_went_wrong():
+    def who():
+        return threading.current_thread().name
+
+    def wrong():
+        raise ValueError("no such shape")
+
+    with compiling.ahead() as submit:
+        found = [submit(who), submit(wrong), submit(who)]
+    assert [found[0].result(60), found[2].result(60)] == ["compile", "compile"]
+    with pytest.raises(ValueError, match="no such shape"):
+        found[1].result(60)
+
+
+def test_what_has_not_begun_when_the_rest_fails_is_left():
+    begun, go = threading.Event(), threading.Event()
+
+    def first():
+        begun.set()
+        return go.wait(60)
+
+    found = []
+
+    def fails():
+        with compiling.ahead() as submit:
+            found.extend([submit(first), submit(lambda: 2)])
+            assert begun.wait(60)
+            raise RuntimeError("an image")
+
+    with pytest.raises(RuntimeError, match="an image"):
+        fails()
+    assert found[1].cancelled()
+    go.set()
+    assert found[0].result(60)
+
+
+WAITING = """
+import sys, threading
+from vit_jax import compiling, ending
+begun = threading.Event()
+with compiling.ahead() as submit:
+    submit(lambda: [begun.set(), threading.Event().wait()])
+    begun.wait()
+sys.exit(ending.returns(2))
+"""
+
+
+def test_nobody_waits_for_a_compilation_at_exit():
+    assert subprocess.run([sys.executable, "-c", WAITING], timeout=120).returncode == 2

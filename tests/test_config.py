@@ -290,13 +290,13 @@ def test_wrong_override_names_key_given_and_expected(override, parts):
 )
 def test_tuple_of_wrong_elements_is_bad_input(override):
     """At the latest when the configuration is checked and built; here without any data."""
-    from vit_jax import build, program
+    from vit_jax import build, program, timetable
 
     def use():
         config = base("--config.model.variant=Ti/16", override)
         build.check(config)
         program.make_rules(config)
-        steps = program.Steps(1, 1.0, 0, 0, (), 0, 0, 1, {})
+        steps = timetable.Steps(1, 1.0, 0, 0, (), 0, 0, 1, {})
         program._optimizer(config, {"head": {"bias": np.zeros(3, np.float32)}}, steps)
 
     assert override.split("=")[0].removeprefix("--config.") in message(use)

@@ -46,7 +46,6 @@ def test_every_source_file_has_its_tests():
         "arguments": "predict",
         "lazy": "main",
         "classification": "train",
-        "build": "train",
         "aot": "plan",
         "program": "train",
         "errors": "main",

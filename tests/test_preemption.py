@@ -17,7 +17,7 @@ from test_processes import launch, outcome, wait_for_save
 from test_stopping import wait_until
 from test_train import QUICKSTART, TINY, logged, run, same_parameters
 
-from vit_jax import build, signals, stopping, train
+from vit_jax import build, program, signals, stopping, train
 from vit_jax.checkpoint import Checkpoints
 from vit_jax.rows import read_rows
 from vit_jax.workdir import committed
@@ -98,7 +98,7 @@ def test_stopped_in_another_phase_equals_uninterrupted(quiet, tmp_path, monkeypa
             assert run(tmp_path) == 42
             at_call(patch, Checkpoints, "restore")
         elif phase == "compile":
-            at_call(patch, build.Run, "lower_step")
+            at_call(patch, program.Program, "lower_step")
         elif phase == "data":
             real = build.pipeline.Pipeline.train
 
@@ -288,12 +288,12 @@ def test_process_that_is_frozen_is_named(tmp_path, victim):
 
 ALONE = """
 import ctypes, sys
-from vit_jax import build, main
+from vit_jax import main, program
 def compiling(self):
     print("compiling", flush=True)
     while True:  # a signal ends a sleep, but not a compilation
         ctypes.CDLL(None).sleep(600)
-build.Run.lower_step = compiling
+program.Program.lower_step = compiling
 sys.exit(main.main(sys.argv[1:]))
 """
 

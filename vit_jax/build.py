@@ -13,14 +13,24 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
-from vit_jax import checks, distributed, duration, losses, memory, program, reporting, stopping
+from vit_jax import (
+    checks,
+    compiling,
+    distributed,
+    duration,
+    losses,
+    program,
+    reporting,
+    stopping,
+    timetable,
+)
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
 from vit_jax.data import (
@@ -82,7 +92,7 @@ def check(config: ConfigDict) -> None:
                 duration.parse(f"config.{key}", text)
     if duration.parse("config.length", config.length).unit == "percent":
         raise BadInput(f"length={config.length!r}: percent is of the length; give another unit.")
-    program.profile_steps(config.profile)
+    timetable.profile_steps(config.profile)
 
 
 _DURATIONS = (
@@ -159,25 +169,41 @@ class Run(Program):
         )
 
 
-def build(config: ConfigDict) -> Run:
-    """Builds everything that a settled, checked configuration describes; compiles nothing yet.
+def build(config: ConfigDict, compile_first: Sequence[str] = ()) -> Run:
+    """Builds everything that a settled, checked configuration describes.
+
+    Args:
+      config: settled and checked.
+      compile_first: `create` and `step`, see `Program.begin`: a thread compiles them while images
+        are opened, which takes as long, TensorFlow's import included.
 
     Raises:
       BadInput: the data, the mesh, or a combination of values cannot be used.
     """
     program.make_rules(config)  # what is wrong with the mesh is said before any data is read
     few_shot = _few_shot_sources(config)  # likewise
-    source, train, labels, evals, pipelines = _data(config)
-    tasks = _tasks(config, few_shot)
-    classes, examples = len(source.classes), len(train.split)
-    made = program.make(config, classes=classes, examples=examples, labels=labels)
-    for name in config.evals:
-        _, evaluator = made.evaluator(name)
-        if evaluator is not None:
-            own.attempt(evaluator, classes, labels)
+    source, notes, split, evals = _splits(config)
+    classes = len(source.classes)
+
+    with compiling.ahead() as submit:
+
+        def make(labels: int) -> Program:
+            made = program.make(config, classes=classes, examples=len(split), labels=labels)
+            for name in compile_first:
+                made.begin(name, submit)
+            return made
+
+        made = make(split.table.most_labels) if split.table.most_labels else None
+        train, labels, pipelines = _pipelines(config, split, evals, notes)
+        tasks = _tasks(config, few_shot)
+        made = made or make(labels)
+        for name in config.evals:
+            _, evaluator = made.evaluator(name)
+            if evaluator is not None:
+                own.attempt(evaluator, classes, labels)
     return Run(
         **vars(made),
-        source=source,
+        source=dataclasses.replace(source, notes=tuple(notes)),
         train_pipeline=train,
         evaluations=evals,
         eval_pipelines=pipelines,
@@ -249,7 +275,6 @@ def plain_pipeline(data: ConfigDict, split: Split, batch_size: int) -> Pipeline:
 
 
 _Found = dict[str, Evaluation]  # by name
-_Pipelines = dict[str, dict[str, Pipeline]]
 
 
 def _splits(config: ConfigDict) -> tuple[sources.Source, list[str], Split, _Found]:
@@ -274,10 +299,11 @@ def _splits(config: ConfigDict) -> tuple[sources.Source, list[str], Split, _Foun
     return source, notes, found.pop(""), found
 
 
-def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, int, _Found, _Pipelines]:
-    """Source, training pipeline and K of its examples; evaluations, and the pipelines of each."""
+def _pipelines(
+    config: ConfigDict, split: Split, found: _Found, notes: list[str]
+) -> tuple[Pipeline, int, dict[str, dict[str, Pipeline]]]:
+    """Training pipeline and K of its examples; those of each evaluation. Adds to the notes."""
     data = config.data
-    source, notes, split, found = _splits(config)  # before an image, which needs TensorFlow
     readers: dict[str, Callable[[], Any]] = {"": functools.partial(_pipeline, config, "", split)}
     for name, one in found.items():
         readers[name] = functools.partial(_of_parts, config, name, one)
@@ -289,7 +315,7 @@ def _data(config: ConfigDict) -> tuple[sources.Source, Pipeline, int, _Found, _P
             notes.append(f"{name} is {section.source}: {_said(found[name])}")
         else:
             pipes[name] = {part: _kept(p, data, notes) for part, p in pipes[name].items()}
-    return dataclasses.replace(source, notes=tuple(notes)), train, labels, found, pipes
+    return train, labels, pipes
 
 
 def _reading(config: ConfigDict, name: str) -> dict[str, Any]:
@@ -372,25 +398,3 @@ def _kept(pipe: Pipeline, data: ConfigDict, notes: list[str]) -> Pipeline:
     split, ops, note = memory_cache.keep(pipe.split, data.cache, pipe.ops, data.workers)
     notes += [note] if note else []
     return dataclasses.replace(pipe, split=split, ops=ops)
-
-
-def out_of_memory(run: Run) -> BadInput:
-    """What a run that ran out of memory needs, and which settings would need less."""
-    size, parts, ways = run.config.batch_size, run.config.accumulation, run.rules.batch_ways
-    more = [parts * f for f in (2, 4, 8, 16) if size % (parts * f * ways) == 0]
-    settings: list[dict[str, Any]] = [{"accumulation": a} for a in more]
-    remat = program.stronger_remat(run.config.model)
-    settings += [{"model.remat": policy} for policy in remat]
-    settings += [
-        {"accumulation": a, "model.remat": policy} for a in more[-1:] for policy in remat[-1:]
-    ]
-    mesh = run.rules.mesh
-    most = mesh.size // (mesh.shape["replica"] * mesh.shape["tensor"])
-    if mesh.shape["fsdp"] < most:
-        settings.append({"mesh.fsdp": most, "mesh.data": -1})
-    if size % (2 * parts * ways) == 0:
-        settings.append({"batch_size": size // 2})
-    limit = memory.limit_bytes(mesh.local_devices[0])
-    return memory.advice(
-        lambda changes: run.changed(changes).lower_step().compile(), settings, limit
-    )

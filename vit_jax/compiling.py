@@ -1,15 +1,25 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the compiler is told beyond its defaults: the one place for its flags, and what each does.
+"""What the compiler is told beyond its defaults, and when: the one place for its flags.
 
-Figures, and what was tried and did not help, are in docs/performance.md. Start from `options`.
+Figures, and what was tried and did not help, are in docs/performance.md. Start from `options`
+and `ahead`.
 """
 
+import atexit
+import contextlib
 import functools
 import logging
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
 
 import jax
+
+from vit_jax import ending
 
 log = logging.getLogger("vit_jax")
 
@@ -38,3 +48,39 @@ def options(platform: str) -> dict[str, str]:
         log.info("compiler options are left out: %s", str(e).splitlines()[0])
         return {}
     return dict(wanted)
+
+
+@contextlib.contextmanager
+def ahead() -> Iterator[Callable[[Callable[[], Any]], Future[Any]]]:
+    """Gives a function that has a thread compile, one thing after another, while others go on.
+
+    What the thread has not begun when the block fails is left, and nobody waits for it at exit.
+    """
+    wanted: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+    futures: list[Future[Any]] = []
+
+    def work() -> None:
+        while (job := wanted.get()) is not None:
+            future, compiled = job
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(compiled())
+                except BaseException as e:  # raised again by whoever asks for it
+                    future.set_exception(e)
+
+    def submit(compiled: Callable[[], Any]) -> Future[Any]:
+        futures.append(Future())
+        wanted.put((futures[-1], compiled))
+        return futures[-1]
+
+    thread = threading.Thread(target=work, name="compile", daemon=True)
+    thread.start()
+    atexit.register(lambda: thread.is_alive() and ending.end_with_that())
+    try:
+        yield submit
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        raise
+    finally:
+        wanted.put(None)

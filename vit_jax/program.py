@@ -9,14 +9,14 @@ described. Start from `make`.
 
 import dataclasses
 import functools
-import re
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from vit_jax import checks, compiling, duration, masked, named, sharding, state, train_step, tree
+from vit_jax import compiling, masked, memory, named, sharding, state, timetable, train_step, tree
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
 from vit_jax.errors import BadInput
@@ -61,42 +61,6 @@ def few_shot_batch(config: ConfigDict) -> int:
     return config.fewshot.batch_size or config.batch_size
 
 
-def profile_steps(text: str) -> range:
-    """`"100:105"` as range(100, 105); empty is an empty range."""
-    match = re.fullmatch(r"(\d+):(\d+)", text)
-    if text and (match is None or not 1 <= int(match[1]) < int(match[2])):
-        raise BadInput(f"profile={text!r}; write FIRST:LAST steps, e.g. 100:105.")
-    return range(int(match[1]), int(match[2])) if match else range(0)
-
-
-@dataclasses.dataclass(frozen=True)
-class Steps:
-    """Durations of the configuration in optimizer steps; 0 is never."""
-
-    total: int
-    epoch: float
-    warmup: int
-    cooldown: int
-    drops: tuple[int, ...]
-    checkpoint: int
-    keep_every: int
-    report: int
-    evals: dict[str, int]
-
-    def due(self, step: int) -> list[str]:
-        """The evaluations that are due after a step."""
-        last = step == self.total
-        return [n for n, every in self.evals.items() if step and (last or _divides(every, step))]
-
-    def saves(self, step: int) -> bool:
-        """Whether a checkpoint is due after a step."""
-        return step == self.total or _divides(self.checkpoint, step)
-
-
-def _divides(every: int, step: int) -> bool:
-    return every > 0 and step % every == 0
-
-
 @dataclasses.dataclass(frozen=True)
 class Program:
     """What a configuration computes, whatever the images are."""
@@ -105,16 +69,17 @@ class Program:
     classes: int
     examples: int
     labels: int  # K, the most that an image has
-    steps: Steps
+    steps: timetable.Steps
     model: variants.Model
     rules: sharding.Rules
     schedule: schedules.Schedule
     abstract: state.TrainState  # shapes with shardings
-    init: Callable[[], state.TrainState]
+    create: Any  # jitted: key -> state
     init_from: Callable[[Fitted], state.TrainState]
     step: Any  # jitted: (state, batch, key) -> (state, metrics)
     eval_step: Any  # jitted: (params, batch) -> sums
     scores_step: Any  # jitted: the same, with `scores`
+    begun: dict[str, Future[Any]]  # what another thread compiles: `create`, `step`
 
     @functools.cached_property
     def step_key(self) -> jax.Array:
@@ -151,18 +116,30 @@ class Program:
         """The train step, to be compiled ahead of time."""
         return self.step.lower(self.abstract, self.batch(), _key_shape(self.rules.replicated))
 
+    def begin(self, name: str, submit: Callable[[Callable[[], Any]], Future[Any]]) -> None:
+        """Has another thread compile `create` or `step`; `compiled` then waits for it."""
+        self.begun[name] = submit(functools.partial(self._compile, name))
+
+    def compiled(self, name: str) -> jax.stages.Compiled:
+        """`create` or `step`, compiled."""
+        begun = self.begun.get(name)
+        return begun.result() if begun else self._compile(name)
+
+    def _compile(self, name: str) -> jax.stages.Compiled:
+        if name == "step":
+            return self.lower_step().compile()
+        return self.create.lower(_key_shape(self.rules.replicated)).compile()
+
+    def init(self) -> state.TrainState:
+        """A state from scratch, made in place."""
+        return self.compiled("create")(_keys(self.config, self.rules)[0])
+
     def changed(self, settings: Mapping[str, Any]) -> "Program":
         """The same with other values: config key -> value."""
         config = config_lib.changed(self.config, settings)
         devices = list(self.rules.mesh.devices.flat)
         sizes = {"classes": self.classes, "examples": self.examples, "labels": self.labels}
         return make(config, **sizes, devices=devices)
-
-
-def stronger_remat(model: ConfigDict) -> list[str]:
-    """Policies of `model.remat` that keep less, the mildest first; a user's own model has none."""
-    remat = "full" if named.is_own(model.variant) else model.remat
-    return {"none": ["dots", "full"], "full": []}.get(remat, ["full"])
 
 
 def _key_shape(sharding: jax.sharding.Sharding | None = None) -> jax.ShapeDtypeStruct:
@@ -199,7 +176,7 @@ def make(
       BadInput: the mesh, or a combination of values, cannot be used.
     """
     rules = make_rules(config, devices)
-    steps, use_ema = _steps(config, examples), config.ema.decay > 0
+    steps, use_ema = timetable.of(config, examples), config.ema.decay > 0
     cfg = _model_config(config, classes, rules)
     side = config.data.image_size
     bare = variants.make(cfg)
@@ -216,7 +193,6 @@ def make(
     abstract = _placed(jax.eval_shape(create, _key_shape()), params, variants.axes(cfg), rules)
     places = jax.tree.map(lambda x: x.sharding, abstract)
 
-    init, init_from = _starts(config, rules, places, tx, init_params, create)
     model = variants.make(cfg, rules)
     step, eval_step, scores_step = _step_functions(config, model, tx)
     jitted = functools.partial(
@@ -232,26 +208,23 @@ def make(
         rules=rules,
         schedule=schedule,
         abstract=abstract,
-        init=init,
-        init_from=init_from,
+        create=jax.jit(create, out_shardings=places),
+        init_from=_start_from(config, rules, places, tx, init_params),
         step=jitted(step, donate_argnums=0, out_shardings=(places, rules.replicated)),
         eval_step=jitted(eval_step, out_shardings=rules.replicated),
         scores_step=jitted(scores_step, out_shardings=rules.replicated),
+        begun={},
     )
 
 
-def _starts(
+def _start_from(
     config: ConfigDict,
     rules: sharding.Rules,
     places: state.TrainState,
     tx: optimizers.Transform,
     init_params: Callable[[jax.Array], Any],
-    create: Callable[[jax.Array], state.TrainState],
-) -> tuple[Callable[[], state.TrainState], Callable[[Fitted], state.TrainState]]:
-    """(a state from scratch, a state from weights), each made in place."""
-
-    def init() -> state.TrainState:
-        return jax.jit(create, out_shardings=places)(_keys(config, rules)[0])
+) -> Callable[[Fitted], state.TrainState]:
+    """Makes a state from weights, in place."""
 
     def init_from(fitted: Fitted) -> state.TrainState:
         fresh = jax.jit(init_params, out_shardings=places.params)(_keys(config, rules)[0])
@@ -264,7 +237,7 @@ def _starts(
         )
         return start(chosen)
 
-    return init, init_from
+    return init_from
 
 
 def masked_objective(config: ConfigDict, cfg: variants.Config) -> masked.Masked | None:
@@ -311,33 +284,6 @@ def _placed(
     )
 
 
-def _steps(config: ConfigDict, examples: int) -> Steps:
-    def steps(key: str, text: str, total: int = 0) -> int:
-        length = duration.parse(key, text)
-        return length.steps(batch_size=config.batch_size, examples=examples, total_steps=total)
-
-    total = steps("length", config.length)
-    if total < 1:
-        raise BadInput(f"length={config.length!r} is no training at all; give at least one step.")
-    profile = profile_steps(config.profile)
-    if profile and profile.stop > total:
-        raise BadInput(f"profile={config.profile!r} goes beyond the {total} steps of the run.")
-    evals = {name: section.every for name, section in config.evals.items()}
-    evals |= dict.fromkeys(checks.few_shot_tasks(config), config.fewshot.every)
-    drops = config.schedule.step.drops if config.schedule.name == "step" else ()
-    return Steps(
-        total=total,
-        epoch=examples / config.batch_size,
-        checkpoint=steps("checkpoint.every", config.checkpoint.every, total),
-        keep_every=steps("checkpoint.keep_every", config.checkpoint.keep_every, total),
-        report=steps("report.every", config.report.every, total) or total,
-        evals={name: steps(name, every, total) for name, every in evals.items()},
-        warmup=steps("schedule.warmup", config.schedule.warmup, total),
-        cooldown=steps("schedule.cooldown", config.schedule.cooldown, total),
-        drops=tuple(steps("schedule.step.drops", text, total) for text in drops if text != "0"),
-    )
-
-
 def _chosen(section: ConfigDict) -> dict[str, Any]:
     """The arguments in a section with a choice: its own, and those of the chosen sub-section."""
     own = {k: v for k, v in section.items() if not isinstance(v, ConfigDict)}
@@ -345,7 +291,7 @@ def _chosen(section: ConfigDict) -> dict[str, Any]:
 
 
 def _optimizer(
-    config: ConfigDict, params: Any, steps: Steps
+    config: ConfigDict, params: Any, steps: timetable.Steps
 ) -> tuple[schedules.Schedule, optimizers.Transform]:
     in_steps = {"warmup": steps.warmup, "cooldown": steps.cooldown, "drops": steps.drops}
     given = _chosen(config.schedule) | in_steps
@@ -386,3 +332,31 @@ def _step_functions(
         return step, sums, sums
     with_scores = train_step.make_eval_step(apply, **shared, scores=True)
     return step, train_step.make_eval_step(apply, **shared), with_scores
+
+
+def stronger_remat(model: ConfigDict) -> list[str]:
+    """Policies of `model.remat` that keep less, the mildest first; a user's own model has none."""
+    remat = "full" if named.is_own(model.variant) else model.remat
+    return {"none": ["dots", "full"], "full": []}.get(remat, ["full"])
+
+
+def out_of_memory(run: Program) -> BadInput:
+    """What a run that ran out of memory needs, and which settings would need less."""
+    size, parts, ways = run.config.batch_size, run.config.accumulation, run.rules.batch_ways
+    more = [parts * f for f in (2, 4, 8, 16) if size % (parts * f * ways) == 0]
+    settings: list[dict[str, Any]] = [{"accumulation": a} for a in more]
+    remat = stronger_remat(run.config.model)
+    settings += [{"model.remat": policy} for policy in remat]
+    settings += [
+        {"accumulation": a, "model.remat": policy} for a in more[-1:] for policy in remat[-1:]
+    ]
+    mesh = run.rules.mesh
+    most = mesh.size // (mesh.shape["replica"] * mesh.shape["tensor"])
+    if mesh.shape["fsdp"] < most:
+        settings.append({"mesh.fsdp": most, "mesh.data": -1})
+    if size % (2 * parts * ways) == 0:
+        settings.append({"batch_size": size // 2})
+    limit = memory.limit_bytes(mesh.local_devices[0])
+    return memory.advice(
+        lambda changes: run.changed(changes).lower_step().compile(), settings, limit
+    )

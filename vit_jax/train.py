@@ -38,6 +38,7 @@ from vit_jax import (
     restarts,
     stopping,
     storage,
+    timetable,
     watchdog,
 )
 from vit_jax import config as config_lib
@@ -111,7 +112,8 @@ def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict
     """Trains a checked configuration, the processes being connected."""
     devices = distributed.start(config.platform, deterministic=config.deterministic)
     cache.keep_compiled(config.compile_cache, devices[0].platform)
-    run = build.build(config)
+    create = [] if config.init or has_checkpoint(workdir) else ["create"]
+    run = build.build(config, compile_first=[*create, "step"])
     stopping.check()
     distributed.agree("dataset", run.fingerprint())
     weights = initial_weights(run, workdir)
@@ -159,7 +161,7 @@ def run_in(workdir: Path, run: build.Run, weights: Fitted | None) -> dict[str, A
         except jax.errors.JaxRuntimeError as e:
             if not memory.is_out_of_memory(e):
                 raise
-            raise build.out_of_memory(run) from e
+            raise program.out_of_memory(run) from e
 
 
 # ---------------------------------------------------------------- start
@@ -204,10 +206,10 @@ def loop(
     """Steps first + 1 to the last, with everything that is due after each."""
     steps, config_yaml = run.steps, config_lib.to_yaml(run.config)
     log.info("compiling the step")
-    train_step, key = run.lower_step().compile(), run.step_key
+    train_step, key = run.compiled("step"), run.step_key
     throughput, backstop = Throughput(), Backstop(run.config.checkpoint.every_minutes)
     window, batches = Window(run, report, throughput, first), run.train_batches(first)
-    traced = program.profile_steps(run.config.profile)
+    traced = timetable.profile_steps(run.config.profile)
     done, due, save = first, unmeasured(run, report, first), False
 
     def finish_step() -> None:

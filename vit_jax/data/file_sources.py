@@ -39,7 +39,9 @@ def _file_table(paths: Sequence[str], names: Sequence[str], labels: Sequence[int
         found.set_shape([])
         return found
 
-    return Table(len(paths), lambda row: names[row], reader, labels=lambda: labels_N1)
+    return Table(
+        len(paths), lambda row: names[row], reader, labels=lambda: labels_N1, most_labels=1
+    )
 
 
 def _get(path: np.ndarray) -> bytes:

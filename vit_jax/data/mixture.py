@@ -194,6 +194,7 @@ def _concatenated(splits: Sequence[Split], maps: Sequence[np.ndarray]) -> Table:
         return np.concatenate([split_ids(split) for split in splits])
 
     known = all(split.table.labels for split in splits)
+    most = [split.table.most_labels for split in splits]
     numbered = any(split.table.numbered for split in splits)  # there may be too many names to hash
     return Table(
         int(firsts[-1]),
@@ -201,6 +202,7 @@ def _concatenated(splits: Sequence[Split], maps: Sequence[np.ndarray]) -> Table:
         lambda: _reader(splits, maps, firsts),
         labels=labels if known else None,
         numbered=numbered,
+        most_labels=max(most) if all(most) else 0,
         ids=ids if any(split.table.ids or not split.table.numbered for split in splits) else None,
     )
 

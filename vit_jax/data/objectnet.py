@@ -84,7 +84,9 @@ def _table(root: Path, paths: Sequence[str], labels_N1: np.ndarray) -> Table:
 
         return read
 
-    return Table(len(paths), lambda row: paths[row], reader, labels=lambda: labels_N1)
+    return Table(
+        len(paths), lambda row: paths[row], reader, labels=lambda: labels_N1, most_labels=1
+    )
 
 
 def without_border(image: Tensor) -> Tensor:

@@ -87,10 +87,21 @@ class Pipeline:
         return self._evaluation(rows, training=False)
 
     def probe(self) -> NumpyBatch:
-        """The first example; raises BadInput where the chain does not give images."""
+        """The first example.
+
+        Raises:
+          BadInput: the chain does not give images, or the table does not say how many labels.
+        """
         one = dataclasses.replace(self, batch_size=1, workers=1, prefetch=1)
         training = self.bad_images == "skip"  # only training skips
-        return next(one._evaluation(None, training=training))
+        found = next(one._evaluation(None, training=training))
+        said, labels = self.split.table.most_labels, found["labels"].shape[1]
+        if said not in (0, labels):
+            raise BadInput(
+                f"{self.split.name(0)} has K={labels} labels, but the table of its source says "
+                f"most_labels={said}; correct one of them (0: not known beforehand)."
+            )
+        return found
 
     def _evaluation(self, rows: range | None, training: bool) -> Iterator[NumpyBatch]:
         rows = rows if rows is not None else range(self.batch_size)

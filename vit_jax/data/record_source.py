@@ -105,6 +105,7 @@ def _table(given: str, opened: RecordFiles, names: Sequence[str], options: Optio
         shards=opened.shards,
         files=opened.files,
         numbered=True,
+        most_labels=options.max_labels,
         ids=(lambda: ids(opened.files.paths, keys.name)) if keys.name else None,
     )
 

@@ -40,6 +40,7 @@ class Table:
       files: those files by number, where `reader` reads through them; else None.
       numbered: names only say where an example lies, so that it is chosen by a hash of its row;
         else by one of its name.
+      most_labels: K where it is known before an example is read, else 0.
       ids: () -> bytes [rows], other names of the examples, by which they may be excluded; may read
         every example once. None where there are none.
     """
@@ -51,6 +52,7 @@ class Table:
     shards: np.ndarray | None = None
     files: Files | None = None
     numbered: bool = False
+    most_labels: int = 0
     ids: Callable[[], np.ndarray] | None = None
 
 
@@ -123,7 +125,13 @@ def of_arrays(name: str, images: np.ndarray, labels: np.ndarray) -> Split:
         all_images, all_labels = tf.constant(images), tf.constant(labels)
         return lambda row: (tf.gather(all_images, row), tf.gather(all_labels, row))
 
-    table = Table(len(images), lambda row: f"{name}/{row:04d}", reader, labels=lambda: labels)
+    table = Table(
+        len(images),
+        lambda row: f"{name}/{row:04d}",
+        reader,
+        labels=lambda: labels,
+        most_labels=labels.shape[1],
+    )
     return Split(table, range(len(images)))
 
 

@@ -62,7 +62,7 @@ def open_synthetic(name: str, _: Any) -> tuple[list[str], dict[str, Split], list
     def labels() -> np.ndarray:
         return np.arange(rows, dtype=np.int32)[:, None] % np.int32(classes)
 
-    table = Table(rows, lambda row: f"{name}/{row}", reader, labels, numbered=True)
+    table = Table(rows, lambda row: f"{name}/{row}", reader, labels, numbered=True, most_labels=1)
     ends = np.cumsum(list(sizes.values())).tolist()
     splits = {
         split: Split(table, range(end - size, end))

@@ -132,7 +132,15 @@ def _table(
 
         return read
 
-    return Table(len(labels), name, reader, labels=lambda: labels, shards=firsts, files=files)
+    return Table(
+        len(labels),
+        name,
+        reader,
+        labels=lambda: labels,
+        shards=firsts,
+        files=files,
+        most_labels=1,
+    )
 
 
 def _splits(

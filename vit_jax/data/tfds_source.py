@@ -224,6 +224,7 @@ def _table(builder: Any, infos: Sequence[Any], reading: Reading, given: str) -> 
         shards=np.cumsum([0, *(n for info in infos for n in info.shard_lengths)]),
         files=records.files if isinstance(records, RecordFiles) else None,
         numbered=True,
+        most_labels=1,
         ids=_ids(builder, records),
     )
 

@@ -29,7 +29,7 @@ in the three models, and 8.0 ms with vit_long; measuring it, a third.
     461    scratch and fine-tuning: 18 x 4,000 images x 6.4 ms
     334    their tests: 6 x 26,149 images x 6.4 / 3 ms
     106    flowers at 64 pixels: 3 x (4,000 + 6,149 / 3) images / 171
-    3060   51 minutes (inference: the whole was not timed; a start is that of an idle machine)
+    3060   51 minutes; measured when nothing else was at work, on a later machine: 45
 
 The night likewise: vit_large 291 and bit_large 147 images a second, so 3 sizes x 3 seeds x 200,000
 images x 16.6 ms, 8.3 hours, and 0.5 for starts and tests.

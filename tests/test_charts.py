@@ -49,6 +49,13 @@ def test_ticks_are_round_or_named():
     assert "1.2" not in words(svg)[:2]
 
 
+@pytest.mark.parametrize("ends", [(2.3, 4.9), (21, 40), (1.01, 1.02)])
+def test_a_logarithmic_axis_of_less_than_a_decade_has_several_ticks(ends):
+    svg = charts.chart([Series("", [(x, 1) for x in ends])], "x", "y", log_x=True)
+    ticks = [float(e.get("y")) for e in ET.fromstring(svg) if e.tag.endswith("text")]
+    assert ticks.count(charts.HEIGHT - 46 + 16) >= 2
+
+
 def test_diagonal_runs_upwards_between_the_ends():
     svg = charts.chart([Series("", [(80, 81), (90, 89)])], "x", "y", diagonal=True)
     lines = [e.get("points") for e in ET.fromstring(svg) if e.get("stroke-dasharray")]

@@ -145,7 +145,8 @@ class _Axis:
             decades = range(math.floor(self._low), math.ceil(self._high) + 1)
             each = ((1, 2, 5), (1, 3), (1,))
             choices = [[m * 10.0**d for d in decades for m in those] for those in each]
-            return choices + [[10.0**d for d in decades if d % n == 0] for n in (2, 3, 5, 10)]
+            if sum(self.low <= v <= self.high for v in choices[0]) > 1:  # else the ends are close
+                return choices + [[10.0**d for d in decades if d % n == 0] for n in (2, 3, 5, 10)]
         choices = []
         for most in (6, 5, 4, 3, 2, 1):
             rough = (self.high - self.low) / most

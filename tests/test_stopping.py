@@ -352,6 +352,22 @@ def test_feed_hands_on_batches_and_errors_as_they_are():
     assert list(stopping.feed(iter("xyz"))) == ["x", "y", "z"]
 
 
+def test_one_batch_more_than_was_asked_for_is_made():
+    made = []
+
+    def batches():
+        for n in range(5):
+            made.append(n)
+            yield n
+
+    feed = stopping.feed(batches())
+    assert next(feed) == 0
+    wait_until(lambda: len(made) == 2)
+    assert next(feed) == 1
+    wait_until(lambda: len(made) == 3)
+    feed.close()
+
+
 def test_stop_file_stops_and_one_from_before_is_removed(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(signals, "POLL_SECS", 0.01)
     (tmp_path / "STOP").touch()

@@ -287,7 +287,8 @@ _END: Any = object()
 def feed(batches: Iterator[_T]) -> Iterator[_T]:
     """The same batches, made in another thread, so that whoever waits for one can be stopped.
 
-    Each request is a point: it may raise `Stopped`.
+    Each request is a point: it may raise `Stopped`. The thread makes one batch more than was asked
+    for, while others compute.
     """
     agreement = _now
     wanted: queue.SimpleQueue[bool] = queue.SimpleQueue()
@@ -304,6 +305,7 @@ def feed(batches: Iterator[_T]) -> Iterator[_T]:
     thread = threading.Thread(target=work, name="batches", daemon=True)
     thread.start()
     try:
+        wanted.put(True)
         while True:
             agreement.point()
             wanted.put(True)

@@ -88,6 +88,19 @@ def test_a_table_that_is_wrong_about_its_labels_is_refused(config, monkeypatch):
         build.build(config)
 
 
+def test_a_step_is_traced_with_the_settings_of_the_caller(config, monkeypatch):
+    real, seen = program.Program.lower_step, []
+
+    def lowered(self):
+        seen.append(jax.config.jax_default_matmul_precision)
+        return real(self)
+
+    monkeypatch.setattr(program.Program, "lower_step", lowered)
+    with jax.default_matmul_precision("highest"):
+        build.build(config, compile_first=["step"])
+    assert seen == ["highest"]
+
+
 def test_a_state_is_the_same_whoever_compiles_it(config):
     here = build.build(config).init()
     there = build.build(config, compile_first=["create"]).init()

@@ -103,5 +103,13 @@ sys.exit(ending.returns(2))
 """
 
 
-def test_nobody_waits_for_a_compilation_at_exit():
+def test_the_command_does_not_wait_for_a_compilation_at_exit():
     assert subprocess.run([sys.executable, "-c", WAITING], timeout=120).returncode == 2
+
+
+def test_another_program_waits_and_ends_as_it_would():
+    program = WAITING.replace(".wait()])", ".wait(1), print('compiled')])").replace(
+        "sys.exit(ending.returns(2))", "print('caught')"
+    )
+    found = subprocess.run([sys.executable, "-uc", program], capture_output=True, timeout=120)
+    assert (found.returncode, found.stdout.split()) == (0, [b"caught", b"compiled"])

@@ -133,7 +133,7 @@ class _Axis:
             found = {v: number(v) for v in values if self.low <= v <= self.high}
             pairs = itertools.pairwise(found.items())
             if all(
-                abs(self(b) - self(a)) >= (room(x) + room(y)) / 2 + _FONT / 2
+                x != y and abs(self(b) - self(a)) >= (room(x) + room(y)) / 2 + _FONT / 2
                 for (a, x), (b, y) in pairs
             ):
                 break

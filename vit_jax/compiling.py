@@ -54,7 +54,8 @@ def options(platform: str) -> dict[str, str]:
 def ahead() -> Iterator[Callable[[Callable[[], Any]], Future[Any]]]:
     """Gives a function that has a thread compile, one thing after another, while others go on.
 
-    What the thread has not begun when the block fails is left, and nobody waits for it at exit.
+    What the thread has not begun when the block fails is left. At exit the command does not wait
+    for it, but a program whose exit code is its own business does.
     """
     wanted: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
     futures: list[Future[Any]] = []
@@ -75,7 +76,7 @@ def ahead() -> Iterator[Callable[[Callable[[], Any]], Future[Any]]]:
 
     thread = threading.Thread(target=work, name="compile", daemon=True)
     thread.start()
-    atexit.register(lambda: thread.is_alive() and ending.end_with_that())
+    atexit.register(_leave, thread)
     try:
         yield submit
     except BaseException:
@@ -84,3 +85,10 @@ def ahead() -> Iterator[Callable[[Callable[[], Any]], Future[Any]]]:
         raise
     finally:
         wanted.put(None)
+
+
+def _leave(thread: threading.Thread) -> None:
+    """At exit, before jax's hooks: a thread that compiles then would crash."""
+    if thread.is_alive() and ending.is_known():
+        ending.end_with_that()
+    thread.join()

@@ -59,7 +59,7 @@ def end(code: int) -> None:
     os._exit(code)
 
 
-_code = 1  # of this process, as far as it is known
+_code: int | None = None  # of this process, as far as it is known
 
 
 def returns(code: int) -> int:
@@ -69,11 +69,16 @@ def returns(code: int) -> int:
     return code
 
 
+def is_known() -> bool:
+    """Whether the command of this package has noted what the process returns."""
+    return _code is not None
+
+
 def code() -> int:
-    """What the process returns, as far as it is known."""
-    return _code
+    """What the process returns, as far as it is known; else 1."""
+    return 1 if _code is None else _code
 
 
 def end_with_that() -> None:
     """Ends the process as it would have ended, where exit hooks would wait for a thread."""
-    end(_code)
+    end(code())

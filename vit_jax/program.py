@@ -117,18 +117,21 @@ class Program:
         return self.step.lower(self.abstract, self.batch(), _key_shape(self.rules.replicated))
 
     def begin(self, name: str, submit: Callable[[Callable[[], Any]], Future[Any]]) -> None:
-        """Has another thread compile `create` or `step`; `compiled` then waits for it."""
-        self.begun[name] = submit(functools.partial(self._compile, name))
+        """Has another thread compile `create` or `step`; `compiled` then waits for it.
+
+        It is traced here, where jax's settings are those of the caller.
+        """
+        self.begun[name] = submit(self._lower(name).compile)
 
     def compiled(self, name: str) -> jax.stages.Compiled:
         """`create` or `step`, compiled."""
         begun = self.begun.get(name)
-        return begun.result() if begun else self._compile(name)
+        return begun.result() if begun else self._lower(name).compile()
 
-    def _compile(self, name: str) -> jax.stages.Compiled:
+    def _lower(self, name: str) -> jax.stages.Lowered:
         if name == "step":
-            return self.lower_step().compile()
-        return self.create.lower(_key_shape(self.rules.replicated)).compile()
+            return self.lower_step()
+        return self.create.lower(_key_shape(self.rules.replicated))
 
     def init(self) -> state.TrainState:
         """A state from scratch, made in place."""

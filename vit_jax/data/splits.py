@@ -40,9 +40,9 @@ class Table:
       files: those files by number, where `reader` reads through them; else None.
       numbered: names only say where an example lies, so that it is chosen by a hash of its row;
         else by one of its name.
-      most_labels: K where it is known before an example is read, else 0.
       ids: () -> bytes [rows], other names of the examples, by which they may be excluded; may read
         every example once. None where there are none.
+      most_labels: K where it is known before an example is read, else 0.
     """
 
     rows: int
@@ -52,8 +52,8 @@ class Table:
     shards: np.ndarray | None = None
     files: Files | None = None
     numbered: bool = False
-    most_labels: int = 0
     ids: Callable[[], np.ndarray] | None = None
+    most_labels: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,9 +21,13 @@ from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
 from vit_jax.errors import BadInput
 from vit_jax.evaluators import features, own
-from vit_jax.models import attention, variants, vit
+from vit_jax.models import attention, flops, mixer, variants, vit
 from vit_jax.models.surgery import Fitted
 from vit_jax.optim import optimizers, schedules
+
+# A CPU saves a tenth of each step by computing every layer outside the scan, and compiles half a
+# second longer for each: worth it in a run of more FLOPs than these, minutes on two cores.
+_LONG_FLOPS = 1e13
 
 
 def make_rules(config: ConfigDict, devices: Sequence[Any] | None = None) -> sharding.Rules:
@@ -75,7 +79,8 @@ class Program:
     schedule: schedules.Schedule
     abstract: state.TrainState  # shapes with shardings
     create: Any  # jitted: key -> state
-    init_from: Callable[[Fitted], state.TrainState]
+    init_params: Callable[[jax.Array], Any]  # key -> parameters
+    tx: optimizers.Transform
     step: Any  # jitted: (state, batch, key) -> (state, metrics)
     eval_step: Any  # jitted: (params, batch) -> sums
     scores_step: Any  # jitted: the same, with `scores`
@@ -137,6 +142,24 @@ class Program:
         """A state from scratch, made in place."""
         return self.compiled("create")(_keys(self.config, self.rules)[0])
 
+    def init_from(self, fitted: Fitted) -> state.TrainState:
+        """A state from weights, made in place; parameters that they lack start anew."""
+        places = jax.tree.map(lambda x: x.sharding, self.abstract)
+        key = _keys(self.config, self.rules)[0]
+        fresh = jax.jit(self.init_params, out_shardings=places.params)(key)
+        taken = {path: leaf for path, leaf in tree.leaves_with_paths(fitted.params)}
+        chosen = tree.map_with_path(
+            lambda path, leaf: jax.device_put(taken.get(path, leaf), leaf.sharding), fresh
+        )
+        from_params = functools.partial(
+            state.from_params, tx=self.tx, ema=self.config.ema.decay > 0
+        )
+        return jax.jit(from_params, out_shardings=places)(chosen)
+
+    def fields(self) -> dict[str, Any]:
+        """By name, without what was computed from them."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
     def changed(self, settings: Mapping[str, Any]) -> "Program":
         """The same with other values: config key -> value."""
         config = config_lib.changed(self.config, settings)
@@ -180,7 +203,7 @@ def make(
     """
     rules = make_rules(config, devices)
     steps, use_ema = timetable.of(config, examples), config.ema.decay > 0
-    cfg = _model_config(config, classes, rules)
+    cfg = for_devices(config, classes, rules, steps)
     side = config.data.image_size
     bare = variants.make(cfg)
 
@@ -212,35 +235,13 @@ def make(
         schedule=schedule,
         abstract=abstract,
         create=jax.jit(create, out_shardings=places),
-        init_from=_start_from(config, rules, places, tx, init_params),
+        init_params=init_params,
+        tx=tx,
         step=jitted(step, donate_argnums=0, out_shardings=(places, rules.replicated)),
         eval_step=jitted(eval_step, out_shardings=rules.replicated),
         scores_step=jitted(scores_step, out_shardings=rules.replicated),
         begun={},
     )
-
-
-def _start_from(
-    config: ConfigDict,
-    rules: sharding.Rules,
-    places: state.TrainState,
-    tx: optimizers.Transform,
-    init_params: Callable[[jax.Array], Any],
-) -> Callable[[Fitted], state.TrainState]:
-    """Makes a state from weights, in place."""
-
-    def init_from(fitted: Fitted) -> state.TrainState:
-        fresh = jax.jit(init_params, out_shardings=places.params)(_keys(config, rules)[0])
-        taken = {path: leaf for path, leaf in tree.leaves_with_paths(fitted.params)}
-        chosen = tree.map_with_path(
-            lambda path, leaf: jax.device_put(taken.get(path, leaf), leaf.sharding), fresh
-        )
-        start = jax.jit(
-            lambda p: state.from_params(p, tx, ema=config.ema.decay > 0), out_shardings=places
-        )
-        return start(chosen)
-
-    return init_from
 
 
 def masked_objective(config: ConfigDict, cfg: variants.Config) -> masked.Masked | None:
@@ -271,11 +272,19 @@ def model_config(config: ConfigDict, classes: int) -> variants.Config:
     return dataclasses.replace(cfg, classes=0, patch_outputs=objective.outputs)
 
 
-def _model_config(config: ConfigDict, classes: int, rules: sharding.Rules) -> variants.Config:
+def for_devices(
+    config: ConfigDict, classes: int, rules: sharding.Rules, steps: timetable.Steps
+) -> variants.Config:
+    """The model as these devices compute it best in a run of this length."""
     cfg = model_config(config, classes)
     if isinstance(cfg, vit.ViTConfig):
         cfg = attention.for_devices(cfg, config.model.attention, rules)
-    return cfg
+    if not isinstance(cfg, vit.ViTConfig | mixer.MixerConfig) or not cfg.scan:
+        return cfg
+    side, images = config.data.image_size, config.batch_size * steps.total
+    long = 3 * images * flops.forward_flops(cfg, side, side) > _LONG_FLOPS
+    on_cpu = rules.mesh.devices.flat[0].platform == "cpu"
+    return dataclasses.replace(cfg, apart=cfg.depth) if long and on_cpu else cfg
 
 
 def _placed(

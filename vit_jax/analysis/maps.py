@@ -45,7 +45,8 @@ def attention(
 
     Class token, registers and patches, in that order; the map head sees no registers. Jittable.
     """
-    cfg = dataclasses.replace(cfg, attention="plain", remat="none", classes=0, patch_outputs=0)
+    whole = {"attention": "plain", "remat": "none", "apart": 0}
+    cfg = dataclasses.replace(cfg, classes=0, patch_outputs=0, **whole)
     _, state = variants.make(cfg, rules).apply(
         {"params": params}, images_BHW3, train=False, mutable=["intermediates"]
     )

@@ -114,8 +114,8 @@ def predict(asked: Asked) -> Timed:
     def best(logits_BY: jax.Array) -> jax.Array:
         return jax.lax.top_k(jax.nn.softmax(logits_BY), 5)[0]
 
-    cfg, rules = made.model.cfg, made.rules
-    step = features.make_step(cfg, rules, mean=data.mean, std=data.std, of_logits=best)
+    cfg = program.model_config(made.config, CLASSES)  # not as a run of any length computes it
+    step = features.make_step(cfg, made.rules, mean=data.mean, std=data.std, of_logits=best)
     return _forward(made, lambda: step(params, batch))
 
 

@@ -119,15 +119,15 @@ def for_devices(cfg: Attending, wanted: Wanted, rules: Rules) -> Any:
 
 
 def relative_scores(query_BLNK: jax.Array, table_RNK: jax.Array) -> jax.Array:
-    """Each query against the embedding of its offset to each key: [B, N, L, L].
+    """Each of the first L queries against the embedding of its offset to each key: [B, N, L, M].
 
     Args:
       query_BLNK: [B, L, N, K], scaled.
-      table_RNK: [2L - 1, N, K]; row L - 1 + i - j belongs to query i and key j.
+      table_RNK: [2M - 1, N, K]; row M - 1 + i - j belongs to query i and key j.
     """
-    length = query_BLNK.shape[1]
+    queries, keys = query_BLNK.shape[1], len(table_RNK) // 2 + 1
     scores_BNLR = jnp.einsum("blnk,rnk->bnlr", query_BLNK, table_RNK)
-    offset_LM = jnp.arange(length)[:, None] - jnp.arange(length)[None, :] + length - 1
+    offset_LM = jnp.arange(queries)[:, None] - jnp.arange(keys)[None, :] + keys - 1
     return jnp.take_along_axis(scores_BNLR, offset_LM[None, None], axis=-1)
 
 
@@ -194,7 +194,7 @@ class Attention(nn.Module):
         self, query_BLNK: jax.Array, key_BMNK: jax.Array, value_BMNK: jax.Array, key: Any
     ) -> jax.Array:
         """Values weighted by the softmax of scores, [B, L, N, K]."""
-        batch, length, heads, head_dim = query_BLNK.shape
+        batch, length, heads, head_dim = key_BMNK.shape
         query_BLNK = query_BLNK / jnp.sqrt(head_dim).astype(self.dtype)
         bias_BNLM = keep_BNLM = None
         if self.relative:
@@ -205,7 +205,7 @@ class Attention(nn.Module):
             looked_BNLM = attend.weights(attend.swap(query_BLNK), attend.swap(key_BMNK), bias_BNLM)
             self.sow("intermediates", "weights", looked_BNLM)
         if key is not None and self.dropout:
-            shape = (batch, heads, length, key_BMNK.shape[1])
+            shape = (batch, heads, query_BLNK.shape[1], length)
             keep_BNLM = jax.random.bernoulli(key, 1.0 - self.dropout, shape)
         attended = attend.lean if self.path == "lean" else attend.plain
         return attended(query_BLNK, key_BMNK, value_BMNK, bias_BNLM, keep_BNLM, self.dropout)

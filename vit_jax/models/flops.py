@@ -40,11 +40,14 @@ def forward_flops(cfg: variants.Config, height: int, width: int) -> int:
 def _vit(cfg: ViTConfig, patches: int) -> int:
     tokens = patches + (cfg.pool == "token") + cfg.registers
     d, f = cfg.width, cfg.mlp
-    block = tokens * (4 * d * d + 2 * d * f) + 2 * tokens * tokens * d
-    if cfg.posemb == "relative":
-        block += tokens * (2 * tokens - 1) * d
+
+    def block(queries: int) -> int:
+        macs = 2 * tokens * d * d + queries * (2 * d * d + 2 * d * f + 2 * tokens * d)
+        return macs + (queries * (2 * tokens - 1) * d if cfg.posemb == "relative" else 0)
+
     features = cfg.backbone.features if cfg.backbone else 3
-    macs = patches * cfg.patch**2 * features * d + cfg.depth * block
+    last = block(1 if cfg.apart and cfg.reads_first else tokens)
+    macs = patches * cfg.patch**2 * features * d + (cfg.depth - 1) * block(tokens) + last
     if cfg.patch_outputs:
         return macs + patches * d * cfg.patch_outputs
     macs += d * cfg.representation + (cfg.representation or d) * cfg.classes

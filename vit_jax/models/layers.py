@@ -191,6 +191,8 @@ class Deep(Protocol):
     @property
     def scan(self) -> bool: ...
     @property
+    def apart(self) -> int: ...
+    @property
     def remat(self) -> Remat: ...
 
 
@@ -198,42 +200,77 @@ Layer = tuple[jax.Array, jax.Array] | None  # drop-path rate and key of a layer;
 
 
 def apply_blocks(
+    model: nn.Module,
     block: type[nn.Module],
     attributes: tuple[Any, ...],
     x_BLD: jax.Array,
     cfg: Deep,
     key: jax.Array | None,
     shared: jax.Array | None = None,
+    last: tuple[Any, ...] = (),
 ) -> jax.Array:
     """S equal blocks one after another; draws the same numbers with and without scan.
 
     Call it inside a compact method. A block maps (x, `Layer`, shared) to (x, None).
 
     Args:
+      model: whose blocks they are.
       block: the module.
       attributes: of every block.
       x_BLD: [B, L, D].
-      cfg: depth, drop path, scan and remat.
+      cfg: depth, drop path, scan, layers apart and remat.
       key: typed key; None is evaluation.
       shared: what every block is given alike.
+      last: further attributes of the last block, where it is computed apart.
     """
-    block = rematerialised(block, cfg.remat, inside_scan=cfg.scan)
-    layers_S = None
+    layers_S: Layer = None
     if key is not None:
         layers_S = (jnp.linspace(0.0, cfg.drop_path, cfg.depth), jax.random.split(key, cfg.depth))
-    if cfg.scan:
+    scanned = rematerialised(block, cfg.remat, inside_scan=True)
+    if cfg.scan and (not cfg.apart or model.is_initializing()):
         blocks = nn.scan(
-            block,
+            scanned,
             variable_axes={"params": 0, "intermediates": 0},
             split_rngs={"params": True},
             in_axes=(0, nn.broadcast),  # type: ignore[arg-type]
             length=cfg.depth,
         )
         return blocks(*attributes, name="blocks")(x_BLD, layers_S, shared)[0]
-    for i in range(cfg.depth):
-        layer = None if layers_S is None else (layers_S[0][i], layers_S[1][i])
-        x_BLD, _ = block(*attributes, name=f"block_{i}")(x_BLD, layer, shared)
+
+    alone = rematerialised(block, cfg.remat, inside_scan=False)
+    if not cfg.scan:
+        for i in range(cfg.depth):
+            layer = jax.tree.map(lambda x_S, i=i: x_S[i], layers_S)
+            x_BLD, _ = alone(*attributes, name=f"block_{i}")(x_BLD, layer, shared)
+        return x_BLD
+
+    def apply(block: nn.Module, x_BLD: jax.Array, given: Any) -> tuple[jax.Array, None]:
+        params, layer = given
+        return block.apply({"params": params}, x_BLD, layer, shared)  # type: ignore[return-value]
+
+    before = cfg.depth - cfg.apart
+    together, *params = _split(model.get_variable("params", "blocks"), before, cfg.apart)
+    if before:
+        given = together, jax.tree.map(lambda x_S: x_S[:before], layers_S)
+        x_BLD, _ = jax.lax.scan(
+            functools.partial(apply, scanned(*attributes, parent=None)), x_BLD, given
+        )
+    for i in range(before, cfg.depth):
+        block_i = alone(*attributes, *(last if i == cfg.depth - 1 else ()), parent=None)
+        layer = jax.tree.map(lambda x_S, i=i: x_S[i], layers_S)
+        x_BLD, _ = apply(block_i, x_BLD, (params[i - before], layer))
     return x_BLD
+
+
+def _split(stacked: Any, before: int, apart: int) -> list[Any]:
+    """Of a tree of [S, ...]: the first layers together, then each of those apart by itself.
+
+    `lax.split`, since its gradient is one concatenation; that of indexing is a sum of padded ones.
+    """
+    leaves, treedef = jax.tree.flatten(stacked)
+    parts = zip(*(jax.lax.split(leaf, [before] + [1] * apart) for leaf in leaves), strict=True)
+    together, *alone = [jax.tree.unflatten(treedef, part) for part in parts]
+    return [together, *(jax.tree.map(lambda x: x[0], layer) for layer in alone)]
 
 
 def head(x_BD: jax.Array, classes: int, bias: float, name: str = "head") -> jax.Array:

@@ -53,6 +53,7 @@ class MixerConfig:
     ln_epsilon: float = 1e-6
     dtype: Dtype = "float32"
     scan: bool = True
+    apart: int = 0  # last layers outside the scan
     remat: Remat = "none"
 
 
@@ -114,6 +115,6 @@ class Mixer(nn.Module):
         )(images_BHWC.astype(dtype))  # fmt: skip
         x_BLD = patches_BhwD.reshape(patches_BhwD.shape[0], -1, cfg.width)
         x_BLD = constrain(x_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules)
-        x_BLD = layers.apply_blocks(MixerBlock, (cfg, self.rules), x_BLD, cfg, key)
+        x_BLD = layers.apply_blocks(self, MixerBlock, (cfg, self.rules), x_BLD, cfg, key)
         x_BLD = layer_norm("norm", cfg.ln_epsilon, dtype)(x_BLD)
         return layers.head(jnp.mean(x_BLD.astype(jnp.float32), axis=1), cfg.classes, cfg.head_bias)

@@ -94,6 +94,7 @@ class ViTConfig:
     ln_epsilon: float = 1e-6
     dtype: Dtype = "float32"
     scan: bool = True
+    apart: int = 0  # last layers outside the scan; the very last for what the head reads
     remat: Remat = "none"
     attention: Path = "plain"
     backbone: resnet.ResNetConfig | None = None
@@ -104,6 +105,11 @@ class ViTConfig:
         """Pixels per token in each direction."""
         return self.patch * (self.backbone.stride if self.backbone else 1)
 
+    @property
+    def reads_first(self) -> bool:
+        """Whether the head reads the first token alone: then no other needs the last block."""
+        return self.pool == "token" and not self.patch_outputs
+
 
 class EncoderBlock(nn.Module):
     """x + Drop(MHSA(LN x)), then x + MLP(LN x); equations 2 and 3.
@@ -112,11 +118,13 @@ class EncoderBlock(nn.Module):
       cfg: the architecture.
       rules: placement of activations.
       grid: rows and columns of patches.
+      first: whether only the first token comes out, [B, 1, D].
     """
 
     cfg: ViTConfig
     rules: Rules | None
     grid: tuple[int, int]
+    first: bool = False
 
     @nn.compact
     def __call__(
@@ -136,10 +144,13 @@ class EncoderBlock(nn.Module):
             tokens_BLD += posemb_1LD.astype(dtype)
 
         x_BLD = layer_norm("attn_norm", cfg.ln_epsilon, dtype)(tokens_BLD)
+        queries_BLD, path = x_BLD, cfg.attention
+        if self.first:
+            queries_BLD, path, tokens_BLD = x_BLD[:, :1], "lean", tokens_BLD[:, :1]
         x_BLD = Attention(
             cfg.heads, cfg.attention_dropout, dtype, self.rules, cfg.posemb == "relative",
-            cfg.attention, name="attn",
-        )(x_BLD, x_BLD, keys[0])  # fmt: skip
+            path, name="attn",
+        )(queries_BLD, x_BLD, keys[0])  # fmt: skip
         x_BLD = dropout(x_BLD, cfg.dropout, keys[1])
         tokens_BLD = tokens_BLD + dropout(x_BLD, path_rate, keys[2], per_example=True)
 
@@ -223,9 +234,9 @@ class ViT(nn.Module):
                 tokens_BLD += posemb_1LD.astype(dtype)
         tokens_BLD = dropout(tokens_BLD, cfg.dropout, stem_key)
         tokens_BLD = constrain(tokens_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules)
-        attributes = (cfg, self.rules, grid)
+        attributes, last = (cfg, self.rules, grid), (cfg.reads_first,)
         tokens_BLD = layers.apply_blocks(
-            EncoderBlock, attributes, tokens_BLD, cfg, blocks_key, everywhere_1LD
+            self, EncoderBlock, attributes, tokens_BLD, cfg, blocks_key, everywhere_1LD, last
         )
         tokens_BLD = layer_norm("norm", cfg.ln_epsilon, dtype)(tokens_BLD)
 

@@ -1,0 +1,138 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Layers outside the scan: the same function, less to keep, and less to compute in the last."""
+
+import dataclasses
+import functools
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny
+
+from vit_jax import config as config_lib
+from vit_jax import program, timetable
+from vit_jax.analysis import maps
+from vit_jax.models import flops, variants
+
+
+@functools.lru_cache
+def compiled(cfg):
+    """(value and gradients of a weighted sum of logits, FLOPs by the compiler)."""
+    model, params, images = variants.make(cfg), tiny.params(cfg), tiny.images_of(cfg)
+    weights = np.random.default_rng(2).normal(size=(len(images), cfg.classes))
+
+    def weighted(params):
+        logits = model.apply({"params": params}, images, train=True, key=jax.random.key(3))
+        return jnp.sum(jnp.square(logits) * weights)
+
+    step = jax.jit(jax.value_and_grad(weighted)).lower(params).compile()
+    return jax.tree.map(np.asarray, step(params)), step.cost_analysis()["flops"]
+
+
+def assert_same(cfg, apart):
+    (value, grads), _ = compiled(cfg)
+    (found, found_grads), _ = compiled(dataclasses.replace(cfg, apart=apart))
+    assert found == pytest.approx(value, rel=1e-5)
+    assert jax.tree.structure(found_grads) == jax.tree.structure(grads)
+    largest = max(np.abs(leaf).max() for leaf in jax.tree.leaves(grads))
+    for leaf, found_leaf in zip(*map(jax.tree.leaves, (grads, found_grads)), strict=True):
+        np.testing.assert_allclose(found_leaf, leaf, rtol=2e-4, atol=1e-5 * largest)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"pool": "gap", "drop_path": 0.4, "dropout": 0.1, "attention_dropout": 0.1},
+        {"pool": "map"},
+        {"posemb": "relative", "registers": 1},
+        {"posemb_at": "every", "remat": "full", "drop_path": 0.4},
+        {"posemb_at": "shared", "attention": "fused", "remat": "query,mlp_up"},
+    ],
+    ids=str,
+)
+def test_value_and_gradients_are_those_of_the_scan(changes):
+    cfg = tiny.config(**changes)
+    assert_same(cfg, cfg.depth)
+
+
+@pytest.mark.parametrize("apart", [1, 2])
+def test_some_layers_can_stay_in_the_scan(apart):
+    assert_same(tiny.config(drop_path=0.4), apart)
+
+
+def test_of_mixers_too():
+    assert_same(tiny.mixer(drop_path=0.4), 3)
+
+
+def test_initial_parameters_are_the_same():
+    cfg = tiny.config()
+    images, key = tiny.images(), jax.random.key(0)
+    scanned = variants.make(cfg).init(key, images)
+    apart = variants.make(dataclasses.replace(cfg, apart=cfg.depth)).init(key, images)
+    jax.tree.map(np.testing.assert_array_equal, scanned, apart)
+
+
+@pytest.mark.parametrize(
+    "pool, posemb", [("token", "learned1d"), ("token", "relative"), ("gap", "none")]
+)
+def test_only_a_class_token_saves_flops_of_the_last_block(pool, posemb):
+    cfg = variants.config(
+        variant="Ti/8", width=256, depth=2, mlp=768, heads=4, pool=pool, posemb=posemb, classes=50
+    )
+    looped, apart = dataclasses.replace(cfg, scan=False), dataclasses.replace(cfg, apart=2)
+    image = jax.ShapeDtypeStruct((1, 32, 32, 3), np.float32)
+    counted = {}
+    for one in (looped, apart):
+        forward = jax.jit(lambda p, x, one=one: variants.make(one).apply({"params": p}, x))
+        lowered = forward.lower(variants.shapes(one, 32, 32), image)
+        counted[one] = lowered.compile().cost_analysis()["flops"]
+        # norms, softmax, GELU and what is taken for offsets are not in ours
+        assert 1.0 <= counted[one] / flops.forward_flops(one, 32, 32) < 1.05
+    saved = 1 - counted[apart] / counted[looped]
+    assert 0.3 < saved < 0.5 if pool == "token" else abs(saved) < 0.01
+
+
+def test_attention_maps_are_of_all_tokens():
+    cfg = tiny.config()
+    params, images = tiny.params(cfg), tiny.images()
+    expected, _ = maps.attention(cfg, params, images)
+    found, _ = maps.attention(dataclasses.replace(cfg, apart=cfg.depth), params, images)
+    np.testing.assert_array_equal(found, expected)
+
+
+# --- which runs ---
+
+
+def layers_apart(*, variant="S/16", steps=100, **changes):
+    """Of 100 steps of S/16 with 16 images: 4e13 FLOPs."""
+    given = {"model.variant": variant, "batch_size": 16, "length": f"{steps} steps"} | changes
+    config = config_lib.load(
+        "configs/base.py", [f"--config.{key}={value}" for key, value in given.items()]
+    )
+    made = program.make(config, classes=10, examples=1000, devices=jax.devices()[:1])
+    return made.model.cfg.apart
+
+
+@pytest.mark.parametrize("variant", ["S/16", "R26+S/32", "Mixer-S/16"])
+def test_long_runs_on_cpus_compute_all_layers_apart(variant):
+    depth = variants.config(variant=variant, classes=10).depth
+    assert layers_apart(variant=variant) == depth
+    assert layers_apart(variant=variant, steps=20) == 0
+
+
+def test_layers_that_are_not_stacked_are_none_apart():
+    assert layers_apart(**{"model.scan": False}) == 0
+
+
+@pytest.mark.parametrize("platform, expected", [("cpu", 12), ("gpu", 0), ("tpu", 0)])
+def test_accelerators_keep_the_scan(platform, expected):
+    config = config_lib.load("configs/base.py", ["--config.batch_size=1024"])
+    device = types.SimpleNamespace(platform=platform, compute_capability="9.0")
+    rules = types.SimpleNamespace(mesh=types.SimpleNamespace(devices=np.array([device])))
+    steps = timetable.of(config, 10**6)
+    assert program.for_devices(config, 10, rules, steps).apart == expected

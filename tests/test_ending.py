@@ -4,6 +4,8 @@
 """What is done before a process ends without its main thread."""
 
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -48,9 +50,29 @@ def test_what_fails_or_waits_for_ever_does_not_keep_the_process(monkeypatch):
     assert done == [1, "first", 43]
 
 
-def test_exit_hooks_end_with_the_code_that_was_about_to_be_returned(monkeypatch):
-    ended = []
-    monkeypatch.setattr(os, "_exit", ended.append)
-    assert ending.returns(2) == 2
-    ending.end_with_that()
-    assert ended == [2]
+PROGRAM = """
+import sys, threading, time
+from vit_jax import ending
+def work():
+    time.sleep({secs})
+    print("done")
+thread = threading.Thread(target=work, daemon=True)
+thread.start()
+ending.not_for(thread)
+"""
+
+
+def ended(program, secs):
+    """(exit code, what was printed) of a program whose thread is at work for so long."""
+    command = [sys.executable, "-uc", PROGRAM.format(secs=secs) + program]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert not found.stderr
+    return found.returncode, found.stdout
+
+
+def test_the_command_does_not_wait_at_exit_for_a_thread():
+    assert ended("sys.exit(ending.returns(2))", 1000) == (2, "")
+
+
+def test_another_program_waits_and_ends_with_its_own_code():
+    assert ended("sys.exit(3)", 1) == (3, "done\n")

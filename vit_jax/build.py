@@ -174,8 +174,8 @@ def build(config: ConfigDict, compile_first: Sequence[str] = ()) -> Run:
 
     Args:
       config: settled and checked.
-      compile_first: `create` and `step`, see `Program.begin`: a thread compiles them while images
-        are opened, which takes as long, TensorFlow's import included.
+      compile_first: `create` and `step`, traced here (`Program.begin`), compiled by a thread while
+        images are opened, which takes as long, TensorFlow's import included.
 
     Raises:
       BadInput: the data, the mesh, or a combination of values cannot be used.
@@ -202,7 +202,7 @@ def build(config: ConfigDict, compile_first: Sequence[str] = ()) -> Run:
             if evaluator is not None:
                 own.attempt(evaluator, classes, labels)
     return Run(
-        **vars(made),
+        **made.fields(),
         source=dataclasses.replace(source, notes=tuple(notes)),
         train_pipeline=train,
         evaluations=evals,

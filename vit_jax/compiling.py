@@ -7,7 +7,6 @@ Figures, and what was tried and did not help, are in docs/performance.md. Start 
 and `ahead`.
 """
 
-import atexit
 import contextlib
 import functools
 import logging
@@ -55,7 +54,7 @@ def ahead() -> Iterator[Callable[[Callable[[], Any]], Future[Any]]]:
     """Gives a function that has a thread compile, one thing after another, while others go on.
 
     What the thread has not begun when the block fails is left. At exit the command does not wait
-    for it, but a program whose exit code is its own business does.
+    for it, see `ending.not_for`.
     """
     wanted: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
     futures: list[Future[Any]] = []
@@ -70,13 +69,14 @@ def ahead() -> Iterator[Callable[[Callable[[], Any]], Future[Any]]]:
                     future.set_exception(e)
 
     def submit(compiled: Callable[[], Any]) -> Future[Any]:
+        if not futures:
+            thread.start()
+            ending.not_for(thread)
         futures.append(Future())
         wanted.put((futures[-1], compiled))
         return futures[-1]
 
     thread = threading.Thread(target=work, name="compile", daemon=True)
-    thread.start()
-    atexit.register(_leave, thread)
     try:
         yield submit
     except BaseException:
@@ -85,10 +85,3 @@ def ahead() -> Iterator[Callable[[Callable[[], Any]], Future[Any]]]:
         raise
     finally:
         wanted.put(None)
-
-
-def _leave(thread: threading.Thread) -> None:
-    """At exit, before jax's hooks: a thread that compiles then would crash."""
-    if thread.is_alive() and ending.is_known():
-        ending.end_with_that()
-    thread.join()

@@ -7,6 +7,7 @@ Python's exit hooks are not run: those of jax and TensorFlow wait for what may n
 be done all the same is registered with `last`. Start from `end`.
 """
 
+import atexit
 import contextlib
 import os
 import sys
@@ -63,15 +64,10 @@ _code: int | None = None  # of this process, as far as it is known
 
 
 def returns(code: int) -> int:
-    """Notes what the process is about to return, for `end_with_that`."""
+    """Notes what the process is about to return."""
     global _code
     _code = code
     return code
-
-
-def is_known() -> bool:
-    """Whether the command of this package has noted what the process returns."""
-    return _code is not None
 
 
 def code() -> int:
@@ -79,6 +75,16 @@ def code() -> int:
     return 1 if _code is None else _code
 
 
-def end_with_that() -> None:
-    """Ends the process as it would have ended, where exit hooks would wait for a thread."""
-    end(code())
+def not_for(thread: threading.Thread) -> None:
+    """Has the command of this package not wait at exit for a thread that is still at work.
+
+    A program whose exit code is its own business does wait. Either comes before the exit hooks of
+    jax, under which such a thread would crash, or which would wait for it.
+    """
+    atexit.register(_leave, thread)
+
+
+def _leave(thread: threading.Thread) -> None:
+    if thread.is_alive() and _code is not None:
+        end(_code)
+    thread.join()

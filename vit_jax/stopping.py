@@ -13,7 +13,6 @@ that is not saved, and all end at once. Where all wait for the same batch, they 
 Must not import jax. Start from `Agreement`.
 """
 
-import atexit
 import contextlib
 import functools
 import logging
@@ -318,8 +317,8 @@ def feed(batches: Iterator[_T]) -> Iterator[_T]:
     finally:
         wanted.put(False)
         thread.join(1)
-        if thread.is_alive():  # it waits for storage: exit hooks would wait for it
-            atexit.register(lambda: thread.is_alive() and ending.end_with_that())
+        if thread.is_alive():  # it waits for storage
+            ending.not_for(thread)
 
 
 class Backstop:

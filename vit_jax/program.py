@@ -203,8 +203,7 @@ def make(
     """
     rules = make_rules(config, devices)
     steps, use_ema = timetable.of(config, examples), config.ema.decay > 0
-    cfg = for_devices(config, classes, rules, steps)
-    side = config.data.image_size
+    cfg, side = for_devices(config, classes, rules, steps), config.data.image_size
     bare = variants.make(cfg)
 
     def init_params(key: jax.Array) -> Any:

@@ -240,26 +240,33 @@ def apply_blocks(
     alone = rematerialised(block, cfg.remat, inside_scan=False)
     if not cfg.scan:
         for i in range(cfg.depth):
-            layer = jax.tree.map(lambda x_S, i=i: x_S[i], layers_S)
-            x_BLD, _ = alone(*attributes, name=f"block_{i}")(x_BLD, layer, shared)
+            x_BLD, _ = alone(*attributes, name=f"block_{i}")(x_BLD, _layer(layers_S, i), shared)
         return x_BLD
 
-    def apply(block: nn.Module, x_BLD: jax.Array, given: Any) -> tuple[jax.Array, None]:
-        params, layer = given
-        return block.apply({"params": params}, x_BLD, layer, shared)  # type: ignore[return-value]
-
-    before = cfg.depth - cfg.apart
-    together, *params = _split(model.get_variable("params", "blocks"), before, cfg.apart)
+    before, stacked = cfg.depth - cfg.apart, model.get_variable("params", "blocks")
+    together, *params = _split(stacked, before, cfg.apart)
     if before:
-        given = together, jax.tree.map(lambda x_S: x_S[:before], layers_S)
+        block_0 = scanned(*attributes, parent=None)
+        first_S = _layer(layers_S, slice(before))
         x_BLD, _ = jax.lax.scan(
-            functools.partial(apply, scanned(*attributes, parent=None)), x_BLD, given
+            lambda x_BLD, given: _apply(block_0, given[0], x_BLD, given[1], shared),
+            x_BLD,
+            (together, first_S),
         )
     for i in range(before, cfg.depth):
         block_i = alone(*attributes, *(last if i == cfg.depth - 1 else ()), parent=None)
-        layer = jax.tree.map(lambda x_S, i=i: x_S[i], layers_S)
-        x_BLD, _ = apply(block_i, x_BLD, (params[i - before], layer))
+        x_BLD, _ = _apply(block_i, params[i - before], x_BLD, _layer(layers_S, i), shared)
     return x_BLD
+
+
+def _layer(layers_S: Layer, which: int | slice) -> Layer:
+    return jax.tree.map(lambda x_S: x_S[which], layers_S)
+
+
+def _apply(
+    block: nn.Module, params: Any, x_BLD: jax.Array, layer: Layer, shared: jax.Array | None
+) -> tuple[jax.Array, None]:
+    return block.apply({"params": params}, x_BLD, layer, shared)  # type: ignore[return-value]
 
 
 def _split(stacked: Any, before: int, apart: int) -> list[Any]:

@@ -16,6 +16,7 @@ import tiny
 from vit_jax import config as config_lib
 from vit_jax import program, timetable
 from vit_jax.analysis import maps
+from vit_jax.bench.ours import random_batch
 from vit_jax.models import flops, variants
 
 
@@ -103,6 +104,31 @@ def test_attention_maps_are_of_all_tokens():
     expected, _ = maps.attention(cfg, params, images)
     found, _ = maps.attention(dataclasses.replace(cfg, apart=cfg.depth), params, images)
     np.testing.assert_array_equal(found, expected)
+
+
+def losses(apart, monkeypatch):
+    """Of three steps on four devices, with micro-batches."""
+    monkeypatch.setattr(program, "_LONG_FLOPS", 0 if apart else float("inf"))
+    given = {
+        "model.variant": "Ti/8", "model.width": 32, "model.heads": 4, "model.mlp": 64,
+        "model.depth": 2, "data.image_size": 16, "batch_size": 16, "accumulation": 2,
+        "mesh.replica": 1, "mesh.fsdp": 2, "mesh.tensor": 2, "mesh.data": 1, "ema.decay": 0.9,
+    }  # fmt: skip
+    config = config_lib.load("configs/base.py", [f"--config.{k}={v}" for k, v in given.items()])
+    made = program.make(config, classes=10, examples=1000, devices=jax.devices()[:4])
+    assert made.model.cfg.apart == (2 if apart else 0)
+    state, batch, found = made.init(), random_batch(made), []
+    batch["labels"] = batch["labels"] % 10
+    for _ in range(3):
+        state, metrics = made.step(state, batch, made.step_key)
+        found.append([float(metrics["loss"]), float(metrics["grad_norm"])])
+    return np.array(found)
+
+
+def test_losses_on_a_mesh_are_those_of_the_scan(monkeypatch):
+    expected = losses(False, monkeypatch)
+    np.testing.assert_allclose(losses(True, monkeypatch), expected, rtol=1e-5)
+    assert np.ptp(expected[:, 0]) > 1e-4  # it learns
 
 
 # --- which runs ---

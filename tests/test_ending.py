@@ -51,28 +51,68 @@ def test_what_fails_or_waits_for_ever_does_not_keep_the_process(monkeypatch):
 
 
 PROGRAM = """
-import sys, threading, time
+import signal, sys, threading, time
 from vit_jax import ending
 def work():
     time.sleep({secs})
     print("done")
-thread = threading.Thread(target=work, daemon=True)
+thread = threading.Thread(target=work, name="batches", daemon=True)
 thread.start()
-ending.not_for(thread)
 """
 
 
 def ended(program, secs):
-    """(exit code, what was printed) of a program whose thread is at work for so long."""
+    """(exit code, what was printed, errors) of a program whose thread is at work for so long."""
     command = [sys.executable, "-uc", PROGRAM.format(secs=secs) + program]
     found = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert not found.stderr
-    return found.returncode, found.stdout
+    return found.returncode, found.stdout, found.stderr
 
 
 def test_the_command_does_not_wait_at_exit_for_a_thread():
-    assert ended("sys.exit(ending.returns(2))", 1000) == (2, "")
+    program = "ending.not_for(thread); sys.exit(ending.returns(2))"
+    assert ended(program, 1000) == (2, "", "")
 
 
-def test_another_program_waits_and_ends_with_its_own_code():
-    assert ended("sys.exit(3)", 1) == (3, "done\n")
+def test_the_command_does_not_wait_after_a_bug():
+    program = """
+from vit_jax import main
+def run(args, rest):
+    ending.not_for(thread)
+    raise RuntimeError("a bug")
+main.COMMANDS["models"].run = run
+main.main(["models"])
+"""
+    code, printed, errors = ended(program, 1000)
+    assert (code, printed) == (1, "")
+    assert errors.endswith("RuntimeError: a bug\n")
+
+
+@pytest.mark.parametrize("secs", [None, 30], ids=str)
+def test_another_program_waits_and_ends_with_its_own_code(secs):
+    assert ended(f"ending.not_for(thread, {secs}); sys.exit(3)", 1) == (3, "done\n", "")
+
+
+def test_another_program_does_not_wait_for_ever():
+    code, printed, errors = ended("ending.not_for(thread, 0.1); 1 / 0", 1000)
+    assert (code, printed) == (1, "")
+    assert "ZeroDivisionError" in errors
+    assert errors.endswith("vit_jax: the thread 'batches' does not end: ended without it.\n")
+
+
+def test_a_batch_that_never_comes_does_not_keep_another_program():
+    program = """
+from vit_jax import stopping
+stopping.STORAGE_SECS = 0.1
+feed = stopping.feed(iter(lambda: thread.join(), 0))
+def used():
+    try:
+        next(feed)
+    finally:
+        feed.close()
+signal.signal(signal.SIGALRM, lambda *_: sys.exit(3))
+signal.alarm(2)
+used()
+"""
+    code, _, errors = ended(program, 1000)
+    assert code == 1
+    assert errors.endswith("vit_jax: the thread 'batches' does not end: ended without it.\n")

@@ -75,16 +75,23 @@ def code() -> int:
     return 1 if _code is None else _code
 
 
-def not_for(thread: threading.Thread) -> None:
+def not_for(thread: threading.Thread, secs: float | None = None) -> None:
     """Has the command of this package not wait at exit for a thread that is still at work.
 
     A program whose exit code is its own business does wait. Either comes before the exit hooks of
     jax, under which such a thread would crash, or which would wait for it.
+
+    Args:
+      thread: a daemon.
+      secs: how long such a program waits, before it ends with exit code 1; None: for ever.
     """
-    atexit.register(_leave, thread)
+    atexit.register(_leave, thread, secs)
 
 
-def _leave(thread: threading.Thread) -> None:
-    if thread.is_alive() and _code is not None:
-        end(_code)
-    thread.join()
+def _leave(thread: threading.Thread, secs: float | None) -> None:
+    if _code is None:
+        thread.join(secs)
+    if thread.is_alive():
+        if _code is None:
+            say(f"the thread {thread.name!r} does not end: ended without it.")
+        end(code())

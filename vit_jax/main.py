@@ -87,6 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if job is not None:
             job.check(rest, getattr(args, "config", None))
+        ending.returns(1)  # unless it says otherwise
         return ending.returns(COMMANDS[args.command].run(args, rest))
     except (BadInput, RunFailed, PeerLost, Stopped) as e:
         console.show(f"vit_jax: {e}")
@@ -100,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.command == "train":  # which goes on in silence: another pipe broke
             raise
         console.silence(sys.stdout)
-        return 0
+        return ending.returns(0)
 
 
 INTERRUPTED = 130  # as shells have it

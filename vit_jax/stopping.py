@@ -31,6 +31,7 @@ from vit_jax.processes import Who
 
 AHEAD = 2  # points after the newest
 GRACE_SECS = 3.0  # for the main thread to end by itself where nothing is to be saved
+STORAGE_SECS = 60.0  # for a batch that nobody waits for, before a program ends without it
 _TICK_SECS = 0.2  # between two looks at what was agreed while a batch is awaited
 STOP, SAVE = "stop", "save"
 _T = TypeVar("_T")
@@ -318,7 +319,7 @@ def feed(batches: Iterator[_T]) -> Iterator[_T]:
         wanted.put(False)
         thread.join(1)
         if thread.is_alive():  # it waits for storage
-            ending.not_for(thread)
+            ending.not_for(thread, STORAGE_SECS)
 
 
 class Backstop:

@@ -34,9 +34,13 @@ def compiled(cfg):
     return jax.tree.map(np.asarray, step(params)), step.cost_analysis()["flops"]
 
 
-def assert_same(cfg, apart):
+def apart(cfg):
+    return dataclasses.replace(cfg, apart=True)
+
+
+def assert_same(cfg):
     (value, grads), _ = compiled(cfg)
-    (found, found_grads), _ = compiled(dataclasses.replace(cfg, apart=apart))
+    (found, found_grads), _ = compiled(apart(cfg))
     assert found == pytest.approx(value, rel=1e-5)
     assert jax.tree.structure(found_grads) == jax.tree.structure(grads)
     largest = max(np.abs(leaf).max() for leaf in jax.tree.leaves(grads))
@@ -48,7 +52,10 @@ def assert_same(cfg, apart):
     "changes",
     [
         {},
+        {"drop_path": 0.4},
         {"pool": "gap", "drop_path": 0.4, "dropout": 0.1, "attention_dropout": 0.1},
+        {"pool": "token", "dropout": 0.1},
+        {"pool": "token", "attention_dropout": 0.1},
         {"pool": "map"},
         {"posemb": "relative", "registers": 1},
         {"posemb_at": "every", "remat": "full", "drop_path": 0.4},
@@ -57,25 +64,32 @@ def assert_same(cfg, apart):
     ids=str,
 )
 def test_value_and_gradients_are_those_of_the_scan(changes):
-    cfg = tiny.config(**changes)
-    assert_same(cfg, cfg.depth)
-
-
-@pytest.mark.parametrize("apart", [1, 2])
-def test_some_layers_can_stay_in_the_scan(apart):
-    assert_same(tiny.config(drop_path=0.4), apart)
+    assert_same(tiny.config(**changes))
 
 
 def test_of_mixers_too():
-    assert_same(tiny.mixer(drop_path=0.4), 3)
+    assert_same(tiny.mixer(drop_path=0.4))
+
+
+def test_what_the_scan_differentiates_forward_is_so_apart():
+    cfg = tiny.config()
+    params, images = tiny.params(cfg), tiny.images_of(cfg)
+
+    def derivative(cfg):
+        apply = functools.partial(variants.make(cfg).apply, {"params": params})
+        return jax.jvp(apply, (images,), (jnp.ones_like(images),))[1]
+
+    expected = derivative(cfg)
+    np.testing.assert_allclose(derivative(apart(cfg)), expected, rtol=1e-4, atol=1e-6)
+    assert np.abs(expected).max() > 1e-3
 
 
 def test_initial_parameters_are_the_same():
     cfg = tiny.config()
     images, key = tiny.images(), jax.random.key(0)
     scanned = variants.make(cfg).init(key, images)
-    apart = variants.make(dataclasses.replace(cfg, apart=cfg.depth)).init(key, images)
-    jax.tree.map(np.testing.assert_array_equal, scanned, apart)
+    found = variants.make(apart(cfg)).init(key, images)
+    jax.tree.map(np.testing.assert_array_equal, scanned, found)
 
 
 @pytest.mark.parametrize(
@@ -85,16 +99,16 @@ def test_only_a_class_token_saves_flops_of_the_last_block(pool, posemb):
     cfg = variants.config(
         variant="Ti/8", width=256, depth=2, mlp=768, heads=4, pool=pool, posemb=posemb, classes=50
     )
-    looped, apart = dataclasses.replace(cfg, scan=False), dataclasses.replace(cfg, apart=2)
+    looped = dataclasses.replace(cfg, scan=False, apart=True)  # which then says nothing
     image = jax.ShapeDtypeStruct((1, 32, 32, 3), np.float32)
     counted = {}
-    for one in (looped, apart):
+    for one in (looped, apart(cfg)):
         forward = jax.jit(lambda p, x, one=one: variants.make(one).apply({"params": p}, x))
         lowered = forward.lower(variants.shapes(one, 32, 32), image)
         counted[one] = lowered.compile().cost_analysis()["flops"]
         # norms, softmax, GELU and what is taken for offsets are not in ours
         assert 1.0 <= counted[one] / flops.forward_flops(one, 32, 32) < 1.05
-    saved = 1 - counted[apart] / counted[looped]
+    saved = 1 - counted[apart(cfg)] / counted[looped]
     assert 0.3 < saved < 0.5 if pool == "token" else abs(saved) < 0.01
 
 
@@ -102,33 +116,44 @@ def test_attention_maps_are_of_all_tokens():
     cfg = tiny.config()
     params, images = tiny.params(cfg), tiny.images()
     expected, _ = maps.attention(cfg, params, images)
-    found, _ = maps.attention(dataclasses.replace(cfg, apart=cfg.depth), params, images)
+    found, _ = maps.attention(apart(cfg), params, images)
     np.testing.assert_array_equal(found, expected)
 
 
-def losses(apart, monkeypatch):
-    """Of three steps on four devices, with micro-batches."""
-    monkeypatch.setattr(program, "_LONG_FLOPS", 0 if apart else float("inf"))
+def losses(long, monkeypatch, **changes):
+    """Of three steps on four devices, with micro-batches; and whether layers are apart."""
+    monkeypatch.setattr(program, "_LONG_FLOPS", 0 if long else float("inf"))
     given = {
         "model.variant": "Ti/8", "model.width": 32, "model.heads": 4, "model.mlp": 64,
         "model.depth": 2, "data.image_size": 16, "batch_size": 16, "accumulation": 2,
         "mesh.replica": 1, "mesh.fsdp": 2, "mesh.tensor": 2, "mesh.data": 1, "ema.decay": 0.9,
-    }  # fmt: skip
+    } | changes  # fmt: skip
     config = config_lib.load("configs/base.py", [f"--config.{k}={v}" for k, v in given.items()])
     made = program.make(config, classes=10, examples=1000, devices=jax.devices()[:4])
-    assert made.model.cfg.apart == (2 if apart else 0)
     state, batch, found = made.init(), random_batch(made), []
     batch["labels"] = batch["labels"] % 10
     for _ in range(3):
         state, metrics = made.step(state, batch, made.step_key)
         found.append([float(metrics["loss"]), float(metrics["grad_norm"])])
-    return np.array(found)
+    return np.array(found), made.model.cfg.apart
 
 
 def test_losses_on_a_mesh_are_those_of_the_scan(monkeypatch):
-    expected = losses(False, monkeypatch)
-    np.testing.assert_allclose(losses(True, monkeypatch), expected, rtol=1e-5)
+    expected, apart = losses(False, monkeypatch)
+    assert not apart
+    found, apart = losses(True, monkeypatch)
+    assert apart
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert np.ptp(expected[:, 0]) > 1e-4  # it learns
+
+
+def test_tokens_split_over_devices_keep_the_scan(monkeypatch):
+    """Eight tokens, so that their axis can be split, of which the last block would compute one."""
+    table = (("act_batch", ("data", "fsdp")), ("act_tokens", ("tensor",)))
+    changes = {"mesh.rules": table, "model.registers": 3, "model.posemb": "none"}
+    found, apart = losses(True, monkeypatch, **changes)
+    assert not apart
+    assert np.isfinite(found).all()
 
 
 # --- which runs ---
@@ -146,19 +171,33 @@ def layers_apart(*, variant="S/16", steps=100, **changes):
 
 @pytest.mark.parametrize("variant", ["S/16", "R26+S/32", "Mixer-S/16"])
 def test_long_runs_on_cpus_compute_all_layers_apart(variant):
-    depth = variants.config(variant=variant, classes=10).depth
-    assert layers_apart(variant=variant) == depth
-    assert layers_apart(variant=variant, steps=20) == 0
+    assert layers_apart(variant=variant)
+    assert not layers_apart(variant=variant, steps=20)
 
 
-def test_layers_that_are_not_stacked_are_none_apart():
-    assert layers_apart(**{"model.scan": False}) == 0
+def test_layers_that_are_not_stacked_are_not_apart():
+    assert not layers_apart(**{"model.scan": False})
 
 
-@pytest.mark.parametrize("platform, expected", [("cpu", 12), ("gpu", 0), ("tpu", 0)])
+def test_remat_saves_memory_in_long_runs_too(monkeypatch):
+    monkeypatch.setattr(program, "_LONG_FLOPS", 0)
+    kept = {}
+    for remat in ("none", "full"):
+        given = {
+            "model.variant": "Ti/16", "model.depth": 6, "batch_size": 16, "data.image_size": 160,
+            "model.remat": remat,
+        }  # fmt: skip
+        config = config_lib.load("configs/base.py", [f"--config.{k}={v}" for k, v in given.items()])
+        made = program.make(config, classes=10, examples=1000, devices=jax.devices()[:1])
+        kept[remat] = made.lower_step().compile().memory_analysis().temp_size_in_bytes
+    assert kept["full"] < 0.5 * kept["none"]
+
+
+@pytest.mark.parametrize("platform, expected", [("cpu", True), ("gpu", False), ("tpu", False)])
 def test_accelerators_keep_the_scan(platform, expected):
     config = config_lib.load("configs/base.py", ["--config.batch_size=1024"])
     device = types.SimpleNamespace(platform=platform, compute_capability="9.0")
-    rules = types.SimpleNamespace(mesh=types.SimpleNamespace(devices=np.array([device])))
+    mesh = types.SimpleNamespace(devices=np.array([device]))
+    rules = types.SimpleNamespace(mesh=mesh, ways=lambda axis: 1)
     steps = timetable.of(config, 10**6)
     assert program.for_devices(config, 10, rules, steps).apart == expected

@@ -3,6 +3,7 @@
 
 """`vit_jax bench`: its tables, its candidates, and that they compute the same thing."""
 
+import dataclasses
 import importlib.util
 import json
 import os
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vit_jax import main, recipes, tree
+from vit_jax import main, program, recipes, tree
 from vit_jax.bench import baseline, inputs, ours, saving, startup, suite, turns
 from vit_jax.bench.turns import Asked, Timed
 from vit_jax.commands import bench
@@ -96,6 +97,20 @@ def test_models_that_others_do_not_have_are_measured_alone(quick, capsys):
 def test_our_step_needs_no_tensorflow():
     found = turns.take({"ours": without_tensorflow}, ASKED, rounds=1, turn_secs=0.0)
     assert found["ours"].secs[0] > 0
+
+
+@pytest.mark.parametrize(
+    "candidate, apart, passes",
+    [(ours.train, True, 3), (ours.evaluate, True, 1), (ours.predict, False, 1)],
+    ids=lambda x: getattr(x, "__name__", ""),
+)
+def test_flops_are_those_of_the_model_that_runs(candidate, apart, passes, monkeypatch):
+    monkeypatch.setattr(program, "_LONG_FLOPS", 0)
+    sizes = {"width": 16, "depth": 2, "mlp": 24, "heads": 2}
+    cfg = variants.config(variant="Ti/8", **sizes, classes=ours.CLASSES)
+    cfg = dataclasses.replace(cfg, apart=apart)
+    expected = passes * 8 * flops.forward_flops(cfg, 16, 16)
+    assert candidate(ASKED).figures["step_flops"] == expected
 
 
 def test_figures_of_turns_are_those_of_the_clock():

@@ -26,7 +26,7 @@ from vit_jax.models.surgery import Fitted
 from vit_jax.optim import optimizers, schedules
 
 # A CPU saves a tenth of each step by computing every layer outside the scan, and compiles half a
-# second longer for each: worth it in a run of more FLOPs than these, minutes on two cores.
+# second longer for each: worth it in a run of more FLOPs than these, a minute on two cores.
 _LONG_FLOPS = 1e13
 
 
@@ -283,7 +283,9 @@ def for_devices(
     side, images = config.data.image_size, config.batch_size * steps.total
     long = 3 * images * flops.forward_flops(cfg, side, side) > _LONG_FLOPS
     on_cpu = rules.mesh.devices.flat[0].platform == "cpu"
-    return dataclasses.replace(cfg, apart=cfg.depth) if long and on_cpu else cfg
+    # Outside the scan a CPU's compiler puts what `remat` computes again beside what it replaces.
+    fits = cfg.remat == "none" and rules.ways("act_tokens") == 1
+    return dataclasses.replace(cfg, apart=long and on_cpu and fits)
 
 
 def _placed(

@@ -160,11 +160,14 @@ class Rules:
         """`spec` on this mesh."""
         return NamedSharding(self.mesh, self.spec(axes, shape, path))
 
+    def ways(self, logical: str) -> int:
+        """Into how many parts a logical axis is split."""
+        return math.prod(self.mesh.shape[a] for a in dict(self.table).get(logical, ()))
+
     @property
     def batch_ways(self) -> int:
         """Into how many parts the batch is split."""
-        axes = dict(self.table).get("act_batch", ())
-        return math.prod(self.mesh.shape[a] for a in axes)
+        return self.ways("act_batch")
 
     @property
     def replicated(self) -> NamedSharding:

@@ -45,8 +45,7 @@ def attention(
 
     Class token, registers and patches, in that order; the map head sees no registers. Jittable.
     """
-    whole = {"attention": "plain", "remat": "none", "apart": 0}
-    cfg = dataclasses.replace(cfg, classes=0, patch_outputs=0, **whole)
+    cfg = dataclasses.replace(cfg, classes=0, patch_outputs=0, attention="plain", remat="none")
     _, state = variants.make(cfg, rules).apply(
         {"params": params}, images_BHW3, train=False, mutable=["intermediates"]
     )

@@ -19,7 +19,7 @@ from vit_jax.bench.turns import Asked, Timed
 from vit_jax.config import ConfigDict
 from vit_jax.errors import BadInput
 from vit_jax.evaluators import features
-from vit_jax.models import flops
+from vit_jax.models import flops, variants
 
 CLASSES = 1000
 _FLAGS = {
@@ -93,7 +93,7 @@ def train(asked: Asked) -> Timed:
     figures = {
         "first_step_secs": first_secs,
         "peak_bytes": memory.peak_bytes(compiled) if peak is None else peak,
-        "step_flops": 3 * _forward_flops(made),
+        "step_flops": 3 * _forward_flops(made, made.model.cfg),
         "device": device(),
     }
     return Timed(step, jax.block_until_ready, figures)
@@ -103,7 +103,7 @@ def evaluate(asked: Asked) -> Timed:
     """The step of an evaluation: logits, loss and hits of uint8 images."""
     made = make(asked)
     params, batch = made.init().params, random_batch(made)
-    return _forward(made, lambda: made.eval_step(params, batch))
+    return _forward(made, made.model.cfg, lambda: made.eval_step(params, batch))
 
 
 def predict(asked: Asked) -> Timed:
@@ -116,12 +116,12 @@ def predict(asked: Asked) -> Timed:
 
     cfg = program.model_config(made.config, CLASSES)  # not as a run of any length computes it
     step = features.make_step(cfg, made.rules, mean=data.mean, std=data.std, of_logits=best)
-    return _forward(made, lambda: step(params, batch))
+    return _forward(made, cfg, lambda: step(params, batch))
 
 
-def _forward(made: program.Program, step: Callable[[], Any]) -> Timed:
+def _forward(made: program.Program, cfg: variants.Config, step: Callable[[], Any]) -> Timed:
     jax.block_until_ready(step())
-    figures = {"step_flops": _forward_flops(made), "device": device()}
+    figures = {"step_flops": _forward_flops(made, cfg), "device": device()}
     return Timed(step, jax.block_until_ready, figures)
 
 
@@ -152,7 +152,7 @@ def device() -> str:
     return machine.processor() if found.platform == "cpu" else found.device_kind
 
 
-def _forward_flops(made: program.Program) -> int:
+def _forward_flops(made: program.Program, cfg: variants.Config) -> int:
     """Of a batch."""
     side = made.config.data.image_size
-    return made.config.batch_size * flops.forward_flops(made.model.cfg, side, side)
+    return made.config.batch_size * flops.forward_flops(cfg, side, side)

@@ -46,7 +46,7 @@ def _vit(cfg: ViTConfig, patches: int) -> int:
         return macs + (queries * (2 * tokens - 1) * d if cfg.posemb == "relative" else 0)
 
     features = cfg.backbone.features if cfg.backbone else 3
-    last = block(1 if cfg.apart and cfg.reads_first else tokens)
+    last = block(1 if cfg.last_is_short else tokens)
     macs = patches * cfg.patch**2 * features * d + (cfg.depth - 1) * block(tokens) + last
     if cfg.patch_outputs:
         return macs + patches * d * cfg.patch_outputs

@@ -67,9 +67,8 @@ def product(rules: Rules | None) -> Callable[..., jax.Array]:
     """
     if rules is None or rules.mesh.devices.flat[0].platform != "cpu":
         return jax.lax.dot_general
-    table = dict(rules.table)
-    axes = [a for name in ("act_tokens", "act_embed", "head_dim") for a in table.get(name, ())]
-    return jax.lax.dot_general if any(rules.mesh.shape[a] > 1 for a in axes) else _rows_product
+    whole = all(rules.ways(axis) == 1 for axis in ("act_tokens", "act_embed", "head_dim"))
+    return _rows_product if whole else jax.lax.dot_general
 
 
 def _rows_product(x: jax.Array, kernel: jax.Array, axes: Any, **kwargs: Any) -> jax.Array:
@@ -191,7 +190,7 @@ class Deep(Protocol):
     @property
     def scan(self) -> bool: ...
     @property
-    def apart(self) -> int: ...
+    def apart(self) -> bool: ...
     @property
     def remat(self) -> Remat: ...
 
@@ -209,27 +208,29 @@ def apply_blocks(
     shared: jax.Array | None = None,
     last: tuple[Any, ...] = (),
 ) -> jax.Array:
-    """S equal blocks one after another; draws the same numbers with and without scan.
+    """S equal blocks one after another, in a scan or not; all draw the same numbers.
 
-    Call it inside a compact method. A block maps (x, `Layer`, shared) to (x, None).
+    Without scan the blocks are modules, with parameters of their own. Layers apart have the stacked
+    parameters of the scan, but not its arrays of what each layer keeps. Call it inside a compact
+    method. A block maps (x, `Layer`, shared) to (x, None).
 
     Args:
       model: whose blocks they are.
       block: the module.
       attributes: of every block.
       x_BLD: [B, L, D].
-      cfg: depth, drop path, scan, layers apart and remat.
+      cfg: depth, drop path, scan, whether layers are apart, and remat.
       key: typed key; None is evaluation.
       shared: what every block is given alike.
-      last: further attributes of the last block, where it is computed apart.
+      last: further attributes of the last block, where layers are apart.
     """
     layers_S: Layer = None
     if key is not None:
         layers_S = (jnp.linspace(0.0, cfg.drop_path, cfg.depth), jax.random.split(key, cfg.depth))
-    scanned = rematerialised(block, cfg.remat, inside_scan=True)
-    if cfg.scan and (not cfg.apart or model.is_initializing()):
+    apart = cfg.apart and not model.is_initializing()
+    if cfg.scan and (not apart or model.is_mutable_collection("intermediates")):
         blocks = nn.scan(
-            scanned,
+            rematerialised(block, cfg.remat, inside_scan=True),
             variable_axes={"params": 0, "intermediates": 0},
             split_rngs={"params": True},
             in_axes=(0, nn.broadcast),  # type: ignore[arg-type]
@@ -243,41 +244,26 @@ def apply_blocks(
             x_BLD, _ = alone(*attributes, name=f"block_{i}")(x_BLD, _layer(layers_S, i), shared)
         return x_BLD
 
-    before, stacked = cfg.depth - cfg.apart, model.get_variable("params", "blocks")
-    together, *params = _split(stacked, before, cfg.apart)
-    if before:
-        block_0 = scanned(*attributes, parent=None)
-        first_S = _layer(layers_S, slice(before))
-        x_BLD, _ = jax.lax.scan(
-            lambda x_BLD, given: _apply(block_0, given[0], x_BLD, given[1], shared),
-            x_BLD,
-            (together, first_S),
-        )
-    for i in range(before, cfg.depth):
+    params = _unstacked(model.variables["params"]["blocks"], cfg.depth)
+    for i in range(cfg.depth):
         block_i = alone(*attributes, *(last if i == cfg.depth - 1 else ()), parent=None)
-        x_BLD, _ = _apply(block_i, params[i - before], x_BLD, _layer(layers_S, i), shared)
+        applied = block_i.apply({"params": params[i]}, x_BLD, _layer(layers_S, i), shared)
+        x_BLD, _ = applied  # type: ignore[misc]
     return x_BLD
 
 
-def _layer(layers_S: Layer, which: int | slice) -> Layer:
-    return jax.tree.map(lambda x_S: x_S[which], layers_S)
+def _layer(layers_S: Layer, i: int) -> Layer:
+    return jax.tree.map(lambda x_S: x_S[i], layers_S)
 
 
-def _apply(
-    block: nn.Module, params: Any, x_BLD: jax.Array, layer: Layer, shared: jax.Array | None
-) -> tuple[jax.Array, None]:
-    return block.apply({"params": params}, x_BLD, layer, shared)  # type: ignore[return-value]
-
-
-def _split(stacked: Any, before: int, apart: int) -> list[Any]:
-    """Of a tree of [S, ...]: the first layers together, then each of those apart by itself.
+def _unstacked(stacked: Any, depth: int) -> list[Any]:
+    """Of a tree of [S, ...]: that of each layer.
 
     `lax.split`, since its gradient is one concatenation; that of indexing is a sum of padded ones.
     """
     leaves, treedef = jax.tree.flatten(stacked)
-    parts = zip(*(jax.lax.split(leaf, [before] + [1] * apart) for leaf in leaves), strict=True)
-    together, *alone = [jax.tree.unflatten(treedef, part) for part in parts]
-    return [together, *(jax.tree.map(lambda x: x[0], layer) for layer in alone)]
+    layers_S = zip(*(jax.lax.split(leaf, [1] * depth) for leaf in leaves), strict=True)
+    return [jax.tree.unflatten(treedef, [x[0] for x in layer]) for layer in layers_S]
 
 
 def head(x_BD: jax.Array, classes: int, bias: float, name: str = "head") -> jax.Array:

@@ -53,7 +53,7 @@ class MixerConfig:
     ln_epsilon: float = 1e-6
     dtype: Dtype = "float32"
     scan: bool = True
-    apart: int = 0  # last layers outside the scan
+    apart: bool = False  # parameters stacked, but each layer by itself: see `layers.apply_blocks`
     remat: Remat = "none"
 
 

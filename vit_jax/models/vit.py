@@ -94,7 +94,7 @@ class ViTConfig:
     ln_epsilon: float = 1e-6
     dtype: Dtype = "float32"
     scan: bool = True
-    apart: int = 0  # last layers outside the scan; the very last for what the head reads
+    apart: bool = False  # parameters stacked, but each layer by itself: see `layers.apply_blocks`
     remat: Remat = "none"
     attention: Path = "plain"
     backbone: resnet.ResNetConfig | None = None
@@ -106,9 +106,13 @@ class ViTConfig:
         return self.patch * (self.backbone.stride if self.backbone else 1)
 
     @property
-    def reads_first(self) -> bool:
-        """Whether the head reads the first token alone: then no other needs the last block."""
-        return self.pool == "token" and not self.patch_outputs
+    def last_is_short(self) -> bool:
+        """Whether the last block computes the first token alone: the head reads no other.
+
+        Not with dropout, which would draw other numbers than the scan.
+        """
+        of_one = self.pool == "token" and not self.patch_outputs
+        return self.scan and self.apart and of_one and not (self.dropout or self.attention_dropout)
 
 
 class EncoderBlock(nn.Module):
@@ -146,7 +150,8 @@ class EncoderBlock(nn.Module):
         x_BLD = layer_norm("attn_norm", cfg.ln_epsilon, dtype)(tokens_BLD)
         queries_BLD, path = x_BLD, cfg.attention
         if self.first:
-            queries_BLD, path, tokens_BLD = x_BLD[:, :1], "lean", tokens_BLD[:, :1]
+            queries_BLD, tokens_BLD = x_BLD[:, :1], tokens_BLD[:, :1]
+            path = "plain" if path == "plain" else "lean"  # the others gain nothing from one query
         x_BLD = Attention(
             cfg.heads, cfg.attention_dropout, dtype, self.rules, cfg.posemb == "relative",
             path, name="attn",
@@ -234,7 +239,7 @@ class ViT(nn.Module):
                 tokens_BLD += posemb_1LD.astype(dtype)
         tokens_BLD = dropout(tokens_BLD, cfg.dropout, stem_key)
         tokens_BLD = constrain(tokens_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules)
-        attributes, last = (cfg, self.rules, grid), (cfg.reads_first,)
+        attributes, last = (cfg, self.rules, grid), (cfg.last_is_short,)
         tokens_BLD = layers.apply_blocks(
             self, EncoderBlock, attributes, tokens_BLD, cfg, blocks_key, everywhere_1LD, last
         )

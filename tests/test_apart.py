@@ -200,4 +200,4 @@ def test_accelerators_keep_the_scan(platform, expected):
     mesh = types.SimpleNamespace(devices=np.array([device]))
     rules = types.SimpleNamespace(mesh=mesh, ways=lambda axis: 1)
     steps = timetable.of(config, 10**6)
-    assert program.for_devices(config, 10, rules, steps).apart == expected
+    assert program.for_devices(config, 10, rules, steps, platform).apart == expected

@@ -73,18 +73,47 @@ def test_the_command_does_not_wait_at_exit_for_a_thread():
     assert ended(program, 1000) == (2, "", "")
 
 
-def test_the_command_does_not_wait_after_a_bug():
+FAILING = """
+import concurrent.futures
+from vit_jax import __main__, huge_pages, main, stopping
+from vit_jax.errors import BadInput
+huge_pages.start_with = lambda: None
+def batches():
+    yield 1
+    yield concurrent.futures.ThreadPoolExecutor().submit(threading.Event().wait).result()
+def run(args, rest):
+    for batch in stopping.feed(batches()):
+        raise {error}
+main.COMMANDS["train"].run = run
+sys.argv[1:] = ["train", "--config=a", "--workdir=b"]
+sys.exit(__main__.program())
+"""
+
+
+@pytest.mark.parametrize(
+    "error, code, said",
+    [
+        ("RuntimeError('a bug')", 1, "RuntimeError: a bug"),
+        ("BadInput('not so.')", 2, "vit_jax: not so."),
+        ("KeyboardInterrupt", 130, "vit_jax: interrupted; run the same command again."),
+    ],
+)
+def test_the_command_that_fails_does_not_wait_for_storage(error, code, said):
+    """Nor for a pool of the standard library, which Python waits for before any hook of exits."""
+    found, _, errors = ended(FAILING.format(error=error), 0)
+    assert found == code
+    assert errors.endswith(f"{said}\n")
+
+
+def test_a_script_that_used_the_command_ends_with_its_own_code():
     program = """
 from vit_jax import main
-def run(args, rest):
-    ending.not_for(thread)
-    raise RuntimeError("a bug")
-main.COMMANDS["models"].run = run
-main.main(["models"])
+assert main.main(["models"]) == 0
+ending.not_for(thread)
+sys.exit(3)
 """
-    code, printed, errors = ended(program, 1000)
-    assert (code, printed) == (1, "")
-    assert errors.endswith("RuntimeError: a bug\n")
+    code, printed, _ = ended(program, 2)
+    assert (code, printed[-5:]) == (3, "done\n")
 
 
 @pytest.mark.parametrize("secs", [None, 30], ids=str)

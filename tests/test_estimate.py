@@ -47,6 +47,13 @@ def test_state_is_what_lies_on_one_device():
     assert whole / 8 < split < whole / 8 * 1.05
 
 
+def test_parameters_are_no_activations_where_layers_are_apart(monkeypatch):
+    kept = estimate.saved_bytes(small())
+    monkeypatch.setattr(program, "_LONG_FLOPS", 0)
+    assert small().model.cfg.apart
+    assert estimate.saved_bytes(small()) == kept
+
+
 def test_kept_activations_grow_with_images_and_shrink_with_remat_and_accumulation():
     kept = {r: estimate.saved_bytes(small(model__remat=r)) for r in ("none", "dots", "full")}
     assert kept["none"] > kept["dots"] > kept["full"] > 0

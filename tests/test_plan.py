@@ -309,6 +309,16 @@ def test_gpus_are_counted_where_none_is():
     assert made.measured.collective_bytes["data"]["all-reduce"] > 0
 
 
+def test_plans_of_gpus_are_of_the_model_that_gpus_run():
+    """Two pieces: what a CPU, which stands in for them, computes otherwise in long runs."""
+    short, long = (
+        plan.plan(base(f"--config.length={steps} steps"), topology.find("h100-8")).measured
+        for steps in (1, 10**9)
+    )
+    assert long.flops == short.flops
+    assert long.peak_bytes == short.peak_bytes
+
+
 needs_libtpu = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None, reason="needs the extra `plan` (libtpu)"
 )

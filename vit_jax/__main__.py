@@ -4,6 +4,7 @@
 """The `vit_jax` command, also as `python -m vit_jax`."""
 
 import sys
+import traceback
 
 from vit_jax import huge_pages
 
@@ -11,9 +12,17 @@ from vit_jax import huge_pages
 def program() -> int:
     """The command line of this process, with large pages where they are to be had."""
     huge_pages.start_with()
-    from vit_jax import main  # what it imports is not imported twice
+    from vit_jax import ending, main  # what it imports is not imported twice
 
-    return main.main()
+    try:
+        code = main.main()
+    except KeyboardInterrupt:
+        ending.say("interrupted; run the same command again.")
+        code = main.INTERRUPTED
+    except Exception:
+        traceback.print_exc()
+        code = 1
+    return ending.returns(code)
 
 
 if __name__ == "__main__":

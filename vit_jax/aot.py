@@ -151,7 +151,10 @@ def measure(
     devices, compiler = _devices(accelerator, slices)
     config = config_lib.changed(config_lib.load(config_yaml), settings)
     build.check(config)
-    made = program.make(config, classes=classes, examples=examples, devices=devices)
+    platform = accelerator.generation.platform
+    made = program.make(
+        config, classes=classes, examples=examples, devices=devices, platform=platform
+    )
     sent = least = estimate.collectives(made)
     if compiler:
         found = _compiled(made, accelerator)

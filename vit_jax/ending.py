@@ -49,9 +49,13 @@ def briefly(action: Callable[[], object], secs: float) -> bool:
     return ended.is_set()
 
 
+_code: int | None = None  # of this process, once it ends
+
+
 def end(code: int) -> None:
     """Ends the process with an exit code; does not return."""
-    returns(code)
+    global _code
+    _code = code
     for action in reversed(_last):
         briefly(action, LAST_SECS)
     for stream in (sys.stdout, sys.stderr):
@@ -60,38 +64,37 @@ def end(code: int) -> None:
     os._exit(code)
 
 
-_code: int | None = None  # of this process, as far as it is known
-
-
-def returns(code: int) -> int:
-    """Notes what the process is about to return."""
-    global _code
-    _code = code
-    return code
-
-
 def code() -> int:
     """What the process returns, as far as it is known; else 1."""
     return 1 if _code is None else _code
 
 
-def not_for(thread: threading.Thread, secs: float | None = None) -> None:
-    """Has the command of this package not wait at exit for a thread that is still at work.
+_left: list[threading.Thread] = []
 
-    A program whose exit code is its own business does wait. Either comes before the exit hooks of
-    jax, under which such a thread would crash, or which would wait for it.
+
+def not_for(thread: threading.Thread, secs: float | None = None) -> None:
+    """Has the command of this package not wait for a thread that is still at work, see `returns`.
+
+    A program whose exit code is its own business does wait at its exit. Either comes before the
+    exit hooks of jax, under which such a thread would crash, or which would wait for it.
 
     Args:
       thread: a daemon.
-      secs: how long such a program waits, before it ends with exit code 1; None: for ever.
+      secs: how long such a program waits, before it ends as by `end(1)`; None: for ever.
     """
-    atexit.register(_leave, thread, secs)
+    _left.append(thread)
+    atexit.register(_wait, thread, secs)
 
 
-def _leave(thread: threading.Thread, secs: float | None) -> None:
-    if _code is None:
-        thread.join(secs)
+def _wait(thread: threading.Thread, secs: float | None) -> None:
+    thread.join(secs)
     if thread.is_alive():
-        if _code is None:
-            say(f"the thread {thread.name!r} does not end: ended without it.")
-        end(code())
+        say(f"the thread {thread.name!r} does not end: ended without it.")
+        end(1)
+
+
+def returns(code: int) -> int:
+    """The last act of the command: ends it here if a thread of `not_for` is still at work."""
+    if any(thread.is_alive() for thread in _left):
+        end(code)
+    return code

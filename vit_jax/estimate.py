@@ -7,6 +7,7 @@ Nothing is compiled: these are the least that any compiler needs, and the only f
 compiler for the device is at hand. Start from `step_secs`.
 """
 
+import dataclasses
 import math
 from collections import defaultdict
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 from jax.extend.core import Literal
 
 from vit_jax import tree
-from vit_jax.models import flops, variants
+from vit_jax.models import flops, mixer, variants, vit
 from vit_jax.models.bit import BiTConfig
 from vit_jax.models.own import OwnConfig
 from vit_jax.program import Program
@@ -57,7 +58,10 @@ def saved_bytes(program: Program) -> int:
     config = program.config
     images = config.batch_size // config.accumulation // program.rules.batch_ways
     side = config.data.image_size
-    bare = variants.make(program.model.cfg)
+    cfg = program.model.cfg
+    if isinstance(cfg, vit.ViTConfig | mixer.MixerConfig):  # parameters taken apart would count
+        cfg = dataclasses.replace(cfg, apart=False)
+    bare = variants.make(cfg)
 
     def kept(params: Any, batch: jax.Array, key: jax.Array) -> Any:
         def forward(params: Any) -> jax.Array:

@@ -11,7 +11,7 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from vit_jax import __version__, console, ending, job_file, offline
+from vit_jax import __version__, console, job_file, offline
 from vit_jax.commands import (
     bench,
     data,
@@ -87,21 +87,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if job is not None:
             job.check(rest, getattr(args, "config", None))
-        ending.returns(1)  # unless it says otherwise
-        return ending.returns(COMMANDS[args.command].run(args, rest))
+        return COMMANDS[args.command].run(args, rest)
     except (BadInput, RunFailed, PeerLost, Stopped) as e:
         console.show(f"vit_jax: {e}")
-        return ending.returns(e.exit_code)
+        return e.exit_code
     except KeyboardInterrupt:
         if args.command in ("train", "sweep"):  # which have listened, and save what they have
             raise
         console.show("vit_jax: interrupted; run the same command again.")
-        return ending.returns(INTERRUPTED)
+        return INTERRUPTED
     except BrokenPipeError:  # whoever read the output, such as `head`, has seen enough
         if args.command == "train":  # which goes on in silence: another pipe broke
             raise
         console.silence(sys.stdout)
-        return ending.returns(0)
+        return 0
 
 
 INTERRUPTED = 130  # as shells have it

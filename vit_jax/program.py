@@ -25,8 +25,8 @@ from vit_jax.models import attention, flops, mixer, variants, vit
 from vit_jax.models.surgery import Fitted
 from vit_jax.optim import optimizers, schedules
 
-# A CPU saves a tenth of each step by computing every layer outside the scan, and compiles half a
-# second longer for each: worth it in a run of more FLOPs than these, a minute on two cores.
+# A CPU saves a tenth of each step by computing every layer outside the scan, and compiles a third
+# of a second longer for each: worth it in a run of more FLOPs than these, a minute on two cores.
 _LONG_FLOPS = 1e13
 
 
@@ -164,8 +164,8 @@ class Program:
         """The same with other values: config key -> value."""
         config = config_lib.changed(self.config, settings)
         devices = list(self.rules.mesh.devices.flat)
-        sizes = {"classes": self.classes, "examples": self.examples, "labels": self.labels}
-        return make(config, **sizes, devices=devices)
+        classes, examples, labels = self.classes, self.examples, self.labels
+        return make(config, classes=classes, examples=examples, labels=labels, devices=devices)
 
 
 def _key_shape(sharding: jax.sharding.Sharding | None = None) -> jax.ShapeDtypeStruct:
@@ -188,6 +188,7 @@ def make(
     examples: int,
     labels: int = 1,
     devices: Sequence[Any] | None = None,
+    platform: str = "",
 ) -> Program:
     """Lays out what a settled, checked configuration computes; compiles and allocates nothing.
 
@@ -197,13 +198,14 @@ def make(
       examples: in the training split.
       labels: K, the most that an image has.
       devices: to run on (default: those of this process and its peers), or descriptions of some.
+      platform: of those for which the devices stand in, if they do: cpu, gpu or tpu.
 
     Raises:
       BadInput: the mesh, or a combination of values, cannot be used.
     """
     rules = make_rules(config, devices)
     steps, use_ema = timetable.of(config, examples), config.ema.decay > 0
-    cfg, side = for_devices(config, classes, rules, steps), config.data.image_size
+    cfg, side = for_devices(config, classes, rules, steps, platform), config.data.image_size
     bare = variants.make(cfg)
 
     def init_params(key: jax.Array) -> Any:
@@ -217,12 +219,10 @@ def make(
 
     abstract = _placed(jax.eval_shape(create, _key_shape()), params, variants.axes(cfg), rules)
     places = jax.tree.map(lambda x: x.sharding, abstract)
-
     model = variants.make(cfg, rules)
     step, eval_step, scores_step = _step_functions(config, model, tx)
-    jitted = functools.partial(
-        jax.jit, compiler_options=compiling.options(rules.mesh.devices.flat[0].platform)
-    )
+    options = compiling.options(rules.mesh.devices.flat[0].platform)
+    jitted = functools.partial(jax.jit, compiler_options=options)
     return Program(
         config=config,
         classes=classes,
@@ -272,7 +272,7 @@ def model_config(config: ConfigDict, classes: int) -> variants.Config:
 
 
 def for_devices(
-    config: ConfigDict, classes: int, rules: sharding.Rules, steps: timetable.Steps
+    config: ConfigDict, classes: int, rules: sharding.Rules, steps: timetable.Steps, platform: str
 ) -> variants.Config:
     """The model as these devices compute it best in a run of this length."""
     cfg = model_config(config, classes)
@@ -282,7 +282,7 @@ def for_devices(
         return cfg
     side, images = config.data.image_size, config.batch_size * steps.total
     long = 3 * images * flops.forward_flops(cfg, side, side) > _LONG_FLOPS
-    on_cpu = rules.mesh.devices.flat[0].platform == "cpu"
+    on_cpu = (platform or rules.mesh.devices.flat[0].platform) == "cpu"
     # Outside the scan a CPU's compiler puts what `remat` computes again beside what it replaces.
     fits = cfg.remat == "none" and rules.ways("act_tokens") == 1
     return dataclasses.replace(cfg, apart=long and on_cpu and fits)

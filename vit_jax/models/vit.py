@@ -151,7 +151,7 @@ class EncoderBlock(nn.Module):
         queries_BLD, path = x_BLD, cfg.attention
         if self.first:
             queries_BLD, tokens_BLD = x_BLD[:, :1], tokens_BLD[:, :1]
-            path = "plain" if path == "plain" else "lean"  # the others gain nothing from one query
+            path = "lean" if path == "lean" else "plain"  # the others gain nothing from one query
         x_BLD = Attention(
             cfg.heads, cfg.attention_dropout, dtype, self.rules, cfg.posemb == "relative",
             path, name="attn",

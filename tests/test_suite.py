@@ -20,6 +20,7 @@ from vit_jax import main, program, recipes, tree
 from vit_jax.bench import baseline, inputs, ours, saving, startup, suite, turns
 from vit_jax.bench.turns import Asked, Timed
 from vit_jax.commands import bench
+from vit_jax.data import bench as data_bench
 from vit_jax.errors import BadInput, RunFailed
 from vit_jax.models import flops, variants
 
@@ -183,15 +184,15 @@ def sleeping_ours(asked):
 
 def test_parts_that_fail_leave_the_others(monkeypatch, capsys):
     def measured(part, asked):
-        if part == "startup":
-            raise RunFailed("no digits")
+        if part in ("startup", "checkpoint"):
+            raise {"startup": RunFailed, "checkpoint": BadInput}[part]("no digits")
         return {"part": part}, f"all of {part}"
 
     monkeypatch.setattr(bench, "_measured", measured)
     assert main.main(["bench", "all", *SMALL, "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["train"] == {"part": "train"}
-    assert found["startup"] == {"error": "no digits"}
+    assert found["startup"] == found["checkpoint"] == {"error": "no digits"}
     assert found["input"] == {"part": "input"}
 
 
@@ -340,6 +341,15 @@ def test_photos_are_as_large_as_photos(tmp_path):
     sizes = [path.stat().st_size for path in tmp_path.glob("*/*.jpg")]
     assert len(sizes) == 2
     assert all(30_000 < size < 250_000 for size in sizes)
+
+
+def test_input_is_measured_on_the_photos_that_are_made(monkeypatch):
+    def count(split, workers, *, rounds):
+        return {"images": len(split), "workers": workers, "rounds": rounds}
+
+    monkeypatch.setattr(data_bench, "bench", count)
+    found = inputs.answering()(3)
+    assert found == {"images": inputs.IMAGES, "workers": os.cpu_count(), "rounds": 3}
 
 
 @pytest.mark.slow

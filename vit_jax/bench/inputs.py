@@ -38,13 +38,14 @@ def _measure(rounds: int) -> dict[str, Any]:
 
 
 def write_photos(folder: Path, count: int) -> None:
-    """JPEGs of smooth colours with some grain, which have about the bytes of photos."""
+    """JPEGs of smooth colours with some grain, of the bytes of photos about, in two classes."""
     random = np.random.default_rng(0)
-    (folder / "photos").mkdir()
+    for name in "01":
+        (folder / name).mkdir()
     width, height = _SIZE
     for number in range(count):
         coarse = random.integers(0, 256, (12, 16, 3), np.uint8)
         smooth = np.asarray(Image.fromarray(coarse).resize(_SIZE, Image.Resampling.BICUBIC))
         grain = random.normal(0, 8, (height, width, 1))
         image = np.clip(smooth + grain, 0, 255).astype(np.uint8)
-        Image.fromarray(image).save(folder / "photos" / f"{number}.jpg", quality=90)
+        Image.fromarray(image).save(folder / str(number % 2) / f"{number}.jpg", quality=90)

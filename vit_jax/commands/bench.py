@@ -66,7 +66,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         for name in (*_OF_MODELS, *_OTHERS):
             try:
                 parts[name] = _measured(name, asked)
-            except RunFailed as e:  # the other parts are worth having
+            except (BadInput, RunFailed) as e:  # the other parts are worth having
                 parts[name], failed = ({"error": str(e)}, f"not measured: {e}"), True
         found = {name: figures for name, (figures, _) in parts.items()}
         text = "\n\n".join(f"{name}\n{shown}" for name, (_, shown) in parts.items())

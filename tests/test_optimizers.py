@@ -4,6 +4,7 @@
 """The chain from gradients to updates: closed forms, and stacked blocks equal to loop blocks."""
 
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +14,9 @@ import optax
 import pytest
 import tiny
 
-from vit_jax import tree
+from vit_jax import compiling, tree
 from vit_jax.errors import BadInput
-from vit_jax.optim import optimizers
+from vit_jax.optim import optimizers, schedules
 
 LR = 0.5
 OPTIONS = {
@@ -116,6 +117,34 @@ def test_gradients_within_the_norm_are_not_clipped():
     grads = jax.tree.map(lambda x: np.full_like(x, 0.5), params)  # norm 1
     found, _ = run(make(params, "sgd", clip=1.01), params, [grads])
     assert_close(found[0][1], jax.tree.map(lambda g: -LR * g, grads))
+
+
+def test_neither_gradients_nor_a_rate_of_zero_divide_by_it():
+    params = normal({"a": (2, 3)})
+    zeros = jax.tree.map(np.zeros_like, params)
+    for rate, grads in ((LR, zeros), (0.0, params)):
+        ((found, updates),), _ = run(make(params, "adamw", rate=rate, clip=1.0), params, [grads])
+        np.testing.assert_array_equal(updates["a"], 0.0)
+        np.testing.assert_array_equal(found["a"], params["a"])
+
+
+@pytest.mark.parametrize("name", ["cosine", "linear", "rsqrt", "step"])
+def test_an_update_on_a_cpu_writes_moments_updates_and_parameters_and_no_more(name):
+    params = normal({"a": (256, 384), "b": (384,)})
+    schedule = schedules.make_schedule(name=name, lr=0.1, warmup=2, cooldown=0, total_steps=9)
+    settings = OPTIONS["adamw"] | {"clip": 1.0, "weight_decay": 0.1}
+    tx = optimizers.make_optimizer(params, schedule, name="adamw", **settings)
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1), compiler_options=compiling.options("cpu"))
+    def step(params, state, grads):
+        updates, state = tx.update(grads, state, params)
+        norms = optax.tree.norm(grads), optax.tree.norm(updates)
+        return optax.apply_updates(params, updates), state, norms
+
+    compiled = step.lower(params, tx.init(params), params).compile().as_text()
+    entry = compiled[compiled.index("ENTRY") :]
+    written = re.findall(r"%(\S+) = f32\[256,384\]\S* (?!parameter)", entry)
+    assert len(written) == 4, written
 
 
 def test_rate_follows_the_count_of_updates_done():

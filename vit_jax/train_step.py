@@ -114,6 +114,16 @@ def _summed_masked_loss(
     return summed_loss
 
 
+def _share(summed_loss: Callable[..., Any], count: jax.Array) -> Callable[..., Any]:
+    """The sum of losses by the images of the batch: divided here, no gradient has to be."""
+
+    def share(*args: Any) -> tuple[jax.Array, jax.Array]:
+        loss, hits = summed_loss(*args)
+        return loss / count, hits
+
+    return share
+
+
 def summed_gradients(
     summed_loss: Callable[[PyTree, Batch, jax.Array], tuple[jax.Array, jax.Array]],
     params: PyTree,
@@ -236,7 +246,8 @@ def make_train_step(
 
     Returns:
       A function for `jax.jit`. Its metrics are float32 []: `loss` and `top1` of the batch before
-      the update, and the global norms `grad_norm` (before clipping), `param_norm`, `update_norm`.
+      the update, and the global norms `grad_norm` (before clipping), `update_norm`, and
+      `param_norm` of the parameters after it.
       With `skipping(tx)`, loss or gradients that are not finite change only `step` and a count,
       then the metric `skipped`, int32 [].
       All randomness is a function of (key, state.step).
@@ -248,18 +259,18 @@ def make_train_step(
     def train_step(state: TrainState, batch: Batch, key: jax.Array) -> _Stepped:
         step_key = jax.random.fold_in(key, state.step)
         batch, mix = _drawn(batch, step_key, mixup_alpha, cutmix_alpha, masked)
-        loss_fn = functools.partial(summed_loss, **mix)
-        sums, grads = summed_gradients(loss_fn, state.params, batch, step_key, accumulation)
         count = jnp.maximum(jnp.sum(batch["mask"], dtype=jnp.float32), 1.0)
-        grads = jax.tree.map(lambda g: g / count, grads)
+        loss_fn = _share(functools.partial(summed_loss, **mix), count)
+        found, grads = summed_gradients(loss_fn, state.params, batch, step_key, accumulation)
         updates, opt_state = tx.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
-        normed = {"grad_norm": grads, "param_norm": state.params, "update_norm": updates}
-        measured = {name: optax.tree.norm(value) for name, value in normed.items()}
-        measured |= {"loss": sums[0] / count, "top1": sums[1] / count}
         average = _averaged(state.ema, params, ema_decay)
         after = TrainState(state.step + 1, params, opt_state, average)
-        return _unless_finite(state, after, measured)
+        measured = {"loss": found[0], "top1": found[1] / count}
+        measured |= {"grad_norm": optax.tree.norm(grads), "update_norm": optax.tree.norm(updates)}
+        kept, measured = _unless_finite(state, after, measured)
+        # That of the parameters before, which are written over, would cost a copy of them.
+        return kept, measured | {"param_norm": optax.tree.norm(kept.params)}
 
     return train_step
 

@@ -76,10 +76,10 @@ def make_optimizer(
     frozen = _multiply(masks.trainable(params, freeze)) if freeze else optax.identity()
     return optax.chain(
         frozen,
-        optax.clip_by_global_norm(clip) if clip else optax.identity(),
+        clipped(clip) if clip else optax.identity(),
         DIRECTIONS[name](decay, **options),
         _multiply(factors) if lr_mults or layer_decay != 1.0 else optax.identity(),
-        optax.scale_by_learning_rate(schedule),
+        _by_rate(schedule),
         frozen,
     )
 
@@ -129,6 +129,40 @@ def lamb(decay: Transform, *, b1: float, b2: float, eps: float) -> Transform:
 
 
 DIRECTIONS = {"adamw": adamw, "sgd": sgd, "adafactor": adafactor, "lamb": lamb}
+
+
+def clipped(most: float) -> Transform:
+    """Gradients times min(1, `most` / their global norm).
+
+    One factor for all, where optax divides each: a product is merged with all that uses it.
+    """
+
+    def update(updates: PyTree, _: PyTree) -> PyTree:
+        factor = jnp.minimum(1.0, most / optax.tree.norm(updates))
+        return jax.tree.map(lambda u: u * factor.astype(u.dtype), updates)
+
+    return optax.stateless(update)
+
+
+def _by_rate(schedule: Schedule) -> Transform:
+    """Updates times -rate, as a division, which XLA does not repeat on a CPU.
+
+    A product would be computed again by each that uses the updates, their norm and the new
+    parameters, and the direction be kept for both: 1.3 times as many bytes moved.
+    """
+
+    def init(params: PyTree) -> optax.ScaleByScheduleState:
+        return optax.ScaleByScheduleState(jnp.zeros((), jnp.int32))
+
+    def update(
+        updates: PyTree, state: optax.ScaleByScheduleState, params: PyTree = None
+    ) -> tuple[PyTree, optax.ScaleByScheduleState]:
+        divisor = -1.0 / jnp.asarray(schedule(state.count), jnp.float32)
+        count = optax.safe_increment(state.count)
+        new = jax.tree.map(lambda u: u / divisor.astype(u.dtype), updates)
+        return new, optax.ScaleByScheduleState(count)
+
+    return optax.GradientTransformation(init, update)  # type: ignore[arg-type]
 
 
 def _multiply(factors: PyTree) -> Transform:

@@ -315,8 +315,11 @@ def test_updates_of_stacked_blocks_equal_those_of_loop_blocks(name, depth):
     of_stacked, _ = run(
         make(stacked, name, **settings), stacked, [tree.stack_blocks(g) for g in gradients]
     )
+    # Sums that cancel: those of the last of 40 layers are of up to 25, whose last place is 2e-6.
     for (_, updates), (_, stacked_updates) in zip(found, of_stacked, strict=True):
-        assert_close(tree.unstack_blocks(stacked_updates), updates, rtol=2e-5, atol=1e-6)
+        assert_close(
+            tree.unstack_blocks(stacked_updates), updates, rtol=2e-5, atol=max(1e-6, 1e-7 * depth)
+        )
         assert np.abs(updates["block_1"]["wide"]["kernel"]).max() > 1e-3
 
 

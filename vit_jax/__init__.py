@@ -9,10 +9,16 @@
 Importing this package starts no backend and imports neither jax nor TensorFlow.
 """
 
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vit_jax.loading import load, save
+
+# Before jax's compile cache asks etils for a path: else gs:// is read through TensorFlow for good.
+os.environ.setdefault("EPATH_USE_TF", "false")
+# Before anyone imports gcsfs: else it asks by gRPC what kind each bucket is.
+os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 
 __all__ = ["load", "save"]
 __version__ = "0.1.0"

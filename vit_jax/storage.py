@@ -25,11 +25,6 @@ from typing import IO, Any
 
 from vit_jax.errors import BadInput, PeerLost
 
-# Before anyone imports etils: else it reads gs:// through TensorFlow.
-os.environ.setdefault("EPATH_USE_TF", "false")
-# Before anyone imports gcsfs: else it asks by gRPC what kind each bucket is.
-os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
-
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)  # of file systems without hard links
 _READ_AHEAD = 16 * 2**20  # bytes, where an object is read in sequence

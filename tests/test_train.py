@@ -359,6 +359,13 @@ def test_what_is_not_finite_stops_at_that_step_and_keeps_the_last_good(
     assert "NaN" not in (tmp_path / "metrics.jsonl").read_text()
 
 
+def test_of_what_is_not_finite_the_first_that_a_step_computes_is_named(tmp_path, capsys):
+    """Adam's first update is as large as the rate, and so are the parameters after it."""
+    assert run(tmp_path, "--config.schedule.lr=1e30", "--config.schedule.warmup=0") == 1
+    message = capsys.readouterr().err
+    assert re.search(r"norm/updates is (inf|nan) at step 1; stopped\. Last", message), message
+
+
 def poison(monkeypatch, *steps):
     """Makes the loss, and so the gradients, of these steps not a number."""
     real = Pipeline.train, program.train_step.normalise

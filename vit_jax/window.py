@@ -20,9 +20,9 @@ from vit_jax.reporting import Report, Throughput
 from vit_jax.train_step import non_finite
 
 _MOST_WAITING = 1000  # steps after which a loss is looked at, however long a window is
-_NAMES = {
+_NAMES = {  # as a step computes them, since the first that is not finite is the one named
     "loss": "train/loss", "top1": "train/top1", "grad_norm": "norm/grads",
-    "param_norm": "norm/params", "update_norm": "norm/updates", "skipped": "train/skipped_updates",
+    "update_norm": "norm/updates", "param_norm": "norm/params", "skipped": "train/skipped_updates",
 }  # fmt: skip
 _SKIPPABLE, _SKIPPED = ("train/loss", "norm/grads"), "train/skipped_updates"
 log = logging.getLogger("vit_jax")

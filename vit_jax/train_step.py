@@ -114,24 +114,15 @@ def _summed_masked_loss(
     return summed_loss
 
 
-def _share(summed_loss: Callable[..., Any], count: jax.Array) -> Callable[..., Any]:
-    """The sum of losses by the images of the batch: divided here, no gradient has to be."""
-
-    def share(*args: Any) -> tuple[jax.Array, jax.Array]:
-        loss, hits = summed_loss(*args)
-        return loss / count, hits
-
-    return share
-
-
-def summed_gradients(
+def mean_gradients(
     summed_loss: Callable[[PyTree, Batch, jax.Array], tuple[jax.Array, jax.Array]],
     params: PyTree,
     batch: Batch,
     key: jax.Array,
     accumulation: int,
-) -> tuple[tuple[jax.Array, jax.Array], PyTree]:
-    """Sums over a batch and their gradients, from one micro-batch after another.
+    count: jax.Array,
+) -> tuple[PyTree, tuple[jax.Array, jax.Array]]:
+    """Gradients of the mean loss of a batch, and sums over it, by one micro-batch after another.
 
     Args:
       summed_loss: (params, batch, key) -> (sum of losses, another sum), over examples.
@@ -139,8 +130,15 @@ def summed_gradients(
       batch: the whole batch.
       key: typed key; each micro-batch draws from a key of its own.
       accumulation: A; the result is that of the whole batch, up to the draws of dropout.
+      count: float32 [], examples of the whole batch. The loss is divided by it, so that no gradient
+        has to be; the sums are not, since of sums devices add up only the last.
     """
-    grad_fn = jax.value_and_grad(summed_loss, has_aux=True)
+
+    def share(*args: Any) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        sums = summed_loss(*args)
+        return sums[0] / count, sums
+
+    grad_fn = jax.grad(share, has_aux=True)
     if accumulation == 1:
         return grad_fn(params, batch, key)
 
@@ -148,7 +146,7 @@ def summed_gradients(
         added = grad_fn(params, micro[1], jax.random.fold_in(key, micro[0]))
         return jax.tree.map(jnp.add, carry, added), None
 
-    start = ((jnp.float32(0), jnp.float32(0)), jax.tree.map(jnp.zeros_like, params))
+    start = (jax.tree.map(jnp.zeros_like, params), (jnp.float32(0), jnp.float32(0)))
     steps = (jnp.arange(accumulation), micro_batches(batch, accumulation))
     return jax.lax.scan(one, start, steps)[0]
 
@@ -238,7 +236,7 @@ def make_train_step(
       std: see `normalise`.
       loss: see `losses.find`.
       label_smoothing: see `losses.multi_hot`.
-      accumulation: A, see `summed_gradients`.
+      accumulation: A, see `mean_gradients`.
       ema_decay: d in average = d * average + (1 - d) * parameters; used when the state has one.
       mixup_alpha: see `mixing.draw`. `top1` counts the labels of the larger part of an image.
       cutmix_alpha: see `mixing.draw`.
@@ -260,13 +258,13 @@ def make_train_step(
         step_key = jax.random.fold_in(key, state.step)
         batch, mix = _drawn(batch, step_key, mixup_alpha, cutmix_alpha, masked)
         count = jnp.maximum(jnp.sum(batch["mask"], dtype=jnp.float32), 1.0)
-        loss_fn = _share(functools.partial(summed_loss, **mix), count)
-        found, grads = summed_gradients(loss_fn, state.params, batch, step_key, accumulation)
+        loss_fn = functools.partial(summed_loss, **mix)
+        grads, sums = mean_gradients(loss_fn, state.params, batch, step_key, accumulation, count)
         updates, opt_state = tx.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
         average = _averaged(state.ema, params, ema_decay)
         after = TrainState(state.step + 1, params, opt_state, average)
-        measured = {"loss": found[0], "top1": found[1] / count}
+        measured = {"loss": sums[0] / count, "top1": sums[1] / count}
         measured |= {"grad_norm": optax.tree.norm(grads), "update_norm": optax.tree.norm(updates)}
         kept, measured = _unless_finite(state, after, measured)
         # That of the parameters before, which are written over, would cost a copy of them.

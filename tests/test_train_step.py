@@ -334,6 +334,8 @@ def test_update_that_is_not_finite_is_skipped_and_counted(where, accumulation):
     assert bad == {"loss" if where == "loss" else "grad_norm"}  # one alone is enough
     assert (int(measured["skipped"]), int(skipped.step)) == (1, 2)
     assert same(skipped.params, once.params)
+    norm = float(optax.tree.norm(once.params))
+    assert float(measured["param_norm"]) == pytest.approx(norm, rel=1e-6)
     assert same(skipped.opt_state.inner, once.opt_state.inner)
     assert same(skipped.ema, once.ema)
     jumped = dataclasses.replace(once, step=jnp.int32(2))

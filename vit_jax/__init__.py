@@ -7,6 +7,7 @@
     vit_jax.save(FILE, model, params, format="npz")
 
 Importing this package starts no backend and imports neither jax nor TensorFlow.
+It gives two environment variables a default, by which buckets are read through gcsfs.
 """
 
 import os

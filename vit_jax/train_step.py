@@ -131,7 +131,7 @@ def mean_gradients(
       key: typed key; each micro-batch draws from a key of its own.
       accumulation: A; the result is that of the whole batch, up to the draws of dropout.
       count: float32 [], examples of the whole batch. The loss is divided by it, so that no gradient
-        has to be; the sums are not, since of sums devices add up only the last.
+        has to be; the sums are not, so that a compiler may add them up over devices once.
     """
 
     def share(*args: Any) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:

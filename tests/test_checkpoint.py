@@ -4,9 +4,11 @@
 """What checkpoints keep, restore and refuse."""
 
 import errno
+import gc
 import json
 import logging
 import os
+import tempfile
 import time
 
 import jax
@@ -22,6 +24,7 @@ from test_train_step import rules_of
 from vit_jax import checksums, sharding, state, step_folders, storage, tree
 from vit_jax.checkpoint import Checkpoints
 from vit_jax.errors import BadInput, PeerLost, RunFailed
+from vit_jax.keeping import Damaged
 from vit_jax.models import variants
 
 TX = optax.chain(optax.clip_by_global_norm(1.0), optax.scale_by_adam())
@@ -220,7 +223,12 @@ def test_unfinished_save_does_not_count(opened, tmp_path):
     (half / "state").mkdir(parents=True)
     assert opened(read_only=True).latest == 1
     assert half.exists()  # a reader does not tidy up
-    assert opened().latest == 1
+    checkpoints = opened()
+    assert checkpoints.latest == 1
+    assert half.exists()  # nor does a start that may still be refused
+    checkpoints.save(2, make_state(2.0), "", {})
+    checkpoints.wait()
+    assert opened().steps == [2]
     assert not half.exists()
 
 
@@ -410,3 +418,69 @@ def test_read_that_fails_is_no_other_state(store, tmp_path, monkeypatch, place, 
     with pytest.raises(expected, match=r"checkpoints/3 could not be read: .*UNAVAILABLE.* again"):
         checkpoints.restore(3, abstract(make_state(1.0)))
     checkpoints.close()
+
+
+NAMES = ("my [runs]", "*", "?", "[!a]", "a%20b#c?d[e]*{f}$HOME", "end\\", "new\nline", "\U0001f600")
+NAMES += ("e\u0301", "\udcff")  # no letter by itself; no UTF-8
+
+
+def check_name(root, name):
+    """Saves and restores beside a neighbour that a pattern would find as well."""
+    values = {name: 1.0, "xx": 2.0}
+    for folder, value in values.items():
+        with Checkpoints(root / folder) as checkpoints:
+            checkpoints.save(1, make_state(value), "", {})
+    for folder, value in values.items():
+        with Checkpoints(root / folder) as checkpoints:
+            restored = checkpoints.restore(1, abstract(make_state(0.0)))
+        reader = Checkpoints(root / folder, read_only=True)
+        found = (restored.params, reader.weights(1))
+        reader.close()
+        for params in found:
+            kernel = params["blocks"]["kernel"]
+            np.testing.assert_array_equal(kernel, np.full((2, 8, 4), value))
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_folder_of_any_name_is_saved_to_and_read(tmp_path, monkeypatch, name):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    check_name(tmp_path, name)
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+@pytest.mark.slow
+def test_folder_of_every_printable_name_is_saved_to_and_read(tmp_path):
+    for code in range(1, 127):
+        if chr(code) != "/":
+            check_name(tmp_path / str(code), f"x{chr(code)}")
+
+
+def test_folder_that_no_plain_path_leads_to_is_bad_input(tmp_path, monkeypatch):
+    for place, said in (("[x]", r"plain name, not .*\[x\]"), ("none", "No such file")):
+        (tmp_path / "[x]").mkdir(exist_ok=True)
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / place))
+        with pytest.raises(BadInput, match=f"{said}.*set TMPDIR to"):
+            Checkpoints(tmp_path / "my [runs]")
+
+
+def test_arrays_that_are_lost_are_one_error(opened, tmp_path, capfd):
+    """An earlier version wrote no checksums, so orbax is the first to notice."""
+    checkpoints = opened()
+    many = {f"kernel{n}": jnp.arange(4096.0) for n in range(9)}  # smaller ones are in the manifest
+    checkpoints.save(1, jax.jit(lambda p: state.from_params(p, TX, ema=False))(many), "", {})
+    checkpoints.wait()
+    step = tmp_path / "checkpoints" / "1"
+    (step / checksums.FILE).unlink()
+    (step / "_CHECKPOINT_METADATA").write_text("{}")
+    for path in (step / "state").glob("ocdbt.process_0/d/*"):
+        path.unlink()
+    for _ in range(3):
+        reader = opened(read_only=True)
+        with pytest.raises(ValueError, match="Error reading"):
+            reader.weights(1)
+    (step / "state" / "manifest.ocdbt").unlink()
+    with pytest.raises(Damaged, match="checkpoints/1 holds no arrays"):
+        reader.weights(1)
+    gc.collect()
+    assert "Event loop is closed" not in capfd.readouterr().err

@@ -18,7 +18,7 @@ SOURCES = sorted(
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_source_file_keeps_to_the_budget(path):
     text = path.read_text()
-    assert text.count("\n") <= (350 if path.name == "train.py" else 400)
+    assert text.count("\n") <= 450
     assert text.startswith("# SPDX-FileCopyrightText")
     assert path.stem not in ("utils", "common", "misc", "helpers")
     module = ast.parse(text)

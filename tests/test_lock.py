@@ -86,27 +86,63 @@ def test_start_of_a_process_is_known_whatever_its_name(tmp_path):
     assert lock.started(2**30) == ""
 
 
-@pytest.mark.parametrize("age, wait", [(DEAD_SECS + 1, 0), (DEAD_SECS - 10, 10), (0, DEAD_SECS)])
-def test_a_dead_owner_elsewhere_does_not_block(tmp_path, age, wait):
+SKEWS = (0, 119, -119, 125, -125, 3600, -3600, 1e9, -1e9)  # seconds that a clock is ahead
+
+
+@pytest.mark.parametrize("skew", SKEWS)
+def test_a_dead_owner_elsewhere_does_not_block(tmp_path, skew):
     clock = Clock()
-    put(tmp_path, machine="another", host="elsewhere", beat=clock.now - age)
+    put(tmp_path, machine="another", host="elsewhere", beat=clock.now + skew)
     lock.acquire(tmp_path, clock, clock.sleep)
-    assert wait <= clock.slept <= wait + 3
+    assert DEAD_SECS <= clock.slept <= DEAD_SECS + 3
     assert lock.read(tmp_path).pid == os.getpid()
 
 
-def test_a_live_owner_elsewhere_is_refused_once_it_shows_that_it_lives(tmp_path):
-    owner = put(tmp_path, machine="another", host="elsewhere")
+@pytest.mark.parametrize("skew", SKEWS)
+def test_a_live_owner_elsewhere_is_refused_whatever_its_clock_says(tmp_path, skew):
+    owner = put(tmp_path, machine="another", host="elsewhere", beat=time.time() + skew)
     clock = Clock()
 
-    def beats(now):
-        if now - owner.beat > BEAT_SECS:
-            put(tmp_path, machine="another", host="elsewhere", beat=now)
+    def beats(_):
+        if clock.slept > BEAT_SECS:
+            put(tmp_path, machine="another", host="elsewhere", token=owner.token,
+                beat=owner.beat + clock.slept)  # fmt: skip
 
     clock.then = beats
     with pytest.raises(BadInput, match="on elsewhere, since"):
         lock.acquire(tmp_path, clock, clock.sleep)
     assert clock.slept <= BEAT_SECS + 2
+    assert lock.read(tmp_path).token == owner.token
+
+
+@pytest.mark.parametrize("skew", [0, 125, -125, 3600, -3600])
+def test_of_two_hosts_whose_clocks_differ_neither_takes_over_the_other(tmp_path, monkeypatch, skew):
+    """Both start again and again in turn, while the other is at work."""
+    hosts = {"ahead": skew, "behind": 0}
+    for owner_host, starter in (("ahead", "behind"), ("behind", "ahead")):
+        workdir = tmp_path / owner_host
+        workdir.mkdir()
+        now = [1.8e9]
+
+        def clock_of(host, now=now):
+            return lambda: now[0] + hosts[host]
+
+        monkeypatch.setattr(lock, "_machine", lambda host=owner_host: host)
+        owner = lock.acquire(workdir, clock_of(owner_host), lambda _: None)
+        due = [BEAT_SECS]
+
+        def sleep(secs, workdir=workdir, now=now, owner=owner, due=due, host=owner_host):
+            now[0] += secs
+            due[0] -= secs
+            if due[0] <= 0:
+                due[0] = BEAT_SECS
+                assert lock.beat(workdir, owner, clock_of(host)) is None
+
+        monkeypatch.setattr(lock, "_machine", lambda host=starter: host)
+        for _ in range(5):
+            with pytest.raises(BadInput, match="another run is at work"):
+                lock.acquire(workdir, clock_of(starter), sleep)
+            assert lock.read(workdir).token == owner.token
 
 
 def test_an_owner_that_ends_meanwhile_does_not_block(tmp_path):
@@ -120,13 +156,13 @@ def test_an_owner_that_ends_meanwhile_does_not_block(tmp_path):
     lock.acquire(tmp_path, clock, clock.sleep)
 
 
-def test_where_numbers_of_processes_mean_nothing_only_age_counts(tmp_path, monkeypatch):
+def test_where_numbers_of_processes_mean_nothing_only_signs_of_life_count(tmp_path, monkeypatch):
     """Without /proc."""
     clock = Clock()
     put(tmp_path, machine="", started="", beat=clock.now - DEAD_SECS - 1)
     monkeypatch.setattr(lock, "_machine", lambda: "")
     lock.acquire(tmp_path, clock, clock.sleep)
-    assert clock.slept < 1
+    assert DEAD_SECS <= clock.slept <= DEAD_SECS + 3
 
 
 @pytest.mark.parametrize(
@@ -343,14 +379,3 @@ def test_folders_that_were_made_for_nothing_are_removed_again(tmp_path):
     with lock.held(tmp_path / "there" / "new" / "run"):
         (tmp_path / "there" / "new" / "run" / "kept").touch()
     assert (tmp_path / "there" / "new" / "run" / "kept").exists()
-
-
-def test_owner_elsewhere_whose_clock_was_ahead_blocks_no_longer_than_another(tmp_path):
-    now = [1000.0]
-    put(tmp_path, host="elsewhere", machine="other", beat=now[0] + 3600)
-
-    def sleep(secs):
-        now[0] += secs
-
-    assert lock.acquire(tmp_path, lambda: now[0], sleep).pid == os.getpid()
-    assert DEAD_SECS < now[0] - 1000 < DEAD_SECS + 5

@@ -37,6 +37,37 @@ def test_first_and_second_are_told_apart_and_handlers_put_back(calls):
     assert signal.set_wakeup_fd(-1) == -1
 
 
+@pytest.mark.parametrize("notice", signals.NOTICES, ids=lambda n: n.name)
+def test_notices_stop_and_never_insist(calls, monkeypatch, notice):
+    """A closed terminal hangs up twice, a scheduler warns before it ends, XCPU repeats."""
+    monkeypatch.setattr(signals, "SAME_SECS", 0.0)
+    with hearing(calls):
+        for number in (notice, notice, signal.SIGUSR2, signal.SIGTERM, notice):
+            os.kill(os.getpid(), number)
+            time.sleep(0.05)
+        assert [calls.get(timeout=20) for _ in range(2)] == [
+            ("first", notice),
+            ("first", signal.SIGTERM),
+        ]
+        assert calls.empty()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert calls.get(timeout=20) == ("again", signal.SIGINT)
+
+
+def test_signals_that_are_handed_on_count_alike():
+    sent = (signal.SIGUSR1, signal.SIGXCPU, signal.SIGTERM, signal.SIGHUP, signal.SIGTERM)
+    before = [signal.getsignal(n) for n in signals.NUMBERS]
+    with signals.collected() as received:
+        for number in sent:
+            signal.raise_signal(number)
+    assert received == [signal.SIGUSR1, signal.SIGTERM]  # the second SIGTERM insists
+    with signals.collected() as received:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+    assert received == [signal.SIGTERM, signal.SIGINT]
+    assert [signal.getsignal(n) for n in signals.NUMBERS] == before
+
+
 def test_copies_of_a_signal_are_one(calls, monkeypatch):
     monkeypatch.setattr(signals, "SAME_SECS", 5.0)
     with hearing(calls):
@@ -64,15 +95,19 @@ def test_signal_is_heard_while_the_main_thread_is_in_c(calls):
     assert when
 
 
-def test_ignored_signals_stay_ignored(calls):
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_ignored_signals_stay_ignored(calls, number):
+    before = signal.signal(number, signal.SIG_IGN)
     try:
         with hearing(calls):
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), number)
             os.kill(os.getpid(), signal.SIGTERM)
             assert calls.get(timeout=20) == ("first", signal.SIGTERM)
+        with signals.collected() as received:
+            signal.raise_signal(number)
+        assert received == []
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
 
 
 def test_outside_the_main_thread_nothing_is_heard_and_nothing_fails(calls):
@@ -167,22 +202,41 @@ def test_without_google_cloud_nobody_is_asked(monkeypatch, tmp_path, calls):
 def test_stop_object_of_a_bucket_stops_and_one_from_before_is_removed(store):
     workdir, found = storage.path("gs://bucket/run"), threading.Event()
     storage.write(workdir / "STOP", "")
-    with signals.stop_file(workdir, time.time() + 60, found.set):
-        end = time.monotonic() + 30
-        while store.names("bucket/run/") and time.monotonic() < end:
-            time.sleep(0.05)
+    old = signals.StopFile(workdir)
+    old.remove_old()
     assert not store.names("bucket/run/")
-    assert not found.is_set()
-    storage.write(workdir / "STOP", "")
-    with signals.stop_file(workdir, time.time() - 60, found.set):
+    with old.watched(found.set):
+        storage.write(workdir / "STOP", "")
         assert found.wait(30)
+    old.remove_old()
     assert store.names("bucket/run/")
 
 
-def test_stop_that_comes_later_counts_whatever_the_clock_of_the_store_says(tmp_path, monkeypatch):
-    found = threading.Event()
-    monkeypatch.setattr(signals, "POLL_SECS", 0.02)
-    with signals.stop_file(tmp_path, time.time() + 3600, found.set):
-        time.sleep(0.2)  # longer than the first look takes
-        (tmp_path / "STOP").touch()
+@pytest.mark.parametrize("age", [-10 * 365 * 86400, -1, 0, 1, 86400, 10 * 365 * 86400])
+def test_stop_from_before_is_old_whatever_its_time(tmp_path, monkeypatch, age):
+    """Clocks differ, and files are copied."""
+    found, stop = threading.Event(), tmp_path / "STOP"
+    monkeypatch.setattr(signals, "POLL_SECS", 0.01)
+    stop.touch()
+    os.utime(stop, (time.time() + age,) * 2)
+    old = signals.StopFile(tmp_path)
+    with old.watched(found.set):
+        assert not found.wait(0.1)
+        old.remove_old()
+        assert not stop.exists()
+        assert not found.wait(0.1)
+        stop.touch()
+        os.utime(stop, (time.time() + age,) * 2)
         assert found.wait(30)
+
+
+def test_stop_that_is_written_again_before_the_start_is_accepted_counts(tmp_path, monkeypatch):
+    found = threading.Event()
+    monkeypatch.setattr(signals, "POLL_SECS", 0.01)
+    (tmp_path / "STOP").touch()
+    old = signals.StopFile(tmp_path)
+    with old.watched(found.set):
+        os.utime(tmp_path / "STOP", (5, 5))
+        old.remove_old()
+        assert found.wait(30)
+    assert (tmp_path / "STOP").exists()

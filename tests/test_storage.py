@@ -188,8 +188,10 @@ def test_step_in_a_bucket_counts_with_its_mark_and_its_checksums(store):
 
 def test_what_a_run_that_never_began_has_written_is_removed(store):
     run = storage.path("gs://bucket/run")
-    storage.write(run / "config.yaml", "")
-    workdir.remove_new(run, None)
+    with pytest.raises(BadInput), workdir.unchanged_if_refused(run):  # noqa: PT012
+        storage.write(run / "config.yaml", "")
+        storage.write(run / "metrics" / "000000001-000000.jsonl", "")
+        raise BadInput("")
     assert store.objects == {}
 
 

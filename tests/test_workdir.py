@@ -76,18 +76,17 @@ def test_few_shot_tasks_change_results_and_their_cadence_does_not(tmp_path):
             workdir.continue_or_check(quickstart(*other), tmp_path)
 
 
-def test_what_a_run_that_never_began_wrote_is_removed_and_nothing_else(tmp_path):
-    kept, new = tmp_path / "there", tmp_path / "new"
-    kept.mkdir()
-    (kept / "mine.txt").write_text("")
-    before = set(kept.iterdir())
-    for folder in (kept, new):
-        (folder / "checkpoints").mkdir(parents=True)
-        (folder / "config.yaml").write_text("")
-    workdir.remove_new(kept, before)
-    workdir.remove_new(new, None)
-    assert [p.name for p in kept.iterdir()] == ["mine.txt"]
-    assert not new.exists()
+@pytest.mark.parametrize("there", [[], ["mine.txt"], ["mine.txt", "config.yaml"]])
+def test_what_a_refused_start_wrote_is_removed_and_nothing_else(tmp_path, there):
+    for name in there:
+        (tmp_path / name).write_text("old")
+    with pytest.raises(BadInput), workdir.unchanged_if_refused(tmp_path):  # noqa: PT012
+        (tmp_path / "checkpoints").mkdir()
+        (tmp_path / "config.yaml").write_text("new")
+        (tmp_path / "other.txt").write_text("of a person, meanwhile")
+        raise BadInput("")
+    assert {p.name for p in tmp_path.iterdir()} == {*there, "other.txt"}
+    assert all((tmp_path / name).read_text() == "old" for name in there)
 
 
 def test_a_lost_process_is_told_where_the_run_continues(tmp_path):
@@ -150,7 +149,11 @@ def test_configuration_that_is_damaged_is_restored_and_still_compared(trained, c
             assert f"seed: 0 in {trained}, now 7" in str(caught.value)
             assert str(caught.value).count(", now ") == 1
         assert f"{file} {said}" in caplog.text
-        assert f"restored from {trained / 'checkpoints' / '8' / 'config.yaml'}" in caplog.text
+        assert f"what counts is its copy {trained / 'checkpoints' / '8'}" in caplog.text
+        assert storage.exists(file) == (content is not None)  # a start may still be refused
+        if content is not None:
+            assert storage.read_all([file])[0] == content
+        workdir.prepare(trained, quickstart("--config.mesh.data=1"), ["cat", "dog"])
         assert storage.read_all([file])[0] == whole
 
 
@@ -158,6 +161,8 @@ def test_results_of_a_run_without_its_configuration_are_found(trained):
     storage.write(trained / "results.json", '{"step": 8}')
     storage.remove(trained / "config.yaml")
     assert workdir.continue_or_check(quickstart(), trained) == {"step": 8}
+    copy = trained / "checkpoints" / "8" / "config.yaml"
+    assert storage.read_all([trained / "config.yaml"]) == storage.read_all([copy])
 
 
 def test_what_counts_is_what_the_newest_step_was_trained_with(trained, caplog):
@@ -185,8 +190,7 @@ def test_copy_that_is_damaged_does_not_count(trained, caplog):
     storage.remove(trained / "config.yaml")
     with pytest.raises(BadInput, match="seed: 0 in"):
         workdir.continue_or_check(quickstart(*SEVEN), trained)
-    assert f"restored from {trained / 'checkpoints' / '4' / 'config.yaml'}" in caplog.text
-    assert storage.read_all([trained / "config.yaml"])[0] == text
+    assert f"what counts is its copy {trained / 'checkpoints' / '4'}" in caplog.text
 
 
 def test_steps_of_which_nothing_tells_how_they_were_made_are_not_continued(trained):

@@ -22,7 +22,17 @@ import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
 
-from vit_jax import checksums, distributed, goodput, keeping, noise, step_folders, storage, tree
+from vit_jax import (
+    checksums,
+    distributed,
+    goodput,
+    keeping,
+    noise,
+    plain_path,
+    step_folders,
+    storage,
+    tree,
+)
 from vit_jax.errors import BadInput, PeerLost, RunFailed, no_space, writing
 from vit_jax.keeping import Damaged
 from vit_jax.state import TrainState
@@ -63,16 +73,20 @@ class Checkpoints:
         self._read_only = read_only
         self._metrics: dict[int, dict[str, float]] = {}  # of the steps there are
         self._known: set[int] = set()  # steps that were saved or restored here
+        self._is_tidy = False
+        self._good = 0  # the newest step that is whole
+        self._damaged: dict[int, str] = {}  # steps to be set aside -> what is wrong with them
         self._under_way: Future[None] | None = None
         self._left: Path | None = None  # by a save that failed
+        noise.hush()
+        self._open = contextlib.ExitStack()
+        self._for_orbax = self._open.enter_context(plain_path.to(self.folder))
         if read_only:
             return
         if distributed.is_first():
             with writing(workdir):
                 storage.make_folder(self.folder)
-                step_folders.tidy(self._workdir)
             self._metrics = self._read_all() if keep_best else {}
-        noise.hush()
         self._background = ThreadPoolExecutor(1, "checkpoint")
         self._sealing: tuple[Path, dict[str, str]] = (self.folder, {})  # what `_seal` needs
         # Folders are made before `save` returns: where that fails, no thread waits for them.
@@ -117,12 +131,12 @@ class Checkpoints:
     def newest_good(self) -> int | None:
         """The newest step whose files are as they were saved; None if nothing was ever saved.
 
-        Newer steps, which are damaged, are set aside. All processes of a run call it together, and
-        share the reading.
+        Newer steps, which are damaged, are set aside once that step is restored: a start that is
+        refused changes nothing. All processes of a run call it together, and share the reading.
 
         Raises:
           RunFailed: steps were saved, but all of them are damaged; nothing was touched.
-          BadInput: no right to read a step, or to set it aside.
+          BadInput: no right to read a step.
         """
         steps = distributed.share("checkpoints", step_folders.saved(self._workdir))
         damaged: dict[int, str] = {}
@@ -140,15 +154,22 @@ class Checkpoints:
             return good
         if good is None and (damaged or step_folders.aside(self._workdir)):
             raise RunFailed(step_folders.nothing_good(self._workdir, damaged))
-        for step, what in damaged.items():
+        self._damaged, self._good = damaged, good or 0
+        for step in damaged:
             self._metrics.pop(step, None)
+        return good
+
+    def _set_aside(self) -> None:
+        """Gives the damaged steps that are newer than the good one names that do not count."""
+        lost = max(self._damaged, default=0) - self._good
+        for step, what in self._damaged.items():
             target = step_folders.set_aside(self.folder / str(step))
             log.warning(
                 "step %d is damaged (%s); set aside as %s; continuing from step %d: "
                 "%d steps are done again",
-                step, what, target, good, max(damaged) - (good or 0),
+                step, what, target, self._good, lost,
             )  # fmt: skip
-        return good
+        self._damaged = {}
 
     def best(self, metric: str) -> int | None:
         """The step whose metrics are the best (of equals the newest), None if none has it.
@@ -199,6 +220,7 @@ class Checkpoints:
           RunFailed: this save, or the one before, failed; what was saved before that is kept.
         """
         self.wait()
+        self._tidy()
         metrics = {name: float(value) for name, value in measured.items()}
         folder = self.folder / str(step)
         if step in self._known:
@@ -208,16 +230,25 @@ class Checkpoints:
                     keeping.add(folder, self._metrics[step])
             return
         files = {_CONFIG: config_yaml, keeping.FILE: json.dumps(metrics) + "\n"}
-        unfinished = self._checkpointer.get_temporary_path(epath.Path(folder)).get()
+        target = self._for_orbax / str(step)
+        unfinished = self._checkpointer.get_temporary_path(epath.Path(target)).get()
         self._sealing = self.folder / unfinished.name, files
         args = ocp.args.Composite(state=ocp.args.StandardSave(state))  # type: ignore[call-arg]
         try:
-            self._checkpointer.save(folder, args=args)
+            self._checkpointer.save(target, args=args)
         except Exception as e:  # of a store, of any class
             raise self._failure(step, e) from e
         self._known.add(step)
         self._metrics[step] = metrics
         self._under_way = self._background.submit(self._complete, step)
+
+    def _tidy(self) -> None:
+        """Makes way for the first save: for damaged steps, and saves that were cut short."""
+        if distributed.is_first() and not self._is_tidy:
+            self._set_aside()
+            with writing(self._workdir):
+                step_folders.tidy(self._workdir)
+        self._is_tidy = True
 
     def _seal(self) -> None:
         """Adds the small files and the checksums; orbax calls it right before it commits.
@@ -301,14 +332,15 @@ class Checkpoints:
 
     def close(self) -> None:
         """Waits, then releases threads."""
-        if self._read_only:
-            return
-        try:
-            self.wait()
-        finally:
-            self._background.shutdown()
-            self._checkpointer.close()
-            self._remove_left()  # what came later
+        with self._open:
+            if self._read_only:
+                return
+            try:
+                self.wait()
+            finally:
+                self._background.shutdown()
+                self._checkpointer.close()
+                self._remove_left()  # what came later
 
     # ------------------------------------------------------------ restoring
 
@@ -323,13 +355,24 @@ class Checkpoints:
           BadInput: the checkpoint holds another tree.
           StoreLost, RunFailed: a bucket, or a disk, fails.
         """
+        self._check_params(step, abstract)
         wanted = ocp.args.Composite(state=ocp.args.StandardRestore(abstract))  # type: ignore[call-arg]
         try:
-            restored = self._checkpointer.restore(self.folder / str(step), args=wanted)
+            restored = self._checkpointer.restore(self._for_orbax / str(step), args=wanted)
         except Exception as e:  # of a store, of any class
             raise self._not_restored(step, abstract, e) from e
         self._known.add(step)
+        self._set_aside()
         return restored["state"]
+
+    def _check_params(self, step: int, abstract: TrainState) -> None:
+        """Refuses other parameters before orbax reads any: the optimizer's state repeats them."""
+        difference = ""
+        with contextlib.suppress(Exception):  # of the disk or store, which `restore` meets again
+            saved = self._saved(step)["params"]
+            difference = tree.difference({"params": saved}, {"params": abstract.params})
+        if difference:
+            raise _other_tree(self.folder / str(step), difference)
 
     def _not_restored(self, step: int, abstract: TrainState, error: Exception) -> Exception:
         """What to raise where a step could not be restored."""
@@ -339,8 +382,7 @@ class Checkpoints:
         with contextlib.suppress(Exception):  # the same disk or store, which may fail again
             difference = tree.difference(self._saved(step), _as_dict(abstract))
         if difference:
-            text = f"{folder} does not hold the state that this config needs:"
-            return BadInput(f"{text}\n{difference}")
+            return _other_tree(folder, difference)
         text = f"{folder} could not be read: {error!r:.500}."
         if storage.is_remote(folder):
             return storage.StoreLost(f"{text} Run again.")
@@ -349,7 +391,10 @@ class Checkpoints:
     def _saved(self, step: int) -> Any:
         """The tree of a checkpoint as nested dicts of shapes."""
         with ocp.PyTreeCheckpointer() as reader:
-            return reader.metadata(self.folder / str(step) / "state").item_metadata.tree
+            found = reader.metadata(self._for_orbax / str(step) / "state").item_metadata
+        if found is None:
+            raise Damaged(f"{self.folder / str(step)} holds no arrays")
+        return found.tree
 
     def _weights(self, step: int) -> tuple[str, Any]:
         """Which part of the state holds the weights, and their shapes."""
@@ -373,7 +418,7 @@ class Checkpoints:
           Damaged: a file is not as it was saved.
         """
         self._verify(step, values=True)
-        folder = self.folder / str(step) / "state"
+        folder = self._for_orbax / str(step) / "state"
         name, shapes = self._weights(step)
         wanted = {name: jax.tree.map(lambda _: 0, shapes)}
         how = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), wanted)
@@ -392,6 +437,11 @@ class Checkpoints:
         what = step_folders.damage(folder, wanted=lambda name: values or "/d/" not in name)
         if what:
             raise Damaged(what)
+
+
+def _other_tree(folder: Path, difference: str) -> BadInput:
+    text = f"{folder} does not hold the state that this config needs:"
+    return BadInput(f"{text}\n{difference}")
 
 
 def _as_dict(state: TrainState) -> dict[str, Any]:

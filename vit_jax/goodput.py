@@ -81,7 +81,7 @@ def recording(
 ) -> Iterator[None]:
     """Records a start of the run in `workdir`, which exists, from here to its exit.
 
-    A run that never began, as its input was bad, has no file.
+    The file is made once the run begins (`begin`), or at once where it began in an earlier start.
 
     Args:
       workdir: of the run.
@@ -138,9 +138,3 @@ def begin() -> None:
     """The workdir is one of a run: what waits is written."""
     if record := _record:
         record.begin()
-
-
-def forget() -> None:
-    """The run never began: nothing is written. One that began in an earlier start did begin."""
-    if (record := _record) and not record.restarts:
-        record.close()

@@ -24,7 +24,7 @@ from vit_jax.data.pipeline import NumpyBatch, Pipeline
 from vit_jax.data.splits import Split
 from vit_jax.errors import BadInput, together
 from vit_jax.evaluators import features
-from vit_jax.models import files, variants
+from vit_jax.models import variants
 from vit_jax.models.pretrained import Weights
 
 EACH = 64  # images at a time on each device
@@ -240,16 +240,13 @@ def _of_run(text: str, weights: Weights) -> tuple[tuple[str, ...], bool]:
     run = loading.find_run(text)
     assert run is not None, text
     loss = config_lib.load(str(run.workdir / loading.CONFIG_FILE)).loss.name
-    path = run.workdir / loading.CLASSES_FILE
-    names = files.read_json(path).get("classes", [])
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise BadInput(f'{path} is not {{"classes": [names]}}; repair it, or remove it.')
+    path, names = run.workdir / loading.CLASSES_FILE, loading.class_names(run.workdir)
     if names and len(names) != weights.classes:
         raise BadInput(
             f"{path} names {len(names)} classes, the model has {weights.classes}; repair it, or "
             "remove it."
         )
-    return tuple(names), loss == "sigmoid"
+    return names, loss == "sigmoid"
 
 
 def open_data(text: str, spec: str, data_dir: str) -> sources.Source:

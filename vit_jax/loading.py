@@ -151,6 +151,19 @@ def _read(text: str, heads: int, shapes_only: bool) -> Weights:
     raise BadInput(f"{text!r}: checkpoints are replaced faster than they can be read: {error}")
 
 
+def class_names(workdir: Path) -> tuple[str, ...]:
+    """Returns the names of the classes of a run, by label; () where nothing tells them.
+
+    Raises:
+      BadInput: the file of the names is damaged.
+    """
+    path = workdir / CLASSES_FILE
+    names = files.read_json(path).get("classes", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise BadInput(f'{path} is not {{"classes": [names]}}; repair it, or remove it.')
+    return tuple(names)
+
+
 def _checkpoints(workdir: Path) -> "Checkpoints":
     """Of a run, to read; orbax is imported only here, since files of weights need none of it."""
     from vit_jax.checkpoint import Checkpoints

@@ -4,11 +4,13 @@
 """One run at a time in a workdir: a small file that says who, and is rewritten while they live.
 
 No lock of the file system is asked for, so it works on object stores. An owner on this host lives
-while its process does; one on another host while its file is rewritten. Who is dead never blocks:
-where it is not known yet, one waits. Of several that start at the same moment the one that creates
-the file has it, and the others name it; of several that find a dead owner, the one that creates a
-claim to its place, which is a lock itself. Who was paused so long that another took over sees it by
-reading its file again, and ends. Start from `held`.
+while its process does; one on another host while its file is rewritten. A dead owner never blocks
+a new run: a start waits until it knows. It compares no clocks of two hosts, which may differ.
+
+Several runs may start at the same moment: the one that creates the file has the workdir, and the
+others name it. Several may find a dead owner: the one that creates a claim to its place, itself a
+lock, takes over. A run that was paused so long that another took over reads its file again, sees
+that, and ends. Start from `held`.
 """
 
 import contextlib
@@ -136,15 +138,20 @@ def _text(owner: Owner, now: float) -> str:
 
 
 def is_dead(owner: Owner, now: float) -> bool | None:
-    """Whether an owner is gone; None where only time will tell.
+    """Returns whether an owner is gone, for a page to tell; None where only time will tell.
 
     Args:
       owner: from `read`.
-      now: seconds since 1970.
+      now: seconds since 1970; the clock of another host may differ, so nothing is taken over by it.
     """
-    if owner.machine and owner.machine == _machine():
+    if _is_here(owner):
         return started(owner.pid) != owner.started
     return True if now - owner.beat > DEAD_SECS else None
+
+
+def _is_here(owner: Owner) -> bool:
+    """Returns whether this host shows the processes that an owner is one of."""
+    return bool(owner.machine) and owner.machine == _machine()
 
 
 def acquire(
@@ -178,7 +185,7 @@ def _take(
     lock, too, for who holds it may die.
     """
     while not storage.create(file, _text(me, clock())):
-        found = _left(file, clock, sleep)
+        found = _left(file, sleep)
         if isinstance(found, Owner):  # a request that storage repeats finds our own
             return found if found.token != me.token else None
         if found is None:
@@ -200,25 +207,24 @@ def _take(
     return None
 
 
-def _left(
-    file: Path, clock: Callable[[], float], sleep: Callable[[float], None]
-) -> Owner | bytes | None:
+def _left(file: Path, sleep: Callable[[float], None]) -> Owner | bytes | None:
     """What a dead owner has left, or damage has; the owner if it lives; None: look again.
 
-    Waits for an owner elsewhere to show that it lives.
+    Waits for an owner elsewhere to show that it lives, for `DEAD_SECS` of this process.
     """
-    content, looked, before = _content(file), clock(), None
+    content, waited, before = _content(file), 0.0, None
     while content is not None and (other := _owner(file, content)):
-        dead = is_dead(other, clock())
-        if dead is False or (before and other.beat != before.beat):
+        lives = _is_here(other) and started(other.pid) == other.started
+        if lives or (before and other.beat != before.beat):
             return other
-        if dead or clock() - looked > DEAD_SECS:  # whatever its clock has said
+        if _is_here(other) or waited > DEAD_SECS:
             log.info("%s was locked by %s, which is gone", file.parent, other)
             return content
         if before is None:
-            log.info("%s is locked by %s; waiting for a sign of life", file.parent, other)
+            log.info("%s is locked by %s; waiting up to %d s for a sign of life",
+                     file.parent, other, DEAD_SECS)  # fmt: skip
         sleep(1.0)
-        before, content = other, _content(file)
+        waited, before, content = waited + 1.0, other, _content(file)
     if content is not None:
         sleep(SETTLE_SECS)  # without hard links a new one is seen before it is whole
     return content if content == _content(file) else None

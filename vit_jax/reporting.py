@@ -15,6 +15,7 @@ import functools
 import json
 import logging
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -117,7 +118,8 @@ class Report:
         elif tensorboard and write:
             from clu import metric_writers  # imports TensorFlow and tensorboard
 
-            self._writer = metric_writers.AsyncWriter(metric_writers.SummaryWriter(str(workdir)))
+            place: Any = os.fsencode(workdir)  # TensorFlow takes no name that is not UTF-8 as text
+            self._writer = metric_writers.AsyncWriter(metric_writers.SummaryWriter(place))
         self._line_open = False
 
     def row(self, step: int, values: Mapping[str, float | int]) -> None:

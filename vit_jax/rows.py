@@ -42,6 +42,13 @@ def read_rows(path: Path, last: float = math.inf) -> list[dict[str, Any]]:
     return [row for _, row in _read(path, last) if row is not None and row["step"] <= last]
 
 
+def after(path: Path, last: int) -> list[Path]:
+    """Returns the objects of a bucket with rows after a step; a file holds all of its rows."""
+    if not storage.is_remote(path):
+        return []
+    return [found for found, step, _ in _objects(place(path)) if step > last]
+
+
 def damaged(path: Path) -> list[int]:
     """The numbers, from 1, of lines that are no rows; one that a kill has torn ends the file.
 

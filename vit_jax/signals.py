@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What asks a run to stop: SIGTERM, SIGINT, a STOP file, the maintenance notice of Google Cloud.
+"""What asks a run to stop: signals, a STOP file, the maintenance notice of Google Cloud.
 
 Signals are ours alone: jax's preemption service, which would take SIGTERM once several processes
 are connected, is switched off (`distributed`), and orbax then asks nobody. The handlers do nothing
@@ -19,11 +19,16 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from vit_jax import offline, storage
 from vit_jax.errors import PeerLost
 
-NUMBERS = (signal.SIGTERM, signal.SIGINT)
+INSISTING = (signal.SIGTERM, signal.SIGINT)  # a second one ends a process at once
+# A closed terminal, a scheduler's warning (Slurm's --signal), a used-up limit on processor time.
+# They may be sent again and again, and SIGTERM may follow while the run saves.
+NOTICES = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+NUMBERS = (*INSISTING, *NOTICES)
 SAME_SECS = 0.1  # a launcher hands on what the terminal has sent already: that is one signal
 POLL_SECS = 2.0  # between two looks at the STOP file
 NOTICE_SECS = 5.0  # between two questions for a notice; a spot machine has 30 s from it on
@@ -38,10 +43,12 @@ log = logging.getLogger("vit_jax")
 def heard(
     first: Callable[[signal.Signals], None], again: Callable[[signal.Signals], None]
 ) -> Iterator[None]:
-    """Calls `first` for the first of `NUMBERS`, `again` for later ones, in a thread of their own.
+    """Calls `first` when a signal asks for a stop, `again` when a person or launcher insists.
 
-    Those that are ignored, as nohup and shells in the background have it, stay so. Outside the main
-    thread, where Python allows no handlers, nothing is heard.
+    The first of `NUMBERS` and the first of `INSISTING` call `first`, later ones of `INSISTING` call
+    `again`, in a thread of their own; other notices change nothing. Signals that are ignored, as
+    nohup and shells in the background have it, stay so. Outside the main thread, where Python
+    allows no handlers, nothing is heard.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -53,11 +60,17 @@ def heard(
 
     def listen() -> None:
         when: dict[int, float] = {}
+        insisted = False
         while number := os.read(out, 1)[0]:
             now = time.monotonic()
-            if number in ours and now - when.get(number, -SAME_SECS) >= SAME_SECS:
-                (again if when else first)(signal.Signals(number))
-                when[number] = now
+            if number not in ours or now - when.get(number, -SAME_SECS) < SAME_SECS:
+                continue
+            if number in INSISTING:
+                (again if insisted else first)(signal.Signals(number))
+                insisted = True
+            elif not when:
+                first(signal.Signals(number))
+            when[number] = now
 
     listener = threading.Thread(target=listen, name="signals", daemon=True)
     previous = signal.set_wakeup_fd(into, warn_on_full_buffer=False)
@@ -78,16 +91,27 @@ def heard(
 
 @contextlib.contextmanager
 def collected() -> Iterator[list[int]]:
-    """The signals that ask for an end, as they come; what nohup ignores is not heard."""
+    """Yields a list of the signals that ask for an end: the first, then each that insists.
+
+    They count as for `heard`. Signals that nohup ignores are not heard.
+    """
     received: list[int] = []
-    before = {s: signal.getsignal(s) for s in (*NUMBERS, signal.SIGHUP)}
-    heard = {s: handler for s, handler in before.items() if handler != signal.SIG_IGN}
-    for number in heard:
-        signal.signal(number, lambda number, _: received.append(number))
+    insisting: list[int] = []
+    before = {n: signal.getsignal(n) for n in NUMBERS}
+    ours = {n: handler for n, handler in before.items() if handler != signal.SIG_IGN}
+
+    def note(number: int, _: Any) -> None:
+        if number in INSISTING:
+            insisting.append(number)
+        if not received or (number in INSISTING and len(insisting) > 1):
+            received.append(number)
+
+    for number in ours:
+        signal.signal(number, note)
     try:
         yield received
     finally:
-        for number, handler in heard.items():
+        for number, handler in ours.items():
             signal.signal(number, handler)
 
 
@@ -107,38 +131,48 @@ def _polling(name: str, every_secs: float, look: Callable[[], bool]) -> Iterator
         ended.set()
 
 
-@contextlib.contextmanager
-def stop_file(workdir: Path, since: float, found: Callable[[], None]) -> Iterator[None]:
-    """Calls `found` when a file STOP is in the workdir; one from before `since` is removed.
+class StopFile:
+    """The file STOP in a workdir. One that is there already, whatever its time, asks for nothing.
 
-    So a run that was stopped and is started again goes on, and nothing is lost if it was killed
-    before it could remove the file.
+    So a run that was stopped and is started again goes on, even where clocks differ, and nothing is
+    lost if it was killed before it could remove the file.
 
     Args:
-      workdir: need not exist yet.
-      since: when this start began, by `time.time`.
-      found: called once, in another thread.
+      workdir: need not exist yet. Made as early as possible: what is there now is old.
     """
-    file, first = workdir / FILE, True
 
-    def look() -> bool:
-        nonlocal first
+    def __init__(self, workdir: Path):
+        self._file = workdir / FILE
+        self._old: Any = None
         with contextlib.suppress(OSError, PeerLost):  # storage that does not answer now
-            try:
-                changed = storage.changed(file)
-            except FileNotFoundError:
-                first = False
-                return False
-            if not first or changed >= since:
-                found()
-                return True
-            storage.remove(file)
-            first = False
-            log.info("removed %s, which is older than this start", file)
-        return False
+            self._old = self._version()
 
-    with _polling("STOP", POLL_SECS, look):
-        yield
+    def __str__(self) -> str:
+        return str(self._file)
+
+    def _version(self) -> tuple[int, str]:
+        return storage.size_and_version(str(self._file))
+
+    def remove_old(self) -> None:
+        """Removes the file from before the start, once the start is accepted."""
+        with contextlib.suppress(OSError, PeerLost):
+            if self._old is not None and self._version() == self._old:
+                storage.remove(self._file)
+                log.info("removed %s, which is older than this start", self._file)
+
+    @contextlib.contextmanager
+    def watched(self, found: Callable[[], None]) -> Iterator[None]:
+        """Calls `found` once, in another thread, when the file is written in the block."""
+
+        def look() -> bool:
+            with contextlib.suppress(OSError, PeerLost):
+                if self._version() != self._old:
+                    found()
+                    return True
+            return False
+
+        with _polling("STOP", POLL_SECS, look):
+            yield
 
 
 def notice() -> str | None:

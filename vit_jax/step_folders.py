@@ -10,7 +10,7 @@ look at is BadInput, never damage. Start from `committed`.
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from vit_jax import checksums, storage
@@ -128,6 +128,15 @@ def aside(workdir: Path) -> list[str]:
     """The names of the steps that were set aside."""
     root = workdir / FOLDER
     return [p.name for p in storage.listed(root) if ASIDE in p.name]
+
+
+def put_back(workdir: Path, known: Collection[str]) -> None:
+    """Gives the steps that were set aside, but for known ones, the names of steps again."""
+    for name in aside(workdir):
+        folder = workdir / FOLDER / name
+        step = folder.with_name(name.partition(ASIDE)[0])
+        if name not in known and not storage.exists(step):
+            storage.rename(folder, step)
 
 
 def nothing_good(workdir: Path, damaged: Mapping[int, str]) -> str:

@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from vit_jax import ending, goodput, signals, watchdog
-from vit_jax.errors import Stopped
+from vit_jax import ending, goodput, signals, storage, watchdog
+from vit_jax.errors import BadInput, Stopped
 from vit_jax.lifeline import Lifeline
 from vit_jax.processes import Who
 
@@ -43,9 +43,11 @@ class Agreement:
 
     Attributes:
       line: to the other processes; None for a process alone.
+      stop_file: of the workdir, as it was when this start began; None where that is not known.
     """
 
     def __init__(self) -> None:
+        self.stop_file: signals.StopFile | None = None
         self.line: Lifeline | None = None
         self._changed = threading.Condition(threading.RLock())
         self._passed = 0  # points
@@ -225,14 +227,21 @@ def began() -> float:
 
 
 @contextlib.contextmanager
-def listening() -> Iterator[None]:
-    """Signals stop the run as long as the block lasts: the first in order, a second at once."""
+def listening(workdir: str = "") -> Iterator[None]:
+    """Stops the run on a signal as long as the block lasts: the first in order, a second at once.
+
+    Args:
+      workdir: of the run, whose STOP file is looked at now; "": when `watching` begins.
+    """
     global _now, _began
     agreement = _now = Agreement()
     _began = time.time()
+    with contextlib.suppress(BadInput):  # which is said when the workdir is used
+        agreement.stop_file = signals.StopFile(storage.path(workdir)) if workdir else None
 
     def first(number: signal.Signals) -> None:
-        log.warning("%s received: stopping; a second one ends this process at once", number.name)
+        insists = "SIGTERM or Ctrl-C" if number in signals.NOTICES else "a second one"
+        log.warning("%s received: stopping; %s ends this process at once", number.name, insists)
         agreement.ask(STOP, f"{number.name} received")
 
     def again(number: signal.Signals) -> None:
@@ -263,12 +272,16 @@ def watching(workdir: Path, who: Who | Literal["tpu"] | None = None) -> Iterator
 
     with contextlib.ExitStack() as stack:
         if (agreement.line.index if agreement.line else index) == 0:
-            file = workdir / signals.FILE
-            stack.enter_context(
-                signals.stop_file(workdir, _began, functools.partial(found, str(file)))
-            )
+            file = agreement.stop_file = agreement.stop_file or signals.StopFile(workdir)
+            stack.enter_context(file.watched(functools.partial(found, str(file))))
         stack.enter_context(signals.maintenance(found))
         yield
+
+
+def accepted() -> None:
+    """Removes the STOP file from before the start, which is not refused any more."""
+    if _now.stop_file is not None:
+        _now.stop_file.remove_old()
 
 
 def over(line: Lifeline) -> contextlib.AbstractContextManager[None]:

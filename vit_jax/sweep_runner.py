@@ -92,7 +92,7 @@ def run(
         before that is not finished; nothing was started.
       Stopped: a signal came, or a file STOP into `workdir`; the processes have ended.
     """
-    began, wanted = time.time(), [stage] if stage else list(sweep.stages)
+    stop_file, wanted = signals.StopFile(workdir), [stage] if stage else list(sweep.stages)
     ready = {
         name: _settled(sweep, name, workdir) for name in wanted if sweep.before(name) not in wanted
     }
@@ -100,7 +100,8 @@ def run(
     if not all(sweep_folder.is_done(workdir / p.run) for p in points):
         points += [p for name in wanted if name not in ready for p in _foreseen(sweep, name)]
     _check_data(points, workdir)
-    with _locked(workdir) as lock, _stops(workdir, began) as stops:
+    with _locked(workdir) as lock, _stops(stop_file) as stops:
+        stop_file.remove_old()
         for name in wanted:
             if name not in ready:
                 ready[name] = _settled(sweep, name, workdir)
@@ -218,8 +219,8 @@ class _Stops:
 
 
 @contextlib.contextmanager
-def _stops(workdir: Path, began: float) -> Iterator[_Stops]:
-    """Signals, and a file STOP in the folder of the sweep that is not older than this start."""
+def _stops(stop_file: signals.StopFile) -> Iterator[_Stops]:
+    """Collects signals, and a file STOP that came into the folder of the sweep since the start."""
     with signals.collected() as numbers:
         stops = _Stops(numbers)
 
@@ -227,7 +228,7 @@ def _stops(workdir: Path, began: float) -> Iterator[_Stops]:
             stops.file = True
             numbers.append(signal.SIGTERM)
 
-        with signals.stop_file(workdir, began, found):
+        with stop_file.watched(found):
             yield stops
 
 

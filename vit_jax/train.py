@@ -45,7 +45,7 @@ from vit_jax import config as config_lib
 from vit_jax.checkpoint import Checkpoints
 from vit_jax.config import ConfigDict
 from vit_jax.description import describe
-from vit_jax.errors import BadInput, RunFailed, Stopped, stopping_when_full
+from vit_jax.errors import RunFailed, Stopped, stopping_when_full
 from vit_jax.evaluators import classification, fewshot
 from vit_jax.models.surgery import Fitted
 from vit_jax.origin import Recipe
@@ -56,7 +56,14 @@ from vit_jax.step_folders import FOLDER
 from vit_jax.stopping import Backstop
 from vit_jax.train_step import non_finite
 from vit_jax.window import Window
-from vit_jax.workdir import continue_or_check, has_checkpoint, prepare, remove_new, resumption
+from vit_jax.workdir import (
+    check_classes,
+    continue_or_check,
+    has_checkpoint,
+    prepare,
+    resumption,
+    unchanged_if_refused,
+)
 
 log = logging.getLogger("vit_jax")
 
@@ -95,6 +102,7 @@ def train(
             return finished
         with (
             lock.held(workdir) as seen,
+            unchanged_if_refused(workdir),
             stopping_when_full(workdir),
             goodput.recording(
                 workdir,
@@ -116,21 +124,16 @@ def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict
     run = build.build(config, compile_first=[*create, "step"])
     stopping.check()
     distributed.agree("dataset", run.fingerprint())
+    if run.model.cfg.classes:  # to predict patches there are none
+        check_classes(workdir, run.source.classes)
     weights = initial_weights(run, workdir)
-    before = set(storage.listed(workdir)) if storage.is_dir(workdir) else None
     if distributed.is_first():
         made_with = reporting.device_summary(devices)
         prepare(workdir, config, run.source.classes, recipe, made_with)
         goodput.begin()
     distributed.barrier("workdir")
     describe(run, devices)
-    try:
-        return run_in(workdir, run, weights)
-    except BadInput:  # out of memory, an image that cannot be read
-        if distributed.is_first() and not has_checkpoint(workdir):
-            goodput.forget()
-            remove_new(workdir, before)
-        raise
+    return run_in(workdir, run, weights)
 
 
 def run_in(workdir: Path, run: build.Run, weights: Fitted | None) -> dict[str, Any]:
@@ -258,10 +261,11 @@ def loop(
 
 
 def dispatched(step: int, first: int, metrics: Any) -> None:
-    """Tells that a step is on its way; waits for the first, so that its time is known."""
+    """Tells that a step is on its way; waits for the first, with which the start is accepted."""
     if step == first + 1:
         jax.block_until_ready(metrics)
         goodput.event("first_step", step)
+        stopping.accepted()
     watchdog.step()
 
 

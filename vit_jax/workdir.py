@@ -3,22 +3,36 @@
 
 """The folder of a run: whether it holds one to continue, and what is written before training.
 
-Start from `continue_or_check`.
+A start that is refused leaves the folder as it was. Start from `continue_or_check`.
 """
 
 import contextlib
 import json
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from vit_jax import build, checksums, distributed, loading, origin, reporting, settle, storage
+from vit_jax import (
+    build,
+    checksums,
+    distributed,
+    ending,
+    goodput,
+    loading,
+    origin,
+    reporting,
+    rows,
+    settle,
+    step_folders,
+    storage,
+)
 from vit_jax import config as config_lib
 from vit_jax.config import ConfigDict
-from vit_jax.errors import BadInput, permitted, together, writing
+from vit_jax.errors import BadInput, PeerLost, permitted, together, writing
 from vit_jax.models import files
 from vit_jax.step_folders import FOLDER, committed, saved
 
@@ -34,7 +48,7 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
       BadInput: a wrong value, or a run in `workdir` that another configuration made.
     """
     results = workdir / reporting.RESULTS_FILE
-    found = _begun_with(workdir) if distributed.is_first() else None
+    found, damaged = _begun_with(workdir) if distributed.is_first() else (None, False)
     begun = distributed.share("file of the configuration", str(found or ""))
     if begun:
         saved = config_lib.load(begun)
@@ -47,16 +61,20 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
             raise together([e, *build.problems(config)]) from e
     build.check(config)
     if begun and storage.exists(results):
+        if found and damaged:
+            with writing(workdir):
+                storage.write(workdir / loading.CONFIG_FILE, storage.read_all([found])[0])
         log.info("%s is finished; nothing to do.", workdir)
         return files.read_json(results)
     return None
 
 
-def _begun_with(workdir: Path) -> Path | None:
-    """The file with the configuration of the run in a workdir; None if no run was begun there.
+def _begun_with(workdir: Path) -> tuple[Path | None, bool]:
+    """Returns the file with the configuration of a run, and whether `config.yaml` is damaged.
 
-    That is `config.yaml`, or its copy in the newest step, with checksums, if they tell of different
-    results. If it is missing or damaged, it is written again from that copy.
+    The file is None where no run was begun. It is `config.yaml`, or its copy in the newest step,
+    with checksums, where that file is missing or damaged, or the two tell of different results.
+    `prepare` writes `config.yaml` again.
     """
     file = workdir / loading.CONFIG_FILE
     try:
@@ -71,19 +89,16 @@ def _begun_with(workdir: Path) -> Path | None:
                 "the run was made. Bring it back; or, to start the run from the beginning, remove "
                 f"{workdir / FOLDER}."
             )
-        return file if there else None
-    content = storage.read_all([copy])[0]
-    damage = _damage(file, content)
+        return (file if there else None), False
+    damage = _damage(file, storage.read_all([copy])[0])
     if damage:
-        with writing(workdir):
-            storage.write(file, content)
-        log.warning("%s %s; restored from %s", file, damage, copy)
-        return file
+        log.warning("%s %s; what counts is its copy %s", file, damage, copy)
+        return copy, True
     differences = config_lib.differences(config_lib.load(str(copy)), config_lib.load(str(file)))
     if any(config_lib.changes_results(key) for key, *_ in differences):
         log.warning("%s was changed; what counts is %s, which was trained with", file, copy)
-        return copy
-    return file
+        return copy, False
+    return file, False
 
 
 def _copy(workdir: Path, step: int) -> Path:
@@ -180,9 +195,116 @@ def prepare(
         origin.write(workdir, recipe, devices)
 
 
-def remove_new(workdir: Path, before: set[Path] | None) -> None:
-    """Removes what a run that never began has written; `before` is None if there was no workdir."""
-    for path in set(storage.listed(workdir)) - (before or set()):
-        storage.remove(path)
-    if before is None:
-        storage.remove(workdir)
+def check_classes(workdir: Path, classes: Sequence[str]) -> None:
+    """Refuses data whose classes are not those that the run in a workdir was trained with.
+
+    All processes of a run call it together.
+
+    Args:
+      workdir: of the run. Where nothing is saved, or nothing tells the names, all classes fit.
+      classes: of the data, by label.
+
+    Raises:
+      BadInput: a class is new, gone, or has another number.
+    """
+    refused = ""
+    if distributed.is_first() and has_checkpoint(workdir):
+        trained: tuple[str, ...] = ()
+        with contextlib.suppress(BadInput):  # a damaged file is written again
+            trained = loading.class_names(workdir)
+        if trained and trained != tuple(classes):
+            refused = _other_classes(workdir, trained, classes)
+    refused = distributed.share("classes of the run", refused)
+    if refused:
+        raise BadInput(refused)
+
+
+def _other_classes(workdir: Path, trained: Sequence[str], classes: Sequence[str]) -> str:
+    """Returns what to say of data with other classes."""
+    new = [name for name in classes if name not in set(trained)]
+    gone = [name for name in trained if name not in set(classes)]
+    parts = [f"new are {_some(new)}"] if new else []
+    parts += [f"missing are {_some(gone)}"] if gone else []
+    what = " and ".join(parts) or "they have another order"
+    return (
+        f"the data has {len(classes)} classes, the run was trained with {len(trained)}: {what}. "
+        f"Nothing in {workdir} was changed. Give the data with the same classes to continue; or "
+        f"train on this data in another --workdir, with --config.init={workdir} from these weights."
+    )
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    """Returns the first names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+# ---------------------------------------------------------------- a start that is refused
+
+# All that a start writes in the folder of a run, before its first checkpoint.
+_OURS = re.compile(
+    r"config\.yaml|classes\.json|origin\.json|(goodput|metrics)(\.jsonl)?|restarts\.json|"
+    r"skipped-\d+\.json|results\.json|report\.html|events\.out\.tfevents\..*|profile|checkpoints"
+)
+_KEPT = ("config.yaml", "classes.json", "origin.json", "restarts.json", goodput.FILE)
+_KEPT += (rows.METRICS_FILE,)
+
+
+@contextlib.contextmanager
+def unchanged_if_refused(workdir: Path) -> Iterator[None]:
+    """Puts a workdir back as it was where the block ends with BadInput and has saved no step.
+
+    Process 0 does, which holds the lock.
+    """
+    if not distributed.is_first():
+        yield
+        return
+    before = _Before(workdir)
+
+    def ended() -> None:
+        if ending.code() == BadInput.exit_code:  # by another process, or another thread
+            before.restore()
+
+    with ending.last(ended):
+        try:
+            yield
+        except BadInput:
+            before.restore()
+            raise
+
+
+class _Before:
+    """What a workdir holds before a start, as far as a start changes it."""
+
+    def __init__(self, workdir: Path):
+        self._workdir, self._steps = workdir, saved(workdir)
+        self._aside = set(step_folders.aside(workdir))
+        self._paths = set(self._listed())
+        kept = [workdir / name for name in _KEPT if workdir / name in self._paths]
+        # Rows in a bucket are objects: those after the newest step will be cut off.
+        kept += rows.after(workdir / rows.METRICS_FILE, max(self._steps, default=0))
+        self._contents = dict[Path, bytes]()
+        for path in kept:
+            with contextlib.suppress(OSError):  # which is said when the file is used
+                self._contents[path] = storage.read_all([path])[0]
+
+    def _listed(self) -> list[Path]:
+        found = [path for path in storage.listed(self._workdir) if _OURS.fullmatch(path.name)]
+        if storage.is_remote(self._workdir):
+            for name in (goodput.FILE, rows.METRICS_FILE):
+                found += storage.listed(rows.place(self._workdir / name))
+        return found
+
+    def restore(self) -> None:
+        """Removes what is new and writes what was changed, unless a step was saved."""
+        try:
+            step_folders.put_back(self._workdir, self._aside)
+            if saved(self._workdir) != self._steps:
+                return
+            for path in set(self._listed()) - self._paths:
+                storage.remove(path)
+            for path, content in self._contents.items():
+                if not storage.exists(path) or storage.read_all([path])[0] != content:
+                    storage.write(path, content)
+        except (OSError, BadInput, PeerLost) as e:
+            log.warning("%s could not be left as it was: %s", self._workdir, e)

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code."""
     from vit_jax import stopping
 
-    with stopping.listening():
+    with stopping.listening(args.workdir):
         return _run(args, rest)
 
 

@@ -157,10 +157,10 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
       BadInput: it is not a JSON object.
     """
-    if not storage.exists(path):
-        return {}
     try:
         values = json.loads(storage.read_all([path])[0])
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
     except (OSError, ValueError, RecursionError) as e:
         raise BadInput(f"{path} is not readable JSON: {e}; repair or remove it.") from e
     if not isinstance(values, dict):

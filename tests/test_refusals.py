@@ -1,0 +1,251 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A start that is refused, for whatever reason, leaves the folder of the run as it was."""
+
+import contextlib
+import shutil
+import threading
+
+import jax
+import pictures
+import pytest
+from test_train import run
+
+from vit_jax import checksums, distributed, ending, lock, program, storage, workdir
+from vit_jax.checkpoint import Checkpoints
+from vit_jax.errors import BadInput
+from vit_jax.reporting import Report
+
+CLASSES = ("bee", "cat", "dog")
+KEEP = ("--config.checkpoint.keep_last=3",)
+
+
+def content(folder):
+    """Every file below a folder, and every folder, by name."""
+    return {
+        path.relative_to(folder): path.read_bytes() if path.is_file() else None
+        for path in folder.rglob("*")
+    }
+
+
+def write_class(folder, name, images=12):
+    (folder / name).mkdir(parents=True)
+    for number in range(images):
+        image = pictures.noise(8, 8, seed=number + 100 * len(name))
+        (folder / name / f"{number}.png").write_bytes(pictures.encode(image))
+
+
+@pytest.fixture(scope="module")
+def _stopped(tmp_path_factory):
+    """Images, and a run on them that has saved steps 4 and 8 of 12 and written rows after those."""
+    root = tmp_path_factory.mktemp("refused")
+    for name in CLASSES:
+        write_class(root / "images", name)
+    assert train(root) == 0
+    (root / "run" / "results.json").unlink()
+    shutil.rmtree(root / "run" / "checkpoints" / "12")
+    (root / "run" / "checkpoints" / "12.orbax-checkpoint-tmp").mkdir()  # a save that was cut short
+    return root
+
+
+@pytest.fixture
+def stopped(_stopped, tmp_path, monkeypatch):
+    """A copy of those, in the current folder."""
+    shutil.copytree(_stopped, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def train(root, *overrides):
+    """Trains on the images in a folder, named as seen from there, so that a copy is the same."""
+    more = ("--config.data.source=folder:images", "--config.data.train_ops=decode|flip_lr")
+    with contextlib.chdir(root):
+        return run("run", *more, "--config.batch_size=8", *KEEP, *overrides)
+
+
+def add_class(root):
+    write_class(root / "images", "ant")
+
+
+def rename_class(root):
+    (root / "images" / "cat").rename(root / "images" / "cow")
+
+
+def remove_class(root):
+    shutil.rmtree(root / "images" / "dog")
+
+
+def no_images(root):
+    shutil.rmtree(root / "images")
+
+
+def damage_config(root):
+    (root / "run" / "config.yaml").write_text("model: {")
+    add_class(root)
+
+
+def old_stop(root):
+    (root / "run" / "STOP").touch()
+    add_class(root)
+
+
+def metrics_folder(root):
+    (root / "run" / "metrics.jsonl").unlink()
+    (root / "run" / "metrics.jsonl").mkdir()
+
+
+def bad_image(root):
+    for path in (root / "images").rglob("*.png"):
+        if path.stem != "0":  # the first is read before training
+            path.write_bytes(path.read_bytes()[:40])
+
+
+CHANGES = {
+    add_class: "the data has 4 classes, the run was trained with 3: new are ant. Nothing in run",
+    rename_class: "3: new are cow and missing are cat. Nothing",
+    remove_class: "the data has 2 classes, the run was trained with 3: missing are dog. Nothing",
+    no_images: "does not exist",
+    damage_config: "the data has 4 classes",
+    old_stop: "the data has 4 classes",
+    metrics_folder: "cannot read run/metrics.jsonl",
+    bad_image: "cannot be decoded",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_what_a_refused_start_finds_it_leaves(stopped, capsys, change):
+    change(stopped)
+    before = content(stopped / "run")
+    assert train(stopped) == 2
+    said = capsys.readouterr().err
+    assert CHANGES[change] in said
+    assert "Traceback" not in said
+    assert content(stopped / "run") == before
+
+
+@pytest.mark.parametrize("override", ["seed=3", "mesh.data=3", "batch_size=7", "data.workers=0"])
+def test_settings_that_are_refused_leave_everything(stopped, override):
+    before = content(stopped / "run")
+    assert train(stopped, f"--config.{override}") == 2
+    assert content(stopped / "run") == before
+
+
+def test_another_live_run_is_not_touched(stopped, capsys):
+    (stopped / "run" / "STOP").touch()  # a person asks that run to stop
+    with lock.held(stopped / "run"):
+        before = content(stopped / "run")
+        assert train(stopped) == 2
+        assert content(stopped / "run") == before
+    assert "another run is at work" in capsys.readouterr().err
+
+
+def test_a_state_that_does_not_fit_is_said_by_its_weights_alone(stopped, monkeypatch, capsys):
+    """Without the names of the classes only the shapes tell; the newest step is damaged, too."""
+    add_class(stopped)
+    (stopped / "run" / "classes.json").unlink()
+    (stopped / "run" / "checkpoints" / "8" / "metrics.json").write_text("")
+    before = content(stopped / "run")
+    assert train(stopped) == 2
+    said = capsys.readouterr().err
+    assert "head/kernel: (16, 3), expected (16, 4)" in said
+    assert "opt_state" not in said
+    assert content(stopped / "run") == before
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_no_memory_in_the_first_step_leaves_what_was_there(stopped, monkeypatch, capsys, begun):
+    """Everything is written by then: the newest step, which is damaged, is set aside."""
+    if begun:
+        (stopped / "run" / "checkpoints" / "8" / "metrics.json").write_text("")
+    else:
+        shutil.rmtree(stopped / "run")
+        (stopped / "run").mkdir()
+        (stopped / "run" / "notes.txt").write_text("mine")
+    before = content(stopped / "run")
+    seen = []
+
+    def full(self, *_):
+        seen.append(content(stopped / "run"))
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes")
+
+    monkeypatch.setattr(Report, "row", full)
+    monkeypatch.setattr(program, "out_of_memory", lambda _: BadInput("does not fit"))
+    assert train(stopped) == 2
+    assert "does not fit" in capsys.readouterr().err
+    assert seen[0] != before
+    assert content(stopped / "run") == before
+
+
+def test_a_start_that_saved_a_step_keeps_it(stopped, monkeypatch):
+    def full(self, step, *_):
+        if step == 9:
+            raise BadInput("an image is gone")
+
+    monkeypatch.setattr(Report, "row", full)
+    shutil.rmtree(stopped / "run")
+    assert train(stopped) == 2
+    assert sorted(p.name for p in (stopped / "run" / "checkpoints").iterdir()) == ["4", "8"]
+    assert (stopped / "run" / "config.yaml").exists()
+
+
+def test_an_end_by_another_thread_counts_as_the_refusal_that_it_is(tmp_path, monkeypatch):
+    """So another process of the run, whose input is bad, ends this one."""
+    ends = []
+    monkeypatch.setattr(ending, "_code", None)
+    monkeypatch.setattr(ending.os, "_exit", ends.append)
+    for code, left in ((2, {"config.yaml"}), (43, {"config.yaml", "goodput.jsonl"})):
+        (tmp_path / "config.yaml").write_text("old")
+        with workdir.unchanged_if_refused(tmp_path):
+            (tmp_path / "config.yaml").write_text("new")
+            (tmp_path / "goodput.jsonl").write_text("row")
+            thread = threading.Thread(target=ending.end, args=(code,))
+            thread.start()
+            thread.join()
+        assert {path.name for path in tmp_path.iterdir()} == left
+        assert (tmp_path / "config.yaml").read_text() == ("old" if code == 2 else "new")
+    assert ends == [2, 43]
+
+
+def test_rows_and_files_of_a_bucket_come_back(store):
+    place = storage.path("gs://bucket/run")
+    for name in ("config.yaml", "metrics/000000004-000000.jsonl", "metrics/000000009-000001.jsonl"):
+        storage.write(place / name, name)
+    step = place / "checkpoints" / "4"
+    storage.write(step / "state", "arrays")
+    checksums.write(step)
+    storage.write(step / "commit_success.txt", "")
+    before = {name: storage.read(f"gs://{name}") for name in store.names()}
+    with pytest.raises(BadInput), workdir.unchanged_if_refused(place):  # noqa: PT012
+        storage.write(place / "config.yaml", "new")
+        storage.write(place / "goodput" / "000000000-000000.jsonl", "row")
+        storage.write(place / "metrics" / "000000005-000001.jsonl", "row")
+        storage.remove(place / "metrics" / "000000009-000001.jsonl")
+        raise BadInput("")
+    assert {name: storage.read(f"gs://{name}") for name in store.names()} == before
+
+
+def test_classes_are_compared_by_process_0_for_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(distributed, "is_first", lambda: False)
+    monkeypatch.setattr(distributed, "share", lambda name, value: "the data has 9 classes")
+    with pytest.raises(BadInput, match="9 classes"):
+        workdir.check_classes(tmp_path, CLASSES)
+
+
+def test_order_of_classes_counts_and_a_damaged_file_does_not(stopped):
+    folder = stopped / "run"
+    with pytest.raises(BadInput, match="they have another order"):
+        workdir.check_classes(folder, CLASSES[::-1])
+    workdir.check_classes(folder, CLASSES)
+    (folder / "classes.json").write_text('{"classes": 3}')
+    workdir.check_classes(folder, ("other",))
+    shutil.rmtree(folder / "checkpoints")  # nothing was trained yet
+    workdir.check_classes(folder, ("other", "names"))
+
+
+def test_newest_good_moves_nothing_before_it_is_restored(stopped):
+    (stopped / "run" / "checkpoints" / "8" / "metrics.json").write_text("")
+    before = content(stopped / "run")
+    with Checkpoints(stopped / "run") as checkpoints:
+        assert checkpoints.newest_good() == 4
+    assert content(stopped / "run") == before

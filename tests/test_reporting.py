@@ -61,6 +61,33 @@ def test_throughput_leaves_out_pauses_and_counts_waiting():
     assert throughput.measure(80) == {"perf/img_per_sec": 10.0, "perf/input_wait": 0.25}  # at 10
 
 
+def test_time_of_training_goes_on_over_rows_and_stands_still_in_pauses():
+    now = [0.0]
+    throughput = Throughput(clock=lambda: now[0])
+    for training, pausing in ((3.0, 5.0), (2.0, 7.0)):
+        before = throughput.training()
+        now[0] += training
+        with throughput.pause():
+            now[0] += pausing
+        assert throughput.training() - before == training
+        throughput.measure(8)
+        assert throughput.training() - before == training
+
+
+@pytest.mark.parametrize(
+    ("steps", "rate", "text"),
+    [
+        (540, 0.75, "about 12 min for 540 steps at 48 img/s, "),
+        (30, 20.0, "about 2 s for 30 steps at 1,280 img/s, "),
+        (3, 300.0, "about 1 s for 3 steps"),
+        (119, 1.0, "about 119 s "),
+        (36_000, 2.0, "about 5.0 h for 36,000 steps"),
+    ],
+)
+def test_estimate_has_a_unit_of_its_size(steps, rate, text):
+    assert reporting.estimate_line(steps, rate, 64).startswith(text)
+
+
 @pytest.mark.parametrize(
     ("secs", "text"), [(0, "0:00"), (59.6, "1:00"), (61, "1:01"), (3723, "1:02:03")]
 )

@@ -9,6 +9,7 @@ import math
 import re
 import shlex
 import shutil
+import time
 from pathlib import Path
 
 import jax
@@ -18,11 +19,21 @@ import pytest
 import yaml
 
 import vit_jax
-from vit_jax import checksums, main, memory, program, storage, train
+from vit_jax import (
+    checksums,
+    description,
+    main,
+    memory,
+    origin,
+    program,
+    settle,
+    storage,
+    train,
+)
 from vit_jax import config as config_lib
 from vit_jax.checkpoint import Checkpoints
 from vit_jax.data.pipeline import Pipeline
-from vit_jax.models import variants
+from vit_jax.models import published, variants
 from vit_jax.rows import read_rows
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -107,6 +118,65 @@ def test_loss_falls(tmp_path):
     assert losses[-1] < 0.8 * losses[0]
 
 
+def test_from_scratch_without_being_asked_says_once_what_would_help_and_how_long_it_takes(
+    tmp_path, capsys, caplog, monkeypatch
+):
+    """The time of the first step, which is compiled, and of evaluating is not in the estimate."""
+    real = train.dispatched, train.evaluate
+
+    def slow(step, *rest):
+        real[0](step, *rest)
+        if step == 1:
+            time.sleep(3)
+
+    def slow_evaluation(run, state, names, step, *rest):
+        time.sleep(2 * (0 < step < 12))
+        return real[1](run, state, names, step, *rest)
+
+    monkeypatch.setattr(train, "dispatched", slow)
+    monkeypatch.setattr(train, "evaluate", slow_evaluation)
+    pictures.folder(tmp_path / "images", *(f"{c}/{i}.png" for c in "ab" for i in range(12)))
+    data = f"--config.data.source=folder:{tmp_path / 'images'}", "--config.data.image_size=16"
+    small = *data, "--config.batch_size=8", "--config.checkpoint.keep_best="
+    finetune = QUICKSTART.replace("quickstart", "finetune")
+    assert run(tmp_path / "run", *small, config=finetune) == 0
+    said = capsys.readouterr().err.splitlines()
+    (advice,) = [record.getMessage() for record in caplog.records if "init" in record.getMessage()]
+    assert "Ti/8 at 16 px" in advice
+    assert published.url(re.search(r"--config\.init=(\S+)", advice)[1])
+    (estimate,) = [line for line in said if line.startswith("about ")]
+    secs, steps = re.match(r"about (\d+) s for (\d+) steps at [\d,]+ img/s", estimate).groups()
+    assert int(steps) == 12
+    assert int(secs) <= 2
+    place = said.index(estimate)
+    assert not any(line.startswith("step 10/") for line in said[:place])
+    assert any(line.startswith("step 8/") for line in said[:place])
+
+
+@pytest.mark.parametrize(
+    "spec, overrides, advised",
+    [
+        ("finetune.py", (), True),
+        ("finetune.py", ("data.image_size=32",), True),
+        ("finetune.py", ("model.variant=B/16",), False),
+        ("finetune.py:model=Ti/8", (), False),
+        ("quickstart.py", (), False),
+    ],
+)
+def test_weights_are_advised_where_the_model_was_left_to_them(spec, overrides, advised, caplog):
+    spec = QUICKSTART.replace("quickstart.py", spec)
+    given = [f"--config.{override}" for override in overrides]
+    config = settle.settle(config_lib.load(spec, given))
+    caplog.set_level("INFO")
+    description.advise(config, origin.recipe(spec, given))
+    assert ("--config.init=" in caplog.text) == advised
+    assert len(caplog.records) == advised
+    with config.unlocked():
+        config.init = "weights.npz"
+    description.advise(config, origin.recipe(spec, given))
+    assert len(caplog.records) == advised
+
+
 def test_finished_run_is_not_touched_and_prints_its_results(finished, capsys):
     before = {p: p.stat().st_mtime_ns for p in finished.rglob("*") if p.is_file()}
     assert run(finished) == 0
@@ -156,6 +226,22 @@ def test_run_in_a_bucket_that_is_stopped_and_continued_equals_one_on_a_disk(
     assert main.main(["inspect", workdir]) == 0
     assert main.main(["table", "5", "--runs=gs://bucket/runs"]) == 0
     assert "not readable" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["my [runs]", "x@best", "x@3", "./~", "back\\", "a%20b#c?"])
+def test_run_in_a_folder_of_any_name_is_continued_and_used(
+    finished, tmp_path, monkeypatch, capsys, name
+):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(finished, name)
+    Path(name, "results.json").unlink()
+    shutil.rmtree(Path(name, "checkpoints", "12"))
+    assert run(name) == 0
+    assert same_parameters(Path(name).absolute(), finished)
+    image = tmp_path / "image.png"
+    image.write_bytes(pictures.encode(pictures.noise(8, 8)))
+    for words in (["inspect"], ["predict", image], ["report"], ["evaluate", "--out=evaluation"]):
+        assert main.main([words[0], name, *map(str, words[1:])]) == 0, capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import ast
 import fnmatch
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import ml_collections
 import yaml
 
-from vit_jax import recipes, storage
+from vit_jax import recipes, storage, synonyms
 from vit_jax.errors import BadInput, unknown
 
 if TYPE_CHECKING:
@@ -188,7 +189,9 @@ def of_run(text: str) -> ConfigDict | None:
     """
     if "://" in text and not storage.is_remote(text):
         return None
-    file = storage.workdir(re.sub(r"@(best|\d+)$", "", text)) / "config.yaml"
+    plain = storage.is_remote(text) or not os.path.isdir(os.path.expanduser(text))
+    name = re.sub(r"@(best|\d+)$", "", text) if plain else text
+    file = storage.workdir(name) / "config.yaml"
     return load(str(file)) if storage.exists(file) else None
 
 
@@ -197,15 +200,34 @@ def _override(config: ConfigDict, overrides: Sequence[str]) -> set[str]:
     for text in overrides:
         match = re.fullmatch(r"--config\.([\w.]+)=(.*)", text, re.DOTALL)
         if not match:
-            raise BadInput(f"{text!r} is not understood; write --config.key=value.")
+            raise _not_understood(text, known)
         key, value = match.groups()
         if key not in known:
-            inside = [k for k in known if k.startswith(key + ".")]
-            if inside:
-                raise BadInput(f"{key} is a section, not a key; set one of {', '.join(inside)}.")
-            raise unknown("config key", key, known)
+            raise _unknown_key(key, value, known)
         config.update_from_flattened_dict({key: _read(f"config.{key}", value, known[key])})
     return {o[len("--config.") :].partition("=")[0] for o in overrides}
+
+
+def _not_understood(text: str, known: Mapping[str, Any]) -> BadInput:
+    """Says how an argument is written that is no override: `--lr=1e-3`, `--config.lr 1e-3`."""
+    match = re.fullmatch(r"--(?:config\.)?([A-Za-z][\w.-]*)(?:=(.*))?", text, re.DOTALL)
+    key, value = (match[1].replace("-", "_"), match[2]) if match else ("", "")
+    spaced = ", with = and no space" if value is None else ""
+    if key in known:
+        return BadInput(
+            f"{text!r} is not understood; write --config.{key}={value or 'VALUE'}{spaced}."
+        )
+    what = f": {_unknown_key(key, value or '', known)} Write" if key else "; write"
+    return BadInput(f"{text!r} is not understood{what} --config.key=value{spaced}.")
+
+
+def _unknown_key(key: str, value: str, known: Mapping[str, Any]) -> BadInput:
+    """Says what is meant by a key that is none, or a whole section."""
+    hint = synonyms.hint("config key", key, value)
+    inside = [k for k in known if k.startswith(key + ".")]
+    if inside:
+        return BadInput(f"{key} is a section, not a key.{hint} Its keys: {', '.join(inside)}.")
+    return unknown("config key", key, known, hint)
 
 
 def _choose(config: ConfigDict, set_keys: set[str]) -> None:
@@ -213,7 +235,7 @@ def _choose(config: ConfigDict, set_keys: set[str]) -> None:
     for section, options in choices(config).items():
         chosen = config[section].name
         if chosen not in options:
-            raise unknown(section, chosen, options)
+            raise unknown(section, chosen, options, synonyms.hint(f"{section}.name", chosen))
         for other in options:
             prefix = f"{section}.{other}."
             clash = sorted(k for k in set_keys if k.startswith(prefix))
@@ -299,7 +321,8 @@ def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
     wrong = {key: value for key, value in _sections(values) if key not in sections}
     for key, value in (wrong | given).items():
         if key not in known:
-            raise unknown(f"config key in {path}", key, known)
+            hint = synonyms.hint("config key", key, str(value)).replace("--config.", "")
+            raise unknown(f"config key in {path}", key, known, hint)
         like = known[key]
         if isinstance(like, float) and isinstance(value, int | str) and not isinstance(value, bool):
             value = _read(key, str(value), like)

@@ -1,13 +1,15 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The first lines of the log of a run. Start from `describe`."""
+"""The lines of the log before the first step of a run. Start from `describe`."""
 
 import logging
 from typing import Any
 
-from vit_jax import build, reporting
+from vit_jax import build, reporting, settle
+from vit_jax.config import ConfigDict
 from vit_jax.models import flops
+from vit_jax.origin import Recipe
 
 log = logging.getLogger("vit_jax")
 
@@ -34,3 +36,14 @@ def describe(run: build.Run, devices: list[Any]) -> None:
     log.info("length: %d steps, %.1f epochs", run.steps.total, run.steps.total / run.steps.epoch)
     log.info("model: %s\n%s", cfg, reporting.parameter_table(run.abstract.params))
     log.info("cost: %.4g GFLOPs an image forward", flops.forward_flops(cfg, side, side) / 1e9)
+
+
+def advise(config: ConfigDict, recipe: Recipe | None) -> None:
+    """Logs that weights would help, where a recipe left the model to `init` and there is none."""
+    if recipe and recipe.values["model.variant"] == "auto" and settle.is_scratch(config):
+        log.info(
+            "no --config.init: %s at %d px is trained from scratch; published weights usually "
+            "reach more with few images, e.g. --config.init=imagenet21k/ViT-B_16.npz (see "
+            "`vit_jax models`); how long this run takes is said after %d steps",
+            config.model.variant, config.data.image_size, reporting.ESTIMATE_STEPS,
+        )  # fmt: skip

@@ -24,7 +24,7 @@ from typing import Any, Literal
 import jax
 from jax._src import distributed as jax_distributed
 
-from vit_jax import ending, lifeline, meeting, processes, stopping, storage, watchdog
+from vit_jax import ending, lifeline, meeting, processes, stopping, storage, synonyms, watchdog
 from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped, unknown
 from vit_jax.lifeline import Lifeline
 from vit_jax.machine import extra, present_accelerators
@@ -47,7 +47,8 @@ def start(platform: Platform, *, deterministic: bool, root: str = "/") -> list[A
         the extra that is missing.
     """
     if platform not in ("auto", *_JAX_NAMES):
-        raise unknown("platform", platform, ["auto", *_JAX_NAMES])
+        hint = synonyms.hint("platform", platform)
+        raise unknown("platform", platform, ["auto", *_JAX_NAMES], hint)
     if deterministic and "xla_gpu_deterministic_ops" not in os.environ.get("XLA_FLAGS", ""):
         os.environ["XLA_FLAGS"] = (
             f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_deterministic_ops=true"

@@ -9,6 +9,7 @@ Start from `BadInput`: `main` prints its message without a traceback and exits w
 import contextlib
 import difflib
 import errno
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -128,10 +129,36 @@ def stopping_when_full(workdir: Path) -> Iterator[None]:
         raise RunFailed(f"{full}. Make room, then run the same command again to continue.") from e
 
 
-def unknown(what: str, given: str, options: Iterable[str]) -> BadInput:
-    """An error for a name that is not one of `options`: near ones, and all where they are few."""
+def unknown(what: str, given: str, options: Iterable[str], hint: str = "") -> BadInput:
+    """An error for a name that is not one of `options`: near ones, and all where they are few.
+
+    Args:
+      what: of this kind is the name.
+      given: the name.
+      options: what is known.
+      hint: what to say instead of near options, from `synonyms.hint`; "": nothing.
+    """
     options = list(options)
-    near = difflib.get_close_matches(given, options, n=3, cutoff=0.5)
-    hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
-    known = "" if near and len(options) > 20 else f" Known: {', '.join(options) or 'none'}."
+    near = [] if hint else _near(given, options)
+    if near:
+        hint = f" Did you mean {' or '.join(repr(n) for n in near)}?"
+    known = "" if hint and len(options) > 20 else f" Known: {', '.join(options) or 'none'}."
     return BadInput(f"unknown {what} {given!r}.{hint}{known}")
+
+
+def _near(given: str, options: Sequence[str]) -> list[str]:
+    """The options that are the same but for case and separators, or end so; else by spelling.
+
+    `lr` is the end of `schedule.lr`. A dotted name has the right end in a wrong section, if only
+    one option ends so.
+    """
+
+    def plain(text: str) -> str:
+        return re.sub(r"[\W_]", "", text.lower())
+
+    section, _, word = given.rpartition(".")
+    same = [o for o in options if plain(given) and plain(o) == plain(given)]
+    ends = [o for o in options if plain(word) and plain(o.rpartition(".")[2]) == plain(word)]
+    if section and len(ends) > 1:
+        ends = []
+    return same or ends or difflib.get_close_matches(given, options, n=3, cutoff=0.5)

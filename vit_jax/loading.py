@@ -23,7 +23,7 @@ from vit_jax import fetch, storage, tree
 from vit_jax.data import preprocess, readers
 from vit_jax.errors import BadInput, PeerLost
 from vit_jax.keeping import Damaged
-from vit_jax.models import files, pretrained, surgery, variants
+from vit_jax.models import files, pretrained, published, surgery, variants
 from vit_jax.models.formats import json_config
 from vit_jax.models.pretrained import Weights
 from vit_jax.step_folders import FOLDER
@@ -62,10 +62,11 @@ def find_run(text: str) -> Run | None:
         inside = [p for p in storage.listed(workdir) if p.suffix in files.SUFFIXES] if there else ()
         if inside:
             what += f" but {inside[0].name}"
+        near = published.weights(text)
         raise BadInput(
             f"{text!r}: {workdir} {what}; give a weights file (.npz, .safetensors), its URL or "
             "published name (see `vit_jax models`), the workdir of a run, WORKDIR@best or "
-            "WORKDIR@STEP."
+            f"WORKDIR@STEP.{f' Published weights of that model: {near}.' if near else ''}"
         )
     checkpoints = _checkpoints(workdir)
     try:
@@ -104,7 +105,7 @@ def may_be_run(text: str) -> bool:
     """Whether FILE_OR_RUN can only be a run: a folder, or in a bucket no weights file."""
     if storage.is_remote(text):
         return not _is_file(text)
-    return os.path.isdir(text.rpartition("@")[0] or text)
+    return os.path.isdir(text) or os.path.isdir(text.rpartition("@")[0])
 
 
 def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Weights:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from vit_jax import named
+from vit_jax import named, synonyms
 from vit_jax.errors import BadInput, unknown
 
 Loss = Callable[[jax.Array, jax.Array], jax.Array]  # logits and targets [B, Y] to float32 [B]
@@ -55,7 +55,7 @@ def find(name: str) -> Loss:
     """
     if not named.is_own(name):
         if name not in LOSSES:
-            raise unknown("loss", name, [*LOSSES, named.USAGE])
+            raise unknown("loss", name, [*LOSSES, named.USAGE], synonyms.hint("loss.name", name))
         return LOSSES[name]
     own = named.find(f"loss.name={name!r}", name, None, None)
 

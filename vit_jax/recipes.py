@@ -6,6 +6,7 @@
 Finds and runs them; what they return is for `config` and `sweep`. Start from `call`.
 """
 
+import difflib
 import importlib.util
 import os
 import sys
@@ -30,11 +31,20 @@ def split(spec: str) -> tuple[Path, str]:
         return path, ""
     name, _, args = (spec, "", "") if _is_file(spec) else spec.partition(":")
     if not _is_file(name):
-        raise BadInput(
-            f"--config={spec[:200]}: no file {name[:200]}; give a recipe such as "
-            "configs/quickstart.py."
-        )
+        raise BadInput(f"--config={spec[:200]}: no file {name[:200]}.{_suggested(name, args)}")
     return Path(os.path.expanduser(name)), args
+
+
+def _suggested(name: str, args: str) -> str:
+    """The recipe that is meant by a name such as `quickstart`, and all that there are."""
+    folder = root() / "configs"
+    shipped = sorted(p.stem for p in folder.glob("*.py") if p.stem not in ("__init__", "base"))
+    relative = os.path.relpath(folder)
+    place = str(folder) if relative.startswith("..") else relative
+    near = difflib.get_close_matches(Path(name[:200]).stem, shipped, n=1)
+    meant = f"{place}{os.sep}{near[0]}.py{':' * bool(args)}{args[:200]}" if near else ""
+    hint = f" Did you mean --config={meant}?" if near else ""
+    return f"{hint} The recipes in {place}: {', '.join(shipped)}; give the path of one."
 
 
 def _is_file(text: str) -> bool:

@@ -61,6 +61,11 @@ def settle(config: ConfigDict) -> ConfigDict:
     return config
 
 
+def is_scratch(config: ConfigDict) -> bool:
+    """Whether a settled configuration has the model that "auto" is without `init`."""
+    return not config.init and config.model.variant == SCRATCH_VARIANT
+
+
 def _found(config: ConfigDict) -> dict[str, Any]:
     """What `init` says, under the keys of the sections `model` and `data`."""
     weights = loading.read_weights(config.init, heads=config.model.heads, shapes_only=True)

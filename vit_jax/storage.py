@@ -61,7 +61,8 @@ def path(text: str) -> Path:
     """
     check_address(text)
     if not is_remote(text):
-        return Path(os.path.expanduser(text))  # as given where there is no such user
+        place = Path(os.path.expanduser(text))  # as given where there is no such user
+        return place.absolute() if str(place).startswith("~") else place  # nobody expands it again
     if importlib.util.find_spec("gcsfs") is None:
         raise BadInput(f"{text}: to read and write gs://, pip install 'vit_jax[gcs]'.")
     _store()

@@ -44,7 +44,7 @@ from vit_jax import (
 from vit_jax import config as config_lib
 from vit_jax.checkpoint import Checkpoints
 from vit_jax.config import ConfigDict
-from vit_jax.description import describe
+from vit_jax.description import advise, describe
 from vit_jax.errors import RunFailed, Stopped, stopping_when_full
 from vit_jax.evaluators import classification, fewshot
 from vit_jax.models.surgery import Fitted
@@ -133,6 +133,8 @@ def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict
         goodput.begin()
     distributed.barrier("workdir")
     describe(run, devices)
+    if create and distributed.is_first():
+        advise(config, recipe)
     return run_in(workdir, run, weights)
 
 

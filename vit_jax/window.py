@@ -36,6 +36,7 @@ class Window:
         self._waiting: list[tuple[int, dict[str, jax.Array], bool]] = []  # (step, metrics, a row?)
         self.last_good = first  # step of the newest checkpoint
         self._measured = first  # step of the last row
+        self._first, self._began = first, 0.0  # where it starts, and when its first step was done
         self._flops = 3 * flops.forward_flops(run.model.cfg, *[run.config.data.image_size] * 2)
         kind = run.rules.mesh.devices.flat[0].device_kind
         self._peak = topology.peak_flops(kind)
@@ -52,6 +53,7 @@ class Window:
             self.flush()
         due = step % self._run.steps.report == 0 or step in (1, self._run.steps.total)
         self._waiting.append((step, metrics, due))
+        self._estimate(step, metrics)
 
     def flush(self) -> None:
         """Fetches and checks everything so far; called before anything is built on these steps."""
@@ -69,6 +71,19 @@ class Window:
                 row |= {"train/lr": float(self._run.schedule(max(updates - 1, 0))), **rates}
                 self._report.row(step, row | health)
                 self._show(step, row)
+
+    def _estimate(self, step: int, metrics: dict[str, jax.Array]) -> None:
+        """Says once how long the run takes, from steps after the one that was compiled for."""
+        done, total = step - self._first, self._run.steps.total
+        if done == 1:  # which the train loop has waited for
+            self._began = self._throughput.training()
+        if done != reporting.ESTIMATE_STEPS or step == total:
+            return
+        jax.block_until_ready(metrics)
+        rate = (done - 1) / max(self._throughput.training() - self._began, 1e-9)
+        said = reporting.estimate_line(total - self._first, rate, self._run.config.batch_size)
+        self._report.progress(said)
+        self._report.end_line()
 
     def _checked(self, step: int, row: dict[str, float]) -> dict[str, float]:
         """The row of a step, of a skipped one without what is not finite.

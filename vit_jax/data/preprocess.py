@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from vit_jax import synonyms
 from vit_jax.data import augment, big_vision, color, crops, decode, erasing, randaugment
 from vit_jax.data.decode import Decode
 from vit_jax.data.lazy import Tensor, tf
@@ -145,7 +146,7 @@ def _op(key: str, text: str, size: int) -> Op:
         ) from None
     name = call.func.id
     if name not in OPS:
-        raise unknown(f"op in {key}", name, OPS)
+        raise unknown(f"op in {key}", name, OPS, synonyms.hint("op", name))
     fields = inspect.signature(OPS[name])
     try:
         bound = fields.bind(*args, **kwargs)

@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from vit_jax import named, storage
+from vit_jax import named, storage, synonyms
 from vit_jax.data import (
     file_sources,
     mixture,
@@ -122,7 +122,7 @@ def open_source(spec: str, options: Options, *, val_percent: int, test_percent: 
     """
     kind, _, rest = spec.partition(":")
     if kind not in KINDS:
-        raise unknown("data.source", spec, KINDS)
+        raise unknown_kind("data.source", spec)
     if bool(rest) != (kind != "digits"):
         raise BadInput(f"data.source={spec!r}: write it as {KINDS[kind][0]}.")
     for key, percent in (("val_percent", val_percent), ("test_percent", test_percent)):
@@ -199,3 +199,9 @@ KINDS: dict[str, tuple[str, Any]] = {
     "python": ("python:MODULE:FUNCTION", _own),
     "digits": ("digits", _digits),
 }
+
+
+def unknown_kind(what: str, spec: str) -> BadInput:
+    """An error for a source of no known kind; `what` names the argument that it was given as."""
+    usages = [usage for usage, _ in KINDS.values()]
+    return unknown(what, spec, usages, synonyms.hint("data.source", spec))

@@ -12,6 +12,8 @@ import collections
 import re
 import urllib.parse
 
+from vit_jax import synonyms
+
 HOST = "https://storage.googleapis.com"
 
 # Folder -> files without .npz, in the buckets vit_models and mixer_models. Heads: imagenet21k has
@@ -94,6 +96,20 @@ _BIT_SCHEME = re.compile(
     r"|distill/(R50x1_(160|224)|R152x2_T_(224|384))"
     rf"|vtab/BiT-M-R(50x[13]|101x[13]|152x4)-run[012]-({_VTAB}))\.npz"
 )
+
+
+def weights(name: str) -> str:
+    """The published weights of the model that a name of timm or Hugging Face is of; "": none."""
+    found = synonyms.meant("model.variant", name)
+    files = CHECKPOINTS.get(found[0].partition(" ")[0], ()) if found else ()
+    return min(files, key=lambda file: file.startswith(("sam/", "gsam/", "BiT-S")), default="")
+
+
+def hint(name: str) -> str:
+    """Says which variant a name of timm or Hugging Face is, and its weights; "" if none."""
+    file = weights(name)
+    more = f" For published weights, add --config.init={file}." if file else ""
+    return synonyms.hint("model.variant", name) + more
 
 
 def url(name: str) -> str | None:

@@ -13,10 +13,10 @@ from typing import Any, Literal, get_args
 import jax
 import jax.numpy as jnp
 
-from vit_jax import named
+from vit_jax import named, synonyms
 from vit_jax.errors import BadInput, unknown
 from vit_jax.models import attention, bit, layers, mixer, own, posemb, resnet, vit
-from vit_jax.models.layers import Dtype, Gelu
+from vit_jax.models.published import hint
 from vit_jax.sharding import Axes, Rules
 
 Config = vit.ViTConfig | bit.BiTConfig | mixer.MixerConfig | own.OwnConfig
@@ -81,9 +81,9 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "posemb_at": get_args(posemb.PosembAt),
     "stem": get_args(resnet.Stem),
     "root_pool": ("auto", *get_args(resnet.Pool)),
-    "gelu": ("auto", *get_args(Gelu)),
+    "gelu": ("auto", *get_args(layers.Gelu)),
     "ws_epsilon_in": ("auto", *get_args(resnet.EpsilonIn)),
-    "dtype": get_args(Dtype),
+    "dtype": get_args(layers.Dtype),
     "attention": get_args(attention.Wanted),
 }
 # What each kind of model takes beside what all take.
@@ -111,8 +111,8 @@ def config(*, classes: int, **settings: Any) -> Config:
     """
     given = Settings(**settings)
     for field, options in _OPTIONS.items():
-        if getattr(given, field) not in options:
-            raise unknown(f"model.{field}", getattr(given, field), options)
+        if (value := getattr(given, field)) not in options:
+            raise unknown(f"model.{field}", value, options, synonyms.hint(f"model.{field}", value))
     _check_ranges(given)
     name = given.variant
     if named.is_own(name):
@@ -230,7 +230,8 @@ def _or_small(cfg: Config, height: int, width: int) -> str:
 
 
 def _unknown(variant: str) -> BadInput:
-    return unknown("model variant", variant, [*NAMED, "or any patch side", named.USAGE])
+    options = [*NAMED, "or any patch side", named.USAGE]
+    return unknown("model variant", variant, options, hint(variant))
 
 
 def _check_ranges(given: Settings) -> None:

@@ -1,0 +1,303 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Words of Hugging Face, timm, torchvision and Keras, and what one writes here instead.
+
+They are for messages alone: no such word is accepted. Start from `hint`.
+"""
+
+import re
+
+_TRAIN_OPS = "data.train_ops='decode|inception_crop({size})|flip_lr'"
+
+# Kind -> words that mean the same -> (what one writes here, what to know about it). The kind is
+# "config key", "op", or the key whose value the word is. What stands in <> is an example, for which
+# the value that was given is put. An empty first part is a word that needs nothing here.
+TABLE: dict[str, dict[str, tuple[str, str]]] = {
+    "config key": {
+        "epochs num_epochs num_train_epochs max_epochs train_epochs total_epochs":
+            ("length='<10> epochs'",
+             "The length of training has a unit: epochs, steps or examples."),
+        "steps max_steps num_steps train_steps num_train_steps total_steps iterations max_iters":
+            ("length='<10000> steps'",
+             "The length of training has a unit: epochs, steps or examples."),
+        "learning_rate base_learning_rate initial_lr base_lr peak_lr":
+            ("schedule.lr=<1e-3>", "It is the highest rate; nothing scales it with the batch."),
+        "min_lr end_learning_rate":
+            ("schedule.name=linear --config.schedule.linear.end=<1e-5>", "Cosine ends at 0."),
+        "opt optim optimizer optimizer_name": ("optimizer.name=<adamw>", ""),
+        "schedule scheduler sched lr_scheduler lr_scheduler_type lr_schedule":
+            ("schedule.name=<cosine>", ""),
+        "warmup_steps num_warmup_steps warmup_iters": ("schedule.warmup='<500> steps'", ""),
+        "warmup_epochs num_warmup_epochs": ("schedule.warmup='<5> epochs'", ""),
+        "warmup_ratio warmup_fraction warmup_proportion":
+            ("schedule.warmup='5 percent'", "A ratio of 0.05 is 5 percent of the length."),
+        "train_batch_size global_batch_size total_batch_size batch bs bsz":
+            ("batch_size=<512>", "It counts the images of a step, of all devices together."),
+        "per_device_train_batch_size per_gpu_train_batch_size":
+            ("batch_size=512", "It counts the images of a step, of all devices and micro-batches "
+             "together."),
+        "eval_batch_size per_device_eval_batch_size val_batch_size validation_batch_size":
+            ("evals.val.batch_size=<256>", "It counts the images of all devices together."),
+        "gradient_accumulation_steps grad_accum_steps accumulate_grad_batches grad_accum":
+            ("accumulation=<4>", "The batch_size counts all micro-batches together."),
+        "wd": ("optimizer.weight_decay=<0.05>", "The learning rate multiplies it, as in PyTorch."),
+        "llrd layer_wise_lr_decay layerwise_decay": ("optimizer.layer_decay=<0.75>", ""),
+        "grad_clip max_grad_norm clip_grad clip_grad_norm gradient_clip_val clipnorm":
+            ("optimizer.clip=<1.0>", "It is the largest global norm of the gradients."),
+        "beta1 adam_beta1": ("optimizer.adamw.b1=<0.9>", ""),
+        "beta2 adam_beta2": ("optimizer.adamw.b2=<0.999>", ""),
+        "betas opt_betas adam_betas":
+            ("optimizer.adamw.b1=0.9 --config.optimizer.adamw.b2=0.999", ""),
+        "epsilon adam_epsilon opt_eps": ("optimizer.adamw.eps=<1e-8>", ""),
+        "loss criterion loss_fn": ("loss.name=<softmax>", ""),
+        "label_smoothing_factor smoothing label_smooth": ("loss.label_smoothing=<0.1>", ""),
+        "mixup mixup_alpha": ("mixup.alpha=<0.2>", ""),
+        "cutmix_alpha": ("mixup.cutmix=<1.0>", ""),
+        "ema model_ema model_ema_decay ema_decay polyak":
+            ("ema.decay=<0.9999>", "The parameters are averaged after every step."),
+        "model arch architecture model_name model_type backbone patch_size":
+            ("model.variant=<B/16>", "It is a size and the pixels of a patch; `vit_jax models` "
+             "lists them."),
+        "pretrained model_name_or_path pretrained_model pretrained_weights weights finetune "
+        "initial_checkpoint checkpoint_path":
+            ("init=imagenet21k/ViT-B_16.npz", "Give a published name (`vit_jax models` lists "
+             "them), a file, a URL or the workdir of a run."),
+        "hidden_size embed_dim hidden_dim d_model": ("model.width=<768>", ""),
+        "num_hidden_layers num_layers n_layers layers": ("model.depth=<12>", ""),
+        "num_attention_heads num_heads n_heads": ("model.heads=<12>", ""),
+        "mlp_dim intermediate_size mlp_ratio": ("model.mlp=3072", "It is the width of the MLP."),
+        "global_pool pooling": ("model.pool=<gap>", ""),
+        "num_register_tokens reg_tokens": ("model.registers=<4>", ""),
+        "dropout_rate drop_rate drop hidden_dropout_prob": ("model.dropout=<0.1>", ""),
+        "attn_drop attn_drop_rate attention_probs_dropout_prob":
+            ("model.attention_dropout=<0.1>", ""),
+        "drop_path_rate stochastic_depth stochastic_depth_rate":
+            ("model.drop_path=<0.1>", "It is the rate of the last block."),
+        "fp16 bf16 float16 bfloat16 mixed_precision amp half_precision precision":
+            ("model.dtype=bfloat16", "Parameters stay in float32."),
+        "gradient_checkpointing grad_checkpointing": ("model.remat=full", ""),
+        "img_size input_size resolution crop_size imgsz size":
+            ("data.image_size=<224>", "It counts pixels a side."),
+        "data dataset dataset_name data_path train_dir":
+            ("data.source=<folder:/path/to/images>", "docs/data.md lists the kinds of sources."),
+        "data_dir image_dir dataset_dir":
+            ("data.source=<folder:/path/to/images>", "The key data.data_dir is another: where "
+             "TFDS keeps its datasets."),
+        "val_split validation_split":
+            ("data.val_percent=10", "A share of 0.1 is 10 percent of the training images."),
+        "num_workers dataloader_num_workers": ("data.workers=<8>", "It counts threads."),
+        "image_mean": ("data.mean='(0.5, 0.5, 0.5)'", "Pixels are scaled to [0, 1] before it."),
+        "image_std": ("data.std='(0.5, 0.5, 0.5)'", "Pixels are scaled to [0, 1] before it."),
+        "transforms augmentation auto_augment aa color_jitter reprob random_erasing hflip":
+            (_TRAIN_OPS, "docs/data.md lists the ops of the chain."),
+        "logging_steps log_interval log_every log_every_n_steps print_freq":
+            ("report.every='<50> steps'", ""),
+        "eval_steps eval_interval eval_freq eval_every":
+            ("evals.val.every='<1000> steps'", ""),
+        "save_steps save_interval save_freq save_every checkpoint_interval":
+            ("checkpoint.every='<1000> steps'", ""),
+        "save_total_limit checkpoint_hist": ("checkpoint.keep_last=<2>", ""),
+        "load_best_model_at_end metric_for_best_model save_best early_stopping patience":
+            ("checkpoint.keep_best=val/top1", "The best step is kept; training goes on to its "
+             "end."),
+        "device accelerator cuda gpu use_gpu": ("platform=auto", "It takes the accelerator that is "
+                                                "there."),
+        "num_gpus gpus devices n_gpu": ("mesh.data=-1", "All devices share the batch, without "
+                                        "being asked."),
+        "random_seed": ("seed=<0>", ""),
+        "report_to wandb": ("report.tensorboard=true", "Metrics are in WORKDIR/metrics.jsonl."),
+        "output_dir out_dir log_dir logging_dir save_dir checkpoint_dir":
+            ("--workdir=<runs/mine>", "It is the folder of the run."),
+        "resume resume_from_checkpoint":
+            ("", "The same command with the same --workdir continues a run; leave it out."),
+        "num_classes num_labels n_classes nb_classes":
+            ("", "The data say how many classes there are; leave it out."),
+        "compile torch_compile": ("", "Every step is compiled; leave it out."),
+        "shuffle": ("", "Training images are always shuffled; leave it out."),
+    },
+    "optimizer.name": {
+        "adam": ("adamw", "It is Adam while --config.optimizer.weight_decay is 0."),
+        "adamw_torch adamw_torch_fused adamw_hf fused_adamw": ("adamw", ""),
+        "momentum nesterov": ("sgd", "It has the keys optimizer.sgd.momentum and nesterov."),
+        "lars": ("lamb", "It is LARS with the moments of Adam."),
+        "lion radam nadam rmsprop adagrad muon": ("adamw", "It is what ViTs are usually trained "
+                                                  "with."),
+    },
+    "schedule.name": {
+        "constant constant_with_warmup none":
+            ("step --config.schedule.step.drops='()'", "Without drops the rate is constant."),
+        "cosine_decay cosine_with_warmup warmup_cosine warmup_cosine_decay cosine_annealing "
+        "cosine_with_restarts cosine_annealing_lr":
+            ("cosine", "Its warm-up is --config.schedule.warmup; it has no restarts."),
+        "linear_with_warmup linear_decay polynomial poly":
+            ("linear", "Its warm-up is --config.schedule.warmup."),
+        "inverse_sqrt inverse_square_root": ("rsqrt", ""),
+        "step_lr multistep piecewise": ("step", ""),
+    },
+    "loss.name": {
+        "cross_entropy ce categorical_crossentropy sparse_categorical_crossentropy":
+            ("softmax", "It is the cross entropy of a softmax."),
+        "bce binary_cross_entropy bce_with_logits bce_loss":
+            ("sigmoid", "It is the binary cross entropy, summed over classes."),
+    },
+    "model.pool": {
+        "cls cls_token class_token": ("token", ""),
+        "avg mean average global_average": ("gap", ""),
+        "attention attn": ("map", ""),
+    },
+    "platform": {"cuda nvidia": ("gpu", "")},
+    "data.source": {
+        "hf hfds huggingface torch torchvision keras tensorflow_datasets":
+            ("tfds:<cifar10>", "TensorFlow Datasets has many of the same datasets."),
+        "cifar10": ("tfds:cifar10", ""),
+        "cifar100": ("tfds:cifar100", ""),
+        "mnist": ("tfds:mnist", ""),
+        "fashion_mnist": ("tfds:fashion_mnist", ""),
+        "food101": ("tfds:food101", ""),
+        "flowers oxford_flowers102": ("tfds:oxford_flowers102", ""),
+        "pets oxford_pets oxford_iiit_pet": ("tfds:oxford_iiit_pet", ""),
+        "imagenet imagenet1k imagenet2012 ilsvrc2012":
+            ("tfds:imagenet2012", "Class folders of your own are folder:PATH."),
+        "imagefolder dir directory": ("folder:<PATH>", "It holds class folders."),
+        "webdataset wds": ("tar:<GLOB>", ""),
+        "tfrecord tfrecords": ("records:<GLOB>", ""),
+    },
+    "op": {
+        "random_resized_crop random_sized_crop random_resized_crop_and_interpolation":
+            ("inception_crop({size})", "It crops a random box and resizes it."),
+        "horizontal_flip random_horizontal_flip hflip random_flip fliplr": ("flip_lr", ""),
+        "center_crop": ("central_crop({size})", ""),
+        "resizing": ("resize({size})", ""),
+        "resize_smallest shortest_edge": ("resize_small({size})", ""),
+        "random_rotation rotate random_affine random_translation": ("affine(degrees=10)", ""),
+        "rand_augment trivial_augment trivial_augment_wide auto_augment aug_mix":
+            ("randaug(2, 10)", "Those are the ops in a row, and their strength up to 10."),
+        "cutout random_erase": ("random_erasing", ""),
+        "gaussian_blur solarize grayscale random_grayscale":
+            ("three_augment", "It draws one of grey, solarized and blurred."),
+        "decode_image decode_jpeg pil_to_tensor to_tensor to_image":
+            ("decode", "A chain begins with it; batches are made later."),
+        "normalize normalization rescale rescaling value_range":
+            ("", "The keys --config.data.mean and --config.data.std normalise; leave it out."),
+        "mixup cutmix":
+            ("", "The keys --config.mixup.alpha=0.2 and --config.mixup.cutmix=1.0 mix batches."),
+    },
+}  # fmt: skip
+
+
+def hint(kind: str, word: str, value: str = "") -> str:
+    """Says what one writes here instead of a word; "" for a word that nobody knows.
+
+    Args:
+      kind: of `TABLE`, or "model.variant".
+      word: as it was given.
+      value: that was given with it, of a key.
+    """
+    found = meant(kind, word, value)
+    if found is None:
+        return ""
+    text, remark = found
+    keyed = kind not in ("op", "data.source", "config key")
+    flag = f"--config.{kind}={text}" if keyed else text
+    return f"{f' Did you mean {flag}?' if text else ''}{f' {remark}' if remark else ''}"
+
+
+def meant(kind: str, word: str, value: str = "") -> tuple[str, str] | None:
+    """What a word is here, as in `TABLE` but filled in, and what to know; None if unknown."""
+    if kind == "model.variant":
+        return _variant(word)
+    if kind == "data.source":
+        return _source(word)
+    found = _row(kind, word) or _row(kind, word.rpartition(".")[2])
+    if kind != "config key" or found is None or not found[0]:
+        return found
+    text = _filled(found[0], value)
+    return text if text.startswith("--") else f"--config.{text}", found[1]
+
+
+def _plain(word: str) -> str:
+    return re.sub(r"[\W_]", "", word.lower())
+
+
+def _row(kind: str, word: str) -> tuple[str, str] | None:
+    rows = TABLE.get(kind, {}).items()
+    return next((row for words, row in rows if _plain(word) in map(_plain, words.split())), None)
+
+
+_NUMBER = r"\d[\d.]*(?:e[+-]?\d+)?"
+
+
+def _filled(text: str, value: str) -> str:
+    """Puts a value in the place of the example, if it can stand there."""
+
+    def chosen(match: re.Match[str]) -> str:
+        key, example = match[1] or "", match[2]
+        translated = meant(key.removesuffix("="), value)
+        pattern = _NUMBER if re.fullmatch(_NUMBER, example) else r"[\w./:@+~-]+"
+        return key + (translated[0] if translated else
+                      value if re.fullmatch(pattern, value) else example)  # fmt: skip
+
+    return re.sub(r"([\w.]+=)?<(.*?)>", chosen, text)
+
+
+# ---------------------------------------------------------------- names with a structure
+
+_SIZES = {
+    "tiny": "Ti", "small": "S", "base": "B", "large": "L", "huge": "H", "giant": "g",
+    "gigantic": "G", "so400m": "So400m", "ti": "Ti", "t": "Ti", "s": "S", "b": "B", "l": "L",
+    "h": "H", "g": "g",
+}  # fmt: skip
+_LARGEST = ("So400m", "H", "g", "G")  # usually with patches of 14
+_NAME = re.compile(
+    rf"""(?:[\w.-]+/)?(?P<kind>vit|deit3?|mixer)[-_]?(?P<size>{"|".join(_SIZES)})
+    (?:[-_]distilled)?
+    (?:[-_]r(?P<layers>26|50|)[-_]s(?P<stride>\d+)(?:[-_]p\d+)?
+      |[-_/]?(?:patch|p)?(?P<patch>[1-9]\d?))?
+    (?![a-z0-9/])(?:.*?[-_@](?P<pixels>\d{{3}})(?!\d))?.*""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_RESNET = re.compile(
+    r"(?:[\w.-]+/)?(?:resnet|resnetv2|bit)[-_]?(50|101|152|200)(?:x(\d))?(?![\dx]).*",
+    re.IGNORECASE,
+)
+
+
+def _variant(name: str) -> tuple[str, str] | None:
+    """The variant in a name such as `google/vit-base-patch16-224`, with a flag for its size."""
+    if match := _RESNET.fullmatch(name):
+        remark = "It is a ResNet with group norm and weight standardisation."
+        return f"BiT-R{match[1]}x{match[2] or 1}", remark
+    if not (match := _NAME.fullmatch(name)):
+        return None
+    size = "G" if match["size"] == "G" else _SIZES[match["size"].lower()]
+    patch = match["patch"] or match["stride"] or ("14" if size in _LARGEST else "16")
+    before = "Mixer-" if match["kind"].lower() == "mixer" else ""
+    if before and size not in ("S", "B", "L"):
+        return None
+    if match["layers"] is not None:
+        before = f"R{match['layers']}+"
+    pixels = f" --config.data.image_size={match['pixels']}" if match["pixels"] else ""
+    return f"{before}{size}/{patch}{pixels}", ""
+
+
+def _source(spec: str) -> tuple[str, str] | None:
+    """The source that is meant by `hf:cifar10`, `imagefolder:/path`, `/path` or `cifar10`."""
+    if _is_path(spec):
+        return f"{'csv' if spec.endswith('.csv') else 'folder'}:{spec}", ""
+    kind, _, rest = re.sub(r"^(\w+)/", r"\1:", spec).partition(":")
+    found = _row("data.source", kind)
+    if found is None:
+        return None
+    text, remark = found
+    if text.startswith("tfds:") and rest:
+        if _is_path(rest):
+            return f"folder:{rest}", "It holds class folders."
+        name = rest.rpartition("/")[2]
+        text = (_row("data.source", name) or (f"tfds:{name}", ""))[0]
+        return text, remark
+    return re.sub(r"<(.*?)>", lambda match: rest or match[1], text), remark
+
+
+def _is_path(text: str) -> bool:
+    return text.startswith(("/", "~", "."))

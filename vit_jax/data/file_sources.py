@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from vit_jax import storage
+from vit_jax import regular, storage
 from vit_jax.data.decode import EXTENSIONS
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.splits import Split, Table
@@ -67,7 +67,7 @@ def _entries(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def _sorted_out(class_folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
+def sorted_out(class_folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
     """Images, other files, and what is no file: reading a pipe would wait for ever.
 
     A link to an image that is gone is an image; who reads it is told that it is gone.
@@ -107,7 +107,7 @@ def open_folder(rest: str, _: Any) -> _Opened:
     for part, folder in parts.items():
         left_out += [p for p in _entries(folder) if p.is_file() and p.name[0] != "."]
         for class_folder in _subfolders(folder):
-            images, others, odd = _sorted_out(class_folder)
+            images, others, odd = sorted_out(class_folder)
             left_out += others
             no_files += odd
             deeper += len(_subfolders(class_folder))
@@ -169,15 +169,17 @@ def open_csv(rest: str, _: Any) -> _Opened:
     else:
         files = [str(path.parent / os.path.expanduser(row[0].strip())) for row in rows]
         missing = [f for f in files if not os.path.isfile(f)]
-    if missing == files[:1] and len(files) > 1:
+    odd = bool(missing) and regular.is_odd(missing[0])
+    if missing == files[:1] and len(files) > 1 and not odd:
         raise BadInput(
             f"data.source=csv:{rest}: there is no image {rows[0][0]}, the first row; if that row "
             f"is a header, {','.join(rows[0])}, name its second column label, or leave the row out."
         )
     if missing:
+        what = f" (a {regular.kind(missing[0])})" if odd else ""
         raise BadInput(
             f"data.source=csv:{rest}: {len(missing)} of {len(files)} images are not there, first "
-            f"{missing[0]}; paths are relative to {path.parent}."
+            f"{missing[0]}{what}; paths are relative to {path.parent}."
         )
     label = {name: i for i, name in enumerate(labels)}
     table = _file_table(

@@ -46,7 +46,7 @@ from vit_jax.data import (
 from vit_jax.data.evaluation import Evaluation
 from vit_jax.data.pipeline import Pipeline
 from vit_jax.data.splits import Split
-from vit_jax.errors import BadInput, together, unknown
+from vit_jax.errors import BadInput, together
 from vit_jax.evaluators import features, own
 from vit_jax.models import variants
 from vit_jax.program import Program
@@ -79,7 +79,7 @@ def check(config: ConfigDict) -> None:
     specs += [("source in fewshot.sources", spec) for _, spec in config.fewshot.sources]
     for key, spec in specs:
         if spec.partition(":")[0] not in sources.KINDS:
-            raise unknown(key, spec, [usage for usage, _ in sources.KINDS.values()])
+            raise sources.unknown_kind(key, spec)
     losses.find(config.loss.name)
     for name, part in config.evals.items():
         if part.evaluator:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vit_jax.commands import arguments
-from vit_jax.errors import BadInput, unknown
+from vit_jax.errors import BadInput
 
 SUMMARY = "prepare, check, show and time datasets"
 OVERRIDES = False  # whether --config.key=value may follow
@@ -99,9 +99,13 @@ def _check(args: argparse.Namespace, workers: int) -> int:
 
     kind, _, name = args.source.partition(":")
     if kind not in sources.KINDS:
-        if name:
-            raise unknown("source", args.source, [usage for usage, _ in sources.KINDS.values()])
-        return _say(args, *_prepared(kind, args))
+        if not name:
+            try:
+                return _say(args, *_prepared(kind, args))
+            except BadInput:
+                if not sources.kind_of_path(args.source):
+                    raise
+        raise sources.unknown_kind("source", args.source)
     found: dict[str, Any] = {}
     lines: list[str] = []
     if kind in ("tfds", "vtab"):

@@ -123,7 +123,7 @@ def _open_all(args: argparse.Namespace) -> list["sources.Source"]:
     for spec in args.data:
         try:
             if spec.partition(":")[0] not in sources.KINDS:
-                raise unknown("--data", spec, [usage for usage, _ in sources.KINDS.values()])
+                raise sources.unknown_kind("--data", spec)
             if data is not None:
                 with data.unlocked():
                     data.data_dir = args.data_dir or data.data_dir

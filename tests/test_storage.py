@@ -43,6 +43,16 @@ def test_address_that_cannot_be_a_workdir_is_refused(text, said):
         storage.workdir(text)
 
 
+def test_the_path_of_a_run_is_text(tmp_path, monkeypatch):
+    """Checkpoints cannot be written below a name that is none; a path may begin there unsaid."""
+    assert storage.workdir(str(tmp_path / "Läufe 猫")).name == "Läufe 猫"
+    (tmp_path / "\udcff").mkdir()
+    monkeypatch.chdir(tmp_path / "\udcff")
+    for text in (f"{tmp_path}/\udcff/run", "run"):
+        with pytest.raises(BadInput, match="is not UTF-8, as the path of a run must be; rename"):
+            storage.workdir(text)
+
+
 def test_without_the_extra_a_bucket_is_refused_and_the_extra_named(monkeypatch, capsys):
     real = importlib.util.find_spec
     monkeypatch.setattr(

@@ -75,10 +75,14 @@ def workdir(text: str) -> Path:
     """The folder of a run, which need not exist; one in a bucket is asked for once.
 
     Raises:
-      BadInput: as `path`; or there is no such bucket, or no access to it.
+      BadInput: as `path`; or its name is not UTF-8, or no such bucket, or no access to it.
       StoreLost: the store does not answer.
     """
     folder = path(text)
+    try:
+        os.path.abspath(text).encode()
+    except UnicodeEncodeError as e:  # whoever writes checkpoints takes it for text
+        raise BadInput(f"{text!r} is not UTF-8, as the path of a run must be; rename it.") from e
     if is_remote(folder):
         bucket, _, name = text.removeprefix("gs://").partition("/")
         asked = {"prefix": f"{name.rstrip('/')}/", "maxResults": 1}

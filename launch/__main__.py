@@ -6,6 +6,9 @@
 import sys
 
 from launch.main import main
+from vit_jax import console
 
 if __name__ == "__main__":
+    console.in_utf8()
+    console.begin()
     sys.exit(main())

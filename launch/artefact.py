@@ -86,7 +86,9 @@ def locked(root: Path | None = None) -> dict[str, str]:
     path = (root or recipes.root()) / LOCK_FILE
     if not path.is_file():
         raise BadInput(f"{path} is missing; launch from a checkout of the project.")
-    rows = (line.split(" ")[0].partition("==") for line in path.read_text().splitlines())
+    rows = (
+        line.split(" ")[0].partition("==") for line in path.read_text(encoding="utf-8").splitlines()
+    )
     versions = {_canonical(name): version for name, equal, version in rows if equal}
     names = [name for name in meeting.facts() if name != "code"]
     missing = [name for name in names if name not in versions]

@@ -42,12 +42,12 @@ def write(rendered: Rendered, engine: str, folder: Path) -> None:
             known = before.get(verb, []) if before.get("engine") == engine else []
             record[verb] = known + [argv for argv in argvs if argv not in known]
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / RECORD_FILE).write_text(json.dumps(record, indent=1) + "\n")
+        (folder / RECORD_FILE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 def _read(folder: Path) -> dict[str, Any]:
     """What was noted and not cancelled; raises OSError or ValueError where there is nothing."""
-    found = json.loads((folder / RECORD_FILE).read_text())
+    found = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
     if not isinstance(found, dict):
         raise ValueError("no record")
     return {} if found.get(CANCELLED) else found
@@ -60,7 +60,9 @@ def cancelled(folder: Path) -> None:
     except (OSError, ValueError):
         return
     with writing(folder):
-        (folder / RECORD_FILE).write_text(json.dumps({**record, CANCELLED: True}, indent=1) + "\n")
+        (folder / RECORD_FILE).write_text(
+            json.dumps({**record, CANCELLED: True}, indent=1) + "\n", encoding="utf-8"
+        )
 
 
 def recorded(engine: str, verb: str, folder: Path) -> list[Command]:

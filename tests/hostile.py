@@ -3,8 +3,12 @@
 
 """Input made to do harm: valid files with something changed, and what must come of them."""
 
+import contextlib
 import copy
+import os
+import socket
 import tracemalloc
+from pathlib import Path
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -21,6 +25,15 @@ VALUES = st.one_of(
     NUMBERS, st.none(), st.booleans(), st.floats(), st.text(max_size=8), st.just([]), st.just({}),
     st.lists(NUMBERS, max_size=3), st.just({"a": [{}]}), st.just("../../x"),
 )  # fmt: skip
+
+
+def no_files(folder: Path) -> list[str]:
+    """Makes a pipe, a socket and a link to a device that are called as images are; sorted."""
+    os.mkfifo(folder / "pipe.jpg")
+    (folder / "device.jpg").symlink_to(os.devnull)
+    with socket.socket(socket.AF_UNIX) as made, contextlib.chdir(folder):
+        made.bind("socket.jpg")
+    return [str(folder / f"{name}.jpg") for name in ("device", "pipe", "socket")]
 
 
 @st.composite

@@ -33,6 +33,7 @@ def test_formats_are_those_that_exist():
         ("npz", "folder.npz", False, "is a folder, and npz is a file"),
         ("stablehlo", "pipe", False, "pipe is a device or a pipe"),
         ("savedmodel", "pipe", False, "is there and is no SavedModel"),
+        ("savedmodel", "\udcff", False, "is not UTF-8, as the path of a SavedModel must be"),
         ("savedmodel", "folder", False, "is there and is no SavedModel"),
         ("savedmodel", "file", False, "is there and is no SavedModel"),
     ],

@@ -11,6 +11,7 @@ import sys
 import pytest
 from test_train import QUICKSTART, TINY
 
+from vit_jax import console
 from vit_jax.rows import read_rows
 
 OPEN = {"pipe": os.pipe, "pty": os.openpty, "full": lambda: (None, os.open("/dev/full", os.O_RDWR))}
@@ -90,3 +91,22 @@ def test_run_goes_on_when_its_reader_is_gone(tmp_path, kind):
     assert child.returncode == 0
     assert json.loads((tmp_path / "results.json").read_text())["step"] == 12
     assert read_rows(tmp_path / "goodput.jsonl")[-1]["code"] == 0
+
+
+@pytest.mark.parametrize(
+    "encoding, variable, anew",
+    [("ascii", None, True), ("iso8859-1", "0", True), ("ascii", "1", False), ("utf-8", "0", False)],
+)
+def test_a_program_starts_anew_where_names_are_not_utf_8(monkeypatch, encoding, variable, anew):
+    """Once at most: the variable says that it was tried."""
+    seen = []
+    monkeypatch.setattr(os, "execve", lambda *given: seen.append(given))
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: encoding)
+    monkeypatch.delenv("PYTHONUTF8", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("PYTHONUTF8", variable)
+    console.in_utf8()
+    assert len(seen) == anew
+    for program, words, environ in seen:
+        assert (program, words) == (sys.executable, [sys.executable, *sys.orig_argv[1:]])
+        assert environ == os.environ | {"PYTHONUTF8": "1"}

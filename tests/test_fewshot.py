@@ -257,7 +257,7 @@ BAD = {
         ["{run}", "--data=folder:/no/a", "--data=folder:/no/b"],
         ["2 problems", "--data=folder:/no/a", "/no/b"],
     ),
-    "one class": (["{run}", "--data=folder:{tmp}/one"], ["1 class folders"]),
+    "one class": (["{run}", "--data=folder:{tmp}/one"], ["two classes or more, found one: cats;"]),
     "no train": (["{run}", "--data=csv:{tmp}/one/test.csv"], ["no train split"]),
     "several labels": (
         ["{run}", "--data=records:{tmp}/multi"],

@@ -86,6 +86,26 @@ def test_train_val_and_test_folders_stay(tmp_path):
     assert source.notes == ()
 
 
+@pytest.mark.parametrize("names_of", [str.capitalize, str.upper])
+@pytest.mark.parametrize("given", [["train", "test"], ["train", "val", "test"], ["train", "valid"]])
+def test_folders_of_splits_may_have_capitals(tmp_path, names_of, given):
+    files = [f"{part}/{c}/{part}.png" for part in given for c in "ab"]
+    pictures.folder(tmp_path / "small", *files)
+    large = [f"{names_of(part)}/{name}" for part, _, name in (f.partition("/") for f in files)]
+    pictures.folder(tmp_path / "large", *large)
+    small, found = (
+        names(opened(f"folder:{tmp_path}/small")),
+        names(opened(f"folder:{tmp_path}/large")),
+    )
+    assert {k: [n.lower() for n in v] for k, v in found.items()} == small
+    assert set(itertools.chain(*found.values())) == set(large)
+
+
+def test_classes_may_differ_in_capitals_alone(tmp_path):
+    pictures.folder(tmp_path, "Train/1.png", "train/1.png", "bus/1.png")
+    assert opened(f"folder:{tmp_path}").classes == ("Train", "bus", "train")
+
+
 def test_held_out_images_stay_when_others_are_added(tmp_path):
     first = [f"{c}/{i}.png" for c in "ab" for i in range(0, 200, 2)]
     pictures.folder(tmp_path / "one", *first)
@@ -168,11 +188,16 @@ def test_folder_names_may_be_any_text(tmp_path):
 WRONG_FOLDERS = {
     "nothing there": ([], "does not exist"),
     "empty": (["/"], "found in"),
-    "images at the top": (["1.png", "2.png"], "1.png, 2.png"),
-    "one class": (["cat/1.png", "cat/2.png"], "1 class folders with images"),
-    "one class with images": (["cat/1.png", "dog/1.txt"], "1 class folders with images"),
+    "images at the top": (["1.png", "2.png"], "2 images are in no class folder, first 1.png"),
+    "no folders of classes": (["1.png"], "give csv:FILE (`vit_jax predict` takes such a folder"),
+    "one class": (["cat/1.png", "cat/2.png"], "needs two classes or more, found one: cat;"),
+    "one class with images": (["cat/1.png", "dog/1.txt"], "two classes or more, found one: cat;"),
     "no images": (["cat/1.txt", "dog/1.pdf"], "0 class folders with images"),
-    "images in train": (["train/1.png", "test/1.png"], "0 class folders with images"),
+    "images in train": (["Train/1.png", "Test/1.png"], "in no class folder, first Train/1.png"),
+    "two of a split": (
+        ["Train/a/1.png", "train/b/1.png", "test/a/1.png"],
+        "Train and train in",
+    ),
     "only test": (["test/cat/1.png", "test/dog/1.png"], "class folders with images"),
     "class only in test": (
         ["train/a/1.png", "train/b/1.png", "test/c/1.png", "test/a/1.png"],
@@ -192,7 +217,9 @@ def test_wrong_folder_says_what_was_found_and_expected(tmp_path, paths, shown):
         (root / path.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
         (root / path.lstrip("/")).write_bytes(b"x") if path != "/" else root.mkdir(exist_ok=True)
     said = message(f"folder:{root}")
-    parts = (f"data.source=folder:{root}", shown, "PATH/CLASS/*.jpg", "PATH/train/CLASS")
+    parts = [f"data.source=folder:{root}", shown]
+    if "differ only in capitals" not in said:
+        parts += ["PATH/CLASS/*.jpg", "PATH/train/CLASS"]
     assert [p for p in parts if p not in said] == []
 
 
@@ -238,6 +265,18 @@ def test_csv_with_a_split_column(tmp_path):
     assert source.notes == ()
 
 
+def test_splits_of_a_csv_may_have_capitals(tmp_path):
+    lines = ["path,label,split", "a.png,x,Train", "b.png,y,TEST", "c.png,y,train"]
+    source = opened(f"csv:{table(tmp_path, *lines)}")
+    assert names(source) == {"train": ["a.png", "c.png"], "test": ["b.png"]}
+
+
+def test_a_row_that_names_a_pipe_is_told(tmp_path):
+    os.mkfifo(tmp_path / "pipe.png")
+    said = message(f"csv:{table(tmp_path, 'pipe.png,x', 'b.png,y')}")
+    assert f"1 of 2 images are not there, first {tmp_path}/pipe.png (a named pipe)" in said
+
+
 def test_columns_of_a_header_are_taken_by_name(tmp_path):
     lines = ["file,label,wnid,split", "a.png,x,n1,train", "b.png,y,n2,test"]
     assert names(opened(f"csv:{table(tmp_path, *lines)}")) == {
@@ -279,9 +318,9 @@ def test_csv_is_held_out_by_name(tmp_path):
 @pytest.mark.parametrize(
     "lines, shown",
     [
-        ([], "0 labels"),
-        (["path,label"], "0 labels"),
-        (["a.png,x", "b.png,x"], "1 labels"),
+        ([], "two labels or more, found none"),
+        (["path,label"], "two labels or more, found none"),
+        (["a.png,x", "b.png,x"], "two labels or more, found one: x;"),
         (["a.png,x", "b.png"], "row 2 is ['b.png']"),
         (["a.png,x", "b.png, "], "row 2 is ['b.png', ' ']"),
         (["a.png", "b.png"], "row 1"),

@@ -4,13 +4,17 @@
 """A model that is ready: of files, of splits, with names; and what of both is refused."""
 
 import io
+import os
+import threading
 
 import exports
+import hostile
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pictures
 import pytest
+import rights
 import using
 
 import vit_jax
@@ -156,6 +160,62 @@ def test_all_that_is_wrong_with_images_is_said_at_once(tmp_path):
     assert "gone is not there" in str(caught.value)
     with pytest.raises(BadInput, match="no images; give files, folders"):
         inference.image_files(["-"], io.StringIO("\n"))
+
+
+@pytest.mark.timeout(120)
+def test_what_is_no_file_is_left_out_of_a_folder_and_told(tmp_path, caplog):
+    pictures.folder(tmp_path, "a.png", "b.jpg/1.png")  # a folder may be called as an image is
+    odd = hostile.no_files(tmp_path / "b.jpg")
+    (tmp_path / "gone.png").symlink_to("nowhere")  # who reads it is told that it is gone
+    (tmp_path / "loop.png").symlink_to("loop.png")
+    found = inference.image_files([str(tmp_path)], io.StringIO())
+    names = ("a.png", "b.jpg/1.png", "gone.png", "loop.png")
+    assert found == [f"{tmp_path}/{name}" for name in names]
+    assert caplog.messages == [f"left out, as pipes, sockets or devices: {', '.join(odd)}"]
+
+
+@pytest.mark.timeout(120)
+def test_what_is_named_must_be_a_file(tmp_path):
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "loop.jpg").symlink_to("loop.jpg")
+    odd = hostile.no_files(tmp_path / "odd")
+    listed = io.StringIO("\n".join([*odd, f"{tmp_path}/loop.jpg", "x" * 300, "a\0b"]))
+    with pytest.raises(BadInput) as caught:
+        inference.image_files([str(tmp_path / "odd"), "-"], listed)
+    said = caught.value.parts
+    assert said[0].startswith(f"{tmp_path}/odd has no images in it, only pipes")
+    for part, path, kind in zip(said[1:4], odd, ("device", "named pipe", "socket"), strict=True):
+        assert part.startswith(f"{path} is a {kind}, not a file; give images")
+    for part, reason in zip(said[4:], ("symbolic links", "too long", "is not there"), strict=True):
+        assert reason in part
+
+
+def test_a_folder_that_cannot_be_listed_is_told(tmp_path):
+    pictures.folder(tmp_path, "a.png", "secret/b.png")
+    (tmp_path / "secret").chmod(0)
+    said = rf"{tmp_path} cannot be read: Permission denied \({tmp_path}/secret\)"
+    with rights.plain(), pytest.raises(BadInput, match=said):
+        inference.image_files([str(tmp_path)], io.StringIO())
+
+
+@pytest.mark.timeout(120)
+def test_weights_and_their_names_are_regular_files(digits_run, tmp_path):
+    os.mkfifo(tmp_path / "pipe.npz")
+    with pytest.raises(BadInput, match=r"pipe\.npz is a named pipe, no file and no folder"):
+        inference.open_model(str(tmp_path / "pipe.npz"))
+    run = using.with_classes(digits_run, tmp_path / "run", None)
+    os.mkfifo(run / "classes.json")
+    with pytest.raises(BadInput, match=r"classes\.json is not readable JSON.* a named pipe"):
+        inference.open_model(str(run))
+
+
+@pytest.mark.timeout(120)
+def test_names_of_classes_may_come_through_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=["Käfer\n猫\n".encode()])
+    writer.start()
+    assert inference.read_names(str(tmp_path / "pipe")) == ("Käfer", "猫")
+    writer.join()
 
 
 def test_own_data_has_the_splits_of_the_run_and_other_data_none_held_out(digits_run, image_folder):

@@ -38,6 +38,20 @@ def test_no_default_is_hidden_in_a_config_get(path):
             )
 
 
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_text_has_one_encoding_whatever_the_locale(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.Call) or any(k.arg == "encoding" for k in node.keywords):
+            continue
+        called, values = ast.unparse(node.func), [*node.args, *(k.value for k in node.keywords)]
+        modes = [v.value for v in values if isinstance(v, ast.Constant)]
+        modes = [m for m in modes if isinstance(m, str) and re.fullmatch(r"[rwax]\+?[bt]?\+?", m)]
+        opens = called == "open" or (bool(modes) and called.endswith(("open", "TemporaryFile")))
+        text = opens and not called.startswith("tarfile.") and not any("b" in m for m in modes)
+        assert not text, f"line {node.lineno}: {called} without encoding="
+        assert not called.endswith((".read_text", ".write_text")), f"line {node.lineno}: likewise"
+
+
 def test_every_source_file_has_its_tests():
     tested = {p.stem.removeprefix("test_") for p in (ROOT / "tests").glob("test_*.py")}
     elsewhere = {

@@ -65,6 +65,13 @@ def test_a_validation_folder_has_the_name_that_tfds_gives_it(tmp_path, name):
     assert set(own(packs.unpacked(tmp_path / "x", files)).splits) == {"train", "validation"}
 
 
+def test_folders_of_splits_may_have_capitals(tmp_path):
+    files = {k.capitalize(): v for k, v in DIVIDED.items()}
+    assert seen(own(packs.unpacked(tmp_path / "x", files))) == DIVIDED_SEEN
+    alone = {k: v for k, v in files.items() if k.startswith("Train")}
+    assert set(own(packs.unpacked(tmp_path / "y", alone)).splits) == {"train"}
+
+
 def test_only_a_train_folder_is_a_split_and_no_class(tmp_path):
     files = {k: v for k, v in DIVIDED.items() if k.startswith("train")}
     index = own(packs.unpacked(tmp_path / "x", files))
@@ -95,7 +102,7 @@ def test_what_is_left_out_is_counted(tmp_path):
 @pytest.mark.parametrize(
     "files, said",
     [
-        ({"a/1.jpg": b""}, "1 class folders"),
+        ({"a/1.jpg": b""}, "two classes or more, found one: a;"),
         ({"1.jpg": b"", "2.jpg": b""}, "0 class folders"),
         ({}, "found nothing"),
         ({"a/1.txt": b"", "b/2.txt": b""}, "a/1.txt"),

@@ -5,6 +5,7 @@
 
 import json
 
+import hostile
 import imagenets
 import numpy as np
 import pictures
@@ -40,6 +41,15 @@ def test_the_border_is_cut_off_to_the_pixel(tmp_path):
         image, labels = read(tf.constant(index, tf.int64))
         np.testing.assert_array_equal(image, pictures.noise(12, 12, seed=seed)[2:10, 2:10])
         assert labels.numpy().tolist() == [seed // 100]
+
+
+def test_what_is_no_file_is_left_out_and_told(tmp_path):
+    """TensorFlow would wait for a pipe for ever."""
+    root = imagenets.objectnet(tmp_path / "x")
+    hostile.no_files(root / "images" / "bike")
+    source = opened(root)
+    assert len(source.splits["test"]) == 6
+    assert source.notes[1] == ("3 pipes, sockets or devices left out; first images/bike/device.jpg")
 
 
 def test_it_is_found_among_the_files_that_people_fetch(tmp_path):

@@ -7,6 +7,7 @@ import csv
 import dataclasses
 import io
 import os
+import subprocess
 import sys
 
 import numpy as np
@@ -149,3 +150,41 @@ def test_names_of_files_may_be_any_bytes(digits_run, tmp_path, monkeypatch, to_f
     printed.flush()
     content = (tmp_path / "preds.csv").read_bytes() if to_file else printed.buffer.getvalue()
     assert content.splitlines()[1].startswith(name + b",1,")
+
+
+def test_names_are_utf_8_whatever_the_locale(digits_run, tmp_path):
+    """Of paths, of classes and of what is printed; checkpoints are read from such a path too."""
+    run = using.with_classes(
+        digits_run, tmp_path / "Läufe", {"classes": list("零一二三四五六七八九")}
+    )
+    [path] = using.digit_files(tmp_path / "Käfer", 1)
+    odd = os.fsencode(tmp_path) + b"/\xff.png"
+    os.rename(path, odd)
+    os.symlink(odd, tmp_path / "Käfer" / "猫.png")
+    (tmp_path / "Liste.txt").write_bytes(odd + b"\n")
+    environ = os.environ | {
+        "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii",
+    }  # fmt: skip
+    with open(tmp_path / "Liste.txt", "rb") as listed:
+        done = subprocess.run(
+            [sys.executable, "-m", "vit_jax", "predict", run, tmp_path / "Käfer", "-", "--topk=1"],
+            env=environ, stdin=listed, capture_output=True, timeout=300,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    _, first, second = done.stdout.splitlines()
+    assert first.startswith(os.fsencode(tmp_path / "Käfer" / "猫.png") + b",1,")
+    assert second.startswith(odd + b",1,")
+    assert first.split(b",")[3].decode() in "零一二三四五六七八九"
+
+
+def test_what_is_printed_is_utf_8_whatever_the_stream_is(image_folder, tmp_path, monkeypatch):
+    name = "Käfer 猫"
+    os.symlink(image_folder / "train", tmp_path / name)
+    streams = {s: io.TextIOWrapper(io.BytesIO(), "ascii") for s in ("stdout", "stderr")}
+    for stream, made in streams.items():
+        monkeypatch.setattr(sys, stream, made)
+    assert main.main(["data", "show", f"folder:{tmp_path}/{name}", f"--out={tmp_path}/猫.png"]) == 0
+    assert main.main(["data", "check", f"folder:{tmp_path}/猫.gone"]) == 2
+    for made in streams.values():
+        made.flush()
+        assert "猫" in made.buffer.getvalue().decode()

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
+import hostile
 import numpy as np
 import peers
 import pictures
@@ -101,6 +102,14 @@ def test_a_damaged_image_is_named(reader, tmp_path, damage):
         reader([whole, tmp_path / "bad.png"])
     with pytest.raises(BadInput, match=r"image 1 (?!.*(\{\{|\[Op:|<)).*(decode|go through)"):
         reader([whole, damage])
+
+
+@pytest.mark.timeout(120)
+def test_what_is_no_file_is_not_read(tmp_path):
+    """A pipe would wait for ever, and some devices never end."""
+    for path in hostile.no_files(tmp_path):
+        with pytest.raises(BadInput, match=rf"image '{path}' cannot be read: .* not a file"):
+            readers.original_reader(8, 8)(path)
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,14 @@ def test_name_is_file_and_number(many):
     ]  # fmt: skip
 
 
+def test_a_path_may_be_any_bytes(tmp_path):
+    """TensorFlow does not take them as text."""
+    folder(tmp_path / "x", {"train.tfrecord": [example(0, file_name="a"), example(1)]})
+    root = (tmp_path / "x").rename(tmp_path / "\udcff")
+    assert labels(opened(f"records:{root}").splits["train"]) == [[0], [1]]
+    assert record_source.ids([f"{root}/train.tfrecord"], "file_name").tolist() == [b"a", b""]
+
+
 def test_table_knows_its_files(many):
     table = opened(f"records:{many}").splits["train"].table
     assert table.shards.tolist() == [0, 3, 4, 7]

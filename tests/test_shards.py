@@ -3,6 +3,8 @@
 
 """Sets of files: found, complete, of one split each; and the list of their classes."""
 
+import os
+
 import pytest
 
 from vit_jax.data import shards
@@ -67,6 +69,14 @@ def test_nothing_found_shows_what_is_there(tmp_path):
 
 
 SET = [f"x-train-{i:05d}-of-00004.tfrecord" for i in range(4)]
+
+
+def test_what_is_no_file_is_left_out_and_told(tmp_path):
+    (tmp_path / "b.tar").write_bytes(b"x")
+    os.mkfifo(tmp_path / "a.tar")
+    found = shards.find("tar:x", f"{tmp_path}/*.tar", ["*.tar"])
+    note = f"1 pipes, sockets or devices left out; first {tmp_path}/a.tar"
+    assert found == ([f"{tmp_path}/b.tar"], [note])
 
 
 def test_missing_file_of_a_set_is_named(tmp_path):

@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 import pytest
+import using
 from opening import message, opened
 
 from vit_jax.data import sources
@@ -23,6 +24,41 @@ from vit_jax.data.lazy import tf
 def test_unknown_kind_lists_all(spec):
     said = message(spec)
     assert [k for k in (repr(spec), "digits", "folder", "csv", "tfds") if k not in said] == []
+
+
+@pytest.mark.parametrize(
+    "spec, meant",
+    [
+        ("/path/to/images", "folder"), ("./images", "folder"), ("~/images", "folder"),
+        ("..", "folder"), ("there", "folder"), ("x.csv", "csv"), ("/data/*.tar", "tar"),
+        ("x.tar.gz", "tar"), ("x/train.TFRecord", "records"), ("x-00000-of-00064", "records"),
+        ("gs://bucket/images", "folder"),
+    ],
+)  # fmt: skip
+def test_a_path_without_a_kind_is_told_its_kind(tmp_path, monkeypatch, spec, meant):
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert f"{spec!r} is a path without a kind; did you mean {meant}:{spec}?" in message(spec)
+
+
+@pytest.mark.parametrize("spec", ["CSV:/data/x.csv", "hf:cifar10", "cifar10", "tars:a.tar"])
+def test_another_name_is_not_taken_for_a_path(spec):
+    assert "is a path" not in message(spec)
+
+
+def test_every_command_tells_the_kind_of_a_path(digits_run, capsys, tmp_path):
+    usual = ["--config=configs/quickstart.py", f"--workdir={tmp_path / 'run'}"]
+    for words in (
+        ["train", *usual, f"--config.data.source={tmp_path}"],
+        ["data", "check", tmp_path],
+        ["data", "show", tmp_path],
+        ["evaluate", digits_run, f"--data={tmp_path}", f"--out={tmp_path / 'out'}"],
+        ["features", digits_run, f"--data={tmp_path}", f"--out={tmp_path / 'out'}"],
+        ["fewshot", digits_run, f"--data={tmp_path}"],
+    ):
+        code, printed, said = using.command(capsys, *words)
+        assert (code, printed) == (2, "")
+        assert f"did you mean folder:{tmp_path}?" in said
 
 
 @pytest.mark.parametrize(

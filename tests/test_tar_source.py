@@ -45,6 +45,9 @@ def test_plain_tar_of_class_folders(tmp_path):
     assert source.classes == ("cat", "dog")
     assert examples(source.splits["train"]) == [(image(i), [c]) for i in range(3) for c in (1, 0)]
     assert examples(source.splits["test"]) == [(image(9), [0]), (image(8), [1])]
+    (tmp_path / "\udcff").mkdir()  # a path may be any bytes
+    (tmp_path / "pets.tar").rename(tmp_path / "\udcff" / "pets.tar")
+    assert opened(f"tar:{tmp_path}/\udcff").fingerprint() == source.fingerprint()
 
 
 def test_tars_named_by_class(tmp_path):

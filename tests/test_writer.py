@@ -359,6 +359,6 @@ def test_a_folder_that_holds_something_else_is_in_the_way(images, tmp_path):
 def test_a_try_that_wrote_nothing_leaves_no_folders(tmp_path):
     images = packs.unpacked(tmp_path / "images", {"a/1.jpg": b""})
     where = writer.Target("mine", "one", "1.0.0", tmp_path / "data")
-    with pytest.raises(BadInput, match="1 class folders"):
+    with pytest.raises(BadInput, match="two classes or more, found one: "):
         write(images, where)
     assert list((tmp_path / "data").rglob("*")) == []

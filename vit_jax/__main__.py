@@ -6,11 +6,12 @@
 import sys
 import traceback
 
-from vit_jax import huge_pages
+from vit_jax import console, huge_pages
 
 
 def program() -> int:
-    """The command line of this process, with large pages where they are to be had."""
+    """Runs the command line of this process in UTF-8, with large pages where they are to be had."""
+    console.in_utf8()
     huge_pages.start_with()
     from vit_jax import ending, main  # what it imports is not imported twice
 

@@ -192,12 +192,14 @@ def _compiled(made: program.Program, accelerator: Accelerator) -> dict[str, Any]
     versions = [f"{p}={importlib.metadata.version(p)}" for p in ("jax", "jaxlib")]
     versions += [f"libtpu={v}" for v in _version("libtpu")]
     versions += [os.environ.get(flags, "") for flags in ("XLA_FLAGS", "LIBTPU_INIT_ARGS")]
-    versions += [Path(module).read_text() for module in (__file__, str(hlo.__file__))]
+    versions += [
+        Path(module).read_text(encoding="utf-8") for module in (__file__, str(hlo.__file__))
+    ]
     text = "\n".join([accelerator.name, str(dict(made.rules.mesh.shape)), *versions])
     key = hashlib.sha256((text + lowered.as_text()).encode()).hexdigest()
     cached = cache.root() / "plans" / f"{key}.json"
     with contextlib.suppress(OSError, ValueError):  # not there, or damaged
-        return json.loads(cached.read_text())
+        return json.loads(cached.read_text(encoding="utf-8"))
     began = time.monotonic()
     try:
         compiled = lowered.compile()

@@ -7,6 +7,7 @@ The terminal may be closed, the reader of a log die, its disk be full. Then the 
 silence: its results are in its workdir. Start from `show`.
 """
 
+import codecs
 import contextlib
 import io
 import logging
@@ -14,15 +15,36 @@ import os
 import sys
 from typing import TextIO
 
+_UTF8 = "PYTHONUTF8"  # the variable by which Python takes all names for UTF-8
+
+
+def in_utf8() -> None:
+    """Starts this program anew, as the same process, where Python takes names for another encoding.
+
+    Lists and labels are UTF-8 whatever the locale says, and a path in them names the same file only
+    where Python reads all names so. It is done once: an interpreter may be told to ignore it.
+    """
+    if sys.getfilesystemencoding() == "utf-8" or os.environ.get(_UTF8) == "1":
+        return
+    with contextlib.suppress(OSError):  # the interpreter is gone, or the arguments are too long
+        words = [sys.executable, *sys.orig_argv[1:]]
+        os.execve(sys.executable, words, os.environ | {_UTF8: "1"})
+
 
 def begin() -> None:
-    """Streams that were closed at the start (`2>&-`) go nowhere, and not into a file."""
+    """Makes the standard streams UTF-8, whatever the locale says; names may be any bytes.
+
+    Streams that were closed at the start (`2>&-`) go nowhere, and not into a file.
+    """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))
-    for stream in (sys.stdin, sys.stdout):
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and not stream.closed:
-            stream.reconfigure(errors="surrogateescape")  # names of files may be any bytes
+            errors = "backslashreplace" if stream is sys.stderr else "surrogateescape"
+            stream.reconfigure(errors=errors)
+            if codecs.lookup(stream.encoding).name != "utf-8":
+                stream.reconfigure(encoding="utf-8", errors=errors)
 
 
 def show(text: str = "", *, file: TextIO | None = None, end: str = "\n") -> None:

@@ -127,9 +127,9 @@ def _verify(cached: Path) -> None:
     size, beside = cached.stat().st_size, _checksum_file(cached)
     if not beside.exists():
         log.info("%s was put there by hand: %d bytes, SHA-256 %s", cached, size, found)
-        beside.write_text(f"{found}  {cached.name}\n")
+        beside.write_text(f"{found}  {cached.name}\n", encoding="utf-8")
         return
-    stored = beside.read_text(errors="replace").partition(" ")[0]
+    stored = beside.read_text(errors="replace", encoding="utf-8").partition(" ")[0]
     if found != stored:
         raise BadInput(
             f"{cached} has changed since it was stored: it has {size} bytes and SHA-256 {found}, "
@@ -150,7 +150,7 @@ def _download(address: str, cached: Path) -> None:
                 file.write(chunk)
         partial.replace(cached)
     found, size = digest.hexdigest(), cached.stat().st_size
-    _checksum_file(cached).write_text(f"{found}  {cached.name}\n")
+    _checksum_file(cached).write_text(f"{found}  {cached.name}\n", encoding="utf-8")
     log.info("downloaded %s to %s: %d bytes, SHA-256 %s", address, cached, size, found)
 
 

@@ -39,7 +39,7 @@ def start_with() -> None:
 def _can_ask() -> bool:
     """Whether glibc is new enough, and pages are large for those who ask."""
     try:
-        policy = _POLICY.read_text()
+        policy = _POLICY.read_text(encoding="utf-8")
         libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (OSError, ValueError):  # of another system
         return False

@@ -7,6 +7,7 @@ Start from `open_model`, then `Model.of_split` or `Model.of_files`.
 """
 
 import dataclasses
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vit_jax import build, distributed, loading, metrics, sharding
+from vit_jax import build, distributed, loading, metrics, regular, sharding
 from vit_jax import config as config_lib
 from vit_jax.data import decode, preprocess, reading, sources
 from vit_jax.data.pipeline import NumpyBatch, Pipeline
@@ -29,6 +30,7 @@ from vit_jax.models.pretrained import Weights
 
 EACH = 64  # images at a time on each device
 Progress = Callable[[int], None]  # images that are done
+log = logging.getLogger("vit_jax")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -292,14 +294,14 @@ def choose_split(source: sources.Source, expression: str) -> tuple[str, Split]:
 
 
 def read_names(path: str) -> tuple[str, ...]:
-    """Names of classes, the lines of a file.
+    """Returns names of classes, the lines of a file or of a pipe.
 
     Raises:
       BadInput: it cannot be read, or a line is empty.
     """
     try:
-        lines = Path(os.path.expanduser(path)).read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as e:
+        lines = regular.read_list(os.path.expanduser(path)).decode("utf-8-sig").splitlines()
+    except (OSError, ValueError) as e:  # ValueError: no UTF-8, or a null byte in the path
         raise BadInput(f"--names={path} cannot be read: {e}; give names, one a line.") from e
     if not all(line.strip() for line in lines):
         raise BadInput(f"--names={path} has an empty line; give names, one a line, in order.")
@@ -307,34 +309,76 @@ def read_names(path: str) -> tuple[str, ...]:
 
 
 def image_files(given: Sequence[str], stdin: TextIO) -> list[str]:
-    """The image files that are named, and those in folders that are, by name.
+    """Lists the image files that are named, and those in folders that are, by name.
+
+    Pipes, sockets and devices inside the folders are left out, and the log says so.
 
     Args:
       given: files, folders, and `-` for a list of them.
       stdin: where that is read from, one a line.
 
     Raises:
-      BadInput: one that is not there, a folder without images, or none at all.
+      BadInput: one that is not there, is no file, or cannot be read, a folder without images, or
+        none at all.
     """
-    found, problems, named = list[str](), list[BadInput](), list[str]()
+    found, odd, problems, named = list[str](), list[str](), list[BadInput](), list[str]()
     for text in given:
         named += filter(None, stdin.read().splitlines()) if text == "-" else [text]
     for text in named:
-        path = Path(os.path.expanduser(text))
-        if path.is_dir():
-            inside = sorted(
-                str(p) for p in path.rglob("*") if p.suffix.lower() in decode.EXTENSIONS
+        path = str(Path(os.path.expanduser(text)))
+        try:
+            kind = regular.kind(path)
+            files, others = _inside(path) if kind == regular.FOLDER else ([path], [])
+        except OSError as e:
+            where = f" ({e.filename})" if e.filename != path else ""
+            problems.append(
+                BadInput(
+                    f"{text} cannot be read: {e.strerror}{where}; give images or folders of them "
+                    "that can be read."
+                )
             )
-            if not inside:
-                kinds = ", ".join(decode.EXTENSIONS)
-                problems.append(BadInput(f"{text} has no images in it: none ends with {kinds}."))
-            found += inside
-        elif path.exists():
-            found.append(str(path))
-        else:
+            continue
+        odd += others
+        if kind == regular.FOLDER and not files:
+            why = f": none ends with {', '.join(decode.EXTENSIONS)}"
+            why = f", only pipes, sockets or devices: {_few(others)}" if others else why
+            problems.append(BadInput(f"{text} has no images in it{why}."))
+        elif kind == "":
             problems.append(BadInput(f"{text} is not there; give images or folders of them."))
+        elif kind not in (regular.FILE, regular.FOLDER):
+            problems.append(
+                BadInput(f"{text} is a {kind}, not a file; give images or folders of them.")
+            )
+        found += files
     if problems:
         raise together(problems)
     if not found:
         raise BadInput("no images; give files, folders, or - for a list on standard input.")
+    if odd:
+        log.warning("left out, as pipes, sockets or devices: %s", _few(odd))
     return found
+
+
+def _inside(folder: str) -> tuple[list[str], list[str]]:
+    """Lists the images below a folder, and the pipes and so on that are named as images.
+
+    Raises:
+      OSError: a folder in it cannot be listed.
+    """
+
+    def fail(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):  # somebody has just removed it
+            raise error
+
+    images, odd = list[str](), list[str]()
+    for place, _, names in os.walk(folder, onerror=fail):
+        for name in names:
+            if os.path.splitext(name)[1].lower() in decode.EXTENSIONS:
+                path = os.path.join(place, name)
+                (odd if regular.is_odd(path) else images).append(path)
+    return sorted(images), sorted(odd)
+
+
+def _few(paths: Sequence[str]) -> str:
+    more = f", and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return ", ".join(paths[:3]) + more

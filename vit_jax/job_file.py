@@ -13,11 +13,10 @@ import importlib.metadata
 import json
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from vit_jax import config as config_lib
-from vit_jax import meeting
+from vit_jax import meeting, regular
 from vit_jax.errors import BadInput, unknown
 
 FILE = "job.json"
@@ -77,7 +76,7 @@ def read(path: str) -> JobFile:
       BadInput: there is no such file, or it is not a job.
     """
     try:
-        found: Any = json.loads(Path(os.path.expanduser(path)).read_text())
+        found: Any = json.loads(regular.read_list(os.path.expanduser(path)))
     except (OSError, ValueError, RecursionError) as e:
         raise BadInput(f"@{path} cannot be read: {e}; give a job file of `launch`.") from e
     known = {field.name for field in dataclasses.fields(JobFile)}

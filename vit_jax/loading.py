@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from vit_jax import config as config_lib
-from vit_jax import fetch, storage, tree
+from vit_jax import fetch, regular, storage, tree
 from vit_jax.data import preprocess, readers
 from vit_jax.errors import BadInput, PeerLost
 from vit_jax.keeping import Damaged
@@ -59,6 +59,8 @@ def find_run(text: str) -> Run | None:
     if not storage.is_dir(workdir / FOLDER):  # which raises for no name, however long
         there = storage.is_dir(workdir)
         what = "holds no checkpoints" if there else "does not exist"
+        if not storage.is_remote(workdir) and regular.is_odd(workdir):
+            what = f"is a {regular.kind(workdir)}, no file and no folder"
         inside = [p for p in storage.listed(workdir) if p.suffix in files.SUFFIXES] if there else ()
         if inside:
             what += f" but {inside[0].name}"

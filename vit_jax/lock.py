@@ -68,7 +68,9 @@ def started(pid: int) -> str:
     """When a process of this machine was started; "" if there is none, or no way to know."""
     try:
         # The name, in brackets, may hold anything; the 22nd field is the 20th after it.
-        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        state, *fields = (
+            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        )
     except (OSError, ValueError):
         return ""
     return "" if state in "ZX" else fields[18]
@@ -77,7 +79,7 @@ def started(pid: int) -> str:
 def _machine() -> str:
     """What processes that see each other's numbers have alike; without /proc only age tells: ""."""
     with contextlib.suppress(OSError):
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
     return ""
 

@@ -27,7 +27,7 @@ def present_accelerators(root: str = "/") -> list[str]:
         found.append("gpu")
     for vendor in glob.glob(os.path.join(root, "sys/bus/pci/devices/*/vendor")):
         files = (Path(vendor), Path(vendor).with_name("device"))
-        maker, device = (p.read_text().strip() if p.exists() else "" for p in files)
+        maker, device = (p.read_text(encoding="utf-8").strip() if p.exists() else "" for p in files)
         if maker == _GOOGLE_PCI_VENDOR and device in _TPU_PCI_DEVICES:
             return [*found, "tpu"]
     return found
@@ -42,6 +42,6 @@ def extra(platform: str) -> str:
 def processor() -> str:
     """The cores and what they are, `2 x AMD EPYC`."""
     told = Path("/proc/cpuinfo")
-    text = told.read_text() if told.exists() else ""
+    text = told.read_text(encoding="utf-8") if told.exists() else ""
     names = re.findall(r"^model name\s*: (.*)$", text, re.MULTILINE)
     return f"{os.cpu_count()} x {names[0] if names else platform.machine()}"

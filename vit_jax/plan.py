@@ -118,7 +118,7 @@ def plan(config: ConfigDict, accelerator: Accelerator, slices: int = 1) -> Plan:
     limit = limit_bytes(generation)
     with tempfile.TemporaryDirectory() as folder, _process(accelerator, slices) as process:
         file = Path(folder) / "config.yaml"
-        file.write_text(config_lib.to_yaml(config))
+        file.write_text(config_lib.to_yaml(config), encoding="utf-8")
 
         def measure(settings: dict[str, Any]) -> Measured:
             shown = " ".join(f"--config.{k}={v}" for k, v in settings.items()) or "the step"

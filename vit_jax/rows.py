@@ -98,7 +98,7 @@ class _File:
 
     def __init__(self, path: Path, last: float):
         storage.write(path, "".join(map(_line, read_rows(path, last))))
-        self._file = open(path, "a")
+        self._file = open(path, "a", encoding="utf-8")
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Writes a row."""

@@ -206,7 +206,7 @@ def on_google_cloud() -> bool:
     if os.environ.get("GCE_METADATA_HOST"):
         return True
     with contextlib.suppress(OSError):
-        return "Google" in _PRODUCT.read_text()
+        return "Google" in _PRODUCT.read_text(encoding="utf-8")
     return False
 
 

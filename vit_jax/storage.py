@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from vit_jax import regular
 from vit_jax.errors import BadInput, PeerLost
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
@@ -238,9 +239,9 @@ def changed(place: Path) -> float:
 
 
 def read_all(places: Sequence[Path]) -> list[bytes]:
-    """The contents of several files; those in a bucket at the same time."""
+    """The contents of several regular files; those in a bucket at the same time."""
     if not places or not is_remote(places[0]):
-        return [place.read_bytes() for place in places]
+        return [regular.read(place) for place in places]
     names = [str(place).removeprefix("gs://") for place in places]
     with _reaching(places[0].parent):
         found = _store().cat(names)

@@ -148,7 +148,7 @@ def write(sweep: Sweep, stage: str, points: Sequence[Point], workdir: Path) -> N
 def _record(workdir: Path) -> dict[str, Any]:
     path = workdir / RECORD_FILE
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(found, dict) or not isinstance(found.get("stages"), dict):
             raise ValueError("not a sweep")
         if not all(_is_row(row) for rows in found["stages"].values() for row in rows):

@@ -184,7 +184,7 @@ def _locked(workdir: Path) -> Iterator[int]:
     """Keeps a second sweep out while this one, or a run that it has left, is at work."""
     with writing(workdir):
         storage.make_folder(workdir)
-        file = open(beside(workdir) / LOCK_FILE, "a")
+        file = open(beside(workdir) / LOCK_FILE, "a", encoding="utf-8")
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -282,22 +282,16 @@ def _variant(name: str) -> tuple[str, str] | None:
 
 
 def _source(spec: str) -> tuple[str, str] | None:
-    """The source that is meant by `hf:cifar10`, `imagefolder:/path`, `/path` or `cifar10`."""
-    if _is_path(spec):
-        return f"{'csv' if spec.endswith('.csv') else 'folder'}:{spec}", ""
+    """The source that is meant by `hf:cifar10`, `imagefolder:/path` or `cifar10`."""
     kind, _, rest = re.sub(r"^(\w+)/", r"\1:", spec).partition(":")
     found = _row("data.source", kind)
     if found is None:
         return None
     text, remark = found
     if text.startswith("tfds:") and rest:
-        if _is_path(rest):
+        if rest.startswith(("/", "~", ".")):
             return f"folder:{rest}", "It holds class folders."
         name = rest.rpartition("/")[2]
         text = (_row("data.source", name) or (f"tfds:{name}", ""))[0]
         return text, remark
     return re.sub(r"<(.*?)>", lambda match: rest or match[1], text), remark
-
-
-def _is_path(text: str) -> bool:
-    return text.startswith(("/", "~", "."))

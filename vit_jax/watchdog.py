@@ -138,7 +138,7 @@ def longer() -> contextlib.AbstractContextManager[None]:
 
 def stacks() -> str:
     """Where every thread of this process is."""
-    with tempfile.TemporaryFile("w+") as file:
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
         faulthandler.dump_traceback(file, all_threads=True)
         file.seek(0)
         return file.read()

@@ -133,7 +133,10 @@ def _secs(arguments: list[str]) -> float:
 
 def _until_first_step(cache: str) -> float:
     """Of the quickstart in a new workdir, from the start of its process to the end of a step."""
-    with tempfile.TemporaryDirectory() as workdir, tempfile.TemporaryFile("w+") as said:
+    with (
+        tempfile.TemporaryDirectory() as workdir,
+        tempfile.TemporaryFile("w+", encoding="utf-8") as said,
+    ):
         own = [f"--workdir={workdir}/run", f"--config.compile_cache={cache}"]
         began = time.time()
         with _started(["-m", "vit_jax", *_TRAIN, *own], said) as process:

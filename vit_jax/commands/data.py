@@ -99,9 +99,13 @@ def _check(args: argparse.Namespace, workers: int) -> int:
 
     kind, _, name = args.source.partition(":")
     if kind not in sources.KINDS:
-        if name:
-            raise sources.unknown_kind("source", args.source)
-        return _say(args, *_prepared(kind, args))
+        if not name:
+            try:
+                return _say(args, *_prepared(kind, args))
+            except BadInput:
+                if not sources.kind_of_path(args.source):
+                    raise
+        raise sources.unknown_kind("source", args.source)
     found: dict[str, Any] = {}
     lines: list[str] = []
     if kind in ("tfds", "vtab"):

@@ -312,7 +312,7 @@ def _memory(files: list[bytes], workers: int, size: int) -> list[float]:
 def _held_bytes() -> int:
     statm = Path("/proc/self/statm")
     if statm.exists():
-        return int(statm.read_text().split()[1]) * resource.getpagesize()
+        return int(statm.read_text(encoding="utf-8").split()[1]) * resource.getpagesize()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS: bytes, and only the peak
 
 

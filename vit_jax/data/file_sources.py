@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from vit_jax import storage
+from vit_jax import regular, storage
 from vit_jax.data.decode import EXTENSIONS
 from vit_jax.data.lazy import Tensor, tf
+from vit_jax.data.shards import SPLITS
 from vit_jax.data.splits import Split, Table
 from vit_jax.errors import BadInput
 
@@ -67,7 +68,7 @@ def _entries(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def _sorted_out(class_folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
+def sorted_out(class_folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
     """Images, other files, and what is no file: reading a pipe would wait for ever.
 
     A link to an image that is gone is an image; who reads it is told that it is gone.
@@ -87,19 +88,68 @@ def _first(paths: Sequence[Path], root: Path) -> str:
     return f"first {names}"
 
 
+def _parts(rest: str, root: Path) -> dict[str, Path]:
+    """Returns the folder of each split, whose name may have capitals; `all` where none is one.
+
+    Raises:
+      BadInput: the names of two folders of splits differ only in case.
+    """
+    folders: dict[str, list[Path]] = {name: [] for name in SPLITS}
+    for path in _subfolders(root):
+        folders.get(path.name.lower(), []).append(path)
+    layouts = {name: found for name, found in folders.items() if found}
+    # A lone folder called train that holds images is a class of that name.
+    train = layouts.get("train", [])
+    if not train or not (len(layouts) > 1 or any(map(_subfolders, train))):
+        return {"all": root}
+    twice = next((found for found in layouts.values() if len(found) > 1), None)
+    if twice:
+        raise BadInput(
+            f"data.source=folder:{rest}: {' and '.join(p.name for p in twice)} in {root} differ "
+            "only in capitals, and are one split; put their images into one folder."
+        )
+    return {name: found[0] for name, found in layouts.items()}
+
+
+def _wrong_layout(
+    rest: str, root: Path, names: Sequence[str], extra: Sequence[str], images: Sequence[Path]
+) -> BadInput:
+    """Returns the error for a folder that is laid out otherwise.
+
+    Args:
+      rest: as given.
+      root: that folder.
+      names: of its classes.
+      extra: classes that are not in train.
+      images: that are in no class folder.
+    """
+    if extra:
+        what = f"classes {extra} are not in train/"
+    elif len(names) == 1:
+        what = f"needs two classes or more, found one: {names[0]}"
+    elif images:
+        what = (
+            f"{len(images)} images are in no class folder, {_first(images, root)}; move them into "
+            "one folder a class, or list them with their labels in a CSV file and give csv:FILE "
+            "(`vit_jax predict` takes such a folder as it is)"
+        )
+    else:
+        what = f"{len(names)} class folders with images"
+    found = ", ".join([p.name for p in _entries(root)][:8]) or "nothing"
+    return BadInput(f"data.source=folder:{rest}: {what}; {_LAYOUT}; found in {root}: {found}.")
+
+
 def open_folder(rest: str, _: Any) -> _Opened:
-    """Class names, splits and notes of a folder; raises BadInput where it is laid out otherwise."""
+    """Returns class names, splits and notes of a folder.
+
+    Raises:
+      BadInput: it is laid out otherwise.
+    """
     root = storage.tree(rest) if storage.is_remote(rest) else storage.path(rest)
     if not root.is_dir():
         what = "is a file" if root.exists() else "does not exist"
         raise BadInput(f"data.source=folder:{rest}: {root} {what}; {_LAYOUT}.")
-    folders = {p.name: p for p in _subfolders(root)}
-    layouts = [n for n in ("train", "val", "validation", "valid", "test") if n in folders]
-    # A lone folder called train that holds images is a class of that name.
-    divided = "train" in folders and bool(layouts[1:] or _subfolders(folders["train"]))
-    parts = {n: folders[n] for n in layouts} if divided else {"all": root}
-
-    names: list[str] = []
+    parts = _parts(rest, root)
     files: list[tuple[str, str]] = []  # (split, path relative to root)
     left_out: list[Path] = []
     no_files: list[Path] = []
@@ -107,7 +157,7 @@ def open_folder(rest: str, _: Any) -> _Opened:
     for part, folder in parts.items():
         left_out += [p for p in _entries(folder) if p.is_file() and p.name[0] != "."]
         for class_folder in _subfolders(folder):
-            images, others, odd = _sorted_out(class_folder)
+            images, others, odd = sorted_out(class_folder)
             left_out += others
             no_files += odd
             deeper += len(_subfolders(class_folder))
@@ -115,13 +165,8 @@ def open_folder(rest: str, _: Any) -> _Opened:
     names = sorted({path.split("/")[-2] for part, path in files if part in ("train", "all")})
     extra = sorted({path.split("/")[-2] for _, path in files} - set(names))
     if len(names) < 2 or extra:
-        found = ", ".join([p.name for p in _entries(root)][:8]) or "nothing"
-        what = (
-            f"classes {extra} are not in train/"
-            if extra
-            else f"{len(names)} class folders with images"
-        )
-        raise BadInput(f"data.source=folder:{rest}: {what}; {_LAYOUT}; found in {root}: {found}.")
+        loose = [p for p in left_out if p.name.lower().endswith(EXTENSIONS)]
+        raise _wrong_layout(rest, root, names, extra, loose)
 
     label = {name: i for i, name in enumerate(names)}
     table = _file_table(
@@ -160,7 +205,8 @@ def open_csv(rest: str, _: Any) -> _Opened:
     short = next((i for i, row in enumerate(rows) if len(row) < 2 or not row[1].strip()), None)
     labels = sorted({row[1].strip() for row in rows if len(row) > 1}, key=as_number)
     if short is not None or len(labels) < 2:
-        what = f"row {short + 1} is {rows[short]}" if short is not None else f"{len(labels)} labels"
+        what = f"needs two labels or more, found {f'one: {labels[0]}' if labels else 'none'}"
+        what = f"row {short + 1} is {rows[short]}" if short is not None else what
         raise BadInput(f"data.source=csv:{rest}: {what}; expected rows of path,label[,split].")
     if storage.is_remote(path):
         files = [f"{path.parent}/{row[0].strip().removeprefix('./')}" for row in rows]
@@ -169,21 +215,24 @@ def open_csv(rest: str, _: Any) -> _Opened:
     else:
         files = [str(path.parent / os.path.expanduser(row[0].strip())) for row in rows]
         missing = [f for f in files if not os.path.isfile(f)]
-    if missing == files[:1] and len(files) > 1:
+    odd = bool(missing) and regular.is_odd(missing[0])
+    if missing == files[:1] and len(files) > 1 and not odd:
         raise BadInput(
             f"data.source=csv:{rest}: there is no image {rows[0][0]}, the first row; if that row "
             f"is a header, {','.join(rows[0])}, name its second column label, or leave the row out."
         )
     if missing:
+        what = f" (a {regular.kind(missing[0])})" if odd else ""
         raise BadInput(
             f"data.source=csv:{rest}: {len(missing)} of {len(files)} images are not there, first "
-            f"{missing[0]}; paths are relative to {path.parent}."
+            f"{missing[0]}{what}; paths are relative to {path.parent}."
         )
     label = {name: i for i, name in enumerate(labels)}
     table = _file_table(
         files, [row[0].strip() for row in rows], [label[r[1].strip()] for r in rows]
     )
     parts = [(row[named].strip() if len(row) > named else "") or "all" for row in rows]
+    parts = [part.lower() if part.lower() in SPLITS else part for part in parts]
     given = {p: np.flatnonzero([q == p for q in parts]) for p in dict.fromkeys(parts)}
     if "all" in given and len(given) > 1:
         raise BadInput(f"data.source=csv:{rest}: some rows name a split and some do not.")

@@ -23,14 +23,16 @@ def available_bytes(root: Path = Path("/")) -> int:
     """
     found = []
     with contextlib.suppress(OSError):
-        for line in (root / "proc/meminfo").read_text().splitlines():
+        for line in (root / "proc/meminfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("MemAvailable:"):
                 found.append(int(line.split()[1]) * 1024)
     for folder, limit, used in _cgroups(root):
         with contextlib.suppress(OSError, ValueError):  # not there, or "max"
-            most = int((folder / limit).read_text())
+            most = int((folder / limit).read_text(encoding="utf-8"))
             if most < _NO_LIMIT:
-                found.append(most - int((folder / used).read_text()) + _reclaimable(folder))
+                found.append(
+                    most - int((folder / used).read_text(encoding="utf-8")) + _reclaimable(folder)
+                )
     if not found:  # not Linux
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return max(min(found), 0)
@@ -43,7 +45,7 @@ def used_bytes(root: Path = Path("/")) -> int | None:
       root: where proc is, for tests.
     """
     try:
-        pages = (root / "proc/self/statm").read_text().split()[1]
+        pages = (root / "proc/self/statm").read_text(encoding="utf-8").split()[1]
     except OSError:  # not Linux
         return None
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
@@ -52,7 +54,7 @@ def used_bytes(root: Path = Path("/")) -> int | None:
 def _cgroups(root: Path) -> list[tuple[Path, str, str]]:
     """Folders of this process's cgroups and of those above, with the names of limit and use."""
     try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
     found = []
@@ -72,7 +74,9 @@ def _cgroups(root: Path) -> list[tuple[Path, str, str]]:
 
 def _reclaimable(folder: Path) -> int:
     """Bytes of files that the kernel keeps in a cgroup's memory and would give up first."""
-    fields = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+    fields = dict(
+        line.split() for line in (folder / "memory.stat").read_text(encoding="utf-8").splitlines()
+    )
     return int(fields.get("inactive_file", 0))
 
 

@@ -23,7 +23,7 @@ REAL = "real.json"
 def wnids() -> list[str]:
     """The classes of ILSVRC2012, n01440764 and so on, ascending: what a number in real.json is."""
     path = prepared.tfds_package() / "datasets" / "imagenet2012" / "labels.txt"
-    return path.read_text().split()
+    return path.read_text(encoding="utf-8").split()
 
 
 def read(labels: str, data_dir: str) -> list[list[int]]:
@@ -38,7 +38,7 @@ def read(labels: str, data_dir: str) -> list[list[int]]:
     """
     path = prepared.manual(labels, data_dir)
     try:
-        sets = json.loads(path.read_text())
+        sets = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as e:
         what = "is not there" if isinstance(e, FileNotFoundError) else f"cannot be read: {e}"
         [real] = [d for d in missing.listed("imagenet2012_real") if d.name == REAL]

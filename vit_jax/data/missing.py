@@ -312,7 +312,7 @@ def listed(dataset: str) -> tuple[Download, ...]:
     )
     found = []
     for path in paths:
-        for line in path.read_text().splitlines() if path.is_file() else ():
+        for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
             url, size, checksum, *name = line.split("\t") if "\t" in line else line.rsplit(" ", 2)
             if name and name[0]:
                 found.append(Download(name[0], int(size), f"sha256 {checksum}", url))

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from vit_jax.data import decode, label_sets, prepared
+from vit_jax import regular
+from vit_jax.data import decode, file_sources, label_sets, prepared
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.splits import Split, Table
 from vit_jax.errors import BadInput
@@ -41,16 +42,16 @@ def open_objectnet(rest: str, data_dir: str) -> tuple[Sequence[str], dict[str, S
     """
     root = _root(rest, data_dir)
     classes = list(stands_for(rest, data_dir))
-    paths, labels = [], []
+    paths, labels, no_files = [], [], list[str]()
     for label, name in enumerate(classes):
         folder = root / "images" / name
-        inside = sorted(os.listdir(folder)) if folder.is_dir() else []
-        images = [n for n in inside if n.lower().endswith(decode.EXTENSIONS) and n[0] != "."]
+        images, _, odd = file_sources.sorted_out(folder) if folder.is_dir() else ([], [], [])
+        no_files += [f"images/{name}/{path.name}" for path in odd]
         if not images:
             raise BadInput(
                 f"data.source=objectnet:{rest}: no images in {folder}; unpack ObjectNet whole."
             )
-        paths += [f"images/{name}/{n}" for n in images]
+        paths += [f"images/{name}/{path.name}" for path in images]
         labels += [label] * len(images)
     others = sum(p.is_dir() for p in (root / "images").iterdir()) - len(classes)
     table = _table(root, paths, np.array(labels, np.int32)[:, None])
@@ -58,6 +59,8 @@ def open_objectnet(rest: str, data_dir: str) -> tuple[Sequence[str], dict[str, S
         f"{len(classes)} classes that are ImageNet's; {others} others left out; "
         f"a border of {BORDER} pixels is cut off"
     ]
+    if no_files:
+        notes.append(f"{len(no_files)} pipes, sockets or devices left out; first {no_files[0]}")
     return classes, {"test": Split(table, range(len(paths)))}, notes
 
 
@@ -104,8 +107,8 @@ def stands_for(rest: str, data_dir: str) -> dict[str, tuple[str, ...]]:
     """
     folder = _root(rest, data_dir) / "mappings"
     try:
-        names, meanings, numbers = (json.loads((folder / _FILES[i]).read_text()) for i in (0, 1, 3))
-        lines = [line.strip() for line in (folder / _FILES[2]).read_text().splitlines()]
+        names, meanings, numbers = (json.loads(regular.read(folder / _FILES[i])) for i in (0, 1, 3))
+        lines = [line.strip() for line in regular.read(folder / _FILES[2]).decode().splitlines()]
         folder_of = {name: key for key, name in names.items()}
         classes = label_sets.wnids()
         wnid_of = {int(line): classes[int(number)] for number, line in numbers.items()}

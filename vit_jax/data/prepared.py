@@ -207,7 +207,7 @@ def description(folder: Path) -> dict[str, Any]:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(found, dict):
             raise ValueError(f"it holds a {type(found).__name__}, expected an object")
         return found
@@ -379,5 +379,5 @@ def record(folder: Path, left_out: Sequence[tuple[str, str]] = ()) -> None:
     notes = {"fingerprints": found, "classes": classes, "left_out": sorted(left_out)}
     text = json.dumps(notes, indent=2)
     partial = folder / f"{NOTES_FILE}.{os.getpid()}.partial"
-    partial.write_text(text + "\n")
+    partial.write_text(text + "\n", encoding="utf-8")
     partial.replace(folder / NOTES_FILE)

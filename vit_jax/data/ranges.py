@@ -176,8 +176,8 @@ def indexed(path: str, what: str, build: Callable[[str], np.ndarray]) -> np.ndar
     """
     size, version = storage.size_and_version(path)
     whole = path if storage.is_remote(path) else os.path.abspath(path)
-    identity = f"{what}\n{whole}\n{size}\n{version}"
-    cached = _cache_folder() / f"{hashlib.sha256(identity.encode()).hexdigest()[:24]}.npy"
+    identity = f"{what}\n{whole}\n{size}\n{version}".encode(errors="surrogateescape")
+    cached = _cache_folder() / f"{hashlib.sha256(identity).hexdigest()[:24]}.npy"
     with contextlib.suppress(OSError, ValueError, EOFError):  # not there, not ours, or damaged
         return np.load(cached, mmap_mode="r")
     index = build(path)

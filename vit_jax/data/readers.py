@@ -21,7 +21,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from vit_jax import train_step
+from vit_jax import regular, train_step
 from vit_jax.data import decode, preprocess
 from vit_jax.data.lazy import tf
 from vit_jax.errors import BadInput
@@ -62,7 +62,7 @@ def _content(number: int, image: Any) -> tuple[str, bytes | np.ndarray]:
     """A name for messages, and encoded bytes or uint8 [H, W, 3]."""
     if isinstance(image, str | Path):
         try:
-            return f"image {image}", Path(os.path.expanduser(image)).read_bytes()
+            return f"image {image}", regular.read(os.path.expanduser(image))
         except (OSError, ValueError) as e:
             raise BadInput(f"image {str(image)!r} cannot be read: {e}; {_EXPECTED}.") from e
     if isinstance(image, bytes):

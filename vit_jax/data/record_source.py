@@ -214,7 +214,7 @@ def ids(paths: Sequence[str], key: str) -> np.ndarray:
             ) from e
 
     def read(path: str, feature: Any) -> np.ndarray:
-        records = tf.data.TFRecordDataset(path, buffer_size=2**23).batch(1024)
+        records = tf.data.TFRecordDataset(os.fsencode(path), buffer_size=2**23).batch(1024)
         parsed = records.map(lambda batch: tf.io.parse_example(batch, feature)[key])
         return np.concatenate(
             [np.zeros(0, "S1"), *(b.astype("S") for b in parsed.as_numpy_iterator())]

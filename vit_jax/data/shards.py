@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from vit_jax import storage
+from vit_jax import regular, storage
 from vit_jax.errors import BadInput
 
 SPLITS = ("train", "val", "validation", "valid", "test")
@@ -45,12 +45,13 @@ def find(given: str, pattern: str, kinds: Sequence[str]) -> tuple[list[str], lis
       BadInput: there is none, or one of a set (`-00003-of-00064`) is not on the disk.
     """
     whole = os.path.expanduser(pattern)
-    remote = storage.is_remote(whole)
+    remote, odd = storage.is_remote(whole), list[str]()
     patterns = _patterns(whole, kinds)
     if remote:
         paths = sorted({p for one in patterns or [whole] for p in storage.glob(one)})
     else:
         paths = {p for one in patterns or [whole] for p in glob.glob(one, recursive=True)}
+        odd = sorted(filter(regular.is_odd, paths))
         paths = sorted(p for p in paths if os.path.isfile(p))
     if not paths:
         folder = storage.path(whole) if patterns else Path(whole).parent
@@ -63,7 +64,10 @@ def find(given: str, pattern: str, kinds: Sequence[str]) -> tuple[list[str], lis
             f"data.source={given}: no file of that name{wanted}; found in {folder}: "
             f"{inside or 'nothing'}."
         )
-    return paths, _partial_sets(given, paths)
+    notes = _partial_sets(given, paths)
+    if odd:
+        notes.append(f"{len(odd)} pipes, sockets or devices left out; first {odd[0]}")
+    return paths, notes
 
 
 def _patterns(whole: str, kinds: Sequence[str]) -> list[str]:
@@ -138,7 +142,9 @@ def class_names(given: str, named: str, folder: str) -> list[str]:
     if not named and not path.is_file():
         return []
     try:
-        names = storage.read_all([path])[0].decode("utf-8-sig").splitlines()
+        remote = storage.is_remote(path)
+        content = storage.read_all([path])[0] if remote else regular.read_list(path)
+        names = content.decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as e:
         raise BadInput(
             f"data.source={given}: class names cannot be read: {e}; give "

@@ -28,6 +28,8 @@ import dataclasses
 import gzip
 import hashlib
 import importlib.util
+import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -108,6 +110,42 @@ class Options:
     max_labels: int = 1
 
 
+_ENDINGS = {  # kind -> how names of its files end
+    "csv": r"\.csv",
+    "tar": r"\.(tar|tar\.gz|tgz)",
+    "records": r"\.(tfrecords?|tfrec)(\.gz)?|-of-\d+",
+}
+
+
+def kind_of_path(text: str) -> str:
+    """Returns the kind of source that reads what looks like a path; "" for any other text."""
+    there = os.path.expanduser(text)
+    if re.match(r"\w+:(?!//)", text) and not os.path.exists(there):  # another kind, misspelt
+        return ""
+    for kind, ending in _ENDINGS.items():
+        if re.search(f"({ending})$", text, re.IGNORECASE):
+            return kind
+    is_path = re.match(r"gs://|[/~]|\.\.?(/|$)", text) or os.path.isdir(there)
+    return "folder" if is_path else ""
+
+
+def unknown_kind(key: str, spec: str) -> BadInput:
+    """Returns the error for a source that begins with no known kind.
+
+    Args:
+      key: of the configuration, or an argument.
+      spec: as given.
+    """
+    usages = [usage for usage, _ in KINDS.values()]
+    kind = kind_of_path(spec)
+    if kind:
+        return BadInput(
+            f"{key}={spec!r} is a path without a kind; did you mean {kind}:{spec}? "
+            f"Known kinds: {', '.join(usages)}."
+        )
+    return unknown(key, spec, usages, synonyms.hint("data.source", spec))
+
+
 def open_source(spec: str, options: Options, *, val_percent: int, test_percent: int) -> Source:
     """Opens a source; decodes nothing.
 
@@ -172,7 +210,7 @@ def _digits(_: str, __: Options) -> _Opened:
     if found is None or not found.submodule_search_locations:
         raise BadInput("data.source=digits reads a file of scikit-learn; pip install scikit-learn.")
     path = Path(found.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
-    with gzip.open(path, "rt") as file:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
         values = np.array([line.split(",") for line in file], np.float32)
     grey = np.round(values[:, :-1] * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8, 1)
     images, labels = np.repeat(grey, 3, axis=-1), values[:, -1:].astype(np.int32)
@@ -199,9 +237,3 @@ KINDS: dict[str, tuple[str, Any]] = {
     "python": ("python:MODULE:FUNCTION", _own),
     "digits": ("digits", _digits),
 }
-
-
-def unknown_kind(what: str, spec: str) -> BadInput:
-    """An error for a source of no known kind; `what` names the argument that it was given as."""
-    usages = [usage for usage, _ in KINDS.values()]
-    return unknown(what, spec, usages, synonyms.hint("data.source", spec))

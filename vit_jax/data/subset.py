@@ -10,10 +10,10 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import numpy as np
 
+from vit_jax import regular
 from vit_jax.data import order
 from vit_jax.data.lazy import Tensor, tf
 from vit_jax.data.plain import plain
@@ -185,7 +185,7 @@ def labels(split: Split, why: str, most: int | None = None) -> np.ndarray:
 def _without(split: Split, path: str) -> tuple[Split, str]:
     """What is left, and a note of how many are not."""
     try:
-        lines = Path(os.path.expanduser(path)).read_bytes().splitlines()
+        lines = regular.read_list(os.path.expanduser(path)).splitlines()
     except OSError as e:
         raise BadInput(
             f"data.exclude={path} cannot be read: {e.strerror}; give a file of names, one a line."

@@ -68,7 +68,7 @@ def _disk(workdir: Path, config: ConfigDict | None) -> list[Finding]:
         return places.disk(folders, 0, 0)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "config.yaml"
-        file.write_text(to_yaml(config))
+        file.write_text(to_yaml(config), encoding="utf-8")
         try:
             size, kept = limits.call(
                 "vit_jax.doctor.places:checkpoints", [str(file)], accelerators.SECS,

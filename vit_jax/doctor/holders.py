@@ -70,7 +70,7 @@ def _lock_owners(root: Path, lock: Path) -> list[int]:
     """The processes that have locked a file, as the kernel lists them."""
     try:
         stat = lock.stat()
-        lines = (root / "proc/locks").read_text().splitlines()
+        lines = (root / "proc/locks").read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
     place = f"{os.major(stat.st_dev):02x}:{os.minor(stat.st_dev):02x}:{stat.st_ino}"
@@ -82,8 +82,8 @@ def _command(root: Path, pid: int) -> tuple[str, str]:
     """(name as the kernel has it, command line) of a process."""
     folder = root / "proc" / str(pid)
     try:
-        name = (folder / "comm").read_text().strip()
-        words = (folder / "cmdline").read_text(errors="replace").split("\0")
+        name = (folder / "comm").read_text(encoding="utf-8").strip()
+        words = (folder / "cmdline").read_text(errors="replace", encoding="utf-8").split("\0")
     except OSError:
         return "", "ended meanwhile"
     return name, " ".join(filter(None, words))[:100] or name

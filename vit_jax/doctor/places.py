@@ -163,7 +163,7 @@ def _date(secs: float) -> str:
 def _google(root: Path) -> float | None:
     """The time that Google's metadata server has; None on machines of others, and offline."""
     try:
-        maker = (root / "sys/class/dmi/id/product_name").read_text()
+        maker = (root / "sys/class/dmi/id/product_name").read_text(encoding="utf-8")
         if "Google" not in maker or not offline.allowed():
             return None
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

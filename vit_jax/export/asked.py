@@ -22,6 +22,12 @@ def check(name: str, out: Path, *, with_preprocess: bool) -> None:
             f"--with-preprocess: {name} holds weights alone and computes nothing; write "
             f"--format={' or '.join(GRAPHS)}, or leave it out."
         )
+    try:
+        bytes(out).decode()
+    except UnicodeDecodeError as e:
+        if name == "savedmodel":  # TensorFlow takes the path for text
+            what = "is not UTF-8, as the path of a SavedModel must be; rename it"
+            raise BadInput(f"--out={str(out)!r} {what}.") from e
     suffix = SUFFIX.get(name, out.suffix)
     if out.suffix != suffix:
         raise BadInput(f"--out={out}: the {name} format is written to a {suffix} file.")

@@ -123,7 +123,7 @@ def _format(
         facts = {"format": name} | forward_lib.facts(forward, model, images)
         facts |= graph.write(forward, path)
         beside = path / FACTS if path.is_dir() else path.with_name(f"{path.name}.json")
-        beside.write_text(json.dumps(facts, indent=2) + "\n")
+        beside.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
 
     return put, lambda path: (graph.CONSUMER, graph.read(path))
 

@@ -39,7 +39,7 @@ def read(path: Path, *, shapes_only: bool = False) -> Flat:
       BadInput: no such file, another kind of file, or damaged.
     """
     if path.suffix not in SUFFIXES or not path.is_file():
-        what = "is not a .npz or .safetensors file" if path.is_file() else "does not exist"
+        what = "is not a .npz or .safetensors file" if path.exists() else "does not exist"
         raise BadInput(f"{path} {what}; give weights as .npz or .safetensors, or a run.")
     reader = _read_npz if path.suffix == ".npz" else _read_safetensors
     try:
@@ -180,7 +180,7 @@ def write(path: Path, arrays: Flat, beside: dict[str, dict[str, Any]]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         for name, values in beside.items():
-            partial[name].write_text(json.dumps(values, indent=2) + "\n")
+            partial[name].write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
         if path.suffix == ".npz":
             with partial[path.name].open("wb") as raw:
                 np.savez(raw, **arrays)  # type: ignore[arg-type]

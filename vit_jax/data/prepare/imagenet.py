@@ -103,7 +103,7 @@ def _complete_2012(splits: dict[str, list[Example]], wnids: list[str], origin: P
 
 def _lines(name: str) -> list[str]:
     path = prepared.tfds_package() / "datasets" / "imagenet2012" / name
-    return path.read_text().split()
+    return path.read_text(encoding="utf-8").split()
 
 
 def check_release(release: str) -> None:

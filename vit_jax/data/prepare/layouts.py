@@ -113,12 +113,13 @@ def _class_folders(files: Sequence[Member], origin: str) -> Index:
     images = [f for f in files if f.name.lower().endswith(decode.EXTENSIONS)]
     images = [f for f in images if not any(p[0] == "." for p in f.name.split("/"))]
     paths = _below_one_folder([f.name.split("/") for f in images])
-    divided = any(len(p) == 3 and p[0] == "train" for p in paths)
+    divided = any(len(p) == 3 and p[0].lower() == "train" for p in paths)
     found: dict[str, list[tuple[str, str, Member]]] = {}
     left_out = len(files) - len(images)
     for path, member in zip(paths, images, strict=True):
-        if len(path) == 3 and divided and path[0] in SPLITS:
-            found.setdefault(SPLITS[path[0]], []).append((path[1], "/".join(path[1:]), member))
+        split = SPLITS.get(path[0].lower())
+        if len(path) == 3 and divided and split:
+            found.setdefault(split, []).append((path[1], "/".join(path[1:]), member))
         elif len(path) == 2 and not divided:
             found.setdefault("train", []).append((path[0], "/".join(path), member))
         else:
@@ -128,6 +129,8 @@ def _class_folders(files: Sequence[Member], origin: str) -> Index:
     if len(classes) < 2 or extra:
         inside = [f.name for f in files if ARCHIVE.search(f.name)]
         what = f"classes {extra} are not in train/" if extra else f"{len(classes)} class folders"
+        if len(classes) == 1 and not extra:
+            what = f"needs two classes or more, found one: {classes[0]}"
         raise BadInput(
             f"--from={origin}: {what}; expected CLASS/*.jpg, or train/CLASS/*.jpg and "
             f"test/CLASS/*.jpg ({', '.join(decode.EXTENSIONS)}); found "
@@ -146,7 +149,7 @@ def _class_folders(files: Sequence[Member], origin: str) -> Index:
 def _below_one_folder(paths: list[list[str]]) -> list[list[str]]:
     """Without the folders that all of them are in, unless it is a split."""
     while paths and all(len(p) > 2 and p[0] == paths[0][0] for p in paths):
-        if paths[0][0] in SPLITS:
+        if paths[0][0].lower() in SPLITS:
             break
         paths = [p[1:] for p in paths]
     return paths

@@ -75,7 +75,7 @@ def held(target: Target) -> Iterator[Path]:
     """The hidden folder, for one process at a time; what goes wrong with the disk is BadInput."""
     try:
         target.hidden.mkdir(parents=True, exist_ok=True)
-        with (target.hidden / "lock").open("w") as lock:
+        with (target.hidden / "lock").open("w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             try:
                 yield target.hidden
@@ -255,11 +255,11 @@ def _resume(target: Target, index: Index, plan: dict[str, Shards]) -> None:
             for e in part:
                 digest.update(_encoded(f"{e.name}\0{e.label}\0{e.member.size}\0"))
     stored, done = target.hidden / "plan", target.hidden / "done"
-    if not stored.exists() or stored.read_text() != digest.hexdigest():
+    if not stored.exists() or stored.read_text(encoding="utf-8") != digest.hexdigest():
         shutil.rmtree(done, ignore_errors=True)
         for old in target.hidden.glob("*.tfrecord-*"):
             old.unlink()
-        stored.write_text(digest.hexdigest())
+        stored.write_text(digest.hexdigest(), encoding="utf-8")
     done.mkdir(exist_ok=True)
 
 
@@ -273,11 +273,11 @@ def _shard(path: Path, part: list[Example], advance: Callable[[int], None]) -> d
     note = _note(path)
     if path.exists() and note.exists():
         advance(len(part))
-        return json.loads(note.read_text())
+        return json.loads(note.read_text(encoding="utf-8"))
     left_out, size, since = [], 0, 0
     partial = path.with_name(f"{path.name}.partial")
     try:
-        with tf.io.TFRecordWriter(str(partial)) as writer:
+        with tf.io.TFRecordWriter(os.fsencode(partial)) as writer:
             for number, example in enumerate(part):
                 content = example.member.read()
                 reason = _unreadable(content)
@@ -297,7 +297,7 @@ def _shard(path: Path, part: list[Example], advance: Callable[[int], None]) -> d
     with partial.open("rb+") as file:
         os.fsync(file.fileno())
     result = {"examples": len(part) - len(left_out), "bytes": size, "left_out": left_out}
-    note.write_text(json.dumps(result))
+    note.write_text(json.dumps(result), encoding="utf-8")
     partial.rename(path)
     advance(len(part) - since)
     return result
@@ -366,5 +366,5 @@ def _finish(
     )
     if target.config:
         path = target.hidden / "dataset_info.json"
-        info = json.loads(path.read_text()) | {"configName": target.config}
-        path.write_text(json.dumps(info, indent=2, sort_keys=True))
+        info = json.loads(path.read_text(encoding="utf-8")) | {"configName": target.config}
+        path.write_text(json.dumps(info, indent=2, sort_keys=True), encoding="utf-8")

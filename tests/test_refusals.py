@@ -249,3 +249,16 @@ def test_newest_good_moves_nothing_before_it_is_restored(stopped):
     with Checkpoints(stopped / "run") as checkpoints:
         assert checkpoints.newest_good() == 4
     assert content(stopped / "run") == before
+
+
+def test_images_that_came_since_the_last_start_are_told_of(stopped, caplog):
+    """No class is new, so the run goes on; but its epochs have other images."""
+    assert train(stopped) == 0
+    assert "training examples have changed" not in caplog.text
+    (stopped / "run" / "results.json").unlink()
+    image = stopped / "images" / "bee" / "new.png"
+    image.write_bytes((stopped / "images" / "bee" / "0.png").read_bytes())
+    (stopped / "images" / "bee" / "1.png").unlink()
+    shutil.rmtree(stopped / "run" / "checkpoints" / "12")
+    assert train(stopped) == 0
+    assert "the training examples have changed since the run was last started" in caplog.text

@@ -51,10 +51,12 @@ class Origin:
       recipe: None where the run was made from a config.yaml.
       devices: a line.
       versions: package, or `python` -> version, of the last start.
+      examples: how many are trained on, and a digest of their names, of the last start.
     """
 
     recipe: Recipe | None = None
     devices: str = ""
+    examples: str = ""
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -74,16 +76,17 @@ def recipe(spec: str, overrides: Sequence[str]) -> Recipe | None:
     return Recipe(spec, tuple(overrides), dict(config_lib.flatten(alone)))
 
 
-def write(workdir: Path, recipe: Recipe | None, devices: str) -> None:
+def write(workdir: Path, recipe: Recipe | None, devices: str, examples: str = "") -> None:
     """Writes what a start is made from and with.
 
     Args:
       workdir: of the run.
       recipe: None for a config.yaml, such as that of the run itself: what was written stays.
       devices: the hardware, a line.
+      examples: see `Origin`.
     """
     recipe = recipe or read(workdir).recipe
-    origin = Origin(recipe, devices, versions())
+    origin = Origin(recipe, devices, examples, versions())
     text = json.dumps(dataclasses.asdict(origin), indent=1)
     storage.write(workdir / FILE, text + "\n")
 
@@ -96,10 +99,12 @@ def read(workdir: Path) -> Origin:
         return Origin()
     if not isinstance(found, dict):
         return Origin()
-    recipe, devices, versions = (found.get(key) for key in ("recipe", "devices", "versions"))
+    recipe, versions = found.get("recipe"), found.get("versions")
+    devices, examples = (found.get(key, "") for key in ("devices", "examples"))
     return Origin(
         recipe=_recipe(recipe),
         devices=devices if isinstance(devices, str) else "",
+        examples=examples if isinstance(examples, str) else "",
         versions=dict(_texts(versions)) if isinstance(versions, dict) else {},
     )
 

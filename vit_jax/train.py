@@ -123,13 +123,15 @@ def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict
     create = [] if config.init or has_checkpoint(workdir) else ["create"]
     run = build.build(config, compile_first=[*create, "step"])
     stopping.check()
-    distributed.agree("dataset", run.fingerprint())
+    dataset = run.fingerprint()
+    distributed.agree("dataset", dataset)
     if run.model.cfg.classes:  # to predict patches there are none
         check_classes(workdir, run.source.classes)
     weights = initial_weights(run, workdir)
     if distributed.is_first():
         made_with = reporting.device_summary(devices)
-        prepare(workdir, config, run.source.classes, recipe, made_with)
+        examples = dataset["training examples"]
+        prepare(workdir, config, run.source.classes, recipe, made_with, examples)
         goodput.begin()
     distributed.barrier("workdir")
     describe(run, devices)

@@ -177,8 +177,11 @@ def prepare(
     classes: Sequence[str],
     recipe: origin.Recipe | None = None,
     devices: str = "",
+    examples: str = "",
 ) -> None:
     """Makes the workdir; writes the configuration, the names of the classes and `origin` into it.
+
+    Warns where a run that has saved steps goes on with other training examples.
 
     Args:
       workdir: of the run.
@@ -186,13 +189,19 @@ def prepare(
       classes: names, by label.
       recipe: what the run is made from.
       devices: what it is made with.
+      examples: what it is trained on, see `origin.Origin`.
     """
+    before = origin.read(workdir).examples
+    if before not in ("", examples) and has_checkpoint(workdir):
+        log.warning("the training examples have changed since the run was last started: %s, before "
+                    "%s; it goes on with the new ones, unlike a run that never stopped",
+                    examples, before)  # fmt: skip
     with writing(workdir):
         storage.make_folder(workdir)
         storage.write(workdir / loading.CONFIG_FILE, config_lib.to_yaml(config))
         names = json.dumps({"classes": list(classes)}, indent=1)
         storage.write(workdir / loading.CLASSES_FILE, names + "\n")
-        origin.write(workdir, recipe, devices)
+        origin.write(workdir, recipe, devices, examples)
 
 
 def check_classes(workdir: Path, classes: Sequence[str]) -> None:

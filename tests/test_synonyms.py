@@ -118,10 +118,12 @@ def test_a_value_that_was_given_is_kept_where_it_can_stand():
         ("--config.output_dir=out", "--workdir=out"),
         ("--learning-rate=3e-4", "--config.schedule.lr=3e-4"),
         ("--epochs", "--config.length=10 epochs"),
+        ("--epochs 3", "--config.length=3 epochs"),
+        ("--learning_rate 3e-4", "--config.schedule.lr=3e-4"),
     ],
 )
 def test_first_words_are_refused_with_the_flag_that_works(tmp_path, capsys, typed, flag):
-    flags = flags_in(train(tmp_path, capsys, typed))
+    flags = flags_in(train(tmp_path, capsys, *typed.split()))
     assert flag in flags
     assert load(flags)
 
@@ -134,6 +136,7 @@ def test_first_words_are_refused_with_the_flag_that_works(tmp_path, capsys, type
         ("--batch-size=64", ["--config.batch_size=64."]),
         ("--config.batch-size=64", ["--config.batch_size=64."]),
         ("--config.seed", ["--config.seed=VALUE, with = and no space"]),
+        ("--config.seed 3", ["--config.seed=3, with = and no space"]),
         ("--config.num_classes=10", ["data", "leave it out"]),
         ("--config.data.train_ops=random_resized_crop(224)", ["inception_crop({size})"]),
         ("--config.data.train_ops=decode|RandomHorizontalFlip", ["flip_lr?"]),
@@ -147,7 +150,7 @@ def test_first_words_are_refused_with_the_flag_that_works(tmp_path, capsys, type
     ],
 )
 def test_first_words_are_refused_with_what_is_meant(tmp_path, capsys, typed, words):
-    said = train(tmp_path, capsys, typed)
+    said = train(tmp_path, capsys, *typed.split())
     assert [word for word in words if word not in said] == []
 
 

@@ -197,10 +197,10 @@ def of_run(text: str) -> ConfigDict | None:
 
 def _override(config: ConfigDict, overrides: Sequence[str]) -> set[str]:
     known = dict(flatten(config))
-    for text in overrides:
+    for number, text in enumerate(overrides):
         match = re.fullmatch(r"--config\.([\w.]+)=(.*)", text, re.DOTALL)
         if not match:
-            raise _not_understood(text, known)
+            raise _not_understood(text, overrides[number + 1 :], known)
         key, value = match.groups()
         if key not in known:
             raise _unknown_key(key, value, known)
@@ -208,11 +208,13 @@ def _override(config: ConfigDict, overrides: Sequence[str]) -> set[str]:
     return {o[len("--config.") :].partition("=")[0] for o in overrides}
 
 
-def _not_understood(text: str, known: Mapping[str, Any]) -> BadInput:
+def _not_understood(text: str, rest: Sequence[str], known: Mapping[str, Any]) -> BadInput:
     """Says how an argument is written that is no override: `--lr=1e-3`, `--config.lr 1e-3`."""
     match = re.fullmatch(r"--(?:config\.)?([A-Za-z][\w.-]*)(?:=(.*))?", text, re.DOTALL)
     key, value = (match[1].replace("-", "_"), match[2]) if match else ("", "")
     spaced = ", with = and no space" if value is None else ""
+    if value is None and rest and not rest[0].startswith("--"):
+        value = rest[0]
     if key in known:
         return BadInput(
             f"{text!r} is not understood; write --config.{key}={value or 'VALUE'}{spaced}."

@@ -36,6 +36,15 @@ def test_continuing_cuts_later_rows_and_a_torn_line(tmp_path):
     assert rows.read_rows(path) == [{"step": 4, "a": 1}, {"step": 5, "a": 3}]
 
 
+def test_files_of_tensorboard_may_lie_in_a_folder_of_any_bytes(tmp_path):
+    folder = tmp_path / "\udcff [x]"
+    folder.mkdir()
+    report = Report(folder, step=0, tensorboard=True)
+    report.row(1, {"train/loss": 2.5})
+    report.close()
+    assert [p.name.split(".")[0] for p in sorted(folder.iterdir())] == ["events", "metrics"]
+
+
 def test_a_value_that_is_not_finite_is_never_written(tmp_path):
     report = Report(tmp_path, step=0, tensorboard=False)
     with pytest.raises(ValueError, match="JSON"):

@@ -228,10 +228,10 @@ def test_run_in_a_bucket_that_is_stopped_and_continued_equals_one_on_a_disk(
     assert "not readable" not in capsys.readouterr().out
 
 
-NAMES = ("my [runs]", "x@best", "x@3", "./~", "back\\", "a%20b#c?", "x\udcff")
+NAMES = ("my [runs]", "x@best", "x@3", "./~", "back\\", "a%20b#c?")
 
 
-@pytest.mark.parametrize("name", NAMES, ids=ascii)
+@pytest.mark.parametrize("name", NAMES)
 def test_run_in_a_folder_of_any_name_is_continued_and_used(
     finished, tmp_path, monkeypatch, capsys, name
 ):
@@ -239,7 +239,7 @@ def test_run_in_a_folder_of_any_name_is_continued_and_used(
     shutil.copytree(finished, name)
     Path(name, "results.json").unlink()
     shutil.rmtree(Path(name, "checkpoints", "12"))
-    assert run(name, "--config.report.tensorboard=true") == 0
+    assert run(name) == 0
     assert same_parameters(Path(name).absolute(), finished)
     image = tmp_path / "image.png"
     image.write_bytes(pictures.encode(pictures.noise(8, 8)))

@@ -28,16 +28,22 @@ _EXAMPLES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the arguments of the four."""
+    """Declares the arguments of the four actions."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
         sub = actions.add_parser(
             name, help=text, description=text, epilog=f"example: {_EXAMPLES[name]}"
         )
-        sub.add_argument("--data_dir", default="", metavar="DIR", help="of prepared datasets")
         sub.add_argument(
-            "--workers", type=int, default=0, metavar="N", help="threads; 0: one a core"
+            "--data_dir", default="", metavar="DIR", help="folder of prepared datasets"
+        )
+        sub.add_argument(
+            "--workers",
+            type=int,
+            default=0,
+            metavar="N",
+            help="number of threads (default: 0, one per core)",
         )
         sub.add_argument(
             "--offline",
@@ -47,31 +53,61 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
         return sub
 
-    check = add(
-        "check", "whether all images can be decoded; of a prepared dataset, whether it is whole"
+    check = add("check", "check that all images decode, or that a prepared dataset is complete")
+    check.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="data source as kind:rest, or the NAME of a prepared dataset, such as vtab",
     )
-    check.add_argument("source", metavar="SOURCE", help="kind:rest, or a NAME, such as vtab")
-    show = add("show", "a sheet of training examples, as a PNG file")
-    bench = add("bench", "images/s of reading, decoding, augmenting and transfer")
+    show = add("show", "write a sheet of training examples as a PNG file")
+    bench = add("bench", "measure the images/s of reading, decoding, augmenting and transfer")
     for sub in (show, bench):
-        sub.add_argument("source", metavar="SOURCE", help="kind:rest, see docs/data.md")
+        sub.add_argument(
+            "source", metavar="SOURCE", help="data source as kind:rest, see docs/data.md"
+        )
     for sub in (check, show, bench):
-        keys = sub.add_argument_group("records:, tar:", "as data.records in configs/base.py")
+        keys = sub.add_argument_group(
+            "options of records and tar sources", "same meaning as data.records in configs/base.py"
+        )
         for key in ("image_key", "label_key", "name_key", "label_names"):
             keys.add_argument(f"--{key}", default="", metavar="TEXT")
         keys.add_argument("--max_labels", type=int, default=1, metavar="K")
     for sub in (check, bench):
-        sub.add_argument("--json", action="store_true", help="one JSON object")
-    show.add_argument("--out", default="sheet.png", metavar="FILE", help="default: sheet.png")
-    show.add_argument("--ops", default=_SHOWN, metavar="CHAIN", help=f"default: {_SHOWN}")
-    show.add_argument("--size", type=int, default=224, metavar="N", help="pixels; default: 224")
-    show.add_argument("--seed", type=int, default=0, metavar="N", help="of order and augmentation")
-    prepare = add("prepare", "a prepared dataset of what you have")
-    prepare.add_argument("name", metavar="NAME", help="e.g. imagenet2012, vtab/eurosat, my_images")
-    prepare.add_argument(
-        "--from", dest="origin", required=True, metavar="PATH", help="what you have"
+        sub.add_argument("--json", action="store_true", help="print one JSON object")
+    show.add_argument(
+        "--out", default="sheet.png", metavar="FILE", help="PNG file to write (default: sheet.png)"
     )
-    prepare.add_argument("--release", default="", help="of imagenet21k: fall11 or winter21")
+    show.add_argument(
+        "--ops", default=_SHOWN, metavar="CHAIN", help=f"preprocessing chain (default: {_SHOWN})"
+    )
+    show.add_argument(
+        "--size",
+        type=int,
+        default=224,
+        metavar="N",
+        help="side of the images in pixels (default: 224)",
+    )
+    show.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="seed of the order and the augmentation (default: 0)",
+    )
+    prepare = add("prepare", "prepare a dataset from files that you have")
+    prepare.add_argument(
+        "name",
+        metavar="NAME",
+        help="dataset to prepare, for example imagenet2012, vtab/eurosat, my_images",
+    )
+    prepare.add_argument(
+        "--from",
+        dest="origin",
+        required=True,
+        metavar="PATH",
+        help="file or folder with the original data",
+    )
+    prepare.add_argument("--release", default="", help="imagenet21k only: fall11 or winter21")
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:

@@ -23,16 +23,16 @@ from vit_jax.errors import BadInput, PeerLost, RunFailed, unknown
 ENGINES = {
     "local": "this machine, in the foreground",
     "slurm": "a Slurm cluster",
-    "gke": "Kubernetes: JobSet, and Kueue where it is",
+    "gke": "Kubernetes: JobSet, with or without Kueue",
     "tpu_vm": "TPU VMs by gcloud, without Kubernetes",
     "sky": "SkyPilot managed jobs",
 }
 VERBS = {
     "render": "show (or write into --out) the files and the engine's commands; run nothing",
     "submit": "check, write the files, show the commands and run them",
-    "status": "how it goes",
-    "logs": "what it prints",
-    "cancel": "stop it, and what it pays for",
+    "status": "show the state of the job",
+    "logs": "show the output of the job",
+    "cancel": "stop the job and release its machines",
 }
 
 
@@ -71,31 +71,56 @@ def parser(engine: str) -> argparse.ArgumentParser:
     """The arguments of one engine; of none (""), those that all have."""
     made = argparse.ArgumentParser(
         prog="python -m launch",
-        description="Runs a configuration on this machine, a cluster or a cloud; `report "
-        "WORKDIR...` says how much of the time that runs took has trained them.",
+        description="Runs a configuration on this machine, a cluster or a cloud. `report "
+        "WORKDIR...` shows how much of the time of runs was spent on training.",
         epilog="example: python -m launch slurm render --config=configs/quickstart.py "
         "--workdir=/shared/runs/mine --accelerator=h100-16 --partition=gpu",
         allow_abbrev=False,
     )
     made.add_argument("engine", choices=ENGINES, help="; ".join(map(": ".join, ENGINES.items())))
     made.add_argument("verb", choices=VERBS, help="; ".join(map(": ".join, VERBS.items())))
-    made.add_argument("--config", metavar="FILE[:ARGS]", help="recipe or config.yaml")
-    made.add_argument("--data", metavar="SOURCE", help="short for --config.data.source=SOURCE")
-    made.add_argument("--workdir", required=True, metavar="DIR", help="of the run, or the sweep")
-    made.add_argument("--accelerator", default="", metavar="NAME", help="as sold: v4-256, h100-16")
-    made.add_argument("--slices", type=int, default=1, metavar="N", help="of it (default: 1)")
+    made.add_argument(
+        "--config", metavar="FILE[:ARGS]", help="a recipe, or the config.yaml of a run"
+    )
+    made.add_argument(
+        "--data", metavar="SOURCE", help="data source; short for --config.data.source=SOURCE"
+    )
+    made.add_argument(
+        "--workdir", required=True, metavar="DIR", help="folder of the run or the sweep"
+    )
+    made.add_argument(
+        "--accelerator",
+        default="",
+        metavar="NAME",
+        help="accelerator and size as sold: v4-256, h100-16",
+    )
+    made.add_argument(
+        "--slices", type=int, default=1, metavar="N", help="number of slices (default: 1)"
+    )
     made.add_argument(
         "--procs_per_node", choices=["per_node", "per_gpu"], default="per_node",
         help="one process for each machine (default), or for each GPU",
     )  # fmt: skip
-    made.add_argument("--name", default="", help="of the job (default: made of the workdir)")
-    made.add_argument("--out", default="", metavar="DIR", help="for the files (default: a folder "
-                      "launch in a workdir of this machine, else runs/launch/NAME)")  # fmt: skip
-    made.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="variable")
-    made.add_argument("--sweep", action="store_true", help="all points of the recipe's sweep()")
-    made.add_argument("--stage", default="", metavar="NAME", help="of the sweep (default: first)")
-    made.add_argument("--parallel", type=int, metavar="N", help="points of the sweep at a time "
-                      "(default: local 1, slurm as many as there is room for)")  # fmt: skip
+    made.add_argument(
+        "--name", default="", help="name of the job (default: derived from the workdir)"
+    )
+    made.add_argument("--out", default="", metavar="DIR", help="folder for the files (default: "
+                      "WORKDIR/launch for a local workdir, else runs/launch/NAME)")  # fmt: skip
+    made.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="environment variable of the trainer; can be repeated",
+    )
+    made.add_argument(
+        "--sweep", action="store_true", help="launch all points of the recipe's sweep()"
+    )
+    made.add_argument(
+        "--stage", default="", metavar="NAME", help="stage of the sweep (default: first)"
+    )
+    made.add_argument("--parallel", type=int, metavar="N", help="points of the sweep at the same "
+                      "time (default: local 1, slurm as many as fit)")  # fmt: skip
     made.add_argument("--no_plan", action="store_true", help="submit without `vit_jax plan`")
     if engine:
         own = made.add_argument_group(engine)

@@ -34,10 +34,10 @@ def main(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="python -m launch report",
-        description="How much of the time that runs took has trained them.",
+        description="Shows how much of the time of runs was spent on training.",
         epilog="example: python -m launch report runs/mine gs://bucket/runs/other",
     )
-    parser.add_argument("workdirs", nargs="+", metavar="WORKDIR", help="of a run")
+    parser.add_argument("workdirs", nargs="+", metavar="WORKDIR", help="workdir of a run")
     names = parser.parse_args(argv).workdirs
     found = [examine(storage.workdir(name)) for name in names]
     lines = [_line(name, one) for name, one in zip(names, found, strict=True)]

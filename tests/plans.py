@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Plans of every pre-training recipe of the paper: golden/plans.json, and docs/plans.md from it.
+"""Plans every pre-training recipe of the paper; writes golden/plans.json and docs/plans.md.
 
-    python tests/plans.py [v3-512 ...]     makes what is missing, or of that what is for these
+    python tests/plans.py [v3-512 ...]     makes the missing plans, or those of these accelerators
 
 Takes two hours on one core and needs the extra `plan`.
 """
@@ -21,16 +21,34 @@ TODAY = "v5e-256"
 INTRODUCTION = """\
 # Plans of the paper's pre-training recipes
 
-What `vit_jax plan` says of every recipe of `configs/pretrain.py`, for TPUv3 as in the paper (v3-8 for L/16 on
-ImageNet-21k, which section 4.2 says is enough; v3-512 else) and for a TPU of today. Nothing here was run on a TPU:
-memory is what the TPU compiler of libtpu 0.0.42 (jax 0.10.2) reserves on a device for the compiled step, and what is
-sent is read from the compiled program (n/a where the compiler hides it). Step time, images/s and hours are the
-roofline: the least time, if the slowest of computing, moving and sending went at its full rate and hid the rest. A
-good run takes one and a half to three times as long; the paper's own figures imply about a third of the peak.
+These tables show the output of `vit_jax plan` for every recipe of `configs/pretrain.py`. Use them to see whether a recipe
+fits a TPU and what it costs at least. To make such a plan yourself (`pip install -e '.[plan]'`; no TPU needed):
 
-Made by `python tests/plans.py`; held by tests/test_plans.py. Compile times are seconds of wall time on two cores that
-other work shared, so they say which is slow rather than how slow. The compiler takes 1 to 2 GiB for a ViT, up to 4 for
-one with dropout or a hybrid, and 2 to 14 GiB for BiT, whose units cannot be scanned.
+```console
+vit_jax plan --config=configs/pretrain.py:model=L/16,dataset=jft,epochs=7 --accelerator=v3-512
+```
+
+Each recipe has a plan for the TPUv3 of the paper and one for a current TPU (v5e-256). The TPUv3 is v3-512, except for L/16
+on ImageNet-21k. Section 4.2 of the paper says that v3-8 is enough for that model.
+
+| columns | source |
+|---|---|
+| peak GiB, of limit | the memory that the TPU compiler reserves on one device for the compiled step (libtpu 0.0.42, jax 0.10.2) |
+| sends MB | collectives of the compiled program, per device and step; n/a if the compiler hides them |
+| step ms, limited by, images/s, hours, chip-hours | the roofline (below) |
+| compiled in s | wall time on two cores shared with other work; shows which models compile slowly, not how slowly |
+
+None of these recipes was run on a TPU. The roofline is a lower bound of the time. It assumes that the slowest of computing,
+memory traffic and sending runs at its full rate and hides the other two. A good run takes one and a half to three times as
+long. The figures of the paper imply about a third of the peak.
+
+| model | memory that the compiler itself needs |
+|---|---|
+| ViT | 1 to 2 GiB |
+| ViT with dropout, hybrid | up to 4 GiB |
+| BiT, whose units cannot be scanned | 2 to 14 GiB |
+
+`python tests/plans.py` writes this page; tests/test_plans.py checks it.
 """
 
 

@@ -3,8 +3,7 @@
 
 """What the compiler is told beyond its defaults, and when: the one place for its flags.
 
-Figures, and what was tried and did not help, are in docs/performance.md. Start from `options`
-and `ahead`.
+Figures, and what did not help, are in docs/experiments.md. Start from `options` and `ahead`.
 """
 
 import contextlib

@@ -5,7 +5,7 @@
 
 Each step of a CPU has memory of its own, gigabytes that are given back at its end, and the kernel
 fills them in page by page; with pages of 2 MiB instead of 4 KiB a step of S/16 takes 1.2 to 1.35
-times as many images (docs/performance.md). Start from `start_with`.
+times as many images (docs/experiments.md). Start from `start_with`.
 """
 
 import contextlib

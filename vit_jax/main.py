@@ -107,7 +107,7 @@ INTERRUPTED = 130  # as shells have it
 EXIT_CODES = (
     "exit codes: 0 done; 1 failed and needs a person; 2 bad input, the message says what to do; 42 "
     "stopped and saved, run again; 43 hung or lost a process, run again; 130 interrupted (Ctrl-C); "
-    "of train and sweep 130 or 143: ended by a second signal, unsaved"
+    "for train and sweep, 130 or 143: ended by a second signal without saving"
 )
 
 
@@ -115,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="vit_jax",
         description="Vision Transformers with JAX.",
-        epilog=f"{EXIT_CODES}; `vit_jax COMMAND --help` shows an example of each",
+        epilog=f"{EXIT_CODES}; `vit_jax COMMAND --help` shows an example",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=__version__)

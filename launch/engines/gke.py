@@ -30,13 +30,13 @@ _ANNOTATIONS = "jobset.sigs.k8s.io/"
 class Options:
     """Flags of this engine alone."""
 
-    image: str = flag("of containers, by digest: NAME@sha256:...")
-    context: str = flag("of kubectl, which says which cluster (default: the current one)")
-    namespace: str = flag("of Kubernetes (default: default)", "default")
-    queue: str = flag("a LocalQueue of Kueue (default: none, pods start at once)")
-    service_account: str = flag("of Kubernetes, bound to one that reads and writes the bucket "
+    image: str = flag("container image, by digest: NAME@sha256:...")
+    context: str = flag("context of kubectl, which selects the cluster (default: the current one)")
+    namespace: str = flag("Kubernetes namespace (default: default)", "default")
+    queue: str = flag("LocalQueue of Kueue (default: no queue, pods start at once)")
+    service_account: str = flag("Kubernetes account that can read and write the bucket "
                                 "(default: the account of the machines)")  # fmt: skip
-    spot: bool = flag("on spot nodes", False)
+    spot: bool = flag("use spot nodes", False)
 
 
 def render(job: Job, options: Options) -> Rendered:

@@ -18,7 +18,7 @@ LOG_FILE = "log.txt"
 class Options:
     """Flags of this engine alone."""
 
-    processes: int = flag("that train together (default: 1, or one for each GPU)", 1)
+    processes: int = flag("number of processes (default: 1, or one per GPU)", 1)
 
 
 def render(job: Job, options: Options) -> Rendered:

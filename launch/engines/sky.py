@@ -25,9 +25,9 @@ _GPUS = {"a100-40gb": "A100", "a100-80gb": "A100-80GB"}  # others: in capitals
 class Options:
     """Flags of this engine alone."""
 
-    infra: str = flag("where: gcp, aws/us-east-1, kubernetes (default: the cheapest)")
-    spot: bool = flag("on spot machines", False)
-    image: str = flag("docker:NAME of a machine's image (default: that of the cloud)")
+    infra: str = flag("where to run: gcp, aws/us-east-1, kubernetes (default: the cheapest)")
+    spot: bool = flag("use spot machines", False)
+    image: str = flag("image of the machines, docker:NAME (default: that of the cloud)")
 
 
 def render(job: Job, options: Options) -> Rendered:

@@ -27,13 +27,17 @@ _PROXIES = "http_proxy https_proxy all_proxy grpc_proxy HTTP_PROXY HTTPS_PROXY A
 class Options:
     """Flags of this engine alone."""
 
-    partition: str = flag("to submit to")
-    account: str = flag("that pays")
+    partition: str = flag("partition to submit to")
+    account: str = flag("account to charge")
     qos: str = flag("quality of service")
-    time: str = flag("limit of each start, D-HH:MM:SS; at its end the run saves and is requeued")
-    gres: str = flag("of each node (default: gpu:N)")
-    nodes: int = flag("of each run (default: as many as the accelerator has machines)", 0)
-    sbatch: tuple[str, ...] = flag("any other option of sbatch, e.g. --sbatch=--mem=0", ())
+    time: str = flag(
+        "limit of each start, D-HH:MM:SS; before it ends, the run saves and is requeued"
+    )
+    gres: str = flag("generic resources of each node (default: gpu:N)")
+    nodes: int = flag("nodes of each run (default: the machines of the accelerator)", 0)
+    sbatch: tuple[str, ...] = flag(
+        "any other option of sbatch, e.g. --sbatch=--mem=0; can be repeated", ()
+    )
 
 
 def render(job: Job, options: Options) -> Rendered:

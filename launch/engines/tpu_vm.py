@@ -28,15 +28,21 @@ _DEAD = ("SUSPENDED", "SUSPENDING", "FAILED")  # states that nothing comes of
 class Options:
     """Flags of this engine alone."""
 
-    project: str = flag("of Google Cloud")
-    zone: str = flag("e.g. us-central2-b")
+    project: str = flag("Google Cloud project")
+    zone: str = flag("Google Cloud zone, e.g. us-central2-b")
     capacity: str = flag(
-        "how it is paid: spot (default), on_demand, reserved, flex_start",
+        "capacity type: spot (default), on_demand, reserved, flex_start",
         "spot", ("spot", "on_demand", "reserved", "flex_start"),
     )  # fmt: skip
-    time: str = flag("flex_start: after which the machines are taken away, e.g. 8h")
-    mode: str = flag("startup_script (default) or ssh", "startup_script", ("startup_script", "ssh"))
-    service_account: str = flag("that reads and writes the bucket (default: the project's)")
+    time: str = flag("flex_start only: how long the machines stay, e.g. 8h")
+    mode: str = flag(
+        "how the code starts: startup_script (default) or ssh",
+        "startup_script",
+        ("startup_script", "ssh"),
+    )
+    service_account: str = flag(
+        "account that can read and write the bucket (default: the project's)"
+    )
 
 
 def render(job: Job, options: Options) -> Rendered:

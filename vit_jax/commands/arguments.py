@@ -20,42 +20,62 @@ if TYPE_CHECKING:
 
 
 def weights(parser: argparse.ArgumentParser) -> None:
-    """FILE_OR_RUN, and what a file may not say."""
-    parser.add_argument("weights", metavar="FILE_OR_RUN", help="file, URL, name, WORKDIR[@STEP]")
+    """Declares FILE_OR_RUN, and the settings that a weights file may lack."""
     parser.add_argument(
-        "--image_size", type=int, default=0, metavar="N", help="pixels; default: the weights'"
+        "weights",
+        metavar="FILE_OR_RUN",
+        help="weights file, URL or published name; or a run: WORKDIR, WORKDIR@best, WORKDIR@STEP",
     )
     parser.add_argument(
-        "--heads", type=int, default=0, metavar="N", help="attention heads, if the file is silent"
+        "--image_size",
+        type=int,
+        default=0,
+        metavar="N",
+        help="side of the images in pixels (default: that of the weights)",
+    )
+    parser.add_argument(
+        "--heads",
+        type=int,
+        default=0,
+        metavar="N",
+        help="number of attention heads, if the file does not contain it",
     )
 
 
 def names(parser: argparse.ArgumentParser) -> None:
-    """Names of the classes of weights that have none."""
+    """Declares --names, the class names for weights without any."""
     parser.add_argument(
-        "--names", default="", metavar="FILE", help="of classes, one a line; default: the weights'"
+        "--names",
+        default="",
+        metavar="FILE",
+        help="text file with one class name per line (default: the names in the weights)",
     )
 
 
 def images(parser: argparse.ArgumentParser, nargs: str) -> None:
-    """Image files."""
+    """Declares the image files."""
     parser.add_argument(
         "images", nargs=nargs, metavar="IMAGE",
-        help="file, or folder of them; - reads a list from standard input, one a line",
+        help="image file, or folder of images; - reads names from standard input, one per line",
     )  # fmt: skip
 
 
 def data(parser: argparse.ArgumentParser) -> None:
-    """A source, and which of its images."""
-    parser.add_argument("--data", metavar="SOURCE", help="kind:rest, see docs/data.md")
+    """Declares the data source and its split."""
     parser.add_argument(
-        "--split", default="", metavar="NAME", help="or slice; default: test, or the only one"
+        "--data", metavar="SOURCE", help="data source as kind:rest, see docs/data.md"
     )
-    parser.add_argument("--data_dir", default="", metavar="DIR", help="of prepared datasets")
+    parser.add_argument(
+        "--split",
+        default="",
+        metavar="NAME",
+        help="split or slice of the source (default: test, or the only split)",
+    )
+    parser.add_argument("--data_dir", default="", metavar="DIR", help="folder of prepared datasets")
 
 
 def check_image_size(args: argparse.Namespace) -> None:
-    """Raises unless `--image_size` is one."""
+    """Raises BadInput for a negative `--image_size`."""
     if args.image_size < 0:
         raise BadInput(f"--image_size={args.image_size}; give pixels, or leave it out.")
 

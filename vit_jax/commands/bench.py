@@ -16,18 +16,18 @@ from vit_jax.machine import present_accelerators
 if TYPE_CHECKING:
     from vit_jax.bench.turns import Asked
 
-SUMMARY = "measure speed here, beside plain jax and timm"
+SUMMARY = "measure the speed on this machine, in comparison with plain jax and timm"
 OVERRIDES = True  # whether --config.key=value may follow
 EXAMPLE = "vit_jax bench train --models=S/16 --batch=16 --resolution=224 --dtype=float32 --json"
 _OF_MODELS = {
-    "train": "training steps",
-    "eval": "evaluation steps",
-    "predict": "the likeliest classes",
-    "checkpoint": "how long saving takes, and keeps the train loop waiting",
+    "train": "measure training steps",
+    "eval": "measure evaluation steps",
+    "predict": "measure predictions",
+    "checkpoint": "measure saving: how long it takes, and how long the training loop waits for it",
 }
 _OTHERS = {
-    "startup": "imports, commands, and the quickstart until its first step",
-    "input": "decoding, cropping and transfer of photos made here",
+    "startup": "measure imports, commands, and the quickstart until its first step",
+    "input": "measure decoding, cropping and transfer of generated photos",
 }
 
 Part = tuple[dict[str, Any], str]  # for programs, for people
@@ -37,18 +37,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments; `--config.key=value` overrides of our steps are the rest."""
     parts = parser.add_subparsers(dest="part", required=True, metavar="PART")
     big = bool(present_accelerators())
-    for name, text in {**_OF_MODELS, **_OTHERS, "all": "all of them"}.items():
+    for name, text in {**_OF_MODELS, **_OTHERS, "all": "measure all of these"}.items():
         sub = parts.add_parser(name, help=text, description=text, allow_abbrev=False)
-        sub.add_argument("--json", action="store_true", help="print figures for programs")
+        sub.add_argument("--json", action="store_true", help="print one JSON object")
         if name in _OTHERS:
             continue
         models, batch = ("B/16,L/16", 128) if big else ("Ti/16,S/16", 16)
         dtype = "bfloat16" if big else "float32"
         add = sub.add_argument
-        add("--models", default=models, metavar="NAMES", help=f"comma between ({models})")
-        add("--batch", type=int, default=batch, metavar="N", help=f"images a step ({batch})")
-        add("--resolution", type=int, default=224, metavar="PIXELS", help="of a side (224)")
-        add("--dtype", choices=("float32", "bfloat16"), default=dtype, help=f"({dtype})")
+        add(
+            "--models",
+            default=models,
+            metavar="NAMES",
+            help=f"variants, separated by commas (default: {models})",
+        )
+        add(
+            "--batch",
+            type=int,
+            default=batch,
+            metavar="N",
+            help=f"images per step (default: {batch})",
+        )
+        add(
+            "--resolution",
+            type=int,
+            default=224,
+            metavar="PIXELS",
+            help="side of the images in pixels (default: 224)",
+        )
+        add(
+            "--dtype",
+            choices=("float32", "bfloat16"),
+            default=dtype,
+            help=f"precision of the computation (default: {dtype})",
+        )
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:

@@ -19,6 +19,12 @@ OVERRIDES = False  # whether --config.key=value may follow
 EXAMPLE = "vit_jax data check folder:/path/to/images"
 
 _SHOWN = "decode(exif=True)|inception_crop({size})|flip_lr"
+_ACTIONS = {
+    "check": "check that all images decode, or that a prepared dataset is complete",
+    "show": "write a sheet of training examples as a PNG file",
+    "bench": "measure the images/s of reading, decoding, augmenting and transfer",
+    "prepare": "prepare a dataset from files that you have",
+}
 _EXAMPLES = {
     "check": "vit_jax data check folder:/path/to/images --json",
     "show": "vit_jax data show folder:/path/to/images --out=sheet.png",
@@ -28,50 +34,56 @@ _EXAMPLES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the arguments of the four."""
+    """Declares the arguments of the four actions."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-
-    def add(name: str, text: str) -> argparse.ArgumentParser:
-        sub = actions.add_parser(
-            name, help=text, description=text, epilog=f"example: {_EXAMPLES[name]}"
-        )
-        sub.add_argument("--data_dir", default="", metavar="DIR", help="of prepared datasets")
-        sub.add_argument(
-            "--workers", type=int, default=0, metavar="N", help="threads; 0: one a core"
-        )
-        sub.add_argument(
-            "--offline",
-            action="store_true",
-            default=argparse.SUPPRESS,  # what was given before ACTION stays
-            help="never use the network",
-        )
-        return sub
-
-    check = add(
-        "check", "whether all images can be decoded; of a prepared dataset, whether it is whole"
+    check, show, bench, prepare = (_action(actions, name) for name in _ACTIONS)
+    check.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="data source as kind:rest, or the NAME of a prepared dataset, such as vtab",
     )
-    check.add_argument("source", metavar="SOURCE", help="kind:rest, or a NAME, such as vtab")
-    show = add("show", "a sheet of training examples, as a PNG file")
-    bench = add("bench", "images/s of reading, decoding, augmenting and transfer")
     for sub in (show, bench):
-        sub.add_argument("source", metavar="SOURCE", help="kind:rest, see docs/data.md")
+        sub.add_argument(
+            "source", metavar="SOURCE", help="data source as kind:rest, see docs/data.md"
+        )
     for sub in (check, show, bench):
-        keys = sub.add_argument_group("records:, tar:", "as data.records in configs/base.py")
+        keys = sub.add_argument_group(
+            "options of records and tar sources", "same meaning as data.records in configs/base.py"
+        )
         for key in ("image_key", "label_key", "name_key", "label_names"):
             keys.add_argument(f"--{key}", default="", metavar="TEXT")
         keys.add_argument("--max_labels", type=int, default=1, metavar="K")
     for sub in (check, bench):
-        sub.add_argument("--json", action="store_true", help="one JSON object")
-    show.add_argument("--out", default="sheet.png", metavar="FILE", help="default: sheet.png")
-    show.add_argument("--ops", default=_SHOWN, metavar="CHAIN", help=f"default: {_SHOWN}")
-    show.add_argument("--size", type=int, default=224, metavar="N", help="pixels; default: 224")
-    show.add_argument("--seed", type=int, default=0, metavar="N", help="of order and augmentation")
-    prepare = add("prepare", "a prepared dataset of what you have")
-    prepare.add_argument("name", metavar="NAME", help="e.g. imagenet2012, vtab/eurosat, my_images")
+        sub.add_argument("--json", action="store_true", help="print one JSON object")
+    add = show.add_argument
+    add("--out", default="sheet.png", metavar="FILE", help="file to write (default: sheet.png)")
+    add("--ops", default=_SHOWN, metavar="CHAIN", help=f"preprocessing (default: {_SHOWN})")
+    add("--size", type=int, default=224, metavar="N", help="side of the images (default: 224)")
+    add("--seed", type=int, default=0, metavar="N", help="of order and augmentation (default: 0)")
     prepare.add_argument(
-        "--from", dest="origin", required=True, metavar="PATH", help="what you have"
+        "name", metavar="NAME", help="dataset, such as imagenet2012, vtab/eurosat or my_images"
     )
-    prepare.add_argument("--release", default="", help="of imagenet21k: fall11 or winter21")
+    origin = "file or folder with the original data"
+    prepare.add_argument("--from", dest="origin", required=True, metavar="PATH", help=origin)
+    prepare.add_argument("--release", default="", help="imagenet21k only: fall11 or winter21")
+
+
+def _action(actions: Any, name: str) -> argparse.ArgumentParser:
+    """The parser of one action, with the arguments that all take."""
+    text = _ACTIONS[name]
+    sub = actions.add_parser(
+        name, help=text, description=text, epilog=f"example: {_EXAMPLES[name]}"
+    )
+    sub.add_argument("--data_dir", default="", metavar="DIR", help="folder of prepared datasets")
+    threads = "number of threads (default: 0, one per core)"
+    sub.add_argument("--workers", type=int, default=0, metavar="N", help=threads)
+    sub.add_argument(
+        "--offline",
+        action="store_true",
+        default=argparse.SUPPRESS,  # what was given before ACTION stays
+        help="never use the network",
+    )
+    return sub
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:

@@ -10,7 +10,7 @@ import json
 from vit_jax import storage
 from vit_jax.errors import BadInput
 
-SUMMARY = "look for what would keep a run from working here, and say how to mend it"
+SUMMARY = "check whether a run would work on this machine, and suggest fixes"
 OVERRIDES = True  # whether --config.key=value may follow
 EXAMPLE = "vit_jax doctor --workdir=runs/quickstart"
 
@@ -18,15 +18,23 @@ EXAMPLE = "vit_jax doctor --workdir=runs/quickstart"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments; `--config.key=value` overrides are taken from the rest."""
     parser.add_argument(
-        "--workdir", metavar="DIR", default=".", help="where a run would write (default: here)"
+        "--workdir",
+        metavar="DIR",
+        default=".",
+        help="folder that the run would write to (default: here)",
     )
     parser.add_argument(
-        "--coordinator", metavar="HOST:PORT", default="", help="where process 0 listens, or will"
+        "--coordinator",
+        metavar="HOST:PORT",
+        default="",
+        help="address on which process 0 listens, or will listen",
     )
     parser.add_argument(
-        "--config", metavar="FILE[:ARGS]", help="of the run: its platform, data and checkpoints"
+        "--config",
+        metavar="FILE[:ARGS]",
+        help="recipe of the run; also checks its platform, data and checkpoints",
     )
-    parser.add_argument("--json", action="store_true", help="print what was found for programs")
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 from vit_jax.commands import arguments
 
-SUMMARY = "accuracy by class and confusions on a dataset, as JSON and a page"
+SUMMARY = "measure accuracy by class and confusions on a dataset; write JSON and a page"
 OVERRIDES = False  # whether --config.key=value may follow
 EXAMPLE = "vit_jax evaluate runs/mine --data=folder:/path/to/images --out=evaluation"
 JSON_FILE, PAGE_FILE = "evaluation.json", "evaluation.html"
@@ -23,7 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.weights(parser)
     arguments.data(parser)
     parser.add_argument(
-        "--out", default="evaluation", metavar="DIR", help=f"for {JSON_FILE} and {PAGE_FILE}"
+        "--out",
+        default="evaluation",
+        metavar="DIR",
+        help=f"folder for {JSON_FILE} and {PAGE_FILE} (default: evaluation)",
     )
     arguments.names(parser)
 

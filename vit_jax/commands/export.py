@@ -11,7 +11,7 @@ from vit_jax import storage
 from vit_jax.commands import arguments
 from vit_jax.errors import BadInput
 
-SUMMARY = "weights or the whole computation, for other programs"
+SUMMARY = "export weights, or the whole computation, for other programs"
 OVERRIDES = False  # whether --config.key=value may follow
 EXAMPLE = "vit_jax export runs/quickstart --format=stablehlo --out=runs/digits.stablehlo"
 
@@ -21,12 +21,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.weights(parser)
     parser.add_argument(
         "--format", required=True, metavar="NAME",
-        help="npz, big_vision, timm, hf (weights); stablehlo, savedmodel (weights and computation)",
+        help="weights: npz, big_vision, timm, hf; weights and computation: stablehlo, savedmodel",
     )  # fmt: skip
-    parser.add_argument("--out", required=True, metavar="PATH", help="file; savedmodel: folder")
+    parser.add_argument(
+        "--out", required=True, metavar="PATH", help="file to write (savedmodel: a folder)"
+    )
     parser.add_argument(
         "--with-preprocess", action="store_true",
-        help="stablehlo, savedmodel: take uint8 images and normalise them inside",
+        help="stablehlo and savedmodel: take uint8 images and normalise them inside",
     )  # fmt: skip
 
 

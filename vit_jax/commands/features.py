@@ -12,7 +12,7 @@ from typing import Any
 from vit_jax.commands import arguments
 from vit_jax.errors import BadInput
 
-SUMMARY = "representations of images, or of a dataset, as npz"
+SUMMARY = "write the representations of images, or of a dataset, as npz"
 OVERRIDES = False  # whether --config.key=value may follow
 EXAMPLE = "vit_jax features runs/mine --data=folder:/path/to/images --out=features.npz"
 log = logging.getLogger("vit_jax")
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.data(parser)
     parser.add_argument(
         "--out", required=True, metavar="FILE",
-        help="npz: features float32 [N, D], names [N]; of --data also labels [N, K] and classes",
+        help="npz file with features float32 [N, D], names [N]; --data adds labels [N, K], classes",
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vit_jax.data import sources
     from vit_jax.data.splits import Split
 
-SUMMARY = "what a representation makes of a few images a class: ridge, kNN or linear probe"
+SUMMARY = "evaluate a representation with few images per class: ridge, k-NN or linear probe"
 OVERRIDES = False  # whether --config.key=value may follow
 EXAMPLE = "vit_jax fewshot runs/quickstart --data=digits --shots=1,5,10"
 
@@ -30,15 +30,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.weights(parser)
     parser.add_argument(
         "--data", action="append", required=True, metavar="SOURCE",
-        help="kind:rest, see docs/data.md; give it once for each of several sources",
+        help="data source as kind:rest, see docs/data.md; can be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--shots", metavar="LIST",
-        help="images a class, such as 1,5,10, or all; default: 1,5,10,25 (ridge), all (knn, probe)",
+        help="images per class, or all (default: 1,5,10,25 for ridge, all for knn and probe)",
     )  # fmt: skip
-    parser.add_argument("--method", default="ridge", metavar="NAME", help=", ".join(METHODS))
-    parser.add_argument("--json", action="store_true", help="one JSON object")
-    parser.add_argument("--data_dir", default="", metavar="DIR", help="of prepared datasets")
+    parser.add_argument(
+        "--method",
+        default="ridge",
+        metavar="NAME",
+        help=f"one of {', '.join(METHODS)} (default: ridge)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--data_dir", default="", metavar="DIR", help="folder of prepared datasets")
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:

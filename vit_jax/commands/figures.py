@@ -12,7 +12,7 @@ from typing import Any
 from vit_jax.commands import arguments
 from vit_jax.errors import BadInput
 
-SUMMARY = "what is inside a model: filters, position embeddings, what it attends to"
+SUMMARY = "show the inside of a model: filters, position embeddings, attention"
 OVERRIDES = False  # whether --config.key=value may follow
 EXAMPLE = "vit_jax figures runs/mine --images=photos/ --out=figures"
 PAGE = "index.html"
@@ -24,9 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.weights(parser)
     parser.add_argument(
         "--images", nargs="+", action="extend", required=True, metavar="IMAGE",
-        help="file, folder, or - for a list; at most 128 images are looked at, evenly spaced",
+        help="file, folder, or - (list on standard input); uses at most 128 images, evenly spaced",
     )  # fmt: skip
-    parser.add_argument("--out", required=True, metavar="DIR", help=f"of PNG files and {PAGE}")
+    parser.add_argument(
+        "--out", required=True, metavar="DIR", help=f"folder for PNG files and {PAGE}"
+    )
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:

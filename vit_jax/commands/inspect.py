@@ -8,17 +8,25 @@ import json
 import math
 from typing import Any
 
-SUMMARY = "what a weights file or a run holds: format, architecture, tensors"
+SUMMARY = "show the format, architecture and tensors of a weights file or a run"
 OVERRIDES = False  # whether --config.key=value may follow
 EXAMPLE = "vit_jax inspect runs/quickstart"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
-    parser.add_argument("weights", metavar="FILE_OR_RUN", help="file, URL, name, WORKDIR[@STEP]")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument(
-        "--heads", type=int, default=0, metavar="N", help="attention heads, if the file is silent"
+        "weights",
+        metavar="FILE_OR_RUN",
+        help="weights file, URL or published name; or a run: WORKDIR, WORKDIR@best, WORKDIR@STEP",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--heads",
+        type=int,
+        default=0,
+        metavar="N",
+        help="number of attention heads, if the file does not contain it",
     )
 
 

@@ -13,7 +13,11 @@ EXAMPLE = "vit_jax models --image-size=384"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
     parser.add_argument(
-        "--image-size", type=int, default=224, metavar="PIXELS", help="a side (default: 224)"
+        "--image-size",
+        type=int,
+        default=224,
+        metavar="PIXELS",
+        help="side of the images in pixels (default: 224)",
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from vit_jax.plan import Plan
 
-SUMMARY = "compile a run for an accelerator that is not there: memory, time, cost"
+SUMMARY = "plan a run for an accelerator that you need not have: memory, time, cost"
 OVERRIDES = True  # whether --config.key=value may follow
 EXAMPLE = "vit_jax plan --config=configs/pretrain.py:model=B/16 --accelerator=v4-32"
 
@@ -18,14 +18,24 @@ EXAMPLE = "vit_jax plan --config=configs/pretrain.py:model=B/16 --accelerator=v4
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments; `--config.key=value` overrides are taken from the rest."""
     parser.add_argument(
-        "--config", required=True, metavar="FILE[:ARGS]", help="recipe or config.yaml"
+        "--config",
+        required=True,
+        metavar="FILE[:ARGS]",
+        help="a recipe, or the config.yaml of a run",
     )
-    parser.add_argument("--data", metavar="SOURCE", help="short for --config.data.source=SOURCE")
     parser.add_argument(
-        "--accelerator", required=True, metavar="NAME", help="as sold: v4-256, h100-8, cpu-1"
+        "--data", metavar="SOURCE", help="data source; short for --config.data.source=SOURCE"
     )
-    parser.add_argument("--slices", type=int, default=1, metavar="N", help="of it (default: 1)")
-    parser.add_argument("--json", action="store_true", help="print figures for programs")
+    parser.add_argument(
+        "--accelerator",
+        required=True,
+        metavar="NAME",
+        help="accelerator and size as sold: v4-256, h100-8, cpu-1",
+    )
+    parser.add_argument(
+        "--slices", type=int, default=1, metavar="N", help="number of slices (default: 1)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:

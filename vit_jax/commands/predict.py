@@ -13,7 +13,7 @@ from typing import Any
 from vit_jax.commands import arguments
 from vit_jax.errors import BadInput
 
-SUMMARY = "the likeliest classes of images"
+SUMMARY = "print the most likely classes of images"
 OVERRIDES = False  # whether --config.key=value may follow
 EXAMPLE = "vit_jax predict runs/mine photos/ --topk=5 --out=preds.csv"
 COLUMNS = ("image", "rank", "class", "name", "probability")
@@ -24,8 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
     arguments.weights(parser)
     arguments.images(parser, "+")
-    parser.add_argument("--topk", type=int, default=5, metavar="K", help="classes an image")
-    parser.add_argument("--out", default="", metavar="FILE", help="CSV (default: standard output)")
+    parser.add_argument(
+        "--topk", type=int, default=5, metavar="K", help="classes per image (default: 5)"
+    )
+    parser.add_argument(
+        "--out", default="", metavar="FILE", help="CSV file to write (default: standard output)"
+    )
     arguments.names(parser)
 
 

@@ -8,7 +8,7 @@ import argparse
 from vit_jax.commands import arguments
 from vit_jax.errors import BadInput
 
-SUMMARY = "a page about a run, or one that compares several"
+SUMMARY = "write a page about a run, or a page that compares several runs"
 OVERRIDES = False  # whether --config.key=value may follow
 EXAMPLE = "vit_jax report runs/first runs/second --out=comparison.html"
 
@@ -16,8 +16,12 @@ EXAMPLE = "vit_jax report runs/first runs/second --out=comparison.html"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
     parser.add_argument("runs", nargs="+", metavar="RUN", help="workdir of a run")
-    parser.add_argument("--out", default="", metavar="FILE",
-                        help="default: report.html in the workdir, of several here")  # fmt: skip
+    parser.add_argument(
+        "--out",
+        default="",
+        metavar="FILE",
+        help="HTML file to write (default: report.html in the workdir; for several runs, here)",
+    )
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:

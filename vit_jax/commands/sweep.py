@@ -10,7 +10,7 @@ from pathlib import Path
 from vit_jax import console, storage
 from vit_jax.errors import BadInput
 
-SUMMARY = "run all points of a recipe's sweep here, n at a time, and collect what they reach"
+SUMMARY = "run all points of a recipe's sweep on this machine and collect the results"
 OVERRIDES = True  # whether --config.key=value may follow
 EXAMPLE = (
     "vit_jax sweep --config=configs/transfer.py:dataset=pets,init=runs/b16 --workdir=runs/pets "
@@ -20,15 +20,25 @@ EXAMPLE = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments; `--config.key=value` overrides are taken from the rest."""
-    parser.add_argument("--config", metavar="FILE[:ARGS]", help="recipe with a sweep()")
-    parser.add_argument("--data", metavar="SOURCE", help="short for --config.data.source=SOURCE")
-    parser.add_argument("--workdir", required=True, metavar="DIR", help="of the sweep")
+    parser.add_argument("--config", metavar="FILE[:ARGS]", help="a recipe with a sweep()")
     parser.add_argument(
-        "--parallel", type=int, default=1, metavar="N", help="runs at a time (default: 1)"
+        "--data", metavar="SOURCE", help="data source; short for --config.data.source=SOURCE"
     )
-    parser.add_argument("--stage", default="", metavar="NAME", help="only this one, e.g. select")
+    parser.add_argument("--workdir", required=True, metavar="DIR", help="folder of the sweep")
     parser.add_argument(
-        "--collect", action="store_true", help="start nothing; write sweep.csv of what is there"
+        "--parallel",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of runs at the same time (default: 1)",
+    )
+    parser.add_argument(
+        "--stage", default="", metavar="NAME", help="run only this stage, for example select"
+    )
+    parser.add_argument(
+        "--collect",
+        action="store_true",
+        help="start nothing; write sweep.csv from the existing runs",
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from vit_jax import storage
 from vit_jax.errors import BadInput
 
-SUMMARY = "a table or figure of the papers beside what runs here have measured"
+SUMMARY = "show a table or figure of the papers beside the results of your runs"
 OVERRIDES = False  # whether --config.key=value may follow
 EXAMPLE = "vit_jax table 5 --runs=runs --format=html > table5.html"
 
@@ -24,11 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--runs", metavar="DIR", help="folder that holds workdirs, at any depth")
     parser.add_argument("--format", default="md", metavar="FORMAT",
-                        help="md, csv or html; with --plan also sh")  # fmt: skip
+                        help="md (default), csv or html; with --plan also sh")  # fmt: skip
     parser.add_argument("--protocol", default="", metavar="NAME",
-                        help="which runs count, where there are of several protocols")  # fmt: skip
-    parser.add_argument("--plan", action="store_true",
-                        help="the commands that missing cells need, with chip-hours")  # fmt: skip
+                        help="which runs count, if runs of several protocols exist")  # fmt: skip
+    parser.add_argument(
+        "--plan",
+        action="store_true",
+        help="show the commands that fill the missing cells, with chip-hours",
+    )
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:

@@ -19,16 +19,24 @@ EXAMPLE = "vit_jax train --config=configs/quickstart.py --workdir=runs/quickstar
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments; `--config.key=value` overrides are taken from the rest."""
     parser.add_argument(
-        "--config", required=True, metavar="FILE[:ARGS]", help="recipe or config.yaml"
+        "--config",
+        required=True,
+        metavar="FILE[:ARGS]",
+        help="a recipe, or the config.yaml of a run",
     )
-    parser.add_argument("--data", metavar="SOURCE", help="short for --config.data.source=SOURCE")
+    parser.add_argument(
+        "--data", metavar="SOURCE", help="data source; short for --config.data.source=SOURCE"
+    )
     several = parser.add_argument_group(
-        "several processes", "found out from Slurm, MPI, Kubernetes, SkyPilot and TPUs; see docs"
+        "several processes",
+        "detected under Slurm, MPI, Kubernetes, SkyPilot and on TPUs; see docs/processes.md",
     )
-    several.add_argument("--coordinator", metavar="HOST:PORT", help="where process 0 listens")
-    several.add_argument("--num_processes", metavar="N", help="how many train together")
-    several.add_argument("--process_id", metavar="I", help="number of this one, from 0")
-    parser.add_argument("--workdir", required=True, metavar="DIR", help="of this run")
+    several.add_argument(
+        "--coordinator", metavar="HOST:PORT", help="address on which process 0 listens"
+    )
+    several.add_argument("--num_processes", metavar="N", help="number of processes of the run")
+    several.add_argument("--process_id", metavar="I", help="number of this process, from 0")
+    parser.add_argument("--workdir", required=True, metavar="DIR", help="folder of the run")
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:

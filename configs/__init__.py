@@ -1,4 +1,4 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Recipes: one file each, whose `get_config` holds only the differences from `base.py`."""
+"""Holds the recipes, one per file. Each `get_config` sets only its differences from `base.py`."""

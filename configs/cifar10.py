@@ -1,14 +1,15 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A small ViT from scratch on CIFAR-10, as class folders of images, on a CPU.
+"""Trains a small ViT from scratch on CIFAR-10, read as class folders of images, on a CPU.
 
     vit_jax train --config=configs/cifar10.py --workdir=runs/cifar10
         --config.data.source=folder:/path/to/cifar10
 
-The folder holds train/CLASS and test/CLASS. 0.3 M parameters, 64 patches of 4 x 4, 10 epochs: the
-loss falls from 2.30 to 0.9, test top-1 reaches 65.3 % (one seed, images stored as JPEG of quality
-75) in 47 minutes on two CPU cores that were shared with other work, at 130 to 540 images/s.
+The folder contains train/CLASS and test/CLASS. The model has 0.3 M parameters and 64 patches of
+4 x 4. In 10 epochs the loss falls from 2.30 to 0.9, and test top-1 reaches 65.3 % (one seed, images
+stored as JPEG of quality 75). This took 47 minutes on two CPU cores that were shared with other
+work, at 130 to 540 images/s.
 """
 
 from configs import base

@@ -1,15 +1,15 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Your own images: fine-tune a run or published weights, or train from scratch without `init`.
+"""Fine-tunes a run or published weights on your own images. Without `init` it trains from scratch.
 
     vit_jax train --config=configs/finetune.py --workdir=runs/mine
         --config.data.source=folder:/path/to/images [--config.init=FILE_OR_RUN]
 
-The folder holds class folders, or train/ and test/ with class folders inside; csv: and tfds: work
-alike. With `init` the architecture, image size and normalisation are those of the weights; without,
-a Ti/8 at 64 pixels, small enough for a CPU. On an accelerator: `finetune.py:model=B/16,size=224`.
-What it reaches depends on the images.
+The folder contains class folders, or train/ and test/ with class folders inside. csv: and tfds:
+sources work too. With `init`, the architecture, image size and normalisation are those of the
+weights. Without it, the model is a Ti/8 at 64 pixels, which is small enough for a CPU. On an
+accelerator, use `finetune.py:model=B/16,size=224`. The accuracy depends on your images.
 """
 
 from configs import base
@@ -17,7 +17,7 @@ from vit_jax.config import parse_args
 
 
 def get_config(arg=None):
-    """Takes `model` (a variant, or auto) and `size` (pixels a side, 0: that of the weights)."""
+    """Takes `model` (a variant, or auto) and `size` (pixels per side; 0: as the weights)."""
     args = parse_args(arg, model="auto", size=0)
     config = base.get_config()
     config.length = "20 epochs"

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Masked patch prediction, the paper's self-supervision (arXiv:2010.11929, 4.6 and B.1.2).
+"""Pre-trains by masked patch prediction, as in the paper (arXiv:2010.11929, 4.6 and B.1.2).
 
     vit_jax train --config=configs/masked.py --workdir=/shared/masked
         --config.data.source=records:GLOB
@@ -9,22 +9,24 @@
         --workdir=/shared/masked-imagenet
     vit_jax plan --config=configs/masked.py --accelerator=v3-512
 
-    model    a ViT or hybrid of `vit_jax models`; B/16 is the paper's
+    model    a ViT or hybrid of `vit_jax models`; the paper uses B/16
     dataset  jft (the paper's) | imagenet21k | imagenet, and `release`, as in configs/pretrain.py
     target   mean (the paper's: the mean 3-bit colour of a patch) | small (a patch averaged to
-             4 x 4, 3-bit colours) | l2 (all its pixels)
-    rate     share of the patch embeddings that are corrupted: 0.5 (the paper's), 0.15 (also tried)
+             4 x 4, 3-bit colours) | l2 (all pixels of a patch)
+    rate     share of the patch embeddings to corrupt: 0.5 (the paper's) or 0.15 (also tried)
     standin  true: noise of the dataset's size, for plans and a first step on any machine
 
-Adam at batch 4096, rate 2e-4, 10,000 steps of warm-up, cosine, 1,000,000 steps (about 14 epochs of
-JFT-300M). Labels are not looked at, so any images will do: --config.data.source=folder:PATH.
-Inference: 224 pixels, clipping on ImageNet only (Table 3's caption), weight decay 0.1 (section 4.1;
-JFT's in Table 3) multiplied by the rate, of kernels only; no dropout.
+The recipe uses Adam at batch 4096, rate 2e-4, 10,000 steps of warm-up, cosine, and 1,000,000 steps
+(about 14 epochs of JFT-300M). Labels are ignored, so any images will do:
+--config.data.source=folder:PATH. Inferred, not stated by the paper: 224 pixels, no dropout,
+clipping on ImageNet only (caption of Table 3), and weight decay 0.1 (section 4.1; JFT's in Table
+3), which is multiplied by the rate and applies to kernels only.
 
-B/16 reaches, fine-tuned on ImageNet, 79.9 %: 2 points above training from scratch, 4 below
-supervised pre-training (section 4.6). The paper saw little gain after 100,000 steps
-(--config.length="100000 steps"), and similar ones from pre-training on ImageNet. `small` worked
-about as well as `mean`, `l2` and rate=0.15 slightly worse (few-shot). docs/masked.md has the rest.
+B/16 reaches 79.9 % after fine-tuning on ImageNet. This is 2 points above training from scratch, and
+4 points below supervised pre-training (section 4.6). The paper saw little gain after 100,000 steps
+(--config.length="100000 steps"), and similar gains from pre-training on ImageNet. `small` worked
+about as well as `mean`; `l2` and rate=0.15 were slightly worse (few-shot). docs/masked.md has the
+details.
 """
 
 from configs import base, pretrain
@@ -33,7 +35,7 @@ from vit_jax.paper import pretraining
 
 
 def get_config(arg=None):
-    """See the module."""
+    """Returns the configuration; the module describes the arguments."""
     found, common = pretraining.masked(), pretraining.common()
     args = parse_args(
         arg, model=found.model, dataset=found.dataset, release="", target="mean", rate=found.rate,

@@ -1,38 +1,38 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The paper's experiments in miniature, on real images and a CPU, with claims fixed beforehand.
+"""Repeats the paper's experiments in miniature, on real images and a CPU, with claims fixed before.
 
     vit_jax sweep --config=configs/miniature.py:tier=hour --workdir=runs/miniature --parallel=2
     vit_jax table miniature --runs=runs/miniature
 
     tier      hour | night
     dataset   cifar100 (pre-training) | cifar10, flowers, fashion (transfer) | digits
-    model     vit | hybrid | bit; vit_long: as vit, for the FLOPs of hybrid; night: also vit_large,
+    model     vit | hybrid | bit; vit_long: as vit, with the FLOPs of hybrid; night: also vit_large,
               bit_large
-    method    scratch | finetune, which --config.init=RUN goes with
-    size      pixels a side: 32, or 64 of flowers
-    posemb    of digits: learned1d | learned2d | none
-    examples  night: images of CIFAR-100, 2500 | 10000 | 50000
-    cifar100, cifar10, flowers, fashion    their sources; TFDS's, else e.g. folder:PATH or csv:FILE,
-              whose splits are train (of flowers also val) and test; no comma in a path
+    method    scratch | finetune, which needs --config.init=RUN
+    size      pixels per side: 32, for flowers also 64
+    posemb    for digits: learned1d | learned2d | none
+    examples  for the night: images of CIFAR-100, 2500 | 10000 | 50000
+    cifar100, cifar10, flowers, fashion    their sources; default: TFDS. Others, such as folder:PATH
+              or csv:FILE, need the splits train (flowers also val) and test; no comma in a path
 
-The hour on 2 cores, in seconds. Rates of training were measured a few dozen steps at a time, in
-images a second of CPU time of one core (others were at work on the machine), times 2: vit 680,
-hybrid 595, bit 309, vit at 64 pixels 171, digits 3,850. So an image costs 1.5 + 1.7 + 3.2 = 6.4 ms
-in the three models, and 8.0 ms with vit_long; measuring it, a third.
+Time of the hour on 2 cores, in seconds. Training rates were measured over a few dozen steps each,
+in images per second of CPU time of one core (other work ran on the machine), and then doubled: vit
+680, hybrid 595, bit 309, vit at 64 pixels 171, digits 3,850. An image therefore costs 1.5 + 1.7 +
+3.2 = 6.4 ms in the three models, and 8.0 ms with vit_long. Evaluating it costs a third of this.
 
     606    78 processes of 14 s to start, 12 of them 10 s more for few-shot data, two at a time
-    363    digits: 9 runs x 120 epochs x 1,294 images
+    359    digits: 9 runs x 120 epochs x 1,280 images
     960    pre-training: 3 seeds x 40,000 images x 8.0 ms
     230    its few-shot evaluation: 3 seeds x 29,000 images x 8.0 / 3 ms
     461    scratch and fine-tuning: 18 x 4,000 images x 6.4 ms
     334    their tests: 6 x 26,149 images x 6.4 / 3 ms
     106    flowers at 64 pixels: 3 x (4,000 + 6,149 / 3) images / 171
-    3060   51 minutes; measured when nothing else was at work, on a later machine: 45
+    3056   51 minutes; measured on a later machine without other work: 45
 
-The night likewise: vit_large 291 and bit_large 147 images a second, so 3 sizes x 3 seeds x 200,000
-images x 16.6 ms, 8.3 hours, and 0.5 for starts and tests.
+Time of the night: vit_large trains 291 images per second and bit_large 147. 3 sizes x 3 seeds x
+200,000 images x 16.6 ms are 8.3 hours; starts and tests take another 0.5.
 """
 
 import math
@@ -78,13 +78,13 @@ _OWN = {"tier": "hour", "dataset": "cifar100", "model": "vit", "method": "scratc
 
 
 def cell(**given: Any) -> str:
-    """What a run is, as arguments of this recipe: its `recipe.protocol`."""
+    """Returns the arguments of this recipe that describe a run: its `recipe.protocol`."""
     kept = {key: given.get(key, usual) for key, usual in _OWN.items()}
     return ",".join(f"{k}={v}" for k, v in kept.items() if k == "tier" or v != _OWN[k])
 
 
 def get_config(arg=None):
-    """See the module."""
+    """Returns the configuration; the module describes the arguments."""
     args = parse_args(arg, **_OWN, **SOURCES)
     _check(args)
     config = quickstart.get_config() if args.dataset == "digits" else _images(args)
@@ -126,7 +126,7 @@ def _check(args: Any) -> None:
 
 
 def _images(args: Any) -> Any:
-    """Everything but digits."""
+    """Returns the configuration of every dataset but digits."""
     config = base.get_config()
     config.batch_size = 32
     config.model.update(MODELS[args.model])
@@ -176,7 +176,7 @@ def _transfer(config: Any, args: Any) -> None:
 
 
 def _only_test(config: Any) -> None:
-    """Nothing is selected, so test is all that is measured."""
+    """Keeps only the evaluation of test, because nothing is selected."""
     with config.evals.unlocked():
         del config.evals.val
 
@@ -185,7 +185,7 @@ def _only_test(config: Any) -> None:
 
 
 def sweep(arg=None):
-    """hour: posemb, scratch, pretrain, transfer; night: one stage."""
+    """Returns the stages posemb, scratch, pretrain, transfer of the hour, or the night's points."""
     args = parse_args(arg, **_OWN, **SOURCES)
     if args.tier == "night":
         return [
@@ -214,7 +214,7 @@ def sweep(arg=None):
 
 
 def _fine_tuning(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """From each pre-training, with its seed; flowers also at 64 pixels."""
+    """Returns the points that fine-tune each pre-training with its seed."""
     points = []
     for row in rows:
         of_row = {":method": "finetune", ":model": row[":model"], "seed": row["seed"]}
@@ -231,7 +231,7 @@ TOP1 = "test/top1"
 
 
 def claims() -> list[dict[str, Any]]:
-    """What is claimed, and what shows it: vit_jax/tables/claims.py says how it is judged.
+    """Returns the claims and their criteria; vit_jax/tables/claims.py judges them.
 
     A claim is about the sum of weight x metric over `terms`, (weight, cell, metric), of each seed.
     """
@@ -248,7 +248,7 @@ def _claim(
 def _less(
     first: list[str], second: list[str], metrics: tuple[str, ...] = (TOP1,)
 ) -> list[tuple[float, str, str]]:
-    """The mean of the metrics of some cells less that of others."""
+    """Returns the terms of the mean over the first cells minus the mean over the second."""
     return [
         (sign / (len(cells) * len(metrics)), one, metric)
         for sign, cells in ((1, first), (-1, second))

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Pre-training on JFT-300M, ImageNet-21k or ImageNet, as four papers do it.
+"""Pre-trains on JFT-300M, ImageNet-21k or ImageNet, as in four papers.
 
     vit_jax train --config=configs/pretrain.py:model=B/16,dataset=imagenet21k,release=winter21
         --workdir=/shared/b16 --config.data.data_dir=/shared/tfds
@@ -11,69 +11,75 @@
     model    a name of `vit_jax models`, e.g. B/16, H/14, R50+L/32, BiT-R152x2
     dataset  imagenet21k | jft | imagenet
     recipe   paper | bit | augreg | modern
-    epochs   where a recipe lists several (L/16 on JFT-300M: 7 or 14; L on ImageNet-21k: 30 or 90)
-    release  of ImageNet-21k: winter21 (19,167 classes) or fall11 (21,841), as `vit_jax data prepare
-             imagenet21k/RELEASE` leaves it
+    epochs   for recipes with several (L/16 on JFT-300M: 7 or 14; L on ImageNet-21k: 30 or 90)
+    release  of ImageNet-21k: winter21 (19,167 classes) or fall11 (21,841), as prepared by
+             `vit_jax data prepare imagenet21k/RELEASE`
     standin  true: noise of the dataset's size, for plans and a first step on any machine
-    stage    select: test is not read, for runs that something is chosen by
-    fewshot  true: also ImageNet, 5 and 10 images a class (Figure 4; needs tfds:imagenet2012); for
-             others, add pairs to --config.fewshot.sources (docs/fewshot.md)
-    aug, reg, wd   of recipe=augreg only, see below
+    stage    select: test is not read, for runs that something is selected from
+    fewshot  true: also few-shot on ImageNet, 5 and 10 images per class (Figure 4; needs
+             tfds:imagenet2012); for other sources, add pairs to --config.fewshot.sources
+             (docs/fewshot.md)
+    aug, reg, wd   only for recipe=augreg, see below
 
-Images. dataset=imagenet is TFDS's imagenet2012: train[:99%], val is train[99%:], test its
-validation split. dataset=imagenet21k is a stand-in until `release` says which; its splits train,
-val and test are those that were prepared. dataset=jft is a stand-in until your own records are
-named, --config.data.source=records:GLOB with --config.data.records.max_labels=K; 1 % of them is
-held out as val, 1 % as test. Other images: --config.data.source=folder:PATH (then, for
-dataset=imagenet, --config.evals.test.split=test too, if the folder calls it so).
+Images. dataset=imagenet is TFDS's imagenet2012: train[:99%], val is train[99%:], and test is its
+validation split. dataset=imagenet21k is a stand-in until `release` is given; its splits are the
+prepared train, val and test. dataset=jft is a stand-in until you name your own records with
+--config.data.source=records:GLOB and --config.data.records.max_labels=K; then 1 % of them is held
+out as val, and 1 % as test. To use other images, give --config.data.source=folder:PATH. For
+dataset=imagenet also give --config.evals.test.split=test if the folder has a split of this name.
 
 recipe=paper (arXiv:2010.11929, section 4.1, appendix B.1 and Table 3; default B/16 on ImageNet-21k)
     Adam at batch 4096 and 224 pixels, 10,000 steps of warm-up, dropout, weight decay and rate of
-    Table 3, clipping on ImageNet only. From the published code, not the paper: sigmoid
-    cross-entropy summed over classes, a head bias of -10, and a tanh layer of the model's width
-    before the head of a ViT; decay of kernels only. From one answer of the authors: label smoothing
-    1e-4 on ImageNet. Inference: weight decay multiplies the rate. Not in Table 3, so
-    chosen: BiT-R152x2 on JFT for 14 epochs as for 7, BiT-R200x3 as R152x2; on ImageNet-21k H/14 as
-    L/16; on ImageNet-21k and ImageNet hybrids as their ViT, BiT as B/16 without dropout; any other
-    `epochs`. Such a configuration says so in `expected.source`.
-    Reaches, before fine-tuning at 224 pixels: ImageNet top-1 69.2 % (B/32), 74.8 %
-    (B/16), 66.9 % (L/32), 72.6 % (L/16); ImageNet-21k precision at 1 47.9 % (B/16), 49.9 % (L/16)
+    Table 3, clipping on ImageNet only.
+    From the published code, not the paper: sigmoid cross-entropy summed over classes, a head bias
+    of -10, a tanh layer of the model's width before the head of a ViT, and decay of kernels only.
+    From an answer of the authors: label smoothing 1e-4 on ImageNet.
+    Inferred: weight decay multiplies the rate.
+    Not in Table 3, so our choice: BiT-R152x2 on JFT for 14 epochs uses the row for 7, BiT-R200x3
+    uses R152x2, and H/14 on ImageNet-21k uses L/16. On ImageNet-21k and ImageNet, hybrids use the
+    row of their ViT, and BiT uses B/16 without dropout. Any other `epochs` is our choice too. Such
+    a configuration says so in `expected.source`.
+    Reaches, before fine-tuning, at 224 pixels: ImageNet top-1 69.2 % (B/32), 74.8 % (B/16), 66.9 %
+    (L/32), 72.6 % (L/16); ImageNet-21k precision at 1 47.9 % (B/16), 49.9 % (L/16)
     (google-research/vision_transformer issue 62). L/16 on ImageNet-21k takes about 30 days on a
-    TPUv3 with 8 cores (section 4.2); docs/plans.md has the rest.
+    TPUv3 with 8 cores (section 4.2); docs/plans.md lists the other models.
 recipe=bit (arXiv:1912.11370, section 3.3; default BiT-R50x1; Table 7 of the ViT paper)
-    SGD with momentum 0.9 and rate 0.03 * 4096 / 256, 5,000 steps of warm-up, a tenth of the rate
-    after 10, 23, 30 and 37 of 40 epochs (JFT) or 30, 60 and 80 of 90, in proportion for other
-    `epochs` (Table 7: epochs=7, where the proportion is inference). Weight decay 1e-4 is L2: it is
-    added to the gradient before the momentum, so it is multiplied by the rate; of kernels only
-    (inference). Sigmoid cross-entropy on ImageNet-21k (an answer of the authors) and, by
-    inference, JFT, with a head bias of -10 (inference); softmax on ImageNet (inference). No
-    clipping. Trained on a TPUv3-512. Reaches after fine-tuning on ImageNet, from JFT at 7 epochs:
-    78.24 % (R50x1), 84.37 % (R152x2) (Table 7).
+    SGD with momentum 0.9, rate 0.03 * 4096 / 256, 5,000 steps of warm-up. The rate falls to a tenth
+    after 10, 23, 30 and 37 of 40 epochs (JFT), or after 30, 60 and 80 of 90. For other `epochs` the
+    drops are in proportion (for Table 7's epochs=7 this is inferred). Weight decay 1e-4 is L2: it
+    is added to the gradient before the momentum, so it is multiplied by the rate. It applies to
+    kernels only (inferred). Sigmoid cross-entropy with a head bias of -10 (the bias is inferred) on
+    ImageNet-21k (an answer of the authors) and JFT (inferred); softmax on ImageNet (inferred). No
+    clipping. Trained on a TPUv3-512.
+    Reaches, after fine-tuning on ImageNet, from JFT at 7 epochs: 78.24 % (R50x1), 84.37 % (R152x2)
+    (Table 7).
 recipe=augreg (arXiv:2106.10270, sections 3.1 to 3.4; default B/16 on ImageNet-21k)
     aug   none | light1 | light2 | medium1 | medium2 | strong1 | strong2: RandAugment and mixup;
-          default: that of big_vision's configuration for the model; hybrids have none
+          default: the level of big_vision's configuration for the model; hybrids: none
     reg   0.0 (default) or 0.1: dropout and stochastic depth
     wd    0.1 (default) or 0.03: weight decay, multiplied by the rate
     Adam, batch 4096, rate 1e-3, 10,000 steps of warm-up, cosine, clipping at 1; 300 epochs, on
-    ImageNet-21k also 30. From big_vision alone: head bias -10 (ImageNet-21k) or -6.9, the mean of
-    tokens (ImageNet-21k) or class token and tanh layer, first moment in bfloat16, evaluation on the
-    central 224 of 256 pixels. Reaches on ImageNet, from ImageNet-21k, fine-tuned at 384 pixels:
-    85.49 % (B/16), 85.59 % (L/16), 83.73 % (S/16) (README of google-research/vision_transformer).
-recipe=modern (arXiv:2205.01580 as big_vision's vit_s16_i1k.py has it; S/16 on ImageNet only)
+    ImageNet-21k also 30.
+    From big_vision, not the paper: head bias -10 (ImageNet-21k) or -6.9, the mean of tokens
+    (ImageNet-21k) or class token and tanh layer, first moment in bfloat16, evaluation on the
+    central 224 of 256 pixels.
+    Reaches on ImageNet, from ImageNet-21k, fine-tuned at 384 pixels: 85.49 % (B/16), 85.59 %
+    (L/16), 83.73 % (S/16) (README of google-research/vision_transformer).
+recipe=modern (arXiv:2205.01580 as in big_vision's vit_s16_i1k.py; S/16 on ImageNet only)
     Mean of tokens, fixed sine-cosine positions, tanh layer, softmax, batch 1024, Adam at 1e-3 with
     weight decay 0.1 (big_vision's 1e-4, which it does not multiply by the rate), 10,000 steps of
     warm-up, cosine, clipping at 1, randaug(2, 10), mixup 0.2. 90 epochs reach 76.5 % in 6 to 7
     hours on a TPU v3-8; the tolerance is ours.
 
-A sweep of recipe=paper on imagenet or imagenet21k is that of section 4.3, which tunes weight decay,
-dropout and label smoothing on val where the dataset is small. Which values it tried is not said.
-Chosen here: the weight decays and the dropout rates of Table 3 (0.03, 0.1, 0.3; 0 and 0.1), and
-label smoothing of 0, of 1e-4 as above, and of 0.1, the usual one: 18 runs.
+A sweep of recipe=paper on imagenet or imagenet21k repeats section 4.3, which tunes weight decay,
+dropout and label smoothing on val for the smaller datasets. The paper does not say which values it
+tried. We chose the weight decays and dropout rates of Table 3 (0.03, 0.1, 0.3; 0 and 0.1), and
+label smoothing 0, 1e-4 as above, and 0.1, the usual value: 18 runs.
 
     vit_jax sweep --config=configs/pretrain.py:model=B/32,dataset=imagenet --workdir=/shared/reg
 
-Compute in bfloat16 with the weight products kept for the backward pass (`model.remat`): what fits
-where, and how long it takes, is in docs/plans.md.
+Compute is in bfloat16, and the weight products are kept for the backward pass (`model.remat`).
+docs/plans.md says what fits where, and how long it takes.
 """
 
 import dataclasses
@@ -136,7 +142,7 @@ def _arguments(arg: str | None) -> Any:
 
 
 def get_config(arg=None):
-    """See the module."""
+    """Returns the configuration; the module describes the arguments."""
     args = _arguments(arg)
     config = base.get_config()
     config.model.variant = args.model
@@ -161,7 +167,7 @@ def get_config(arg=None):
 
 
 def sweep(arg=None):
-    """The regularisation of section 4.3; the runs are compared on val."""
+    """Returns the regularisation settings of section 4.3, which are compared on val."""
     args = _arguments(arg)
     if args.recipe != "paper" or args.dataset == "jft":
         raise BadInput(
@@ -183,9 +189,9 @@ def sweep(arg=None):
 
 
 def set_images(config: Any, args: Any) -> None:
-    """Images and their splits for `dataset`, `release` and `standin`.
+    """Sets the images and their splits for `dataset`, `release` and `standin`.
 
-    It is a stand-in where nobody can say which images.
+    The source is a stand-in if the arguments do not determine the images.
     """
     if args.dataset not in STAND_INS:
         raise unknown("dataset", args.dataset, STAND_INS)
@@ -211,7 +217,7 @@ def set_images(config: Any, args: Any) -> None:
 
 
 def _representation(model: str) -> int:
-    """The width of the tanh layer: that of the ViT; BiT has none."""
+    """Returns the width of the tanh layer: the width of the ViT, or 0 for BiT."""
     return WIDTHS.get(model.split("+")[-1].split("/")[0], 0)
 
 

@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A small ViT on the handwritten digits inside scikit-learn: does my installation learn?
+"""Trains a small ViT on the handwritten digits in scikit-learn, to test an installation.
 
     vit_jax train --config=configs/quickstart.py --workdir=runs/quickstart
 
-1,797 real images of 8 x 8 pixels (a fifth of them for test, chosen by hash), 16 patches of 2 x 2,
-0.1 M parameters. The recipe was chosen by cross-validation on train and val, not on test.
+The dataset has 1,797 real images of 8 x 8 pixels. A fifth of them is test, chosen by hash. The
+model has 0.1 M parameters and 16 patches of 2 x 2. The recipe was chosen by cross-validation on
+train and val, not on test.
 """
 
 from configs import base

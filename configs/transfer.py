@@ -1,75 +1,78 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Fine-tuning as in the paper (arXiv:2010.11929, appendix B.1.1 and Table 4).
+"""Fine-tunes as in the paper (arXiv:2010.11929, appendix B.1.1 and Table 4).
 
     vit_jax train --config=configs/transfer.py:model=B/16,dataset=cifar10,init=FILE_OR_RUN
         --workdir=runs/cifar10
     vit_jax sweep --config=configs/transfer.py:model=B/16,dataset=cifar10,init=FILE_OR_RUN
         --workdir=runs/cifar10
 
-    model       a name of `vit_jax models`; auto is that of the weights, `init` being a run or of a
+    model       a name of `vit_jax models`; auto takes it from `init`, if that is a run or a
                 published name (else give size= too)
     dataset     cifar10 | cifar100 | pets | flowers | imagenet | vtab/TASK, e.g. vtab/eurosat;
-                to sweep also several, joined by +, and vtab: its 19 tasks
-    init        weights to start from: a run, a file, or a published name; without, it is training
-                from scratch, which no table of the paper has
-    upstream    what they were trained on (imagenet21k, imagenet, jft, ...), for tables
-    lr          of Table 4's grid: 0.003, 0.01, 0.03, 0.06 for imagenet; 0.001, 0.003, 0.01, 0.03
+                a sweep also takes several, joined by +, and vtab for all 19 tasks
+    init        weights to start from: a run, a file, or a published name. Without it, training
+                starts from scratch, which no table of the paper contains
+    upstream    dataset of the weights (imagenet21k, imagenet, jft, ...), for tables
+    lr          a rate of Table 4: 0.003, 0.01, 0.03, 0.06 for imagenet; 0.001, 0.003, 0.01, 0.03
                 for cifar10, cifar100, pets and flowers; 0.01 for VTAB
-    rates       for a sweep, those of the grid that are tried, separated by +, e.g. 0.01+0.03
+    rates       for a sweep: the rates of Table 4 to try, joined by +, e.g. 0.01+0.03
     stage       select: test is not read; final: trained on all of train, test read at the end
     recipe      paper | hyperrule (BiT-HyperRule, below)
     preprocess  paper | released
-    size        pixels a side; 0: 384, for a patch side of 14 378
-    polyak      true: average of parameters at 0.9999, from the weights of `init` on
-    select      true, for a sweep of vtab: rate and length are chosen first (leave out lr, recipe)
+    size        pixels per side; 0: 384, or 378 for patches of 14 x 14
+    polyak      true: average of parameters at 0.9999, starting from the weights of `init`
+    select      true, for a sweep of vtab: first choose rate and length (leave out lr and recipe)
     standin     true: noise of the dataset's size, for plans and a first step on any machine
-    also        of imagenet: other test sets, separated by +, measured at the end; any of real,
-                v2, v2_threshold, v2_topimages, a, r, sketch, c, objectnet (docs/evaluation.md);
-                in a sweep of several datasets the others do without
+    also        for imagenet: other test sets, joined by +, measured at the end; any of real, v2,
+                v2_threshold, v2_topimages, a, r, sketch, c, objectnet (docs/evaluation.md); in a
+                sweep of several datasets it applies to imagenet only
 
-SGD with momentum 0.9, batch 512, cosine, clipping at 1, no weight decay, a new head of zeros, at
-384 pixels: 20,000 steps for ImageNet, 10,000 for CIFAR, 500 for Pets and Flowers, 2,500 for VTAB.
-Not in the paper: the warm-up, which is that of the released code (500 steps) and of big_vision (100
-for Pets and Flowers); VTAB's 200 steps are scenic's. 378 is inference: it has the 27 x 27 patches
-that a 14 x 14 convolution makes of 384. A rate that is not given is the one that big_vision chose
-for B/32 (0.03 ImageNet, 0.01 CIFAR-100, else 0.003). ImageNet rows of Table 2, and only they, have
-polyak=true with size=512 (L/16) or 518 (H/14). That its average is not corrected for where it
-starts is our choice.
+The recipe is SGD with momentum 0.9, batch 512, cosine, clipping at 1, no weight decay, and a new
+head of zeros, at 384 pixels. It runs 20,000 steps on ImageNet, 10,000 on CIFAR, 500 on Pets and
+Flowers, and 2,500 on VTAB.
 
-preprocess=paper follows BiT, as the paper says it does: train resized to 448 and a random crop of
-384, mirrored; evaluation resized to 384. For other sizes the ratio 448/384 is kept (inference).
-VTAB's tasks leave out crop or mirroring where they change the label (BiT, appendix F).
-preprocess=released is the published code: Inception crop and mirroring.
+Not in the paper: the warm-up. It is that of the released code (500 steps) and of big_vision (100
+for Pets and Flowers); VTAB's 200 steps are scenic's. 378 pixels are inferred: they give the 27 x 27
+patches that a 14 x 14 convolution makes of 384. Without `lr`, the rate is the one that big_vision
+chose for B/32 (0.03 for ImageNet, 0.01 for CIFAR-100, else 0.003). Only the ImageNet rows of Table
+2 use polyak=true, with size=512 (L/16) or 518 (H/14). The average is not corrected for its starting
+point, which is our choice.
 
-Splits. CIFAR trains on 98 % of train, ImageNet on 99 %, Pets and Flowers on 90 %; val is the rest,
-and test is only read at the end (ImageNet's is its validation split). Flowers is TFDS's train split
-of 1,020 images, as in BiT and big_vision (inference). A task of VTAB trains on train800val200, with
-stage=select on train800, val200 being val. Other images of the same classes:
---config.data.source=folder:PATH.
+preprocess=paper follows BiT, as the paper says. Training images are resized to 448, randomly
+cropped to 384 and mirrored; evaluation resizes to 384. For other sizes the ratio 448/384 is kept
+(inferred). VTAB tasks leave out the crop or the mirroring if it changes the label (BiT, appendix
+F). preprocess=released is the published code: Inception crop and mirroring.
 
-A sweep (docs/sweeps.md) has the stage select, each rate of Table 4, measured on val, and the stage
-final: the best one (the smaller rate if equal) trained again on all of train with seeds 0, 1 and 2,
-test read once. `lr` leaves only the second; `rates` tries fewer (AugReg: 0.01+0.03 on ImageNet).
-BiT also tries the HyperRule, as the paper does. VTAB has a fixed rate: 19 tasks, three seeds. With
-select=true two rates (0.01, 0.03) and two lengths (500, 2,500 steps) are tried on val200, and the
-best mean over 19 tasks is taken for all; that there were two and two is the paper's, which ones is
-our choice.
+Splits. CIFAR trains on 98 % of train, ImageNet on 99 %, Pets and Flowers on 90 %. The rest is val,
+and test is only read at the end (for ImageNet, test is its validation split). Flowers is TFDS's
+train split of 1,020 images, as in BiT and big_vision (inferred). VTAB tasks train on
+train800val200, or with stage=select on train800 with val200 as val. To use other images of the same
+classes, give --config.data.source=folder:PATH.
 
-recipe=hyperrule (arXiv:1912.11370, section 3.3) is how BiT fine-tunes: SGD with rate 0.003, a tenth
-after 30, 60 and 90 %, no warm-up, no weight decay, no clipping; 500 steps below 20,000 examples,
-10,000 below 500,000, else 20,000, the last two with mixup 0.1; resized to 160 and cropped to 128 if
-images have fewer than 96 x 96 pixels, else 448 and 384 (BiT-R152x4: 512, 480).
-    hyperrule       paper, or code for what the published code does otherwise: warm-up of 100 or 500
-                    steps, drops after 200, 300, 400 of 500 steps, 512 and 480 pixels. That it
-                    mirrors every image is left out.
-    examples, side  for your own images (--config.data.source): how many, and the root of their area
-                    in pixels
+A sweep (docs/sweeps.md) has two stages. `select` measures each rate of Table 4 on val. `final`
+trains with the best rate (the smaller one if equal) on all of train with seeds 0, 1 and 2, and
+reads test once. `lr` leaves only `final`; `rates` tries fewer rates (AugReg: 0.01+0.03 on
+ImageNet). BiT also tries the HyperRule, as in the paper. VTAB has a fixed rate: 19 tasks, three
+seeds. With select=true, two rates (0.01, 0.03) and two lengths (500, 2,500 steps) are tried on
+val200, and the best mean over 19 tasks is used for all. The paper also has two of each, but their
+values are our choice.
+
+recipe=hyperrule (arXiv:1912.11370, section 3.3) fine-tunes as BiT does: SGD with rate 0.003, which
+falls to a tenth after 30, 60 and 90 %, no warm-up, no weight decay, no clipping. It runs 500 steps
+below 20,000 examples, 10,000 below 500,000, else 20,000; the last two use mixup 0.1. Images with
+fewer than 96 x 96 pixels are resized to 160 and cropped to 128, others to 448 and 384 (BiT-R152x4:
+512, 480).
+    hyperrule       paper, or code for the differences of the published code: warm-up of 100 or 500
+                    steps, drops after 200, 300, 400 of 500 steps, 512 and 480 pixels. The published
+                    code also mirrors every image, which we leave out.
+    examples, side  for your own images (--config.data.source): their number, and the square root of
+                    their area in pixels
 
 B/16 from ImageNet-21k reaches (Table 5): CIFAR-10 98.95 %, CIFAR-100 91.67 %, Pets 94.43 %, Flowers
-99.38 %, ImageNet 83.97 %. L/16 from ImageNet-21k on VTAB: 72.72 % (Table 2, mean of 19 tasks).
-CIFAR-10 took 7.2 hours on 8 V100 (google-research/vision_transformer issue 84).
+99.38 %, ImageNet 83.97 %. L/16 from ImageNet-21k on VTAB reaches 72.72 % (Table 2, mean of 19
+tasks). CIFAR-10 took 7.2 hours on 8 V100 (google-research/vision_transformer issue 84).
 """
 
 import re
@@ -117,9 +120,9 @@ def _arguments(arg: str | None) -> Any:
 
 
 def _variant(args: Any) -> str:
-    """The model of the weights, by the run or the published name that `init` is.
+    """Returns the model of the weights, from the run or the published name in `init`.
 
-    The configuration itself keeps `auto`, which also takes from a run what it set by hand.
+    The configuration itself keeps `auto`, which also takes over what a run set by hand.
     """
     saved = None if args.init.endswith((".npz", ".safetensors")) else of_run(args.init)
     if saved is not None:
@@ -140,7 +143,7 @@ def _variant(args: Any) -> str:
 
 
 def get_config(arg=None):
-    """See the module."""
+    """Returns the configuration; the module describes the arguments."""
     args = _arguments(arg)
     name, task = _dataset(args.dataset)
     if args.stage not in STAGES:
@@ -176,7 +179,7 @@ def get_config(arg=None):
 
 
 def _dataset(text: str) -> tuple[str, vtab.Task | None]:
-    """`vtab/eurosat` as ("vtab", its task)."""
+    """Splits `vtab/eurosat` into ("vtab", its task)."""
     name, _, task = text.partition("/")
     if name not in (*SOURCES, "vtab") or bool(task) != (name == "vtab"):
         raise unknown("dataset", text, [*SOURCES, "vtab/TASK"])
@@ -184,7 +187,7 @@ def _dataset(text: str) -> tuple[str, vtab.Task | None]:
 
 
 def _splits(config: Any, args: Any, name: str, task: vtab.Task | None) -> None:
-    """What is trained on, and what is measured: never test while something is selected."""
+    """Sets the splits for training and evaluation: never test during selection."""
     if task:
         config.data.source = f"vtab:{task.slug}"
         config.data.split = "train800" if args.stage == "select" else "train800val200"
@@ -205,7 +208,7 @@ def _splits(config: Any, args: Any, name: str, task: vtab.Task | None) -> None:
 
 
 def _add(config: Any, args: Any) -> None:
-    """The evaluations that `also` names, at the end; none where something is selected."""
+    """Adds the evaluations in `also` at the end of the run, except during selection."""
     known = robustness.sets()
     for name in filter(None, args.also.split("+")):
         if name not in known:
@@ -279,7 +282,7 @@ RECIPES = {"paper": _paper, "hyperrule": _hyperrule}
 
 
 def _chain(crop: str, task: vtab.Task | None) -> str:
-    """The training chain; where a crop is left out, the image is resized."""
+    """Returns the training chain, with a resize for tasks without a random crop."""
     crop = crop if task is None or task.random_crop else "resize({size})"
     return f"decode|{crop}" + "|flip_lr" * (task is None or task.horizontal_flip)
 
@@ -288,7 +291,7 @@ def _chain(crop: str, task: vtab.Task | None) -> str:
 
 
 def sweep(arg=None):
-    """Rates of Table 4 on val, then the best of each dataset on test, with three seeds."""
+    """Returns the rates of Table 4 on val, then each dataset's best on test with three seeds."""
     args = _arguments(arg)
     names = args.dataset.split("+")
     names = [n for name in names for n in (_all_of_vtab() if name == "vtab" else [name])]
@@ -316,7 +319,7 @@ def _all_of_vtab() -> list[str]:
 
 
 def _choices(dataset: str, args: Any) -> list[dict[str, Any]]:
-    """What is chosen from; empty where nothing is."""
+    """Returns the choices to select from, or an empty list if there is no selection."""
     name, task = _dataset(dataset)
     if args.select and args.dataset != "vtab":
         raise BadInput("select=true is of dataset=vtab, whose 19 tasks choose together.")
@@ -338,7 +341,7 @@ def _choices(dataset: str, args: Any) -> list[dict[str, Any]]:
 
 
 def _rates(text: str) -> list[float]:
-    """`0.03+0.01` as [0.01, 0.03]."""
+    """Parses `0.03+0.01` into [0.01, 0.03]."""
     try:
         return sorted(map(float, text.split("+"))) if text else []
     except ValueError as e:
@@ -348,7 +351,7 @@ def _rates(text: str) -> list[float]:
 def _best(
     dataset: str, choices: list[dict[str, Any]], rows: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """The choice with the best top-1 on val; on VTAB the mean of all tasks."""
+    """Returns the choice with the best top-1 on val (VTAB: with the best mean of all tasks)."""
 
     def reached(choice: dict[str, Any]) -> float:
         same = [row for row in rows if all(row.get(k) == v for k, v in choice.items())]

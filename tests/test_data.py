@@ -183,11 +183,11 @@ def test_bad_input_is_one_message(tmp_path, monkeypatch, capsys, argv, parts):
     assert list(tmp_path.iterdir()) == []
 
 
-# ---------------------------------------------------------------- its page
+# ---------------------------------------------------------------- its pages
 
 
 def test_chains_of_the_page_have_the_published_sizes(root):
-    text = (root / "docs" / "data.md").read_text()
+    text = (root / "docs" / "preprocessing.md").read_text()
     rows = re.findall(r"^\| `(decode\\.*?)` \| (.*?) \|$", text, re.MULTILINE)
     assert len(rows) == 6
     for chain, of in rows:
@@ -199,11 +199,12 @@ def test_chains_of_the_page_have_the_published_sizes(root):
         assert set(sizes) <= set(made)
 
 
-def test_the_page_lists_every_source_and_every_op(root):
+def test_the_pages_list_every_source_and_every_op(root):
     from vit_jax.data import sources
 
     text = (root / "docs" / "data.md").read_text()
     for usage, _ in sources.KINDS.values():
         assert f"`{usage.partition(':')[0]}" in text
+    text = (root / "docs" / "preprocessing.md").read_text()
     for name in preprocess.OPS:
         assert re.search(rf"`{name}[(`|]", text), name

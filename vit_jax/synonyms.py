@@ -90,7 +90,7 @@ TABLE: dict[str, dict[str, tuple[str, str]]] = {
         "image_mean": ("data.mean='(0.5, 0.5, 0.5)'", "Pixels are scaled to [0, 1] before it."),
         "image_std": ("data.std='(0.5, 0.5, 0.5)'", "Pixels are scaled to [0, 1] before it."),
         "transforms augmentation auto_augment aa color_jitter reprob random_erasing hflip":
-            (_TRAIN_OPS, "docs/data.md lists the ops of the chain."),
+            (_TRAIN_OPS, "docs/preprocessing.md lists the ops."),
         "logging_steps log_interval log_every log_every_n_steps print_freq":
             ("report.every='<50> steps'", ""),
         "eval_steps eval_interval eval_freq eval_every":

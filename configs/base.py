@@ -114,13 +114,13 @@ def get_config() -> ConfigDict:
     config.model.ws_epsilon_in = "auto"  # [results] hybrid, BiT: std | variance: where it is added
     config.model.dtype = "float32"  # [results] float32 | bfloat16: compute; parameters are float32
     config.model.scan = (
-        True  # [results] layers stacked, compiled as one block (but see docs/scale.md on CPUs)
+        True  # [results] layers stacked, compiled as one block (but see docs/memory.md on CPUs)
     )
     config.model.remat = (  # [where] none | dots | full: what the backward pass computes again; or
-        "none"  # what it does not: names of activations, "query,key,value" (docs/scale.md)
+        "none"  # what it does not: names of activations, "query,key,value" (docs/memory.md)
     )
     config.model.attention = (
-        "auto"  # [where] auto (cuDNN's where a GPU can) | plain | fused; see docs/scale.md
+        "auto"  # [where] auto (cuDNN's where a GPU can) | plain | fused; see docs/memory.md
     )
 
     config.data = ConfigDict()

@@ -8,7 +8,7 @@
 A round is one start, which ends by one fault at a random moment. What starts the run again follows
 the exit codes alone, as a launcher does. From the environment: VIT_JAX_CHAOS_ROUNDS (50),
 VIT_JAX_CHAOS_SEED (of which round gets what; another one each time), VIT_JAX_CHAOS_RECORD (a JSON
-file of what happened, which docs/reliability.md tabulates). Start from the test.
+file of what happened, which docs/experiments.md tabulates). Start from the test.
 """
 
 import collections
@@ -210,7 +210,7 @@ def judge(now: Round, start: Start) -> None:
 
 
 def summary(rounds: list[Round]) -> str:
-    """The table of docs/reliability.md."""
+    """The table of docs/experiments.md."""
     lines = ["| fault | rounds | exit codes | until gone, median s | steps lost, median, most |"]
     lines += ["|---|---|---|---|---|"]
     for fault in FAULTS:

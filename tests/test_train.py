@@ -250,7 +250,7 @@ def test_run_in_a_folder_of_any_name_is_continued_and_used(
 @pytest.mark.slow
 def test_commands_of_the_page_run_in_a_bucket(store, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
-    page = (ROOT / "docs" / "reliability.md").read_text()
+    page = (ROOT / "docs" / "remote.md").read_text()
     commands = "".join(re.findall(r"```sh\n(.*?)```", page, re.DOTALL)).strip().splitlines()
     assert len(commands) == 4
     for command in commands:

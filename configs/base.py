@@ -144,7 +144,7 @@ def get_config() -> ConfigDict:
         "float32"  # [results] float32 | bfloat16: dtype of compute; parameters are float32
     )
     config.model.scan = (
-        True  # [results] stack the layers and compile one block (docs/memory.md: not always on CPUs)
+        True  # [results] stack the layers and compile one block (but not always on CPUs)
     )
     config.model.remat = (  # [where] none | dots | full: what the backward pass recomputes; or the
         "none"  # names of activations that it keeps, e.g. "query,key,value" (docs/memory.md)

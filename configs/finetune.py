@@ -13,7 +13,7 @@ accelerator, use `finetune.py:model=B/16,size=224`. The accuracy depends on your
 """
 
 from configs import base
-from vit_jax.config import parse_args
+from vit_jax.config.load import parse_args
 
 
 def get_config(arg=None):

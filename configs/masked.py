@@ -30,7 +30,7 @@ details.
 """
 
 from configs import base, pretrain
-from vit_jax.config import parse_args
+from vit_jax.config.load import parse_args
 from vit_jax.paper import pretraining
 
 

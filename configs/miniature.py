@@ -39,7 +39,7 @@ import math
 from typing import Any
 
 from configs import base, quickstart
-from vit_jax.config import parse_args
+from vit_jax.config.load import parse_args
 from vit_jax.errors import BadInput, unknown
 
 SOURCES = {
@@ -231,7 +231,7 @@ TOP1 = "test/top1"
 
 
 def claims() -> list[dict[str, Any]]:
-    """Returns the claims and their criteria; vit_jax/tables/claims.py judges them.
+    """Returns the claims and their criteria; vit_jax/experiments/tables/claims.py judges them.
 
     A claim is about the sum of weight x metric over `terms`, (weight, cell, metric), of each seed.
     """

@@ -86,7 +86,7 @@ import dataclasses
 from typing import Any
 
 from configs import base
-from vit_jax.config import parse_args
+from vit_jax.config.load import parse_args
 from vit_jax.errors import BadInput, unknown
 from vit_jax.paper import augreg, pretraining
 

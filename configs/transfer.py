@@ -80,7 +80,7 @@ import statistics
 from typing import Any
 
 from configs import base
-from vit_jax.config import of_run, parse_args
+from vit_jax.config.load import of_run, parse_args
 from vit_jax.errors import BadInput, unknown
 from vit_jax.paper import hyperrule, robustness, transfer, vtab
 

@@ -20,8 +20,9 @@ import re
 import tarfile
 from pathlib import Path
 
-from vit_jax import meeting, recipes
+from vit_jax.config import recipes
 from vit_jax.errors import BadInput
+from vit_jax.runtime import rendezvous
 
 LOCK_FILE = "requirements.lock"
 _FOLDERS = ("vit_jax", "configs", "launch")
@@ -74,7 +75,7 @@ def digest_of_image(image: str) -> str:
 
 def here() -> dict[str, str]:
     """The packages that processes compare, in the versions of this environment."""
-    return {name: version for name, version in meeting.facts().items() if name != "code"}
+    return {name: version for name, version in rendezvous.facts().items() if name != "code"}
 
 
 def locked(root: Path | None = None) -> dict[str, str]:
@@ -90,7 +91,7 @@ def locked(root: Path | None = None) -> dict[str, str]:
         line.split(" ")[0].partition("==") for line in path.read_text(encoding="utf-8").splitlines()
     )
     versions = {_canonical(name): version for name, equal, version in rows if equal}
-    names = [name for name in meeting.facts() if name != "code"]
+    names = [name for name in rendezvous.facts() if name != "code"]
     missing = [name for name in names if name not in versions]
     if missing:
         raise BadInput(f"{path} has no version of {missing[0]}; make it again, see docs/launch.")

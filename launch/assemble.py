@@ -16,10 +16,15 @@ from typing import Any
 
 from launch import artefact, check
 from launch.job import Job, Run, name_of, name_of_run, number
-from vit_jax import config as config_lib
-from vit_jax import meeting, recipes, storage, sweep_folder, sweep_runner, topology
-from vit_jax import sweep as sweep_lib
+from vit_jax.config import load as config_lib
+from vit_jax.config import recipes
 from vit_jax.errors import BadInput, PeerLost
+from vit_jax.experiments.sweeps import folder as sweep_folder
+from vit_jax.experiments.sweeps import points as sweep_lib
+from vit_jax.experiments.sweeps import runner as sweep_runner
+from vit_jax.hardware import topology
+from vit_jax.runtime import rendezvous
+from vit_jax.storage import files as storage
 
 log = logging.getLogger("vit_jax")
 HERE = ("local", "slurm")  # engines whose machines see the folders of this one
@@ -160,10 +165,10 @@ def _environment(given: Sequence[str]) -> dict[str, str]:
 def _code(args: argparse.Namespace, transport: str) -> dict[str, Any]:
     """Code, packages and artefact of a job."""
     if transport == "folder":
-        return {"code": meeting.code_version(), "packages": artefact.here()}
+        return {"code": rendezvous.code_version(), "packages": artefact.here()}
     packages = artefact.locked()
     if transport == "rsync":
-        return {"code": meeting.code_version(), "packages": packages}
+        return {"code": rendezvous.code_version(), "packages": packages}
     if transport == "image":
         return {"code": artefact.digest_of_image(args.image), "packages": packages}
     packed = artefact.pack(recipes.root())

@@ -13,10 +13,13 @@ from typing import Any
 from jax.sharding import AbstractMesh
 
 from launch.job import Job, Processes
-from vit_jax import build, program, settle, sharding, topology
-from vit_jax import config as config_lib
+from vit_jax import sharding
+from vit_jax.build import defaults, program
+from vit_jax.build import run as build
+from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
-from vit_jax.topology import Accelerator
+from vit_jax.hardware import topology
+from vit_jax.hardware.topology import Accelerator
 
 _SAME_COST = {"seed": 0, "schedule.lr": 0.0, "loss.label_smoothing": 0.0, "init": ""}
 
@@ -25,7 +28,7 @@ def check(config: Any, accelerator: Accelerator | None, slices: int, processes: 
     """Checks a configuration by itself and against the devices that it is to run on.
 
     Args:
-      config: a ConfigDict from `vit_jax.config.load`.
+      config: a ConfigDict from `vit_jax.config.load.load`.
       accelerator: of a slice; None: not known, then only the configuration is checked.
       slices: of it.
       processes: one for each machine, or one for each GPU.
@@ -33,7 +36,7 @@ def check(config: Any, accelerator: Accelerator | None, slices: int, processes: 
     Raises:
       BadInput: what cannot be, with the nearest that can.
     """
-    settled = settle.settle(config_lib.changed(config, {}))
+    settled = defaults.settle(config_lib.changed(config, {}))
     build.check(settled)
     if accelerator is None:
         if slices > 1:
@@ -113,7 +116,7 @@ def plan(job: Job, configs: Sequence[Any]) -> str:
 
 def _planned(job: Job, config: Any) -> Any:
     """The plan of a run, which fits."""
-    from vit_jax import plan as plan_lib
+    from vit_jax.preflight.plan import plan as plan_lib
 
     assert job.accelerator is not None
     try:

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from vit_jax.errors import BadInput, runs_again
-from vit_jax.job_file import FILE, JobFile
-from vit_jax.topology import Accelerator
+from vit_jax.hardware.topology import Accelerator
+from vit_jax.runtime.job_file import FILE, JobFile
 
 MOST_CHARACTERS = 30  # of a job's name; what engines append must fit into 63 as well
 MOST_RESTARTS = 50  # by an engine; the trainer itself gives up earlier if it saves nothing
@@ -36,7 +36,7 @@ class Run:
       name: of DNS labels, and the same each time that this run is launched.
       workdir: of the trainer.
       config: the whole configuration as YAML; the recipe need not be where it runs.
-      fingerprint: of it, as `vit_jax.config` has it.
+      fingerprint: of it, as `vit_jax.config.load` has it.
       overrides: `--config.key=value` as they were given; `config` has them already, they say what
         was asked for.
       number: of the point in its stage, however many are finished.

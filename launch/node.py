@@ -6,7 +6,7 @@
     python -m launch.node [--count=N] [--per_gpu] [--again] [--log=FILE] @JOB
 
 Used by `launch local`, and on machines with a process for each GPU whose engine starts one. Which
-machine this is of several is for `vit_jax.processes` to find out. Start from `run`.
+machine this is of several is for `vit_jax.runtime.process_identity` to find out. Start from `run`.
 """
 
 import argparse
@@ -21,9 +21,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
-from vit_jax import job_file, processes, restarts, signals, step_folders, storage
+from vit_jax.checkpoints import restart_limit, step_folders
 from vit_jax.errors import SAVED, BadInput, runs_again
-from vit_jax.processes import VARIABLES, Who
+from vit_jax.runtime import job_file, process_identity, signals
+from vit_jax.runtime.process_identity import VARIABLES, Who
+from vit_jax.storage import files as storage
 
 GONE_SECS = 60  # from the end of one process to that of the others
 log = logging.getLogger("vit_jax")
@@ -40,11 +42,11 @@ def environments(count: int, per_gpu: bool, env: Mapping[str, str]) -> list[dict
     Raises:
       BadInput: machines that cannot be told from each other.
     """
-    node = processes.resolve({}, env)
+    node = process_identity.resolve({}, env)
     if node == "tpu":
         raise BadInput("a TPU takes one process for each machine; leave out --procs_per_node.")
     if node is not None:
-        processes.check(node)  # waits for names that take their time
+        process_identity.check(node)  # waits for names that take their time
     made = []
     for i in range(count):
         more = dict[str, str]()
@@ -144,10 +146,10 @@ def again(start: Callable[[], int], newest: Callable[[], int], stopping: Callabl
         now = newest()
         tried = 1 if now > saved else tried + 1
         saved = max(saved, now)
-        if tried > restarts.MOST:
+        if tried > restart_limit.MOST:
             log.error(
                 "ended with code %d; given up after %d restarts without a new checkpoint",
-                code, restarts.MOST,
+                code, restart_limit.MOST,
             )  # fmt: skip
             return 1
         since = f"step {saved}" if saved >= 0 else "the beginning"

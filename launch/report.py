@@ -3,15 +3,16 @@
 
 """`python -m launch report WORKDIR...`: how much of the time that runs took has trained them.
 
-Start from `main`; the counting is that of `vit_jax.run_report.spent`.
+Start from `main`; the counting is that of `vit_jax.reports.run.time_accounting`.
 """
 
 import argparse
 import dataclasses
 from collections.abc import Sequence
 
-from vit_jax import reporting, storage
-from vit_jax.run_report.spent import Spent, examine
+from vit_jax import console
+from vit_jax.reports.run.time_accounting import Spent, examine
+from vit_jax.storage import files as storage
 
 HEADER = [
     "run",
@@ -43,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
     lines = [_line(name, one) for name, one in zip(names, found, strict=True)]
     if len(found) > 1:
         lines.append(_line("all", _sum(found)))
-    print(reporting.table(HEADER, lines))
+    print(console.table(HEADER, lines))
     return 0
 
 
@@ -55,5 +56,5 @@ def _sum(found: Sequence[Spent]) -> Spent:
 
 def _line(name: str, one: Spent) -> list[str]:
     times = (one.elapsed, one.productive, one.startup, one.lost, one.down)
-    return [name, one.state, str(one.restarts), *map(reporting.duration, times),
+    return [name, one.state, str(one.restarts), *map(console.duration, times),
             f"{one.goodput:.1%}"]  # fmt: skip

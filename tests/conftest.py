@@ -60,7 +60,7 @@ def root() -> Path:
 def without_devices() -> str:
     """A program: the command of its arguments succeeds, without TensorFlow or a device."""
     return (
-        "import sys; from vit_jax import main; code = main.main(sys.argv[1:]); "
+        "import sys; from vit_jax.cli import main; code = main.main(sys.argv[1:]); "
         "from jax._src import xla_bridge; "
         "assert code == 0; assert 'tensorflow' not in sys.modules; "
         "assert not xla_bridge.backends_are_initialized()"
@@ -121,7 +121,7 @@ def store(_served, monkeypatch):
 @pytest.fixture
 def drawn(monkeypatch):
     """Fixes what an op draws uniformly: drawn(*values), each in [-1, 1], is all that it gets."""
-    from vit_jax.data.lazy import tf
+    from vit_jax.data.tensorflow import tf
 
     def fix(*values):
         monkeypatch.setattr(

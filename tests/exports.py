@@ -18,10 +18,11 @@ import numpy as np
 import optax
 import tiny
 
-from vit_jax import config as config_lib
-from vit_jax import inference, state
-from vit_jax.checkpoint import Checkpoints
-from vit_jax.models import pretrained
+from vit_jax.checkpoints.checkpoints import Checkpoints
+from vit_jax.config import load as config_lib
+from vit_jax.inference import model as inference
+from vit_jax.step import state
+from vit_jax.weights import convert
 
 ENCODER = tiny.ENCODER | {"depth": 2}
 RESNET = {"stages": (1,), "root_width": 32}
@@ -51,7 +52,7 @@ SETTINGS = (
 def weights(kind="token", form="run", images=OWN, **changes):
     settings = KINDS[kind] | changes
     classes = settings.pop("classes")
-    return pretrained.Weights({}, form, settings, classes, None, {}, images)
+    return convert.Weights({}, form, settings, classes, None, {}, images)
 
 
 def model(kind="token", form="run", images=OWN, names=(), size=None, **changes):
@@ -90,7 +91,7 @@ def clean(program, folder, *, without):
 
 def artefacts(folder, write, kinds=tuple(KINDS)):
     """Kinds of models, written by `write`, with inputs and the outputs of `tiny.forward`."""
-    from vit_jax.export import forward as forward_lib
+    from vit_jax.inference.export import forward as forward_lib
 
     for kind in kinds:
         made = model(kind)

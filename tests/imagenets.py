@@ -10,7 +10,8 @@ from unittest import mock
 
 import pictures
 
-from vit_jax.data import label_sets, tfds_source
+from vit_jax.data.catalog import imagenet_labels
+from vit_jax.data.sources import tfds as tfds_source
 
 
 def prepare(data_dir: Path, name: str, splits: dict[str, list[tuple[str, str | int]]]) -> None:
@@ -60,7 +61,7 @@ WNIDS = {
 
 def objectnet(root: Path, each: int = 2) -> Path:
     """Two classes more than those of `OBJECTS`; PNG files of 12 x 12 pixels with a red border."""
-    mappings, classes = root / "mappings", label_sets.wnids()
+    mappings, classes = root / "mappings", imagenet_labels.wnids()
     mappings.mkdir(parents=True)
     folders = {folder: name for folder, (name, _) in OBJECTS.items()} | {"air": "Air", "zip": "Zip"}
     for i, folder in enumerate(folders):

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from launch.job import Job, Run
-from vit_jax import topology
+from vit_jax.hardware import topology
 
 ODD = (
     "plain",

@@ -5,13 +5,14 @@
 
 import pytest
 
-from vit_jax.data import sources
-from vit_jax.data.lazy import tf
+from vit_jax.data.sources import registry as sources
+from vit_jax.data.sources.source import Options
+from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 
 
 def opened(spec, val=0, test=0, **options):
-    options = sources.Options(**options)
+    options = Options(**options)
     return sources.open_source(str(spec), options, val_percent=val, test_percent=test)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pictures
 
-from vit_jax.data.lazy import tf
+from vit_jax.data.tensorflow import tf
 
 
 def picture(seed: int, kind: str = "JPEG") -> bytes:

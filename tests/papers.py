@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from vit_jax import config as config_lib
+from vit_jax.config import load as config_lib
 
 I21K = "imagenet21k/ViT-B_16.npz"
 FINAL = {"data.split": "train", "recipe.name": "transfer", "recipe.stage": "final"}

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from vit_jax.data import pipeline, preprocess
-from vit_jax.data.lazy import tf
-from vit_jax.data.splits import Split, Table
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.pipeline import pipeline
+from vit_jax.data.splits.split import Split, Table
+from vit_jax.data.tensorflow import tf
 
 
 def noise(height: int, width: int, channels: int = 3, seed: int = 0) -> np.ndarray:

@@ -73,8 +73,9 @@ def recipes() -> list[dict[str, Any]]:
 
 def make(row: dict[str, Any]) -> dict[str, Any]:
     """The row with its figures."""
-    from vit_jax import config as config_lib
-    from vit_jax import plan, topology
+    from vit_jax.config import load as config_lib
+    from vit_jax.hardware import topology
+    from vit_jax.preflight.plan import plan
 
     overrides = [f"--config.{setting}" for setting in row["settings"]]
     config = config_lib.load(f"{ROOT}/configs/pretrain.py:{row['recipe']}", overrides)

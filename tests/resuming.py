@@ -18,10 +18,10 @@ import orbax.checkpoint as ocp
 from test_processes import back_to
 from test_train import QUICKSTART, logged, run
 
-from vit_jax import config as config_lib
-from vit_jax import distributed
-from vit_jax.processes import Who
-from vit_jax.step_folders import committed
+from vit_jax.checkpoints.step_folders import committed
+from vit_jax.config import load as config_lib
+from vit_jax.runtime import coordination
+from vit_jax.runtime.process_identity import Who
 
 OPTIONS = {
     "accumulation": ("--config.accumulation=2",),
@@ -69,9 +69,9 @@ def whole_and_cut(folder: Path, combination: str) -> None:
     """Trains into FOLDER/whole, and continues what a crash left of it in FOLDER/cut."""
     given = arguments(combination)
     assert run(folder / "whole", *given) == 0
-    if distributed.is_first():
+    if coordination.is_first():
         cut(folder / "whole", folder / "cut")
-    distributed.barrier("cut")
+    coordination.barrier("cut")
     assert run(folder / "cut", *given) == 0
 
 
@@ -99,6 +99,6 @@ def assert_equal(a: Path, b: Path) -> None:
 if __name__ == "__main__":
     index, address, folder, *combinations = sys.argv[1:]
     who = Who(address, 2, int(index), "the test")
-    with distributed.session(who, Path(folder), **config_lib.load(QUICKSTART).processes):
+    with coordination.session(who, Path(folder), **config_lib.load(QUICKSTART).processes):
         for name in combinations:
             whole_and_cut(Path(folder) / name, name)

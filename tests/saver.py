@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from vit_jax.checkpoint import Checkpoints
-from vit_jax.state import TrainState
+from vit_jax.checkpoints.checkpoints import Checkpoints
+from vit_jax.step.state import TrainState
 
 
 def state(step: int) -> TrainState:

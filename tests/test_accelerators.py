@@ -5,7 +5,7 @@
 
 import pytest
 
-from vit_jax.doctor import accelerators, limits
+from vit_jax.preflight.doctor import accelerators, limits
 
 
 def child(monkeypatch, answer):

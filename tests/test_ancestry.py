@@ -6,8 +6,8 @@
 import papers
 import pytest
 
-from vit_jax.tables import ancestry, conformity, evidence
-from vit_jax.tables.ancestry import Ancestry, Origin
+from vit_jax.experiments.tables import evidence, lineage, recipe_diff
+from vit_jax.experiments.tables.lineage import Ancestry, Origin
 
 
 def origin(root):
@@ -32,13 +32,13 @@ def origin(root):
     ],
 )
 def test_published_files_are_known_by_name(init, expected):
-    assert ancestry.of_published(init) == expected
+    assert lineage.of_published(init) == expected
 
 
 def test_augreg_is_known_by_its_long_names():
     stem = "augreg/B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0"
-    assert ancestry.of_published(f"{stem}.npz") == Origin("imagenet21k", "augreg", 300)
-    tuned = ancestry.of_published(f"{stem}--imagenet2012-steps_20k-lr_0.03-res_384.npz")
+    assert lineage.of_published(f"{stem}.npz") == Origin("imagenet21k", "augreg", 300)
+    tuned = lineage.of_published(f"{stem}--imagenet2012-steps_20k-lr_0.03-res_384.npz")
     assert tuned is not None
     assert "itself fine-tuned" in tuned.dataset
 
@@ -118,14 +118,14 @@ def test_run_from_a_fine_tuned_run_is_of_no_pretraining(tmp_path):
     ],
 )
 def test_source_is_a_data_set_or_a_stand_in_for_one(source, expected):
-    assert ancestry.tested_on(source) == expected
+    assert lineage.tested_on(source) == expected
 
 
 def test_differences_leave_out_what_a_run_may_choose():
-    recipe = conformity.fine_tuning("B/16", "cifar10")
+    recipe = recipe_diff.fine_tuning("B/16", "cifar10")
     run = {**recipe, "seed": 7, "model.dtype": "bfloat16", "mesh.fsdp": 8, "batch_size": 64}
-    assert conformity.differences(run, recipe) == (("batch_size", 64, 512),)
-    assert conformity.differences(run, recipe, batch_size=64) == ()
+    assert recipe_diff.differences(run, recipe) == (("batch_size", 64, 512),)
+    assert recipe_diff.differences(run, recipe, batch_size=64) == ()
     assert recipe["data.split"] == "train"
-    assert conformity.fine_tuning("L/16", "vtab/dtd")["data.split"] == "train800val200"
-    assert conformity.pre_training("So400m/14", "imagenet", "paper", 300) is None
+    assert recipe_diff.fine_tuning("L/16", "vtab/dtd")["data.split"] == "train800val200"
+    assert recipe_diff.pre_training("So400m/14", "imagenet", "paper", 300) is None

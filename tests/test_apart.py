@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 import tiny
 
-from vit_jax import config as config_lib
-from vit_jax import program, timetable
 from vit_jax.analysis import maps
-from vit_jax.bench.ours import random_batch
+from vit_jax.build import program
+from vit_jax.config import load as config_lib
+from vit_jax.config import timeline
 from vit_jax.models import flops, variants
+from vit_jax.preflight.bench.our_steps import random_batch
 
 
 @functools.lru_cache
@@ -199,5 +200,5 @@ def test_accelerators_keep_the_scan(platform, expected):
     device = types.SimpleNamespace(platform=platform, compute_capability="9.0")
     mesh = types.SimpleNamespace(devices=np.array([device]))
     rules = types.SimpleNamespace(mesh=mesh, ways=lambda axis: 1)
-    steps = timetable.of(config, 10**6)
+    steps = timeline.of(config, 10**6)
     assert program.for_devices(config, 10, rules, steps, platform).apart == expected

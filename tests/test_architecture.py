@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from vit_jax.errors import BadInput
-from vit_jax.models import architecture, variants
+from vit_jax.models import variants
+from vit_jax.weights import architecture
 
 # Fields that no tensor shows; the file's format or a configuration gives them.
 UNSEEN = ("gelu", "ln_epsilon", "gn_epsilon", "ws_epsilon", "ws_epsilon_in", "root_pool")

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import packs
 import pytest
 
-from vit_jax.data.prepare import archives
+from vit_jax.data.formats import archives
 from vit_jax.errors import BadInput
 
 FILES = {"a/1.jpg": b"one" * 400, "a/2.jpg": b"", "b/3.jpg": bytes(range(256)) * 9}

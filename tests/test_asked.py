@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from vit_jax.errors import BadInput
-from vit_jax.export import asked
-from vit_jax.models import pretrained
+from vit_jax.inference.export import formats
+from vit_jax.weights import convert
 
 
 def test_formats_are_those_that_exist():
-    assert asked.SUFFIX == pretrained.SUFFIX
-    assert asked.FORMATS == (*pretrained.NAMES, "stablehlo", "savedmodel")
+    assert formats.SUFFIX == convert.SUFFIX
+    assert formats.FORMATS == (*convert.NAMES, "stablehlo", "savedmodel")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_what_cannot_be_right(tmp_path, name, out, with_preprocess, words):
     (tmp_path / "file").touch()
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(BadInput, match=words):
-        asked.check(name, tmp_path / out, with_preprocess=with_preprocess)
+        formats.check(name, tmp_path / out, with_preprocess=with_preprocess)
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,12 @@ def test_what_is_new_or_replaced(tmp_path, name, out):
     (tmp_path / "empty").mkdir()
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "saved_model.pb").touch()
-    asked.check(name, tmp_path / out, with_preprocess=False)
+    formats.check(name, tmp_path / out, with_preprocess=False)
 
 
 def test_answer_needs_neither_jax_nor_tensorflow():
     program = (
-        "import sys; from vit_jax import main; "
+        "import sys; from vit_jax.cli import main; "
         "assert main.main(['export', 'x', '--format=onnx', '--out=x']) == 2; "
         "assert not {'jax', 'tensorflow'} & set(sys.modules)"
     )

@@ -17,7 +17,7 @@ import tiny
 from test_train_step import rules_of
 
 from vit_jax.errors import BadInput
-from vit_jax.models import attend, attention, layers, variants
+from vit_jax.models import attention, attention_math, layers, variants
 
 SHAPES = {"vit": {}, "map, no scan": {"pool": "map", "scan": False}}
 
@@ -61,7 +61,7 @@ def assert_agree(one, other, tolerance):
 
 
 def differentiated(query, key, value, bias, keep, rate):
-    """`attend.lean` as one would write it, for jax to differentiate."""
+    """`attention_math.lean` as one would write it, for jax to differentiate."""
     scores = jnp.einsum("blnk,bmnk->bnlm", query, key)
     weights = jax.nn.softmax(scores if bias is None else scores + bias)
     weights = weights if keep is None else weights * keep / (1 - rate)
@@ -69,7 +69,7 @@ def differentiated(query, key, value, bias, keep, rate):
 
 
 def given(*, bias, keep, tokens=5, memory=7):
-    """Arguments of `attend.lean` for two images and three heads of four."""
+    """Arguments of `attention_math.lean` for two images and three heads of four."""
     keys = iter(jax.random.split(jax.random.key(0), 5))
     query = jax.random.normal(next(keys), (2, tokens, 3, 4))
     key, value = (jax.random.normal(next(keys), (2, memory, 3, 4)) for _ in range(2))
@@ -84,7 +84,7 @@ def test_the_backward_pass_of_attention_is_what_differentiation_finds(bias, keep
     *arrays, kept = given(bias=bias, keep=keep)
     found = []
     with jax.default_matmul_precision("highest"):
-        for function in (attend.lean, differentiated):
+        for function in (attention_math.lean, differentiated):
             out, back = jax.vjp(lambda *a, f=function: f(*a, kept, 0.3), *arrays)
             found.append((out, back(jnp.cos(jnp.arange(out.size)).reshape(out.shape))))
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=2e-6), *found)
@@ -99,10 +99,12 @@ def test_plain_attention_has_derivatives_forward(bias):
         return lambda *a: function(*a, *[None] * (4 - len(a)), kept, 0.3)
 
     moved = [jnp.cos(a) for a in some]
-    found, expected = (jax.jvp(of(f), some, moved)[1] for f in (attend.plain, differentiated))
+    found, expected = (
+        jax.jvp(of(f), some, moved)[1] for f in (attention_math.plain, differentiated)
+    )
     np.testing.assert_allclose(found, expected, atol=2e-6)
     with pytest.raises(TypeError, match="forward-mode"):
-        jax.jvp(of(attend.lean), some, moved)
+        jax.jvp(of(attention_math.lean), some, moved)
 
 
 def test_a_model_that_is_not_trained_has_derivatives_forward():
@@ -115,7 +117,9 @@ def test_a_model_that_is_not_trained_has_derivatives_forward():
 
 
 def test_weights_are_kept_once_for_the_backward_pass():
-    _, back = jax.vjp(lambda *a: attend.lean(*a, None, None, 0.0), *given(bias=0, keep=0)[:3])
+    _, back = jax.vjp(
+        lambda *a: attention_math.lean(*a, None, None, 0.0), *given(bias=0, keep=0)[:3]
+    )
     shapes = [x.shape for x in jax.tree.leaves(back)]
     assert shapes.count((2, 3, 5, 7)) == 1
     assert sorted(shapes) == sorted([(2, 3, 5, 7), (2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 4)])

@@ -9,8 +9,9 @@ import numpy as np
 import pictures
 import pytest
 
-from vit_jax.data import augment, preprocess
-from vit_jax.data.lazy import tf
+from vit_jax.data.ops import augment
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.tensorflow import tf
 
 CHAINS = [
     "flip_lr",

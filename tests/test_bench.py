@@ -8,8 +8,11 @@ import json
 import pictures
 import pytest
 
-from vit_jax.data import bench, preprocess, sources
-from vit_jax.data.lazy import tf
+from vit_jax.data.inspect import bench
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.sources import registry as sources
+from vit_jax.data.sources.source import Options
+from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 
 
@@ -18,7 +21,7 @@ def split(root, kind, count=24):
         path = root / "ab"[i % 2] / f"{i}.{'jpg' if kind == 'JPEG' else 'png'}"
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(pictures.encode(pictures.noise(40, 30, seed=i), kind))
-    source = sources.open_source(f"folder:{root}", sources.Options(), val_percent=0, test_percent=0)
+    source = sources.open_source(f"folder:{root}", Options(), val_percent=0, test_percent=0)
     return source.splits["train"]
 
 

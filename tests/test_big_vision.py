@@ -7,8 +7,9 @@ import numpy as np
 import pictures
 import pytest
 
-from vit_jax.data import big_vision, preprocess
-from vit_jax.data.lazy import tf
+from vit_jax.data.ops import big_vision
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.tensorflow import tf
 
 SEED = (0, 0)
 

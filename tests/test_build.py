@@ -8,11 +8,13 @@ import dataclasses
 import jax
 import pytest
 
-from vit_jax import build, program, settle, state
-from vit_jax import config as config_lib
-from vit_jax.data import sources
-from vit_jax.data.pipeline import Pipeline
+from vit_jax.build import defaults, program
+from vit_jax.build import run as build
+from vit_jax.config import load as config_lib
+from vit_jax.data.pipeline.pipeline import Pipeline
+from vit_jax.data.sources import registry as sources
 from vit_jax.errors import BadInput
+from vit_jax.step import state
 
 TINY = [
     f"--config.model.{key}={value}"
@@ -22,7 +24,7 @@ TINY = [
 
 @pytest.fixture
 def config():
-    return settle.settle(config_lib.load("configs/quickstart.py", TINY))
+    return defaults.settle(config_lib.load("configs/quickstart.py", TINY))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vit_jax import cache
+from vit_jax.storage import cache
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ import pytest
 
 from vit_jax import paper
 from vit_jax.errors import BadInput
+from vit_jax.experiments.tables import catalogue, compute, filling, recipe_diff
 from vit_jax.models import flops, variants
-from vit_jax.tables import catalogue, compute, conformity, filling
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +67,11 @@ def test_what_a_cell_wants_is_a_recipe(tables):
     cells = [cell for table in tables.values() for cell in table.cells]
     wants = {want for cell in cells if cell.kind == "public" for want in cell.wants}
     for want in {(w.variant, w.dataset) for w in wants if w.dataset}:
-        assert conformity.fine_tuning(*want)["model.variant"] == want[0]
+        assert recipe_diff.fine_tuning(*want)["model.variant"] == want[0]
     for want in wants:
-        assert conformity.pre_training(want.variant, want.upstream, want.recipe, want.epochs[-1]), (
-            want
-        )
+        assert recipe_diff.pre_training(
+            want.variant, want.upstream, want.recipe, want.epochs[-1]
+        ), want
 
 
 def test_no_cell_of_jft_is_public(tables):
@@ -91,8 +91,8 @@ def test_recipe_that_differs_from_table_3_is_off(monkeypatch):
     def changed(*args):
         return {**found(*args), "schedule.lr": 0.5}
 
-    found = conformity.pre_training
-    monkeypatch.setattr(conformity, "pre_training", changed)
+    found = recipe_diff.pre_training
+    monkeypatch.setattr(recipe_diff, "pre_training", changed)
     cells = filling.fill(catalogue.find("3"), None).cells
     assert {f.cell.labels[3] for f in cells if f.status == "off"} == {"schedule.lr"}
 

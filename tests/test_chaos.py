@@ -27,7 +27,7 @@ from resuming import OPTIONS, assert_equal
 from test_processes import launch
 from test_train import logged
 
-from vit_jax.step_folders import committed
+from vit_jax.checkpoints.step_folders import committed
 
 FAULTS = ("kill", "signal", "damage", "slow disk")
 MOMENTS = ("start", "steps", "save")

@@ -8,8 +8,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from vit_jax import charts
-from vit_jax.charts import Series
+from vit_jax.reports import charts
+from vit_jax.reports.charts import Series
 
 
 def discs(svg):

@@ -9,12 +9,14 @@ import tarfile
 import pictures
 import pytest
 
-from vit_jax.data import check, sources
+from vit_jax.data.inspect import check
+from vit_jax.data.sources import registry as sources
+from vit_jax.data.sources.source import Options
 
 
 def opened(spec, **percents):
     return sources.open_source(
-        spec, sources.Options(), **({"val_percent": 0, "test_percent": 0} | percents)
+        spec, Options(), **({"val_percent": 0, "test_percent": 0} | percents)
     )
 
 

@@ -21,11 +21,15 @@ import tiny
 from jax.sharding import NamedSharding, PartitionSpec
 from test_train_step import rules_of
 
-from vit_jax import checksums, sharding, state, step_folders, storage, tree
-from vit_jax.checkpoint import Checkpoints
+from vit_jax import sharding, tree
+from vit_jax.checkpoints import step_folders
+from vit_jax.checkpoints.checkpoints import Checkpoints
+from vit_jax.checkpoints.retention import Damaged
 from vit_jax.errors import BadInput, PeerLost, RunFailed
-from vit_jax.keeping import Damaged
 from vit_jax.models import variants
+from vit_jax.step import state
+from vit_jax.storage import checksums
+from vit_jax.storage import files as storage
 
 TX = optax.chain(optax.clip_by_global_norm(1.0), optax.scale_by_adam())
 

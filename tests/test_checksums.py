@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
-from vit_jax import checksums
 from vit_jax.errors import BadInput
+from vit_jax.storage import checksums
 
 CONTENT = {"a": b"1", "b/c": b"two", "b/d/e": bytes(3000), "empty": b""}
 

@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from vit_jax.child import Child
 from vit_jax.errors import BadInput, RunFailed
+from vit_jax.runtime.worker_process import Child
 
 
 def adding(first):
@@ -61,7 +61,7 @@ def test_ends_with_its_caller_and_leaves_stdout_alone():
 import sys, time
 sys.path.insert(0, {os.path.dirname(__file__)!r})
 from test_child import adding
-from vit_jax.child import Child
+from vit_jax.runtime.worker_process import Child
 child = Child(adding, 1)
 print(child.ask(-3), flush=True)
 time.sleep(60)

@@ -8,8 +8,8 @@ import math
 import pytest
 
 from vit_jax.errors import BadInput
-from vit_jax.tables import claims
-from vit_jax.tables.claims import Claim
+from vit_jax.experiments.tables import claims
+from vit_jax.experiments.tables.claims import Claim
 
 
 def claim(test="above", margin=0.0, terms=((1.0, "a", "m"), (-1.0, "b", "m")), seeds=3):

@@ -10,8 +10,9 @@ import pictures
 import pytest
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
-from vit_jax.data import color, preprocess
-from vit_jax.data.lazy import tf
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.ops import color
+from vit_jax.data.tensorflow import tf
 
 
 def soft(height=20, width=27):

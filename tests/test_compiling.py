@@ -10,24 +10,26 @@ import threading
 import jax
 import pytest
 
-from vit_jax import compiling
-from vit_jax.bench import ours
-from vit_jax.bench.turns import Asked
+from vit_jax.preflight.bench import our_steps
+from vit_jax.preflight.bench.interleaved import Asked
+from vit_jax.runtime import compile_ahead
 
 ASKED = Asked("Ti/8", 8, 16, "float32", ("--config.platform=cpu", "--config.model.depth=1"))
 
 
 @pytest.fixture(autouse=True)
 def fresh():
-    compiling.options.cache_clear()
+    compile_ahead.options.cache_clear()
     yield
-    compiling.options.cache_clear()
+    compile_ahead.options.cache_clear()
 
 
 def test_products_of_a_step_are_not_given_to_ynnpack():
-    lowered = ours.make(ASKED).lower_step()
+    lowered = our_steps.make(ASKED).lower_step()
     text = lowered.compile().as_text()
-    plain = lowered.compile(compiler_options=dict.fromkeys(compiling.options("cpu"), "")).as_text()
+    plain = lowered.compile(
+        compiler_options=dict.fromkeys(compile_ahead.options("cpu"), "")
+    ).as_text()
     products = [line for line in text.splitlines() if " dot(" in line and "ynn" in line]
     assert not products
     assert "__ynn_fusion" in text  # sums still are
@@ -35,22 +37,22 @@ def test_products_of_a_step_are_not_given_to_ynnpack():
 
 
 def test_other_devices_have_the_defaults_of_their_compiler():
-    assert compiling.options("tpu") == {}
-    assert compiling.options("gpu") == {}
+    assert compile_ahead.options("tpu") == {}
+    assert compile_ahead.options("gpu") == {}
 
 
 def test_options_that_a_compiler_does_not_know_are_left_out(monkeypatch, caplog):
-    monkeypatch.setitem(compiling._OPTIONS, "cpu", {"xla_cpu_make_it_fast": "true"})
+    monkeypatch.setitem(compile_ahead._OPTIONS, "cpu", {"xla_cpu_make_it_fast": "true"})
     caplog.set_level("INFO", "vit_jax")
-    assert compiling.options("cpu") == {}
+    assert compile_ahead.options("cpu") == {}
     assert "xla_cpu_make_it_fast" in caplog.text
 
 
 def test_a_value_that_a_compiler_does_not_know_is_left_out(monkeypatch):
-    (option,) = compiling._OPTIONS["cpu"]
-    monkeypatch.setitem(compiling._OPTIONS, "cpu", {option: "LIBRARY_FUSION_TYPE_MAGIC"})
-    assert compiling.options("cpu") == {}
-    assert jax.jit(lambda x: x + 1, compiler_options=compiling.options("cpu"))(1) == 2
+    (option,) = compile_ahead._OPTIONS["cpu"]
+    monkeypatch.setitem(compile_ahead._OPTIONS, "cpu", {option: "LIBRARY_FUSION_TYPE_MAGIC"})
+    assert compile_ahead.options("cpu") == {}
+    assert jax.jit(lambda x: x + 1, compiler_options=compile_ahead.options("cpu"))(1) == 2
 
 
 # ---------------------------------------------------------------- in a thread
@@ -63,7 +65,7 @@ def test_a_thread_compiles_in_order_and_says_what_went_wrong():
     def wrong():
         raise ValueError("no such shape")
 
-    with compiling.ahead() as submit:
+    with compile_ahead.ahead() as submit:
         found = [submit(who), submit(wrong), submit(who)]
     assert [found[0].result(60), found[2].result(60)] == ["compile", "compile"]
     with pytest.raises(ValueError, match="no such shape"):
@@ -80,7 +82,7 @@ def test_what_has_not_begun_when_the_rest_fails_is_left():
     found = []
 
     def fails():
-        with compiling.ahead() as submit:
+        with compile_ahead.ahead() as submit:
             found.extend([submit(first), submit(lambda: 2)])
             assert begun.wait(60)
             raise RuntimeError("an image")
@@ -94,7 +96,7 @@ def test_what_has_not_begun_when_the_rest_fails_is_left():
 
 WAITING = """
 import sys, threading
-from vit_jax import compiling, ending
+from vit_jax.runtime import compile_ahead as compiling, process_exit as ending
 begun = threading.Event()
 with compiling.ahead() as submit:
     submit(lambda: [begun.set(), threading.Event().wait()])

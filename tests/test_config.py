@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from vit_jax import config as config_lib
+from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,7 +21,7 @@ BASE = ROOT / "configs" / "base.py"
 EMPTY = "from configs import base\n\n\ndef get_config():\n    config = base.get_config()\n"
 ARGUMENTS = """
 from configs import base
-from vit_jax.config import parse_args
+from vit_jax.config.load import parse_args
 
 
 def get_config(arg=None):
@@ -290,13 +290,15 @@ def test_wrong_override_names_key_given_and_expected(override, parts):
 )
 def test_tuple_of_wrong_elements_is_bad_input(override):
     """At the latest when the configuration is checked and built; here without any data."""
-    from vit_jax import build, program, timetable
+    from vit_jax.build import program
+    from vit_jax.build import run as build
+    from vit_jax.config import timeline
 
     def use():
         config = base("--config.model.variant=Ti/16", override)
         build.check(config)
         program.make_rules(config)
-        steps = timetable.Steps(1, 1.0, 0, 0, (), 0, 0, 1, {})
+        steps = timeline.Steps(1, 1.0, 0, 0, (), 0, 0, 1, {})
         program._optimizer(config, {"head": {"bias": np.zeros(3, np.float32)}}, steps)
 
     assert override.split("=")[0].removeprefix("--config.") in message(use)

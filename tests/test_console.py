@@ -12,7 +12,7 @@ import pytest
 from test_train import QUICKSTART, TINY
 
 from vit_jax import console
-from vit_jax.rows import read_rows
+from vit_jax.storage.jsonl import read_rows
 
 OPEN = {"pipe": os.pipe, "pty": os.openpty, "full": lambda: (None, os.open("/dev/full", os.O_RDWR))}
 

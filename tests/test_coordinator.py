@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from vit_jax.doctor import coordinator
+from vit_jax.preflight.doctor import coordinator
 
 SLURM = {
     "SLURM_JOB_ID": "5", "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2",

@@ -11,8 +11,9 @@ import pictures
 import pytest
 from PIL import Image
 
-from vit_jax.data import augment, crops, decode, preprocess
-from vit_jax.data.lazy import tf
+from vit_jax.data.ops import augment, crops, decode
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.tensorflow import tf
 
 
 def compiled(function):

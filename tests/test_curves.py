@@ -8,7 +8,7 @@ import re
 
 from workdirs import rows, written
 
-from vit_jax.run_report import curves, history
+from vit_jax.reports.run import curves, history
 
 
 def test_few_points_stay_as_they_are():

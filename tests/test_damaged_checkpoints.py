@@ -24,10 +24,11 @@ import saver
 from test_checkpoint import abstract, make_state
 from test_train import QUICKSTART, TINY, logged, run, same_parameters
 
-from vit_jax import distributed, keeping, step_folders
-from vit_jax.checkpoint import Checkpoints
+from vit_jax.checkpoints import retention, step_folders
+from vit_jax.checkpoints.checkpoints import Checkpoints
+from vit_jax.checkpoints.retention import Damaged
 from vit_jax.errors import BadInput, RunFailed
-from vit_jax.keeping import Damaged
+from vit_jax.runtime import coordination
 
 STATES = {step: make_state(step / 7) for step in (4, 8, 12)}
 TARGET = abstract(STATES[4])
@@ -211,7 +212,7 @@ def test_step_that_is_a_link_goes_without_what_it_leads_to(workdir, tmp_path_fac
     ["8/checksums.sha256", "8/state/_METADATA", "8/state", "8", "8/measured.json", ""],
 )
 def test_a_right_that_is_missing_is_no_damage(workdir, name):
-    keeping.add(workdir / "checkpoints" / "8", {"val/top1": 0.5})
+    retention.add(workdir / "checkpoints" / "8", {"val/top1": 0.5})
     path = workdir / "checkpoints" / name
     mode = path.stat().st_mode
     path.chmod(0)
@@ -289,7 +290,7 @@ def test_process_that_finds_damage_decides_for_all(workdir, monkeypatch):
             assert any(found)
             (workdir / "away").rename(workdir / "checkpoints" / "8" / name)
     other = {"checksums of 8": "state/x has changed", "checksums of 4": ""}
-    monkeypatch.setattr(distributed, "gather", lambda name, mine: [mine, other.get(name, mine)])
+    monkeypatch.setattr(coordination, "gather", lambda name, mine: [mine, other.get(name, mine)])
     assert resumed(workdir) == 4
 
 

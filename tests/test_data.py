@@ -13,8 +13,10 @@ import pictures
 import pytest
 from PIL import Image
 
-from vit_jax import main, offline
-from vit_jax.data import missing, prepared, preprocess
+from vit_jax.cli import main
+from vit_jax.data.catalog import downloads, prepared
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.storage import offline
 
 
 @pytest.fixture
@@ -70,9 +72,9 @@ def test_check_of_a_name_says_what_is_missing(tmp_path, capsys):
 
 def test_tasks_of_one_dataset_are_named_also_where_it_is_ready(tmp_path, capsys, monkeypatch):
     also = ("vtab/clevr_dist",)
-    need = missing.Need("vtab/clevr_count", "clevr:3.1.0", "ready", str(tmp_path), also=also)
+    need = downloads.Need("vtab/clevr_count", "clevr:3.1.0", "ready", str(tmp_path), also=also)
     state = prepared.Prepared("clevr:3.1.0", str(tmp_path), "tfrecord", 8, {}, (), ())
-    monkeypatch.setattr(missing, "needs", lambda name, data_dir: [need])
+    monkeypatch.setattr(downloads, "needs", lambda name, data_dir: [need])
     monkeypatch.setattr(prepared, "check", lambda folder: state)
     code, out, _ = run(capsys, "check", "vtab/clevr_count")
     assert code == 0
@@ -200,7 +202,7 @@ def test_chains_of_the_page_have_the_published_sizes(root):
 
 
 def test_the_pages_list_every_source_and_every_op(root):
-    from vit_jax.data import sources
+    from vit_jax.data.sources import registry as sources
 
     text = (root / "docs" / "data.md").read_text()
     for usage, _ in sources.KINDS.values():

@@ -15,8 +15,10 @@ import pictures
 import pytest
 from PIL import Image, ImageOps, features
 
-from vit_jax.data import decode, lazy, preprocess
-from vit_jax.data.lazy import tf
+from vit_jax.data import tensorflow
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.ops import decode
+from vit_jax.data.tensorflow import tf
 
 
 def in_a_dataset(contents, chain="decode", size=8):
@@ -311,7 +313,7 @@ def test_every_odd_real_file_is_as_in_pillow_or_bad(data_dir):
     bad = {row["file"] for row in rows if row["pillow_ok"] != "yes"}
     assert len(bad) == 11
     made = dict(zip(files, in_a_dataset(list(files.values())), strict=True))
-    # What ends a dataset is decoded again, by Pillow; see `doubtful`.
+    # What ends a dataset is decoded again, by Pillow; see `bad_images`.
     assert {f for f in made if made[f] is None} - bad == {
         "manifest.csv",
         "jpeg_lossless_or_12bit__testimg_rgb.jpg",
@@ -340,6 +342,6 @@ def test_pillow_modules_that_run_other_programs_are_left_out():
 
 
 def test_tensorflow_is_kept_off_accelerators():
-    version, seen, usable = lazy.accelerators()
+    version, seen, usable = tensorflow.accelerators()
     assert version.startswith("2.")
     assert seen == usable == []

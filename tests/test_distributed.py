@@ -11,8 +11,8 @@ import sys
 import jax
 import pytest
 
-from vit_jax import distributed, lifeline
 from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped
+from vit_jax.runtime import coordination, peer_links
 
 GOOGLE, INTEL = "0x1ae0", "0x8086"
 TPU_V4, TPU_V5E, ETHERNET = "0x005e", "0x0063", "0x0042"
@@ -55,7 +55,7 @@ def machine(root, *, dev=(), pci=()):
     ],
 )
 def test_accelerators_of_a_machine(tmp_path, dev, pci, found):
-    assert distributed.present_accelerators(machine(tmp_path, dev=dev, pci=pci)) == found
+    assert coordination.present_accelerators(machine(tmp_path, dev=dev, pci=pci)) == found
 
 
 @pytest.mark.parametrize(
@@ -67,40 +67,40 @@ def test_accelerators_of_a_machine(tmp_path, dev, pci, found):
 )
 def test_auto_refuses_the_cpu_of_a_machine_with_an_accelerator(tmp_path, dev, pci, parts):
     with pytest.raises(BadInput) as caught:
-        distributed.start("auto", deterministic=False, root=machine(tmp_path, dev=dev, pci=pci))
+        coordination.start("auto", deterministic=False, root=machine(tmp_path, dev=dev, pci=pci))
     missing = [p for p in (*parts, "--config.platform=cpu") if p not in str(caught.value)]
     assert missing == []
 
 
 def test_auto_is_the_cpu_where_there_is_nothing_else(tmp_path):
-    devices = distributed.start("auto", deterministic=False, root=machine(tmp_path))
+    devices = coordination.start("auto", deterministic=False, root=machine(tmp_path))
     assert devices == jax.devices()
     assert {d.platform for d in devices} == {"cpu"}
 
 
 def test_cpu_may_be_asked_for_beside_an_accelerator(tmp_path):
     root = machine(tmp_path, dev=["nvidia0"])
-    devices = distributed.start("cpu", deterministic=False, root=root)
+    devices = coordination.start("cpu", deterministic=False, root=root)
     assert {d.platform for d in devices} == {"cpu"}
 
 
 @pytest.mark.parametrize("platform", ["cuda", "CPU", "", "rocm"])
 def test_unknown_platform_lists_all(tmp_path, platform):
     with pytest.raises(BadInput, match="auto, cpu, gpu, tpu"):
-        distributed.start(platform, deterministic=False, root=machine(tmp_path))
+        coordination.start(platform, deterministic=False, root=machine(tmp_path))
 
 
 @pytest.mark.parametrize("platform", ["gpu", "tpu"])
 def test_accelerator_is_refused_where_jax_runs_on_the_cpu_already(tmp_path, platform):
     with pytest.raises(BadInput, match=f"platform={platform} was asked for"):
-        distributed.start(platform, deterministic=False, root=machine(tmp_path))
+        coordination.start(platform, deterministic=False, root=machine(tmp_path))
 
 
 def test_accelerator_that_jax_cannot_use_is_bad_input_with_the_extra(tmp_path):
     """In a fresh process, for `jax_platforms` counts until jax first looks for devices."""
     root = machine(tmp_path, dev=["nvidia0"])
     script = f"""
-from vit_jax import distributed, lifeline
+from vit_jax.runtime import coordination as distributed, peer_links as lifeline
 from vit_jax.errors import BadInput, PeerLost, RunFailed
 for platform, extra in (("tpu", ".[tpu]"), ("gpu", ".[cuda13]"), ("gpu", ".[cuda13]")):
     try:
@@ -117,7 +117,7 @@ for platform, extra in (("tpu", ".[tpu]"), ("gpu", ".[cuda13]"), ("gpu", ".[cuda
 def test_deterministic_kernels_are_asked_of_xla_once(tmp_path, monkeypatch, deterministic):
     monkeypatch.setenv("XLA_FLAGS", "--xla_other=1")
     for _ in range(2):
-        distributed.start("cpu", deterministic=deterministic, root="/")
+        coordination.start("cpu", deterministic=deterministic, root="/")
     flags = os.environ["XLA_FLAGS"].split()
     assert flags == ["--xla_other=1"] + ["--xla_gpu_deterministic_ops=true"] * deterministic
 
@@ -129,14 +129,14 @@ TIMES = {"connect_secs": 1, "heartbeat_secs": 1, "barrier_secs": 1, "hang_secs":
 
 
 def test_a_process_alone_waits_for_nobody(tmp_path):
-    with distributed.session(None, tmp_path, **TIMES):
-        assert distributed.is_first()
-        assert distributed.gather("x", "a") == ["a"]
-        assert distributed.share("x", [1, "a"]) == [1, "a"]
-        distributed.barrier("x")
-        distributed.agree("x", {"a": "1"})
-        distributed.check_shared(tmp_path / "none")
-        distributed.on_loss(lambda: "")
+    with coordination.session(None, tmp_path, **TIMES):
+        assert coordination.is_first()
+        assert coordination.gather("x", "a") == ["a"]
+        assert coordination.share("x", [1, "a"]) == [1, "a"]
+        coordination.barrier("x")
+        coordination.agree("x", {"a": "1"})
+        coordination.check_shared(tmp_path / "none")
+        coordination.on_loss(lambda: "")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -145,7 +145,7 @@ def test_a_process_alone_waits_for_nobody(tmp_path):
 def test_times_are_checked_for_a_process_alone_too(tmp_path, name, secs):
     with (
         pytest.raises(BadInput, match=f"processes.{name}={secs}"),
-        distributed.session(None, tmp_path, **TIMES | {name: secs}),
+        coordination.session(None, tmp_path, **TIMES | {name: secs}),
     ):
         pass
 
@@ -154,7 +154,7 @@ def test_times_are_checked_for_a_process_alone_too(tmp_path, name, secs):
 def test_time_of_a_hang_is_checked(tmp_path, secs):
     with (
         pytest.raises(BadInput, match=f"processes.hang_secs={secs}"),
-        distributed.session(None, tmp_path, **TIMES | {"hang_secs": secs}),
+        coordination.session(None, tmp_path, **TIMES | {"hang_secs": secs}),
     ):
         pass
 
@@ -179,9 +179,9 @@ def test_exit_code_of_an_error(monkeypatch, capsys, error, code):
         def leave(self, *given):
             raise SystemExit(given)
 
-    monkeypatch.setattr(lifeline, "GRACE_SECS", -1)
+    monkeypatch.setattr(peer_links, "GRACE_SECS", -1)
     with pytest.raises(SystemExit) as left:
-        distributed._leave(Line(), error)
+        coordination._leave(Line(), error)
     assert left.value.args[0][0] == code
     assert str(error) in capsys.readouterr().err
 
@@ -190,7 +190,7 @@ CHILD = """
 import os, sys, time
 from pathlib import Path
 import jax
-from vit_jax import distributed, lifeline
+from vit_jax.runtime import coordination as distributed, peer_links as lifeline
 index, address, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 distributed._TOKEN_SECS = 0.5
 def found_by_jax(who, *_):

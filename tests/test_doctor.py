@@ -12,8 +12,9 @@ import sys
 import pytest
 from test_train import QUICKSTART, TINY
 
-from vit_jax import main
-from vit_jax.doctor import accelerators, examination, limits, places
+from vit_jax.cli import main
+from vit_jax.preflight.doctor import accelerators, examination, limits
+from vit_jax.preflight.doctor import folders as folders_lib
 
 CHECKS = ["python", "packages", "holders", "devices", "tensorflow", "workdir", "disk", "clock",
           "coordinator"]  # fmt: skip
@@ -24,10 +25,10 @@ def children(monkeypatch):
     """What children answer, in the place of real ones: (function, arguments) -> answer."""
     asked = []
     answers = {
-        "vit_jax.doctor.accelerators:listed":
+        "vit_jax.preflight.doctor.accelerators:listed":
             {"count": 1, "kind": "cpu", "platform": "cpu", "reasons": []},
-        "vit_jax.data.lazy:accelerators": ["2.21.0", [], []],
-        "vit_jax.doctor.places:checkpoints": [2**20, 5],
+        "vit_jax.data.tensorflow:accelerators": ["2.21.0", [], []],
+        "vit_jax.preflight.doctor.folders:checkpoints": [2**20, 5],
     }  # fmt: skip
 
     def call(function, args, secs, env=None):
@@ -37,7 +38,7 @@ def children(monkeypatch):
         return answers[function]
 
     monkeypatch.setattr(limits, "call", call)
-    monkeypatch.setattr(examination.machine, "present_accelerators", lambda: [])
+    monkeypatch.setattr(examination.detect, "present_accelerators", lambda: [])
     return answers
 
 
@@ -53,7 +54,9 @@ def test_machine_where_all_is_well(children, tmp_path, capsys):
 
 
 def test_one_fix_a_line_and_exit_code_1(children, tmp_path, capsys):
-    children["vit_jax.data.lazy:accelerators"] = limits.Failed("failed: ModuleNotFoundError: x")
+    children["vit_jax.data.tensorflow:accelerators"] = limits.Failed(
+        "failed: ModuleNotFoundError: x"
+    )
     assert doctor(f"--workdir={tmp_path}", "--coordinator=odd") == 1
     bad = [line for line in capsys.readouterr().out.splitlines() if line.startswith("bad")]
     assert bad[0] == (
@@ -64,7 +67,7 @@ def test_one_fix_a_line_and_exit_code_1(children, tmp_path, capsys):
 
 
 def test_json_for_programs(children, tmp_path, capsys):
-    children["vit_jax.data.lazy:accelerators"] = limits.Failed("gone")
+    children["vit_jax.data.tensorflow:accelerators"] = limits.Failed("gone")
     assert doctor(f"--workdir={tmp_path}", "--json") == 1
     told = json.loads(capsys.readouterr().out)
     assert told["ok"] is False
@@ -75,7 +78,7 @@ def test_json_for_programs(children, tmp_path, capsys):
 
 def test_configuration_says_platform_data_and_checkpoints(children, tmp_path, capsys, monkeypatch):
     seen = []
-    monkeypatch.setattr(places, "disk", lambda *args: seen.append(args) or [])
+    monkeypatch.setattr(folders_lib, "disk", lambda *args: seen.append(args) or [])
     monkeypatch.setattr(accelerators, "devices", lambda *args: seen.append(args) or [])
     data = f"--config.data.data_dir={tmp_path / 'data'}"
     assert doctor(f"--config={QUICKSTART}", *TINY, data, "--config.platform=cpu") == 0
@@ -86,7 +89,9 @@ def test_configuration_says_platform_data_and_checkpoints(children, tmp_path, ca
 
 
 def test_checkpoint_that_cannot_be_worked_out_is_a_line(children, tmp_path, capsys):
-    children["vit_jax.doctor.places:checkpoints"] = limits.Failed("failed: BadInput: no data")
+    children["vit_jax.preflight.doctor.folders:checkpoints"] = limits.Failed(
+        "failed: BadInput: no data"
+    )
     assert doctor(f"--config={QUICKSTART}", f"--workdir={tmp_path}") == 1
     assert "worked out, failed: BadInput: no data" in capsys.readouterr().out
 

@@ -15,11 +15,15 @@ import pictures
 import pytest
 from PIL import Image
 
-from vit_jax import storage
-from vit_jax.data import decode, doubtful, pipeline, sources
-from vit_jax.data.augment import FlipLr
-from vit_jax.data.lazy import tf
+from vit_jax.data.ops import decode
+from vit_jax.data.ops.augment import FlipLr
+from vit_jax.data.pipeline import bad_images as bad_images_lib
+from vit_jax.data.pipeline import pipeline
+from vit_jax.data.sources import registry as sources
+from vit_jax.data.sources.source import Options
+from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput, PeerLost
+from vit_jax.storage import files as storage
 
 CHAIN = "decode|resize({size})|flip_lr"
 COUNT = 14
@@ -35,7 +39,7 @@ def files(root, bad=(), content=b"no image"):
 
 
 def opened(root):
-    source = sources.open_source(f"folder:{root}", sources.Options(), val_percent=0, test_percent=0)
+    source = sources.open_source(f"folder:{root}", Options(), val_percent=0, test_percent=0)
     return source.splits["train"]
 
 
@@ -239,9 +243,11 @@ def test_a_bad_image_costs_no_tracing(tmp_path, monkeypatch):
 
 def test_each_bad_image_is_decoded_a_few_times_also_in_a_long_row_of_them(tmp_path, monkeypatch):
     split = files(tmp_path, bad=range(1, COUNT))
-    decoded, image = [], doubtful.Doubtful.image
+    decoded, image = [], bad_images_lib.Doubtful.image
     monkeypatch.setattr(
-        doubtful.Doubtful, "image", lambda self, index: decoded.append(index) or image(self, index)
+        bad_images_lib.Doubtful,
+        "image",
+        lambda self, index: decoded.append(index) or image(self, index),
     )
     pipe = skipping(split)
     list(pipe.train(0, 8))
@@ -282,7 +288,7 @@ def test_gaps_are_filled_wherever_they_are(tmp_path, monkeypatch, size):
 
 def test_reading_is_left_alone_where_nothing_is_doubtful(tmp_path):
     split = files(tmp_path)
-    known = doubtful.Doubtful(split, exif=False)
+    known = bad_images_lib.Doubtful(split, exif=False)
     assert known.reader() is known.reader()
     assert not known.is_known(3)
     known.add_careful(3)
@@ -305,13 +311,13 @@ def test_a_store_that_is_gone_is_no_bad_image(tmp_path, monkeypatch, bad_images)
 
     gone = dataclasses.replace(split, table=dataclasses.replace(split.table, reader=lambda: read))
     with pytest.raises(PeerLost, match=r"^gs://bucket/x: .* gone\. Run again\.$"):
-        doubtful.Doubtful(gone, exif=False).image(0)
+        bad_images_lib.Doubtful(gone, exif=False).image(0)
     with pytest.raises(PeerLost, match=r"gone\. Run again\.$"):
         next(pictures.batches(gone, CHAIN, bad_images=bad_images).train(0, 1))
 
 
 def test_an_image_that_a_store_did_not_give_is_not_doubtful(tmp_path):
-    found = doubtful.Doubtful(files(tmp_path), exif=False)
+    found = bad_images_lib.Doubtful(files(tmp_path), exif=False)
     error = tf.errors.UnknownError(None, None, "StoreLost: gone. Run again.\nTraceback")
     with pytest.raises(PeerLost, match=r"^gone\. Run again\.$"):
         found.examine(0, lambda image: image, "", error)

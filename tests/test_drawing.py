@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vit_jax.analysis import drawing
 from vit_jax.analysis.filters import Components
+from vit_jax.reports import drawing
 
 RNG = np.random.default_rng(0)
 

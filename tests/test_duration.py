@@ -5,7 +5,7 @@
 
 import pytest
 
-from vit_jax import duration
+from vit_jax.config import durations
 from vit_jax.errors import BadInput
 
 
@@ -38,7 +38,7 @@ from vit_jax.errors import BadInput
     ],
 )
 def test_duration_in_steps(text, steps):
-    found = duration.parse("config.length", text)
+    found = durations.parse("config.length", text)
     assert found.steps(batch_size=8, examples=1000, total_steps=400) == steps
 
 
@@ -53,6 +53,6 @@ def test_duration_in_steps(text, steps):
 )  # fmt: skip
 def test_what_is_not_a_duration_says_so(text):
     with pytest.raises(BadInput) as caught:
-        duration.parse("config.schedule.warmup", text)
+        durations.parse("config.schedule.warmup", text)
     assert f"config.schedule.warmup={text!r}" in str(caught.value)
     assert "'90 epochs'" in str(caught.value)

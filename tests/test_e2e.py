@@ -19,9 +19,9 @@ import pytest
 import using
 from test_train import QUICKSTART, TINY, logged, run, same_parameters
 
-from vit_jax import main
+from vit_jax.cli import main
 from vit_jax.models import variants
-from vit_jax.rows import read_rows
+from vit_jax.storage.jsonl import read_rows
 
 ROOT = Path(__file__).resolve().parent.parent
 LONG = (
@@ -255,7 +255,7 @@ def test_cifar10_from_jpeg_folders_learns(tmp_path, data_dir):
 
 def test_importing_the_trainer_starts_no_backend():
     code = (
-        "import vit_jax.train, jax; from jax._src import xla_bridge; "
+        "import vit_jax.training.train, jax; from jax._src import xla_bridge; "
         "assert not xla_bridge.backends_are_initialized()"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

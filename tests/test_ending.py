@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from vit_jax import ending
+from vit_jax.runtime import process_exit
 
 
 def test_what_is_registered_is_done_once_whatever_fails(monkeypatch):
@@ -19,40 +19,40 @@ def test_what_is_registered_is_done_once_whatever_fails(monkeypatch):
 
     monkeypatch.setattr(os, "_exit", end)
     done = []
-    with ending.last(lambda: done.append("first")), ending.last(lambda: 1 / 0):
+    with process_exit.last(lambda: done.append("first")), process_exit.last(lambda: 1 / 0):
         with pytest.raises(SystemExit) as ended:
-            ending.end(43)
+            process_exit.end(43)
         assert ended.value.code == 43
     with pytest.raises(SystemExit):
-        ending.end(1)
+        process_exit.end(1)
     assert done == ["first"]
 
 
 def test_saying_to_nobody_does_not_fail(monkeypatch, capsys):
-    ending.say("stopped")
+    process_exit.say("stopped")
     assert capsys.readouterr().err == "vit_jax: stopped\n"
     with open(os.devnull) as closed:
         pass
     monkeypatch.setattr("sys.stderr", closed)
-    ending.say("stopped")
+    process_exit.say("stopped")
 
 
 def test_what_fails_or_waits_for_ever_does_not_keep_the_process(monkeypatch):
     done, never = [], threading.Event()
-    assert ending.briefly(lambda: done.append(1), 20)
-    assert not ending.briefly(lambda: 1 / 0, 20)
-    assert not ending.briefly(never.wait, 0.05)
-    monkeypatch.setattr(ending, "LAST_SECS", 0.05)
+    assert process_exit.briefly(lambda: done.append(1), 20)
+    assert not process_exit.briefly(lambda: 1 / 0, 20)
+    assert not process_exit.briefly(never.wait, 0.05)
+    monkeypatch.setattr(process_exit, "LAST_SECS", 0.05)
     monkeypatch.setattr(os, "_exit", done.append)
-    with ending.last(lambda: done.append("first")), ending.last(never.wait):
-        ending.end(43)
+    with process_exit.last(lambda: done.append("first")), process_exit.last(never.wait):
+        process_exit.end(43)
     never.set()
     assert done == [1, "first", 43]
 
 
 PROGRAM = """
 import signal, sys, threading, time
-from vit_jax import ending
+from vit_jax.runtime import process_exit as ending
 def work():
     time.sleep({secs})
     print("done")
@@ -75,7 +75,10 @@ def test_the_command_does_not_wait_at_exit_for_a_thread():
 
 FAILING = """
 import concurrent.futures
-from vit_jax import __main__, huge_pages, main, stopping
+from vit_jax import __main__
+from vit_jax.hardware import huge_pages
+from vit_jax.cli import main
+from vit_jax.runtime import coordinated_stop as stopping
 from vit_jax.errors import BadInput
 huge_pages.start_with = lambda: None
 def batches():
@@ -107,7 +110,7 @@ def test_the_command_that_fails_does_not_wait_for_storage(error, code, said):
 
 def test_a_script_that_used_the_command_ends_with_its_own_code():
     program = """
-from vit_jax import main
+from vit_jax.cli import main
 assert main.main(["models"]) == 0
 ending.not_for(thread)
 sys.exit(3)
@@ -130,7 +133,7 @@ def test_another_program_does_not_wait_for_ever():
 
 def test_a_batch_that_never_comes_does_not_keep_another_program():
     program = """
-from vit_jax import stopping
+from vit_jax.runtime import coordinated_stop as stopping
 stopping.STORAGE_SECS = 0.1
 feed = stopping.feed(iter(lambda: thread.join(), 0))
 def used():

@@ -9,8 +9,8 @@ import numpy as np
 import pictures
 import pytest
 
-from vit_jax.data import preprocess
-from vit_jax.data.lazy import tf
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 
 

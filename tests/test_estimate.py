@@ -9,8 +9,10 @@ import math
 import jax
 import pytest
 
-from vit_jax import config as config_lib
-from vit_jax import estimate, hlo, memory, program, topology
+from vit_jax.build import program
+from vit_jax.config import load as config_lib
+from vit_jax.hardware import device_memory, topology
+from vit_jax.preflight.plan import estimate, hlo
 
 SMALL = {
     "model.variant": "S/16", "model.depth": 2, "data.image_size": 64, "batch_size": 64,
@@ -66,7 +68,7 @@ def test_kept_activations_grow_with_images_and_shrink_with_remat_and_accumulatio
 
 def test_estimated_peak_is_near_that_of_a_compiler():
     made = small(batch_size=256)
-    compiled = memory.peak_bytes(made.lower_step().compile())
+    compiled = device_memory.peak_bytes(made.lower_step().compile())
     assert 0.5 * compiled < estimate.peak_bytes(made) < 1.2 * compiled
 
 

@@ -17,19 +17,27 @@ import pictures
 import pytest
 import test_train
 
-from vit_jax import build, metrics, paper, settle
-from vit_jax import config as config_lib
-from vit_jax.data import evaluation, label_sets, preprocess, sources, splits
-from vit_jax.data.lazy import tf
+from vit_jax import paper
+from vit_jax.build import defaults
+from vit_jax.build import run as build
+from vit_jax.config import load as config_lib
+from vit_jax.data.catalog import imagenet_labels
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.sources import registry as sources
+from vit_jax.data.sources.source import Options
+from vit_jax.data.splits import split as splits
+from vit_jax.data.tasks import test_sets
+from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 from vit_jax.evaluators import classification
 from vit_jax.models import variants
+from vit_jax.step import metrics
 
 NAMES = ["cat", "dog", "owl", "pig"]
 
 
 def opened(spec):
-    return sources.open_source(spec, sources.Options(), val_percent=0, test_percent=0)
+    return sources.open_source(spec, Options(), val_percent=0, test_percent=0)
 
 
 def own(root, *paths):
@@ -43,7 +51,7 @@ def model(tmp_path):
 
 def find(model, source, **changes):
     settings = {"split": "all", "labels": "", "classes": "all", "data_dir": ""} | changes
-    return evaluation.find(model, opened, "evals.x", source=source, **settings)
+    return test_sets.find(model, opened, "evals.x", source=source, **settings)
 
 
 def read(split):
@@ -259,7 +267,7 @@ class Model:
 def noise(data):
     with pytest.MonkeyPatch.context() as patch:
         use_small_table(patch)
-        run = build.build(settle.settle(config_lib.load(*settings(data))))
+        run = build.build(defaults.settle(config_lib.load(*settings(data))))
         params = run.init().params
         kernel = np.random.default_rng(0).normal(size=(16, 1000)).astype(np.float32)
         params["head"]["kernel"] = jax.device_put(kernel, params["head"]["kernel"].sharding)
@@ -288,7 +296,7 @@ def close(wanted):
 
 
 def wnid(name):
-    return label_sets.wnids().index(name)
+    return imagenet_labels.wnids().index(name)
 
 
 def test_real_counts_a_prediction_in_the_set_whatever_the_order(noise):
@@ -358,7 +366,7 @@ def test_what_is_missing_of_data_and_of_evaluations_is_said_at_once(data, tmp_pa
     elsewhere = ["--config.data.source=folder:nowhere", f"--config.data.data_dir={tmp_path}"]
     elsewhere.append("--config.evals.a.source=csv:nothing")  # TFDS would ask the network
     with pytest.raises(BadInput) as caught:
-        build.build(settle.settle(config_lib.load(recipe, [*overrides, *elsewhere])))
+        build.build(defaults.settle(config_lib.load(recipe, [*overrides, *elsewhere])))
     said = str(caught.value)
     assert said.startswith("5 problems:\n- data.source=folder:nowhere")
     for problem in ("labels=real.json", "evals.a: ", "evals.objectnet: ", "shot_noise_1"):
@@ -376,6 +384,6 @@ def test_a_missing_part_of_tfds_is_said_without_asking_for_the_others(model):
     with pytest.raises(
         BadInput, match=r"_1 is not prepared\.\nperhaps likewise the other 74 parts$"
     ):
-        evaluation.find(model, nothing, "evals.c", source=spec, split="validation", labels="",
+        test_sets.find(model, nothing, "evals.c", source=spec, split="validation", labels="",
                         classes="all", data_dir="")  # fmt: skip
     assert asked == ["tfds:imagenet2012_corrupted/gaussian_noise_1"]

@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 from test_pages import check
 
-from vit_jax.analysis import confusion, drawing, evaluation_page
+from vit_jax.analysis import confusion
+from vit_jax.reports import drawing, evaluation_page
 
 
 def made(labels, best, classes):

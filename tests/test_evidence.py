@@ -7,7 +7,7 @@ import papers
 import pytest
 
 from vit_jax.errors import BadInput
-from vit_jax.tables import evidence
+from vit_jax.experiments.tables import evidence
 
 
 def test_runs_are_found_at_any_depth_but_not_in_checkpoints(tmp_path):

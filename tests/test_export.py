@@ -15,9 +15,10 @@ import tiny
 from test_e2e import blocks, readme_commands
 
 import vit_jax
-from vit_jax import main, train_step
-from vit_jax.export import weights_file
+from vit_jax.cli import main
+from vit_jax.inference.export import weights_file
 from vit_jax.models import variants
+from vit_jax.step.normalise import normalise
 
 PAGE = ("docs/export.md",)
 
@@ -63,7 +64,7 @@ def test_configuration_of_timm_is_that_of_the_run(workdir, tmp_path):
     preprocess = vit_jax.load(out)[2]
     pixels = np.random.default_rng(0).integers(0, 256, (16, 16, 3), np.uint8)
     cut = jnp.asarray(pixels[None, 4:12, 4:12])
-    expected = train_step.normalise(cut, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+    expected = normalise(cut, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
     np.testing.assert_allclose(preprocess(pixels), expected, atol=1e-6)
     theirs = vit_jax.load(workdir)[2](pixels)
     np.testing.assert_allclose(theirs, expected, atol=1e-6)

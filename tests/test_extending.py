@@ -19,11 +19,16 @@ import using
 from test_train import QUICKSTART, ROOT, logged, stop_at
 
 import vit_jax
-from vit_jax import config as config_lib
-from vit_jax import loading, losses, main, named, reporting, settle
+from vit_jax.build import defaults
+from vit_jax.cli import main
+from vit_jax.config import load as config_lib
+from vit_jax.config import plugins
 from vit_jax.errors import BadInput
-from vit_jax.evaluators import own
+from vit_jax.evaluators import custom
 from vit_jax.models import variants
+from vit_jax.reports import summary
+from vit_jax.step import losses
+from vit_jax.weights import loading
 
 PAGE = (ROOT / "docs" / "extending.md").read_text()
 OTHERS = """
@@ -182,7 +187,8 @@ def test_model_of_the_page_on_another_mesh(model_run, mine, tmp_path):
 
 
 def test_axes_of_the_model_split_its_parameters(mine):
-    from vit_jax import build, program
+    from vit_jax.build import program
+    from vit_jax.build import run as build
 
     spec = str(mine / "my_recipe.py")
     cube = ["--config.mesh.fsdp=2", "--config.mesh.tensor=2", "--config.mesh.data=2"]
@@ -265,12 +271,12 @@ def test_evaluator_of_the_page(run_of_three):
     assert 0 < results["val"]["class_top1"] < 1
     assert (20, "val/calibration_loss") in logged(run_of_three)
     assert vit_jax.load(f"{run_of_three}@best")[1]
-    shown = reporting.results_table(results)
+    shown = summary.results_table(results)
     assert [line.split()[-4:] for line in shown.splitlines()[:1]] == [
         ["images", "right", "calibration_loss", "class_top1"]
     ]  # fmt: skip
     row = {f"val/{key}": value for key, value in results["val"].items()}
-    line = reporting.evaluation_line(["val"], row)
+    line = summary.evaluation_line(["val"], row)
     assert re.fullmatch(r"val top-1 .*% loss \S+ calibration_loss 0\.\d{4} class_top1 \S+", line)
 
 
@@ -291,7 +297,7 @@ def test_command_of_the_page(mine, tmp_path, monkeypatch, word):
 
 
 def test_calibration_of_the_page_by_hand(mine):
-    find = own.find("val", "my_evaluator:calibration(bins=2)", "")
+    find = custom.find("val", "my_evaluator:calibration(bins=2)", "")
     sure = np.log(np.array([[0.9, 0.1], [0.7, 0.3], [0.2, 0.8]], np.float32))
     found = find(sure, np.array([[0], [1], [1]], np.int32))
     # One bin has all: 2 of 3 are right, and it was sure of (0.9 + 0.7 + 0.8) / 3 of them.
@@ -302,17 +308,17 @@ def test_calibration_of_the_page_by_hand(mine):
 def test_weights_of_the_model_are_checked_before_a_sweep(model_run, monkeypatch):
     given = [f"--config.init={model_run}", "--config.data.source=digits"]
     recipe = str(ROOT / "configs" / "finetune.py")
-    config = settle.settle(config_lib.load(recipe, given))
-    settle.check_weights(config)
+    config = defaults.settle(config_lib.load(recipe, given))
+    defaults.check_weights(config)
     read = loading.read_weights(str(model_run))
     name = next(name for name in read.flat if not name.startswith("head/"))
     other = dataclasses.replace(read, flat=read.flat | {name: np.zeros(3)})
     monkeypatch.setattr(loading, "read_weights", lambda *_, **__: other)
     with pytest.raises(BadInput, match=name):
-        settle.check_weights(config)
+        defaults.check_weights(config)
     # How many classes it had is not known, so neither is what the shape should be.
     other = dataclasses.replace(other, classes=0)
-    settle.check_weights(config)
+    defaults.check_weights(config)
 
 
 def test_names_are_carried_by_a_sweep_and_a_saved_configuration(mine, tmp_path):
@@ -368,7 +374,7 @@ def test_wrong_names_are_refused(mine, tmp_path, capsys, key, text):
 @pytest.mark.parametrize(
     "given, parts",
     [
-        (["model.variant=others:Plain"], ["is no subclass of vit_jax.models.own.OwnConfig"]),
+        (["model.variant=others:Plain"], ["is no subclass of vit_jax.models.custom.OwnConfig"]),
         (["model.variant=my_model:ConvMixer(widht=3)"], ["'widht'", "ConvMixer(classes"]),
         (["model.variant=my_model:ConvMixer", "model.heads=3"], ["'heads'", "ConvMixer(classes"]),
         (["data.source=python:others:opens"], ["gave list", "{name: Split}"]),
@@ -409,7 +415,7 @@ def test_what_a_name_stands_for_is_checked(mine, tmp_path, capsys, given, parts)
     ],
 )
 def test_result_of_an_evaluator_is_checked(mine, value, part):
-    evaluator = own.find("val", f"others:returns(value={value!r})", "val/best")
+    evaluator = custom.find("val", f"others:returns(value={value!r})", "val/best")
     with pytest.raises(BadInput, match=re.escape(part)):
         evaluator(np.zeros((1, 2), np.float32), np.zeros((1, 1), np.int32))
 
@@ -423,7 +429,7 @@ def test_loss_that_is_a_mean_over_the_batch_is_refused(mine):
 def test_parameter_without_axes_is_refused(mine, monkeypatch):
     import my_model
 
-    from vit_jax import program
+    from vit_jax.build import program
 
     monkeypatch.setattr(my_model.ConvMixer, "AXES", {})
     config = config_lib.load(str(mine / "my_recipe.py"))
@@ -436,19 +442,19 @@ def test_module_inside_a_package(tmp_path, monkeypatch):
     (tmp_path / "of_tests" / "__init__.py").touch()
     (tmp_path / "of_tests" / "part.py").write_text("def add(a, b, c=0):\n    return a + b + c\n")
     monkeypatch.syspath_prepend(tmp_path)
-    found = named.find("x", "of_tests.part:add(c=3)", None, None)
+    found = plugins.find("x", "of_tests.part:add(c=3)", None, None)
     assert found(1, 2) == 6
     with pytest.raises(BadInput, match=r"x: there is no module of_tests\.other"):
-        named.find("x", "of_tests.other:add")
+        plugins.find("x", "of_tests.other:add")
 
 
 @pytest.mark.parametrize(
     "value", [[1], {"loss": 1.0}, {1: 0.5}, {"own": math.nan}, {"own": "x"}], ids=str
 )
 def test_an_evaluator_is_tried_before_anything_is_trained(value):
-    evaluator = functools.partial(own._checked, "it", "", lambda *_: value)
+    evaluator = functools.partial(custom._checked, "it", "", lambda *_: value)
     with pytest.raises(BadInput, match="it returned"):
-        own.attempt(evaluator, 3, 1)
+        custom.attempt(evaluator, 3, 1)
 
 
 def test_an_evaluator_that_fails_later_ends_the_run_and_keeps_it(mine, tmp_path, capsys):

@@ -13,10 +13,10 @@ import using
 from test_train_step import rules_of
 
 import vit_jax
-from vit_jax import train_step
 from vit_jax.errors import RunFailed
 from vit_jax.evaluators import features
 from vit_jax.models import variants
+from vit_jax.step.normalise import normalise
 
 SIDE = 24
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.3, 0.4)
@@ -69,7 +69,7 @@ def test_the_head_makes_logits_of_representations(family):
     params = params_of(cfg)
     found = computed(cfg, images, params=params)
     head = params["head"]
-    logits = tiny.logits(cfg, params, train_step.normalise(images, MEAN, STD))
+    logits = tiny.logits(cfg, params, normalise(images, MEAN, STD))
     np.testing.assert_allclose(found @ head["kernel"] + head["bias"], logits, rtol=1e-3, atol=1e-3)
     assert found.dtype == np.float32
     assert np.ptp(logits) > 0.1
@@ -105,7 +105,7 @@ def test_eight_devices_are_one_device_and_every_image_is_there_once(count, batch
 
 def test_floats_are_taken_as_they_are():
     cfg, images = tiny.config(), pictures_of(5)
-    ready = np.asarray(train_step.normalise(images, MEAN, STD))
+    ready = np.asarray(normalise(images, MEAN, STD))
     np.testing.assert_allclose(computed(cfg, ready), computed(cfg, images), rtol=1e-5, atol=1e-6)
 
 

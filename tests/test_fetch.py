@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from vit_jax import fetch
 from vit_jax.errors import BadInput
 from vit_jax.models import published
+from vit_jax.weights import download
 
 BODY = bytes(range(256)) * 5000  # 1.28 MB, more than one chunk
 SHA = hashlib.sha256(BODY).hexdigest()
@@ -78,7 +78,7 @@ def files(folder: Path) -> list[str]:
 
 def test_a_file_is_downloaded_once(server, cache, caplog):
     caplog.set_level(logging.INFO, "vit_jax")
-    first = fetch.local(f"{server.root}/a/w.npz")
+    first = download.local(f"{server.root}/a/w.npz")
     assert first == cache / server.host / "a" / "w.npz"
     assert first.read_bytes() == BODY
     for expected in (f"{server.root}/a/w.npz", str(first), SHA, f"{len(BODY)} bytes"):
@@ -86,7 +86,7 @@ def test_a_file_is_downloaded_once(server, cache, caplog):
     assert (first.parent / "w.npz.sha256").read_text() == f"{SHA}  w.npz\n"
 
     caplog.clear()
-    assert fetch.local(f"{server.root}/a/w.npz") == first
+    assert download.local(f"{server.root}/a/w.npz") == first
     assert server.asked == ["/a/w.npz"]
     assert "using the cached" in logged(caplog)
     assert SHA in logged(caplog)
@@ -98,10 +98,10 @@ def test_a_published_name_is_downloaded_unless_a_file_has_that_name(server, monk
     name = "imagenet21k/ViT-B_16.npz"
     monkeypatch.setattr(published, "HOST", server.root)
     server.files[f"/vit_models/{name}"] = b"published"
-    assert fetch.local(name).read_bytes() == b"published"
+    assert download.local(name).read_bytes() == b"published"
     (tmp_path / "imagenet21k").mkdir()
     (tmp_path / name).write_bytes(b"local")
-    assert fetch.local(name) == Path(name)
+    assert download.local(name) == Path(name)
 
 
 @pytest.mark.parametrize(
@@ -109,14 +109,14 @@ def test_a_published_name_is_downloaded_unless_a_file_has_that_name(server, monk
     ["w.npz", "/no/such/w.npz", "augreg/B_16-i21k.npz", "ftp://host/w.npz", ".", "runs/a@best"],
 )
 def test_what_is_not_remote_is_a_path(text, cache):
-    assert fetch.local(text) == Path(text)
+    assert download.local(text) == Path(text)
     assert not cache.exists()
 
 
 def test_the_home_folder_is_expanded(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert fetch.local("~/w.npz") == tmp_path / "w.npz"
-    assert fetch.local("~nobody_of_that_name/w.npz") == Path("~nobody_of_that_name/w.npz")
+    assert download.local("~/w.npz") == tmp_path / "w.npz"
+    assert download.local("~nobody_of_that_name/w.npz") == Path("~nobody_of_that_name/w.npz")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_the_home_folder_is_expanded(monkeypatch, tmp_path):
     ],
 )  # fmt: skip
 def test_urls(text, expected):
-    assert fetch.url(text) == expected
+    assert download.url(text) == expected
 
 
 def test_what_differs_in_host_path_or_query_lies_apart():
@@ -141,14 +141,14 @@ def test_what_differs_in_host_path_or_query_lies_apart():
         "http://h/w", "http://g/w", "http://h:81/w", "http://h/a/w", "http://h/a%2Fw", "http://h/w?b",
         "http://h/w?c", "http://h/%3Fb/w", "http://h/b/w", "http://h/w%FF", "http://h/w%FE",
     ]  # fmt: skip
-    assert len({fetch.cache_path(text) for text in texts}) == len(texts)
-    assert fetch.cache_path("http://h/a b") == fetch.cache_path("http://H/a%20b#top")
+    assert len({download.cache_path(text) for text in texts}) == len(texts)
+    assert download.cache_path("http://h/a b") == download.cache_path("http://H/a%20b#top")
 
 
 def test_the_default_cache_is_in_the_home_folder(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert fetch.cache_path("https://h/a/w.npz") == tmp_path / ".cache/vit_jax/h/a/w.npz"
+    assert download.cache_path("https://h/a/w.npz") == tmp_path / ".cache/vit_jax/h/a/w.npz"
 
 
 @pytest.mark.parametrize(
@@ -158,13 +158,13 @@ def test_the_default_cache_is_in_the_home_folder(monkeypatch, tmp_path):
 )  # fmt: skip
 def test_a_url_must_name_a_file_of_its_own(text, cache):
     with pytest.raises(BadInput, match="expected https://HOST/PATH/FILE"):
-        fetch.local(text)
+        download.local(text)
     assert not cache.exists()
 
 
 def test_special_characters_in_paths(server, cache):
     server.files["/a%20b+c/%C3%BC+1.npz"] = b"special"
-    path = fetch.local(f"{server.root}/a b+c/ü+1.npz")
+    path = download.local(f"{server.root}/a b+c/ü+1.npz")
     assert path.read_bytes() == b"special"
     assert path.parent == cache / server.host / "a%20b+c"
 
@@ -172,12 +172,12 @@ def test_special_characters_in_paths(server, cache):
 def test_a_body_that_ends_too_soon(server, cache):
     server.wrong["/w.npz"] = BODY, len(BODY) + 7
     with pytest.raises(BadInput) as error:
-        fetch.local(f"{server.root}/w.npz")
+        download.local(f"{server.root}/w.npz")
     assert f"{len(BODY)} of {len(BODY) + 7} bytes" in str(error.value)
     assert files(cache) == []
     server.wrong.clear()
     server.files["/w.npz"] = BODY
-    assert fetch.local(f"{server.root}/w.npz").read_bytes() == BODY
+    assert download.local(f"{server.root}/w.npz").read_bytes() == BODY
 
 
 def test_an_interruption_leaves_nothing(server, cache, monkeypatch):
@@ -187,15 +187,15 @@ def test_an_interruption_leaves_nothing(server, cache, monkeypatch):
     class Digest:
         update = stop
 
-    monkeypatch.setattr(fetch.hashlib, "sha256", Digest)
+    monkeypatch.setattr(download.hashlib, "sha256", Digest)
     with pytest.raises(KeyboardInterrupt):
-        fetch.local(f"{server.root}/a/w.npz")
+        download.local(f"{server.root}/a/w.npz")
     assert files(cache) == []
 
 
 def test_404_names_url_error_and_the_place_for_the_file(server, cache):
     with pytest.raises(BadInput) as error:
-        fetch.local(f"{server.root}/none.npz")
+        download.local(f"{server.root}/none.npz")
     for expected in (f"{server.root}/none.npz", "404", str(cache / server.host / "none.npz")):
         assert expected in str(error.value)
     assert files(cache) == []
@@ -206,7 +206,7 @@ def test_no_connection(cache):
         free.bind(("127.0.0.1", 0))
         host = f"127.0.0.1:{free.getsockname()[1]}"
         with pytest.raises(BadInput) as error:
-            fetch.local(f"http://{host}/w.npz")
+            download.local(f"http://{host}/w.npz")
     for expected in (f"http://{host}/w.npz", "refused", str(cache / host / "w.npz")):
         assert expected in str(error.value)
     assert "urlopen error" not in str(error.value)
@@ -221,20 +221,20 @@ def patience():
 
 
 def test_a_server_that_says_nothing_is_given_up(monkeypatch, patience):
-    monkeypatch.setattr(fetch, "TIMEOUT_SECS", 0.2)
+    monkeypatch.setattr(download, "TIMEOUT_SECS", 0.2)
     begin = time.monotonic()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         with pytest.raises(BadInput, match="timed out"):
-            fetch.local(f"http://127.0.0.1:{silent.getsockname()[1]}/w.npz")
+            download.local(f"http://127.0.0.1:{silent.getsockname()[1]}/w.npz")
     assert time.monotonic() - begin < 2
 
 
 def test_a_file_put_by_hand_is_taken(cache, caplog):
     caplog.set_level(logging.INFO, "vit_jax")
-    path = fetch.cache_path("https://nowhere.invalid/a/w.npz")
+    path = download.cache_path("https://nowhere.invalid/a/w.npz")
     path.parent.mkdir(parents=True)
     path.write_bytes(BODY)
-    assert fetch.local("https://nowhere.invalid/a/w.npz") == path
+    assert download.local("https://nowhere.invalid/a/w.npz") == path
     assert "by hand" in logged(caplog)
     assert SHA in logged(caplog)
     assert (path.parent / "w.npz.sha256").read_text() == f"{SHA}  w.npz\n"
@@ -242,43 +242,43 @@ def test_a_file_put_by_hand_is_taken(cache, caplog):
 
 @pytest.mark.parametrize("changed", [BODY[:-1], b"x" + BODY[1:], BODY + b"x", b""])
 def test_a_cached_file_that_changed_is_refused(server, changed):
-    path = fetch.local(f"{server.root}/a/w.npz")
+    path = download.local(f"{server.root}/a/w.npz")
     path.write_bytes(changed)
     with pytest.raises(BadInput) as error:
-        fetch.local(f"{server.root}/a/w.npz")
+        download.local(f"{server.root}/a/w.npz")
     for expected in (str(path), "w.npz.sha256", f"{len(changed)} bytes", SHA, "Delete both"):
         assert expected in str(error.value)
     assert server.asked == ["/a/w.npz"]
     path.unlink()
-    assert fetch.local(f"{server.root}/a/w.npz").read_bytes() == BODY
+    assert download.local(f"{server.root}/a/w.npz").read_bytes() == BODY
 
 
 def test_a_damaged_checksum_is_refused(server):
-    path = fetch.local(f"{server.root}/a/w.npz")
+    path = download.local(f"{server.root}/a/w.npz")
     path.with_name("w.npz.sha256").write_bytes(b"\xff")
     with pytest.raises(BadInput, match="Delete both"):
-        fetch.local(f"{server.root}/a/w.npz")
+        download.local(f"{server.root}/a/w.npz")
 
 
 def test_a_cache_that_cannot_be_written(server, tmp_path):
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(BadInput, match=r"cannot be used: .*Not a directory.*XDG_CACHE_HOME"):
-        fetch.local(f"{server.root}/a/w.npz")
+        download.local(f"{server.root}/a/w.npz")
     assert server.asked == []
 
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_is_for_terminals(server, monkeypatch, capsys, terminal):
-    monkeypatch.setattr(fetch, "PROGRESS_SECS", 0)
-    monkeypatch.setattr(fetch.sys.stderr, "isatty", lambda: terminal)
-    fetch.local(f"{server.root}/a/w.npz")
+    monkeypatch.setattr(download, "PROGRESS_SECS", 0)
+    monkeypatch.setattr(download.sys.stderr, "isatty", lambda: terminal)
+    download.local(f"{server.root}/a/w.npz")
     lines = capsys.readouterr().err.splitlines()
     assert lines == (["w.npz: 1 of 1 MiB"] * 2 if terminal else [])
 
 
 def test_a_quick_download_says_nothing(server, monkeypatch, capsys):
-    monkeypatch.setattr(fetch.sys.stderr, "isatty", lambda: True)
-    fetch.local(f"{server.root}/a/w.npz")
+    monkeypatch.setattr(download.sys.stderr, "isatty", lambda: True)
+    download.local(f"{server.root}/a/w.npz")
     assert capsys.readouterr().err == ""
 
 
@@ -286,9 +286,9 @@ def test_what_lies_beside_a_remote_file_is_fetched_once_or_done_without(server, 
     caplog.set_level(logging.INFO, "vit_jax")
     server.files |= {"/m/model.safetensors": b"weights", "/m/config.json": b"{}"}
     text = f"{server.root}/m/model.safetensors"
-    assert fetch.local(text).is_file()
+    assert download.local(text).is_file()
     for _ in range(2):
-        fetch.beside(text, ("config.json", "preprocessor_config.json"))
+        download.beside(text, ("config.json", "preprocessor_config.json"))
     assert (cache / server.host / "m" / "config.json").read_bytes() == b"{}"
     assert server.asked.count("/m/config.json") == 1
     assert "without preprocessor_config.json" in logged(caplog)
@@ -296,5 +296,5 @@ def test_what_lies_beside_a_remote_file_is_fetched_once_or_done_without(server, 
 
 def test_nothing_is_fetched_beside_a_local_file(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"weights")
-    fetch.beside("model.safetensors", ("config.json",))
+    download.beside("model.safetensors", ("config.json",))
     assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]

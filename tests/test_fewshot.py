@@ -15,11 +15,14 @@ from sklearn.linear_model import Ridge
 from test_train import ROOT, TINY, logged, run, stop_at
 
 import vit_jax
-from vit_jax import build, main, reporting, settle
-from vit_jax import config as config_lib
-from vit_jax.checkpoint import Checkpoints
-from vit_jax.data.shots import ALL, Task
+from vit_jax.build import defaults
+from vit_jax.build import run as build
+from vit_jax.checkpoints.checkpoints import Checkpoints
+from vit_jax.cli import main
+from vit_jax.config import load as config_lib
+from vit_jax.data.tasks.shots import ALL, Task
 from vit_jax.evaluators import fewshot, probe
+from vit_jax.reports import summary
 
 SHAPES = [(10, 4), (10, 64), (64, 64), (65, 64), (64, 65), (63, 64), (997, 31), (2, 101)]
 
@@ -181,7 +184,7 @@ def test_metrics_are_logged_and_are_those_of_the_command(trained, capsys):
         assert len(result["seeds"]) == 3
         assert result["top1"] == pytest.approx(np.mean(result["seeds"]))
         assert result["top1"] == pytest.approx(results["fewshot_digits"][f"{shots}shot"], abs=0.01)
-    assert "few-shot" in reporting.results_table(results)
+    assert "few-shot" in summary.results_table(results)
 
 
 @pytest.mark.slow
@@ -350,7 +353,7 @@ def test_pretraining_evaluates_imagenet_only_when_asked():
     recipe = str(ROOT / "configs" / "pretrain.py")
     assert config_lib.load(recipe).fewshot.sources == ()
     for extra, source in (("", "tfds:imagenet2012"), (",standin=true", "synthetic:imagenet")):
-        config = settle.settle(config_lib.load(f"{recipe}:fewshot=true{extra}"))
+        config = defaults.settle(config_lib.load(f"{recipe}:fewshot=true{extra}"))
         assert config.fewshot.sources == (("imagenet", source),)
         assert config.fewshot.shots == (5, 10)
         build.check(config)

@@ -14,10 +14,11 @@ import tiny
 from PIL import Image
 
 import vit_jax
-from vit_jax import inference, main
-from vit_jax.analysis import figures
-from vit_jax.commands import figures as command
+from vit_jax.cli import figures as command
+from vit_jax.cli import main
+from vit_jax.inference import model as inference
 from vit_jax.models import variants
+from vit_jax.reports import figures
 
 NAMES = ["filters", "posemb", "attention_distance", "rollout"]
 SIDE = 16

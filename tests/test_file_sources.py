@@ -14,8 +14,9 @@ import pictures
 import pytest
 from opening import labels, message, names, opened
 
-from vit_jax.data import check, preprocess
-from vit_jax.data.lazy import tf
+from vit_jax.data.inspect import check
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 
 # ---------------------------------------------------------------- folders

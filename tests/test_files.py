@@ -18,7 +18,7 @@ from safetensors import safe_open
 from safetensors.numpy import save
 
 from vit_jax.errors import BadInput
-from vit_jax.models import files
+from vit_jax.weights import files
 
 ARRAYS = {
     "embedding/kernel": np.arange(24, dtype=np.float32).reshape(2, 3, 4),

@@ -10,8 +10,8 @@ import papers
 import pytest
 
 from vit_jax.errors import BadInput
+from vit_jax.experiments.tables import catalogue, filling
 from vit_jax.paper import vtab
-from vit_jax.tables import catalogue, filling
 
 CELL = ("ImageNet-21k", "CIFAR-10", "ViT-B/16")  # 98.95
 JFT = ("JFT-300M", "CIFAR-10", "ViT-B/16")

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 import tiny
 
-from vit_jax import train_step
-from vit_jax.export import forward
-from vit_jax.models.formats.json_config import Images
+from vit_jax.inference.export import forward
+from vit_jax.step.normalise import normalise
+from vit_jax.weights.formats.json_config import Images
 
 
 def test_function_is_the_model():
@@ -40,7 +40,7 @@ def test_uint8_is_normalised_inside():
     pixels = np.random.default_rng(0).integers(0, 256, (2, *tiny.size(model.cfg), 3), np.uint8)
     made = forward.make(model, said)
     assert made.dtype == "uint8"
-    normalised = np.asarray(train_step.normalise(jax.numpy.asarray(pixels), said.mean, said.std))
+    normalised = np.asarray(normalise(jax.numpy.asarray(pixels), said.mean, said.std))
     expected = forward.make(model, None).reference(normalised)
     np.testing.assert_allclose(made.reference(pixels), expected, atol=1e-5)
 

@@ -8,8 +8,10 @@ import sys
 
 import pytest
 
-from vit_jax import goodput, rows, storage
 from vit_jax.errors import BadInput, PeerLost, Stopped
+from vit_jax.runtime import goodput
+from vit_jax.storage import files as storage
+from vit_jax.storage import jsonl
 
 
 @pytest.fixture(params=["disk", "bucket"])
@@ -21,7 +23,7 @@ def workdir(request, tmp_path):
 
 
 def in_time(workdir):
-    return sorted(rows.read_rows(workdir / goodput.FILE), key=lambda row: row["time"])
+    return sorted(jsonl.read_rows(workdir / goodput.FILE), key=lambda row: row["time"])
 
 
 def events(workdir):
@@ -74,7 +76,8 @@ def test_only_the_process_that_records_writes(tmp_path):
 
 LOST = """
 import sys, threading, time
-from vit_jax import ending, goodput, storage
+from vit_jax.runtime import process_exit as ending, goodput
+from vit_jax.storage import files as storage
 real = storage.write
 storage.write = lambda *args: (time.sleep(0.2), real(*args))
 try:
@@ -84,7 +87,7 @@ try:
         threading.Thread(target=lambda: (time.sleep(0.5), ending.end(43))).start()
         {then}
 except ValueError:
-    time.sleep(60)  # as `distributed.session`, which waits to know which process is gone
+    time.sleep(60)  # as `coordination.session`, which waits to know which process is gone
 """
 
 
@@ -103,7 +106,7 @@ def test_file_that_cannot_be_closed_hides_no_error(tmp_path, monkeypatch, error,
         self._file.close()
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(rows._File, "close", full)
+    monkeypatch.setattr(jsonl._File, "close", full)
     with pytest.raises(type(error), match=str(error)):
         one_start(tmp_path, 0, error)
     assert "No space left" in caplog.text
@@ -143,7 +146,7 @@ def test_disk_that_takes_no_row_does_not_end_a_run(tmp_path, monkeypatch, caplog
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(rows, "cut", full)
+    monkeypatch.setattr(jsonl, "cut", full)
     one_start(tmp_path, 0)
     assert "cannot write" in caplog.text
     assert "No space left" in caplog.text

@@ -10,7 +10,7 @@ import pytest
 from workdirs import lines, rows, turns, written
 
 from vit_jax.errors import BadInput
-from vit_jax.run_report import history
+from vit_jax.reports.run import history
 
 
 def test_series_and_what_was_measured_last(tmp_path):

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from vit_jax import hlo, sharding
+from vit_jax import sharding
+from vit_jax.preflight.plan import hlo
 
 MESH = {"replica": 1, "data": 2, "fsdp": 2, "tensor": 2}
 

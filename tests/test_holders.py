@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from vit_jax.doctor import holders
+from vit_jax.preflight.doctor import device_users
 
 
 def process(root, pid, links, command="python\0train.py\0", name="python"):
@@ -39,7 +39,7 @@ def test_holder_is_named_with_its_command(tmp_path, present, device):
     process(tmp_path, 41, ["/dev/null", device, device])
     process(tmp_path, 42, ["/dev/null", "/dev/nvidiactl", "/dev/vfio/vfio", "socket:[1]"])
     process(tmp_path, 43, [device])
-    [found] = holders.check([present], tmp_path, own=43)
+    [found] = device_users.check([present], tmp_path, own=43)
     assert found.said == f"process 41 (python train.py) holds {device}"
     assert found.fix.endswith("kill 41")
 
@@ -47,17 +47,17 @@ def test_holder_is_named_with_its_command(tmp_path, present, device):
 def test_what_only_watches_gpus_and_devices_of_another_kind_do_not_count(tmp_path):
     process(tmp_path, 41, ["/dev/nvidia0"], name="nvidia-persiste")
     process(tmp_path, 42, ["/dev/vfio/1"], command="qemu\0")
-    [found] = holders.check(["gpu"], tmp_path)
+    [found] = device_users.check(["gpu"], tmp_path)
     assert found.line() == "ok   holders      no other process holds the GPU"
 
 
 def test_owner_of_the_lock_of_libtpu_is_named(tmp_path):
     process(tmp_path, 41, [])
     lock(tmp_path, 41)
-    [found] = holders.check(["tpu"], tmp_path)
+    [found] = device_users.check(["tpu"], tmp_path)
     assert found.said == "process 41 (python train.py) holds /tmp/libtpu_lockfile"
     (tmp_path / "proc/locks").write_text("")
-    [found] = holders.check(["tpu"], tmp_path)  # it stays when nobody holds it
+    [found] = device_users.check(["tpu"], tmp_path)  # it stays when nobody holds it
     assert found.ok
 
 
@@ -65,8 +65,8 @@ def test_lock_of_another_user_is_to_be_removed(tmp_path, monkeypatch):
     process(tmp_path, 41, [])
     (tmp_path / "tmp").mkdir()
     (tmp_path / "tmp/libtpu_lockfile").touch()
-    monkeypatch.setattr(holders.os, "access", lambda path, mode: False)
-    [found] = holders.check(["tpu"], tmp_path)
+    monkeypatch.setattr(device_users.os, "access", lambda path, mode: False)
+    [found] = device_users.check(["tpu"], tmp_path)
     assert found.fix == "sudo rm /tmp/libtpu_lockfile"
 
 
@@ -76,12 +76,12 @@ def test_processes_that_cannot_be_looked_into_are_counted(tmp_path, monkeypatch)
     def refuse(path):
         raise PermissionError
 
-    monkeypatch.setattr(holders.os, "readlink", refuse)
-    [found] = holders.check(["gpu"], tmp_path)
+    monkeypatch.setattr(device_users.os, "readlink", refuse)
+    [found] = device_users.check(["gpu"], tmp_path)
     assert "1 processes of others cannot be looked into (sudo can)" in found.said
 
 
 def test_nothing_is_held_where_nothing_is(tmp_path):
     process(tmp_path, 41, ["/dev/vfio/1"])
-    [found] = holders.check([], tmp_path)
+    [found] = device_users.check([], tmp_path)
     assert found.ok

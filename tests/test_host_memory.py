@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from vit_jax.data import host_memory
 from vit_jax.errors import BadInput
+from vit_jax.hardware import host_memory
 
 GIB = 2**30
 MEMINFO = "MemTotal: 64000000 kB\nMemFree: 1 kB\nMemAvailable: 33554432 kB\n"  # 32 GiB

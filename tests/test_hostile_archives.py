@@ -17,8 +17,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vit_jax.data import records, tar_index
-from vit_jax.data.prepare import archives
+from vit_jax.data.formats import archives, tar_index
+from vit_jax.data.formats import tfrecord as tfrecord_lib
 from vit_jax.errors import BadInput
 
 SIZES = st.sampled_from([-1, -512, -1024, -(2**80), 0, 1, 511, 2**20, 2**36, 2**63, 2**80])
@@ -237,7 +237,7 @@ def test_changed_records_are_ranges_of_the_file_or_refused(place, tfrecord, data
     place.mkdir(exist_ok=True)
     path = place.parent / "x.tfrecord"
     path.write_bytes(data.draw(hostile.changed([tfrecord])))
-    starts = hostile.answer(records._offsets, str(path), errors=(ValueError,))
+    starts = hostile.answer(tfrecord_lib._offsets, str(path), errors=(ValueError,))
     if starts is not None:
         assert (np.diff(starts) >= 16).all()
         assert starts[-1] - 12 == path.stat().st_size
@@ -252,4 +252,4 @@ def test_a_file_of_zeros_is_refused_at_its_start(tmp_path, tfrecord, before):
     with path.open("rb+") as file:
         file.truncate(1 << 40)  # sparse
     with pytest.raises(ValueError, match="checksum"):
-        records._offsets(str(path))
+        tfrecord_lib._offsets(str(path))

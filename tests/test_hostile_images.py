@@ -16,9 +16,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from vit_jax.data import decode, preprocess, readers
-from vit_jax.data.lazy import tf
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.ops import decode
+from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
+from vit_jax.weights import preprocessing
 
 
 def saved(picture: Image.Image, kind: str, **options) -> bytes:
@@ -73,7 +75,7 @@ def test_changed_file_goes_through_a_chain_or_fails_by_itself(content, text):
     try:
         check(chain(text)(tf.constant(content)).numpy())
     except (tf.errors.OpError, UnicodeDecodeError):
-        pass  # what `doubtful` takes up
+        pass  # what `bad_images` takes up
 
 
 # --- dimensions ---
@@ -138,7 +140,9 @@ LINE = saved(Image.fromarray(np.zeros([1, 60_000, 3], np.uint8)), "PNG")  # 254 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("op", ["resize_small(224)", "bv_resize_small(224)"])
 def test_a_line_is_not_resized_to_gigabytes(op):
-    read = readers.chain_reader(preprocess.parse("k", f"decode|{op}", 224), (0,) * 3, (1,) * 3)
+    read = preprocessing.chain_reader(
+        preprocess.parse("k", f"decode|{op}", 224), (0,) * 3, (1,) * 3
+    )
     with pytest.raises(BadInput, match=f"more than {decode.MOST_PIXELS} pixels"):
         read(LINE)
     with pytest.raises(tf.errors.InvalidArgumentError, match="more than"):
@@ -147,21 +151,29 @@ def test_a_line_is_not_resized_to_gigabytes(op):
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("make, said", [
-    (readers.timm_reader, {}), (readers.hf_reader, {"size": {"shortest_edge": 224}}),
+    (preprocessing.timm_reader, {}), (preprocessing.hf_reader, {"size": {"shortest_edge": 224}}),
 ])  # fmt: skip
 def test_a_line_is_not_resized_to_gigabytes_by_pillow(make, said):
     with pytest.raises(BadInput, match="pixels would be resized to"):
         make(said)(LINE)
 
 
-@pytest.mark.parametrize("make, said", [
-    (readers.timm_reader, {"crop_pct": 1e-320}), (readers.timm_reader, {"crop_pct": 1e-4}),
-    (readers.timm_reader, {"crop_pct": 1e300}), (readers.timm_reader, {"mean": [1e300, 0, 0]}),
-    (readers.timm_reader, {"mean": [float("nan")] * 3}), (readers.hf_reader, {"resample": 1.0}),
-    (readers.timm_reader, {"input_size": [3, 60_000, 60_000]}),
-    (readers.hf_reader, {"size": 10**30}), (readers.hf_reader, {"crop_size": 50_000}),
-    (readers.hf_reader, {"rescale_factor": 10**400}), (readers.hf_reader, {"size": {"a": {}}}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make, said",
+    [
+        (preprocessing.timm_reader, {"crop_pct": 1e-320}),
+        (preprocessing.timm_reader, {"crop_pct": 1e-4}),
+        (preprocessing.timm_reader, {"crop_pct": 1e300}),
+        (preprocessing.timm_reader, {"mean": [1e300, 0, 0]}),
+        (preprocessing.timm_reader, {"mean": [float("nan")] * 3}),
+        (preprocessing.hf_reader, {"resample": 1.0}),
+        (preprocessing.timm_reader, {"input_size": [3, 60_000, 60_000]}),
+        (preprocessing.hf_reader, {"size": 10**30}),
+        (preprocessing.hf_reader, {"crop_size": 50_000}),
+        (preprocessing.hf_reader, {"rescale_factor": 10**400}),
+        (preprocessing.hf_reader, {"size": {"a": {}}}),
+    ],
+)
 def test_preprocessing_that_cannot_be_is_refused_before_an_image_is_read(make, said):
     with pytest.raises(BadInput, match="expected"):
         make(said)

@@ -12,13 +12,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vit_jax import config as config_lib
-from vit_jax import fetch, loading, rows, sweep_folder, workdir
-from vit_jax.data import file_sources, label_sets, mixture, prepared, preprocess, sources
-from vit_jax.data.decode import MOST_PIXELS
+from vit_jax.config import load as config_lib
+from vit_jax.data.catalog import imagenet_labels, prepared
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.ops.decode import MOST_PIXELS
+from vit_jax.data.sources import folders, mixture
+from vit_jax.data.sources import registry as sources
+from vit_jax.data.sources.source import Options
 from vit_jax.errors import BadInput
-from vit_jax.models.formats import json_config
-from vit_jax.tables import evidence
+from vit_jax.experiments.sweeps import folder as sweep_folder
+from vit_jax.experiments.tables import evidence
+from vit_jax.storage import jsonl
+from vit_jax.training import workdir
+from vit_jax.weights import download, loading
+from vit_jax.weights.formats import json_config
 
 RECIPE = "configs/quickstart.py"
 DEEP = "[" * 100_000
@@ -157,7 +164,7 @@ NOWHERE = [
 
 @pytest.mark.parametrize("spec", NOWHERE, ids=lambda spec: ascii(spec)[:20])
 def test_source_that_is_nowhere_is_refused(tmp_path, spec):
-    options = sources.Options(data_dir=str(tmp_path))
+    options = Options(data_dir=str(tmp_path))
     with pytest.raises(BadInput):
         sources.open_source(spec, options, val_percent=10, test_percent=10)
 
@@ -169,7 +176,7 @@ def test_mixture_is_of_weights_and_sources_or_refused(text):
 
 @pytest.fixture(scope="module")
 def digits():
-    return sources.open_source("digits", sources.Options(), val_percent=10, test_percent=10)
+    return sources.open_source("digits", Options(), val_percent=10, test_percent=10)
 
 
 @given(st.lists(st.sampled_from(["train", "[", ":", "]", "%", "5", "-", "٣", DIGITS])))
@@ -190,10 +197,10 @@ NAMES = TEXT | st.builds(
 
 @given(NAMES)
 def test_download_lands_in_the_cache_folder(name):
-    address = hostile.answer(fetch.url, name)
-    path = address and hostile.answer(fetch.cache_path, address)
+    address = hostile.answer(download.url, name)
+    path = address and hostile.answer(download.cache_path, address)
     if path:
-        assert path.resolve().is_relative_to(fetch.cache.root().resolve())
+        assert path.resolve().is_relative_to(download.cache.root().resolve())
         assert "\0" not in str(path)
 
 
@@ -249,7 +256,7 @@ def test_template_of_file_names_is_no_program(tmp_path):
 def test_label_sets_of_another_kind_are_refused(tmp_path, text):
     (tmp_path / "real.json").write_text(text)
     with pytest.raises(BadInput):
-        label_sets.read(str(tmp_path / "real.json"), "")
+        imagenet_labels.read(str(tmp_path / "real.json"), "")
 
 
 @given(st.sampled_from(["timm", "hf"]), hostile.misplaced({
@@ -275,7 +282,7 @@ def test_csv_without_its_images_is_refused(tmp_path_factory, cells):
     rows = [",".join(cells[i : i + 2]) for i in range(0, len(cells), 2)]
     path.write_text("\n".join(rows), errors="surrogatepass")
     with pytest.raises(BadInput):
-        file_sources.open_csv(str(path), None)
+        folders.open_csv(str(path), None)
 
 
 # --- the folder of a stranger's run ---
@@ -314,12 +321,12 @@ def test_sweep_is_of_runs_in_its_folder_or_refused(tmp_path_factory, record):
 def test_rows_are_objects_with_a_step(tmp_path_factory, content):
     path = tmp_path_factory.getbasetemp() / "metrics.jsonl"
     path.write_bytes(content)
-    assert all(type(row["step"]) is int for row in rows.read_rows(path))
+    assert all(type(row["step"]) is int for row in jsonl.read_rows(path))
 
 
 @pytest.mark.parametrize("text", [DEEP, "5", "{", "\udcff"])
 def test_damaged_results_of_a_finished_run_are_bad_input(tmp_path, monkeypatch, text):
-    monkeypatch.setattr(workdir.settle, "adopt", lambda *_: None)
+    monkeypatch.setattr(workdir.defaults, "adopt", lambda *_: None)
     monkeypatch.setattr(workdir.build, "check", lambda *_: None)
     config = config_lib.load(RECIPE)
     (tmp_path / "config.yaml").write_text(config_lib.to_yaml(config))

@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vit_jax.errors import BadInput
-from vit_jax.models import pretrained
+from vit_jax.weights import convert
 
 WIDTH, HEADS, MLP = 8, 2, 16
 BLOCK = "Transformer/encoderblock_0"
@@ -62,7 +62,7 @@ def npz(path: Path, *, without=(), packed=False, **more: bytes) -> Path:
 
 def both(path: Path):
     """What a file holds by its headers and by its values: the same, or refused both times."""
-    found = [hostile.answer(pretrained.read, path, shapes_only=shapes) for shapes in (True, False)]
+    found = [hostile.answer(convert.read, path, shapes_only=shapes) for shapes in (True, False)]
     if None not in found:
         assert found[0].tensors == found[1].tensors
         assert found[0].settings == found[1].settings
@@ -91,8 +91,8 @@ def test_header_of_an_array_is_believed_as_far_as_there_are_bytes(
     tmp_path_factory, name, shape, kind, order
 ):
     path = npz(tmp_path_factory.getbasetemp() / "x.npz", **{name: npy(shape, kind, b"", order)})
-    assert hostile.peak_mib(pretrained.read, path, shapes_only=True) < 32
-    assert hostile.peak_mib(pretrained.read, path) < 32
+    assert hostile.peak_mib(convert.read, path, shapes_only=True) < 32
+    assert hostile.peak_mib(convert.read, path) < 32
     both(path)
 
 
@@ -105,17 +105,17 @@ def test_names_that_no_model_has_are_refused(tmp_path, name):
     root = npy((7, 7, 3, 64), data=bytes(7 * 7 * 3 * 64 * 4))
     more = {"conv_root/kernel": root, name: npy((1, 1, 2, 2), data=bytes(16))}
     with pytest.raises(BadInput):
-        pretrained.read(npz(tmp_path / "x.npz", **more))
+        convert.read(npz(tmp_path / "x.npz", **more))
 
 
 @pytest.mark.timeout(60)
 def test_more_layers_or_arrays_than_any_model_has_are_refused(tmp_path):
     scanned = {"Transformer/encoderblock/x": npy((2000, 1), data=bytes(8000))}
     with pytest.raises(BadInput, match="2000 layers"):
-        pretrained.read(npz(tmp_path / "x.npz", **scanned))
+        convert.read(npz(tmp_path / "x.npz", **scanned))
     many = {f"x{i}": npy((1,), data=bytes(4)) for i in range(10_001)}
     with pytest.raises(BadInput, match="at most 10000"):
-        pretrained.read(npz(tmp_path / "x.npz", **many))
+        convert.read(npz(tmp_path / "x.npz", **many))
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def safetensors(header: bytes, data: bytes) -> bytes:
 def test_header_of_safetensors_is_believed_as_far_as_there_are_bytes(tmp_path_factory, header):
     path = tmp_path_factory.getbasetemp() / "x.safetensors"
     path.write_bytes(safetensors(json.dumps(header).encode(), bytes(48)))
-    assert hostile.peak_mib(pretrained.read, path, shapes_only=True) < 32
+    assert hostile.peak_mib(convert.read, path, shapes_only=True) < 32
     both(path)
 
 
@@ -166,11 +166,11 @@ def test_many_small_tensors_are_read_in_one_go(tmp_path):
     content = safetensors(json.dumps(header).encode(), bytes(20_000))
     (tmp_path / "x.safetensors").write_bytes(content)
     with pytest.raises(BadInput, match="not understood"):
-        pretrained.read(tmp_path / "x.safetensors")
+        convert.read(tmp_path / "x.safetensors")
 
 
 def test_nothing_is_unpickled(tmp_path):
     out = io.BytesIO()
     np.lib.format.write_array(out, np.array([print], object), allow_pickle=True)
     with pytest.raises(BadInput, match="pickled objects, which are never loaded"):
-        pretrained.read(npz(tmp_path / "x.npz", **{"head/bias": out.getvalue()}))
+        convert.read(npz(tmp_path / "x.npz", **{"head/bias": out.getvalue()}))

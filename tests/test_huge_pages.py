@@ -9,11 +9,12 @@ import sys
 
 import pytest
 
-from vit_jax import __main__, huge_pages
+from vit_jax import __main__
+from vit_jax.hardware import huge_pages
 
 PROGRAM = """
 import os, pathlib, sys
-from vit_jax import huge_pages
+from vit_jax.hardware import huge_pages
 huge_pages._POLICY = pathlib.Path(sys.argv[1])
 if "GLIBC_TUNABLES" not in os.environ: print("first", os.getpid(), flush=True)
 huge_pages.start_with()

@@ -8,7 +8,7 @@ import collections
 import packs
 import pytest
 
-from vit_jax.data import prepared
+from vit_jax.data.catalog import prepared
 from vit_jax.data.prepare import imagenet
 from vit_jax.errors import BadInput
 

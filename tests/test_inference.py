@@ -18,11 +18,12 @@ import rights
 import using
 
 import vit_jax
-from vit_jax import inference
-from vit_jax.data import sources
+from vit_jax.data.sources import registry as sources
+from vit_jax.data.sources.source import Options
 from vit_jax.errors import BadInput
-from vit_jax.models import pretrained
-from vit_jax.models.formats.json_config import Images
+from vit_jax.inference import model as inference
+from vit_jax.weights import convert
+from vit_jax.weights.formats.json_config import Images
 
 
 @pytest.fixture(scope="module")
@@ -95,12 +96,12 @@ def test_names_are_those_of_the_run_unless_others_are_given(model, digits_run, t
 def test_export_has_the_classes_of_its_run(tmp_path, name, sigmoid):
     one, path = exports.model(size=(8, 8)), tmp_path / "m.safetensors"
     said = Images(names=exports.NAMES, sigmoid=sigmoid)
-    pretrained.write(path, name, one.cfg, one.params, said)
+    convert.write(path, name, one.cfg, one.params, said)
     found = inference.open_model(str(path))
     assert (found.names, found.sigmoid) == (exports.NAMES, sigmoid and name == "hf")
-    pretrained.write(path, name, one.cfg, one.params)
+    convert.write(path, name, one.cfg, one.params)
     assert inference.open_model(str(path)).names == ()
-    pretrained.write(path, name, one.cfg, one.params, Images(names=exports.NAMES[:5]))
+    convert.write(path, name, one.cfg, one.params, Images(names=exports.NAMES[:5]))
     assert vit_jax.load(path)[0].cfg.classes == 7
     with pytest.raises(BadInput, match=r"config.json beside it names 5 classes, the model has 7"):
         inference.open_model(str(path))
@@ -110,7 +111,7 @@ def test_file_without_a_head_has_no_classes(tmp_path):
     """Those of Hugging Face do name some."""
     one = exports.model(size=(8, 8), classes=0)
     said = Images(names=("a", "b"), sigmoid=True)
-    pretrained.write(tmp_path / "m.safetensors", "hf", one.cfg, one.params, said)
+    convert.write(tmp_path / "m.safetensors", "hf", one.cfg, one.params, said)
     assert inference.open_model(str(tmp_path / "m.safetensors")).names == ()
 
 
@@ -232,7 +233,7 @@ def test_own_data_has_the_splits_of_the_run_and_other_data_none_held_out(digits_
 def test_split_is_test_or_the_only_one_or_asked_for(image_folder):
     def opened(spec, **percents):
         percents = {"val_percent": 0, "test_percent": 0} | percents
-        return sources.open_source(spec, sources.Options(), **percents)
+        return sources.open_source(spec, Options(), **percents)
 
     both, single = opened(f"folder:{image_folder}"), opened(f"folder:{image_folder}/train")
     assert inference.choose_split(both, "")[0] == "test"

@@ -12,7 +12,8 @@ import pytest
 from test_train import run
 
 import vit_jax
-from vit_jax import main, tree
+from vit_jax import tree
+from vit_jax.cli import main
 from vit_jax.models import variants
 
 SIZES = {"width": 24, "depth": 2, "mlp": 40, "heads": 3}

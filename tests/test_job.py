@@ -8,8 +8,11 @@ import pytest
 import test_imagenet
 import test_prepared
 
-from vit_jax.data import missing, prepared, sources, tfds_source
+from vit_jax.data.catalog import downloads, prepared
 from vit_jax.data.prepare import imagenet, job, upstream, writer
+from vit_jax.data.sources import registry as sources
+from vit_jax.data.sources import tfds as tfds_source
+from vit_jax.data.sources.source import Options
 from vit_jax.errors import BadInput
 
 FILES = {f"{c}/{i}.jpg": packs.picture(i + 10 * (c == "b")) for c in "ab" for i in range(4)}
@@ -40,7 +43,7 @@ def test_own_images_are_prepared_and_read(images, tmp_path):
     [report] = prepare("mine", images, tmp_path, progress=lambda *p: seen.append(p))
     assert seen[-1] == (8, 8)
     assert (report.source, report.data_dir) == ("tfds:mine:1.0.0", str(tmp_path / "data"))
-    options = sources.Options(report.data_dir)
+    options = Options(report.data_dir)
     for name in (report.source, "tfds:mine"):
         source = sources.open_source(name, options, val_percent=0, test_percent=0)
         assert len(source.splits["train"]) == 8
@@ -117,7 +120,7 @@ def test_imagenet_becomes_the_dataset_that_tfds_knows(tmp_path, monkeypatch):
     expected |= {n: (c, wnids.index(labels[int(n[-6]) - 1])) for n, c in val.items()}
     assert seen == expected
     source = sources.open_source(
-        "tfds:imagenet2012", sources.Options(report.data_dir), val_percent=0, test_percent=0
+        "tfds:imagenet2012", Options(report.data_dir), val_percent=0, test_percent=0
     )
     assert set(packs.pairs(source.splits["train"])) == set(expected[n] for n in train)
 
@@ -139,7 +142,7 @@ def test_imagenet21k_is_prepared_under_its_release(tmp_path, monkeypatch):
     assert "fall11" in message("imagenet21k/fall12", root, tmp_path)
     [report] = prepare("imagenet21k/fall11", root, tmp_path)
     assert report.source == "tfds:imagenet21k/fall11:1.0.0"
-    options = sources.Options(report.data_dir)
+    options = Options(report.data_dir)
     source = sources.open_source(
         "tfds:imagenet21k/fall11", options, val_percent=10, test_percent=10
     )
@@ -208,7 +211,7 @@ def test_all_of_vtab_prepares_what_is_there_and_lists_the_rest(tmp_path, monkeyp
         "15 of 16 datasets of vtab/all are not prepared (prepared: tfds:dtd:3.0.1)"
     )
     assert "eurosat/rgb:2.0.0 is not there" in said
-    monkeypatch.setattr(missing, "names", lambda _: {"vtab/dtd": "dtd", "vtab/dtd2": "dtd"})
+    monkeypatch.setattr(downloads, "names", lambda _: {"vtab/dtd": "dtd", "vtab/dtd2": "dtd"})
     assert [r.source for r in prepare("vtab", tmp_path / "from", tmp_path)] == [
         "tfds:dtd:3.0.1"
     ] * 2

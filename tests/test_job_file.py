@@ -9,9 +9,11 @@ import re
 import launching
 import pytest
 
-from vit_jax import config, job_file, main, meeting
+from vit_jax.cli import main
+from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
-from vit_jax.job_file import JobFile
+from vit_jax.runtime import job_file, rendezvous
+from vit_jax.runtime.job_file import JobFile
 
 RECIPE = "configs/quickstart.py"
 
@@ -78,8 +80,8 @@ def test_what_differs_is_said_before_anything_else(tmp_path, capsys, expected, m
 def test_what_is_the_same_passes(root, monkeypatch):
     monkeypatch.setenv("VIT_JAX_CODE", "sha256:1")
     spec, overrides = str(root / RECIPE), ["--config.seed=7"]
-    found = config.fingerprint(config.load(spec, overrides))
-    packages = {k: v for k, v in meeting.facts().items() if k != "code"}
+    found = config_lib.fingerprint(config_lib.load(spec, overrides))
+    packages = {k: v for k, v in rendezvous.facts().items() if k != "code"}
     JobFile((), "sha256:1", found, packages).check(overrides, spec)
     with pytest.raises(BadInput, match="changed since"):
         JobFile((), "sha256:1", found, packages).check([], spec)

@@ -11,8 +11,9 @@ import pytest
 
 import vit_jax
 from vit_jax.errors import BadInput
-from vit_jax.models import pretrained, variants
-from vit_jax.models.formats import json_config
+from vit_jax.models import variants
+from vit_jax.weights import convert
+from vit_jax.weights.formats import json_config
 
 NOTHING = {"timm": {"pool_include_prefix": False}, "hf": {}}
 
@@ -202,7 +203,7 @@ def test_export_says_everything_that_its_tensors_do_not(tmp_path, export):
     name, cfg, side = EXPORTS[export]
     path = tmp_path / "model.safetensors"
     vit_jax.save(path, variants.make(cfg), foreign.random(cfg, side, side), name)
-    found = pretrained.read(path)
+    found = convert.read(path)
     assert found.format == name
     assert found.config == cfg
     assert found.image_size == (side, side)

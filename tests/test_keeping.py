@@ -7,19 +7,20 @@ import os
 
 import pytest
 
-from vit_jax import checksums, keeping
+from vit_jax.checkpoints import retention
+from vit_jax.storage import checksums
 
 SCORES = {2: {"a": 0.5}, 4: {"a": 0.9, "a_loss": 2.0}, 6: {}, 8: {"a": 0.9, "a_loss": 1.0}}
 
 
 @pytest.mark.parametrize(("metric", "lower"), [("val/loss", True), ("val/top1", False)])
 def test_losses_are_better_when_lower(metric, lower):
-    assert keeping.lower_is_better(metric) == lower
+    assert retention.lower_is_better(metric) == lower
 
 
 @pytest.mark.parametrize(("metric", "step"), [("a", 8), ("a_loss", 8), ("b", None)])
 def test_best_is_the_newest_of_equals(metric, step):
-    assert keeping.best(SCORES, metric) == step
+    assert retention.best(SCORES, metric) == step
 
 
 @pytest.mark.parametrize(
@@ -37,21 +38,21 @@ def test_best_is_the_newest_of_equals(metric, step):
 )
 def test_what_any_wants_stays(last, every, metric, stay):
     steps = [2, 4, 6, 8, 10]
-    assert keeping.kept(steps, SCORES, last=last, every=every, metric=metric) == stay
+    assert retention.kept(steps, SCORES, last=last, every=every, metric=metric) == stay
 
 
 def test_step_that_is_gone_is_not_the_best():
-    assert keeping.kept([2, 10], SCORES, last=1, every=0, metric="a") == {2, 10}
-    assert keeping.kept([], SCORES, last=1, every=0, metric="a") == set()
+    assert retention.kept([2, 10], SCORES, last=1, every=0, metric="a") == {2, 10}
+    assert retention.kept([], SCORES, last=1, every=0, metric="a") == set()
 
 
 def test_metrics_that_are_added_later_are_those_of_the_step(tmp_path):
     (tmp_path / "commit_success.txt").touch()
-    (tmp_path / keeping.FILE).write_text("{}\n")
+    (tmp_path / retention.FILE).write_text("{}\n")
     checksums.write(tmp_path)
-    assert keeping.read(tmp_path) == {}
-    keeping.add(tmp_path, {"val/top1": 0.5})
-    assert keeping.read(tmp_path) == {"val/top1": 0.5}
+    assert retention.read(tmp_path) == {}
+    retention.add(tmp_path, {"val/top1": 0.5})
+    assert retention.read(tmp_path) == {"val/top1": 0.5}
     assert checksums.damage(tmp_path) == ""
 
 
@@ -59,9 +60,9 @@ def test_metrics_that_are_added_are_written_as_a_whole(tmp_path, monkeypatch):
     def killed(*_):
         raise KeyboardInterrupt
 
-    keeping.add(tmp_path, {"a": 1.0})
+    retention.add(tmp_path, {"a": 1.0})
     before = (tmp_path / "measured.json").read_bytes()
     monkeypatch.setattr(os, "fsync", killed)
     with pytest.raises(KeyboardInterrupt):
-        keeping.add(tmp_path, {"a": 2.0})
+        retention.add(tmp_path, {"a": 2.0})
     assert (tmp_path / "measured.json").read_bytes() == before

@@ -5,7 +5,8 @@
 
 import pytest
 
-from vit_jax.data import known, missing, prepared, tfds_source
+from vit_jax.data.catalog import downloads, prepared, sizes
+from vit_jax.data.sources import tfds as tfds_source
 from vit_jax.paper import robustness
 
 ROBUST = [
@@ -17,9 +18,9 @@ ROBUST = [
 @pytest.mark.parametrize("name", ROBUST)
 def test_test_sets_of_imagenet_have_its_classes_and_one_split(name, tmp_path):
     builder = tfds_source._tfds().builder(name, data_dir=str(tmp_path))
-    [(split, _)] = known.SIZES[name].items()
+    [(split, _)] = sizes.SIZES[name].items()
     assert split == ("validation" if "corrupted" in name else "test")
-    assert known.CLASSES[name] == {"label": builder.info.features["label"].num_classes}
+    assert sizes.CLASSES[name] == {"label": builder.info.features["label"].num_classes}
     assert "file_name" in builder.info.features
 
 
@@ -28,7 +29,7 @@ def test_every_corruption_is_a_dataset_of_tfds():
     wanted = robustness.parts("imagenet2012_corrupted/{corruption}_{severity}").values()
     assert len(set(wanted)) == 75
     assert {name.partition("/")[2] for name in wanted} < set(builder.builder_configs)
-    assert set(wanted) <= set(known.SIZES)
+    assert set(wanted) <= set(sizes.SIZES)
 
 
 def test_every_test_set_that_a_recipe_names_is_known():
@@ -36,12 +37,12 @@ def test_every_test_set_that_a_recipe_names_is_known():
         kind, _, dataset = one.source.partition(":")
         if kind == "tfds":
             dataset = next(iter(robustness.parts(dataset).values()))
-            assert missing.version(dataset), name
-            assert list(known.SIZES[dataset]) == [one.split]
+            assert downloads.version(dataset), name
+            assert list(sizes.SIZES[dataset]) == [one.split]
 
 
 def test_what_is_missing_of_imagenet_c_is_said_for_all_75(tmp_path):
-    needs = missing.needs("imagenet2012_corrupted", str(tmp_path))
+    needs = downloads.needs("imagenet2012_corrupted", str(tmp_path))
     assert len(needs) == 75
     text = needs[0].text()
     assert "ILSVRC2012_img_val.tar  6744924160 bytes" in text
@@ -53,7 +54,7 @@ def test_what_is_missing_of_imagenet_c_is_said_for_all_75(tmp_path):
 def test_what_is_missing_of_imagenet_v2_is_the_archive_of_its_own(tmp_path):
     found = {}
     for name in ("imagenet_v2", "imagenet_v2/topimages", "imagenet_v2/threshold-0.7"):
-        [need] = missing.needs(name, str(tmp_path))
+        [need] = downloads.needs(name, str(tmp_path))
         found[need.dataset] = [d.name for d in need.downloads]
     assert found == {
         "imagenet_v2/matched-frequency:3.0.0": ["imagenetv2-matched-frequency.tar.gz"],

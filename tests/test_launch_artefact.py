@@ -10,8 +10,8 @@ import tarfile
 import pytest
 
 from launch import artefact
-from vit_jax import meeting
 from vit_jax.errors import BadInput
+from vit_jax.runtime import rendezvous
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_an_image_by_tag_is_refused(image):
 
 def test_the_lock_file_has_what_processes_compare(root):
     """In versions within the bounds of setup.py: those that it was made with."""
-    assert artefact.locked(root).keys() == meeting.facts().keys() - {"code"}
+    assert artefact.locked(root).keys() == rendezvous.facts().keys() - {"code"}
     for line in (root / artefact.LOCK_FILE).read_text().splitlines():
         assert line.startswith("#") or "==" in line
         assert "://" not in line

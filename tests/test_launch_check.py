@@ -9,15 +9,17 @@ import launching
 import pytest
 
 from launch import check
-from vit_jax import config, plan, topology
+from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
+from vit_jax.hardware import topology
+from vit_jax.preflight.plan import plan
 
 RECIPE = "configs/quickstart.py"
 
 
 def checked(accelerator, *overrides, slices=1, processes="per_node", root):
     found = topology.find(accelerator) if accelerator else None
-    loaded = config.load(str(root / RECIPE), [f"--config.{o}" for o in overrides])
+    loaded = config_lib.load(str(root / RECIPE), [f"--config.{o}" for o in overrides])
     check.check(loaded, found, slices, processes)
 
 
@@ -57,10 +59,10 @@ def test_what_does_not_is_refused(accelerator, overrides, more, message, root):
 
 def test_the_mesh_is_judged_as_the_trainer_judges_it(root):
     """The launcher must not refuse what the trainer would run, nor the other way round."""
-    from vit_jax import program
+    from vit_jax.build import program
 
     for n in range(1, 9):
-        loaded = config.load(str(root / RECIPE), [f"--config.mesh.fsdp={n}"])
+        loaded = config_lib.load(str(root / RECIPE), [f"--config.mesh.fsdp={n}"])
         verdicts = []
         for judge in (
             lambda loaded: check.check(loaded, topology.find("cpu-8"), 1, "per_node"),
@@ -99,7 +101,9 @@ def planned(tmp_path, monkeypatch, root):
         found = plan.Plan(job.accelerator, 1, 100, measured, (({"accumulation": 2}, 50),))
         asked = []
         monkeypatch.setattr(plan, "plan", lambda config, *_: asked.append(config) or found)
-        configs = [config.load(str(root / RECIPE), given) for given in each or [()] * len(job.runs)]
+        configs = [
+            config_lib.load(str(root / RECIPE), given) for given in each or [()] * len(job.runs)
+        ]
         said = check.plan(job, configs)
         judged.asked = len(asked)
         return said

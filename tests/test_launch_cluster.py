@@ -16,8 +16,8 @@ from test_launch_docs import commands
 from test_train import QUICKSTART, TINY, logged, same_parameters
 
 from launch import main
-from vit_jax import main as vit_jax_main
-from vit_jax import step_folders
+from vit_jax.checkpoints import step_folders
+from vit_jax.cli import main as vit_jax_main
 
 pytestmark = pytest.mark.skipif(bool(why := slurm_cluster.missing()), reason=why)
 STEPS = (

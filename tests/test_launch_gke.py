@@ -16,8 +16,9 @@ import yaml
 from launch import job
 from launch.engines import gke
 from launch.engines.gke import Options
-from vit_jax import processes, topology
 from vit_jax.errors import BadInput
+from vit_jax.hardware import topology
+from vit_jax.runtime import process_identity
 
 IMAGE = "host.example/vit@sha256:" + "0" * 64
 GIVEN = Options(image=IMAGE)
@@ -157,7 +158,7 @@ def test_pods_with_gpus_know_who_they_are(tmp_path):
         path = env[name]["fieldRef"]["fieldPath"]
         assert re.fullmatch(r"metadata\.annotations\['jobset\.sigs\.k8s\.io/[a-z-]+'\]", path)
     env |= {"JOBSET_NAME": "mine", "REPLICATED_JOB_NAME": "slice", "JOB_INDEX": "0"}
-    who = processes.resolve({}, env | {"JOB_COMPLETION_INDEX": "3"})
+    who = process_identity.resolve({}, env | {"JOB_COMPLETION_INDEX": "3"})
     assert (who.coordinator, who.index, who.count) == ("mine-slice-0-0.mine:61440", 3, 4)
 
 

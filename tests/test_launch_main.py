@@ -17,9 +17,11 @@ import pytest
 
 from launch import main, running
 from launch.job import Command
-from vit_jax import config, storage, sweep_folder
-from vit_jax import sweep as sweep_lib
+from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput, PeerLost
+from vit_jax.experiments.sweeps import folder as sweep_folder
+from vit_jax.experiments.sweeps import points as sweep_lib
+from vit_jax.storage import files as storage
 
 RECIPE = """
 from configs import quickstart
@@ -82,8 +84,8 @@ def test_what_is_submitted_is_what_was_shown(launch, tmp_path):
     assert shlex.join(argv) in shown
     assert f"|| {shlex.join(argv)}" in out
     job = json.loads((tmp_path / "run/launch/job.json").read_text())
-    saved = config.load(str(tmp_path / "run/launch/config.yaml"))
-    assert config.fingerprint(saved) == job["config"]
+    saved = config_lib.load(str(tmp_path / "run/launch/config.yaml"))
+    assert config_lib.fingerprint(saved) == job["config"]
     assert job["arguments"][1] == f"--config={tmp_path}/run/launch/config.yaml"
 
 
@@ -143,9 +145,9 @@ def test_odd_arguments_arrive(launch, tmp_path):
         assert code == 0, err
         job = json.loads((tmp_path / f"out{number}/job.json").read_text())
         assert job["arguments"][-1] == odd
-        saved = config.load(str(tmp_path / f"out{number}/config.yaml"), [odd])
+        saved = config_lib.load(str(tmp_path / f"out{number}/config.yaml"), [odd])
         assert saved.data.data_dir == text
-        assert config.fingerprint(saved) == job["config"]
+        assert config_lib.fingerprint(saved) == job["config"]
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from launch import node
-from vit_jax import processes
 from vit_jax.errors import BadInput
-from vit_jax.job_file import JobFile
+from vit_jax.runtime import process_identity
+from vit_jax.runtime.job_file import JobFile
 
 SKY = {
     "SKYPILOT_NODE_RANK": "1", "SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2",
@@ -22,7 +22,7 @@ SKY = {
 
 
 def test_several_processes_of_one_machine_find_each_other():
-    found = [processes.resolve({}, env) for env in node.environments(3, False, {})]
+    found = [process_identity.resolve({}, env) for env in node.environments(3, False, {})]
     assert [(who.index, who.count) for who in found] == [(0, 3), (1, 3), (2, 3)]
     assert len({who.coordinator for who in found}) == 1
     assert all(who.loopback for who in found)
@@ -33,7 +33,7 @@ def test_one_process_is_alone():
 
 
 def test_processes_of_several_machines_are_numbered_through():
-    found = [processes.resolve({}, env) for env in node.environments(4, True, SKY)]
+    found = [process_identity.resolve({}, env) for env in node.environments(4, True, SKY)]
     assert [(who.index, who.count) for who in found] == [(i, 8) for i in range(4, 8)]
     assert found[0].coordinator.startswith("10.0.0.1:")
 

@@ -7,7 +7,7 @@ import pytest
 from test_spent import row, start, write
 
 from launch import main, report
-from vit_jax import storage
+from vit_jax.storage import files as storage
 
 
 def test_runs_and_their_sum_are_shown(tmp_path, capsys):

@@ -14,7 +14,9 @@ from test_train import TINY
 from launch import artefact
 from launch import main as launch_main
 from launch.engines import gke, sky, tpu_vm
-from vit_jax import job_file, main, storage
+from vit_jax.cli import main
+from vit_jax.runtime import job_file
+from vit_jax.storage import files as storage
 
 RECIPE = """
 from configs import quickstart

@@ -14,16 +14,16 @@ import time
 import pytest
 from test_meeting import free_port
 
-from vit_jax import lifeline
 from vit_jax.errors import PeerLost
-from vit_jax.processes import Who
+from vit_jax.runtime import peer_links
+from vit_jax.runtime.process_identity import Who
 
 
 @pytest.mark.parametrize("linger_secs", [None, 0])
 def test_whether_the_other_end_is_gone(linger_secs):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         theirs = socket.create_connection(listener.getsockname())
-        channel = lifeline.Channel(listener.accept()[0])
+        channel = peer_links.Channel(listener.accept()[0])
     with channel.socket, theirs:
         assert not channel.ended()
         theirs.sendall(b"x")
@@ -42,7 +42,7 @@ def test_what_follows_the_first_message_is_not_lost():
         ours = listener.accept()[0]
     with ours, theirs:
         theirs.sendall(b'{"hosts": []}\n{"bye": true}\n')
-        channel = lifeline.Channel(ours)
+        channel = peer_links.Channel(ours)
         assert channel.first(1) == {"hosts": []}
         ours.settimeout(2)
         assert channel.receive() == [{"bye": True}]
@@ -88,9 +88,9 @@ class Stub:
 )
 def test_whatever_reading_does_the_process_is_missed(monkeypatch, capsys, result, why):
     codes = queue.Queue()
-    monkeypatch.setattr(lifeline.Lifeline, "_exit", lambda self, code: codes.put(code))
-    line = lifeline.Lifeline(
-        Who("127.0.0.1:1", 2, 0, "test"), {1: lifeline.Channel(Stub(result))}, ["a", "b"]
+    monkeypatch.setattr(peer_links.Lifeline, "_exit", lambda self, code: codes.put(code))
+    line = peer_links.Lifeline(
+        Who("127.0.0.1:1", 2, 0, "test"), {1: peer_links.Channel(Stub(result))}, ["a", "b"]
     )
     assert codes.get(timeout=5) == PeerLost.exit_code
     line.close()
@@ -101,7 +101,7 @@ def test_whatever_reading_does_the_process_is_missed(monkeypatch, capsys, result
 
 def test_silence_within_the_time_is_no_end():
     """The timeout of a socket and that of keepalive have one class."""
-    channel = lifeline.Channel(Stub(TimeoutError("timed out")))
+    channel = peer_links.Channel(Stub(TimeoutError("timed out")))
     with pytest.raises(TimeoutError):
         channel.receive()
     channel.socket.close()
@@ -109,8 +109,8 @@ def test_silence_within_the_time_is_no_end():
 
 def test_hint_that_fails_does_not_keep_a_process(monkeypatch, capsys):
     codes = []
-    monkeypatch.setattr(lifeline.Lifeline, "_exit", lambda self, code: codes.append(code))
-    line = lifeline.Lifeline(Who("127.0.0.1:1", 2, 0, "test"), {}, ["a", "b"])
+    monkeypatch.setattr(peer_links.Lifeline, "_exit", lambda self, code: codes.append(code))
+    line = peer_links.Lifeline(Who("127.0.0.1:1", 2, 0, "test"), {}, ["a", "b"])
     line.hint = lambda: str(1 / 0)
     line._end(PeerLost.exit_code, "process 1 is gone.")
     line.close()
@@ -120,8 +120,8 @@ def test_hint_that_fails_does_not_keep_a_process(monkeypatch, capsys):
 
 CHILD = """
 import sys, threading, time
-from vit_jax import meeting
-from vit_jax.processes import Who
+from vit_jax.runtime import rendezvous as meeting
+from vit_jax.runtime.process_identity import Who
 index, coordinator = int(sys.argv[1]), sys.argv[2]
 who = Who(coordinator, 3, index, "test")
 line = meeting.meet(who, who.address, {}, 20)
@@ -174,7 +174,7 @@ def test_end_of_a_process_is_noticed_at_once(victim):
 def test_process_that_fails_tells_the_others_why(victim, code):
     codes, said, secs = three([f"leave {code}" if i == victim else "wait" for i in range(3)])
     assert codes == [code] * 3
-    assert secs < 2 * lifeline.GRACE_SECS
+    assert secs < 2 * peer_links.GRACE_SECS
     for i in {0, 1, 2} - {victim}:
         assert f"process {victim} of 3 ({socket.gethostname()}) failed: the reason" in said[i]
 

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from vit_jax.doctor import limits
-from vit_jax.doctor.finding import Finding
-from vit_jax.doctor.limits import Check
+from vit_jax.preflight.doctor import limits
+from vit_jax.preflight.doctor.finding import Finding
+from vit_jax.preflight.doctor.limits import Check
 
 
 def test_late_and_failing_checks_hide_no_others():

@@ -20,12 +20,13 @@ import pytest
 from numpy_vit import forward
 
 import vit_jax
-from vit_jax import config as config_lib
-from vit_jax import loading, state, tree
-from vit_jax.checkpoint import Checkpoints
-from vit_jax.data import readers
+from vit_jax import tree
+from vit_jax.checkpoints.checkpoints import Checkpoints
+from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
-from vit_jax.models import surgery, variants, vit
+from vit_jax.models import variants, vit
+from vit_jax.step import state
+from vit_jax.weights import fitting, loading, preprocessing
 
 ROOT = Path(__file__).resolve().parent.parent
 BASE = str(ROOT / "configs" / "base.py")
@@ -269,7 +270,7 @@ def test_other_image_size(file, size):
     height, width = (size, size) if isinstance(size, int) else size
     model, params, preprocess = vit_jax.load(file, image_size=size)
     target = variants.shapes(model.cfg, height, width)
-    expected = surgery.fit(
+    expected = fitting.fit(
         foreign.flat(VIT), target, old=(3, 3), new=(height // 4, width // 4), fresh_head=False
     ).params
     foreign.assert_same(jax.tree.map(np.asarray, params), expected)
@@ -347,7 +348,7 @@ def with_beside(folder, write, **beside):
 def test_images_of_original_files_are_prepared_as_by_the_original_code(file, size):
     wanted = {0: (12, 12), 16: (16, 16)}.get(size, size)
     found = vit_jax.load(file, image_size=size)[2](PIXELS)
-    np.testing.assert_array_equal(found, readers.original_reader(*wanted)(PIXELS))
+    np.testing.assert_array_equal(found, preprocessing.original_reader(*wanted)(PIXELS))
 
 
 @pytest.mark.parametrize("size", [0, 16, (8, 20)])
@@ -359,7 +360,7 @@ def test_images_of_timm_are_prepared_as_its_configuration_says(tmp_path, size):
     wanted = {0: (12, 12), 16: (16, 16)}.get(size, size)
     found = vit_jax.load(path, image_size=size)[2](PIXELS)
     np.testing.assert_array_equal(
-        found, readers.timm_reader(said | {"input_size": [3, *wanted]})(PIXELS)
+        found, preprocessing.timm_reader(said | {"input_size": [3, *wanted]})(PIXELS)
     )
 
 
@@ -378,7 +379,7 @@ def test_images_of_transformers_are_prepared_as_their_configuration_says(tmp_pat
     height, width = {0: (12, 12), 16: (16, 16)}.get(size, size)
     found = vit_jax.load(path, image_size=size)[2](PIXELS)
     wanted = said | {"size": {"height": height, "width": width}}
-    np.testing.assert_array_equal(found, readers.hf_reader(wanted)(PIXELS))
+    np.testing.assert_array_equal(found, preprocessing.hf_reader(wanted)(PIXELS))
 
 
 @pytest.mark.parametrize(
@@ -501,7 +502,7 @@ MEASURE = """
 import re, sys, time
 import jax, jax.numpy as jnp
 import vit_jax
-from vit_jax import loading
+from vit_jax.weights import loading
 
 def peak():
     return 1024 * int(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1])

@@ -18,20 +18,21 @@ import time
 import pytest
 from test_train import run
 
-from vit_jax import distributed, lock, storage
 from vit_jax.errors import BadInput
-from vit_jax.lock import BEAT_SECS, DEAD_SECS
+from vit_jax.runtime import coordination, workdir_lock
+from vit_jax.runtime.workdir_lock import BEAT_SECS, DEAD_SECS
+from vit_jax.storage import files as storage
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(lock, "SETTLE_SECS", 0.0)
+    monkeypatch.setattr(workdir_lock, "SETTLE_SECS", 0.0)
 
 
 def put(workdir, **changes):
     """A lock of this process, with changes."""
-    owner = dataclasses.replace(lock.this(), **changes)
-    (workdir / lock.FILE).write_text(json.dumps(dataclasses.asdict(owner)))
+    owner = dataclasses.replace(workdir_lock.this(), **changes)
+    (workdir / workdir_lock.FILE).write_text(json.dumps(dataclasses.asdict(owner)))
     return owner
 
 
@@ -51,39 +52,41 @@ class Clock:
 
 
 def test_second_run_is_refused_and_the_first_named(tmp_path):
-    first = lock.acquire(tmp_path)
+    first = workdir_lock.acquire(tmp_path)
     with pytest.raises(BadInput) as refused:
-        lock.acquire(tmp_path)
+        workdir_lock.acquire(tmp_path)
     for part in (str(tmp_path), f"process {os.getpid()} on {first.host}", f"since {first.since}"):
         assert part in str(refused.value)
-    lock.release(tmp_path, first)
+    workdir_lock.release(tmp_path, first)
     assert list(tmp_path.iterdir()) == []
-    lock.acquire(tmp_path)
+    workdir_lock.acquire(tmp_path)
 
 
 def test_a_killed_owner_on_this_host_does_not_block_however_fresh(tmp_path):
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    put(tmp_path, pid=child.pid, started=lock.started(child.pid))
+    put(tmp_path, pid=child.pid, started=workdir_lock.started(child.pid))
     with pytest.raises(BadInput, match=f"process {child.pid} on"):
-        lock.acquire(tmp_path)
+        workdir_lock.acquire(tmp_path)
     child.kill()
     end = time.monotonic() + 20
-    while lock.started(child.pid) and time.monotonic() < end:  # a zombie is dead, too
+    while workdir_lock.started(child.pid) and time.monotonic() < end:  # a zombie is dead, too
         time.sleep(0.01)
-    lock.acquire(tmp_path)
+    workdir_lock.acquire(tmp_path)
     child.wait()
     child.stdin.close()
 
 
 def test_a_number_that_another_process_has_now_does_not_block(tmp_path):
     before = put(tmp_path, started="1")
-    assert lock.acquire(tmp_path).started != before.started
-    assert json.loads((tmp_path / lock.FILE).read_text())["started"] == lock.started(os.getpid())
+    assert workdir_lock.acquire(tmp_path).started != before.started
+    assert json.loads((tmp_path / workdir_lock.FILE).read_text())[
+        "started"
+    ] == workdir_lock.started(os.getpid())
 
 
 def test_start_of_a_process_is_known_whatever_its_name(tmp_path):
-    assert int(lock.started(os.getpid())) > 0
-    assert lock.started(2**30) == ""
+    assert int(workdir_lock.started(os.getpid())) > 0
+    assert workdir_lock.started(2**30) == ""
 
 
 SKEWS = (0, 119, -119, 125, -125, 3600, -3600, 1e9, -1e9)  # seconds that a clock is ahead
@@ -93,9 +96,9 @@ SKEWS = (0, 119, -119, 125, -125, 3600, -3600, 1e9, -1e9)  # seconds that a cloc
 def test_a_dead_owner_elsewhere_does_not_block(tmp_path, skew):
     clock = Clock()
     put(tmp_path, machine="another", host="elsewhere", beat=clock.now + skew)
-    lock.acquire(tmp_path, clock, clock.sleep)
+    workdir_lock.acquire(tmp_path, clock, clock.sleep)
     assert DEAD_SECS <= clock.slept <= DEAD_SECS + 3
-    assert lock.read(tmp_path).pid == os.getpid()
+    assert workdir_lock.read(tmp_path).pid == os.getpid()
 
 
 @pytest.mark.parametrize("skew", SKEWS)
@@ -110,9 +113,9 @@ def test_a_live_owner_elsewhere_is_refused_whatever_its_clock_says(tmp_path, ske
 
     clock.then = beats
     with pytest.raises(BadInput, match="on elsewhere, since"):
-        lock.acquire(tmp_path, clock, clock.sleep)
+        workdir_lock.acquire(tmp_path, clock, clock.sleep)
     assert clock.slept <= BEAT_SECS + 2
-    assert lock.read(tmp_path).token == owner.token
+    assert workdir_lock.read(tmp_path).token == owner.token
 
 
 @pytest.mark.parametrize("skew", [0, 125, -125, 3600, -3600])
@@ -127,8 +130,8 @@ def test_of_two_hosts_whose_clocks_differ_neither_takes_over_the_other(tmp_path,
         def clock_of(host, now=now):
             return lambda: now[0] + hosts[host]
 
-        monkeypatch.setattr(lock, "_machine", lambda host=owner_host: host)
-        owner = lock.acquire(workdir, clock_of(owner_host), lambda _: None)
+        monkeypatch.setattr(workdir_lock, "_machine", lambda host=owner_host: host)
+        owner = workdir_lock.acquire(workdir, clock_of(owner_host), lambda _: None)
         due = [BEAT_SECS]
 
         def sleep(secs, workdir=workdir, now=now, owner=owner, due=due, host=owner_host):
@@ -136,32 +139,32 @@ def test_of_two_hosts_whose_clocks_differ_neither_takes_over_the_other(tmp_path,
             due[0] -= secs
             if due[0] <= 0:
                 due[0] = BEAT_SECS
-                assert lock.beat(workdir, owner, clock_of(host)) is None
+                assert workdir_lock.beat(workdir, owner, clock_of(host)) is None
 
-        monkeypatch.setattr(lock, "_machine", lambda host=starter: host)
+        monkeypatch.setattr(workdir_lock, "_machine", lambda host=starter: host)
         for _ in range(5):
             with pytest.raises(BadInput, match="another run is at work"):
-                lock.acquire(workdir, clock_of(starter), sleep)
-            assert lock.read(workdir).token == owner.token
+                workdir_lock.acquire(workdir, clock_of(starter), sleep)
+            assert workdir_lock.read(workdir).token == owner.token
 
 
 def test_an_owner_that_ends_meanwhile_does_not_block(tmp_path):
     put(tmp_path, machine="another")
-    clock = Clock(lambda now: (tmp_path / lock.FILE).unlink(missing_ok=True))
+    clock = Clock(lambda now: (tmp_path / workdir_lock.FILE).unlink(missing_ok=True))
     with pytest.raises(BadInput):  # the same deletes ours, too: it must be noticed
-        lock.acquire(tmp_path, clock, clock.sleep)
+        workdir_lock.acquire(tmp_path, clock, clock.sleep)
     put(tmp_path, machine="another")
     gone = []
-    clock = Clock(lambda now: gone or gone.append((tmp_path / lock.FILE).unlink()))
-    lock.acquire(tmp_path, clock, clock.sleep)
+    clock = Clock(lambda now: gone or gone.append((tmp_path / workdir_lock.FILE).unlink()))
+    workdir_lock.acquire(tmp_path, clock, clock.sleep)
 
 
 def test_where_numbers_of_processes_mean_nothing_only_signs_of_life_count(tmp_path, monkeypatch):
     """Without /proc."""
     clock = Clock()
     put(tmp_path, machine="", started="", beat=clock.now - DEAD_SECS - 1)
-    monkeypatch.setattr(lock, "_machine", lambda: "")
-    lock.acquire(tmp_path, clock, clock.sleep)
+    monkeypatch.setattr(workdir_lock, "_machine", lambda: "")
+    workdir_lock.acquire(tmp_path, clock, clock.sleep)
     assert DEAD_SECS <= clock.slept <= DEAD_SECS + 3
 
 
@@ -171,8 +174,8 @@ def test_where_numbers_of_processes_mean_nothing_only_signs_of_life_count(tmp_pa
     ids=lambda content: content[:10],
 )
 def test_a_damaged_lock_does_not_block(tmp_path, content, caplog):
-    (tmp_path / lock.FILE).write_bytes(content.encode("latin-1"))
-    lock.acquire(tmp_path)
+    (tmp_path / workdir_lock.FILE).write_bytes(content.encode("latin-1"))
+    workdir_lock.acquire(tmp_path)
     assert "damaged" in caplog.text
 
 
@@ -180,20 +183,22 @@ def test_a_damaged_lock_does_not_block(tmp_path, content, caplog):
 @pytest.mark.parametrize("value", ["1e999", "-1e999", "NaN", "1" + "0" * 400])
 def test_a_lock_with_an_impossible_number_is_damaged(tmp_path, field, value, caplog):
     put(tmp_path, machine="another")
-    text = (tmp_path / lock.FILE).read_text()
-    (tmp_path / lock.FILE).write_text(re.sub(rf'"{field}": [0-9.]+', f'"{field}": {value}', text))
+    text = (tmp_path / workdir_lock.FILE).read_text()
+    (tmp_path / workdir_lock.FILE).write_text(
+        re.sub(rf'"{field}": [0-9.]+', f'"{field}": {value}', text)
+    )
     if (field, len(value)) == ("pid", 401):  # a number all the same: of no process here
-        assert lock.read(tmp_path).pid == 10**400
+        assert workdir_lock.read(tmp_path).pid == 10**400
         return
     clock = Clock()
-    lock.acquire(tmp_path, clock, clock.sleep)
+    workdir_lock.acquire(tmp_path, clock, clock.sleep)
     assert clock.slept == 0
     assert "damaged" in caplog.text
 
 
 @pytest.mark.parametrize("how", ["folder", "link to nothing", "rights"])
 def test_a_lock_that_cannot_be_read_is_bad_input(tmp_path, monkeypatch, capsys, how):
-    file = tmp_path / lock.FILE
+    file = tmp_path / workdir_lock.FILE
     if how == "folder":
         file.mkdir()
     elif how == "link to nothing":
@@ -220,7 +225,7 @@ def test_a_lock_that_cannot_be_read_is_bad_input(tmp_path, monkeypatch, capsys, 
 def test_a_lock_that_cannot_be_read_now_does_not_end_the_run_that_holds_it(
     tmp_path, monkeypatch, caplog
 ):
-    monkeypatch.setattr(lock, "BEAT_SECS", 0.01)
+    monkeypatch.setattr(workdir_lock, "BEAT_SECS", 0.01)
     real, refusals = storage.read_all, []
 
     def refused(places):
@@ -230,11 +235,11 @@ def test_a_lock_that_cannot_be_read_now_does_not_end_the_run_that_holds_it(
         return real(places)
 
     monkeypatch.setattr(storage, "read_all", refused)
-    with lock.held(tmp_path):
-        first, end = lock.read(tmp_path).beat, time.monotonic() + 20
-        while lock.read(tmp_path).beat == first and time.monotonic() < end:
+    with workdir_lock.held(tmp_path):
+        first, end = workdir_lock.read(tmp_path).beat, time.monotonic() + 20
+        while workdir_lock.read(tmp_path).beat == first and time.monotonic() < end:
             time.sleep(0.01)
-        assert lock.read(tmp_path).beat > first
+        assert workdir_lock.read(tmp_path).beat > first
     assert len(refusals) == 3
     assert "cannot renew" in caplog.text
 
@@ -242,8 +247,8 @@ def test_a_lock_that_cannot_be_read_now_does_not_end_the_run_that_holds_it(
 def test_of_two_that_begin_together_the_one_that_wrote_first_sees_it(tmp_path):
     clock = Clock(lambda now: put(tmp_path, token="other", pid=7))
     with pytest.raises(BadInput, match="process 7 on"):
-        lock.acquire(tmp_path, clock, clock.sleep)
-    assert lock.read(tmp_path).token == "other"  # and leaves it alone
+        workdir_lock.acquire(tmp_path, clock, clock.sleep)
+    assert workdir_lock.read(tmp_path).token == "other"  # and leaves it alone
 
 
 TRIES, PROCESSES = 40, 6
@@ -251,7 +256,7 @@ TRIES, PROCESSES = 40, 6
 RACE = f"""
 import json, multiprocessing, sys
 from pathlib import Path
-from vit_jax import lock
+from vit_jax.runtime import workdir_lock as lock
 context = multiprocessing.get_context("fork")
 line = context.Barrier({PROCESSES})
 def one(number, folder):
@@ -275,12 +280,12 @@ for child in children:
 def leave(folder, before):
     """What those who come find."""
     if before == "damage":
-        (folder / lock.FILE).write_text("{")
+        (folder / workdir_lock.FILE).write_text("{")
     elif before != "nobody":
         put(folder, pid=2**30, started="1", token=folder.name)
     if before == "two dead ones":  # the second when it was about to take over
-        content = (folder / lock.FILE).read_bytes()
-        claim = f".{lock.FILE}.{hashlib.sha256(content).hexdigest()[:16]}"
+        content = (folder / workdir_lock.FILE).read_bytes()
+        claim = f".{workdir_lock.FILE}.{hashlib.sha256(content).hexdigest()[:16]}"
         (folder / claim).write_bytes(content.replace(b'"started": "1"', b'"started": "2"'))
 
 
@@ -299,8 +304,8 @@ def test_of_several_processes_that_begin_together_one_wins_and_the_others_name_i
         refused = [text for text in found if text != winners[0]]
         assert all(f"another run is at work in {tmp_path / str(n)}: " in t for t in refused)
         assert all(f"process {winners[0]} on" in text for text in refused), found
-        assert [path.name for path in (tmp_path / str(n)).iterdir()] == [lock.FILE]
-        assert lock.read(tmp_path / str(n)).pid == winners[0]
+        assert [path.name for path in (tmp_path / str(n)).iterdir()] == [workdir_lock.FILE]
+        assert workdir_lock.read(tmp_path / str(n)).pid == winners[0]
 
 
 @pytest.mark.parametrize("dead", [False, True])
@@ -308,41 +313,41 @@ def test_of_several_that_begin_together_in_a_bucket_one_wins(store, dead):
     for n in range(3):
         workdir = storage.path(f"gs://bucket/{n}")
         if dead:
-            gone = dataclasses.replace(lock.this(), pid=2**30, started="1")
-            storage.write(workdir / lock.FILE, json.dumps(dataclasses.asdict(gone)))
+            gone = dataclasses.replace(workdir_lock.this(), pid=2**30, started="1")
+            storage.write(workdir / workdir_lock.FILE, json.dumps(dataclasses.asdict(gone)))
         line = threading.Barrier(4)
 
         def one(_, workdir=workdir, line=line):
             line.wait(20)
             try:
-                return lock.acquire(workdir).token
+                return workdir_lock.acquire(workdir).token
             except BadInput as e:
                 return f"{type(e)}: {e}"
 
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             found = list(pool.map(one, range(4)))
         assert sum("at work" in text for text in found) == 3, found
-        assert lock.read(workdir).token in found
-        assert store.names(f"bucket/{n}/") == [f"bucket/{n}/{lock.FILE}"]
+        assert workdir_lock.read(workdir).token in found
+        assert store.names(f"bucket/{n}/") == [f"bucket/{n}/{workdir_lock.FILE}"]
 
 
 def test_the_file_is_renewed_and_who_has_taken_over_is_seen(tmp_path):
-    me = lock.acquire(tmp_path)
-    assert lock.beat(tmp_path, me, clock=lambda: 5.0) is None
-    assert lock.read(tmp_path).beat == 5.0
-    (tmp_path / lock.FILE).unlink()
-    assert lock.beat(tmp_path, me) is None  # nobody has it: ours again
+    me = workdir_lock.acquire(tmp_path)
+    assert workdir_lock.beat(tmp_path, me, clock=lambda: 5.0) is None
+    assert workdir_lock.read(tmp_path).beat == 5.0
+    (tmp_path / workdir_lock.FILE).unlink()
+    assert workdir_lock.beat(tmp_path, me) is None  # nobody has it: ours again
     other = put(tmp_path, token="other")
-    assert lock.beat(tmp_path, me) == other
-    lock.release(tmp_path, me)
-    assert lock.read(tmp_path) == other
+    assert workdir_lock.beat(tmp_path, me) == other
+    workdir_lock.release(tmp_path, me)
+    assert workdir_lock.read(tmp_path) == other
 
 
 def test_a_run_that_is_overtaken_ends_with_2_and_leaves_the_lock(tmp_path, monkeypatch):
     ends = []
-    monkeypatch.setattr(lock, "BEAT_SECS", 0.01)
-    monkeypatch.setattr(distributed, "leave", lambda *given: ends.append(given))
-    with lock.held(tmp_path):
+    monkeypatch.setattr(workdir_lock, "BEAT_SECS", 0.01)
+    monkeypatch.setattr(coordination, "leave", lambda *given: ends.append(given))
+    with workdir_lock.held(tmp_path):
         end = time.monotonic() + 20
         while not ends and time.monotonic() < end:
             put(tmp_path, token="other", pid=7)  # again, if ours was written at the same moment
@@ -350,22 +355,22 @@ def test_a_run_that_is_overtaken_ends_with_2_and_leaves_the_lock(tmp_path, monke
     assert ends[0][0] == 2
     assert "taken over" in ends[0][1]
     assert "process 7 on" in ends[0][1]
-    assert (tmp_path / lock.FILE).exists()
+    assert (tmp_path / workdir_lock.FILE).exists()
 
 
 def test_workdir_is_made_and_removed_again_if_nothing_was_written(tmp_path):
-    with lock.held(tmp_path / "a"):
-        assert [p.name for p in (tmp_path / "a").iterdir()] == [lock.FILE]
+    with workdir_lock.held(tmp_path / "a"):
+        assert [p.name for p in (tmp_path / "a").iterdir()] == [workdir_lock.FILE]
     assert list(tmp_path.iterdir()) == []
-    with lock.held(tmp_path / "a"):
+    with workdir_lock.held(tmp_path / "a"):
         (tmp_path / "a" / "x").touch()
     assert [p.name for p in (tmp_path / "a").iterdir()] == ["x"]
 
 
 def test_lock_of_a_bucket_keeps_a_second_run_out_and_is_released(store):
     workdir = storage.path("gs://bucket/run")
-    with lock.held(workdir):
-        with pytest.raises(BadInput, match=f"process {os.getpid()} on"), lock.held(workdir):
+    with workdir_lock.held(workdir):
+        with pytest.raises(BadInput, match=f"process {os.getpid()} on"), workdir_lock.held(workdir):
             pass
         assert store.names("bucket/run/")
     assert not store.names("bucket/run/")
@@ -373,9 +378,9 @@ def test_lock_of_a_bucket_keeps_a_second_run_out_and_is_released(store):
 
 def test_folders_that_were_made_for_nothing_are_removed_again(tmp_path):
     (tmp_path / "there").mkdir()
-    with lock.held(tmp_path / "there" / "new" / "run"):
+    with workdir_lock.held(tmp_path / "there" / "new" / "run"):
         pass
     assert [p.name for p in tmp_path.rglob("*")] == ["there"]
-    with lock.held(tmp_path / "there" / "new" / "run"):
+    with workdir_lock.held(tmp_path / "there" / "new" / "run"):
         (tmp_path / "there" / "new" / "run" / "kept").touch()
     assert (tmp_path / "there" / "new" / "run" / "kept").exists()

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vit_jax import losses
+from vit_jax.step import losses
 
 LOGITS = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32) * 3
 

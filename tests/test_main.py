@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from vit_jax import config as config_lib
-from vit_jax import main
+from vit_jax.cli import main
+from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput, RunFailed
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -92,7 +92,7 @@ def test_help_of_every_command_has_an_example_that_it_takes(capsys, name):
     assert f"example:\n  {example}\n" in capsys.readouterr().out
     words = shlex.split(example.partition(" > ")[0])
     assert words[:2] == ["vit_jax", name]
-    _, rest = main._parser().parse_known_args(words[1:])  # which exits where it does not
+    _, rest = main._parser(words[1:]).parse_known_args(words[1:])  # which exits where it does not
     assert not rest or main.COMMANDS[name].OVERRIDES
 
 
@@ -103,7 +103,6 @@ def _command(outcome):
         return outcome
 
     return types.SimpleNamespace(
-        SUMMARY="a stub",
         EXAMPLE="vit_jax stub",
         OVERRIDES=True,
         add_arguments=lambda parser: None,
@@ -320,12 +319,12 @@ def quick():
     """In one fresh process: the exit code of each of QUICK, and what was imported until then."""
     script = f"""
 import json, sys
-import vit_jax.models.vit, vit_jax.build, vit_jax.main
+import vit_jax.models.vit, vit_jax.build.run, vit_jax.cli.main
 arguments = ["train", "--config={BASE}", "--workdir=/no/such/run"] + {list(TINY)!r}
 heavy = ("tensorflow", "tensorflow_datasets", "tensorboard", "clu.metric_writers")
 seen = [["import", 2, [m for m in heavy if m in sys.modules]]]
 for overrides in {QUICK!r}:
-    code = vit_jax.main.main(arguments + overrides)
+    code = vit_jax.cli.main.main(arguments + overrides)
     seen.append([overrides[0], code, [m for m in heavy if m in sys.modules]])
 print(json.dumps(seen))
 """

@@ -20,9 +20,12 @@ from test_pages import check
 from test_train import TINY
 from workdirs import QUICKSTART, rows, written
 
-from vit_jax import build, charts, main, pages, storage
-from vit_jax.run_report import making
-from vit_jax.run_report.pictures import Pictures
+from vit_jax.build import run as build
+from vit_jax.cli import main
+from vit_jax.reports import charts, pages
+from vit_jax.reports.run import make
+from vit_jax.reports.run.pictures import Pictures
+from vit_jax.storage import files as storage
 
 LIKE_THIS = ("--config.report.page=true", "--config.seed=5", "--config.evals.val.every=3 steps")
 NOTHING = Pictures(None, (), ())
@@ -49,7 +52,7 @@ def failed(finished, workdir, error):
 
     unreported(finished, workdir)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(making.pictures, "of_run", fails)
+        patch.setattr(make.pictures, "of_run", fails)
         with pytest.raises(error):
             train(workdir)
     return workdir
@@ -90,7 +93,7 @@ def test_run_that_was_killed_while_it_was_reported_gets_its_page(finished, tmp_p
 
     workdir = failed(finished, tmp_path / "run", KeyboardInterrupt)
     assert not (workdir / "results.json").exists()
-    monkeypatch.setattr(making.pictures, "of_run", lambda *_: NOTHING)
+    monkeypatch.setattr(make.pictures, "of_run", lambda *_: NOTHING)
     assert train(workdir) == 0
     assert (workdir / "report.html").exists()
     assert (workdir / "results.json").exists()
@@ -106,7 +109,7 @@ def test_disk_that_is_full_is_a_line_and_no_failure(finished, tmp_path, monkeypa
 
     workdir = unreported(finished, tmp_path / "run")
     monkeypatch.setattr(storage, "write", full)
-    monkeypatch.setattr(making.pictures, "of_run", lambda *_: NOTHING)
+    monkeypatch.setattr(make.pictures, "of_run", lambda *_: NOTHING)
     assert train(workdir) == 0
     assert json.loads((workdir / "results.json").read_text())["step"] == 12
     (line,) = [r.message for r in caplog.records if "report" in r.message]
@@ -145,7 +148,7 @@ def test_page_is_made_again_from_the_workdir_alone(finished, tmp_path, capsys, m
 
 
 def _gone(*_):
-    raise making.BadInput("/data is gone")
+    raise make.BadInput("/data is gone")
 
 
 def test_several_are_compared_where_one_stands(finished, tmp_path, capsys, monkeypatch):
@@ -294,5 +297,7 @@ def test_faults_are_seen(tmp_path):
 
 
 def test_training_brings_no_matplotlib_before_it_draws():
-    program = "import sys; from vit_jax import train; assert 'matplotlib' not in sys.modules"
+    program = (
+        "import sys; from vit_jax.training import train; assert 'matplotlib' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", program], check=True)

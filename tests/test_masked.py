@@ -19,9 +19,10 @@ import pytest
 import tiny
 from test_train_step import HALF, rules_of
 
-from vit_jax import masked, sharding, state, train_step, tree
+from vit_jax import sharding, tree
 from vit_jax.errors import BadInput
 from vit_jax.models import flops, variants
+from vit_jax.step import masked_patches, state, train_step
 
 ROWS, COLUMNS, SIDE = 4, 6, 2
 PATCHES = ROWS * COLUMNS
@@ -30,7 +31,7 @@ EIGHT, CUBE, SLOW = (1, 8, 1, 1), (1, 2, 2, 2), pytest.mark.slow
 
 
 def objective(target="mean", rate=0.5, patches=PATCHES, side=SIDE):
-    return masked.make(target=target, rate=rate, patches=patches, side=side)
+    return masked_patches.make(target=target, rate=rate, patches=patches, side=side)
 
 
 def images(batch=4, side=SIDE, seed=0, rows=ROWS, columns=COLUMNS):
@@ -110,19 +111,19 @@ def test_a_rate_that_corrupts_nothing_or_too_much_is_refused(rate, patches):
 
 def test_keys_of_images_follow_their_pixels_alone():
     given = images(8)
-    keys = jax.random.key_data(masked.image_keys(jnp.asarray(given)))
+    keys = jax.random.key_data(masked_patches.image_keys(jnp.asarray(given)))
     order = np.array([3, 0, 5])
-    again = jax.random.key_data(masked.image_keys(jnp.asarray(given[order])))
+    again = jax.random.key_data(masked_patches.image_keys(jnp.asarray(given[order])))
     np.testing.assert_array_equal(keys[order], again)
     other = given.copy()
     other[:, 3, 5, 1] ^= 1
-    changed = jax.random.key_data(masked.image_keys(jnp.asarray(other)))
+    changed = jax.random.key_data(masked_patches.image_keys(jnp.asarray(other)))
     assert len(np.unique(np.concatenate([keys, changed]), axis=0)) == 16
 
 
 # --- targets ---
 
-colours = jax.jit(masked.colours, static_argnums=(1, 2))
+colours = jax.jit(masked_patches.colours, static_argnums=(1, 2))
 
 
 def colours_by_hand(image, side, cells):
@@ -165,7 +166,7 @@ def test_a_mean_of_31_99_is_below_32(dark, level):
 
 def test_pixels_of_a_patch_go_row_by_row():
     given = images(2)
-    found = np.asarray(masked.pixels(jnp.asarray(given), SIDE))
+    found = np.asarray(masked_patches.pixels(jnp.asarray(given), SIDE))
     for place in range(PATCHES):
         np.testing.assert_array_equal(found[1, place], patch(given[1], place).reshape(-1))
 
@@ -214,7 +215,7 @@ def test_sums_are_those_of_corrupted_patches_of_images_that_count(target):
 def test_right_predictions_are_counted_and_l2_is_read_as_the_nearest_colour():
     given = images()
     corrupted = np.arange(PATCHES)[None] % 2 == np.zeros((4, 1))
-    pixels = masked.pixels(jnp.asarray(given), SIDE) / 255
+    pixels = masked_patches.pixels(jnp.asarray(given), SIDE) / 255
     exact = sums(objective("l2"), pixels, given, corrupted)
     assert (float(exact["loss"]), float(exact["top1"])) == (0.0, 4.0)
     off = sums(objective("l2"), pixels + 33 / 255, given, corrupted)
@@ -320,7 +321,7 @@ def linear(made):
     }
 
     def apply(params, images, *, train, key, source_BL):
-        content = masked.pixels(images, made.side)
+        content = masked_patches.pixels(images, made.side)
         taken = jnp.take_along_axis(content, jnp.maximum(source_BL, 0)[..., None], axis=1)
         return jnp.where(source_BL[..., None] < 0, params["token"], taken) @ params["head"]
 

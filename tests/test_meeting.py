@@ -12,9 +12,9 @@ import time
 
 import pytest
 
-from vit_jax import lifeline, meeting
 from vit_jax.errors import BadInput, PeerLost
-from vit_jax.processes import Who
+from vit_jax.runtime import peer_links, rendezvous
+from vit_jax.runtime.process_identity import Who
 
 
 def free_port():
@@ -29,7 +29,7 @@ def meet(coordinator, indices, *, count=2, facts=lambda i: {}, counts=None, secs
         slot, index = slot_and_index
         who = Who(coordinator, (counts or {}).get(slot, count), index, "test")
         try:
-            line = meeting.meet(who, who.address, facts(slot), secs)
+            line = rendezvous.meet(who, who.address, facts(slot), secs)
         except (BadInput, PeerLost) as e:
             return e
         line.close()
@@ -83,7 +83,7 @@ def test_missing_processes_are_named(coordinator):
 
 
 def test_process_0_says_now_and_then_for_whom_it_waits(coordinator, monkeypatch, caplog):
-    monkeypatch.setattr(meeting, "WAITING_SECS", 0.1)
+    monkeypatch.setattr(rendezvous, "WAITING_SECS", 0.1)
     caplog.set_level("INFO", "vit_jax")
 
     def told(text):
@@ -95,12 +95,12 @@ def test_process_0_says_now_and_then_for_whom_it_waits(coordinator, monkeypatch,
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         zero = pool.submit(meet, coordinator, [0], count=3, secs=20.0)
         told(f"waiting for processes 1, 2 of 3 at {coordinator}")
-        one = lifeline.Channel(connected(coordinator))
+        one = peer_links.Channel(connected(coordinator))
         one.send({"vit_jax": 1, "count": 3, "host": "h", "facts": {}})
         told("waiting for process 2 of 3")
         one.socket.close()  # it has ended
         told("waiting for processes 1, 2 of 3")
-        again = lifeline.Channel(connected(coordinator))
+        again = peer_links.Channel(connected(coordinator))
         again.send({"vit_jax": 1, "count": 3, "host": "h", "facts": {}})
         told("waiting for process 2 of 3")
         [hosts] = meet(coordinator, [2], count=3, secs=20.0)
@@ -143,7 +143,7 @@ def test_something_else_that_answers(coordinator):
 
 
 def test_strangers_do_not_disturb(coordinator, monkeypatch):
-    monkeypatch.setattr(meeting, "HELLO_SECS", 0.3)
+    monkeypatch.setattr(rendezvous, "HELLO_SECS", 0.3)
     with concurrent.futures.ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as strangers:
         zero = pool.submit(meet, coordinator, [0], secs=20.0)
         for text in (b"GET / HTTP/1.1\n\n", b'{"a": 1}\n', b"[]\n", b'{"vit_jax": 1}\n', b""):
@@ -165,14 +165,14 @@ def test_port_can_be_used_again_while_connections_are_open(coordinator):
     host, _, port = coordinator.partition(":")
     who = [Who(coordinator, 2, i, "test") for i in range(2)]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        lines = list(pool.map(lambda w: meeting.meet(w, w.address, {}, 5), who))
+        lines = list(pool.map(lambda w: rendezvous.meet(w, w.address, {}, 5), who))
     socket.create_server((host, int(port))).close()
     for line in lines:
         line.close()
 
 
 def test_two_with_the_same_number(coordinator, monkeypatch):
-    monkeypatch.setattr(meeting, "LATE_SECS", 1)
+    monkeypatch.setattr(rendezvous, "LATE_SECS", 1)
     errors = meet(coordinator, [0, 1, 1], count=3)
     assert all(isinstance(e, BadInput) for e in errors), errors
     assert all("have number 1 of 3" in str(e) for e in errors)
@@ -183,7 +183,7 @@ def test_process_that_died_while_others_are_awaited_may_come_again(coordinator):
     with concurrent.futures.ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as stack:
         zero = pool.submit(meet, coordinator, [0], count=3, secs=20.0)
         for host in ("gone", "again"):
-            one = lifeline.Channel(stack.enter_context(connected(coordinator)))
+            one = peer_links.Channel(stack.enter_context(connected(coordinator)))
             one.send({"vit_jax": 1, "count": 3, "host": host, "facts": {}})
             if host == "gone":
                 one.socket.close()
@@ -193,7 +193,7 @@ def test_process_that_died_while_others_are_awaited_may_come_again(coordinator):
 
 
 def test_another_number_of_processes(coordinator, monkeypatch):
-    monkeypatch.setattr(meeting, "LATE_SECS", 1)
+    monkeypatch.setattr(rendezvous, "LATE_SECS", 1)
     errors = meet(coordinator, [0, 1, 2], count=3, counts={1: 4})
     assert all(isinstance(e, BadInput) for e in errors), errors
     assert all("process 1" in str(e) and "there are 4 processes" in str(e) for e in errors)
@@ -211,8 +211,8 @@ def test_other_facts_are_told_to_all(coordinator):
 
 def test_mismatch_names_what_is_missing_too():
     who = Who("h:1", 2, 0, "test")
-    assert meeting.mismatch(who, [{"a": "1"}, {"a": "1"}], ["x", "y"]) == ""
-    text = meeting.mismatch(who, [{"a": "1", "b": "2"}, {"a": "1"}], ["x", "y"])
+    assert rendezvous.mismatch(who, [{"a": "1"}, {"a": "1"}], ["x", "y"]) == ""
+    text = rendezvous.mismatch(who, [{"a": "1", "b": "2"}, {"a": "1"}], ["x", "y"])
     assert text == "process 1 of 2 (y) has b=(none); process 0 (x) has b=2."
 
 
@@ -220,10 +220,10 @@ def test_code_version_is_that_of_the_source_files(tmp_path, monkeypatch):
     monkeypatch.delenv("VIT_JAX_CODE", raising=False)
     (tmp_path / "a.py").write_text("1")
     (tmp_path / "__pycache__").mkdir()
-    first = meeting.code_version(tmp_path)
+    first = rendezvous.code_version(tmp_path)
     (tmp_path / "__pycache__" / "a.pyc").write_text("1")
-    assert meeting.code_version(tmp_path) == first
+    assert rendezvous.code_version(tmp_path) == first
     (tmp_path / "a.py").write_text("2")
-    assert meeting.code_version(tmp_path) != first
+    assert rendezvous.code_version(tmp_path) != first
     monkeypatch.setenv("VIT_JAX_CODE", "v1.2")
-    assert meeting.code_version(tmp_path) == "v1.2"
+    assert rendezvous.code_version(tmp_path) == "v1.2"

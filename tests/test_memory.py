@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vit_jax import memory
 from vit_jax.errors import BadInput
+from vit_jax.hardware import device_memory
 
 GIB = 2**30
 
@@ -42,20 +42,20 @@ SETTINGS = [
 
 
 def test_peak_counts_donated_results_once():
-    assert memory.peak_bytes(compiled(16.0)) == 16 * GIB
+    assert device_memory.peak_bytes(compiled(16.0)) == 16 * GIB
 
 
 def test_peak_of_a_real_step_is_at_least_its_arguments_and_falls_with_donation():
     x = jax.ShapeDtypeStruct((1024, 256), np.float32)
     step = lambda x: jnp.sin(x) * 2  # noqa: E731
-    plain = memory.peak_bytes(jax.jit(step).lower(x).compile())
-    donated = memory.peak_bytes(jax.jit(step, donate_argnums=0).lower(x).compile())
+    plain = device_memory.peak_bytes(jax.jit(step).lower(x).compile())
+    donated = device_memory.peak_bytes(jax.jit(step, donate_argnums=0).lower(x).compile())
     assert plain >= 2 * 2**20
     assert donated == plain - 2**20
 
 
 def test_advice_tells_peak_limit_and_what_fits():
-    error = memory.advice(compile_step, SETTINGS, 8 * GIB)
+    error = device_memory.advice(compile_step, SETTINGS, 8 * GIB)
     assert isinstance(error, BadInput)
     assert str(error).splitlines()[:4] == [
         "out of memory: a step needs 16.00 GiB on each device, which has 8.00 GiB. "
@@ -67,7 +67,7 @@ def test_advice_tells_peak_limit_and_what_fits():
 
 
 def test_advice_without_a_limit_claims_nothing_about_fitting():
-    text = str(memory.advice(compile_step, SETTINGS, None))
+    text = str(device_memory.advice(compile_step, SETTINGS, None))
     assert "fit" not in text
     assert "an amount it does not tell" in text
     assert "  --config.accumulation=2: 8.00 GiB\n" in text
@@ -77,7 +77,7 @@ def test_advice_when_the_step_itself_does_not_compile():
     def never(_):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: does not fit")
 
-    text = str(memory.advice(never, [{"batch_size": 8}], 8 * GIB))
+    text = str(device_memory.advice(never, [{"batch_size": 8}], 8 * GIB))
     assert "needs more than the compiler can place" in text
     assert "--config.batch_size=8: more than the compiler can place, does not fit" in text
 
@@ -87,7 +87,7 @@ def test_advice_does_not_hide_other_errors():
         raise TypeError("a bug")
 
     with pytest.raises(TypeError, match="a bug"):
-        memory.advice(broken, [], None)
+        device_memory.advice(broken, [], None)
 
 
 @pytest.mark.parametrize(
@@ -100,13 +100,13 @@ def test_advice_does_not_hide_other_errors():
     ],
 )
 def test_out_of_memory_is_recognised(error, expected):
-    assert memory.is_out_of_memory(error) is expected
+    assert device_memory.is_out_of_memory(error) is expected
 
 
 def test_out_of_memory_of_a_real_device_is_recognised():
     with pytest.raises(jax.errors.JaxRuntimeError) as caught:
         jnp.zeros((2**46,), jnp.float32).block_until_ready()
-    assert memory.is_out_of_memory(caught.value)
+    assert device_memory.is_out_of_memory(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_out_of_memory_of_a_real_device_is_recognised():
 )
 def test_fullest_device_counts(stats, most):
     devices = [types.SimpleNamespace(memory_stats=lambda s=s: s) for s in stats]
-    assert memory.most(devices, "a") == most
+    assert device_memory.most(devices, "a") == most
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_fullest_device_counts(stats, most):
 )
 def test_limit_is_what_the_device_says(stats, limit):
     device = types.SimpleNamespace(memory_stats=lambda: stats)
-    assert memory.limit_bytes(device) == limit
+    assert device_memory.limit_bytes(device) == limit
 
 
 def test_limit_of_the_cpu_is_not_known():
-    assert memory.limit_bytes(jax.devices()[0]) is None
+    assert device_memory.limit_bytes(jax.devices()[0]) is None

@@ -11,8 +11,11 @@ import pictures
 import pytest
 from opening import examples, opened
 
-from vit_jax.data import host_memory, memory_cache, order, preprocess, windows
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.pipeline import memory_cache
+from vit_jax.data.splits import order, windows
 from vit_jax.errors import BadInput
+from vit_jax.hardware import host_memory
 
 RANDOM = "|random_crop({size})|flip_lr"
 CHAINS = {

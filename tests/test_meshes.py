@@ -13,8 +13,9 @@ import pytest
 import tiny
 from test_train_step import KEY, batch, make_step, rules_of
 
-from vit_jax import sharding, state, tree
+from vit_jax import sharding, tree
 from vit_jax.models import variants
+from vit_jax.step import state
 
 # replica, data, fsdp, tensor
 MESHES = [(1, 8, 1, 1), (1, 1, 8, 1), (1, 2, 2, 2), (1, 1, 2, 4), (2, 2, 2, 1)]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vit_jax import metrics
+from vit_jax.step import metrics
 
 
 def test_top_k_looks_among_all_labels_and_not_at_padding():

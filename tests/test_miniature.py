@@ -16,12 +16,13 @@ import papers
 import pytest
 import test_pages
 
-from vit_jax import config as config_lib
-from vit_jax import main, recipes, sweep
-from vit_jax.commands import table
+from vit_jax.cli import main, table
+from vit_jax.config import load as config_lib
+from vit_jax.config import recipes
 from vit_jax.errors import BadInput
+from vit_jax.experiments.sweeps import points as sweep
+from vit_jax.experiments.tables import miniature
 from vit_jax.models import flops, variants
-from vit_jax.tables import miniature
 
 SPEC = "configs/miniature.py"
 

@@ -10,28 +10,29 @@ import sys
 import pytest
 import test_prepared
 
-from vit_jax.data import missing, prepared, tfds_source
+from vit_jax.data.catalog import downloads, prepared
+from vit_jax.data.sources import tfds as tfds_source
 from vit_jax.errors import BadInput
 
-NAMES = sorted(missing._KNOWN)
+NAMES = sorted(downloads._KNOWN)
 TASKS = json.loads(
-    (prepared.Path(missing.__file__).parents[1] / "paper" / "vtab_tasks.json").read_text()
+    (prepared.Path(downloads.__file__).parents[2] / "paper" / "vtab_tasks.json").read_text()
 )["tasks"]
 
 
 def needs(name, folder):
-    return missing.needs(name, str(folder))
+    return downloads.needs(name, str(folder))
 
 
 def test_all_nineteen_tasks_of_vtab_have_a_name():
-    assert len(missing.vtab.tasks()) == 19
-    assert len(missing.names("vtab/all")) == 16  # some tasks share a dataset
-    assert missing.names("vtab") == missing.names("vtab/all")
-    assert missing.names("vtab/eurosat") == {"vtab/eurosat": "eurosat/rgb"}
+    assert len(downloads.vtab.tasks()) == 19
+    assert len(downloads.names("vtab/all")) == 16  # some tasks share a dataset
+    assert downloads.names("vtab") == downloads.names("vtab/all")
+    assert downloads.names("vtab/eurosat") == {"vtab/eurosat": "eurosat/rgb"}
     for spelling in ("Clevr-Count", "clevr_count", "clevrcount"):
-        assert missing.names(f"vtab/{spelling}") == {"vtab/clevr_count": "clevr"}
+        assert downloads.names(f"vtab/{spelling}") == {"vtab/clevr_count": "clevr"}
     with pytest.raises(BadInput, match="eurosat"):
-        missing.names("vtab/eurosta")
+        downloads.names("vtab/eurosta")
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda t: t["name"])
@@ -44,7 +45,7 @@ def test_downloads_of_vtab_have_the_stated_size(task, tmp_path):
         assert all(d.checksum.startswith("sha256 ") and d.url for d in listed)
     assert listed
     assert need.place in need.command
-    assert f"prepare vtab/{missing.vtab.find(task['name']).slug} " in need.command
+    assert f"prepare vtab/{downloads.vtab.find(task['name']).slug} " in need.command
     assert f"--data_dir={tmp_path}" in need.command
     for download in listed:
         assert download.name in need.text()
@@ -56,7 +57,7 @@ def test_versions_are_those_that_tfds_prepares(name):
     cls = tfds.builder_cls(name.partition("/")[0])
     config = cls.builder_configs.get(name.partition("/")[2])
     versions = [str(v) for v in (cls.VERSION, getattr(config, "version", None)) if v]
-    assert missing.version(name) in versions
+    assert downloads.version(name) in versions
     if "/" in name:
         assert config is not None
 
@@ -111,13 +112,13 @@ def test_a_missing_or_empty_file_of_records_is_broken(tmp_path):
 
 def test_absent_says_what_is_there_instead(tmp_path):
     [need] = needs("oxford_flowers102", tmp_path)
-    assert {d.name: w for d, w in missing.absent(need, tmp_path)} == {
+    assert {d.name: w for d, w in downloads.absent(need, tmp_path)} == {
         n: "missing" for n in ("102flowers.tgz", "imagelabels.mat", "setid.mat")
     }
     (tmp_path / "imagelabels.mat").write_bytes(bytes(502))
     (tmp_path / "setid.mat").write_bytes(b"<html>")
     (tmp_path / "102flowers.tgz").mkdir()
-    found = {d.name: w for d, w in missing.absent(need, tmp_path)}
+    found = {d.name: w for d, w in downloads.absent(need, tmp_path)}
     assert set(found) == {"102flowers.tgz", "setid.mat"}
     assert "has 6 bytes (a web page" in found["setid.mat"]
 
@@ -126,13 +127,13 @@ def test_folders_are_asked_for_where_tfds_wants_folders(tmp_path):
     [need] = needs("vtab/retinopathy", tmp_path)
     for name in ("train", "test", "sample"):
         (tmp_path / name).mkdir()
-    found = {d.name for d, _ in missing.absent(need, tmp_path)}
+    found = {d.name for d, _ in downloads.absent(need, tmp_path)}
     assert found == {"trainLabels.csv", "retinopathy_solution.csv"}
 
 
 def test_a_module_that_tfds_needs_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(missing.importlib.util, "find_spec", lambda _: None)
-    monkeypatch.setattr(missing.prepared, "tfds_package", lambda: tmp_path)
+    monkeypatch.setattr(downloads.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(downloads.prepared, "tfds_package", lambda: tmp_path)
     assert "pip install opencv-python-headless" in needs("vtab/sun397", tmp_path)[0].text()
 
 
@@ -140,7 +141,7 @@ def test_tensorflow_is_not_imported():
     import subprocess
 
     code = (
-        "import sys; from vit_jax.data import missing, prepared\n"
+        "import sys; from vit_jax.data.catalog import downloads as missing, prepared\n"
         "missing.needs('vtab', '/nowhere'); prepared.find('mnist', '/nowhere')\n"
         "assert not {'tensorflow', 'tensorflow_datasets'} & set(sys.modules)"
     )
@@ -169,10 +170,10 @@ def test_a_task_of_vtab_is_ready_in_its_version_only(tmp_path, task, dataset, ve
     if state == "ready":
         assert need.folder == str(folder)
     else:
-        wanted = missing.vtab.find(task).version
+        wanted = downloads.vtab.find(task).version
         assert f"note: {folder} is another version; VTAB asks for {wanted}" in need.text()
-        assert need.dataset == f"{dataset}:{missing.version(dataset)}"
-        assert need.folder == str(folder.parent / missing.version(dataset))
+        assert need.dataset == f"{dataset}:{downloads.version(dataset)}"
+        assert need.folder == str(folder.parent / downloads.version(dataset))
 
 
 def test_the_version_of_the_task_goes_before_a_newer_one(tmp_path):

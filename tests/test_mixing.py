@@ -12,7 +12,7 @@ import optax
 import pytest
 from test_train_step import CLASSES, batch, make_step, rules_of, small, small_params, start
 
-from vit_jax import losses, mixing
+from vit_jax.step import losses, mixing
 
 ALPHA = 0.4
 KEY = jax.random.key(3)

@@ -10,8 +10,10 @@ import pictures
 import pytest
 from opening import examples, labels, message, names, opened
 
-from vit_jax.data import mixture, preprocess, subset
-from vit_jax.data.lazy import tf
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.sources import mixture
+from vit_jax.data.splits import subset
+from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from vit_jax import main
+from vit_jax.cli import main
 from vit_jax.models import published, variants
 
 

@@ -17,9 +17,10 @@ import pytest
 import vit_jax
 from vit_jax import tree
 from vit_jax.errors import BadInput
-from vit_jax.models import files, pretrained, variants
-from vit_jax.models.formats import npz, table
-from vit_jax.models.formats.table import Context
+from vit_jax.models import variants
+from vit_jax.weights import convert, files
+from vit_jax.weights.formats import name_table, npz
+from vit_jax.weights.formats.name_table import Context
 
 # --- what the published files hold, name by name ---
 
@@ -263,7 +264,7 @@ LAYOUTS = {
 def test_file_written_by_hand_is_read_bit_for_bit(tmp_path, layout):
     write, cfg, side = LAYOUTS[layout]
     expected = foreign.random(cfg, side or 12, side or 12)
-    found = pretrained.read(foreign.npz(tmp_path / "x.npz", write(expected)))
+    found = convert.read(foreign.npz(tmp_path / "x.npz", write(expected)))
     foreign.assert_same(found.flat, foreign.flat(expected))
     assert found.config == cfg
     assert found.classes == cfg.classes
@@ -274,7 +275,7 @@ def test_big_vision_keeps_the_class_token_without_a_position(tmp_path):
     weights = foreign.random(foreign.vit(), 12, 12)
     weights["posemb"][:, 0] = 0  # what its files mean
     for write in (BIG_VISION, scanned):
-        found = pretrained.read(foreign.npz(tmp_path / "x.npz", write(weights)))
+        found = convert.read(foreign.npz(tmp_path / "x.npz", write(weights)))
         foreign.assert_same(found.flat, foreign.flat(weights))
         assert found.image_size == (12, 12)
 
@@ -283,7 +284,7 @@ def test_old_big_vision_files_have_a_row_for_the_class_token(tmp_path):
     """big_vision adds that row to the token; kept apart it is the same model."""
     weights = foreign.random(foreign.vit(), 12, 12)
     file = foreign.big_vision_vit(weights) | {"pos_embedding": weights["posemb"]}
-    found = pretrained.read(foreign.npz(tmp_path / "x.npz", file))
+    found = convert.read(foreign.npz(tmp_path / "x.npz", file))
     assert found.format == "big_vision"
     foreign.assert_same(found.flat, foreign.flat(weights))
 
@@ -294,7 +295,7 @@ def test_parameters_within_a_training_state(tmp_path, prefix, write):
     weights = foreign.random(foreign.vit(pool="gap"), 12, 12)
     file = {f"{prefix}{name}": x for name, x in write(weights).items()}
     file |= {"opt/state/step": np.array(3), "opt/0/mu/cls": np.zeros(2, np.float16)}
-    found = pretrained.read(foreign.npz(tmp_path / "x.npz", file))
+    found = convert.read(foreign.npz(tmp_path / "x.npz", file))
     foreign.assert_same(found.flat, foreign.flat(weights))
     assert not [name for name in found.tensors if name.startswith(("params", "opt"))]
 
@@ -304,7 +305,7 @@ def test_bfloat16_stored_as_two_bytes(tmp_path, write):
     weights = foreign.random(foreign.vit(pool="gap"), 12, 12)
     rounded = jax.tree.map(lambda x: x.astype(ml_dtypes.bfloat16), weights)
     file = {name: x.view("V2") for name, x in write(rounded).items()}
-    found = pretrained.read(foreign.npz(tmp_path / "x.npz", file))
+    found = convert.read(foreign.npz(tmp_path / "x.npz", file))
     expected = jax.tree.map(lambda x: x.astype(np.float32), rounded)
     foreign.assert_same(found.flat, foreign.flat(expected))
     assert {dtype for _, dtype in found.tensors.values()} == {"bfloat16"}
@@ -314,7 +315,7 @@ def test_bfloat16_stored_as_two_bytes(tmp_path, write):
 def test_other_floats_become_float32(tmp_path, dtype):
     weights = foreign.random(foreign.vit(), 12, 12)
     file = {name: x.astype(dtype) for name, x in PRE_LINEN(weights).items()}
-    found = pretrained.read(foreign.npz(tmp_path / "x.npz", file))
+    found = convert.read(foreign.npz(tmp_path / "x.npz", file))
     expected = jax.tree.map(lambda x: x.astype(dtype).astype(np.float32), weights)
     foreign.assert_same(found.flat, foreign.flat(expected))
 
@@ -471,7 +472,7 @@ def test_every_name_of_a_published_variant_maps_both_ways(
     ours = foreign.zeros(cfg, side, side)
     file = write(ours)
     monkeypatch.setattr(files, "read", lambda path, shapes_only: dict(file))
-    found = pretrained.read(tmp_path / "x.npz", shapes_only=True)
+    found = convert.read(tmp_path / "x.npz", shapes_only=True)
     assert found.config == cfg
     assert {n: a.shape for n, a in found.flat.items()} == {
         n: a.shape for n, a in foreign.flat(ours).items()
@@ -482,7 +483,7 @@ def test_every_name_of_a_published_variant_maps_both_ways(
     form = next(f for f in npz.FORMATS if (f.name, f.family) == (name, variants.family(cfg)))
     monkeypatch.setattr(np, "ascontiguousarray", lambda array: array)
     context = Context(class_rows=int("cls" in ours))
-    back = table.write(form, found.flat, context)
+    back = name_table.write(form, found.flat, context)
     assert {n: a.shape for n, a in back.items()} == {n: a.shape for n, a in file.items()}
 
 
@@ -490,4 +491,4 @@ def test_position_embedding_that_is_missing_is_an_error(tmp_path):
     given = PRE_LINEN(foreign.random(foreign.vit(), 12, 12))
     del given["Transformer/posembed_input/pos_embedding"]
     with pytest.raises(BadInput, match="position embedding is missing"):
-        pretrained.read(foreign.npz(tmp_path / "x.npz", given))
+        convert.read(foreign.npz(tmp_path / "x.npz", given))

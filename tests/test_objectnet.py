@@ -11,13 +11,15 @@ import numpy as np
 import pictures
 import pytest
 
-from vit_jax.data import objectnet, sources
-from vit_jax.data.lazy import tf
+from vit_jax.data.sources import objectnet
+from vit_jax.data.sources import registry as sources
+from vit_jax.data.sources.source import Options
+from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 
 
 def opened(root, data_dir=""):
-    options = sources.Options(data_dir=str(data_dir))
+    options = Options(data_dir=str(data_dir))
     return sources.open_source(f"objectnet:{root}", options, val_percent=10, test_percent=10)
 
 

@@ -9,10 +9,13 @@ import socket
 import packs
 import pytest
 
-from vit_jax import fetch, offline
-from vit_jax.data import sources, tfds_source
 from vit_jax.data.prepare import layouts, writer
+from vit_jax.data.sources import registry as sources
+from vit_jax.data.sources import tfds as tfds_source
+from vit_jax.data.sources.source import Options
 from vit_jax.errors import BadInput
+from vit_jax.storage import offline
+from vit_jax.weights import download
 
 
 @pytest.fixture(autouse=True)
@@ -53,13 +56,13 @@ def test_weights_are_not_downloaded(tries, tmp_path):
     os.environ["XDG_CACHE_HOME"] = str(tmp_path)
     offline.forbid()
     with pytest.raises(BadInput, match=r"https://h/a/w\.npz is not in the cache.*--offline") as e:
-        fetch.local("https://h/a/w.npz")
-    assert str(fetch.cache_path("https://h/a/w.npz")) in str(e.value)
+        download.local("https://h/a/w.npz")
+    assert str(download.cache_path("https://h/a/w.npz")) in str(e.value)
     assert tries == []
 
 
 def opened(name, data_dir):
-    options = sources.Options(str(data_dir))
+    options = Options(str(data_dir))
     return sources.open_source(f"tfds:{name}", options, val_percent=0, test_percent=0)
 
 

@@ -10,15 +10,15 @@ import pytest
 from test_pages import check
 from workdirs import rows, turns, written
 
-from vit_jax.analysis.figures import Figure
-from vit_jax.run_report import history, one
-from vit_jax.run_report.pictures import Pictures
+from vit_jax.reports.figures import Figure
+from vit_jax.reports.run import history, single
+from vit_jax.reports.run.pictures import Pictures
 
 NONE = Pictures(None, (), ())
 
 
 def page(folder, *overrides, drawn=NONE, **given):
-    return one.page(history.read(written(folder, *overrides, **given)), drawn)
+    return single.page(history.read(written(folder, *overrides, **given)), drawn)
 
 
 def words(text):
@@ -119,7 +119,7 @@ def test_images_that_were_skipped_are_named(tmp_path):
     folder = written(tmp_path / "a")
     pairs = [[f"{i:03}.jpg", "is <cut> short"] for i in range(30)]
     (folder / "skipped-0.json").write_text(json.dumps(pairs))
-    text = one.page(history.read(folder), NONE)
+    text = single.page(history.read(folder), NONE)
     found = words(text)
     assert "30 images were skipped." in found
     assert "019.jpg" in found

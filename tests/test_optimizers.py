@@ -14,9 +14,10 @@ import optax
 import pytest
 import tiny
 
-from vit_jax import compiling, tree
+from vit_jax import tree
 from vit_jax.errors import BadInput
 from vit_jax.optim import optimizers, schedules
+from vit_jax.runtime import compile_ahead
 
 LR = 0.5
 OPTIONS = {
@@ -135,7 +136,9 @@ def test_an_update_on_a_cpu_writes_moments_updates_and_parameters_and_no_more(na
     settings = OPTIONS["adamw"] | {"clip": 1.0, "weight_decay": 0.1}
     tx = optimizers.make_optimizer(params, schedule, name="adamw", **settings)
 
-    @functools.partial(jax.jit, donate_argnums=(0, 1), compiler_options=compiling.options("cpu"))
+    @functools.partial(
+        jax.jit, donate_argnums=(0, 1), compiler_options=compile_ahead.options("cpu")
+    )
     def step(params, state, grads):
         updates, state = tx.update(grads, state, params)
         norms = optax.tree.norm(grads), optax.tree.norm(updates)

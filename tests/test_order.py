@@ -9,9 +9,10 @@ import numpy as np
 import pictures
 import pytest
 
-from vit_jax.data import order, records
-from vit_jax.data.lazy import tf
-from vit_jax.data.splits import Split, Table
+from vit_jax.data.formats import tfrecord
+from vit_jax.data.splits import order
+from vit_jax.data.splits.split import Split, Table
+from vit_jax.data.tensorflow import tf
 
 AUGMENTED = "shift(1)|flip_lr|affine(20, 0.1, 1)|inception_crop({size})"
 
@@ -189,7 +190,7 @@ def test_resuming_late_in_an_epoch_reads_little(tmp_path, monkeypatch):
     with tf.io.TFRecordWriter(path) as writer:
         for i in range(count):
             writer.write(pictures.noise(size, size, seed=i).tobytes())
-    records.RecordFiles([path])  # the index of offsets is built once, by the first run
+    tfrecord.RecordFiles([path])  # the index of offsets is built once, by the first run
 
     read = []
     real = os.pread
@@ -200,7 +201,7 @@ def test_resuming_late_in_an_epoch_reads_little(tmp_path, monkeypatch):
         return data
 
     monkeypatch.setattr(os, "pread", counted)
-    files = records.RecordFiles([path])
+    files = tfrecord.RecordFiles([path])
 
     def reader():
         def one(row):

@@ -7,7 +7,7 @@ import platform
 
 import pytest
 
-from vit_jax.doctor import packages
+from vit_jax.preflight.doctor import packages
 
 JAX = ("jaxlib<=0.10.2,>=0.10.1", "scipy>=1.14", "kubernetes; extra == 'k8s'",
        'jax-cuda13-plugin[with-cuda]<=0.10.2,>=0.10.2; extra == "cuda13"',

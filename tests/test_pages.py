@@ -6,7 +6,7 @@
 import os
 from html.parser import HTMLParser
 
-from vit_jax import pages
+from vit_jax.reports import pages
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 

@@ -6,13 +6,13 @@
 import pytest
 from workdirs import QUICKSTART, written
 
-from vit_jax import config as config_lib
-from vit_jax import loading
-from vit_jax.analysis import figures
-from vit_jax.analysis.figures import Figure
+from vit_jax.checkpoints import step_folders
+from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput, RunFailed
 from vit_jax.models import variants
-from vit_jax.run_report import pictures
+from vit_jax.reports import figures
+from vit_jax.reports.figures import Figure
+from vit_jax.reports.run import pictures
 
 SIZES = {"width": 16, "depth": 1, "mlp": 16, "heads": 2}
 
@@ -94,7 +94,7 @@ def test_data_that_are_gone_leave_the_filters(drawn, monkeypatch):
 
 def test_without_a_checkpoint_there_are_no_figures(tmp_path):
     folder = written(tmp_path / "run")
-    found = pictures.of_run(folder, config_lib.load(str(folder / loading.CONFIG_FILE)))
+    found = pictures.of_run(folder, config_lib.load(str(folder / step_folders.CONFIG_FILE)))
     assert found.sheet is not None
     assert found.figures == ()
     assert "holds no checkpoints" in found.missing[0]

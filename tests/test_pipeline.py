@@ -11,7 +11,10 @@ import pictures
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from vit_jax.data import order, pipeline, sources
+from vit_jax.data.pipeline import pipeline
+from vit_jax.data.sources import registry as sources
+from vit_jax.data.sources.source import Options
+from vit_jax.data.splits import order
 from vit_jax.errors import BadInput
 
 
@@ -19,7 +22,7 @@ def folder_split(root, count=12, size=6):
     """`count` files in two classes, `a/00.png` ..., and the split of all of them."""
     paths = [f"{'ab'[i % 2]}/{i:02d}.png" for i in range(count)]
     pictures.folder(root, *paths, size=size)
-    source = sources.open_source(f"folder:{root}", sources.Options(), val_percent=0, test_percent=0)
+    source = sources.open_source(f"folder:{root}", Options(), val_percent=0, test_percent=0)
     return source.splits["train"]
 
 

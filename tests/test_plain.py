@@ -6,9 +6,9 @@
 import numpy as np
 import pytest
 
-from vit_jax.data.decode import BadImage, in_python
-from vit_jax.data.lazy import tf
-from vit_jax.data.plain import one_line, plain
+from vit_jax.data.ops.decode import BadImage, in_python
+from vit_jax.data.tensorflow import tf
+from vit_jax.data.tf_errors import one_line, plain
 
 
 def refused(content):

@@ -11,10 +11,12 @@ import os
 import jax
 import pytest
 
-from vit_jax import aot, main, plan, topology
-from vit_jax import config as config_lib
-from vit_jax.aot import Measured
+from vit_jax.cli import main
+from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput, RunFailed
+from vit_jax.hardware import topology
+from vit_jax.preflight.plan import compile_for, plan
+from vit_jax.preflight.plan.compile_for import Measured
 
 GIB = 2**30
 V4 = topology.find("v4-32")  # 30.75 GiB a device
@@ -227,7 +229,7 @@ def test_bad_input_is_one_message(args, parts, capsys):
     ],
 )  # fmt: skip
 def test_need_of_a_program_that_is_too_large_is_read(message, size):
-    assert aot._wanted_bytes(message) == pytest.approx(size)
+    assert compile_for._wanted_bytes(message) == pytest.approx(size)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +241,7 @@ def test_need_of_a_program_that_is_too_large_is_read(message, size):
 )
 def test_need_that_cannot_be_read_is_no_verdict(message):
     with pytest.raises(BadInput, match="gave up: RESOURCE_EXHAUSTED"):
-        aot._wanted_bytes(message)
+        compile_for._wanted_bytes(message)
 
 
 def test_share_of_a_gpu_that_jax_takes(monkeypatch):
@@ -280,7 +282,7 @@ def dies(*_):
 
 
 def test_a_compiler_that_dies_is_reported(monkeypatch):
-    monkeypatch.setattr(plan.aot, "measuring", dies)
+    monkeypatch.setattr(plan.compile_for, "measuring", dies)
     with (
         plan._process(topology.find("cpu-1"), 1) as process,
         pytest.raises(RunFailed, match="machine's memory"),

@@ -12,9 +12,9 @@ import plans
 import pytest
 
 from configs import pretrain
-from vit_jax import config as config_lib
-from vit_jax import topology
-from vit_jax.data import synthetic
+from vit_jax.config import load as config_lib
+from vit_jax.data.sources import synthetic
+from vit_jax.hardware import topology
 from vit_jax.models import flops, variants
 
 ROWS = plans.load()

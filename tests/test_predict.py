@@ -15,7 +15,7 @@ import pytest
 import using
 
 import vit_jax
-from vit_jax import main
+from vit_jax.cli import main
 from vit_jax.models import variants
 
 

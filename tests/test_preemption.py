@@ -17,16 +17,19 @@ from test_processes import launch, outcome, wait_for_save
 from test_stopping import wait_until
 from test_train import QUICKSTART, TINY, logged, run, same_parameters
 
-from vit_jax import build, program, signals, stopping, train
-from vit_jax.checkpoint import Checkpoints
-from vit_jax.rows import read_rows
-from vit_jax.workdir import committed
+from vit_jax.build import program
+from vit_jax.build import run as build
+from vit_jax.checkpoints.checkpoints import Checkpoints
+from vit_jax.runtime import coordinated_stop, signals
+from vit_jax.storage.jsonl import read_rows
+from vit_jax.training import train
+from vit_jax.training.workdir import committed
 
 
 @pytest.fixture(autouse=True)
 def _in_this_process(monkeypatch):
     """A process that has nothing to save ends after a while, whatever its main thread is in."""
-    monkeypatch.setattr(stopping, "GRACE_SECS", 1e6)
+    monkeypatch.setattr(coordinated_stop, "GRACE_SECS", 1e6)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +42,7 @@ def quiet(tmp_path_factory):
 
 def signalled(number=signal.SIGTERM):
     os.kill(os.getpid(), number)
-    wait_until(lambda: stopping._now._due)
+    wait_until(lambda: coordinated_stop._now._due)
 
 
 def at_call(monkeypatch, owner, name, number=1, act=signalled):
@@ -124,7 +127,7 @@ def test_stopped_in_another_phase_equals_uninterrupted(quiet, tmp_path, monkeypa
 
 def stop_file(workdir):
     (workdir / "STOP").touch()
-    wait_until(lambda: stopping._now._due)
+    wait_until(lambda: coordinated_stop._now._due)
 
 
 @pytest.mark.slow
@@ -158,7 +161,8 @@ LONG = (
 # Process 1 is stuck after step 15.
 STUCK = """
 import ctypes, os, sys, time
-from vit_jax import main, window
+from vit_jax.cli import main
+from vit_jax.training import metric_window as window
 real = window.Window.add
 def add(self, step, metrics):
     real(self, step, metrics)
@@ -288,7 +292,8 @@ def test_process_that_is_frozen_is_named(tmp_path, victim):
 
 ALONE = """
 import ctypes, sys
-from vit_jax import main, program
+from vit_jax.cli import main
+from vit_jax.build import program
 def compiling(self):
     print("compiling", flush=True)
     while True:  # a signal ends a sleep, but not a compilation

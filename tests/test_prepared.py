@@ -9,8 +9,8 @@ import struct
 import numpy as np
 import pytest
 
-from vit_jax.data import prepared
-from vit_jax.data.records import _masked_crc as masked_crc
+from vit_jax.data.catalog import prepared
+from vit_jax.data.formats.tfrecord import _masked_crc as masked_crc
 from vit_jax.errors import BadInput
 
 

@@ -8,17 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vit_jax import loading, train_step
 from vit_jax.errors import BadInput
-from vit_jax.export import preparing
-from vit_jax.models.formats.json_config import Images
-from vit_jax.models.pretrained import ORIGINAL
+from vit_jax.inference.export import preprocessing_facts
+from vit_jax.step.normalise import normalise
+from vit_jax.weights import loading
+from vit_jax.weights.convert import ORIGINAL
+from vit_jax.weights.formats.json_config import Images
 
 SIZE = (32, 32)
 
 
 def found(form, images, size=SIZE):
-    return preparing.found(exports.weights(form=form, images=images), size)
+    return preprocessing_facts.found(exports.weights(form=form, images=images), size)
 
 
 @pytest.mark.parametrize(
@@ -108,10 +109,10 @@ def test_configuration_of_transformers(given, shorter, kind, unsaid):
 def test_normalisation_is_that_of_the_reader(form, given):
     """On images of the model's size, where resizing does nothing."""
     weights = exports.weights(form=form, images=given)
-    said, _ = preparing.found(weights, SIZE)
+    said, _ = preprocessing_facts.found(weights, SIZE)
     pixels = np.random.default_rng(0).integers(0, 256, (1, *SIZE, 3), np.uint8)
     expected = loading.reader(weights, SIZE)(pixels)
-    normalised = train_step.normalise(jnp.asarray(pixels), said.mean, said.std)
+    normalised = normalise(jnp.asarray(pixels), said.mean, said.std)
     np.testing.assert_allclose(normalised, expected, rtol=1e-5, atol=1e-5)
 
 

@@ -10,8 +10,9 @@ import pictures
 import pytest
 from PIL import Image
 
-from vit_jax.data import augment, preprocess, randaugment
-from vit_jax.data.lazy import tf
+from vit_jax.data.ops import augment, randaugment
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 
 KEY = "data.train_ops"

@@ -16,7 +16,8 @@ import pytest
 
 from vit_jax import tree
 from vit_jax.errors import BadInput
-from vit_jax.models import pretrained, surgery, variants
+from vit_jax.models import variants
+from vit_jax.weights import convert, fitting
 
 VIT = foreign.random(foreign.vit(), 12, 12)
 GAP = foreign.random(foreign.vit(pool="gap", representation=9), 12, 12)
@@ -68,7 +69,7 @@ def stored(folder, kind, file):
 
 def message(path, **kwargs) -> str:
     with pytest.raises(BadInput) as caught:
-        pretrained.read(path, **kwargs)
+        convert.read(path, **kwargs)
     return str(caught.value)
 
 
@@ -78,7 +79,7 @@ def message(path, **kwargs) -> str:
 @pytest.mark.parametrize("kind", FILES)
 def test_format_is_found_from_the_names(tmp_path, kind):
     name, file = FILES[kind]
-    found = pretrained.read(stored(tmp_path, kind, file))
+    found = convert.read(stored(tmp_path, kind, file))
     assert found.format == name
     assert found.tensors == {n: (a.shape, "float32") for n, a in file.items()}
     assert all(a.dtype == np.float32 for a in found.flat.values())
@@ -87,7 +88,7 @@ def test_format_is_found_from_the_names(tmp_path, kind):
 @pytest.mark.parametrize("kind", FILES)
 def test_shapes_alone_say_the_same(tmp_path, kind):
     path = stored(tmp_path, kind, FILES[kind][1])
-    whole, found = pretrained.read(path), pretrained.read(path, shapes_only=True)
+    whole, found = convert.read(path), convert.read(path, shapes_only=True)
     assert found.config == whole.config
     assert (found.format, found.settings, found.classes, found.image_size, found.tensors) == (
         whole.format, whole.settings, whole.classes, whole.image_size, whole.tensors,
@@ -102,8 +103,8 @@ def test_shapes_alone_say_the_same(tmp_path, kind):
 def test_order_of_the_names_does_not_matter(tmp_path, kind):
     file = FILES[kind][1]
     shuffled = {n: file[n] for n in np.random.default_rng(0).permutation(sorted(file))}
-    one = pretrained.read(stored(tmp_path / "a", kind, file))
-    two = pretrained.read(stored(tmp_path / "b", kind, shuffled))
+    one = convert.read(stored(tmp_path / "a", kind, file))
+    two = convert.read(stored(tmp_path / "b", kind, shuffled))
     assert one.config == two.config
     foreign.assert_same(two.flat, one.flat)
 
@@ -161,13 +162,13 @@ def test_mixture_of_two_formats(tmp_path, one, two):
 
 def fit(path, **kwargs):
     """As loading does: every tensor has to find its place."""
-    weights = pretrained.read(path, **kwargs)
+    weights = convert.read(path, **kwargs)
     cfg, size = weights.config, weights.image_size
     if size is None:
         raise BadInput("no image size")
     grid = variants.grid(cfg, *size)
     target = foreign.zeros(cfg, *size)
-    return cfg, surgery.fit(weights.flat, target, old=grid, new=grid, fresh_head=False).params
+    return cfg, fitting.fit(weights.flat, target, old=grid, new=grid, fresh_head=False).params
 
 
 def refused(path) -> str:
@@ -406,35 +407,35 @@ def test_broken_configuration_of_images(tmp_path):
 )
 def test_configuration_that_contradicts_the_weights(tmp_path, kind, said, words):
     with pytest.raises(BadInput, match=words):
-        pretrained.read(with_config(tmp_path, kind, said))
+        convert.read(with_config(tmp_path, kind, said))
 
 
 @pytest.mark.parametrize("kind", ["timm bit", "timm mixer", "timm hybrid"])
 def test_configuration_may_say_what_a_family_has_not(tmp_path, kind):
     said = {"model_args": {"num_heads": 4}, "global_pool": "token" if "hyb" in kind else "avg"}
-    with_it = pretrained.read(with_config(tmp_path, kind, said))
+    with_it = convert.read(with_config(tmp_path, kind, said))
     (tmp_path / "config.json").unlink()
-    assert with_it.config == pretrained.read(tmp_path / "x.safetensors", heads=4).config
+    assert with_it.config == convert.read(tmp_path / "x.safetensors", heads=4).config
 
 
 def test_configuration_beside_an_npz_file_is_not_its_own(tmp_path):
     path = stored(tmp_path, "vit", FILES["vit"][1])
     (tmp_path / "config.json").write_text("{")
-    assert pretrained.read(path).config == foreign.vit()
+    assert convert.read(path).config == foreign.vit()
 
 
 def test_constants_beside_a_file_are_fields_of_its_model(tmp_path):
     own = {"gelu": "tanh", "ln_epsilon": 1e-3, "gn_epsilon": 1e-4, "ws_epsilon": 1e-2}
     own |= {"ws_epsilon_in": "std"}
     said = {"model_args": {"num_heads": 4}, "vit_jax": own}
-    cfg = pretrained.read(with_config(tmp_path, "timm hybrid", said)).config
+    cfg = convert.read(with_config(tmp_path, "timm hybrid", said)).config
     assert (cfg.gelu, cfg.ln_epsilon) == ("tanh", 1e-3)
     backbone = cfg.backbone
     assert (backbone.gn_epsilon, backbone.ws_epsilon, backbone.ws_epsilon_in) == (1e-4, 1e-2, "std")
 
 
 def test_constants_of_formats_without_a_configuration(tmp_path):
-    found = {kind: pretrained.read(stored(tmp_path, kind, FILES[kind][1])).config for kind in FILES}
+    found = {kind: convert.read(stored(tmp_path, kind, FILES[kind][1])).config for kind in FILES}
     resnet = {
         kind: getattr(c, "backbone", None) or getattr(c, "resnet", None)
         for kind, c in found.items()
@@ -467,7 +468,7 @@ def test_head_after_a_pooler_is_no_model_of_transformers(tmp_path):
 
 
 def write(path, name, cfg, side=12):
-    pretrained.write(path, name, cfg, foreign.zeros(cfg, side, side))
+    convert.write(path, name, cfg, foreign.zeros(cfg, side, side))
 
 
 def test_unknown_format_lists_the_ones_there_are(tmp_path):
@@ -531,26 +532,26 @@ def test_model_that_a_format_cannot_express(tmp_path, name, cfg, words):
 def test_rates_and_computation_are_no_part_of_a_file(tmp_path):
     cfg = foreign.vit(dropout=0.5, drop_path=0.5, dtype="bfloat16", remat="full", head_bias=-10.0)
     write(tmp_path / "x.npz", "npz", cfg)
-    assert pretrained.read(tmp_path / "x.npz").config == foreign.vit()
+    assert convert.read(tmp_path / "x.npz").config == foreign.vit()
 
 
 @pytest.mark.parametrize("name", ["npz", "timm"])
 def test_parameters_of_jax_in_bfloat16(tmp_path, name):
     path = tmp_path / ("x.npz" if name == "npz" else "x.safetensors")
     params = jax.tree.map(lambda x: jnp.asarray(x, jnp.bfloat16), tree.stack_blocks(VIT))
-    pretrained.write(path, name, foreign.vit(), params)
-    found = pretrained.read(path)
+    convert.write(path, name, foreign.vit(), params)
+    found = convert.read(path)
     assert {dtype for _, dtype in found.tensors.values()} == {"bfloat16"}
     expected = jax.tree.map(lambda x: x.astype(ml_dtypes.bfloat16).astype(np.float32), VIT)
     foreign.assert_same(found.flat, foreign.flat(expected))
 
 
 def test_flatten_gives_loop_names_for_both_layouts():
-    looped = pretrained.flatten(VIT)
+    looped = convert.flatten(VIT)
     foreign.assert_same(looped, foreign.flat(VIT))
     on_device = jax.tree.map(jnp.asarray, tree.stack_blocks(VIT))
-    foreign.assert_same(pretrained.flatten(on_device), looped)
-    assert all(isinstance(a, np.ndarray) for a in pretrained.flatten(on_device).values())
+    foreign.assert_same(convert.flatten(on_device), looped)
+    assert all(isinstance(a, np.ndarray) for a in convert.flatten(on_device).values())
 
 
 def test_pickled_weights(tmp_path):
@@ -561,7 +562,7 @@ def test_pickled_weights(tmp_path):
     assert "not arrays of floats" in message(tmp_path / "x.npz", shapes_only=True)
 
 
-@pytest.mark.parametrize("name", pretrained.NAMES)
+@pytest.mark.parametrize("name", convert.NAMES)
 def test_parameters_of_another_model_are_not_written(tmp_path, name):
     cfg = foreign.vit()
     params, path = foreign.random(cfg, 12, 12), tmp_path / "model"
@@ -576,7 +577,7 @@ def test_parameters_of_another_model_are_not_written(tmp_path, name):
         ({"params": params}, "unexpected +params/"),
     ):
         with pytest.raises(BadInput, match=words):
-            pretrained.write(path, name, cfg, given)
+            convert.write(path, name, cfg, given)
     assert not list(tmp_path.iterdir())
 
 
@@ -591,10 +592,10 @@ def test_parts_that_our_models_lack_are_refused_by_name_in_npz(tmp_path, name, w
     given = foreign.original_vit(foreign.random(foreign.vit(), 12, 12))
     given[f"Transformer/{name}"] = np.zeros(8, np.float32)
     with pytest.raises(BadInput, match=words):
-        pretrained.read(foreign.npz(tmp_path / "x.npz", given))
+        convert.read(foreign.npz(tmp_path / "x.npz", given))
 
 
 def test_pickled_objects_are_called_by_their_name(tmp_path):
     np.savez(tmp_path / "x.npz", a=np.array([{}], object))
     with pytest.raises(BadInput, match="pickled objects, which are never loaded"):
-        pretrained.read(tmp_path / "x.npz")
+        convert.read(tmp_path / "x.npz")

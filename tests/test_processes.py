@@ -20,7 +20,9 @@ from test_e2e import ROOT
 from test_train import QUICKSTART, TINY, logged, parameters, run, same_parameters
 
 import vit_jax
-from vit_jax import goodput, rows, storage
+from vit_jax.runtime import goodput
+from vit_jax.storage import files as storage
+from vit_jax.storage import jsonl
 
 STEPS = (
     "--config.length=24 steps",
@@ -208,7 +210,7 @@ def test_run_whose_process_was_killed_continues(two, tmp_path, victim):
     assert logged(workdir) == logged(two[0])
     assert same_parameters(workdir, two[0])
     if victim:
-        turns = rows.read_rows(workdir / goodput.FILE)
+        turns = jsonl.read_rows(workdir / goodput.FILE)
         assert [row["code"] for row in turns if row["event"] == "exit"] == [43, 0]
 
 
@@ -226,7 +228,7 @@ def test_two_processes_in_a_bucket_are_killed_and_stopped_and_continue(two, tmp_
         return children
 
     def turns():
-        found = rows.read_rows(storage.path(workdir) / goodput.FILE)
+        found = jsonl.read_rows(storage.path(workdir) / goodput.FILE)
         return sorted(found, key=lambda row: row["time"])
 
     children = begin("save", 1)

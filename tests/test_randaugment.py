@@ -10,8 +10,9 @@ import pictures
 import pytest
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
-from vit_jax.data import preprocess, randaugment
-from vit_jax.data.lazy import tf
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.ops import randaugment
+from vit_jax.data.tensorflow import tf
 
 SIZES = [(32, 32), (23, 40), (3, 5)]
 LEVELS = [0.0, 0.4, 0.5, 1.0, 1.5, 2.0]

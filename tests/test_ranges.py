@@ -10,7 +10,7 @@ import resource
 import numpy as np
 import pytest
 
-from vit_jax.data import ranges
+from vit_jax.data.formats import byte_ranges
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def contents(tmp_path):
 def files(tmp_path, contents):
     for i, content in enumerate(contents):
         (tmp_path / str(i)).write_bytes(content)
-    return ranges.Files([str(tmp_path / str(i)) for i in range(5)])
+    return byte_ranges.Files([str(tmp_path / str(i)) for i in range(5)])
 
 
 @pytest.mark.parametrize("held", [[], [0, 3], [4, 1, 2]])
@@ -75,7 +75,7 @@ def test_more_files_than_may_be_open_raise_that_limit(tmp_path):
     low = 200
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (low, hard))
-        ranges.Files(["x"] * 300)
+        byte_ranges.Files(["x"] * 300)
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == hard
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -91,11 +91,11 @@ def test_index_is_kept_by_file_and_by_what_it_is(tmp_path, monkeypatch):
         return np.arange(len(built) * 10)
 
     path = str(tmp_path / "x")
-    assert len(ranges.indexed(path, "a", build)) == 10
-    again = ranges.indexed(path, "a", build)
+    assert len(byte_ranges.indexed(path, "a", build)) == 10
+    again = byte_ranges.indexed(path, "a", build)
     assert len(again) == 10
     assert isinstance(again, np.memmap)
-    assert len(ranges.indexed(path, "b", build)) == 20
+    assert len(byte_ranges.indexed(path, "b", build)) == 20
     os.utime(path, ns=(1, 1))
-    assert len(ranges.indexed(path, "a", build)) == 30
+    assert len(byte_ranges.indexed(path, "a", build)) == 30
     assert len(built) == 3

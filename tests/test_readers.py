@@ -8,9 +8,10 @@ import pictures
 import pytest
 from PIL import Image
 
-from vit_jax import train_step
-from vit_jax.data import preprocess, readers
+from vit_jax.data.ops import chain as preprocess
 from vit_jax.errors import BadInput
+from vit_jax.step.normalise import normalise
+from vit_jax.weights import preprocessing
 
 HALF = (0.5, 0.5, 0.5)
 COLOURS = (0.48, 0.45, 0.4), (0.22, 0.23, 0.24)  # mean, std
@@ -19,15 +20,15 @@ SIZES = [(61, 97), (97, 40), (48, 48), (5, 7), (50, 32), (1, 90)]
 
 
 def chain(text: str, mean=HALF, std=HALF):
-    return readers.chain_reader(preprocess.parse("data.eval_ops", text, 0), mean, std)
+    return preprocessing.chain_reader(preprocess.parse("data.eval_ops", text, 0), mean, std)
 
 
 READERS = {
     "chain": lambda: chain("decode|resize(8)"),
     "chain without decode": lambda: chain("resize(8)"),
-    "original": lambda: readers.original_reader(8, 8),
-    "timm": lambda: readers.timm_reader({"input_size": [3, 8, 8]}),
-    "hf": lambda: readers.hf_reader({"size": 8}),
+    "original": lambda: preprocessing.original_reader(8, 8),
+    "timm": lambda: preprocessing.timm_reader({"input_size": [3, 8, 8]}),
+    "hf": lambda: preprocessing.hf_reader({"size": 8}),
 }
 
 
@@ -109,15 +110,15 @@ def test_what_is_no_file_is_not_read(tmp_path):
     """A pipe would wait for ever, and some devices never end."""
     for path in hostile.no_files(tmp_path):
         with pytest.raises(BadInput, match=rf"image '{path}' cannot be read: .* not a file"):
-            readers.original_reader(8, 8)(path)
+            preprocessing.original_reader(8, 8)(path)
 
 
 @pytest.mark.parametrize(
     "made",
     [
         lambda: chain("decode"),
-        lambda: readers.hf_reader({"do_resize": False}),
-        lambda: readers.hf_reader({"size": {"shortest_edge": 8}}),
+        lambda: preprocessing.hf_reader({"do_resize": False}),
+        lambda: preprocessing.hf_reader({"size": {"shortest_edge": 8}}),
     ],
 )
 def test_images_that_keep_their_sizes_need_one_size(made):
@@ -141,7 +142,7 @@ def test_images_that_keep_their_sizes_need_one_size(made):
 )
 def test_a_chain_gives_what_a_run_evaluates(text):
     batch = next(pictures.batches(pictures.split(1, size=13), text, batch_size=1).evaluation())
-    expected = np.asarray(train_step.normalise(batch["image"], *COLOURS))
+    expected = np.asarray(normalise(batch["image"], *COLOURS))
     found = chain(text, *COLOURS)(pictures.noise(13, 13, seed=0))
     np.testing.assert_array_equal(found, expected)
 
@@ -170,7 +171,7 @@ def test_the_original_resize_is_bilinear_without_antialias_or_rounding():
     above = at[top][:, left] * (1 - right) + at[top][:, left + 1] * right
     below = at[top + 1][:, left] * (1 - right) + at[top + 1][:, left + 1] * right
     expected = (above * (1 - down) + below * down - 127.5) / 127.5
-    found = readers.original_reader(8, 6)(image)
+    found = preprocessing.original_reader(8, 6)(image)
     assert found.shape == (1, 8, 6, 3)
     np.testing.assert_allclose(found[0], expected, atol=1e-5)
 
@@ -178,7 +179,7 @@ def test_the_original_resize_is_bilinear_without_antialias_or_rounding():
 def test_the_original_keeps_an_image_of_its_size():
     image = np.zeros([8, 8, 3], np.uint8)
     image[..., 1], image[..., 2] = 255, 51
-    found = readers.original_reader(8, 8)(image)
+    found = preprocessing.original_reader(8, 8)(image)
     np.testing.assert_array_equal(found, np.broadcast_to(np.float32([-1, 1, -0.6]), found.shape))
 
 
@@ -213,7 +214,7 @@ def timm_transform(**cfg):
     ids=str,
 )
 def test_timm_sees_the_same(cfg):
-    transform, reader = timm_transform(**cfg), readers.timm_reader(cfg)
+    transform, reader = timm_transform(**cfg), preprocessing.timm_reader(cfg)
     for height, width in SIZES:
         if 1 in (height, width) and cfg.get("crop_mode") == "border":
             continue  # timm fails
@@ -226,14 +227,14 @@ def test_timm_sees_the_same_in_a_file(tmp_path):
     (tmp_path / "a.jpg").write_bytes(pictures.encode(pictures.noise(40, 61), "JPEG"))
     cfg = {"crop_pct": 0.9}
     expected = timm_transform(**cfg)(Image.open(tmp_path / "a.jpg").convert("RGB"))
-    found = readers.timm_reader(cfg)(tmp_path / "a.jpg")
+    found = preprocessing.timm_reader(cfg)(tmp_path / "a.jpg")
     np.testing.assert_array_equal(found[0], expected.numpy().transpose(1, 2, 0))
 
 
 def test_a_line_of_pixels_gets_borders():
-    found = readers.timm_reader({"input_size": (3, 8, 8), "crop_mode": "border", "crop_pct": 1.0})(
-        np.full([1, 90, 3], 255, np.uint8)
-    )
+    found = preprocessing.timm_reader(
+        {"input_size": (3, 8, 8), "crop_mode": "border", "crop_pct": 1.0}
+    )(np.full([1, 90, 3], 255, np.uint8))
     assert (found[0, :, 0, 0] > 1).sum() == 1  # one white row, seven in the mean colour
     assert (np.abs(found) < 0.01).mean() == 7 / 8
 
@@ -258,13 +259,15 @@ def test_a_line_of_pixels_gets_borders():
 )
 def test_a_timm_configuration_that_cannot_be_followed(cfg, said):
     with pytest.raises(BadInput, match=f"pretrained_cfg: {said}"):
-        readers.timm_reader(cfg)
+        preprocessing.timm_reader(cfg)
 
 
 def test_null_and_other_keys_of_timm_do_not_matter():
     cfg = {"crop_mode": None, "mean": None, "num_classes": 5, "test_input_size": [3, 9, 9]}
     image = pictures.noise(30, 40)
-    np.testing.assert_array_equal(readers.timm_reader(cfg)(image), readers.timm_reader({})(image))
+    np.testing.assert_array_equal(
+        preprocessing.timm_reader(cfg)(image), preprocessing.timm_reader({})(image)
+    )
 
 
 # Hugging Face.
@@ -302,7 +305,7 @@ def hf_sees(config: dict, image: np.ndarray) -> np.ndarray:
     ids=str,
 )
 def test_hugging_face_sees_the_same(config):
-    reader = readers.hf_reader(config)
+    reader = preprocessing.hf_reader(config)
     for height, width in SIZES:
         image = pictures.noise(height, width)
         expected = hf_sees(config, image)
@@ -339,10 +342,10 @@ def test_hugging_face_sees_the_same(config):
 )
 def test_a_hugging_face_configuration_that_cannot_be_followed(config, said):
     with pytest.raises(BadInput, match=f"preprocessor_config: {said}"):
-        readers.hf_reader(config)
+        preprocessing.hf_reader(config)
 
 
 def test_readers_of_other_libraries_need_no_tensorflow(monkeypatch):
-    monkeypatch.setattr(readers, "tf", None)
-    for made in (readers.timm_reader({}), readers.hf_reader({})):
+    monkeypatch.setattr(preprocessing, "tf", None)
+    for made in (preprocessing.timm_reader({}), preprocessing.hf_reader({})):
         assert made(pictures.encode(pictures.noise(9, 9))).shape == (1, 224, 224, 3)

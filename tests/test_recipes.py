@@ -14,12 +14,18 @@ import numpy as np
 import pytest
 
 from configs import transfer as transfer_recipe
-from vit_jax import aot, build, checks, main, program, settle, storage, sweep, timetable
-from vit_jax import config as config_lib
-from vit_jax.data import preprocess
+from vit_jax.build import defaults, program
+from vit_jax.build import run as build
+from vit_jax.cli import main
+from vit_jax.config import load as config_lib
+from vit_jax.config import timeline, validation
+from vit_jax.data.ops import chain as preprocess
 from vit_jax.errors import BadInput
-from vit_jax.models import surgery
+from vit_jax.experiments.sweeps import points as sweep
 from vit_jax.paper import augreg, transfer, vtab
+from vit_jax.preflight.plan import compile_for
+from vit_jax.storage import files as storage
+from vit_jax.weights import fitting
 
 PRETRAIN, TRANSFER = "configs/pretrain.py:", "configs/transfer.py:"
 LONG = {"imagenet21k": "epochs=30", "imagenet": "epochs=300"}
@@ -52,10 +58,10 @@ def load(spec, *overrides):
 
 @pytest.mark.parametrize("spec", EVERY)
 def test_recipe_is_a_valid_configuration_with_and_without_its_data(spec):
-    build.check(settle.settle(load(spec)))
+    build.check(defaults.settle(load(spec)))
     if "release" not in spec:
         stand_in = load(f"{spec},standin=true")
-        build.check(settle.settle(stand_in))
+        build.check(defaults.settle(stand_in))
         assert stand_in.data.source.startswith("synthetic:")
 
 
@@ -70,7 +76,7 @@ def test_recipe_is_a_valid_configuration_with_and_without_its_data(spec):
 def test_plan_knows_the_size_of_what_is_not_prepared(spec, size, tmp_path):
     file = tmp_path / "config.yaml"
     file.write_text(config_lib.to_yaml(load(TRANSFER + spec)))
-    assert aot.size(str(file)) == size
+    assert compile_for.size(str(file)) == size
 
 
 # ---------------------------------------------------------------- pre-training
@@ -94,12 +100,12 @@ def test_bit_of_another_length_falls_in_proportion():
 def test_drops_are_durations_of_which_0_is_never():
     given = "('0', '25 percent', '12 steps', '81920 examples')"
     config = load(BIT[0], "--config.length=40 steps", f"--config.schedule.step.drops={given}")
-    assert timetable.of(config, examples=4096).drops == (10, 12, 20)
+    assert timeline.of(config, examples=4096).drops == (10, 12, 20)
 
 
 @pytest.mark.parametrize("drops", ["('soon',)", "(3,)"])
 def test_drops_that_are_no_durations_are_refused(drops):
-    config = settle.settle(load(BIT[0], f"--config.schedule.step.drops={drops}"))
+    config = defaults.settle(load(BIT[0], f"--config.schedule.step.drops={drops}"))
     with pytest.raises(BadInput, match=r"schedule\.step\.drops"):
         build.check(config)
 
@@ -289,8 +295,8 @@ def test_stages_of_transfer(dataset):
         load(f"{TRANSFER}dataset={dataset},stage={s}") for s in ("select", "final", "")
     )
     assert [list(c.evals) for c in (select, final)] == [["val"], ["test"]]
-    assert checks.evaluations_of_test(select) == []
-    assert checks.evaluations_of_test(final) == ["test"]
+    assert validation.evaluations_of_test(select) == []
+    assert validation.evaluations_of_test(final) == ["test"]
     whole, part = ("train800val200", "train800") if "/" in dataset else ("train", "train[:")
     assert final.data.split == whole
     assert select.data.split.startswith(part)
@@ -322,12 +328,12 @@ def test_protocol_of_pretraining_is_its_recipe(recipe):
 def test_polyak_starts_at_the_weights_that_are_loaded():
     small = ("width=16", "depth=1", "mlp=16", "heads=2")
     given = [f"--config.model.{s}" for s in small] + ["--config.data.image_size=32"]
-    config = settle.settle(load(f"{TRANSFER}model=B/16,polyak=true", *given))
+    config = defaults.settle(load(f"{TRANSFER}model=B/16,polyak=true", *given))
     assert config.ema.decay == 0.9999
     made = program.make(config, classes=10, examples=100, devices=jax.devices()[:1])
     weights = jax.tree.map(lambda x: np.full(x.shape, 0.25, x.dtype), made.abstract.params)
     del weights["head"]  # a new one
-    state = made.init_from(surgery.Fitted(weights, []))
+    state = made.init_from(fitting.Fitted(weights, []))
     for average, loaded in zip(*map(jax.tree.leaves, (state.ema, state.params)), strict=True):
         np.testing.assert_array_equal(average, loaded)
     assert (np.asarray(state.ema["embedding"]["kernel"]) == 0.25).all()
@@ -425,7 +431,7 @@ def test_sweep_of_transfer_is_table_4_then_three_seeds(dataset):
     select, final = stages(f"{TRANSFER}dataset={dataset},standin=true")
     rates = transfer.table_4()[dataset].rates
     assert [p.config.schedule.lr for p in select] == list(rates)
-    assert [checks.looked_at_test(p.config) for p in select] == [False] * 4
+    assert [validation.looked_at_test(p.config) for p in select] == [False] * 4
     assert [(p.config.schedule.lr, p.config.seed) for p in final] == [
         (rates[-1], s) for s in range(3)
     ]

@@ -10,8 +10,9 @@ import pictures
 import pytest
 from opening import examples, labels, message, names, opened
 
-from vit_jax.data import record_source, splits
-from vit_jax.data.lazy import tf
+from vit_jax.data.sources import records as record_source
+from vit_jax.data.splits import split as splits
+from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 
 CLASSES = [f"class {k}" for k in range(9)]

@@ -12,10 +12,14 @@ import pictures
 import pytest
 from test_train import run
 
-from vit_jax import checksums, distributed, ending, lock, program, storage, workdir
-from vit_jax.checkpoint import Checkpoints
+from vit_jax.build import program
+from vit_jax.checkpoints.checkpoints import Checkpoints
 from vit_jax.errors import BadInput
-from vit_jax.reporting import Report
+from vit_jax.runtime import coordination, process_exit, workdir_lock
+from vit_jax.storage import checksums
+from vit_jax.storage import files as storage
+from vit_jax.training import workdir
+from vit_jax.training.metric_writer import Report
 
 CLASSES = ("bee", "cat", "dog")
 KEEP = ("--config.checkpoint.keep_last=3",)
@@ -133,7 +137,7 @@ def test_settings_that_are_refused_leave_everything(stopped, override):
 
 def test_another_live_run_is_not_touched(stopped, capsys):
     (stopped / "run" / "STOP").touch()  # a person asks that run to stop
-    with lock.held(stopped / "run"):
+    with workdir_lock.held(stopped / "run"):
         before = content(stopped / "run")
         assert train(stopped) == 2
         assert content(stopped / "run") == before
@@ -192,14 +196,14 @@ def test_a_start_that_saved_a_step_keeps_it(stopped, monkeypatch):
 def test_an_end_by_another_thread_counts_as_the_refusal_that_it_is(tmp_path, monkeypatch):
     """So another process of the run, whose input is bad, ends this one."""
     ends = []
-    monkeypatch.setattr(ending, "_code", None)
-    monkeypatch.setattr(ending.os, "_exit", ends.append)
+    monkeypatch.setattr(process_exit, "_code", None)
+    monkeypatch.setattr(process_exit.os, "_exit", ends.append)
     for code, left in ((2, {"config.yaml"}), (43, {"config.yaml", "goodput.jsonl"})):
         (tmp_path / "config.yaml").write_text("old")
         with workdir.unchanged_if_refused(tmp_path):
             (tmp_path / "config.yaml").write_text("new")
             (tmp_path / "goodput.jsonl").write_text("row")
-            thread = threading.Thread(target=ending.end, args=(code,))
+            thread = threading.Thread(target=process_exit.end, args=(code,))
             thread.start()
             thread.join()
         assert {path.name for path in tmp_path.iterdir()} == left
@@ -226,8 +230,8 @@ def test_rows_and_files_of_a_bucket_come_back(store):
 
 
 def test_classes_are_compared_by_process_0_for_all(tmp_path, monkeypatch):
-    monkeypatch.setattr(distributed, "is_first", lambda: False)
-    monkeypatch.setattr(distributed, "share", lambda name, value: "the data has 9 classes")
+    monkeypatch.setattr(coordination, "is_first", lambda: False)
+    monkeypatch.setattr(coordination, "share", lambda name, value: "the data has 9 classes")
     with pytest.raises(BadInput, match="9 classes"):
         workdir.check_classes(tmp_path, CLASSES)
 

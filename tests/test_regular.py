@@ -9,7 +9,8 @@ import threading
 import hostile
 import pytest
 
-from vit_jax import regular, storage
+from vit_jax.storage import files as storage
+from vit_jax.storage import regular
 
 pytestmark = pytest.mark.timeout(60)  # a pipe without a writer would wait for ever
 

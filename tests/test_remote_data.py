@@ -7,8 +7,8 @@ import packs
 import pytest
 from opening import examples, message, names, opened
 
-from vit_jax.data import record_source
-from vit_jax.data.lazy import tf
+from vit_jax.data.sources import records as record_source
+from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 
 PICTURES = {

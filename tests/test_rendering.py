@@ -15,8 +15,8 @@ import papers
 import pytest
 import test_pages
 
-from vit_jax import main
-from vit_jax.tables import catalogue, filling, rendering
+from vit_jax.cli import main
+from vit_jax.experiments.tables import catalogue, filling, rendering
 
 
 @pytest.fixture(scope="module")
@@ -181,8 +181,8 @@ def test_page_explains_every_status(root):
 
 def test_help_and_the_room_import_no_jax():
     code = (
-        "import sys; from vit_jax import main; main.main(['table', '--help']); "
-        "from vit_jax.tables import catalogue, rendering, filling; "
+        "import sys; from vit_jax.cli import main; main.main(['table', '--help']); "
+        "from vit_jax.experiments.tables import catalogue, rendering, filling; "
         "sys.exit('jax' in sys.modules or 'tensorflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

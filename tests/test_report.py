@@ -9,7 +9,7 @@ import pytest
 from test_e2e import readme_commands
 from workdirs import written
 
-from vit_jax import main
+from vit_jax.cli import main
 
 
 @pytest.mark.parametrize("words, said", [([], "RUN"), ([""], "RUN is empty")])

@@ -10,9 +10,14 @@ import jax
 import numpy as np
 import pytest
 
-from vit_jax import reporting, rows, storage
+from vit_jax import console
+from vit_jax.data.pipeline import skipped_images
 from vit_jax.errors import BadInput
-from vit_jax.reporting import Report, Throughput
+from vit_jax.reports import summary
+from vit_jax.storage import files as storage
+from vit_jax.storage import jsonl
+from vit_jax.training import metric_writer
+from vit_jax.training.metric_writer import Report, Throughput
 
 
 def test_rows_carry_their_step_and_can_be_read_back(tmp_path):
@@ -33,7 +38,7 @@ def test_continuing_cuts_later_rows_and_a_torn_line(tmp_path):
     report = Report(tmp_path, step=4, tensorboard=False)
     report.row(5, {"a": 3})
     report.close()
-    assert rows.read_rows(path) == [{"step": 4, "a": 1}, {"step": 5, "a": 3}]
+    assert jsonl.read_rows(path) == [{"step": 4, "a": 1}, {"step": 5, "a": 3}]
 
 
 def test_files_of_tensorboard_may_lie_in_a_folder_of_any_bytes(tmp_path):
@@ -94,29 +99,31 @@ def test_time_of_training_goes_on_over_rows_and_stands_still_in_pauses():
     ],
 )
 def test_estimate_has_a_unit_of_its_size(steps, rate, text):
-    assert reporting.estimate_line(steps, rate, 64).startswith(text)
+    assert metric_writer.estimate_line(steps, rate, 64).startswith(text)
 
 
 @pytest.mark.parametrize(
     ("secs", "text"), [(0, "0:00"), (59.6, "1:00"), (61, "1:01"), (3723, "1:02:03")]
 )
 def test_durations(secs, text):
-    assert reporting.duration(secs) == text
+    assert console.duration(secs) == text
 
 
 def test_progress_line_has_what_one_looks_for():
     row = {"train/loss": 0.5, "train/lr": 1e-3, "perf/img_per_sec": 200.0, "perf/input_wait": 0.02}
-    line = reporting.progress_line(50, 100, row, left_images=2000)
+    line = metric_writer.progress_line(50, 100, row, left_images=2000)
     assert line == "step 50/100  loss 0.5000  lr 1.00e-03  200 img/s  wait 2%  ETA 0:10"
-    assert "loss not finite  lr" in reporting.progress_line(
+    assert "loss not finite  lr" in metric_writer.progress_line(
         5, 9, {k: v for k, v in row.items() if k != "train/loss"}, left_images=0
     )
-    assert "MFU 45.0%" in reporting.progress_line(50, 100, row | {"perf/mfu": 0.45}, left_images=0)
+    assert "MFU 45.0%" in metric_writer.progress_line(
+        50, 100, row | {"perf/mfu": 0.45}, left_images=0
+    )
 
 
 def test_parameter_table_adds_up():
     params = {"a": {"kernel": np.zeros((2, 3))}, "b": jax.ShapeDtypeStruct((4,), np.float32)}
-    text = reporting.parameter_table(params)
+    text = summary.parameter_table(params)
     assert "a/kernel" in text
     assert "2x3" in text
     assert text.splitlines()[-1].split() == ["total", "10"]
@@ -130,18 +137,18 @@ RESULTS = {
 
 
 def test_results_table_has_a_line_for_each_split():
-    text = reporting.results_table(RESULTS)
+    text = summary.results_table(RESULTS)
     assert text.splitlines()[-1].split() == ["test", "97.00%", "100.00%", "0.1000", "365"]
 
 
 def test_few_shots_are_shares_of_so_many_examples():
     few = {"1shot": 0.4, "5shot": 0.71, "examples": 3669}
-    text = reporting.results_table(RESULTS | {"fewshot_pets": few})
+    text = summary.results_table(RESULTS | {"fewshot_pets": few})
     assert [line.split() for line in text.splitlines()[-2:]][-1] == [
         "fewshot_pets", "40.00%", "71.00%", "3,669",
     ]  # fmt: skip
     measured = {f"fewshot_pets/{name}": value for name, value in few.items()}
-    line = reporting.evaluation_line(["fewshot_pets"], measured)
+    line = summary.evaluation_line(["fewshot_pets"], measured)
     assert line == "fewshot_pets 1shot 40.00% 5shot 71.00%"
 
 
@@ -150,9 +157,9 @@ def test_measured_against_expected(value, word):
     expected = {
         "metric": "test/top1", "value": value, "tolerance": 0.01, "source": "s", "hardware": "h",
     }  # fmt: skip
-    assert f"{word} the tolerance" in reporting.verdict(RESULTS, expected)
-    assert reporting.verdict(RESULTS, expected | {"metric": ""}) == ""
-    assert reporting.verdict(RESULTS, expected | {"metric": "other/top1"}) == ""
+    assert f"{word} the tolerance" in summary.verdict(RESULTS, expected)
+    assert summary.verdict(RESULTS, expected | {"metric": ""}) == ""
+    assert summary.verdict(RESULTS, expected | {"metric": "other/top1"}) == ""
 
 
 def test_a_process_that_does_not_write_remembers_its_rows(tmp_path, capsys):
@@ -175,12 +182,12 @@ def test_what_any_process_of_any_start_skipped_is_read_back(tmp_path, monkeypatc
     seen = []
     for process, found in [(0, ["a", "b"]), (1, ["b", "c"]), (0, ["d"])]:
         monkeypatch.setattr(jax, "process_index", lambda process=process: process)
-        report = reporting.Report(tmp_path, step=0, tensorboard=False, write=not process)
+        report = metric_writer.Report(tmp_path, step=0, tensorboard=False, write=not process)
         for count in range(len(found) + 1):
             report.skipped([(name, "empty") for name in found[:count]])
         report.close()
         seen += found
-        assert reporting.read_skipped(tmp_path) == {(name, "empty") for name in seen}
+        assert skipped_images.read_skipped(tmp_path) == {(name, "empty") for name in seen}
     assert len(list(tmp_path.glob("skipped-*"))) == 2
 
 
@@ -195,7 +202,7 @@ def test_damaged_list_of_skipped_images_is_an_empty_one(tmp_path, caplog, text):
     assert [report.bad_images() for _ in range(3)] == [1, 1, 1]
     assert [str(tmp_path / "skipped-0.json") in line for line in caplog.messages] == [True]
     report.skipped([("c.jpg", "empty")])
-    assert reporting.read_skipped(tmp_path) == {("b.jpg", "empty"), ("c.jpg", "empty")}
+    assert skipped_images.read_skipped(tmp_path) == {("b.jpg", "empty"), ("c.jpg", "empty")}
     report.close()
 
 
@@ -207,10 +214,10 @@ def test_metrics_that_cannot_be_read_are_bad_input(tmp_path, write):
 
 
 def test_nothing_skipped_leaves_no_file(tmp_path):
-    report = reporting.Report(tmp_path, step=0, tensorboard=False)
+    report = metric_writer.Report(tmp_path, step=0, tensorboard=False)
     report.skipped([])
     report.close()
-    assert reporting.read_skipped(tmp_path) == set()
+    assert skipped_images.read_skipped(tmp_path) == set()
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
 
 
@@ -222,7 +229,7 @@ class Terminal(io.StringIO):
 def test_bar_shows_from_the_start_on_a_terminal_and_leaves_nothing(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
-    with reporting.bar("images") as progress:
+    with console.bar("images") as progress:
         assert terminal.getvalue().endswith("images: ...")  # a compilation may come first
         progress(1000, 4000)
         assert "images: 1,000 of 4,000 (25%)" in terminal.getvalue()
@@ -234,6 +241,6 @@ def test_bar_shows_from_the_start_on_a_terminal_and_leaves_nothing(monkeypatch):
 
 def test_bar_is_silent_elsewhere(monkeypatch):
     monkeypatch.setattr("sys.stderr", io.StringIO())
-    with reporting.bar("images") as progress:
+    with console.bar("images") as progress:
         progress(1, 2)
-        assert reporting.sys.stderr.getvalue() == ""
+        assert metric_writer.sys.stderr.getvalue() == ""

@@ -7,9 +7,9 @@ import socket
 
 import pytest
 
-from vit_jax import processes
 from vit_jax.errors import BadInput
-from vit_jax.processes import Who, check, expand_hosts, resolve
+from vit_jax.runtime import process_identity
+from vit_jax.runtime.process_identity import Who, check, expand_hosts, resolve
 
 SLURM = {
     "SLURM_JOB_ID": "8193", "SLURM_STEP_NODELIST": "gpu-a[09-10]", "SLURM_NTASKS": "2",
@@ -273,7 +273,7 @@ def test_the_name_of_a_pod_is_waited_for(monkeypatch):
         return answer
 
     monkeypatch.setattr(socket, "getaddrinfo", look)
-    monkeypatch.setattr(processes.time, "sleep", lambda _: None)
+    monkeypatch.setattr(process_identity.time, "sleep", lambda _: None)
     check(resolve({}, JOBSET))
     assert next(found, None) is None
 
@@ -293,4 +293,4 @@ def test_name_of_another_host_that_resolves_to_loopback_is_refused(monkeypatch, 
 
 def test_loopback_as_written():
     for host in ("10.0.0.1", "example.org", "::2", "localhost.example.org"):
-        assert not processes.is_loopback(host)
+        assert not process_identity.is_loopback(host)

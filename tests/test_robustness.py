@@ -8,8 +8,9 @@ import re
 import numpy as np
 import pytest
 
-from vit_jax import checks, paper
-from vit_jax import config as config_lib
+from vit_jax import paper
+from vit_jax.config import load as config_lib
+from vit_jax.config import validation
 from vit_jax.errors import BadInput
 from vit_jax.paper import robustness
 
@@ -83,7 +84,7 @@ def test_recipe_adds_what_is_named_and_nothing_else():
 
 def test_all_of_them_are_valid():
     config = config_lib.load(f"{TRANSFER},also={'+'.join(robustness.sets())}")
-    checks.check_numbers(config)
+    validation.check_numbers(config)
     assert len(config.evals) == 2 + 9
 
 
@@ -114,14 +115,14 @@ def test_recipe_refuses_what_it_cannot_measure(args, said):
 def test_what_reads_a_test_set_is_known(change, found):
     overrides = [f"--config.evals.{text}" for text in change]
     config = config_lib.load("configs/quickstart.py", overrides)
-    assert checks.evaluations_of_test(config) == found
+    assert validation.evaluations_of_test(config) == found
 
 
 def test_validation_is_a_test_set_of_imagenet_alone():
     config = config_lib.load(f"{TRANSFER},also=real+c")
-    assert checks.evaluations_of_test(config) == ["c", "real", "test"]
+    assert validation.evaluations_of_test(config) == ["c", "real", "test"]
     other = ["--config.data.source=tfds:dtd", "--config.evals.test.split=validation"]
-    assert checks.evaluations_of_test(config_lib.load("configs/quickstart.py", other)) == []
+    assert validation.evaluations_of_test(config_lib.load("configs/quickstart.py", other)) == []
 
 
 @pytest.mark.parametrize(
@@ -134,7 +135,7 @@ def test_validation_is_a_test_set_of_imagenet_alone():
 def test_values_that_no_evaluation_has_are_refused(override, said):
     config = config_lib.load("configs/quickstart.py", [f"--config.evals.val.{override}"])
     with pytest.raises(BadInput) as caught:
-        checks.check_numbers(config)
+        validation.check_numbers(config)
     assert said in str(caught.value)
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tiny
 
-from vit_jax.data.lazy import tf
+from vit_jax.data.tensorflow import tf
 from vit_jax.errors import RunFailed
-from vit_jax.export import forward, saved_model
-from vit_jax.models.formats.json_config import Images
+from vit_jax.inference.export import forward, saved_model
+from vit_jax.weights.formats.json_config import Images
 
 READ = """
 import os

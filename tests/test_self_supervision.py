@@ -17,10 +17,15 @@ import pytest
 from test_train import QUICKSTART, ROOT, TINY, logged, parameters, run, same_parameters, stop_at
 
 import vit_jax
-from vit_jax import aot, build, loading, main, settle, topology
-from vit_jax import config as config_lib
+from vit_jax.build import defaults
+from vit_jax.build import run as build
+from vit_jax.cli import main
+from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
+from vit_jax.hardware import topology
 from vit_jax.models import variants
+from vit_jax.preflight.plan import compile_for
+from vit_jax.weights import loading
 
 RECIPE = str(ROOT / "configs" / "masked.py")
 MASKED = (
@@ -220,7 +225,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path, capsys, 
 @pytest.mark.parametrize("model", ["BiT-R50x1", "Mixer-B/16"])
 def test_models_without_patch_representations_are_refused(model):
     with pytest.raises(BadInput, match=f"hybrids.*not for {model}"):
-        build.check(settle.settle(config_lib.load(f"{RECIPE}:model={model}")))
+        build.check(defaults.settle(config_lib.load(f"{RECIPE}:model={model}")))
 
 
 @pytest.mark.parametrize("model", ["B/16", "L/16", "H/14", "R50+B/16", "R50+L/32"])
@@ -229,7 +234,7 @@ def test_models_without_patch_representations_are_refused(model):
 def test_recipe_is_valid(model, target, dataset):
     spec = f"{RECIPE}:model={model},target={target},dataset={dataset},rate=0.15,standin=true"
     config = config_lib.load(spec)
-    build.check(settle.settle(config))
+    build.check(defaults.settle(config))
     assert (config.masked.target, config.masked.rate) == (target, 0.15)
     assert config.data.source.startswith("synthetic:")
     assert config.optimizer.clip == (1.0 if dataset == "imagenet" else 0.0)
@@ -256,11 +261,11 @@ def test_recipe_refuses_unknown_words(capsys):
 def test_plan_counts_the_head_of_patches(tmp_path):
     accelerator, flops = topology.find("h100-8"), {}
     for target in ("none", "mean", "small"):
-        config = settle.settle(config_lib.load(RECIPE, ["--config.model.depth=1"]))
+        config = defaults.settle(config_lib.load(RECIPE, ["--config.model.depth=1"]))
         config.masked.target = target
         file = tmp_path / f"{target}.yaml"
         file.write_text(config_lib.to_yaml(config))
-        flops[target] = aot.measure(str(file), accelerator, 1, {}).flops
+        flops[target] = compile_for.measure(str(file), accelerator, 1, {}).flops
     head = 3 * 2 * 196 * 768 * 512 * 4096 / 8
     assert flops["small"] - flops["mean"] == pytest.approx(15 * head, rel=1e-6)
     classes = 3 * 2 * 768 * 18_291 * 4096 / 8

@@ -13,10 +13,11 @@ import pytest
 import tiny
 from jax.sharding import PartitionSpec
 
-from vit_jax import sharding, state, train_step, tree
+from vit_jax import sharding, tree
 from vit_jax.errors import BadInput
 from vit_jax.models import vit
 from vit_jax.optim import optimizers
+from vit_jax.step import state, train_step
 
 TABLE = (
     ("act_batch", ("replica", "data", "fsdp")),

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from vit_jax.data import shards
+from vit_jax.data.formats import shards
 from vit_jax.errors import BadInput
 
 

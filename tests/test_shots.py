@@ -6,8 +6,9 @@
 import numpy as np
 import pytest
 
-from vit_jax.data import shots, sources
-from vit_jax.data.splits import Split, Table
+from vit_jax.data.sources.source import Options, Source
+from vit_jax.data.splits.split import Split, Table
+from vit_jax.data.tasks import shots
 from vit_jax.errors import BadInput
 
 
@@ -22,7 +23,7 @@ def split_of(labels, prefix="x", numbered=False):
 
 
 def source_of(classes=3, spec="folder:x", **splits):
-    return sources.Source(spec, tuple(map(str, range(classes))), splits)
+    return Source(spec, tuple(map(str, range(classes))), splits)
 
 
 LABELS = np.random.default_rng(0).integers(0, 3, 97)
@@ -161,7 +162,7 @@ def test_digest_is_of_the_images():
 
 
 def test_a_source_without_a_test_split_holds_out_a_tenth():
-    digits = shots.open_source("digits", sources.Options())
+    digits = shots.open_source("digits", Options())
     assert 0.08 < len(digits.splits["test"]) / 1797 < 0.12
     task = shots.make(digits, (10,), 3)
     assert len(task.picks[10, 0]) == 100

@@ -11,8 +11,8 @@ import pictures
 import pytest
 from PIL import Image, ImageDraw
 
-from vit_jax.data import show
-from vit_jax.data.lazy import tf
+from vit_jax.data.inspect import show
+from vit_jax.data.tensorflow import tf
 
 NAMES = [f"class {i}" for i in range(20)]
 

@@ -14,7 +14,8 @@ import time
 
 import pytest
 
-from vit_jax import signals, storage
+from vit_jax.runtime import signals
+from vit_jax.storage import files as storage
 
 
 @pytest.fixture

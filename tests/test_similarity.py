@@ -12,7 +12,8 @@ import tiny
 from test_vit import POSITIONS
 
 from vit_jax.analysis import similarity
-from vit_jax.models import pretrained, surgery, variants
+from vit_jax.models import variants
+from vit_jax.weights import convert, fitting
 
 
 def by_place(rows, columns, alike):
@@ -103,8 +104,8 @@ def test_models_that_add_nothing_have_none():
 def test_at_another_resolution_they_are_those_that_are_resized():
     cfg = tiny.config()
     params, target = tiny.params(cfg), variants.shapes(cfg, 24, 16)
-    flat = pretrained.flatten(params)
-    fitted = surgery.fit(flat, target, old=(2, 3), new=(6, 4), fresh_head=False).params
+    flat = convert.flatten(params)
+    fitted = fitting.fit(flat, target, old=(2, 3), new=(6, 4), fresh_head=False).params
     found = similarity.of_model(cfg, fitted, (24, 16))
     assert found.shape == (1, 6, 4, 6, 4)
     small = similarity.of_model(cfg, params, (tiny.HEIGHT, tiny.WIDTH))

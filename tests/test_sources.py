@@ -3,6 +3,7 @@
 
 """The grammar of sources, the digits, and the fingerprint of a dataset."""
 
+import importlib.util
 import itertools
 import json
 import shutil
@@ -14,8 +15,9 @@ import pytest
 import using
 from opening import message, opened
 
-from vit_jax.data import sources
-from vit_jax.data.lazy import tf
+from vit_jax.data.sources import registry as sources
+from vit_jax.data.sources.source import Options
+from vit_jax.data.tensorflow import tf
 
 # ---------------------------------------------------------------- the grammar
 
@@ -128,7 +130,7 @@ def test_digits_are_read_without_importing_sklearn_or_scipy():
     """A second each. (TensorFlow, which comes later, brings them where they are installed.)"""
     script = """
 import json, sys
-from vit_jax.data import sources
+from vit_jax.data.sources import registry as sources
 source = sources.open_source("digits", sources.Options(), val_percent=10, test_percent=20)
 heavy = ("tensorflow", "sklearn", "scipy", "pandas")
 print(json.dumps([[m for m in heavy if m in sys.modules], len(source.splits["test"])]))
@@ -139,7 +141,7 @@ print(json.dumps([[m for m in heavy if m in sys.modules], len(source.splits["tes
 
 
 def test_digits_without_sklearn_say_what_to_install(monkeypatch):
-    monkeypatch.setattr(sources.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert "pip install scikit-learn" in message("digits")
 
 
@@ -175,7 +177,7 @@ def test_slices_of_files_that_lie_class_by_class_have_every_class(tmp_path, kind
         rows += [f"test/{name}/0.jpg,{name},test" for name in "abcde"]
         (tmp_path / "all.csv").write_text("\n".join(rows))
         spec = f"csv:{tmp_path / 'all.csv'}"
-    source = sources.open_source(spec, sources.Options(), val_percent=0, test_percent=0)
+    source = sources.open_source(spec, Options(), val_percent=0, test_percent=0)
     first, last = source.split("train[:80%]"), source.split("train[80%:]")
     assert (len(first), len(last)) == (160, 40)
     names = [{part.name(i) for i in range(len(part))} for part in (first, last)]

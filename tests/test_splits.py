@@ -8,9 +8,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from vit_jax.data import splits
-from vit_jax.data.lazy import tf
-from vit_jax.data.splits import Split, Table
+from vit_jax.data.splits import split as splits
+from vit_jax.data.splits.split import Split, Table
+from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 
 

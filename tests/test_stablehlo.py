@@ -10,8 +10,8 @@ import pytest
 import tiny
 
 from vit_jax.errors import BadInput
-from vit_jax.export import forward, stablehlo
-from vit_jax.models.formats.json_config import Images
+from vit_jax.inference.export import forward, stablehlo
+from vit_jax.weights.formats.json_config import Images
 
 READ = """
 import jax

@@ -9,7 +9,8 @@ import numpy as np
 import optax
 import pytest
 
-from vit_jax import state, tree
+from vit_jax import tree
+from vit_jax.step import state
 
 
 def init(key):

@@ -14,9 +14,10 @@ import pytest
 import vit_jax
 from vit_jax import tree
 from vit_jax.errors import BadInput
-from vit_jax.models import files, pretrained, variants
-from vit_jax.models.formats import state_dict, table
-from vit_jax.models.formats.table import Context
+from vit_jax.models import variants
+from vit_jax.weights import convert, files
+from vit_jax.weights.formats import name_table, state_dict
+from vit_jax.weights.formats.name_table import Context
 
 CLOSE = 3e-5  # of logits whose standard deviation is about 1; the promise is 1e-4
 
@@ -203,7 +204,7 @@ def test_rectangular_model_of_timm(tmp_path):
     for kind in ("vit_base_patch16_224", "flexivit_small"):
         theirs = randomised(timm_model(kind, **settings))
         path = timm_saved(tmp_path / kind, theirs)
-        assert pretrained.read(path).image_size == (8, 12)
+        assert convert.read(path).image_size == (8, 12)
         model, params, _ = vit_jax.load(path)
         agree(foreign.logits(model.cfg, params, x), outputs(theirs, x))
     with pytest.raises(BadInput, match="not a square"):
@@ -407,7 +408,7 @@ def test_every_name_of_a_published_variant_maps_both_ways_hf(tmp_path, monkeypat
 def maps_both_ways(tmp_path, monkeypatch, name, variant, given):
     monkeypatch.setattr(files, "read", lambda path, shapes_only: dict(given))
     heads = 12 if variant == "b/32" else 0  # S/32 has the same sizes
-    found = pretrained.read(tmp_path / "x.safetensors", heads=heads, shapes_only=True)
+    found = convert.read(tmp_path / "x.safetensors", heads=heads, shapes_only=True)
     assert found.settings["variant"] == variant
     assert found.format == name
     side = found.image_size[0]
@@ -425,7 +426,7 @@ def maps_both_ways(tmp_path, monkeypatch, name, variant, given):
     form = next(f for f in forms if f.writes(found.flat))
     small = {n: np.broadcast_to(np.int8(0), a.shape) for n, a in found.flat.items()}
     monkeypatch.setattr(np, "ascontiguousarray", lambda array: array)
-    back = table.write(form, small, Context(class_rows=int("cls" in ours)))
+    back = name_table.write(form, small, Context(class_rows=int("cls" in ours)))
     assert {n: a.shape for n, a in back.items()} == {n: a.shape for n, a in given.items()}
 
 
@@ -440,21 +441,21 @@ def hand_written(tmp_path, cfg, write, side=12):
 def test_heads_are_said_by_the_configuration_else_by_a_variant_else_asked_for(tmp_path, write):
     path = hand_written(tmp_path, foreign.vit(), write)
     with pytest.raises(BadInput, match=r"heads= \(--heads, --config.model.heads\)"):
-        pretrained.read(path)
-    assert pretrained.read(path, heads=8).settings["heads"] == 8
+        convert.read(path)
+    assert convert.read(path, heads=8).settings["heads"] == 8
     key = "num_attention_heads" if write is foreign.hf_vit else "num_heads"
     said = {key: 2} if write is foreign.hf_vit else {"model_args": {key: 2}}
     (tmp_path / "config.json").write_text(json.dumps(said))
-    assert pretrained.read(path).settings["heads"] == 2
-    assert pretrained.read(path, heads=8).settings["heads"] == 8  # who asks knows
+    assert convert.read(path).settings["heads"] == 2
+    assert convert.read(path, heads=8).settings["heads"] == 8  # who asks knows
     (tmp_path / "config.json").unlink()
 
     named = variants.config(variant="Ti/4", classes=3)
     path = hand_written(tmp_path, named, write, 8)
-    assert pretrained.read(path).settings["heads"] == 3
-    assert pretrained.read(path).settings["variant"] == "Ti/4"
+    assert convert.read(path).settings["heads"] == 3
+    assert convert.read(path).settings["variant"] == "Ti/4"
     (tmp_path / "config.json").write_text(json.dumps({key: 6, "model_args": {key: 6}}))
-    assert pretrained.read(path).settings["heads"] == 6
+    assert convert.read(path).settings["heads"] == 6
 
 
 def test_heads_of_the_file_are_those_of_the_model(tmp_path):
@@ -473,7 +474,7 @@ def test_heads_of_the_file_are_those_of_the_model(tmp_path):
 def test_heads_that_do_not_divide(tmp_path, write, heads):
     path = hand_written(tmp_path, foreign.vit(), write)
     with pytest.raises(BadInput, match=f"heads={heads} do not divide the width 32"):
-        pretrained.read(path, heads=heads)
+        convert.read(path, heads=heads)
 
 
 def test_mixers_and_bits_have_no_heads_to_ask_for(tmp_path):
@@ -484,14 +485,14 @@ def test_mixers_and_bits_have_no_heads_to_ask_for(tmp_path):
     ):
         weights = foreign.random(cfg, side, side)
         path = foreign.safetensors(tmp_path / "x.safetensors", write(weights))
-        foreign.assert_same(pretrained.read(path).flat, foreign.flat(weights))
+        foreign.assert_same(convert.read(path).flat, foreign.flat(weights))
 
 
 @pytest.mark.parametrize("cfg", [foreign.hybrid(), foreign.hybrid(stages=())], ids=["s", "root"])
 def test_hybrid_of_free_sizes(tmp_path, cfg):
     weights = foreign.random(cfg, 96, 96)
     path = foreign.safetensors(tmp_path / "x.safetensors", foreign.timm_vit(weights))
-    found = pretrained.read(path, heads=4)
+    found = convert.read(path, heads=4)
     foreign.assert_same(found.flat, foreign.flat(weights))
     assert found.image_size == (96, 96)
 
@@ -517,7 +518,7 @@ def test_part_of_timm_that_ours_lacks_is_refused_by_name(tmp_path, part):
         vit_jax.load(path)
     assert any(f"({name})" in str(caught.value) for name in extra), (extra, caught.value)
     with pytest.raises(BadInput, match=f"has {part}"):
-        pretrained.read(path, shapes_only=True)
+        convert.read(path, shapes_only=True)
 
 
 @pytest.mark.parametrize(
@@ -538,7 +539,7 @@ def test_architecture_of_timm_that_ours_is_not(tmp_path, monkeypatch, architectu
     given = {name: np.broadcast_to(np.float32(0), shape) for name, shape in theirs.items()}
     monkeypatch.setattr(files, "read", lambda path, shapes_only: dict(given))
     with pytest.raises(BadInput, match=f"has .*{part}") as caught:
-        pretrained.read(tmp_path / "x.safetensors", shapes_only=True)
+        convert.read(tmp_path / "x.safetensors", shapes_only=True)
     assert any(f"({name})" in str(caught.value) for name in theirs)
 
 
@@ -599,7 +600,7 @@ def test_every_architecture_of_timm_is_read_right_or_refused(tmp_path, monkeypat
         monkeypatch.setattr(files, "read", lambda path, shapes_only, given=given: dict(given))
         save_config_for_hf(theirs, tmp_path / "config.json")
         try:
-            weights = pretrained.read(tmp_path / "x.safetensors", shapes_only=True)
+            weights = convert.read(tmp_path / "x.safetensors", shapes_only=True)
             cfg = weights.config
             names = foreign.flat(foreign.zeros(cfg, *weights.image_size))
         except BadInput:

@@ -7,8 +7,10 @@ import shutil
 
 import pytest
 
-from vit_jax import checksums, step_folders, storage
+from vit_jax.checkpoints import step_folders
 from vit_jax.errors import PeerLost
+from vit_jax.storage import checksums
+from vit_jax.storage import files as storage
 
 WHOLE = ("commit_success.txt", "state/x", checksums.FILE)
 OLDER = ("commit_success.txt", "state/x", "_CHECKPOINT_METADATA")

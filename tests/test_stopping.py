@@ -13,10 +13,12 @@ import time
 import pytest
 from test_train import QUICKSTART, TINY
 
-from vit_jax import config, distributed, ending, meeting, signals, stopping, train
+from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput, PeerLost, Stopped
-from vit_jax.processes import Who
-from vit_jax.stopping import SAVE, STOP, Agreement
+from vit_jax.runtime import coordinated_stop, coordination, process_exit, rendezvous, signals
+from vit_jax.runtime.coordinated_stop import SAVE, STOP, Agreement
+from vit_jax.runtime.process_identity import Who
+from vit_jax.training import train
 
 
 class Lines:
@@ -171,7 +173,7 @@ def test_batch_that_comes_while_the_stop_is_agreed_on_is_not_trained_on():
 @pytest.mark.parametrize("behind", [0, 2])
 def test_nothing_is_saved_where_one_has_not_begun(monkeypatch, behind):
     """It may compile for long; the others wait in their first step and save nothing."""
-    monkeypatch.setattr(stopping, "GRACE_SECS", 0.05)
+    monkeypatch.setattr(coordinated_stop, "GRACE_SECS", 0.05)
     begun = threading.Barrier(3)
 
     def act(agreement, index):
@@ -200,8 +202,8 @@ def test_between_phases_of_the_start_the_main_thread_ends_by_itself():
 
 
 def test_request_from_before_the_others_were_there_reaches_them(monkeypatch):
-    monkeypatch.setattr(stopping, "GRACE_SECS", 0.01)
-    monkeypatch.setattr(ending, "end", lambda code: None)
+    monkeypatch.setattr(coordinated_stop, "GRACE_SECS", 0.01)
+    monkeypatch.setattr(process_exit, "end", lambda code: None)
     agreements = [Agreement(), Agreement()]
     lines = Lines(2, agreements)
     agreements[1].ask(STOP, "SIGTERM received")
@@ -232,13 +234,13 @@ def test_all_save_after_the_same_step_when_the_newest_checkpoint_is_old(monkeypa
 
 def test_backstop_goes_by_the_time_since_the_last_save(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(stopping, "_now", Agreement())
-    backstop = stopping.Backstop(10, clock=lambda: now[0])
+    monkeypatch.setattr(coordinated_stop, "_now", Agreement())
+    backstop = coordinated_stop.Backstop(10, clock=lambda: now[0])
 
     def steps(count):
         due = []
         for _ in range(count):
-            stopping._now.point()
+            coordinated_stop._now.point()
             due.append(backstop.due())
         return due
 
@@ -250,7 +252,7 @@ def test_backstop_goes_by_the_time_since_the_last_save(monkeypatch):
     assert steps(3) == [False] * 3
     now[0] = 1202.0
     assert steps(2) == [False, True]
-    assert not stopping.Backstop(0, clock=lambda: 1e9).due()
+    assert not coordinated_stop.Backstop(0, clock=lambda: 1e9).due()
 
 
 # ---------------------------------------------------------------- of this process
@@ -260,12 +262,12 @@ def test_backstop_goes_by_the_time_since_the_last_save(monkeypatch):
 def test_signal_stops_at_the_next_batch(number, caplog):
     seen = []
     said = f"{number.name} received"
-    with stopping.listening(), pytest.raises(Stopped, match=said) as stopped:  # noqa: PT012
-        for n in stopping.feed(iter(range(1000))):
+    with coordinated_stop.listening(), pytest.raises(Stopped, match=said) as stopped:  # noqa: PT012
+        for n in coordinated_stop.feed(iter(range(1000))):
             seen.append(n)
             if n == 3:
                 os.kill(os.getpid(), number)
-                wait_until(lambda: stopping._now._due)
+                wait_until(lambda: coordinated_stop._now._due)
     assert seen == [0, 1, 2, 3]
     assert stopped.value.save
     assert f"{number.name} received: stopping" in caplog.text
@@ -273,12 +275,12 @@ def test_signal_stops_at_the_next_batch(number, caplog):
 
 def test_second_signal_ends_the_process_at_once(monkeypatch):
     codes = queue.SimpleQueue()
-    monkeypatch.setattr(ending, "end", codes.put)
+    monkeypatch.setattr(process_exit, "end", codes.put)
     monkeypatch.setattr(signals, "SAME_SECS", 0.0)
-    with stopping.listening():
-        stopping._now.point()
+    with coordinated_stop.listening():
+        coordinated_stop._now.point()
         os.kill(os.getpid(), signal.SIGTERM)
-        wait_until(lambda: stopping._now._due)
+        wait_until(lambda: coordinated_stop._now._due)
         os.kill(os.getpid(), signal.SIGINT)
         assert codes.get(timeout=20) == 130
 
@@ -297,11 +299,11 @@ def test_batch_that_never_comes_does_not_keep_a_run_from_stopping(monkeypatch, s
     def busy(*_):
         time.sleep(0.002)
 
-    monkeypatch.setattr(stopping, "_TICK_SECS", 0.01)
+    monkeypatch.setattr(coordinated_stop, "_TICK_SECS", 0.01)
     before = signal.signal(signal.SIGALRM, busy)
     try:
-        with stopping.listening(), pytest.raises(Stopped) as stopped:  # noqa: PT012
-            for _ in stopping.feed(batches()):
+        with coordinated_stop.listening(), pytest.raises(Stopped) as stopped:  # noqa: PT012
+            for _ in coordinated_stop.feed(batches()):
                 if signals_a_second:
                     signal.setitimer(signal.ITIMER_REAL, *[1 / signals_a_second] * 2)
                 threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
@@ -323,17 +325,17 @@ def test_run_that_is_asked_on_its_way_into_waiting_does_not_wait(monkeypatch):
         ended.append(True)
         yield 2
 
-    with stopping.listening(), pytest.raises(Stopped) as stopped:  # noqa: PT012
-        point = stopping._now.point
+    with coordinated_stop.listening(), pytest.raises(Stopped) as stopped:  # noqa: PT012
+        point = coordinated_stop._now.point
 
         def asked():
             point()
             passed.append(True)
             if len(passed) == 2:
-                stopping._now.ask(stopping.STOP, "STOP seen")
+                coordinated_stop._now.ask(coordinated_stop.STOP, "STOP seen")
 
-        monkeypatch.setattr(stopping._now, "point", asked)
-        for _ in stopping.feed(batches()):
+        monkeypatch.setattr(coordinated_stop._now, "point", asked)
+        for _ in coordinated_stop.feed(batches()):
             pass
     assert stopped.value.save
     assert not ended
@@ -345,11 +347,11 @@ def test_feed_hands_on_batches_and_errors_as_they_are():
         yield from "ab"
         raise BadInput("train/red/3.jpg cannot be decoded")
 
-    feed = stopping.feed(batches())
+    feed = coordinated_stop.feed(batches())
     assert [next(feed), next(feed)] == ["a", "b"]
     with pytest.raises(BadInput, match="train/red/3"):
         next(feed)
-    assert list(stopping.feed(iter("xyz"))) == ["x", "y", "z"]
+    assert list(coordinated_stop.feed(iter("xyz"))) == ["x", "y", "z"]
 
 
 def test_one_batch_more_than_was_asked_for_is_made():
@@ -360,7 +362,7 @@ def test_one_batch_more_than_was_asked_for_is_made():
             made.append(n)
             yield n
 
-    feed = stopping.feed(batches())
+    feed = coordinated_stop.feed(batches())
     assert next(feed) == 0
     wait_until(lambda: len(made) == 2)
     assert next(feed) == 1
@@ -372,14 +374,14 @@ def test_stop_file_stops_and_one_from_before_is_removed(tmp_path, monkeypatch, c
     monkeypatch.setattr(signals, "POLL_SECS", 0.01)
     (tmp_path / "STOP").touch()
     caplog.set_level("INFO", "vit_jax")
-    with stopping.listening(str(tmp_path)), stopping.watching(tmp_path):
-        feed = stopping.feed(iter("abc"))
+    with coordinated_stop.listening(str(tmp_path)), coordinated_stop.watching(tmp_path):
+        feed = coordinated_stop.feed(iter("abc"))
         next(feed)
-        stopping.accepted()
+        coordinated_stop.accepted()
         assert not (tmp_path / "STOP").exists()
-        assert not stopping._now._due
+        assert not coordinated_stop._now._due
         (tmp_path / "STOP").touch()
-        wait_until(lambda: stopping._now._due)
+        wait_until(lambda: coordinated_stop._now._due)
         with pytest.raises(Stopped, match="STOP"):
             next(feed)
     assert "older than this start" in caplog.text
@@ -391,8 +393,8 @@ def test_stop_file_counts_for_process_0_that_still_waits_for_the_others(
     tmp_path, monkeypatch, index
 ):
     ends, seen = [], []
-    monkeypatch.setattr(stopping, "GRACE_SECS", 0.0)
-    monkeypatch.setattr(ending, "end", ends.append)
+    monkeypatch.setattr(coordinated_stop, "GRACE_SECS", 0.0)
+    monkeypatch.setattr(process_exit, "end", ends.append)
     monkeypatch.setattr(signals, "POLL_SECS", 0.01)
 
     def meet(*_):
@@ -403,10 +405,10 @@ def test_stop_file_counts_for_process_0_that_still_waits_for_the_others(
             wait_until(lambda: ends)
         raise PeerLost("nobody came")
 
-    monkeypatch.setattr(meeting, "meet", meet)
+    monkeypatch.setattr(rendezvous, "meet", meet)
     who = Who("127.0.0.1:1", 2, index, "test")
-    with stopping.listening(), pytest.raises(PeerLost):
-        train.train(config.load(QUICKSTART, TINY), tmp_path, who)
+    with coordinated_stop.listening(), pytest.raises(PeerLost):
+        train.train(config_lib.load(QUICKSTART, TINY), tmp_path, who)
     assert (seen, ends) == ([1 - index], [42] * (1 - index))
 
 
@@ -419,10 +421,10 @@ def test_host_of_a_tpu_looks_for_the_stop_file_once_jax_has_counted(tmp_path, mo
         assert "STOP" not in [t.name for t in threading.enumerate()]
         return False  # of one host
 
-    monkeypatch.setattr(distributed, "_initialize", initialized)
-    monkeypatch.setattr(distributed, "check_shared", checked)
-    with stopping.listening(), pytest.raises(BadInput, match="enough"):
-        train.train(config.load(QUICKSTART, TINY), tmp_path, "tpu")
+    monkeypatch.setattr(coordination, "_initialize", initialized)
+    monkeypatch.setattr(coordination, "check_shared", checked)
+    with coordinated_stop.listening(), pytest.raises(BadInput, match="enough"):
+        train.train(config_lib.load(QUICKSTART, TINY), tmp_path, "tpu")
 
 
 def wait_until(true, secs=20):

@@ -13,9 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from vit_jax import checksums, config, keeping, main, step_folders, storage, workdir
+from vit_jax.checkpoints import retention, step_folders
+from vit_jax.cli import main
+from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput, PeerLost
-from vit_jax.models import files
+from vit_jax.storage import checksums
+from vit_jax.storage import files as storage
+from vit_jax.training import workdir
+from vit_jax.weights import files
 
 
 @pytest.mark.parametrize("text", ["/a b/ü", "runs/x", "~/runs", "a:b", "x/gs:/y"])
@@ -198,7 +203,7 @@ def test_what_a_run_that_never_began_has_written_is_removed(store):
 def test_train_in_a_bucket_imports_no_tensorflow_for_it(store):
     code = (
         "import vit_jax; from etils import epath; epath.Path('.').exists();"  # jax's cache does
-        "from vit_jax import storage; p = storage.workdir('gs://bucket/run');"
+        "from vit_jax.storage import files as storage; p = storage.workdir('gs://bucket/run');"
         "storage.write(p / 'x', 'y'); assert (p / 'x').read_text() == 'y'; import sys;"
         "assert epath.Path('gs://bucket/run/x').exists();"
         "assert 'tensorflow' not in sys.modules"
@@ -219,14 +224,14 @@ class ProxyError(Exception):
         storage.is_dir,
         storage.changed,
         files.read_json,
-        lambda place: config.load(str(place.with_suffix(".yaml"))),
+        lambda place: config_lib.load(str(place.with_suffix(".yaml"))),
         lambda place: storage.rename(place, place.with_name("y")),
         lambda place: storage.opened(place).__enter__(),
         lambda place: workdir.continue_or_check(None, place),  # type: ignore[arg-type]
         lambda place: checksums.write(place.parent),
         lambda place: checksums.damage(place.parent),
-        lambda place: keeping.add(place.parent, {}),
-        lambda place: keeping.read(place.parent),
+        lambda place: retention.add(place.parent, {}),
+        lambda place: retention.read(place.parent),
         step_folders.remove,
         step_folders.set_aside,
     ],

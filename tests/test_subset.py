@@ -11,8 +11,9 @@ import pictures
 import pytest
 from opening import opened
 
-from vit_jax.data import order, splits, subset
-from vit_jax.data.splits import Split, Table
+from vit_jax.data.splits import order, subset
+from vit_jax.data.splits import split as splits
+from vit_jax.data.splits.split import Split, Table
 from vit_jax.errors import BadInput
 
 

@@ -16,13 +16,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vit_jax import main, program, recipes, tree
-from vit_jax.bench import baseline, inputs, ours, saving, startup, suite, turns
-from vit_jax.bench.turns import Asked, Timed
-from vit_jax.commands import bench
-from vit_jax.data import bench as data_bench
+from vit_jax import tree
+from vit_jax.build import program
+from vit_jax.cli import bench, main
+from vit_jax.config import recipes
+from vit_jax.data.inspect import bench as data_bench
 from vit_jax.errors import BadInput, RunFailed
 from vit_jax.models import flops, variants
+from vit_jax.preflight.bench import (
+    baseline,
+    checkpoint_speed,
+    inputs,
+    interleaved,
+    our_steps,
+    startup,
+    suite,
+)
+from vit_jax.preflight.bench.interleaved import Asked, Timed
 
 NARROW = ("width=16", "depth=2", "mlp=24", "heads=2")
 OVERRIDES = ("--config.platform=cpu", *(f"--config.model.{text}" for text in NARROW))
@@ -39,7 +49,7 @@ def quick(monkeypatch):
 def without_tensorflow(asked):
     """Our training step, where TensorFlow cannot be imported."""
     sys.modules["tensorflow"] = None
-    return ours.train(asked)
+    return our_steps.train(asked)
 
 
 def sleeping(asked):
@@ -95,13 +105,13 @@ def test_models_that_others_do_not_have_are_measured_alone(quick, capsys):
 
 
 def test_our_step_needs_no_tensorflow():
-    found = turns.take({"ours": without_tensorflow}, ASKED, rounds=1, turn_secs=0.0)
+    found = interleaved.take({"ours": without_tensorflow}, ASKED, rounds=1, turn_secs=0.0)
     assert found["ours"].secs[0] > 0
 
 
 @pytest.mark.parametrize(
     "candidate, apart, passes",
-    [(ours.train, True, 3), (ours.evaluate, True, 1), (ours.predict, False, 1)],
+    [(our_steps.train, True, 3), (our_steps.evaluate, True, 1), (our_steps.predict, False, 1)],
     ids=lambda x: getattr(x, "__name__", ""),
 )
 def test_flops_are_those_of_the_model_that_runs(candidate, apart, passes, monkeypatch):
@@ -123,7 +133,7 @@ def test_figures_of_turns_are_those_of_the_clock():
     seen = []
     makers = {"a": sleeping, "b": sleeping}
     given = {"rounds": 3, "turn_secs": 0.1, "progress": lambda *now: seen.append(now)}
-    found = turns.take(makers, Asked("", 20, 0, ""), **given)
+    found = interleaved.take(makers, Asked("", 20, 0, ""), **given)
     assert found["a"].figures == {"number": 7}
     assert len(found["b"].secs) == 3
     rate = found["a"].rate(20)  # 20 images in 20 ms and whatever the machine adds
@@ -134,15 +144,15 @@ def test_figures_of_turns_are_those_of_the_clock():
 
 
 def test_ratio_is_that_of_each_round():
-    measured = turns.Measured((1.0, 2.0, 4.0), {}), turns.Measured((2.0, 2.0, 2.0), {})
-    assert turns.ratio(*measured) == {"median": 1.0, "spread": 0.75}  # of 2, 1 and 0.5
+    measured = interleaved.Measured((1.0, 2.0, 4.0), {}), interleaved.Measured((2.0, 2.0, 2.0), {})
+    assert interleaved.ratio(*measured) == {"median": 1.0, "spread": 0.75}  # of 2, 1 and 0.5
 
 
 def test_a_candidate_that_dies_is_named_or_left_out(caplog):
     with pytest.raises(RunFailed, match="process of b ended"):
-        turns.take({"a": sleeping, "b": dying}, Asked("", 1, 0, ""), rounds=1)
+        interleaved.take({"a": sleeping, "b": dying}, Asked("", 1, 0, ""), rounds=1)
     makers = {"a": sleeping, "b": dying}
-    found = turns.take(makers, Asked("", 1, 0, ""), rounds=1, turn_secs=0.0, optional=("b",))
+    found = interleaved.take(makers, Asked("", 1, 0, ""), rounds=1, turn_secs=0.0, optional=("b",))
     assert list(found) == ["a"]
     assert "b is left out" in caplog.text
 
@@ -155,20 +165,20 @@ def dying_later(asked):
 
 def test_an_optional_candidate_may_die_at_any_time(caplog):
     given = {"rounds": 3, "turn_secs": 0.0, "optional": ("b",)}
-    found = turns.take({"a": sleeping, "b": dying_later}, Asked("", 1, 0, ""), **given)
+    found = interleaved.take({"a": sleeping, "b": dying_later}, Asked("", 1, 0, ""), **given)
     assert list(found) == ["a"]
     assert len(found["a"].secs) == 3
 
 
 def test_rows_that_fail_leave_the_others(monkeypatch, caplog):
-    real = turns.take
+    real = interleaved.take
 
     def take(makers, asked, **given):
         if asked.model == "S/8":
             raise RunFailed("too little memory")
         return real({"ours": sleeping_ours, suite._PEAK: sleeping_ours}, asked, **given)
 
-    monkeypatch.setattr(turns, "take", take)
+    monkeypatch.setattr(interleaved, "take", take)
     rows = [Asked("S/8", 8, 16, "float32", OVERRIDES), ASKED]
     found = suite.table("predict", rows, rounds=1, turn_secs=0.0)
     assert [row["model"] for row in found["rows"]] == ["Ti/8"]
@@ -197,7 +207,7 @@ def test_parts_that_fail_leave_the_others(monkeypatch, capsys):
 
 
 def test_peak_is_of_finite_numbers():
-    timed = ours.products(ASKED)
+    timed = our_steps.products(ASKED)
     for _ in range(30):
         last = timed.step()
     assert bool(jnp.isfinite(last).all())
@@ -205,7 +215,7 @@ def test_peak_is_of_finite_numbers():
 
 def test_bad_input_of_a_candidate_is_that_of_the_command():
     with pytest.raises(BadInput, match="not like this"):
-        turns.take({"a": refusing}, Asked("", 1, 0, ""), rounds=1)
+        interleaved.take({"a": refusing}, Asked("", 1, 0, ""), rounds=1)
 
 
 @pytest.mark.parametrize(
@@ -276,14 +286,14 @@ def test_baseline_learns():
 
 
 def test_flops_of_a_step_are_three_forward_passes_of_a_batch():
-    cfg = ours.make(ASKED).model.cfg
-    assert ours.train(ASKED).figures["step_flops"] == 24 * flops.forward_flops(cfg, 16, 16)
+    cfg = our_steps.make(ASKED).model.cfg
+    assert our_steps.train(ASKED).figures["step_flops"] == 24 * flops.forward_flops(cfg, 16, 16)
 
 
 def test_timm_takes_the_sizes_of_the_model():
     for name in ("timm", "torch"):
         pytest.importorskip(name)
-    from vit_jax.bench import timm_model
+    from vit_jax.preflight.bench import timm_model
 
     timed = timm_model.train(ASKED)
     assert timed.figures["how"].partition(" ")[0] in ("torch.compile", "eager")
@@ -292,7 +302,7 @@ def test_timm_takes_the_sizes_of_the_model():
         last = timed.step()
     assert float(last) < float(first) - 0.5
     model, _, _ = timm_model._begin(ASKED)
-    cfg = ours.make(ASKED).model.cfg
+    cfg = our_steps.make(ASKED).model.cfg
     assert sum(p.numel() for p in model.parameters()) == tree.size(variants.shapes(cfg, 16, 16))
 
 
@@ -300,12 +310,12 @@ def test_timm_takes_the_sizes_of_the_model():
 
 
 def test_saving_is_measured_on_real_checkpoints():
-    found = saving.save(ASKED, rounds=2)
-    state = jax.tree.leaves(ours.make(ASKED).abstract)
+    found = checkpoint_speed.save(ASKED, rounds=2)
+    state = jax.tree.leaves(our_steps.make(ASKED).abstract)
     assert found["bytes"] == sum(x.size * x.dtype.itemsize for x in state)
     assert 0 < found["blocking_secs"]["median"] < found["commit_secs"]["median"]
     assert found["least_secs_between"] == pytest.approx(100 * found["blocking_secs"]["median"])
-    assert "Ti/8" in saving.text([found])
+    assert "Ti/8" in checkpoint_speed.text([found])
 
 
 def test_startup_is_that_of_whole_processes(monkeypatch):
@@ -359,5 +369,6 @@ def test_input_is_measured_in_a_process_of_its_own(capsys):
 
 
 def test_importing_the_suite_brings_no_tensorflow():
-    code = "import sys; from vit_jax.bench import suite; sys.exit('tensorflow' in sys.modules)"
+    code = "import sys; from vit_jax.preflight.bench import suite; "
+    code += "sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

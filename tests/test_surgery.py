@@ -13,7 +13,8 @@ import scipy.ndimage
 
 from vit_jax import tree
 from vit_jax.errors import BadInput
-from vit_jax.models import surgery, variants
+from vit_jax.models import variants
+from vit_jax.weights import fitting
 
 
 def fit(source, target, old_size=(12, 12), new_size=(12, 12), seed=0, known=True, **kwargs):
@@ -22,7 +23,7 @@ def fit(source, target, old_size=(12, 12), new_size=(12, 12), seed=0, known=True
     old = variants.grid(source, *old_size) if known else None
     shapes = variants.shapes(target, *new_size)
     new = variants.grid(target, *new_size)
-    return surgery.fit(dict(weights), shapes, old=old, new=new, **kwargs), weights, shapes
+    return fitting.fit(dict(weights), shapes, old=old, new=new, **kwargs), weights, shapes
 
 
 def message(*args, **kwargs) -> str:
@@ -86,7 +87,7 @@ def test_layers_stay_in_their_order():
 def test_the_weights_are_emptied_on_the_way():
     weights = foreign.flat(foreign.random(foreign.vit(), 12, 12))
     shapes = variants.shapes(foreign.vit(), 12, 12)
-    surgery.fit(weights, shapes, old=(3, 3), new=(3, 3))
+    fitting.fit(weights, shapes, old=(3, 3), new=(3, 3))
     assert weights == {}
 
 
@@ -94,7 +95,7 @@ def test_arrays_serve_as_target():
     cfg = foreign.vit(classes=3)
     target = tree.stack_blocks(foreign.random(cfg, 12, 12, seed=1))
     weights = foreign.random(foreign.vit(), 12, 12)
-    fitted = surgery.fit(foreign.flat(weights), target, old=(3, 3), new=(3, 3))
+    fitted = fitting.fit(foreign.flat(weights), target, old=(3, 3), new=(3, 3))
     expected = {k: v for k, v in tree.stack_blocks(weights).items() if k != "head"}
     foreign.assert_same(fitted.params, expected)
 
@@ -306,7 +307,7 @@ def test_all_errors_are_listed_at_once_in_both_layouts():
     for scan in (True, False):
         shapes = variants.shapes(foreign.vit(scan=scan), 12, 12)
         with pytest.raises(BadInput) as caught:
-            surgery.fit(dict(weights), shapes, old=(3, 3), new=(3, 3))
+            fitting.fit(dict(weights), shapes, old=(3, 3), new=(3, 3))
         lines = str(caught.value).splitlines()
         assert lines[0] == "the weights do not fit the model:"
         assert sorted(lines[1:]) == [
@@ -330,14 +331,14 @@ def test_position_embedding_of_a_strange_shape(shape):
         shapes = variants.shapes(foreign.vit(), *size)
         new = variants.grid(foreign.vit(), *size)
         with pytest.raises(BadInput, match=r"wrong shape +posemb: "):
-            surgery.fit(dict(weights), shapes, old=(3, 3), new=new)
+            fitting.fit(dict(weights), shapes, old=(3, 3), new=new)
 
 
 def test_position_embedding_that_is_not_of_the_grid_it_is_said_to_be():
     weights = foreign.flat(foreign.random(foreign.vit(), 12, 12))
     shapes = variants.shapes(foreign.vit(), 16, 16)
     with pytest.raises(BadInput, match=r"wrong shape +posemb: \(1, 10, 32\)"):
-        surgery.fit(weights, shapes, old=(2, 4), new=(4, 4))
+        fitting.fit(weights, shapes, old=(2, 4), new=(4, 4))
 
 
 def test_nothing_is_lost_when_the_weights_do_not_fit():
@@ -345,7 +346,7 @@ def test_nothing_is_lost_when_the_weights_do_not_fit():
     weights = foreign.flat(foreign.random(foreign.vit(), 12, 12))
     before = jax.tree.map(np.array, {k: v for k, v in weights.items() if not k.startswith("head")})
     with pytest.raises(BadInput):
-        surgery.fit(weights, variants.shapes(foreign.vit(mlp=50), 12, 12), old=(3, 3), new=(3, 3))
+        fitting.fit(weights, variants.shapes(foreign.vit(mlp=50), 12, 12), old=(3, 3), new=(3, 3))
     foreign.assert_same({k: v for k, v in weights.items() if not k.startswith("head")}, before)
 
 

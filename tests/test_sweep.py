@@ -8,13 +8,14 @@ import re
 import numpy as np
 import pytest
 
-from vit_jax import config as config_lib
-from vit_jax import main, sweep
+from vit_jax.cli import main
+from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
+from vit_jax.experiments.sweeps import points as sweep
 
 RECIPE = """
 from configs import quickstart
-from vit_jax.config import parse_args
+from vit_jax.config.load import parse_args
 
 def get_config(arg=None):
     args = parse_args(arg, dataset="digits", width=64)

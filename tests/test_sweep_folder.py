@@ -12,11 +12,15 @@ import pytest
 from test_step_folders import WHOLE, make
 
 from configs import quickstart
-from vit_jax import checks, main, origin, settle, sweep, sweep_folder
-from vit_jax import config as config_lib
+from vit_jax.build import defaults
+from vit_jax.cli import main
+from vit_jax.config import load as config_lib
+from vit_jax.config import provenance, validation
 from vit_jax.errors import BadInput
+from vit_jax.experiments.sweeps import folder as sweep_folder
+from vit_jax.experiments.sweeps import points as sweep
+from vit_jax.experiments.sweeps.folder import Entry
 from vit_jax.paper import vtab
-from vit_jax.sweep_folder import Entry
 
 
 def made(stages, *overrides):
@@ -53,13 +57,13 @@ def test_a_workdir_has_its_whole_configuration_from_the_start(tmp_path):
     for point, (key, value) in zip(points, [("seed", 4), ("schedule.lr", 0.25)], strict=True):
         saved = config_lib.load(str(tmp_path / point.run / "config.yaml"))
         assert dict(config_lib.flatten(saved))[key] == value
-        assert config_lib.differences(saved, settle.settle(config_lib.changed(saved, {}))) == []
+        assert config_lib.differences(saved, defaults.settle(config_lib.changed(saved, {}))) == []
 
 
 def test_a_run_of_a_sweep_knows_the_recipe_that_it_is_of(tmp_path):
     [point] = written([{"seed": 4}], tmp_path, "", "--config.batch_size=16")
-    origin.write(tmp_path / point.run, None, "1 x cpu")  # as its start from a config.yaml does
-    found = origin.read(tmp_path / point.run)
+    provenance.write(tmp_path / point.run, None, "1 x cpu")  # as its start from a config.yaml does
+    found = provenance.read(tmp_path / point.run)
     assert found.recipe.config == "configs/quickstart.py"
     assert found.recipe.overrides == ("--config.batch_size=16",)
     assert found.recipe.values["seed"] == 0
@@ -76,7 +80,7 @@ def say_init(folder, init):
 @pytest.mark.parametrize("begun", ["results", "checkpoint", ""])
 def test_other_weights_under_a_run_that_has_begun_are_refused(tmp_path, begun, monkeypatch):
     checked = []
-    monkeypatch.setattr(settle, "check_weights", checked.append)
+    monkeypatch.setattr(defaults, "check_weights", checked.append)
     (point,) = written([{"seed": 1}], tmp_path)
     say_init(tmp_path / point.run, "a.npz")
     if begun == "results":
@@ -228,10 +232,10 @@ def test_evaluations_that_read_test(source, splits, read):
     section = config.evals.val
     with config.unlocked():
         config.evals = {k: {**section.to_dict(), "split": v} for k, v in splits.items()}
-    assert checks.evaluations_of_test(config) == read
-    assert not checks.looked_at_test(config)
+    assert validation.evaluations_of_test(config) == read
+    assert not validation.looked_at_test(config)
     config.recipe.stage = "select"
-    assert checks.looked_at_test(config) == bool(read)
+    assert validation.looked_at_test(config) == bool(read)
 
 
 @pytest.mark.parametrize(
@@ -240,16 +244,16 @@ def test_evaluations_that_read_test(source, splits, read):
 def test_a_best_step_chosen_on_test_has_looked_at_it(metric, looked):
     config = quickstart.get_config()
     config.checkpoint.keep_best = metric
-    assert checks.looked_at_test(config) == looked
+    assert validation.looked_at_test(config) == looked
 
 
 def test_few_shot_tasks_score_test():
     config = quickstart.get_config()
     config.fewshot.sources = (("d", "digits"),)
-    assert checks.evaluations_of_test(config) == ["fewshot_d", "test"]
-    assert not checks.looked_at_test(config)
+    assert validation.evaluations_of_test(config) == ["fewshot_d", "test"]
+    assert not validation.looked_at_test(config)
     config.checkpoint.keep_best = "fewshot_d/5shot"
-    assert checks.looked_at_test(config)
+    assert validation.looked_at_test(config)
 
 
 def test_runs_that_looked_at_test_are_marked(tmp_path):

@@ -19,10 +19,13 @@ from pathlib import Path
 import foreign
 import pytest
 
-from vit_jax import main, settle, sweep, sweep_runner
-from vit_jax import rows as rows_lib
+from vit_jax.build import defaults
+from vit_jax.cli import main
 from vit_jax.errors import BadInput
-from vit_jax.sweep_runner import Stopped
+from vit_jax.experiments.sweeps import points as sweep
+from vit_jax.experiments.sweeps import runner as sweep_runner
+from vit_jax.experiments.sweeps.runner import Stopped
+from vit_jax.storage import jsonl
 
 # What a script finds: its workdir in $1, and `finish VALUE`, which writes results.json.
 PRELUDE = """
@@ -176,8 +179,8 @@ def test_what_any_stage_lacks_is_said_before_the_first_run(run, stage, what):
 def test_weights_of_another_model_are_said_before_the_first_run(run, tmp_path, monkeypatch):
     weights = foreign.random(foreign.vit(), 12, 12)
     file = foreign.npz(tmp_path / "w.npz", foreign.original_vit(weights))
-    checked, check = [], settle.check_weights
-    monkeypatch.setattr(settle, "check_weights", lambda c: [checked.append(c), check(c)])
+    checked, check = [], defaults.check_weights
+    monkeypatch.setattr(defaults, "check_weights", lambda c: [checked.append(c), check(c)])
     points = [{"seed": s, "model.width": w} for w in (32, 64) for s in (0, 1)]
     model = {"variant": "Ti/4", "depth": "2", "mlp": "48", "pool": "token"}
     given = [f"--config.model.{key}={value}" for key, value in model.items()]
@@ -454,7 +457,7 @@ def test_a_sweep_of_a_real_run(tmp_path, monkeypatch, capsys, root):
     folder = tmp_path / "sweep" / row["run"]
     results = json.loads((folder / "results.json").read_text())
     assert float(row["val/top1"]) == results["val"]["top1"]
-    rows = rows_lib.read_rows(folder / "metrics.jsonl")
+    rows = jsonl.read_rows(folder / "metrics.jsonl")
     assert next(r["train/lr"] for r in rows if "train/lr" in r) == 0.125
     assert "schedule.lr=0.125" in capsys.readouterr().out
     assert real(tmp_path, "--stage=one") == 0

@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from vit_jax import build, errors, main, synonyms
-from vit_jax import config as config_lib
-from vit_jax.data import preprocess, sources
+from vit_jax import errors
+from vit_jax.build import run as build
+from vit_jax.cli import main
+from vit_jax.config import load as config_lib
+from vit_jax.config import synonyms
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.sources import registry as sources
 from vit_jax.errors import BadInput
 from vit_jax.models import published, variants
 

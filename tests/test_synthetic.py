@@ -9,17 +9,19 @@ import numpy as np
 import pytest
 
 from configs import pretrain
-from vit_jax import build, main
-from vit_jax import config as config_lib
-from vit_jax.data import preprocess, sources, synthetic
-from vit_jax.data.pipeline import Pipeline
+from vit_jax.build import run as build
+from vit_jax.cli import main
+from vit_jax.config import load as config_lib
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.pipeline.pipeline import Pipeline
+from vit_jax.data.sources import registry as sources
+from vit_jax.data.sources import synthetic
+from vit_jax.data.sources.source import Options
 from vit_jax.errors import BadInput
 
 
 def source(name):
-    return sources.open_source(
-        f"synthetic:{name}", sources.Options(), val_percent=1, test_percent=1
-    )
+    return sources.open_source(f"synthetic:{name}", Options(), val_percent=1, test_percent=1)
 
 
 @pytest.mark.parametrize("name, size", synthetic.SIZES.items())

@@ -9,7 +9,7 @@ import tarfile
 import packs
 import pytest
 
-from vit_jax.data.tar_headers import LONGEST_NAME, Tar
+from vit_jax.data.formats.tar_headers import LONGEST_NAME, Tar
 
 FILES = {"a/1.jpg": b"one", "b/2.jpg": b"second" * 100}
 

@@ -10,7 +10,7 @@ import tarfile
 import pictures
 import pytest
 
-from vit_jax.data import tar_index
+from vit_jax.data.formats import tar_index
 
 FORMATS = {"gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT, "ustar": tarfile.USTAR_FORMAT}
 

@@ -14,9 +14,14 @@ import numpy as np
 import pictures
 import pytest
 
-from vit_jax import config, errors
-from vit_jax.data import order, preprocess, sources, tfds_source, windows
-from vit_jax.data.lazy import tf
+from vit_jax import errors
+from vit_jax.config import load as config_lib
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.sources import registry as sources
+from vit_jax.data.sources import tfds as tfds_source
+from vit_jax.data.sources.source import Options
+from vit_jax.data.splits import order, windows
+from vit_jax.data.tensorflow import tf
 
 FORMATS = ["tfrecord", "array_record"]
 TRAIN, TEST, SHARDS = 40, 7, 3
@@ -97,7 +102,7 @@ def prepared(request, tmp_path_factory):
 
 def opened(folder, val=0, test=0, name="tiny_pics"):
     return sources.open_source(
-        f"tfds:{name}", sources.Options(str(folder)), val_percent=val, test_percent=test
+        f"tfds:{name}", Options(str(folder)), val_percent=val, test_percent=test
     )
 
 
@@ -322,4 +327,4 @@ def test_damaged_shard_is_bad_input(tmp_path, damage, file_format):
 
 
 def test_data_dir_is_a_key_that_says_only_where():
-    assert not config.changes_results("data.data_dir")
+    assert not config_lib.changes_results("data.data_dir")

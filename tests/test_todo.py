@@ -8,14 +8,14 @@ import shlex
 import papers
 import pytest
 
-from vit_jax import config as config_lib
-from vit_jax import sweep
+from vit_jax.config import load as config_lib
+from vit_jax.experiments.sweeps import points as sweep
+from vit_jax.experiments.tables import catalogue, filling, missing_runs
 from vit_jax.paper import vtab
-from vit_jax.tables import catalogue, filling, todo
 
 
 def plan(name, root=None):
-    return todo.jobs(filling.fill(catalogue.find(name), root), root)
+    return missing_runs.jobs(filling.fill(catalogue.find(name), root), root)
 
 
 def parts(job):
@@ -60,7 +60,7 @@ def test_table_2_has_the_sizes_and_the_average_of_its_imagenet_rows():
 
 
 def test_augreg_is_selected_among_its_two_rates():
-    from vit_jax.tables import compute
+    from vit_jax.experiments.tables import compute
 
     job = next(j for j in plan("augreg3").jobs if "B/16,dataset=imagenet,init=augreg" in j.command)
     _, spec, _, overrides = parts(job)
@@ -73,7 +73,7 @@ def test_augreg_is_selected_among_its_two_rates():
 
 
 def test_hours_are_of_every_rate_once_and_three_final_runs():
-    from vit_jax.tables import compute
+    from vit_jax.experiments.tables import compute
 
     job = next(job for job in plan("5").jobs if "B/16,dataset=pets,init=imagenet21k" in job.command)
     images = 500 * 512 * (4 + 3)

@@ -5,7 +5,7 @@
 
 import pytest
 
-from vit_jax.tables import tolerance
+from vit_jax.experiments.tables import tolerance
 
 
 @pytest.mark.parametrize(

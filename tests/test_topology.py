@@ -5,7 +5,7 @@
 
 import pytest
 
-from vit_jax import topology
+from vit_jax.hardware import topology
 
 
 @pytest.mark.parametrize(

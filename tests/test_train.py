@@ -19,22 +19,18 @@ import pytest
 import yaml
 
 import vit_jax
-from vit_jax import (
-    checksums,
-    description,
-    main,
-    memory,
-    origin,
-    program,
-    settle,
-    storage,
-    train,
-)
-from vit_jax import config as config_lib
-from vit_jax.checkpoint import Checkpoints
-from vit_jax.data.pipeline import Pipeline
+from vit_jax.build import defaults, program
+from vit_jax.checkpoints.checkpoints import Checkpoints
+from vit_jax.cli import main
+from vit_jax.config import load as config_lib
+from vit_jax.config import provenance
+from vit_jax.data.pipeline.pipeline import Pipeline
+from vit_jax.hardware import device_memory
 from vit_jax.models import published, variants
-from vit_jax.rows import read_rows
+from vit_jax.storage import checksums
+from vit_jax.storage import files as storage
+from vit_jax.storage.jsonl import read_rows
+from vit_jax.training import startup_log, train
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICKSTART = str(ROOT / "configs" / "quickstart.py")
@@ -166,14 +162,14 @@ def test_from_scratch_without_being_asked_says_once_what_would_help_and_how_long
 def test_weights_are_advised_where_the_model_was_left_to_them(spec, overrides, advised, caplog):
     spec = QUICKSTART.replace("quickstart.py", spec)
     given = [f"--config.{override}" for override in overrides]
-    config = settle.settle(config_lib.load(spec, given))
+    config = defaults.settle(config_lib.load(spec, given))
     caplog.set_level("INFO")
-    description.advise(config, origin.recipe(spec, given))
+    startup_log.advise(config, provenance.recipe(spec, given))
     assert ("--config.init=" in caplog.text) == advised
     assert len(caplog.records) == advised
     with config.unlocked():
         config.init = "weights.npz"
-    description.advise(config, origin.recipe(spec, given))
+    startup_log.advise(config, provenance.recipe(spec, given))
     assert len(caplog.records) == advised
 
 
@@ -571,7 +567,7 @@ def test_out_of_memory_says_what_would_fit(tmp_path, capsys, monkeypatch):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes.")
 
     monkeypatch.setattr(train, "loop", explode)
-    monkeypatch.setattr(memory, "limit_bytes", lambda _: 2**30)
+    monkeypatch.setattr(device_memory, "limit_bytes", lambda _: 2**30)
     assert run(tmp_path, "--config.mesh.fsdp=2") == 2
     message = capsys.readouterr().err
     assert "out of memory" in message

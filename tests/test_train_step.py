@@ -14,8 +14,10 @@ import optax
 import pytest
 import tiny
 
-from vit_jax import losses, metrics, sharding, state, train_step, tree
+from vit_jax import sharding, tree
 from vit_jax.models import variants, vit
+from vit_jax.step import losses, metrics, state, train_step
+from vit_jax.step.normalise import normalise
 
 HALF = (0.5, 0.5, 0.5)
 CLASSES = 6
@@ -74,7 +76,7 @@ KEY = jax.random.key(0)
 def test_normalise_is_the_closed_form_per_channel():
     image = np.arange(256, dtype=np.uint8).reshape(1, 8, 32, 1).repeat(3, axis=3)
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-    found = train_step.normalise(jnp.asarray(image), mean, std)
+    found = normalise(jnp.asarray(image), mean, std)
     assert found.dtype == jnp.float32
     expected = (image / 255.0 - np.array(mean)) / np.array(std)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
@@ -82,7 +84,7 @@ def test_normalise_is_the_closed_form_per_channel():
 
 def test_normalise_by_halves_is_minus_one_to_one():
     image = np.array([0, 51, 102, 255], np.uint8).reshape(1, 2, 2, 1).repeat(3, axis=3)
-    found = train_step.normalise(jnp.asarray(image), HALF, HALF)
+    found = normalise(jnp.asarray(image), HALF, HALF)
     np.testing.assert_allclose(found[0, ..., 1].ravel(), [-1, -0.6, -0.2, 1], atol=1e-6)
 
 

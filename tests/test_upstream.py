@@ -12,8 +12,11 @@ import packs
 import pictures
 import pytest
 
-from vit_jax.data import missing, prepared, sources, tfds_source
+from vit_jax.data.catalog import downloads, prepared
 from vit_jax.data.prepare import upstream
+from vit_jax.data.sources import registry as sources
+from vit_jax.data.sources import tfds as tfds_source
+from vit_jax.data.sources.source import Options
 from vit_jax.errors import BadInput
 
 URL = "http://madm.dfki.de/files/sentinel/EuroSAT.zip"
@@ -41,8 +44,8 @@ def origin(tmp_path, monkeypatch):
     checksum = hashlib.sha256(data).hexdigest()
     info = tfds.core.download.checksums.UrlInfo(len(data), checksum, path.name)
     monkeypatch.setitem(tfds.builder_cls("eurosat").url_infos, URL, info)
-    listed = (missing.Download(path.name, len(data), f"sha256 {checksum}", URL),)
-    monkeypatch.setattr(missing, "listed", lambda _: listed)
+    listed = (downloads.Download(path.name, len(data), f"sha256 {checksum}", URL),)
+    monkeypatch.setattr(downloads, "listed", lambda _: listed)
 
     def refuse(*args, **_):
         raise AssertionError(f"network: {args}")
@@ -52,7 +55,7 @@ def origin(tmp_path, monkeypatch):
 
 
 def need(tmp_path):
-    [found] = missing.needs("vtab/eurosat", str(tmp_path / "data"))
+    [found] = downloads.needs("vtab/eurosat", str(tmp_path / "data"))
     return found
 
 
@@ -71,7 +74,7 @@ def test_an_archive_becomes_the_dataset_of_tfds(origin, tmp_path):
     folder = build(origin, tmp_path)
     assert folder == tmp_path / "data" / "eurosat" / "rgb" / "2.0.0"
     assert os.listdir(origin) == ["EuroSAT.zip"]
-    options = sources.Options(str(tmp_path / "data"))
+    options = Options(str(tmp_path / "data"))
     source = sources.open_source("tfds:eurosat/rgb", options, val_percent=0, test_percent=0)
     expected = {(c, source.classes.index(n.split("/")[1])) for n, c in IMAGES.items()}
     assert set(packs.pairs(source.splits["train"])) == expected

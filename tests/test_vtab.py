@@ -17,10 +17,15 @@ import numpy as np
 import pictures
 import pytest
 
-from vit_jax import config as config_lib
 from vit_jax import errors
-from vit_jax.data import preprocess, sources, splits, tfds_source, vtab
-from vit_jax.data.lazy import tf
+from vit_jax.config import load as config_lib
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.sources import registry as sources
+from vit_jax.data.sources import tfds as tfds_source
+from vit_jax.data.sources import vtab
+from vit_jax.data.sources.source import Options
+from vit_jax.data.splits import split as splits
+from vit_jax.data.tensorflow import tf
 from vit_jax.paper import vtab as paper
 
 TASKS = {task.slug: task for task in paper.tasks()}
@@ -468,7 +473,7 @@ def test_other_classes_than_the_tasks_are_refused(data_folder):
 
 
 def source(spec, folder=""):
-    return sources.open_source(spec, sources.Options(str(folder)), val_percent=1, test_percent=1)
+    return sources.open_source(spec, Options(str(folder)), val_percent=1, test_percent=1)
 
 
 def test_source_checks_sizes_of_what_is_prepared(data_folder):

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from vit_jax import watchdog
-from vit_jax.watchdog import LEAST_SECS, LONG, STEPS, Watchdog
+from vit_jax.runtime import watchdog
+from vit_jax.runtime.watchdog import LEAST_SECS, LONG, STEPS, Watchdog
 
 
 class Watched:

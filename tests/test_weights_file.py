@@ -12,9 +12,9 @@ import pytest
 import tiny
 
 from vit_jax.errors import BadInput
-from vit_jax.export import forward, weights_file
-from vit_jax.models import files
-from vit_jax.models.formats.json_config import Images
+from vit_jax.inference.export import forward, weights_file
+from vit_jax.weights import files
+from vit_jax.weights.formats.json_config import Images
 
 SAID = Images((0.1, 0.2, 0.3), (0.4, 0.5, 0.6), "bilinear", 9, exports.NAMES)
 
@@ -83,10 +83,10 @@ def test_transformers_prepare_images_and_name_classes_as_they_are_told(tmp_path)
     processor = module.ViTImageProcessorPil.from_pretrained(tmp_path)
     pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
     found = processor(pixels, return_tensors="np")["pixel_values"]
-    from vit_jax.data import readers
+    from vit_jax.weights import preprocessing
 
     given = files.read_json(tmp_path / "preprocessor_config.json")
-    expected = readers.hf_reader(given)(pixels).transpose(0, 3, 1, 2)
+    expected = preprocessing.hf_reader(given)(pixels).transpose(0, 3, 1, 2)
     np.testing.assert_allclose(found, expected, atol=1e-6)
     assert found.shape == (1, 3, 8, 8)
 

@@ -10,10 +10,11 @@ import pictures
 import pytest
 from opening import opened
 
-from vit_jax.data import host_memory, order, windows
-from vit_jax.data.lazy import tf
-from vit_jax.data.splits import Split, Table
+from vit_jax.data.splits import order, windows
+from vit_jax.data.splits.split import Split, Table
+from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
+from vit_jax.hardware import host_memory
 
 SIZES = [5, 0, 9, 1, 7, 3, 8, 8]  # examples of each file
 

@@ -13,9 +13,12 @@ import yaml
 from test_step_folders import WHOLE, make
 from test_train import QUICKSTART, run
 
-from vit_jax import checksums, distributed, storage, workdir
-from vit_jax import config as config_lib
+from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput, RunFailed, stopping_when_full
+from vit_jax.runtime import coordination
+from vit_jax.storage import checksums
+from vit_jax.storage import files as storage
+from vit_jax.training import workdir
 
 
 def quickstart(*overrides):
@@ -211,8 +214,8 @@ def test_copy_of_another_version_does_not_count(trained):
 def test_one_process_restores_the_configuration_for_all(trained, monkeypatch):
     copy = trained / "checkpoints" / "8" / "config.yaml"
     storage.remove(trained / "config.yaml")
-    monkeypatch.setattr(distributed, "is_first", lambda: False)
-    monkeypatch.setattr(distributed, "share", lambda name, value: str(copy))
+    monkeypatch.setattr(coordination, "is_first", lambda: False)
+    monkeypatch.setattr(coordination, "share", lambda name, value: str(copy))
     with pytest.raises(BadInput, match="seed: 0 in"):
         workdir.continue_or_check(quickstart(*SEVEN), trained)
     assert not storage.exists(trained / "config.yaml")

@@ -17,8 +17,12 @@ from types import SimpleNamespace
 import packs
 import pytest
 
-from vit_jax.data import sources, splits, subset, tfds_source
 from vit_jax.data.prepare import layouts, writer
+from vit_jax.data.sources import registry as sources
+from vit_jax.data.sources import tfds as tfds_source
+from vit_jax.data.sources.source import Options
+from vit_jax.data.splits import split as splits
+from vit_jax.data.splits import subset
 from vit_jax.errors import BadInput
 
 FILES = {
@@ -72,7 +76,7 @@ def whole(images, tmp_path_factory):
 
 def test_every_image_is_there_once_with_its_label(images, tmp_path):
     write(images, target(tmp_path))
-    options = sources.Options(str(tmp_path))
+    options = Options(str(tmp_path))
     source = sources.open_source("tfds:mine", options, val_percent=0, test_percent=0)
     assert source.classes == ("a", "b")
     for split in ("train", "test"):
@@ -98,9 +102,7 @@ def test_tfds_reads_what_was_written(images, tmp_path):
 
 def test_images_of_a_prepared_dataset_are_excluded_by_the_names_of_their_files(images, tmp_path):
     write(images, target(tmp_path))
-    source = sources.open_source(
-        "tfds:mine", sources.Options(str(tmp_path)), val_percent=0, test_percent=0
-    )
+    source = sources.open_source("tfds:mine", Options(str(tmp_path)), val_percent=0, test_percent=0)
     gone = ["a/3.jpg", "b/7"]
     (tmp_path / "list").write_text("\n".join(gone))
     split = source.splits["train"]

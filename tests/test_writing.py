@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from vit_jax.errors import BadInput, RunFailed
-from vit_jax.export import asked, forward, saved_model, stablehlo, weights_file, writing
-from vit_jax.models import files
+from vit_jax.inference.export import formats, forward, saved_model, stablehlo, weights_file, writer
+from vit_jax.weights import files
 
 ROOT = {"variant": "R+Ti/16", "stages": (), "root_width": 64}
 
@@ -26,7 +26,7 @@ def model():
 @pytest.fixture
 def trusted(monkeypatch):
     """Nothing is computed: the consumer is taken to find the same."""
-    monkeypatch.setattr(writing, "_compared", lambda *_: (0.0, 1.0))
+    monkeypatch.setattr(writer, "_compared", lambda *_: (0.0, 1.0))
 
 
 def listing(folder):
@@ -35,7 +35,7 @@ def listing(folder):
 
 def test_stablehlo_and_what_is_to_be_known(model, tmp_path):
     out, parts = tmp_path / "new" / "m.stablehlo", []
-    made = writing.write(model, "stablehlo", out, progress=lambda *of: parts.append(of))
+    made = writer.write(model, "stablehlo", out, progress=lambda *of: parts.append(of))
     assert listing(tmp_path) == ["new/m.stablehlo", "new/m.stablehlo.json"]
     assert made.size_bytes == sum(p.stat().st_size for p in out.parent.iterdir())
     assert (made.consumer, made.output, made.notes) == ("jax.export", "logits", ())
@@ -60,7 +60,7 @@ def test_savedmodel_replaces_one(model, tmp_path, monkeypatch, trusted):
     out.mkdir()
     (out / "saved_model.pb").write_text("old")
     (out / "old").touch()
-    made = writing.write(model, "savedmodel", out, with_preprocess=True)
+    made = writer.write(model, "savedmodel", out, with_preprocess=True)
     assert made.consumer == "TensorFlow"
     assert listing(tmp_path) == ["m/saved_model.pb", "m/vit_jax.json"]
     assert (out / "saved_model.pb").read_text() == "uint8"
@@ -91,23 +91,23 @@ def test_consumer_that_finds_something_else(model, tmp_path, bent, wrong):
     out.write_text("old")
     bent(wrong)
     with pytest.raises(RunFailed, match="somebody makes other logits of the npz export"):
-        writing.write(model, "npz", out)
+        writer.write(model, "npz", out)
     assert out.read_text() == "old"
     assert listing(tmp_path) == ["m.npz"]
 
 
 def test_rounding_is_no_difference(model, tmp_path, bent):
     bent(lambda found: found * np.float32(1 + 2e-5))
-    made = writing.write(model, "npz", tmp_path / "m.npz")
+    made = writer.write(model, "npz", tmp_path / "m.npz")
     assert made.difference / made.scale == pytest.approx(2e-5, rel=0.1)
 
 
 def test_resnet_has_a_wider_bound_with_timm_alone(tmp_path, bent):
     model = exports.model(form="npz", images={}, size=(64, 64), **ROOT)
     bent(lambda found: found * np.float32(1 + 5e-4))
-    writing.write(model, "timm", tmp_path / "model.safetensors")
+    writer.write(model, "timm", tmp_path / "model.safetensors")
     with pytest.raises(RunFailed, match="npz export"):
-        writing.write(model, "npz", tmp_path / "m.npz")
+        writer.write(model, "npz", tmp_path / "m.npz")
 
 
 @pytest.mark.parametrize("name, out", [("stablehlo", "m"), ("savedmodel", "m")])
@@ -119,25 +119,25 @@ def test_what_fails_half_way_leaves_nothing(model, tmp_path, monkeypatch, name, 
 
     monkeypatch.setattr(stablehlo if name == "stablehlo" else saved_model, "write", broken)
     with pytest.raises(KeyboardInterrupt):
-        writing.write(model, name, tmp_path / out)
+        writer.write(model, name, tmp_path / out)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_left_over_of_one_that_was_killed(model, tmp_path, trusted):
     (tmp_path / ".m.npz.partial").mkdir()
     (tmp_path / ".m.npz.partial" / "x").touch()
-    writing.write(model, "npz", tmp_path / "m.npz")
+    writer.write(model, "npz", tmp_path / "m.npz")
     assert listing(tmp_path) == ["m.npz"]
 
 
 def test_place_that_cannot_be_written_to(model, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(BadInput, match=r"--out=.*cannot be written: .*; give another place"):
-        writing.write(model, "npz", tmp_path / "file" / "m.npz")
+        writer.write(model, "npz", tmp_path / "file" / "m.npz")
     if os.geteuid():
         tmp_path.chmod(0o500)
         with pytest.raises(BadInput, match="cannot be written: Permission denied"):
-            writing.write(model, "npz", tmp_path / "m.npz")
+            writer.write(model, "npz", tmp_path / "m.npz")
         tmp_path.chmod(0o700)
 
 
@@ -145,17 +145,17 @@ def test_full_disk_is_told(model, tmp_path, monkeypatch):
     def full(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(writing.files, "write", full)
+    monkeypatch.setattr(writer.files, "write", full)
     with pytest.raises(RunFailed, match="no space left on the disk"):
-        writing.write(model, "npz", tmp_path / "m.npz")
+        writer.write(model, "npz", tmp_path / "m.npz")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_normalisation_that_nothing_tells(tmp_path, trusted):
     model = exports.model(form="hf", images={}, gelu="erf", size=(8, 8))
     with pytest.raises(BadInput, match="--with-preprocess: nothing beside the weights says"):
-        writing.write(model, "stablehlo", tmp_path / "m", with_preprocess=True)
-    note, labels = writing.write(model, "hf", tmp_path / "model.safetensors").notes
+        writer.write(model, "stablehlo", tmp_path / "m", with_preprocess=True)
+    note, labels = writer.write(model, "hf", tmp_path / "model.safetensors").notes
     assert "nothing beside the weights says" in note
     assert labels == LABELS
 
@@ -194,7 +194,7 @@ LABELS = "nothing names the classes, config.json calls them LABEL_0 to LABEL_6"
 )  # fmt: skip
 def test_what_the_artefact_cannot_say(tmp_path, trusted, images, form, name, notes):
     model = exports.model(form=form, images=images, size=(8, 8))
-    assert writing.write(model, name, tmp_path / f"m{asked.SUFFIX[name]}").notes == notes
+    assert writer.write(model, name, tmp_path / f"m{formats.SUFFIX[name]}").notes == notes
 
 
 @pytest.mark.parametrize("name", ["npz", "big_vision", "timm", "hf"])
@@ -202,7 +202,7 @@ def test_loss_is_said_where_another_would_be_taken_for_it(tmp_path, trusted, nam
     """Probabilities of a softmax would be wrong ones."""
     model = exports.model(size=(8, 8), names=exports.NAMES, images=exports.OWN | {"ops": "decode"})
     model = dataclasses.replace(model, sigmoid=True)
-    notes = writing.write(model, name, tmp_path / f"m{asked.SUFFIX[name]}").notes
+    notes = writer.write(model, name, tmp_path / f"m{formats.SUFFIX[name]}").notes
     said = files.read_json(tmp_path / "config.json")
     assert any("the loss, sigmoid: each class is" in note for note in notes) == (name != "hf")
     assert ("problem_type" in said) == (name == "hf")
@@ -210,7 +210,7 @@ def test_loss_is_said_where_another_would_be_taken_for_it(tmp_path, trusted, nam
 
 def test_dtype_and_names_that_it_cannot_say(tmp_path, trusted):
     model = exports.model(size=(8, 8), names=exports.NAMES, form="npz", dtype="bfloat16")
-    assert writing.write(model, "npz", tmp_path / "m.npz").notes == (
+    assert writer.write(model, "npz", tmp_path / "m.npz").notes == (
         "npz has no place for the names of 7 classes",
         "the model was trained in bfloat16, the export computes in float32",
     )

@@ -10,14 +10,15 @@ from pathlib import Path
 import numpy as np
 import pictures
 
-from vit_jax import main
-from vit_jax.data import sources
-from vit_jax.data.lazy import tf
+from vit_jax.cli import main
+from vit_jax.data.sources import registry as sources
+from vit_jax.data.sources.source import Options
+from vit_jax.data.tensorflow import tf
 
 
 def digits(count: int) -> list[tuple[np.ndarray, int]]:
     """Digits of the test split of the quickstart, in turn: uint8 [8, 8, 3] and label."""
-    source = sources.open_source("digits", sources.Options(), val_percent=10, test_percent=20)
+    source = sources.open_source("digits", Options(), val_percent=10, test_percent=20)
     split = source.splits["test"]
     read = split.reader()
     found = (read(tf.constant(i % len(split), tf.int64)) for i in range(count))

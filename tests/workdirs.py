@@ -6,9 +6,10 @@
 import json
 from pathlib import Path
 
-from vit_jax import config as config_lib
-from vit_jax import goodput, origin
-from vit_jax.rows import METRICS_FILE
+from vit_jax.config import load as config_lib
+from vit_jax.config import provenance
+from vit_jax.runtime import goodput
+from vit_jax.storage.jsonl import METRICS_FILE
 
 QUICKSTART = str(Path(__file__).resolve().parent.parent / "configs" / "quickstart.py")
 SECS = 4.0  # of 100 steps of 32 images
@@ -52,7 +53,9 @@ def written(folder, *overrides, metrics=None, life=None, done=True, recipe=True)
     lines(folder / METRICS_FILE, rows() if metrics is None else metrics)
     lines(folder / goodput.FILE, turns() if life is None else life)
     if recipe:
-        origin.write(folder, origin.recipe(QUICKSTART, overrides), "1 x toy (toy), 1 process")
+        provenance.write(
+            folder, provenance.recipe(QUICKSTART, overrides), "1 x toy (toy), 1 process"
+        )
     if done:
         (folder / "results.json").write_text("{}")
     return folder

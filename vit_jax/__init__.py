@@ -14,7 +14,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vit_jax.loading import load, save
+    from vit_jax.weights.loading import load, save
 
 # Before jax's compile cache asks etils for a path: else gs:// is read through TensorFlow for good.
 os.environ.setdefault("EPATH_USE_TF", "false")
@@ -28,6 +28,6 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'vit_jax' has no attribute {name!r}")
-    from vit_jax import loading
+    from vit_jax.weights import loading
 
     return getattr(loading, name)

@@ -6,24 +6,26 @@
 import sys
 import traceback
 
-from vit_jax import console, huge_pages
+from vit_jax import console
+from vit_jax.hardware import huge_pages
 
 
 def program() -> int:
     """Runs the command line of this process in UTF-8, with large pages where they are to be had."""
     console.in_utf8()
     huge_pages.start_with()
-    from vit_jax import ending, main  # what it imports is not imported twice
+    from vit_jax.cli import main  # what it imports is not imported twice
+    from vit_jax.runtime import process_exit
 
     try:
         code = main.main()
     except KeyboardInterrupt:
-        ending.say("interrupted; run the same command again.")
+        process_exit.say("interrupted; run the same command again.")
         code = main.INTERRUPTED
     except Exception:
         traceback.print_exc()
         code = 1
-    return ending.returns(code)
+    return process_exit.returns(code)
 
 
 if __name__ == "__main__":

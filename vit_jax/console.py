@@ -13,6 +13,8 @@ import io
 import logging
 import os
 import sys
+import time
+from collections.abc import Callable, Iterator
 from typing import TextIO
 
 _UTF8 = "PYTHONUTF8"  # the variable by which Python takes all names for UTF-8
@@ -76,3 +78,50 @@ class Handler(logging.StreamHandler):
             silence(self.stream)
         else:
             super().handleError(record)
+
+
+_BAR_SECS = 0.5  # between two pictures of a progress bar
+
+
+@contextlib.contextmanager
+def bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A function (done, total) that shows progress on a terminal, and elsewhere nothing."""
+    began = due = time.monotonic()
+    shown = sys.stderr.isatty()
+    if shown:  # the first picture may be long in coming: a compilation
+        show(f"\r\x1b[K{what}: ...", end="")
+
+    def progress(done: int, total: int) -> None:
+        nonlocal due, shown
+        now = time.monotonic()
+        if now < due or not sys.stderr.isatty():
+            return
+        rate = done / max(now - began, 1e-9)
+        left = f", {(total - done) / rate:.0f} s left" if done else ""
+        text = f"{what}: {done:,} of {total:,} ({done / max(total, 1):.0%}), {rate:,.0f}/s{left}"
+        show(f"\r\x1b[K{text}", end="")
+        due, shown = now + _BAR_SECS, True
+
+    try:
+        yield progress
+    finally:
+        if shown:
+            show("\r\x1b[K", end="")
+
+
+def duration(secs: float) -> str:
+    """`1:02:03`, `4:05`."""
+    minutes, seconds = divmod(round(secs), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """Columns of text, the first to the left, the others to the right."""
+    widths = [max(len(line[i]) for line in [header, *rows]) for i in range(len(header))]
+    align = [str.ljust] + [str.rjust] * (len(header) - 1)
+    lines = [
+        "  ".join(a(c, w) for a, c, w in zip(align, line, widths, strict=True)).rstrip()
+        for line in [header, ["-" * w for w in widths], *rows]
+    ]
+    return "\n".join(lines)

@@ -16,7 +16,7 @@ import yaml
 from launch import job as job_lib
 from launch.job import CONFIG_FILE, FILE, Command, File, Job, Rendered, Run, flag, needed
 from vit_jax.errors import BadInput
-from vit_jax.topology import Accelerator
+from vit_jax.hardware.topology import Accelerator
 
 CODE = "image"
 MOUNT = "/etc/vit_jax"  # of the job file, in a pod

@@ -13,7 +13,7 @@ import yaml
 
 from launch import job as job_lib
 from launch.job import CONFIG_FILE, FILE, Command, File, Job, Rendered, Run, flag
-from vit_jax import recipes
+from vit_jax.config import recipes
 from vit_jax.errors import SAVED, BadInput
 
 CODE = "rsync"

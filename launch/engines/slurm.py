@@ -13,7 +13,7 @@ import shlex
 
 from launch import job as job_lib
 from launch.job import Command, File, Job, Rendered, flag, plain
-from vit_jax import step_folders
+from vit_jax.checkpoints import step_folders
 from vit_jax.errors import BadInput
 
 CODE = "folder"

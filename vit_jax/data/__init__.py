@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""From images on disk to global batches; the only room that uses TensorFlow.
+"""From examples on disk to global batches: the only room that imports TensorFlow.
 
-TensorFlow is imported on first use (`lazy.tf`), so that everything that can be said without it
-(unknown source, unknown op, empty folder) is said at once. Start from `pipeline`.
+Imports `config` for plugins and registries, `hardware`, `paper`, `storage` and the root modules.
+TensorFlow is imported on first use (`tensorflow.tf`), so every error that needs no
+TensorFlow is said at once. Open `pipeline/pipeline.py` first, then `sources/registry.py`.
 """

@@ -5,20 +5,21 @@
 
 import itertools
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
-from vit_jax import metrics
-from vit_jax.evaluators import own
-from vit_jax.paper import robustness
+from vit_jax.step import metrics
+
+if TYPE_CHECKING:
+    from vit_jax.evaluators import custom
 
 
 def evaluate(
     eval_step: Callable[[Any, dict[str, jax.Array]], dict[str, Any]],
     params: Any,
     batches: Iterable[tuple[str, dict[str, jax.Array]]],
-    evaluator: own.Evaluator | None = None,
+    evaluator: "custom.Evaluator | None" = None,
 ) -> dict[str, float | int]:
     """Runs over all batches; the device is never waited for before the last one.
 
@@ -43,8 +44,12 @@ def evaluate(
     measured = jax.device_get(measured)
     found = metrics.total(itertools.chain.from_iterable(measured.values()))
     if evaluator is not None:
-        found |= own.measure(evaluator, jax.device_get(scores))
+        from vit_jax.evaluators import custom
+
+        found |= custom.measure(evaluator, jax.device_get(scores))
     if "" in measured:
         return found
     top1 = {part: metrics.total(sums)["top1"] for part, sums in measured.items()}
+    from vit_jax.paper import robustness
+
     return found | robustness.corruption_errors(top1)

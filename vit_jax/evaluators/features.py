@@ -16,11 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vit_jax import compiling, train_step
-from vit_jax.data import pipeline
+from vit_jax.data.pipeline import pipeline
 from vit_jax.errors import RunFailed
 from vit_jax.models import variants, vit
+from vit_jax.runtime import compile_ahead
 from vit_jax.sharding import Rules
+from vit_jax.step.normalise import normalise
 
 Step = Callable[[Any, dict[str, jax.Array]], tuple[jax.Array, jax.Array]]
 Rows = Callable[[range], Iterator[pipeline.NumpyBatch]]  # of a batch, for this process -> batches
@@ -39,7 +40,7 @@ def make_step(
     Args:
       cfg: the model.
       rules: mesh and placement.
-      mean: of normalisation, see `train_step.normalise`; only for images of uint8, others have it
+      mean: of normalisation, see `normalise.normalise`; only for images of uint8, others have it
         behind them.
       std: likewise.
       of_logits: from logits [B, Y], which are not finite if the weights are not, to what is wanted,
@@ -53,13 +54,13 @@ def make_step(
     def step(params: Any, batch: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
         image_BHWC = batch["image"]
         if image_BHWC.dtype == jnp.uint8:
-            image_BHWC = train_step.normalise(image_BHWC, mean, std)
+            image_BHWC = normalise(image_BHWC, mean, std)
         features_BD = jnp.asarray(model.apply({"params": params}, image_BHWC, train=False))
         if of_logits is not None:
             features_BD = of_logits(features_BD)
         return features_BD.astype(jnp.float32), batch["mask"]
 
-    options = compiling.options(rules.mesh.devices.flat[0].platform)
+    options = compile_ahead.options(rules.mesh.devices.flat[0].platform)
     return jax.jit(step, out_shardings=rules.replicated, compiler_options=options)
 
 

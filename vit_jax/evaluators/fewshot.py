@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from vit_jax.data.shots import ALL, Task
-from vit_jax.data.splits import Split
+from vit_jax.data.splits.split import Split
+from vit_jax.data.tasks.shots import ALL, Task
 
 # (float32 [N, D], int [N], float32 [M, D], Y) -> int [M]: the class of each image of the third.
 Classify = Callable[[np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]

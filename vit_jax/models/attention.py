@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 from vit_jax.errors import BadInput
-from vit_jax.models import attend
+from vit_jax.models import attention_math
 from vit_jax.models.layers import product
 from vit_jax.sharding import Rules, constrain
 
@@ -202,12 +202,14 @@ class Attention(nn.Module):
             table_RNK = self.param("relative", nn.initializers.normal(0.02), shape)
             bias_BNLM = relative_scores(query_BLNK, table_RNK.astype(self.dtype))
         if self.is_mutable_collection("intermediates"):  # only where they are asked for
-            looked_BNLM = attend.weights(attend.swap(query_BLNK), attend.swap(key_BMNK), bias_BNLM)
+            looked_BNLM = attention_math.weights(
+                attention_math.swap(query_BLNK), attention_math.swap(key_BMNK), bias_BNLM
+            )
             self.sow("intermediates", "weights", looked_BNLM)
         if key is not None and self.dropout:
             shape = (batch, heads, query_BLNK.shape[1], length)
             keep_BNLM = jax.random.bernoulli(key, 1.0 - self.dropout, shape)
-        attended = attend.lean if self.path == "lean" else attend.plain
+        attended = attention_math.lean if self.path == "lean" else attention_math.plain
         return attended(query_BLNK, key_BMNK, value_BMNK, bias_BNLM, keep_BNLM, self.dropout)
 
     def _fused(self, query_BLNK: jax.Array, key_BLNK: jax.Array, value_BLNK: jax.Array) -> Any:

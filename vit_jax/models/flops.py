@@ -5,8 +5,8 @@
 
 from vit_jax.models import variants
 from vit_jax.models.bit import BiTConfig
+from vit_jax.models.custom import OwnConfig
 from vit_jax.models.mixer import MixerConfig
-from vit_jax.models.own import OwnConfig
 from vit_jax.models.resnet import ResNetConfig
 from vit_jax.models.vit import ViTConfig
 

@@ -12,7 +12,7 @@ import collections
 import re
 import urllib.parse
 
-from vit_jax import synonyms
+from vit_jax.config import synonyms
 
 HOST = "https://storage.googleapis.com"
 

@@ -13,13 +13,13 @@ from typing import Any, Literal, get_args
 import jax
 import jax.numpy as jnp
 
-from vit_jax import named, synonyms
+from vit_jax.config import plugins, synonyms
 from vit_jax.errors import BadInput, unknown
-from vit_jax.models import attention, bit, layers, mixer, own, posemb, resnet, vit
+from vit_jax.models import attention, bit, custom, layers, mixer, posemb, resnet, vit
 from vit_jax.models.published import hint
 from vit_jax.sharding import Axes, Rules
 
-Config = vit.ViTConfig | bit.BiTConfig | mixer.MixerConfig | own.OwnConfig
+Config = vit.ViTConfig | bit.BiTConfig | mixer.MixerConfig | custom.OwnConfig
 Model = vit.ViT | bit.BiT | mixer.Mixer
 Family = Literal["vit", "bit", "mixer", "own"]
 FREE = "custom"  # the size of a variant whose numbers are all given
@@ -103,7 +103,7 @@ def config(*, classes: int, **settings: Any) -> Config:
       **settings: the fields of `Settings`. `variant` is `SIZE/PATCH` of a ViT (`B/16`),
         `R[N]+SIZE/PATCH` of a hybrid (`R50+B/16`), `BiT-RNxW` (`BiT-R50x1`) or `Mixer-SIZE/PATCH`;
         with the size `custom` all its numbers are given. PATCH is the number of pixels per token
-        with the standard stem. `MODULE:CLASS(key=value)` is a user's own, see `own`.
+        with the standard stem. `MODULE:CLASS(key=value)` is a user's own, see `custom`.
 
     Raises:
       BadInput: an unknown variant or option, a setting that the variant does not have, sizes that
@@ -115,8 +115,8 @@ def config(*, classes: int, **settings: Any) -> Config:
             raise unknown(f"model.{field}", value, options, synonyms.hint(f"model.{field}", value))
     _check_ranges(given)
     name = given.variant
-    if named.is_own(name):
-        return own.config(name, classes, _changed(given))
+    if plugins.is_own(name):
+        return custom.config(name, classes, _changed(given))
     if match := re.fullmatch(r"(?:BiT-)?R(\d+)x(\d+)|BiT-custom", name):
         return _bit(given, classes, match)
     if match := re.fullmatch(r"Mixer-(\w+)/(\d+)", name):
@@ -133,7 +133,7 @@ def published(variant: str) -> dict[str, Any]:
 
 def make(cfg: Config, rules: Rules | None = None) -> Model:
     """The model of a configuration; `rules` place its activations."""
-    if isinstance(cfg, own.OwnConfig):
+    if isinstance(cfg, custom.OwnConfig):
         return cfg.make(rules)
     if isinstance(cfg, vit.ViTConfig):
         return vit.ViT(cfg, rules)
@@ -150,7 +150,7 @@ def family(cfg: Config) -> Family:
 
 def axes(cfg: Config) -> Axes:
     """Parameter path pattern -> logical axes, see `sharding.param_axes`."""
-    return cfg.AXES if isinstance(cfg, own.OwnConfig) else AXES
+    return cfg.AXES if isinstance(cfg, custom.OwnConfig) else AXES
 
 
 def shapes(cfg: Config, height: int, width: int) -> Any:
@@ -230,7 +230,7 @@ def _or_small(cfg: Config, height: int, width: int) -> str:
 
 
 def _unknown(variant: str) -> BadInput:
-    options = [*NAMED, "or any patch side", named.USAGE]
+    options = [*NAMED, "or any patch side", plugins.USAGE]
     return unknown("model variant", variant, options, hint(variant))
 
 

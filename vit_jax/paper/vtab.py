@@ -4,7 +4,7 @@
 """The 19 tasks of VTAB (arXiv:1910.04867) as google-research/task_adaptation defines them.
 
 What vtab_tasks.json says, typed, and how many classes the small splits miss. What is done with
-images and labels is in `data/vtab.py`. Start from `find`.
+images and labels is in `data/sources/vtab.py`. Start from `find`.
 """
 
 import dataclasses

@@ -1,8 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""From what people have (archives, class folders, lists) to a prepared dataset in TFDS's format.
+"""From archives, class folders and lists to a prepared dataset in the format of TFDS.
 
-`archives` finds files without unpacking them, `layouts` and `imagenet` say what each one is,
-`shards` writes records, `upstream` lets TFDS prepare what it knows. Start from `job.prepare`.
+Imports `formats`, `catalog` and `sources` of `data`. Open `job` first; start from `prepare`.
 """

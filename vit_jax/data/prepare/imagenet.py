@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from vit_jax.data import prepared
-from vit_jax.data.decode import EXTENSIONS
-from vit_jax.data.prepare.archives import Member, Progress, members, nothing
+from vit_jax.data.catalog import prepared
+from vit_jax.data.formats.archives import Member, Progress, members, nothing
+from vit_jax.data.ops.decode import EXTENSIONS
 from vit_jax.data.prepare.layouts import Example, Index, once
 from vit_jax.errors import BadInput, unknown
 

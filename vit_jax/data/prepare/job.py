@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from vit_jax.data import missing, prepared
+from vit_jax.data.catalog import downloads, prepared
+from vit_jax.data.formats.archives import nothing
 from vit_jax.data.prepare import imagenet, layouts, upstream, writer
-from vit_jax.data.prepare.archives import nothing
 from vit_jax.data.prepare.layouts import Index
 from vit_jax.data.prepare.writer import Progress, Target
 from vit_jax.errors import BadInput
@@ -77,7 +77,7 @@ def prepare(
     if release and name != "imagenet21k":
         raise BadInput(f"--release={release} is for imagenet21k; leave it out for {name}.")
     root = prepared.data_folder(data_dir)
-    if name != "imagenet21k" and len(missing.names(name)) > 1:
+    if name != "imagenet21k" and len(downloads.names(name)) > 1:
         return _each(name, origin, root)
     if name == "imagenet21k":
         imagenet.check_release(release)
@@ -85,10 +85,10 @@ def prepare(
         target = Target(name, release, "1.0.0", root)
         return [_own(target, index, origin, workers, progress)]
     if name == "imagenet2012":
-        target = Target(name, "", missing.version(name), root, _SHARDS_2012, complete=True)
+        target = Target(name, "", downloads.version(name), root, _SHARDS_2012, complete=True)
         index = functools.partial(imagenet.imagenet2012, unpacked=unpacked)
         return [_own(target, index, origin, workers, progress)]
-    [(said, dataset)] = missing.names(name).items()
+    [(said, dataset)] = downloads.names(name).items()
     if upstream.knows(dataset.partition("/")[0]):
         return [_upstream(said, dataset, origin, root)]
     if not re.fullmatch("[a-z][a-z0-9_]*", name):
@@ -99,10 +99,10 @@ def prepare(
 
 def _there(name: str, dataset: str, origin: Path, root: Path) -> Report | None:
     """A report of what is prepared in DATA_DIR, else of what is prepared at `origin`."""
-    folder = missing.usable(name, dataset, lambda wanted: prepared.find(wanted, str(root)))
+    folder = downloads.usable(name, dataset, lambda wanted: prepared.find(wanted, str(root)))
     note = "it was prepared already"
     if folder is None and origin.is_dir():
-        folder = missing.usable(name, dataset, lambda wanted: prepared.at(wanted, origin))
+        folder = downloads.usable(name, dataset, lambda wanted: prepared.at(wanted, origin))
         note = "it is prepared where it lies; nothing was copied"
     return None if folder is None else _report(dataset, folder, (note,))
 
@@ -143,14 +143,14 @@ def _upstream(name: str, dataset: str, origin: Path, root: Path) -> Report:
     there = _there(name, dataset, origin, root)
     if there:
         return there
-    [need] = missing.needs(name, str(root))
+    [need] = downloads.needs(name, str(root))
     return _report(dataset, upstream.build(need, origin, root), ())
 
 
 def _each(name: str, origin: Path, root: Path) -> list[Report]:
     """All datasets of a group whose files are there; then one message about the others."""
     reports, lacking = [], []
-    for said, dataset in missing.names(name).items():
+    for said, dataset in downloads.names(name).items():
         try:
             reports.append(_upstream(said, dataset, origin, root))
         except BadInput as e:

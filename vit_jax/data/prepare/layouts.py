@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from vit_jax.data import decode, file_sources
-from vit_jax.data.prepare.archives import ARCHIVE, Member, Progress, members, nothing
+from vit_jax.data.formats.archives import ARCHIVE, Member, Progress, members, nothing
+from vit_jax.data.ops import decode
+from vit_jax.data.sources import folders
 from vit_jax.errors import BadInput
 
 SPLITS = {
@@ -89,7 +90,7 @@ def _line(name: str, origin: Path) -> None:
 
 
 def _csv(path: Path) -> Index:
-    classes, given, notes = file_sources.open_csv(str(path), None)
+    classes, given, notes = folders.open_csv(str(path), None)
     splits: dict[str, list[Example]] = {}
     for part, split in given.items():
         if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", str(part)):

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vit_jax.data import missing, prepared
-from vit_jax.data.lazy import tfds as _tfds
-from vit_jax.data.plain import one_line
+from vit_jax.data.catalog import downloads, prepared
+from vit_jax.data.tensorflow import tfds as _tfds
+from vit_jax.data.tf_errors import one_line
 from vit_jax.errors import BadInput
 
 
@@ -24,14 +24,14 @@ def knows(name: str) -> bool:
     return name in tfds.list_builders(with_community_datasets=False)
 
 
-def build(need: missing.Need, origin: Path, data_dir: Path) -> Path:
+def build(need: downloads.Need, origin: Path, data_dir: Path) -> Path:
     """Prepares a dataset from the files that TFDS would download, put into `origin` by hand.
 
     Sizes are compared first, checksums by TFDS while it reads. Archives with the right checksum are
     the published ones, so TFDS may unpack them (into DATA_DIR/downloads).
 
     Args:
-      need: of the dataset, from `missing.needs`.
+      need: of the dataset, from `downloads.needs`.
       origin: the folder of the files.
       data_dir: DATA_DIR.
 
@@ -41,7 +41,7 @@ def build(need: missing.Need, origin: Path, data_dir: Path) -> Path:
     Raises:
       BadInput: files are missing or of another size or checksum, or TFDS cannot prepare them.
     """
-    lacking = missing.absent(need, origin)
+    lacking = downloads.absent(need, origin)
     if lacking:
         listed = "\n".join(f"  {download.text()}: {what}" for download, what in lacking)
         notes = "".join(f"\n  note: {note}" for note in need.notes)

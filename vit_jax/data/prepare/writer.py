@@ -27,9 +27,9 @@ from typing import Any
 
 import numpy as np
 
-from vit_jax.data import prepared
-from vit_jax.data.lazy import keep_off_accelerators, tf
+from vit_jax.data.catalog import prepared
 from vit_jax.data.prepare.layouts import Example, Index
+from vit_jax.data.tensorflow import keep_off_accelerators, tf
 from vit_jax.errors import BadInput
 
 SHARD_BYTES = 192 << 20  # of images, about, in a file

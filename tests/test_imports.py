@@ -1,0 +1,58 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""How many of our files a command imports; each number is counted in a process of its own."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+_COUNT = """
+import json, os, sys
+def show():
+    names = [n for n in sys.modules if n.split(".")[0] in ("vit_jax", "configs")]
+    files = {n: getattr(sys.modules[n], "__file__", None) or "" for n in names}
+    packages = {n: f.endswith("__init__.py") for n, f in files.items() if f}
+    print("FILES", json.dumps(packages), flush=True)
+"""
+_HELP = "from vit_jax.cli import main; main.main(['--help']); show()"
+_FIRST_STEP = """
+from vit_jax.training import metric_writer
+def before(self, step):  # called before a step is dispatched
+    show()
+    os._exit(0)
+metric_writer.Profile.before = before
+from vit_jax.cli import main
+main.main(["train", "--config=configs/quickstart.py", "--workdir=" + sys.argv[1]])
+"""
+# What only several processes need.
+_TOGETHER = ("vit_jax.runtime.peer_links", "vit_jax.runtime.rendezvous")
+
+
+@pytest.fixture
+def imported(root, tmp_path):
+    """Of a program: the names of our modules that it imports -> whether that is a package."""
+
+    def run(program):
+        done = subprocess.run(
+            [sys.executable, "-c", _COUNT + program, str(tmp_path / "run")],
+            cwd=root, capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.rpartition("FILES ")[2])
+
+    return run
+
+
+def test_help_imports_at_most_twelve_of_our_files(imported):
+    found = imported(_HELP)
+    assert len(found) <= 12, sorted(found)
+
+
+def test_quickstart_has_imported_at_most_ninety_of_our_modules_at_its_first_step(imported):
+    found = imported(_FIRST_STEP)
+    modules = sorted(name for name, package in found.items() if not package)
+    assert len(modules) <= 90, modules
+    assert not set(_TOGETHER) & set(found)

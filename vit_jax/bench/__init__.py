@@ -1,9 +1,0 @@
-# SPDX-FileCopyrightText: 2026 The vit_jax authors
-# SPDX-License-Identifier: Apache-2.0
-
-"""What `vit_jax bench` measures, each against something written or made by others, in turns.
-
-Rates are ratios within one run: every candidate has a process of its own and they take turns, so
-that whatever else the machine does hits all of them. Nothing here imports TensorFlow. Start from
-`suite`; a candidate is a function of `Asked` that returns `Timed` (`turns`).
-"""

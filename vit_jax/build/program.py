@@ -1,0 +1,390 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""From a configuration to the compiled step and its state, for a dataset of a known size.
+
+What train, plan and bench share: it opens no data, and the devices may be ones that are only
+described. Start from `make`.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+from vit_jax import sharding, tree
+from vit_jax.config import load as config_lib
+from vit_jax.config import plugins, timeline
+from vit_jax.config.load import ConfigDict
+from vit_jax.errors import BadInput
+from vit_jax.hardware import device_memory
+from vit_jax.models import attention, flops, mixer, variants, vit
+from vit_jax.optim import optimizers, schedules
+from vit_jax.runtime import compile_ahead
+from vit_jax.step import state, train_step
+
+if TYPE_CHECKING:
+    from vit_jax.evaluators import custom, features
+    from vit_jax.step import masked_patches
+    from vit_jax.weights.fitting import Fitted
+
+# A CPU saves a tenth of each step by computing every layer outside the scan, and compiles a third
+# of a second longer for each: worth it in a run of more FLOPs than these, a minute on two cores.
+_LONG_FLOPS = 1e13
+
+
+def make_rules(config: ConfigDict, devices: Sequence[Any] | None = None) -> sharding.Rules:
+    """The mesh and the placement; checks that the batch and its micro-batches divide over devices.
+
+    Raises:
+      BadInput: a mesh that the devices do not fill, or a batch that the mesh does not divide.
+    """
+    shape = {key: value for key, value in config.mesh.items() if key != "rules"}
+    rules = sharding.Rules(sharding.make_mesh(**shape, devices=devices), config.mesh.rules)
+    check_batches(config, rules)
+    return rules
+
+
+def check_batches(config: ConfigDict, rules: sharding.Rules) -> None:
+    """Raises BadInput for a batch that the mesh does not divide; names the sizes that fit."""
+    unit = rules.batch_ways * config.accumulation
+    batches = {"batch_size": (config.batch_size, unit)}
+    for name, section in config.evals.items():
+        size = section.batch_size or config.batch_size
+        batches[f"evals.{name}.batch_size"] = (size, rules.batch_ways)
+    batches["fewshot.batch_size"] = (few_shot_batch(config), rules.batch_ways)
+    for key, (size, ways) in batches.items():
+        if size % ways or size < ways:
+            low = size // ways * ways
+            fits = f"{low} or {low + ways}" if low else str(ways)
+            raise BadInput(
+                f"{key}={size} is not divisible by {ways} (devices that share the batch: "
+                f"{rules.batch_ways}, accumulation: {ways // rules.batch_ways}); use {fits}."
+            )
+
+
+def few_shot_batch(config: ConfigDict) -> int:
+    """Images at a time of few-shot evaluation."""
+    return config.fewshot.batch_size or config.batch_size
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """What a configuration computes, whatever the images are."""
+
+    config: ConfigDict
+    classes: int
+    examples: int
+    labels: int  # K, the most that an image has
+    steps: timeline.Steps
+    model: variants.Model
+    rules: sharding.Rules
+    schedule: schedules.Schedule
+    abstract: state.TrainState  # shapes with shardings
+    create: Any  # jitted: key -> state
+    init_params: Callable[[jax.Array], Any]  # key -> parameters
+    tx: optimizers.Transform
+    step: Any  # jitted: (state, batch, key) -> (state, metrics)
+    eval_step: Any  # jitted: (params, batch) -> sums
+    scores_step: Any  # jitted: the same, with `scores`
+    begun: dict[str, Future[Any]]  # what another thread compiles: `create`, `step`
+
+    @functools.cached_property
+    def step_key(self) -> jax.Array:
+        """Drives dropout: the same for every step, which folds its number in."""
+        return _keys(self.config, self.rules)[1]
+
+    @functools.cached_property
+    def features_step(self) -> "features.Step":
+        """Jitted (params, batch) -> representations; compiled once for all sources."""
+        from vit_jax.evaluators import features
+
+        data = self.config.data
+        return features.make_step(self.model.cfg, self.rules, mean=data.mean, std=data.std)
+
+    def evaluator(self, name: str) -> "tuple[Any, custom.Evaluator | None]":
+        """The compiled step of a named evaluation, and the user's own evaluator if it has one."""
+        text, best = self.config.evals[name].evaluator, self.config.checkpoint.keep_best
+        if not text:
+            return self.eval_step, None
+        from vit_jax.evaluators import custom
+
+        return self.scores_step, custom.find(name, text, best)
+
+    @property
+    def batch_sharding(self) -> jax.sharding.NamedSharding:
+        """How the first axis of a batch lies on the devices."""
+        return self.rules.sharding(("act_batch",), (self.config.batch_size,), "batch")
+
+    def batch(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """A global batch of images, as shapes."""
+        size, side = self.config.batch_size, self.config.data.image_size
+        over = self.batch_sharding
+        return {
+            "image": jax.ShapeDtypeStruct((size, side, side, 3), jnp.uint8, sharding=over),
+            "labels": jax.ShapeDtypeStruct((size, self.labels), jnp.int32, sharding=over),
+            "mask": jax.ShapeDtypeStruct((size,), jnp.bool_, sharding=over),
+        }
+
+    def lower_step(self) -> jax.stages.Lowered:
+        """The train step, to be compiled ahead of time."""
+        return self.step.lower(self.abstract, self.batch(), _key_shape(self.rules.replicated))
+
+    def begin(self, name: str, submit: Callable[[Callable[[], Any]], Future[Any]]) -> None:
+        """Has another thread compile `create` or `step`; `compiled` then waits for it.
+
+        It is traced here, where jax's settings are those of the caller.
+        """
+        self.begun[name] = submit(self._lower(name).compile)
+
+    def compiled(self, name: str) -> jax.stages.Compiled:
+        """`create` or `step`, compiled."""
+        begun = self.begun.get(name)
+        return begun.result() if begun else self._lower(name).compile()
+
+    def _lower(self, name: str) -> jax.stages.Lowered:
+        if name == "step":
+            return self.lower_step()
+        return self.create.lower(_key_shape(self.rules.replicated))
+
+    def init(self) -> state.TrainState:
+        """A state from scratch, made in place."""
+        return self.compiled("create")(_keys(self.config, self.rules)[0])
+
+    def init_from(self, fitted: "Fitted") -> state.TrainState:
+        """A state from weights, made in place; parameters that they lack start anew."""
+        places = jax.tree.map(lambda x: x.sharding, self.abstract)
+        key = _keys(self.config, self.rules)[0]
+        fresh = jax.jit(self.init_params, out_shardings=places.params)(key)
+        taken = {path: leaf for path, leaf in tree.leaves_with_paths(fitted.params)}
+        chosen = tree.map_with_path(
+            lambda path, leaf: jax.device_put(taken.get(path, leaf), leaf.sharding), fresh
+        )
+        from_params = functools.partial(
+            state.from_params, tx=self.tx, ema=self.config.ema.decay > 0
+        )
+        return jax.jit(from_params, out_shardings=places)(chosen)
+
+    def fields(self) -> dict[str, Any]:
+        """By name, without what was computed from them."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    def changed(self, settings: Mapping[str, Any]) -> "Program":
+        """The same with other values: config key -> value."""
+        config = config_lib.changed(self.config, settings)
+        devices = list(self.rules.mesh.devices.flat)
+        classes, examples, labels = self.classes, self.examples, self.labels
+        return make(config, classes=classes, examples=examples, labels=labels, devices=devices)
+
+
+def _key_shape(sharding: jax.sharding.Sharding | None = None) -> jax.ShapeDtypeStruct:
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    return jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=sharding)
+
+
+def _keys(config: ConfigDict, rules: sharding.Rules) -> tuple[jax.Array, jax.Array]:
+    """(of initialisation, of the steps), on every device."""
+    # Made in place: device_put reaches the devices of this process alone.
+    split = jax.jit(jax.random.split, out_shardings=rules.replicated)
+    first, second = split(jax.random.key(config.seed))
+    return first, second
+
+
+def make(
+    config: ConfigDict,
+    *,
+    classes: int,
+    examples: int,
+    labels: int = 1,
+    devices: Sequence[Any] | None = None,
+    platform: str = "",
+) -> Program:
+    """Lays out what a settled, checked configuration computes; compiles and allocates nothing.
+
+    Args:
+      config: settled and checked.
+      classes: of the dataset.
+      examples: in the training split.
+      labels: K, the most that an image has.
+      devices: to run on (default: those of this process and its peers), or descriptions of some.
+      platform: of those for which the devices stand in, if they do: cpu, gpu or tpu.
+
+    Raises:
+      BadInput: the mesh, or a combination of values, cannot be used.
+    """
+    rules = make_rules(config, devices)
+    steps, use_ema = timeline.of(config, examples), config.ema.decay > 0
+    cfg, side = for_devices(config, classes, rules, steps, platform), config.data.image_size
+    bare = variants.make(cfg)
+
+    def init_params(key: jax.Array) -> Any:
+        return bare.init(key, jnp.zeros((1, side, side, 3)))["params"]
+
+    params = jax.eval_shape(init_params, _key_shape())
+    schedule, tx = _optimizer(config, params, steps)
+
+    def create(key: jax.Array) -> state.TrainState:
+        return state.create(init_params, tx, key, ema=use_ema)
+
+    abstract = _placed(jax.eval_shape(create, _key_shape()), params, variants.axes(cfg), rules)
+    places = jax.tree.map(lambda x: x.sharding, abstract)
+    model = variants.make(cfg, rules)
+    step, eval_step, scores_step = _step_functions(config, model, tx)
+    options = compile_ahead.options(rules.mesh.devices.flat[0].platform)
+    jitted = functools.partial(jax.jit, compiler_options=options)
+    return Program(
+        config=config,
+        classes=classes,
+        examples=examples,
+        labels=labels,
+        steps=steps,
+        model=model,
+        rules=rules,
+        schedule=schedule,
+        abstract=abstract,
+        create=jax.jit(create, out_shardings=places),
+        init_params=init_params,
+        tx=tx,
+        step=jitted(step, donate_argnums=0, out_shardings=(places, rules.replicated)),
+        eval_step=jitted(eval_step, out_shardings=rules.replicated),
+        scores_step=jitted(scores_step, out_shardings=rules.replicated),
+        begun={},
+    )
+
+
+def masked_objective(config: ConfigDict, cfg: variants.Config) -> "masked_patches.Masked | None":
+    """What `config.masked` asks of a model, None if that is nothing.
+
+    Raises:
+      BadInput: a model whose patches have no embeddings or no final representations, or a value
+        that cannot be used.
+    """
+    if config.masked.target == "none":
+        return None
+    if not isinstance(cfg, vit.ViTConfig) or cfg.pool == "map":
+        pool = "pool=map" if isinstance(cfg, vit.ViTConfig) else config.model.variant
+        raise BadInput(
+            f"masked.target={config.masked.target} is for ViT and hybrids with pool=token or gap, "
+            f"not for {pool}; give another model, or leave masked.target out."
+        )
+    rows, columns = variants.grid(cfg, *[config.data.image_size] * 2)
+    from vit_jax.step import masked_patches
+
+    return masked_patches.make(**config.masked, patches=rows * columns, side=cfg.stride)
+
+
+def model_config(config: ConfigDict, classes: int) -> variants.Config:
+    """The model that a configuration trains; to predict patches it has no head of classes."""
+    cfg = variants.config(**config.model, classes=classes)
+    objective = masked_objective(config, cfg)
+    if objective is None:
+        return cfg
+    return dataclasses.replace(cfg, classes=0, patch_outputs=objective.outputs)
+
+
+def for_devices(
+    config: ConfigDict, classes: int, rules: sharding.Rules, steps: timeline.Steps, platform: str
+) -> variants.Config:
+    """The model as these devices compute it best in a run of this length."""
+    cfg = model_config(config, classes)
+    if isinstance(cfg, vit.ViTConfig):
+        cfg = attention.for_devices(cfg, config.model.attention, rules)
+    if not isinstance(cfg, vit.ViTConfig | mixer.MixerConfig) or not cfg.scan:
+        return cfg
+    side, images = config.data.image_size, config.batch_size * steps.total
+    long = 3 * images * flops.forward_flops(cfg, side, side) > _LONG_FLOPS
+    on_cpu = (platform or rules.mesh.devices.flat[0].platform) == "cpu"
+    # Outside the scan a CPU's compiler puts what `remat` computes again beside what it replaces.
+    fits = cfg.remat == "none" and rules.ways("act_tokens") == 1
+    return dataclasses.replace(cfg, apart=long and on_cpu and fits)
+
+
+def _placed(
+    shapes: state.TrainState, params: Any, meaning: sharding.Axes, rules: sharding.Rules
+) -> state.TrainState:
+    places = sharding.place(shapes, sharding.param_axes(params, meaning), rules)
+    return jax.tree.map(
+        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, places
+    )
+
+
+def _chosen(section: ConfigDict) -> dict[str, Any]:
+    """The arguments in a section with a choice: its own, and those of the chosen sub-section."""
+    own = {k: v for k, v in section.items() if not isinstance(v, ConfigDict)}
+    return own | section[section.name].to_dict()
+
+
+def _optimizer(
+    config: ConfigDict, params: Any, steps: timeline.Steps
+) -> tuple[schedules.Schedule, optimizers.Transform]:
+    in_steps = {"warmup": steps.warmup, "cooldown": steps.cooldown, "drops": steps.drops}
+    given = _chosen(config.schedule) | in_steps
+    schedule = schedules.make_schedule(total_steps=steps.total, **given)
+    tx = optimizers.make_optimizer(params, schedule, **_chosen(config.optimizer))
+    return schedule, train_step.skipping(tx) if config.skip_non_finite else tx
+
+
+def _step_functions(
+    config: ConfigDict, model: variants.Model, tx: optimizers.Transform
+) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+    """(train step, evaluation step, the same with scores; of patches there are none)."""
+
+    def apply(params: Any, images: jax.Array, **given: Any) -> jax.Array:
+        return jnp.asarray(model.apply({"params": params}, images, **given))
+
+    objective = masked_objective(config, model.cfg)
+    shared = {
+        "classes": model.cfg.classes,
+        "mean": config.data.mean,
+        "std": config.data.std,
+        "loss": config.loss.name,
+    }
+    step = train_step.make_train_step(
+        apply,
+        tx,
+        label_smoothing=config.loss.label_smoothing,
+        accumulation=config.accumulation,
+        ema_decay=config.ema.decay,
+        mixup_alpha=config.mixup.alpha,
+        cutmix_alpha=config.mixup.cutmix,
+        masked=objective,
+        **shared,
+    )
+    if objective is not None:
+        images = {"mean": config.data.mean, "std": config.data.std}
+        sums = train_step.make_masked_eval_step(apply, objective, **images)
+        return step, sums, sums
+    with_scores = train_step.make_eval_step(apply, **shared, scores=True)
+    return step, train_step.make_eval_step(apply, **shared), with_scores
+
+
+def stronger_remat(model: ConfigDict) -> list[str]:
+    """Policies of `model.remat` that keep less, the mildest first; a user's own model has none."""
+    remat = "full" if plugins.is_own(model.variant) else model.remat
+    return {"none": ["dots", "full"], "full": []}.get(remat, ["full"])
+
+
+def out_of_memory(run: Program) -> BadInput:
+    """What a run that ran out of memory needs, and which settings would need less."""
+    size, parts, ways = run.config.batch_size, run.config.accumulation, run.rules.batch_ways
+    more = [parts * f for f in (2, 4, 8, 16) if size % (parts * f * ways) == 0]
+    settings: list[dict[str, Any]] = [{"accumulation": a} for a in more]
+    remat = stronger_remat(run.config.model)
+    settings += [{"model.remat": policy} for policy in remat]
+    settings += [
+        {"accumulation": a, "model.remat": policy} for a in more[-1:] for policy in remat[-1:]
+    ]
+    mesh = run.rules.mesh
+    most = mesh.size // (mesh.shape["replica"] * mesh.shape["tensor"])
+    if mesh.shape["fsdp"] < most:
+        settings.append({"mesh.fsdp": most, "mesh.data": -1})
+    if size % (2 * parts * ways) == 0:
+        settings.append({"batch_size": size // 2})
+    limit = device_memory.limit_bytes(mesh.local_devices[0])
+    return device_memory.advice(
+        lambda changes: run.changed(changes).lower_step().compile(), settings, limit
+    )

@@ -1,0 +1,411 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""From a configuration to everything a run is made of: its program and its data.
+
+With `program`, the one place that unpacks the sections: each becomes the arguments of one function,
+so a key that nobody takes cannot exist.
+`check` finds what is wrong without TensorFlow or a device; start from `build`.
+"""
+
+import dataclasses
+import functools
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import jax
+import numpy as np
+
+from vit_jax.build import program
+from vit_jax.build.program import Program
+from vit_jax.config import durations, timeline, validation
+from vit_jax.config import load as config_lib
+from vit_jax.config.load import ConfigDict
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.pipeline import pipeline
+from vit_jax.data.pipeline.pipeline import Pipeline
+from vit_jax.data.sources import registry as sources
+from vit_jax.data.sources.source import Options, Source
+from vit_jax.data.splits import subset
+from vit_jax.data.splits.split import Split
+from vit_jax.data.tasks import test_sets
+from vit_jax.data.tasks.test_sets import Evaluation
+from vit_jax.errors import BadInput, together
+from vit_jax.models import variants
+from vit_jax.runtime import compile_ahead, coordinated_stop, coordination
+from vit_jax.step import losses
+
+if TYPE_CHECKING:
+    from vit_jax.data.tasks import shots
+
+
+def check(config: ConfigDict) -> None:
+    """Finds what is wrong with the values of a configuration, without TensorFlow or a device.
+
+    Raises:
+      BadInput: the first thing found.
+    """
+    validation.check_few_shot(config)  # whose names others need
+    validation.check_numbers(config)
+    validation.check_tuples(config)
+    validation.check_data(config.data)
+    if config.batch_size % config.accumulation:
+        fits = [a for a in range(1, config.batch_size + 1) if config.batch_size % a == 0]
+        raise BadInput(
+            f"accumulation={config.accumulation} does not divide batch_size={config.batch_size}; "
+            f"{_nearest(config.accumulation, fits)} would."
+        )
+    cfg = variants.config(**config.model, classes=2)
+    variants.check_image_size(cfg, config.data.image_size, config.data.image_size)
+    if program.masked_objective(config, cfg) is not None:
+        validation.check_masked(config)
+    for key in ("train_ops", "eval_ops"):
+        preprocess.parse(f"data.{key}", config.data[key], config.data.image_size)
+    specs = [("data.source", config.data.source)]
+    specs += [(f"evals.{n}.source", part.source) for n, part in config.evals.items() if part.source]
+    specs += [("source in fewshot.sources", spec) for _, spec in config.fewshot.sources]
+    for key, spec in specs:
+        if spec.partition(":")[0] not in sources.KINDS:
+            raise sources.unknown_kind(key, spec)
+    losses.find(config.loss.name)
+    for name, part in config.evals.items():
+        if part.evaluator:
+            from vit_jax.evaluators import custom
+
+            custom.find(name, part.evaluator, config.checkpoint.keep_best)
+    for key, value in config_lib.flatten(config):
+        if key in _DURATIONS or re.fullmatch(r"evals\.\w+\.every", key):
+            durations.parse(f"config.{key}", value)
+        if key == "schedule.step.drops":
+            for text in value:
+                durations.parse(f"config.{key}", text)
+    if durations.parse("config.length", config.length).unit == "percent":
+        raise BadInput(f"length={config.length!r}: percent is of the length; give another unit.")
+    timeline.profile_steps(config.profile)
+
+
+_DURATIONS = (
+    "length", "schedule.warmup", "schedule.cooldown",
+    "checkpoint.every", "checkpoint.keep_every", "report.every", "fewshot.every",
+)  # fmt: skip
+
+
+def _nearest(value: int, fits: list[int]) -> str:
+    near = sorted(sorted(fits, key=lambda f: abs(f - value))[:3])
+    return " or ".join(map(str, near))
+
+
+@dataclasses.dataclass(frozen=True)
+class Run(Program):
+    """Everything a run is made of: a program with its data."""
+
+    source: Source
+    train_pipeline: Pipeline
+    evaluations: dict[str, Evaluation]
+    eval_pipelines: dict[str, dict[str, Pipeline]]  # of each part of an evaluation
+    tasks: "dict[str, shots.Task]"  # of few-shot evaluation, by the name of its metrics
+
+    def train_batches(self, first_step: int) -> Iterator[dict[str, jax.Array]]:
+        """Global batches from a step on."""
+        size = self.config.batch_size
+        rows = pipeline.local_rows(self.batch_sharding, size)
+        batches = self.train_pipeline.train(first_step, self.steps.total, rows)
+        ahead = self.config.data.prefetch
+        return coordinated_stop.feed(pipeline.to_devices(batches, self.batch_sharding, size, ahead))
+
+    def skipped_images(self, workdir: Path) -> list[dict[str, str]]:
+        """`file` and `reason` of what any process of any start has left out of training."""
+        from vit_jax.data.pipeline import skipped_images
+
+        before = skipped_images.read_skipped(workdir)
+        own = json.dumps(sorted({*before, *self.train_pipeline.skipped}))
+        lists = map(json.loads, coordination.gather("skipped images", own))
+        found = sorted(set(map(tuple, itertools.chain.from_iterable(lists))))
+        return [{"file": file, "reason": reason} for file, reason in found]
+
+    def fingerprint(self) -> dict[str, str]:
+        """What is equal in all processes that read the same examples."""
+        split = self.train_pipeline.split
+        found = {"training examples": f"{len(split)} ({split.digest()})"}
+        for name, one in self.evaluations.items():
+            digests = [part.digest(1000) for part in one.parts.values()]
+            found[f"evaluation {name}"] = f"{len(one)} ({' '.join(digests)})"
+        found |= {name: task.digest() for name, task in self.tasks.items()}
+        return self.source.fingerprint() | found
+
+    def eval_batches(self, name: str) -> Iterator[tuple[str, dict[str, jax.Array]]]:
+        """(part, global batch) of a named evaluation; see `classification.evaluate`."""
+        columns, with_columns = self.evaluations[name].columns, {}
+        if columns is not None:
+            with_columns["columns"] = jax.make_array_from_callback(
+                columns.shape, self.rules.replicated, lambda index: columns[index]
+            )
+        for part, pipe in self.eval_pipelines[name].items():
+            rows = pipeline.local_rows(self.batch_sharding, pipe.batch_size)
+            batches = pipe.evaluation(rows)
+            placed = pipeline.to_devices(batches, self.batch_sharding, pipe.batch_size, 0)
+            for batch in coordinated_stop.feed(placed):
+                yield part, batch | with_columns
+
+    def features(self, params: Any, split: Split) -> np.ndarray:
+        """float32 [n, D]: the representations of images, prepared as for every evaluation."""
+        from vit_jax.evaluators import features
+
+        size = program.few_shot_batch(self.config)
+        pipe = plain_pipeline(self.config.data, split, size)
+        return features.compute(
+            self.features_step,
+            params,
+            lambda rows: coordinated_stop.feed(pipe.evaluation(rows)),
+            self.rules,
+            size,
+        )
+
+
+def build(config: ConfigDict, compile_first: Sequence[str] = ()) -> Run:
+    """Builds everything that a settled, checked configuration describes.
+
+    Args:
+      config: settled and checked.
+      compile_first: `create` and `step`, traced here (`Program.begin`), compiled by a thread while
+        images are opened, which takes as long, TensorFlow's import included.
+
+    Raises:
+      BadInput: the data, the mesh, or a combination of values cannot be used.
+    """
+    program.make_rules(config)  # what is wrong with the mesh is said before any data is read
+    few_shot = _few_shot_sources(config)  # likewise
+    source, notes, split, evals = _splits(config)
+    classes = len(source.classes)
+
+    with compile_ahead.ahead() as submit:
+
+        def make(labels: int) -> Program:
+            made = program.make(config, classes=classes, examples=len(split), labels=labels)
+            for name in compile_first:
+                made.begin(name, submit)
+            return made
+
+        made = make(split.table.most_labels) if split.table.most_labels else None
+        train, labels, pipelines = _pipelines(config, split, evals, notes)
+        tasks = _tasks(config, few_shot)
+        made = made or make(labels)
+        for name in config.evals:
+            _, evaluator = made.evaluator(name)
+            if evaluator is not None:
+                from vit_jax.evaluators import custom
+
+                custom.attempt(evaluator, classes, labels)
+    return Run(
+        **made.fields(),
+        source=dataclasses.replace(source, notes=tuple(notes)),
+        train_pipeline=train,
+        evaluations=evals,
+        eval_pipelines=pipelines,
+        tasks=tasks,
+    )
+
+
+def open_source(data: ConfigDict, spec: str = "") -> Source:
+    """The source of a `data` section, or another one with its options."""
+    return sources.open_source(
+        spec or data.source,
+        options(data),
+        val_percent=data.val_percent,
+        test_percent=data.test_percent,
+    )
+
+
+def problems(config: ConfigDict) -> list[BadInput]:
+    """What of all that a run reads is missing; empty when nothing is. Reads no image."""
+    found = []
+    for opened in (_few_shot_sources, _splits):
+        try:
+            opened(config)
+        except BadInput as e:
+            found.append(e)
+    return found
+
+
+def options(data: ConfigDict) -> Options:
+    """What sources need besides their names."""
+    return Options(data_dir=data.data_dir, **data.records)
+
+
+def few_shot_source(data: ConfigDict, spec: str) -> Source:
+    """A source to learn from with few images; that of the run itself has the run's splits."""
+    from vit_jax.data.tasks import shots
+
+    source = shots.open_source(spec, options(data)) if spec != data.source else open_source(data)
+    shots.check(source)
+    return source
+
+
+def _few_shot_sources(config: ConfigDict) -> dict[str, Source]:
+    return _all(
+        {
+            name: functools.partial(few_shot_source, config.data, spec)
+            for name, spec in validation.few_shot_tasks(config).items()
+        }
+    )
+
+
+def _tasks(config: ConfigDict, opened: Mapping[str, Source]) -> "dict[str, shots.Task]":
+    """What is learned from and scored; the first image of each split is read."""
+
+    def make(name: str, source: Source) -> "shots.Task":
+        from vit_jax.data.tasks import shots
+
+        task = shots.make(source, config.fewshot.shots, config.fewshot.seeds)
+        try:
+            for split in (task.train, task.test):
+                plain_pipeline(config.data, split, 1).probe()
+        except BadInput as e:
+            raise BadInput(f"{name}: {e}") from e
+        return task
+
+    return _all({name: functools.partial(make, name, source) for name, source in opened.items()})
+
+
+def plain_pipeline(data: ConfigDict, split: Split, batch_size: int) -> Pipeline:
+    """A split as evaluations see it."""
+    ops = preprocess.parse("data.eval_ops", data.eval_ops, data.image_size)
+    return Pipeline(split, ops, batch_size, 0, data.image_size, data.workers, data.prefetch)
+
+
+_Found = dict[str, Evaluation]  # by name
+
+
+def _splits(config: ConfigDict) -> tuple[Source, list[str], Split, _Found]:
+    """Source, notes, what is trained on, and evaluations; no image is read."""
+    data = config.data
+    try:
+        source = open_source(data)
+    except BadInput as e:
+        missing = (test_sets.problems(**_reading(config, name)) for name in config.evals)
+        raise together([e, *itertools.chain.from_iterable(missing)]) from e
+    notes = list(source.notes)
+
+    def training() -> Split:
+        split, said = training_examples(source, data)
+        notes.extend(said)
+        if data.window_shards:
+            from vit_jax.data.splits import windows
+
+            return windows.in_windows(split, data.window_shards)
+        return split
+
+    wanted: dict[str, Callable[[], Any]] = {"": training}  # what is trained on has no name
+    for name in config.evals:
+        wanted[name] = functools.partial(_evaluation, config, source, name)
+    found = _all(wanted)
+    return source, notes, found.pop(""), found
+
+
+def _pipelines(
+    config: ConfigDict, split: Split, found: _Found, notes: list[str]
+) -> tuple[Pipeline, int, dict[str, dict[str, Pipeline]]]:
+    """Training pipeline and K of its examples; those of each evaluation. Adds to the notes."""
+    data = config.data
+    readers: dict[str, Callable[[], Any]] = {"": functools.partial(_pipeline, config, "", split)}
+    for name, one in found.items():
+        readers[name] = functools.partial(_of_parts, config, name, one)
+    pipes = _all(readers)
+    train, labels = pipes.pop("")
+    train = _kept(train, data, notes)
+    for name, section in config.evals.items():
+        if section.source:  # read once, at the end
+            notes.append(f"{name} is {section.source}: {_said(found[name])}")
+        else:
+            pipes[name] = {part: _kept(p, data, notes) for part, p in pipes[name].items()}
+    return train, labels, pipes
+
+
+def _reading(config: ConfigDict, name: str) -> dict[str, Any]:
+    """Of an evaluation, the arguments of `test_sets.problems` and, with two more, of `find`."""
+    data, section = config.data, config.evals[name]
+    whole = config_lib.changed(data, {"val_percent": 0, "test_percent": 0})
+    return {
+        "open_other": functools.partial(open_source, whole),
+        "given": f"evals.{name}",
+        "source": section.source,
+        "labels": section.labels,
+        "data_dir": data.data_dir,
+    }
+
+
+def _evaluation(config: ConfigDict, source: Source, name: str) -> Evaluation:
+    section, reading = config.evals[name], _reading(config, name)
+    return test_sets.find(source, split=section.split, classes=section.classes, **reading)
+
+
+def _said(one: Evaluation) -> str:
+    parts = f" in {len(one.parts)} parts" if len(one.parts) > 1 else ""
+    among = "" if one.columns is None else f", among {len(one.columns)} classes"
+    return f"{len(one):,} images{parts}{among}"
+
+
+def _of_parts(config: ConfigDict, name: str, one: Evaluation) -> dict[str, Pipeline]:
+    """A pipeline of each part; the first image of the first part is read."""
+    made = {}
+    for part, split in one.parts.items():
+        made[part] = _pipeline(config, name, split, probe=not made)[0]
+    return made
+
+
+def _pipeline(
+    config: ConfigDict, name: str, split: Split, probe: bool = True
+) -> tuple[Pipeline, int]:
+    """The pipeline of training (""), or of a named evaluation, and K of its first example."""
+    data = config.data
+    key = "eval_ops" if name else "train_ops"
+    ops = preprocess.parse(f"data.{key}", data[key], data.image_size)
+    batch_size = (config.evals[name].batch_size if name else 0) or config.batch_size
+    pipe = Pipeline(
+        split, ops, batch_size, config.seed, data.image_size, data.workers,
+        data.prefetch, "error" if name else data.bad_images,
+    )  # fmt: skip
+    return pipe, pipe.probe()["labels"].shape[1] if probe else 0
+
+
+_T = TypeVar("_T")
+
+
+def _all(makers: Mapping[str, Callable[[], _T]]) -> dict[str, _T]:
+    """What each maker makes; raises one BadInput with what all of them say."""
+    made, found = {}, list[BadInput]()
+    for name, maker in makers.items():
+        try:
+            made[name] = maker()
+        except BadInput as e:
+            found.append(e)
+    if found:
+        raise together(found)
+    return made
+
+
+def training_examples(source: Source, data: ConfigDict) -> tuple[Split, list[str]]:
+    """The examples that are trained on, and notes."""
+    return subset.choose(
+        source.split(data.split),
+        examples=data.examples,
+        fraction=data.fraction,
+        balanced=data.balanced,
+        exclude=data.exclude,
+        classes=len(source.classes),
+    )
+
+
+def _kept(pipe: Pipeline, data: ConfigDict, notes: list[str]) -> Pipeline:
+    """The same, read from memory where `data.cache` says so."""
+    if data.cache == "none":
+        return pipe
+    from vit_jax.data.pipeline import memory_cache
+
+    split, ops, note = memory_cache.keep(pipe.split, data.cache, pipe.ops, data.workers)
+    notes += [note] if note else []
+    return dataclasses.replace(pipe, split=split, ops=ops)

@@ -1,0 +1,442 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Saving and restoring the state of a run; the only user of orbax.
+
+A checkpoint counts once it is committed with the checksums of its files: a process killed in the
+middle of a save leaves the one before, and no checkpoint is used whose files are not as they were
+saved. What lies where, and what counts, is in `step_folders`. Start from `Checkpoints`.
+"""
+
+import contextlib
+import dataclasses
+import json
+import logging
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from etils import epath
+
+from vit_jax import tree
+from vit_jax.checkpoints import plain_path, quiet_orbax, retention, step_folders
+from vit_jax.checkpoints.retention import Damaged
+from vit_jax.checkpoints.step_folders import FOLDER
+from vit_jax.errors import BadInput, PeerLost, RunFailed, no_space, writing
+from vit_jax.runtime import coordination, goodput
+from vit_jax.step.state import TrainState
+from vit_jax.storage import checksums
+from vit_jax.storage import files as storage
+
+_CONFIG = "config.yaml"
+log = logging.getLogger("vit_jax")
+# orbax comments on what is normal here, and logs errors that it raises anyway.
+logging.getLogger("absl").addFilter(lambda record: "orbax" not in record.pathname)
+
+
+class Checkpoints:
+    """The checkpoints of one workdir.
+
+    Args:
+      workdir: of the run.
+      keep_last: how many of the newest stay.
+      keep_every: those at multiples of this many steps stay, 0: none.
+      keep_best: the metric whose best step stays, empty: none.
+      read_only: for looking into a run that another process may be writing.
+
+    Raises:
+      BadInput: the workdir cannot be written to.
+    """
+
+    def __init__(
+        self,
+        workdir: Path,
+        *,
+        keep_last: int = 1,
+        keep_every: int = 0,
+        keep_best: str = "",
+        read_only: bool = False,
+    ):
+        self._workdir = storage.absolute(workdir)
+        self.folder = self._workdir / FOLDER
+        self._keep: Any = {"last": keep_last, "every": keep_every, "metric": keep_best}
+        self._read_only = read_only
+        self._metrics: dict[int, dict[str, float]] = {}  # of the steps there are
+        self._known: set[int] = set()  # steps that were saved or restored here
+        self._is_tidy = False
+        self._good = 0  # the newest step that is whole
+        self._damaged: dict[int, str] = {}  # steps to be set aside -> what is wrong with them
+        self._under_way: Future[None] | None = None
+        self._left: Path | None = None  # by a save that failed
+        quiet_orbax.hush()
+        self._open = contextlib.ExitStack()
+        self._for_orbax = self._open.enter_context(plain_path.to(self.folder))
+        if read_only:
+            return
+        if coordination.is_first():
+            with writing(workdir):
+                storage.make_folder(self.folder)
+            self._metrics = self._read_all() if keep_best else {}
+        self._background = ThreadPoolExecutor(1, "checkpoint")
+        self._sealing: tuple[Path, dict[str, str]] = (self.folder, {})  # what `_seal` needs
+        # Folders are made before `save` returns: where that fails, no thread waits for them.
+        at_once = ocp.options.AsyncOptions(create_directories_asynchronously=False)
+        self._checkpointer = ocp.AsyncCheckpointer(
+            ocp.CompositeCheckpointHandler(
+                composite_options=ocp.CompositeOptions(async_options=at_once)
+            ),
+            async_options=dataclasses.replace(at_once, post_finalization_callback=self._seal),
+            # Its file would change after the checksums are written.
+            checkpoint_metadata_store=ocp.metadata.metadata_store(enable_write=False),
+        )
+
+    def __enter__(self) -> "Checkpoints":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except Exception as e:
+            if error is None:
+                raise
+            log.error("%s", e)  # beside the error that ends the run
+
+    # ------------------------------------------------------------ which steps there are
+
+    @property
+    def steps(self) -> list[int]:
+        """Committed steps, ascending."""
+        return step_folders.committed(self._workdir)
+
+    @property
+    def latest(self) -> int | None:
+        """The newest committed step, None if there is none."""
+        return max(self.steps, default=None)
+
+    def newest_good(self) -> int | None:
+        """The newest step whose files are as they were saved; None if nothing was ever saved.
+
+        Newer steps, which are damaged, are set aside once that step is restored: a start that is
+        refused changes nothing. All processes of a run call it together, and share the reading.
+
+        Raises:
+          RunFailed: steps were saved, but all of them are damaged; nothing was touched.
+          BadInput: no right to read a step.
+        """
+        steps = coordination.share("checkpoints", step_folders.saved(self._workdir))
+        damaged: dict[int, str] = {}
+        good = None
+        while steps and good is None:
+            step = steps.pop()
+            part = (jax.process_index(), jax.process_count())
+            mine = step_folders.damage(self.folder / str(step), part=part)
+            found = [what for what in coordination.gather(f"checksums of {step}", mine) if what]
+            if found:
+                damaged[step] = found[0]
+            else:
+                good = step
+        if not coordination.is_first():
+            return good
+        if good is None and (damaged or step_folders.aside(self._workdir)):
+            raise RunFailed(step_folders.nothing_good(self._workdir, damaged))
+        self._damaged, self._good = damaged, good or 0
+        for step in damaged:
+            self._metrics.pop(step, None)
+        return good
+
+    def _set_aside(self) -> None:
+        """Gives the damaged steps that are newer than the good one names that do not count."""
+        lost = max(self._damaged, default=0) - self._good
+        for step, what in self._damaged.items():
+            target = step_folders.set_aside(self.folder / str(step))
+            log.warning(
+                "step %d is damaged (%s); set aside as %s; continuing from step %d: "
+                "%d steps are done again",
+                step, what, target, self._good, lost,
+            )  # fmt: skip
+        self._damaged = {}
+
+    def best(self, metric: str) -> int | None:
+        """The step whose metrics are the best (of equals the newest), None if none has it.
+
+        Raises:
+          Damaged: the metrics of a step are not as they were saved; only for a reader.
+        """
+        return retention.best(self._read_all() if self._read_only else self._metrics, metric)
+
+    def is_best(self, measured: dict[str, Any]) -> bool:
+        """Whether these metrics beat those of every checkpoint; False if the best is not kept.
+
+        The answer of process 0 is the right one.
+        """
+        metric = self._keep["metric"]
+        if not metric or metric not in measured:
+            return False
+        best = self.best(metric)
+        return best is None or retention.score(measured, metric) > retention.score(
+            self._metrics[best], metric
+        )
+
+    def _read_all(self) -> dict[int, dict[str, float]]:
+        """The metrics of all steps."""
+        found = {}
+        for step in self.steps:
+            try:
+                found[step] = retention.read(self.folder / str(step))
+            except Damaged as e:
+                if not self._read_only:
+                    log.warning("%s; it cannot count as the best step", e)
+                elif step in self.steps:  # else the run has removed it meanwhile
+                    raise
+        return found
+
+    # ------------------------------------------------------------ saving
+
+    def save(
+        self, step: int, state: TrainState, config_yaml: str, measured: dict[str, Any]
+    ) -> None:
+        """Starts saving; returns once the arrays may be overwritten. All processes call it.
+
+        A step that is saved already stays as it is, but for metrics: a run that was stopped saved
+        it before it was measured. The checkpoint before goes, if nothing keeps it, once this one
+        counts.
+
+        Raises:
+          RunFailed: this save, or the one before, failed; what was saved before that is kept.
+        """
+        self.wait()
+        self._tidy()
+        metrics = {name: float(value) for name, value in measured.items()}
+        folder = self.folder / str(step)
+        if step in self._known:
+            if metrics:
+                self._metrics[step] = self._metrics.get(step, {}) | metrics
+                if coordination.is_first():
+                    retention.add(folder, self._metrics[step])
+            return
+        files = {_CONFIG: config_yaml, retention.FILE: json.dumps(metrics) + "\n"}
+        target = self._for_orbax / str(step)
+        unfinished = self._checkpointer.get_temporary_path(epath.Path(target)).get()
+        self._sealing = self.folder / unfinished.name, files
+        args = ocp.args.Composite(state=ocp.args.StandardSave(state))  # type: ignore[call-arg]
+        try:
+            self._checkpointer.save(target, args=args)
+        except Exception as e:  # of a store, of any class
+            raise self._failure(step, e) from e
+        self._known.add(step)
+        self._metrics[step] = metrics
+        self._under_way = self._background.submit(self._complete, step)
+
+    def _tidy(self) -> None:
+        """Makes way for the first save: for damaged steps, and saves that were cut short."""
+        if coordination.is_first() and not self._is_tidy:
+            self._set_aside()
+            with writing(self._workdir):
+                step_folders.tidy(self._workdir)
+        self._is_tidy = True
+
+    def _seal(self) -> None:
+        """Adds the small files and the checksums; orbax calls it right before it commits.
+
+        Everything of all processes is written by then, in a thread of process 0 beside training.
+        """
+        folder, files = self._sealing
+        for name, text in files.items():
+            storage.write(folder / name, text)
+        checksums.write(folder)
+
+    def _complete(self, step: int) -> None:
+        """Waits for the commit of a step, then removes what nothing keeps."""
+        try:
+            self._checkpointer.wait_until_finished()
+            goodput.event("save", step)
+            if coordination.is_first():
+                self._prune(step)
+        except Exception as e:  # of a store, of any class
+            raise self._failure(step, e) from e
+
+    def _prune(self, step: int) -> None:
+        """Removes what nothing keeps, of the steps before this one that count."""
+        steps = self.steps
+        kept = retention.kept(steps, self._metrics, **self._keep)
+        for old in steps:
+            if old < step and old not in kept:
+                self._metrics.pop(old, None)
+                try:
+                    step_folders.remove(self.folder / str(old))
+                except OSError as e:  # in a bucket: no right to remove
+                    raise RunFailed(
+                        f"{self.folder / str(old)}, which nothing keeps, cannot be removed: "
+                        f"{e.strerror}. Mend that, then run the same command again to continue."
+                    ) from e
+
+    def _failure(self, step: int, error: Exception) -> Exception:
+        """What to raise where a save failed; removes what it has written."""
+        if isinstance(error, PeerLost | RunFailed | BadInput):
+            return error
+        if isinstance(error, TimeoutError) and jax.process_count() > 1:
+            return PeerLost(f"step {step} was not saved: another process did not finish its part.")
+        if storage.is_remote(self.folder):  # which comes back
+            return storage.StoreLost(f"step {step} could not be saved: {error!r:.500}. Run again.")
+        if not isinstance(error, OSError | ValueError):
+            return error
+        full = no_space(error, self.folder)
+        reason = full or (isinstance(error, OSError) and error.strerror) or str(error)[:500]
+        newest = self.latest
+        if coordination.is_first() and newest != step:
+            self._left = self._sealing[0]
+            self._remove_left()
+        since = "from the beginning" if newest is None else f"from step {newest}, the newest saved"
+        advice = (
+            "Make room (older runs, a lower checkpoint.keep_last)" if full else "Mend the cause"
+        )
+        return RunFailed(
+            f"step {step} could not be saved in {self.folder}: {reason}. {advice}, then run the "
+            f"same command again: it continues {since}."
+        )
+
+    def _remove_left(self) -> None:
+        """Removes what a save that failed has written; the next start does where this cannot."""
+        if self._left is None:
+            return
+        for _ in range(10):  # other arrays, which are still being written, add files
+            with contextlib.suppress(OSError):
+                step_folders.remove(self._left)
+                break
+
+    def check(self) -> None:
+        """Raises what has gone wrong in the background; costs nothing. Called at every step."""
+        if self._under_way and self._under_way.done():
+            self.wait()
+
+    def wait(self) -> None:
+        """Returns when the save under way is committed; a failure raises, once."""
+        under_way, self._under_way = self._under_way, None
+        if under_way:
+            under_way.result()
+
+    def close(self) -> None:
+        """Waits, then releases threads."""
+        with self._open:
+            if self._read_only:
+                return
+            try:
+                self.wait()
+            finally:
+                self._background.shutdown()
+                self._checkpointer.close()
+                self._remove_left()  # what came later
+
+    # ------------------------------------------------------------ restoring
+
+    def restore(self, step: int, abstract: TrainState) -> TrainState:
+        """The state at a step, placed as `abstract` says.
+
+        Args:
+          step: from `newest_good`.
+          abstract: shapes, dtypes and shardings of the whole state.
+
+        Raises:
+          BadInput: the checkpoint holds another tree.
+          StoreLost, RunFailed: a bucket, or a disk, fails.
+        """
+        self._check_params(step, abstract)
+        wanted = ocp.args.Composite(state=ocp.args.StandardRestore(abstract))  # type: ignore[call-arg]
+        try:
+            restored = self._checkpointer.restore(self._for_orbax / str(step), args=wanted)
+        except Exception as e:  # of a store, of any class
+            raise self._not_restored(step, abstract, e) from e
+        self._known.add(step)
+        self._set_aside()
+        return restored["state"]
+
+    def _check_params(self, step: int, abstract: TrainState) -> None:
+        """Refuses other parameters before orbax reads any: the optimizer's state repeats them."""
+        difference = ""
+        with contextlib.suppress(Exception):  # of the disk or store, which `restore` meets again
+            saved = self._saved(step)["params"]
+            difference = tree.difference({"params": saved}, {"params": abstract.params})
+        if difference:
+            raise _other_tree(self.folder / str(step), difference)
+
+    def _not_restored(self, step: int, abstract: TrainState, error: Exception) -> Exception:
+        """What to raise where a step could not be restored."""
+        folder, difference = self.folder / str(step), ""
+        if isinstance(error, jax.errors.JaxRuntimeError):  # of a device, e.g. its memory
+            return error
+        with contextlib.suppress(Exception):  # the same disk or store, which may fail again
+            difference = tree.difference(self._saved(step), _as_dict(abstract))
+        if difference:
+            return _other_tree(folder, difference)
+        text = f"{folder} could not be read: {error!r:.500}."
+        if storage.is_remote(folder):
+            return storage.StoreLost(f"{text} Run again.")
+        return RunFailed(f"{text} Mend the cause, then run the same command again.")
+
+    def _saved(self, step: int) -> Any:
+        """The tree of a checkpoint as nested dicts of shapes."""
+        with ocp.PyTreeCheckpointer() as reader:
+            found = reader.metadata(self._for_orbax / str(step) / "state").item_metadata
+        if found is None:
+            raise Damaged(f"{self.folder / str(step)} holds no arrays")
+        return found.tree
+
+    def _weights(self, step: int) -> tuple[str, Any]:
+        """Which part of the state holds the weights, and their shapes."""
+        saved = self._saved(step)
+        name = "ema" if jax.tree.leaves(saved.get("ema")) else "params"
+        return name, saved[name]
+
+    def weight_shapes(self, step: int) -> Any:
+        """The tree of `weights` as shapes; reads no values.
+
+        Raises:
+          Damaged: a file that tells the shapes is not as it was saved.
+        """
+        self._verify(step, values=False)
+        return self._weights(step)[1]
+
+    def weights(self, step: int) -> Any:
+        """The parameters at a step as numpy arrays: their average where there is one.
+
+        Raises:
+          Damaged: a file is not as it was saved.
+        """
+        self._verify(step, values=True)
+        folder = self._for_orbax / str(step) / "state"
+        name, shapes = self._weights(step)
+        wanted = {name: jax.tree.map(lambda _: 0, shapes)}
+        how = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), wanted)
+        asked: Any = {"item": wanted, "restore_args": how, "partial_restore": True}
+        own = jax.process_index()  # which waits for no other
+        alone = ocp.options.MultiprocessingOptions(
+            primary_host=own, active_processes={own}, barrier_sync_key_prefix=f"process {own}"
+        )
+        handler = ocp.PyTreeCheckpointHandler()
+        with ocp.Checkpointer(handler, multiprocessing_options=alone) as reader:
+            return reader.restore(folder, args=ocp.args.PyTreeRestore(**asked))[name]
+
+    def _verify(self, step: int, *, values: bool) -> None:
+        """Raises if a file of a step is not as it was saved."""
+        folder = self.folder / str(step)
+        what = step_folders.damage(folder, wanted=lambda name: values or "/d/" not in name)
+        if what:
+            raise Damaged(what)
+
+
+def _other_tree(folder: Path, difference: str) -> BadInput:
+    text = f"{folder} does not hold the state that this config needs:"
+    return BadInput(f"{text}\n{difference}")
+
+
+def _as_dict(state: TrainState) -> dict[str, Any]:
+    return {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}

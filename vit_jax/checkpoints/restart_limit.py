@@ -1,0 +1,90 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A run that dies again and again without getting on is not started for ever.
+
+Who starts runs again (a sweep, Slurm, Kubernetes) only sees exit codes; so the run itself counts,
+in a small file of its workdir. Start from `counted`.
+"""
+
+import contextlib
+import functools
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+from vit_jax.checkpoints import step_folders
+from vit_jax.errors import BadInput, RunFailed, Stopped, stopping_when_full
+from vit_jax.runtime import coordination, process_exit
+from vit_jax.storage import files as storage
+
+FILE = "restarts.json"
+MOST = 5  # without a new checkpoint
+log = logging.getLogger("vit_jax")
+
+
+@contextlib.contextmanager
+def counted(workdir: Path) -> Iterator[None]:
+    """Counts a start of the run in `workdir`, which exists; only process 0 does.
+
+    The count begins anew with a new checkpoint, and where the block ends by itself or with an error
+    that is never started again: a person looks at that.
+
+    Raises:
+      RunFailed: the run was started again five times without a new checkpoint.
+    """
+    path = workdir / FILE
+    if not coordination.is_first():
+        yield
+        return
+    newest = max(step_folders.saved(workdir), default=None)
+    before = _before(path, newest)
+    if before is None:
+        yield
+        return
+    restarts = before + 1
+    if restarts > MOST:
+        since = "its first step" if newest is None else f"step {newest}"
+        raise RunFailed(
+            f"{workdir} was started again {MOST} times and each time died before it had saved a "
+            f"checkpoint; it is still at {since}. See why in the ends of its logs (killed for "
+            "memory? a machine that fails? time that is too short for one checkpoint, see "
+            f"--config.checkpoint.every?). Then remove {path} and run the same command again."
+        )
+    storage.write(path, json.dumps({"newest": newest, "restarts": restarts}) + "\n")
+    try:
+        with (
+            process_exit.last(functools.partial(_forget_if_seen, path)),
+            stopping_when_full(workdir),
+        ):
+            yield
+    except (BadInput, RunFailed):
+        storage.remove(path)
+        raise
+    except Stopped:
+        if not restarts:  # a first start that was asked to stop leaves nothing behind
+            storage.remove(path)
+        raise
+    storage.remove(path)
+
+
+def _forget_if_seen(path: Path) -> None:
+    """Where another process, or a thread, ends this one with an error that a person sees."""
+    if process_exit.code() in (BadInput.exit_code, RunFailed.exit_code):
+        storage.remove(path)
+
+
+def _before(path: Path, newest: int | None) -> int | None:
+    """How often the run was started again at its newest step; -1: not once started there.
+
+    None where the file cannot be read, which is then left alone.
+    """
+    try:
+        found = json.loads(storage.read_all([path])[0])
+        return int(found["restarts"]) if found["newest"] == newest else -1
+    except (FileNotFoundError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return -1
+    except OSError as e:
+        log.warning("cannot read %s: %s; this start is not counted", path, e.strerror)
+        return None

@@ -1,0 +1,92 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which checkpoints of a run stay, and which of them is the best; the metrics saved with them.
+
+Start from `kept`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from vit_jax.checkpoints import step_folders
+from vit_jax.errors import permitted
+from vit_jax.storage import checksums
+from vit_jax.storage import files as storage
+
+FILE = "metrics.json"  # in the folder of a step
+_LATER_FILE = "measured.json"  # of one that was saved before it was measured; sealed by itself
+_OLDER_FILE = "metrics/metrics"  # of steps without checksums
+Metrics = Mapping[str, float]
+
+
+class Damaged(RuntimeError):
+    """A step whose files are not as they were saved. For readers; a run goes on from another."""
+
+
+def lower_is_better(metric: str) -> bool:
+    """Whether a metric such as `val/loss` is a loss."""
+    return metric.endswith("loss")
+
+
+def score(metrics: Metrics, metric: str) -> float:
+    """The value of a metric, turned so that more is better."""
+    return -metrics[metric] if lower_is_better(metric) else metrics[metric]
+
+
+def best(metrics: Mapping[int, Metrics], metric: str) -> int | None:
+    """The step whose metric is the best (of equals the newest), None if no step has it."""
+    scored = [(score(found, metric), step) for step, found in metrics.items() if metric in found]
+    return max(scored)[1] if scored else None
+
+
+def kept(
+    steps: Sequence[int],
+    metrics: Mapping[int, Metrics],
+    *,
+    last: int,
+    every: int,
+    metric: str,
+) -> set[int]:
+    """The steps that stay: each that any of the three wants. The newest always stays.
+
+    Args:
+      steps: those that count, ascending.
+      metrics: of these steps.
+      last: how many of the newest stay.
+      every: those at multiples of it stay, 0: none.
+      metric: the step where it is best stays, empty: none.
+    """
+    best_step = best({s: metrics[s] for s in steps if s in metrics}, metric) if metric else None
+    periodic = {step for step in steps if every and step % every == 0}
+    return {*steps[-max(1, last) :], *periodic, *({best_step} - {None})}  # type: ignore[misc]
+
+
+def add(folder: Path, metrics: Metrics) -> None:
+    """Writes the metrics of a committed step that was saved without them."""
+    storage.write(folder / _LATER_FILE, checksums.sealed(json.dumps(metrics) + "\n"))
+
+
+def read(folder: Path) -> dict[str, float]:
+    """The metrics that were saved with a committed step, or added later.
+
+    Raises:
+      Damaged: they are not what was saved.
+      BadInput: no right to read them.
+    """
+    older = step_folders.is_older(folder)
+    path = folder / (_OLDER_FILE if older else FILE)
+    what = "" if older else checksums.damage(folder, wanted=lambda name: name == FILE)
+    if what:
+        raise Damaged(f"{folder} is damaged: {what}")
+    later = folder / _LATER_FILE
+    with permitted("read"):
+        sealed = storage.exists(later)
+        path = later if sealed else path
+        found = sealed or not older or storage.exists(path)
+        content = storage.read_all([path])[0] if found else b"{}"
+    try:
+        return json.loads(checksums.unsealed(content) if sealed else content)
+    except ValueError as e:
+        raise Damaged(f"{folder} is damaged: {path.name} cannot be read ({e})") from e

@@ -1,0 +1,176 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Arguments that several commands take alike, and what becomes of them. Start from `weights`."""
+
+import argparse
+import contextlib
+import errno
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit_jax.errors import BadInput
+from vit_jax.storage import files as storage
+
+if TYPE_CHECKING:
+    from vit_jax.inference.model import Model
+
+
+def weights(parser: argparse.ArgumentParser) -> None:
+    """Declares FILE_OR_RUN, and the settings that a weights file may lack."""
+    parser.add_argument(
+        "weights",
+        metavar="FILE_OR_RUN",
+        help="weights file, URL or published name; or a run: WORKDIR, WORKDIR@best, WORKDIR@STEP",
+    )
+    parser.add_argument(
+        "--image_size",
+        type=int,
+        default=0,
+        metavar="N",
+        help="side of the images in pixels (default: that of the weights)",
+    )
+    parser.add_argument(
+        "--heads",
+        type=int,
+        default=0,
+        metavar="N",
+        help="number of attention heads, if the file does not contain it",
+    )
+
+
+def names(parser: argparse.ArgumentParser) -> None:
+    """Declares --names, the class names for weights without any."""
+    parser.add_argument(
+        "--names",
+        default="",
+        metavar="FILE",
+        help="text file with one class name per line (default: the names in the weights)",
+    )
+
+
+def images(parser: argparse.ArgumentParser, nargs: str) -> None:
+    """Declares the image files."""
+    parser.add_argument(
+        "images", nargs=nargs, metavar="IMAGE",
+        help="image file, or folder of images; - reads names from standard input, one per line",
+    )  # fmt: skip
+
+
+def data(parser: argparse.ArgumentParser) -> None:
+    """Declares the data source and its split."""
+    parser.add_argument(
+        "--data", metavar="SOURCE", help="data source as kind:rest, see docs/data.md"
+    )
+    parser.add_argument(
+        "--split",
+        default="",
+        metavar="NAME",
+        help="split or slice of the source (default: test, or the only split)",
+    )
+    parser.add_argument("--data_dir", default="", metavar="DIR", help="folder of prepared datasets")
+
+
+def check_image_size(args: argparse.Namespace) -> None:
+    """Raises BadInput for a negative `--image_size`."""
+    if args.image_size < 0:
+        raise BadInput(f"--image_size={args.image_size}; give pixels, or leave it out.")
+
+
+def open_model(args: argparse.Namespace) -> "Model":
+    """The model of `weights`, with the names of `names` where the command takes them."""
+    from vit_jax.inference import model as inference
+
+    with own_words():
+        return inference.open_model(
+            args.weights,
+            heads=args.heads,
+            image_size=args.image_size,
+            names=getattr(args, "names", ""),
+        )
+
+
+@contextlib.contextmanager
+def own_words() -> Iterator[None]:
+    """Messages about a configuration name the arguments of the command instead."""
+    try:
+        yield
+    except BadInput as e:
+        text = str(e)
+        for key in ("data_dir", "image_size"):
+            text = text.replace(f"--config.data.{key}", f"--{key}")
+        raise BadInput(re.sub(r"\bdata\.source\b", "--data", text)) from e
+
+
+def place(out: str) -> Path:
+    """The path of `--out`.
+
+    Raises:
+      BadInput: it is what elsewhere stands for standard output.
+    """
+    if out == "-" or out.startswith("-/"):
+        raise BadInput(
+            "--out=- is no place; give a path. To standard output writes `vit_jax predict` alone, "
+            "without --out."
+        )
+    return storage.path(out)
+
+
+def writable(out: str) -> Path:
+    """The path of `--out=FILE`, whose folder need not be there; asked before anything is begun.
+
+    Raises:
+      BadInput: it is a folder, or cannot be written.
+    """
+    path = place(out)
+    if storage.is_remote(path):
+        return path
+    if path.is_dir():
+        raise BadInput(f"--out={out} is a folder; give a file.")
+    with _writing(out):
+        there = next(place for place in (path, *path.absolute().parents) if place.exists())
+        if there != path and not there.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, f"{there} is not a folder")
+        if not os.access(there, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return path
+
+
+def write(path: Path, content: bytes) -> None:
+    """Writes a file that appears, or replaces another, once it is whole; makes its folder.
+
+    Raises:
+      BadInput: it cannot be written.
+    """
+    with _writing(str(path)):
+        if not storage.is_remote(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists() and not path.is_file():  # a pipe or device is not replaced
+                path.write_bytes(content)
+                return
+        storage.write(path, content)
+
+
+@contextlib.contextmanager
+def _writing(out: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as e:
+        raise BadInput(f"--out={out} cannot be written: {e.strerror}; give another.") from e
+
+
+def check_all_read(bad: dict[str, str], images: int) -> None:
+    """Raises for images that could not be read, once what is of the others is written.
+
+    Args:
+      bad: path -> reason.
+      images: how many were given.
+    """
+    if bad:
+        raise BadInput(
+            f"{len(bad)} of {images} images cannot be read and are left out, first: "
+            f"{next(iter(bad.values()))}"
+        )

@@ -1,0 +1,153 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`vit_jax bench train|eval|predict|checkpoint|startup|input|all [--models=S/16] ... [--json]`."""
+
+import argparse
+import importlib.util
+import json
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from vit_jax.errors import BadInput, RunFailed
+from vit_jax.hardware.detect import present_accelerators
+
+if TYPE_CHECKING:
+    from vit_jax.preflight.bench.interleaved import Asked
+
+OVERRIDES = True  # whether --config.key=value may follow
+EXAMPLE = "vit_jax bench train --models=S/16 --batch=16 --resolution=224 --dtype=float32 --json"
+_OF_MODELS = {
+    "train": "measure training steps",
+    "eval": "measure evaluation steps",
+    "predict": "measure predictions",
+    "checkpoint": "measure saving: how long it takes, and how long the training loop waits for it",
+}
+_OTHERS = {
+    "startup": "measure imports, commands, and the quickstart until its first step",
+    "input": "measure decoding, cropping and transfer of generated photos",
+}
+
+Part = tuple[dict[str, Any], str]  # for programs, for people
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments; `--config.key=value` overrides of our steps are the rest."""
+    parts = parser.add_subparsers(dest="part", required=True, metavar="PART")
+    big = bool(present_accelerators())
+    for name, text in {**_OF_MODELS, **_OTHERS, "all": "measure all of these"}.items():
+        sub = parts.add_parser(name, help=text, description=text, allow_abbrev=False)
+        sub.add_argument("--json", action="store_true", help="print one JSON object")
+        if name in _OTHERS:
+            continue
+        models, batch = ("B/16,L/16", 128) if big else ("Ti/16,S/16", 16)
+        dtype = "bfloat16" if big else "float32"
+        add = sub.add_argument
+        add(
+            "--models",
+            default=models,
+            metavar="NAMES",
+            help=f"variants, separated by commas (default: {models})",
+        )
+        add(
+            "--batch",
+            type=int,
+            default=batch,
+            metavar="N",
+            help=f"images per step (default: {batch})",
+        )
+        add(
+            "--resolution",
+            type=int,
+            default=224,
+            metavar="PIXELS",
+            help="side of the images in pixels (default: 224)",
+        )
+        add(
+            "--dtype",
+            choices=("float32", "bfloat16"),
+            default=dtype,
+            help=f"precision of the computation (default: {dtype})",
+        )
+
+
+def run(args: argparse.Namespace, rest: list[str]) -> int:
+    """Runs the command; returns its exit code."""
+    asked, failed = [], False
+    if args.part in _OTHERS:
+        if rest:
+            raise BadInput(f"bench {args.part} takes no {rest[0]!r}.")
+    else:
+        asked = _asked(args, tuple(rest))
+    if args.part != "all":
+        found, text = _measured(args.part, asked)
+    else:
+        parts = dict[str, Part]()
+        for name in (*_OF_MODELS, *_OTHERS):
+            try:
+                parts[name] = _measured(name, asked)
+            except (BadInput, RunFailed) as e:  # the other parts are worth having
+                parts[name], failed = ({"error": str(e)}, f"not measured: {e}"), True
+        found = {name: figures for name, (figures, _) in parts.items()}
+        text = "\n\n".join(f"{name}\n{shown}" for name, (_, shown) in parts.items())
+    print(json.dumps(found, indent=2) if args.json else text)
+    return int(failed)
+
+
+def _asked(args: argparse.Namespace, overrides: tuple[str, ...]) -> list["Asked"]:
+    """What every candidate is asked; what is wrong is said before the first is measured."""
+    from vit_jax.preflight.bench import our_steps
+    from vit_jax.preflight.bench.interleaved import Asked
+
+    asked = [
+        Asked(name, args.batch, args.resolution, args.dtype, overrides)
+        for name in re.split(r",(?![^(]*\))", args.models)  # my:Net(a=1,b=2) is one
+    ]
+    for one in asked:
+        our_steps.config(one)
+    return asked
+
+
+def _measured(part: str, asked: list["Asked"]) -> Part:
+    from vit_jax import console
+
+    with console.bar(f"bench {part}") as progress:
+        if part == "checkpoint":
+            return _checkpoint(asked, progress)
+        if part == "startup":
+            from vit_jax.preflight.bench import startup
+
+            found = startup.measure(progress=progress)
+            return found, startup.text(found)
+        if part == "input":
+            return _input()
+        from vit_jax.preflight.bench import suite
+
+        found = suite.table(part, asked, progress=progress)
+        return found, suite.text(found)
+
+
+def _checkpoint(asked: list["Asked"], progress: Callable[[int, int], None]) -> Part:
+    from vit_jax.preflight.bench import checkpoint_speed, suite
+    from vit_jax.runtime.worker_process import Child
+
+    rows = []
+    for done, one in enumerate(asked):
+        progress(done, len(asked))
+        with Child(checkpoint_speed.answering, one) as child:
+            rows.append(child.ask(checkpoint_speed.ROUNDS))
+    found = {"device": rows[0].pop("device"), "versions": suite.versions(), "rows": rows}
+    return found, checkpoint_speed.text(rows)
+
+
+def _input() -> Part:
+    if importlib.util.find_spec("tensorflow") is None:
+        return {"rows": []}, "not measured: TensorFlow is not installed"
+    from vit_jax.data.inspect import bench
+    from vit_jax.preflight.bench import inputs
+    from vit_jax.runtime.worker_process import Child
+
+    with Child(inputs.answering) as child:
+        found = child.ask(3)
+    return found, bench.as_text(found)

@@ -1,0 +1,218 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`vit_jax data check|show|bench SOURCE` and `vit_jax data prepare NAME --from=PATH`."""
+
+import argparse
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vit_jax.cli import arguments
+from vit_jax.errors import BadInput
+
+OVERRIDES = False  # whether --config.key=value may follow
+EXAMPLE = "vit_jax data check folder:/path/to/images"
+
+_SHOWN = "decode(exif=True)|inception_crop({size})|flip_lr"
+_ACTIONS = {
+    "check": "check that all images decode, or that a prepared dataset is complete",
+    "show": "write a sheet of training examples as a PNG file",
+    "bench": "measure the images/s of reading, decoding, augmenting and transfer",
+    "prepare": "prepare a dataset from files that you have",
+}
+_EXAMPLES = {
+    "check": "vit_jax data check folder:/path/to/images --json",
+    "show": "vit_jax data show folder:/path/to/images --out=sheet.png",
+    "bench": "vit_jax data bench folder:/path/to/images",
+    "prepare": "vit_jax data prepare imagenet2012 --from=/path/to/archives",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments of the four actions."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    check, show, bench, prepare = (_action(actions, name) for name in _ACTIONS)
+    check.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="data source as kind:rest, or the NAME of a prepared dataset, such as vtab",
+    )
+    for sub in (show, bench):
+        sub.add_argument(
+            "source", metavar="SOURCE", help="data source as kind:rest, see docs/data.md"
+        )
+    for sub in (check, show, bench):
+        keys = sub.add_argument_group(
+            "options of records and tar sources", "same meaning as data.records in configs/base.py"
+        )
+        for key in ("image_key", "label_key", "name_key", "label_names"):
+            keys.add_argument(f"--{key}", default="", metavar="TEXT")
+        keys.add_argument("--max_labels", type=int, default=1, metavar="K")
+    for sub in (check, bench):
+        sub.add_argument("--json", action="store_true", help="print one JSON object")
+    add = show.add_argument
+    add("--out", default="sheet.png", metavar="FILE", help="file to write (default: sheet.png)")
+    add("--ops", default=_SHOWN, metavar="CHAIN", help=f"preprocessing (default: {_SHOWN})")
+    add("--size", type=int, default=224, metavar="N", help="side of the images (default: 224)")
+    add("--seed", type=int, default=0, metavar="N", help="of order and augmentation (default: 0)")
+    prepare.add_argument(
+        "name", metavar="NAME", help="dataset, such as imagenet2012, vtab/eurosat or my_images"
+    )
+    origin = "file or folder with the original data"
+    prepare.add_argument("--from", dest="origin", required=True, metavar="PATH", help=origin)
+    prepare.add_argument("--release", default="", help="imagenet21k only: fall11 or winter21")
+
+
+def _action(actions: Any, name: str) -> argparse.ArgumentParser:
+    """The parser of one action, with the arguments that all take."""
+    text = _ACTIONS[name]
+    sub = actions.add_parser(
+        name, help=text, description=text, epilog=f"example: {_EXAMPLES[name]}"
+    )
+    sub.add_argument("--data_dir", default="", metavar="DIR", help="folder of prepared datasets")
+    threads = "number of threads (default: 0, one per core)"
+    sub.add_argument("--workers", type=int, default=0, metavar="N", help=threads)
+    sub.add_argument(
+        "--offline",
+        action="store_true",
+        default=argparse.SUPPRESS,  # what was given before ACTION stays
+        help="never use the network",
+    )
+    return sub
+
+
+def run(args: argparse.Namespace, rest: list[str]) -> int:
+    """Runs the command; returns its exit code."""
+    if args.workers < 0:
+        raise BadInput(f"--workers={args.workers}; give a number of threads, 0 for one a core.")
+    workers = args.workers or os.cpu_count() or 1
+    return {"check": _check, "show": _show, "bench": _bench, "prepare": _prepare}[args.action](
+        args, workers
+    )
+
+
+def _open(args: argparse.Namespace) -> Any:
+    from vit_jax.data.sources import registry as sources
+    from vit_jax.data.sources.source import Options
+
+    if args.max_labels < 1:
+        raise BadInput(f"--max_labels={args.max_labels}; give a number from 1 on.")
+    names = [field.name for field in dataclasses.fields(Options)]
+    options = Options(**{name: getattr(args, name) for name in names})
+    return sources.open_source(args.source, options, val_percent=0, test_percent=0)
+
+
+def _check(args: argparse.Namespace, workers: int) -> int:
+    from vit_jax.data.sources import registry as sources
+
+    kind, _, name = args.source.partition(":")
+    if kind not in sources.KINDS:
+        if not name:
+            try:
+                return _say(args, *_prepared(kind, args))
+            except BadInput:
+                if not sources.kind_of_path(args.source):
+                    raise
+        raise sources.unknown_kind("source", args.source)
+    found: dict[str, Any] = {}
+    lines: list[str] = []
+    if kind in ("tfds", "vtab"):
+        named = f"vtab/{name.removesuffix('/full')}" if kind == "vtab" else name
+        found, lines, code = _prepared(named, args)
+        if code:
+            return _say(args, found, lines, code)
+    more, images, code = _images(args, workers)
+    return _say(args, found | more, [*lines, *images], code)
+
+
+def _images(args: argparse.Namespace, workers: int) -> tuple[dict[str, Any], list[str], int]:
+    """What decoding every image says: for JSON, as lines, exit code."""
+    from vit_jax import console
+    from vit_jax.data.inspect import check
+
+    source = _open(args)
+    with console.bar("images") as progress:
+        report = check.check_images(source, workers, progress)
+    notes = [f"  {note}" for note in source.notes]
+    return report.as_json(), [report.as_text(), *notes], 2 if report.bad else 0
+
+
+def _prepared(name: str, args: argparse.Namespace) -> tuple[dict[str, Any], list[str], int]:
+    """Whether a named dataset, or group, is prepared and whole: as `_images`."""
+    from vit_jax.data.catalog import downloads, prepared
+
+    found: list[dict[str, Any]] = []
+    lines, code = [], 0
+    for need in downloads.needs(name, args.data_dir):
+        entry = dataclasses.asdict(need)
+        if need.state == "ready":
+            state = prepared.check(Path(need.folder))
+            entry |= dataclasses.asdict(state) | {"name": need.name}
+            lines.append(state.text())
+            if need.also:
+                lines.append(f"  also {', '.join(need.also)}")
+            code = 2 if state.problems else code
+        else:
+            lines.append(need.text())
+            code = 2
+        found.append(entry)
+    return {"datasets": found}, lines, code
+
+
+def _show(args: argparse.Namespace, workers: int) -> int:
+    from vit_jax.data.inspect import show
+    from vit_jax.data.ops import chain as preprocess
+    from vit_jax.data.pipeline import pipeline
+
+    if not 1 <= args.size <= 4096:
+        raise BadInput(f"--size={args.size}; give a number of pixels from 1 to 4096.")
+    ops = preprocess.parse("--ops", args.ops, args.size)
+    out = arguments.writable(args.out)
+    source = _open(args)
+    split = source.split("train" if "train" in source.splits else next(iter(source.splits)))
+    pipe = pipeline.Pipeline(split, ops, 1, args.seed, args.size, workers, prefetch=1)
+    pipe.probe()
+    picture = show.sheet(
+        pipe, source.classes, source=source.spec, chain=args.ops, rows=4, columns=6
+    )
+    arguments.write(out, picture)
+    print(out)
+    return 0
+
+
+def _bench(args: argparse.Namespace, workers: int) -> int:
+    import jax
+
+    from vit_jax.data.inspect import bench
+    from vit_jax.runtime import coordination
+
+    if not coordination.present_accelerators():
+        jax.config.update("jax_platforms", "cpu")  # or libtpu complains that it has no TPU
+    source = _open(args)
+    split = source.split("train" if "train" in source.splits else next(iter(source.splits)))
+    found = bench.bench(split, workers)
+    return _say(args, found, [bench.as_text(found)])
+
+
+def _prepare(args: argparse.Namespace, workers: int) -> int:
+    from vit_jax import console
+    from vit_jax.data.prepare import job
+
+    with console.bar("images") as progress, console.bar("bytes unpacked") as unpacked:
+        reports = job.prepare(
+            args.name, Path(args.origin), args.data_dir, workers, args.release, progress, unpacked
+        )
+    print("\n".join(report.text() for report in reports))
+    return 0
+
+
+def _say(
+    args: argparse.Namespace, found: dict[str, Any], lines: Sequence[str], code: int = 0
+) -> int:
+    text = json.dumps(found, indent=2) if args.json else "\n".join(lines)
+    print(text.encode(errors="backslashreplace").decode())  # names of files may be any bytes
+    return code

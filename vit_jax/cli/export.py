@@ -1,0 +1,61 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`vit_jax export FILE_OR_RUN --format=NAME --out=PATH [--with-preprocess]`."""
+
+import argparse
+import os
+from pathlib import Path
+
+from vit_jax.cli import arguments
+from vit_jax.errors import BadInput
+from vit_jax.storage import files as storage
+
+OVERRIDES = False  # whether --config.key=value may follow
+EXAMPLE = "vit_jax export runs/quickstart --format=stablehlo --out=runs/digits.stablehlo"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments."""
+    arguments.weights(parser)
+    parser.add_argument(
+        "--format", required=True, metavar="NAME",
+        help="weights: npz, big_vision, timm, hf; weights and computation: stablehlo, savedmodel",
+    )  # fmt: skip
+    parser.add_argument(
+        "--out", required=True, metavar="PATH", help="file to write (savedmodel: a folder)"
+    )
+    parser.add_argument(
+        "--with-preprocess", action="store_true",
+        help="stablehlo and savedmodel: take uint8 images and normalise them inside",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace, rest: list[str]) -> int:
+    """Runs the command; returns its exit code."""
+    arguments.check_image_size(args)
+    from vit_jax.inference.export import formats
+
+    if storage.is_remote(args.out):
+        raise BadInput(f"--out={args.out} is in a bucket; write to a disk, then copy it there.")
+    out = Path(os.path.abspath(arguments.place(args.out)))
+    formats.check(args.format, out, with_preprocess=args.with_preprocess)
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")  # a device is not needed, and may be in use
+    from vit_jax import console
+    from vit_jax.inference.export import writer
+
+    model = arguments.open_model(args)
+    with console.bar("export") as progress:
+        made = writer.write(
+            model, args.format, out, with_preprocess=args.with_preprocess, progress=progress
+        )
+    print(f"{args.out}: {args.format}, {made.size_bytes / 1e6:,.1f} MB")
+    print(
+        f"read back by {made.consumer}: largest difference of {made.output} "
+        f"{made.difference:.1e}, of values up to {made.scale:.3g}"
+    )
+    for note in made.notes:
+        print(f"note: {note}")
+    return 0

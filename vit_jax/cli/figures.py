@@ -1,0 +1,115 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`vit_jax figures FILE_OR_RUN --images=IMAGE... --out=DIR`."""
+
+import argparse
+import logging
+import os
+import sys
+from typing import Any
+
+from vit_jax.cli import arguments
+from vit_jax.errors import BadInput
+
+OVERRIDES = False  # whether --config.key=value may follow
+EXAMPLE = "vit_jax figures runs/mine --images=photos/ --out=figures"
+PAGE = "index.html"
+log = logging.getLogger("vit_jax")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments."""
+    arguments.weights(parser)
+    parser.add_argument(
+        "--images", nargs="+", action="extend", required=True, metavar="IMAGE",
+        help="file, folder, or - (list on standard input); uses at most 128 images, evenly spaced",
+    )  # fmt: skip
+    parser.add_argument(
+        "--out", required=True, metavar="DIR", help=f"folder for PNG files and {PAGE}"
+    )
+
+
+def run(args: argparse.Namespace, rest: list[str]) -> int:
+    """Runs the command; returns its exit code."""
+    arguments.check_image_size(args)
+    out = arguments.writable(os.path.join(args.out, PAGE)).parent
+    from vit_jax import console
+    from vit_jax.inference import model as inference
+    from vit_jax.reports import figures
+
+    paths = inference.image_files(args.images, sys.stdin)
+    model = arguments.open_model(args)
+    made, count, bad = figures.of_weights(model.cfg, model.params, model.size), 0, {}
+    if figures.attends(model.cfg):
+        paths = [paths[i] for i in figures.chosen(len(paths), figures.IMAGES)]
+        images, pictures, bad = read(model, paths)
+        count = len(images)
+        with console.bar("images") as progress:
+            made += figures.of_images(
+                model.cfg, model.params, images, pictures, model.rules,
+                lambda done: progress(done, count),
+            )  # fmt: skip
+    text = page(args.weights, model, made, count)
+    for one in made:
+        arguments.write(out / f"{one.name}.png", one.png)
+    arguments.write(out / PAGE, text.encode())
+    for sentence in figures.absent(model.cfg):
+        log.info("%s", sentence)
+    log.info("%s: %s", out / PAGE, ", ".join(one.name for one in made))
+    arguments.check_all_read(bad, len(paths))
+    return 0
+
+
+def read(model: Any, paths: list[str]) -> tuple[Any, Any, dict[str, str]]:
+    """Images as an `inference.Model` takes them, float32 and to look at, uint8 [N, H, W, 3].
+
+    Returns:
+      The two, and path -> reason of those that cannot be read.
+
+    Raises:
+      BadInput: none can be read.
+    """
+    import numpy as np
+
+    from vit_jax import console
+    from vit_jax.weights import loading
+
+    found, bad = [], dict[str, str]()
+    with console.bar("images read") as progress:
+        for path, image in model.read_files(paths):
+            if isinstance(image, BadInput):
+                bad[path] = str(image)
+            else:
+                found.append(image)
+            progress(len(found) + len(bad), len(paths))
+    images = np.stack(found)
+    shades = [np.full((*model.size, 3), shade, np.uint8) for shade in (0, 255)]
+    black, white = loading.reader(model.weights, model.size)(
+        shades
+    )  # whatever normalises, a picture is what lies between these
+    pictures = 255 * (images - black) / (white - black)
+    return images, pictures.round().clip(0, 255).astype(np.uint8), bad
+
+
+def page(name: str, model: Any, made: list[Any], images: int) -> str:
+    """The figures with their captions; one file.
+
+    Args:
+      name: FILE_OR_RUN.
+      model: an `inference.Model`.
+      made: figures.
+      images: that were looked at.
+    """
+    from vit_jax.reports import figures, pages
+
+    rows, columns = model.size
+    what = f"{name}: {figures.described(model.cfg)}, at {rows} x {columns} pixels"
+    if images:
+        what += f"; {figures.counted(images)}"
+        what += f" (the paper takes {figures.IMAGES})" if images < figures.IMAGES else ""
+    body = [pages.paragraph(f"{what}.")]
+    body += map(pages.paragraph, figures.absent(model.cfg))
+    for one in made:
+        body += [pages.heading(one.title), pages.image(one.png, one.caption)]
+    return pages.page(f"Inside {name}", body)

@@ -1,0 +1,76 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`vit_jax inspect FILE_OR_RUN [--json] [--heads=N]`."""
+
+import argparse
+import json
+import math
+from typing import Any
+
+OVERRIDES = False  # whether --config.key=value may follow
+EXAMPLE = "vit_jax inspect runs/quickstart"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments."""
+    parser.add_argument(
+        "weights",
+        metavar="FILE_OR_RUN",
+        help="weights file, URL or published name; or a run: WORKDIR, WORKDIR@best, WORKDIR@STEP",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--heads",
+        type=int,
+        default=0,
+        metavar="N",
+        help="number of attention heads, if the file does not contain it",
+    )
+
+
+def run(args: argparse.Namespace, rest: list[str]) -> int:
+    """Runs the command; returns its exit code."""
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")  # a device is not needed, and may be in use
+    from vit_jax.weights import loading
+
+    found = describe(loading.read_weights(args.weights, heads=args.heads, shapes_only=True))
+    print(json.dumps(found, indent=2) if args.json else as_text(found))
+    return 0
+
+
+def describe(weights: Any) -> dict[str, Any]:
+    """Format, family, architecture, number of parameters, and every tensor of `Weights`."""
+    from vit_jax.models import variants
+
+    architecture = variants.describe(weights.settings["variant"], weights.config)
+    family = architecture.pop("family")
+    size = weights.image_size
+    square = size is not None and size[0] == size[1]
+    architecture["image_size"] = size[0] if size and square else (list(size) if size else None)
+    tensors = {
+        name: {"shape": list(shape), "dtype": dtype}
+        for name, (shape, dtype) in weights.tensors.items()
+    }
+    return {
+        "format": weights.format,
+        "family": family,
+        "architecture": architecture,
+        "parameters": sum(math.prod(t["shape"]) for t in tensors.values()),
+        "tensors": tensors,
+    }
+
+
+def as_text(found: dict[str, Any]) -> str:
+    """The same for people."""
+    from vit_jax import console
+
+    rows = [[name, str(tuple(t["shape"])), t["dtype"]] for name, t in found["tensors"].items()]
+    facts = "\n".join(f"  {key:<18} {value}" for key, value in found["architecture"].items())
+    return (
+        f"{console.table(['tensor', 'shape', 'dtype'], rows)}\n\n"
+        f"format       {found['format']}\nfamily       {found['family']}\n"
+        f"parameters   {found['parameters']:,}\narchitecture\n{facts}"
+    )

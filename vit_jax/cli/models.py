@@ -1,0 +1,58 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`vit_jax models [--image-size=224]`."""
+
+import argparse
+
+OVERRIDES = False  # whether --config.key=value may follow
+EXAMPLE = "vit_jax models --image-size=384"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments."""
+    parser.add_argument(
+        "--image-size",
+        type=int,
+        default=224,
+        metavar="PIXELS",
+        help="side of the images in pixels (default: 224)",
+    )
+
+
+def run(args: argparse.Namespace, rest: list[str]) -> int:
+    """Runs the command; returns its exit code."""
+    from vit_jax.errors import BadInput
+    from vit_jax.models import published, variants
+
+    side = args.image_size
+    if not 1 <= side <= 65535:
+        raise BadInput(f"--image-size={side}; give pixels a side, from 1 to 65535.")
+    row = "{:<12} {:>6} {:>6} {:>5} {:>15} {:>10}  {}".format
+    print(f"parameters with 1000 classes; GFLOPs (2 per multiply-add) of one {side} px image\n")
+    print(row("variant", "layers", "width", "heads", "parameters", "GFLOPs", "published weights"))
+    for name in variants.NAMED:
+        files = published.CHECKPOINTS.get(name, ())
+        print(row(name, *_numbers(name, side), files[0] if files else ""), flush=True)
+        for file in files[1:]:
+            print(" " * 62 + file)
+    print("\nA published name starts training, e.g. --config.init=imagenet21k/ViT-B_16.npz")
+    return 0
+
+
+def _numbers(name: str, side: int) -> tuple[str, ...]:
+    """Layers, width, heads, parameters and GFLOPs as text; "-" where the size does not fit."""
+    from vit_jax.errors import BadInput
+    from vit_jax.models import flops, parameters, variants
+
+    cfg = variants.config(variant=name, classes=1000, **variants.published(name))
+    facts = variants.describe(name, cfg)
+    units = 3 * sum(facts.get("stages", ())) + 2  # convolutions of BiT, its root and its head
+    sizes = (facts.get("depth", units), facts.get("width", facts.get("root_width")))
+    try:
+        variants.check_image_size(cfg, side, side)
+    except BadInput:
+        return (*map(str, sizes), str(facts.get("heads", "-")), "-", "-")
+    size = parameters.count(cfg, side, side)
+    cost = flops.forward_flops(cfg, side, side) / 1e9
+    return (*map(str, sizes), str(facts.get("heads", "-")), f"{size:,}", f"{cost:,.1f}")

@@ -1,0 +1,86 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`vit_jax sweep --config=FILE[:ARGS] --workdir=DIR [--parallel=N] [--stage=NAME] [--collect]`."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from vit_jax import console
+from vit_jax.errors import BadInput
+from vit_jax.storage import files as storage
+
+OVERRIDES = True  # whether --config.key=value may follow
+EXAMPLE = (
+    "vit_jax sweep --config=configs/transfer.py:dataset=pets,init=runs/b16 --workdir=runs/pets "
+    "--parallel=2"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments; `--config.key=value` overrides are taken from the rest."""
+    parser.add_argument("--config", metavar="FILE[:ARGS]", help="a recipe with a sweep()")
+    parser.add_argument(
+        "--data", metavar="SOURCE", help="data source; short for --config.data.source=SOURCE"
+    )
+    parser.add_argument("--workdir", required=True, metavar="DIR", help="folder of the sweep")
+    parser.add_argument(
+        "--parallel",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of runs at the same time (default: 1)",
+    )
+    parser.add_argument(
+        "--stage", default="", metavar="NAME", help="run only this stage, for example select"
+    )
+    parser.add_argument(
+        "--collect",
+        action="store_true",
+        help="start nothing; write sweep.csv from the existing runs",
+    )
+
+
+def run(args: argparse.Namespace, rest: list[str]) -> int:
+    """Runs the command; returns its exit code: 1 if a run failed."""
+    if not args.workdir:
+        raise BadInput("--workdir is empty; give the folder of the sweep.")
+    workdir = storage.workdir(args.workdir)
+    if args.collect:
+        return _collect(args, rest, workdir)
+    if not args.config:
+        raise BadInput("--config is missing; give a recipe with a sweep(), or --collect.")
+    if args.parallel < 1:
+        raise BadInput(f"--parallel={args.parallel}; give a number of runs from 1 on.")
+    from vit_jax.experiments.sweeps import points as sweep_lib
+
+    data = [] if args.data is None else [f"--config.data.source={args.data}"]
+    sweep = sweep_lib.read(args.config, [*rest, *data])
+    if args.stage:
+        sweep_lib.check_stage(sweep, args.stage)
+    import jax
+
+    from vit_jax.experiments.sweeps import folder as sweep_folder
+    from vit_jax.experiments.sweeps import runner as sweep_runner
+
+    jax.config.update("jax_platforms", "cpu")  # the accelerators are for the runs
+    try:
+        found = sweep_runner.run(sweep, workdir, stage=args.stage, parallel=args.parallel)
+    except sweep_runner.Stopped as e:
+        console.show(f"vit_jax: {e}")
+        return e.exit_code
+    console.show(sweep_folder.report(workdir, found), file=sys.stdout)  # the code says how it went
+    return 1 if any(entry.state == "failed" for entry in found) else 0
+
+
+def _collect(args: argparse.Namespace, rest: list[str], workdir: Path) -> int:
+    given = [f"--{name}" for name in ("config", "data", "stage") if getattr(args, name)] + rest
+    if given:
+        raise BadInput(f"--collect takes the sweep that is in --workdir; leave out {given[0]}.")
+    from vit_jax.experiments.sweeps import folder as sweep_folder
+
+    found = sweep_folder.entries(workdir)
+    sweep_folder.write_csv(workdir, found)
+    print(sweep_folder.report(workdir, found))
+    return 0

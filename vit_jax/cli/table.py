@@ -1,0 +1,100 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`vit_jax table NAME --runs=DIR [--format=md|csv|html] [--protocol=NAME] [--plan]`."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from vit_jax.errors import BadInput
+from vit_jax.storage import files as storage
+
+OVERRIDES = False  # whether --config.key=value may follow
+EXAMPLE = "vit_jax table 5 --runs=runs --format=html > table5.html"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments."""
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        help="1 to 9, figure2 to figure5, figure8, figure9, figure12, augreg3, or miniature",
+    )
+    parser.add_argument("--runs", metavar="DIR", help="folder that holds workdirs, at any depth")
+    parser.add_argument("--format", default="md", metavar="FORMAT",
+                        help="md (default), csv or html; with --plan also sh")  # fmt: skip
+    parser.add_argument("--protocol", default="", metavar="NAME",
+                        help="which runs count, if runs of several protocols exist")  # fmt: skip
+    parser.add_argument(
+        "--plan",
+        action="store_true",
+        help="show the commands that fill the missing cells, with chip-hours",
+    )
+
+
+def run(args: argparse.Namespace, rest: list[str]) -> int:
+    """Runs the command; returns its exit code."""
+    from vit_jax.experiments.tables import catalogue, filling, miniature, missing_runs, rendering
+
+    rendering.check(args.format, of_plan=args.plan)
+    if args.name == miniature.NAME:
+        return _miniature(args)
+    table = catalogue.find(args.name)
+    if args.runs == "" or (args.runs is None and table.need_runs and not args.plan):
+        raise BadInput(
+            f"table {args.name} is filled by runs: give --runs=DIR, a folder that holds workdirs."
+        )
+    root = None if args.runs is None else storage.workdir(args.runs)
+    made = filling.fill(table, root, args.protocol)
+    if args.plan:
+        print(rendering.plan(table.title, missing_runs.jobs(made, root), args.format))
+        return 0
+    if args.format == "csv":
+        for text in made.remarks:
+            print(text, file=sys.stderr)
+    print(rendering.report(made, args.format))
+    return 0
+
+
+def _miniature(args: argparse.Namespace) -> int:
+    """The claims of configs/miniature.py, which are no cells of a paper."""
+    if args.plan or args.protocol:
+        raise BadInput(
+            f"table {args.name} takes neither --plan nor --protocol; its runs are those of "
+            "`vit_jax sweep --config=configs/miniature.py`."
+        )
+    if not args.runs:
+        raise BadInput(
+            f"table {args.name} is filled by runs: give --runs=DIR, a folder that holds workdirs."
+        )
+    import jax
+
+    from vit_jax.experiments.tables import miniature
+
+    jax.config.update("jax_platforms", "cpu")  # a device is not needed, and may be in use
+    made = miniature.judge(storage.workdir(args.runs), posemb_correlation)
+    if args.format == "csv":
+        for text in made.remarks:
+            print(text, file=sys.stderr)
+    print(miniature.render(made, args.format))
+    return 0
+
+
+def posemb_correlation(folder: Path) -> float:
+    """`similarity.distance_correlation` of a run with learned 1-D embeddings.
+
+    Raises:
+      BadInput: it has none, or cannot be read.
+    """
+    from vit_jax.analysis import similarity
+    from vit_jax.models import variants
+    from vit_jax.weights import loading
+
+    weights = loading.read_weights(str(folder))
+    if "posemb" not in weights.flat or weights.image_size is None:
+        raise BadInput(f"{folder} has no learned 1-D position embeddings (model.posemb=learned1d).")
+    rows, columns = variants.grid(weights.config, *weights.image_size)
+    return similarity.distance_correlation(
+        weights.flat["posemb"][0, -rows * columns :], rows, columns
+    )

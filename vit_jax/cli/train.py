@@ -1,0 +1,110 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`vit_jax train --config=FILE[:ARGS] --workdir=DIR [--config.key=value ...]`."""
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from vit_jax import console
+from vit_jax.errors import BadInput
+from vit_jax.storage import files as storage
+
+OVERRIDES = True  # whether --config.key=value may follow
+EXAMPLE = "vit_jax train --config=configs/quickstart.py --workdir=runs/quickstart"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments; `--config.key=value` overrides are taken from the rest."""
+    parser.add_argument(
+        "--config",
+        required=True,
+        metavar="FILE[:ARGS]",
+        help="a recipe, or the config.yaml of a run",
+    )
+    parser.add_argument(
+        "--data", metavar="SOURCE", help="data source; short for --config.data.source=SOURCE"
+    )
+    several = parser.add_argument_group(
+        "several processes",
+        "detected under Slurm, MPI, Kubernetes, SkyPilot and on TPUs; see docs/processes.md",
+    )
+    several.add_argument(
+        "--coordinator", metavar="HOST:PORT", help="address on which process 0 listens"
+    )
+    several.add_argument("--num_processes", metavar="N", help="number of processes of the run")
+    several.add_argument("--process_id", metavar="I", help="number of this process, from 0")
+    parser.add_argument("--workdir", required=True, metavar="DIR", help="folder of the run")
+
+
+def run(args: argparse.Namespace, rest: list[str]) -> int:
+    """Runs the command; returns its exit code."""
+    from vit_jax.runtime import coordinated_stop
+
+    with coordinated_stop.listening(args.workdir):
+        return _run(args, rest)
+
+
+def _run(args: argparse.Namespace, rest: list[str]) -> int:
+    from vit_jax.config import load as config_lib
+
+    data = [] if args.data is None else [f"--config.data.source={args.data}"]
+    config = config_lib.load(args.config, [*rest, *data])
+    from vit_jax.config import provenance  # after the config: this takes seconds
+    from vit_jax.runtime import coordination, process_identity
+    from vit_jax.runtime.process_identity import Who
+    from vit_jax.training import train
+
+    if not args.workdir:
+        raise BadInput("--workdir is empty; give the folder of the run.")
+    tpu = config.platform in ("auto", "tpu") and "tpu" in coordination.present_accelerators()
+    who = process_identity.resolve(vars(args), os.environ, tpu=tpu)
+    recipe = provenance.recipe(args.config, [*rest, *data])
+    results = train.train(config, storage.workdir(args.workdir), who, recipe)
+    if not isinstance(who, Who) or who.index == 0:
+        _show(results, config.expected.to_dict(), args)
+    return 0
+
+
+def _show(results: dict[str, Any], expected: dict[str, Any], args: argparse.Namespace) -> None:
+    """Prints the summary; results may be those of an earlier start, from a file.
+
+    Raises:
+      BadInput: that file is damaged.
+    """
+    from vit_jax.reports import summary as summary_lib
+
+    try:
+        text = summary(results, expected, args)
+    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        raise BadInput(
+            f"{storage.path(args.workdir) / summary_lib.RESULTS_FILE} is damaged: it does not hold "
+            f"the results of a run ({type(e).__name__}: {e}). Remove it and run the same command "
+            "again: it is written anew from the last checkpoint."
+        ) from e
+    console.show(text, file=sys.stdout)
+
+
+def summary(results: dict[str, Any], expected: dict[str, Any], args: argparse.Namespace) -> str:
+    """What a person wants to see at the end: results, where things lie, the next command."""
+    from vit_jax.reports import summary as summary_lib
+    from vit_jax.reports.run import make
+    from vit_jax.storage import jsonl
+
+    workdir = storage.path(args.workdir)
+    curves = "" if storage.is_remote(workdir) else f" (curves: tensorboard --logdir={workdir})"
+    again = "vit_jax train --config=configs/finetune.py --workdir=runs/mine"
+    lines = [
+        "",
+        summary_lib.results_table(results),
+        "",
+        summary_lib.verdict(results, expected),
+        f"checkpoint  {workdir / results['checkpoint']}",
+        f"metrics     {jsonl.place(workdir / jsonl.METRICS_FILE)}{curves}",
+        f"results     {workdir / summary_lib.RESULTS_FILE}",
+        f"report      {workdir / make.FILE}" if storage.exists(workdir / make.FILE) else "",
+        f"next        {again} --config.data.source=folder:/path/to/images",
+    ]
+    return "\n".join(line for i, line in enumerate(lines) if line or i < 3)

@@ -1,0 +1,387 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""From a recipe file and overrides to one resolved, validated configuration, and back to YAML.
+
+Owns: argument strings, overrides, the comparison of two configurations (`recipes` runs the files).
+Must not: know models, data or optimizers (`build.py` binds sections to functions).
+Start from `load`.
+"""
+
+import ast
+import fnmatch
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ml_collections
+import yaml
+
+from vit_jax.config import recipes, synonyms
+from vit_jax.errors import BadInput, unknown
+from vit_jax.storage import files as storage
+
+if TYPE_CHECKING:
+    ConfigDict = Any  # its values are checked against base.py when they are set
+else:
+    ConfigDict = ml_collections.ConfigDict
+
+# Keys that only say where and how often: they may change when a run is continued. Every other key
+# changes results. configs/base.py repeats the mark beside each key (a test compares the two).
+WHERE_KEYS = (
+    "platform", "deterministic", "compile_cache", "profile", "init", "accumulation",
+    "model.remat", "model.attention",
+    "data.data_dir", "data.workers", "data.prefetch", "data.cache",
+    "mesh.*", "checkpoint.*", "evals.*.every", "evals.*.batch_size", "report.*", "processes.*",
+    "fewshot.every", "fewshot.batch_size",
+    "recipe.*", "expected.*",
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------- argument strings
+
+
+def parse_args(text: str | None, **defaults: Any) -> Any:
+    """Parses the part after the colon of `file.py:key=value,flag` against typed defaults.
+
+    Args:
+      text: e.g. `"epochs=300,quick"`; None or empty means all defaults. A bare name is `True`.
+      **defaults: the known keys with their default values; a value is read as its default's type.
+
+    Returns:
+      An object with one attribute for each key.
+
+    Raises:
+      BadInput: unknown key, key given twice, or a value of another type.
+    """
+    values = dict(defaults)
+    seen = set()
+    for part in filter(None, (p.strip() for p in (text or "").split(","))):
+        key, _, value = part.partition("=")
+        if key not in defaults:
+            raise unknown("recipe argument", key, defaults)
+        if key in seen:
+            raise BadInput(f"recipe argument {key!r} is given twice in {text!r}; give it once.")
+        seen.add(key)
+        values[key] = _read(f"argument {key}", value if "=" in part else "true", defaults[key])
+    return ml_collections.ConfigDict(values)
+
+
+def _read(key: str, text: str, like: Any) -> Any:
+    """`text` from the command line as a value of the type of `like`."""
+    expected = type(like).__name__
+    if isinstance(like, str):
+        return text
+    try:
+        if isinstance(like, bool):
+            return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
+        if isinstance(like, int):
+            return int(text)
+        if isinstance(like, float):
+            return float(text)
+        value = ast.literal_eval(text)
+        if isinstance(like, tuple) and isinstance(value, list | tuple) and _is_plain(value):
+            return _tuples(value)
+    except (KeyError, ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        pass
+    example = " such as \"('a', 'b')\"" if isinstance(like, tuple) else ""
+    raise BadInput(
+        f"{key}={text!r} is not of type {expected}; give a value of type {expected}{example}."
+    )
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is one that YAML writes and reads back: no complex numbers, no dates."""
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return isinstance(value, bool | int | float | str)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+# ---------------------------------------------------------------- recipes
+
+
+def _base() -> ConfigDict:
+    return recipes.call(recipes.root() / "configs" / "base.py", "get_config", "")
+
+
+def _recipe(path: Path, args: str) -> ConfigDict:
+    config = recipes.call(path, "get_config", args)
+    _check_keys(path, config)
+    return config
+
+
+def _check_keys(path: Path, config: ConfigDict) -> None:
+    """Refuses what a recipe returns unless it has the keys and types of base.py."""
+    if not isinstance(config, ConfigDict):
+        raise BadInput(f"{path}: get_config returned {type(config).__name__}, not a ConfigDict.")
+    evals = list(config["evals"].keys()) if "evals" in config else []
+    want, have = dict(flatten(_with_evals(_base(), evals))), dict(flatten(config))
+    for key in have:
+        if key not in want:
+            raise unknown(f"config key in {path}", key, want)
+    for key, like in want.items():
+        if key not in have:
+            raise BadInput(f"{path}: {key} is missing; start from base.get_config().")
+        _check_type(path, key, have[key], like)
+
+
+def _check_type(path: Path, key: str, value: Any, like: Any) -> None:
+    if type(value) is not type(like) or not _is_plain(value):
+        given, expected = type(value).__name__, type(like).__name__
+        raise BadInput(f"{path}: {key}={value!r} is of type {given}, expected {expected}.")
+
+
+def _with_evals(config: Any, names: Sequence[str]) -> Any:
+    """A base configuration with named evaluations; a new one is of the split of that name."""
+    own = {name: section.to_dict() for name, section in config.evals.items()}
+    blank = next(iter(own.values())) | {"every": "0"}
+    with config.unlocked():
+        config.evals = ml_collections.ConfigDict(
+            {n: dict(own.get(n, blank | {"split": n})) for n in names}
+        )
+    return config
+
+
+def load(spec: str, overrides: Sequence[str] = ()) -> ConfigDict:
+    """Reads a recipe or a saved YAML, applies overrides, and keeps only the chosen sub-sections.
+
+    Args:
+      spec: `FILE.py`, `FILE.py:ARGS`, or `FILE.yaml` (the `config.yaml` of a run).
+      overrides: `--config.a.b=value` arguments, in order.
+
+    Returns:
+      The resolved, locked configuration.
+
+    Raises:
+      BadInput: anything in the file or the overrides that cannot be used.
+    """
+    path, args = recipes.split(spec)
+    set_keys: set[str] = set()
+    if path.suffix in (".yaml", ".yml"):
+        if args:
+            raise BadInput(f"--config={spec}: a YAML file takes no argument; leave out {args!r}.")
+        config, set_keys = _from_yaml(path)
+        named = [o[len("--config.") :].partition(".name=")[0] for o in overrides if ".name=" in o]
+        set_keys = {k for k in set_keys if k.partition(".")[0] not in named}
+    else:
+        config = _recipe(path, args)
+    set_keys |= _override(config, overrides)
+    _choose(config, set_keys)
+    return config.lock()
+
+
+def of_run(text: str) -> ConfigDict | None:
+    """The configuration of the run that a text names, None where it names none.
+
+    Args:
+      text: WORKDIR, `WORKDIR@best` or `WORKDIR@STEP`, on the disk or in a bucket.
+
+    Raises:
+      BadInput: there is no such bucket, no access to it, or a file that is not readable.
+      StoreLost: the store does not answer.
+    """
+    if "://" in text and not storage.is_remote(text):
+        return None
+    plain = storage.is_remote(text) or not os.path.isdir(os.path.expanduser(text))
+    name = re.sub(r"@(best|\d+)$", "", text) if plain else text
+    file = storage.workdir(name) / "config.yaml"
+    return load(str(file)) if storage.exists(file) else None
+
+
+def _override(config: ConfigDict, overrides: Sequence[str]) -> set[str]:
+    known = dict(flatten(config))
+    for number, text in enumerate(overrides):
+        match = re.fullmatch(r"--config\.([\w.]+)=(.*)", text, re.DOTALL)
+        if not match:
+            raise _not_understood(text, overrides[number + 1 :], known)
+        key, value = match.groups()
+        if key not in known:
+            raise _unknown_key(key, value, known)
+        config.update_from_flattened_dict({key: _read(f"config.{key}", value, known[key])})
+    return {o[len("--config.") :].partition("=")[0] for o in overrides}
+
+
+def _not_understood(text: str, rest: Sequence[str], known: Mapping[str, Any]) -> BadInput:
+    """Says how an argument is written that is no override: `--lr=1e-3`, `--config.lr 1e-3`."""
+    match = re.fullmatch(r"--(?:config\.)?([A-Za-z][\w.-]*)(?:=(.*))?", text, re.DOTALL)
+    key, value = (match[1].replace("-", "_"), match[2]) if match else ("", "")
+    spaced = ", with = and no space" if value is None else ""
+    if value is None and rest and not rest[0].startswith("--"):
+        value = rest[0]
+    if key in known:
+        return BadInput(
+            f"{text!r} is not understood; write --config.{key}={value or 'VALUE'}{spaced}."
+        )
+    what = f": {_unknown_key(key, value or '', known)} Write" if key else "; write"
+    return BadInput(f"{text!r} is not understood{what} --config.key=value{spaced}.")
+
+
+def _unknown_key(key: str, value: str, known: Mapping[str, Any]) -> BadInput:
+    """Says what is meant by a key that is none, or a whole section."""
+    hint = synonyms.hint("config key", key, value)
+    inside = [k for k in known if k.startswith(key + ".")]
+    if inside:
+        return BadInput(f"{key} is a section, not a key.{hint} Its keys: {', '.join(inside)}.")
+    return unknown("config key", key, known, hint)
+
+
+def _choose(config: ConfigDict, set_keys: set[str]) -> None:
+    """Drops the sub-sections that are not chosen by `name`."""
+    for section, options in choices(config).items():
+        chosen = config[section].name
+        if chosen not in options:
+            raise unknown(section, chosen, options, synonyms.hint(f"{section}.name", chosen))
+        for other in options:
+            prefix = f"{section}.{other}."
+            clash = sorted(k for k in set_keys if k.startswith(prefix))
+            if other != chosen and clash:
+                raise BadInput(
+                    f"{clash[0]} was set, but {section}.name is {chosen!r}; "
+                    f"add --config.{section}.name={other} or leave it out."
+                )
+            if other != chosen:
+                with config[section].unlocked():
+                    del config[section][other]
+
+
+def choices(config: ConfigDict) -> dict[str, list[str]]:
+    """The sections with a choice: those with a `name` and one sub-section for each choice."""
+    found = {
+        key: [k for k, v in section.items() if isinstance(v, ConfigDict)]
+        for key, section in config.items()
+        if isinstance(section, ConfigDict) and "name" in section
+    }
+    return {key: options for key, options in found.items() if options}
+
+
+def flatten(config: Mapping[str, Any] | ConfigDict, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """All leaves as (dotted key, value); lists count as tuples."""
+    for key, value in config.items():
+        if isinstance(value, ConfigDict | dict):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, _tuples(value)
+
+
+# ---------------------------------------------------------------- YAML
+
+
+def changed(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
+    """A copy with other values: key such as `model.remat` -> value."""
+    copy = config.copy_and_resolve_references()
+    with copy.unlocked():
+        copy.update_from_flattened_dict(values)
+    return copy
+
+
+def to_yaml(config: ConfigDict) -> str:
+    """The configuration as YAML. Sequences are tuples: base.py has no lists."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, ConfigDict):
+            return {k: plain(v) for k, v in value.items()}
+        return [plain(v) for v in value] if isinstance(value, list | tuple) else value
+
+    return yaml.safe_dump(plain(config), sort_keys=False, default_flow_style=None, width=100)
+
+
+class _PlainYaml(yaml.SafeLoader):
+    """Makes plain values only. Without aliases: a few lines of them stand for a billion values."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError(f"it has an alias, *{self.peek_event().anchor}; write it out")
+        return super().compose_node(parent, index)
+
+
+def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
+    """The configuration in a YAML file, and the keys that it sets."""
+    try:
+        content = storage.read_all([path])[0]
+    except OSError as e:
+        raise BadInput(f"{path} cannot be read: {e.strerror}; correct --config.") from e
+    try:
+        values = yaml.load(content.decode(), _PlainYaml)
+    except Exception as e:  # a tag such as !!bool raises what its reader does
+        raise BadInput(f"{path} is not readable YAML: {' '.join(str(e).split())[:300]}") from e
+    if not isinstance(values, dict):
+        raise BadInput(f"{path} holds {type(values).__name__}, expected the keys of a config.")
+    _check_names(path, values)
+    evals = values.get("evals")
+    config = _base()
+    if isinstance(evals, dict):  # the named evaluations are the file's own
+        config = _with_evals(config, list(evals))
+    known, given = dict(flatten(config)), dict(flatten(values))
+    sections = dict(_sections(config))
+    wrong = {key: value for key, value in _sections(values) if key not in sections}
+    for key, value in (wrong | given).items():
+        if key not in known:
+            hint = synonyms.hint("config key", key, str(value)).replace("--config.", "")
+            raise unknown(f"config key in {path}", key, known, hint)
+        like = known[key]
+        if isinstance(like, float) and isinstance(value, int | str) and not isinstance(value, bool):
+            value = _read(key, str(value), like)
+        _check_type(path, key, value, like)
+        config.update_from_flattened_dict({key: value})
+    return config, set(given)
+
+
+def _check_names(path: Path, values: dict[Any, Any]) -> None:
+    for key, value in values.items():
+        if not isinstance(key, str) or not re.fullmatch(r"[A-Za-z]\w*", key):
+            raise BadInput(f"{path}: {key!r} is not a key; keys are words, sections are nested.")
+        if isinstance(value, dict):
+            _check_names(path, value)
+
+
+def _sections(
+    values: Mapping[str, Any] | ConfigDict, prefix: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """All mappings inside as (dotted key, mapping)."""
+    for key, value in values.items():
+        if isinstance(value, ConfigDict | dict):
+            yield prefix + key, value
+            yield from _sections(value, f"{prefix}{key}.")
+
+
+def fingerprint(config: ConfigDict) -> str:
+    """A hash of all keys and values: equal configurations, however they were written, agree."""
+    text = json.dumps(sorted(flatten(config)), default=list)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+# ---------------------------------------------------------------- comparing
+
+_OF_A_HOST = ("data.data_dir", "data.workers", "data.prefetch", "data.cache")
+
+
+def common(config: ConfigDict) -> dict[str, str]:
+    """The keys that all processes of a run must have alike, and their values as text."""
+    return {k: repr(v) for k, v in flatten(config) if k not in _OF_A_HOST}
+
+
+def changes_results(key: str) -> bool:
+    """Whether a dotted key changes results, or only says where and how often."""
+    return not any(fnmatch.fnmatchcase(key, pattern) for pattern in WHERE_KEYS)
+
+
+def differences(saved: ConfigDict, given: ConfigDict) -> list[tuple[str, Any, Any]]:
+    """(key, saved value, given value) for each key that differs; `"(none)"` where it is missing."""
+    a, b = dict(flatten(saved)), dict(flatten(given))
+    keys = list(a) + [k for k in b if k not in a]
+    return [
+        (k, a.get(k, "(none)"), b.get(k, "(none)"))
+        for k in keys
+        if a.get(k, _NONE) != b.get(k, _NONE)
+    ]
+
+
+_NONE = object()

@@ -1,0 +1,48 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Parts that are found by name, and imported when they are used.
+
+A run imports only what it uses, so a table of parts holds names. Start from `Registry`.
+"""
+
+import pkgutil
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
+
+
+def resolve(place: str) -> Any:
+    """Imports "package.module" or "package.module:name" and returns it."""
+    return pkgutil.resolve_name(place)
+
+
+class Registry(MutableMapping[str, Any]):
+    """A table whose values are imported when they are looked up.
+
+    Args:
+      places: name -> what `resolve` takes.
+    """
+
+    def __init__(self, places: Mapping[str, str]):
+        self._found: dict[str, Any] = dict(places)
+
+    def __getitem__(self, name: str) -> Any:
+        found = self._found[name]
+        if isinstance(found, str):
+            found = self._found[name] = resolve(found)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._found
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._found[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)

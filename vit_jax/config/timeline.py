@@ -1,0 +1,83 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The durations of a configuration in optimizer steps: how long it trains, and what is due when.
+
+Start from `of`.
+"""
+
+import dataclasses
+import re
+
+from vit_jax.config import durations, validation
+from vit_jax.config.load import ConfigDict
+from vit_jax.errors import BadInput
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """Durations of the configuration in optimizer steps; 0 is never."""
+
+    total: int
+    epoch: float
+    warmup: int
+    cooldown: int
+    drops: tuple[int, ...]
+    checkpoint: int
+    keep_every: int
+    report: int
+    evals: dict[str, int]
+
+    def due(self, step: int) -> list[str]:
+        """The evaluations that are due after a step."""
+        last = step == self.total
+        return [n for n, every in self.evals.items() if step and (last or _divides(every, step))]
+
+    def saves(self, step: int) -> bool:
+        """Whether a checkpoint is due after a step."""
+        return step == self.total or _divides(self.checkpoint, step)
+
+
+def _divides(every: int, step: int) -> bool:
+    return every > 0 and step % every == 0
+
+
+def profile_steps(text: str) -> range:
+    """`"100:105"` as range(100, 105); empty is an empty range."""
+    match = re.fullmatch(r"(\d+):(\d+)", text)
+    if text and (match is None or not 1 <= int(match[1]) < int(match[2])):
+        raise BadInput(f"profile={text!r}; write FIRST:LAST steps, e.g. 100:105.")
+    return range(int(match[1]), int(match[2])) if match else range(0)
+
+
+def of(config: ConfigDict, examples: int) -> Steps:
+    """The durations of a settled, checked configuration for a training split of a known size.
+
+    Raises:
+      BadInput: no training at all, or a profile beyond its end.
+    """
+
+    def steps(key: str, text: str, total: int = 0) -> int:
+        length = durations.parse(key, text)
+        return length.steps(batch_size=config.batch_size, examples=examples, total_steps=total)
+
+    total = steps("length", config.length)
+    if total < 1:
+        raise BadInput(f"length={config.length!r} is no training at all; give at least one step.")
+    profile = profile_steps(config.profile)
+    if profile and profile.stop > total:
+        raise BadInput(f"profile={config.profile!r} goes beyond the {total} steps of the run.")
+    evals = {name: section.every for name, section in config.evals.items()}
+    evals |= dict.fromkeys(validation.few_shot_tasks(config), config.fewshot.every)
+    drops = config.schedule.step.drops if config.schedule.name == "step" else ()
+    return Steps(
+        total=total,
+        epoch=examples / config.batch_size,
+        checkpoint=steps("checkpoint.every", config.checkpoint.every, total),
+        keep_every=steps("checkpoint.keep_every", config.checkpoint.keep_every, total),
+        report=steps("report.every", config.report.every, total) or total,
+        evals={name: steps(name, every, total) for name, every in evals.items()},
+        warmup=steps("schedule.warmup", config.schedule.warmup, total),
+        cooldown=steps("schedule.cooldown", config.schedule.cooldown, total),
+        drops=tuple(steps("schedule.step.drops", text, total) for text in drops if text != "0"),
+    )

@@ -1,0 +1,383 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Prepared datasets on disk: where they are, and whether they are whole. Imports no TensorFlow.
+
+A prepared dataset is DATA_DIR/NAME[/CONFIG]/VERSION with dataset_info.json, features.json and files
+of records, as TFDS writes them; `vit_jax.json` beside them keeps what we know besides: fingerprints
+of records and of names of classes, and images left out. Start from `find` and `check`.
+"""
+
+import dataclasses
+import hashlib
+import importlib.util
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vit_jax.data.catalog.sizes import CLASSES, SIZES, WITHOUT_NAMES
+from vit_jax.data.formats.tfrecord import offsets
+from vit_jax.errors import BadInput
+
+NOTES_FILE = "vit_jax.json"
+_SAMPLE = 1_000  # records of a split whose content is part of its fingerprint
+_TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
+# What comes of JSON that is laid out otherwise.
+_MALFORMED = (AttributeError, LookupError, OverflowError, TypeError, ValueError)
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitState:
+    """One split: what its description says, what its files hold, and a hash of them.
+
+    Attributes:
+      examples: as dataset_info.json states.
+      records: in the files.
+      expected: where the size is known, else None.
+      fingerprint: of the order and content, see `_fingerprint`.
+      recorded: the fingerprint when the dataset was prepared; "" where nobody recorded it.
+    """
+
+    examples: int
+    records: int
+    expected: int | None
+    fingerprint: str
+    recorded: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """What `check` found; `problems` is empty where the dataset is whole."""
+
+    name: str
+    folder: str
+    file_format: str
+    classes: int
+    splits: dict[str, SplitState]
+    left_out: tuple[tuple[str, str], ...]
+    problems: tuple[str, ...]
+
+    def text(self) -> str:
+        """Lines for people."""
+        lines = [f"{self.name}: {self.folder} ({self.file_format}, {self.classes} classes)"]
+        for name, split in self.splits.items():
+            known = "" if split.expected is None else f" of {split.expected}"
+            since = "as when prepared" if split.recorded else "not recorded when prepared"
+            lines.append(
+                f"  {name}: {split.records}{known} examples, {split.fingerprint} ({since})"
+            )
+        lines += [f"  left out: {file}: {reason}" for file, reason in self.left_out[:20]]
+        if len(self.left_out) > 20:
+            lines.append(f"  left out: {len(self.left_out)} files in all, listed in {NOTES_FILE}")
+        lines += [f"  problem: {problem}" for problem in self.problems]
+        return "\n".join(lines)
+
+
+def tfds_package() -> Path:
+    """The folder of the installed TFDS, which is not imported: that takes seconds."""
+    found = importlib.util.find_spec("tensorflow_datasets")
+    assert found is not None
+    assert found.submodule_search_locations
+    return Path(found.submodule_search_locations[0])
+
+
+def data_folder(data_dir: str) -> Path:
+    """DATA_DIR: as given, else TFDS's default."""
+    given = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
+    if "://" in given:
+        raise BadInput(
+            f"data.data_dir={given}: prepared datasets are read from a disk; copy them to one, or "
+            "train from tar files or records: data.source=tar:gs://..., records:gs://..."
+        )
+    return Path(os.path.expanduser(given))
+
+
+def manual(name: str, data_dir: str) -> Path:
+    """A path as given, where it exists; else that name among the files that people fetch."""
+    given = Path(os.path.expanduser(name))
+    inside = data_folder(data_dir) / "downloads" / "manual" / given
+    return given if name and given.exists() else inside
+
+
+def find(name: str, data_dir: str) -> Path | None:
+    """The folder of a prepared dataset, NAME[/CONFIG][:VERSION]; the newest that fits; * fits all.
+
+    Without CONFIG: the only one that is prepared, or the dataset's default.
+    """
+    name, _, version = name.partition(":")
+    if not re.fullmatch(r"[\w.+-]+(/[\w.+-]+)?", name):
+        return None
+    root = data_folder(data_dir) / name
+    roots = [root, *_configs(root)] if "/" not in name else [root]
+    for folder in roots:
+        versions = [v for v in _versions(folder) if _is(v.name, version)]
+        if versions:
+            return _newest(versions)
+    return None
+
+
+def _is(version: str, wanted: str) -> bool:
+    pattern = re.escape(wanted).replace(r"\*", r"\d+")
+    return not wanted or bool(re.fullmatch(pattern, version))
+
+
+def _newest(versions: list[Path]) -> Path:
+    return max(versions, key=lambda v: tuple(map(int, v.name.split("."))))
+
+
+def _versions(folder: Path) -> list[Path]:
+    """Prepared versions below a folder; none where it is no folder."""
+    inside = folder.iterdir() if folder.is_dir() else ()
+    named = (p for p in inside if _VERSION.fullmatch(p.name))
+    return [p for p in named if (p / "dataset_info.json").is_file()]
+
+
+def _configs(root: Path) -> list[Path]:
+    prepared = [p for p in sorted(root.iterdir()) if _versions(p)] if root.is_dir() else []
+    default = root / ".config" / "metadata.json"
+    if len(prepared) > 1 and default.is_file():
+        prepared = [root / str(_json(default).get("default_config_name", ""))]
+    return prepared if len(prepared) == 1 else []
+
+
+def at(name: str, origin: Path) -> Path | None:
+    """A prepared dataset that `origin` is or holds: VERSION, the folder of VERSION, or DATA_DIR.
+
+    `name` is as for `find`; only its version must fit what lies in the first two.
+    """
+    version = name.partition(":")[2]
+    if (origin / "dataset_info.json").is_file():
+        return origin if _is(origin.name, version) else None
+    versions = [v for v in _versions(origin) if _is(v.name, version)]
+    return _newest(versions) if versions else find(name, str(origin))
+
+
+def files(folder: Path) -> dict[str, tuple[list[Path], list[int]]]:
+    """Of each split with examples: its files and how many records each should hold.
+
+    Raises:
+      BadInput: the description is not readable.
+    """
+    info = description(folder)
+    try:
+        found = {}
+        for split in info.get("splits", ()):
+            lengths = [int(n) for n in split["shardLengths"]]
+            template = split.get("filepathTemplate") or _TEMPLATE
+            values = {
+                "DATASET": info["name"],
+                "SPLIT": split["name"],
+                "FILEFORMAT": info.get("fileFormat", "tfrecord"),
+            }
+            shards = range(len(lengths))
+            paths = [folder / _file_name(template, values, i, len(lengths)) for i in shards]
+            if sum(lengths):
+                found[split["name"]] = (paths, lengths)
+    except _MALFORMED as e:
+        raise BadInput(
+            f"{folder}/dataset_info.json is not of TFDS: {e!r}. Prepare it again."
+        ) from e
+    return found
+
+
+def _file_name(template: str, values: dict[str, str], shard: int, shards: int) -> str:
+    values = values | {
+        "SHARD_X_OF_Y": f"{shard:05d}-of-{shards:05d}",
+        "SHARD_INDEX": f"{shard:05d}",
+        "NUM_SHARDS": f"{shards:05d}",
+    }
+    name = re.sub(r"\{(\w+)\}", lambda found: values[found[1]], template)
+    return os.path.basename(name)
+
+
+def description(folder: Path) -> dict[str, Any]:
+    """dataset_info.json.
+
+    Raises:
+      BadInput: it is missing or damaged.
+    """
+    return _json(folder / "dataset_info.json")
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError(f"it holds a {type(found).__name__}, expected an object")
+        return found
+    except (OSError, ValueError, RecursionError) as e:
+        raise BadInput(f"{path} cannot be read: {e}. Prepare the dataset again.") from e
+
+
+@dataclasses.dataclass(frozen=True)
+class _Label:
+    """A class label: how many classes features.json states; their names, None where no file has."""
+
+    classes: int
+    names: tuple[str, ...] | None
+
+    @property
+    def digest(self) -> str:
+        """12 digits that change with the names or their order; "" without names."""
+        if self.names is None:
+            return ""
+        return hashlib.blake2b("\n".join(self.names).encode(), digest_size=6).hexdigest()
+
+
+def _labels(folder: Path) -> dict[str, _Label]:
+    """The class labels of features.json by name, with their names as TFDS reads them.
+
+    Raises:
+      BadInput: a file is damaged.
+    """
+    features = _json(folder / "features.json").get("featuresDict", {}).get("features", {})
+    found = {}
+    for key, feature in features.items():
+        if "classLabel" in feature:
+            path, names = folder / f"{key}.labels.txt", None
+            if path.is_file():
+                try:
+                    lines = path.read_text(encoding="utf-8").split("\n")
+                except (OSError, ValueError) as e:
+                    raise BadInput(f"{path} cannot be read: {e}. Prepare the dataset again.") from e
+                names = tuple(line.strip() for line in lines if line.strip())
+            found[key] = _Label(int(feature["classLabel"].get("numClasses", 0)), names)
+    return found
+
+
+def _class_problems(name: str, labels: dict[str, _Label], notes: dict[str, Any]) -> list[str]:
+    """What is wrong with the classes, given what was recorded and what is known of the dataset.
+
+    Labels without names are a problem only where names were recorded or are known to be there: TFDS
+    has datasets whose classes are only numbers.
+    """
+    problems, recorded = [], notes.get("classes", {})
+    for key in {**recorded, **CLASSES.get(name, {})}:
+        if key not in labels:
+            problems.append(f"{key}: features.json has no such label")
+    for key, label in labels.items():
+        expected, before = CLASSES.get(name, {}).get(key), recorded.get(key)
+        if label.names is not None and len(label.names) != label.classes:
+            problems.append(
+                f"{key}: {len(label.names)} names of classes in {key}.labels.txt, features.json "
+                f"says {label.classes}"
+            )
+        if expected is not None and label.classes != expected:
+            problems.append(f"{key}: {label.classes} classes, {name} has {expected}")
+        named = expected is not None and name.partition("/")[0] not in WITHOUT_NAMES
+        if label.names is None and (before or named):
+            problems.append(f"{key}: {key}.labels.txt, the names of the classes, is missing")
+        elif before is not None and label.digest != before:
+            problems.append(f"{key}: not the names of classes, or order, as when prepared")
+    return problems
+
+
+def _opened(paths: Sequence[Path], file_format: str) -> tuple[int, Callable[[int], bytes]]:
+    """The number of records in some files, and a reader of one of them; no file stays open.
+
+    Raises:
+      BadInput: damaged, or a format without random access.
+    """
+    try:
+        if file_format == "tfrecord":
+            return _tfrecords(paths)
+        if file_format == "array_record":
+            from array_record.python.array_record_data_source import ArrayRecordDataSource
+
+            source = ArrayRecordDataSource([str(p) for p in paths])
+            return len(source), source.__getitem__
+    except (ValueError, RuntimeError, OSError) as e:
+        raise BadInput(f"a file is missing or damaged: {' '.join(str(e).split())[:200]}") from e
+    raise BadInput(f"it is stored as {file_format}; expected tfrecord or array_record")
+
+
+def _tfrecords(paths: Sequence[Path]) -> tuple[int, Callable[[int], bytes]]:
+    starts = [offsets(str(p)) for p in paths]
+    ends = np.cumsum([len(s) - 1 for s in starts])
+
+    def read(row: int) -> bytes:
+        number = int(np.searchsorted(ends, row, side="right"))
+        at = row - (int(ends[number - 1]) if number else 0)
+        begin, end = int(starts[number][at]), int(starts[number][at + 1])
+        with paths[number].open("rb", buffering=0) as file:
+            return os.pread(file.fileno(), end - begin, begin)  # with the framing between records
+
+    return int(ends[-1]), read
+
+
+def _fingerprint(count: int, read: Callable[[int], bytes]) -> str:
+    """12 digits that change with the number, order or content of records.
+
+    A hash of the number of records and of the bytes of up to 1,000 of them, evenly spread.
+    """
+    digest = hashlib.blake2b(str(count).encode(), digest_size=6)
+    chosen = np.unique(np.linspace(0, count - 1, min(count, _SAMPLE)).astype(int))
+    for row in chosen:
+        digest.update(hashlib.blake2b(read(int(row))).digest())
+    return digest.hexdigest()
+
+
+def check(folder: Path) -> Prepared:
+    """Compares a prepared dataset with its description, known sizes and what was recorded.
+
+    Raises:
+      BadInput: one of its files is damaged, or laid out otherwise.
+    """
+    try:
+        return _check(folder)
+    except BadInput:
+        raise
+    except _MALFORMED as e:
+        raise BadInput(
+            f"{folder}: its JSON files are not as TFDS and we write them: {type(e).__name__}: {e}. "
+            "Prepare it again."
+        ) from e
+
+
+def _check(folder: Path) -> Prepared:
+    info = description(folder)
+    name = "/".join(filter(None, (info.get("name"), info.get("configName"))))
+    notes = _json(folder / NOTES_FILE) if (folder / NOTES_FILE).is_file() else {}
+    known, file_format = SIZES.get(name, {}), info.get("fileFormat", "tfrecord")
+    splits, problems = {}, []
+    for split, (paths, lengths) in files(folder).items():
+        expected, recorded = known.get(split), notes.get("fingerprints", {}).get(split, "")
+        try:
+            count, read = _opened(paths, file_format)
+            digest = _fingerprint(count, read)
+        except BadInput as e:
+            problems.append(f"{split}: {e}; prepare it again")
+            count, digest = 0, ""
+        if count and count != sum(lengths):
+            problems.append(f"{split}: {count} records, its description says {sum(lengths)}")
+        if expected is not None and sum(lengths) != expected:
+            problems.append(f"{split}: {sum(lengths)} examples, {name} has {expected}")
+        if digest and recorded and digest != recorded:
+            problems.append(f"{split}: fingerprint {digest}, it was {recorded} when prepared")
+        splits[split] = SplitState(sum(lengths), count, expected, digest, recorded)
+    problems += [f"{split}: missing" for split in known if split not in splits]
+    labels = _labels(folder)
+    problems += _class_problems(name, labels, notes)
+    classes = next((label.classes for label in labels.values()), 0)
+    left_out = tuple((str(f), str(r)) for f, r in notes.get("left_out", ()))
+    version = f"{name}:{info.get('version', folder.name)}"
+    return Prepared(version, str(folder), file_format, classes, splits, left_out, tuple(problems))
+
+
+def record(folder: Path, left_out: Sequence[tuple[str, str]] = ()) -> None:
+    """Writes `vit_jax.json`: hashes of splits and of names of classes, and what was left out."""
+    file_format = description(folder).get("fileFormat", "tfrecord")
+    opened = {s: _opened(paths, file_format) for s, (paths, _) in files(folder).items()}
+    found = {split: _fingerprint(*one) for split, one in opened.items()}
+    classes = {key: label.digest for key, label in _labels(folder).items()}
+    notes = {"fingerprints": found, "classes": classes, "left_out": sorted(left_out)}
+    text = json.dumps(notes, indent=2)
+    partial = folder / f"{NOTES_FILE}.{os.getpid()}.partial"
+    partial.write_text(text + "\n", encoding="utf-8")
+    partial.replace(folder / NOTES_FILE)

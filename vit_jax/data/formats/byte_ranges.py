@@ -1,0 +1,195 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Ranges of bytes of large files, by the file's number, safe in several threads.
+
+Files may be held in memory whole, read ahead by threads: for stores where only reading in sequence
+is fast. Also where indices of such files are kept. Start from `Files`.
+"""
+
+import concurrent.futures
+import contextlib
+import hashlib
+import os
+import resource
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from vit_jax.storage import files as storage
+
+_READERS = 4  # whole files that are read at once
+
+
+class File:
+    """A file of records or a tar: its bytes, by ranges. The one place that opens such files."""
+
+    def __init__(self, path: str):
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, length: int, start: int) -> bytes:
+        """`length` bytes from `start` on, fewer at the end; safe in several threads."""
+        data = os.pread(self._descriptor, length, start)  # at most 2 GiB at once
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        while (got := sum(map(len, parts))) < length:
+            if not (data := os.pread(self._descriptor, length - got, start + got)):
+                break
+            parts.append(data)
+        return b"".join(parts)
+
+    def stream(self) -> IO[bytes]:
+        """The same as a file object, at its beginning."""
+        return os.fdopen(os.dup(self._descriptor), "rb")
+
+    def close(self) -> None:
+        """Nothing is read any more."""
+        os.close(self._descriptor)
+
+
+class _Object:
+    """As `File`, in a bucket: a range is a request."""
+
+    def __init__(self, path: str):
+        self._path = path
+        self.size = storage.size_and_version(path)[0]
+
+    def read(self, length: int, start: int) -> bytes:
+        return storage.read(self._path, start, min(start + length, self.size))
+
+    def stream(self) -> IO[bytes]:
+        return storage.stream(self._path)
+
+    def close(self) -> None:
+        pass
+
+
+class _Streamed(_Object):
+    """In a bucket, from the beginning to the end: long reads, from which short ones are served."""
+
+    def __init__(self, path: str):
+        super().__init__(path)
+        self._stream = storage.stream(path)
+
+    def read(self, length: int, start: int) -> bytes:
+        self._stream.seek(start)
+        return self._stream.read(length)
+
+    def stream(self) -> IO[bytes]:
+        self._stream.seek(0)
+        return self._stream
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def open_file(path: str, *, in_sequence: bool = False) -> File | _Object:
+    """A file on a disk, or an object in a bucket.
+
+    Args:
+      path: of it.
+      in_sequence: it is read from its beginning to its end, by one thread.
+    """
+    if not storage.is_remote(path):
+        return File(path)
+    return _Streamed(path) if in_sequence else _Object(path)
+
+
+class Files:
+    """Several files: ranges of their bytes.
+
+    Attributes:
+      paths: by number.
+    """
+
+    def __init__(self, paths: Sequence[str]):
+        self.paths = tuple(paths)
+        self._open: dict[int, File | _Object] = {}
+        self._held: dict[int, concurrent.futures.Future[bytes]] = {}
+        self._lock = threading.Lock()
+        self._threads: concurrent.futures.ThreadPoolExecutor | None = None
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if len(paths) > soft // 2:  # all stay open
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+    def read(self, number: int, start: int, length: int) -> bytes:
+        """A range of file `number`: from memory where the file is held, else one range read."""
+        held = self._held.get(number)
+        if held is not None:
+            with contextlib.suppress(concurrent.futures.CancelledError):
+                return held.result()[start : start + length]
+        return self._file(number).read(length, start)
+
+    def size(self, number: int) -> int:
+        """Bytes of file `number`."""
+        return self._file(number).size
+
+    def hold(self, numbers: Sequence[int]) -> None:
+        """Holds these files in memory, and no others; threads read them, in this order."""
+        with self._lock:
+            if self._threads is None:
+                self._threads = concurrent.futures.ThreadPoolExecutor(_READERS, "read-ahead")
+            for number in self._held.keys() - set(numbers):
+                self._held.pop(number).cancel()
+            for number in numbers:
+                if number not in self._held:
+                    self._held[number] = self._threads.submit(self._whole, number)
+
+    def held(self) -> set[int]:
+        """The files that are in memory, or about to be."""
+        return set(self._held)
+
+    def _whole(self, number: int) -> bytes:
+        file = self._file(number)
+        return file.read(file.size, 0)
+
+    def _file(self, number: int) -> File | _Object:
+        with self._lock:
+            if number not in self._open:
+                self._open[number] = open_file(self.paths[number])
+            return self._open[number]
+
+    def __del__(self):
+        for file in self._open.values():
+            file.close()
+
+
+def indexed(path: str, what: str, build: Callable[[str], np.ndarray]) -> np.ndarray:
+    """What `build(path)` gives, kept in the user's cache folder by path, size and time of change.
+
+    Args:
+      path: of the file that is indexed.
+      what: is kept: another name, another array.
+      build: called where nothing is kept; its errors are passed on.
+
+    Returns:
+      The array, where it is kept as a map of the file: it takes no memory until it is read.
+    """
+    size, version = storage.size_and_version(path)
+    whole = path if storage.is_remote(path) else os.path.abspath(path)
+    identity = f"{what}\n{whole}\n{size}\n{version}".encode(errors="surrogateescape")
+    cached = _cache_folder() / f"{hashlib.sha256(identity).hexdigest()[:24]}.npy"
+    with contextlib.suppress(OSError, ValueError, EOFError):  # not there, not ours, or damaged
+        return np.load(cached, mmap_mode="r")
+    index = build(path)
+    try:
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        temporary = cached.with_suffix(f".{os.getpid()}.{threading.get_ident()}.npy")
+        np.save(temporary, index)
+        temporary.replace(cached)
+    except OSError:
+        pass  # the index is only rebuilt next time
+    return index
+
+
+def _cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "vit_jax" / "offsets"

@@ -1,0 +1,161 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Sets of large files: which there are, whether all are there, which split each is of.
+
+Shared by `records:` and `tar:`. Start from `find`; `class_names` reads the list of classes.
+"""
+
+import collections
+import glob
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from vit_jax.errors import BadInput
+from vit_jax.storage import files as storage
+from vit_jax.storage import regular
+
+SPLITS = ("train", "val", "validation", "valid", "test")
+_SEPARATORS = re.compile(r"[-._]")
+_NUMBERED = re.compile(r"(?P<start>.*-)(?P<number>\d{4,6})-of-(?P<count>\d{4,6})(?P<end>.*)")
+
+
+def split_of(name: str) -> str:
+    """The split that a file's name says: x-train-00000-of-00064.tfrecord; "" for none.
+
+    Raises:
+      BadInput: it says two.
+    """
+    found = sorted({part for part in _SEPARATORS.split(name.lower()) if part in SPLITS})
+    if len(found) > 1:
+        raise BadInput(f"{name} could be of the splits {' and '.join(found)}; rename it.")
+    return found[0] if found else ""
+
+
+def find(given: str, pattern: str, kinds: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The files of a pattern, sorted by name, and notes.
+
+    Args:
+      given: the source, for messages.
+      pattern: with * and so on, or a folder; ~ is the home.
+      kinds: patterns of the names of files that are taken in a folder.
+
+    Raises:
+      BadInput: there is none, or one of a set (`-00003-of-00064`) is not on the disk.
+    """
+    whole = os.path.expanduser(pattern)
+    remote, odd = storage.is_remote(whole), list[str]()
+    patterns = _patterns(whole, kinds)
+    if remote:
+        paths = sorted({p for one in patterns or [whole] for p in storage.glob(one)})
+    else:
+        paths = {p for one in patterns or [whole] for p in glob.glob(one, recursive=True)}
+        odd = sorted(filter(regular.is_odd, paths))
+        paths = sorted(p for p in paths if os.path.isfile(p))
+    if not paths:
+        folder = storage.path(whole) if patterns else Path(whole).parent
+        if not patterns and remote:
+            folder = storage.path(storage.plain(whole))
+        there = [p.name for p in storage.listed(folder)]
+        inside = ", ".join(there[:8]) if storage.is_dir(folder) else "no such folder"
+        wanted = f"; in a folder, {' and '.join(kinds)} are taken" if patterns else ""
+        raise BadInput(
+            f"data.source={given}: no file of that name{wanted}; found in {folder}: "
+            f"{inside or 'nothing'}."
+        )
+    notes = _partial_sets(given, paths)
+    if odd:
+        notes.append(f"{len(odd)} pipes, sockets or devices left out; first {odd[0]}")
+    return paths, notes
+
+
+def _patterns(whole: str, kinds: Sequence[str]) -> list[str]:
+    """Those of the files of a folder; none where it is none."""
+    if not storage.is_remote(whole):
+        return [os.path.join(glob.escape(whole), k) for k in kinds] if os.path.isdir(whole) else []
+    folder = storage.workdir(storage.plain(whole))
+    is_folder = not glob.has_magic(whole) and storage.is_dir(folder)
+    return [f"{whole.rstrip('/')}/{k}" for k in kinds] if is_folder else []
+
+
+def _partial_sets(given: str, paths: Sequence[str]) -> list[str]:
+    """Notes about sets of which a pattern takes only some files; raises where one is missing."""
+    sets = collections.Counter()
+    for path in paths:
+        match = _NUMBERED.fullmatch(path)
+        if match:
+            sets[match["start"], len(match["number"]), match["count"], match["end"]] += 1
+    notes = []
+    for (start, width, count, end), found in sets.items():
+        every = [f"{start}{number:0{width}d}-of-{count}{end}" for number in range(int(count))]
+        folder, first = os.path.split(every[0])
+        missing = [os.path.basename(p) for p in every if p not in paths and not _is_file(p)]
+        if missing:
+            raise BadInput(
+                f"data.source={given}: {len(missing)} of {len(every)} files are missing: "
+                f"{', '.join(missing[:5])}{', ...' if len(missing) > 5 else ''}; copy them to "
+                f"{folder or '.'}."
+            )
+        if found < len(every):
+            notes.append(f"{found} of the {len(every)} files such as {first} are read")
+    return notes
+
+
+def _is_file(path: str) -> bool:
+    return storage.exists(storage.path(path)) if storage.is_remote(path) else os.path.isfile(path)
+
+
+def by_split(given: str, paths: Sequence[str]) -> dict[str, list[str]]:
+    """The files of each split; all are of `all` where no name says one.
+
+    Raises:
+      BadInput: some names say a split and some do not.
+    """
+    parts: dict[str, list[str]] = collections.defaultdict(list)
+    for path in paths:
+        parts[split_of(os.path.basename(path))].append(path)
+    if "" in parts and len(parts) > 1:
+        named = next(files[0] for name, files in parts.items() if name)
+        raise BadInput(
+            f"data.source={given}: {os.path.basename(named)} names a split and "
+            f"{os.path.basename(parts[''][0])} does not; name or remove it."
+        )
+    return {name or "all": files for name, files in parts.items()}
+
+
+def class_names(given: str, named: str, folder: str) -> list[str]:
+    """The lines of a file of class names: the n-th is the name of label n.
+
+    Args:
+      given: the source, for messages.
+      named: data.records.label_names; "": labels.txt in `folder`, where there is one.
+      folder: of the data.
+
+    Returns:
+      The names, none where there is no such file.
+
+    Raises:
+      BadInput: the named file is missing, or a file has an empty line or fewer than two names.
+    """
+    path = storage.path(named) if named else storage.path(f"{folder or '.'}/labels.txt")
+    if not named and not path.is_file():
+        return []
+    try:
+        remote = storage.is_remote(path)
+        content = storage.read_all([path])[0] if remote else regular.read_list(path)
+        names = content.decode("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as e:
+        raise BadInput(
+            f"data.source={given}: class names cannot be read: {e}; give "
+            "data.records.label_names=FILE with one a line."
+        ) from e
+    names = [name.strip() for name in names]
+    empty = next((i for i, name in enumerate(names) if not name), None)
+    if empty is not None or len(names) < 2:
+        what = f"line {empty + 1} is empty" if empty is not None else f"{len(names)} names"
+        raise BadInput(
+            f"data.source={given}: {path}: {what}; expected the name of one class on each line."
+        )
+    return names

@@ -1,0 +1,185 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The images of a tar file: where each lies, its name and its label. Nothing is extracted.
+
+A WebDataset sample is the members that share their name up to the first dot: x.jpg with x.cls, or
+with x.json that has a label, or with x.txt. A tar without such labels has its images in folders of
+their classes, or is named by its class. Start from `members`.
+"""
+
+import json
+import logging
+import os
+import re
+import tarfile
+from typing import Any
+
+import numpy as np
+
+from vit_jax.data.formats import byte_ranges
+from vit_jax.data.formats.shards import SPLITS, split_of
+from vit_jax.data.formats.tar_headers import Tar
+from vit_jax.data.ops.decode import EXTENSIONS
+
+log = logging.getLogger("vit_jax")
+
+_LABELS = ("cls", "json", "txt")  # the first that a sample has is taken
+_JSON_KEYS = ("label", "cls", "class")
+_MOST_BYTES = 2**20  # of a label member; what is larger is something else
+_LONGEST_LABEL = 1000  # characters: all rows of an index are as wide as its longest
+_COMPRESSED = {b"\x1f\x8b": "gzip", b"BZ": "bzip2", b"\xfd7": "xz", b"\x28\xb5": "zstd"}
+
+
+def members(path: str) -> np.ndarray:
+    """The images of a tar file, in its order; built once, see `byte_ranges.indexed`.
+
+    Returns:
+      Structured [images]: start and size (int64, of the bytes), name (bytes, of the member), label
+      (bytes, as written there), numeric (bool: it is a number, not the name of a class), split
+      (bytes, of a folder; empty for none).
+
+    Raises:
+      ValueError: compressed, truncated or damaged; an image twice or without a label; the message
+        names file and member, and what to do.
+    """
+    return byte_ranges.indexed(path, "tar", _members)
+
+
+def _members(path: str) -> np.ndarray:
+    images: list[tuple[str, int, int]] = []
+    samples: dict[str, dict[str, bytes]] = {}  # name up to the first dot -> suffix -> content
+    for name, start, size, content in _scan(path):
+        key, suffix = _key(name)
+        if content is None:
+            images.append((name, start, size))
+        else:
+            samples.setdefault(key, {})[suffix] = content
+    texts = {key: _label(path, key, sample) for key, sample in samples.items()}
+    labelled = any(texts.get(_key(name)[0]) for name, _, _ in images)
+    _refuse_twice(path, [_key(n)[0] if labelled else n for n, _, _ in images])
+    rows = []
+    for name, start, size in images:
+        label = texts.get(_key(name)[0], "") if labelled else _class(path, name)
+        if not label:
+            raise ValueError(
+                f"{path}: {name} has no label; expected it in a member such as "
+                f"{_key(name)[0]}.cls, or the image in a folder of its class."
+            )
+        numeric = labelled and label.isdecimal()
+        text = str(int(label)) if numeric else label
+        row = [os.fsencode(name), os.fsencode(text), numeric, _split(name, labelled).encode()]
+        rows.append((start, size, *row))
+    widths = [max([len(row[column]) for row in rows], default=1) for column in (2, 3)]
+    fields = [("start", "<i8"), ("size", "<i8"), ("name", f"S{widths[0]}")]
+    fields += [("label", f"S{widths[1]}"), ("numeric", "?"), ("split", "S10")]
+    return np.array(rows, fields)
+
+
+def _scan(path: str) -> Any:
+    """(name, start, size, None) of each image; content in place of None for each label member."""
+    file, others = byte_ranges.open_file(path, in_sequence=True), 0
+    try:
+        kind = next((k for m, k in _COMPRESSED.items() if file.read(2, 0) == m), None)
+        if kind:
+            raise ValueError(
+                f"{path} is compressed ({kind}), so that no image can be read by itself; "
+                "decompress it, e.g. gunzip."
+            )
+        with file.stream() as stream:
+            tar = Tar(stream, 0, file.size)
+            for member in tar:
+                name = member.name.removeprefix("./")
+                base = os.path.basename(name)
+                image = base.lower().endswith(EXTENSIONS)
+                if member.isdir() or base.startswith(".") or name.startswith("__MACOSX/"):
+                    continue
+                if image and (not member.isreg() or member.issparse()):
+                    raise ValueError(
+                        f"{path}: {name} is a link or stored sparse; pack it as it is "
+                        "(--dereference --hard-dereference, no --sparse)."
+                    )
+                suffix = _key(name)[1]
+                if image:
+                    yield name, member.offset_data, member.size, None
+                elif suffix in _LABELS and member.isreg() and member.size <= _MOST_BYTES:
+                    content = file.read(member.size, member.offset_data)
+                    yield name, member.offset_data, member.size, content
+                else:
+                    others += 1
+            _check_end(path, tar.rest(_MOST_BYTES), tar.end, file.size)
+        if others:
+            log.info("data: %s: %d members are left out, neither images nor labels", path, others)
+    except tarfile.TarError as e:
+        raise ValueError(f"{path} is truncated or no tar file: {e}; copy or pack it again.") from e
+    finally:
+        file.close()
+
+
+def _check_end(path: str, rest: bytes, offset: int, size: int) -> None:
+    """To `tarfile`, a header that it cannot read or the end of the file ends a tar as well."""
+    if rest[: tarfile.BLOCKSIZE] != bytes(tarfile.BLOCKSIZE):
+        what = "truncated: it has no end mark" if offset >= size else f"damaged at byte {offset}"
+    elif rest.strip(b"\0"):
+        what = "several tars in one file, of which only the first would be read"
+    else:
+        return
+    raise ValueError(f"{path} is {what}; copy or pack it again.")
+
+
+def _key(name: str) -> tuple[str, str]:
+    """The name up to the first dot of its last part, and what follows, in lower case."""
+    folder, slash, base = name.rpartition("/")
+    stem, _, suffix = base.partition(".")
+    return folder + slash + stem, suffix.lower()
+
+
+def _label(path: str, key: str, sample: dict[str, bytes]) -> str:
+    """The label that a sample's members give, "" for none."""
+    for suffix in _LABELS:
+        if suffix not in sample:
+            continue
+        try:
+            text = sample[suffix].decode().strip()
+            if suffix == "json":
+                found = json.loads(text)
+                found = found if isinstance(found, dict) else {}
+                values = [found[k] for k in _JSON_KEYS if k in found]
+                if values and (isinstance(values[0], bool) or not isinstance(values[0], int | str)):
+                    raise ValueError(f"{values[0]!r} is neither a number nor a name")
+                text = str(values[0]).strip() if values else ""
+            text.encode()  # JSON can hold half a character
+        except (ValueError, RecursionError) as e:
+            raise ValueError(f"{path}: {key}.{suffix} cannot be read: {e}; correct it.") from e
+        if re.fullmatch(r"-\d+", text) or "\n" in text or len(text) > _LONGEST_LABEL:
+            raise ValueError(
+                f"{path}: {key}.{suffix} is {text[:40]!r}; expected one label, a number from 0 on "
+                "or the name of a class."
+            )
+        if text:
+            return text
+    return ""
+
+
+def _class(path: str, name: str) -> str:
+    """The folder of an image, else what its tar is named by, "" where that is a shard's name."""
+    folder = name.split("/")[-2] if "/" in name else ""
+    if folder and folder not in SPLITS:
+        return folder
+    stem = os.path.basename(path).removesuffix(".tar")
+    numbered = any(part.isdecimal() for part in re.split(r"[-._]", stem)[1:])
+    return "" if folder or numbered or split_of(stem) else stem
+
+
+def _split(name: str, labelled: bool) -> str:
+    """The folder called train, val or test that an image is in, above that of its class."""
+    folders = name.split("/")[: -1 if labelled else -2]
+    return next((folder for folder in folders if folder in SPLITS), "")
+
+
+def _refuse_twice(path: str, keys: list[str]) -> None:
+    seen: set[str] = set()
+    for key in keys:
+        if key in seen:
+            raise ValueError(f"{path}: there are two images called {key}; rename or remove one.")
+        seen.add(key)

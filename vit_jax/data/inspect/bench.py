@@ -1,0 +1,324 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""How fast images become batches: stage by stage, and against other ways to do the same.
+
+Start from `bench`. All rates are of the same files, held in memory but for the stage `read`; every
+round runs each candidate once, so that whatever else the machine does hits all of them.
+"""
+
+import collections
+import functools
+import io
+import platform
+import resource
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import PIL
+
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.ops import decode
+from vit_jax.data.ops.augment import FlipLr, InceptionCrop
+from vit_jax.data.splits import order
+from vit_jax.data.splits.split import Split
+from vit_jax.data.tensorflow import Tensor, tf
+from vit_jax.errors import BadInput
+
+_STAGES = ("read", "decode", "augment", "transfer")
+CHAIN = "decode|inception_crop({size})|flip_lr"
+FAST = "decode|fast_inception_crop({size})|flip_lr"
+_BATCH = 20
+_MOST_BYTES = 2**28  # of images that are held decoded
+
+_Step = Callable[[Tensor, Tensor], Tensor]  # content, seed -> image
+_Rates = tuple[float, float]  # images per second, and per second of a core's time
+_Run = Callable[[], _Rates]
+
+
+def bench(
+    split: Split, workers: int, *, images: int = 200, rounds: int = 5, size: int = 224
+) -> dict[str, Any]:
+    """Measures the training chain `CHAIN` on the first images of a split.
+
+    Args:
+      split: image files; only where all are JPEGs the other ways are measured too.
+      workers: threads of every candidate.
+      images: how many at most.
+      rounds: of which medians are taken, after one that warms up.
+      size: of the crops.
+
+    Returns:
+      What `vit_jax data bench --json` prints: `images`, `cores` (= workers), `versions`;
+      `images_per_sec_per_core`, by the processor time it takes, of the stages `read`, `decode`
+      (whole images), `augment` (crop, resize, flip of decoded images) and `transfer` (batches to
+      the default device);
+      `pipelines`: name -> images_per_sec (lowest, highest) and per core, of `ours` (`CHAIN`,
+      decoding only the box), `one_core`, `fast` (`FAST`), `bare` (TensorFlow's ops and nothing
+      else, float32),
+      `full` (all of the image decoded, then cropped), `pil`; `ratios`: of `ours` to each, medians
+      over rounds; `ratios_per_core`: the same by processor time, which other work on the machine
+      disturbs less; `rss_mib_by_epoch`: memory of this process after each of 3 epochs of `ours`;
+      `notes`.
+
+    Raises:
+      BadInput: the source has no files, or one cannot be decoded.
+    """
+    files = _files(split, min(images, len(split)))
+    runs = _stages(split, files, workers, size) | _pipelines(files, workers, size)
+    notes = [] if _all_jpeg(files) else ["bare, full, pil: left out, not all files are JPEGs"]
+    found = _interleaved(runs, rounds)
+    wall = {name: [rates[0] for rates in all_rates] for name, all_rates in found.items()}
+    core = {name: [rates[1] for rates in all_rates] for name, all_rates in found.items()}
+    names = [name for name in runs if name not in _STAGES]
+    return {
+        "images": len(files),
+        "cores": workers,
+        "versions": _versions(),
+        "images_per_sec_per_core": {name: _median(core[name]) for name in _STAGES},
+        "pipelines": {
+            name: {
+                "images_per_sec": _median(wall[name]),
+                "lowest": round(min(wall[name]), 1),
+                "highest": round(max(wall[name]), 1),
+                "images_per_sec_per_core": _median(core[name]),
+            }
+            for name in names
+        },
+        "ratios": {n: _ratio(wall["ours"], wall[n]) for n in names if n != "ours"},
+        "ratios_per_core": {n: _ratio(core["ours"], core[n]) for n in names if n != "ours"},
+        "rss_mib_by_epoch": _memory(files, workers, size),
+        "notes": notes,
+    }
+
+
+def as_text(found: dict[str, Any]) -> str:
+    """What `bench` found, for people."""
+    lines = [f"{found['images']} images, {found['cores']} threads"]
+    lines += [
+        f"{name:>10} {rate:10.1f} images/s per core"
+        for name, rate in found["images_per_sec_per_core"].items()
+    ]
+    for name, rate in found["pipelines"].items():
+        ratio = ""
+        if name in found["ratios"]:
+            by_core = found["ratios_per_core"][name]
+            ratio = f"   ours is {found['ratios'][name]:.2f}x, {by_core:.2f}x by processor time"
+        spread = f"({rate['lowest']:.1f} to {rate['highest']:.1f})"
+        lines.append(f"{name:>10} {rate['images_per_sec']:10.1f} images/s {spread}{ratio}")
+    memory = ", ".join(f"{mib:.0f}" for mib in found["rss_mib_by_epoch"])
+    lines.append(f"memory after each epoch: {memory} MiB")
+    return "\n".join(lines + found["notes"])
+
+
+def _files(split: Split, count: int) -> list[bytes]:
+    read = split.reader()
+    files = [read(tf.constant(i, tf.int64))[0].numpy() for i in range(count)]
+    if not isinstance(files[0], bytes):
+        raise BadInput("the source holds pixels, not image files; there is nothing to decode.")
+    for index, file in enumerate(files):
+        try:
+            decode.image(file, exif=False)
+        except decode.BadImage as e:
+            raise BadInput(
+                f"{split.name(index)} cannot be decoded: {e}. Run `vit_jax data check` and remove "
+                "what it names."
+            ) from e
+    return files
+
+
+def _all_jpeg(files: list[bytes]) -> bool:
+    shapes = [decode.jpeg_shape(tf.constant(f)) for f in files]
+    return all(decode.is_jpeg(f, s, exif=False) for f, s in zip(files, shapes, strict=True))
+
+
+def _ratio(ours: list[float], other: list[float]) -> float:
+    return round(statistics.median(a / b for a, b in zip(ours, other, strict=True)), 3)
+
+
+def _median(rates: list[float]) -> float:
+    return round(statistics.median(rates), 1)
+
+
+def _interleaved(runs: dict[str, _Run], rounds: int) -> dict[str, list[_Rates]]:
+    """The rates of each run in each round; one more round comes first and is forgotten."""
+    rates: dict[str, list[_Rates]] = {name: [] for name in runs}
+    for _ in range(rounds + 1):
+        for name, run in runs.items():
+            rates[name].append(run())
+    return {name: found[1:] for name, found in rates.items()}
+
+
+def _dataset(count: int, example: Callable[[Tensor], Any], workers: int) -> Any:
+    """Batches of example(k) for k from 0 to count - 1, as `Pipeline` makes them."""
+    dataset = tf.data.Dataset.range(count)
+    plain = tf.autograph.experimental.do_not_convert(example)
+    dataset = dataset.map(plain, num_parallel_calls=workers, deterministic=True)
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = workers
+    options.deterministic = True
+    return dataset.batch(_BATCH).prefetch(2).with_options(options)
+
+
+def _timed(work: Callable[[], Any], count: int) -> _Rates:
+    wall, core = time.perf_counter(), time.process_time()
+    work()
+    return count / (time.perf_counter() - wall), count / (time.process_time() - core)
+
+
+def _rate(dataset: Any, count: int) -> _Rates:
+    """Of `count` images, after a first batch, with which the set-up ends."""
+    batches = dataset.as_numpy_iterator()
+    next(batches)
+    return _timed(lambda: collections.deque(batches, maxlen=0), count)
+
+
+def _process(chain: str, size: int) -> _Step:
+    return preprocess.apply(preprocess.parse("data.train_ops", chain, size))
+
+
+def _of_files(files: list[bytes], step: _Step, workers: int, epochs: int = 1) -> Any:
+    """`step` on files in memory, each with a seed of its own; a batch more than the files."""
+    held = tf.constant(files)
+
+    def example(k: Tensor) -> Tensor:
+        return step(tf.gather(held, k % len(files)), order.example_seed(k, seed=0))
+
+    return _dataset(len(files) * epochs + _BATCH, example, workers)
+
+
+def _stages(split: Split, files: list[bytes], workers: int, size: int) -> dict[str, _Run]:
+    count, read, process = len(files), split.reader(), _process(CHAIN, size)
+    decoded = list(_within(_MOST_BYTES, (decode.image(file, exif=False) for file in files)))
+    held = tf.constant([image.tobytes() for image in decoded])
+    shapes = tf.constant([image.shape for image in decoded])
+
+    def augment(k: Tensor) -> Tensor:
+        row = k % len(decoded)
+        image = tf.reshape(tf.io.decode_raw(tf.gather(held, row), tf.uint8), shapes[row])
+        image.set_shape([None, None, 3])
+        return process(image, order.example_seed(k, seed=0))
+
+    batch = np.zeros([_BATCH, size, size, 3], np.uint8)
+
+    def transfer() -> _Rates:
+        steps = 1 + 2000 // _BATCH
+        send = lambda: [jax.device_put(batch).block_until_ready() for _ in range(steps)]  # noqa: E731
+        return _timed(send, steps * _BATCH)
+
+    datasets = {
+        "read": _dataset(count + _BATCH, lambda k: tf.strings.length(read(k % count)[0]), workers),
+        "decode": _of_files(files, lambda c, _: tf.shape(decode.pixels(c, False)), workers),
+        "augment": _dataset(count + _BATCH, augment, workers),
+    }
+    runs: dict[str, _Run] = {n: functools.partial(_rate, d, count) for n, d in datasets.items()}
+    return runs | {"transfer": transfer}
+
+
+def _within(most: int, images: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    """The first images, of `most` bytes in all; at least one."""
+    total = 0
+    for image in images:
+        total += image.nbytes
+        if total > most and total > image.nbytes:
+            return
+        yield image
+
+
+def _pipelines(files: list[bytes], workers: int, size: int) -> dict[str, _Run]:
+    count, ours = len(files), _process(CHAIN, size)
+    datasets = {
+        "ours": _of_files(files, ours, workers),
+        "fast": _of_files(files, _process(FAST, size), workers),
+    }
+    if workers > 1:
+        datasets["one_core"] = _of_files(files, ours, 1)
+    runs: dict[str, _Run] = {}
+    if _all_jpeg(files):
+        datasets["bare"] = _of_files(files, functools.partial(_bare, size), workers)
+        datasets["full"] = _of_files(files, functools.partial(_full, size), workers)
+        runs["pil"] = _pil(files, workers, size)
+    return runs | {n: functools.partial(_rate, d, count) for n, d in datasets.items()}
+
+
+def _box(size: int, shape: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
+    """The box that `CHAIN` draws: its crop is the op of number 1."""
+    return InceptionCrop(size).box(shape, tf.random.experimental.stateless_fold_in(seed, 1))
+
+
+def _bare(size: int, content: Tensor, seed: Tensor) -> Tensor:
+    """TensorFlow's ops as its documentation shows them; float32."""
+    begin, extent = _box(size, tf.io.extract_jpeg_shape(content), seed)
+    window = tf.concat([begin[:2], extent[:2]], axis=0)
+    box = tf.io.decode_and_crop_jpeg(content, window, channels=3)
+    return tf.image.random_flip_left_right(tf.image.resize(box, [size, size]))
+
+
+def _full(size: int, content: Tensor, seed: Tensor) -> Tensor:
+    """All of the image decoded, then cropped: what `CHAIN` was if its ops knew nothing."""
+    image = tf.io.decode_jpeg(content, channels=3)
+    box = tf.slice(image, *_box(size, tf.shape(image), seed))
+    own = tf.random.experimental.stateless_fold_in(seed, 2)
+    return FlipLr()(InceptionCrop(size).resize(box), own)
+
+
+def _pil(files: list[bytes], workers: int, size: int) -> _Run:
+    """Pillow in threads: the same boxes, resized with Pillow's bilinear filter, which averages."""
+    from PIL import Image
+
+    boxes = []
+    for k, file in enumerate(files):
+        seed = order.example_seed(tf.constant(k, tf.int64), seed=0)
+        begin, extent = _box(size, tf.io.extract_jpeg_shape(file), seed)
+        (top, left, _), (height, width, _) = begin.numpy(), extent.numpy()
+        boxes.append((int(left), int(top), int(left + width), int(top + height)))
+
+    def one(k: int) -> np.ndarray:
+        picture = Image.open(io.BytesIO(files[k])).convert("RGB").crop(boxes[k])
+        picture = picture.resize((size, size), Image.Resampling.BILINEAR)
+        picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if k % 2 else picture
+        return np.asarray(picture)
+
+    def run() -> _Rates:
+        with ThreadPoolExecutor(workers) as threads:
+
+            def batches() -> None:
+                images = list(threads.map(one, range(len(files))))
+                for at in range(0, len(images), _BATCH):
+                    np.stack(images[at : at + _BATCH])
+
+            return _timed(batches, len(files))
+
+    return run
+
+
+def _memory(files: list[bytes], workers: int, size: int) -> list[float]:
+    """MiB that this process holds after each of 3 epochs."""
+    found = []
+    steps = -(-len(files) // _BATCH)
+    enough = 4 * _BATCH  # epochs, also for a single file
+    batches = _of_files(files, _process(CHAIN, size), workers, enough).as_numpy_iterator()
+    for _ in range(3):
+        for _ in range(steps):
+            next(batches)
+        found.append(round(_held_bytes() / 2**20, 1))
+    return found
+
+
+def _held_bytes() -> int:
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        return int(statm.read_text(encoding="utf-8").split()[1]) * resource.getpagesize()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS: bytes, and only the peak
+
+
+def _versions() -> dict[str, str]:
+    libraries = {"tensorflow": tf, "jax": jax, "numpy": np, "pillow": PIL}
+    versions = {name: library.__version__ for name, library in libraries.items()}
+    return {"python": platform.python_version()} | versions

@@ -1,0 +1,109 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Decodes every image of a source and lists what is none. Start from `check_images`."""
+
+import collections
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from vit_jax.data.ops import decode
+from vit_jax.data.sources.source import Source
+from vit_jax.data.splits.split import Split
+from vit_jax.data.tensorflow import tf
+from vit_jax.data.tf_errors import plain
+
+Progress = Callable[[int, int], None]  # (images done, all images)
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What a source's images are.
+
+    Attributes:
+      images: how many there are, good or bad.
+      classes: how many names of classes.
+      bad: (file as `Split.name` gives it, reason), in the order of the source.
+    """
+
+    images: int
+    classes: int
+    bad: tuple[tuple[str, str], ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """What `vit_jax data check --json` prints."""
+        bad = [{"file": file, "reason": reason} for file, reason in self.bad]
+        return {"images": self.images, "classes": self.classes, "bad": bad}
+
+    def as_text(self) -> str:
+        """The same for people."""
+        lines = [f"{self.images} images in {self.classes} classes, {len(self.bad)} bad"]
+        return "\n".join(lines + [f"  {file}: {reason}" for file, reason in self.bad])
+
+
+def check_images(source: Source, workers: int, progress: Progress = lambda *_: None) -> Report:
+    """Decodes each image once, with Pillow, which also decides in training what an image is.
+
+    So every good image can be trained on. A file that Pillow refuses is bad even if TensorFlow's
+    JPEG decoder, being more tolerant, would train on it; so are files that are empty or unreadable.
+
+    Args:
+      source: of any kind; images that are stored as pixels are good once they are read.
+      workers: threads.
+      progress: called in this thread after each image.
+    """
+    tables = _images(source)
+    total = sum(len(split) for split in tables)
+    found: list[tuple[str, str]] = []
+    done = 0
+    with ThreadPoolExecutor(workers) as threads:
+        for split in tables:
+            read = split.reader()
+            reasons = _ordered(
+                threads, lambda i, read=read: _reason(read, i), range(len(split)), 16 * workers
+            )
+            for index, reason in enumerate(reasons):
+                if reason:
+                    found.append((split.name(index), reason))
+                done += 1
+                progress(done, total)
+    return Report(total, len(source.classes), tuple(found))
+
+
+def _images(source: Source) -> list[Split]:
+    """Every row that some split holds, once: splits such as `val` and `validation` overlap."""
+    rows: dict[int, list[Any]] = {}
+    tables = {id(split.table): split.table for split in source.splits.values()}
+    for split in source.splits.values():
+        rows.setdefault(id(split.table), []).append(np.asarray(split.rows))
+    return [Split(tables[key], np.unique(np.concatenate(parts))) for key, parts in rows.items()]
+
+
+def _ordered(
+    threads: ThreadPoolExecutor, function: Callable[[int], Any], values: Iterable[int], ahead: int
+) -> Iterator[Any]:
+    """As threads.map, with at most `ahead` results waiting: a source may have 10^9 images."""
+    waiting: collections.deque[Any] = collections.deque()
+    for value in values:
+        waiting.append(threads.submit(function, value))
+        if len(waiting) > ahead:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+def _reason(read: Any, index: int) -> str:
+    """Why an image is bad; empty where it is good."""
+    try:
+        content = read(tf.constant(index, tf.int64))[0].numpy()
+        if isinstance(content, bytes):
+            decode.careful(content)
+    except decode.BadImage as e:
+        return str(e)
+    except (tf.errors.OpError, OSError, UnicodeDecodeError) as e:  # which quotes a damaged record
+        return f"cannot be read: {plain(e)}"
+    return ""

@@ -1,0 +1,97 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A contact sheet: the first training examples as the model gets them, with their class names.
+
+Start from `sheet`.
+"""
+
+import dataclasses
+import io
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from vit_jax.data.pipeline.pipeline import Pipeline
+
+_TILE = 224  # pixels, the most that an image takes
+_MARGIN = 12
+_FONT = 15  # pixels
+_LINE = 21
+_INK, _PAPER = (20, 20, 20), (255, 255, 255)
+
+
+def sheet(
+    pipe: Pipeline, classes: Sequence[str], *, source: str, chain: str, rows: int, columns: int
+) -> bytes:
+    """A PNG of the first rows * columns examples of the training order, left to right.
+
+    Small images are enlarged by a whole number, without smoothing; large ones are shrunk. A name
+    that is too long ends in an ellipsis; the heading is broken into lines.
+
+    Args:
+      pipe: of a training split; the same seed gives the same sheet, pixel for pixel.
+      classes: names, by label.
+      source: what was opened, for the heading.
+      chain: what `pipe.ops` was read from, for the heading.
+      rows: of images.
+      columns: of images.
+    """
+    batch = next(dataclasses.replace(pipe, batch_size=rows * columns).train(0, 1))
+    tile = pipe.image_size * max(1, _TILE // pipe.image_size)
+    tile = min(tile, _TILE)
+    font = ImageFont.load_default(size=_FONT)
+    step_x, step_y = tile + _MARGIN, tile + _LINE + _MARGIN
+    width = columns * step_x + _MARGIN
+    facts = f"{source}: {len(pipe.split):,} training examples, {len(classes):,} classes"
+    heading = [line for text in (facts, chain) for line in _lines(text, width - 2 * _MARGIN, font)]
+    top = len(heading) * _LINE + 2 * _MARGIN
+    page = Image.new("RGB", (width, top + rows * step_y), _PAPER)
+    draw = ImageDraw.Draw(page)
+    for number, line in enumerate(heading):
+        draw.text((_MARGIN, _MARGIN + number * _LINE), line, _INK, font)
+    for number, (pixels, labels) in enumerate(zip(batch["image"], batch["labels"], strict=True)):
+        x, y = _MARGIN + number % columns * step_x, top + number // columns * step_y
+        way = Image.Resampling.NEAREST if tile >= len(pixels) else Image.Resampling.LANCZOS
+        page.paste(Image.fromarray(pixels).resize((tile, tile), way), (x, y))
+        draw.text((x, y + tile + 2), _shortened(_names(labels, classes), tile, font), _INK, font)
+    out = io.BytesIO()
+    page.save(out, "PNG")
+    return out.getvalue()
+
+
+_Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+
+
+def _names(labels: np.ndarray, classes: Sequence[str]) -> str:
+    return ", ".join(_plain(classes[int(k)]) for k in labels if k >= 0) or "(no label)"
+
+
+def _plain(text: str) -> str:
+    """One line of characters that can be drawn."""
+    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+
+
+def _shortened(text: str, width: float, font: _Font) -> str:
+    """The text, or as much of its beginning as fits before an ellipsis."""
+    kept = text[:300]
+    if kept == text and font.getlength(text) <= width:
+        return text
+    while kept and font.getlength(kept + "…") > width:
+        kept = kept[:-1].rstrip()
+    return kept + "…"
+
+
+def _lines(text: str, width: float, font: _Font) -> list[str]:
+    """The text in lines that fit, broken after a space, `|`, `/` or `,`, or else anywhere."""
+    lines = [""]
+    for piece in re.findall(r"[^ |/,]*[ |/,]|[^ |/,]+", _plain(text)):
+        if font.getlength(lines[-1] + piece) > width and lines[-1]:
+            lines.append("")
+        for character in piece:
+            if font.getlength(lines[-1] + character) > width:
+                lines.append("")
+            lines[-1] += character
+    return lines

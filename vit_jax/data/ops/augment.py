@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Random image ops: uint8 [H, W, C] and a seed to uint8. The same seed gives the same image.
+
+See `chain` for what an op is and for the list of all of them.
+"""
+
+import dataclasses
+import math
+
+from vit_jax.data.tensorflow import Tensor, tf
+
+
+def resize(image: Tensor, height: int | Tensor, width: int | Tensor, *, antialias: bool) -> Tensor:
+    """Bilinear resize (half-pixel centres) of uint8 [H, W, C], rounded to uint8."""
+    resized = tf.image.resize(image, [height, width], method="bilinear", antialias=antialias)
+    return tf.cast(tf.round(resized), tf.uint8)  # means of what is within 0 to 255
+
+
+@dataclasses.dataclass(frozen=True)
+class FlipLr:
+    """Mirrors left and right with probability 1/2."""
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        return tf.image.stateless_random_flip_left_right(image, seed)
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomCrop:
+    """A random size x size; the image must be at least as large."""
+
+    size: int
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        return tf.image.stateless_random_crop(image, [self.size, self.size, image.shape[-1]], seed)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shift:
+    """Moves the image by up to `pixels` in each direction; what comes in is black."""
+
+    pixels: int
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        shape = tf.shape(image)
+        margin = [[self.pixels, self.pixels], [self.pixels, self.pixels], [0, 0]]
+        moved = tf.image.stateless_random_crop(tf.pad(image, margin), shape, seed)
+        return tf.ensure_shape(moved, image.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class InceptionCrop:
+    """A random box of 5 % to 100 % of the area and aspect 3/4 to 4/3, resized to size x size.
+
+    Bilinear without antialias, as the published code (arXiv:1409.4842 describes the box).
+    """
+
+    size: int
+    area_min: float = 0.05
+
+    def box(self, shape: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
+        """Begin and extent, int32 [3] each, in an image of that shape (int32 [3])."""
+        begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
+            shape,
+            tf.zeros([0, 0, 4], tf.float32),
+            seed,
+            area_range=(self.area_min, 1.0),
+            aspect_ratio_range=(0.75, 1.33),
+            min_object_covered=0.0,
+            use_image_if_no_bounding_boxes=True,
+        )
+        return begin, extent
+
+    def resize(self, box: Tensor) -> Tensor:
+        """The pixels of a box, uint8 [h, w, C], to size x size."""
+        return resize(box, self.size, self.size, antialias=False)
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        box = tf.slice(image, *self.box(tf.shape(image), seed))
+        box.set_shape([None, None, image.shape[-1]])
+        return self.resize(box)
+
+
+@dataclasses.dataclass(frozen=True)
+class Affine:
+    """Turns by up to `degrees`, scales sides by up to 1 +- `scale`, moves by up to `shift` pixels.
+
+    Bilinear; what comes in is black. Meant for small images, such as digits.
+    """
+
+    degrees: float = 0.0
+    scale: float = 0.0
+    shift: float = 0.0
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        draws = tf.random.stateless_uniform([5], seed, -1.0, 1.0)
+        angle = draws[0] * (self.degrees * math.pi / 180.0)
+        zoom_x, zoom_y = 1.0 + draws[1] * self.scale, 1.0 + draws[2] * self.scale
+        # Output pixel p takes the input at centre + matrix (p - centre) + move.
+        a, b = tf.cos(angle) / zoom_x, -tf.sin(angle) / zoom_y
+        c, d = tf.sin(angle) / zoom_x, tf.cos(angle) / zoom_y
+        centre = (tf.cast(tf.shape(image)[:2], tf.float32) - 1.0) / 2.0
+        x = centre[1] - a * centre[1] - b * centre[0] + draws[3] * self.shift
+        y = centre[0] - c * centre[1] - d * centre[0] + draws[4] * self.shift
+        moved = tf.raw_ops.ImageProjectiveTransformV3(
+            images=tf.cast(image, tf.float32)[None],
+            transforms=tf.stack([a, b, x, c, d, y, 0.0, 0.0])[None],
+            output_shape=tf.shape(image)[:2],
+            interpolation="BILINEAR",
+            fill_mode="CONSTANT",
+            fill_value=0.0,
+        )[0]
+        return tf.ensure_shape(tf.cast(tf.round(moved), tf.uint8), image.shape)

@@ -1,0 +1,206 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Preprocessing chains: `"decode|resize(224)|flip_lr"` to a function on one example.
+
+An op is a frozen dataclass whose fields are its arguments and whose call maps (image, seed) to an
+image; `OPS` lists them all. The chain is read here rather than by clu's preprocess_spec, because
+that module imports TensorFlow and a wrong chain should be reported at once. Start from `parse`.
+"""
+
+import ast
+import dataclasses
+import inspect
+import itertools
+import math
+import re
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from vit_jax.config import synonyms
+from vit_jax.config.registry import Registry
+from vit_jax.data.ops import augment, decode
+from vit_jax.data.ops.decode import Decode
+from vit_jax.data.tensorflow import Tensor, tf
+from vit_jax.errors import BadInput, unknown
+
+
+class Op(Protocol):
+    """Image (encoded bytes before `Decode`, then uint8 [H, W, 3]) and seed (int64 [2]) to image."""
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Resize:
+    """To size x size, ignoring the aspect ratio: bilinear, rounded to uint8.
+
+    `antialias` averages over the source pixels when shrinking; published ViT chains do not.
+    """
+
+    size: int
+    antialias: bool = False
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        return augment.resize(image, self.size, self.size, antialias=self.antialias)
+
+
+@dataclasses.dataclass(frozen=True)
+class ResizeSmall:
+    """The shorter side to `size`, keeping the aspect ratio: bilinear, rounded to uint8."""
+
+    size: int
+    antialias: bool = True
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        height, width = tf.shape(image)[0], tf.shape(image)[1]
+        scale = self.size / tf.cast(tf.minimum(height, width), tf.float64)
+        sides = [
+            tf.cast(tf.round(tf.cast(n, tf.float64) * scale), tf.int32) for n in (height, width)
+        ]
+        return augment.resize(image, *decode.decodable(*sides), antialias=self.antialias)
+
+
+@dataclasses.dataclass(frozen=True)
+class CentralCrop:
+    """The central size x size; the image must be at least as large."""
+
+    size: int
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        top, left = (tf.shape(image)[0] - self.size) // 2, (tf.shape(image)[1] - self.size) // 2
+        return tf.image.crop_to_bounding_box(image, top, left, self.size, self.size)
+
+
+OPS = Registry(
+    {
+        "decode": "vit_jax.data.ops.decode:Decode",
+        "resize": "vit_jax.data.ops.chain:Resize",
+        "resize_small": "vit_jax.data.ops.chain:ResizeSmall",
+        "central_crop": "vit_jax.data.ops.chain:CentralCrop",
+        "random_crop": "vit_jax.data.ops.augment:RandomCrop",
+        "inception_crop": "vit_jax.data.ops.augment:InceptionCrop",
+        "fast_inception_crop": "vit_jax.data.ops.crops:FastInceptionCrop",
+        "flip_lr": "vit_jax.data.ops.augment:FlipLr",
+        "shift": "vit_jax.data.ops.augment:Shift",
+        "affine": "vit_jax.data.ops.augment:Affine",
+        "bv_resize": "vit_jax.data.ops.big_vision:BvResize",
+        "bv_resize_small": "vit_jax.data.ops.big_vision:BvResizeSmall",
+        "randaug": "vit_jax.data.ops.randaugment:RandAugment",
+        "color_jitter": "vit_jax.data.ops.color:ColorJitter",
+        "three_augment": "vit_jax.data.ops.color:ThreeAugment",
+        "random_erasing": "vit_jax.data.ops.erasing:RandomErasing",
+    }
+)
+
+
+# Of the arguments of ops, by name.
+RANGES: dict[str, tuple[float, float]] = {
+    "size": (1, 65535),
+    "pixels": (0, 65535),
+    "area_min": (1e-6, 1),
+    "degrees": (0, 180),
+    "scale": (0, 0.99),
+    "shift": (0, 65535),
+    "layers": (1, 16),
+    "magnitude": (0, 30),
+    "brightness": (0, 10),
+    "contrast": (0, 10),
+    "saturation": (0, 10),
+    "hue": (0, 0.5),
+    "probability": (0, 1),
+    "area_max": (1e-6, 1),
+    "fill": (-1, 255),
+}
+
+
+def parse(key: str, chain: str, size: int) -> tuple[Op, ...]:
+    """Reads a chain; `{size}` in it is the image size, `{size*8//7}` its multiple, rounded down.
+
+    Raises:
+      BadInput: anything that is not `op|op(1, name=2)`, an unknown op (options listed) or an
+        argument an op does not take, an op where it cannot be; the message names `key`.
+    """
+    parts = chain.split("|")
+    ops = tuple(_op(key, part.strip(), size) for part in parts)
+    for part, (before, op) in zip(parts, itertools.pairwise((None, *ops)), strict=True):
+        if "fast_inception_crop" not in part:
+            continue
+        from vit_jax.data.ops import crops
+
+        if isinstance(op, crops.FastInceptionCrop) and not isinstance(before, Decode):
+            raise BadInput(
+                f"{key}: fast_inception_crop decodes by itself what it needs, so it comes right "
+                f"after decode; write decode|fast_inception_crop({op.size})."
+            )
+    return ops
+
+
+def _op(key: str, text: str, size: int) -> Op:
+    try:
+        call = ast.parse(_SIZE.sub(lambda m: _multiple(size, m), text), mode="eval").body
+        if isinstance(call, ast.Name):
+            call = ast.Call(func=call, args=[], keywords=[])
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            raise ValueError("not a call")
+        args = [ast.literal_eval(a) for a in call.args]
+        kwargs = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
+        if len(kwargs) < len(call.keywords):
+            raise ValueError("an argument twice")
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise BadInput(
+            f"{key}: {text!r} is not an op; write ops such as decode|resize(224)|flip_lr, "
+            f"of {', '.join(OPS)}."
+        ) from None
+    name = call.func.id
+    if name not in OPS:
+        raise unknown(f"op in {key}", name, OPS, synonyms.hint("op", name))
+    fields = inspect.signature(OPS[name])
+    try:
+        bound = fields.bind(*args, **kwargs)
+    except TypeError as e:
+        raise BadInput(f"{key}: {text!r}: {e}; it is {name}{fields}.") from None
+    for field, value in bound.arguments.items():
+        kind = fields.parameters[field].annotation
+        if isinstance(value, bool) != (kind is bool) or not isinstance(value, _ACCEPTED[kind]):
+            raise BadInput(f"{key}: {text!r}: {field}={value!r} is not of type {kind.__name__}.")
+        low, high = RANGES.get(field, (0, math.inf))
+        if not isinstance(value, bool) and not low <= value <= high:
+            raise BadInput(f"{key}: {text!r}: {field}={value}; give a value from {low} to {high}.")
+    return OPS[name](*args, **kwargs)
+
+
+_SIZE = re.compile(r"\{size(?:\*(\d{1,4})//([1-9]\d{0,3}))?\}")
+
+
+def _multiple(size: int, match: re.Match[str]) -> str:
+    """What `{size}` or `{size*8//7}` stands for."""
+    return str(size * int(match[1] or 1) // int(match[2] or 1))
+
+
+_ACCEPTED: dict[Any, Any] = {int: int, bool: bool, float: (int, float), str: str}
+
+
+def apply(ops: tuple[Op, ...]) -> Callable[[Tensor, Tensor], Tensor]:
+    """The ops one after another; each draws from its own stream of the example's seed.
+
+    Where a random box is cropped right after decoding, both are done in one pass.
+    """
+
+    def chained(image: Tensor, seed: Tensor) -> Tensor:
+        seeds = [tf.random.experimental.stateless_fold_in(seed, n) for n in range(len(ops))]
+        left = list(zip(ops, seeds, strict=True))
+        while left:
+            op, own = left.pop(0)
+            if isinstance(op, Decode) and image.dtype == tf.string and left:
+                crop, drawn = left[0]
+                if isinstance(crop, augment.InceptionCrop):
+                    from vit_jax.data.ops import crops
+
+                    image = crop.resize(crops.decode_box(op, crop, image, drawn))
+                    del left[0]
+                    continue
+            image = op(image, own)
+        return image
+
+    return chained

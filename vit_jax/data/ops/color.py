@@ -1,0 +1,96 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Random colours, and 3-Augment: uint8 [H, W, 3] and a seed to uint8.
+
+See `chain` for what an op is. Start from `ColorJitter`.
+"""
+
+import dataclasses
+
+from vit_jax.data.ops import randaugment
+from vit_jax.data.tensorflow import Tensor, tf
+
+_GRAY = (0.299, 0.587, 0.114)  # ITU-R 601-2, as Pillow
+
+
+def gray(image: Tensor) -> Tensor:
+    """float32 [H, W, 1]: the luma of an image."""
+    red, green, blue = tf.split(tf.cast(image, tf.float32), 3, axis=-1)
+    return _GRAY[0] * red + _GRAY[1] * green + _GRAY[2] * blue
+
+
+def to_uint8(values: Tensor) -> Tensor:
+    """Rounded and clipped."""
+    return tf.cast(tf.clip_by_value(tf.round(values), 0.0, 255.0), tf.uint8)
+
+
+@dataclasses.dataclass(frozen=True)
+class ColorJitter:
+    """Factors drawn evenly from [max(0, 1 - x), 1 + x] for each of three; hue from [-x, x] turns.
+
+    Brightness is against black, contrast against the mean grey, saturation against each pixel's
+    grey. But for clipping the three commute, so they are one step, clipped and rounded once, where
+    torchvision takes them in random order and rounds in between. Hue comes last.
+    """
+
+    brightness: float = 0.0
+    contrast: float = 0.0
+    saturation: float = 0.0
+    hue: float = 0.0
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        most = tf.constant([self.brightness, self.contrast, self.saturation])
+        draws = tf.random.stateless_uniform([4], seed, -1.0, 1.0)
+        brightness, contrast, saturation = tf.unstack(tf.maximum(1.0 + most * draws[:3], 0.0))
+        luma = gray(image)
+        mean = tf.reduce_mean(luma)
+        grays = contrast * (1.0 - saturation) * luma + (1.0 - contrast) * mean
+        colors = (contrast * saturation) * tf.cast(image, tf.float32)
+        jittered = brightness * (colors + tf.repeat(grays, 3, axis=-1))
+        if self.hue:
+            clipped = tf.clip_by_value(jittered, 0.0, 255.0)
+            jittered = tf.raw_ops.AdjustHue(images=clipped, delta=draws[3] * self.hue)
+        return tf.ensure_shape(to_uint8(jittered), image.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class ThreeAugment:
+    """3-Augment of DeiT III (arXiv:2204.07118), without its flip.
+
+    Grey, solarized from 128 on, or blurred by a Gaussian of 0.1 to 2 pixels, each as often; then a
+    colour jitter of 0.3 in brightness, contrast and saturation.
+    """
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        fold_in = tf.random.experimental.stateless_fold_in
+        choice, sigma = tf.unstack(tf.random.stateless_uniform([2], fold_in(seed, 0)))
+        changed = tf.switch_case(
+            tf.cast(choice * 3, tf.int32),
+            [
+                lambda: tf.repeat(to_uint8(gray(image)), 3, axis=-1),
+                lambda: randaugment.invert_from(image, 128),
+                lambda: blur(image, 0.1 + 1.9 * sigma),
+            ],
+        )
+        jitter = ColorJitter(brightness=0.3, contrast=0.3, saturation=0.3)
+        return jitter(tf.ensure_shape(changed, image.shape), fold_in(seed, 1))
+
+
+def blur(image: Tensor, sigma: Tensor, reach: int = 6) -> Tensor:
+    """uint8: means weighted by a Gaussian of `sigma` pixels, cut off at `reach`, mirrored outside.
+
+    Sides are at least `reach`. Pillow approximates the Gaussian by three means over boxes.
+    """
+    weights = tf.exp(-0.5 * (tf.range(reach + 1, dtype=tf.float32) / sigma) ** 2)
+    weights = tf.unstack(weights / (2.0 * tf.reduce_sum(weights) - weights[0]))
+    values = tf.cast(image, tf.float32)
+    # Sums of shifted images: a depthwise convolution takes ten times as long for three channels.
+    for _ in range(2):
+        padded = tf.pad(values, [[reach, reach], [0, 0], [0, 0]], "SYMMETRIC")
+        rows = tf.shape(values)[0]
+        shifted = [padded[i : i + rows] for i in range(2 * reach + 1)]
+        pairs = zip(shifted[reach - 1 :: -1], shifted[reach + 1 :], weights[1:], strict=True)
+        values = tf.add_n([weights[0] * shifted[reach], *(w * (a + b) for a, b, w in pairs)])
+        values = tf.transpose(values, [1, 0, 2])
+    return to_uint8(values)

@@ -1,0 +1,65 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Random erasing (arXiv:1708.04896): a box of noise, or of one grey, over a part of an image.
+
+See `chain` for what an op is.
+"""
+
+import dataclasses
+import math
+
+from vit_jax.data.ops import randaugment
+from vit_jax.data.tensorflow import Tensor, tf
+from vit_jax.errors import BadInput
+
+_LEAST_ASPECT = 0.3
+_TRIES = 10  # boxes drawn; the first that fits is taken
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomErasing:
+    """Erases a box of `area_min` to `area_max` of the image, with a probability.
+
+    Height over width is 0.3 to 1 / 0.3, its logarithm drawn evenly, as torchvision and timm do (the
+    paper draws the ratio itself). `fill` is a grey level, or -1: each value drawn from 0 to 255.
+    An image where none of ten boxes fits is left alone.
+    """
+
+    probability: float = 0.5
+    area_min: float = 0.02
+    area_max: float = 0.4
+    fill: int = -1
+
+    def __post_init__(self) -> None:
+        if self.area_min > self.area_max:
+            raise BadInput(
+                f"random_erasing: area_min={self.area_min} is above area_max={self.area_max}."
+            )
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        draws = tf.random.stateless_uniform([2 * _TRIES + 3], seed)
+        areas, aspects = draws[:_TRIES], draws[_TRIES:-3]
+        sides = tf.shape(image)[:2]
+        pixels = tf.cast(tf.reduce_prod(sides), tf.float32)
+        area = pixels * (self.area_min + (self.area_max - self.area_min) * areas)
+        aspect = tf.exp((2.0 * aspects - 1.0) * math.log(_LEAST_ASPECT))
+        boxes = tf.stack([tf.sqrt(area * aspect), tf.sqrt(area / aspect)], axis=1)
+        boxes = tf.cast(tf.round(boxes), tf.int32)
+        fits = tf.reduce_all(boxes <= sides, axis=1)
+        box = boxes[tf.argmax(tf.cast(fits, tf.int32))]
+
+        def erased() -> Tensor:
+            places = tf.cast(sides - box + 1, tf.float32)
+            begin = tf.cast(draws[-2:] * places, tf.int32)
+            return randaugment.with_box(image, begin, self._fill(box, seed))
+
+        erase = (draws[-3] < self.probability) & tf.reduce_any(fits)
+        return tf.ensure_shape(tf.cond(erase, erased, lambda: image), image.shape)
+
+    def _fill(self, box: Tensor, seed: Tensor) -> Tensor:
+        shape = tf.concat([box, [3]], axis=0)
+        if self.fill >= 0:
+            return tf.fill(shape, tf.constant(self.fill, tf.uint8))
+        noise = tf.random.experimental.stateless_fold_in(seed, 1)
+        return tf.cast(tf.random.stateless_uniform(shape, noise, 0, 256, tf.int32), tf.uint8)

@@ -1,0 +1,178 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Examples held in memory: as they are stored, or as the chain's first ops leave them.
+
+What comes out is bit for bit what comes out without. Each process holds the whole split, since the
+order may ask any process for any example. Start from `keep`.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from vit_jax.data.ops import big_vision, crops
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.pipeline.bad_images import Doubtful, raise_lost
+from vit_jax.data.splits.split import Split, Table
+from vit_jax.data.tensorflow import Tensor, tf
+from vit_jax.data.tf_errors import plain
+from vit_jax.errors import BadInput, unknown
+from vit_jax.hardware import host_memory
+
+Kind = Literal["none", "raw", "decoded"]
+KINDS = ("none", "raw", "decoded")
+
+# Ops that draw nothing: the same image each time.
+FIXED = (
+    preprocess.Decode, preprocess.Resize, preprocess.ResizeSmall, preprocess.CentralCrop,
+    big_vision.BvResize, big_vision.BvResizeSmall,
+)  # fmt: skip
+
+_SAMPLE = 64  # examples by which the size of all is predicted
+_HEADROOM = 1.25  # the sample's mean may be that much too small
+_EACH = 64  # bytes beside the image: its label, and where it lies
+
+_Ops = tuple[preprocess.Op, ...]
+_T = TypeVar("_T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Done:
+    """In the place of an op whose result is held: the ops after it keep their random numbers."""
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        return image
+
+
+def keep(split: Split, kind: Kind, ops: _Ops, workers: int) -> tuple[Split, _Ops, str]:
+    """The split read from memory, what is left of the chain, and a note ("" where nothing is kept).
+
+    Args:
+      split: read once, now.
+      kind: `raw` keeps the images as they are stored; `decoded` what the chain's first ops make of
+        them, up to the first that draws random numbers; `none` nothing.
+      ops: of the chain.
+      workers: threads.
+
+    Returns:
+      A split with the same names, order and examples, and a chain for its images.
+
+    Raises:
+      BadInput: an unknown kind, more than half of the memory that is available, a chain that
+        decodes parts of images, or an image that the first ops do not take.
+    """
+    if kind not in KINDS:
+        raise unknown("data.cache", kind, KINDS)
+    if kind == "none":
+        return split, ops, ""
+    if kind == "decoded" and any(isinstance(op, crops.FastInceptionCrop) for op in ops):
+        raise BadInput(
+            "data.cache=decoded holds whole images, fast_inception_crop decodes parts; "
+            "use data.cache=raw."
+        )
+    random = (i for i, op in enumerate(ops) if not isinstance(op, FIXED))
+    done = next(random, len(ops)) if kind == "decoded" else 0
+    exif = any(op.exif for op in ops[:done] if isinstance(op, preprocess.Decode))
+    stored = _Stored(Doubtful(split, exif), split, ops[:done], workers)
+    advice = "Set data.cache=none" + (", or raw, which takes less." if done else ".")
+    need = stored.carefully(stored.predicted_bytes)
+    host_memory.check(need, f"data.cache={kind} of {len(split):,} images", advice)
+    table = stored.carefully(stored.held)
+    names = _names(ops[:done]) or "as they are stored"
+    note = f"{len(split):,} images are held in memory, {names}: about {need / 2**20:,.0f} MiB"
+    held = dataclasses.replace(split, table=table, rows=range(len(split)))
+    return held, (Done(),) * done + ops[done:], note
+
+
+@dataclasses.dataclass(frozen=True)
+class _Stored:
+    """What is held of each example: its image after `ops`, and its labels."""
+
+    doubtful: Doubtful  # of the split
+    split: Split
+    ops: _Ops
+    workers: int
+
+    def carefully(self, function: Callable[[], _T]) -> _T:
+        """function(), once more where images failed that Pillow decodes.
+
+        Raises:
+          BadInput: names the first example, by index, that fails for good.
+          StoreLost: the object store does not answer.
+        """
+        try:
+            try:
+                return function()
+            except (tf.errors.OpError, UnicodeDecodeError) as e:
+                self._examine(e)
+                return function()
+        except (tf.errors.OpError, UnicodeDecodeError) as e:
+            raise_lost(e)
+            raise BadInput(f"reading failed: {plain(e)}.") from None
+
+    def predicted_bytes(self) -> int:
+        """Of all examples, from some that are evenly spread; exact where there are few."""
+        count = len(self.split)
+        some = np.unique(np.linspace(0, count - 1, min(count, _SAMPLE)).astype(np.int64))
+
+        def size(image: Tensor, _: Tensor) -> Tensor:
+            return tf.strings.length(image) if image.dtype == tf.string else tf.size(image)
+
+        sizes = list(self._images(some).map(size).as_numpy_iterator())
+        headroom = _HEADROOM if count > len(some) else 1
+        return int(count * (np.mean(sizes) * headroom + _EACH))
+
+    def held(self) -> Table:
+        """A table of them in memory; row i is example i of the split."""
+        images = self._images(np.arange(len(self.split)))
+        kind = images.element_spec[0]
+        pixels = kind.dtype != tf.string
+
+        def packed(image: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+            return (tf.io.serialize_tensor(image) if pixels else image), labels
+
+        # As one batch, which moves the images instead of copying them.
+        all_images, all_labels = next(iter(images.map(packed).batch(len(self.split))))
+
+        def read(row: Tensor) -> tuple[Tensor, Tensor]:
+            image = tf.gather(all_images, row)
+            if pixels:
+                image = tf.ensure_shape(tf.io.parse_tensor(image, kind.dtype), kind.shape)
+            return image, tf.gather(all_labels, row)
+
+        return Table(len(self.split), self.split.name, lambda: read, labels=all_labels.numpy)
+
+    def _images(self, indices: np.ndarray) -> Any:
+        """A dataset of (image, labels)."""
+        read, process = self.doubtful.reader(), self._process
+
+        def stored(index: Tensor) -> tuple[Tensor, Tensor]:
+            image, labels = read(index)
+            return process(image), labels
+
+        plainly = tf.autograph.experimental.do_not_convert(stored)
+        dataset = tf.data.Dataset.from_tensor_slices(indices)
+        return dataset.map(plainly, num_parallel_calls=self.workers, deterministic=True)
+
+    def _process(self, image: Tensor) -> Tensor:
+        return preprocess.apply(self.ops)(image, tf.zeros([2], tf.int64))
+
+    def _examine(self, error: Exception) -> None:
+        """Finds all examples that fail, in one pass: what Pillow decodes is so from now on."""
+        every = np.arange(len(self.split))
+        numbers = tf.data.Dataset.from_tensor_slices(every)
+        passed = tf.data.Dataset.zip(numbers, self._images(every)).map(lambda n, _: n)
+        good = np.fromiter(passed.ignore_errors().as_numpy_iterator(), np.int64)
+        for index in np.setdiff1d(every, good).tolist():
+            if reason := self.doubtful.examine(index, self._process, _names(self.ops), error):
+                raise BadInput(
+                    f"{self.split.name(index)} cannot be decoded: {reason}. Remove or replace the "
+                    "file; data.bad_images=skip needs data.cache=raw or none."
+                )
+
+
+def _names(ops: _Ops) -> str:
+    return "|".join(type(op).__name__ for op in ops)

@@ -1,0 +1,303 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""From a split to batches: order, reading, preprocessing, padding, prefetching, placing on devices.
+
+A process reads only the rows of the global batch that its devices hold. Start from `Pipeline`.
+"""
+
+import collections
+import dataclasses
+import functools
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.ops.decode import Decode
+from vit_jax.data.pipeline.bad_images import Doubtful
+from vit_jax.data.splits import order
+from vit_jax.data.splits.split import Split
+from vit_jax.data.tensorflow import Tensor, tf
+from vit_jax.data.tf_errors import plain
+from vit_jax.errors import BadInput
+
+log = logging.getLogger("vit_jax")
+
+_LENIENT_BATCHES = 256  # between two looks at what is missing
+
+# k -> index in the split, seed of the example, whether it is one
+Plan = Callable[[Tensor], tuple[Any, Any, Any]]
+NumpyBatch = dict[str, np.ndarray]  # image uint8 [b, H, W, 3], labels int32 [b, K], mask bool [b]
+
+
+@dataclasses.dataclass(frozen=True)
+class Pipeline:
+    """Batches of one split.
+
+    Attributes:
+      split: the examples.
+      ops: from `preprocess.parse`.
+      batch_size: global rows B.
+      seed: of order and augmentation.
+      image_size: side of every image that the ops must produce.
+      workers: threads.
+      prefetch: batches kept ready.
+      bad_images: what happens in training to a file that is no image: `error` names it; `skip`
+        takes the next good example of the split in its place. `evaluation` always names it, and
+        so does the `probe` of a pipeline that does not skip.
+      skipped: (name, reason) of the files of this process that were replaced so far.
+    """
+
+    split: Split
+    ops: tuple[preprocess.Op, ...]
+    batch_size: int
+    seed: int
+    image_size: int
+    workers: int
+    prefetch: int
+    bad_images: Literal["error", "skip"] = "error"
+    skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list, init=False)
+
+    def train(
+        self, first_step: int, last_step: int, rows: range | None = None
+    ) -> Iterator[NumpyBatch]:
+        """Batches of steps first_step to last_step - 1; to start anywhere costs the same.
+
+        Args:
+          first_step: steps already done.
+          last_step: exclusive.
+          rows: the rows of each batch to read (default: all).
+        """
+        rows = rows if rows is not None else range(self.batch_size)
+        example_at = self.split.order(order.stream_seed(self.seed, "order"))
+        augment_seed = order.stream_seed(self.seed, "augment")
+
+        def plan(k: Tensor) -> tuple[Any, Any, Any]:
+            at = self._position(k, rows)
+            return example_at(at), order.example_seed(at, seed=augment_seed), tf.constant(True)
+
+        steps = range(first_step * len(rows), last_step * len(rows), len(rows))
+        return self._batches(steps, plan, training=True)
+
+    def evaluation(self, rows: range | None = None) -> Iterator[NumpyBatch]:
+        """Every example once, in order; the last batch is filled with rows whose mask is False."""
+        return self._evaluation(rows, training=False)
+
+    def probe(self) -> NumpyBatch:
+        """The first example.
+
+        Raises:
+          BadInput: the chain does not give images, or the table does not say how many labels.
+        """
+        one = dataclasses.replace(self, batch_size=1, workers=1, prefetch=1)
+        training = self.bad_images == "skip"  # only training skips
+        found = next(one._evaluation(None, training=training))
+        said, labels = self.split.table.most_labels, found["labels"].shape[1]
+        if said not in (0, labels):
+            raise BadInput(
+                f"{self.split.name(0)} has K={labels} labels, but the table of its source says "
+                f"most_labels={said}; correct one of them (0: not known beforehand)."
+            )
+        return found
+
+    def _evaluation(self, rows: range | None, training: bool) -> Iterator[NumpyBatch]:
+        rows = rows if rows is not None else range(self.batch_size)
+        steps = -(-len(self.split) // self.batch_size)
+
+        def plan(k: Tensor) -> tuple[Any, Any, Any]:
+            at = self._position(k, rows)
+            real = at < len(self.split)
+            return tf.where(real, at, 0), order.example_seed(at, seed=0), real
+
+        return self._batches(range(0, steps * len(rows), len(rows)), plan, training)
+
+    def _position(self, k: Any, rows: range) -> Any:
+        """The position of the k-th example that a process with these rows of each batch reads."""
+        return k // len(rows) * self.batch_size + rows.start + k % len(rows)
+
+    def _batches(self, starts: range, plan: Plan, training: bool) -> Iterator[NumpyBatch]:
+        """A batch for each of `starts`, of the k from there on.
+
+        A file that cannot be decoded ends the dataset. From then on failing examples leave gaps,
+        which are filled one by one: nothing else of a batch changes.
+        """
+        exif = any(op.exif for op in self.ops if isinstance(op, Decode))
+        doubtful = Doubtful(self.split, exif)
+        start, size = starts.start, starts.step
+        example = self._example(plan, doubtful.reader())
+        try:
+            for batch in _joined(self._iterator(starts, example), starts):
+                yield batch
+                start += size
+            return
+        except (tf.errors.OpError, UnicodeDecodeError):  # which quotes a damaged record
+            pass
+        example = self._example(plan, doubtful.careful_reader())
+        fill = self._filler(plan, example, doubtful, training)
+        while start < starts.stop:  # where nothing can be read, gaps are seen after so many batches
+            some = range(start, min(start + _LENIENT_BATCHES * size, starts.stop), size)
+            yield from _joined(self._iterator(some, example, lenient=True), some, fill)
+            start = some.stop
+
+    def _example(self, plan: Plan, read: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Any:
+        """The tf.function k -> example."""
+        process = preprocess.apply(self.ops)
+
+        def example(k: Tensor) -> dict[str, Any]:
+            index, seed, mask = plan(k)
+            image, labels = read(index)
+            image = self._checked(process(image, seed))
+            return {"image": image, "labels": labels, "mask": mask, "k": k}
+
+        traced = tf.function(example, autograph=False)
+        try:
+            traced.get_concrete_function(tf.TensorSpec([], tf.int64))
+        except BadInput:
+            raise
+        except (ValueError, TypeError, IndexError, AttributeError) as e:
+            raise BadInput(
+                f"the chain {_names(self.ops)} cannot be applied: {plain(e)}. "
+                "It starts with decode where images are files."
+            ) from e
+        return traced
+
+    def _checked(self, image: Tensor) -> Tensor:
+        shape = [self.image_size, self.image_size, 3]
+        if image.dtype != tf.uint8 or not image.shape.is_compatible_with(shape):
+            raise BadInput(
+                f"the chain gives {image.dtype.name} {image.shape}, expected uint8 {shape}; "
+                "it starts with decode and ends at data.image_size, e.g. decode|resize({size})."
+            )
+        tf.debugging.assert_equal(tf.shape(image), shape, "size after the chain")
+        return tf.ensure_shape(image, shape)
+
+    def _iterator(
+        self, starts: range, example: Any, *, lenient: bool = False
+    ) -> Iterator[NumpyBatch]:
+        """Batches of the k in `starts`, in order; without those that fail where it is lenient."""
+        dataset = tf.data.Dataset.range(starts.start, starts.stop)
+        dataset = dataset.map(example, num_parallel_calls=self.workers, deterministic=True)
+        dataset = dataset.ignore_errors() if lenient else dataset
+        dataset = dataset.batch(starts.step).prefetch(self.prefetch)
+        options = tf.data.Options()
+        options.threading.private_threadpool_size = self.workers
+        options.deterministic = True
+        return dataset.with_options(options).as_numpy_iterator()
+
+    def _filler(
+        self, plan: Plan, example: Any, doubtful: Doubtful, training: bool
+    ) -> Callable[[int], NumpyBatch]:
+        """K that failed -> its row, once it is known what the example is.
+
+        Raises:
+          BadInput: an example cannot be read, or not go through the chain; or is no image, unless
+            such are skipped.
+        """
+
+        def process(image: Tensor, seed: Tensor) -> Tensor:
+            return self._checked(preprocess.apply(self.ops)(image, seed))
+
+        traced = tf.function(process, autograph=False, reduce_retracing=True)
+        planned = tf.function(plan, autograph=False)
+
+        def fill(k: int) -> NumpyBatch:
+            at = tf.constant(k, tf.int64)
+            while True:
+                try:
+                    return {key: x.numpy()[None] for key, x in example(at).items()}
+                except (tf.errors.OpError, UnicodeDecodeError) as e:
+                    index, seed, _ = planned(at)
+                    index = doubtful.at(int(index))
+                    made = functools.partial(traced, seed=seed)
+                    reason = doubtful.examine(index, made, _names(self.ops), e)
+                if reason:
+                    self._skip(index, reason, doubtful, training)
+
+        return fill
+
+    def _skip(self, index: int, reason: str, doubtful: Doubtful, training: bool) -> None:
+        """Replaces an example that is no image, or raises BadInput."""
+        name = self.split.name(index)
+        if not training or self.bad_images != "skip":
+            advice = "; data.bad_images=skip leaves such files out of training" if training else ""
+            raise BadInput(
+                f"{name} cannot be decoded: {reason}. Remove or replace the file{advice}."
+            )
+        doubtful.replace(index)
+        if (name, reason) not in self.skipped:
+            self.skipped.append((name, reason))
+            log.warning("data: %s is skipped: %s", name, reason)
+
+
+def _joined(
+    found: Iterator[NumpyBatch], starts: range, fill: Callable[[int], NumpyBatch] | None = None
+) -> Iterator[NumpyBatch]:
+    """Batches of the k in `starts`, from rows in that order of which some may be missing.
+
+    Args:
+      found: batches of any size; their `k` says which row is which.
+      starts: the first k of each batch.
+      fill: k -> the batch of one row that takes its place; only called for what is missing.
+    """
+    size, left = starts.step, None
+    for start in starts:
+        parts: list[NumpyBatch] = []
+        rows = 0
+        while rows < size and (left := next(found, None) if left is None else left) is not None:
+            here = int(np.searchsorted(left["k"], start + size))
+            parts.append({key: x[:here] for key, x in left.items()})
+            rows += here
+            if here < len(left["k"]):
+                left = {key: x[here:] for key, x in left.items()}
+                break
+            left = None
+        whole = parts[0] if len(parts) == 1 else {}
+        if rows < size or not whole:
+            known = {int(k) for part in parts for k in part["k"]}
+            assert fill is not None or rows == size
+            parts += [fill(k) for k in range(start, start + size) if k not in known]  # type: ignore[misc]
+            whole = {k: np.empty((size, *x.shape[1:]), x.dtype) for k, x in parts[0].items()}
+            for part in parts:
+                for key, x in part.items():
+                    whole[key][part["k"] - start] = x
+        yield {key: x for key, x in whole.items() if key != "k"}
+
+
+def _names(ops: tuple[preprocess.Op, ...]) -> str:
+    return "|".join(type(op).__name__ for op in ops)
+
+
+def local_rows(sharding: jax.sharding.Sharding, batch_size: int) -> range:
+    """The rows of a global batch [B, ...] that this process's devices hold.
+
+    Raises:
+      ValueError: they are not contiguous; order the mesh so that they are.
+    """
+    held: set[int] = set()
+    for slices in sharding.addressable_devices_indices_map((batch_size,)).values():
+        held.update(range(*(slices or (slice(None),))[0].indices(batch_size)))
+    if max(held) - min(held) + 1 != len(held):
+        raise ValueError("the rows of this process are not contiguous in the global batch.")
+    return range(min(held), max(held) + 1)
+
+
+def to_devices(
+    batches: Iterator[NumpyBatch], sharding: jax.sharding.Sharding, batch_size: int, ahead: int
+) -> Iterator[dict[str, jax.Array]]:
+    """Global arrays from the rows of this process, `ahead` batches early."""
+
+    def place(x: np.ndarray) -> jax.Array:
+        shape = (batch_size, *x.shape[1:])
+        with jax.transfer_guard("allow"):  # with several processes jax calls this one implicit
+            return jax.make_array_from_process_local_data(sharding, x, shape)
+
+    queue: collections.deque[dict[str, jax.Array]] = collections.deque()
+    for batch in batches:
+        queue.append({key: place(x) for key, x in batch.items()})
+        if len(queue) > ahead:
+            yield queue.popleft()
+    yield from queue

@@ -1,0 +1,42 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Reads the lists of training images that a run has skipped. Start from `read_skipped`."""
+
+import contextlib
+import functools
+import json
+import logging
+from pathlib import Path
+
+from vit_jax.storage import files as storage
+
+log = logging.getLogger("vit_jax")
+SKIPPED_FILE = "skipped-{}.json"  # of a process
+
+
+def read_skipped(workdir: Path) -> set[tuple[str, str]]:
+    """(file, reason) of the training images that any start of a run has skipped so far."""
+    before, _, after = SKIPPED_FILE.partition("{}")
+    files = [
+        p for p in storage.listed(workdir) if p.name.startswith(before) and p.name.endswith(after)
+    ]
+    texts = storage.read_all(files)
+    return set().union(*(pairs(path, text) for path, text in zip(files, texts, strict=True)))
+
+
+def pairs(path: Path, text: bytes) -> set[tuple[str, str]]:
+    """What a file of skipped images says; nothing if it is damaged."""
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(text)
+        if isinstance(found, list) and all(
+            isinstance(pair, list) and [type(part) for part in pair] == [str, str] for pair in found
+        ):
+            return {(file, reason) for file, reason in found}
+    _damaged(path)
+    return set()
+
+
+@functools.cache  # a file is read for every row, and once is enough
+def _damaged(path: Path) -> None:
+    log.warning("%s is damaged: what it said of skipped images is lost", path)

@@ -1,0 +1,23 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A function of a user's own package as a source, `python:M:F(k=v)`. Start from `open_custom`."""
+
+from vit_jax.config import plugins
+from vit_jax.data.sources.source import Opened, Options
+from vit_jax.data.splits.split import Split
+from vit_jax.errors import BadInput
+
+
+def open_custom(rest: str, options: Options) -> Opened:
+    """What a function of a user's own package opens; it is called with `options=` by keyword."""
+    made = plugins.find(f"data.source='python:{rest}'", rest, options=options)(options=options)
+    empty: Opened = ((), {}, [])
+    classes, found, notes = made if isinstance(made, tuple) and len(made) == 3 else empty
+    good = isinstance(found, dict) and all(isinstance(s, Split) for s in found.values())
+    if not good or not found or not len(classes):
+        raise BadInput(
+            f"data.source='python:{rest}' gave {type(made).__name__}; expected (names of classes, "
+            "{name: Split}, notes), see docs/extending.md."
+        )
+    return classes, found, notes

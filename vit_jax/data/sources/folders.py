@@ -1,0 +1,245 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Images that are files: class folders, and CSV files that list them.
+
+Start from `open_folder` and `open_csv`.
+"""
+
+import csv
+import io
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vit_jax.data.formats.shards import SPLITS
+from vit_jax.data.ops.decode import EXTENSIONS
+from vit_jax.data.splits.split import Split, Table
+from vit_jax.data.tensorflow import Tensor, tf
+from vit_jax.errors import BadInput
+from vit_jax.storage import files as storage
+from vit_jax.storage import regular
+
+_Opened = tuple[Sequence[str], dict[str, Split], list[str]]
+
+
+def _file_table(paths: Sequence[str], names: Sequence[str], labels: Sequence[int]) -> Table:
+    """Image files with one label each."""
+    labels_N1 = np.asarray(labels, np.int32)[:, None]
+
+    def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        all_paths, all_labels = tf.constant([os.fsencode(p) for p in paths]), tf.constant(labels_N1)
+        return lambda row: (content(tf.gather(all_paths, row)), tf.gather(all_labels, row))
+
+    def content(path: Tensor) -> Tensor:
+        if not any(map(storage.is_remote, paths[:1])):
+            return tf.io.read_file(path)
+        found = tf.numpy_function(_get, [path], tf.string, stateful=False)
+        found.set_shape([])
+        return found
+
+    return Table(
+        len(paths), lambda row: names[row], reader, labels=lambda: labels_N1, most_labels=1
+    )
+
+
+def _get(path: np.ndarray) -> bytes:
+    """An object of a bucket; one that is gone is an image that cannot be read."""
+    name = os.fsdecode(np.asarray(path).item())
+    try:
+        return storage.read(name)
+    except FileNotFoundError as e:
+        raise tf.errors.NotFoundError(None, None, f"{name} is gone") from e
+
+
+_LAYOUT = (
+    "expected PATH/CLASS/*.jpg, or PATH/train/CLASS/*.jpg and PATH/test/CLASS/*.jpg "
+    f"({', '.join(EXTENSIONS)})"
+)
+
+
+def _subfolders(path: Path) -> list[Path]:
+    return sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
+def _entries(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir())
+
+
+def sorted_out(class_folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
+    """Images, other files, and what is no file: reading a pipe would wait for ever.
+
+    A link to an image that is gone is an image; who reads it is told that it is gone.
+    """
+    images, others, odd = [], [], []
+    for path in _entries(class_folder):
+        if path.is_file() or (path.is_symlink() and not path.exists()):
+            is_image = path.name.lower().endswith(EXTENSIONS) and path.name[0] != "."
+            (images if is_image else others).append(path)
+        elif not path.is_dir():
+            odd.append(path)
+    return images, others, odd
+
+
+def _first(paths: Sequence[Path], root: Path) -> str:
+    names = ", ".join(path.relative_to(root).as_posix() for path in paths[:3])
+    return f"first {names}"
+
+
+def _parts(rest: str, root: Path) -> dict[str, Path]:
+    """Returns the folder of each split, whose name may have capitals; `all` where none is one.
+
+    Raises:
+      BadInput: the names of two folders of splits differ only in case.
+    """
+    folders: dict[str, list[Path]] = {name: [] for name in SPLITS}
+    for path in _subfolders(root):
+        folders.get(path.name.lower(), []).append(path)
+    layouts = {name: found for name, found in folders.items() if found}
+    # A lone folder called train that holds images is a class of that name.
+    train = layouts.get("train", [])
+    if not train or not (len(layouts) > 1 or any(map(_subfolders, train))):
+        return {"all": root}
+    twice = next((found for found in layouts.values() if len(found) > 1), None)
+    if twice:
+        raise BadInput(
+            f"data.source=folder:{rest}: {' and '.join(p.name for p in twice)} in {root} differ "
+            "only in capitals, and are one split; put their images into one folder."
+        )
+    return {name: found[0] for name, found in layouts.items()}
+
+
+def _wrong_layout(
+    rest: str, root: Path, names: Sequence[str], extra: Sequence[str], images: Sequence[Path]
+) -> BadInput:
+    """Returns the error for a folder that is laid out otherwise.
+
+    Args:
+      rest: as given.
+      root: that folder.
+      names: of its classes.
+      extra: classes that are not in train.
+      images: that are in no class folder.
+    """
+    if extra:
+        what = f"classes {extra} are not in train/"
+    elif len(names) == 1:
+        what = f"needs two classes or more, found one: {names[0]}"
+    elif images:
+        what = (
+            f"{len(images)} images are in no class folder, {_first(images, root)}; move them into "
+            "one folder a class, or list them with their labels in a CSV file and give csv:FILE "
+            "(`vit_jax predict` takes such a folder as it is)"
+        )
+    else:
+        what = f"{len(names)} class folders with images"
+    found = ", ".join([p.name for p in _entries(root)][:8]) or "nothing"
+    return BadInput(f"data.source=folder:{rest}: {what}; {_LAYOUT}; found in {root}: {found}.")
+
+
+def open_folder(rest: str, _: Any) -> _Opened:
+    """Returns class names, splits and notes of a folder.
+
+    Raises:
+      BadInput: it is laid out otherwise.
+    """
+    root = storage.tree(rest) if storage.is_remote(rest) else storage.path(rest)
+    if not root.is_dir():
+        what = "is a file" if root.exists() else "does not exist"
+        raise BadInput(f"data.source=folder:{rest}: {root} {what}; {_LAYOUT}.")
+    parts = _parts(rest, root)
+    files: list[tuple[str, str]] = []  # (split, path relative to root)
+    left_out: list[Path] = []
+    no_files: list[Path] = []
+    deeper = 0
+    for part, folder in parts.items():
+        left_out += [p for p in _entries(folder) if p.is_file() and p.name[0] != "."]
+        for class_folder in _subfolders(folder):
+            images, others, odd = sorted_out(class_folder)
+            left_out += others
+            no_files += odd
+            deeper += len(_subfolders(class_folder))
+            files += [(part, path.relative_to(root).as_posix()) for path in images]
+    names = sorted({path.split("/")[-2] for part, path in files if part in ("train", "all")})
+    extra = sorted({path.split("/")[-2] for _, path in files} - set(names))
+    if len(names) < 2 or extra:
+        loose = [p for p in left_out if p.name.lower().endswith(EXTENSIONS)]
+        raise _wrong_layout(rest, root, names, extra, loose)
+
+    label = {name: i for i, name in enumerate(names)}
+    table = _file_table(
+        [f"{root}/{path}" for _, path in files],
+        [path for _, path in files],
+        [label[path.split("/")[-2]] for _, path in files],
+    )
+    given = {p: np.array([i for i, f in enumerate(files) if f[0] == p], np.int64) for p in parts}
+    notes = []
+    if left_out:
+        what = f"{len(left_out)} files left out: beside class folders, or no image extension"
+        notes.append(f"{what}; {_first(left_out, root)}")
+    if no_files:
+        what = f"{len(no_files)} pipes, sockets or devices in class folders left out"
+        notes.append(f"{what}; {_first(no_files, root)}")
+    if deeper:
+        notes.append(f"{deeper} folders inside class folders left out")
+    return names, {p: Split(table, rows) for p, rows in given.items() if len(rows)}, notes
+
+
+def open_csv(rest: str, _: Any) -> _Opened:
+    """Class names, splits and notes of a CSV file; raises BadInput where an image is missing."""
+    path = storage.path(rest)
+    if not path.is_file():
+        raise BadInput(f"data.source=csv:{rest}: no file {path}; expected rows of path,label.")
+    try:
+        text = storage.read_all([path])[0].decode("utf-8-sig")
+        rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
+    except (UnicodeDecodeError, csv.Error) as e:
+        raise BadInput(f"data.source=csv:{rest}: not a CSV file: {e}.") from e
+    header = [c.strip().lower() for c in rows[0]] if rows else []
+    named = 2  # the column of splits
+    if header[1:2] == ["label"]:
+        named = header.index("split") if "split" in header else len(header)
+        rows = rows[1:]
+    short = next((i for i, row in enumerate(rows) if len(row) < 2 or not row[1].strip()), None)
+    labels = sorted({row[1].strip() for row in rows if len(row) > 1}, key=as_number)
+    if short is not None or len(labels) < 2:
+        what = f"needs two labels or more, found {f'one: {labels[0]}' if labels else 'none'}"
+        what = f"row {short + 1} is {rows[short]}" if short is not None else what
+        raise BadInput(f"data.source=csv:{rest}: {what}; expected rows of path,label[,split].")
+    if storage.is_remote(path):
+        files = [f"{path.parent}/{row[0].strip().removeprefix('./')}" for row in rows]
+        there = {f"{path.parent}/{name}" for name in storage.find(str(path.parent))}
+        missing = [f for f in files if f not in there]
+    else:
+        files = [str(path.parent / os.path.expanduser(row[0].strip())) for row in rows]
+        missing = [f for f in files if not os.path.isfile(f)]
+    odd = bool(missing) and regular.is_odd(missing[0])
+    if missing == files[:1] and len(files) > 1 and not odd:
+        raise BadInput(
+            f"data.source=csv:{rest}: there is no image {rows[0][0]}, the first row; if that row "
+            f"is a header, {','.join(rows[0])}, name its second column label, or leave the row out."
+        )
+    if missing:
+        what = f" (a {regular.kind(missing[0])})" if odd else ""
+        raise BadInput(
+            f"data.source=csv:{rest}: {len(missing)} of {len(files)} images are not there, first "
+            f"{missing[0]}{what}; paths are relative to {path.parent}."
+        )
+    label = {name: i for i, name in enumerate(labels)}
+    table = _file_table(
+        files, [row[0].strip() for row in rows], [label[r[1].strip()] for r in rows]
+    )
+    parts = [(row[named].strip() if len(row) > named else "") or "all" for row in rows]
+    parts = [part.lower() if part.lower() in SPLITS else part for part in parts]
+    given = {p: np.flatnonzero([q == p for q in parts]) for p in dict.fromkeys(parts)}
+    if "all" in given and len(given) > 1:
+        raise BadInput(f"data.source=csv:{rest}: some rows name a split and some do not.")
+    return labels, {p: Split(table, indices) for p, indices in given.items()}, []
+
+
+def as_number(text: str) -> tuple[int, str]:
+    """A key that sorts labels that are numbers as numbers."""
+    return (int(text), "") if text.isdecimal() and len(text) < 20 else (0, text)

@@ -1,0 +1,243 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Several sources as one: training examples of each in a fixed block pattern.
+
+With weights 3 and 1 every four positions hold A A B A, whatever the sizes; each source goes through
+its own examples, in a permutation of its own for each of its own epochs. Start from `mix`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vit_jax.data.splits import order
+from vit_jax.data.splits.split import (
+    Order,
+    Rows,
+    Split,
+    Table,
+    first_at_least,
+    split_ids,
+    take_rows,
+)
+from vit_jax.data.tensorflow import Tensor, tf
+from vit_jax.errors import BadInput
+
+if TYPE_CHECKING:
+    from vit_jax.data.sources.source import Source
+
+_PART = re.compile(r"(?P<weight>\d{1,9})\*(?P<spec>[a-z]+(:.*)?)")
+_MOST = 1000  # examples of a block
+
+
+def parse(rest: str) -> tuple[list[int], list[str]]:
+    """Weights and sources of `3*SOURCE,1*SOURCE`; a source may have commas.
+
+    Raises:
+      BadInput: written otherwise, weights out of range, or a mixture in it.
+    """
+    parts = [_PART.fullmatch(part.strip()) for part in re.split(r",(?=\s*\d+\*)", rest)]
+    found = [(int(p["weight"]), p["spec"]) for p in parts if p]
+    total = sum(weight for weight, _ in found)
+    if len(found) < max(len(parts), 2) or any(w < 1 for w, _ in found) or total > _MOST:
+        raise BadInput(
+            f"data.source='mix:{rest}': expected at least two sources with the number of examples "
+            f"that each has in a block of at most {_MOST}, e.g. mix:3*folder:A,1*folder:B."
+        )
+    if any(spec.startswith("mix:") for _, spec in found):
+        raise BadInput(
+            f"data.source='mix:{rest}': a mixture cannot hold a mixture; list all sources in one."
+        )
+    return [weight for weight, _ in found], [spec for _, spec in found]
+
+
+def mix(
+    weights: Sequence[int], sources: Sequence[Source]
+) -> tuple[tuple[str, ...], dict[str, Split], tuple[str, ...]]:
+    """Class names, splits and notes of a mixture.
+
+    Args:
+      weights: examples of each source in a block.
+      sources: opened.
+
+    Returns:
+      Classes are those of all sources, by name, in the order in which they come. `train` is mixed,
+      its length is that of all together; any other split is that of all sources that have it.
+
+    Raises:
+      BadInput: a source without `train`, or with two classes of the same name.
+    """
+    classes = tuple(dict.fromkeys(name for source in sources for name in source.classes))
+    number = {name: k for k, name in enumerate(classes)}
+    maps, notes = [], []
+    for source in sources:
+        if "train" not in source.splits:
+            raise BadInput(
+                f"{source.spec} has no split train to be mixed, only {', '.join(source.splits)}."
+            )
+        if len(set(source.classes)) < len(source.classes):
+            raise BadInput(
+                f"{source.spec} has two classes of the same name; a mixture tells classes by name."
+            )
+        maps.append(np.array([number[name] for name in source.classes], np.int32))
+        notes += [f"{source.spec}: {note}" for note in _of_classes(source, sources)]
+        notes += [f"{source.spec}: {note}" for note in source.notes]
+    splits: dict[str, Split] = {}
+    for name in dict.fromkeys(name for source in sources for name in source.splits):
+        having = [i for i, source in enumerate(sources) if name in source.splits]
+        table = _concatenated([sources[i].splits[name] for i in having], [maps[i] for i in having])
+        splits[name] = Split(table, range(table.rows))
+    sizes = [len(source.splits["train"]) for source in sources]
+    firsts = (0, *itertools.accumulate(sizes))
+    train = splits["train"]
+    specs = tuple(source.spec for source in sources)
+    splits["train"] = Mixed(train.table, train.rows, firsts, tuple(weights), specs)
+    return classes, splits, tuple(notes)
+
+
+def _of_classes(source: Source, sources: Sequence[Source]) -> list[str]:
+    """A note on which classes of a source are also those of others."""
+    others = {name for other in sources if other is not source for name in other.classes}
+    shared = [name for name in source.classes if name in others]
+    names = ", ".join(shared[:3]) + (", ..." if shared[3:] else "")
+    also = f", {len(shared)} of them also those of other sources: {names}" if shared else ""
+    return [f"{len(source.classes)} classes{also}"]
+
+
+def pattern(weights: Sequence[int]) -> list[int]:
+    """Which source each position of a block is from, each evenly spread: 3, 1 is [0, 0, 1, 0]."""
+    block = sum(weights)
+    times = [((2 * j + 1) * block / w, i) for i, w in enumerate(weights) for j in range(w)]
+    return [source for _, source in sorted(times)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixed(Split):
+    """Examples of several sources, one source after another, whose order follows a block pattern.
+
+    Attributes:
+      firsts: [sources + 1], the first index of each source and, last, how many examples there are.
+      weights: of each source.
+      specs: what each source is called.
+    """
+
+    firsts: tuple[int, ...]
+    weights: tuple[int, ...]
+    specs: tuple[str, ...]
+
+    def notes(self) -> list[str]:
+        """See `Split.notes`: the share of each source, and how often its examples are seen."""
+        length, block = len(self), sum(self.weights)
+        sizes = [b - a for a, b in itertools.pairwise(self.firsts)]
+        return [
+            f"{weight} of {block} training examples ({weight / block:.1%}) are from {spec}: in an "
+            f"epoch of {length:,} each of its {size:,} is seen "
+            f"{length * weight / block / size:.2f} times"
+            for weight, size, spec in zip(self.weights, sizes, self.specs, strict=True)
+        ]
+
+    def take(self, indices: Rows) -> Split:
+        """See `Split.take`; raises BadInput where a source would have no example left."""
+        firsts = tuple(first_at_least(indices, self.firsts).tolist())
+        if any(a == b for a, b in itertools.pairwise(firsts)):
+            raise BadInput(
+                f"{len(indices)} of the {len(self)} examples of a mixture leave none of one of its "
+                "sources; take more, or leave the source out."
+            )
+        return dataclasses.replace(super().take(indices), firsts=firsts)
+
+    def part(self, start: int, stop: int) -> Split:
+        """Refused: its examples lie source after source, so that a slice is not a sample."""
+        raise BadInput(
+            "a slice such as train[:98%] of a mixture would take its sources one after another; "
+            "take part of it by data.fraction, or slice by data.val_percent."
+        )
+
+    def order(self, seed: int) -> Order:
+        """See `Split.order`."""
+        slots = np.array(pattern(self.weights))
+        ranks = np.array([(slots[:s] == slots[s]).sum() for s in range(len(slots))])
+        sizes = np.diff(self.firsts).tolist()
+        seeds = [order.stream_seed(seed, f"mix/{i}") for i in range(len(sizes))]
+
+        def at(position: Tensor) -> Tensor:
+            slot = position % len(slots)
+            source = tf.gather(tf.constant(slots), slot)
+            weight = tf.gather(tf.constant(self.weights, tf.int64), source)
+            own = position // len(slots) * weight + tf.gather(tf.constant(ranks), slot)
+            found = [
+                order.example_at(own, examples=size, seed=one) + first
+                for size, one, first in zip(sizes, seeds, self.firsts, strict=False)
+            ]
+            return tf.gather(tf.stack(found), source)
+
+        return at
+
+
+def _concatenated(splits: Sequence[Split], maps: Sequence[np.ndarray]) -> Table:
+    """The examples of several splits one after another, their labels put through `maps`."""
+    firsts = np.cumsum([0, *map(len, splits)])
+
+    def name(row: int) -> str:
+        part = int(np.searchsorted(firsts, row, side="right")) - 1
+        return splits[part].name(row - int(firsts[part]))
+
+    def labels() -> np.ndarray:
+        parts = []
+        for split, one in zip(splits, maps, strict=True):
+            own = take_rows(split.table.labels(), split.rows)  # type: ignore[misc]
+            parts.append(np.where(own < 0, np.int32(-1), one[own]))
+        most = max(part.shape[1] for part in parts)
+        padded = [np.pad(p, [(0, 0), (0, most - p.shape[1])], constant_values=-1) for p in parts]
+        return np.concatenate(padded)
+
+    def ids() -> np.ndarray:
+        return np.concatenate([split_ids(split) for split in splits])
+
+    known = all(split.table.labels for split in splits)
+    most = [split.table.most_labels for split in splits]
+    numbered = any(split.table.numbered for split in splits)  # there may be too many names to hash
+    return Table(
+        int(firsts[-1]),
+        name,
+        lambda: _reader(splits, maps, firsts),
+        labels=labels if known else None,
+        numbered=numbered,
+        most_labels=max(most) if all(most) else 0,
+        ids=ids if any(split.table.ids or not split.table.numbered for split in splits) else None,
+    )
+
+
+def _reader(
+    splits: Sequence[Split], maps: Sequence[np.ndarray], firsts: np.ndarray
+) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    readers = [split.reader() for split in splits]
+    index = tf.TensorSpec([], tf.int64)
+    kinds = [tf.function(r, autograph=False).get_concrete_function(index) for r in readers]
+    images, labels = zip(*(kind.structured_outputs for kind in kinds), strict=True)
+    files = any(image.dtype == tf.string for image in images)
+    most = max(label.shape[0] for label in labels)
+
+    def branch(part: int, row: Tensor) -> tuple[Tensor, Tensor]:
+        image, own = readers[part](row - int(firsts[part]))
+        if files and image.dtype != tf.string:
+            image = tf.io.encode_png(image)  # one kind of example; PNG loses nothing
+        number = tf.gather(tf.constant(maps[part]), tf.maximum(own, 0))
+        number = tf.where(own < 0, -1, number)
+        return image, tf.pad(number, [[0, most - own.shape[0]]], constant_values=-1)
+
+    def read(row: Tensor) -> tuple[Tensor, Tensor]:
+        part = tf.searchsorted(tf.constant(firsts), row[None], side="right")[0] - 1
+        branches = [lambda p=p: branch(p, row) for p in range(len(splits))]
+        image, label = tf.switch_case(part, branches)
+        image.set_shape([] if files else [None, None, 3])
+        return image, tf.ensure_shape(label, [most])
+
+    return read

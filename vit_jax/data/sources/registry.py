@@ -1,0 +1,143 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Where examples come from, in one grammar, `kind:rest`.
+
+    tfds:NAME          a TensorFlow Datasets name, e.g. tfds:cifar10 or tfds:mnist:3.0.1
+    folder:PATH        class folders, or train/ and test/ (and val/) with class folders inside
+    csv:FILE           rows of path,label[,split]; paths are relative to the file
+    records:GLOB       TFRecord files of tf.train.Example, or the folder that they lie in; splits
+                       by name, x-train-00000-of-00064.tfrecord; class names in labels.txt beside
+                       them; the keys of data.records say which features are what
+    tar:GLOB           uncompressed tar files, or their folder: WebDataset shards (x.jpg with x.cls,
+                       x.json or x.txt), class folders, or a tar a class; splits by name or folder
+    vtab:TASK[/full]   a task of VTAB, e.g. vtab:eurosat: 1,000 training examples, or all
+    mix:3*A,1*B        of every 4 training images 3 from A and 1 from B, sources of other kinds;
+                       classes of the same name are one, val and test are those of all
+    synthetic:NAME     noise in the size of a dataset of the recipes, e.g. jft300m or vtab/eurosat
+    objectnet:PATH     ObjectNet's 113 classes that are ImageNet's: a test set
+    python:M:F(k=v)    a function of a user's own package, see docs/extending.md
+    digits             the handwritten digits inside scikit-learn, 1,797 images of 8 x 8
+
+PATH, FILE and GLOB may begin with ~, those of folder, csv, records and tar with gs://BUCKET/; a
+GLOB is quoted in a shell, e.g. "records:/data/x-*".
+Start from `open_source`.
+"""
+
+import os
+import re
+
+from vit_jax.config import synonyms
+from vit_jax.config.registry import resolve
+from vit_jax.data.sources.source import Options, Source
+from vit_jax.data.splits import split as splits_lib
+from vit_jax.errors import BadInput, unknown
+from vit_jax.storage import files as storage
+
+IN_BUCKETS = ("folder", "csv", "records", "tar")
+IN_DATA_DIR = ("tfds", "vtab", "objectnet")  # of all options they take data_dir
+
+
+_ENDINGS = {  # kind -> how names of its files end
+    "csv": r"\.csv",
+    "tar": r"\.(tar|tar\.gz|tgz)",
+    "records": r"\.(tfrecords?|tfrec)(\.gz)?|-of-\d+",
+}
+
+
+def kind_of_path(text: str) -> str:
+    """Returns the kind of source that reads what looks like a path; "" for any other text."""
+    there = os.path.expanduser(text)
+    if re.match(r"\w+:(?!//)", text) and not os.path.exists(there):  # another kind, misspelt
+        return ""
+    for kind, ending in _ENDINGS.items():
+        if re.search(f"({ending})$", text, re.IGNORECASE):
+            return kind
+    is_path = re.match(r"gs://|[/~]|\.\.?(/|$)", text) or os.path.isdir(there)
+    return "folder" if is_path else ""
+
+
+def unknown_kind(key: str, spec: str) -> BadInput:
+    """Returns the error for a source that begins with no known kind.
+
+    Args:
+      key: of the configuration, or an argument.
+      spec: as given.
+    """
+    usages = [usage for usage, _ in KINDS.values()]
+    kind = kind_of_path(spec)
+    if kind:
+        return BadInput(
+            f"{key}={spec!r} is a path without a kind; did you mean {kind}:{spec}? "
+            f"Known kinds: {', '.join(usages)}."
+        )
+    return unknown(key, spec, usages, synonyms.hint("data.source", spec))
+
+
+def open_source(spec: str, options: Options, *, val_percent: int, test_percent: int) -> Source:
+    """Opens a source; decodes nothing.
+
+    Args:
+      spec: `kind:rest`, see the module.
+      options: for the kinds that need them.
+      val_percent: see `splits.standard`.
+      test_percent: likewise.
+
+    Raises:
+      BadInput: unknown kind, nothing there, or not laid out as expected; says what was found.
+    """
+    kind, _, rest = spec.partition(":")
+    if kind not in KINDS:
+        raise unknown_kind("data.source", spec)
+    if bool(rest) != (kind != "digits"):
+        raise BadInput(f"data.source={spec!r}: write it as {KINDS[kind][0]}.")
+    for key, percent in (("val_percent", val_percent), ("test_percent", test_percent)):
+        if not 0 <= percent <= 90:
+            raise BadInput(f"data.{key}={percent}; give a percentage from 0 to 90.")
+    if storage.is_remote(rest) and kind not in IN_BUCKETS:
+        raise BadInput(
+            f"data.source={spec!r}: of gs://, {', '.join(IN_BUCKETS)} are read; copy it to a disk."
+        )
+    if kind == "mix":
+        from vit_jax.data.sources import mixture
+
+        percents = {"val_percent": val_percent, "test_percent": test_percent}
+        weights, specs = mixture.parse(rest)
+        parts = [open_source(one, options, **percents) for one in specs]
+        return Source(spec, *mixture.mix(weights, parts))
+    try:
+        given_to = options.data_dir if kind in IN_DATA_DIR else options
+        classes, given, notes = resolve(KINDS[kind][1])(rest, given_to)
+        meant = {}
+        if kind == "objectnet":
+            from vit_jax.data.sources import objectnet
+
+            meant = objectnet.stands_for(rest, options.data_dir)
+    except OSError as e:
+        raise BadInput(f"data.source={spec!r} cannot be read: {e.strerror}: {e.filename}.") from e
+    hold = splits_lib.cut if kind == "tfds" else splits_lib.hold_out
+    made, more = splits_lib.standard(
+        given, val_percent=val_percent, test_percent=test_percent, hold=hold
+    )
+    return Source(spec, tuple(classes), made, (*notes, *more), tuple(meant.values()))
+
+
+# Kind -> how it is written, and the function that opens it, imported on use: (rest, options or
+# options.data_dir) -> class names, splits, notes. `open_source` itself opens the sources of a
+# mixture.
+KINDS: dict[str, tuple[str, str]] = {
+    "tfds": ("tfds:NAME", "vit_jax.data.sources.tfds:open_tfds"),
+    "folder": ("folder:PATH", "vit_jax.data.sources.folders:open_folder"),
+    "csv": ("csv:FILE", "vit_jax.data.sources.folders:open_csv"),
+    "records": ("records:GLOB", "vit_jax.data.sources.records:open_records"),
+    "tar": ("tar:GLOB", "vit_jax.data.sources.tars:open_tar"),
+    "vtab": ("vtab:TASK[/full]", "vit_jax.data.sources.vtab:open_vtab"),
+    "mix": ("mix:N*SOURCE,N*SOURCE", "vit_jax.data.sources.mixture:mix"),
+    "synthetic": ("synthetic:NAME", "vit_jax.data.sources.synthetic:open_synthetic"),
+    "objectnet": (
+        "objectnet:PATH",
+        "vit_jax.data.sources.objectnet:open_objectnet",
+    ),
+    "python": ("python:MODULE:FUNCTION", "vit_jax.data.sources.custom:open_custom"),
+    "digits": ("digits", "vit_jax.data.sources.digits:open_digits"),
+}

@@ -1,0 +1,74 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Stand-ins: noise with the size and the classes of datasets that are large, or nobody's to share.
+
+For plans, timing and a first step on any machine; nothing can be learned from them. Start from
+`open_synthetic`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from vit_jax.data.splits.split import Split, Table
+from vit_jax.data.tensorflow import Tensor, tf
+from vit_jax.errors import unknown
+from vit_jax.paper import vtab
+
+# Name -> classes, training images. JFT-300M: arXiv:2010.11929, section 4.1, and 18,291 classes
+# (arXiv:1707.02968); ImageNet-21k: fall 2011, and the 21,843 outputs of the published heads.
+SIZES = {
+    "jft300m": (18_291, 303_000_000),
+    "imagenet21k": (21_843, 14_197_122),
+    "imagenet": (1_000, 1_281_167),
+    "cifar10": (10, 50_000),
+    "cifar100": (100, 50_000),
+    "pets": (37, 3_680),
+    "flowers": (102, 1_020),
+}
+_HELD_OUT = 1_000  # images of val, and of test
+_SIDE = 256
+
+
+def open_synthetic(name: str, _: Any) -> tuple[list[str], dict[str, Split], list[str]]:
+    """Class names, splits and notes of a stand-in.
+
+    Raises:
+      BadInput: an unknown name; lists those there are.
+    """
+    of_vtab = name.startswith("vtab/")
+    if not of_vtab and name not in SIZES:
+        raise unknown("data.source=synthetic:NAME", name, [*SIZES, "vtab/TASK"])
+    if of_vtab:
+        classes = vtab.find(name.removeprefix("vtab/")).classes
+        sizes = {"train800": 800, "val200": 200, "test": _HELD_OUT}
+    else:
+        classes, examples = SIZES[name]
+        sizes = {"train": examples, "val": _HELD_OUT, "test": _HELD_OUT}
+
+    def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        def read(row: Tensor) -> tuple[Tensor, Tensor]:
+            seed = tf.stack([row, tf.constant(0, tf.int64)])
+            shape = (_SIDE, _SIDE, 3)
+            noise = tf.random.stateless_uniform(shape, seed, minval=0, maxval=256, dtype=tf.int32)
+            return tf.cast(noise, tf.uint8), tf.cast(row % classes, tf.int32)[None]
+
+        return read
+
+    rows = sum(sizes.values())
+
+    def labels() -> np.ndarray:
+        return np.arange(rows, dtype=np.int32)[:, None] % np.int32(classes)
+
+    table = Table(rows, lambda row: f"{name}/{row}", reader, labels, numbered=True, most_labels=1)
+    ends = np.cumsum(list(sizes.values())).tolist()
+    splits = {
+        split: Split(table, range(end - size, end))
+        for (split, size), end in zip(sizes.items(), ends, strict=True)
+    }
+    if of_vtab:
+        splits["train800val200"] = Split(table, range(1000))
+    note = f"images of {name} are noise: a stand-in from which nothing can be learned"
+    return [str(k) for k in range(classes)], splits, [note]

@@ -1,0 +1,173 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Images in tar files, read by range reads: WebDataset shards, class folders, a tar a class.
+
+What the members are called and what lies where is `tar_index`'s; here, labels become numbers.
+Start from `open_tar`.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vit_jax.data.formats import byte_ranges, shards, tar_index
+from vit_jax.data.ops.decode import EXTENSIONS
+from vit_jax.data.sources.folders import as_number
+from vit_jax.data.splits.split import Rows, Split, Table
+from vit_jax.data.tensorflow import Tensor, tf
+from vit_jax.errors import BadInput
+
+if TYPE_CHECKING:
+    from vit_jax.data.sources.source import Options
+
+log = logging.getLogger("vit_jax")
+
+_FILES = ("*.tar", "*.tar.gz", "*.tgz")  # in a folder; compressed ones are refused with what to do
+_INDEXERS, _MANY = 16, 16
+_MOST_CLASSES = 1_000_000  # that are counted off rather than listed
+
+
+def open_tar(rest: str, options: Options) -> tuple[list[str], dict[str, Split], list[str]]:
+    """Class names, splits and notes of `tar:GLOB`.
+
+    Raises:
+      BadInput: no files, files missing, compressed or damaged, images without a label, or labels
+        that do not go together; says which.
+    """
+    given = f"tar:{rest}"
+    paths, notes = shards.find(given, rest, _FILES)
+    if len(paths) >= _MANY:
+        log.info("data: indexing %d tar files, where that is not done yet", len(paths))
+    try:
+        with concurrent.futures.ThreadPoolExecutor(_INDEXERS) as pool:
+            members = list(pool.map(tar_index.members, paths))
+    except ValueError as e:
+        raise BadInput(f"data.source={given}: {e}") from e
+    firsts = np.cumsum([0, *(len(m) for m in members)])
+    if not firsts[-1]:
+        raise BadInput(
+            f"data.source={given}: its {len(paths)} files hold no image "
+            f"({', '.join(EXTENSIONS)}); tars inside tars: vit_jax data prepare."
+        )
+    manifest = shards.class_names(given, options.label_names, os.path.dirname(paths[0]))
+    names, labels = _labels(given, paths, members, manifest)
+    table = _table(paths, members, firsts, labels)
+    return names, _splits(given, table, paths, members), notes
+
+
+def _labels(
+    given: str, paths: Sequence[str], members: Sequence[np.ndarray], manifest: Sequence[str]
+) -> tuple[list[str], np.ndarray]:
+    """Class names, and int32 [rows, 1]."""
+    kinds = [set(m["numeric"].tolist()) for m in members]
+    numeric = set().union(*kinds)
+    if len(numeric) > 1:
+        some = [next(p for p, k in zip(paths, kinds, strict=True) if n in k) for n in (True, False)]
+        raise BadInput(
+            f"data.source={given}: labels are numbers in {os.path.basename(some[0])} and names in "
+            f"{os.path.basename(some[1])}; expected one of them in all files."
+        )
+    used = set().union(*(np.unique(m["label"]).tolist() for m in members))
+    texts = sorted(map(os.fsdecode, used), key=as_number)
+    if numeric == {True}:
+        if int(texts[-1]) >= _MOST_CLASSES and not manifest:
+            raise BadInput(
+                f"data.source={given}: label {texts[-1]} makes more than {_MOST_CLASSES:,} "
+                "classes; correct it, or list them, one a line: data.records.label_names=FILE."
+            )
+        names = list(manifest) or [str(k) for k in range(int(texts[-1]) + 1)]
+        number = {text: int(text) for text in texts}
+    else:
+        names = list(manifest) or texts
+        number = {name: k for k, name in enumerate(names)}
+        if len(number) < len(names):
+            raise BadInput(f"data.source={given}: a name is there twice in the list of classes.")
+    wrong = [text for text in texts if not 0 <= number.get(text, -1) < len(names)]
+    if wrong or len(names) < 2:
+        what = f"label {wrong[0]!r} is not one of" if wrong else "found only"
+        raise BadInput(
+            f"data.source={given}: {what} {len(names)} classes ({', '.join(names[:4])}, ...); "
+            "data.records.label_names=FILE lists the classes, one a line, else labels.txt beside "
+            "the tars, else the labels themselves."
+        )
+    labels = []
+    for one in members:
+        values, inverse = np.unique(one["label"], return_inverse=True)
+        numbers = np.array([number[os.fsdecode(v)] for v in values.tolist()], np.int32)
+        labels.append(numbers[inverse] if len(one) else np.zeros(0, np.int32))
+    return names, np.concatenate(labels)[:, None]
+
+
+def _table(
+    paths: Sequence[str], members: Sequence[np.ndarray], firsts: np.ndarray, labels: np.ndarray
+) -> Table:
+    files = byte_ranges.Files(paths)
+
+    def locate(row: int) -> tuple[int, np.void]:
+        number = int(np.searchsorted(firsts, row, side="right")) - 1
+        return number, members[number][row - int(firsts[number])]
+
+    def name(row: int) -> str:
+        number, member = locate(row)
+        return f"{os.path.basename(paths[number])}/{os.fsdecode(bytes(member['name']))}"
+
+    def data(row: np.ndarray) -> bytes:
+        number, member = locate(int(row))
+        return files.read(number, int(member["start"]), int(member["size"]))
+
+    def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        all_labels = tf.constant(labels)
+
+        def read(row: Tensor) -> tuple[Tensor, Tensor]:
+            image = tf.numpy_function(data, [row], tf.string, stateful=False)
+            image.set_shape([])
+            return image, tf.gather(all_labels, row)
+
+        return read
+
+    return Table(
+        len(labels),
+        name,
+        reader,
+        labels=lambda: labels,
+        shards=firsts,
+        files=files,
+        most_labels=1,
+    )
+
+
+def _splits(
+    given: str, table: Table, paths: Sequence[str], members: Sequence[np.ndarray]
+) -> dict[str, Split]:
+    """By the names of the tars, else by the folders in them."""
+    named = shards.by_split(given, paths)
+    if set(named) == {"all"}:
+        parts = np.concatenate([m["split"] for m in members])
+    else:
+        of = {path: part.encode() for part, files in named.items() for path in files}
+        sizes = [len(m) for m in members]
+        parts = np.repeat(np.array([of[path] for path in paths], "S10"), sizes)
+    splits = {}
+    for part in np.unique(parts):
+        splits[part.decode() or "all"] = Split(table, _compact(np.flatnonzero(parts == part)))
+    if "all" in splits and len(splits) > 1:
+        odd = splits["all"].name(0)
+        raise BadInput(
+            f"data.source={given}: {odd} is in no folder of a split, others are in "
+            f"{' and '.join(sorted(set(splits) - {'all'}))}; expected all or none."
+        )
+    return splits
+
+
+def _compact(rows: np.ndarray) -> Rows:
+    """A range where the rows are one after another."""
+    if rows[-1] - rows[0] + 1 == len(rows):
+        return range(int(rows[0]), int(rows[-1]) + 1)
+    return rows

@@ -1,0 +1,240 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""TensorFlow Datasets, read example by example through `tfrecord`. Start from `open_tfds`."""
+
+import dataclasses
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from vit_jax.data.catalog import downloads
+from vit_jax.data.catalog.prepared import data_folder
+from vit_jax.data.formats.tfrecord import RecordFiles
+from vit_jax.data.sources import records as record_source
+from vit_jax.data.splits.split import Split, Table
+from vit_jax.data.tensorflow import Tensor, tf
+from vit_jax.data.tensorflow import tfds as _tfds
+from vit_jax.data.tf_errors import one_line
+from vit_jax.errors import BadInput
+from vit_jax.storage import offline
+
+_CONNECT_SECS = 20  # longest wait for the first server that TFDS would download from
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """What is taken from an example of a dataset.
+
+    Attributes:
+      image_key: of the image.
+      features: what else is decoded, as TFDS's partial decoding has it: `{"label": True}`.
+      label: features -> integer [].
+      image: encoded image (bytes []) -> bytes [], or uint8 [H, W, 3].
+    """
+
+    image_key: str
+    features: dict[str, Any]
+    label: Callable[[dict[str, Any]], Tensor]
+    image: Callable[[Tensor], Tensor] = lambda encoded: encoded
+
+
+def open_tfds(name: str, data_dir: str) -> tuple[list[str], dict[str, Split], list[str]]:
+    """Class names, the dataset's own splits, and notes. Downloads and prepares what is not there.
+
+    Raises:
+      BadInput: unknown name, not prepared and not downloadable, or no image with a class label.
+    """
+    given = f"data.source=tfds:{name}"
+    builder = prepared(name, data_dir, given)
+    image_key, label_key = _keys(builder, given)
+    reading = Reading(image_key, {label_key: True}, lambda example: example[label_key])
+    splits = {}
+    for split, info in builder.info.splits.items():
+        if info.num_examples:
+            table = _table(builder, [info], reading, given)
+            splits[split] = Split(table, range(table.rows))
+    return list(builder.info.features[label_key].names), splits, []
+
+
+def prepared(name: str, data_dir: str, given: str) -> Any:
+    """The builder of a dataset, which is downloaded and prepared if it is not there.
+
+    Args:
+      name: of TFDS, with a config and a version if need be.
+      data_dir: of TFDS; empty is its default.
+      given: what the user wrote, for messages.
+
+    Raises:
+      BadInput: unknown name, not prepared and not downloadable.
+    """
+    data_folder(data_dir)  # refuses what is no disk
+    tfds = _tfds()
+
+    try:
+        builder = tfds.builder(name, data_dir=data_dir or None)
+        if not builder.info.splits:
+            _may_download(name, data_dir, given)
+            builder.download_and_prepare()
+    except BadInput:
+        raise
+    except tfds.core.registered.DatasetNotFoundError as e:
+        where = data_dir or "TFDS's default folder"
+        raise BadInput(
+            f"{given}: no dataset of that name is prepared in {where} or known to TFDS; "
+            "check the name, or give the folder where it is prepared: --config.data.data_dir=DIR."
+            + "".join(f"\n{need.text()}" for need in _needs(name, data_dir))
+        ) from e
+    except Exception as e:  # whatever requests, urllib, zipfile and TFDS itself raise
+        raise BadInput(
+            f"{given} is not prepared and could not be: {type(e).__name__}: {one_line(e)} "
+            "Prepare it where there is a network (tfds build) and give its folder: "
+            "--config.data.data_dir=DIR."
+        ) from e
+    return builder
+
+
+def joined(builder: Any, reading: Reading, given: str) -> dict[str, Split]:
+    """The dataset's own splits as parts of one table, so that a split can be made of several."""
+    infos = [info for info in builder.info.splits.values() if info.num_examples]
+    table = _table(builder, infos, reading, given)
+    ends = np.cumsum([info.num_examples for info in infos]).tolist()
+    return {
+        info.name: Split(table, range(end - info.num_examples, end))
+        for info, end in zip(infos, ends, strict=True)
+    }
+
+
+def _needs(name: str, data_dir: str) -> list[downloads.Need]:
+    """What is missing of a dataset, as far as it is known."""
+    try:
+        needs = downloads.needs(name.partition(":")[0], data_dir)
+    except BadInput:
+        return []
+    return [need for need in needs if need.state != "ready"]
+
+
+def _may_download(name: str, data_dir: str, given: str) -> None:
+    """Raises BadInput at once where TFDS would try for minutes: no network, or none allowed."""
+    needs = _needs(name, data_dir)
+    urls = [d.url for need in needs for d in need.downloads if d.url]
+    try:
+        if not offline.allowed():
+            raise OSError("downloads are forbidden (--offline)")
+        for url in urls[:1]:
+            request = urllib.request.Request(url, method="HEAD")
+            urllib.request.urlopen(request, timeout=_CONNECT_SECS).close()
+    except urllib.error.HTTPError as e:
+        e.close()  # somebody answers
+    except OSError as e:
+        reason = f"{urls[0]}: {e.reason}" if isinstance(e, urllib.error.URLError) else e
+        how = "".join(f"\n{need.text()}" for need in needs)
+        raise BadInput(
+            f"{given} is not prepared and cannot be downloaded: {reason}. Prepare it, or give the "
+            f"folder where it is prepared: --config.data.data_dir=DIR.{how}"
+        ) from e
+
+
+def is_prepared(name: str, data_dir: str) -> bool:
+    """Whether `open_tfds` finds the dataset on this machine; False too for an unknown name."""
+    try:
+        return bool(_tfds().builder(name, data_dir=data_dir or None).info.splits)
+    except Exception:  # as in `open_tfds`
+        return False
+
+
+def _keys(builder: Any, given: str) -> tuple[str, str]:
+    """The names of image and label: the supervised keys, else the only ones of their kind."""
+    tfds = _tfds()
+
+    features = builder.info.features
+    images = [k for k, f in features.items() if isinstance(f, tfds.features.Image)]
+    labels = [k for k, f in features.items() if isinstance(f, tfds.features.ClassLabel)]
+    image, label = (builder.info.supervised_keys or (None, None))[:2]
+    image = image if image in images else (images[0] if len(images) == 1 else None)
+    label = label if label in labels else (labels[0] if len(labels) == 1 else None)
+    if image is None or label is None:
+        raise BadInput(
+            f"{given} has no single image with a class label; its features: {list(features)}."
+        )
+    return image, label
+
+
+def _open_files(file_format: str, paths: list[str]) -> Any:
+    """Records by number, None for a format that cannot be read so."""
+    if file_format == "tfrecord":
+        return RecordFiles(paths)
+    if file_format == "array_record":
+        from array_record.python.array_record_data_source import ArrayRecordDataSource
+
+        return ArrayRecordDataSource(paths)
+    return None
+
+
+def _records(builder: Any, infos: Sequence[Any], given: str) -> Any:
+    """The records of some splits, one after another, by number."""
+    file_format = builder.info.file_format.value
+    names = " and ".join(info.name for info in infos)
+    try:
+        found = _open_files(file_format, [str(p) for info in infos for p in info.filepaths])
+    except (ValueError, RuntimeError, OSError) as e:
+        raise BadInput(f"{given}: split {names} is damaged: {one_line(e)} Prepare it again.") from e
+    if found is None:
+        raise BadInput(f"{given} is stored as {file_format}; expected tfrecord or array_record.")
+    expected = sum(info.num_examples for info in infos)
+    if len(found) != expected:
+        raise BadInput(
+            f"{given}: split {names} should have {expected} examples, its files hold "
+            f"{len(found)}; prepare it again."
+        )
+    return found
+
+
+def _table(builder: Any, infos: Sequence[Any], reading: Reading, given: str) -> Table:
+    """The examples of some of the dataset's own splits, one after another."""
+    tfds = _tfds()
+    records = _records(builder, infos, given)
+    firsts = np.cumsum([0, *(info.num_examples for info in infos)])
+
+    def name(row: int) -> str:
+        part = int(np.searchsorted(firsts, row, side="right")) - 1
+        return f"tfds:{builder.info.full_name}/{infos[part].name}/{row - int(firsts[part])}"
+
+    def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        decoders = {reading.image_key: tfds.decode.SkipDecoding()}
+        wanted = reading.features | {reading.image_key: True}
+
+        def read(row: Tensor) -> tuple[Tensor, Tensor]:
+            data = tf.numpy_function(lambda i: records[int(i)], [row], tf.string, stateful=False)
+            data.set_shape([])
+            partial = tfds.decode.PartialDecoding(wanted, decoders=decoders)
+            specs = partial.extract_features(builder.info.features)
+            example = specs.deserialize_example(data, decoders=decoders)
+            label = tf.cast(reading.label(example), tf.int32)
+            return reading.image(example[reading.image_key]), label[None]
+
+        return read
+
+    return Table(
+        len(records),
+        name,
+        reader,
+        shards=np.cumsum([0, *(n for info in infos for n in info.shard_lengths)]),
+        files=records.files if isinstance(records, RecordFiles) else None,
+        numbered=True,
+        most_labels=1,
+        ids=_ids(builder, records),
+    )
+
+
+def _ids(builder: Any, records: Any) -> Callable[[], np.ndarray] | None:
+    """The names of the files that the images were, where the dataset has them."""
+    text = _tfds().features.Text
+    names = [k for k, f in builder.info.features.items() if isinstance(f, text)]
+    key = next((k for k in record_source.NAME_KEYS if k in names), None)
+    if key is None or not isinstance(records, RecordFiles):
+        return None
+    return lambda: record_source.ids(records.files.paths, key)

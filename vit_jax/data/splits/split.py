@@ -1,0 +1,266 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Splits: named, sliceable sets of examples that are read by index.
+
+Owns how a source without `val` or `test` gets them, and slices such as `train[:98%]`. Start from
+`standard`.
+"""
+
+import dataclasses
+import hashlib
+import os
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vit_jax.data.splits import order
+from vit_jax.data.tensorflow import Tensor, tf
+from vit_jax.errors import BadInput, unknown
+
+if TYPE_CHECKING:
+    from vit_jax.data.formats.byte_ranges import Files
+
+Rows = range | np.ndarray  # rows of a table
+Order = Callable[[Tensor], Tensor]  # a graph function, position (int64 []) -> index in a split
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Examples of a source, addressable by row.
+
+    Attributes:
+      rows: how many.
+      name: row -> what error messages call the example (a path).
+      reader: () -> a graph function, row (int64 []) -> image (bytes, or uint8 [H, W, C]) and labels
+        (int32 [K], padded with -1).
+      labels: () -> int32 [rows, K], padded with -1, where they are known without reading every
+        image; else None.
+      shards: int64 [S + 1], the first row of each file and, last, `rows`, where the examples lie in
+        large files one after another; else None.
+      files: those files by number, where `reader` reads through them; else None.
+      numbered: names only say where an example lies, so that it is chosen by a hash of its row;
+        else by one of its name.
+      ids: () -> bytes [rows], other names of the examples, by which they may be excluded; may read
+        every example once. None where there are none.
+      most_labels: K where it is known before an example is read, else 0.
+    """
+
+    rows: int
+    name: Callable[[int], str]
+    reader: Callable[[], Callable[[Tensor], tuple[Tensor, Tensor]]]
+    labels: Callable[[], np.ndarray] | None = None
+    shards: np.ndarray | None = None
+    files: "Files | None" = None
+    numbered: bool = False
+    ids: Callable[[], np.ndarray] | None = None
+    most_labels: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """Some rows of a table, in a fixed order."""
+
+    table: Table
+    rows: Rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def name(self, index: int) -> str:
+        """What error messages call example `index`."""
+        return self.table.name(int(self.rows[index]))
+
+    def notes(self) -> list[str]:
+        """Sentences about how it is trained on, none where that is as usual."""
+        return []
+
+    def digest(self, most: int = 10_000) -> str:
+        """A hash of the number of examples and of the names of `most` of them, evenly spread."""
+        chosen = np.unique(np.linspace(0, len(self) - 1, min(len(self), most)).astype(int))
+        digest = hashlib.blake2b(str(len(self)).encode(), digest_size=6)
+        for index in chosen:
+            digest.update(self.name(int(index)).encode(errors="surrogateescape") + b"\0")
+        return digest.hexdigest()
+
+    def reader(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        """A graph function, index in this split (int64 []) -> (image, labels)."""
+        read = self.table.reader()
+        if isinstance(self.rows, range):
+            start = self.rows.start
+            return lambda index: read(index + start)
+        rows = tf.constant(self.rows, tf.int64)
+        return lambda index: read(tf.gather(rows, index))
+
+    def take(self, indices: Rows) -> "Split":
+        """Some examples of this split, by index, ascending; their order is of the same kind."""
+        if isinstance(self.rows, range) and isinstance(indices, np.ndarray):
+            return dataclasses.replace(self, rows=indices + self.rows.start)
+        if isinstance(indices, range):
+            return dataclasses.replace(self, rows=self.rows[indices.start : indices.stop])
+        return dataclasses.replace(self, rows=self.rows[indices])
+
+    def part(self, start: int, stop: int) -> "Split":
+        """Examples `start` to `stop` - 1."""
+        return self.take(range(start, stop))
+
+    def order(self, seed: int) -> Order:
+        """The endless order of training: a graph function, position -> index in this split.
+
+        Args:
+          seed: of the order, from `order.stream_seed`.
+        """
+        return lambda position: order.example_at(position, examples=len(self), seed=seed)
+
+
+def of_arrays(name: str, images: np.ndarray, labels: np.ndarray) -> Split:
+    """A split whose examples are in memory.
+
+    Args:
+      name: examples are called `name/0000` and so on, by which they are held out and chosen.
+      images: uint8 [N, H, W, 3].
+      labels: int32 [N, K], padded with -1.
+    """
+
+    def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        all_images, all_labels = tf.constant(images), tf.constant(labels)
+        return lambda row: (tf.gather(all_images, row), tf.gather(all_labels, row))
+
+    table = Table(
+        len(images),
+        lambda row: f"{name}/{row:04d}",
+        reader,
+        labels=lambda: labels,
+        most_labels=labels.shape[1],
+    )
+    return Split(table, range(len(images)))
+
+
+def first_at_least(ascending: Rows, bounds: Sequence[int] | np.ndarray) -> np.ndarray:
+    """For each bound the first index whose row, or index, is not below it; int64, as bounds."""
+    if isinstance(ascending, range):
+        return np.clip(bounds, ascending.start, ascending.stop) - ascending.start
+    return np.searchsorted(ascending, bounds)
+
+
+def take_rows(values: np.ndarray, rows: Rows) -> np.ndarray:
+    """values[rows], without a copy where they are one after another."""
+    return values[rows.start : rows.stop] if isinstance(rows, range) else values[rows]
+
+
+def split_ids(split: Split) -> np.ndarray:
+    """What each example is excluded by, bytes [n]: its table's `ids`, else its name."""
+    if split.table.ids is not None:
+        return take_rows(split.table.ids(), split.rows)
+    return np.array([os.fsencode(split.name(i)) for i in range(len(split))])
+
+
+def bucket(name: str) -> int:
+    """0 to 9999 from a name: the same on every machine, and whatever other examples there are."""
+    digest = hashlib.blake2b(name.encode(errors="surrogateescape"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % 10000
+
+
+def hold_out(split: Split, percent: int, salt: str) -> tuple[Split, Split]:
+    """(the rest, about `percent` % of the examples), chosen by the hash of salt and name or row."""
+    rows = np.asarray(split.rows)
+    if split.table.numbered:
+        buckets = (order.hashed(rows, bucket(salt)) % np.uint64(10000)).astype(np.int64)
+    else:
+        names = (salt + split.table.name(int(r)) for r in rows)
+        buckets = np.array([bucket(name) for name in names], np.int64)
+    held = buckets < percent * 100
+    if len(rows) > 1 and not held.any():  # very few images
+        held[np.argmin(buckets)] = True
+    return Split(split.table, rows[~held]), Split(split.table, rows[held])
+
+
+def cut(split: Split, percent: int, salt: str) -> tuple[Split, Split]:
+    """(the rest, the last `percent` %): for tables that are stored shuffled, such as TFDS's."""
+    at = len(split) - round(len(split) * percent / 100)
+    return Split(split.table, split.rows[:at]), Split(split.table, split.rows[at:])
+
+
+def standard(
+    given: dict[str, Split],
+    *,
+    val_percent: int,
+    test_percent: int,
+    hold: Callable[[Split, int, str], tuple[Split, Split]] = hold_out,
+) -> tuple[dict[str, Split], list[str]]:
+    """Gives every source `train`, `val` and `test`.
+
+    `all` is divided into three. A source with `train` and a validation split but no `test` is
+    tested on that validation split (as ImageNet is), and `val` is held out of train, so that what
+    is selected on is never what is reported.
+
+    Args:
+      given: the source's own splits.
+      val_percent: of train, where there is no `val`; 0 makes none.
+      test_percent: of all, where there is no `test`; 0 makes none.
+      hold: how examples are chosen.
+
+    Returns:
+      The splits, and a sentence for each one that was made.
+    """
+    splits, notes = dict(given), []
+    for alias in ("validation", "valid"):
+        if alias in splits and "val" not in splits:
+            splits["val"] = splits[alias]
+    if "all" in splits and "train" not in splits:
+        splits["train"] = splits.pop("all")
+    if "train" not in splits:
+        return splits, notes
+    if "test" not in splits and "val" in splits:
+        splits["test"] = splits.pop("val")
+        notes.append("test: the validation split, since there is no test split")
+    for name, percent, salt in (("test", test_percent, ""), ("val", val_percent, "val/")):
+        if name not in splits and percent:
+            splits["train"], splits[name] = hold(splits["train"], percent, salt)
+            notes.append(f"{name}: {percent} % held out of train")
+    return {k: v for k, v in splits.items() if len(v)}, notes
+
+
+_SLICE = re.compile(r"(?P<name>[\w-]+)(?:\[(?P<a>\d{1,18}%?)?:(?P<b>\d{1,18}%?)?\])?")
+
+
+def select(
+    splits: dict[str, Split],
+    expression: str,
+    source: str,
+    part: Callable[[Split, int, int], Split] | None = None,
+) -> Split:
+    """A split by name or slice: `test`, `train[:98%]`, `train[45000:]`; percents round to nearest.
+
+    Args:
+      splits: by name.
+      expression: name or slice.
+      source: for messages.
+      part: what of a split is meant by [start:stop]; None: `Split.part`.
+
+    Raises:
+      BadInput: unknown split (options listed), malformed or empty slice.
+    """
+    match = _SLICE.fullmatch(expression.strip())
+    if match is None:
+        raise BadInput(f"split {expression!r} is not understood; write test or train[:98%].")
+    if match["name"] not in splits:
+        raise unknown(f"split of {source}", match["name"], splits)
+    split = splits[match["name"]]
+
+    def edge(text: str | None, default: int) -> int:
+        if text is None:
+            return default
+        number = int(text.rstrip("%"))
+        return min(len(split), round(number / 100 * len(split)) if text.endswith("%") else number)
+
+    if match["a"] is None and match["b"] is None:
+        return split
+    start, stop = edge(match["a"], 0), edge(match["b"], len(split))
+    if start >= stop:
+        raise BadInput(
+            f"split {expression!r} of {source} is empty: {match['name']} has {len(split)}."
+        )
+    return split.part(start, stop) if part is None else part(split, start, stop)

@@ -1,0 +1,215 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What an evaluation reads, and which of the model's classes its predictions are chosen among.
+
+A source other than the training data's is matched to the model by the names of its classes.
+Start from `find`.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from vit_jax.data.sources.source import Source
+from vit_jax.data.splits import subset
+from vit_jax.data.splits.split import Split, Table
+from vit_jax.data.tensorflow import Tensor, tf
+from vit_jax.errors import BadInput
+
+_Parts = dict[str, tuple[Split, np.ndarray | None]]  # other labels than its own, int32 [n, K]
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """What is measured.
+
+    Attributes:
+      parts: what is measured by itself and together: the severities of ImageNet-C's corruptions,
+        else one, "". Their labels are numbers of columns.
+      columns: int32 [C, G], padded with -1: the model's classes that each column is, of which
+        the highest logit counts; None where the columns are the model's classes.
+    """
+
+    parts: dict[str, Split]
+    columns: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        """Examples of all parts."""
+        return sum(map(len, self.parts.values()))
+
+
+def find(
+    model: Source,
+    open_other: Callable[[str], Source],
+    given: str,
+    *,
+    source: str,
+    split: str,
+    labels: str,
+    classes: str,
+    data_dir: str,
+) -> Evaluation:
+    """Opens what an evaluation reads.
+
+    Args:
+      model: the training data, whose classes are the model's.
+      open_other: `kind:rest` -> source, with nothing held out.
+      given: `evals.NAME`, for messages.
+      source: "": the training data; `{corruption}` and `{severity}` stand for ImageNet-C's.
+      split: name or slice; `all` is the only split of another source.
+      labels: file of other labels, see `imagenet_labels`; "": the source's.
+      classes: `all`: a prediction is one of the model's classes, or of a source whose classes stand
+        for several one of the source's; `present`: one of those that the images have.
+      data_dir: see `imagenet_labels.read`.
+
+    Raises:
+      BadInput: something is missing, or classes are not the model's.
+    """
+    if not source:
+        opened, splits = [model], {"": model.split(split)}
+    else:
+        from vit_jax.paper import robustness
+
+        named = _opened(robustness.parts(source), open_other, given)
+        opened = list(named.values())
+        splits = {part: _split(one, split, given) for part, one in named.items()}
+    if any(one.classes != opened[0].classes for one in opened):
+        raise BadInput(f"{given}.source={source}: its parts have not the same classes.")
+    meant, where, own = opened[0].stands_for, source or model.spec, opened[0].classes
+    parts: _Parts = {part: (one, None) for part, one in splits.items()}
+    if labels:
+        from vit_jax.data.catalog import imagenet_labels
+
+        sets = imagenet_labels.read(labels, data_dir)
+        meant, where, own = (), labels, tuple(imagenet_labels.wnids())
+        for part, one in splits.items():
+            parts[part] = imagenet_labels.matched(one, sets, f"{given}.labels={labels}")
+    numbers = _numbers(meant or [(name,) for name in own], model, where, given)
+    if classes == "all" and not meant:
+        return _evaluation(parts, np.array(numbers, np.int32)[:, 0], None, len(model.classes))
+    used = range(len(numbers))
+    if classes == "present":
+        used = np.unique(np.concatenate([_used(*one) for one in parts.values()])).tolist()
+    column_of = np.full(len(numbers), -1, np.int32)
+    column_of[list(used)] = np.arange(len(used))
+    columns = np.full((len(used), max(map(len, numbers))), -1, np.int32)
+    for column, label in enumerate(used):
+        columns[column, : len(numbers[label])] = numbers[label]
+    return _evaluation(parts, column_of, columns, len(model.classes))
+
+
+def problems(
+    open_other: Callable[[str], Source], given: str, *, source: str, labels: str, data_dir: str
+) -> list[BadInput]:
+    """What is missing of an evaluation, where the training data themselves are; as in `find`."""
+    found = []
+    try:
+        if source:
+            from vit_jax.paper import robustness
+
+            _opened(robustness.parts(source), open_other, given)
+    except BadInput as e:
+        found.append(e)
+    try:
+        if labels:
+            from vit_jax.data.catalog import imagenet_labels
+
+            imagenet_labels.read(labels, data_dir)
+    except BadInput as e:
+        found.append(e)
+    return found
+
+
+def _opened(
+    specs: dict[str, str], open_other: Callable[[str], Source], given: str
+) -> dict[str, Source]:
+    """All parts, or one message about those that cannot be opened."""
+    found, failed = {}, {}
+    for part, spec in specs.items():
+        try:
+            found[part] = open_other(spec)
+        except BadInput as e:
+            failed[part] = e
+            if spec.startswith("tfds:"):  # which asks a server for each
+                break
+    if failed:
+        others = list(failed)[1:]
+        more = f"\nlikewise {', '.join(others)}" if others else ""
+        if unseen := len(specs) - len(found) - len(failed):
+            more += f"\nperhaps likewise the other {unseen} parts"
+        raise BadInput(f"{given}: {next(iter(failed.values()))}{more}")
+    return found
+
+
+def _split(source: Source, split: str, given: str) -> Split:
+    if split != "all":
+        return source.split(split)
+    if len(source.splits) > 1:
+        raise BadInput(
+            f"{given}.split=all: {source.spec} has several, {', '.join(source.splits)}; name one."
+        )
+    return next(iter(source.splits.values()))
+
+
+def _numbers(
+    meant: Sequence[tuple[str, ...]], model: Source, where: str, given: str
+) -> list[list[int]]:
+    """Numbers of the model's classes that each class is; raises where the model lacks a name."""
+    number = {name: k for k, name in enumerate(model.classes)}
+    strange = [name for names in meant for name in names if name not in number]
+    if strange:
+        shown = ", ".join(map(repr, strange[:5])) + (", ..." if strange[5:] else "")
+        have = ", ".join(map(repr, model.classes[:5])) + (", ..." if model.classes[5:] else "")
+        raise BadInput(
+            f"{given}: {len(strange)} classes of {where} are not classes of {model.spec}, by whose "
+            f"names the model's are known: {shown}; the model's are {have}. Give class folders or "
+            "labels those names, or leave the evaluation out."
+        )
+    return [[number[name] for name in names] for names in meant]
+
+
+def _evaluation(
+    parts: _Parts, column_of: np.ndarray, columns: np.ndarray | None, model_classes: int
+) -> Evaluation:
+    """The evaluation of some parts, label k of which is of column column_of[k]."""
+    same = columns is None and np.array_equal(column_of, np.arange(model_classes))
+    made = {
+        part: split if same and other is None else relabelled(split, column_of, other)
+        for part, (split, other) in parts.items()
+    }
+    return Evaluation(made, columns)
+
+
+def _used(split: Split, other: np.ndarray | None) -> np.ndarray:
+    """The labels that examples have, ascending."""
+    labels = subset.labels(split, "the classes that are present") if other is None else other
+    return np.unique(labels[labels >= 0])
+
+
+def relabelled(split: Split, column_of: np.ndarray, other: np.ndarray | None = None) -> Split:
+    """The same images with each label put through a table; -1 stays -1.
+
+    Args:
+      split: n images.
+      column_of: int32 [labels].
+      other: int32 [n, K]: labels in the place of the split's own.
+    """
+
+    def mapped(labels: np.ndarray) -> np.ndarray:
+        return np.where(labels < 0, np.int32(-1), column_of[labels])
+
+    def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        read = split.reader()
+        table = tf.constant(column_of if other is None else mapped(other))
+
+        def relabel(row: Tensor) -> tuple[Tensor, Tensor]:
+            image, labels = read(row)
+            if other is not None:
+                return image, tf.gather(table, row)
+            return image, tf.where(labels < 0, -1, tf.gather(table, tf.maximum(labels, 0)))
+
+        return relabel
+
+    return Split(Table(len(split), split.name, reader, numbered=True), range(len(split)))

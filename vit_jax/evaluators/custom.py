@@ -1,0 +1,98 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Evaluators of a user's own package: `evals.NAME.evaluator=MODULE:FUNCTION(key=value)`.
+
+A function of what a model says of a whole split, on the host, float32 [N, Y] and int32 [N, K]
+padded with -1, to metrics by name; see docs/extending.md. Start from `find`, then `measure`.
+"""
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from vit_jax.config import plugins, validation
+from vit_jax.errors import BadInput, RunFailed, unknown
+
+Evaluator = Callable[[np.ndarray, np.ndarray], Any]
+
+
+def find(name: str, text: str, keep_best: str) -> Evaluator:
+    """The evaluator of the evaluation `name`; its result is checked.
+
+    Args:
+      name: of the evaluation.
+      text: `MODULE:FUNCTION(key=value)`.
+      keep_best: the metric that the run's best step is chosen by, which may be one of these.
+
+    Raises:
+      BadInput: see `plugins.find`.
+    """
+    where, _, best = keep_best.rpartition("/")
+    wanted = best if where.removesuffix("_raw") == name else ""
+    said = f"evals.{name}.evaluator={text!r}"
+    return functools.partial(_checked, said, wanted, plugins.find(said, text, None, None))
+
+
+def _checked(said: str, wanted: str, evaluator: Evaluator, *arrays: np.ndarray) -> dict[str, float]:
+    try:
+        found = evaluator(*arrays)
+    except Exception as e:  # the user's program: it may raise anything
+        what = " ".join(str(e).split())[:300]
+        raise RunFailed(f"{said} failed: {type(e).__name__}: {what}; mend it, run again.") from e
+    if not isinstance(found, dict) or not found:
+        raise BadInput(f"{said} returned {type(found).__name__}; expected {{name: number}}.")
+    for name, value in found.items():
+        plain = isinstance(name, str) and re.fullmatch(r"\w+", name)
+        if not plain or validation.MEASURED.fullmatch(name):
+            raise BadInput(
+                f"{said} returned the metric {name!r}; names are of letters, digits and _, and "
+                "those of other metrics are taken."
+            )
+        if np.shape(value) != () or np.asarray(value).dtype.kind not in "biuf":
+            raise BadInput(f"{said} returned {name}={value!r}; expected a number.")
+        if not np.isfinite(value):
+            raise RunFailed(f"{said} returned {name}={value}; expected a finite number.")
+    if wanted and wanted not in found and not validation.MEASURED.fullmatch(wanted):
+        raise unknown(f"metric in checkpoint.keep_best, of {said},", wanted, found)
+    return {name: float(value) for name, value in found.items()}
+
+
+def attempt(evaluator: Evaluator, classes: int, labels: int) -> None:
+    """Calls it on a few random logits, before anything is trained: most of its errors show.
+
+    Args:
+      evaluator: from `find`.
+      classes: Y.
+      labels: K.
+
+    Raises:
+      BadInput: it fails, or returns something else than numbers by name.
+    """
+    random = np.random.default_rng(0)
+    logits_NY = random.normal(size=(2 * classes, classes)).astype(np.float32)
+    labels_NK = np.full((2 * classes, labels), -1, np.int32)
+    labels_NK[:, 0] = np.arange(2 * classes) % classes
+    try:
+        evaluator(logits_NY, labels_NK)
+    except RunFailed as e:
+        raise BadInput(f"tried on random logits, {e}") from e
+
+
+def measure(evaluator: Evaluator, batches: Sequence[dict[str, np.ndarray]]) -> dict[str, float]:
+    """Its metrics of the `scores` of all batches, see `train_step.make_eval_step`.
+
+    Raises:
+      RunFailed: it fails, or returns something else than finite numbers by name.
+    """
+    logits_NY, labels_NK = (
+        np.concatenate([batch[key][batch["mask"]] for batch in batches])
+        for key in ("logits", "labels")
+    )
+    try:
+        return evaluator(logits_NY, labels_NK)
+    except BadInput as e:  # which would take a new workdir away
+        raise RunFailed(str(e)) from e

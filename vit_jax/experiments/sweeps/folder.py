@@ -1,0 +1,357 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The folder of a sweep: a workdir for each run, what they have reached, sweep.csv and a table.
+
+    DIR/sweep.json               which runs there are, and their keys
+    DIR/sweep.csv                what they have reached
+    DIR/STAGE/NNN-NAME/          a workdir, with config.yaml from the start (no STAGE if one only)
+        log.txt, failed.json     what it printed; why it is given up
+
+Starts nothing. Start from `settled` and `write`, then `entries`.
+"""
+
+import csv
+import dataclasses
+import io
+import json
+import os
+import statistics
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vit_jax import console
+from vit_jax.build import defaults
+from vit_jax.build import run as build
+from vit_jax.checkpoints import step_folders
+from vit_jax.checkpoints.step_folders import saved
+from vit_jax.config import load as config_lib
+from vit_jax.config import provenance, validation
+from vit_jax.config.load import ConfigDict
+from vit_jax.errors import BadInput, writing
+from vit_jax.experiments.sweeps.points import Point, Problems, Sweep, described
+from vit_jax.paper import vtab
+from vit_jax.reports import summary
+from vit_jax.storage import files as storage
+from vit_jax.storage.jsonl import METRICS_FILE, place
+from vit_jax.weights import files
+
+RECORD_FILE, CSV_FILE = "sweep.json", "sweep.csv"
+LOG_FILE, FAILED_FILE = "log.txt", "failed.json"
+
+
+# ---------------------------------------------------------------- before anything runs
+
+
+def settled(points: Sequence[Point], workdir: Path) -> list[Point]:
+    """The points with nothing left open, checked by themselves and against what lies in a folder.
+
+    Raises:
+      BadInput: values that cannot be, or a run of that place with another configuration; all of
+        them. Nothing was written.
+    """
+    made, problems = list[Point](), Problems()
+    starts: dict[tuple[Any, ...], list[Point]] = {}  # those with the same weights and model
+    for point in points:
+        try:
+            config, are_new = _settled(point, workdir)
+            build.check(config)
+            made.append(dataclasses.replace(point, config=config))
+        except BadInput as e:
+            problems.add(point.run, e)
+            continue
+        if config.init and are_new:
+            alike = config.init, config.model.to_json(), config.data.image_size
+            starts.setdefault(alike, []).append(made[-1])
+    for alike in starts.values():
+        try:
+            defaults.check_weights(alike[0].config)
+        except BadInput as e:
+            for point in alike:
+                problems.add(point.run, e)
+    problems.check()
+    return made
+
+
+def _settled(point: Point, workdir: Path) -> tuple[ConfigDict, bool]:
+    """A point's configuration, and whether its weights are not those of a run of that place."""
+    config, folder = config_lib.changed(point.config, {}), workdir / point.run
+    number = folder.name.partition("-")[0]
+    alike = [p for p in storage.listed(folder.parent) if p.name.startswith(f"{number}-")]
+    for there in (p / step_folders.CONFIG_FILE for p in alike):
+        if not storage.exists(there):
+            continue
+        saved = config_lib.load(str(there))
+        defaults.adopt(config, saved)
+        differences = [
+            f"  {key}: {old!r} there, now {new!r}"
+            for key, old, new in config_lib.differences(saved, config)
+            if config_lib.changes_results(key)
+        ]
+        others = not _same_weights(saved.init, config.init, workdir)
+        if others and _begun(there.parent):
+            differences.append(f"  init: {saved.init!r} there, now {config.init!r}")
+        if differences or there.parent != folder:
+            raise BadInput(
+                f"{there.parent} holds another run:\n" + "\n".join(differences or ["  its name"])
+                + "\nGive another --workdir, or the sweep that was there."
+            )  # fmt: skip
+        return config, others
+    return defaults.settle(config), True
+
+
+def _begun(folder: Path) -> bool:
+    """Whether the weights of `init` were used: there is a checkpoint, or the results."""
+    return bool(saved(folder)) or is_done(folder)
+
+
+def is_done(folder: Path) -> bool:
+    """Whether the run in a workdir has its results."""
+    return storage.exists(folder / summary.RESULTS_FILE)
+
+
+def _same_weights(old: str, new: str, workdir: Path) -> bool:
+    """Whether two values of `init` mean the same, also where the sweep's folder was moved."""
+    old_path, new_path = os.path.abspath(old), os.path.abspath(new)
+    inside = os.path.relpath(new_path, os.path.abspath(workdir))
+    moved = not inside.startswith("..") and old_path.endswith(os.sep + inside)
+    return old == new or old_path == new_path or moved
+
+
+def write(sweep: Sweep, stage: str, points: Sequence[Point], workdir: Path) -> None:
+    """Makes the workdirs of a stage and notes them; what is finished stays as it is.
+
+    Args:
+      sweep: where the points are from.
+      stage: theirs.
+      points: settled.
+      workdir: of the sweep.
+
+    Raises:
+      BadInput: the folder is not writable.
+    """
+    recipe = provenance.recipe(sweep.spec, sweep.overrides)
+    with writing(workdir):
+        for point in points:
+            folder = workdir / point.run
+            storage.make_folder(folder)
+            if not is_done(folder):
+                text = config_lib.to_yaml(point.config)
+                storage.write(folder / step_folders.CONFIG_FILE, text)
+                provenance.write(folder, recipe, devices="")  # a run of a config.yaml keeps it
+        stages = _record(workdir)["stages"] if storage.exists(workdir / RECORD_FILE) else {}
+        listed = {
+            p.run: {"run": p.run, "keys": p.keys, "test": validation.looked_at_test(p.config)}
+            for p in points
+        }
+        stages[stage] = list(({row["run"]: row for row in stages.get(stage, ())} | listed).values())
+        record = {"config": sweep.spec, "overrides": list(sweep.overrides), "stages": stages}
+        text = json.dumps(record, indent=1) + "\n"
+        storage.write(workdir / RECORD_FILE, text)
+
+
+def _record(workdir: Path) -> dict[str, Any]:
+    path = workdir / RECORD_FILE
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict) or not isinstance(found.get("stages"), dict):
+            raise ValueError("not a sweep")
+        if not all(_is_row(row) for rows in found["stages"].values() for row in rows):
+            raise ValueError("not the runs of a sweep")
+        return found
+    except (OSError, ValueError, TypeError, RecursionError) as e:
+        raise BadInput(
+            f"{workdir} holds no sweep ({RECORD_FILE} is not readable); give the --workdir of "
+            "`vit_jax sweep --config=... --workdir=DIR`."
+        ) from e
+
+
+def _is_row(row: Any) -> bool:
+    """Whether this is a run as `write` notes it, below the folder of the sweep."""
+    return (
+        isinstance(row, dict)
+        and row.keys() == {"run", "keys", "test"}
+        and isinstance(row["run"], str)
+        and not os.path.isabs(row["run"])
+        and ".." not in row["run"].split("/")
+        and isinstance(row["keys"], dict)
+    )
+
+
+# ---------------------------------------------------------------- what the runs have reached
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """What one run has reached.
+
+    Attributes:
+      run: its folder below that of the sweep.
+      stage: its stage; "" where stages have no names.
+      state: done | failed | running | pending.
+      keys: of its point.
+      metrics: `<split>/<metric>`, of results.json.
+      looked_at_test: whether something is selected by a run that read test.
+      message: why it failed.
+    """
+
+    run: str
+    stage: str
+    state: str
+    keys: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    looked_at_test: bool
+    message: str = ""
+
+    def row(self, workdir: Path) -> dict[str, Any]:
+        """As the function of the next stage sees it."""
+        return {"run": self.run, "workdir": str(workdir / self.run), **self.keys, **self.metrics}
+
+
+def entries(workdir: Path, running: Collection[str] | None = None) -> list[Entry]:
+    """All runs of the sweep in a folder.
+
+    Args:
+      workdir: of the sweep.
+      running: those that run; None: those that have begun and are not finished, since whoever
+        runs them may be elsewhere.
+
+    Raises:
+      BadInput: there is no sweep.
+    """
+    stages = _record(workdir)["stages"]
+    return [
+        _entry(workdir, stage, running, **row) for stage, rows in stages.items() for row in rows
+    ]
+
+
+def _entry(
+    workdir: Path,
+    stage: str,
+    running: Collection[str] | None,
+    run: str,
+    keys: Mapping[str, Any],
+    test: bool,
+) -> Entry:
+    folder, metrics, message = workdir / run, dict[str, float](), ""
+    results, failed = folder / summary.RESULTS_FILE, folder / FAILED_FILE
+    begun = storage.exists(place(folder / METRICS_FILE)) if running is None else run in running
+    if storage.exists(results):
+        state, metrics = "done", _metrics(files.read_json(results))
+    elif storage.exists(failed):
+        state, message = "failed", str(files.read_json(failed).get("message", ""))
+    else:
+        state = "running" if begun else "pending"
+    return Entry(
+        run, stage, state, {k: _tuples(v) for k, v in keys.items()}, metrics, test, message
+    )
+
+
+def _metrics(results: Mapping[str, Any]) -> dict[str, float]:
+    return {
+        f"{split}/{name}": value
+        for split, found in results.items()
+        if isinstance(found, dict)
+        for name, value in found.items()
+        if isinstance(value, int | float)
+    }
+
+
+def fail(workdir: Path, run: str, code: int, message: str) -> None:
+    """Notes that a run is given up; `entries` then says so."""
+    text = json.dumps({"code": code, "message": message}) + "\n"
+    storage.write(workdir / run / FAILED_FILE, text)
+
+
+def write_csv(workdir: Path, found: Sequence[Entry]) -> None:
+    """Replaces sweep.csv."""
+    keys, metrics = (_union(rows) for rows in ([e.keys for e in found], [e.metrics for e in found]))
+    marked = ["looked_at_test"] if any(e.looked_at_test for e in found) else []
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["run", "state", *keys, *metrics, *marked])
+    for entry in found:
+        values = [entry.keys.get(k, "") for k in keys] + [entry.metrics.get(m, "") for m in metrics]
+        mark = [str(entry.looked_at_test).lower()] if marked else []
+        writer.writerow([entry.run, entry.state, *values, *mark])
+    storage.write(workdir / CSV_FILE, file.getvalue())
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _union(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(key for row in rows for key in row))
+
+
+# ---------------------------------------------------------------- table
+
+
+def table(found: Sequence[Entry]) -> str:
+    """A line for all runs that differ in the seed alone: top-1, mean and standard deviation.
+
+    The deviation is that of a sample (n - 1). The tasks of VTAB get a last line, the mean of all
+    19, with its deviation over seeds; `n/a` while one is not finished.
+    """
+    metrics = _shown([e.metrics for e in found])
+    header = ["run", "done", *(m.removesuffix("/top1") for m in metrics)]
+    lines = []
+    for (name, *_), group in _groups(found, ("seed",)).items():
+        done = [e for e in group if e.state == "done"]
+        cells = [_spread([e.metrics[m] for e in done if m in e.metrics]) for m in metrics]
+        lines.append([name, f"{len(done)}/{len(group)}", *cells])
+    of_vtab = [e for e in found if str(e.keys.get(":dataset", "")).startswith("vtab/")]
+    for (name, *_), group in _groups(of_vtab, ("seed", ":dataset")).items():
+        if len({_task(e) for e in group}) < len(vtab.tasks()):
+            continue
+        done = sum(e.state == "done" for e in group)
+        cells = [_spread(_means(group, m), missing="n/a") for m in metrics]
+        lines.append([f"mean of {len(vtab.tasks())} tasks: {name}", f"{done}/{len(group)}", *cells])
+    text = console.table(header, lines)
+    if any(e.looked_at_test for e in found):
+        text += "\n\nlooked_at_test: runs that something is selected by have read test."
+    return text
+
+
+def report(workdir: Path, found: Sequence[Entry]) -> str:
+    """The table, what failed and why, and where everything lies."""
+    failed = [f"{entry.run}: {entry.message}" for entry in found if entry.state == "failed"]
+    listed = ["", f"{len(failed)} failed:", *failed] if failed else []
+    return "\n".join(["", table(found), *listed, "", f"results     {workdir / CSV_FILE}"])
+
+
+def _shown(rows: Iterable[Mapping[str, float]]) -> list[str]:
+    return [m for m in _union(rows) if m.endswith("/top1") and not m.endswith("_raw/top1")]
+
+
+def _groups(found: Iterable[Entry], without: tuple[str, ...]) -> dict[tuple[str, str], list[Entry]]:
+    """(what they have in common, stage) -> runs that differ in the keys `without` alone."""
+    groups: dict[tuple[str, str], list[Entry]] = {}
+    for entry in found:
+        keys = {k: v for k, v in entry.keys.items() if k not in (*without, ":stage")}
+        name = f"{entry.stage} {described(keys)}".strip() or "all"
+        groups.setdefault((name, entry.stage), []).append(entry)
+    return groups
+
+
+def _task(entry: Entry) -> str:
+    return vtab.find(str(entry.keys[":dataset"]).removeprefix("vtab/")).slug
+
+
+def _means(group: Iterable[Entry], metric: str) -> list[float]:
+    """The mean over all tasks of VTAB, for each seed that has them all."""
+    seeds: dict[Any, dict[str, float]] = {}
+    for entry in group:
+        if metric in entry.metrics:
+            seeds.setdefault(entry.keys.get("seed", 0), {})[_task(entry)] = entry.metrics[metric]
+    return [statistics.fmean(s.values()) for s in seeds.values() if len(s) == len(vtab.tasks())]
+
+
+def _spread(values: Sequence[float], missing: str = "") -> str:
+    """`93.25 %`, or `93.25 +- 0.05 %`."""
+    if not values:
+        return missing
+    spread = f" +- {100 * statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{100 * statistics.fmean(values):.2f}{spread} %"

@@ -1,0 +1,327 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""From a recipe with `sweep()` to named runs, each with its whole configuration. Pure.
+
+A recipe's `sweep(arg=None)` returns a list of points, or stages: a dict from name to list, where a
+stage may also be a function of the finished runs of the stage before. A point is a mapping from a
+key (`schedule.lr`), or from an argument of the recipe (`:dataset`), to its value. The runner here
+and launchers elsewhere use the same expansion. Start from `read`.
+"""
+
+import dataclasses
+import functools
+import itertools
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from vit_jax.config import load as config_lib
+from vit_jax.config import recipes
+from vit_jax.config.load import ConfigDict
+from vit_jax.errors import BadInput, together, unknown
+
+MOST_CHARACTERS = 120  # of a name
+Row = Mapping[str, Any]  # a finished run: "run", "workdir", its keys, "<split>/<metric>"
+log = logging.getLogger("vit_jax")
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """One run.
+
+    Attributes:
+      run: its folder below that of the sweep, e.g. `select/003-lr=0.01_seed=1`.
+      keys: as the sweep has them, without a leading "config.".
+      config: loaded, with the overrides of the command line; what it leaves open is not settled.
+    """
+
+    run: str
+    keys: dict[str, Any]
+    config: ConfigDict
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """The stages of a recipe.
+
+    Attributes:
+      spec: `FILE.py:ARGS`.
+      overrides: `--config.key=value`, for all points; that of an evaluation for those that have it.
+      stages: name -> points, or a function of the rows of the stage before. One that has no name
+        is called "".
+    """
+
+    spec: str
+    overrides: tuple[str, ...]
+    stages: Mapping[str, Any]
+
+    def before(self, stage: str) -> str | None:
+        """The stage whose finished runs a stage is made of; None if it is there from the start."""
+        names = list(self.stages)
+        return names[names.index(stage) - 1] if callable(self.stages[stage]) else None
+
+    def points(self, stage: str, rows: Sequence[Row] = ()) -> list[Point]:
+        """The runs of a stage, each loaded and named.
+
+        Args:
+          stage: of `stages`.
+          rows: of all runs of the stage before, where this one is a function of them.
+
+        Raises:
+          BadInput: a point that cannot be used; all of them are named.
+        """
+        given = self.stages[stage]
+        if callable(given):
+            try:
+                given = given([dict(row) for row in rows])
+            except BadInput:
+                raise
+            except Exception as e:  # the user's program
+                what = f"{type(e).__name__}: {e}"[:300]
+                raise BadInput(f"stage {stage!r} cannot be made of finished runs: {what}") from e
+        return self._points(stage, given)
+
+    @functools.cached_property
+    def expected(self) -> dict[str, list[Point]]:
+        """The points of all stages, before anything has run.
+
+        A stage that is a function of finished runs is tried on imagined ones, whose metrics are 0
+        and whose `workdir` is `Point.run`; it is empty where that cannot be.
+
+        Raises:
+          BadInput: a point that cannot be used; all of them are named.
+        """
+        found, problems, rows = dict[str, list[Point]](), list[BadInput](), list[Row]()
+        for name, given in self.stages.items():
+            try:
+                found[name] = self._imagined(name, rows) if callable(given) else self.points(name)
+            except BadInput as e:
+                found[name] = []
+                problems.append(e)
+            rows = [{"run": p.run, "workdir": p.run, **p.keys} for p in found[name]]
+        if problems:
+            raise together(problems)
+        return found
+
+    def _imagined(self, stage: str, rows: Sequence[Row]) -> list[Point]:
+        try:
+            given = list(self.stages[stage]([_Imagined(row) for row in rows]))
+        except Exception:  # of metrics that mean nothing: the stage is checked in its turn
+            return []
+        return self._points(stage, given) if given else []
+
+    def _points(self, stage: str, given: Any) -> list[Point]:
+        listed = _listed(given, f"stage {stage!r}" if stage else "sweep()")
+        folder = f"{stage}/" if len(self.stages) > 1 else ""
+        names = [folder + name for name in _names([_named(keys, stage) for keys in listed])]
+        selects = any(self.before(later) == stage for later in self.stages)
+        made, problems = list[Point](), Problems()
+        for name, keys in zip(names, listed, strict=True):
+            try:
+                made.append(Point(name, keys, self._config(keys, selects)))
+            except BadInput as e:
+                problems.add(name, e)
+        problems.check()
+        _check_different(made)
+        return made
+
+    def _config(self, keys: Mapping[str, Any], selects: bool) -> ConfigDict:
+        for key in keys:
+            if any(o.startswith(f"--config.{key}=") for o in self.overrides):
+                raise BadInput(f"{key} is swept over; leave out --config.{key}.")
+        own = [f"--config.{k}={_text(v)}" for k, v in keys.items() if not k.startswith(":")]
+        spec = with_arguments(self.spec, keys)
+        have = config_lib.load(spec).evals if any(map(_evaluation, self.overrides)) else ()
+        overrides = [o for o in self.overrides if not _evaluation(o) or _evaluation(o) in have]
+        config = config_lib.load(spec, [*overrides, *own])
+        if selects and not config.recipe.stage:
+            config = config_lib.changed(config, {"recipe.stage": "select"})
+        return config
+
+
+def read(spec: str, overrides: Iterable[str] = ()) -> Sweep:
+    """The sweep of a recipe, every point of it loaded once.
+
+    Args:
+      spec: `FILE.py` or `FILE.py:ARGS`.
+      overrides: `--config.key=value`, for all points.
+
+    Raises:
+      BadInput: there is no sweep, or it is empty, or a point cannot be used (all are named).
+    """
+    path, args = recipes.split(spec)
+    if path.suffix != ".py":
+        raise BadInput(f"--config={spec}: only a recipe (.py) has a sweep; {path.name} is a run's.")
+    found = recipes.call(path, "sweep", args)
+    stages = dict(found) if isinstance(found, Mapping) else {"": found}
+    if not stages or not all(isinstance(name, str) for name in stages):
+        raise BadInput(f"{path}: sweep() has the stages {list(stages)}; expected names of stages.")
+    for name in stages:
+        if not re.fullmatch(r"[A-Za-z][\w-]*" if len(stages) > 1 else r"[\w-]*", name):
+            raise BadInput(f"{path}: a stage is called {name!r}; expected a word.")
+    if callable(next(iter(stages.values()))):
+        raise BadInput(f"{path}: the first stage is a function, but no stage is before it.")
+    sweep = Sweep(spec, tuple(overrides), stages)
+    _check_evaluations(sweep)
+    return sweep
+
+
+def _evaluation(override: str) -> str:
+    """The evaluation that an override is of; "": none."""
+    found = re.match(r"--config\.evals\.(\w+)\.", override)
+    return found[1] if found else ""
+
+
+def _check_evaluations(sweep: Sweep) -> None:
+    """Refuses an override of an evaluation that no point has; says which points do without it."""
+    points = [point for points in sweep.expected.values() for point in points]
+    for override in filter(_evaluation, sweep.overrides):
+        name, key = _evaluation(override), override.removeprefix("--config.").partition("=")[0]
+        without = [p.run for p in points if name not in p.config.evals]
+        if len(without) == len(points):
+            known = {k: None for p in points for k, _ in config_lib.flatten(p.config)}
+            raise unknown("config key", key, known)
+        if without:
+            log.info("%s is left out of runs without that evaluation: %s", override, _few(without))
+
+
+def check_stage(sweep: Sweep, stage: str) -> None:
+    """Raises BadInput unless a sweep has a stage; lists those it has."""
+    if stage not in sweep.stages:
+        raise unknown(f"stage of {sweep.spec}", stage, filter(None, sweep.stages))
+
+
+class _Imagined(dict[str, Any]):
+    """A finished run before there is one: every metric is 0."""
+
+    def __missing__(self, key: str) -> Any:
+        if "/" not in key:
+            raise KeyError(key)
+        return 0.0
+
+
+def _named(keys: Mapping[str, Any], stage: str) -> Mapping[str, Any]:
+    """What of a point its name says: not what the stage's does, and not `init`.
+
+    That is a path, which would give a run another name where the sweep's folder is written
+    otherwise, and leave it no room for the rest.
+    """
+    said = {k: v for k, v in keys.items() if k != "init" and not (k == ":stage" and v == stage)}
+    return said or keys
+
+
+class Problems(dict[str, list[str]]):
+    """What is wrong with points -> the runs that it is wrong with."""
+
+    def add(self, run: str, problem: BadInput) -> None:
+        self.setdefault(str(problem), []).append(run)
+
+    def check(self) -> None:
+        """Raises BadInput with all of them, if there are any."""
+        if self:
+            raise together([BadInput(f"{_few(runs)}: {why}") for why, runs in self.items()])
+
+
+def _few(runs: Sequence[str]) -> str:
+    return ", ".join(runs[:3]) + (f" and {len(runs) - 3} more" if runs[3:] else "")
+
+
+def _listed(given: Any, where: str) -> list[dict[str, Any]]:
+    """The points of a stage with plain keys and values."""
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        raise BadInput(f"{where} is {type(given).__name__}; expected a list of points.")
+    made = []
+    for number, point in enumerate(given):
+        if not isinstance(point, Mapping) or not all(isinstance(k, str) for k in point):
+            raise BadInput(f"{where}: point {number} is {point!r}; expected {{key: value}}.")
+        keys = {k.removeprefix("config."): _plain(k, v) for k, v in point.items()}
+        if len(keys) < len(point):
+            raise BadInput(f"{where}: point {number} names a key twice: {', '.join(point)}.")
+        made.append(keys)
+    if not made:
+        raise BadInput(f"{where} is empty: there is nothing to run; return at least one point.")
+    return made
+
+
+def _plain(key: str, value: Any) -> Any:
+    """A value as a configuration may hold it; numpy's numbers are numbers."""
+    if type(value).__module__ == "numpy":
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return tuple(_plain(key, v) for v in value)
+    if not isinstance(value, bool | int | float | str):
+        kind = type(value).__name__
+        raise BadInput(f"{key}={value!r} is of type {kind}; a point holds numbers, text or tuples.")
+    return value
+
+
+def _text(value: Any) -> str:
+    """A value as it is written on a command line."""
+    return value if isinstance(value, str) else repr(value)
+
+
+def with_arguments(spec: str, keys: Mapping[str, Any]) -> str:
+    """`FILE.py:ARGS` with the arguments of a point (`:dataset`) in the place of its own.
+
+    Raises:
+      BadInput: a value with a comma, which would begin another argument.
+    """
+    path, args = recipes.split(spec)
+    parts = {part.partition("=")[0].strip(): part for part in args.split(",") if part.strip()}
+    for key, value in keys.items():
+        if key.startswith(":"):
+            text = _text(value)
+            if "," in text:
+                raise BadInput(f"{key}={text!r}: the argument of a recipe cannot hold a comma.")
+            parts[key[1:]] = f"{key[1:]}={text}"
+    return f"{path}:{','.join(parts.values())}" if parts else str(path)
+
+
+def _check_different(points: Sequence[Point]) -> None:
+    """Raises BadInput for two points that would train the same."""
+    seen: dict[str, Point] = {}
+    for point in points:
+        first = seen.setdefault(config_lib.fingerprint(point.config), point)
+        if first is not point:
+            raise BadInput(
+                f"{first.run} and {point.run} are the same run: {described(point.keys)} changes "
+                "nothing; leave one out."
+            )
+
+
+def described(keys: Mapping[str, Any]) -> str:
+    """`schedule.lr=0.01, seed=1`."""
+    return ", ".join(f"{key}={_text(value)}" for key, value in keys.items())
+
+
+# ---------------------------------------------------------------- names
+
+
+def _names(points: Sequence[Mapping[str, Any]]) -> list[str]:
+    """`003-lr=0.01_seed=1`: a number, and what no file system, shell or recipe's argument minds."""
+    short = _short(list(dict.fromkeys(itertools.chain.from_iterable(points))))
+    digits = max(3, len(str(len(points) - 1)))
+    names = []
+    for number, keys in enumerate(points):
+        said = "_".join(f"{short[k]}={_safe(v)}" for k, v in keys.items())
+        names.append(f"{number:0{digits}}-{said}"[:MOST_CHARACTERS].rstrip("-_. "))
+    return names
+
+
+def _short(keys: Sequence[str]) -> dict[str, str]:
+    """The fewest last words that tell a key from the others: `lr`, or `optimizer.name`."""
+    found = {}
+    for key in keys:
+        words = key.removeprefix(":").split(".")
+        ends = [".".join(words[-n:]) for n in range(1, len(words) + 1)]
+        others = [k.removeprefix(":") for k in keys if k != key]
+        clear = [e for e in ends if not any(o == e or o.endswith(f".{e}") for o in others)]
+        found[key] = clear[0] if clear else ends[-1]
+    return found
+
+
+def _safe(value: Any) -> str:
+    text = "+".join(map(_safe, value)) if isinstance(value, tuple) else _text(value)
+    return re.sub(r"[^A-Za-z0-9._+%-]+", "-", text)

@@ -1,0 +1,361 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Runs the points of a sweep on this machine, each in a process of its own, n at a time.
+
+What a run's exit code means is the contract of all commands (docs/runs.md): one that died or was
+stopped runs again from its checkpoint, one that failed is given up, and the others go on. Start
+from `run`.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import itertools
+import logging
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from vit_jax.build import run as build
+from vit_jax.checkpoints import restart_limit, step_folders
+from vit_jax.errors import SAVED, SIGNALS, BadInput, runs_again, together, writing
+from vit_jax.experiments.sweeps import folder as sweep_folder
+from vit_jax.experiments.sweeps.folder import FAILED_FILE, LOG_FILE, Entry
+from vit_jax.experiments.sweeps.points import Point, Problems, Sweep
+from vit_jax.runtime import signals
+from vit_jax.storage import cache
+from vit_jax.storage import files as storage
+
+MOST_CHARACTERS = 2000  # of a message
+POLL_SECS = 0.1
+LOCK_FILE = "sweep.lock"
+Command = Callable[[Path], list[str]]  # workdir of a run -> the words that start it
+log = logging.getLogger("vit_jax")
+
+
+def beside(folder: Path) -> Path:
+    """The folder itself or, for one in a bucket, that on this disk which has its lock and log."""
+    if not storage.is_remote(folder):
+        return folder
+    name = hashlib.sha256(str(folder).encode()).hexdigest()[:24]
+    made = cache.root() / "sweeps" / name
+    made.mkdir(parents=True, exist_ok=True)
+    return made
+
+
+def train_command(folder: Path) -> list[str]:
+    """`vit_jax train` in this interpreter, of a workdir that has its config.yaml."""
+    config = folder / step_folders.CONFIG_FILE
+    return [sys.executable, "-m", "vit_jax", "train", f"--config={config}", f"--workdir={folder}"]
+
+
+class Stopped(RuntimeError):
+    """A signal or a file STOP ended the sweep; the same command continues it."""
+
+    def __init__(self, why: str):
+        super().__init__(f"stopped by {why}; run again to continue.")
+        self.exit_code = SAVED
+
+
+def run(
+    sweep: Sweep,
+    workdir: Path,
+    *,
+    stage: str = "",
+    parallel: int = 1,
+    command: Command = train_command,
+) -> list[Entry]:
+    """Runs what of a sweep is not finished, and keeps sweep.csv up to date.
+
+    Args:
+      sweep: from `sweep.read`.
+      workdir: of the sweep; made if needed.
+      stage: only this one; "": all of them in their order.
+      parallel: runs at a time.
+      command: what starts a run.
+
+    Returns:
+      All runs. Where one has failed, the stages after its own are not begun.
+
+    Raises:
+      BadInput: a point that cannot be used, a run of another sweep in its place, a run of the stage
+        before that is not finished; nothing was started.
+      Stopped: a signal came, or a file STOP into `workdir`; the processes have ended.
+    """
+    stop_file, wanted = signals.StopFile(workdir), [stage] if stage else list(sweep.stages)
+    ready = {
+        name: _settled(sweep, name, workdir) for name in wanted if sweep.before(name) not in wanted
+    }
+    points = list(itertools.chain.from_iterable(ready.values()))
+    if not all(sweep_folder.is_done(workdir / p.run) for p in points):
+        points += [p for name in wanted if name not in ready for p in _foreseen(sweep, name)]
+    _check_data(points, workdir)
+    with _locked(workdir) as lock, _stops(stop_file) as stops:
+        stop_file.remove_old()
+        for name in wanted:
+            if name not in ready:
+                ready[name] = _settled(sweep, name, workdir)
+                _check_data(ready[name], workdir)
+            sweep_folder.write(sweep, name, ready[name], workdir)
+            failed = _Stage(ready[name], workdir, parallel, command, lock).run(stops)
+            if failed:
+                break
+    return sweep_folder.entries(workdir, running=())
+
+
+def _settled(sweep: Sweep, stage: str, workdir: Path) -> list[Point]:
+    """The points of a stage, checked."""
+    return sweep_folder.settled(_points(sweep, stage, workdir), workdir)
+
+
+def _points(sweep: Sweep, stage: str, workdir: Path) -> list[Point]:
+    before = sweep.before(stage)
+    rows = [] if before is None else [e.row(workdir) for e in finished(sweep, before, workdir)]
+    return sweep.points(stage, rows)
+
+
+def _foreseen(sweep: Sweep, stage: str) -> list[Point]:
+    """The points that a stage would have if the one before it ended somehow, checked.
+
+    What they take from weights is left alone: those may be of a run to come.
+    """
+    problems = Problems()
+    for point in sweep.expected[stage]:
+        config = point.config
+        if config.model.variant != "auto" and config.data.image_size:
+            try:
+                build.check(config)
+            except BadInput as e:
+                problems.add(point.run, e)
+    problems.check()
+    return sweep.expected[stage]
+
+
+def _check_data(points: Sequence[Point], workdir: Path) -> None:
+    """Refuses runs that are not finished and whose images or labels are not all there.
+
+    Raises:
+      BadInput: with everything that is missing.
+    """
+    reads = {
+        (c.data.to_json(), c.evals.to_json(), c.fewshot.sources): c
+        for c in (p.config for p in points if not sweep_folder.is_done(workdir / p.run))
+    }
+    problems = [problem for config in reads.values() for problem in build.problems(config)]
+    if problems:
+        raise together(problems)
+
+
+def finished(sweep: Sweep, stage: str, workdir: Path) -> list[Entry]:
+    """All runs of a stage.
+
+    Raises:
+      BadInput: one is not finished; names all of those.
+    """
+    begun = storage.exists(workdir / sweep_folder.RECORD_FILE)
+    states = {e.run: e for e in (sweep_folder.entries(workdir, ()) if begun else ())}
+    points = _points(sweep, stage, workdir)
+    missing = [
+        f"{p.run} ({states[p.run].state if p.run in states else 'missing'})"
+        for p in points
+        if p.run not in states or states[p.run].state != "done"
+    ]
+    if missing:
+        raise BadInput(
+            f"the next stage is chosen by all runs of {stage!r}, but of these are not finished: "
+            f"{', '.join(missing)}; run --stage={stage} first."
+        )
+    sweep_folder.settled(points, workdir)  # the same runs as then
+    return [states[point.run] for point in points]
+
+
+@contextlib.contextmanager
+def _locked(workdir: Path) -> Iterator[int]:
+    """Keeps a second sweep out while this one, or a run that it has left, is at work."""
+    with writing(workdir):
+        storage.make_folder(workdir)
+        file = open(beside(workdir) / LOCK_FILE, "a", encoding="utf-8")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as e:
+            raise BadInput(
+                f"another sweep, or a run that it has left, is at work in {workdir}; wait for it."
+            ) from e
+        except OSError:  # some network file systems
+            log.info("%s cannot be locked; see that no other sweep is at work there", workdir)
+        yield file.fileno()
+
+
+# ---------------------------------------------------------------- processes
+
+
+@dataclasses.dataclass
+class _Stops:
+    """What asked for an end so far.
+
+    Attributes:
+      numbers: of signals; SIGTERM stands for the file STOP.
+      file: whether that was seen.
+    """
+
+    numbers: list[int]
+    file: bool = False
+
+    def check(self) -> None:
+        """Raises Stopped if something did."""
+        if self.numbers:
+            raise Stopped(signals.FILE if self.file else signal.Signals(self.numbers[0]).name)
+
+
+@contextlib.contextmanager
+def _stops(stop_file: signals.StopFile) -> Iterator[_Stops]:
+    """Collects signals, and a file STOP that came into the folder of the sweep since the start."""
+    with signals.collected() as numbers:
+        stops = _Stops(numbers)
+
+        def found() -> None:
+            stops.file = True
+            numbers.append(signal.SIGTERM)
+
+        with stop_file.watched(found):
+            yield stops
+
+
+@dataclasses.dataclass
+class _Job:
+    """A run that is not finished, and how often it was started since its last checkpoint."""
+
+    point: Point
+    folder: Path
+    newest: int  # checkpoint
+    restarts: int = 0
+
+
+@dataclasses.dataclass
+class _Active:
+    """A run with its process."""
+
+    job: _Job
+    process: subprocess.Popen[bytes]
+    log_start: int  # bytes of its log that earlier processes have written
+
+
+class _Stage:
+    """The runs of one stage: those that wait, and those that run."""
+
+    def __init__(
+        self, points: Sequence[Point], workdir: Path, parallel: int, command: Command, lock: int
+    ):
+        self.points, self.workdir = points, workdir
+        self.parallel, self.command, self.lock = parallel, command, lock
+        jobs = [_Job(p, workdir / p.run, step_folders.newest(workdir / p.run)) for p in points]
+        self.waiting = collections.deque(j for j in jobs if not sweep_folder.is_done(j.folder))
+        self.active: list[_Active] = []
+        self.done, self.failed = len(jobs) - len(self.waiting), 0
+        for job in self.waiting:  # what failed is tried again
+            storage.remove(job.folder / FAILED_FILE)
+            storage.remove(job.folder / restart_limit.FILE)
+
+    def run(self, stops: _Stops) -> int:
+        """Until all runs are done or given up; returns how many were given up."""
+        self.save()
+        forwarded, received = 0, stops.numbers
+        try:
+            while self.active or (self.waiting and not received):
+                while self.waiting and len(self.active) < self.parallel and not received:
+                    self.start(self.waiting.popleft())
+                    self.save()
+                for number in received[forwarded:]:
+                    self.forward(number, again=forwarded > 0)
+                    forwarded += 1
+                for one in [a for a in self.active if a.process.poll() is not None]:
+                    self.active.remove(one)
+                    self.ended(one, stopping=bool(received))
+                    self.save()
+                time.sleep(POLL_SECS)
+            stops.check()
+        finally:
+            for one in self.active:  # only if this process fails
+                one.process.kill()
+                one.process.wait()
+        return self.failed
+
+    def save(self) -> None:
+        running = {one.job.point.run for one in self.active}
+        sweep_folder.write_csv(self.workdir, sweep_folder.entries(self.workdir, running))
+
+    def start(self, job: _Job) -> None:
+        words = self.command(job.folder)
+        file = beside(job.folder) / LOG_FILE
+        with open(file, "ab") as output:
+            output.write(f"$ {' '.join(words)}\n".encode())
+            output.flush()
+            log_start = output.tell()  # later it moves with what the process writes
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=(self.lock,),  # held until the last of them has ended
+                process_group=0,  # a terminal's Ctrl-C reaches this process alone, which tells them
+            )
+            self.active.append(_Active(job, process, log_start))
+        since = f", from step {job.newest}" if job.newest >= 0 else ""
+        log.info("%s runs%s; its log is %s", job.point.run, since, file)
+
+    def forward(self, number: int, *, again: bool) -> None:
+        """Hands a signal on; those that do not end are killed by a second one."""
+        name = signal.Signals(number).name
+        log.info("%s: %s %d runs", name, "killing" if again else "ending", len(self.active))
+        for one in self.active:
+            one.process.kill() if again else one.process.send_signal(number)
+
+    def ended(self, one: _Active, *, stopping: bool) -> None:
+        """What becomes of a run whose process has ended."""
+        job, code = one.job, one.process.returncode
+        file = beside(job.folder) / LOG_FILE
+        if storage.is_remote(job.folder):
+            storage.write(job.folder / LOG_FILE, file.read_bytes())
+        newest = step_folders.newest(job.folder)
+        if newest > job.newest:
+            job.newest, job.restarts = newest, 0
+        if sweep_folder.is_done(job.folder):
+            self.done += 1
+            log.info("%s is done: %d of %d", job.point.run, self.done, len(self.points))
+        elif stopping:
+            log.info("%s was stopped; it continues when the sweep is run again", job.point.run)
+        elif runs_again(code) and job.restarts < restart_limit.MOST:
+            job.restarts += 1
+            since = f"from step {newest}" if newest >= 0 else "from the beginning"
+            log.info("%s %s; again %s", job.point.run, _how(code), since)
+            self.waiting.appendleft(job)
+        else:
+            message = f"{_how(code)}: {last_message(file, one.log_start)}"
+            if runs_again(code):
+                message = f"{restart_limit.MOST} restarts without a new checkpoint; {message}"
+            sweep_folder.fail(self.workdir, job.point.run, code, message)
+            self.failed += 1
+            log.info("%s failed: %s", job.point.run, message)
+
+
+def _how(code: int) -> str:
+    number = -code if code < 0 else code - SIGNALS
+    if runs_again(code) and number in {int(s) for s in signal.Signals}:
+        return f"was ended by {signal.Signals(number).name}"
+    return f"ended with code {code}"
+
+
+def last_message(file: Path, start: int = 0) -> str:
+    """What a command said last: what follows the last `vit_jax: `, else its last line."""
+    with open(file, "rb") as lines:
+        lines.seek(start)
+        text = "\n" + lines.read().decode(errors="replace").strip()
+    _, mark, said = text.rpartition("\nvit_jax: ")
+    return (said if mark else text.splitlines()[-1])[:MOST_CHARACTERS].strip() or "it said nothing"

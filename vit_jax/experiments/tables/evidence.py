@@ -1,0 +1,140 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The runs in a folder: what each was, what it measured, and what cannot be read.
+
+Nothing but config.yaml, results.json and metrics.jsonl is opened. Start from `read`.
+"""
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from vit_jax import console
+from vit_jax.config import load as config_lib
+from vit_jax.errors import BadInput
+from vit_jax.experiments.tables.recipe_diff import Flat
+from vit_jax.storage import files as storage
+from vit_jax.storage import jsonl
+
+CONFIG, RESULTS, METRICS = "config.yaml", "results.json", "metrics.jsonl"
+FAILED = "failed.json"  # of a sweep, in a run that it gave up
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A workdir.
+
+    Attributes:
+      folder: the workdir.
+      config: resolved, flat.
+      results: content of results.json; None while the run is not finished.
+    """
+
+    folder: Path
+    config: Flat
+    results: Mapping[str, Any] | None
+
+    @property
+    def running(self) -> bool:
+        """Whether results may still come."""
+        return self.results is None and not storage.exists(self.folder / FAILED)
+
+    @property
+    def fine_tunes(self) -> bool:
+        """Whether it is a transfer; else it is a pre-training."""
+        return bool(self.config["init"]) or self.config["recipe.name"] == "transfer"
+
+    def metric(self, name: str) -> float | None:
+        """A share such as `test/top1` in percent, None where it was not measured."""
+        section, _, key = name.rpartition("/")
+        value = (self.results or {}).get(section, {})
+        found = value.get(key) if isinstance(value, dict) else None
+        return 100 * found if isinstance(found, float | int) else None
+
+    def examples(self, name: str) -> int:
+        """How many images a metric was measured on; 0 where that is not said."""
+        measured = (self.results or {}).get(name.rpartition("/")[0], {})
+        found = measured.get("examples", 0) if isinstance(measured, dict) else 0
+        return found if isinstance(found, int) else 0
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of metrics.jsonl; a torn line is left out."""
+        return jsonl.read_rows(self.folder / METRICS)
+
+
+def read(root: Path) -> tuple[list[Run], list[str]]:
+    """(runs, a sentence for each that cannot be read) anywhere below a folder.
+
+    Raises:
+      BadInput: no such folder, or a result that is no share.
+    """
+    if not storage.is_dir(root):
+        what = "is a file" if storage.exists(root) else "does not exist"
+        raise BadInput(f"--runs={root} {what}; give the folder that holds the workdirs of runs.")
+    runs, broken = [], []
+    folders = sorted(_workdirs(root))
+    with console.bar("reading runs") as progress:
+        for i, folder in enumerate(folders):
+            try:
+                runs.append(open_run(folder))
+            except Unreadable as e:
+                broken.append(f"{folder}: {e}")
+            progress(i + 1, len(folders))
+    return runs, broken
+
+
+class Unreadable(Exception):
+    """Why a workdir cannot be read."""
+
+
+def open_run(folder: Path) -> Run:
+    """The run of a workdir that has a config.yaml.
+
+    Raises:
+      Unreadable: what is in it.
+      BadInput: a result that is no share.
+    """
+    try:
+        config = dict(config_lib.flatten(config_lib.load(str(folder / CONFIG))))
+    except BadInput as e:
+        raise Unreadable(f"its configuration cannot be read ({e})") from e
+    file = folder / RESULTS
+    try:
+        results = json.loads(storage.read_all([file])[0]) if storage.exists(file) else None
+    except (ValueError, OSError, RecursionError) as e:
+        raise Unreadable(f"{RESULTS} cannot be read ({e})") from e
+    if results is not None and not isinstance(results, dict):
+        raise Unreadable(f"{RESULTS} holds {type(results).__name__}, expected an object")
+    _check(file, results or {})
+    return Run(folder, config, results)
+
+
+def _workdirs(root: Path) -> Iterator[Path]:
+    for folder, inside, files in storage.walk(root):
+        skip = {"checkpoints", *(["metrics"] if CONFIG in files else [])}  # of objects, not runs
+        inside[:] = [name for name in inside if name not in skip and not name.startswith(".")]
+        if CONFIG in files:
+            yield folder
+
+
+def _check(file: Path, results: Mapping[str, Any]) -> None:
+    """Refuses results that are not numbers, or accuracies that are not shares."""
+    for split, metrics in results.items():
+        for name, value in metrics.items() if isinstance(metrics, dict) else ():
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                continue
+            if not -math.inf < value < math.inf:
+                raise BadInput(
+                    f"{file}: {split}/{name} is {value}; a table has no place for it. Run it "
+                    "again, or move it out of --runs."
+                )
+            accuracy = name in ("top1", "top5") or name.endswith("shot")
+            if accuracy and not 0 <= value <= 1:
+                raise BadInput(
+                    f"{file}: {split}/{name} is {value}; an accuracy is a share from 0 to 1. Move "
+                    "the run out of --runs."
+                )

@@ -1,0 +1,294 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Runs into the cells of a table: mean and spread over seeds, difference, status.
+
+Start from `fill`.
+"""
+
+import dataclasses
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vit_jax.errors import BadInput, unknown
+from vit_jax.experiments.tables import compute, evidence, tolerance
+from vit_jax.experiments.tables.cells import Cell, Table, Want
+from vit_jax.experiments.tables.evidence import Run
+from vit_jax.experiments.tables.lineage import Ancestry
+from vit_jax.experiments.tables.run_matching import SELECT, Placed, Placer, is_vtab
+
+# What a cell can be.
+MISSING, RUNNING, WITHIN, OFF = "missing", "running", "within tolerance", "off"
+FEW = ("1 seed", "2 seeds")  # the formula's s is of three
+PRIVATE, EXTERNAL, ABSENT = "needs private data", "external", "not in the paper"
+
+
+@dataclasses.dataclass(frozen=True)
+class Filled:
+    """A cell and what there is for it.
+
+    Attributes:
+      cell: the cell.
+      status: one of those above.
+      ours: mean over seeds, or what was computed; None: nothing.
+      std: between seeds; None with less than two.
+      seeds: how many.
+      stand_ins: what other runs have, a phrase each.
+      partial: it is a mean of which a part is missing.
+      lacking: of its wants, those that keep it empty: nothing has finished or runs for them.
+    """
+
+    cell: Cell
+    status: str
+    ours: float | str | None = None
+    std: float | None = None
+    seeds: int = 0
+    stand_ins: tuple[str, ...] = ()
+    partial: bool = False
+    lacking: tuple[Want, ...] = ()
+
+    @property
+    def difference(self) -> float | None:
+        """Ours less the paper's; None where either is missing or text."""
+        numbers = isinstance(self.ours, float | int) and isinstance(self.cell.paper, float | int)
+        return self.ours - self.cell.paper if numbers else None  # type: ignore[operator]
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """A filled table.
+
+    Attributes:
+      table: the table.
+      cells: as in the table.
+      protocol: of its runs; empty without runs.
+      remarks: runs that cannot be read, that run, or that no cell has a place for.
+      runs: all that there are.
+    """
+
+    table: Table
+    cells: tuple[Filled, ...]
+    protocol: str = ""
+    remarks: tuple[str, ...] = ()
+    runs: tuple[Run, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """The last line: `3 of 54 public cells reproduced`."""
+        public = [f for f in self.cells if f.cell.kind == "public" and f.cell.counts]
+        done = sum(f.status == WITHIN for f in public)
+        return f"{done} of {len(public)} public cells reproduced"
+
+
+@dataclasses.dataclass
+class _Found:
+    """What the runs of a want have measured: seed -> (percent, examples), and seed -> run."""
+
+    seeds: dict[int, tuple[float, int]] = dataclasses.field(default_factory=dict)
+    counted: dict[int, Placed] = dataclasses.field(default_factory=dict)
+    others: dict[str, list[float]] = dataclasses.field(default_factory=lambda: defaultdict(list))
+    running: bool = False
+
+
+def fill(table: Table, root: Path | None, protocol: str = "") -> Report:
+    """Fills a table with the runs in a folder.
+
+    Args:
+      table: from `catalogue.find`.
+      root: folder of runs; None: there are none.
+      protocol: which runs count where there are several; empty: there is one.
+
+    Raises:
+      BadInput: runs of several protocols, several runs of one seed, or results that are none.
+    """
+    runs, broken = evidence.read(root) if root is not None and table.need_runs else ([], [])
+    wants = list(dict.fromkeys(want for cell in table.cells for want in cell.wants))
+    placer = Placer(wants, Ancestry(root, runs))
+    placed = [(run, placer.place(run)) for run in runs]
+    protocol = _one_protocol(placed, protocol)
+    found: dict[Want, _Found] = defaultdict(_Found)
+    beside: dict[Want, list[Placed]] = defaultdict(list)
+    for _, places in placed:
+        for want, place in places.items():
+            beside[want].append(place)
+    for want, places in beside.items():
+        found[want] = _measured(want, places, protocol)
+    _check_choices(found)
+    cells = tuple(_cell(cell, [found[want] for want in cell.wants]) for cell in table.cells)
+    remarks = [f"not readable: {text}" for text in broken] + _remarks(placed)
+    if table.name == "2":
+        remarks += compute.measured_core_days(runs)
+    return Report(table, cells, protocol, tuple(remarks), tuple(runs))
+
+
+def _one_protocol(placed: Iterable[tuple[Run, dict[Want, Placed]]], wanted: str) -> str:
+    """The protocol of the runs that count.
+
+    Raises:
+      BadInput: there are two, or not the one that is wanted.
+    """
+    first: dict[str, Run] = {}
+    for run, places in placed:
+        for place in places.values():
+            if place.mixes:
+                first.setdefault(place.protocol, run)
+    if wanted and first and wanted not in first:
+        raise unknown("protocol", wanted, first)
+    if len(first) > 1 and not wanted:
+        (a, one), (b, other), *_ = first.items()
+        raise BadInput(
+            f"runs of mixed protocols: {one.folder} is {a!r}, {other.folder} is {b!r}. A table has "
+            f"one; choose it with --protocol=NAME, of {', '.join(first)}, or give another --runs."
+        )
+    return wanted or next(iter(first), "")
+
+
+def _measured(want: Want, places: Sequence[Placed], protocol: str) -> _Found:
+    found = _Found()
+    for place in places:
+        run, why_not = place.run, place.why_not
+        value = run.metric(want.metric)
+        if not why_not and place.protocol not in ("", protocol):
+            why_not = (f"protocol {place.protocol}",)
+        if value is None:
+            found.running |= run.running and why_not in ((), (SELECT,))
+        elif why_not:
+            found.others[_short(why_not)].append(value)
+        else:
+            seed = run.config["seed"]
+            for other in found.counted.values():
+                if other.run.config["seed"] == seed:
+                    raise _twice(other.run, run, f"both have seed {seed}")
+                if other.epochs != place.epochs:
+                    both = f"{other.epochs} and {place.epochs} epochs of pre-training"
+                    raise _twice(other.run, run, f"they have {both}")
+            found.counted[seed] = place
+            found.seeds[seed] = value, run.examples(want.metric)
+    return found
+
+
+def _check_choices(found: Mapping[Want, _Found]) -> None:
+    """Raises BadInput where seeds of a cell, or tasks of VTAB, were not selected together."""
+    first: dict[Any, Placed] = {}
+    for want, one in found.items():
+        of_vtab = is_vtab(want)
+        for place in one.counted.values():
+            other = first.setdefault((want.variant, want.upstream) if of_vtab else want, place)
+            if other.choice != place.choice:
+                once = "VTAB chooses once for all tasks" if of_vtab else (
+                    "Rate and recipe are selected once, then every seed is trained with them"
+                )  # fmt: skip
+                raise BadInput(
+                    f"runs of mixed protocols: {other.run.folder} has {', '.join(other.choice)}; "
+                    f"{place.run.folder} has {', '.join(place.choice)}. {once}; move the others "
+                    "out of --runs."
+                )
+
+
+def _twice(a: Run, b: Run, why: str) -> BadInput:
+    return BadInput(
+        f"{a.folder} and {b.folder} are of the same cell, but {why}. Move one out of --runs."
+    )
+
+
+def _short(why_not: Sequence[str], most: int = 3) -> str:
+    more = f", and {len(why_not) - most} more" if len(why_not) > most else ""
+    return "; ".join(why_not[:most]) + more
+
+
+def _cell(cell: Cell, found: Sequence[_Found]) -> Filled:
+    if cell.kind == "external":
+        return Filled(cell, EXTERNAL)
+    if cell.ours is not None:
+        return Filled(cell, WITHIN if _agrees(cell) else OFF, cell.ours)
+    stand_ins = _stand_ins(cell, found)
+    seeds = sorted(set.intersection(*(set(f.seeds) for f in found))) if found else []
+    partial = len(found) > 1 and not seeds
+    nothing = {"public": MISSING, "private": PRIVATE, "absent": ABSENT}[cell.kind]
+    if not seeds:
+        running = cell.kind != "absent" and any(f.running for f in found)
+        status = RUNNING if running else nothing
+        lacking = _lacking(cell, found)
+        return Filled(cell, status, stand_ins=stand_ins, partial=partial, lacking=lacking)
+    means = [statistics.fmean(f.seeds[seed][0] for f in found) for seed in seeds]
+    ours, std = statistics.fmean(means), statistics.stdev(means) if len(means) > 1 else None
+    filled = Filled(cell, ABSENT, ours, std, len(seeds), stand_ins)
+    if cell.kind == "absent" or filled.difference is None:
+        return filled
+    if std is None or len(seeds) <= len(FEW):
+        return dataclasses.replace(filled, status=FEW[len(seeds) - 1])
+    allowed = _allowed(cell, found, seeds, std)
+    close = abs(filled.difference) <= allowed
+    return dataclasses.replace(filled, status=WITHIN if close else OFF)
+
+
+def _lacking(cell: Cell, found: Sequence[_Found]) -> tuple[Want, ...]:
+    """The wants of an empty cell without a run of the seed that most of them have."""
+    seeds = Counter(seed for f in found for seed in f.seeds)
+    (common, _), *_ = seeds.most_common(1) or [(None, 0)]
+    pairs = zip(cell.wants, found, strict=True)
+    return tuple(w for w, f in pairs if not f.running and common not in f.seeds)
+
+
+def _allowed(cell: Cell, found: Sequence[_Found], seeds: Sequence[int], std: float) -> float:
+    """The tolerance of a cell, in points."""
+    shares = [statistics.fmean(f.seeds[s][0] for s in seeds) / 100 for f in found]
+    if len(shares) == 1:  # a mean of tasks has no printed value of each
+        assert isinstance(cell.paper, float | int)
+        shares = [cell.paper / 100]
+    sizes = [min(f.seeds[s][1] for s in seeds) for f in found]
+    error = tolerance.binomial(shares, sizes) if all(sizes) else 0.0
+    return tolerance.tolerance(cell.paper_std, cell.paper_runs, std, len(seeds), error)
+
+
+def _agrees(cell: Cell) -> bool:
+    """Whether a value that needs no run is the paper's."""
+    if isinstance(cell.paper, str) or isinstance(cell.ours, str) or cell.paper is None:
+        return cell.paper == cell.ours
+    assert cell.ours is not None
+    return abs(cell.ours - cell.paper) <= cell.bound * abs(cell.paper)
+
+
+def _stand_ins(cell: Cell, found: Sequence[_Found]) -> tuple[str, ...]:
+    """What other runs have; a mean is not made of them, but names those of its data sets."""
+    of_several = len(found) > 1
+    return tuple(
+        f"{f'{want.dataset}: ' * of_several}{why}: {_mean(values)}"
+        for want, one in zip(cell.wants, found, strict=True)
+        for why, values in one.others.items()
+    )
+
+
+def _mean(values: Sequence[float]) -> str:
+    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.2f}{spread} ({len(values)} run{'s' * (len(values) > 1)})"
+
+
+def _remarks(placed: Sequence[tuple[Run, dict[Want, Placed]]]) -> list[str]:
+    """What a person wants to know of runs that fill nothing."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for run, places in placed:
+        if not places:
+            groups["of no cell of this table"].append(f"{run.folder} ({_what(run)})")
+        elif run.results is None:
+            what = "running, or stopped" if run.running else "failed"
+            groups[what].append(str(run.folder))
+        for want, place in places.items():
+            lost = run.results is not None and not place.why_not
+            if lost and run.metric(want.metric) is None:
+                groups[f"without {want.metric} in {evidence.RESULTS}"].append(str(run.folder))
+    return [f"{what}: {_listed(names)}" for what, names in groups.items()]
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    more = [f"and {len(names) - most} more"] if len(names) > most else []
+    return "; ".join([*names[:most], *more])
+
+
+def _what(run: Run) -> str:
+    value = run.metric("test/top1")
+    shown = "" if value is None else f", test top-1 {value:.2f} %"
+    return f"{run.config['model.variant']} on {run.config['data.source']}{shown}"

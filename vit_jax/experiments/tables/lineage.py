@@ -1,0 +1,213 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a run was trained on, and what the weights that it started from were trained on.
+
+Start from `Ancestry.of`; `tested_on` is the dataset of a fine-tuning run.
+"""
+
+import dataclasses
+import functools
+import os
+import re
+from pathlib import Path
+
+from vit_jax.config import durations
+from vit_jax.experiments.tables import evidence, recipe_diff
+from vit_jax.experiments.tables.cells import Want
+from vit_jax.experiments.tables.evidence import Run
+from vit_jax.models import published
+from vit_jax.paper import transfer, vtab
+from vit_jax.storage import files as storage
+
+# Every spelling without "-" and "_", in lower case -> dataset.
+_NAMES = {
+    "jft": "jft", "jft300m": "jft", "imagenet21k": "imagenet21k", "i21k": "imagenet21k",
+    "imagenet": "imagenet", "imagenet2012": "imagenet", "imagenet1k": "imagenet",
+    "i1k": "imagenet", "ilsvrc2012": "imagenet",
+}  # fmt: skip
+_SOURCES = {"tfds:imagenet2012": "imagenet", "tfds:imagenet21k": "imagenet21k"}
+# What the 28 settings of AugReg differ in; a checkpoint is the best of them.
+_AUGREG = ("data.train_ops", "mixup.alpha", "model.dropout", "model.drop_path")
+_AUGREG += ("optimizer.weight_decay",)
+_SMALL = tuple(name for name in transfer.DATASETS.values() if name != "vtab")
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """What a pre-training was.
+
+    Attributes:
+      dataset: jft, imagenet21k, imagenet; else the name of what it was.
+      recipe: paper, bit or augreg; empty: nobody says, so the paper's is taken on trust.
+      epochs: 0: nobody says.
+      unlike: how its settings differ from the recipe's, a phrase each.
+    """
+
+    dataset: str
+    recipe: str = ""
+    epochs: int = 0
+    unlike: tuple[str, ...] = ()
+
+    def is_of(self, want: Want) -> bool:
+        """Whether it is the pre-training that a cell wants, its settings aside."""
+        return (
+            self.dataset == want.upstream
+            and (self.recipe or "paper") == want.recipe
+            and (not want.epochs or not self.epochs or self.epochs in want.epochs)
+        )
+
+
+class Ancestry:
+    """Finds the origin of runs; `runs` are those of the folder `root`."""
+
+    def __init__(self, root: Path | None, runs: list[Run]):
+        self._root = root
+        self._known = {_key(run.folder): run for run in runs}
+        self._origins: dict[tuple[Path, str], Origin] = {}
+
+    def of(self, run: Run) -> Origin:
+        """What a run, or the weights that it started from, were trained on."""
+        if not run.fine_tunes:
+            return self._pretraining(run)
+        init = run.config["init"]
+        if not init:
+            return Origin("nothing (from scratch)")
+        said: str = run.config["recipe.upstream"]
+        said = _NAMES.get(_plain(said), said)
+        parent = self._run(init)
+        if parent is not None:
+            if parent.fine_tunes:
+                return Origin(f"{parent.config['data.source']} (itself fine-tuned)")
+            return self._pretraining(parent, said)
+        return of_published(init) or Origin(said or f"{init} (recipe.upstream does not say)")
+
+    def _pretraining(self, run: Run, said: str = "") -> Origin:
+        key = run.folder, said
+        if key not in self._origins:
+            self._origins[key] = of_pretraining(run, said)
+        return self._origins[key]
+
+    def _run(self, init: str) -> Run | None:
+        """The run that `init` names, None where it names a file or what is not there."""
+        name = re.sub(r"@(best|\d+)$", "", init)
+        if storage.is_remote(name):
+            return self._known.get(name.rstrip("/"))
+        for base in (Path(), self._root or Path()):
+            folder = base / os.path.expanduser(name)
+            if _key(folder) in self._known:
+                return self._known[_key(folder)]
+            if (folder / evidence.CONFIG).is_file():
+                try:
+                    return evidence.open_run(folder)
+                except evidence.Unreadable:
+                    return None
+        return None
+
+
+def _key(folder: Path) -> str:
+    return str(folder if storage.is_remote(folder) else folder.resolve())
+
+
+def of_pretraining(run: Run, said: str = "") -> Origin:
+    """The origin that a pre-training run itself is.
+
+    Args:
+      run: the run.
+      said: dataset that `recipe.upstream` names, where the source does not tell.
+    """
+    source = run.config["data.source"]
+    said = said or _NAMES.get(_plain(run.config["recipe.upstream"]), "")
+    dataset = next((name for known, name in _SOURCES.items() if _is(source, known)), "")
+    if not dataset:
+        dataset = source if source.startswith("synthetic:") else said or source
+    if dataset not in _NAMES.values():
+        return Origin(dataset)
+    epochs = _epochs(run.config["length"])
+    name, found = judged(run.config, dataset, epochs)
+    unlike = [] if run.results is not None else ["it is not finished"]
+    return Origin(dataset, name, epochs, (*unlike, *phrases(found)))
+
+
+def judged(
+    config: recipe_diff.Flat, dataset: str, epochs: int, **own: object
+) -> tuple[str, tuple[recipe_diff.Difference, ...]]:
+    """(the recipe of configs/pretrain.py that a run is most like, how it differs).
+
+    Args:
+      config: of the run.
+      dataset: jft, imagenet21k or imagenet.
+      epochs: its length; 0: it is given otherwise.
+      **own: as for `recipe_diff.differences`.
+    """
+    found = {}
+    for name in ("paper", "bit", "augreg"):
+        for length in (epochs, 90, 300) if not epochs else (epochs,):
+            recipe = recipe_diff.pre_training(config["model.variant"], dataset, name, length)
+            if recipe is not None:
+                unlike = recipe_diff.differences(config, recipe, **own)
+                free = _AUGREG if name == "augreg" else ()
+                found.setdefault(name, tuple(d for d in unlike if d[0] not in free))
+    if not found:
+        return "", (("model.variant", config["model.variant"], "one that a recipe has"),)
+    best = min(found, key=lambda name: len(found[name]))
+    return best, found[best]
+
+
+def phrases(found: tuple[recipe_diff.Difference, ...]) -> tuple[str, ...]:
+    """`length: 100 steps, not 10000 steps`, each."""
+    return tuple(f"{key}: {given}, not {wanted}" for key, given, wanted in found)
+
+
+def _epochs(length: str) -> int:
+    found = durations.parse("length", length)
+    return int(found.amount) if found.unit == "epochs" else 0
+
+
+def of_published(init: str) -> Origin | None:
+    """The origin of a published file, by its name or by where a copy of it lies; else None."""
+    if not init.endswith(".npz"):
+        return None
+    short = "/".join(Path(init).parts[-2:])
+    if re.fullmatch(r"imagenet21k/(ViT|R26\+ViT|R50\+ViT)-\w+\.npz", short):
+        return Origin("imagenet21k", "paper", 90) if published.url(short) else None
+    stem = Path(init).name
+    match = re.fullmatch(r"\w+-(i1k|i21k)-(\d+)ep-[^/]+\.npz", stem)
+    if match and published.url(f"augreg/{stem}"):
+        if "--" in stem:
+            return Origin(f"{stem} (itself fine-tuned)")
+        return Origin(_NAMES[match[1]], "augreg", int(match[2]))
+    match = re.fullmatch(r"BiT-([SM])-R\d+x\d+\.npz", stem)
+    if match and published.url(stem):
+        return Origin({"S": "imagenet", "M": "imagenet21k"}[match[1]], "bit", 90)
+    return None
+
+
+@functools.cache
+def tested_on(source: str) -> tuple[str, bool]:
+    """(dataset of configs/transfer.py, whether it is that dataset and no stand-in) of a source.
+
+    The dataset is empty where no table has such a column. A stand-in is told by its name.
+    """
+    for name in _SMALL:
+        if _is(source, recipe_diff.fine_tuning("B/16", name)["data.source"]):
+            return name, True
+    slugs = [task.slug for task in vtab.tasks()]
+    kind, _, rest = source.partition(":")
+    if kind == "vtab" and rest in slugs:
+        return f"vtab/{rest}", True
+    if kind == "synthetic" and rest.removeprefix("vtab/") in slugs and rest.startswith("vtab/"):
+        return rest, False
+    plain = _plain(rest)
+    if "21k" in plain:
+        return "", False
+    return max((name for name in _SMALL if name in plain), key=len, default=""), False
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[-_ ]", "", text).lower()
+
+
+def _is(source: str, known: str) -> bool:
+    """Whether a source is a known one, with or without a version or a configuration."""
+    return source == known or source.startswith((f"{known}:", f"{known}/"))

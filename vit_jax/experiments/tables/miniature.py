@@ -1,0 +1,192 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The runs of configs/miniature.py against the claims in it. Start from `judge`, then `render`."""
+
+import dataclasses
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from vit_jax.config import recipes
+from vit_jax.errors import BadInput
+from vit_jax.experiments.tables import claims, compute, evidence, recipe_diff, rendering
+from vit_jax.experiments.tables.claims import Claim, Judged
+from vit_jax.experiments.tables.evidence import Run
+from vit_jax.reports import charts, pages
+
+NAME = "miniature"
+CORRELATION = "posemb/distance_correlation"  # of weights, not of results.json
+_FILE = "miniature.py"
+_TITLE = "The paper in miniature: what was claimed beforehand, and what runs show"
+_CLAIMS = ("tier", "claim", "criterion", "mean", "standard error", "seeds", "verdict")
+_MEASURED = ("run", "metric", "mean in %", "standard deviation", "seeds")
+_STYLES = {"shown": "good", "opposite": "bad", "not shown": "some", "missing": "quiet"}
+
+Measured = Mapping[tuple[str, str], Mapping[int, float]]  # (cell, metric) -> seed -> value
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """Claims with their verdicts.
+
+    Attributes:
+      judged: in the order of the recipe.
+      measured: what they rest on, and what else the runs measured; accuracies in percent.
+      flops: cell -> FLOPs of training, of the pre-trainings.
+      remarks: sentences about runs.
+    """
+
+    judged: tuple[Judged, ...]
+    measured: Measured
+    flops: Mapping[str, float]
+    remarks: tuple[str, ...]
+
+
+def judge(root: Path, correlation: Callable[[Path], float]) -> Report:
+    """Judges the claims by the runs in a folder.
+
+    Args:
+      root: holds workdirs, at any depth.
+      correlation: of position embeddings with distance, from a workdir.
+
+    Raises:
+      BadInput: no such folder, or two runs of one seed.
+    """
+    found, broken = evidence.read(root)
+    remarks = [f"not readable: {text}" for text in broken]
+    cells = _cells(found, remarks)
+    listed = recipes.call(recipes.root() / "configs" / _FILE, "claims", "")
+    asked = [Claim(**one) for one in listed]
+    measured = _measured(cells)
+    for key in {(cell, m) for one in asked for _, cell, m in one.terms if m == CORRELATION}:
+        measured[key] = {
+            seed: correlation(run.folder) for seed, run in cells.get(key[0], {}).items()
+        }
+    return Report(
+        judged=tuple(claims.judge(one, measured) for one in asked),
+        measured=measured,
+        flops={
+            cell: compute.training_flops(next(iter(runs.values())))
+            for cell, runs in cells.items()
+            if "dataset=" not in cell
+        },
+        remarks=tuple(remarks),
+    )
+
+
+def _cells(found: Iterable[Run], remarks: list[str]) -> dict[str, dict[int, Run]]:
+    """Cell -> seed -> its finished run, if it is as the recipe says."""
+    cells: dict[str, dict[int, Run]] = defaultdict(dict)
+    for run in found:
+        cell, seed = run.config["recipe.protocol"], run.config["seed"]
+        if run.config["recipe.name"] != NAME:
+            continue
+        if run.results is None:
+            remarks.append(f"{run.folder}: {'running, or stopped' if run.running else 'failed'}")
+        elif why := _why_not(run, cell):
+            remarks.append(f"{run.folder} is left out: {why}")
+        elif seed in cells[cell]:
+            raise BadInput(
+                f"{cells[cell][seed].folder} and {run.folder} are both {cell} with seed {seed}. "
+                "Move one out of --runs."
+            )
+        else:
+            cells[cell][seed] = run
+    return cells
+
+
+def _why_not(run: Run, cell: str) -> str:
+    """How a run differs from the recipe; empty if it does not."""
+    try:
+        differences = recipe_diff.differences(run.config, recipe_diff.recipe(_FILE, cell))
+    except BadInput as e:
+        return str(e)
+    said = [f"{key}: {own}, not {wanted}" for key, own, wanted in differences]
+    if bool(run.config["init"]) != ("method=finetune" in cell):
+        said.append(f"init: {run.config['init'] or 'none'}")
+    return "; ".join(said)
+
+
+def _measured(cells: Mapping[str, Mapping[int, Run]]) -> dict[tuple[str, str], dict[int, float]]:
+    measured: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    for cell, runs in cells.items():
+        for seed, run in runs.items():
+            for split, metrics in (run.results or {}).items():
+                for name in metrics if isinstance(metrics, dict) else ():
+                    value = run.metric(f"{split}/{name}")
+                    shown = name == "top1" or name.endswith("shot")
+                    if value is not None and shown and not split.endswith("_raw"):
+                        measured[cell, f"{split}/{name}"][seed] = value
+    return measured
+
+
+# ---------------------------------------------------------------- rendering
+
+
+def render(made: Report, form: str) -> str:
+    """As md, csv (the claims alone) or html."""
+    rows = [_row(one) for one in made.judged]
+    if form == "csv":
+        return rendering.csv_text([_CLAIMS, *rows])
+    reached = [
+        (cell, metric, f"{statistics.fmean(v.values()):.2f}", _std(list(v.values())), str(len(v)))
+        for (cell, metric), v in sorted(made.measured.items())
+        if metric != CORRELATION
+    ]
+    about = (
+        "t is Student's, such that mean ± t se covers the truth in 90 % of cases.",
+        *made.remarks,
+    )
+    if form == "html":
+        styles = {i: _STYLES[one.verdict] for i, one in enumerate(made.judged)}
+        body = [
+            pages.table(_CLAIMS, rows, numbers=(3, 4, 5), styles=styles),
+            pages.drawing(_chart(made)),
+            pages.table(_MEASURED, reached, numbers=(2, 3, 4), codes=(0,)),
+            *map(pages.paragraph, about),
+        ]
+        return pages.page(_TITLE, body)
+    text = rendering.markdown(_TITLE, _CLAIMS, rows, about)
+    return f"{text}\n\n{rendering.markdown('Measured', _MEASURED, reached, ())}"
+
+
+def _row(one: Judged) -> tuple[str, ...]:
+    claim = one.claim
+    mean = "" if one.mean is None else f"{one.mean:+.2f}"
+    error = "" if one.error is None else f"{one.error:.2f}"
+    return (
+        claim.tier,
+        claim.claim,
+        claim.criterion,
+        mean,
+        error,
+        str(len(one.values)),
+        one.verdict,
+    )
+
+
+def _std(values: Sequence[float]) -> str:
+    return f"{statistics.stdev(values):.2f}" if len(values) > 1 else ""
+
+
+def _chart(made: Report) -> str:
+    """Accuracy on CIFAR-100 by what training cost; a colour a model, the line joins data sizes."""
+    lines: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for cell, flops in sorted(made.flops.items(), key=lambda item: _examples(item[0])):
+        own = [made.measured.get((cell, f"{split}/top1")) for split in ("test", "val")]
+        top1 = own[0] or own[1]
+        if top1:
+            said = [part for part in cell.split(",") if not part.startswith("examples=")]
+            lines[", ".join(said)].append((flops / 1e12, statistics.fmean(top1.values())))
+    series = [
+        charts.Series(name, line, True, colour=i) for i, (name, line) in enumerate(lines.items())
+    ]
+    return charts.chart(
+        series, "teraFLOPs of training", "CIFAR-100 top-1 in % (hour: val)", log_x=True
+    )
+
+
+def _examples(cell: str) -> int:
+    return int(cell.rpartition("examples=")[2]) if "examples=" in cell else 0

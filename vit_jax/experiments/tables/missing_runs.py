@@ -1,0 +1,167 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The runs that the missing public cells of a table need, as commands. Start from `jobs`.
+
+Hours are counted from FLOPs, without compiling anything: `vit_jax plan` does that.
+"""
+
+import dataclasses
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from vit_jax.experiments.tables import compute, filling
+from vit_jax.experiments.tables.cells import Want
+from vit_jax.experiments.tables.evidence import Run
+from vit_jax.experiments.tables.filling import Report
+from vit_jax.experiments.tables.lineage import Ancestry
+from vit_jax.experiments.tables.run_matching import image_size
+from vit_jax.models import published
+from vit_jax.paper import augreg, results, transfer
+
+SEEDS = 3  # of the final stage
+RELEASE = "fall11"  # of ImageNet-21k: the papers'
+
+
+@dataclasses.dataclass
+class Job:
+    """A command.
+
+    Attributes:
+      command: as a shell takes it; those that it needs come before it.
+      cells: how many of the missing cells need it.
+      chip_hours: of TPUv3 chips, at `compute.utilisation`.
+    """
+
+    command: str
+    cells: int
+    chip_hours: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What there is to do.
+
+    Attributes:
+      jobs: in an order that works.
+      without: cells that are missing and that no run fills.
+    """
+
+    jobs: tuple[Job, ...]
+    without: int
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The sum, and what the hours mean."""
+        hours = sum(job.chip_hours for job in self.jobs)
+        found = (
+            f"{len(self.jobs)} commands, {hours:,.0f} chip-hours of TPUv3.",
+            f"Hours are FLOPs at {compute.utilisation():.0%} of a chip's peak (what Table 2 "
+            "implies for H/14), without evaluation; nothing was compiled (vit_jax plan does). A "
+            f"sweep is counted as every rate once and {SEEDS} final runs.",
+        )
+        return (
+            found if not self.without else
+            (*found, f"{self.without} missing cells are of no run that a command makes.")
+        )  # fmt: skip
+
+
+def jobs(report: Report, root: Path | None) -> Plan:
+    """The commands that fill what is missing.
+
+    Args:
+      report: from `filling.fill`.
+      root: folder of the runs there are; new ones are put there too; None: `runs`.
+    """
+    maker = _Maker(root or Path("runs"), report.runs)
+    without = 0
+    for filled in report.cells:
+        if filled.cell.kind != "public":
+            continue
+        without += filled.status == filling.MISSING and not any(w.known for w in filled.cell.wants)
+        for want in filled.lacking:
+            if want.known:
+                maker.add(want)
+    return Plan(tuple(maker.jobs.values()), without)
+
+
+class _Maker:
+    def __init__(self, root: Path, runs: Sequence[Run]):
+        self.jobs: dict[str, Job] = {}
+        self._root, self._runs = root, runs
+        self._origins = Ancestry(root, list(runs))
+
+    def add(self, want: Want) -> None:
+        """Adds the commands of a want, each once, what it starts from first."""
+        if not want.dataset:
+            self._pretrain(want)
+            return
+        args = {"model": want.variant, "dataset": want.dataset, "init": self._init(want)}
+        if want.size:
+            args["size"] = str(want.size)
+        if want.preprocess:
+            args["preprocess"] = want.preprocess
+        if want.ema:
+            args["polyak"] = "true"
+        if want.dataset == "imagenet":
+            args["also"] = "real"  # ImageNet ReaL, which needs no run of its own
+        if want.rates:
+            args["rates"] = "+".join(map(str, want.rates))
+        row = transfer.table_4()[want.dataset.partition("/")[0]]
+        rates = want.rates or row.rates
+        select = len(rates) if row.held_out_percent and len(rates) > 1 else 0
+        forward = compute.forward_flops(want.variant, image_size(want))
+        total = 3.0 * forward * row.steps * row.batch_size * (select + SEEDS)
+        name = f"transfer-{_upstream(want)}-{want.variant}-{want.dataset}"
+        name += f"-{want.size}" * bool(want.size)
+        self._job("sweep", "transfer.py", args, name, total)
+
+    def _init(self, want: Want) -> str:
+        """Weights to start from: published, of a run there is, or of one that is added."""
+        files = published.CHECKPOINTS.get(want.variant, ())
+        folder = {"paper": "imagenet21k/", "augreg": "augreg/"}.get(want.recipe, "-")
+        epochs = {"paper": 90, "augreg": 300}.get(want.recipe, 0)
+        for file in files:
+            fits = want.upstream == "imagenet21k" and epochs in want.epochs
+            if fits and file.startswith(folder) and "--" not in file:
+                return file
+        for run in self._runs:
+            if not run.fine_tunes and run.config["model.variant"] == want.variant:
+                origin = self._origins.of(run)
+                if origin.is_of(want) and not origin.unlike:
+                    return str(run.folder)
+        return self._pretrain(want)
+
+    def _pretrain(self, want: Want) -> str:
+        """Adds a pre-training; returns its workdir."""
+        args = {"model": want.variant, "dataset": want.upstream, "epochs": str(want.epochs[-1])}
+        if want.recipe != "paper":
+            args["recipe"] = want.recipe
+        if want.recipe == "augreg":
+            short = {"imagenet": "i1k", "imagenet21k": "i21k"}[want.upstream]
+            column = f"{short}_{want.epochs[-1]}ep"
+            level, rate = results.augreg_best(want.variant, column)
+            args |= {"aug": level, "reg": str(augreg.pretraining(want.upstream).rates[rate > 0])}
+        if want.upstream == "imagenet21k":
+            args["release"] = RELEASE
+        flops = compute.exaflops(want.variant, want.epochs[-1], want.upstream) * 1e18
+        return self._job("train", "pretrain.py", args, f"pretrain-{_upstream(want)}-{want.variant}",
+                         flops)  # fmt: skip
+
+    def _job(self, verb: str, file: str, args: dict[str, str], name: str, flops: float) -> str:
+        workdir = str(self._root / re.sub(r"[^\w.+-]", "-", name))
+        told = [key for key, value in args.items() if "," in value]  # init: a folder of any name
+        spec = ",".join(f"{key}={value}" for key, value in args.items() if key not in told)
+        more = [f"--config.{key}={args[key]}" for key in told]
+        command = ["vit_jax", verb, f"--config=configs/{file}:{spec}", f"--workdir={workdir}"]
+        text = shlex.join([*command, *more])
+        job = self.jobs.setdefault(text, Job(text, 0, compute.chip_hours(flops)))
+        job.cells += 1
+        return workdir
+
+
+def _upstream(want: Want) -> str:
+    recipe = "" if want.recipe == "paper" else f"{want.recipe}-{want.epochs[-1]}-"
+    return f"{recipe}{want.upstream}"

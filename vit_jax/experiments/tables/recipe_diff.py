@@ -1,0 +1,81 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whether a run is what a recipe says: its configuration against the recipe's, key by key.
+
+Recipes are loaded as commands load them. Start from `fine_tuning` or `pre_training`.
+"""
+
+import fnmatch
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import vit_jax
+from vit_jax.config import load as config_lib
+from vit_jax.errors import BadInput
+
+Flat = Mapping[str, Any]  # dotted key -> value
+Difference = tuple[str, Any, Any]  # key, the run's value, the recipe's
+
+# What a run may do in its own way: constants that weights bring along, arithmetic and layout, and
+# what is judged elsewhere (which data it is, what else is measured).
+FREE = (
+    "seed", "evals.*", "fewshot.*", "data.source", "data.records.*", "data.window_shards",
+    "data.mean", "data.std", "model.gelu", "model.ln_epsilon", "model.gn_epsilon",
+    "model.ws_epsilon", "model.ws_epsilon_in", "model.root_pool", "model.scan", "model.dtype",
+)  # fmt: skip
+_ROOT = Path(vit_jax.__file__).resolve().parent.parent
+
+
+def differences(run: Flat, recipe: Flat, **own: Any) -> tuple[Difference, ...]:
+    """The keys that change results and that a run has otherwise than its recipe.
+
+    Args:
+      run: of the run.
+      recipe: of the recipe.
+      **own: keys (a dot may be __) that the cell has otherwise than the recipe.
+    """
+    wanted = dict(recipe) | {key.replace("__", "."): value for key, value in own.items()}
+    keys = [k for k in (*wanted, *(k for k in run if k not in wanted)) if not is_free(k)]
+    return tuple(
+        (key, run.get(key, "(none)"), wanted.get(key, "(none)"))
+        for key in keys
+        if run.get(key, "(none)") != wanted.get(key, "(none)")
+    )
+
+
+def is_free(key: str) -> bool:
+    """Whether a run may have its own value of a key."""
+    free = any(fnmatch.fnmatchcase(key, pattern) for pattern in FREE)
+    return free or not config_lib.changes_results(key)
+
+
+@functools.cache
+def recipe(file: str, args: str) -> Flat:
+    """A recipe of configs/ as commands resolve it, flat.
+
+    Raises:
+      BadInput: the recipe does not take these arguments.
+    """
+    return dict(config_lib.flatten(config_lib.load(f"{_ROOT / 'configs' / file}:{args}")))
+
+
+@functools.cache
+def fine_tuning(variant: str, dataset: str, **arguments: Any) -> Flat:
+    """configs/transfer.py, as it trains once everything is chosen: on the whole of train."""
+    args = {"model": variant, "dataset": dataset, **arguments}
+    found = recipe("transfer.py", ",".join(f"{key}={value}" for key, value in args.items()))
+    whole = {} if dataset.startswith("vtab/") else {"data.split": "train"}
+    return {**found, **whole}
+
+
+def pre_training(variant: str, dataset: str, name: str, epochs: int) -> Flat | None:
+    """configs/pretrain.py (AugReg: level none); None where it has no such model or length."""
+    level = ",aug=none" if name == "augreg" else ""
+    args = f"recipe={name},model={variant},dataset={dataset},epochs={epochs}{level}"
+    try:
+        return recipe("pretrain.py", args)
+    except BadInput:
+        return None

@@ -1,0 +1,197 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A filled table, or a plan, as markdown, CSV or one HTML file. Start from `report` or `plan`."""
+
+import csv
+import io
+from collections.abc import Sequence
+
+from vit_jax.errors import unknown
+from vit_jax.experiments.tables import filling
+from vit_jax.experiments.tables.filling import Filled, Report
+from vit_jax.experiments.tables.missing_runs import Plan
+from vit_jax.reports import charts, pages
+
+FORMATS = ("md", "csv", "html")
+PLAN_FORMATS = (*FORMATS, "sh")
+_COLUMNS = ("paper", "ours", "std", "difference", "seeds", "status", "stand-in")
+_STYLES = {
+    filling.WITHIN: "good",
+    filling.OFF: "bad",
+    **dict.fromkeys(filling.FEW, "some"),
+    filling.RUNNING: "some",
+    filling.EXTERNAL: "quiet",
+    filling.ABSENT: "quiet",
+    filling.PRIVATE: "quiet",
+}
+
+
+def check(name: str, *, of_plan: bool = False) -> None:
+    """Refuses a format that there is not.
+
+    Raises:
+      BadInput: with those there are.
+    """
+    options = PLAN_FORMATS if of_plan else FORMATS
+    if name not in options:
+        raise unknown("--format", name, options)
+
+
+def report(made: Report, form: str) -> str:
+    """A filled table; the last line says how many cells are reproduced."""
+    header = (*made.table.columns, *_COLUMNS)
+    rows = [_row(filled, made.table.digits) for filled in made.cells]
+    about = [*made.table.notes, *made.remarks]
+    if made.protocol:
+        about = [f"Protocol of the runs: {made.protocol}.", *about]
+    if form == "csv":
+        return csv_text([header, *rows, (made.summary,)])
+    if form == "html":
+        first = len(made.table.columns)
+        table = pages.table(
+            header,
+            rows,
+            numbers=range(first, first + 5),
+            styles={i: _STYLES.get(filled.status, "") for i, filled in enumerate(made.cells)},
+        )
+        said = [pages.paragraph(text) for text in (*about, made.summary)]
+        return pages.page(made.table.title, [_chart(made), table, *said])
+    return markdown(made.table.title, header, rows, [*about, made.summary])
+
+
+def plan(title: str, made: Plan, form: str) -> str:
+    """The commands of a plan; as `sh`, one a line."""
+    header = ("command", "cells", "chip-hours")
+    rows = [(job.command, str(job.cells), _hours(job.chip_hours)) for job in made.jobs]
+    notes = list(made.notes) if rows else ["No missing cell is of a run that a command makes."]
+    title = f"{title}: runs to do"
+    if form == "sh":
+        return "\n".join(
+            [f"# {title}", *(f"# {note}" for note in notes), *(row[0] for row in rows)]
+        )
+    if form == "csv":
+        return csv_text([header, *rows])
+    if form == "html":
+        table = pages.table(header, rows, numbers=(1, 2), codes=(0,))
+        return pages.page(title, [table, *map(pages.paragraph, notes)])
+    return markdown(title, header, rows, notes)
+
+
+def _hours(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.2g}"
+
+
+def _row(filled: Filled, digits: int) -> tuple[str, ...]:
+    cell = filled.cell
+    ours = "n/a" if filled.partial else _number(filled.ours, digits)
+    gap = filled.difference
+    return (
+        *cell.labels,
+        _number(cell.paper, digits),
+        ours,
+        _number(filled.std, 2),
+        "" if gap is None else f"{gap:+.{digits}f}",
+        str(filled.seeds) if filled.seeds else "",
+        filled.status,
+        " | ".join(filled.stand_ins),
+    )
+
+
+def _number(value: float | str | None, digits: int) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    return f"{value:.{digits}f}"
+
+
+def csv_text(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as CSV, without a last line break."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().rstrip("\n")
+
+
+def markdown(
+    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], after: Sequence[str]
+) -> str:
+    """A title, a table with aligned columns, and paragraphs."""
+    clean = [[text.replace("|", "\\|").replace("\n", " ") for text in row] for row in rows]
+    widths = [max(len(row[i]) for row in [header, *clean]) for i in range(len(header))]
+
+    def line(row: Sequence[str]) -> str:
+        return "| " + " | ".join(t.ljust(w) for t, w in zip(row, widths, strict=True)) + " |"
+
+    table = [line(header), "|-" + "-|-".join("-" * w for w in widths) + "-|", *map(line, clean)]
+    return "\n\n".join(
+        [f"# {title}", "\n".join(table), *(text.replace("\n", " ") for text in after)]
+    )
+
+
+# ---------------------------------------------------------------- charts
+
+
+def _chart(made: Report) -> str:
+    """A figure of the paper as it is, with ours on it; of a table, ours against the paper's."""
+    if made.table.axes is None:
+        return _agreement(made)
+    panels: dict[tuple[str, ...], list[Filled]] = {}
+    for filled in made.cells:
+        if filled.cell.x is not None:
+            panels.setdefault(filled.cell.labels[: max(0, made.table.series - 1)], []).append(
+                filled
+            )
+    drawn = [(labels, _panel(made, len(labels), cells)) for labels, cells in panels.items()]
+    return "\n".join(
+        (pages.paragraph(", ".join(labels)) if labels else "") + pages.drawing(svg)
+        for labels, svg in drawn
+    )
+
+
+def _panel(made: Report, first: int, cells: Sequence[Filled]) -> str:
+    """One chart; its lines are named by the labels from `first` on."""
+    table = made.table
+    assert table.axes is not None
+    lines: dict[str, list[Filled]] = {}
+    for filled in cells:
+        name = ", ".join(filled.cell.labels[first : table.series])
+        lines.setdefault(name or "paper", []).append(filled)
+    paper, ours = [], []
+    for i, (name, line) in enumerate(lines.items()):
+        printed = _points([(f.cell.x, f.cell.paper) for f in line])
+        measured = _points([(f.cell.x, f.ours) for f in line])
+        if printed:
+            paper.append(charts.Series(name, printed, table.series > 0, False, i))
+        if measured:
+            ours.append(charts.Series(f"{name} (ours)", measured, colour=i))
+    return charts.chart(
+        [*paper, *ours],
+        *table.axes,
+        log_x="x" in table.log,
+        log_y="y" in table.log,
+        x_names=dict(table.x_names),
+    )
+
+
+def _points(pairs: Sequence[tuple[object, object]]) -> list[tuple[float, float]]:
+    """The pairs that are numbers."""
+    return [
+        (float(x), float(y))
+        for x, y in pairs
+        if isinstance(x, float | int) and isinstance(y, float | int)
+    ]
+
+
+def _agreement(made: Report) -> str:
+    """Ours against the paper's, one colour a status."""
+    colours = {filling.WITHIN: 2, filling.OFF: 1} | dict.fromkeys(filling.FEW, 4)
+    groups = {
+        status: _points([(f.cell.paper, f.ours) for f in made.cells if f.status == status])
+        for status in colours
+    }
+    series = [
+        charts.Series(status, points, colour=colours[status])
+        for status, points in groups.items()
+        if points
+    ]
+    drawn = charts.chart(series, "paper", "ours", diagonal=True)
+    return pages.drawing(drawn) or pages.paragraph("No cell has a value of ours yet.")

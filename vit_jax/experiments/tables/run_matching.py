@@ -1,0 +1,197 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which cells a run belongs to, and what keeps it from filling them. Start from `Placer.place`."""
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vit_jax.config import load as config_lib
+from vit_jax.experiments.tables import lineage, recipe_diff
+from vit_jax.experiments.tables.cells import Want
+from vit_jax.experiments.tables.evidence import Run
+from vit_jax.experiments.tables.lineage import Ancestry, Origin
+from vit_jax.experiments.tables.recipe_diff import Difference
+from vit_jax.paper import transfer
+
+SELECT = "stage select, not final"
+CHAINS = ("paper", "released")  # preprocess of configs/transfer.py
+HYPERRULE = "hyperrule"  # recipe of configs/transfer.py: with Table 4's grid BiT's other way
+
+
+@dataclasses.dataclass(frozen=True)
+class Placed:
+    """A run beside a cell.
+
+    Attributes:
+      run: the run.
+      protocol: what the fine-tuning runs of one table have in common, e.g. `paper`, `released`,
+        `paper-224`; empty: a pre-training.
+      choice: what of a fine-tuning was selected, a phrase each: all seeds of a cell have it in
+        common, of VTAB all tasks of a model.
+      epochs: of the pre-training; 0: unknown.
+      why_not: what keeps it from filling the cell, a phrase each; () fills it.
+      mixes: whether it would fill the cell if all runs were of its protocol.
+    """
+
+    run: Run
+    protocol: str
+    choice: tuple[str, ...]
+    epochs: int
+    why_not: tuple[str, ...]
+    mixes: bool
+
+
+class Placer:
+    """Places runs beside the wants of one table."""
+
+    def __init__(self, wants: Sequence[Want], origins: Ancestry):
+        self._wants, self._origins = wants, origins
+
+    def place(self, run: Run) -> dict[Want, Placed]:
+        """The cells that a run is of, by model and test set; those it could fill, where any."""
+        near = [want for want in self._wants if want.known and self._near(run, want)]
+        origin = self._origins.of(run)
+        own = [want for want in near if origin.is_of(want)]
+        size = run.config["data.image_size"]
+        same = [want for want in own if image_size(want) == size]
+        make = _transfer if run.fine_tunes else _pretraining
+        return {want: make(run, want, origin) for want in same or own or near}
+
+    @staticmethod
+    def _near(run: Run, want: Want) -> bool:
+        """Whether model, test set and what an ablation varies agree."""
+        config = run.config
+        if config["model.variant"] != want.variant or run.fine_tunes != bool(want.dataset):
+            return False
+        if want.dataset:
+            return lineage.tested_on(config["data.source"])[0] == want.dataset
+        return all(config[key] == value for key, value in want.settings)
+
+
+def image_size(want: Want) -> int:
+    """Pixels a side of the images of a run."""
+    if want.size or not want.dataset:
+        return want.size or 224
+    return recipe_diff.fine_tuning(want.variant, want.dataset)["data.image_size"]
+
+
+def _transfer(run: Run, want: Want, origin: Origin) -> Placed:
+    config = run.config
+    recipes = _recipes(want)
+    chain = next(
+        (k for k, made in recipes.items() if made["data.train_ops"] == config["data.train_ops"]),
+        want.preprocess or "paper",
+    )
+    recipe = recipes[want.preprocess or chain]
+    options = _options(run, want, recipe, by_rule=chain == HYPERRULE)
+    own = {key: config[key] for key in ("data.split", *options)} | {"ema.decay": want.ema}
+    found = [
+        *recipe_diff.differences(config, recipe, **own),
+        *((k, config[k], f"of {', '.join(map(str, v))}")
+          for k, v in options.items() if config[k] not in v),
+        *_read(run, want, recipe),
+    ]  # fmt: skip
+    why_not = [*_foreign(run, want, origin), *_stage(run, want)]
+    # What the recipe adds to the name is of the cell: 512 pixels and an average in Table 2.
+    protocol = re.sub(r"(-\d+)?(-polyak)?$", "", config["recipe.protocol"]) or chain
+    protocol = "paper" if chain == HYPERRULE else protocol  # which tries both for BiT
+    resized = [key for key, *_ in found] == ["data.image_size"]
+    if resized:
+        protocol = f"{protocol}-{config['data.image_size']}"
+    mixes = not why_not and (resized or not found)
+    choice = (f"rate {config['schedule.lr']}", config["length"])
+    if not is_vtab(want):
+        choice += (f"{'recipe' if chain == HYPERRULE else 'preprocess'}={chain}",)
+    return Placed(
+        run, protocol, choice, origin.epochs, (*why_not, *lineage.phrases(tuple(found))), mixes
+    )
+
+
+def is_vtab(want: Want) -> bool:
+    """Whether a want is of a task of VTAB."""
+    return want.dataset.startswith("vtab/")
+
+
+def _recipes(want: Want) -> Mapping[str, recipe_diff.Flat]:
+    """The ways of fine-tuning that a cell may be of, by name; a training chain is of one."""
+    size, found = image_size(want), dict[str, recipe_diff.Flat]()
+    for name in CHAINS:
+        found[name] = recipe_diff.fine_tuning(
+            want.variant, want.dataset, preprocess=name, size=size
+        )
+    if want.variant.startswith("BiT-"):  # B.1.1: the better of both
+        found[HYPERRULE] = recipe_diff.fine_tuning(want.variant, want.dataset, recipe=HYPERRULE)
+    return found
+
+
+def _options(
+    run: Run, want: Want, recipe: recipe_diff.Flat, *, by_rule: bool
+) -> dict[str, Sequence[Any]]:
+    """Key -> the values that may have been chosen on held-out images."""
+    if by_rule:
+        return {"schedule.lr": [recipe["schedule.lr"]]}
+    if is_vtab(want) and run.config["recipe.stage"] == "final":
+        lengths = [f"{steps} steps" for steps in transfer.VTAB_STEPS]
+        return {"schedule.lr": transfer.VTAB_RATES, "length": lengths}
+    return {"schedule.lr": want.rates or transfer.table_4()[want.dataset.partition("/")[0]].rates}
+
+
+def _pretraining(run: Run, want: Want, origin: Origin) -> Placed:
+    own = {key.replace(".", "__"): value for key, value in want.settings}
+    why_not: list[str] = []
+    if not origin.is_of(want):
+        why_not = [f"trained on {origin.dataset}"] if origin.dataset != want.upstream else [
+            f"{origin.epochs} epochs of recipe={origin.recipe}"
+        ]  # fmt: skip
+    elif run.results is not None:
+        _, found = lineage.judged(run.config, origin.dataset, origin.epochs, **own)
+        why_not = list(lineage.phrases(found))
+    why_not += _looked(run)
+    return Placed(run, "", (), origin.epochs, tuple(why_not), mixes=False)
+
+
+def _foreign(run: Run, want: Want, origin: Origin) -> list[str]:
+    """What of the data is not the paper's."""
+    source = run.config["data.source"]
+    found = [] if lineage.tested_on(source)[1] else [f"on {source}"]
+    if not origin.is_of(want):
+        other = origin.dataset != want.upstream
+        found.append(
+            f"pre-trained on {origin.dataset}" if other
+            else f"pre-trained for {origin.epochs} epochs with recipe={origin.recipe}"
+        )  # fmt: skip
+    return found + [f"pre-training with {phrase}" for phrase in origin.unlike]
+
+
+def _stage(run: Run, want: Want) -> list[str]:
+    """What is missing of selecting on held-out images first and reading test once."""
+    stage = run.config["recipe.stage"]
+    complete = stage == "final" or (is_vtab(want) and not stage)
+    looked = _looked(run)
+    if stage == "select" and run.metric(want.metric) is not None:
+        looked = looked or ["looked at test"]
+    return looked + ([] if complete else [SELECT if stage == "select" else "no stage, not final"])
+
+
+def _looked(run: Run) -> list[str]:
+    said = (run.results or {}).get("looked_at_test")
+    kept = run.config["checkpoint.keep_best"].startswith("test/")
+    return ["looked at test"] if said or kept else []
+
+
+def _read(run: Run, want: Want, recipe: recipe_diff.Flat) -> list[Difference]:
+    """What of the images that are trained on and scored is not the recipe's."""
+    made = run.config
+    if made["recipe.stage"] == "select":  # reads no test, and holds images out
+        return []
+    keys = [k for k in recipe if k.startswith("evals.test.") and config_lib.changes_results(k)]
+    if made["recipe.stage"] == "final" or is_vtab(want):
+        keys.append("data.split")
+    return [
+        (key, made.get(key, "(none)"), recipe[key])
+        for key in keys
+        if made.get(key, "(none)") != recipe[key]
+    ]

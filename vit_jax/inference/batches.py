@@ -1,0 +1,52 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A split through a model's own preprocessing, which may be Pillow's: slower than a pipeline.
+
+For weights that come from elsewhere; runs have chains, and `pipeline`. Start from `batches`.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from vit_jax.data.pipeline.pipeline import NumpyBatch
+from vit_jax.data.splits.split import Split
+from vit_jax.data.tensorflow import tf
+from vit_jax.data.tf_errors import plain
+from vit_jax.errors import BadInput
+from vit_jax.weights.preprocessing import Reader
+
+
+def batches(split: Split, reader: Reader, batch_size: int, workers: int) -> Iterator[NumpyBatch]:
+    """Every example once, in order; the last batch is filled with rows whose mask is False.
+
+    Args:
+      split: the examples.
+      reader: from image to float32 [1, H, W, 3].
+      batch_size: rows B.
+      workers: threads.
+
+    Yields:
+      `image` float32 [B, H, W, 3], normalised, and `mask` bool [B].
+
+    Raises:
+      BadInput: an image that cannot be read; names it.
+    """
+    read = split.reader()
+
+    def image(index: int) -> np.ndarray:
+        try:
+            return reader(read(tf.constant(index, tf.int64))[0].numpy())[0]
+        except BadInput as e:
+            raise BadInput(f"{split.name(index)}: {e}") from e
+        except tf.errors.OpError as e:
+            raise BadInput(f"{split.name(index)} cannot be read: {plain(e)}.") from e
+
+    with ThreadPoolExecutor(workers) as threads:
+        for start in range(0, len(split), batch_size):
+            rows = list(threads.map(image, range(start, min(start + batch_size, len(split)))))
+            padding = [np.zeros_like(rows[0])] * (batch_size - len(rows))
+            mask = np.arange(batch_size) < len(rows)
+            yield {"image": np.stack(rows + padding), "mask": mask}

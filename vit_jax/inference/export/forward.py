@@ -1,0 +1,110 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The forward pass of a model as one function of images, the same for every format.
+
+It computes in float32 and with plain attention, whatever the model was trained with: that is what
+every device and every consumer has. Axes: B batch, H W C image, D outputs. Start from `make`.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vit_jax.inference.model import Model
+from vit_jax.models import custom, variants, vit
+from vit_jax.step.normalise import normalise
+from vit_jax.weights.formats.json_config import Images
+
+PLATFORMS = ("cpu", "cuda", "tpu")  # that one artefact is for
+Call = Callable[[np.ndarray], np.ndarray]  # images to outputs, by a consumer
+
+
+@dataclasses.dataclass(frozen=True)
+class Forward:
+    """A function of images, and its parameters.
+
+    Attributes:
+      apply: (params, images [B, H, W, 3]) -> float32 [B, D]; B is free.
+      params: a tree of numpy float32 arrays.
+      size: H and W.
+      dtype: of images: float32, normalised, or uint8.
+      output: "logits", or "representation" where there is no head.
+    """
+
+    apply: Callable[[Any, jax.Array], jax.Array]
+    params: Any = dataclasses.field(repr=False)
+    size: tuple[int, int]
+    dtype: str
+    output: str
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of an image."""
+        return (*self.size, 3)
+
+    def reference(self, images: np.ndarray) -> np.ndarray:
+        """What artefacts are compared with: by jax here, products in full float32."""
+        with jax.default_matmul_precision("highest"):
+            return np.asarray(jax.jit(self.apply)(self.params, images))
+
+
+def config(cfg: variants.Config) -> variants.Config:
+    """The model that is exported: the same function without what only training has."""
+    changes: dict[str, Any] = {"dtype": "float32"}
+    if not isinstance(cfg, custom.OwnConfig):
+        changes["remat"] = "none"
+    if isinstance(cfg, vit.ViTConfig):
+        changes |= {"attention": "plain", "patch_outputs": 0}
+    return dataclasses.replace(cfg, **changes)
+
+
+def make(model: Model, normalised: Images | None) -> Forward:
+    """The function of a model.
+
+    Args:
+      model: from `inference.open_model`.
+      normalised: how uint8 images are normalised in the function; None: they come normalised.
+    """
+    cfg = config(model.cfg)
+    module = variants.make(cfg)
+
+    def apply(params: Any, images_BHWC: jax.Array) -> jax.Array:
+        if normalised is not None:
+            images_BHWC = normalise(images_BHWC, normalised.mean, normalised.std)
+        outputs_BD = jnp.asarray(module.apply({"params": params}, images_BHWC, train=False))
+        return outputs_BD.astype(jnp.float32)
+
+    output = "logits" if cfg.classes else "representation"
+    dtype = "float32" if normalised is None else "uint8"
+    return Forward(apply, jax.device_get(model.params), model.size, dtype, output)
+
+
+def facts(forward: Forward, model: Model, images: Images | None) -> dict[str, Any]:
+    """What a consumer has to know, for the JSON beside an artefact.
+
+    Args:
+      forward: from `make`.
+      model: likewise.
+      images: how they are normalised, None where nothing tells.
+    """
+    width = jax.eval_shape(
+        forward.apply, forward.params, jax.ShapeDtypeStruct((1, *forward.shape), forward.dtype)
+    ).shape[1]
+    normalisation = {"mean": images.mean, "std": images.std} if images else None
+    return {
+        "input": {"name": "images", "shape": ["B", *forward.shape], "dtype": forward.dtype},
+        "output": {"name": forward.output, "shape": ["B", width], "dtype": "float32"},
+        "normalisation": normalisation,
+        "normalised_inside": forward.dtype == "uint8",
+        "chain": model.weights.images.get("ops"),
+        "classes": list(model.names),
+        "probabilities": "sigmoid" if model.sigmoid else "softmax",
+        "model": variants.describe(model.weights.settings["variant"], config(model.cfg)),
+        "platforms": list(PLATFORMS),
+        "jax": jax.__version__,
+    }

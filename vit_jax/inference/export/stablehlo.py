@@ -1,0 +1,47 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""StableHLO as `jax.export` serialises it: one file, weights inside, read without this package.
+
+Start from `write`.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax import export
+
+from vit_jax.errors import BadInput
+from vit_jax.inference.export.forward import PLATFORMS, Call, Forward
+
+CONSUMER = "jax.export"
+_MOST_BYTES = (1 << 31) - (1 << 24)  # of a file, whose offsets have 31 bits; less what is no weight
+
+
+def check(forward: Forward) -> None:
+    """Raises BadInput for more weights than a file can hold."""
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(forward.params))
+    if size > _MOST_BYTES:
+        raise BadInput(
+            f"the weights have {size / 1e9:.1f} GB, and a file of jax.export holds less than 2.1; "
+            "write --format=savedmodel."
+        )
+
+
+def write(forward: Forward, path: Path) -> dict[str, Any]:
+    """Writes the file; returns what is to be known beside `forward.facts`."""
+    params = forward.params
+    (batch,) = export.symbolic_shape("B")
+    images = jax.ShapeDtypeStruct((batch, *forward.shape), np.dtype(forward.dtype))
+    function = jax.jit(lambda images: forward.apply(params, images))
+    exported = export.export(function, platforms=PLATFORMS)(images)
+    path.write_bytes(exported.serialize())
+    return {"calling_convention": exported.calling_convention_version}
+
+
+def read(path: Path) -> Call:
+    """The function in a file, by jax.export alone."""
+    exported = export.deserialize(bytearray(path.read_bytes()))
+    return lambda images: np.asarray(exported.call(images))

@@ -1,0 +1,89 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Weights by the names of others, read back by those others where they are installed.
+
+Start from `expressed`, then `read`.
+"""
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from vit_jax.errors import BadInput
+from vit_jax.inference.export.forward import Call, Forward
+from vit_jax.models import variants, vit
+from vit_jax.weights import convert, loading
+from vit_jax.weights.formats.json_config import Images
+
+PEER = {"timm": "timm", "hf": "transformers"}
+PEER_FILE = "model.safetensors"  # the one name that they read
+
+
+def expressed(name: str, cfg: variants.Config, forward: Forward, images: Images) -> Any:
+    """What goes into the file and beside it, see `convert.expressed`.
+
+    Raises:
+      BadInput: a model that the format does not have; names what has it.
+    """
+    try:
+        return convert.expressed(name, cfg, forward.params, images)
+    except BadInput as e:
+        raise BadInput(f"{e} --format=stablehlo and savedmodel hold every model.") from e
+
+
+def read(name: str, cfg: variants.Config, forward: Forward, path: Path) -> tuple[str, Call]:
+    """Who has read a file, and the function that they make of it.
+
+    Args:
+      name: npz, big_vision, timm or hf.
+      cfg: the model.
+      forward: what was written.
+      path: the file.
+    """
+    if name in PEER and path.name == PEER_FILE:
+        try:
+            module = importlib.import_module(PEER[name])
+        except (ImportError, RuntimeError):  # torchvision, where it is built for another torch
+            module = None
+        if module is not None:
+            found = (
+                _of_timm(module, path) if name == "timm" else _of_transformers(module, cfg, path)
+            )
+            return f"{PEER[name]} {module.__version__}", found
+    return "vit_jax.load", _of_ours(cfg, forward, path)
+
+
+def _of_ours(cfg: variants.Config, forward: Forward, path: Path) -> Call:
+    heads = cfg.heads if isinstance(cfg, vit.ViTConfig) else 0
+    model, params, _ = loading.load(path, heads=heads, image_size=forward.size)
+    apply = jax.jit(lambda params, images: model.apply({"params": params}, images, train=False))
+    return lambda images: np.asarray(apply(params, images))
+
+
+def _of_timm(timm: Any, path: Path) -> Call:
+    model = timm.create_model(f"local-dir:{path.parent}", pretrained=True).eval()
+    return lambda images: _channels_first(model, images).numpy()
+
+
+def _of_transformers(transformers: Any, cfg: Any, path: Path) -> Call:
+    if cfg.classes:
+        model = transformers.ViTForImageClassification.from_pretrained(path.parent).eval()
+        return lambda images: _channels_first(model, images).logits.numpy()
+    pooled = bool(cfg.representation)
+    model = transformers.ViTModel.from_pretrained(path.parent, add_pooling_layer=pooled).eval()
+
+    def call(images: np.ndarray) -> np.ndarray:
+        found = _channels_first(model, images)
+        return (found.pooler_output if pooled else found.last_hidden_state[:, 0]).numpy()
+
+    return call
+
+
+def _channels_first(model: Any, images: np.ndarray) -> Any:
+    torch = importlib.import_module("torch")
+    with torch.no_grad():
+        return model(torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2))))

@@ -1,0 +1,226 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""An export from a model to its place: written beside it, read back, compared, moved.
+
+Nothing appears under the name that was asked for unless its consumer gives the same outputs.
+Start from `write`.
+"""
+
+import contextlib
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from vit_jax.errors import BadInput, RunFailed, no_space
+from vit_jax.inference.export import (
+    formats,
+    preprocessing_facts,
+    saved_model,
+    stablehlo,
+    weights_file,
+)
+from vit_jax.inference.export import forward as forward_lib
+from vit_jax.inference.export.forward import Call, Forward
+from vit_jax.inference.model import Model
+from vit_jax.models import variants
+from vit_jax.step.normalise import normalise
+from vit_jax.weights import convert, files
+from vit_jax.weights.formats.json_config import Images
+
+_GRAPHS: dict[str, Any] = dict(zip(formats.GRAPHS, (stablehlo, saved_model), strict=True))
+FACTS = "vit_jax.json"  # inside a folder; beside a file it is named after that
+BATCHES = (2, 3)  # images that are compared: two numbers, since the batch is free
+BOUND = 1e-4  # of the largest output
+TIMM_BOUND = 1e-3  # with a ResNet, whose epsilons timm cannot be told
+_SIGMOID = "the loss, sigmoid: each class is likely by itself (sigmoid of its logit, no softmax)"
+Progress = Callable[[int, int], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Written:
+    """What was written, and how it was found.
+
+    Attributes:
+      size_bytes: of all files.
+      consumer: who has read it back.
+      difference: the largest absolute one between outputs of the artefact and of the model.
+      scale: the largest absolute output.
+      output: logits or representation.
+      notes: what the artefact cannot say, a line each.
+    """
+
+    size_bytes: int
+    consumer: str
+    difference: float
+    scale: float
+    output: str
+    notes: tuple[str, ...]
+
+
+def write(
+    model: Model,
+    name: str,
+    out: Path,
+    *,
+    with_preprocess: bool = False,
+    progress: Progress = lambda *_: None,
+) -> Written:
+    """Writes an export, which replaces what is there; of arguments that `formats.check` takes.
+
+    Args:
+      model: from `inference.open_model`.
+      name: one of `formats.FORMATS`.
+      out: file, or folder of a SavedModel; what is above it is made.
+      with_preprocess: images are uint8 and normalised inside; only of `formats.GRAPHS`.
+      progress: called with the number of parts that are done, and of all.
+
+    Raises:
+      BadInput: a model that the format cannot hold; a place that cannot be written to.
+      RunFailed: the artefact gives other outputs than the model; nothing is written then.
+    """
+    images, words = preprocessing_facts.found(model.weights, model.size)
+    if with_preprocess and images is None:
+        raise BadInput(f"--with-preprocess: {words}; leave it out, or put the configuration there.")
+    forward = forward_lib.make(model, images if with_preprocess else None)
+    said = dataclasses.replace(images or convert.ORIGINAL, names=model.names, sigmoid=model.sigmoid)
+    put, take = _format(name, model, forward, said, images)
+    with _placed(out) as folder:
+        progress(0, 3)
+        put(folder / out.name)
+        size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
+        progress(1, 3)
+        consumer, call = take(folder / out.name)
+        progress(2, 3)
+        difference, scale = _compared(forward, call, said)
+        bound = _bound(name, model) * scale
+        if not difference <= bound:  # nor where it is not a number
+            raise RunFailed(
+                f"{consumer} makes other {forward.output} of the {name} export than the model: "
+                f"they differ by up to {difference:.3g}, where {bound:.3g} is the bound. Nothing "
+                "was written; export another format, and see `vit_jax doctor` for versions."
+            )
+    notes = _notes(name, model, said, words)
+    return Written(size, consumer, difference, scale, forward.output, notes)
+
+
+def _format(
+    name: str, model: Model, forward: Forward, said: Images, images: Images | None
+) -> tuple[Callable[[Path], None], Callable[[Path], tuple[str, Call]]]:
+    """How a format is written, and how its consumer reads it back."""
+    if name not in _GRAPHS:
+        cfg = forward_lib.config(model.cfg)
+        given = weights_file.expressed(name, cfg, forward, said)
+        return (
+            lambda path: files.write(path, *given),
+            lambda path: weights_file.read(name, cfg, forward, path),
+        )
+    graph = _GRAPHS[name]
+    graph.check(forward)
+
+    def put(path: Path) -> None:
+        facts = {"format": name} | forward_lib.facts(forward, model, images)
+        facts |= graph.write(forward, path)
+        beside = path / FACTS if path.is_dir() else path.with_name(f"{path.name}.json")
+        beside.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+
+    return put, lambda path: (graph.CONSUMER, graph.read(path))
+
+
+@contextlib.contextmanager
+def _placed(out: Path) -> Iterator[Path]:
+    """A folder beside `out`, whose files and folders come to their place if all goes well."""
+    folder = out.with_name(f".{out.name}.partial")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)  # of an export that was killed
+        folder.mkdir()
+        yield folder
+        for made in list(folder.iterdir()):
+            place = out.with_name(made.name)
+            if place.is_dir():
+                place.rename(folder / "replaced")
+            made.replace(place)
+    except OSError as e:
+        full = no_space(e, out.parent)
+        if full:
+            raise RunFailed(f"{full}. Make room, then run the same command again.") from e
+        raise BadInput(
+            f"--out={out} cannot be written: {e.strerror or e}; give another place."
+        ) from e
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _compared(forward: Forward, call: Call, said: Images) -> tuple[float, float]:
+    """The largest difference between two functions on random pixels, and the largest output."""
+    shape = (max(BATCHES), *forward.shape)
+    images = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    if forward.dtype == "float32":
+        images = np.asarray(normalise(jnp.asarray(images), said.mean, said.std))
+    expected, difference = forward.reference(images), 0.0
+    for count in BATCHES:
+        outputs, wanted = call(images[:count]), expected[:count]
+        same = outputs.shape == wanted.shape and outputs.dtype == wanted.dtype
+        part = np.abs(outputs - wanted).max() if same else np.inf
+        difference = float(np.maximum(difference, part))  # not a number if one is not
+    return difference, float(np.abs(expected).max())
+
+
+def _bound(name: str, model: Model) -> float:
+    resnet = variants.backbone(model.cfg) is not None
+    return TIMM_BOUND if name == "timm" and resnet else BOUND
+
+
+def _notes(name: str, model: Model, said: Images, words: str) -> tuple[str, ...]:
+    """What somebody who has the artefact alone would not know."""
+    notes = []
+    if name in ("npz", "big_vision"):
+        parts = [words] if words else []
+        if said.shorter_side:
+            parts.append(f"the shorter side resized to {said.shorter_side}, then the centre")
+        if said.interpolation != convert.ORIGINAL.interpolation:
+            parts.append(f"{said.interpolation} resizing")
+        if said.antialias:
+            parts.append("averaging over pixels when shrinking")
+        if (said.mean, said.std) != (convert.ORIGINAL.mean, convert.ORIGINAL.std):
+            parts.append(f"mean {_numbers(said.mean)} and std {_numbers(said.std)}")
+        if model.names:
+            parts.append(f"the names of {len(model.names)} classes")
+        if model.sigmoid:
+            parts.append(_SIGMOID)
+        if parts:
+            notes.append(f"{name} has no place for {'; '.join(parts)}")
+    elif name not in _GRAPHS:
+        notes += _unsaid(name, model, said, words)
+    if model.cfg.dtype != "float32":
+        notes.append(f"the model was trained in {model.cfg.dtype}, the export computes in float32")
+    return tuple(notes)
+
+
+def _unsaid(name: str, model: Model, said: Images, words: str) -> list[str]:
+    """What the JSON beside timm's or Hugging Face's weights has no words for."""
+    peer, notes = weights_file.PEER[name], list[str]()
+    if words:
+        notes.append(f"{name} cannot say: {words}; it says: resized straight to the model's size")
+    elif said.antialias is False:
+        notes.append(
+            f"{peer} averages over pixels when shrinking, the preprocessing of these weights does "
+            "not (antialias=False): of images larger than the model's, outputs differ"
+        )
+    if name == "timm" and model.sigmoid:
+        notes.append(f"timm has no place for {_SIGMOID}")
+    if name == "hf" and model.weights.classes and not model.names:
+        last = model.weights.classes - 1
+        notes.append(f"nothing names the classes, config.json calls them LABEL_0 to LABEL_{last}")
+    return notes
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    return " ".join(f"{value:g}" for value in values)

@@ -1,0 +1,394 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Weights on all devices, and images through their own preprocessing, for what only looks.
+
+Start from `open_model`, then `Model.of_split` or `Model.of_files`.
+"""
+
+import dataclasses
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TextIO
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vit_jax import sharding
+from vit_jax.build import run as build
+from vit_jax.checkpoints import step_folders
+from vit_jax.config import load as config_lib
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.ops import decode
+from vit_jax.data.pipeline.pipeline import NumpyBatch, Pipeline
+from vit_jax.data.sources import registry as sources
+from vit_jax.data.sources.source import Options, Source
+from vit_jax.data.splits.split import Split
+from vit_jax.errors import BadInput, together
+from vit_jax.evaluators import features
+from vit_jax.inference import batches as batches_lib
+from vit_jax.models import variants
+from vit_jax.runtime import coordination
+from vit_jax.step import metrics
+from vit_jax.storage import regular
+from vit_jax.weights import loading
+from vit_jax.weights.convert import Weights
+
+EACH = 64  # images at a time on each device
+Progress = Callable[[int], None]  # images that are done
+log = logging.getLogger("vit_jax")
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A model that is ready to be applied.
+
+    Attributes:
+      weights: where its parameters are from; without values.
+      size: rows and columns of pixels.
+      names: of its classes; () where nobody says.
+      sigmoid: whether a class is likely by itself; else classes exclude each other.
+      params: on every device.
+      rules: mesh and placement; images are split over all devices.
+    """
+
+    weights: Weights
+    size: tuple[int, int]
+    names: tuple[str, ...]
+    sigmoid: bool
+    params: Any = dataclasses.field(repr=False)
+    rules: sharding.Rules
+
+    @property
+    def cfg(self) -> variants.Config:
+        """Of the model."""
+        return self.weights.config
+
+    @property
+    def batch_size(self) -> int:
+        """Images at a time, all devices together."""
+        return EACH * self.rules.batch_ways
+
+    def step(self, of_logits: Callable[[jax.Array], jax.Array] | None = None) -> features.Step:
+        """`features.make_step` of this model: representations, or what is made of logits."""
+        if of_logits and not self.weights.classes:
+            raise BadInput("these weights have no head, so they say nothing about classes.")
+        images, half = self.weights.images, (0.5, 0.5, 0.5)  # of files: images come normalised
+        mean, std = images.get("mean", half), images.get("std", half)
+        return features.make_step(self.cfg, self.rules, mean=mean, std=std, of_logits=of_logits)
+
+    def best(
+        self, most: int, columns_CG: np.ndarray | None = None
+    ) -> Callable[[jax.Array], jax.Array]:
+        """The likeliest classes, for `step`: logits [B, Y] to [B, 2T], T = min(most, Y).
+
+        The first T are their numbers, the likeliest first, of equals the lower number; the others
+        their probabilities, which do not add up to 1 where each class is likely by itself.
+
+        Args:
+          most: classes.
+          columns_CG: the classes to choose among, see `metrics.of_columns`; None: all.
+        """
+
+        def best(logits_BY: jax.Array) -> jax.Array:
+            if columns_CG is not None:
+                logits_BY = metrics.of_columns(logits_BY, jnp.asarray(columns_CG))
+            _, best_BT = jax.lax.top_k(logits_BY, min(most, logits_BY.shape[1]))
+            made_BY = (jax.nn.sigmoid if self.sigmoid else jax.nn.softmax)(logits_BY)
+            likely_BT = jnp.take_along_axis(made_BY, best_BT, axis=1)
+            return jnp.concatenate([best_BT.astype(jnp.float32), likely_BT], axis=1)
+
+        return best
+
+    def of_split(
+        self, step: features.Step, split: Split, progress: Progress = lambda _: None
+    ) -> np.ndarray:
+        """What a step makes of every image of a split, as the weights' own evaluation sees them.
+
+        Returns:
+          float32 [N, D], in the order of the split.
+        """
+        return features.compute(
+            step, self.params, self._rows(split), self.rules, self.batch_size, progress
+        )
+
+    def _rows(self, split: Split) -> features.Rows:
+        workers = os.cpu_count() or 1
+        if self.weights.format != "run":
+            reader = loading.reader(self.weights, self.size)
+            return lambda _: batches_lib.batches(split, reader, self.batch_size, workers)
+        side = self.size[0]
+        ops = preprocess.parse("data.eval_ops", self.weights.images["ops"], side)
+        if not any(isinstance(op, decode.Decode) for op in ops):
+            ops = (decode.Decode(), *ops)
+        made = Pipeline(split, ops, self.batch_size, 0, side, workers, prefetch=2)
+        return made.evaluation
+
+    def of_files(
+        self, step: features.Step, paths: Sequence[str], progress: Progress = lambda _: None
+    ) -> tuple[list[str], np.ndarray, dict[str, str]]:
+        """What a step makes of image files.
+
+        Args:
+          step: from `step`.
+          paths: of image files.
+          progress: called with the number of images that are done.
+
+        Returns:
+          The N paths that could be read, in order; float32 [N, D]; path -> reason of the others.
+
+        Raises:
+          BadInput: none can be read.
+        """
+        read, bad = list[str](), dict[str, str]()
+
+        def batches(_: range) -> Iterator[NumpyBatch]:
+            rows = list[np.ndarray]()
+            for path, image in self.read_files(paths):
+                if isinstance(image, BadInput):
+                    bad[path] = str(image)
+                    continue
+                read.append(path)
+                rows.append(image)
+                if len(rows) == self.batch_size:
+                    yield _padded(rows, self.batch_size)
+                    rows = []
+            if rows:
+                yield _padded(rows, self.batch_size)
+
+        found = features.compute(
+            step, self.params, batches, self.rules, self.batch_size,
+            lambda done: progress(done + len(bad)),
+        )  # fmt: skip
+        return read, found, bad
+
+    def read_files(self, paths: Sequence[str]) -> Iterator[tuple[str, np.ndarray | BadInput]]:
+        """Each image file, in order: float32 [H, W, 3] as the model takes it, or what is wrong.
+
+        Raises:
+          BadInput: none can be read.
+        """
+        reader = loading.reader(self.weights, self.size)
+
+        def one(path: str) -> np.ndarray | BadInput:
+            try:
+                return reader(path)[0]
+            except BadInput as e:
+                return e
+
+        wrong = list[BadInput]()
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            for start in range(0, len(paths), self.batch_size):  # no more in memory than a batch
+                part = paths[start : start + self.batch_size]
+                for path, image in zip(part, threads.map(one, part), strict=True):
+                    wrong += [image] if isinstance(image, BadInput) else []
+                    yield path, image
+        if len(wrong) == len(paths):
+            raise BadInput(f"none of {len(paths)} images can be read, first: {wrong[0]}")
+
+
+def _padded(rows: list[np.ndarray], batch_size: int) -> NumpyBatch:
+    padding = [np.zeros_like(rows[0])] * (batch_size - len(rows))
+    return {"image": np.stack(rows + padding), "mask": np.arange(batch_size) < len(rows)}
+
+
+def open_model(text: str, *, heads: int = 0, image_size: int = 0, names: str = "") -> Model:
+    """The model of FILE_OR_RUN, on all devices of this process.
+
+    Args:
+      text: FILE_OR_RUN, see `loading`.
+      heads: attention heads, for a file that does not say.
+      image_size: pixels of a side; 0: what the weights were made for.
+      names: a file of names of the classes, one a line; "": those that a run or a config.json
+        beside the file says.
+
+    Raises:
+      BadInput: nothing there, not readable, or something that the file does not say.
+    """
+    if not coordination.present_accelerators():
+        jax.config.update("jax_platforms", "cpu")  # or libtpu complains that it has no TPU
+    weights = loading.read_weights(text, heads=heads)
+    size = (image_size, image_size) if image_size else weights.image_size
+    if size is None:
+        raise BadInput(f"{text} does not say for what image size it was made; give --image_size=N.")
+    variants.check_image_size(weights.config, *size)
+    known, sigmoid = (_of_run if weights.format == "run" else _of_file)(text, weights)
+    if names:
+        known = read_names(names)
+        if len(known) != weights.classes:
+            raise BadInput(
+                f"--names={names} has {len(known)} names, the model {weights.classes} classes; "
+                "give the list that it was trained with."
+            )
+    params = loading.fit(weights, weights.config, size, fresh_head=False).params
+    mesh = sharding.make_mesh(replica=0, data=-1, fsdp=1, tensor=1)
+    rules = sharding.Rules(mesh, (("act_batch", ("replica", "data")),))
+    params = jax.device_put(params, rules.replicated)
+    return Model(weights, size, known, sigmoid, params, rules)
+
+
+def _of_file(text: str, weights: Weights) -> tuple[tuple[str, ...], bool]:
+    """What config.json beside a file says of its classes, likewise."""
+    known = weights.names if weights.classes else ()  # data may have some where the model has none
+    if known and len(known) != weights.classes:
+        raise BadInput(
+            f"{text}: config.json beside it names {len(known)} classes, the model has "
+            f"{weights.classes}; repair it, or remove the names."
+        )
+    return known, weights.sigmoid
+
+
+def _of_run(text: str, weights: Weights) -> tuple[tuple[str, ...], bool]:
+    """What a run says of its classes: their names, and whether each is likely by itself.
+
+    One without a head has none, although its data have.
+    """
+    if not weights.classes:
+        return (), False
+    run = loading.find_run(text)
+    assert run is not None, text
+    loss = config_lib.load(str(run.workdir / step_folders.CONFIG_FILE)).loss.name
+    path, names = run.workdir / step_folders.CLASSES_FILE, loading.class_names(run.workdir)
+    if names and len(names) != weights.classes:
+        raise BadInput(
+            f"{path} names {len(names)} classes, the model has {weights.classes}; repair it, or "
+            "remove it."
+        )
+    return names, loss == "sigmoid"
+
+
+def open_data(text: str, spec: str, data_dir: str) -> Source:
+    """A source to look at: that of a run itself has the run's splits, others hold nothing out.
+
+    Args:
+      text: FILE_OR_RUN, whose options a run says.
+      spec: `kind:rest`; "": what the run was trained on.
+      data_dir: of prepared datasets; "": the run's, or TFDS's default.
+
+    Raises:
+      BadInput: as `sources.open_source`; no source, and no run that says one.
+    """
+    if not loading.may_be_run(text):
+        if not spec:
+            raise BadInput(f"{text} is a file, which has no data of its own; give --data=SOURCE.")
+        options = Options(data_dir=data_dir)
+        return sources.open_source(spec, options, val_percent=0, test_percent=0)
+    run = loading.find_run(text)
+    assert run is not None, text
+    data = config_lib.load(str(run.workdir / step_folders.CONFIG_FILE)).data
+    more = {"data_dir": data_dir} if data_dir else {}
+    if spec not in ("", data.source):
+        more |= {"source": spec, "val_percent": 0, "test_percent": 0}
+    return build.open_source(config_lib.changed(data, more))
+
+
+def choose_split(source: Source, expression: str) -> tuple[str, Split]:
+    """A split by name or slice; "": `test`, or else the only one. With what it is called.
+
+    Raises:
+      BadInput: no such split, or several and none of them test.
+    """
+    if expression:
+        return expression, source.split(expression)
+    if "test" in source.splits:
+        return "test", source.splits["test"]
+    if len(source.splits) > 1:
+        raise BadInput(
+            f"{source.spec} has no split test but {', '.join(source.splits)}; give --split=NAME."
+        )
+    return next(iter(source.splits.items()))
+
+
+def read_names(path: str) -> tuple[str, ...]:
+    """Returns names of classes, the lines of a file or of a pipe.
+
+    Raises:
+      BadInput: it cannot be read, or a line is empty.
+    """
+    try:
+        lines = regular.read_list(os.path.expanduser(path)).decode("utf-8-sig").splitlines()
+    except (OSError, ValueError) as e:  # ValueError: no UTF-8, or a null byte in the path
+        raise BadInput(f"--names={path} cannot be read: {e}; give names, one a line.") from e
+    if not all(line.strip() for line in lines):
+        raise BadInput(f"--names={path} has an empty line; give names, one a line, in order.")
+    return tuple(line.strip() for line in lines)
+
+
+def image_files(given: Sequence[str], stdin: TextIO) -> list[str]:
+    """Lists the image files that are named, and those in folders that are, by name.
+
+    Pipes, sockets and devices inside the folders are left out, and the log says so.
+
+    Args:
+      given: files, folders, and `-` for a list of them.
+      stdin: where that is read from, one a line.
+
+    Raises:
+      BadInput: one that is not there, is no file, or cannot be read, a folder without images, or
+        none at all.
+    """
+    found, odd, problems, named = list[str](), list[str](), list[BadInput](), list[str]()
+    for text in given:
+        named += filter(None, stdin.read().splitlines()) if text == "-" else [text]
+    for text in named:
+        path = str(Path(os.path.expanduser(text)))
+        try:
+            kind = regular.kind(path)
+            files, others = _inside(path) if kind == regular.FOLDER else ([path], [])
+        except OSError as e:
+            where = f" ({e.filename})" if e.filename != path else ""
+            problems.append(
+                BadInput(
+                    f"{text} cannot be read: {e.strerror}{where}; give images or folders of them "
+                    "that can be read."
+                )
+            )
+            continue
+        odd += others
+        if kind == regular.FOLDER and not files:
+            why = f": none ends with {', '.join(decode.EXTENSIONS)}"
+            why = f", only pipes, sockets or devices: {_few(others)}" if others else why
+            problems.append(BadInput(f"{text} has no images in it{why}."))
+        elif kind == "":
+            problems.append(BadInput(f"{text} is not there; give images or folders of them."))
+        elif kind not in (regular.FILE, regular.FOLDER):
+            problems.append(
+                BadInput(f"{text} is a {kind}, not a file; give images or folders of them.")
+            )
+        found += files
+    if problems:
+        raise together(problems)
+    if not found:
+        raise BadInput("no images; give files, folders, or - for a list on standard input.")
+    if odd:
+        log.warning("left out, as pipes, sockets or devices: %s", _few(odd))
+    return found
+
+
+def _inside(folder: str) -> tuple[list[str], list[str]]:
+    """Lists the images below a folder, and the pipes and so on that are named as images.
+
+    Raises:
+      OSError: a folder in it cannot be listed.
+    """
+
+    def fail(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):  # somebody has just removed it
+            raise error
+
+    images, odd = list[str](), list[str]()
+    for place, _, names in os.walk(folder, onerror=fail):
+        for name in names:
+            if os.path.splitext(name)[1].lower() in decode.EXTENSIONS:
+                path = os.path.join(place, name)
+                (odd if regular.is_odd(path) else images).append(path)
+    return sorted(images), sorted(odd)
+
+
+def _few(paths: Sequence[str]) -> str:
+    more = f", and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return ", ".join(paths[:3]) + more

@@ -1,0 +1,162 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The steps that this package runs, and the matrix products of the device they run on.
+
+Start from `train`. Images and labels are random, and on the device already.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from vit_jax.build import program
+from vit_jax.build import run as build
+from vit_jax.config import load as config_lib
+from vit_jax.config import recipes
+from vit_jax.config.load import ConfigDict
+from vit_jax.errors import BadInput
+from vit_jax.evaluators import features
+from vit_jax.hardware import detect, device_memory
+from vit_jax.models import flops, variants
+from vit_jax.preflight.bench.interleaved import Asked, Timed
+from vit_jax.runtime import coordination
+
+CLASSES = 1000
+_FLAGS = {
+    "model.variant": "--models",
+    "model.dtype": "--dtype",
+    "data.image_size": "--resolution",
+    "batch_size": "--batch",
+}
+_PEAK_SIDES = {"cpu": 2048, "gpu": 8192, "tpu": 8192}  # of the matrices, large enough for the peak
+
+
+def config(asked: Asked) -> ConfigDict:
+    """The configuration of a step: `configs/base.py` with AdamW and clipping, as pre-training has.
+
+    Raises:
+      BadInput: an unknown model, sizes that it cannot take, or what is wrong with an override.
+    """
+    own = {
+        "model.variant": asked.model,
+        "model.dtype": asked.dtype,
+        "data.image_size": asked.resolution,
+        "batch_size": asked.batch,
+        "optimizer.weight_decay": 0.1,
+    }
+    given = [f"--config.{key}={value}" for key, value in own.items()]
+    for text in asked.overrides:
+        key = text.removeprefix("--config.").partition("=")[0]
+        if key in _FLAGS:
+            raise BadInput(f"{text}: give {_FLAGS[key]} instead, which all candidates follow.")
+    base = recipes.root() / "configs" / "base.py"
+    made = config_lib.load(str(base), [*given, *asked.overrides])
+    build.check(made)
+    return made
+
+
+def make(asked: Asked) -> program.Program:
+    """The program of that configuration, on one device, as the others have it."""
+    made = config(asked)
+    begin(made)
+    devices = jax.devices()[:1]
+    return program.make(made, classes=CLASSES, examples=1000 * asked.batch, devices=devices)
+
+
+def begin(made: ConfigDict) -> None:
+    """Chooses the platform.
+
+    Raises:
+      BadInput: an accelerator is there that jax cannot use.
+    """
+    if not detect.present_accelerators():
+        jax.config.update("jax_platforms", "cpu")  # or libtpu complains that it has no TPU
+    coordination.start(made.platform, deterministic=made.deterministic)
+
+
+def train(asked: Asked) -> Timed:
+    """The step that `vit_jax train` runs."""
+    made = make(asked)
+    began = time.perf_counter()
+    state, batch = made.init(), random_batch(made)
+    compiled = made.lower_step().compile()
+    state, metrics = compiled(state, batch, made.step_key)
+    jax.block_until_ready(metrics)
+    first_secs = time.perf_counter() - began
+
+    def step() -> Any:
+        nonlocal state
+        state, found = compiled(state, batch, made.step_key)
+        return found
+
+    peak = device_memory.most(made.rules.mesh.local_devices, "peak_bytes_in_use")
+    figures = {
+        "first_step_secs": first_secs,
+        "peak_bytes": device_memory.peak_bytes(compiled) if peak is None else peak,
+        "step_flops": 3 * _forward_flops(made, made.model.cfg),
+        "device": device(),
+    }
+    return Timed(step, jax.block_until_ready, figures)
+
+
+def evaluate(asked: Asked) -> Timed:
+    """The step of an evaluation: logits, loss and hits of uint8 images."""
+    made = make(asked)
+    params, batch = made.init().params, random_batch(made)
+    return _forward(made, made.model.cfg, lambda: made.eval_step(params, batch))
+
+
+def predict(asked: Asked) -> Timed:
+    """What `vit_jax predict` does with a batch: the 5 likeliest classes of each image."""
+    made = make(asked)
+    params, batch, data = made.init().params, random_batch(made), made.config.data
+
+    def best(logits_BY: jax.Array) -> jax.Array:
+        return jax.lax.top_k(jax.nn.softmax(logits_BY), 5)[0]
+
+    cfg = program.model_config(made.config, CLASSES)  # not as a run of any length computes it
+    step = features.make_step(cfg, made.rules, mean=data.mean, std=data.std, of_logits=best)
+    return _forward(made, cfg, lambda: step(params, batch))
+
+
+def _forward(made: program.Program, cfg: variants.Config, step: Callable[[], Any]) -> Timed:
+    jax.block_until_ready(step())
+    figures = {"step_flops": _forward_flops(made, cfg), "device": device()}
+    return Timed(step, jax.block_until_ready, figures)
+
+
+def products(asked: Asked) -> Timed:
+    """Products of large square matrices, in the dtype of computation: the peak of one device."""
+    begin(config(asked))
+    side = _PEAK_SIDES[jax.devices()[0].platform]
+    a = jax.random.normal(jax.random.key(0), (side, side), asked.dtype)  # zeros draw less power
+    product = jax.jit(lambda a: a @ a)
+    product(a).block_until_ready()
+    return Timed(lambda: product(a), jax.block_until_ready, {"step_flops": 2 * side**3})
+
+
+def random_batch(made: program.Program) -> dict[str, jax.Array]:
+    """A batch of random pixels and labels, placed as in training."""
+    random = np.random.default_rng(0)
+    arrays = {
+        "image": random.integers(0, 256, made.batch()["image"].shape, np.uint8),
+        "labels": random.integers(0, CLASSES, made.batch()["labels"].shape, np.int32),
+        "mask": np.ones(made.config.batch_size, bool),
+    }
+    return jax.device_put(arrays, made.batch_sharding)
+
+
+def device() -> str:
+    """What everything runs on: `NVIDIA H200`, `2 x AMD EPYC` (processor cores)."""
+    found = jax.devices()[0]
+    return detect.processor() if found.platform == "cpu" else found.device_kind
+
+
+def _forward_flops(made: program.Program, cfg: variants.Config) -> int:
+    """Of a batch."""
+    side = made.config.data.image_size
+    return made.config.batch_size * flops.forward_flops(cfg, side, side)

@@ -1,0 +1,176 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The folders of a run: whether they can be written, have room, and agree with the clock.
+
+Start from `workdir`, `disk` and `clock`.
+"""
+
+import email.utils
+import errno
+import math
+import os
+import shutil
+import time
+import urllib.request
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from vit_jax.errors import BadInput, PeerLost
+from vit_jax.preflight.doctor.finding import Finding
+from vit_jax.storage import files as storage
+from vit_jax.storage import offline
+
+LEAST_BYTES = 2**30
+MOST_SKEW_SECS = 10.0  # what a lock's age and a certificate's dates stand with ease
+_METADATA = "http://169.254.169.254/computeMetadata/v1/instance/id"  # Google's, of its machines
+_GIB = 2**30
+
+
+def existing(folder: Path) -> Path:
+    """A folder, or the nearest one above it that exists; a bucket makes none.
+
+    Raises:
+      NotADirectoryError: what exists there is a file, or a link that leads to no folder.
+    """
+    if storage.is_remote(folder):
+        return folder
+    whole = folder.absolute()
+    found = next(p for p in (whole, *whole.parents) if os.path.lexists(p))
+    if not os.path.isdir(found):
+        raise NotADirectoryError(errno.ENOTDIR, f"{found} is no folder")
+    return found
+
+
+def workdir(folder: Path) -> list[Finding]:
+    """Whether a file can be written, read back and removed where a run would write."""
+    try:
+        base = existing(storage.workdir(str(folder)))
+        _written(base)
+    except (OSError, BadInput, PeerLost) as e:
+        said = f"{folder} cannot be written: {getattr(e, 'strerror', None) or e}"
+        return [Finding("workdir", said, "give a --workdir that is writable, or mend its rights")]
+    made = "" if base == storage.absolute(folder) else f"; it would be made in {base}"
+    return [Finding("workdir", f"{folder} can be written{made}")]
+
+
+def _written(folder: Path) -> tuple[float, float, float]:
+    """(time before, the file system's time of the file, time after) of a file that is written."""
+    path = folder / f".vit_jax-doctor-{uuid.uuid4().hex}"
+    before = time.time()
+    try:
+        storage.write(path, "doctor")
+        if storage.read_all([path]) != [b"doctor"]:
+            raise OSError(5, "what was written is not what is read")
+        return before, storage.changed(path), time.time()
+    finally:
+        storage.remove(path)
+
+
+# ---------------------------------------------------------------- room
+
+
+def disk(places: Mapping[str, Path], checkpoint_bytes: int, checkpoints: int) -> list[Finding]:
+    """Whether there is room: a GiB everywhere, and in the workdir that of the checkpoints.
+
+    Args:
+      places: what a folder is for -> folder; `workdir` is that of the run.
+      checkpoint_bytes: of one; 0: not known.
+      checkpoints: how many lie there at a time, one that is being written among them.
+    """
+    found, free = [], []
+    for name, folder in places.items():
+        need, why = LEAST_BYTES, ""
+        if name == "workdir" and checkpoint_bytes:
+            need = max(need, checkpoint_bytes * checkpoints)
+            why = f" for {checkpoints} checkpoints of {_size(checkpoint_bytes)}"
+        try:
+            usage = shutil.disk_usage(existing(folder))
+            nodes = os.statvfs(existing(folder))
+        except OSError as e:
+            said = f"{name} {folder} cannot be looked at: {e.strerror}"
+            found.append(Finding("disk", said, "mend its rights, or give another folder"))
+            continue
+        free.append(f"{name} {_size(usage.free)} free{why}")
+        said = f"{name} {folder} has {_size(usage.free)} free of {_size(usage.total)}"
+        fix = "remove what is not needed there, or give another folder"
+        if usage.free < need:
+            found.append(Finding("disk", f"{said}, {_size(need)} are needed{why}", fix))
+        elif nodes.f_files and not nodes.f_favail:
+            found.append(Finding("disk", f"{name} {folder} has no room for another file", fix))
+    return found or [Finding("disk", "; ".join(free))]
+
+
+def _size(count: int) -> str:
+    return f"{count / _GIB:,.1f} GiB" if count >= _GIB / 10 else f"{count / 2**20:,.1f} MiB"
+
+
+def checkpoints(config_yaml: str) -> tuple[int, int]:
+    """Runs in a child: bytes of a checkpoint of a configuration, and how many lie there at most."""
+    import jax
+
+    from vit_jax.build import defaults, program
+    from vit_jax.config import load as config_lib
+    from vit_jax.preflight.plan import compile_for
+
+    classes, examples = compile_for.size(config_yaml)
+    alone = {"mesh.replica": 0, "mesh.data": -1, "mesh.fsdp": 1, "mesh.tensor": 1}
+    config = config_lib.changed(defaults.settle(config_lib.load(config_yaml)), alone)
+    made = program.make(config, classes=classes, examples=examples, devices=jax.devices()[:1])
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(made.abstract))
+    kept = config.checkpoint.keep_last + bool(config.checkpoint.keep_best)
+    if between := math.lcm(made.steps.checkpoint, made.steps.keep_every):
+        kept += made.steps.total // between
+    return size, kept + 1  # which is being written
+
+
+# ---------------------------------------------------------------- clock
+
+
+def clock(folder: Path, root: Path = Path("/")) -> list[Finding]:
+    """Whether this machine's clock agrees with the workdir's, Google's, and the age of this file.
+
+    A clock that is wrong makes locks look abandoned and certificates invalid.
+
+    Args:
+      folder: of the run.
+      root: where sys is, for tests.
+    """
+    ours, compared = time.time(), []
+    if ours < Path(__file__).stat().st_mtime - 3600:
+        said = f"it is {_date(ours)} here, earlier than the files of vit_jax were installed"
+        return [Finding("clock", said, "set the clock: sudo timedatectl set-ntp true")]
+    try:
+        before, theirs, after = _written(existing(folder))
+        skew = max(before - theirs, 0) - max(theirs - after, 0)
+        compared.append((f"the file system of {folder}", skew))
+    except (OSError, PeerLost):  # which the check of the workdir tells
+        pass
+    if (told := _google(root)) is not None:
+        compared.append(("Google's metadata server", time.time() - told))
+    wrong = [(name, skew) for name, skew in compared if abs(skew) > MOST_SKEW_SECS]
+    if wrong:
+        name, skew = wrong[0]
+        said = f"it is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} {name}"
+        return [Finding("clock", said, "set whichever is wrong: sudo timedatectl set-ntp true")]
+    names = " and ".join(name for name, _ in compared)
+    return [Finding("clock", f"{_date(ours)}" + (f", as {names} has it" if names else ""))]
+
+
+def _date(secs: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(secs))
+
+
+def _google(root: Path) -> float | None:
+    """The time that Google's metadata server has; None on machines of others, and offline."""
+    try:
+        maker = (root / "sys/class/dmi/id/product_name").read_text(encoding="utf-8")
+        if "Google" not in maker or not offline.allowed():
+            return None
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        request = urllib.request.Request(_METADATA, headers={"Metadata-Flavor": "Google"})
+        with opener.open(request, timeout=3) as answer:
+            return email.utils.parsedate_to_datetime(answer.headers["Date"]).timestamp()
+    except (OSError, TypeError, ValueError):  # no such file, no answer, no date in it
+        return None

@@ -1,0 +1,276 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The step of a program, compiled ahead of time for devices that need not be there.
+
+Runs in a process of its own: what it sets must be set before jax looks for devices, and a compiler
+that aborts must not take the caller along. Start from `measuring`.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import topologies
+
+from vit_jax.build import program
+from vit_jax.build import run as build
+from vit_jax.config import load as config_lib
+from vit_jax.data.sources.tfds import is_prepared
+from vit_jax.errors import BadInput
+from vit_jax.hardware import device_memory, topology
+from vit_jax.hardware.topology import Accelerator
+from vit_jax.models import mixer, vit
+from vit_jax.preflight.plan import estimate, hlo
+from vit_jax.runtime import coordination
+from vit_jax.storage import cache
+from vit_jax.storage import files as storage
+
+log = logging.getLogger("vit_jax")
+
+_READABLE = ("v2", "v3", "v4", "cpu")  # later TPUs hide their gathers in fusions
+_STAND_INS = {  # of known size, prepared or not; the 19 tasks of VTAB are another
+    "tfds:imagenet2012": "synthetic:imagenet",
+    "tfds:cifar10": "synthetic:cifar10",
+    "tfds:cifar100": "synthetic:cifar100",
+    "tfds:oxford_iiit_pet": "synthetic:pets",
+    "tfds:oxford_flowers102": "synthetic:flowers",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """What a step needs on each device, and how long it takes at best. Bytes are of one device."""
+
+    how: str  # "compiled" | "counted"
+    peak_bytes: int
+    args_bytes: int
+    temp_bytes: int
+    collective_bytes: estimate.Collectives | None  # None: hidden by this compiler
+    least_collective_bytes: estimate.Collectives  # that this sharding can do with
+    beyond_least: float | None  # what leaves a device, in terms of that; None: unknown
+    flops: float
+    step_secs: float
+    limited_by: str
+    steps: int
+    batch_size: int
+    compile_secs: float
+
+
+def measuring(accelerator: Accelerator, slices: int) -> Callable[[tuple[str, Any]], Measured]:
+    """In a fresh process, the function (config file, settings) -> `Measured`."""
+    _start(accelerator, slices)
+    return lambda asked: measure(asked[0], accelerator, slices, asked[1])
+
+
+def _start(accelerator: Accelerator, slices: int) -> None:
+    """No accelerator of this machine but the one that is planned for."""
+    generation = accelerator.generation
+    os.environ |= {
+        "TPU_WORKER_HOSTNAMES": "localhost",  # or libtpu looks for a machine of its own
+        "TPU_ACCELERATOR_TYPE": "v4-8",
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # two plans at a time
+    }
+    real = generation.platform == "gpu" and "gpu" in coordination.present_accelerators()
+    if not real:
+        jax.config.update("jax_platforms", "cpu")
+    if generation.platform != "tpu":
+        jax.config.update("jax_num_cpu_devices", accelerator.devices * slices)
+
+
+def _devices(accelerator: Accelerator, slices: int) -> tuple[Any, bool]:
+    """(devices to lay a mesh over, whether there is a compiler for them)."""
+    generation, count = accelerator.generation, accelerator.devices * slices
+    if generation.platform == "tpu":
+        described = topologies.get_topology_desc(
+            platform="tpu",
+            topology_name=f"{generation.name}:{accelerator.shape}",
+            **_bounds(accelerator, slices),
+        )
+        return described.devices, True
+    found = jax.devices()
+    if generation.platform == "gpu" and found[0].platform == "gpu":
+        same = any(topology.is_named(found[0].device_kind, kind) for kind in generation.kinds)
+        if same and len(found) >= count:
+            return found[:count], True
+    return jax.devices("cpu")[:count], generation.platform == "cpu"
+
+
+def _bounds(accelerator: Accelerator, slices: int) -> dict[str, Any]:
+    """What the description of a TPU needs beyond its shape."""
+    given: dict[str, Any] = {"num_slices": slices} if slices > 1 else {}
+    if accelerator.generation.name == "v4":
+        given["chip_config_name"] = "megacore"  # one device for each chip, as on the real one
+    if accelerator.hosts == 1:
+        dims = [int(n) for n in accelerator.shape.split("x")]
+        given["chips_per_host_bounds"] = (*dims, 1, 1)[:3]
+    return given
+
+
+@functools.cache
+def size(config_yaml: str) -> tuple[int, int]:
+    """(classes, training examples) of the data that a configuration names."""
+    data = config_lib.load(config_yaml).data
+    kind, _, name = str(data.source).partition(":")
+    stand_in = _STAND_INS.get(str(data.source), "")
+    if kind == "vtab" and not name.endswith("/full"):
+        stand_in = f"synthetic:vtab/{name}"
+    if kind == "tfds" and not stand_in and not is_prepared(name, data.data_dir):
+        raise BadInput(
+            f"data.source={data.source} is not prepared, so its size is not known: prepare it "
+            "(tfds build), or plan with --config.data.source=synthetic:NAME."
+        )
+    source = build.open_source(data, stand_in)
+    return len(source.classes), len(build.training_examples(source, data)[0])
+
+
+def measure(
+    config_yaml: str, accelerator: Accelerator, slices: int, settings: dict[str, Any]
+) -> Measured:
+    """Compiles the step of a configuration with other settings, or counts where nothing compiles.
+
+    Args:
+      config_yaml: file of a settled configuration.
+      accelerator: one slice.
+      slices: how many.
+      settings: config key -> value.
+
+    Raises:
+      BadInput: the configuration does not suit the devices.
+    """
+    classes, examples = size(config_yaml)
+    if accelerator.generation.platform == "cpu":
+        rates = dataclasses.replace(accelerator.generation, flops=_cpu_flops() / accelerator.chips)
+        accelerator = dataclasses.replace(accelerator, generation=rates)
+    devices, compiler = _devices(accelerator, slices)
+    config = config_lib.changed(config_lib.load(config_yaml), settings)
+    build.check(config)
+    platform = accelerator.generation.platform
+    made = program.make(
+        config, classes=classes, examples=examples, devices=devices, platform=platform
+    )
+    sent = least = estimate.collectives(made)
+    if compiler:
+        found = _compiled(made, accelerator)
+        if found["collective_bytes"] is not None:
+            sent = found["collective_bytes"]
+    else:
+        peak, args = estimate.peak_bytes(made), estimate.state_bytes(made)
+        found = {
+            "how": "counted",
+            "peak_bytes": peak,
+            "args_bytes": args,
+            "temp_bytes": peak - args,
+            "collective_bytes": sent,
+            "compile_secs": 0.0,
+        }
+    secs, limit = estimate.step_secs(made, accelerator, sent)
+    mesh = dict(made.rules.mesh.shape)
+    known = mesh["tensor"] == 1 or isinstance(made.model.cfg, vit.ViTConfig | mixer.MixerConfig)
+    wire, at_least = estimate.wire_bytes(sent, mesh), estimate.wire_bytes(least, mesh)
+    return Measured(
+        **found,
+        least_collective_bytes=least,
+        beyond_least=wire / at_least if at_least and known else None,
+        flops=estimate.step_flops(made),
+        step_secs=secs,
+        limited_by=limit,
+        steps=made.steps.total,
+        batch_size=config.batch_size,
+    )
+
+
+def _compiled(made: program.Program, accelerator: Accelerator) -> dict[str, Any]:
+    """Memory and collectives of the compiled step; from the cache if it was compiled before."""
+    lowered = made.lower_step()
+    versions = [f"{p}={importlib.metadata.version(p)}" for p in ("jax", "jaxlib")]
+    versions += [f"libtpu={v}" for v in _version("libtpu")]
+    versions += [os.environ.get(flags, "") for flags in ("XLA_FLAGS", "LIBTPU_INIT_ARGS")]
+    versions += [
+        Path(module).read_text(encoding="utf-8") for module in (__file__, str(hlo.__file__))
+    ]
+    text = "\n".join([accelerator.name, str(dict(made.rules.mesh.shape)), *versions])
+    key = hashlib.sha256((text + lowered.as_text()).encode()).hexdigest()
+    cached = cache.root() / "plans" / f"{key}.json"
+    with contextlib.suppress(OSError, ValueError):  # not there, or damaged
+        return json.loads(cached.read_text(encoding="utf-8"))
+    began = time.monotonic()
+    try:
+        compiled = lowered.compile()
+    except jax.errors.JaxRuntimeError as e:
+        if not device_memory.is_out_of_memory(e):
+            raise
+        found = {"peak_bytes": _wanted_bytes(str(e)), "args_bytes": estimate.state_bytes(made),
+                 "temp_bytes": 0, "collective_bytes": None}  # fmt: skip
+        found["temp_bytes"] = found["peak_bytes"] - found["args_bytes"]
+    else:
+        needs, optimised = compiled.memory_analysis(), compiled.as_text()
+        assert needs is not None
+        assert optimised is not None
+        on_cpu = accelerator.generation.platform == "cpu"
+        found = {
+            "peak_bytes": device_memory.peak_bytes(compiled)
+            if on_cpu
+            else needs.peak_memory_in_bytes,
+            "args_bytes": needs.argument_size_in_bytes,
+            "temp_bytes": needs.temp_size_in_bytes,
+            "collective_bytes": None,
+        }
+        if accelerator.generation.name in _READABLE:
+            mesh = dict(made.rules.mesh.shape)
+            try:
+                found["collective_bytes"] = hlo.collective_bytes(optimised, mesh)
+            except ValueError as e:  # another version of the compiler writes otherwise
+                log.warning("what is sent cannot be read: %s", e)
+    found |= {"how": "compiled", "compile_secs": time.monotonic() - began}
+    with contextlib.suppress(OSError):  # a cache that cannot be written is no error
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        storage.write(cached, json.dumps(found))
+    return found
+
+
+def _version(package: str) -> list[str]:
+    try:
+        return [importlib.metadata.version(package)]
+    except importlib.metadata.PackageNotFoundError:
+        return []
+
+
+def _wanted_bytes(message: str) -> int:
+    """What a program that does not fit would need, as the TPU compiler says it.
+
+    Raises:
+      BadInput: it says something else, such as a kernel that is too large for a faster memory.
+    """
+    used = re.search(r"Used ([\d.]+)([KMGT]) of [\d.]+[KMGT] hbm", message)
+    used = used or re.search(r"HLO temporaries \(([\d.]+)([KMGT])\)", message)
+    if used is None:
+        raise BadInput(f"the compiler gave up: {message.splitlines()[0][:300]}")
+    return int(float(used[1]) * 1024 ** (1 + "KMGT".index(used[2])))
+
+
+@functools.cache
+def _cpu_flops() -> float:
+    """FLOP/s of a large float32 matrix product on this machine."""
+    size = 1024
+    product = jax.jit(lambda a, b: a @ b)
+    a = jnp.ones((size, size), jnp.float32)
+    product(a, a).block_until_ready()
+    secs = []
+    for _ in range(8):
+        began = time.monotonic()
+        product(a, a).block_until_ready()
+        secs.append(time.monotonic() - began)
+    return 2 * size**3 / min(secs)

@@ -1,0 +1,196 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whether a configuration fits an accelerator, how fast it can be there and what it costs.
+
+The step that the trainer runs is compiled ahead of time, in a process of its own (`aot`). Where it
+does not fit, other settings are tried. Start from `plan`.
+"""
+
+import dataclasses
+import importlib.util
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from vit_jax.build import defaults, program
+from vit_jax.build import run as build_lib
+from vit_jax.config import load as config_lib
+from vit_jax.config.load import ConfigDict
+from vit_jax.errors import BadInput
+from vit_jax.hardware import topology
+from vit_jax.hardware.topology import Accelerator, Generation
+from vit_jax.preflight.plan import compile_for
+from vit_jax.preflight.plan.compile_for import Measured
+from vit_jax.runtime.worker_process import Child
+
+FAILS_ABOVE, WARNS_ABOVE = 0.92, 0.85  # of the memory: batches and a second program need some
+_FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
+Measure = Callable[[dict[str, Any]], Measured]  # settings -> figures
+
+log = logging.getLogger("vit_jax")
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The figures of one configuration on one accelerator.
+
+    Attributes:
+      accelerator: one slice.
+      slices: how many.
+      limit_bytes: memory that a program may use on a device.
+      measured: figures of the step.
+      fitting: settings that fit, with their peak bytes; only tried where the step itself does not.
+    """
+
+    accelerator: Accelerator
+    slices: int
+    limit_bytes: int
+    measured: Measured
+    fitting: tuple[tuple[dict[str, Any], int], ...] = ()
+
+    @property
+    def share(self) -> float:
+        """The part of the memory that the step takes at its peak."""
+        return self.measured.peak_bytes / self.limit_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether the step leaves the memory that the rest of a run needs."""
+        return self.share <= FAILS_ABOVE
+
+    @property
+    def hours(self) -> float:
+        """Wall time of the whole recipe, at the roofline."""
+        return self.measured.steps * self.measured.step_secs / 3600
+
+    @property
+    def chip_hours(self) -> float:
+        """`hours` on every chip."""
+        return self.hours * self.accelerator.chips * self.slices
+
+    def to_json(self) -> dict[str, Any]:
+        """What `--json` prints; bytes, FLOPs and collectives are of one device and one step."""
+        found = self.measured
+        return {
+            "fits": self.fits,
+            "share": self.share,
+            "peak_bytes": found.peak_bytes,
+            "limit_bytes": self.limit_bytes,
+            "args_bytes": found.args_bytes,
+            "temp_bytes": found.temp_bytes,
+            "collective_bytes": found.collective_bytes,
+            "least_collective_bytes": found.least_collective_bytes,
+            "beyond_least": found.beyond_least if found.collective_bytes is not None else None,
+            "flops": found.flops,
+            "step_secs": found.step_secs,
+            "limited_by": found.limited_by,
+            "chip_hours": self.chip_hours,
+            "hours": self.hours,
+            "images_per_sec": found.batch_size / found.step_secs,
+            "steps": found.steps,
+            "how": found.how,
+            "fitting": [{**settings, "peak_bytes": peak} for settings, peak in self.fitting],
+        }
+
+
+def plan(config: ConfigDict, accelerator: Accelerator, slices: int = 1) -> Plan:
+    """Compiles the step of `config` for an accelerator, and others where that one does not fit.
+
+    Args:
+      config: from `config.load`.
+      accelerator: one slice, from `topology.find`.
+      slices: joined by the network.
+
+    Raises:
+      BadInput: the configuration does not suit the devices, the compiler is missing or gave up.
+    """
+    generation = accelerator.generation
+    topology.check_slices(accelerator, slices)
+    if generation.platform == "tpu" and importlib.util.find_spec("libtpu") is None:
+        raise BadInput(
+            f"planning for {accelerator.name} needs the TPU compiler, which runs without a TPU: "
+            "pip install -e '.[plan]'."
+        )
+    config = defaults.settle(config_lib.changed(config, {}))
+    build_lib.check(config)
+    limit = limit_bytes(generation)
+    with tempfile.TemporaryDirectory() as folder, _process(accelerator, slices) as process:
+        file = Path(folder) / "config.yaml"
+        file.write_text(config_lib.to_yaml(config), encoding="utf-8")
+
+        def measure(settings: dict[str, Any]) -> Measured:
+            shown = " ".join(f"--config.{k}={v}" for k, v in settings.items()) or "the step"
+            log.info("working out %s for %s", shown, described(accelerator, slices))
+            return process.ask((str(file), settings))
+
+        made = Plan(accelerator, slices, limit, measure({}))
+        if made.share > WARNS_ABOVE:
+            log.warning("the step takes %.0f %% of the memory", 100 * made.share)
+        if made.fits:
+            return made
+        log.info("trying other settings")
+        tried = fitting(config, accelerator, limit, measure)
+        return dataclasses.replace(made, fitting=tuple(tried))
+
+
+def limit_bytes(generation: Generation) -> int:
+    """What a program may use on a device; of a GPU, the share that jax takes."""
+    if generation.platform != "gpu":
+        return generation.memory_bytes
+    return int(generation.memory_bytes * float(os.environ.get(_FRACTION, "0.75")))
+
+
+def described(accelerator: Accelerator, slices: int) -> str:
+    """`2 x v4-256`."""
+    return f"{slices} x {accelerator.name}" if slices > 1 else accelerator.name
+
+
+def fitting(
+    config: ConfigDict, accelerator: Accelerator, limit: int, measure: Measure
+) -> Iterator[tuple[dict[str, Any], int]]:
+    """(settings that fit, peak bytes): of each kind the mildest, else everything at once."""
+    found, strongest = False, []
+    for kind in alternatives(config, accelerator):
+        for settings in kind:
+            try:
+                peak = measure(settings).peak_bytes
+            except BadInput:  # a mesh that does not divide the model or the batch
+                continue
+            strongest = [s for s in strongest if s.keys() != settings.keys()] + [settings]
+            if peak <= FAILS_ABOVE * limit:
+                found = True
+                yield settings, peak
+                break
+    together = {key: value for settings in strongest for key, value in settings.items()}
+    if not found and len(strongest) > 1:
+        try:
+            peak = measure(together).peak_bytes
+        except BadInput:
+            return
+        if peak <= FAILS_ABOVE * limit:
+            yield together, peak
+
+
+def alternatives(config: ConfigDict, accelerator: Accelerator) -> list[list[dict[str, Any]]]:
+    """Settings that need less memory and leave results alone: kinds, each from mild to strong."""
+    more = [config.accumulation * factor for factor in (2, 4, 8, 16, 32)]
+    sizes = [n for n in (2, 4, 8, 16, 32, 64, 128, 256) if n > config.mesh.fsdp]
+    shared = [n for n in sizes if accelerator.devices % (n * max(1, config.mesh.tensor)) == 0]
+    return [
+        [{"model.remat": policy} for policy in program.stronger_remat(config.model)],
+        [{"accumulation": a} for a in more if config.batch_size % a == 0],
+        [{"mesh.fsdp": n, "mesh.data": -1} for n in shared],
+    ]
+
+
+def _process(accelerator: Accelerator, slices: int) -> Child:
+    """Answers (config file, settings) with `Measured`."""
+    died = (
+        "the compiler's process ended; its last words are above. Often it ran out of this "
+        "machine's memory: an unrolled model (model.scan=false, BiT) needs many GiB."
+    )
+    return Child(compile_for.measuring, accelerator, slices, died=died)

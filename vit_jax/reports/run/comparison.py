@@ -1,0 +1,115 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Several runs on one page: curves, results, throughput, and the keys in which they differ.
+
+Start from `page`.
+"""
+
+from collections.abc import Sequence
+
+from vit_jax import console
+from vit_jax.config import load as config_lib
+from vit_jax.reports import pages
+from vit_jax.reports.run import curves, single
+from vit_jax.reports.run.history import History
+
+DRAWN = 12  # runs whose curves can be told apart
+_WHERE = ("expected.", "recipe.", "report.", "processes.")  # keys that say nothing of a difference
+
+
+def page(runs: Sequence[History]) -> str:
+    """The document, in one file.
+
+    Args:
+      runs: two or more, with names that differ.
+    """
+    drawn, said = chosen(runs)
+    return pages.page(
+        f"{len(runs)} runs",
+        [
+            pages.heading("Results"),
+            _results(runs),
+            pages.heading("Curves"),
+            pages.paragraph(said),
+            pages.row(curves.of_several(drawn)),
+            pages.heading("Where they differ"),
+            *_differences(runs),
+        ],
+    )
+
+
+def metric(runs: Sequence[History]) -> str:
+    """What runs are ranked by: top-1 on test, else on val, else on what most have; "" if none."""
+    tops = [
+        f"{name}/top1" for run in runs for name, found in run.evaluations.items() if "top1" in found
+    ]
+    named = [key for key in ("test/top1", "val/top1") if key in tops]
+    return named[0] if named else max(tops, key=tops.count, default="")
+
+
+def chosen(runs: Sequence[History]) -> tuple[Sequence[History], str]:
+    """The runs whose curves are drawn, in the order that was given, and which these are."""
+    if len(runs) <= DRAWN:
+        return runs, ""
+    key = metric(runs)
+    if not key:
+        return runs[:DRAWN], f"Curves are those of the first {DRAWN} of {len(runs)} runs."
+    best = sorted(runs, key=lambda run: -_value(run, key))[:DRAWN]
+    said = f"Curves are those of the {DRAWN} runs of {len(runs)} with the best {key}."
+    return [run for run in runs if run in best], said
+
+
+def _value(run: History, key: str) -> float:
+    split, _, name = key.rpartition("/")
+    return run.evaluations.get(split, {}).get(name, -1.0)
+
+
+def _results(runs: Sequence[History]) -> str:
+    """A line a run, a column for each split's top-1 and each few-shot accuracy."""
+    keys = list(dict.fromkeys(
+        (name, key) for run in runs for name, found in run.evaluations.items()
+        for key in found if key == "top1" or key.endswith("shot")
+    ))  # fmt: skip
+    header = ["run", "state", "step", *(f"{name} {_title(key)}" for name, key in keys)]
+    header += ["training loss", "images a second", "waiting", "time"]
+    best = {k: max(run.evaluations.get(k[0], {}).get(k[1], -1.0) for run in runs) for k in keys}
+    rows = []
+    for run in runs:
+        cells = [run.name, run.state, f"{run.step:,}"]
+        for name, key in keys:
+            value = run.evaluations.get(name, {}).get(key)
+            mark = " ★" if value == best[name, key] else ""
+            cells.append(single.written(key, value) + mark)
+        loss = run.series("train/loss")
+        cells += [
+            f"{loss[-1][1]:.4f}" if loss else "",
+            "" if run.img_per_sec is None else f"{run.img_per_sec:,.0f}",
+            "" if run.input_wait is None else f"{run.input_wait:.1%}",
+            "" if run.spent is None else console.duration(run.spent.elapsed),
+        ]
+        rows.append(cells)
+    styles = {i: single.STYLES.get(r.state, "bad") for i, r in enumerate(runs) if r.state != "done"}
+    return pages.table(header, rows, numbers=range(2, len(header)), styles=styles)
+
+
+def _title(key: str) -> str:
+    return "top-1" if key == "top1" else key
+
+
+def _differences(runs: Sequence[History]) -> list[str]:
+    """Keys against runs; the longer of the two goes down."""
+    flat = [dict(config_lib.flatten(run.config)) for run in runs]
+    keys = [
+        key for key in dict.fromkeys(key for one_ in flat for key in one_)
+        if len({repr(values.get(key)) for values in flat}) > 1 and not key.startswith(_WHERE)
+    ]  # fmt: skip
+    if not keys:
+        return [pages.paragraph("In no key.")]
+    cells = [[single.text(values.get(key)) for key in keys] for values in flat]
+    names = [run.name for run in runs]
+    if len(keys) >= len(runs):
+        rows = [(key, *column) for key, column in zip(keys, zip(*cells, strict=True), strict=True)]
+        return [pages.table(("key", *names), rows, codes=(0,))]
+    rows = [(name, *row) for name, row in zip(names, cells, strict=True)]
+    return [pages.table(("run", *keys), rows)]

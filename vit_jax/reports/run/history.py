@@ -1,0 +1,221 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a workdir says of its run, whether that is done, goes on or has failed.
+
+Start from `read`.
+"""
+
+import dataclasses
+import functools
+import itertools
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vit_jax.checkpoints.step_folders import CONFIG_FILE
+from vit_jax.config import load as config_lib
+from vit_jax.config import provenance, recipes
+from vit_jax.config.load import ConfigDict
+from vit_jax.errors import BadInput
+from vit_jax.reports import summary
+from vit_jax.reports.run import time_accounting
+from vit_jax.reports.run.time_accounting import Spent
+from vit_jax.storage import files as storage
+from vit_jax.storage import jsonl
+
+DONE = "done"
+_GROUPS = ("train", "norm", "perf", "memory", "data")  # of metrics that no evaluation has
+Pairs = list[tuple[float, float]]
+
+
+@dataclasses.dataclass(frozen=True)
+class History:
+    """A run, as its workdir has it.
+
+    Attributes:
+      workdir: of the run.
+      name: what it is called on pages.
+      config: resolved.
+      rows: of metrics.jsonl, in order; at least one.
+      origin: what it was made from and with.
+      turns: of goodput.jsonl, in the order of time; empty for a run that wrote none.
+      spent: where its time went; None likewise.
+      state: `done`, `running`, `stopped`, `exit` with its code, `dead`; `not done` if unknown.
+    """
+
+    workdir: Path
+    name: str
+    config: ConfigDict
+    rows: Sequence[dict[str, Any]]
+    origin: provenance.Origin
+    turns: Sequence[dict[str, Any]]
+    spent: Spent | None
+    state: str
+
+    @functools.cached_property
+    def step(self) -> int:
+        """The last that a row tells of."""
+        return max(row["step"] for row in self.rows)
+
+    def series(self, metric: str) -> Pairs:
+        """(step, value) of a metric, by step."""
+        found = {row["step"]: row[metric] for row in self.rows if _is_number(row.get(metric))}
+        return sorted(found.items())
+
+    @functools.cached_property
+    def metrics(self) -> list[str]:
+        """Every metric that some row has, as they came."""
+        return list(dict.fromkeys(key for row in self.rows for key in row if "/" in key))
+
+    @functools.cached_property
+    def evaluations(self) -> dict[str, dict[str, float]]:
+        """What was measured last: split or few-shot task -> metric -> value, and its `step`."""
+        found: dict[str, dict[str, float]] = {}
+        for key in self.metrics:
+            name, _, metric = key.rpartition("/")
+            points = self.series(key)
+            if name not in _GROUPS and points:
+                step, value = points[-1]
+                found.setdefault(name, {})[metric] = value
+                found[name]["step"] = step
+        return found
+
+    @property
+    def img_per_sec(self) -> float | None:
+        """Of the whole run; the first row, whose step waits for the first images, left out."""
+        times = self._stretches()
+        return sum(n for n, _, _ in times) / sum(s for _, s, _ in times) if times else None
+
+    @property
+    def input_wait(self) -> float | None:
+        """The share of the time that it waited for images, 0 to 1, likewise."""
+        times = self._stretches()
+        return sum(s * w for _, s, w in times) / sum(s for _, s, _ in times) if times else None
+
+    @property
+    def step_secs(self) -> float:
+        """Time in steps, seconds: without evaluating and saving, likewise."""
+        return sum(secs for _, secs, _ in self._stretches())
+
+    def _stretches(self) -> list[tuple[float, float, float]]:
+        """(images, seconds, share of waiting) from each row to the next."""
+        waits = dict(self.series("perf/input_wait"))
+        pairs = itertools.pairwise(self.series("perf/img_per_sec"))
+        size = self.config.batch_size
+        return [
+            ((b - a) * size, (b - a) * size / rate, waits.get(b, 0.0))
+            for (a, _), (b, rate) in pairs
+            if rate > 0
+        ]
+
+    @functools.cached_property
+    def compared(self) -> tuple[str, list[tuple[str, Any, Any]]]:
+        """(with what, [(key, its value, this run's)]): the recipe or, if unknown, configs/base.py.
+
+        A key that one of the two does not have is None there.
+        """
+        recipe = self.origin.recipe
+        if recipe is not None:
+            what, values = recipe.config, recipe.values
+        else:
+            what = "configs/base.py"
+            values = config_lib.load(str(recipes.root() / what))
+        found = config_lib.differences(values, self.config)
+        pairs = [(key, _found(old), _found(new)) for key, old, new in found]
+        return what, [row for row in pairs if set(row[1:]) != {None, ""}]
+
+
+def _found(value: Any) -> Any:
+    return None if value == "(none)" else value
+
+
+def _is_number(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and abs(value) < 1e300  # a longer one is damage, and no chart has room for it
+
+
+def read(workdir: Path, name: str = "", *, ends: bool = False) -> History:
+    """The run in a workdir.
+
+    Args:
+      workdir: of the run.
+      name: on pages; "": that of the folder.
+      ends: it is this process's and about to be done.
+
+    Raises:
+      BadInput: not a run, one without a row of metrics yet, or damaged metrics.
+    """
+    try:
+        if not storage.exists(workdir / CONFIG_FILE):
+            raise BadInput(
+                f"{workdir} is no run: it has no {CONFIG_FILE}; give the workdir of a run."
+            )
+        config = config_lib.load(str(workdir / CONFIG_FILE))
+        rows = _metrics(workdir, config)
+        done = storage.exists(workdir / summary.RESULTS_FILE)
+    except OSError as e:
+        raise BadInput(
+            f"{workdir} cannot be read: {e.strerror or e}; give the workdir of a run."
+        ) from e
+    turns, where = _turns(workdir, rows, ends)
+    state = DONE if done or ends else where.state if where else "not done"
+    return History(
+        workdir=workdir,
+        name=name or storage.absolute(workdir).name,
+        config=config,
+        rows=rows,
+        origin=provenance.read(workdir),
+        turns=turns,
+        spent=where,
+        state=state,
+    )
+
+
+def _metrics(workdir: Path, config: ConfigDict) -> list[dict[str, Any]]:
+    path = workdir / jsonl.METRICS_FILE
+    bad, rows = jsonl.damaged(path), jsonl.read_rows(path)
+    if bad:
+        raise BadInput(
+            f"{jsonl.place(path)} is damaged: {len(bad)} lines are no rows, the first is line "
+            f"{bad[0]}. Remove those."
+        )
+    if not rows:
+        raise BadInput(
+            f"{workdir} has no metrics yet; wait for its first row (report.every="
+            f"{config.report.every!r})."
+        )
+    return rows
+
+
+def _turns(
+    workdir: Path, rows: Sequence[dict[str, Any]], ends: bool
+) -> tuple[list[dict[str, Any]], Spent | None]:
+    """The turns of a run's life, and where its time went; none where that is not written."""
+    try:
+        turns = time_accounting.read(workdir)
+        if not ends:
+            return turns, time_accounting.examine(workdir)
+    except BadInput:
+        return [], None
+    last = {"step": rows[-1]["step"], "event": "exit", "time": time.time(), "code": 0}
+    return [*turns, last], time_accounting.spent([*turns, last], 0.0, alive=False)
+
+
+def short_names(workdirs: Sequence[Path]) -> list[str]:
+    """The last parts of each path, as many as it takes to tell all apart.
+
+    Raises:
+      BadInput: a workdir is given twice.
+    """
+    paths = [storage.absolute(workdir) for workdir in workdirs]
+    twice = [str(path) for path in paths if paths.count(path) > 1]
+    if twice:
+        raise BadInput(f"{twice[0]} is given twice; give each run once.")
+    most = max(len(path.parts) for path in paths)
+    for count in range(1, most + 1):
+        names = ["/".join(path.parts[-count:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    raise AssertionError(paths)

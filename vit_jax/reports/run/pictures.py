@@ -1,0 +1,136 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What of a report needs more than the workdir's texts: its images and its weights.
+
+What is not there, or cannot be used, is left out and said; nothing of it is a reason to fail. This
+process alone reads and computes: of a run of several, process 0. Start from `of_run`.
+"""
+
+import dataclasses
+import itertools
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vit_jax import console
+from vit_jax.build import run as build
+from vit_jax.config.load import ConfigDict
+from vit_jax.data.inspect import show
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.pipeline import pipeline
+from vit_jax.data.sources.source import Source
+from vit_jax.data.splits.split import Split
+from vit_jax.errors import BadInput, RunFailed
+from vit_jax.hardware import device_memory
+from vit_jax.reports import figures
+from vit_jax.reports.figures import Figure
+from vit_jax.step.normalise import normalise
+from vit_jax.weights import loading
+
+ROWS, COLUMNS = 4, 5  # of the contact sheet
+_PARTS = 5  # that are tried
+log = logging.getLogger("vit_jax")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pictures:
+    """Of a run.
+
+    Attributes:
+      sheet: a PNG of training images with their classes; None if there is none.
+      figures: of its model.
+      missing: a sentence for each thing that is left out, and why.
+    """
+
+    sheet: bytes | None
+    figures: tuple[Figure, ...]
+    missing: tuple[str, ...]
+
+
+def of_run(workdir: Path, config: ConfigDict, source: Source | None = None) -> Pictures:
+    """Opens the data and the newest weights of a run, and draws.
+
+    Args:
+      workdir: of the run.
+      config: resolved.
+      source: of `config.data`, where it is open; None opens it.
+    """
+    with console.bar("parts of the report") as progress:
+        return _drawn(workdir, config, source, progress)
+
+
+def _drawn(
+    workdir: Path, config: ConfigDict, source: Source | None, progress: Callable[[int, int], None]
+) -> Pictures:
+    drawn, missing, done = list[Figure](), list[str](), itertools.count()
+
+    def tried(what: str, make: Callable[[], Any]) -> Any:
+        """What is made; None, and a sentence, where that cannot be."""
+        progress(next(done), _PARTS)
+        try:
+            return make()
+        except (BadInput, OSError, RunFailed) as e:
+            said = str(e)
+        except jax.errors.JaxRuntimeError as e:
+            if not device_memory.is_out_of_memory(e):
+                raise
+            said = "the device has no memory left for it"
+        log.warning("report: no %s: %s", what, said)
+        missing.append(f"No {what}: {said}")
+        return None
+
+    opened = source or tried("training images", lambda: build.open_source(config.data))
+    sheet = opened and tried("training images", lambda: _sheet(config, opened))
+    read = tried("figures of the model", lambda: _weights(workdir, config))
+    if read is not None:
+        cfg, params = read
+        side = config.data.image_size
+        size = (side, side)
+        drawn += tried("figures of the model", lambda: figures.of_weights(cfg, params, size)) or []
+        if opened:
+            attended = tried("attention", lambda: _attention(config, cfg, params, opened))
+            drawn += attended or []
+        missing += figures.absent(cfg)
+    return Pictures(sheet, tuple(drawn), tuple(missing))
+
+
+def _sheet(config: ConfigDict, source: Source) -> bytes:
+    """The first examples of training, as the model gets them."""
+    data = config.data
+    split, _ = build.training_examples(source, data)
+    ops = preprocess.parse("data.train_ops", data.train_ops, data.image_size)
+    pipe = pipeline.Pipeline(
+        split, ops, 1, config.seed, data.image_size, data.workers, 1, data.bad_images
+    )
+    return show.sheet(
+        pipe, source.classes, source=source.spec, chain=data.train_ops, rows=ROWS, columns=COLUMNS
+    )
+
+
+def _weights(workdir: Path, config: ConfigDict) -> tuple[Any, Any]:
+    """The model's configuration and parameters, at the newest step."""
+    weights = loading.read_weights(str(workdir))
+    cfg, side = weights.config, config.data.image_size
+    return cfg, loading.fit(weights, cfg, (side, side), fresh_head=False).params
+
+
+def _attention(config: ConfigDict, cfg: Any, params: Any, source: Source) -> list[Figure]:
+    """Of images that are evaluated, or else trained on, as evaluations see them."""
+    split = _evaluated(config, source)  # often by class: the first would be of one or two
+    few = figures.chosen(len(split), figures.IMAGES)
+    split = Split(split.table, split.rows).take(few)  # of a mixture, without regard to sources
+    pipe = build.plain_pipeline(config.data, split, len(split))
+    batch = next(pipe.evaluation())
+    images = np.asarray(normalise(jnp.asarray(batch["image"]), config.data.mean, config.data.std))
+    return figures.of_images(cfg, params, images, batch["image"])
+
+
+def _evaluated(config: ConfigDict, source: Source) -> Split:
+    own = [section.split for section in config.evals.values() if not section.source]
+    return source.split(own[0] if own else config.data.split)

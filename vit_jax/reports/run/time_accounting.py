@@ -1,0 +1,135 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Where the time of a run went, from what `goodput` has written. Start from `examine`."""
+
+import contextlib
+import dataclasses
+import itertools
+import math
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from vit_jax.errors import BadInput
+from vit_jax.runtime import goodput, workdir_lock
+from vit_jax.storage import jsonl
+
+_END = 4102444800.0  # 2100; a later time is damage
+
+
+@dataclasses.dataclass(frozen=True)
+class Spent:
+    """Where the time of a run went, in seconds.
+
+    Attributes:
+      restarts: starts after the first.
+      elapsed: from the first start to the last end, or to now.
+      productive: from the first step of a start to the last save that a later start went on from;
+        in the last start to its last save, to its end where it is done, to now where it goes on.
+        Evaluations and saves are in it.
+      startup: from a start until its first step.
+      lost: from that save to the end of a start: done again later, or never.
+      down: between an end and the next start.
+      state: `done`, `running`, `stopped` (asked to), `exit` with its code, or `dead`.
+    """
+
+    restarts: int
+    elapsed: float
+    productive: float
+    startup: float
+    lost: float
+    down: float
+    state: str
+
+    @property
+    def goodput(self) -> float:
+        """The share of the elapsed time that was productive, 0 to 1."""
+        return self.productive / self.elapsed if self.elapsed > 0 else 0.0
+
+
+def examine(workdir: Path) -> Spent:
+    """Where the time of the run in `workdir` went, until now if it goes on.
+
+    Raises:
+      BadInput: there is none.
+    """
+    with _readable(workdir):
+        owner = workdir_lock.read(workdir)  # first: who ends meanwhile has a last row
+        rows, now = read(workdir), time.time()
+    alive = owner is not None and not workdir_lock.is_dead(owner, now)
+    return spent(rows, now if alive else owner.beat if owner else 0.0, alive=alive)
+
+
+@contextlib.contextmanager
+def _readable(workdir: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as e:
+        said = e.strerror or e
+        raise BadInput(f"{workdir} cannot be read: {said}; give the workdir of a run.") from e
+
+
+def read(workdir: Path) -> list[dict[str, Any]]:
+    """The rows of a run, in the order of time.
+
+    Raises:
+      BadInput: there are none.
+    """
+    path = workdir / goodput.FILE
+    found = [row for row in jsonl.read_rows(path) if _is_turn(row)]
+    found.sort(key=lambda row: row["time"])
+    if not found or found[0].get("event") != "start":
+        raise BadInput(f"{workdir} has no {goodput.FILE} of a run; give the workdir of a run.")
+    return found
+
+
+def _is_turn(row: dict[str, Any]) -> bool:
+    times = row.get("time"), row.get("seen", 0.0)
+    is_exit = row.get("event") == "exit"
+    return (
+        isinstance(row.get("event"), str)
+        and all(isinstance(time, float) and 0 <= time < _END for time in times)
+        and type(row.get("code", None if is_exit else 0)) is int
+    )
+
+
+def spent(rows: Sequence[dict[str, Any]], seen: float, *, alive: bool) -> Spent:
+    """Where the time went that rows tell of.
+
+    Args:
+      rows: of one run, in the order of time, the first a `start`.
+      seen: when its last start was last seen, in seconds since 1970.
+      alive: whether it goes on.
+    """
+    begins = [i for i, row in enumerate(rows) if row["event"] == "start"]
+    starts = [rows[a:b] for a, b in itertools.pairwise([*begins, len(rows)])]
+    nexts = [one[0] for one in starts[1:]]
+    ends = list(map(_end, starts, [*(next_.get("seen", 0.0) for next_ in nexts), seen]))
+    state = _state(starts[-1], alive)
+    productive = startup = lost = 0.0
+    resumed = math.inf  # the least step at which a later start began
+    for one, end in zip(reversed(starts), reversed(ends), strict=True):
+        first = next((row["time"] for row in one if row["event"] == "first_step"), end)
+        saves = [r["time"] for r in one if r["event"] == "save" and r["step"] <= resumed]
+        goes_on = one is starts[-1] and state in ("done", "running")
+        kept = end if goes_on else max([first, *saves])
+        startup, productive, lost = (
+            startup + first - one[0]["time"], productive + kept - first, lost + end - kept
+        )  # fmt: skip
+        resumed = min([resumed, *(r["step"] for r in one if r["event"] == "initialised")])
+    down = sum(next_["time"] - end for next_, end in zip(nexts, ends, strict=False))
+    return Spent(len(nexts), ends[-1] - rows[0]["time"], productive, startup, lost, down, state)
+
+
+def _end(rows: Sequence[dict[str, Any]], seen: float) -> float:
+    """When a start ended: as it says itself, or when it was last seen."""
+    return rows[-1]["time"] if rows[-1]["event"] == "exit" else max(rows[-1]["time"], seen)
+
+
+def _state(rows: Sequence[dict[str, Any]], alive: bool) -> str:
+    """Of the last start."""
+    if rows[-1]["event"] == "exit":
+        return {0: "done", 42: "stopped"}.get(rows[-1]["code"], f"exit {rows[-1]['code']}")
+    return "running" if alive else "dead"

@@ -1,0 +1,364 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""How all processes stop, or save, together: agreed upon once, at a point that none has passed.
+
+A point is a place that all processes pass equally often: each request for the next batch, of
+training and of evaluations alike (`feed`). Whoever is asked to stop tells process 0, which asks all
+how many points they have passed. From its answer on a process passes no more, until process 0 has
+told all at which point it happens: two after the newest, so nobody can be beyond it. There
+`Stopped` is raised. Two cases are quicker. Where a process has passed none, nothing was trained
+that is not saved, and all end at once. Where all wait for the same batch, they stop waiting.
+
+Must not import jax. Start from `Agreement`.
+"""
+
+import contextlib
+import functools
+import logging
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from vit_jax.errors import BadInput, Stopped
+from vit_jax.runtime import goodput, process_exit, signals, watchdog
+from vit_jax.runtime.process_identity import Who
+from vit_jax.storage import files as storage
+
+if TYPE_CHECKING:
+    from vit_jax.runtime.peer_links import Lifeline
+
+AHEAD = 2  # points after the newest
+GRACE_SECS = 3.0  # for the main thread to end by itself where nothing is to be saved
+STORAGE_SECS = 60.0  # for a batch that nobody waits for, before a program ends without it
+_TICK_SECS = 0.2  # between two looks at what was agreed while a batch is awaited
+STOP, SAVE = "stop", "save"
+_T = TypeVar("_T")
+log = logging.getLogger("vit_jax")
+
+
+class Agreement:
+    """What this process knows of what all do together, and the points that it has passed.
+
+    Attributes:
+      line: to the other processes; None for a process alone.
+      stop_file: of the workdir, as it was when this start began; None where that is not known.
+    """
+
+    def __init__(self) -> None:
+        self.stop_file: signals.StopFile | None = None
+        self.line: Lifeline | None = None
+        self._changed = threading.Condition(threading.RLock())
+        self._passed = 0  # points
+        self._idle = False  # waiting for a batch
+        self._asked: dict[str, str] = {}  # by this process: kind -> why
+        self._held: dict[str, str] = {}  # asked, not yet agreed: kind -> why
+        self._due: dict[str, int] = {}  # agreed: kind -> point
+        self._why: dict[str, str] = {}
+        self._answers: dict[str, dict[int, tuple[int, bool]]] = {}  # of process 0: of each process
+
+    # ---------------------------------------------------------------- asking
+
+    def ask(self, kind: str, why: str) -> None:
+        """Has all processes stop or save at their next common point; called in any thread.
+
+        Args:
+          kind: `STOP` or `SAVE`.
+          why: what was seen or received; the process is added to it.
+        """
+        self._asked[kind] = why
+        line = self.line
+        by = line.name(line.index) if line else "this process"
+        if line is None or line.index == 0:
+            self._hold(kind, f"{why} by {by}")
+        else:
+            line.send("ask", [kind, f"{why} by {by}"])
+
+    @contextlib.contextmanager
+    def over(self, line: "Lifeline") -> Iterator[None]:
+        """Agrees with other processes, too, as long as the block lasts."""
+        with self._changed:
+            self.line, self._asked, asked = line, {}, self._asked
+            self._due.clear()
+        line.listen(self._hear)
+        for kind, why in asked.items():  # before the others were there
+            self.ask(kind, why)
+        try:
+            yield
+        finally:
+            self.line = None
+
+    def _hear(self, index: int, topic: str, said: Any) -> None:
+        """A message of another process; called in the thread of the lifeline."""
+        if topic == "ask":
+            self._hold(*said)
+        elif topic == "hold":
+            self._hold(*said)
+        elif topic == "passed":
+            kind, passed, idle = said
+            self._count(index, kind, passed, idle)
+        elif topic == "due":
+            self._agreed(*said)
+
+    def _hold(self, kind: str, why: str) -> None:
+        """From here on no point is passed until it is agreed which one counts."""
+        with self._changed:
+            if kind in self._due or kind in self._held:
+                return
+            self._held[kind] = why
+            answer = self._passed, self._idle
+            if self.line is None:
+                self._count(0, kind, *answer)
+                return
+        if self.line.index == 0:
+            self.line.send("hold", [kind, why])
+            self._count(0, kind, *answer)
+        else:
+            self.line.send("passed", [kind, *answer])
+
+    def _count(self, index: int, kind: str, passed: int, idle: bool) -> None:
+        """Of process 0: one more knows; once all do, says when."""
+        with self._changed:
+            answers = self._answers.setdefault(kind, {})
+            answers[index] = passed, idle
+            if len(answers) < (self.line.count if self.line else 1):
+                return
+            del self._answers[kind]
+            counts = [n for n, _ in answers.values()]
+            if all(idle for _, idle in answers.values()) and min(counts) == max(counts):
+                due = counts[0]
+            else:
+                due = max(counts) + (AHEAD if self.line else 1)
+            if kind == STOP and not min(counts):
+                due = 0
+            why = self._held[kind]
+        if self.line:
+            self.line.send("due", [kind, due, why])
+        self._agreed(kind, due, why)
+
+    def _agreed(self, kind: str, due: int, why: str) -> None:
+        with self._changed:
+            self._held.pop(kind, None)
+            self._due[kind], self._why[kind] = due, why
+            self._changed.notify_all()
+        if kind == STOP:
+            log.info("stop: %s", why)
+            goodput.event("stop", why=why)
+            if not due:
+                threading.Thread(target=self._end, args=(why,), daemon=True).start()
+
+    def _end(self, why: str) -> None:
+        """Ends a process that has nothing to save, whatever its main thread is in."""
+        time.sleep(GRACE_SECS)
+        if self._due.get(STOP) == 0:
+            text, code = str(_stopped(why)), Stopped.exit_code
+            process_exit.say(text)
+            self.line.leave(code, text) if self.line else process_exit.end(code)
+
+    # ---------------------------------------------------------------- points
+
+    def check(self) -> None:
+        """Between two phases of the start: raises Stopped if the run stops with nothing to save."""
+        with self._changed:
+            if self._due.get(STOP) == 0:
+                raise _stopped(self._why[STOP])
+
+    def point(self) -> None:
+        """Passes a point; raises Stopped if it is the last. Waits while one is being agreed on."""
+        watchdog.mark()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._held)
+            self._passed += 1
+            self._raise_if_due()
+
+    def _raise_if_due(self) -> None:
+        due = self._due.get(STOP)
+        if due is not None and self._passed >= due:
+            raise _stopped(self._why[STOP], save=due > 0)
+
+    def idle(self, get: Callable[[], _T]) -> _T:
+        """Waits for a batch; raises Stopped if all stop while all wait for the same.
+
+        Args:
+          get: raises queue.Empty while there is none.
+        """
+        with self._changed:
+            self._idle = True
+        try:
+            found: list[_T] = []
+            while not found:
+                with contextlib.suppress(queue.Empty):
+                    found.append(get())
+                with self._changed:
+                    if found:  # whoever was told that this process waits, goes by that
+                        self._changed.wait_for(lambda: not self._held)
+                    self._raise_if_due()
+                    if not found and self.line is None and STOP in self._due:
+                        # Alone: no other process goes on to the point that is due.
+                        raise _stopped(self._why[STOP], save=True)
+                    self._idle = not found
+            return found[0]
+        finally:
+            self._idle = False
+
+    def take_save(self) -> bool:
+        """After a step: whether all save now, because `ask` was called with `SAVE`."""
+        with self._changed:
+            if SAVE not in self._due or self._passed < self._due[SAVE]:
+                return False
+            del self._due[SAVE]
+            return True
+
+
+def _stopped(why: str, *, save: bool = False) -> Stopped:
+    return Stopped(f"stopped: {why}; run again to continue.", save=save)
+
+
+# ---------------------------------------------------------------- of this process
+
+_now = Agreement()
+_began = time.time()  # this start
+
+
+def began() -> float:
+    """When this start began, in seconds since 1970."""
+    return _began
+
+
+@contextlib.contextmanager
+def listening(workdir: str = "") -> Iterator[None]:
+    """Stops the run on a signal as long as the block lasts: the first in order, a second at once.
+
+    Args:
+      workdir: of the run, whose STOP file is looked at now; "": when `watching` begins.
+    """
+    global _now, _began
+    agreement = _now = Agreement()
+    _began = time.time()
+    with contextlib.suppress(BadInput):  # which is said when the workdir is used
+        agreement.stop_file = signals.StopFile(storage.path(workdir)) if workdir else None
+
+    def first(number: signal.Signals) -> None:
+        insists = "SIGTERM or Ctrl-C" if number in signals.NOTICES else "a second one"
+        log.warning("%s received: stopping; %s ends this process at once", number.name, insists)
+        agreement.ask(STOP, f"{number.name} received")
+
+    def again(number: signal.Signals) -> None:
+        process_exit.say(f"{number.name} received again: ended without saving.")
+        process_exit.end(128 + number)
+
+    try:
+        with signals.heard(first, again):
+            yield
+    finally:
+        _now = Agreement()
+
+
+@contextlib.contextmanager
+def watching(workdir: Path, who: Who | Literal["tpu"] | None = None) -> Iterator[None]:
+    """A STOP file in the workdir and a notice of the machine's end stop the run, too.
+
+    Args:
+      workdir: of the run.
+      who: this process, where it has not met the others yet: only number 0 looks for the file.
+    """
+    agreement = _now
+    index = who.index if isinstance(who, Who) else 0
+
+    def found(why: str) -> None:
+        log.warning("%s: stopping", why)
+        agreement.ask(STOP, f"{why} seen")
+
+    with contextlib.ExitStack() as stack:
+        if (agreement.line.index if agreement.line else index) == 0:
+            file = agreement.stop_file = agreement.stop_file or signals.StopFile(workdir)
+            stack.enter_context(file.watched(functools.partial(found, str(file))))
+        stack.enter_context(signals.maintenance(found))
+        yield
+
+
+def accepted() -> None:
+    """Removes the STOP file from before the start, which is not refused any more."""
+    if _now.stop_file is not None:
+        _now.stop_file.remove_old()
+
+
+def over(line: "Lifeline") -> contextlib.AbstractContextManager[None]:
+    """See `Agreement.over`."""
+    return _now.over(line)
+
+
+def check() -> None:
+    """See `Agreement.check`."""
+    _now.check()
+
+
+_END: Any = object()
+
+
+def feed(batches: Iterator[_T]) -> Iterator[_T]:
+    """The same batches, made in another thread, so that whoever waits for one can be stopped.
+
+    Each request is a point: it may raise `Stopped`. The thread makes one batch more than was asked
+    for, while others compute.
+    """
+    agreement = _now
+    wanted: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    # No SimpleQueue, whose `get` waits for ever where a signal comes as its time is up.
+    made: queue.Queue[tuple[_T, BaseException | None]] = queue.Queue()
+
+    def work() -> None:
+        while wanted.get():
+            try:
+                made.put((next(batches, _END), None))
+            except BaseException as e:
+                made.put((_END, e))
+
+    thread = threading.Thread(target=work, name="batches", daemon=True)
+    thread.start()
+    try:
+        wanted.put(True)
+        while True:
+            agreement.point()
+            wanted.put(True)
+            batch, error = agreement.idle(lambda: made.get(timeout=_TICK_SECS))
+            if error is not None:
+                raise error
+            if batch is _END:
+                return
+            yield batch
+    finally:
+        wanted.put(False)
+        thread.join(1)
+        if thread.is_alive():  # it waits for storage
+            process_exit.not_for(thread, STORAGE_SECS)
+
+
+class Backstop:
+    """Has all save when the newest checkpoint is too old, by the clock of process 0.
+
+    Args:
+      minutes: its age; 0: never.
+      clock: in seconds; for tests.
+    """
+
+    def __init__(self, minutes: float, clock: Callable[[], float] = time.monotonic):
+        self._secs, self._clock = minutes * 60, clock
+        self.saved()
+
+    def saved(self) -> None:
+        """A save has just been started."""
+        self._since, self._asked = self._clock(), False
+
+    def due(self) -> bool:
+        """After each step: whether all save now."""
+        first = _now.line is None or _now.line.index == 0
+        late = self._secs and self._clock() - self._since > self._secs
+        if late and first and not self._asked:
+            self._asked = True
+            _now.ask(SAVE, f"a checkpoint older than {self._secs / 60:g} minutes seen")
+        return _now.take_save()

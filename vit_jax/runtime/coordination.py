@@ -1,0 +1,403 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""How a process starts, alone or as one of several: its platform, its peers, what they agree on.
+
+Must be asked before jax touches a device. The only user of jax's coordination client, whose own
+barrier names nobody. Start from `session` (several processes), then `start` (platform). What they
+do when asked to stop is `coordinated_stop`'s.
+"""
+
+import contextlib
+import functools
+import itertools
+import json
+import logging
+import os
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import jax
+from jax._src import distributed as jax_distributed
+
+from vit_jax.config import synonyms
+from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped, unknown
+from vit_jax.hardware.detect import extra, present_accelerators
+from vit_jax.runtime import coordinated_stop, process_exit, process_identity, watchdog
+from vit_jax.runtime.process_identity import Who
+from vit_jax.storage import files as storage
+
+if TYPE_CHECKING:
+    from vit_jax.runtime.peer_links import Lifeline
+
+Platform = Literal["auto", "cpu", "gpu", "tpu"]
+_JAX_NAMES = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}
+
+
+def start(platform: Platform, *, deterministic: bool, root: str = "/") -> list[Any]:
+    """Chooses the platform and returns its devices. Never trains on a CPU in silence.
+
+    Args:
+      platform: what the user asked for; `auto` is what the machine has.
+      deterministic: GPU kernels that give the same bits each time.
+      root: see `present_accelerators`.
+
+    Raises:
+      BadInput: an accelerator that was asked for, or is present, but that jax does not see; names
+        the extra that is missing.
+    """
+    if platform not in ("auto", *_JAX_NAMES):
+        hint = synonyms.hint("platform", platform)
+        raise unknown("platform", platform, ["auto", *_JAX_NAMES], hint)
+    if deterministic and "xla_gpu_deterministic_ops" not in os.environ.get("XLA_FLAGS", ""):
+        os.environ["XLA_FLAGS"] = (
+            f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_deterministic_ops=true"
+        )
+    if platform != "auto":
+        jax.config.update("jax_platforms", _JAX_NAMES[platform])
+    try:
+        devices = jax.devices()
+    except (RuntimeError, AssertionError) as e:  # an absent plugin trips an assertion inside jax
+        have = ", ".join(present_accelerators(root)) or "no accelerator"
+        raise BadInput(
+            f"platform={platform} was asked for, but jax cannot use one"
+            f"{': ' + str(e).splitlines()[0] if str(e) else ''}. This machine shows {have}. "
+            + (f"Install jax for it: {extra(platform)}." if platform in ("gpu", "tpu") else "")
+        ) from e
+    seen = devices[0].platform
+    if platform != "auto" and seen != platform:
+        raise BadInput(
+            f"platform={platform} was asked for, but jax runs on {seen} in this process already."
+        )
+    missing = [p for p in present_accelerators(root) if p != seen]
+    if platform == "auto" and seen == "cpu" and missing:
+        raise BadInput(
+            f"this machine has a {missing[0].upper()}, but jax sees only the CPU; "
+            f"{extra(missing[0])}, or ask for the CPU with --config.platform=cpu."
+        )
+    return devices
+
+
+# ---------------------------------------------------------------- several processes
+
+_LOST = ("gloo", "nccl", "connection", "socket", "unavailable", "deadline", "heartbeat", "aborted")
+_LATER_SECS = 30  # for the lifeline to name who is silent, before jax ends all without a word
+_TOKEN_SECS = 5  # that a file of another host takes to appear on shared storage, at most
+log = logging.getLogger("vit_jax")
+
+
+class _Session:
+    """What this module knows while several processes train together."""
+
+    def __init__(self, who: Who, line: "Lifeline", barrier_secs: float):
+        self.who, self.line, self.barrier_secs = who, line, barrier_secs
+        self.numbers = itertools.count()
+
+
+_now: _Session | None = None
+
+
+def is_first() -> bool:
+    """Whether this is process 0, which writes files and prints; a process alone is."""
+    return _now is None or _now.who.index == 0
+
+
+def alone() -> bool:
+    """Whether no other process trains with this one."""
+    return _now is None
+
+
+@contextlib.contextmanager
+def session(
+    who: Who | Literal["tpu"] | None,
+    workdir: Path,
+    *,
+    connect_secs: int,
+    heartbeat_secs: int,
+    barrier_secs: int,
+    hang_secs: int,
+) -> Iterator[None]:
+    """Several processes as one run: connects them, and ends all of them when one of them fails.
+
+    A failure inside the block ends the process here, with its exit code: jax's exit hook would wait
+    for processes that are gone. A process alone is watched, too: one that hangs ends.
+
+    Args:
+      who: from `process_identity.resolve`; None for a process alone.
+      workdir: where the stacks of processes that hang are written.
+      connect_secs: the longest wait for all processes to start.
+      heartbeat_secs: of silence, after which a process is given up.
+      barrier_secs: the longest wait for the others wherever they must agree.
+      hang_secs: without progress, see `watchdog.Watchdog`.
+
+    Raises:
+      BadInput: the processes cannot find each other, or do not fit together.
+      PeerLost: some did not start in time.
+      Stopped: the run was asked to stop.
+    """
+    _check_times(connect=connect_secs, heartbeat=heartbeat_secs, barrier=barrier_secs)
+    if not 0 <= hang_secs < 2**31:
+        raise BadInput(f"processes.hang_secs={hang_secs}; give seconds, a whole number from 0 on.")
+    coordinated_stop.check()
+    if isinstance(who, Who):
+        from vit_jax.runtime import rendezvous
+
+        process_identity.check(who)
+        line = rendezvous.meet(who, who.address, rendezvous.facts(), connect_secs)
+    elif who == "tpu" and _initialize(None, connect_secs, heartbeat_secs):
+        who, line = _meet_on_tpu(connect_secs)
+    else:
+        with watchdog.watching(hang_secs, functools.partial(_hung, workdir, None)):
+            yield
+        return
+    line.silent_secs = heartbeat_secs
+    line.stacks = functools.partial(watchdog.write_stacks, workdir, who.index)
+    with (
+        _among(_Session(who, line, barrier_secs)),
+        coordinated_stop.over(line),
+        watchdog.watching(hang_secs, functools.partial(_hung, workdir, line)),
+    ):
+        if jax_distributed.global_state.client is None:
+            _initialize(who, connect_secs, heartbeat_secs)
+        if who.index:
+            log.setLevel(logging.WARNING)
+        log.info("processes: %d (%s), process 0 on %s", who.count, who.origin, line.hosts[0])
+        yield
+
+
+@contextlib.contextmanager
+def _among(session: _Session) -> Iterator[None]:
+    """One of several: all part at the end of the block, or end with what one of them raises."""
+    global _now
+    _now, stopped = session, None
+    try:
+        try:
+            yield
+        except Stopped as e:
+            if not e.save:  # the others may be anywhere
+                raise
+            stopped = e
+        barrier("the end of the run")
+        session.line.close()
+        jax.distributed.shutdown()
+    except BaseException as e:
+        _leave(session.line, e)
+    finally:
+        _now = None
+    if stopped:
+        raise stopped
+
+
+def _check_times(**secs: int) -> None:
+    for name, given in secs.items():
+        if not 1 <= given < 2**31:
+            raise BadInput(
+                f"processes.{name}_secs={given}; give seconds, a whole number from 1 on."
+            )
+
+
+def _hung(workdir: Path, line: "Lifeline | None", secs: float) -> None:
+    """Ends this process, and with it the others, because nothing goes on here any more."""
+    who = line.name(line.index) if line else "the run"
+    text = (
+        f"{who} has done nothing for {secs:.0f} s (see processes.hang_secs); where every thread "
+        f"was is written to {workdir / watchdog.FOLDER}."
+    )
+    if line:
+        line.hang(text)
+        return
+    from vit_jax.runtime import peer_links
+
+    if not process_exit.briefly(
+        lambda: watchdog.write_stacks(workdir, 0, text), peer_links.STACKS_SECS
+    ):
+        process_exit.say(f"the stacks cannot be written:\n{watchdog.stacks()}")
+    process_exit.say(f"{text} Run again to continue.")
+    process_exit.end(PeerLost.exit_code)
+
+
+def _initialize(who: Who | None, connect_secs: int, heartbeat_secs: int) -> bool:
+    """Starts jax's coordination; False where jax finds no other process by itself."""
+    jax.config.update("jax_check_proxy_envs", False)  # proxies are circumvented:
+    # SIGTERM is ours (`signals`); jax's service would take it, and see no other request to stop.
+    jax.config.update("jax_enable_preemption_service", False)
+    times: dict[str, Any] = {
+        "initialization_timeout": connect_secs,
+        "heartbeat_timeout_seconds": heartbeat_secs + _LATER_SECS,
+        "shutdown_timeout_seconds": 30,
+    }
+    if who is None:
+        with contextlib.suppress(ValueError):  # no coordinator: a TPU of one host
+            jax.distributed.initialize(**times)
+        return jax_distributed.global_state.num_processes > 1
+    known = [os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy", ""), who.address[0]]
+    os.environ["no_grpc_proxy"] = ",".join(filter(None, known))
+    ids = who.local_device_ids
+    jax.distributed.initialize(
+        who.coordinator,
+        who.count,
+        who.index,
+        local_device_ids=None if ids is None else list(ids),
+        cluster_detection_method="deactivate",
+        coordinator_bind_address=who.coordinator if who.loopback else None,
+        **times,
+    )
+    return True
+
+
+def _meet_on_tpu(connect_secs: int) -> "tuple[Who, Lifeline]":
+    """Connects processes that jax has found by itself, on a port that process 0 tells."""
+    from vit_jax.runtime import rendezvous
+
+    state = jax_distributed.global_state
+    coordinator = str(state.coordinator_address)
+    who = Who(coordinator, state.num_processes, state.process_id, "TPU")
+    client: Any = state.client
+    if who.index == 0:
+        with rendezvous.listen(who, (who.address[0], 0)) as probe:
+            client.key_value_set("vit_jax/port", str(probe.getsockname()[1]))
+    port = int(client.blocking_key_value_get("vit_jax/port", connect_secs * 1000))
+    return who, rendezvous.meet(who, (who.address[0], port), rendezvous.facts(), connect_secs)
+
+
+def _leave(line: "Lifeline", error: BaseException) -> None:
+    """Ends this process, and with it the others; does not return."""
+    from vit_jax.runtime import peer_links
+
+    if isinstance(error, BadInput | RunFailed | PeerLost | Stopped):
+        process_exit.say(str(error))
+        line.leave(error.exit_code, str(error))
+    time.sleep(
+        peer_links.GRACE_SECS + 1
+    )  # mostly another process is gone: the lifeline knows which
+    with contextlib.suppress(OSError):  # nobody reads it
+        traceback.print_exception(error)
+    text = f"{type(error).__name__}: {error}"
+    runtime = isinstance(error, jax.errors.JaxRuntimeError | ValueError)
+    lost = runtime and any(word in text.lower() for word in _LOST)
+    line.leave(PeerLost.exit_code if lost else RunFailed.exit_code, text.splitlines()[0][:500])
+
+
+def leave(code: int, text: str) -> None:
+    """Ends this process, and with it the others, from any thread; does not return."""
+    process_exit.say(text)
+    if _now:
+        _now.line.leave(code, text)
+    process_exit.end(code)
+
+
+def on_loss(hint: Callable[[], str]) -> None:
+    """Sets what the message about a lost process ends with: where the run would continue."""
+    if _now:
+        _now.line.hint = hint
+
+
+# ---------------------------------------------------------------- agreeing
+
+
+def gather(name: str, value: str, timeout_secs: float | None = None) -> list[str]:
+    """The values of all processes, by number; waits for all of them.
+
+    Args:
+      name: of what is exchanged, for messages.
+      value: of this process.
+      timeout_secs: the longest wait (default: `processes.barrier_secs` of the configuration).
+
+    Raises:
+      PeerLost: names the processes that did not come.
+    """
+    coordinated_stop.check()
+    if _now is None:
+        return [value]
+    client: Any = jax_distributed.global_state.client
+    count, timeout = _now.who.count, timeout_secs or _now.barrier_secs
+    folder = f"vit_jax/{next(_now.numbers)}/{name.replace('/', '_')}"
+    client.key_value_set(f"{folder}/{_now.who.index}", value)
+    try:
+        client.wait_at_barrier(folder, int(timeout * 1000))
+    except jax.errors.JaxRuntimeError as e:
+        came = {int(key.rpartition("/")[2]) for key, _ in client.key_value_dir_get(folder)}
+        missing = [_now.line.name(i) for i in range(count) if i not in came]
+        raise PeerLost(
+            f"{name}: {', '.join(missing) or 'a process'} did not come within {timeout:g} s."
+        ) from e
+    found = {int(k.rpartition("/")[2]): v for k, v in client.key_value_dir_get(folder)}
+    return [found[i] for i in range(count)]
+
+
+def barrier(name: str, timeout_secs: float | None = None) -> None:
+    """Waits until all processes are here; see `gather`."""
+    gather(name, "", timeout_secs)
+
+
+def share(name: str, value: Any) -> Any:
+    """The value of process 0, for all; anything that JSON can hold."""
+    return json.loads(gather(name, json.dumps(value) if is_first() else "")[0])
+
+
+def agree(what: str, facts: Mapping[str, str]) -> None:
+    """Checks that facts are equal on all processes.
+
+    Raises:
+      BadInput: on all processes alike; names the first that differs, and what differs.
+    """
+    if _now is None:
+        return
+    found = [json.loads(text) for text in gather(what, json.dumps(dict(facts)))]
+    from vit_jax.runtime import rendezvous
+
+    wrong = rendezvous.mismatch(_now.who, found, _now.line.hosts)
+    if wrong:
+        raise BadInput(f"{what} is not the same on all processes: {wrong} Start all alike.")
+
+
+def check_shared(folder: Path) -> None:
+    """Checks that a folder, which need not exist, is one and the same for all processes.
+
+    Process 0 writes a file into it, or into the nearest folder above it that exists; all others
+    must find it there. Nothing is left behind.
+
+    Raises:
+      BadInput: on all processes alike; names those that do not see the file.
+    """
+    if _now is None:
+        return
+    whole = folder if storage.is_remote(folder) else Path(os.path.abspath(folder))
+    token = f".vit_jax-{uuid.uuid4().hex}"
+    levels, error = 0, ""
+    if is_first():
+        if not storage.is_remote(whole):  # there are no folders in a bucket
+            levels = next(i for i, p in enumerate((whole, *whole.parents)) if os.path.isdir(p))
+        try:
+            storage.write((whole, *whole.parents)[levels] / token, "")
+        except OSError as e:
+            error = f"cannot write to {folder}: {e.strerror}; give a --workdir that is writable."
+    made = share(
+        "token of the workdir",
+        [levels, token, list(whole.parts[len(whole.parts) - levels :]), error],
+    )
+    levels, token, tail, error = made
+    try:
+        if error:
+            raise BadInput(error)
+        base = (whole, *whole.parents)[min(levels, len(whole.parents))]
+        seen = list(whole.parts[len(whole.parts) - levels :]) == tail
+        end = time.monotonic() + _TOKEN_SECS
+        while seen and not (base / token).exists():
+            seen = time.monotonic() < end
+            time.sleep(0.05)
+        blind = [i for i, s in enumerate(gather("workdir", str(int(seen)))) if s == "0"]
+    finally:
+        if is_first():
+            storage.remove((whole, *whole.parents)[levels] / token)
+    if blind:
+        raise BadInput(
+            f"{whole} is not the same folder on all processes: {_now.line.name(blind[0])}"
+            f"{f' and {len(blind) - 1} more do' if blind[1:] else ' does'} not see what process 0 "
+            f"({_now.line.hosts[0]}) writes there. "
+            "The workdir must be on storage that all hosts share; give such a --workdir."
+        )

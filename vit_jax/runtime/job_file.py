@@ -1,0 +1,104 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The file that carries a command to where it runs, and what is expected there.
+
+`vit_jax @job.json` runs the arguments in the file, so that no shell on the way can change them,
+after it has compared code, packages and configuration with those of whoever wrote the file. The
+launcher writes it. Starts nothing. Start from `read`.
+"""
+
+import dataclasses
+import importlib.metadata
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vit_jax.config import load as config_lib
+from vit_jax.errors import BadInput, unknown
+from vit_jax.runtime import rendezvous
+from vit_jax.storage import regular
+
+FILE = "job.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class JobFile:
+    """A command, and what it expects of the process that runs it.
+
+    Attributes:
+      arguments: what follows `vit_jax`.
+      code: as `rendezvous.code_version` has it; "": any.
+      config: as `config.fingerprint` has it; "": any.
+      packages: name -> version.
+    """
+
+    arguments: tuple[str, ...]
+    code: str = ""
+    config: str = ""
+    packages: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """What `read` reads."""
+        return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False) + "\n"
+
+    def check(self, overrides: Sequence[str], spec: str | None) -> None:
+        """Compares what is expected with what this process has.
+
+        Args:
+          overrides: `--config.key=value` among the arguments.
+          spec: what the arguments have as `--config`; None: nothing.
+
+        Raises:
+          BadInput: names the first that differs, both values, and what to do.
+        """
+        again = "Submit again from where the code and the packages are those of the job."
+        here = rendezvous.code_version()
+        if self.code and self.code != here:
+            raise BadInput(f"the job was made with code {self.code}, here is {here}. {again}")
+        for name, version in self.packages.items():
+            found = _version(name)
+            if found != version:
+                raise BadInput(f"the job was made with {name} {version}, here is {found}. {again}")
+        if self.config and spec is not None:
+            found = config_lib.fingerprint(config_lib.load(spec, overrides))
+            if found != self.config:
+                raise BadInput(
+                    f"the job was made with configuration {self.config}, --config={spec} is "
+                    f"{found} here: one of the two was changed since. Submit again."
+                )
+
+
+def read(path: str) -> JobFile:
+    """The job in a file.
+
+    Raises:
+      BadInput: there is no such file, or it is not a job.
+    """
+    try:
+        found: Any = json.loads(regular.read_list(os.path.expanduser(path)))
+    except (OSError, ValueError, RecursionError) as e:
+        raise BadInput(f"@{path} cannot be read: {e}; give a job file of `launch`.") from e
+    known = {field.name for field in dataclasses.fields(JobFile)}
+    if not isinstance(found, dict) or "arguments" not in found:
+        raise BadInput(f'@{path} is no job: expected {{"arguments": [...], ...}}.')
+    for key in found:
+        if key not in known:
+            raise unknown(f"key in {path}", key, sorted(known))
+    arguments, packages = found["arguments"], found.get("packages", {})
+    if not isinstance(arguments, list) or not all(isinstance(a, str) for a in arguments):
+        raise BadInput(f"@{path}: arguments={arguments!r}; expected a list of texts.")
+    if not isinstance(packages, dict) or not all(isinstance(v, str) for v in packages.values()):
+        raise BadInput(f"@{path}: packages={packages!r}; expected names with versions.")
+    for key in ("code", "config"):
+        if not isinstance(found.get(key, ""), str):
+            raise BadInput(f"@{path}: {key}={found[key]!r}; expected a text.")
+    return JobFile(**{**found, "arguments": tuple(arguments)})
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"

@@ -1,0 +1,256 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""One open connection from each process to process 0, from before jax starts to the end of the run.
+
+The kernel closes the connections of a process that dies, so its end is noticed at once, whatever
+the others wait for, on every kind of device; one that is frozen falls silent. A process that fails
+tells the others why before it leaves. `rendezvous` opens the connections, which also carry what
+others have to say (`send`, `listen`). Must not import jax. Start from `Lifeline`.
+"""
+
+import contextlib
+import json
+import logging
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from vit_jax.errors import PeerLost
+from vit_jax.runtime import process_exit, watchdog
+from vit_jax.runtime.process_identity import Who
+
+GRACE_SECS = 3  # for a process to end by its own error, before that of another ends it
+LAST_SECS = 2  # that process 0 outlives the others: jax aborts a process that has lost process 0
+HINT_SECS = 1.5  # to find out where the run would continue
+STACKS_SECS = 10  # instead, where they write their stacks first
+log = logging.getLogger("vit_jax")
+Handler = Callable[[int, str, Any], None]  # number of the sender, topic, what it says
+
+
+class Channel:
+    """Lines of JSON over a socket."""
+
+    def __init__(self, connection: socket.socket):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+            if hasattr(socket, name):  # a machine without power closes nothing: ask it
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        self.socket = connection
+        self._read = b""
+        self._writing = threading.Lock()
+
+    def send(self, message: Any) -> None:
+        """Sends one message; a peer that is gone is found when reading."""
+        with contextlib.suppress(OSError), self._writing:
+            self.socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def receive(self, most_bytes: int = 65536) -> list[Any] | None:
+        """The messages that have arrived, waiting for some; None at the end, or if not ours."""
+        try:
+            more = self.socket.recv(most_bytes)
+        except OSError as e:
+            if isinstance(e, TimeoutError) and e.errno is None:  # of `settimeout`
+                raise
+            more = b""  # ETIMEDOUT too, which has the same class: keepalive has given up
+        if not more:
+            return None
+        *lines, self._read = (self._read + more).split(b"\n")
+        try:
+            return [json.loads(line) for line in lines]
+        except ValueError:
+            return None
+
+    def ended(self) -> bool:
+        """Whether the other end is known to be gone; neither waits nor reads."""
+        try:
+            return not self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def first(self, timeout_secs: float) -> Any:
+        """The first message; None if none comes in time, or it is not one of ours."""
+        end = time.monotonic() + timeout_secs
+        with contextlib.suppress(TimeoutError):
+            while (left := end - time.monotonic()) > 0:
+                self.socket.settimeout(left)
+                messages = self.receive(1)  # not a byte of what follows: `_watch` reads that
+                if messages is None or len(self._read) > 1 << 20:
+                    return None
+                if messages:
+                    self.socket.settimeout(None)
+                    return messages[0]
+        return None
+
+
+class Lifeline:
+    """The open connections of this process, watched by a thread until `close` or the end.
+
+    Attributes:
+      hosts: of all processes, by number.
+      index: of this one.
+      count: of all.
+      hint: what a message about a lost process ends with.
+      stacks: writes where every thread of this process is; called when the run hangs.
+      silent_secs: after which a process that says nothing is given up; 0: never.
+    """
+
+    def __init__(self, who: Who, channels: dict[int, Channel], hosts: list[str]):
+        self.hosts, self.index, self.count = hosts, who.index, who.count
+        self.hint: Callable[[], str] = lambda: "run again to continue."
+        self.stacks: Callable[[str], object] = lambda why: None
+        self.silent_secs = 0.0
+        self._channels = dict(channels)
+        self._last = dict.fromkeys(channels, time.monotonic())  # when each was heard
+        self._beat = 0.0  # when this one has said something for the sake of it
+        self._handler: Handler | None = None
+        self._unheard: list[tuple[int, str, Any]] = []  # before there was a handler
+        self._verdict: tuple[int, str] | None = None  # exit code, message
+        self._hung = False  # whether that is why
+        self._heard = 0.0  # when
+        self._closing = self._leaving = False
+        self._done: set[int] = set()  # processes that said goodbye
+        self._lock = threading.RLock()
+        self._thread = threading.Thread(target=self._watch, name="lifeline", daemon=True)
+        self._thread.start()
+
+    def name(self, index: int) -> str:
+        """`process 1 of 2 (host)`."""
+        return f"process {index} of {self.count} ({self.hosts[index]})"
+
+    def send(self, topic: str, said: Any) -> None:
+        """Says something that JSON can hold: process 0 to all others, these to process 0."""
+        for channel in list(self._channels.values()):
+            channel.send({"topic": topic, "said": said})
+
+    def listen(self, handler: Handler) -> None:
+        """Has a handler called with what others `send`, also before; it must not wait."""
+        with self._lock:
+            self._handler, unheard, self._unheard = handler, self._unheard, []
+            for one in unheard:
+                handler(*one)
+
+    def close(self) -> None:
+        """Says goodbye: from here on nobody is missed. All processes have agreed to end."""
+        self._closing = True
+        channels = list(self._channels.values())
+        for channel in channels:
+            channel.send({"bye": True})
+        self._thread.join()
+        for channel in channels:
+            channel.socket.close()
+
+    def leave(self, code: int, text: str) -> None:
+        """Ends this process, which has failed, and with it the others; does not return."""
+        with self._lock:
+            self._leaving = True
+            if self._verdict is None:
+                self._tell(code, f"{self.name(self.index)} failed: {text}")
+        self._exit(code)
+
+    def hang(self, text: str) -> None:
+        """Ends all processes, which write their stacks first: this one does nothing any more."""
+        with self._lock:
+            if self._verdict is None:
+                self._tell(PeerLost.exit_code, text, hung=True)
+
+    def _tell(self, code: int, text: str, hung: bool = False) -> None:
+        """Notes how the run ends, and passes it on."""
+        self._verdict, self._heard, self._hung = (code, text), time.monotonic(), hung
+        for channel in list(self._channels.values()):
+            channel.send({"code": code, "text": text, "hung": hung})
+
+    def _watch(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            for index, channel in self._channels.items():
+                selector.register(channel.socket, selectors.EVENT_READ, index)
+            while not self._closing:
+                for key, _ in selector.select(0.2):
+                    channel = self._channels.get(key.data)
+                    if channel is None:  # given up for its silence
+                        selector.unregister(key.fileobj)
+                        continue
+                    try:
+                        still_open = self._hear(key.data)
+                    except Exception as e:  # without this thread nobody would be missed any more
+                        still_open = False
+                        self._miss(key.data, f"what it sent cannot be read ({e!r})")
+                    if not still_open:
+                        selector.unregister(channel.socket)
+                        channel.socket.close()
+                self._keep_in_touch()
+                if self._verdict and not self._leaving:
+                    code, text = self._verdict
+                    lost = code == PeerLost.exit_code
+                    if lost or time.monotonic() - self._heard > GRACE_SECS:
+                        self._leaving = True
+                        threading.Thread(target=self._end, args=(code, text), daemon=True).start()
+
+    def _keep_in_touch(self) -> None:
+        """Says that this process lives, and misses those that have not said so for too long."""
+        now = time.monotonic()
+        if not self.silent_secs or self._closing or now - self._beat < self.silent_secs / 10:
+            return
+        late = self._beat and now - self._beat > self.silent_secs / 2  # it was this one that slept
+        self._beat = now
+        for index, channel in list(self._channels.items()):
+            channel.send({"alive": True})
+            if late:
+                self._last[index] = now
+            elif now - self._last[index] > self.silent_secs and index not in self._done:
+                with self._lock:
+                    self._channels.pop(index)  # nobody waits for it
+                    why = f"said nothing for {self.silent_secs:g} s: it, or its host, is frozen"
+                    if self._verdict is None:
+                        self._tell(PeerLost.exit_code, f"{self.name(index)} {why}.")
+
+    def _hear(self, index: int) -> bool:
+        """Reads from a process; whether its connection is still open."""
+        messages = self._channels[index].receive()
+        self._last[index] = time.monotonic()
+        with self._lock:
+            for message in messages or []:
+                if "bye" in message:
+                    self._done.add(index)
+                elif "topic" in message:
+                    one = index, message["topic"], message["said"]
+                    self._handler(*one) if self._handler else self._unheard.append(one)
+                elif "alive" not in message and self._verdict is None:
+                    self._tell(message["code"], message["text"], message["hung"])
+        if messages is None:
+            self._miss(index, "it ended or was killed without a word, or its host is silent")
+        return messages is not None
+
+    def _miss(self, index: int, why: str) -> None:
+        """The connection to a process is at its end: without a goodbye, it is lost."""
+        with self._lock:
+            self._channels.pop(index, None)
+            if self._verdict is None and index not in self._done and not self._closing:
+                self._tell(PeerLost.exit_code, f"{self.name(index)} is gone: {why}; see its log.")
+
+    def _end(self, code: int, text: str) -> None:
+        """Says why the run ends, and ends this process, whatever goes wrong with the saying."""
+        hints = [] if code == PeerLost.exit_code else [""]
+        if not hints:
+            process_exit.briefly(lambda: hints.append(self.hint()), HINT_SECS)
+        if self._hung and not process_exit.briefly(lambda: self.stacks(text), STACKS_SECS / 2):
+            process_exit.say(f"the stacks cannot be written:\n{watchdog.stacks()}")
+        process_exit.say(f"{text} {hints[0] if hints else 'Run again.'}")
+        self._exit(code)
+
+    def _exit(self, code: int) -> None:
+        """Ends the process without jax's exit barrier, which waits for those that are gone."""
+        if self.index == 0:
+            secs = LAST_SECS if code == PeerLost.exit_code else 2 * GRACE_SECS
+            end = self._heard + (STACKS_SECS if self._hung else secs)
+            while self._channels and time.monotonic() < end:
+                time.sleep(0.01)
+        if self._hung and self._channels:
+            silent = ", ".join(map(self.name, self._channels))
+            process_exit.say(f"no stacks of {silent}: it does not answer.")
+        process_exit.end(code)

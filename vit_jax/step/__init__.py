@@ -1,0 +1,7 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""One update and one evaluation step, as pure functions of arrays: objectives, losses, metrics.
+
+Imports the root modules, and `config` for plugins alone. Open `train_step` first.
+"""

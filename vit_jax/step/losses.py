@@ -1,0 +1,86 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Losses: logits and targets to one value per example.
+
+Axes: B batch, K labels of an example, Y classes. Start from `find`.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from vit_jax.config import plugins, synonyms
+from vit_jax.errors import BadInput, unknown
+
+Loss = Callable[[jax.Array, jax.Array], jax.Array]  # logits and targets [B, Y] to float32 [B]
+
+
+def softmax_xent(logits_BY: jax.Array, targets_BY: jax.Array) -> jax.Array:
+    """Cross-entropy against a distribution over classes, in nats, float32 [B].
+
+    Targets that do not sum to one (several labels) are used as given.
+    """
+    return -jnp.sum(targets_BY * jax.nn.log_softmax(logits_BY.astype(jnp.float32)), axis=-1)
+
+
+def sigmoid_xent(logits_BY: jax.Array, targets_BY: jax.Array) -> jax.Array:
+    """Binary cross-entropy summed over classes, in nats, float32 [B].
+
+    The pre-training loss on JFT-300M and ImageNet-21k (BiT, arXiv:1912.11370; ViT, appendix B.1).
+    """
+    logits_BY = logits_BY.astype(jnp.float32)
+    log_p, log_not_p = jax.nn.log_sigmoid(logits_BY), jax.nn.log_sigmoid(-logits_BY)
+    return -jnp.sum(targets_BY * log_p + (1.0 - targets_BY) * log_not_p, axis=-1)
+
+
+def squared_error(predicted: jax.Array, targets: jax.Array) -> jax.Array:
+    """Mean of the squared differences along the last axis: [..., N] to float32 [...]."""
+    return jnp.mean((predicted.astype(jnp.float32) - targets) ** 2, axis=-1)
+
+
+LOSSES: dict[str, Loss] = {
+    "softmax": softmax_xent,
+    "sigmoid": sigmoid_xent,
+}
+
+
+def find(name: str) -> Loss:
+    """A loss by name: a key of `LOSSES`, or `MODULE:FUNCTION(key=value)` of a user's own package.
+
+    Raises:
+      BadInput: there is none; see `plugins.find`. One of the user's own that does not give a value
+        per example does so when it is traced.
+    """
+    if not plugins.is_own(name):
+        if name not in LOSSES:
+            raise unknown("loss", name, [*LOSSES, plugins.USAGE], synonyms.hint("loss.name", name))
+        return LOSSES[name]
+    own = plugins.find(f"loss.name={name!r}", name, None, None)
+
+    def loss(logits_BY: jax.Array, targets_BY: jax.Array) -> jax.Array:
+        loss_B = jnp.asarray(own(logits_BY.astype(jnp.float32), targets_BY))
+        if loss_B.shape != logits_BY.shape[:1] or loss_B.dtype != jnp.float32:
+            raise BadInput(
+                f"loss.name={name!r} gives {loss_B.dtype} {list(loss_B.shape)} for logits "
+                f"{list(logits_BY.shape)}; expected float32 [{len(logits_BY)}], a value an example."
+            )
+        return loss_B
+
+    return loss
+
+
+def multi_hot(labels_BK: jax.Array, classes: int, *, smoothing: float = 0.0) -> jax.Array:
+    """Targets from label numbers.
+
+    Args:
+      labels_BK: int32 [B, K], padded with -1.
+      classes: Y.
+      smoothing: s in [0, 1): targets become (1 - s) * targets + s / Y.
+
+    Returns:
+      float32 [B, Y].
+    """
+    hot_BKY = jax.nn.one_hot(labels_BK, classes)  # a label of -1 is a row of zeros
+    return (1.0 - smoothing) * jnp.max(hot_BKY, axis=1) + smoothing / classes

@@ -1,0 +1,210 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Masked patch prediction (arXiv:2010.11929, appendix B.1.2): corruption, targets, what is counted.
+
+Half of the patch embeddings of an image are corrupted; what the model says of these patches is
+compared with their colours. Images are those of the batch: augmented, not normalised, uint8.
+Axes: B batch, H W C image, L patches, O outputs of a patch, Q colours of a patch, Y the 512 colours
+that 3 bits a channel tell apart. Start from `make`.
+"""
+
+import dataclasses
+import functools
+import math
+from typing import Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+
+from vit_jax.errors import BadInput, unknown
+from vit_jax.step import losses, metrics
+
+Target = Literal["mean", "small", "l2"]
+COLOURS = 512
+LEVEL = 32  # values of a channel in each of its 8 levels
+CELLS = {"mean": 1, "small": 4, "l2": 1}  # a side, into which a patch is averaged for its colours
+
+
+class Corruption(NamedTuple):
+    """What becomes of every patch embedding of a batch.
+
+    Attributes:
+      source: int32 [B, L], the patch whose embedding comes to stand here; -1: the mask token.
+      corrupted: bool [B, L], whether the loss counts it; kept ones are among them.
+    """
+
+    source: jax.Array
+    corrupted: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Masked:
+    """The objective for images of one size.
+
+    Attributes:
+      target: `mean`: the mean colour; `small`: the colours of the patch averaged to 4 x 4; `l2`:
+        every pixel, in [0, 1].
+      rate: share of the patches that are corrupted.
+      patches: L.
+      side: P, pixels of a patch.
+    """
+
+    target: Target
+    rate: float
+    patches: int
+    side: int
+
+    @property
+    def corrupted(self) -> int:
+        """How many patches of each image: rate * L, to the nearest, halves up."""
+        return math.floor(self.rate * self.patches + 0.5)
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """How many get the mask token, another patch's embedding, and their own.
+
+        80, 10 and 10 %: the tenths to the nearest, halves up, and the mask token all others.
+        """
+        tenth = (self.corrupted + 5) // 10
+        return self.corrupted - 2 * tenth, tenth, tenth
+
+    @property
+    def outputs(self) -> int:
+        """O: logits of each colour, or the pixels row by row."""
+        return 3 * self.side**2 if self.target == "l2" else COLOURS * CELLS[self.target] ** 2
+
+    def draw(self, keys_B: jax.Array) -> Corruption:
+        """Which patches are corrupted and how: `counts` in every image, by a key for each.
+
+        The other patch is any one of the same image but itself, corrupted or not; it lends the
+        embedding that it had before (the paper is silent).
+        """
+        return Corruption(*jax.vmap(self._draw)(keys_B))
+
+    def _draw(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        by_mask, by_other, _ = self.counts
+        order_key, other_key = jax.random.split(key)
+        own_L = jnp.arange(self.patches)
+        rank_L = jax.random.permutation(order_key, self.patches)
+        away_L = jax.random.randint(other_key, (self.patches,), 1, self.patches)
+        other_L = (own_L + away_L) % self.patches
+        source_L = jnp.where(rank_L < by_mask + by_other, other_L, own_L)
+        return jnp.where(rank_L < by_mask, -1, source_L), rank_L < self.corrupted
+
+    def sums(
+        self,
+        predicted_BLO: jax.Array,
+        images_BHWC: jax.Array,
+        corrupted_BL: jax.Array,
+        mask_B: jax.Array,
+    ) -> dict[str, jax.Array]:
+        """Sums over the images that count of the means over their corrupted patches.
+
+        Every image has as many of these, so the mean over images is that over all of them.
+
+        Args:
+          predicted_BLO: float32 [B, L, O].
+          images_BHWC: uint8 [B, H, W, 3].
+          corrupted_BL: bool [B, L].
+          mask_B: bool [B], False for padding rows.
+
+        Returns:
+          float32 [] `loss`, and of the colours that are right `top1` and `top5`; int32 []
+          `examples`. The colour that `l2` predicts is the one nearest to its mean.
+        """
+        colours_BLQ = colours(images_BHWC, self.side, CELLS[self.target])
+        if self.target == "l2":
+            loss_BL = losses.squared_error(predicted_BLO, pixels(images_BHWC, self.side) / 255)
+            scores_BLQY = _nearness(predicted_BLO)[:, :, None]
+        else:
+            scores_BLQY = predicted_BLO.reshape(*colours_BLQ.shape, COLOURS)
+            hot_BLQY = jax.nn.one_hot(colours_BLQ, COLOURS)
+            loss_BL = jnp.mean(losses.softmax_xent(scores_BLQY, hot_BLQY), axis=-1)
+        counted_BL1 = (corrupted_BL & mask_B[:, None])[..., None]
+        labels, scores = colours_BLQ.reshape(-1, 1), scores_BLQY.reshape(-1, COLOURS)
+
+        def share(k: int) -> jax.Array:
+            right_BLQ = metrics.in_top_k(scores, labels, k).reshape(colours_BLQ.shape)
+            right = jnp.sum(right_BLQ & counted_BL1, dtype=jnp.int32)
+            return right / (self.corrupted * colours_BLQ.shape[-1])
+
+        loss = jnp.sum(jnp.where(counted_BL1[..., 0], loss_BL, 0.0)) / self.corrupted
+        examples = jnp.sum(mask_B, dtype=jnp.int32)
+        return {"top1": share(1), "top5": share(5), "loss": loss, "examples": examples}
+
+
+def make(*, target: str, rate: float, patches: int, side: int) -> Masked:
+    """The objective that a configuration names.
+
+    Args:
+      target: of `Masked`.
+      rate: above 0, up to 1 (0.5 in the paper, which also tried 0.15).
+      patches: L.
+      side: P.
+
+    Raises:
+      BadInput: an unknown target, or a rate that corrupts no patch.
+    """
+    if target not in get_args(Target):
+        raise unknown("masked.target", target, ("none", *get_args(Target)))
+    made = Masked(target, rate, patches, side)  # type: ignore[arg-type]
+    if not 0 < rate <= 1 or made.corrupted < 1:
+        least = math.ceil(50 / patches) / 100
+        raise BadInput(
+            f"masked.rate={rate} of {patches} patches; give a share from {least} up to 1."
+        )
+    return made
+
+
+def image_keys(images_BHWC: jax.Array) -> jax.Array:
+    """A typed key for every image [B], made of its pixels alone.
+
+    So evaluation corrupts an image alike every time, in whatever batch and place it comes.
+    """
+    flat_BN = images_BHWC.reshape(images_BHWC.shape[0], -1).astype(jnp.uint32)
+    weights_N = jnp.arange(flat_BN.shape[1], dtype=jnp.uint32) * jnp.uint32(2654435761) | 1
+    sums_B = jnp.sum((flat_BN + 1) * weights_N[None], axis=1, dtype=jnp.uint32)
+    return jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(0)))(sums_B)
+
+
+def colours(images_BHWC: jax.Array, side: int, cells: int) -> jax.Array:
+    """The 3-bit colours of all patches: floor(mean / 32) of each channel, in whole numbers.
+
+    Args:
+      images_BHWC: uint8 [B, H, W, 3].
+      side: P; where `cells` does not divide it, a pixel between cells counts in part for each.
+      cells: into how many a side of a patch is divided; 1 for its mean.
+
+    Returns:
+      int32 [B, L, cells^2], row by row: 64 * red + 8 * green + blue, each in 0..7.
+    """
+    times = cells // math.gcd(side, cells)  # so many of each pixel fill the cells exactly
+    cell = side * times // cells
+    batch, height, width, _ = images_BHWC.shape
+    rows, columns = height // side, width // side
+    values = images_BHWC.astype(jnp.int32)
+    if times > 1:
+        values = jnp.repeat(jnp.repeat(values, times, axis=1), times, axis=2)
+    values = values.reshape(batch, rows * cells, cell, columns * cells, cell, 3)
+    levels = jnp.sum(values, axis=(2, 4)) // (LEVEL * cell**2)
+    found = 64 * levels[..., 0] + 8 * levels[..., 1] + levels[..., 2]
+    found = found.reshape(batch, rows, cells, columns, cells).swapaxes(2, 3)
+    return found.reshape(batch, rows * columns, cells**2)
+
+
+def pixels(images_BHWC: jax.Array, side: int) -> jax.Array:
+    """Every pixel of all patches [B, L, P * P * 3]: rows, columns, channels."""
+    batch, height, width, channels = images_BHWC.shape
+    rows, columns = height // side, width // side
+    found = images_BHWC.reshape(batch, rows, side, columns, side, channels).swapaxes(2, 3)
+    return found.reshape(batch, rows * columns, side * side * channels)
+
+
+def _nearness(predicted_BLO: jax.Array) -> jax.Array:
+    """[B, L, Y]: how near each colour's middle is to the mean of predicted pixels in [0, 1]."""
+    means_BLC = 255 * jnp.mean(predicted_BLO.reshape(*predicted_BLO.shape[:2], -1, 3), axis=2)
+    means_BLC += 1e-4  # what lies between two levels is of the upper one, in spite of rounding
+    levels_YC = jnp.stack(jnp.unravel_index(jnp.arange(COLOURS), (8, 8, 8)), axis=-1)
+    middles_11YC = (LEVEL * levels_YC + LEVEL / 2)[None, None]
+    return -jnp.sum((means_BLC[:, :, None] - middles_11YC) ** 2, axis=-1)

@@ -1,0 +1,152 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Where rows lie that a run adds to: metrics.jsonl on a disk, metrics/ in a bucket.
+
+A bucket cannot append, so a row is an object of its own there. What the rows mean is said in
+`metric_writer` and `goodput`. Start from `cut`, which writes, and `read_rows`.
+"""
+
+import concurrent.futures
+import contextlib
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vit_jax.storage import files as storage
+
+METRICS_FILE = "metrics.jsonl"
+_NAME = re.compile(r"(\d{9,})-(\d{6,})\.jsonl")
+
+
+def place(path: Path) -> Path:
+    """Where the rows of a .jsonl file are: it or, in a bucket, a folder of its name."""
+    return path.with_suffix("") if storage.is_remote(path) else path
+
+
+def read_rows(path: Path, last: float = math.inf) -> list[dict[str, Any]]:
+    """The rows of a .jsonl file, or of what stands for it in a bucket.
+
+    Args:
+      path: of the file, or where it would be.
+      last: step whose rows are the last to be read.
+
+    Returns:
+      The rows, as they were written; a line that is torn, or no row, or that has a number which is
+      not finite, is dropped.
+    """
+    return [row for _, row in _read(path, last) if row is not None and row["step"] <= last]
+
+
+def after(path: Path, last: int) -> list[Path]:
+    """Returns the objects of a bucket with rows after a step; a file holds all of its rows."""
+    if not storage.is_remote(path):
+        return []
+    return [found for found, step, _ in _objects(place(path)) if step > last]
+
+
+def damaged(path: Path) -> list[int]:
+    """The numbers, from 1, of lines that are no rows; one that a kill has torn ends the file.
+
+    Args:
+      path: as for `read_rows`.
+    """
+    lines = enumerate(_read(path), 1)
+    return [n for n, (line, row) in lines if row is None and line.endswith(b"\n")]
+
+
+def _read(path: Path, last: float = math.inf) -> list[tuple[bytes, dict[str, Any] | None]]:
+    """The lines, each with its row."""
+    if storage.is_remote(path):
+        found = [path for path, step, _ in _objects(place(path)) if step <= last]
+    else:
+        found = [path] if path.exists() else []
+    lines = b"".join(storage.read_all(found)).splitlines(keepends=True)
+    return [(line, _row(line)) for line in lines]
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    with contextlib.suppress(ValueError, RecursionError):
+        row = json.loads(line)
+        _line(row)  # refuses what could not be written again
+        if isinstance(row, dict) and type(row.get("step")) is int:
+            return row
+    return None
+
+
+def _objects(folder: Path) -> list[tuple[Path, int, int]]:
+    """(path, step, number) of the rows in a folder of a bucket."""
+    matches = [(path, _NAME.fullmatch(path.name)) for path in storage.listed(folder)]
+    return [(path, int(match[1]), int(match[2])) for path, match in matches if match]
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, allow_nan=False) + "\n"
+
+
+def cut(path: Path, last: float = math.inf) -> "_File | _Objects":
+    """Cuts off the rows after a step; returns what more are added to."""
+    return (_Objects if storage.is_remote(path) else _File)(place(path), last)
+
+
+class _File:
+    """A file that rows are appended to."""
+
+    def __init__(self, path: Path, last: float):
+        storage.write(path, "".join(map(_line, read_rows(path, last))))
+        self._file = open(path, "a", encoding="utf-8")
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Writes a row."""
+        self._file.write(_line(row))
+        self._file.flush()
+
+    def sync(self) -> None:
+        """The rows so far survive a crash of the machine."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Nothing is added any more."""
+        self._file.close()
+
+
+class _Objects:
+    """An object STEP-NUMBER.jsonl for each row, never changed: the names sort as the rows came.
+
+    A thread puts them, so that no step waits for the store. A kill while rows are cut off leaves
+    some of them; the next start, from the same checkpoint, cuts again.
+    """
+
+    def __init__(self, folder: Path, last: float):
+        self._folder, self._number = folder, 0
+        for path, at, number in _objects(folder):
+            if at > last:
+                storage.remove(path)
+            else:
+                self._number = max(self._number, number + 1)
+        self._thread = concurrent.futures.ThreadPoolExecutor(1, folder.name)
+        self._puts = list[concurrent.futures.Future[None]]()
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Hands a row to the thread; a put that has failed since raises."""
+        name = f"{row['step']:09d}-{self._number:06d}.jsonl"
+        self._puts.append(self._thread.submit(storage.write, self._folder / name, _line(row)))
+        self._number += 1
+        while self._puts and self._puts[0].done():
+            self._puts.pop(0).result()
+
+    def sync(self) -> None:
+        """The rows so far are in the store."""
+        while self._puts:
+            self._puts.pop(0).result()
+
+    def close(self) -> None:
+        """As `sync`; nothing is added any more."""
+        try:
+            self.sync()
+        finally:
+            self._thread.shutdown()

@@ -1,0 +1,137 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Metrics of the last steps: kept on the device, read late, checked before anything builds on them.
+
+The train loop adds every step; rows are written for those that the config asks for. Start from
+`Window`.
+"""
+
+import logging
+import math
+
+import jax
+
+from vit_jax.build import run as build
+from vit_jax.errors import RunFailed
+from vit_jax.hardware import device_memory, host_memory, topology
+from vit_jax.models import flops
+from vit_jax.runtime import coordination
+from vit_jax.step.train_step import non_finite
+from vit_jax.training import metric_writer
+from vit_jax.training.metric_writer import Report, Throughput
+
+_MOST_WAITING = 1000  # steps after which a loss is looked at, however long a window is
+_NAMES = {  # as a step computes them, since the first that is not finite is the one named
+    "loss": "train/loss", "top1": "train/top1", "grad_norm": "norm/grads",
+    "update_norm": "norm/updates", "param_norm": "norm/params", "skipped": "train/skipped_updates",
+}  # fmt: skip
+_SKIPPABLE, _SKIPPED = ("train/loss", "norm/grads"), "train/skipped_updates"
+log = logging.getLogger("vit_jax")
+
+
+class Window:
+    """Metrics of the last steps, on the device until they are asked for."""
+
+    def __init__(self, run: build.Run, report: Report, throughput: Throughput, first: int):
+        self._run, self._report, self._throughput = run, report, throughput
+        self._waiting: list[tuple[int, dict[str, jax.Array], bool]] = []  # (step, metrics, a row?)
+        self.last_good = first  # step of the newest checkpoint
+        self._measured = first  # step of the last row
+        self._first, self._began = first, 0.0  # where it starts, and when its first step was done
+        self._flops = 3 * flops.forward_flops(run.model.cfg, *[run.config.data.image_size] * 2)
+        kind = run.rules.mesh.devices.flat[0].device_kind
+        self._peak = topology.peak_flops(kind)
+        self._devices = run.rules.mesh.local_devices
+
+    def add(self, step: int, metrics: dict[str, jax.Array]) -> None:
+        """Takes the metrics of a step; when it is the first after a window, fetches that window.
+
+        So the device already works on the newer step while the host reads, and the time at which a
+        window is read is the time at which it was done.
+        """
+        ended = bool(self._waiting) and self._waiting[-1][2]
+        if ended or len(self._waiting) >= _MOST_WAITING:
+            self.flush()
+        due = step % self._run.steps.report == 0 or step in (1, self._run.steps.total)
+        self._waiting.append((step, metrics, due))
+        self._estimate(step, metrics)
+
+    def flush(self) -> None:
+        """Fetches and checks everything so far; called before anything is built on these steps."""
+        ready, self._waiting = self._waiting, []
+        self._report.skipped(self._run.train_pipeline.skipped)
+        fetched = jax.device_get([metrics for _, metrics, _ in ready])
+        newest = max((step for step, _, due in ready if due), default=None)
+        rates = self._measure(newest)
+        health = {} if newest is None else self._health()
+        for (step, _, due), values in zip(ready, fetched, strict=True):
+            named = {_NAMES[name]: values[name].item() for name in _NAMES if name in values}
+            row = self._checked(step, named)
+            if due:
+                updates = step - int(row.get(_SKIPPED, 0))  # done so far, with that of this step
+                row |= {"train/lr": float(self._run.schedule(max(updates - 1, 0))), **rates}
+                self._report.row(step, row | health)
+                self._show(step, row)
+
+    def _estimate(self, step: int, metrics: dict[str, jax.Array]) -> None:
+        """Says once how long the run takes, from steps after the one that was compiled for."""
+        done, total = step - self._first, self._run.steps.total
+        if done == 1:  # which the train loop has waited for
+            self._began = self._throughput.training()
+        if done != metric_writer.ESTIMATE_STEPS or step == total:
+            return
+        jax.block_until_ready(metrics)
+        rate = (done - 1) / max(self._throughput.training() - self._began, 1e-9)
+        said = metric_writer.estimate_line(total - self._first, rate, self._run.config.batch_size)
+        self._report.progress(said)
+        self._report.end_line()
+
+    def _checked(self, step: int, row: dict[str, float]) -> dict[str, float]:
+        """The row of a step, of a skipped one without what is not finite.
+
+        Raises:
+          RunFailed: a metric is not finite, and that may not be skipped.
+        """
+        bad = non_finite(row)
+        if bad is None:
+            return row
+        skipped, most = int(row.get(_SKIPPED, 0)), self._run.config.skip_non_finite
+        if bad in _SKIPPABLE and skipped <= most and skipped:
+            log.warning("step %d: %s is %s; update skipped, %d of at most %d",
+                        step, bad, row[bad], skipped, most)  # fmt: skip
+            return {name: value for name, value in row.items() if math.isfinite(value)}
+        kept = f"step {self.last_good}" if self.last_good else "none was saved before it"
+        enough = f", as many updates as skip_non_finite={most} were skipped" if most else ""
+        raise RunFailed(
+            f"{bad} is {row[bad]} at step {step}; stopped{enough}. Last good checkpoint: {kept}. "
+            "A lower learning rate, a longer warm-up or clipping usually helps."
+        )
+
+    def _show(self, step: int, row: dict[str, float]) -> None:
+        total = self._run.steps.total
+        left = (total - step) * self._run.config.batch_size
+        self._report.progress(metric_writer.progress_line(step, total, row, left_images=left))
+
+    def _health(self) -> dict[str, int]:
+        """Memory of this process and its devices now, and how many images were skipped so far."""
+        found = {
+            "memory/host_bytes": host_memory.used_bytes(),
+            "memory/host_free_bytes": host_memory.available_bytes(),
+            "memory/device_bytes": device_memory.most(self._devices, "bytes_in_use"),
+            "memory/device_peak_bytes": device_memory.most(self._devices, "peak_bytes_in_use"),
+        }
+        if self._run.config.data.bad_images == "skip" and coordination.is_first():
+            found["data/bad_images"] = self._report.bad_images()
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _measure(self, step: int | None) -> dict[str, float]:
+        """Rates of the steps that have just been fetched, up to `step`: these are really done."""
+        if step is None:
+            return {}
+        measured = self._throughput.measure((step - self._measured) * self._run.config.batch_size)
+        self._measured = step
+        if self._peak:
+            flops_per_sec = measured["perf/img_per_sec"] * self._flops
+            measured["perf/mfu"] = flops_per_sec / (self._peak * self._run.rules.mesh.size)
+        return measured

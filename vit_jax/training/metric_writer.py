@@ -1,0 +1,229 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a person sees of a run: metrics.jsonl, TensorBoard, the progress line, tables.
+
+Metric names are paths: `train/loss|top1|lr|skipped_updates`, `norm/grads|params|updates`,
+`perf/img_per_sec|input_wait|mfu`, `memory/host|host_free|device|device_peak` + `_bytes`,
+`data/bad_images`, `<split>/top1|top5|loss|examples`. A row at step n describes the
+n-th update (`train/loss`: its loss, before the update) or the parameters after it (`<split>/...`).
+The only user of clu.metric_writers. Start from `Report`.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from vit_jax import console
+from vit_jax.errors import BadInput
+from vit_jax.storage import files as storage
+from vit_jax.storage import jsonl
+
+ESTIMATE_STEPS = 10  # after which the time of a run is estimated, the first of them left out
+log = logging.getLogger("vit_jax")
+
+
+class Report:
+    """The metrics of one run, and the training images that it skipped.
+
+    Args:
+      workdir: exists.
+      step: where the run starts or continues; rows of later steps are cut off.
+      tensorboard: whether to write event files too.
+      write: False keeps rows in memory alone and shows nothing: one process of a run writes.
+    """
+
+    def __init__(self, workdir: Path, *, step: int, tensorboard: bool, write: bool = True):
+        remote = storage.is_remote(workdir)
+        metrics = workdir / jsonl.METRICS_FILE
+        try:
+            self._rows = jsonl.read_rows(metrics, step)
+        except OSError as e:
+            raise BadInput(
+                f"cannot read {jsonl.place(metrics)}: {e.strerror}. Make it readable, or move "
+                "it away: the run then goes on with new metrics from its checkpoint on."
+            ) from e
+        self._file = jsonl.cut(metrics, step) if write else None
+        self._workdir = workdir
+        self._skipped: set[tuple[str, str]] = set()
+        self._quiet = not write
+        self._writer = None
+        if tensorboard and write and remote:
+            log.info("report: no TensorBoard files, which are appended to; the metrics are in %s",
+                     jsonl.place(metrics))  # fmt: skip
+        elif tensorboard and write:
+            from clu import metric_writers  # imports TensorFlow and tensorboard
+
+            place: Any = os.fsencode(workdir)  # TensorFlow takes no name that is not UTF-8 as text
+            self._writer = metric_writers.AsyncWriter(metric_writers.SummaryWriter(place))
+        self._line_open = False
+
+    def row(self, step: int, values: Mapping[str, float | int]) -> None:
+        """Writes one row; every value is finite."""
+        row = {"step": step, **values}
+        self._rows.append(row)
+        if self._file:
+            self._file.add(row)
+        if self._writer:
+            self._writer.write_scalars(step, dict(values))
+
+    def at(self, step: int) -> dict[str, Any]:
+        """All metrics that were written for a step."""
+        return {k: v for row in self._rows if row["step"] == step for k, v in row.items()}
+
+    def skipped(self, found: Iterable[tuple[str, str]]) -> None:
+        """Keeps (file, reason) of what this process has skipped; called before a checkpoint.
+
+        A process has a file of its own: storage that hosts share cannot be appended to by several.
+        """
+        if set(found) - self._skipped:
+            from vit_jax.data.pipeline import skipped_images
+
+            path = self._workdir / skipped_images.SKIPPED_FILE.format(jax.process_index())
+            before = skipped_images.pairs(path, path.read_bytes()) if path.exists() else set()
+            self._skipped = before.union(found)
+            storage.write(path, json.dumps(sorted(self._skipped)) + "\n")
+
+    def bad_images(self) -> int:
+        """How many training images any process of any start has skipped and written down."""
+        from vit_jax.data.pipeline import skipped_images
+
+        return len(skipped_images.read_skipped(self._workdir))
+
+    def sync(self) -> None:
+        """Rows written so far survive a crash; called before a checkpoint of the same step."""
+        if self._file:
+            self._file.sync()
+
+    def progress(self, text: str, *, passing: bool = False) -> None:
+        """A line that replaces itself on a terminal; elsewhere a plain line, or none if passing."""
+        if self._quiet:
+            return
+        if sys.stderr.isatty():
+            console.show(f"\r\x1b[K{text}", end="")
+            self._line_open = True
+        elif not passing:
+            console.show(text)
+
+    def end_line(self) -> None:
+        """Leaves the progress line as it stands, so that other text can follow."""
+        if self._line_open:
+            console.show()
+            self._line_open = False
+
+    def close(self) -> None:
+        """Flushes everything."""
+        self.end_line()
+        if self._writer:
+            self._writer.close()
+        if self._file:
+            self._file.close()
+
+
+class Throughput:
+    """Images per second and the share of time spent waiting for images, without the pauses."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter):
+        self._clock = clock
+        self._start = clock()
+        self._paused = self._waited = self._paused_before = 0.0
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Time that does not count (evaluation, saving)."""
+        start = self._clock()
+        yield
+        self._paused += self._clock() - start
+
+    @contextlib.contextmanager
+    def wait(self) -> Iterator[None]:
+        """Time spent waiting for the next batch."""
+        start = self._clock()
+        yield
+        self._waited += self._clock() - start
+
+    def measure(self, images: int) -> dict[str, float]:
+        """`perf/img_per_sec` and `perf/input_wait` since the last call, with `images` seen."""
+        now = self._clock()
+        elapsed = max(now - self._start - self._paused, 1e-9)
+        measured = {
+            "perf/img_per_sec": images / elapsed,
+            "perf/input_wait": min(1.0, self._waited / elapsed),
+        }
+        self._paused_before += self._paused
+        self._start, self._paused, self._waited = now, 0.0, 0.0
+        return measured
+
+    def training(self) -> float:
+        """Seconds on the clock without any pause so far; differences count."""
+        return self._clock() - self._paused_before - self._paused
+
+
+class Profile:
+    """A profiler trace of some steps, also of a run that is continued in the middle of them.
+
+    Args:
+      steps: first to last; empty traces nothing.
+      folder: where the trace is written.
+    """
+
+    def __init__(self, steps: range, folder: Path):
+        if steps and storage.is_remote(folder):
+            log.info("profile: not traced: a trace needs a --workdir on a disk")
+            steps = range(0)
+        self._steps, self._folder = steps, folder
+        self._tracing = False
+
+    def before(self, step: int) -> None:
+        """Called before a step is dispatched."""
+        if self._steps and not self._tracing and self._steps.start <= step <= self._steps.stop:
+            jax.profiler.start_trace(str(self._folder))
+            self._tracing = True
+
+    def after(self, step: int, outputs: Any) -> None:
+        """Called after a step was dispatched; waits for its outputs where the trace ends."""
+        if self._tracing and step >= self._steps.stop:
+            jax.block_until_ready(outputs)
+            self.close()
+
+    def close(self) -> None:
+        """Ends the trace."""
+        if self._tracing:
+            jax.profiler.stop_trace()
+            self._tracing = False
+
+
+def progress_line(step: int, total: int, row: Mapping[str, float], *, left_images: int) -> str:
+    """`step 50/900  loss 0.812  lr 1.0e-03  3210 img/s  wait 1%  ETA 0:42`."""
+    loss = f"loss {row['train/loss']:.4f}" if "train/loss" in row else "loss not finite"
+    parts = [f"step {step}/{total}", loss, f"lr {row['train/lr']:.2e}"]
+    parts += [f"{row['perf/img_per_sec']:.0f} img/s", f"wait {row['perf/input_wait']:.0%}"]
+    if "perf/mfu" in row:
+        parts.append(f"MFU {row['perf/mfu']:.1%}")
+    return "  ".join([*parts, f"ETA {console.duration(left_images / row['perf/img_per_sec'])}"])
+
+
+def estimate_line(steps: int, rate: float, batch_size: int) -> str:
+    """`about 12 min for 540 steps at 48 img/s, without evaluations and saving`.
+
+    Args:
+      steps: to train.
+      rate: steps a second.
+      batch_size: images in a step.
+    """
+    secs = steps / rate
+    units = ((3600, "h"), (60, "min"), (1, "s"))
+    size, unit = next((pair for pair in units if secs >= 2 * pair[0]), units[-1])
+    amount = f"{secs / size:.1f}" if unit == "h" else f"{max(secs / size, 1):.0f}"
+    return (
+        f"about {amount} {unit} for {steps:,} steps at {rate * batch_size:,.0f} img/s, without "
+        "evaluations and saving"
+    )

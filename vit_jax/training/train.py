@@ -1,0 +1,360 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Training, from start to results. THE FILE TO OPEN FIRST: it reads like a table of contents.
+
+    workdir  -> is there a run to continue, or a finished one?
+    build    -> data, model, optimizer, compiled step
+    start    -> resume, or start from weights, or from scratch
+    loop     -> steps; every so often a row of metrics, an evaluation, a checkpoint
+    finish   -> final evaluation, report.html, results.json, what to do next
+
+The order of what happens after a step must not change: metrics of that step are fetched and checked
+first (a loss that is not finite must never reach a checkpoint), then evaluations, whose metrics
+decide whether the step is the best, then the checkpoint. Start from `train`.
+"""
+
+import contextlib
+import functools
+import json
+import logging
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import jax
+
+from vit_jax import console
+from vit_jax.build import program
+from vit_jax.build import run as build
+from vit_jax.checkpoints import restart_limit
+from vit_jax.checkpoints.checkpoints import Checkpoints
+from vit_jax.checkpoints.step_folders import FOLDER
+from vit_jax.config import load as config_lib
+from vit_jax.config import timeline, validation
+from vit_jax.config.load import ConfigDict
+from vit_jax.config.provenance import Recipe
+from vit_jax.errors import RunFailed, Stopped, stopping_when_full
+from vit_jax.hardware import device_memory
+from vit_jax.reports import summary
+from vit_jax.runtime import coordinated_stop, coordination, goodput, watchdog, workdir_lock
+from vit_jax.runtime.coordinated_stop import Backstop
+from vit_jax.runtime.process_identity import Who
+from vit_jax.step.state import TrainState
+from vit_jax.step.train_step import non_finite
+from vit_jax.storage import cache
+from vit_jax.storage import files as storage
+from vit_jax.training import metric_writer
+from vit_jax.training.metric_window import Window
+from vit_jax.training.metric_writer import Report, Throughput
+from vit_jax.training.startup_log import advise, describe
+from vit_jax.training.workdir import (
+    check_classes,
+    continue_or_check,
+    has_checkpoint,
+    prepare,
+    resumption,
+    unchanged_if_refused,
+)
+
+if TYPE_CHECKING:
+    from vit_jax.weights.fitting import Fitted
+
+log = logging.getLogger("vit_jax")
+
+
+def train(
+    config: ConfigDict,
+    workdir: Path,
+    who: Who | Literal["tpu"] | None = None,
+    recipe: Recipe | None = None,
+) -> dict[str, Any]:
+    """Trains as `config` says, or continues the run in `workdir`, and returns its results.
+
+    Args:
+      config: resolved, from `config.load`.
+      workdir: of the run; made if needed.
+      who: this process, where several train together; from `process_identity.resolve`.
+      recipe: what the configuration comes from, for the report.
+
+    Returns:
+      The content of results.json.
+
+    Raises:
+      BadInput: nothing was written; or, later than that, the last checkpoint is kept.
+      RunFailed: a metric was not finite; the last checkpoint is from before that step.
+      PeerLost: not all processes came.
+      Stopped: the run was asked to stop, and has saved what it has.
+    """
+    both = (
+        coordinated_stop.watching(workdir, who),
+        coordination.session(who, workdir, **config.processes),
+    )
+    first, second = reversed(both) if who == "tpu" else both  # there, jax finds out who is number 0
+    with first, second:
+        coordination.on_loss(lambda: resumption(workdir))
+        coordination.check_shared(workdir)
+        finished = continue_or_check(config, workdir)
+        coordination.agree("configuration", config_lib.common(config))
+        if finished is not None:
+            return finished
+        with (
+            workdir_lock.held(workdir) as seen,
+            unchanged_if_refused(workdir),
+            stopping_when_full(workdir),
+            goodput.recording(
+                workdir,
+                since=coordinated_stop.began(),
+                seen=seen,
+                write=coordination.is_first(),
+                alone=coordination.alone(),
+            ),
+            restart_limit.counted(workdir),
+        ):
+            return train_here(config, workdir, recipe)
+
+
+def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict[str, Any]:
+    """Trains a checked configuration, the processes being connected."""
+    devices = coordination.start(config.platform, deterministic=config.deterministic)
+    cache.keep_compiled(config.compile_cache, devices[0].platform)
+    create = [] if config.init or has_checkpoint(workdir) else ["create"]
+    run = build.build(config, compile_first=[*create, "step"])
+    coordinated_stop.check()
+    dataset = run.fingerprint()
+    coordination.agree("dataset", dataset)
+    if run.model.cfg.classes:  # to predict patches there are none
+        check_classes(workdir, run.source.classes)
+    weights = initial_weights(run, workdir)
+    if coordination.is_first():
+        made_with = summary.device_summary(devices)
+        examples = dataset["training examples"]
+        prepare(workdir, config, run.source.classes, recipe, made_with, examples)
+        goodput.begin()
+    coordination.barrier("workdir")
+    describe(run, devices)
+    if create and coordination.is_first():
+        advise(config, recipe)
+    return run_in(workdir, run, weights)
+
+
+def run_in(workdir: Path, run: build.Run, weights: "Fitted | None") -> dict[str, Any]:
+    """From the start to the results of a run whose workdir is ready."""
+    config = run.config
+    with contextlib.ExitStack() as stack:
+        checkpoints = stack.enter_context(
+            Checkpoints(
+                workdir,
+                keep_last=config.checkpoint.keep_last,
+                keep_every=run.steps.keep_every,
+                keep_best=config.checkpoint.keep_best,
+            )
+        )
+        try:
+            state, step = start(run, checkpoints, weights)
+            goodput.event("initialised", step)
+            report = Report(
+                workdir,
+                step=step,
+                tensorboard=config.report.tensorboard,
+                write=coordination.is_first(),
+            )
+            stack.callback(report.close)
+            if step < run.steps.total:
+                state = loop(run, state, step, checkpoints, report, workdir)
+            return finish(run, state, checkpoints, report, workdir)
+        except jax.errors.JaxRuntimeError as e:
+            if not device_memory.is_out_of_memory(e):
+                raise
+            raise program.out_of_memory(run) from e
+
+
+# ---------------------------------------------------------------- start
+
+
+def initial_weights(run: build.Run, workdir: Path) -> "Fitted | None":
+    """The weights of `init`, fitted to the model; None from scratch or if there is a checkpoint."""
+    if not run.config.init or has_checkpoint(workdir):
+        return None
+    from vit_jax.weights import loading
+
+    weights = loading.read_weights(run.config.init, heads=run.config.model.heads)
+    side = run.config.data.image_size
+    return loading.fit(weights, run.model.cfg, (side, side), fresh_head=True)
+
+
+def start(
+    run: build.Run, checkpoints: Checkpoints, weights: "Fitted | None"
+) -> tuple[TrainState, int]:
+    """Where the run starts: its newest good checkpoint, else weights of `init`, else scratch."""
+    step = checkpoints.newest_good()
+    if step is not None:
+        log.info("start: resuming %s at step %d", checkpoints.folder.parent, step)
+        return checkpoints.restore(step, run.abstract), step
+    if weights is None:
+        log.info("start: from scratch, seed %d", run.config.seed)
+        return run.init(), 0
+    fate = console.table(["tensor", "fate", "shape"], [list(row) for row in weights.fate])
+    log.info("start: from %s\n%s", run.config.init, fate)
+    return run.init_from(weights), 0
+
+
+# ---------------------------------------------------------------- loop
+
+
+def loop(
+    run: build.Run,
+    state: TrainState,
+    first: int,
+    checkpoints: Checkpoints,
+    report: Report,
+    workdir: Path,
+) -> TrainState:
+    """Steps first + 1 to the last, with everything that is due after each."""
+    steps, config_yaml = run.steps, config_lib.to_yaml(run.config)
+    log.info("compiling the step")
+    train_step, key = run.compiled("step"), run.step_key
+    throughput, backstop = Throughput(), Backstop(run.config.checkpoint.every_minutes)
+    window, batches = Window(run, report, throughput, first), run.train_batches(first)
+    traced = timeline.profile_steps(run.config.profile)
+    done, due, save = first, unmeasured(run, report, first), False
+
+    def finish_step() -> None:
+        """What is due after the step that is done: metrics, then evaluations, then a checkpoint."""
+        window.flush()
+        with throughput.pause(), watchdog.longer():
+            measured = evaluate(run, state, due, done, report)
+            if save or coordination.share("best", checkpoints.is_best(measured)):
+                report.sync()
+                checkpoints.save(done, state, config_yaml, measured)
+                window.last_good = done
+                backstop.saved()
+
+    with contextlib.closing(metric_writer.Profile(traced, workdir / "profile")) as profile:
+        try:
+            if due:
+                finish_step()
+            for step in range(first + 1, steps.total + 1):
+                profile.before(step)
+                with (
+                    jax.transfer_guard("disallow"),
+                    jax.profiler.StepTraceAnnotation("train", step_num=step),
+                ):
+                    with throughput.wait():
+                        batch = next(batches)
+                    state, metrics = train_step(state, batch, key)
+                done = step
+                dispatched(step, first, metrics)
+                window.add(step, metrics)
+                profile.after(step, metrics)
+                checkpoints.check()
+
+                due, save = steps.due(step), backstop.due() or steps.saves(step)
+                if due or save:
+                    finish_step()
+        except Stopped as stopped:  # where a batch was asked for: `state` is that of step `done`
+            if stopped.save:
+                if done > window.last_good:
+                    due, save = [], True
+                    finish_step()
+                with watchdog.longer():
+                    checkpoints.wait()
+                log.info("stopped after step %d, which is saved", done)
+            raise
+    return state
+
+
+def dispatched(step: int, first: int, metrics: Any) -> None:
+    """Tells that a step is on its way; waits for the first, with which the start is accepted."""
+    if step == first + 1:
+        jax.block_until_ready(metrics)
+        goodput.event("first_step", step)
+        coordinated_stop.accepted()
+    watchdog.step()
+
+
+def unmeasured(run: build.Run, report: Report, step: int) -> list[str]:
+    """Evaluations that are due after a step and not in the metrics: the run ended before them."""
+    there = {key.rpartition("/")[0] for key in report.at(step)}
+    missing = [name for name in run.steps.due(step) if name not in there]
+    return coordination.share("evaluations to do", missing)
+
+
+def evaluate(
+    run: build.Run, state: TrainState, names: list[str], step: int, report: Report
+) -> dict[str, float | int]:
+    """Measures evaluations and writes a row; `<split>_raw` are the parameters beside an average."""
+    versions = {"": state.params} if state.ema is None else {"": state.ema, "_raw": state.params}
+    measured: dict[str, float | int] = {}
+    began = time.perf_counter()
+    for name in names:
+        for suffix, params in versions.items():
+            if suffix and name in run.tasks:
+                continue  # few-shot is of the representation that others load: the average
+            report.progress(f"step {step}  evaluating {name}{suffix}", passing=True)
+            found = measure(run, params, name)
+            measured |= {f"{name}{suffix}/{key}": value for key, value in found.items()}
+    if measured:
+        bad = non_finite(measured)
+        if bad is not None:
+            raise RunFailed(f"{bad} is {measured[bad]} at step {step}; stopped before saving.")
+        report.row(step, measured | {"perf/eval_secs": time.perf_counter() - began})
+        report.progress(f"step {step}  " + summary.evaluation_line(names, measured))
+        report.end_line()
+    return measured
+
+
+def measure(run: build.Run, params: Any, name: str) -> dict[str, float | int]:
+    """The metrics of one evaluation: of a split, or of a few-shot task."""
+    if name not in run.tasks:
+        from vit_jax.evaluators import classification
+
+        step, evaluator = run.evaluator(name)
+        return classification.evaluate(step, params, run.eval_batches(name), evaluator)
+    from vit_jax.evaluators import fewshot
+
+    classify = functools.partial(fewshot.ridge, l2=run.config.fewshot.l2)
+    found = fewshot.evaluate(functools.partial(run.features, params), run.tasks[name], classify)
+    top1 = {f"{shots}shot": result["top1"] for shots, result in found.items()}
+    return {**top1, "examples": len(run.tasks[name].test)}
+
+
+# ---------------------------------------------------------------- finish
+
+
+def finish(
+    run: build.Run, state: TrainState, checkpoints: Checkpoints, report: Report, workdir: Path
+) -> dict[str, Any]:
+    """Writes results.json from the metrics of the last step, once its checkpoint is committed."""
+    total = run.steps.total
+    with watchdog.longer():
+        checkpoints.wait()
+    written = report.at(total)
+    written |= evaluate(run, state, unmeasured(run, report, total), total, report)
+    results: dict[str, Any] = {"step": total, "checkpoint": str(Path(FOLDER) / str(total))}
+    for key, value in written.items():
+        split, _, metric = key.rpartition("/")
+        if split.removesuffix("_raw") in run.steps.evals:
+            results.setdefault(split, {})[metric] = value
+    if validation.looked_at_test(run.config):
+        results["looked_at_test"] = True
+    if run.config.data.bad_images == "skip":
+        results["skipped"] = run.skipped_images(workdir)
+        log.info("data: %d training images were skipped", len(results["skipped"]))
+    try:
+        if run.config.report.page and coordination.is_first():
+            from vit_jax.reports.run import make  # brings matplotlib: 0.8 s, and a cache folder
+
+            make.at_end(run, report.sync, workdir)
+    except Exception:  # a bug in the page, which is shown, but the run is done and stays so
+        write_results(workdir, results)
+        raise
+    write_results(workdir, results)
+    return results
+
+
+def write_results(workdir: Path, results: dict[str, Any]) -> None:
+    """Writes results.json, by which a run is done."""
+    if coordination.is_first():
+        text = json.dumps(results, indent=2) + "\n"
+        storage.write(workdir / summary.RESULTS_FILE, text)

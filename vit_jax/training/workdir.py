@@ -1,0 +1,316 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The folder of a run: whether it holds one to continue, and what is written before training.
+
+A start that is refused leaves the folder as it was. Start from `continue_or_check`.
+"""
+
+import contextlib
+import json
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vit_jax.build import defaults
+from vit_jax.build import run as build
+from vit_jax.checkpoints import step_folders
+from vit_jax.checkpoints.step_folders import FOLDER, committed, saved
+from vit_jax.config import load as config_lib
+from vit_jax.config import provenance
+from vit_jax.config.load import ConfigDict
+from vit_jax.errors import BadInput, PeerLost, permitted, together, writing
+from vit_jax.reports import summary
+from vit_jax.runtime import coordination, goodput, process_exit
+from vit_jax.storage import checksums, jsonl
+from vit_jax.storage import files as storage
+
+log = logging.getLogger("vit_jax")
+
+
+def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | None:
+    """Settles and checks the configuration; returns the results if the run is finished already.
+
+    All processes of a run call it together.
+
+    Raises:
+      BadInput: a wrong value, or a run in `workdir` that another configuration made.
+    """
+    results = workdir / summary.RESULTS_FILE
+    found, damaged = _begun_with(workdir) if coordination.is_first() else (None, False)
+    begun = coordination.share("file of the configuration", str(found or ""))
+    if begun:
+        saved = config_lib.load(begun)
+        defaults.adopt(config, saved)
+        compare(saved, config, workdir)
+    else:
+        try:
+            defaults.settle(config)
+        except BadInput as e:
+            raise together([e, *build.problems(config)]) from e
+    build.check(config)
+    if begun and storage.exists(results):
+        from vit_jax.weights import files
+
+        if found and damaged:
+            with writing(workdir):
+                storage.write(workdir / step_folders.CONFIG_FILE, storage.read_all([found])[0])
+        log.info("%s is finished; nothing to do.", workdir)
+        return files.read_json(results)
+    return None
+
+
+def _begun_with(workdir: Path) -> tuple[Path | None, bool]:
+    """Returns the file with the configuration of a run, and whether `config.yaml` is damaged.
+
+    The file is None where no run was begun. It is `config.yaml`, or its copy in the newest step,
+    with checksums, where that file is missing or damaged, or the two tell of different results.
+    `prepare` writes `config.yaml` again.
+    """
+    file = workdir / step_folders.CONFIG_FILE
+    try:
+        there, steps = storage.exists(file), saved(workdir)
+    except OSError as e:
+        raise BadInput(f"cannot look into {workdir}: {e.strerror}; give another --workdir.") from e
+    copy = next(filter(_is_whole, (_copy(workdir, step) for step in reversed(steps))), None)
+    if copy is None:
+        if steps and not there:
+            raise BadInput(
+                f"{file} is missing, and no checkpoint has a whole copy of it: nothing tells how "
+                "the run was made. Bring it back; or, to start the run from the beginning, remove "
+                f"{workdir / FOLDER}."
+            )
+        return (file if there else None), False
+    damage = _damage(file, storage.read_all([copy])[0])
+    if damage:
+        log.warning("%s %s; what counts is its copy %s", file, damage, copy)
+        return copy, True
+    differences = config_lib.differences(config_lib.load(str(copy)), config_lib.load(str(file)))
+    if any(config_lib.changes_results(key) for key, *_ in differences):
+        log.warning("%s was changed; what counts is %s, which was trained with", file, copy)
+        return copy, False
+    return file, False
+
+
+def _copy(workdir: Path, step: int) -> Path:
+    return workdir / FOLDER / str(step) / step_folders.CONFIG_FILE
+
+
+def _is_whole(copy: Path) -> bool:
+    """Whether the configuration in a step is as it was saved, and one of this version."""
+    with permitted("read"):
+        there = storage.exists(copy)
+    if not there or checksums.damage(copy.parent, wanted=lambda name: name == copy.name):
+        return False
+    with contextlib.suppress(BadInput):
+        config_lib.load(str(copy))
+        return True
+    return False
+
+
+def _damage(file: Path, copy: bytes) -> str:
+    """What has happened to a `config.yaml`, beside a copy that is whole; "" if nothing."""
+    try:
+        with permitted("read"):
+            content = storage.read_all([file])[0]
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as e:
+        return f"cannot be read: {e.strerror}"
+    try:
+        config_lib.load(str(file))
+    except BadInput as e:
+        return f"is damaged ({e})"
+    lost = _keys(copy) - _keys(content)
+    return f"is cut short ({len(lost)} keys are missing)" if lost else ""
+
+
+def _keys(content: bytes) -> set[str]:
+    """The dotted keys in a file that `config.load` takes."""
+    return {key for key, _ in config_lib.flatten(yaml.safe_load(content))}
+
+
+def has_checkpoint(workdir: Path) -> bool:
+    """Whether a step was saved in a workdir; without one nothing has been trained yet."""
+    return bool(saved(workdir))
+
+
+def resumption(workdir: Path) -> str:
+    """What to do once a process is gone."""
+    steps = committed(workdir)
+    where = f"to continue from step {steps[-1]}" if steps else "to start from the beginning"
+    return f"Run again {where}."
+
+
+def compare(saved: ConfigDict, given: ConfigDict, workdir: Path) -> None:
+    """Refuses to continue a run with other values for keys that change results; logs the rest."""
+    differences = config_lib.differences(saved, given)
+    listed = {
+        kind: [
+            f"  {key}: {old!r} in {workdir}, now {new!r}"
+            for key, old, new in differences
+            if config_lib.changes_results(key) == kind
+        ]
+        for kind in (True, False)
+    }
+    if listed[True]:
+        raise BadInput(
+            f"{workdir} holds a run with another configuration:\n" + "\n".join(listed[True]) + "\n"
+            "Give another --workdir, or these values."
+        )
+    if listed[False]:
+        log.info("continuing with changes that do not touch results:\n%s", "\n".join(listed[False]))
+
+
+def prepare(
+    workdir: Path,
+    config: ConfigDict,
+    classes: Sequence[str],
+    recipe: provenance.Recipe | None = None,
+    devices: str = "",
+    examples: str = "",
+) -> None:
+    """Makes the workdir; writes the configuration, the names of the classes and `origin` into it.
+
+    Warns where a run that has saved steps goes on with other training examples.
+
+    Args:
+      workdir: of the run.
+      config: resolved.
+      classes: names, by label.
+      recipe: what the run is made from.
+      devices: what it is made with.
+      examples: what it is trained on, see `provenance.Origin`.
+    """
+    before = provenance.read(workdir).examples
+    if before not in ("", examples) and has_checkpoint(workdir):
+        log.warning("the training examples have changed since the run was last started: %s, before "
+                    "%s; it goes on with the new ones, unlike a run that never stopped",
+                    examples, before)  # fmt: skip
+    with writing(workdir):
+        storage.make_folder(workdir)
+        storage.write(workdir / step_folders.CONFIG_FILE, config_lib.to_yaml(config))
+        names = json.dumps({"classes": list(classes)}, indent=1)
+        storage.write(workdir / step_folders.CLASSES_FILE, names + "\n")
+        provenance.write(workdir, recipe, devices, examples)
+
+
+def check_classes(workdir: Path, classes: Sequence[str]) -> None:
+    """Refuses data whose classes are not those that the run in a workdir was trained with.
+
+    All processes of a run call it together.
+
+    Args:
+      workdir: of the run. Where nothing is saved, or nothing tells the names, all classes fit.
+      classes: of the data, by label.
+
+    Raises:
+      BadInput: a class is new, gone, or has another number.
+    """
+    refused = ""
+    if coordination.is_first() and has_checkpoint(workdir):
+        trained: tuple[str, ...] = ()
+        with contextlib.suppress(BadInput):  # a damaged file is written again
+            from vit_jax.weights import loading
+
+            trained = loading.class_names(workdir)
+        if trained and trained != tuple(classes):
+            refused = _other_classes(workdir, trained, classes)
+    refused = coordination.share("classes of the run", refused)
+    if refused:
+        raise BadInput(refused)
+
+
+def _other_classes(workdir: Path, trained: Sequence[str], classes: Sequence[str]) -> str:
+    """Returns what to say of data with other classes."""
+    new = [name for name in classes if name not in set(trained)]
+    gone = [name for name in trained if name not in set(classes)]
+    parts = [f"new are {_some(new)}"] if new else []
+    parts += [f"missing are {_some(gone)}"] if gone else []
+    what = " and ".join(parts) or "they have another order"
+    return (
+        f"the data has {len(classes)} classes, the run was trained with {len(trained)}: {what}. "
+        f"Nothing in {workdir} was changed. Give the data with the same classes to continue; or "
+        f"train on this data in another --workdir, with --config.init={workdir} from these weights."
+    )
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    """Returns the first names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+# ---------------------------------------------------------------- a start that is refused
+
+# All that a start writes in the folder of a run, before its first checkpoint.
+_OURS = re.compile(
+    r"config\.yaml|classes\.json|origin\.json|(goodput|metrics)(\.jsonl)?|restarts\.json|"
+    r"skipped-\d+\.json|results\.json|report\.html|events\.out\.tfevents\..*|profile|checkpoints"
+)
+_KEPT = ("config.yaml", "classes.json", "origin.json", "restarts.json", goodput.FILE)
+_KEPT += (jsonl.METRICS_FILE,)
+
+
+@contextlib.contextmanager
+def unchanged_if_refused(workdir: Path) -> Iterator[None]:
+    """Puts a workdir back as it was where the block ends with BadInput and has saved no step.
+
+    Process 0 does, which holds the lock.
+    """
+    if not coordination.is_first():
+        yield
+        return
+    before = _Before(workdir)
+
+    def ended() -> None:
+        if process_exit.code() == BadInput.exit_code:  # by another process, or another thread
+            before.restore()
+
+    with process_exit.last(ended):
+        try:
+            yield
+        except BadInput:
+            before.restore()
+            raise
+
+
+class _Before:
+    """What a workdir holds before a start, as far as a start changes it."""
+
+    def __init__(self, workdir: Path):
+        self._workdir, self._steps = workdir, saved(workdir)
+        self._aside = set(step_folders.aside(workdir))
+        self._paths = set(self._listed())
+        kept = [workdir / name for name in _KEPT if workdir / name in self._paths]
+        # Rows in a bucket are objects: those after the newest step will be cut off.
+        kept += jsonl.after(workdir / jsonl.METRICS_FILE, max(self._steps, default=0))
+        self._contents = dict[Path, bytes]()
+        for path in kept:
+            with contextlib.suppress(OSError):  # which is said when the file is used
+                self._contents[path] = storage.read_all([path])[0]
+
+    def _listed(self) -> list[Path]:
+        found = [path for path in storage.listed(self._workdir) if _OURS.fullmatch(path.name)]
+        if storage.is_remote(self._workdir):
+            for name in (goodput.FILE, jsonl.METRICS_FILE):
+                found += storage.listed(jsonl.place(self._workdir / name))
+        return found
+
+    def restore(self) -> None:
+        """Removes what is new and writes what was changed, unless a step was saved."""
+        try:
+            step_folders.put_back(self._workdir, self._aside)
+            if saved(self._workdir) != self._steps:
+                return
+            for path in set(self._listed()) - self._paths:
+                storage.remove(path)
+            for path, content in self._contents.items():
+                if not storage.exists(path) or storage.read_all([path])[0] != content:
+                    storage.write(path, content)
+        except (OSError, BadInput, PeerLost) as e:
+            log.warning("%s could not be left as it was: %s", self._workdir, e)

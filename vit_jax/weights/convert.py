@@ -1,0 +1,373 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Published weight files to our weights and back.
+
+Which format a file has is found from its names; what it does not hold is read from the config.json
+beside it or asked for, never guessed. Start from `read` and `write`.
+"""
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+
+from vit_jax import tree
+from vit_jax.errors import BadInput, unknown
+from vit_jax.models import variants, vit
+from vit_jax.models.bit import BiTConfig
+from vit_jax.models.custom import OwnConfig
+from vit_jax.models.mixer import MixerConfig
+from vit_jax.weights import architecture, files
+from vit_jax.weights.formats import json_config, name_table, npz, state_dict
+from vit_jax.weights.formats.name_table import Context, Flat, Format
+
+FORMATS = (*npz.FORMATS, *state_dict.FORMATS)
+SUFFIX = {"npz": ".npz", "big_vision": ".npz", "timm": ".safetensors", "hf": ".safetensors"}
+NAMES = tuple(SUFFIX)
+ORIGINAL = json_config.Images()
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """Weights of a model, wherever they come from.
+
+    Attributes:
+      flat: our names in the loop layout -> float32 arrays.
+      format: npz, big_vision, timm, hf, or run.
+      settings: fields of `variants.Settings` that the weights fix.
+      classes: Y of their head, 0 without.
+      image_size: rows and columns of pixels that they were made for, None where nothing tells.
+      tensors: the file's own names, without a prefix they share -> (shape, dtype).
+      images: what is said of preprocessing: timm's pretrained_cfg, Hugging Face's
+        preprocessor_config.json, or {}.
+      names: of classes by label, where its config.json says them; those of a run are not read.
+      sigmoid: whether that says that each class is likely by itself.
+    """
+
+    flat: Flat
+    format: str
+    settings: dict[str, Any]
+    classes: int
+    image_size: tuple[int, int] | None
+    tensors: dict[str, tuple[tuple[int, ...], str]]
+    images: dict[str, Any]
+    names: tuple[str, ...] = ()
+    sigmoid: bool = False
+
+    @property
+    def config(self) -> variants.Config:
+        """The model that these are the weights of."""
+        return variants.config(classes=self.classes, **self.settings)
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read(path: Path, *, heads: int = 0, shapes_only: bool = False) -> Weights:
+    """The weights in a file.
+
+    Args:
+      path: .npz or .safetensors; config.json is read beside the latter.
+      heads: attention heads, for a file that does not say.
+      shapes_only: read no values (the arrays are zeros).
+
+    Raises:
+      BadInput: damaged, of no format that is known, with parts that our models do not have
+        (named), or with something that has to be asked for.
+    """
+    given = files.read(path, shapes_only=shapes_only)
+    given = _prefixed(given) if path.suffix == ".npz" else given
+    tensors = {name: (tuple(a.shape), str(a.dtype)) for name, a in given.items()}
+    strange = [n for n, a in given.items() if a.dtype not in _FLOATS or not a.ndim or not a.size]
+    if strange:
+        raise BadInput(f"{path}: {', '.join(strange[:6])}: not arrays of floats.")
+    given = _layers(given) if path.suffix == ".npz" else given
+    form = _format_of(path, given)
+    said, images = _beside(path, form)
+    size, said_heads = said.pop("image_size", None), said.pop("heads", 0)
+    names, sigmoid = said.pop("names", ()), said.pop("sigmoid", False)
+    context = _context(form, given, heads or said_heads, size)
+    flat = name_table.read(form, given, context)
+    flat = {
+        name: np.broadcast_to(np.float32(0), a.shape)
+        if shapes_only
+        else a.astype(np.float32, copy=False)
+        for name, a in flat.items()
+    }
+    settings, size = architecture.settings_of(form.family, flat, size)
+    _check_said(path, form, settings, said)
+    if settings.get("posemb") == "none":
+        if form.name != "big_vision":
+            raise BadInput(f"{path}: the position embedding is missing.")
+        settings["posemb"] = "sincos2d"  # its one alternative to learned embeddings
+    constants = {key: said.get(key, value) for key, value in form.constants.items()}
+    if "stages" not in settings:
+        constants = {k: v for k, v in constants.items() if k[:3] not in ("gn_", "ws_")}
+    settings = constants | settings
+    classes = settings.pop("classes")
+    return Weights(flat, form.name, settings, classes, size, tensors, images, names, sigmoid)
+
+
+def _beside(path: Path, form: Format) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What JSON files beside a safetensors file say: of the model, and of its images."""
+    if path.suffix != ".safetensors":
+        return {}, {}
+    model = files.read_json(path.with_name(json_config.NAME))
+    if form.name == "timm":
+        images = model.get("pretrained_cfg", model)
+    else:
+        images = files.read_json(path.with_name(json_config.PREPROCESSOR))
+    return json_config.read(form.name, model), images
+
+
+def _check_said(path: Path, form: Format, settings: dict[str, Any], said: dict[str, Any]) -> None:
+    """Raises BadInput where the configuration beside a file and its weights are of two models."""
+    for key in said.keys() & settings.keys():
+        if said[key] != settings[key]:
+            raise BadInput(
+                f"{path}: its weights have {key}={settings[key]}, its {json_config.NAME} says "
+                f"{said[key]}; put the right one beside it, or none."
+            )
+    if form.name == "hf" and settings["classes"] and settings["representation"]:
+        raise BadInput(f"{path}: no transformers model has a head after its pooler; drop one.")
+    if said.get("pool_include_prefix"):
+        raise BadInput(f"{path}: pool_include_prefix; our models leave registers out of the pool.")
+
+
+_FLOATS = [np.dtype(t) for t in ("float32", "float16", "float64", ml_dtypes.bfloat16)]
+
+
+def _prefixed(given: Flat) -> Flat:
+    """The parameters of a file that holds more: under `params/` or `opt/target/`."""
+    for prefix in ("params/", "opt/target/"):
+        inside = {n.removeprefix(prefix): a for n, a in given.items() if n.startswith(prefix)}
+        if inside:
+            return inside
+    return given
+
+
+_MOST_LAYERS = 1000
+
+
+def _layers(given: Flat) -> Flat:
+    """big_vision's scanned blocks, one array for all layers, as one for each."""
+    block, scanned, flat = "Transformer/encoderblock", {}, {}
+    for name, array in given.items():
+        if name.startswith(f"{block}/"):
+            part = name.removeprefix(block)
+            if len(array) > _MOST_LAYERS:
+                raise BadInput(f"{name} has {len(array)} layers; at most {_MOST_LAYERS} are read.")
+            scanned |= {f"{block}_{i}{part}": layer for i, layer in enumerate(array)}
+        else:
+            flat[name] = array
+    twice = sorted(scanned.keys() & flat.keys())
+    if twice:
+        raise BadInput(f"{twice[0]} is also among the scanned blocks; a file has one of each.")
+    return flat | scanned
+
+
+def _format_of(path: Path, given: Flat) -> Format:
+    """The format that knows all names, with the fewest in an older spelling.
+
+    Raises:
+      BadInput: none does; names what the nearest one does not know.
+    """
+    for pattern, what in state_dict.REFUSED:
+        name = next((n for n in given if re.fullmatch(pattern, n)), None)
+        if name:
+            raise BadInput(
+                f"{path} has {what} ({name}), which our models do not; without it the rest would "
+                "compute something else."
+            )
+
+    def cost(form: Format) -> tuple[int, int]:
+        lost = sum(form.rule_for(name) is None for name in given)
+        return lost, sum(form.canonical(name) != name for name in given)
+
+    candidates = [f for f in FORMATS if SUFFIX[f.name] == path.suffix]
+    best = min(candidates, key=cost)
+    missed = [name for name in given if best.rule_for(name) is None]
+    if missed or not given:
+        what = f"{best.name} file of a {best.family} model" if len(missed) < len(given) else "model"
+        raise BadInput(
+            f"{path} is no {what} that is known; not understood: "
+            f"{', '.join(missed[:6]) or 'no arrays'}{' ...' if len(missed) > 6 else ''}."
+        )
+    return best
+
+
+def _context(form: Format, given: Flat, heads: int, image_size: tuple[int, int] | None) -> Context:
+    """What the operations of the table need; heads from their argument or a variant's sizes."""
+    ours = {
+        name_table.render(template, values): a
+        for name, a in given.items()
+        for rule, values in [form.rule_for(name) or (None, {})]
+        if rule is not None
+        for template in rule.ours[:1]
+    }
+    patches = 0
+    if image_size and form.family == "vit" and "embedding/kernel" in ours:
+        side = ours["embedding/kernel"].shape[-1]  # as stored: [out, in, side, side]
+        stages = {m[0] for m in (re.match(r"backbone/stage\d+", n) for n in ours) if m}
+        root = 4 if "backbone/conv_root/kernel" in ours else 1
+        stride = side * root * 2 ** max(0, len(stages) - 1)
+        patches = (image_size[0] // stride) * (image_size[1] // stride)
+    if form.family == "vit" and SUFFIX[form.name] == ".safetensors":
+        heads = heads or _heads_of_variant(ours)
+        width = ours["embedding/bias"].shape[0] if "embedding/bias" in ours else 0
+        if not 0 < heads <= width or width % heads:
+            raise BadInput(f"heads={heads} do not divide the width {width} of the weights.")
+    return Context(heads, int("cls" in ours), patches)
+
+
+def _heads_of_variant(ours: Flat) -> int:
+    depth = len({m[0] for m in (re.match(r"block_\d+/", name) for name in ours) if m})
+    mlp = ours["block_0/mlp/up/kernel"].shape[0] if "block_0/mlp/up/kernel" in ours else 0
+    width = ours["embedding/bias"].shape[0] if "embedding/bias" in ours else 0
+    for name, (*sizes, heads) in vit.SIZES.items():
+        if sizes == [width, depth, mlp] and name != "b":  # of S's sizes; no weights were published
+            return heads
+    raise BadInput(
+        f"the file does not say how many attention heads there are, and no variant has width "
+        f"{width}, depth {depth} and MLP {mlp}; put its config.json beside it, or give heads= "
+        "(--heads, --config.model.heads)."
+    )
+
+
+# ---------------------------------------------------------------- writing
+
+
+def write(
+    path: Path,
+    name: str,
+    cfg: variants.Config,
+    params: dict[str, Any],
+    images: json_config.Images = ORIGINAL,
+) -> None:
+    """Writes weights in a published format, and for safetensors what goes beside them.
+
+    Args:
+      path: .npz for npz and big_vision, .safetensors for timm and hf (whose readers expect
+        `model.safetensors`).
+      name: npz, big_vision, timm or hf.
+      cfg: the model.
+      params: its parameters, either layout.
+      images: what is said of them beside safetensors; npz has no place for it.
+
+    Raises:
+      BadInput: a format or suffix that does not exist, or a model that the format cannot express.
+    """
+    if name not in SUFFIX:
+        raise unknown("format", name, NAMES)
+    if path.suffix != SUFFIX[name]:
+        raise BadInput(f"{path}: the {name} format is written to a {SUFFIX[name]} file.")
+    files.write(path, *expressed(name, cfg, params, images))
+
+
+def expressed(
+    name: str, cfg: variants.Config, params: dict[str, Any], images: json_config.Images = ORIGINAL
+) -> tuple[Flat, dict[str, dict[str, Any]]]:
+    """A model in a published format: its names and arrays, and the JSON files beside them.
+
+    Raises:
+      BadInput: a model that the format cannot express; the arguments are those of `write`.
+    """
+    family, flat = variants.family(cfg), flatten(params)
+    if isinstance(cfg, OwnConfig):
+        raise BadInput(f"{name} is of published models, not of one's own; keep it as a run.")
+    _check_params(cfg, flat)
+    having = [f for f in FORMATS if f.family == family]
+    form = next((f for f in having if f.name == name and f.writes(flat)), None)
+    if form is None:
+        names = dict.fromkeys(f.name for f in having)
+        raise BadInput(f"{name} has no {family} models; formats that have: {', '.join(names)}.")
+    constants = _constants(form, cfg)
+    _check_expressible(form, cfg, constants)
+    beside: dict[str, dict[str, Any]] = {}
+    if SUFFIX[name] == ".safetensors":
+        beside = json_config.write(name, cfg, _image_size(cfg, flat), constants, images)
+    elif name == "big_vision" and {"cls", "posemb"} <= flat.keys():
+        _image_size(cfg, flat)  # its readers tell from squares whether the class token has a row
+    registers = cfg.registers if isinstance(cfg, vit.ViTConfig) else 0
+    context = Context(class_rows=int("cls" in flat), registers=registers)
+    return name_table.write(form, flat, context), beside
+
+
+def _check_params(cfg: variants.Config, flat: Flat) -> None:
+    """Raises BadInput unless parameters are those of the model, for images of whatever size."""
+    small = 2 * variants.stride(cfg)
+    wanted = variants.shapes(cfg, small, small)
+    want = {p: x.shape for p, x in tree.leaves_with_paths(tree.unstack_blocks(_indexable(wanted)))}
+    of_grid = re.compile(r"(block_\d+/)?(posemb(_[xy])?|attn/relative|token_mlp/.*)")
+    wrong = [f"  unexpected   {name}" for name in flat if name not in want][:6]
+    wrong += [f"  missing      {name}" for name in want if name not in flat]
+    wrong += [
+        f"  wrong shape  {name}: {flat[name].shape}, the model has {shape}"
+        for name, shape in want.items()
+        if name in flat and flat[name].shape != shape and not of_grid.fullmatch(name)
+    ]
+    if wrong:
+        raise BadInput("the parameters are not those of the model:\n" + "\n".join(wrong[:12]))
+
+
+def _indexable(abstract: Any) -> Any:
+    return jax.tree.map(lambda x: np.broadcast_to(np.float32(0), x.shape), abstract)
+
+
+def flatten(params: dict[str, Any]) -> Flat:
+    """A parameter tree of either layout as loop-layout names."""
+    looped = tree.unstack_blocks(params)
+    return {path: np.asarray(leaf) for path, leaf in tree.leaves_with_paths(looped)}
+
+
+def _constants(form: Format, cfg: variants.Config) -> dict[str, Any]:
+    """What a model computes with, of the constants that a format has."""
+    backbone = variants.backbone(cfg)
+    parts = [part for part in (cfg, backbone) if part is not None]
+    return {
+        key: next(getattr(part, key) for part in parts if hasattr(part, key))
+        for key in form.constants
+        if any(hasattr(part, key) for part in parts)
+    }
+
+
+def _check_expressible(form: Format, cfg: variants.Config, constants: dict[str, Any]) -> None:
+    """Raises BadInput for what has no tensor of its own, so that its absence would not show."""
+    backbone = variants.backbone(cfg)
+    if backbone is not None and backbone.stem != "standard":
+        raise BadInput(f"the {form.name} format has no stem={backbone.stem}; keep it as a run.")
+    if isinstance(cfg, vit.ViTConfig):
+        kinds = {"big_vision": ("learned1d", "sincos2d")}
+        if cfg.posemb not in kinds.get(form.name, ("learned1d",)) or cfg.posemb_at != "stem":
+            raise BadInput(
+                f"the {form.name} format has no posemb={cfg.posemb} at {cfg.posemb_at}; keep it as "
+                "a run."
+            )
+    if form.name in ("timm", "hf"):
+        return  # json_config writes them down
+    for key, value in constants.items():
+        if value != form.constants[key]:
+            raise BadInput(
+                f"the {form.name} format means {key}={form.constants[key]}, the model has {value}; "
+                "write another format (timm and hf say their GELU, hf its epsilon too), or keep "
+                "the model as a run."
+            )
+
+
+def _image_size(cfg: variants.Config, flat: Flat) -> int:
+    """Pixels a side, from the number of patches."""
+    if isinstance(cfg, BiTConfig):
+        return architecture.BIT_IMAGE_SIZE
+    if isinstance(cfg, MixerConfig):
+        patches, stride = flat["block_0/token_mlp/up/kernel"].shape[0], cfg.patch
+    else:
+        patches, stride = flat["posemb"].shape[1] - ("cls" in flat), cfg.stride
+    side = round(patches**0.5)
+    if side * side != patches:
+        raise BadInput(f"{patches} patches are not a square image; write npz, which takes any.")
+    return side * stride

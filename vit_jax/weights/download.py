@@ -1,0 +1,184 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Files by name: a path, a URL, `gs://bucket/object` or a published checkpoint to a local file.
+
+A remote file is downloaded once, into `$XDG_CACHE_HOME/vit_jax` (default `~/.cache/vit_jax`), its
+SHA-256 kept beside it and compared at every use. Opens no weights. Start from `local`.
+"""
+
+import hashlib
+import http.client
+import logging
+import os
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from vit_jax.errors import BadInput
+from vit_jax.models import published
+from vit_jax.storage import cache, offline
+
+log = logging.getLogger("vit_jax")
+
+TIMEOUT_SECS = 30  # to connect, and for each read
+PROGRESS_SECS = 5  # between lines about a download
+CHUNK_BYTES = 1 << 20
+
+
+def local(text: str) -> Path:
+    """Where the file that `text` names lies on this machine, after a download if there is none yet.
+
+    Args:
+      text: a path (`~` is expanded; what exists under that name wins), an http(s) URL, a
+        `gs://bucket/object`, or a name of `published.url`.
+
+    Returns:
+      The path. What is neither remote nor there is returned as a path all the same: the caller says
+      what it expected.
+
+    Raises:
+      BadInput: the download failed (says where to put the file by hand), the cached file no longer
+        has its checksum, or the cache folder cannot be written.
+    """
+    path = Path(os.path.expanduser(text))
+    address = None if os.path.exists(path) else url(text)
+    if address is None:
+        return path
+    cached = cache_path(address)
+    try:
+        if cached.is_file():
+            _verify(cached)
+        else:
+            _download(address, cached)
+    except OSError as e:
+        raise BadInput(
+            f"{text}: the cache file {cached} cannot be used: {e}. Allow or empty that place, "
+            "or set XDG_CACHE_HOME to a folder that can be written."
+        ) from e
+    return cached
+
+
+def beside(text: str, names: tuple[str, ...]) -> None:
+    """Fetches what may lie beside a remote file, once; a name that is not there is logged."""
+    address = None if os.path.exists(os.path.expanduser(text)) else url(text)
+    for name in names if address else ():
+        neighbour = urllib.parse.urljoin(str(address), name)
+        if not cache_path(neighbour).is_file():
+            try:
+                local(neighbour)
+            except BadInput as e:
+                log.info("without %s: %s", name, e)
+
+
+def url(text: str) -> str | None:
+    """The URL behind `text`, its path quoted; None for what is a path. See `local`."""
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        return published.url(text)
+    if scheme == "gs":
+        bucket, _, name = rest.partition("/")
+        return f"{published.HOST}/{_quoted(bucket)}/{_quoted(name)}"
+    if scheme in ("http", "https"):
+        return _quoted(text, safe="%/:?#[]@!$&'()*+,;=~")
+    return None
+
+
+def _quoted(text: str, safe: str = "/") -> str:
+    """In ASCII, whatever the text: half characters too."""
+    return urllib.parse.quote(text, safe=safe, errors="surrogatepass")
+
+
+def cache_path(address: str) -> Path:
+    """Where the cache keeps what a URL names: folders for host, path and query, then the file name.
+
+    Raises:
+      BadInput: the URL does not end in the name of a file.
+    """
+    try:
+        parts = urllib.parse.urlsplit(address)
+    except ValueError as e:
+        raise BadInput(f"{address} is not a URL: {e}; expected https://HOST/PATH/FILE.") from e
+    *folders, name = [
+        urllib.parse.quote(urllib.parse.unquote_to_bytes(segment), safe="+=,@")
+        for segment in parts.path.removeprefix("/").split("/")
+    ]
+    query = [f"?{urllib.parse.quote(parts.query, safe='=&')}"] if parts.query else []
+    segments = [parts.netloc.lower(), *folders, *query, name]
+    if {"", ".", ".."} & set(segments):
+        raise BadInput(f"{address} does not name a file; expected https://HOST/PATH/FILE.")
+    return cache.root().joinpath(*segments)
+
+
+def _checksum_file(cached: Path) -> Path:
+    """In the format of sha256sum."""
+    return cached.with_name(cached.name + ".sha256")
+
+
+def _verify(cached: Path) -> None:
+    """Compares a cached file with its checksum; one that was put there by hand is given its own."""
+    with cached.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    size, beside = cached.stat().st_size, _checksum_file(cached)
+    if not beside.exists():
+        log.info("%s was put there by hand: %d bytes, SHA-256 %s", cached, size, found)
+        beside.write_text(f"{found}  {cached.name}\n", encoding="utf-8")
+        return
+    stored = beside.read_text(errors="replace", encoding="utf-8").partition(" ")[0]
+    if found != stored:
+        raise BadInput(
+            f"{cached} has changed since it was stored: it has {size} bytes and SHA-256 {found}, "
+            f"{beside.name} says {stored!r}. Delete both files to fetch it again."
+        )
+    log.info("using the cached %s: %d bytes, SHA-256 %s", cached, size, stored)
+
+
+def _download(address: str, cached: Path) -> None:
+    """Into a temporary folder beside the final place, moved there when complete."""
+    cached.parent.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    with tempfile.TemporaryDirectory(prefix="partial-", dir=cached.parent) as folder:
+        partial = Path(folder) / cached.name
+        with partial.open("wb") as file:
+            for chunk in _body(address, cached):
+                digest.update(chunk)
+                file.write(chunk)
+        partial.replace(cached)
+    found, size = digest.hexdigest(), cached.stat().st_size
+    _checksum_file(cached).write_text(f"{found}  {cached.name}\n", encoding="utf-8")
+    log.info("downloaded %s to %s: %d bytes, SHA-256 %s", address, cached, size, found)
+
+
+def _body(address: str, cached: Path) -> Iterator[bytes]:
+    """The bytes behind a URL; every way in which the network fails is one error."""
+    if not offline.allowed():
+        raise BadInput(
+            f"{address} is not in the cache, and downloads are forbidden (--offline). Fetch the "
+            f"file where there is a network and put it there: {cached}"
+        )
+    try:
+        with urllib.request.urlopen(address, timeout=TIMEOUT_SECS) as response:
+            total = int(response.headers["Content-Length"] or 0)  # 0: the server does not say
+            done, due = 0, time.monotonic() + PROGRESS_SECS
+            while chunk := response.read(CHUNK_BYTES):
+                done += len(chunk)
+                if time.monotonic() >= due and sys.stderr.isatty():
+                    due = time.monotonic() + PROGRESS_SECS
+                    of = f" of {total >> 20}" if total else ""
+                    print(f"{cached.name}: {done >> 20}{of} MiB", file=sys.stderr)
+                yield chunk
+            if done < total:
+                raise ConnectionError(f"the connection ended after {done} of {total} bytes")
+    except (OSError, http.client.HTTPException, ValueError) as e:
+        reason = e.reason if type(e) is urllib.error.URLError else e
+        if isinstance(e, urllib.error.HTTPError):
+            e.close()
+        raise BadInput(
+            f"{address} cannot be downloaded: {reason}. Check the name and the network, or "
+            f"fetch the file by other means and put it there: {cached}"
+        ) from e

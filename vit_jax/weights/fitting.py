@@ -1,0 +1,195 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Fitting weights into a model: new heads, another grid, and a table of what became of each.
+
+Nothing else is bent: a tensor that is missing, left over or of another shape is an error. Start
+from `fit`.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from vit_jax import tree
+from vit_jax.errors import BadInput
+from vit_jax.models import posemb
+from vit_jax.weights.formats.name_table import Flat
+
+Grid = tuple[int, int]  # rows and columns of patches
+_OF_MASKED = re.compile(r"mask_token|patch_head/.*")  # what only masked patch prediction has
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """Weights for a model, and what happened to each tensor.
+
+    Attributes:
+      params: nested dict in the model's layout; only the tensors that were taken.
+      fate: (our name, `loaded` | `resized` | `re-initialised` | `unused`, detail).
+    """
+
+    params: dict[str, Any]
+    fate: list[tuple[str, str, str]]
+
+
+def fit(flat: Flat, target: Any, *, old: Grid | None, new: Grid, fresh_head: bool = True) -> Fitted:
+    """Fits weights into a model; `flat` is emptied on the way to keep memory low.
+
+    Args:
+      flat: weights under loop-layout names.
+      target: parameter tree (arrays or shapes) of the model, either layout.
+      old: grid of patches that the weights were made for, None where nothing tells.
+      new: grid of the model.
+      fresh_head: whether heads start anew: the model's own initial values (zeros). The mask token
+        and the head of masked patch prediction then do too; a model without them leaves them out.
+
+    Raises:
+      BadInput: any tensor that is missing, left over or of another shape; all are listed.
+    """
+    shapes = _shapes(target)
+    fate = judge(flat, target, old=old, new=new, fresh_head=fresh_head)
+    for name in [n for n, what, _ in fate if what == "re-initialised"]:
+        flat.pop(name, None)
+    for name, what, _ in fate:
+        if what == "unused":
+            del flat[name]
+        elif what == "resized":
+            flat[name] = _resized(name, flat[name], shapes, old, new)
+    return Fitted(_nest(flat, target), fate)
+
+
+def judge(
+    flat: Flat, target: Any, *, old: Grid | None, new: Grid, fresh_head: bool = True
+) -> list[tuple[str, str, str]]:
+    """What `fit` would do with each tensor, by shapes alone: `Fitted.fate`.
+
+    Args and errors are those of `fit`; nothing is changed.
+    """
+    fate, wrong = _judge(flat, _shapes(target), old, new, fresh_head)
+    if wrong:
+        more = f"\n  ... and {len(wrong) - 12} more" if len(wrong) > 12 else ""
+        hint = _hint(wrong)
+        raise BadInput("the weights do not fit the model:\n" + "\n".join(wrong[:12]) + more + hint)
+    return fate
+
+
+def _shapes(target: Any) -> dict[str, tuple[int, ...]]:
+    """The shapes of a parameter tree under loop-layout names."""
+    return {
+        name.replace(f"{tree.STACKED}/", "block_", 1): leaf.shape[tree.is_stacked(path) :]
+        for path, leaf in tree.leaves_with_paths(target)
+        for name in tree.layer_paths(path, leaf.shape)
+    }
+
+
+def _judge(
+    flat: Flat,
+    shapes: Mapping[str, tuple[int, ...]],
+    old: Grid | None,
+    new: Grid,
+    fresh_head: bool,
+) -> tuple[list[tuple[str, str, str]], list[str]]:
+    """The fate of each tensor, and what cannot be fitted."""
+    fate, wrong = [], []
+
+    def fresh(name: str) -> bool:
+        return fresh_head and (name.startswith("head/") or _OF_MASKED.fullmatch(name) is not None)
+
+    for name, shape in shapes.items():
+        have = flat[name].shape if name in flat else None
+        if fresh(name):
+            classes = f": {have[-1] if have else 'no'} -> {shape[-1]} classes"
+            detail = f"{shape}{classes if name.startswith('head/') else ''}"
+            fate.append((name, "re-initialised", detail))
+        elif have is None:
+            wrong.append(f"  missing      {name} {shape}")
+        elif have == shape and (not name.endswith("posemb") or old in (None, new)):
+            fate.append((name, "loaded", f"{shape}"))
+        elif _on_grid(name) and _resizable(name, have, shape, old, shapes):
+            assert old is not None
+            grids = f"grid {old[0]} x {old[1]} -> {new[0]} x {new[1]}"
+            fate.append((name, "resized", f"{have} -> {shape}: {grids}"))
+        else:
+            wrong.append(f"  wrong shape  {name}: {have}, the model has {shape}")
+    for name in sorted(set(flat) - set(shapes)):
+        if name.startswith("pre_logits/") or _OF_MASKED.fullmatch(name) or fresh(name):
+            fate.append((name, "unused", f"{flat[name].shape}"))
+        else:
+            wrong.append(f"  unexpected   {name} {flat[name].shape}")
+    return fate, wrong
+
+
+_ON_GRID = re.compile(r"(block_\d+/)?posemb(_[xy])?")
+
+
+def _on_grid(name: str) -> bool:
+    """Whether a tensor has a row for each patch, or for each row or column of patches."""
+    return _ON_GRID.fullmatch(name) is not None
+
+
+def _resizable(
+    name: str,
+    have: tuple[int, ...],
+    want: tuple[int, ...],
+    old: Grid | None,
+    shapes: Mapping[str, tuple[int, ...]],
+) -> bool:
+    if old is None or len(have) != len(want) or have[::2] != want[::2]:
+        return False
+    if name.endswith(("_x", "_y")):
+        return True
+    return have[1] - int("cls" in shapes) == old[0] * old[1]
+
+
+def _resized(
+    name: str,
+    array: np.ndarray,
+    shapes: Mapping[str, tuple[int, ...]],
+    old: Grid | None,
+    new: Grid,
+) -> np.ndarray:
+    if name.endswith(("_x", "_y")):
+        return posemb.resize_axis(array, shapes[name][1])
+    assert old is not None
+    return posemb.resize(array, new, old, class_rows=int("cls" in shapes))
+
+
+def _hint(wrong: list[str]) -> str:
+    shapes = [row for row in wrong if row.startswith("  wrong shape")]
+    if any("/token_mlp/" in row for row in shapes):
+        return "\nA Mixer fits one image size: keep that of the weights (--config.data.image_size)."
+    if any("/relative:" in row for row in shapes):
+        return (
+            "\nRelative position embeddings are not resized: keep the image size of the weights "
+            "(--config.data.image_size)."
+        )
+    if wrong and all(row.startswith("  wrong shape  posemb:") for row in wrong):
+        return (
+            "\nNothing says what size of images these position embeddings are for: in Python, "
+            "vit_jax.load takes image_size=(rows, columns); a config.json beside safetensors says "
+            "it."
+        )
+    return ""
+
+
+def _nest(flat: Flat, target: Any) -> dict[str, Any]:
+    """The nested tree in the layout of `target`, leaf by leaf, taking from `flat`."""
+    nested: dict[str, Any] = {}
+    for path, leaf in tree.leaves_with_paths(target):
+        names = [
+            name.replace(f"{tree.STACKED}/", "block_", 1)
+            for name in tree.layer_paths(path, leaf.shape)
+        ]
+        if names[0] not in flat:
+            continue
+        arrays = [flat.pop(name) for name in names]
+        *parents, last = path.split("/")
+        node = nested
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[last] = np.stack(arrays) if tree.is_stacked(path) else arrays[0]
+    return nested

@@ -1,0 +1,334 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""FILE_OR_RUN: a weights file, a workdir (its last step), `WORKDIR@best` or `WORKDIR@1000`.
+
+A file may also be named by URL or by its published name; it is then downloaded once. Weights of a
+run are the average of its parameters where it kept one. Start from `load`, which is
+`vit_jax.load`; `save` is `vit_jax.save`.
+"""
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from vit_jax import tree
+from vit_jax.checkpoints import step_folders
+from vit_jax.checkpoints.retention import Damaged
+from vit_jax.checkpoints.step_folders import FOLDER
+from vit_jax.config import load as config_lib
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.errors import BadInput, PeerLost
+from vit_jax.models import published, variants
+from vit_jax.storage import files as storage
+from vit_jax.storage import regular
+from vit_jax.weights import convert, download, files, fitting, preprocessing
+from vit_jax.weights.convert import Weights
+from vit_jax.weights.formats import json_config
+
+if TYPE_CHECKING:
+    from vit_jax.checkpoints.checkpoints import Checkpoints
+RETRIES, PAUSE_SECS = 20, 0.1  # of reading a run whose checkpoints are being replaced
+Preprocess = Callable[[preprocessing.Images], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A workdir and one of its steps."""
+
+    workdir: Path
+    step: int
+
+
+def find_run(text: str) -> Run | None:
+    """The run that FILE_OR_RUN names, None if it names a file.
+
+    Raises:
+      BadInput: nothing there, no checkpoint in it, or not that step (the steps there are listed).
+    """
+    if _is_file(text):
+        return None
+    plain = "@" not in text or storage.is_dir(storage.path(text))
+    name, which = (text, "") if plain else text.rsplit("@", 1)
+    workdir = storage.workdir(name)
+    if not storage.is_dir(workdir / FOLDER):  # which raises for no name, however long
+        there = storage.is_dir(workdir)
+        what = "holds no checkpoints" if there else "does not exist"
+        if not storage.is_remote(workdir) and regular.is_odd(workdir):
+            what = f"is a {regular.kind(workdir)}, no file and no folder"
+        inside = [p for p in storage.listed(workdir) if p.suffix in files.SUFFIXES] if there else ()
+        if inside:
+            what += f" but {inside[0].name}"
+        near = published.weights(text)
+        raise BadInput(
+            f"{text!r}: {workdir} {what}; give a weights file (.npz, .safetensors), its URL or "
+            "published name (see `vit_jax models`), the workdir of a run, WORKDIR@best or "
+            f"WORKDIR@STEP.{f' Published weights of that model: {near}.' if near else ''}"
+        )
+    checkpoints = _checkpoints(workdir)
+    try:
+        steps = checkpoints.steps
+        if not steps:
+            raise BadInput(f"{text!r}: {workdir} has no checkpoint yet; wait for its first.")
+        if which == "best":
+            metric = config_lib.load(str(workdir / step_folders.CONFIG_FILE)).checkpoint.keep_best
+            try:
+                step = checkpoints.best(metric)
+            except Damaged as e:
+                raise BadInput(f"{text!r}: {e}; its steps are {steps}, give one of them.") from e
+            if step is None:
+                raise BadInput(
+                    f"{text!r}: the run keeps no best step (checkpoint.keep_best={metric!r}); its "
+                    f"steps are {steps}."
+                )
+        else:
+            number = which.isdecimal() and len(which) < 20
+            step = int(which) if number else (checkpoints.latest if not which else None)
+    finally:
+        checkpoints.close()
+    if step is None or step not in steps:
+        raise BadInput(f"{text!r}: no such checkpoint in {workdir}; its steps are {steps}.")
+    return Run(workdir, step)
+
+
+def _is_file(text: str) -> bool:
+    """Whether it is one; what a bucket holds is taken for a run unless its name says otherwise."""
+    if storage.is_remote(text):
+        return Path(text).suffix in files.SUFFIXES
+    return os.path.isfile(os.path.expanduser(text))
+
+
+def may_be_run(text: str) -> bool:
+    """Whether FILE_OR_RUN can only be a run: a folder, or in a bucket no weights file."""
+    if storage.is_remote(text):
+        return not _is_file(text)
+    return os.path.isdir(text) or os.path.isdir(text.rpartition("@")[0])
+
+
+def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Weights:
+    """The weights of FILE_OR_RUN as numpy arrays, and what they say of their model.
+
+    Args:
+      text: FILE_OR_RUN.
+      heads: attention heads, for a file that does not say.
+      shapes_only: read no values.
+
+    Raises:
+      BadInput: nothing there, not readable, or other heads than it says itself.
+    """
+    found = _read(text, heads, shapes_only)
+    if heads and heads != (said := getattr(found.config, "heads", 0)):
+        what = f"say themselves that there are {said}" if said else "have no attention"
+        raise BadInput(f"{text}: heads={heads} (--heads), but these weights {what}; leave it out.")
+    return found
+
+
+def _read(text: str, heads: int, shapes_only: bool) -> Weights:
+    path = None if may_be_run(text) else download.local(text)
+    if path is not None and os.path.isfile(path):
+        if path.suffix == ".safetensors":
+            download.beside(text, (json_config.NAME, json_config.PREPROCESSOR))
+        return convert.read(path, heads=heads, shapes_only=shapes_only)
+    failed, error = None, None
+    for _ in range(RETRIES):  # a run that is being written replaces its checkpoints
+        run = None
+        try:
+            run = find_run(text)
+            assert run is not None, text
+            return _read_run(run, shapes_only=shapes_only)
+        except (BadInput, PeerLost, ImportError):
+            raise
+        except Exception as e:  # whatever orbax raises for a step that is gone or damaged
+            if run is not None and run == failed:
+                raise BadInput(
+                    f"{run.workdir / FOLDER / str(run.step)} cannot be read: "
+                    f"{type(e).__name__}: {str(e)[:200]}; it is damaged, give another step."
+                ) from e
+            failed, error = run, e
+            time.sleep(PAUSE_SECS)
+    raise BadInput(f"{text!r}: checkpoints are replaced faster than they can be read: {error}")
+
+
+def class_names(workdir: Path) -> tuple[str, ...]:
+    """Returns the names of the classes of a run, by label; () where nothing tells them.
+
+    Raises:
+      BadInput: the file of the names is damaged.
+    """
+    path = workdir / step_folders.CLASSES_FILE
+    names = files.read_json(path).get("classes", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise BadInput(f'{path} is not {{"classes": [names]}}; repair it, or remove it.')
+    return tuple(names)
+
+
+def _checkpoints(workdir: Path) -> "Checkpoints":
+    """Of a run, to read; orbax is imported only here, since files of weights need none of it."""
+    from vit_jax.checkpoints.checkpoints import Checkpoints
+
+    return Checkpoints(workdir, read_only=True)
+
+
+def _read_run(run: Run, *, shapes_only: bool) -> Weights:
+    saved = config_lib.load(str(run.workdir / step_folders.CONFIG_FILE))
+    checkpoints = _checkpoints(run.workdir)
+    try:
+        read = checkpoints.weight_shapes if shapes_only else checkpoints.weights
+        params = read(run.step)
+    finally:
+        checkpoints.close()
+    if shapes_only:
+        params = jax.tree.map(lambda x: np.broadcast_to(np.zeros((), x.dtype), x.shape), params)
+    flat = convert.flatten(params)
+    size = saved.data.image_size
+    classes = flat["head/kernel"].shape[1] if "head/kernel" in flat else 0
+    return Weights(
+        flat=flat,
+        format="run",
+        settings=dict(saved.model),
+        classes=classes,
+        image_size=(size, size),
+        tensors={p: (tuple(x.shape), str(x.dtype)) for p, x in tree.leaves_with_paths(params)},
+        images={"mean": list(saved.data.mean), "std": list(saved.data.std),
+                "ops": saved.data.eval_ops},
+    )  # fmt: skip
+
+
+def fit(
+    weights: Weights, cfg: variants.Config, size: tuple[int, int], *, fresh_head: bool
+) -> fitting.Fitted:
+    """`fitting.fit` of weights into a model for images of a size; empties `weights.flat`."""
+    target, grids = _target(weights, cfg, size)
+    return fitting.fit(weights.flat, target, **grids, fresh_head=fresh_head)
+
+
+def check_fit(weights: Weights, cfg: variants.Config, size: tuple[int, int]) -> None:
+    """Raises BadInput where `fit` would, with a new head; `weights` may be shapes only."""
+    target, grids = _target(weights, cfg, size)
+    fitting.judge(weights.flat, target, **grids)
+
+
+def _target(
+    weights: Weights, cfg: variants.Config, size: tuple[int, int]
+) -> tuple[Any, dict[str, Any]]:
+    """The parameters of a model as shapes; the grids of the weights and of the model."""
+    old = variants.grid(weights.config, *weights.image_size) if weights.image_size else None
+    return variants.shapes(cfg, *size), {"old": old, "new": variants.grid(cfg, *size)}
+
+
+def load(
+    file_or_run: str | Path, *, heads: int = 0, image_size: int | tuple[int, int] = 0
+) -> tuple[variants.Model, dict[str, Any], Preprocess]:
+    """A model, its parameters and its preprocessing, from the weights alone.
+
+        model, params, preprocess = vit_jax.load("ViT-B_16.npz")
+        logits = model.apply({"params": params}, preprocess("cat.jpg"), train=False)
+
+    Args:
+      file_or_run: a weights file (.npz, .safetensors; also a URL or a published name), a workdir,
+        `WORKDIR@best` or `WORKDIR@STEP`.
+      heads: attention heads, only for a file that does not say and of sizes that no variant has.
+      image_size: pixels, a side or (rows, columns); 0: what the weights were made for. Position
+        embeddings are resized. A file that does not say its size is taken to be for square images.
+
+    Returns:
+      The model; its parameters, a nested dict of float32 `jax.Array`; and a function from encoded
+      bytes, a path, a uint8 array or a list of those to float32 [B, rows, columns, 3], the
+      normalised input of the model: a run's own evaluation chain, for npz files that of the
+      original code, for timm and Hugging Face what the configuration beside the file says.
+
+    Raises:
+      BadInput: nothing there, not readable, or something that the file does not say.
+    """
+    weights = read_weights(str(file_or_run), heads=heads)
+    sides = np.broadcast_to(np.asarray(image_size, int), 2).tolist()
+    if min(sides) < 0 or (min(sides) == 0) != (max(sides) == 0):
+        raise BadInput(f"image_size={image_size}; give pixels, a side or (rows, columns).")
+    size = (sides[0], sides[1]) if sides[0] else weights.image_size
+    if size is None:
+        raise BadInput(
+            f"{file_or_run} does not say for what image size it was made; give image_size=."
+        )
+    cfg = weights.config
+    variants.check_image_size(cfg, *size)
+    preprocess_images = reader(weights, size)
+    params = fit(weights, cfg, size, fresh_head=False).params
+    _to_device(params)
+    return variants.make(cfg), params, preprocess_images
+
+
+def _to_device(params: dict[str, Any]) -> None:
+    """Replaces each array in place, so that no more than one is there twice."""
+    for name, value in params.items():
+        if isinstance(value, dict):
+            _to_device(value)
+        else:
+            params[name] = jax.block_until_ready(jax.device_put(np.ascontiguousarray(value)))
+
+
+def reader(weights: Weights, size: tuple[int, int]) -> Preprocess:
+    """From images to the input of a model with these weights."""
+    made = _reader(weights, size)
+
+    def read(images: preprocessing.Images) -> np.ndarray:
+        found = made(images)
+        if found.shape[1:3] != size:  # a chain that does not resize
+            given = " x ".join(map(str, found.shape[1:3]))
+            raise BadInput(
+                f"the preprocessing of these weights gives {given} pixels, the model takes "
+                f"{size[0]} x {size[1]}; give images of that size."
+            )
+        return found
+
+    return read
+
+
+def _reader(weights: Weights, size: tuple[int, int]) -> Preprocess:
+    images = weights.images
+    if weights.format == "run":
+        if size[0] != size[1]:
+            raise BadInput(f"image_size={size}: the chain of a run makes square images.")
+        ops = preprocess.parse("data.eval_ops", images["ops"], size[0])
+        return preprocessing.chain_reader(ops, images["mean"], images["std"])
+    if weights.format in ("npz", "big_vision"):
+        return preprocessing.original_reader(*size)
+    if not images:
+        return preprocessing.unknown_reader(
+            "no configuration beside the weights says how images are prepared; put timm's "
+            "config.json or Hugging Face's preprocessor_config.json there"
+        )
+    sides = {"height": size[0], "width": size[1]}
+    if weights.format == "timm":
+        return preprocessing.timm_reader(images | {"input_size": [3, *size]})
+    if images.get("do_center_crop"):
+        if images.get("crop_size") not in (sides, size[0]):
+            images = images | {"do_center_crop": False, "size": sides}
+    elif images.get("do_resize", True):
+        images = images | {"size": sides}
+    return preprocessing.hf_reader(images)
+
+
+def save(
+    file: str | Path, model: variants.Model, params: dict[str, Any], format: str = "npz"
+) -> None:
+    """Writes weights in a published format: the way back from `load`.
+
+    Args:
+      file: .npz for `npz` (the names of the original code) and `big_vision`; .safetensors for
+        `timm` and `hf`, with config.json (and preprocessor_config.json) beside it, which replace
+        what is there. Their readers expect the name model.safetensors. What they say of images is
+        the original's: square, resized straight, from -1 to 1; `vit_jax export` says the run's own.
+      model: from `load`, or built.
+      params: its parameters, either layout.
+      format: npz, big_vision, timm or hf.
+
+    Raises:
+      BadInput: a model that the format cannot express, or a file that cannot be written.
+    """
+    convert.write(Path(os.path.expanduser(file)), format, model.cfg, params)

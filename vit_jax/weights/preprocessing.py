@@ -1,0 +1,396 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""From images as they come to a model's input, each as the model's own evaluation sees them.
+
+A reader is made once, from what a model says about its input, and called with images:
+`chain_reader` for runs, `original_reader` for the published .npz files, `timm_reader` and
+`hf_reader` for theirs. The last two resize with Pillow, which rounds otherwise than TensorFlow.
+"""
+
+import contextlib
+import dataclasses
+import io
+import math
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.ops import decode
+from vit_jax.data.tensorflow import tf
+from vit_jax.errors import BadInput
+from vit_jax.step.normalise import normalise
+from vit_jax.storage import regular
+
+# The bytes of an image file, its path, uint8 [H, W, 3], a list of those, or uint8 [B, H, W, 3].
+Images = bytes | str | Path | np.ndarray | Sequence[bytes | str | Path | np.ndarray]
+Reader = Callable[[Images], np.ndarray]  # to float32 [B, H, W, 3], B = 1 for a single image
+
+_One = Callable[[str, bytes | np.ndarray], np.ndarray]  # (name, content) to float32 [H, W, 3]
+_Picture = Any  # a PIL.Image.Image in RGB
+_EXPECTED = "expected the path or the bytes of an image file, or uint8 [H, W, 3]"
+
+
+def _reader(one: _One) -> Reader:
+    """Applies `one` to every image and stacks the results."""
+
+    def read(images: Images) -> np.ndarray:
+        array = isinstance(images, np.ndarray)
+        single = images.ndim != 4 if array else isinstance(images, bytes | str | Path)
+        listed: Any = [images] if single else images
+        if not isinstance(listed, Sequence | np.ndarray):
+            raise BadInput(f"images are {type(images).__name__}; {_EXPECTED}, or a list of those.")
+        rows = [one(*_content(number, image)) for number, image in enumerate(listed)]
+        if not rows:
+            raise BadInput(f"no images; {_EXPECTED}, or a list of those.")
+        shapes = sorted({row.shape for row in rows})
+        if len(shapes) > 1:
+            raise BadInput(
+                f"the images come out as {' and '.join(map(str, shapes[:2]))}, because this "
+                "preprocessing keeps their sizes; give them one by one, or of one size."
+            )
+        return np.stack(rows)
+
+    return read
+
+
+def _content(number: int, image: Any) -> tuple[str, bytes | np.ndarray]:
+    """A name for messages, and encoded bytes or uint8 [H, W, 3]."""
+    if isinstance(image, str | Path):
+        try:
+            return f"image {image}", regular.read(os.path.expanduser(image))
+        except (OSError, ValueError) as e:
+            raise BadInput(f"image {str(image)!r} cannot be read: {e}; {_EXPECTED}.") from e
+    if isinstance(image, bytes):
+        return f"image {number}", image
+    if not isinstance(image, np.ndarray):
+        raise BadInput(f"image {number} is {type(image).__name__}; {_EXPECTED}.")
+    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[-1] != 3 or not image.size:
+        raise BadInput(f"image {number} is {image.dtype} {list(image.shape)}; {_EXPECTED}.")
+    return f"image {number}", image
+
+
+@contextlib.contextmanager
+def _named(name: str, chain: str) -> Iterator[None]:
+    """Errors of TensorFlow as BadInput about one image."""
+    try:
+        yield
+    except (tf.errors.OpError, ValueError) as e:
+        reason = re.sub(r"\{\{.*?\}\}|\[Op:.*", "", str(e)).strip(" .")
+        raise BadInput(
+            f"{name} does not go through {chain}: {reason}. Remove or replace the image."
+        ) from e
+
+
+def chain_reader(
+    ops: tuple[preprocess.Op, ...], mean: tuple[float, ...], std: tuple[float, ...]
+) -> Reader:
+    """A run's own evaluation: its chain, then `normalise.normalise`.
+
+    Args:
+      ops: from `preprocess.parse`. Files are decoded first where no op does.
+      mean: per channel, of values in [0, 1].
+      std: likewise.
+
+    Returns:
+      A reader that raises BadInput, naming the image, for one that is missing, damaged or too
+      small for the chain.
+    """
+    chain = "|".join(type(op).__name__ for op in ops)
+    decodes = [op for op in ops if isinstance(op, decode.Decode)]
+    first = preprocess.apply(() if decodes else (decode.Decode(),))
+    then = preprocess.apply(ops)
+    exif = any(op.exif for op in decodes)
+
+    def apply(content: bytes | np.ndarray) -> np.ndarray:
+        seed = tf.zeros([2], tf.int64)  # of the first example that a run evaluates
+        return then(first(tf.constant(content), seed), seed).numpy()
+
+    def one(name: str, content: bytes | np.ndarray) -> np.ndarray:
+        with _named(name, chain):
+            try:
+                image = apply(content)
+            except tf.errors.OpError:
+                if isinstance(content, np.ndarray):
+                    raise
+                image = apply(decode.careful(content, exif))
+        return np.asarray(normalise(jnp.asarray(image[None]), mean, std))[0]
+
+    return _reader(one)
+
+
+def original_reader(height: int, width: int) -> Reader:
+    """The evaluation of google-research/vision_transformer: straight to height x width.
+
+    Bilinear without antialias, not rounded to uint8 as our own `resize` is; then
+    (x - 127.5) / 127.5, from -1 to 1. Raises BadInput as `chain_reader`.
+    """
+
+    def one(name: str, content: bytes | np.ndarray) -> np.ndarray:
+        image = content
+        if isinstance(content, bytes):
+            with _named(name, "decode"):
+                image = decode.image(content, exif=False)
+        resized = tf.image.resize(image, [height, width], method="bilinear", antialias=False)
+        return (resized.numpy() - np.float32(127.5)) / np.float32(127.5)
+
+    return _reader(one)
+
+
+def _open(name: str, content: bytes | np.ndarray) -> _Picture:
+    from PIL import Image
+
+    if isinstance(content, np.ndarray):
+        return Image.fromarray(content)
+    try:
+        return Image.open(io.BytesIO(content)).convert("RGB")
+    except Exception as e:  # for a damaged file, each format raises what it likes
+        reason = re.sub(" ?<.*>", "", str(e))
+        raise BadInput(
+            f"{name} cannot be decoded: {reason}. Remove it, or replace it by a file that Pillow "
+            "reads."
+        ) from e
+
+
+def _shorter_side_to(picture: _Picture, size: int) -> tuple[int, int]:
+    """(width, height) with the shorter side `size`, the longer rounded down."""
+    shorter = min(picture.size)
+    width, height = (int(size * side / shorter) for side in picture.size)
+    return width, height
+
+
+def _resized(picture: _Picture, width: int, height: int, resample: Any) -> _Picture:
+    """Raises BadImage for what would have more pixels than any image that is decoded."""
+    if width * height > decode.MOST_PIXELS:
+        raise decode.BadImage(
+            f"{picture.width} x {picture.height} pixels would be resized to {width} x {height}"
+        )
+    return picture.resize((max(width, 1), max(height, 1)), resample)
+
+
+def _window(
+    picture: _Picture, left: int, top: int, width: int, height: int, fill: tuple[int, ...]
+) -> _Picture:
+    """The width x height pixels from (left, top) on; what lies outside the picture is `fill`."""
+    from PIL import Image
+
+    window = Image.new("RGB", (width, height), fill)
+    window.paste(picture, (-left, -top))
+    return window
+
+
+@dataclasses.dataclass(frozen=True)
+class _Key:
+    """A key of somebody's configuration file."""
+
+    default: Any
+    fits: Callable[[Any], bool]
+    expected: str
+
+
+def _settings(what: str, given: Mapping[str, Any], keys: Mapping[str, _Key]) -> dict[str, Any]:
+    """The values of `keys`: as given, or the default where absent or null."""
+    values = {name: given.get(name) for name in keys}
+    values = {name: keys[name].default if v is None else v for name, v in values.items()}
+    for name, value in values.items():
+        if not keys[name].fits(value):
+            raise BadInput(
+                f"{what}: {name}={value!r}; expected {keys[name].expected}. Correct the file, or "
+                "preprocess the images yourself."
+            )
+    return values
+
+
+_LARGEST = 1e6  # of a mean, a deviation, a factor
+_LONGEST = 8192  # pixels, of a side of a model's input
+
+
+def _numbers(value: Any, count: int) -> bool:
+    return (
+        isinstance(value, list | tuple)
+        and len(value) == count
+        and all(isinstance(v, int | float) and not isinstance(v, bool) for v in value)
+        and all(abs(v) <= _LARGEST for v in value)
+    )
+
+
+def _pixels(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _LONGEST
+
+
+_FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")  # by Pillow's number
+_MEAN = _Key((0.5, 0.5, 0.5), lambda v: _numbers(v, 3), "three numbers")
+_STD = _Key((0.5, 0.5, 0.5), lambda v: _numbers(v, 3) and 0 not in v, "three numbers, none 0")
+
+_TIMM_KEYS = {
+    "input_size": _Key(
+        (3, 224, 224),
+        lambda v: _numbers(v, 3) and all(map(_pixels, v)) and v[0] == 3,
+        "[3, height, width]",
+    ),
+    "interpolation": _Key("bicubic", lambda v: v in _FILTERS, f"one of {', '.join(_FILTERS)}"),
+    "crop_pct": _Key(0.875, lambda v: _numbers([v], 1) and v >= 0.01, "a number from 0.01 on"),
+    "crop_mode": _Key(
+        "center", lambda v: v in ("center", "squash", "border"), "center, squash or border"
+    ),
+    "mean": dataclasses.replace(_MEAN, default=(0.485, 0.456, 0.406)),
+    "std": dataclasses.replace(_STD, default=(0.229, 0.224, 0.225)),
+}
+
+
+def timm_reader(pretrained_cfg: Mapping[str, Any]) -> Reader:
+    """The evaluation of timm (`create_transform(**resolve_data_config(...))`), pixel for pixel.
+
+    Resizes to the input size / crop_pct, then takes the centre: the shorter side there (center),
+    both sides there (squash), or the longer side there and borders of the mean colour (border).
+
+    Args:
+      pretrained_cfg: of a timm config.json: input_size [3, H, W], interpolation, crop_pct,
+        crop_mode, mean, std; what is missing has timm's default, other keys are not read.
+
+    Returns:
+      A reader that raises BadInput, naming the image, for one that is missing or damaged.
+
+    Raises:
+      BadInput: a value that timm does not know, or an input that is not RGB.
+    """
+    from PIL import Image
+
+    wanted = _settings("pretrained_cfg", pretrained_cfg, _TIMM_KEYS)
+    _, height, width = wanted["input_size"]
+    resample = Image.Resampling[wanted["interpolation"].upper()]
+    mode, mean, std = wanted["crop_mode"], np.float32(wanted["mean"]), np.float32(wanted["std"])
+    fill = tuple(round(255 * m) for m in wanted["mean"]) if mode == "border" else (0, 0, 0)
+    to_height, to_width = (math.floor(side / wanted["crop_pct"]) for side in (height, width))
+
+    def resized_size(picture: _Picture) -> tuple[int, int]:
+        if mode == "squash":
+            return to_width, to_height
+        if mode == "center" and to_width == to_height:
+            return _shorter_side_to(picture, to_width)
+        ratios = picture.width / to_width, picture.height / to_height
+        ratio = max(ratios) if mode == "border" else min(ratios)
+        # timm cannot resize a line of pixels; here, no side becomes 0.
+        return max(round(picture.width / ratio), 1), max(round(picture.height / ratio), 1)
+
+    def one(name: str, content: bytes | np.ndarray) -> np.ndarray:
+        picture = _open(name, content)
+        with _named(name, "resizing"):
+            picture = _resized(picture, *resized_size(picture), resample)
+        left, top = _centre(picture.width - width), _centre(picture.height - height)
+        picture = _window(picture, left, top, width, height, fill)
+        return (np.asarray(picture, np.float32) / np.float32(255) - mean) / std
+
+    return _reader(one)
+
+
+def _centre(excess: int) -> int:
+    """Where torchvision's central crop begins; if the picture is too small, before it."""
+    return round(excess / 2) if excess > 0 else -(-excess // 2)
+
+
+def _size(value: Any) -> dict[str, int] | None:
+    """Hugging Face's sizes, old (n or [height, width]) and new (a dictionary); None if neither."""
+    if _pixels(value):
+        value = [value, value]
+    if _numbers(value, 2):
+        value = dict(zip(("height", "width"), value, strict=True))
+    known = isinstance(value, dict) and set(value) in ({"height", "width"}, {"shortest_edge"})
+    return value if known and all(map(_pixels, value.values())) else None
+
+
+_FLAG = _Key(True, lambda v: isinstance(v, bool), "true or false")
+_HF_KEYS = {
+    "do_resize": _FLAG,
+    "size": _Key(
+        224, lambda v: _size(v) is not None, '{"height": n, "width": n} or {"shortest_edge": n}'
+    ),
+    "resample": _Key(2, lambda v: type(v) is int and v in range(6), "a number from 0 to 5"),
+    "do_center_crop": dataclasses.replace(_FLAG, default=False),
+    "crop_size": _Key(224, lambda v: "height" in (_size(v) or ()), '{"height": n, "width": n}'),
+    "do_rescale": _FLAG,
+    "rescale_factor": _Key(1 / 255, lambda v: _numbers([v], 1), "a number"),
+    "do_normalize": _FLAG,
+    "image_mean": _MEAN,
+    "image_std": _STD,
+}
+_DEIT_DEFAULTS = {"size": 256, "resample": 3, "do_center_crop": True}
+_HF_TYPES = ("image_processor_type", "feature_extractor_type")
+_HF_UNREAD = (*_HF_TYPES, "processor_class", "do_convert_rgb", "data_format")
+
+
+def _hf_given(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What the file gives, over DeiT's defaults where it is DeiT's; a flag that is null is off."""
+    off = {key: False for key in config if key.startswith("do_")}
+    given = off | {key: value for key, value in config.items() if value is not None}
+    for key in _HF_TYPES:
+        kind = str(given.get(key, "ViTImageProcessor"))
+        if not re.fullmatch("(ViT|DeiT)(ImageProcessor(Fast|Pil)?|FeatureExtractor)", kind):
+            raise BadInput(
+                f"preprocessor_config: {key}={kind!r}; expected ViT's or DeiT's. Preprocess the "
+                "images yourself."
+            )
+        if kind.startswith("DeiT"):
+            given = _DEIT_DEFAULTS | given
+    for key, value in given.items():
+        if key not in _HF_KEYS and key not in _HF_UNREAD and value is not False:
+            raise BadInput(
+                f"preprocessor_config: {key}={value!r} is not known here; expected "
+                f"{', '.join(_HF_KEYS)}. Remove the key if the images do not need it."
+            )
+    return given
+
+
+def hf_reader(preprocessor_config: Mapping[str, Any]) -> Reader:
+    """Hugging Face's `ViTImageProcessor` (and `DeiTImageProcessor`) in its Pillow form.
+
+    Args:
+      preprocessor_config: a preprocessor_config.json: do_resize, size, resample, do_center_crop,
+        crop_size, do_rescale, rescale_factor, do_normalize, image_mean, image_std; what is missing
+        or null has their default.
+
+    Returns:
+      A reader that raises BadInput, naming the image, for one that is missing or damaged.
+
+    Raises:
+      BadInput: another processor, a value it does not know, or a key that asks for more.
+    """
+    wanted = _settings("preprocessor_config", _hf_given(preprocessor_config), _HF_KEYS)
+    size, crop = _size(wanted["size"]) or {}, _size(wanted["crop_size"]) or {}
+    mean, std = np.float32(wanted["image_mean"]), np.float32(wanted["image_std"])
+
+    def one(name: str, content: bytes | np.ndarray) -> np.ndarray:
+        picture = _open(name, content)
+        if wanted["do_resize"]:
+            shortest = size.get("shortest_edge")
+            to = (
+                _shorter_side_to(picture, shortest) if shortest else (size["width"], size["height"])
+            )
+            with _named(name, "resizing"):
+                picture = _resized(picture, *to, wanted["resample"])
+        if wanted["do_center_crop"]:
+            width, height = crop["width"], crop["height"]
+            left, top = (picture.width - width) // 2, (picture.height - height) // 2
+            picture = _window(picture, left, top, width, height, (0, 0, 0))
+        image = np.asarray(picture)
+        if wanted["do_rescale"]:
+            image = image * np.float64(wanted["rescale_factor"])
+        image = image.astype(np.float32)
+        return (image - mean) / std if wanted["do_normalize"] else image
+
+    return _reader(one)
+
+
+def unknown_reader(reason: str) -> Reader:
+    """A reader for weights that do not say how images are prepared: it raises BadInput."""
+
+    def read(images: Images) -> np.ndarray:
+        raise BadInput(f"images cannot be prepared: {reason}.")
+
+    return read

@@ -23,7 +23,7 @@ from typing import BinaryIO
 
 from vit_jax.checkpoints import restart_limit, step_folders
 from vit_jax.errors import SAVED, BadInput, runs_again
-from vit_jax.runtime import job_file, process_identity, signals
+from vit_jax.runtime import job_file, process_exit, process_identity, signals
 from vit_jax.runtime.process_identity import VARIABLES, Who
 from vit_jax.storage import files as storage
 
@@ -215,4 +215,4 @@ def _output(file: str, count: int) -> Iterator[Callable[[int, bytes], None]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(process_exit.returns(main()))

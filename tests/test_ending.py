@@ -148,3 +148,16 @@ used()
     code, _, errors = ended(program, 1000)
     assert code == 1
     assert errors.endswith("vit_jax: the thread 'batches' does not end: ended without it.\n")
+
+
+def test_notices_after_the_end_leave_the_exit_code():
+    """Python takes a moment to end; a scheduler sends its signal again in that."""
+    program = """
+import os, sys
+from vit_jax.runtime import process_exit
+code = process_exit.returns(42)
+for number in process_exit.NOTICES:
+    os.kill(os.getpid(), number)
+sys.exit(code)
+"""
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 42

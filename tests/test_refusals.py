@@ -181,16 +181,34 @@ def test_no_memory_in_the_first_step_leaves_what_was_there(stopped, monkeypatch,
     assert content(stopped / "run") == before
 
 
-def test_a_start_that_saved_a_step_keeps_it(stopped, monkeypatch):
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_start_that_saved_a_step_keeps_it(stopped, monkeypatch, damaged):
     def full(self, step, *_):
         if step == 9:
             raise BadInput("an image is gone")
 
     monkeypatch.setattr(Report, "row", full)
-    shutil.rmtree(stopped / "run")
+    if damaged:
+        (stopped / "run" / "checkpoints" / "8" / "metrics.json").write_text("")
+    else:
+        shutil.rmtree(stopped / "run")
     assert train(stopped) == 2
-    assert sorted(p.name for p in (stopped / "run" / "checkpoints").iterdir()) == ["4", "8"]
+    kept = ["4", "8", *(["8.damaged"] if damaged else [])]
+    assert sorted(p.name for p in (stopped / "run" / "checkpoints").iterdir()) == kept
     assert (stopped / "run" / "config.yaml").exists()
+
+
+@pytest.mark.parametrize("why", ["all steps are damaged", "it died five times"])
+def test_a_start_that_a_person_must_look_at_leaves_everything(stopped, capsys, why):
+    for step in (4, 8):
+        if why == "all steps are damaged":
+            (stopped / "run" / "checkpoints" / str(step) / "metrics.json").write_text("")
+    if why == "it died five times":
+        (stopped / "run" / "restarts.json").write_text('{"newest": 8, "restarts": 5}')
+    before = content(stopped / "run")
+    assert train(stopped) == 1
+    assert ("holds no checkpoint" in capsys.readouterr().err) == ("damaged" in why)
+    assert content(stopped / "run") == before
 
 
 def test_an_end_by_another_thread_counts_as_the_refusal_that_it_is(tmp_path, monkeypatch):

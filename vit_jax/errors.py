@@ -31,6 +31,10 @@ class RunFailed(RuntimeError):
     exit_code = 1
 
 
+class NotStarted(RunFailed):
+    """The run cannot start and needs a person; nothing was changed. Exit code 1."""
+
+
 class PeerLost(RuntimeError):
     """Another process of the run is gone or does not answer. Exit code 43: run again."""
 

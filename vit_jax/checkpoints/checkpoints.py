@@ -26,7 +26,7 @@ from vit_jax import tree
 from vit_jax.checkpoints import plain_path, quiet_orbax, retention, step_folders
 from vit_jax.checkpoints.retention import Damaged
 from vit_jax.checkpoints.step_folders import FOLDER
-from vit_jax.errors import BadInput, PeerLost, RunFailed, no_space, writing
+from vit_jax.errors import BadInput, NotStarted, PeerLost, RunFailed, no_space, writing
 from vit_jax.runtime import coordination, goodput
 from vit_jax.step.state import TrainState
 from vit_jax.storage import checksums
@@ -129,7 +129,7 @@ class Checkpoints:
         refused changes nothing. All processes of a run call it together, and share the reading.
 
         Raises:
-          RunFailed: steps were saved, but all of them are damaged; nothing was touched.
+          NotStarted: steps were saved, but all of them are damaged; nothing was touched.
           BadInput: no right to read a step.
         """
         steps = coordination.share("checkpoints", step_folders.saved(self._workdir))
@@ -147,7 +147,7 @@ class Checkpoints:
         if not coordination.is_first():
             return good
         if good is None and (damaged or step_folders.aside(self._workdir)):
-            raise RunFailed(step_folders.nothing_good(self._workdir, damaged))
+            raise NotStarted(step_folders.nothing_good(self._workdir, damaged))
         self._damaged, self._good = damaged, good or 0
         for step in damaged:
             self._metrics.pop(step, None)

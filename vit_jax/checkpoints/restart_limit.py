@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vit_jax.checkpoints import step_folders
-from vit_jax.errors import BadInput, RunFailed, Stopped, stopping_when_full
+from vit_jax.errors import BadInput, NotStarted, RunFailed, Stopped, stopping_when_full
 from vit_jax.runtime import coordination, process_exit
 from vit_jax.storage import files as storage
 
@@ -32,7 +32,7 @@ def counted(workdir: Path) -> Iterator[None]:
     that is never started again: a person looks at that.
 
     Raises:
-      RunFailed: the run was started again five times without a new checkpoint.
+      NotStarted: the run was started again five times without a new checkpoint.
     """
     path = workdir / FILE
     if not coordination.is_first():
@@ -46,7 +46,7 @@ def counted(workdir: Path) -> Iterator[None]:
     restarts = before + 1
     if restarts > MOST:
         since = "its first step" if newest is None else f"step {newest}"
-        raise RunFailed(
+        raise NotStarted(
             f"{workdir} was started again {MOST} times and each time died before it had saved a "
             f"checkpoint; it is still at {since}. See why in the ends of its logs (killed for "
             "memory? a machine that fails? time that is too short for one checkpoint, see "

@@ -10,7 +10,7 @@ look at is BadInput, never damage. Start from `committed`.
 
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from vit_jax.errors import permitted
@@ -131,13 +131,16 @@ def aside(workdir: Path) -> list[str]:
     return [p.name for p in storage.listed(root) if ASIDE in p.name]
 
 
-def put_back(workdir: Path, known: Collection[str]) -> None:
-    """Gives the steps that were set aside, but for known ones, the names of steps again."""
-    for name in aside(workdir):
+def step_of(name: str) -> int:
+    """Returns the step that lies under a name that `set_aside` gave."""
+    return int(name.partition(ASIDE)[0])
+
+
+def put_back(workdir: Path, names: Iterable[str]) -> None:
+    """Gives steps that were set aside the names of steps again."""
+    for name in names:
         folder = workdir / FOLDER / name
-        step = folder.with_name(name.partition(ASIDE)[0])
-        if name not in known and not storage.exists(step):
-            storage.rename(folder, step)
+        storage.rename(folder, folder.with_name(str(step_of(name))))
 
 
 def nothing_good(workdir: Path, damaged: Mapping[int, str]) -> str:

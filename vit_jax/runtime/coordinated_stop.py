@@ -243,7 +243,7 @@ def listening(workdir: str = "") -> Iterator[None]:
         agreement.stop_file = signals.StopFile(storage.path(workdir)) if workdir else None
 
     def first(number: signal.Signals) -> None:
-        insists = "SIGTERM or Ctrl-C" if number in signals.NOTICES else "a second one"
+        insists = "SIGTERM or Ctrl-C" if number in process_exit.NOTICES else "a second one"
         log.warning("%s received: stopping; %s ends this process at once", number.name, insists)
         agreement.ask(STOP, f"{number.name} received")
 

@@ -10,10 +10,14 @@ be done all the same is registered with `last`. Start from `end`.
 import atexit
 import contextlib
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 
+# A closed terminal, a scheduler's warning (Slurm's --signal), a used-up limit on processor time.
+# They may be sent again and again, and SIGTERM may follow while the run saves.
+NOTICES = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 LAST_SECS = 2.0  # for each of what is registered with `last`
 _last: list[Callable[[], None]] = []
 
@@ -94,7 +98,13 @@ def _wait(thread: threading.Thread, secs: float | None) -> None:
 
 
 def returns(code: int) -> int:
-    """The last act of the command: ends it here if a thread of `not_for` is still at work."""
+    """Returns the exit code of the command, as its last act.
+
+    Ends the process here if a thread of `not_for` is still at work. Notices change nothing from
+    here on: Python takes a moment to end, and a scheduler may send them again.
+    """
+    for number in NOTICES:
+        signal.signal(number, signal.SIG_IGN)
     if any(thread.is_alive() for thread in _left):
         end(code)
     return code

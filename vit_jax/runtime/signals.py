@@ -22,13 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from vit_jax.errors import PeerLost
+from vit_jax.runtime.process_exit import NOTICES
 from vit_jax.storage import files as storage
 from vit_jax.storage import offline
 
 INSISTING = (signal.SIGTERM, signal.SIGINT)  # a second one ends a process at once
-# A closed terminal, a scheduler's warning (Slurm's --signal), a used-up limit on processor time.
-# They may be sent again and again, and SIGTERM may follow while the run saves.
-NOTICES = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 NUMBERS = (*INSISTING, *NOTICES)
 SAME_SECS = 0.1  # a launcher hands on what the terminal has sent already: that is one signal
 POLL_SECS = 2.0  # between two looks at the STOP file

@@ -23,7 +23,7 @@ from vit_jax.checkpoints.step_folders import FOLDER, committed, saved
 from vit_jax.config import load as config_lib
 from vit_jax.config import provenance
 from vit_jax.config.load import ConfigDict
-from vit_jax.errors import BadInput, PeerLost, permitted, together, writing
+from vit_jax.errors import BadInput, NotStarted, PeerLost, permitted, together, writing
 from vit_jax.reports import summary
 from vit_jax.runtime import coordination, goodput, process_exit
 from vit_jax.storage import checksums, jsonl
@@ -258,7 +258,7 @@ _KEPT += (jsonl.METRICS_FILE,)
 
 @contextlib.contextmanager
 def unchanged_if_refused(workdir: Path) -> Iterator[None]:
-    """Puts a workdir back as it was where the block ends with BadInput and has saved no step.
+    """Puts a workdir back as it was where the block refuses the start and has saved no step.
 
     Process 0 does, which holds the lock.
     """
@@ -274,7 +274,7 @@ def unchanged_if_refused(workdir: Path) -> Iterator[None]:
     with process_exit.last(ended):
         try:
             yield
-        except BadInput:
+        except (BadInput, NotStarted):
             before.restore()
             raise
 
@@ -304,9 +304,11 @@ class _Before:
     def restore(self) -> None:
         """Removes what is new and writes what was changed, unless a step was saved."""
         try:
-            step_folders.put_back(self._workdir, self._aside)
-            if saved(self._workdir) != self._steps:
+            new = set(step_folders.aside(self._workdir)) - self._aside
+            moved = {step_folders.step_of(name) for name in new}
+            if set(saved(self._workdir)) != set(self._steps) - moved:
                 return
+            step_folders.put_back(self._workdir, new)
             for path in set(self._listed()) - self._paths:
                 storage.remove(path)
             for path, content in self._contents.items():

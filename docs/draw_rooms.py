@@ -20,7 +20,7 @@ _ROW, _LEFT, _TOP = 22, 120, 100  # pixels
 
 
 def rooms() -> list[str]:
-    """Returns the rooms from the ground up, as import-linter's contract in pyproject.toml has them."""
+    """Returns the rooms from the ground up, in the order that import-linter checks."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     layers = contracts["tool"]["importlinter"]["contracts"][0]["layers"]
     names = [name.strip() for line in reversed(layers) for name in line.split("|")]
@@ -76,7 +76,8 @@ def picture() -> str:
         shade = "#f3f5f8" if i % 2 else "white"
         parts += [
             f'<rect x="0" y="{y}" width="{width}" height="{_ROW}" fill="{shade}"/>',
-            f'<text x="{_LEFT - 8}" y="{y + 15}" text-anchor="end" font-weight="bold">{room}</text>',
+            f'<text x="{_LEFT - 8}" y="{y + 15}" text-anchor="end" font-weight="bold">'
+            f"{room}</text>",
             f'<text transform="translate({x + 15} {_TOP - 8}) rotate(-60)">{room}</text>',
             f'<rect x="{x + 4}" y="{y + 4}" width="14" height="14" fill="#c9d3e0"/>',
             f'<text x="{_LEFT + side + 16}" y="{y + 15}">{escape(purpose(room))}</text>',

@@ -5,6 +5,7 @@
 
 import ast
 import importlib
+import os
 import re
 import sys
 from pathlib import Path
@@ -318,6 +319,17 @@ def test_only_the_chosen_sub_section_is_saved(name):
     text = config_lib.to_yaml(base(f"--config.optimizer.name={name}"))
     sections = {n for n in ("adamw", "sgd", "adafactor", "lamb") if f"\n  {n}:" in text}
     assert sections == {name}
+
+
+def test_what_is_no_regular_file_is_named(tmp_path):
+    os.mkfifo(tmp_path / "config.yaml")
+    for place, said in (
+        (tmp_path / "config.yaml", "config.yaml is a named pipe, not a file; give a file."),
+        (tmp_path, "is a folder, not a file. The recipes in"),
+        (tmp_path / "gone", "no file"),
+    ):
+        with pytest.raises(BadInput, match=said):
+            config_lib.load(str(place))
 
 
 def test_resolved_configuration_is_locked():

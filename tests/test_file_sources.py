@@ -199,7 +199,7 @@ WRONG_FOLDERS = {
         ["Train/a/1.png", "train/b/1.png", "test/a/1.png"],
         "Train and train in",
     ),
-    "only test": (["test/cat/1.png", "test/dog/1.png"], "class folders with images"),
+    "only test": (["test/cat/1.png", "test/dog/1.png"], "train/ is missing; found test;"),
     "class only in test": (
         ["train/a/1.png", "train/b/1.png", "test/c/1.png", "test/a/1.png"],
         "classes ['c'] are not in train/",
@@ -227,6 +227,25 @@ def test_wrong_folder_says_what_was_found_and_expected(tmp_path, paths, shown):
 def test_file_in_place_of_a_folder(tmp_path):
     (tmp_path / "x.zip").write_bytes(b"x")
     assert "is a file" in message(f"folder:{tmp_path / 'x.zip'}")
+    assert "/dev/null is a device;" in message("folder:/dev/null")
+
+
+@pytest.mark.parametrize("names", [["training", "validation"], ["Test"], ["Test", "train_images"]])
+def test_a_folder_without_train_is_told_what_is_missing(tmp_path, names):
+    pictures.folder(tmp_path, *(f"{name}/{c}/1.png" for name in names for c in "ab"))
+    said = message(f"folder:{tmp_path}")
+    assert f"train/ is missing; found {', '.join(names)}; rename the folder of" in said
+
+
+@pytest.mark.parametrize("inside", ["a/b", "sp ace", "flowers/train", "x/testing"])
+def test_classes_deeper_down_are_found(tmp_path, inside):
+    pictures.folder(tmp_path, f"{inside}/cat/1.png", f"{inside}/dog/1.png")
+    is_split = inside.endswith(("train", "testing"))
+    meant = tmp_path / inside.partition("/")[0] if is_split else tmp_path / inside
+    quoted = f"'folder:{meant}'" if " " in inside else f"folder:{meant}"
+    assert message(f"folder:{tmp_path}").endswith(f"did you mean {quoted}?")
+    pictures.folder(tmp_path, "other/deep/cat/1.png")
+    assert "0 class folders with images" in message(f"folder:{tmp_path}")
 
 
 # ---------------------------------------------------------------- CSV files
@@ -276,6 +295,14 @@ def test_a_row_that_names_a_pipe_is_told(tmp_path):
     os.mkfifo(tmp_path / "pipe.png")
     said = message(f"csv:{table(tmp_path, 'pipe.png,x', 'b.png,y')}")
     assert f"1 of 2 images are not there, first {tmp_path}/pipe.png (a named pipe)" in said
+
+
+@pytest.mark.parametrize("kind", ["csv", "tar", "records"])
+def test_a_pipe_or_device_is_not_said_to_be_missing(tmp_path, kind):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    assert f"{tmp_path}/pipe is a named pipe, not a file" in message(f"{kind}:{tmp_path}/pipe")
+    assert f"{tmp_path}/zero is a device, not a file" in message(f"{kind}:{tmp_path}/zero")
 
 
 def test_columns_of_a_header_are_taken_by_name(tmp_path):
@@ -361,7 +388,7 @@ def test_file_that_is_no_csv(tmp_path, data):
 
 
 def test_folder_in_place_of_a_csv_file(tmp_path):
-    assert "no file" in message(f"csv:{tmp_path}")
+    assert "is a folder, not a file" in message(f"csv:{tmp_path}")
 
 
 # ---------------------------------------------------------------- real images

@@ -22,6 +22,7 @@ from vit_jax.data.sources import registry as sources
 from vit_jax.data.sources.source import Options
 from vit_jax.errors import BadInput
 from vit_jax.inference import model as inference
+from vit_jax.storage import regular
 from vit_jax.weights import convert
 from vit_jax.weights.formats.json_config import Images
 
@@ -161,6 +162,24 @@ def test_all_that_is_wrong_with_images_is_said_at_once(tmp_path):
     assert "gone is not there" in str(caught.value)
     with pytest.raises(BadInput, match="no images; give files, folders"):
         inference.image_files(["-"], io.StringIO("\n"))
+
+
+@pytest.mark.parametrize("through", ["pipe", "file"])
+def test_a_list_on_standard_input_has_an_end(tmp_path, monkeypatch, through):
+    monkeypatch.setattr(regular, "_MOST_BYTES", 10)
+    pictures.folder(tmp_path, "a.png")
+    listed = f"{tmp_path}/a.png\n"
+    (tmp_path / "list").write_text(listed)
+    reading, writing = os.pipe()
+    os.write(writing, listed.encode())
+    os.close(writing)
+    with open(reading) as pipe, open(tmp_path / "list") as file:
+        if through == "file":  # which has an end
+            assert inference.image_files(["-"], file) == [f"{tmp_path}/a.png"]
+            return
+        said = "standard input cannot be read: it is a named pipe that gives more than 0 MiB; give"
+        with pytest.raises(BadInput, match=said):
+            inference.image_files(["-"], pipe)
 
 
 @pytest.mark.timeout(120)

@@ -4,6 +4,7 @@
 """A start that is refused, for whatever reason, leaves the folder of the run as it was."""
 
 import contextlib
+import shlex
 import shutil
 import threading
 
@@ -18,6 +19,7 @@ from vit_jax.errors import BadInput
 from vit_jax.runtime import coordination, process_exit, workdir_lock
 from vit_jax.storage import checksums
 from vit_jax.storage import files as storage
+from vit_jax.training import train as training
 from vit_jax.training import workdir
 from vit_jax.training.metric_writer import Report
 
@@ -72,6 +74,11 @@ def add_class(root):
     write_class(root / "images", "ant")
 
 
+def forget_names(root):
+    (root / "run" / "classes.json").unlink()
+    add_class(root)
+
+
 def rename_class(root):
     (root / "images" / "cat").rename(root / "images" / "cow")
 
@@ -107,7 +114,9 @@ def bad_image(root):
 
 CHANGES = {
     add_class: "the data has 4 classes, the run was trained with 3: new are ant. Nothing in run",
-    rename_class: "3: new are cow and missing are cat. Nothing",
+    forget_names: "the data has 4 classes, the run was trained with 3; its classes.json is missing",
+    rename_class: "the data has other classes than the run was trained with: new are cow; missing "
+    "are cat. Nothing",
     remove_class: "the data has 2 classes, the run was trained with 3: missing are dog. Nothing",
     no_images: "does not exist",
     damage_config: "the data has 4 classes",
@@ -145,9 +154,9 @@ def test_another_live_run_is_not_touched(stopped, capsys):
 
 
 def test_a_state_that_does_not_fit_is_said_by_its_weights_alone(stopped, monkeypatch, capsys):
-    """Without the names of the classes only the shapes tell; the newest step is damaged, too."""
+    """Whatever it is that differs, unforeseen; the newest step is damaged, too."""
     add_class(stopped)
-    (stopped / "run" / "classes.json").unlink()
+    monkeypatch.setattr(training, "check_classes", lambda *_: None)
     (stopped / "run" / "checkpoints" / "8" / "metrics.json").write_text("")
     before = content(stopped / "run")
     assert train(stopped) == 2
@@ -155,6 +164,41 @@ def test_a_state_that_does_not_fit_is_said_by_its_weights_alone(stopped, monkeyp
     assert "head/kernel: (16, 3), expected (16, 4)" in said
     assert "opt_state" not in said
     assert content(stopped / "run") == before
+
+
+@pytest.mark.parametrize(
+    "change, shown",
+    [
+        (add_class, "has 4 classes, the run was trained with 3; its classes.json is {}, so nobody "
+                    "knows which are new. Nothing"),
+        (remove_class, "has 2 classes, the run was trained with 3; its classes.json is {}, so "
+                       "nobody knows which are missing. Nothing"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("left, what", [(None, "missing"), ("{", "damaged"), ("{}", "damaged")])
+def test_classes_are_counted_where_nobody_knows_their_names(
+    stopped, capsys, change, shown, left, what
+):
+    """By the head of the newest step that is whole."""
+    change(stopped)
+    (stopped / "run" / "classes.json").unlink()
+    if left is not None:
+        (stopped / "run" / "classes.json").write_text(left)
+    (stopped / "run" / "checkpoints" / "8" / "metrics.json").write_text("")
+    before = content(stopped / "run")
+    classes = [path.name for path in (stopped / "images").iterdir()]
+    with pytest.raises(BadInput) as caught:
+        workdir.check_classes(stopped / "run", sorted(classes))
+    assert shown.format(what) in str(caught.value)
+    assert content(stopped / "run") == before
+
+
+def test_the_workdir_in_a_command_is_quoted(stopped):
+    folder = (stopped / "run").rename(stopped / "my [runs]")
+    with pytest.raises(BadInput) as caught:
+        workdir.check_classes(folder, ("other", *CLASSES))
+    flag = next(w for w in shlex.split(str(caught.value)) if w.startswith("--config.init="))
+    assert flag == f"--config.init={folder}"
 
 
 @pytest.mark.parametrize("begun", [False, True])
@@ -254,13 +298,18 @@ def test_classes_are_compared_by_process_0_for_all(tmp_path, monkeypatch):
         workdir.check_classes(tmp_path, CLASSES)
 
 
-def test_order_of_classes_counts_and_a_damaged_file_does_not(stopped):
+def test_order_of_classes_counts_and_a_damaged_file_does_not(stopped, caplog):
     folder = stopped / "run"
-    with pytest.raises(BadInput, match="they have another order"):
+    with pytest.raises(BadInput, match="the classes of the run in another order"):
         workdir.check_classes(folder, CLASSES[::-1])
     workdir.check_classes(folder, CLASSES)
     (folder / "classes.json").write_text('{"classes": 3}')
-    workdir.check_classes(folder, ("other",))
+    assert not caplog.messages
+    workdir.check_classes(folder, ("other", "names", "three"))
+    assert caplog.messages == [
+        "the names of the classes were not compared with those of the run: its classes.json is "
+        "damaged"
+    ]
     shutil.rmtree(folder / "checkpoints")  # nothing was trained yet
     workdir.check_classes(folder, ("other", "names"))
 

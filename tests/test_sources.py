@@ -6,6 +6,7 @@
 import importlib.util
 import itertools
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -40,7 +41,32 @@ def test_unknown_kind_lists_all(spec):
 def test_a_path_without_a_kind_is_told_its_kind(tmp_path, monkeypatch, spec, meant):
     (tmp_path / "there").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert f"{spec!r} is a path without a kind; did you mean {meant}:{spec}?" in message(spec)
+    quoted = shlex.quote(f"{meant}:{spec}")
+    assert f"{spec!r} is a path without a kind; did you mean {quoted}?" in message(spec)
+
+
+@pytest.mark.parametrize(
+    "spec, meant",
+    [
+        ("{}/sp ace", "did you mean 'folder:{}/sp ace'? Known"),
+        ("file://{}/sp%20ace", "did you mean 'folder:{}/sp ace'? Known"),
+        ("Folder:{}/sp ace", "Did you mean 'folder:{}/sp ace'? Known"),
+        ("floder:{}", "Did you mean folder:{}? Known"),
+        ("vtab/eurosat", "Did you mean vtab:eurosat? Known"),
+        ("no/there", "did you mean folder:no/there? But no/there does not exist. Known"),
+        ("lay/nothere/x", "But lay/nothere/x does not exist."),
+        ("{}/1.png", "is one image; give folder:PATH, a folder with a folder of images"),
+    ],
+)
+def test_what_is_suggested_keeps_the_path(tmp_path, spec, meant):
+    (tmp_path / "sp ace").mkdir()
+    assert meant.format(tmp_path) in message(spec.format(tmp_path))
+
+
+def test_data_check_tells_of_paths_that_lead_nowhere(capsys):
+    for spec, shown in (("lay/nothere/x", "does not exist"), ("1.png", "is one image")):
+        code, _, said = using.command(capsys, "data", "check", spec)
+        assert (code, shown in said) == (2, True)
 
 
 @pytest.mark.parametrize("spec", ["CSV:/data/x.csv", "hf:cifar10", "cifar10", "tars:a.tar"])

@@ -164,13 +164,24 @@ def test_weights_are_advised_where_the_model_was_left_to_them(spec, overrides, a
     given = [f"--config.{override}" for override in overrides]
     config = defaults.settle(config_lib.load(spec, given))
     caplog.set_level("INFO")
-    startup_log.advise(config, provenance.recipe(spec, given))
+    startup_log.advise(config, provenance.recipe(spec, given), 11)
     assert ("--config.init=" in caplog.text) == advised
     assert len(caplog.records) == advised
     with config.unlocked():
         config.init = "weights.npz"
-    startup_log.advise(config, provenance.recipe(spec, given))
+    startup_log.advise(config, provenance.recipe(spec, given), 11)
     assert len(caplog.records) == advised
+
+
+@pytest.mark.parametrize("steps", [10, 11])
+def test_an_estimate_is_promised_only_where_one_follows(steps, caplog):
+    spec = QUICKSTART.replace("quickstart", "finetune")
+    caplog.set_level("INFO")
+    config = defaults.settle(config_lib.load(spec))
+    startup_log.advise(config, provenance.recipe(spec, []), steps)
+    (said,) = caplog.messages
+    assert ("; an estimate of the time follows after 10 steps" in said) == (steps > 10)
+    assert said.endswith(("`vit_jax models`)", "steps"))
 
 
 def test_finished_run_is_not_touched_and_prints_its_results(finished, capsys):

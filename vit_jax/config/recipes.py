@@ -16,6 +16,7 @@ from typing import Any
 
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
+from vit_jax.storage import regular
 
 
 def split(spec: str) -> tuple[Path, str]:
@@ -31,7 +32,11 @@ def split(spec: str) -> tuple[Path, str]:
         return path, ""
     name, _, args = (spec, "", "") if _is_file(spec) else spec.partition(":")
     if not _is_file(name):
-        raise BadInput(f"--config={spec[:200]}: no file {name[:200]}.{_suggested(name, args)}")
+        kind = _kind(name)
+        if kind not in ("", regular.FOLDER):
+            raise BadInput(f"--config={spec}: {name} is a {kind}, not a file; give a file.")
+        what = f"{name} is a folder, not a file" if kind else f"no file {name[:200]}"
+        raise BadInput(f"--config={spec[:200]}: {what}.{_suggested(name, args)}")
     return Path(os.path.expanduser(name)), args
 
 
@@ -48,10 +53,15 @@ def _suggested(name: str, args: str) -> str:
 
 
 def _is_file(text: str) -> bool:
+    return _kind(text) == regular.FILE
+
+
+def _kind(text: str) -> str:
+    """Returns what stands under a name, "" if nothing does or nobody may look there."""
     try:
-        return os.path.isfile(os.path.expanduser(text))
-    except ValueError:  # a null byte
-        return False
+        return regular.kind(os.path.expanduser(text))
+    except OSError:
+        return ""
 
 
 def call(path: Path, function: str, args: str) -> Any:

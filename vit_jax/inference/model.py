@@ -333,7 +333,7 @@ def image_files(given: Sequence[str], stdin: TextIO) -> list[str]:
     """
     found, odd, problems, named = list[str](), list[str](), list[BadInput](), list[str]()
     for text in given:
-        named += filter(None, stdin.read().splitlines()) if text == "-" else [text]
+        named += _lines(stdin) if text == "-" else [text]
     for text in named:
         path = str(Path(os.path.expanduser(text)))
         try:
@@ -367,6 +367,16 @@ def image_files(given: Sequence[str], stdin: TextIO) -> list[str]:
     if odd:
         log.warning("left out, as pipes, sockets or devices: %s", _few(odd))
     return found
+
+
+def _lines(stdin: TextIO) -> list[str]:
+    """Returns the lines of a list on standard input that are not empty."""
+    try:
+        return [line for line in regular.read_open_list(stdin).splitlines() if line]
+    except OSError as e:
+        raise BadInput(
+            f"standard input cannot be read: {e.strerror}; give a list of images, one a line."
+        ) from e
 
 
 def _inside(folder: str) -> tuple[list[str], list[str]]:

@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import TextIO
 
 FILE, FOLDER = "file", "folder"
 _KINDS = {
@@ -21,8 +22,8 @@ _KINDS = {
 _MOST_BYTES = 2**26  # of a list that comes through a pipe
 
 
-def kind(place: str | Path) -> str:
-    """Says what stands under a name, behind links; "" for nothing.
+def kind(place: str | Path | int) -> str:
+    """Says what stands under a name, behind links, or is open as a number; "" for nothing.
 
     Returns:
       `FILE`, `FOLDER`, or a noun for what cannot be read as a file.
@@ -67,6 +68,26 @@ def read_list(place: str | Path) -> bytes:
     with open(place, "rb") as source:
         content = source.read(_MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:
-        what = f"it is a {kind(place)} that gives more than {_MOST_BYTES >> 20} MiB"
-        raise OSError(errno.EFBIG, what, str(place))
+        raise _too_long(kind(place), str(place))
     return content
+
+
+def read_open_list(source: TextIO) -> str:
+    """Returns the text of a list that is open already, such as standard input.
+
+    Raises:
+      OSError: it cannot be read, or more comes from a pipe or a device than any list holds.
+    """
+    try:
+        what = kind(source.fileno())
+    except OSError:  # it is in memory
+        what = FILE
+    text = source.read() if what == FILE else source.read(_MOST_BYTES + 1)
+    if what != FILE and len(text) > _MOST_BYTES:
+        raise _too_long(what, source.name)
+    return text
+
+
+def _too_long(what: str, name: str) -> OSError:
+    said = f"it is a {what} that gives more than {_MOST_BYTES >> 20} MiB"
+    return OSError(errno.EFBIG, said, name)

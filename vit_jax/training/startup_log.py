@@ -41,12 +41,20 @@ def describe(run: build.Run, devices: list[Any]) -> None:
     log.info("cost: %.4g GFLOPs an image forward", flops.forward_flops(cfg, side, side) / 1e9)
 
 
-def advise(config: ConfigDict, recipe: Recipe | None) -> None:
-    """Logs that weights would help, where a recipe left the model to `init` and there is none."""
+def advise(config: ConfigDict, recipe: Recipe | None, steps: int) -> None:
+    """Logs that weights would help, where a recipe left the model to `init` and there is none.
+
+    Args:
+      config: resolved.
+      recipe: what the run is made from.
+      steps: of the whole run.
+    """
+    said = metric_writer.ESTIMATE_STEPS
+    estimate = f"; an estimate of the time follows after {said} steps" if steps > said else ""
     if recipe and recipe.values["model.variant"] == "auto" and defaults.is_scratch(config):
         log.info(
             "no --config.init: %s at %d px is trained from scratch; published weights usually "
             "reach more with few images, e.g. --config.init=imagenet21k/ViT-B_16.npz (see "
-            "`vit_jax models`); how long this run takes is said after %d steps",
-            config.model.variant, config.data.image_size, metric_writer.ESTIMATE_STEPS,
+            "`vit_jax models`)%s",
+            config.model.variant, config.data.image_size, estimate,
         )  # fmt: skip

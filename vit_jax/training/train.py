@@ -134,7 +134,7 @@ def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict
     coordination.barrier("workdir")
     describe(run, devices)
     if create and coordination.is_first():
-        advise(config, recipe)
+        advise(config, recipe, run.steps.total)
     return run_in(workdir, run, weights)
 
 

@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -205,7 +206,8 @@ def check_classes(workdir: Path, classes: Sequence[str]) -> None:
     All processes of a run call it together.
 
     Args:
-      workdir: of the run. Where nothing is saved, or nothing tells the names, all classes fit.
+      workdir: of the run. Where nothing is saved, all classes fit. Where nothing tells the names,
+        the number of classes counts.
       classes: of the data, by label.
 
     Raises:
@@ -218,7 +220,9 @@ def check_classes(workdir: Path, classes: Sequence[str]) -> None:
             from vit_jax.weights import loading
 
             trained = loading.class_names(workdir)
-        if trained and trained != tuple(classes):
+        if not trained:
+            refused = _other_number(workdir, len(classes))
+        elif trained != tuple(classes):
             refused = _other_classes(workdir, trained, classes)
     refused = coordination.share("classes of the run", refused)
     if refused:
@@ -231,11 +235,52 @@ def _other_classes(workdir: Path, trained: Sequence[str], classes: Sequence[str]
     gone = [name for name in trained if name not in set(classes)]
     parts = [f"new are {_some(new)}"] if new else []
     parts += [f"missing are {_some(gone)}"] if gone else []
-    what = " and ".join(parts) or "they have another order"
+    if not parts:
+        said = "the data has the classes of the run in another order"
+    elif len(classes) == len(trained):
+        said = f"the data has other classes than the run was trained with: {'; '.join(parts)}"
+    else:
+        said = f"{_numbers(len(classes), len(trained))}: {'; '.join(parts)}"
+    return said + _instead(workdir)
+
+
+def _other_number(workdir: Path, count: int) -> str:
+    """Returns what to say of another number of classes, where nothing tells their names.
+
+    Warns where the numbers are equal; "" then, or if the number is not known either.
+    """
+    trained = _trained_classes(workdir)
+    file = workdir / step_folders.CLASSES_FILE
+    what = f"its {file.name} is {'damaged' if storage.exists(file) else 'missing'}"
+    if trained == count:
+        log.warning("the names of the classes were not compared with those of the run: %s", what)
+    if trained in (0, count):
+        return ""
+    which = "new" if trained < count else "missing"
+    said = f"{_numbers(count, trained)}; {what}, so nobody knows which are {which}"
+    return said + _instead(workdir)
+
+
+def _trained_classes(workdir: Path) -> int:
+    """Returns how many classes the head of the newest whole step has; 0 if none tells."""
+    from vit_jax.checkpoints.checkpoints import Checkpoints
+
+    with Checkpoints(workdir, read_only=True) as checkpoints:
+        for step in reversed(checkpoints.steps):
+            with contextlib.suppress(Exception):  # of the disk or store, which is met again
+                return checkpoints.weight_shapes(step)["head"]["kernel"].shape[-1]
+    return 0
+
+
+def _numbers(now: int, trained: int) -> str:
+    return f"the data has {now} classes, the run was trained with {trained}"
+
+
+def _instead(workdir: Path) -> str:
     return (
-        f"the data has {len(classes)} classes, the run was trained with {len(trained)}: {what}. "
-        f"Nothing in {workdir} was changed. Give the data with the same classes to continue; or "
-        f"train on this data in another --workdir, with --config.init={workdir} from these weights."
+        f". Nothing in {workdir} was changed. Give the data with the same classes to continue; or "
+        "train on this data in another --workdir, with "
+        f"--config.init={shlex.quote(str(workdir))} from these weights."
     )
 
 

@@ -54,6 +54,9 @@ def find(given: str, pattern: str, kinds: Sequence[str]) -> tuple[list[str], lis
         paths = {p for one in patterns or [whole] for p in glob.glob(one, recursive=True)}
         odd = sorted(filter(regular.is_odd, paths))
         paths = sorted(p for p in paths if os.path.isfile(p))
+    if odd and not paths:
+        what = f"{odd[0]} is a {regular.kind(odd[0])}, not a file"
+        raise BadInput(f"data.source={given}: {what}; give files.")
     if not paths:
         folder = storage.path(whole) if patterns else Path(whole).parent
         if not patterns and remote:

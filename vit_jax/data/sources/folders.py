@@ -6,9 +6,12 @@
 Start from `open_folder` and `open_csv`.
 """
 
+import contextlib
 import csv
 import io
 import os
+import re
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -124,7 +127,17 @@ def _wrong_layout(
       extra: classes that are not in train.
       images: that are in no class folder.
     """
-    if extra:
+    place, splits = ("", []) if names or images or extra else _elsewhere(root)
+    if place:
+        meant = shlex.quote(f"folder:{place}")
+        return BadInput(
+            f"data.source=folder:{rest}: no class folders with images in {root}; "
+            f"did you mean {meant}?"
+        )
+    if splits:
+        found = ", ".join(splits[:5])
+        what = f"train/ is missing; found {found}; rename the folder of training images to train"
+    elif extra:
         what = f"classes {extra} are not in train/"
     elif len(names) == 1:
         what = f"needs two classes or more, found one: {names[0]}"
@@ -140,6 +153,39 @@ def _wrong_layout(
     return BadInput(f"data.source=folder:{rest}: {what}; {_LAYOUT}; found in {root}: {found}.")
 
 
+_DEEPEST, _MOST_FOLDERS = 3, 100  # of a search for folders of classes
+_SPLIT = re.compile("train|val|test")  # how the name of a folder of a split begins
+
+
+def _elsewhere(root: Path) -> tuple[str, list[str]]:
+    """Looks below a folder for the folders of classes that its user may have meant.
+
+    Returns:
+      The one place to give instead, "" for none; else the names of the folders of splits in it.
+    """
+    places: dict[str, list[str]] = {}
+    level = [(root, path) for path in _subfolders(root)]
+    for _ in range(_DEEPEST):
+        deeper = []
+        for parent, folder in level[:_MOST_FOLDERS]:
+            with contextlib.suppress(OSError):  # nobody may list it
+                inside = _subfolders(folder)
+                if any(map(_has_images, inside)):
+                    is_split = _SPLIT.match(folder.name.lower())
+                    places.setdefault(str(parent if is_split else folder), []).append(folder.name)
+                else:
+                    deeper += [(folder, path) for path in inside]
+        level = deeper
+    if len(places) != 1:
+        return "", []
+    ((place, names),) = places.items()
+    return ("", names) if place == str(root) else (place, [])
+
+
+def _has_images(folder: Path) -> bool:
+    return any(p.name.lower().endswith(EXTENSIONS) and p.name[0] != "." for p in folder.iterdir())
+
+
 def open_folder(rest: str, _: Any) -> _Opened:
     """Returns class names, splits and notes of a folder.
 
@@ -148,7 +194,8 @@ def open_folder(rest: str, _: Any) -> _Opened:
     """
     root = storage.tree(rest) if storage.is_remote(rest) else storage.path(rest)
     if not root.is_dir():
-        what = "is a file" if root.exists() else "does not exist"
+        kind = regular.FILE if storage.is_remote(rest) else regular.kind(root)
+        what = f"is a {kind}" if kind else "does not exist"
         raise BadInput(f"data.source=folder:{rest}: {root} {what}; {_LAYOUT}.")
     parts = _parts(rest, root)
     files: list[tuple[str, str]] = []  # (split, path relative to root)
@@ -192,7 +239,9 @@ def open_csv(rest: str, _: Any) -> _Opened:
     """Class names, splits and notes of a CSV file; raises BadInput where an image is missing."""
     path = storage.path(rest)
     if not path.is_file():
-        raise BadInput(f"data.source=csv:{rest}: no file {path}; expected rows of path,label.")
+        kind = "" if storage.is_remote(path) else regular.kind(path)
+        what = f"{path} is a {kind}, not a file" if kind else f"no file {path}"
+        raise BadInput(f"data.source=csv:{rest}: {what}; expected rows of path,label.")
     try:
         text = storage.read_all([path])[0].decode("utf-8-sig")
         rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]

@@ -24,8 +24,12 @@ GLOB is quoted in a shell, e.g. "records:/data/x-*".
 Start from `open_source`.
 """
 
+import difflib
+import glob
 import os
 import re
+import shlex
+from urllib.parse import unquote
 
 from vit_jax.config import synonyms
 from vit_jax.config.registry import resolve
@@ -65,13 +69,47 @@ def unknown_kind(key: str, spec: str) -> BadInput:
       spec: as given.
     """
     usages = [usage for usage, _ in KINDS.values()]
-    kind = kind_of_path(spec)
-    if kind:
+    if _is_image(spec):
         return BadInput(
-            f"{key}={spec!r} is a path without a kind; did you mean {kind}:{spec}? "
-            f"Known kinds: {', '.join(usages)}."
+            f"{key}={spec!r} is one image; give folder:PATH, a folder with a folder of images for "
+            "each class (`vit_jax predict` takes images as they are)."
         )
-    return unknown(key, spec, usages, synonyms.hint("data.source", spec))
+    hint = synonyms.hint("data.source", spec) or _near_kind(spec)
+    path = unquote(spec.removeprefix("file://")) if spec.startswith("file:///") else spec
+    kind = kind_of_path(path)
+    if not (kind or hint or ":" in spec) and "/" in spec:
+        kind = "folder"
+    if kind:
+        there = os.path.expanduser(path)
+        is_pattern = storage.is_remote(path) or glob.has_magic(path)
+        gone = "" if is_pattern or os.path.exists(there) else f" But {path} does not exist."
+        return BadInput(
+            f"{key}={spec!r} is a path without a kind; did you mean "
+            f"{shlex.quote(f'{kind}:{path}')}?{gone} Known kinds: {', '.join(usages)}."
+        )
+    return unknown(key, spec, usages, hint)
+
+
+def may_be_path(text: str) -> bool:
+    """Says whether a text without a kind is rather a path than the name of a dataset."""
+    return bool(kind_of_path(text)) or _is_image(text) or text.count("/") > 1
+
+
+def _is_image(text: str) -> bool:
+    from vit_jax.data.ops.decode import EXTENSIONS
+
+    path = text.removeprefix("file://")
+    is_name = re.match(r"\w+:", path) or os.path.isdir(os.path.expanduser(path))
+    return path.lower().endswith(EXTENSIONS) and not is_name
+
+
+def _near_kind(spec: str) -> str:
+    """Returns a hint to a kind that is misspelt, or has another sign behind it; "" for none."""
+    match = re.fullmatch(r"(\w+)[:/](?!//)(.+)", spec, re.DOTALL)
+    near = difflib.get_close_matches(match[1].lower(), KINDS, n=1, cutoff=0.75) if match else []
+    if not match or not near or near[0] == "digits":
+        return ""
+    return f" Did you mean {shlex.quote(f'{near[0]}:{match[2]}')}?"
 
 
 def open_source(spec: str, options: Options, *, val_percent: int, test_percent: int) -> Source:

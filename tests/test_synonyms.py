@@ -14,11 +14,13 @@ from vit_jax import errors
 from vit_jax.build import run as build
 from vit_jax.cli import main
 from vit_jax.config import load as config_lib
-from vit_jax.config import synonyms
+from vit_jax.config import readers, synonyms
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.sources import registry as sources
 from vit_jax.errors import BadInput
 from vit_jax.models import published, variants
+from vit_jax.runtime import coordination
+from vit_jax.step import losses
 
 ROOT = Path(__file__).resolve().parent.parent
 BASE, FINETUNE = ROOT / "configs" / "base.py", ROOT / "configs" / "finetune.py"
@@ -87,17 +89,122 @@ def test_no_word_has_two_meanings_or_hides_one_of_ours():
                 load([f"--config.{kind}={word}"])
 
 
-def test_a_value_that_was_given_is_kept_where_it_can_stand():
-    def flags(key, value):
-        return shlex.split(synonyms.meant("config key", key, value)[0])
+OWN = ("my.losses:focal",)
+TYPED = [
+    *("0", "1", "2", "16", "224", "1e3", "0.1", "0.25", "0.9", "1e-3", "-1", "nan", "", " "),
+    *("true", "False", "none", "off", "on", "AdamW", "torch.optim.SGD", "Cosine", "cuda:0", "cpu"),
+    *("(0.9,0.95)", "[0.485, 0.456, 0.406]", "3,224,224", "B/16", "vit_tiny_patch16_224", "Foo"),
+    *("CrossEntropyLoss", *OWN, "GAP", "accuracy", "bf16-mixed", "32", "cifar10"),
+    *("/data/mine", "hf:org/cifar10", "a b", "it's", "runs/mine", "/x/a.npz", "gs://bucket/x"),
+]
 
-    assert load(flags("epochs", "3")).length == "3 epochs"
-    assert load(flags("max-steps", "-1")).length.endswith(" steps")
-    assert load(flags("warmup_epochs", "2.5")).schedule.warmup == "2.5 epochs"
-    assert load(flags("img_size", "3,224,224")).data.image_size == 224
-    assert load(flags("optim", "Adam")).optimizer.name == "adamw"
-    assert load(flags("arch", "vit_tiny_patch16_384")).data.image_size == 384
-    assert load(flags("train.epochs", "7")).length == "7 epochs"
+
+def loads(flags):
+    """Says whether each flag has a value that its key accepts, whatever the other keys have."""
+    try:
+        return bool(load(flags))
+    except BadInput as e:
+        return bool(re.search("not divide|gives a grid|not divisible", str(e)))
+
+
+@pytest.mark.parametrize("words, row", synonyms.TABLE["config key"].items())
+def test_whatever_flag_is_suggested_loads_and_has_the_value(words, row):
+    word, switch, free = words.split()[0], len(row) > 2, re.findall(r"<(\w+)", row[0])
+    for value in TYPED:
+        said = synonyms.hint("config key", word, value)
+        assert said, value
+        if "Did you mean" not in said:
+            assert value.strip() or not row[0]
+            continue
+        flags = flags_in(said)
+        if not any(own in said for own in OWN):  # it would be imported
+            assert loads(flags)
+        assert not switch or value.lower() not in ("false", "none", "off", "0"), value
+        numbers = readers._numbers(value) if value not in ("nan", "", " ") else []
+        scale = 100 if free[0].startswith("percent") else 1
+        given = [float(n) for n in re.findall(r"\d[\d.]*(?:e-?\d+)?", " ".join(flags))]
+        if numbers and value != "1" and free[0] not in ("name", "side", "variant", "path"):
+            assert all(any(abs(n * scale - g) < 1e-9 for g in given) for n in numbers), value
+
+
+@pytest.mark.parametrize(
+    "key, value, flags",
+    [
+        ("epochs", "3", {"length": "3 epochs"}),
+        ("warmup_epochs", "2.5", {"schedule.warmup": "2.5 epochs"}),
+        ("warmup_ratio", "0.1", {"schedule.warmup": "10 percent"}),
+        ("val_split", "0.2", {"data.val_percent": 20}),
+        ("img_size", "3,224,224", {"data.image_size": 224}),
+        ("batch", "1e3", {"batch_size": 1000}),
+        ("learning_rate", "3e-4", {"schedule.lr": 3e-4}),
+        ("betas", "(0.9,0.95)", {"optimizer.adamw.b1": 0.9, "optimizer.adamw.b2": 0.95}),
+        ("image_mean", "[0.485, 0.456, 0.406]", {"data.mean": (0.485, 0.456, 0.406)}),
+        ("image_std", "0.229,0.224,0.225", {"data.std": (0.229, 0.224, 0.225)}),
+        ("clip_grad", "none", {"optimizer.clip": 0.0}),
+        ("opt", "AdamW", {"optimizer.name": "adamw"}),
+        ("optimizer", "SGD", {"optimizer.name": "sgd"}),
+        ("optimizer", "torch.optim.AdamW", {"optimizer.name": "adamw"}),
+        ("optim", "Adam", {"optimizer.name": "adamw"}),
+        ("loss", "nn.CrossEntropyLoss", {"loss.name": "softmax"}),
+        ("lr_scheduler", "CosineAnnealingLR", {"schedule.name": "cosine"}),
+        ("arch", "vit_tiny_patch16_384", {"model.variant": "Ti/16", "data.image_size": 384}),
+        ("device", "cpu", {"platform": "cpu"}),
+        ("device", "cuda:1", {"platform": "gpu"}),
+        ("use_gpu", "false", {"platform": "cpu"}),
+        ("precision", "bf16-mixed", {"model.dtype": "bfloat16"}),
+        ("train.epochs", "7", {"length": "7 epochs"}),
+        ("pretrained", "/x/a.npz", {"init": "/x/a.npz"}),
+        ("data_dir", "/data/mine", {"data.source": "folder:/data/mine"}),
+        ("mixup", "0.8", {"mixup.alpha": 0.8}),
+        ("ema", "true", {"ema.decay": 0.9999}),
+        ("gradient_checkpointing", "True", {"model.remat": "full"}),
+        ("metric_for_best_model", "eval_loss", {"checkpoint.keep_best": "val/loss"}),
+    ],
+)
+def test_a_value_that_was_given_is_carried_over(key, value, flags):
+    config = dict(config_lib.flatten(load(flags_in(synonyms.hint("config key", key, value)))))
+    assert {name: config[name] for name in flags} == flags
+
+
+@pytest.mark.parametrize(
+    "key, value, words",
+    [
+        *((k, "false", "dtype=float32; leave it out") for k in ("fp16", "amp", "mixed_precision")),
+        ("precision", "32", "The default is float32; leave it out"),
+        ("gradient_checkpointing", "false", "remat=none; leave it out"),
+        ("pretrained", "no", "leave it out"),
+        ("mixup", "false", "mixup.alpha=0; leave it out"),
+        ("ema", "0", "ema.decay=0; leave it out"),
+        ("mlp_ratio", "4", "multiply the width of the tokens by the ratio"),
+        ("per_device_train_batch_size", "32", "multiply by the numbers of devices"),
+        ("save_steps", "0.1", "checkpoint.every='N steps', where N is a whole number"),
+        ("max_steps", "-1", "--config.length='N steps', where N is a whole number"),
+        ("optimizer", "Lion", "most ViTs are trained with adamw"),
+        ("loss", "KLDivLoss", "NAME is one of softmax, sigmoid"),
+        ("device", "mps", "NAME is one of auto, cpu, gpu, tpu"),
+        ("betas", "0.9", "where B1 and B2 are at least 0 and below 1"),
+        ("weights", "google/vit-base-patch16-224", "--config.init=WEIGHTS"),
+    ],
+)
+def test_what_cannot_be_carried_over_is_said_in_words(key, value, words):
+    said = synonyms.hint("config key", key, value)
+    assert words in said
+    assert "Did you mean" not in said
+
+
+def test_options_of_the_table_are_all_that_there_are():
+    texts = " ".join(row[0] for row in synonyms.TABLE["config key"].values())
+    options = {m[0]: set(m[1].split()) for m in re.findall(r"([\w.]+)=<name (.*?)>", texts)}
+    chosen = config_lib.choices(config_lib._base())
+    assert options["optimizer.name"] == set(chosen["optimizer"])
+    assert options["schedule.name"] == set(chosen["schedule"])
+    assert options["loss.name"] == {*losses.LOSSES, "MODULE:NAME"}
+    assert options["model.pool"] == set(variants._OPTIONS["pool"])
+    assert options["model.dtype"] == set(variants._OPTIONS["dtype"])
+    assert options["platform"] <= {"auto", *coordination._JAX_NAMES}
+    assert set(readers.SOURCES) == set(sources.KINDS)
+    for name in variants.NAMED:
+        assert readers.read("variant", name) == name
 
 
 # ---------------------------------------------------------------- what people type first
@@ -117,7 +224,6 @@ def test_a_value_that_was_given_is_kept_where_it_can_stand():
         ("--config.optimizer=adam", "--config.optimizer.name=adamw"),
         ("--config.schedule.name=constant", "--config.schedule.name=step"),
         ("--config.data=hf:cifar10", "--config.data.source=tfds:cifar10"),
-        ("--config.per_device_train_batch_size=32", "--config.batch_size=512"),
         ("--config.pretrained=true", "--config.init=imagenet21k/ViT-B_16.npz"),
         ("--config.output_dir=out", "--workdir=out"),
         ("--learning-rate=3e-4", "--config.schedule.lr=3e-4"),

@@ -8,107 +8,137 @@ They are for messages alone: no such word is accepted. Start from `hint`.
 
 import re
 
-_TRAIN_OPS = "data.train_ops='decode|inception_crop({size})|flip_lr'"
+from vit_jax.config import readers
 
 # Kind -> words that mean the same -> (what one writes here, what to know about it). The kind is
-# "config key", "op", or the key whose value the word is. What stands in <> is an example, for which
-# the value that was given is put. An empty first part is a word that needs nothing here.
-TABLE: dict[str, dict[str, tuple[str, str]]] = {
+# "config key", "op", or the key whose value the word is. An empty first part is a word that needs
+# nothing here. A key has <TYPE EXAMPLE> in the place of a value (`readers.TYPES`), or <name OPTION
+# ...> with all options, the example first. A third part turns a switch off.
+TABLE: dict[str, dict[str, tuple[str, ...]]] = {
     "config key": {
         "epochs num_epochs num_train_epochs max_epochs train_epochs total_epochs":
-            ("length='<10> epochs'",
+            ("length='<amount 10> epochs'",
              "The length of training has a unit: epochs, steps or examples."),
         "steps max_steps num_steps train_steps num_train_steps total_steps iterations max_iters":
-            ("length='<10000> steps'",
+            ("length='<int 10000> steps'",
              "The length of training has a unit: epochs, steps or examples."),
         "learning_rate base_learning_rate initial_lr base_lr peak_lr":
-            ("schedule.lr=<1e-3>", "It is the highest rate; nothing scales it with the batch."),
+            ("schedule.lr=<float 1e-3>", "It is the highest rate; nothing scales it with the "
+             "batch."),
         "min_lr end_learning_rate":
-            ("schedule.name=linear --config.schedule.linear.end=<1e-5>", "Cosine ends at 0."),
-        "opt optim optimizer optimizer_name": ("optimizer.name=<adamw>", ""),
+            ("schedule.name=linear --config.schedule.linear.end=<float 1e-5>", "Cosine ends at 0."),
+        "opt optim optimizer optimizer_name": ("optimizer.name=<name adamw adafactor lamb sgd>",
+                                               ""),
         "schedule scheduler sched lr_scheduler lr_scheduler_type lr_schedule":
-            ("schedule.name=<cosine>", ""),
-        "warmup_steps num_warmup_steps warmup_iters": ("schedule.warmup='<500> steps'", ""),
-        "warmup_epochs num_warmup_epochs": ("schedule.warmup='<5> epochs'", ""),
+            ("schedule.name=<name cosine linear rsqrt step>", ""),
+        "warmup_steps num_warmup_steps warmup_iters": ("schedule.warmup='<count 500> steps'", ""),
+        "warmup_epochs num_warmup_epochs": ("schedule.warmup='<amount 5> epochs'", ""),
         "warmup_ratio warmup_fraction warmup_proportion":
-            ("schedule.warmup='5 percent'", "A ratio of 0.05 is 5 percent of the length."),
+            ("schedule.warmup='<percent 5> percent'", "A ratio of 0.05 is 5 percent of the "
+             "length."),
         "train_batch_size global_batch_size total_batch_size batch bs bsz":
-            ("batch_size=<512>", "It counts the images of a step, of all devices together."),
+            ("batch_size=<int 512>", "It counts the images of a step, of all devices together."),
         "per_device_train_batch_size per_gpu_train_batch_size":
-            ("batch_size=512", "It counts the images of a step, of all devices and micro-batches "
-             "together."),
-        "eval_batch_size per_device_eval_batch_size val_batch_size validation_batch_size":
-            ("evals.val.batch_size=<256>", "It counts the images of all devices together."),
+            ("", "The key --config.batch_size counts the images of a step: multiply by the numbers "
+             "of devices and of micro-batches."),
+        "eval_batch_size val_batch_size validation_batch_size":
+            ("evals.val.batch_size=<int 256>", "It counts the images of all devices together."),
+        "per_device_eval_batch_size":
+            ("", "The key --config.evals.val.batch_size counts the images of all devices: multiply "
+             "by their number."),
         "gradient_accumulation_steps grad_accum_steps accumulate_grad_batches grad_accum":
-            ("accumulation=<4>", "The batch_size counts all micro-batches together."),
-        "wd": ("optimizer.weight_decay=<0.05>", "The learning rate multiplies it, as in PyTorch."),
-        "llrd layer_wise_lr_decay layerwise_decay": ("optimizer.layer_decay=<0.75>", ""),
+            ("accumulation=<int 4>", "The batch_size counts all micro-batches together."),
+        "wd": ("optimizer.weight_decay=<float 0.05>", "The learning rate multiplies it, as in "
+               "PyTorch."),
+        "llrd layer_wise_lr_decay layerwise_decay": ("optimizer.layer_decay=<factor 0.75>", ""),
         "grad_clip max_grad_norm clip_grad clip_grad_norm gradient_clip_val clipnorm":
-            ("optimizer.clip=<1.0>", "It is the largest global norm of the gradients."),
-        "beta1 adam_beta1": ("optimizer.adamw.b1=<0.9>", ""),
-        "beta2 adam_beta2": ("optimizer.adamw.b2=<0.999>", ""),
+            ("optimizer.clip=<float 1.0>", "It is the largest global norm of the gradients; 0 "
+             "turns it off."),
+        "beta1 adam_beta1": ("optimizer.adamw.b1=<share 0.9>", ""),
+        "beta2 adam_beta2": ("optimizer.adamw.b2=<share 0.999>", ""),
         "betas opt_betas adam_betas":
-            ("optimizer.adamw.b1=0.9 --config.optimizer.adamw.b2=0.999", ""),
-        "epsilon adam_epsilon opt_eps": ("optimizer.adamw.eps=<1e-8>", ""),
-        "loss criterion loss_fn": ("loss.name=<softmax>", ""),
-        "label_smoothing_factor smoothing label_smooth": ("loss.label_smoothing=<0.1>", ""),
-        "mixup mixup_alpha": ("mixup.alpha=<0.2>", ""),
-        "cutmix_alpha": ("mixup.cutmix=<1.0>", ""),
-        "ema model_ema model_ema_decay ema_decay polyak":
-            ("ema.decay=<0.9999>", "The parameters are averaged after every step."),
-        "model arch architecture model_name model_type backbone patch_size":
-            ("model.variant=<B/16>", "It is a size and the pixels of a patch; `vit_jax models` "
-             "lists them."),
+            ("optimizer.adamw.b1=<first 0.9> --config.optimizer.adamw.b2=<second 0.999>", ""),
+        "epsilon adam_epsilon opt_eps": ("optimizer.adamw.eps=<float 1e-8>", ""),
+        "loss criterion loss_fn": ("loss.name=<name softmax sigmoid MODULE:NAME>", ""),
+        "label_smoothing_factor smoothing label_smooth":
+            ("loss.label_smoothing=<share 0.1>", ""),
+        "mixup mixup_alpha use_mixup": ("mixup.alpha=<float 0.2>", "", "mixup.alpha=0"),
+        "cutmix cutmix_alpha use_cutmix": ("mixup.cutmix=<float 1.0>", "", "mixup.cutmix=0"),
+        "ema model_ema polyak use_ema":
+            ("ema.decay=<share 0.9999>", "The parameters are averaged after every step.",
+             "ema.decay=0"),
+        "model_ema_decay ema_decay":
+            ("ema.decay=<share 0.9999>", "The parameters are averaged after every step."),
+        "model arch architecture model_name model_type backbone":
+            ("model.variant=<variant B/16>", "It is a size and the pixels of a patch; `vit_jax "
+             "models` lists them."),
+        "patch_size":
+            ("", "The patch stands behind the slash of --config.model.variant, as 16 does in "
+             "B/16."),
         "pretrained model_name_or_path pretrained_model pretrained_weights weights finetune "
         "initial_checkpoint checkpoint_path":
-            ("init=imagenet21k/ViT-B_16.npz", "Give a published name (`vit_jax models` lists "
-             "them), a file, a URL or the workdir of a run."),
-        "hidden_size embed_dim hidden_dim d_model": ("model.width=<768>", ""),
-        "num_hidden_layers num_layers n_layers layers": ("model.depth=<12>", ""),
-        "num_attention_heads num_heads n_heads": ("model.heads=<12>", ""),
-        "mlp_dim intermediate_size mlp_ratio": ("model.mlp=3072", "It is the width of the MLP."),
-        "global_pool pooling": ("model.pool=<gap>", ""),
-        "num_register_tokens reg_tokens": ("model.registers=<4>", ""),
-        "dropout_rate drop_rate drop hidden_dropout_prob": ("model.dropout=<0.1>", ""),
+            ("init=<file imagenet21k/ViT-B_16.npz>", "Give a published name (`vit_jax models` "
+             "lists them), a file, a URL or the workdir of a run.", "init="),
+        "hidden_size embed_dim hidden_dim d_model": ("model.width=<int 768>", ""),
+        "num_hidden_layers num_layers n_layers layers": ("model.depth=<int 12>", ""),
+        "num_attention_heads num_heads n_heads": ("model.heads=<int 12>", ""),
+        "mlp_dim intermediate_size": ("model.mlp=<int 3072>", "It is the width of the MLP."),
+        "mlp_ratio": ("", "The key --config.model.mlp is the width of the MLP: multiply the width "
+                      "of the tokens by the ratio."),
+        "global_pool pooling": ("model.pool=<name gap token map>", "", "model.pool=token"),
+        "num_register_tokens reg_tokens": ("model.registers=<count 4>", ""),
+        "dropout_rate drop_rate drop hidden_dropout_prob": ("model.dropout=<share 0.1>", ""),
         "attn_drop attn_drop_rate attention_probs_dropout_prob":
-            ("model.attention_dropout=<0.1>", ""),
+            ("model.attention_dropout=<share 0.1>", ""),
         "drop_path_rate stochastic_depth stochastic_depth_rate":
-            ("model.drop_path=<0.1>", "It is the rate of the last block."),
+            ("model.drop_path=<share 0.1>", "It is the rate of the last block."),
         "fp16 bf16 float16 bfloat16 mixed_precision amp half_precision precision":
-            ("model.dtype=bfloat16", "Parameters stay in float32."),
-        "gradient_checkpointing grad_checkpointing": ("model.remat=full", ""),
+            ("model.dtype=<name bfloat16 float32>", "Parameters stay in float32.",
+             "model.dtype=float32"),
+        "gradient_checkpointing grad_checkpointing":
+            ("model.remat=<name full dots>", "", "model.remat=none"),
         "img_size input_size resolution crop_size imgsz size":
-            ("data.image_size=<224>", "It counts pixels a side."),
-        "data dataset dataset_name data_path train_dir":
-            ("data.source=<folder:/path/to/images>", "docs/data.md lists the kinds of sources."),
-        "data_dir image_dir dataset_dir":
-            ("data.source=<folder:/path/to/images>", "The key data.data_dir is another: where "
-             "TFDS keeps its datasets."),
+            ("data.image_size=<side 224>", "It counts pixels a side."),
+        "data dataset dataset_name":
+            ("data.source=<source folder:/path/to/images>", "docs/data.md lists the kinds of "
+             "sources."),
+        "data_dir image_dir dataset_dir data_path train_dir":
+            ("data.source=<folder folder:/path/to/images>", "The key data.data_dir is another: "
+             "where TFDS keeps its datasets."),
         "val_split validation_split":
-            ("data.val_percent=10", "A share of 0.1 is 10 percent of the training images."),
-        "num_workers dataloader_num_workers": ("data.workers=<8>", "It counts threads."),
-        "image_mean": ("data.mean='(0.5, 0.5, 0.5)'", "Pixels are scaled to [0, 1] before it."),
-        "image_std": ("data.std='(0.5, 0.5, 0.5)'", "Pixels are scaled to [0, 1] before it."),
+            ("data.val_percent=<percents 10>", "A share of 0.1 is 10 percent of the training "
+             "images."),
+        "num_workers dataloader_num_workers": ("data.workers=<int 8>", "It counts threads."),
+        "image_mean":
+            ("data.mean='<mean (0.5, 0.5, 0.5)>'", "Pixels are scaled to [0, 1] before it."),
+        "image_std":
+            ("data.std='<std (0.5, 0.5, 0.5)>'", "Pixels are scaled to [0, 1] before it."),
         "transforms augmentation auto_augment aa color_jitter reprob random_erasing hflip":
-            (_TRAIN_OPS, "docs/preprocessing.md lists the ops."),
+            ("", "The ops in --config.data.train_ops transform images; docs/preprocessing.md lists "
+             "them."),
         "logging_steps log_interval log_every log_every_n_steps print_freq":
-            ("report.every='<50> steps'", ""),
+            ("report.every='<count 50> steps'", ""),
         "eval_steps eval_interval eval_freq eval_every":
-            ("evals.val.every='<1000> steps'", ""),
+            ("evals.val.every='<count 1000> steps'", ""),
         "save_steps save_interval save_freq save_every checkpoint_interval":
-            ("checkpoint.every='<1000> steps'", ""),
-        "save_total_limit checkpoint_hist": ("checkpoint.keep_last=<2>", ""),
-        "load_best_model_at_end metric_for_best_model save_best early_stopping patience":
-            ("checkpoint.keep_best=val/top1", "The best step is kept; training goes on to its "
-             "end."),
-        "device accelerator cuda gpu use_gpu": ("platform=auto", "It takes the accelerator that is "
-                                                "there."),
-        "num_gpus gpus devices n_gpu": ("mesh.data=-1", "All devices share the batch, without "
-                                        "being asked."),
-        "random_seed": ("seed=<0>", ""),
-        "report_to wandb": ("report.tensorboard=true", "Metrics are in WORKDIR/metrics.jsonl."),
+            ("checkpoint.every='<count 1000> steps'", ""),
+        "save_total_limit checkpoint_hist": ("checkpoint.keep_last=<int 2>", ""),
+        "load_best_model_at_end metric_for_best_model save_best":
+            ("checkpoint.keep_best=<name val/top1 val/top5 val/loss>", "The best step is kept; "
+             "training goes on to its end.", "checkpoint.keep_best="),
+        "early_stopping patience":
+            ("", "Training goes on to its end; the key --config.checkpoint.keep_best keeps the "
+             "best step."),
+        "device accelerator": ("platform=<name auto cpu gpu tpu>", ""),
+        "cuda gpu use_gpu use_cuda": ("platform=<name gpu cpu>", ""),
+        "num_gpus gpus devices n_gpu":
+            ("", "All devices that the process sees share the batch; leave it out."),
+        "random_seed": ("seed=<count 0>", ""),
+        "report_to wandb":
+            ("", "Metrics are in WORKDIR/metrics.jsonl and in files for TensorBoard; leave it "
+             "out."),
         "output_dir out_dir log_dir logging_dir save_dir checkpoint_dir":
-            ("--workdir=<runs/mine>", "It is the folder of the run."),
+            ("--workdir=<path runs/mine>", "It is the folder of the run."),
         "resume resume_from_checkpoint":
             ("", "The same command with the same --workdir continues a run; leave it out."),
         "num_classes num_labels n_classes nb_classes":
@@ -120,9 +150,9 @@ TABLE: dict[str, dict[str, tuple[str, str]]] = {
         "adam": ("adamw", "It is Adam while --config.optimizer.weight_decay is 0."),
         "adamw_torch adamw_torch_fused adamw_hf fused_adamw": ("adamw", ""),
         "momentum nesterov": ("sgd", "It has the keys optimizer.sgd.momentum and nesterov."),
-        "lars": ("lamb", "It is LARS with the moments of Adam."),
-        "lion radam nadam rmsprop adagrad muon": ("adamw", "It is what ViTs are usually trained "
-                                                  "with."),
+        "lars": ("", "There is no LARS; lamb is LARS with the moments of Adam."),
+        "lion radam nadam rmsprop adagrad muon":
+            ("", "That optimizer is not here; most ViTs are trained with adamw."),
     },
     "schedule.name": {
         "constant constant_with_warmup none":
@@ -136,9 +166,10 @@ TABLE: dict[str, dict[str, tuple[str, str]]] = {
         "step_lr multistep piecewise": ("step", ""),
     },
     "loss.name": {
-        "cross_entropy ce categorical_crossentropy sparse_categorical_crossentropy":
+        "cross_entropy cross_entropy_loss ce categorical_crossentropy "
+        "sparse_categorical_crossentropy soft_target_cross_entropy":
             ("softmax", "It is the cross entropy of a softmax."),
-        "bce binary_cross_entropy bce_with_logits bce_loss":
+        "bce binary_cross_entropy bce_with_logits bce_with_logits_loss bce_loss":
             ("sigmoid", "It is the binary cross entropy, summed over classes."),
     },
     "model.pool": {
@@ -146,7 +177,19 @@ TABLE: dict[str, dict[str, tuple[str, str]]] = {
         "avg mean average global_average": ("gap", ""),
         "attention attn": ("map", ""),
     },
-    "platform": {"cuda nvidia": ("gpu", "")},
+    "platform": {"cuda nvidia true yes on": ("gpu", ""), "false no off": ("cpu", "")},
+    "model.dtype": {
+        "fp16 float16 half 16 16_mixed bf16 bf16_mixed 16_true bf16_true":
+            ("bfloat16", "Parameters stay in float32; there is no float16."),
+        "fp32 32 32_true": ("", "The default is float32; leave it out."),
+    },
+    "optimizer.clip": {"none false no off": ("0", "No gradient is clipped then.")},
+    "checkpoint.keep_best": {
+        "accuracy eval_accuracy val_accuracy val_acc acc top1 eval_top1 acc1":
+            ("val/top1", "The best step is kept; training goes on to its end."),
+        "loss eval_loss val_loss": ("val/loss", "The best step is kept; training goes on to its "
+                                    "end."),
+    },
     "data.source": {
         "hf hfds huggingface torch torchvision keras tensorflow_datasets":
             ("tfds:<cifar10>", "TensorFlow Datasets has many of the same datasets."),
@@ -204,41 +247,81 @@ def hint(kind: str, word: str, value: str = "") -> str:
 
 
 def meant(kind: str, word: str, value: str = "") -> tuple[str, str] | None:
-    """What a word is here, as in `TABLE` but filled in, and what to know; None if unknown."""
+    """Returns what a word is here, as in `TABLE` but filled in, and what to know; None: unknown."""
     if kind == "model.variant":
         return _variant(word)
     if kind == "data.source":
         return _source(word)
-    found = _row(kind, word) or _row(kind, word.rpartition(".")[2])
-    if kind != "config key" or found is None or not found[0]:
-        return found
-    text = _filled(found[0], value)
-    return text if text.startswith("--") else f"--config.{text}", found[1]
+    if kind == "platform":
+        word = word.partition(":")[0]  # of cuda:0
+    row = _row(kind, word) or _row(kind, word.rpartition(".")[2])
+    if row is None:
+        return None
+    if kind != "config key":
+        return row[0], row[1]
+    text, remark = _with_value(row, value.strip())
+    return f"--config.{text}" if text and not text.startswith("--") else text, remark
 
 
 def _plain(word: str) -> str:
     return re.sub(r"[\W_]", "", word.lower())
 
 
-def _row(kind: str, word: str) -> tuple[str, str] | None:
+def _row(kind: str, word: str) -> tuple[str, ...] | None:
     rows = TABLE.get(kind, {}).items()
     return next((row for words, row in rows if _plain(word) in map(_plain, words.split())), None)
 
 
-_NUMBER = r"\d[\d.]*(?:e[+-]?\d+)?"
+# ---------------------------------------------------------------- values that are carried over
+
+_PLACE = re.compile(r"([\w.]+)=('?)<(\w+) (.*?)>")
 
 
-def _filled(text: str, value: str) -> str:
-    """Puts a value in the place of the example, if it can stand there."""
+def _with_value(row: tuple[str, ...], value: str) -> tuple[str, str]:
+    """Fills a row of a key with a value, or says in words how to write what cannot be carried."""
+    text, remark, *off = row
+    if off and value.lower() in ("false", "no", "none", "off", "0"):
+        return "", (
+            f"The default is --config.{off[0]}; leave it out, or write that where the recipe has "
+            "another value."
+        )
+    on = bool(off) and value.lower() in ("true", "yes", "on")
+    filled, more = text, ""
+    for place in _PLACE.finditer(text):
+        key, quote, kind, example = place.groups()
+        found = _value(key, kind, example, "" if on else value)
+        if found is None and off and value == "1":
+            found = _value(key, kind, example, "")
+        if found is None:
+            return "", f"{_in_words(text)}{f' {remark}' if remark else ''}"
+        if not found[0]:
+            return found
+        filled = filled.replace(place[0], f"{key}={quote}{found[0]}", 1)
+        more = found[1]
+    return filled, more or remark
 
-    def chosen(match: re.Match[str]) -> str:
-        key, example = match[1] or "", match[2]
-        translated = meant(key.removesuffix("="), value)
-        pattern = _NUMBER if re.fullmatch(_NUMBER, example) else r"[\w./:@+~-]+"
-        return key + (translated[0] if translated else
-                      value if re.fullmatch(pattern, value) else example)  # fmt: skip
 
-    return re.sub(r"([\w.]+=)?<(.*?)>", chosen, text)
+def _value(key: str, kind: str, example: str, value: str) -> tuple[str, str] | None:
+    """Returns a value as the key accepts it, and what to know about it; None if it does not."""
+    if not value:
+        return (example.split()[0] if kind == "name" else example), ""
+    if readers.is_plain(value) and (found := meant(key, value)):
+        return found
+    read = readers.option(value, example.split()) if kind == "name" else readers.read(kind, value)
+    return (read, "") if read else None
+
+
+def _in_words(text: str) -> str:
+    """Says how a flag is written, with capitals for its values."""
+    places = [match.group(3, 4) for match in _PLACE.finditer(text)]
+    said = {}
+    for kind, example in places:
+        options = ("NAME", f"is one of {', '.join(example.split())}")
+        said[kind] = options if kind == "name" else readers.TYPES[kind][:2]
+        text = text.replace(f"<{kind} {example}>", said[kind][0])
+    capitals, what = said[places[0][0]]
+    flag = text if text.startswith("--") else f"--config.{text}"
+    return f"Write {flag}, where {capitals} {what}."
 
 
 # ---------------------------------------------------------------- names with a structure
@@ -264,7 +347,7 @@ _RESNET = re.compile(
 
 
 def _variant(name: str) -> tuple[str, str] | None:
-    """The variant in a name such as `google/vit-base-patch16-224`, with a flag for its size."""
+    """Reads a variant, and its size, from a name such as `google/vit-base-patch16-224`."""
     if match := _RESNET.fullmatch(name):
         remark = "It is a ResNet with group norm and weight standardisation."
         return f"BiT-R{match[1]}x{match[2] or 1}", remark
@@ -282,16 +365,16 @@ def _variant(name: str) -> tuple[str, str] | None:
 
 
 def _source(spec: str) -> tuple[str, str] | None:
-    """The source that is meant by `hf:cifar10`, `imagefolder:/path` or `cifar10`."""
+    """Finds the source that is meant by `hf:cifar10`, `imagefolder:/path` or `cifar10`."""
     kind, _, rest = re.sub(r"^(\w+)/", r"\1:", spec).partition(":")
     found = _row("data.source", kind)
     if found is None:
         return None
-    text, remark = found
+    text, remark = found[0], found[1]
     if text.startswith("tfds:") and rest:
         if rest.startswith(("/", "~", ".")):
             return f"folder:{rest}", "It holds class folders."
         name = rest.rpartition("/")[2]
-        text = (_row("data.source", name) or (f"tfds:{name}", ""))[0]
+        text = (_row("data.source", name) or (f"tfds:{name}",))[0]
         return text, remark
     return re.sub(r"<(.*?)>", lambda match: rest or match[1], text), remark

@@ -81,6 +81,7 @@ def test_error_of_the_logging_itself_is_seen():
     assert done.stderr.endswith("of another\n")
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("kind", ["pipe", pytest.param("pty", marks=pytest.mark.slow)])
 def test_run_goes_on_when_its_reader_is_gone(tmp_path, kind):
     words = ["train", f"--config={QUICKSTART}", f"--workdir={tmp_path}", *TINY]

@@ -23,6 +23,8 @@ from vit_jax.cli import main
 from vit_jax.models import variants
 from vit_jax.storage.jsonl import read_rows
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).resolve().parent.parent
 LONG = (
     "--config.length=400 steps",

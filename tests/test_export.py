@@ -32,6 +32,7 @@ def export(*words):
     return main.main(["export", *map(str, words)])
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(exports.TOO_NEW, reason="TensorFlow 2.21 reads jax 0.10's")
 def test_commands_and_python_of_the_page(workdir, tmp_path, monkeypatch, capsys):
     """Its commands write what its Python reads."""

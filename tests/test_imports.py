@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 _COUNT = """
 import json, os, sys
 def show():

@@ -19,7 +19,10 @@ from launch import main
 from vit_jax.checkpoints import step_folders
 from vit_jax.cli import main as vit_jax_main
 
-pytestmark = pytest.mark.skipif(bool(why := slurm_cluster.missing()), reason=why)
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(bool(why := slurm_cluster.missing()), reason=why),
+]
 STEPS = (
     "--config.length=60 steps",
     "--config.report.page=false",

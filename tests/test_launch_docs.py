@@ -23,6 +23,7 @@ def commands(root):
                 yield page, shlex.split(line)
 
 
+@pytest.mark.integration
 def test_commands_render(root, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for page, words in commands(root):

@@ -18,6 +18,8 @@ from launch.engines import local
 from launch.engines.local import Options
 from vit_jax.errors import BadInput
 
+pytestmark = pytest.mark.integration
+
 
 def words(rendered):
     return list(rendered.submit[0].argv)

@@ -18,6 +18,8 @@ from vit_jax.errors import PeerLost
 from vit_jax.runtime import peer_links
 from vit_jax.runtime.process_identity import Who
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.mark.parametrize("linger_secs", [None, 0])
 def test_whether_the_other_end_is_gone(linger_secs):

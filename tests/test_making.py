@@ -249,6 +249,7 @@ def made(finished, tmp_path_factory):
     }  # fmt: skip
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("width", browsing.WIDTHS)
 @pytest.mark.parametrize(
     "name, images, drawings", [("one", 5, 5), ("several", 0, 4), ("table", 0, 1)]

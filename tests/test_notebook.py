@@ -12,6 +12,8 @@ import nbclient
 import nbformat
 import pytest
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).resolve().parent.parent
 TOUR = ROOT / "docs" / "tour.ipynb"
 

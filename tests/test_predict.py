@@ -136,6 +136,7 @@ def test_what_is_no_file_is_written_to_and_not_replaced(digits_run, tmp_path, ca
     os.close(reader)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("to_file", [True, False])
 def test_names_of_files_may_be_any_bytes(digits_run, tmp_path, monkeypatch, to_file):
     [path] = using.digit_files(tmp_path, 1)
@@ -152,6 +153,7 @@ def test_names_of_files_may_be_any_bytes(digits_run, tmp_path, monkeypatch, to_f
     assert content.splitlines()[1].startswith(name + b",1,")
 
 
+@pytest.mark.integration
 def test_names_are_utf_8_whatever_the_locale(digits_run, tmp_path):
     """Of paths, of classes and of what is printed; checkpoints are read from such a path too."""
     run = using.with_classes(

@@ -20,6 +20,7 @@ from test_train import QUICKSTART, TINY, logged, run, same_parameters
 from vit_jax.build import program
 from vit_jax.build import run as build
 from vit_jax.checkpoints.checkpoints import Checkpoints
+from vit_jax.evaluators import classification
 from vit_jax.runtime import coordinated_stop, signals
 from vit_jax.storage.jsonl import read_rows
 from vit_jax.training import train
@@ -62,7 +63,7 @@ def test_stopped_in_an_evaluation_and_in_training_equals_uninterrupted(
     quiet, tmp_path, monkeypatch, capsys
 ):
     with monkeypatch.context() as patch:
-        at_call(patch, train.classification, "evaluate")  # at step 6, which is not a save's
+        at_call(patch, classification, "evaluate")  # at step 6, which is not a save's
         assert run(tmp_path) == 42
     assert committed(tmp_path)[-1] == 6
     assert {
@@ -114,7 +115,7 @@ def test_stopped_in_another_phase_equals_uninterrupted(quiet, tmp_path, monkeypa
 
             patch.setattr(build.pipeline.Pipeline, "train", blocked)
         elif phase == "last evaluation":
-            at_call(patch, train.classification, "evaluate", 5)
+            at_call(patch, classification, "evaluate", 5)
         else:
             at_call(patch, train.Window, "add", 5, lambda: stop_file(tmp_path))
         assert run(tmp_path) == 42
@@ -134,7 +135,7 @@ def stop_file(workdir):
 def test_checkpoint_that_was_saved_unmeasured_becomes_the_best(tmp_path, monkeypatch):
     keep = "--config.checkpoint.keep_best=val/loss", "--config.checkpoint.every=0"
     with monkeypatch.context() as patch:
-        at_call(patch, train.classification, "evaluate")
+        at_call(patch, classification, "evaluate")
         assert run(tmp_path, *keep) == 42
     with monkeypatch.context() as patch:
         at_call(patch, train.Window, "add", 2)
@@ -193,6 +194,7 @@ def wait_for_text(child, text, secs=400):
         time.sleep(0.05)
 
 
+@pytest.mark.integration
 def test_two_processes_of_which_one_gets_sigterm_stop_at_one_step(tmp_path):
     workdir = tmp_path / "run"
     light = (

@@ -24,6 +24,8 @@ from vit_jax.runtime import goodput
 from vit_jax.storage import files as storage
 from vit_jax.storage import jsonl
 
+pytestmark = pytest.mark.integration
+
 STEPS = (
     "--config.length=24 steps",
     "--config.report.page=false",

@@ -43,6 +43,7 @@ def test_continued_equals_uninterrupted(tmp_path, combination):
     assert_equal(tmp_path / "whole", tmp_path / "cut")
 
 
+@pytest.mark.integration
 def test_continued_equals_uninterrupted_in_two_processes(tmp_path):
     in_two_processes(tmp_path, ALL)
     assert_equal(tmp_path / ALL / "whole", tmp_path / ALL / "cut")

@@ -34,6 +34,8 @@ from vit_jax.preflight.bench import (
 )
 from vit_jax.preflight.bench.interleaved import Asked, Timed
 
+pytestmark = pytest.mark.integration
+
 NARROW = ("width=16", "depth=2", "mlp=24", "heads=2")
 OVERRIDES = ("--config.platform=cpu", *(f"--config.model.{text}" for text in NARROW))
 ASKED = Asked("Ti/8", 8, 16, "float32", OVERRIDES)

@@ -33,6 +33,7 @@ setup(
         "scikit-learn>=1.5,<2",  # only for the file of digits inside it
         "importlib_resources>=6,<8",  # TFDS needs it to download, but does not say so
         "numpy>=2.0,<3",
+        "scipy>=1.14,<2",  # Student's t, and L-BFGS of linear probes
         "ml_dtypes>=0.5,<1",
         "matplotlib>=3.10,<4",  # figures of what is inside a model
         "pillow>=11,<14",  # timm's and Hugging Face's preprocessing is its resizing

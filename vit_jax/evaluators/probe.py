@@ -6,13 +6,11 @@
 Axes: N images to learn from, M images to be scored, D width, Y classes.
 """
 
-import collections
-from collections.abc import Callable, Sequence
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from scipy import optimize
 
 from vit_jax.evaluators.fewshot import whitening
 
@@ -93,56 +91,12 @@ def fit(
         value, slopes = _loss(jnp.asarray(weights.reshape(width + 1, classes), jnp.float32), *data)
         return float(value), np.asarray(slopes, np.float64).ravel()
 
-    found = _minimised(mean_loss, np.zeros((width + 1) * classes))
-    weights = np.float32(found).reshape(width + 1, classes)
+    limits = {"maxiter": MOST_STEPS, "maxcor": _MEMORY, "gtol": TOLERANCE, "ftol": 0}
+    start = np.zeros((width + 1) * classes)
+    # On the host: an optimizer that is compiled takes longer to compile than to run.
+    found = optimize.minimize(mean_loss, start, method="L-BFGS-B", jac=True, options=limits)
+    weights = np.float32(found.x).reshape(width + 1, classes)
     return weights[:-1], weights[-1]
-
-
-def _minimised(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], x: np.ndarray) -> np.ndarray:
-    """Where a convex loss is the lowest, by L-BFGS (Liu and Nocedal 1989), halving steps.
-
-    On the host, since vectors are short: an optimizer that is compiled takes longer to compile than
-    to run.
-
-    Args:
-      loss: point -> value and slopes.
-      x: to start from.
-    """
-    value, slopes = loss(x)
-    pairs: collections.deque[tuple[np.ndarray, np.ndarray]] = collections.deque(maxlen=_MEMORY)
-    for _ in range(MOST_STEPS):
-        if np.abs(slopes).max() <= TOLERANCE:
-            break
-        direction = -_times_inverse_hessian(slopes, pairs)
-        rate, descent = 1.0, float(slopes @ direction)
-        after = loss(x + direction)
-        while not after[0] <= value + 1e-4 * rate * descent and rate > 1e-9:
-            rate /= 2
-            after = loss(x + rate * direction)
-        if not after[0] < value:  # float32 sees no lower value
-            break
-        change, bend = rate * direction, after[1] - slopes
-        if change @ bend > 0:
-            pairs.append((change, bend))
-        x, (value, slopes) = x + change, after
-    return x
-
-
-def _times_inverse_hessian(
-    slopes: np.ndarray, pairs: Sequence[tuple[np.ndarray, np.ndarray]]
-) -> np.ndarray:
-    """The two loops of L-BFGS over the last (change of point, change of slopes)."""
-    shares = []
-    for change, bend in reversed(pairs):
-        share = (change @ slopes) / (change @ bend)
-        slopes = slopes - share * bend
-        shares.append(share)
-    if pairs:
-        change, bend = pairs[-1]
-        slopes = slopes * (change @ bend) / (bend @ bend)
-    for (change, bend), share in zip(pairs, reversed(shares), strict=True):
-        slopes = slopes + (share - (bend @ slopes) / (change @ bend)) * change
-    return slopes
 
 
 @jax.jit

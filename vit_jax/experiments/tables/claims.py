@@ -16,12 +16,12 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
+from scipy import special
+
 from vit_jax.errors import unknown
 
 Test = Literal["above", "below", "equal"]
 Verdict = Literal["shown", "not shown", "opposite", "missing"]
-# Student's t that 95 % lie below, by degrees of freedom from 1 on; the last also for more.
-T95 = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +97,7 @@ def judge(claim: Claim, measured: Mapping[tuple[str, str], Mapping[int, float]])
     error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
     if len(values) < claim.seeds or mean is None or error is None:
         return Judged(claim, "missing", values, mean, error)
-    half = T95[min(len(values) - 1, len(T95)) - 1] * error
+    half = float(special.stdtrit(len(values) - 1, 0.95)) * error
     return Judged(claim, _verdict(claim, mean - half, mean + half), values, mean, error)
 
 

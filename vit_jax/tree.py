@@ -66,7 +66,7 @@ def depth(params: PyTree) -> int:
 
 
 def stack_blocks(params: dict[str, Any]) -> dict[str, Any]:
-    """Converts the unrolled layout to the stacked one; returns other trees as they are."""
+    """Converts unrolled blocks to stacked ones; returns a tree without `block_0` as it is."""
     names = [f"block_{i}" for i in range(sum(_LOOPED.match(k + "/") is not None for k in params))]
     if not names:
         return params
@@ -79,7 +79,7 @@ def _stack(*leaves: Any) -> Any:
 
 
 def unstack_blocks(params: dict[str, Any]) -> dict[str, Any]:
-    """Converts the stacked layout to the unrolled one; returns other trees as they are."""
+    """Converts stacked blocks to unrolled ones; returns a tree without stacked blocks as it is."""
     if STACKED not in params:
         return params
     rest = {k: v for k, v in params.items() if k != STACKED}

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Saves and restores the state of a run; the only module that uses orbax's checkpointers.
+"""Saves and restores the state of a run; the only module that imports orbax.
 
 A checkpoint counts once it is committed with the checksums of its files. A process that is killed
 during a save leaves the previous checkpoint intact. A checkpoint is used only if its files are as
@@ -110,7 +110,7 @@ class Checkpoints:
                 raise
             log.error("%s", e)  # the error that ends the run is raised, not this one
 
-    # ------------------------------------------------------------ which steps there are
+    # ------------------------------------------------------------ existing steps
 
     @property
     def steps(self) -> list[int]:
@@ -174,7 +174,7 @@ class Checkpoints:
         return retention.best(self._read_all() if self._read_only else self._metrics, metric)
 
     def is_best(self, measured: dict[str, Any]) -> bool:
-        """Returns True if these metrics beat those of every checkpoint and the best is kept.
+        """Returns True if these metrics beat those of every checkpoint; False without `keep_best`.
 
         Only the answer of process 0 is reliable.
         """
@@ -361,7 +361,7 @@ class Checkpoints:
         return restored["state"]
 
     def _check_params(self, step: int, abstract: TrainState) -> None:
-        """Refuses different parameters before orbax reads any: optimizer states repeat them."""
+        """Refuses other parameters before orbax reads any; the optimizer state repeats them."""
         difference = ""
         with contextlib.suppress(Exception):  # `restore` meets a failing disk or store again
             saved = self._saved(step)["params"]

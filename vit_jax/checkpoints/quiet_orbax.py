@@ -17,7 +17,7 @@ from typing import Any
 
 @functools.cache
 def hush() -> None:
-    """Silences them in this process from now on; other messages are unaffected."""
+    """Silences these messages in this process from now on; others are unaffected."""
     logging.getLogger("asyncio").addFilter(_is_news)
     sys.unraisablehook = functools.partial(_tell, sys.unraisablehook)
 

@@ -22,7 +22,7 @@ Metrics = Mapping[str, float]
 
 
 class Damaged(RuntimeError):
-    """The files of a step are not as saved. For readers; a run resumes from another step."""
+    """An error for readers: files of a step are not as saved. A run resumes from another step."""
 
 
 def lower_is_better(metric: str) -> bool:

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The layout of a run's steps in its workdir: which steps count, and how to remove or set aside.
+"""The layout of a run's steps in its workdir: which count, how to remove one or set it aside.
 
 `checkpoints/12` counts once it contains two files: orbax's commit mark and the checksums. This
-module never reads the contents of the steps, so that damage in one step hides no other step. It
+module never interprets the contents of steps, so that damage in one step hides no other step. It
 raises BadInput, and never reports damage, where this account lacks the right to read. Start from
 `committed`.
 """
@@ -104,7 +104,7 @@ def tidy(workdir: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Removes a step; a half-removed step does not count. Removes only the link if it is a link."""
+    """Removes a step, or only the link if it is a link; a half-removed step does not count."""
     if storage.is_remote(folder):
         for mark in (_COMMIT, _OLDER, checksums.FILE):
             storage.remove(folder / mark)

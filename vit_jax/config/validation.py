@@ -78,7 +78,7 @@ def check_numbers(config: ConfigDict) -> None:
 
 
 def few_shot_tasks(config: ConfigDict) -> dict[str, str]:
-    """Returns name of an evaluation, which is the prefix of its metrics -> source."""
+    """Returns the name of each few-shot evaluation, the prefix of its metrics -> its source."""
     return {f"fewshot_{name}": source for name, source in config.fewshot.sources}
 
 
@@ -209,7 +209,7 @@ def evaluations_of_test(config: ConfigDict) -> list[str]:
 
 
 def looked_at_test(config: ConfigDict) -> bool:
-    """Returns True if a run that selects its best step, or serves to select, reads test data."""
+    """Returns True if test data choose the best step, or a run of stage `select` reads any."""
     read = evaluations_of_test(config)
     best = config.checkpoint.keep_best.partition("/")[0].removesuffix("_raw")
     return best in read or (config.recipe.stage == "select" and bool(read))

@@ -147,7 +147,7 @@ _OTHERS = (
 
 @dataclasses.dataclass(frozen=True)
 class Accelerator:
-    """One slice, or one or several machines with GPUs, in the unit of an order."""
+    """One slice, or one or several machines with GPUs, as they are ordered."""
 
     generation: Generation
     shape: str  # such as 4x4x8; a number for GPUs

@@ -58,12 +58,12 @@ def _compile(key: str, pattern: str, paths: Sequence[str]) -> re.Pattern[str]:
 
 
 def decay_mask(params: PyTree, which: str) -> PyTree:
-    """Returns True where weight decay acts: `kernels` only (big_vision, AugReg), or `all`."""
+    """Returns a mask, True where weight decay acts: `kernels` (big_vision, AugReg) or `all`."""
     return tree.map_with_path(lambda path, _: which == "all" or path.endswith("/kernel"), params)
 
 
 def trainable(params: PyTree, freeze: Sequence[str]) -> PyTree:
-    """Returns 0 for parameters, or layers of them, that a pattern freezes, else 1.
+    """Returns a factor per parameter, or per layer of it: 0 where a pattern freezes it, else 1.
 
     Raises:
       BadInput: a pattern matches nothing, or everything is frozen.

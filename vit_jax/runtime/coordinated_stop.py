@@ -162,7 +162,7 @@ class Agreement:
     # ---------------------------------------------------------------- points
 
     def check(self) -> None:
-        """Raises Stopped, between two phases of the start, if nothing is to be saved."""
+        """Raises Stopped, between phases of the start, if the run stops with nothing to save."""
         with self._changed:
             if self._due.get(STOP) == 0:
                 raise _stopped(self._why[STOP])
@@ -194,7 +194,7 @@ class Agreement:
                 with contextlib.suppress(queue.Empty):
                     found.append(get())
                 with self._changed:
-                    if found:  # the agreement may rely on the answer that this process waits
+                    if found:  # others may have agreed because this process said that it waits
                         self._changed.wait_for(lambda: not self._held)
                     self._raise_if_due()
                     if not found and self.line is None and STOP in self._due:
@@ -218,7 +218,7 @@ def _stopped(why: str, *, save: bool = False) -> Stopped:
     return Stopped(f"stopped: {why}; run again to continue.", save=save)
 
 
-# ---------------------------------------------------------------- of this process
+# ---------------------------------------------------------------- this process
 
 _now = Agreement()
 _began = time.time()  # this start

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The file that carries a command to the place where it runs, with its expectations.
+"""The file that carries a command, with its expectations, to the place where the command runs.
 
 `vit_jax @job.json` runs the arguments in the file, so that no shell on the way can change them. It
 first compares code, packages and configuration with those of the writer of the file. The launcher

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Identifies this process in a run of several: its number, the count, the coordinator.
+"""Identifies this process in a run of several: its number, the count and the coordinator.
 
 Everything is read from arguments and environment variables. Each engine is one function here, and
 its variable names appear nowhere else. This module must not import jax, because it runs before jax
@@ -68,7 +68,7 @@ class Who:
 def resolve(
     flags: Mapping[str, str | None], env: Env, *, tpu: bool = False
 ) -> Who | Literal["tpu"] | None:
-    """Returns the identity of this process; None if it trains alone, `"tpu"` if jax finds it out.
+    """Returns the identity of this process; None if it trains alone, `"tpu"` if jax detects it.
 
     Arguments come first, then `VIT_JAX_*`, then the engine that started the process: Open MPI,
     Slurm, JobSet, SkyPilot, xpk on GPUs. A coordinator alone may be given beside an engine.

@@ -28,7 +28,7 @@ LATE_SECS = 30  # for the remaining processes to come and be told, when one does
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 log = logging.getLogger("vit_jax")
 _Facts = Mapping[str, str]
-_HELLO = {"vit_jax", "count", "host", "facts"}  # keys of the first message; "vit_jax": its number
+_HELLO = {"vit_jax", "count", "host", "facts"}  # first message; "vit_jax": sender's number
 
 
 def facts() -> dict[str, str]:

@@ -202,7 +202,7 @@ def notice() -> str | None:
 
 
 def on_google_cloud() -> bool:
-    """Returns True if a metadata server exists; sends no request, which may take long."""
+    """Returns True if a metadata server exists; sends no request, because one may take long."""
     if not offline.allowed():
         return False
     if os.environ.get("GCE_METADATA_HOST"):

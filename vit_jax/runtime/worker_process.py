@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A fresh process that answers questions and shares no platform, memory or clock with its parent.
+"""A fresh process that answers questions, for work that needs its own platform, memory or clock.
 
 Start from `Child`.
 """

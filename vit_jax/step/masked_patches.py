@@ -57,12 +57,12 @@ class Masked:
 
     @property
     def corrupted(self) -> int:
-        """Returns the corrupted patches per image: rate * L, to the nearest, halves up."""
+        """The number of corrupted patches per image: rate * L, to the nearest, halves up."""
         return math.floor(self.rate * self.patches + 0.5)
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """Returns how many patches get the mask token, another patch's embedding, and their own.
+        """The numbers of patches that get the mask token, another patch's embedding, and their own.
 
         The shares are 80, 10 and 10 %. The tenths are rounded to the nearest, halves up, and the
         mask token gets the rest.
@@ -72,7 +72,7 @@ class Masked:
 
     @property
     def outputs(self) -> int:
-        """Returns O: the logits of each colour, or the pixels row by row."""
+        """O: the logits of each colour, or the pixels row by row."""
         return 3 * self.side**2 if self.target == "l2" else COLOURS * CELLS[self.target] ** 2
 
     def draw(self, keys_B: jax.Array) -> Corruption:

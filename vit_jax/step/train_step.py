@@ -177,10 +177,10 @@ def skipping(tx: optax.GradientTransformation) -> optax.GradientTransformation:
 def _unless_finite(
     before: TrainState, after: TrainState, measured: dict[str, jax.Array]
 ) -> _Stepped:
-    """Returns the next state and the metrics; keeps the state before where values are not finite.
+    """Returns the next state, or the state before if values are not finite, and the metrics.
 
-    Only `skipping` enables this, for the loss and the gradients. The norm of the updates does not
-    decide: all updates would have to be kept until it is known.
+    The state is kept only with `skipping`, if the loss or the gradients are not finite. The norm of
+    the updates does not decide: all updates would have to be kept until it is known.
     """
     if not isinstance(after.opt_state, Skipping):
         return after, measured

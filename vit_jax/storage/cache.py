@@ -34,7 +34,7 @@ def keep_compiled(folder: str, platform: str) -> str:
 
     Args:
       folder: a path, or an address such as gs://...; "" keeps nothing; "auto" uses
-        `JAX_COMPILATION_CACHE_DIR`, else `compiled` in `root`, but keeps nothing on the CPU.
+        `JAX_COMPILATION_CACHE_DIR` if set, else `compiled` in `root`, or nothing on the CPU.
         Programs of the CPU contain instructions of the machine that compiled them. Another machine
         that shares the folder may crash on them (jax issue 38445).
       platform: of the devices: cpu, gpu or tpu.

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Decides if this process may use the network: one switch for every room. Start from `forbid`."""
+"""Keeps the one switch, for every room, that forbids the network. Start from `forbid`."""
 
 import os
 

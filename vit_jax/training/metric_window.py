@@ -75,7 +75,7 @@ class Window:
                 self._show(step, row)
 
     def _estimate(self, step: int, metrics: dict[str, jax.Array]) -> None:
-        """Shows once how long the run will take, measured after the step that was compiled."""
+        """Shows once how long the run will take, measured from the second step on."""
         done, total = step - self._first, self._run.steps.total
         if done == 1:  # the train loop has waited for this step
             self._began = self._throughput.training()
@@ -114,7 +114,7 @@ class Window:
         self._report.progress(metric_writer.progress_line(step, total, row, left_images=left))
 
     def _health(self) -> dict[str, int]:
-        """Returns the memory in use by this process and its devices, and the skipped images."""
+        """Returns memory figures of this process and its devices, and skipped images so far."""
         found = {
             "memory/host_bytes": host_memory.used_bytes(),
             "memory/host_free_bytes": host_memory.available_bytes(),

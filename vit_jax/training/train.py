@@ -82,8 +82,8 @@ def train(
       The content of results.json.
 
     Raises:
-      BadInput: the input was refused before anything was written, or later; the last checkpoint
-        is kept.
+      BadInput: the input was refused, and nothing was written. An error of this kind later in the
+        run keeps the last checkpoint.
       RunFailed: a metric was not finite; the last checkpoint is from before that step.
       PeerLost: not all processes arrived.
       Stopped: the run was asked to stop and has saved its state.
@@ -273,7 +273,7 @@ def loop(
 
 
 def dispatched(step: int, first: int, metrics: Any) -> None:
-    """Marks that a step was dispatched; waits for the first step, which accepts the start."""
+    """Marks that a step was dispatched; waits for the first one and accepts the start."""
     if step == first + 1:
         jax.block_until_ready(metrics)
         goodput.event("first_step", step)

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Shows text on standard error and output while a program runs that does not need a reader.
+"""Prints text for a person on standard error and output; the program never needs that reader.
 
 The terminal may be closed, the reader of a log may die, its disk may be full. The run then goes on
 silently: its results are in its workdir. Start from `show`.

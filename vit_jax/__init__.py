@@ -6,8 +6,8 @@
     model, params, preprocess = vit_jax.load(FILE_OR_RUN)
     vit_jax.save(FILE, model, params, format="npz")
 
-Importing this package starts no backend and imports neither jax nor TensorFlow.
-It gives two environment variables a default, by which buckets are read through gcsfs.
+Importing this package starts no backend and imports neither jax nor TensorFlow. It sets defaults of
+two environment variables, so that buckets are read through gcsfs.
 """
 
 import os
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vit_jax.weights.loading import load, save
 
-# Before jax's compile cache asks etils for a path: else gs:// is read through TensorFlow for good.
+# Set before jax's compile cache asks etils for a path: else TensorFlow reads gs:// from then on.
 os.environ.setdefault("EPATH_USE_TF", "false")
-# Before anyone imports gcsfs: else it asks by gRPC what kind each bucket is.
+# Set before gcsfs is imported: else it asks by gRPC for the kind of each bucket.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 
 __all__ = ["load", "save"]

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The `vit_jax` command, also as `python -m vit_jax`."""
+"""Runs the `vit_jax` command, also as `python -m vit_jax`."""
 
 import sys
 import traceback
@@ -11,10 +11,10 @@ from vit_jax.hardware import huge_pages
 
 
 def program() -> int:
-    """Runs the command line of this process in UTF-8, with large pages where they are to be had."""
+    """Runs the command line of this process in UTF-8, with large pages where available."""
     console.in_utf8()
     huge_pages.start_with()
-    from vit_jax.cli import main  # what it imports is not imported twice
+    from vit_jax.cli import main  # after a possible restart, so that its imports run only once
     from vit_jax.runtime import process_exit
 
     try:

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a person reads on standard error and output while something runs that does not need them.
+"""Prints text for a person on standard error and output; the program never needs that reader.
 
-The terminal may be closed, the reader of a log die, its disk be full. Then the run goes on in
-silence: its results are in its workdir. Start from `show`.
+The terminal may be closed, the reader of a log may die, its disk may be full. The run then goes on
+silently: its results are in its workdir. Start from `show`.
 """
 
 import codecs
@@ -17,14 +17,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
-_UTF8 = "PYTHONUTF8"  # the variable by which Python takes all names for UTF-8
+_UTF8 = "PYTHONUTF8"  # the variable that makes Python read all names as UTF-8
 
 
 def in_utf8() -> None:
-    """Starts this program anew, as the same process, where Python takes names for another encoding.
+    """Restarts this program, as the same process, if Python uses another encoding for names.
 
-    Lists and labels are UTF-8 whatever the locale says, and a path in them names the same file only
-    where Python reads all names so. It is done once: an interpreter may be told to ignore it.
+    Lists and labels are UTF-8 in any locale. A path in them names the same file only if Python
+    reads all names as UTF-8. The restart is done once: an interpreter may ignore the variable.
     """
     if sys.getfilesystemencoding() == "utf-8" or os.environ.get(_UTF8) == "1":
         return
@@ -34,9 +34,9 @@ def in_utf8() -> None:
 
 
 def begin() -> None:
-    """Makes the standard streams UTF-8, whatever the locale says; names may be any bytes.
+    """Makes the standard streams UTF-8 in any locale; names may contain any bytes.
 
-    Streams that were closed at the start (`2>&-`) go nowhere, and not into a file.
+    Streams that were closed at the start (`2>&-`) are discarded and do not end up in a file.
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
@@ -50,7 +50,7 @@ def begin() -> None:
 
 
 def show(text: str = "", *, file: TextIO | None = None, end: str = "\n") -> None:
-    """Prints a line at once, to standard error by default; silent where nobody can read it."""
+    """Prints a line at once, to standard error by default; ignores a stream without a reader."""
     stream = sys.stderr if file is None else file
     try:
         print(text, end=end, file=stream, flush=True)
@@ -59,9 +59,10 @@ def show(text: str = "", *, file: TextIO | None = None, end: str = "\n") -> None
 
 
 def silence(file: TextIO) -> None:
-    """Has all that is written there, by whomever, go nowhere from now on.
+    """Discards everything that is written to a stream from now on, by any code.
 
-    So does what it still holds: Python would fail on that when it ends, with another exit code.
+    The stream's buffer is discarded too: Python would fail to flush it at exit, and change the exit
+    code.
     """
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -70,25 +71,25 @@ def silence(file: TextIO) -> None:
 
 
 class Handler(logging.StreamHandler):
-    """Lines of the log, as `show` prints them."""
+    """A log handler that prints lines like `show`."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """Called where a line could not be written."""
+        """Handles a line that could not be written."""
         if isinstance(sys.exc_info()[1], OSError):
             silence(self.stream)
         else:
             super().handleError(record)
 
 
-_BAR_SECS = 0.5  # between two pictures of a progress bar
+_BAR_SECS = 0.5  # interval between two updates of a progress bar
 
 
 @contextlib.contextmanager
 def bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A function (done, total) that shows progress on a terminal, and elsewhere nothing."""
+    """Yields a function (done, total) that shows progress on a terminal, and elsewhere nothing."""
     began = due = time.monotonic()
     shown = sys.stderr.isatty()
-    if shown:  # the first picture may be long in coming: a compilation
+    if shown:  # the first update may take long, e.g. during a compilation
         show(f"\r\x1b[K{what}: ...", end="")
 
     def progress(done: int, total: int) -> None:
@@ -110,14 +111,14 @@ def bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def duration(secs: float) -> str:
-    """`1:02:03`, `4:05`."""
+    """Formats seconds as `1:02:03` or `4:05`."""
     minutes, seconds = divmod(round(secs), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
-    """Columns of text, the first to the left, the others to the right."""
+    """Returns columns of text, the first aligned left, the others right."""
     widths = [max(len(line[i]) for line in [header, *rows]) for i in range(len(header))]
     align = [str.ljust] + [str.rjust] * (len(header) - 1)
     lines = [

@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The mesh, and which mesh axes each dimension of an array is split over.
+"""The mesh, and the mesh axes over which each dimension of an array is split.
 
-Meaning (parameter path -> logical axes) lives beside each model, placement (logical axis -> mesh
-axes) in the config; this module joins the two. It must not know any model. Start from `Rules`.
+The meaning of a parameter (path -> logical axes) lives beside each model. The placement (logical
+axis -> mesh axes) lives in the config. This module joins the two, and must not know any model.
+Start from `Rules`.
 """
 
 import dataclasses
@@ -30,10 +31,11 @@ Axes = dict[str, tuple[str | None, ...]]  # parameter path pattern -> logical ax
 
 
 def mesh_shape(*, replica: int, data: int, fsdp: int, tensor: int, devices: int) -> tuple[int, ...]:
-    """Sizes of `MESH_AXES` for a number of devices; one of them may be -1, the rest of the devices.
+    """Returns the sizes of `MESH_AXES` for a number of devices; one size may be -1 (the rest).
 
     Raises:
-      BadInput: the product is not the number of devices; names the nearest data size that fits.
+      BadInput: the product is not the number of devices; the message names the nearest data size
+        that fits.
     """
     sizes: dict[str, int] = dict(zip(MESH_AXES, (replica, data, fsdp, tensor), strict=True))
     free = [a for a, n in sizes.items() if n == -1]
@@ -49,7 +51,7 @@ def mesh_shape(*, replica: int, data: int, fsdp: int, tensor: int, devices: int)
 
 
 def _nearest(sizes: Mapping[str, int], devices: int) -> str:
-    """The change of one axis, data if possible, that makes a mesh fit; else the simplest mesh."""
+    """Returns the change of one axis (data if possible) that makes a mesh fit, or a plain mesh."""
     fixed = [a for a, n in sizes.items() if n != -1]
     free = len(fixed) < len(sizes)
     choices = []
@@ -63,7 +65,7 @@ def _nearest(sizes: Mapping[str, int], devices: int) -> str:
 
 
 def check_slices(shape: Sequence[int], slices: int) -> None:
-    """Raises BadInput unless the first axis of a mesh counts the slices that the devices are in."""
+    """Raises BadInput unless the first axis of a mesh equals the number of slices."""
     if shape[0] != slices:
         raise BadInput(
             f"mesh.replica={shape[0]}, but the devices come in {slices} slice"
@@ -75,21 +77,21 @@ def check_slices(shape: Sequence[int], slices: int) -> None:
 def make_mesh(
     *, replica: int, data: int, fsdp: int, tensor: int, devices: Sequence[Any] | None = None
 ) -> Mesh:
-    """The named mesh over `devices` (default: all).
+    """Returns the named mesh over `devices` (default: all).
 
-    Where the devices come in slices that a data-centre network joins, `replica` counts them (0: as
-    many as there are) and the other axes stay inside a slice.
+    If a data-centre network joins slices of devices, `replica` is the number of slices (0: all
+    slices), and the other axes stay inside a slice.
 
     Raises:
-      BadInput: a mesh that the devices do not fill, or another number of slices.
+      BadInput: the devices do not fill the mesh, or the number of slices differs.
     """
     devices = jax.devices() if devices is None else devices
-    hosts = devices[0].platform == "gpu"  # what slice_index counts there
+    hosts = devices[0].platform == "gpu"  # on GPUs, slice_index counts hosts
     slices = 1 if hosts else len({getattr(d, "slice_index", 0) for d in devices})
     sizes = {"replica": replica or slices, "data": data, "fsdp": fsdp, "tensor": tensor}
     shape = mesh_shape(**sizes, devices=len(devices))
     auto = (AxisType.Auto,) * len(shape)  # a scanned Linen block fails under the default, Explicit
-    if devices[0].platform != "cpu":  # which may play several slices
+    if devices[0].platform != "cpu":  # CPU devices may stand in for several slices
         check_slices(shape, slices)
     split = {"allow_split_physical_axes": True}  # 2 x 64 on a torus of 4 x 4 x 8
     if slices == 1:
@@ -119,10 +121,10 @@ class Rules:
     def spec(
         self, axes: Sequence[str | None], shape: Sequence[int], path: str = "array"
     ) -> PartitionSpec:
-        """The partition of one array whose dimensions have these logical axes.
+        """Returns the partition of one array whose dimensions have these logical axes.
 
         Raises:
-          BadInput: a dimension that its mesh axes do not divide, or a mesh axis used twice; the
+          BadInput: the mesh axes do not divide a dimension, or a mesh axis is used twice; the
             message names path, dimension, size and the nearest sizes that fit.
         """
         if len(axes) != len(shape):
@@ -157,26 +159,26 @@ class Rules:
     def sharding(
         self, axes: Sequence[str | None], shape: Sequence[int], path: str = "array"
     ) -> NamedSharding:
-        """`spec` on this mesh."""
+        """Returns `spec` on this mesh."""
         return NamedSharding(self.mesh, self.spec(axes, shape, path))
 
     def ways(self, logical: str) -> int:
-        """Into how many parts a logical axis is split."""
+        """Returns the number of parts into which a logical axis is split."""
         return math.prod(self.mesh.shape[a] for a in dict(self.table).get(logical, ()))
 
     @property
     def batch_ways(self) -> int:
-        """Into how many parts the batch is split."""
+        """The number of parts into which the batch is split."""
         return self.ways("act_batch")
 
     @property
     def replicated(self) -> NamedSharding:
-        """Whole on every device."""
+        """The sharding of an array that is whole on every device."""
         return NamedSharding(self.mesh, PartitionSpec())
 
 
 def constrain(x: jax.Array, axes: Sequence[str | None], rules: Rules | None) -> jax.Array:
-    """`x` placed by its logical axes; `x` itself without rules."""
+    """Returns `x` placed by its logical axes, or `x` itself without rules."""
     if rules is None:
         return x
     return jax.lax.with_sharding_constraint(x, rules.sharding(axes, x.shape, "activation"))
@@ -185,14 +187,14 @@ def constrain(x: jax.Array, axes: Sequence[str | None], rules: Rules | None) -> 
 def param_axes(
     params: PyTree, meaning: Mapping[str, tuple[str | None, ...]]
 ) -> dict[str, tuple[str | None, ...]]:
-    """The logical axes of every parameter: path -> axes, `layers` first where blocks are stacked.
+    """Returns the logical axes of every parameter: path -> axes, `layers` first if stacked.
 
     Args:
       params: tree of arrays or shapes.
       meaning: path pattern (of one layer, matched at the end of the path) -> logical axes.
 
     Raises:
-      BadInput: a parameter that no pattern covers, or with another number of dimensions.
+      BadInput: no pattern covers a parameter, or its number of dimensions differs.
     """
     found = {}
     for path, leaf in tree.leaves_with_paths(params):
@@ -210,11 +212,12 @@ def param_axes(
 
 
 def place(state: PyTree, axes: Mapping[str, tuple[str | None, ...]], rules: Rules) -> PyTree:
-    """Shardings for a whole abstract state: parameters, moments and averages alike.
+    """Returns shardings for a whole abstract state: parameters, moments and averages alike.
 
-    A leaf whose path ends in a parameter's path and that has its shape is placed as that parameter,
-    one that lacks one of its dimensions (factored statistics) as the dimensions it has; every
-    other leaf (counts) is whole on every device.
+    A leaf belongs to a parameter if its path ends in the parameter's path. If it has the
+    parameter's shape, it is placed like the parameter. If it lacks one of the dimensions (factored
+    statistics), it is placed by the remaining ones. Every other leaf (counts) is whole on every
+    device.
 
     Args:
       state: tree of shapes, with the parameters under `params`.
@@ -240,7 +243,7 @@ def place(state: PyTree, axes: Mapping[str, tuple[str | None, ...]], rules: Rule
 
 
 def _kept(shape: tuple[int, ...], given: tuple[int, ...]) -> list[int] | None:
-    """Which dimensions of `shape` make up `given`: all, or all but one; None if neither."""
+    """Returns the dimensions of `shape` that make up `given`: all, or all but one; else None."""
     every = list(range(len(shape)))
     for kept in (every, *(every[:k] + every[k + 1 :] for k in reversed(every))):
         if kept and tuple(shape[k] for k in kept) == given:

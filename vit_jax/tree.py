@@ -3,10 +3,9 @@
 
 """Nested dicts of arrays: paths, and the two layouts of the encoder blocks.
 
-Blocks are stored either stacked (one subtree `blocks`, each leaf with a leading layer axis, the
-layout of scan) or in a loop (`block_0`, `block_1`, ...). A pattern always addresses one layer by
-its canonical path `blocks/3/attn/query/kernel`, whatever the layout. Start from
-`leaves_with_paths`.
+Blocks are either stacked (one subtree `blocks`, each leaf with a leading layer axis, the layout of
+scan) or unrolled in a loop (`block_0`, `block_1`, ...). A pattern always addresses one layer by its
+canonical path `blocks/3/attn/query/kernel`, whatever the layout. Start from `leaves_with_paths`.
 """
 
 import re
@@ -18,32 +17,32 @@ import jax.numpy as jnp
 import numpy as np
 
 PyTree = Any
-STACKED = "blocks"  # the subtree whose leaves carry a leading layer axis
+STACKED = "blocks"  # the subtree whose leaves have a leading layer axis
 _LOOPED = re.compile(r"^block_(\d+)/")
 
 
 def path_name(path: tuple[Any, ...]) -> str:
-    """A jax key path as `a/b/0/c`."""
+    """Returns a jax key path as `a/b/0/c`."""
     return "/".join(str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in path)
 
 
 def leaves_with_paths(tree: PyTree) -> list[tuple[str, Any]]:
-    """All leaves as (path, leaf), in tree order."""
+    """Returns all leaves as (path, leaf), in tree order."""
     return [(path_name(p), leaf) for p, leaf in jax.tree_util.tree_leaves_with_path(tree)]
 
 
 def map_with_path(fn: Callable[..., Any], tree: PyTree, *rest: PyTree) -> PyTree:
-    """`jax.tree.map` whose function also receives the path as a string."""
+    """Maps like `jax.tree.map`, with the path as a string in front of the other arguments."""
     return jax.tree_util.tree_map_with_path(lambda p, *x: fn(path_name(p), *x), tree, *rest)
 
 
 def is_stacked(path: str) -> bool:
-    """Whether the leaf at `path` carries a leading layer axis."""
+    """Returns True if the leaf at `path` has a leading layer axis."""
     return path.startswith(STACKED + "/")
 
 
 def layer_paths(path: str, shape: tuple[int, ...]) -> list[str]:
-    """The canonical paths behind one leaf: one per layer if stacked, else a single one."""
+    """Returns the canonical paths of one leaf: one per layer if stacked, else a single one."""
     if is_stacked(path):
         rest = path[len(STACKED) + 1 :]
         return [f"{STACKED}/{layer}/{rest}" for layer in range(shape[0])]
@@ -51,13 +50,13 @@ def layer_paths(path: str, shape: tuple[int, ...]) -> list[str]:
 
 
 def layer_index(canonical_path: str) -> int | None:
-    """The block number of a canonical path, None outside the blocks."""
+    """Returns the block number of a canonical path, or None outside the blocks."""
     match = re.match(rf"{STACKED}/(\d+)/", canonical_path)
     return int(match[1]) if match else None
 
 
 def depth(params: PyTree) -> int:
-    """The number of encoder blocks in a parameter tree of either layout."""
+    """Returns the number of encoder blocks in a parameter tree of either layout."""
     layers = [
         layer_index(name)
         for path, leaf in leaves_with_paths(params)
@@ -67,7 +66,7 @@ def depth(params: PyTree) -> int:
 
 
 def stack_blocks(params: dict[str, Any]) -> dict[str, Any]:
-    """Loop layout to stacked layout; a tree without `block_0` is returned as it is."""
+    """Converts unrolled blocks to stacked ones; returns a tree without `block_0` as it is."""
     names = [f"block_{i}" for i in range(sum(_LOOPED.match(k + "/") is not None for k in params))]
     if not names:
         return params
@@ -80,7 +79,7 @@ def _stack(*leaves: Any) -> Any:
 
 
 def unstack_blocks(params: dict[str, Any]) -> dict[str, Any]:
-    """Stacked layout to loop layout; a tree without stacked blocks is returned as it is."""
+    """Converts stacked blocks to unrolled ones; returns a tree without stacked blocks as it is."""
     if STACKED not in params:
         return params
     rest = {k: v for k, v in params.items() if k != STACKED}
@@ -89,12 +88,12 @@ def unstack_blocks(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def size(tree: PyTree) -> int:
-    """Number of elements in all leaves."""
+    """Returns the number of elements in all leaves."""
     return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(tree))
 
 
 def difference(given: PyTree, expected: PyTree) -> str:
-    """How two trees differ in paths and shapes, from both sides; empty when they agree."""
+    """Describes how two trees differ in paths and shapes, from both sides; "" if they agree."""
     have = {p: tuple(x.shape) for p, x in leaves_with_paths(given)}
     want = {p: tuple(x.shape) for p, x in leaves_with_paths(expected)}
     rows = [f"  missing      {p} {want[p]}" for p in want if p not in have]

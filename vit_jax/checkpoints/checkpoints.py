@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Saving and restoring the state of a run; the only user of orbax.
+"""Saves and restores the state of a run; the only module that imports orbax.
 
-A checkpoint counts once it is committed with the checksums of its files: a process killed in the
-middle of a save leaves the one before, and no checkpoint is used whose files are not as they were
-saved. What lies where, and what counts, is in `step_folders`. Start from `Checkpoints`.
+A checkpoint counts once it is committed with the checksums of its files. A process that is killed
+during a save leaves the previous checkpoint intact. A checkpoint is used only if its files are as
+they were saved. `step_folders` defines the layout and which steps count. Start from `Checkpoints`.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ from vit_jax.storage import files as storage
 
 _CONFIG = "config.yaml"
 log = logging.getLogger("vit_jax")
-# orbax comments on what is normal here, and logs errors that it raises anyway.
+# orbax logs normal events, and errors that it raises anyway.
 logging.getLogger("absl").addFilter(lambda record: "orbax" not in record.pathname)
 
 
@@ -42,14 +42,14 @@ class Checkpoints:
     """The checkpoints of one workdir.
 
     Args:
-      workdir: of the run.
-      keep_last: how many of the newest stay.
-      keep_every: those at multiples of this many steps stay, 0: none.
-      keep_best: the metric whose best step stays, empty: none.
-      read_only: for looking into a run that another process may be writing.
+      workdir: the folder of the run.
+      keep_last: number of the newest checkpoints to keep.
+      keep_every: keeps the steps at multiples of this number; 0 keeps none for this reason.
+      keep_best: the metric whose best step is kept; empty keeps none for this reason.
+      read_only: for inspecting a run that another process may be writing.
 
     Raises:
-      BadInput: the workdir cannot be written to.
+      BadInput: the workdir is not writable.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class Checkpoints:
         self.folder = self._workdir / FOLDER
         self._keep: Any = {"last": keep_last, "every": keep_every, "metric": keep_best}
         self._read_only = read_only
-        self._metrics: dict[int, dict[str, float]] = {}  # of the steps there are
-        self._known: set[int] = set()  # steps that were saved or restored here
+        self._metrics: dict[int, dict[str, float]] = {}  # of the existing steps
+        self._known: set[int] = set()  # steps that were saved or restored by this object
         self._is_tidy = False
         self._good = 0  # the newest step that is whole
-        self._damaged: dict[int, str] = {}  # steps to be set aside -> what is wrong with them
+        self._damaged: dict[int, str] = {}  # steps to set aside -> their damage
         self._under_way: Future[None] | None = None
-        self._left: Path | None = None  # by a save that failed
+        self._left: Path | None = None  # left by a save that failed
         quiet_orbax.hush()
         self._open = contextlib.ExitStack()
         self._for_orbax = self._open.enter_context(plain_path.to(self.folder))
@@ -82,15 +82,15 @@ class Checkpoints:
                 storage.make_folder(self.folder)
             self._metrics = self._read_all() if keep_best else {}
         self._background = ThreadPoolExecutor(1, "checkpoint")
-        self._sealing: tuple[Path, dict[str, str]] = (self.folder, {})  # what `_seal` needs
-        # Folders are made before `save` returns: where that fails, no thread waits for them.
+        self._sealing: tuple[Path, dict[str, str]] = (self.folder, {})  # for `_seal`
+        # Folders are created before `save` returns: if that fails, no thread waits for them.
         at_once = ocp.options.AsyncOptions(create_directories_asynchronously=False)
         self._checkpointer = ocp.AsyncCheckpointer(
             ocp.CompositeCheckpointHandler(
                 composite_options=ocp.CompositeOptions(async_options=at_once)
             ),
             async_options=dataclasses.replace(at_once, post_finalization_callback=self._seal),
-            # Its file would change after the checksums are written.
+            # The file of this store would change after the checksums are written.
             checkpoint_metadata_store=ocp.metadata.metadata_store(enable_write=False),
         )
 
@@ -108,29 +108,29 @@ class Checkpoints:
         except Exception as e:
             if error is None:
                 raise
-            log.error("%s", e)  # beside the error that ends the run
+            log.error("%s", e)  # the error that ends the run is raised, not this one
 
-    # ------------------------------------------------------------ which steps there are
+    # ------------------------------------------------------------ existing steps
 
     @property
     def steps(self) -> list[int]:
-        """Committed steps, ascending."""
+        """The committed steps, ascending."""
         return step_folders.committed(self._workdir)
 
     @property
     def latest(self) -> int | None:
-        """The newest committed step, None if there is none."""
+        """The newest committed step, or None."""
         return max(self.steps, default=None)
 
     def newest_good(self) -> int | None:
-        """The newest step whose files are as they were saved; None if nothing was ever saved.
+        """Returns the newest step whose files are as they were saved; None if nothing was saved.
 
-        Newer steps, which are damaged, are set aside once that step is restored: a start that is
-        refused changes nothing. All processes of a run call it together, and share the reading.
+        Newer damaged steps are set aside once that step is restored, so a refused start changes
+        nothing. All processes of a run call this together and share the reading.
 
         Raises:
           NotStarted: steps were saved, but all of them are damaged; nothing was touched.
-          BadInput: no right to read a step.
+          BadInput: this account may not read a step.
         """
         steps = coordination.share("checkpoints", step_folders.saved(self._workdir))
         damaged: dict[int, str] = {}
@@ -154,7 +154,7 @@ class Checkpoints:
         return good
 
     def _set_aside(self) -> None:
-        """Gives the damaged steps that are newer than the good one names that do not count."""
+        """Renames the damaged steps that are newer than the good one, so that they do not count."""
         lost = max(self._damaged, default=0) - self._good
         for step, what in self._damaged.items():
             target = step_folders.set_aside(self.folder / str(step))
@@ -166,17 +166,17 @@ class Checkpoints:
         self._damaged = {}
 
     def best(self, metric: str) -> int | None:
-        """The step whose metrics are the best (of equals the newest), None if none has it.
+        """Returns the step with the best metric (the newest of equals); None if no step has it.
 
         Raises:
-          Damaged: the metrics of a step are not as they were saved; only for a reader.
+          Damaged: the metrics of a step are not as they were saved; only with `read_only`.
         """
         return retention.best(self._read_all() if self._read_only else self._metrics, metric)
 
     def is_best(self, measured: dict[str, Any]) -> bool:
-        """Whether these metrics beat those of every checkpoint; False if the best is not kept.
+        """Returns True if these metrics beat those of every checkpoint; False without `keep_best`.
 
-        The answer of process 0 is the right one.
+        Only the answer of process 0 is reliable.
         """
         metric = self._keep["metric"]
         if not metric or metric not in measured:
@@ -187,7 +187,7 @@ class Checkpoints:
         )
 
     def _read_all(self) -> dict[int, dict[str, float]]:
-        """The metrics of all steps."""
+        """Returns the metrics of all steps."""
         found = {}
         for step in self.steps:
             try:
@@ -195,7 +195,7 @@ class Checkpoints:
             except Damaged as e:
                 if not self._read_only:
                     log.warning("%s; it cannot count as the best step", e)
-                elif step in self.steps:  # else the run has removed it meanwhile
+                elif step in self.steps:  # otherwise the run has removed the step meanwhile
                     raise
         return found
 
@@ -204,14 +204,14 @@ class Checkpoints:
     def save(
         self, step: int, state: TrainState, config_yaml: str, measured: dict[str, Any]
     ) -> None:
-        """Starts saving; returns once the arrays may be overwritten. All processes call it.
+        """Starts a save; returns once the arrays may be overwritten. All processes call it.
 
-        A step that is saved already stays as it is, but for metrics: a run that was stopped saved
-        it before it was measured. The checkpoint before goes, if nothing keeps it, once this one
-        counts.
+        A step that is already saved stays as it is, but its metrics are added: a stopped run saves
+        a step before that step is measured. The previous checkpoint is removed once this one
+        counts, unless a retention rule keeps it.
 
         Raises:
-          RunFailed: this save, or the one before, failed; what was saved before that is kept.
+          RunFailed: this save or the previous one failed; earlier checkpoints are kept.
         """
         self.wait()
         self._tidy()
@@ -230,14 +230,14 @@ class Checkpoints:
         args = ocp.args.Composite(state=ocp.args.StandardSave(state))  # type: ignore[call-arg]
         try:
             self._checkpointer.save(target, args=args)
-        except Exception as e:  # of a store, of any class
+        except Exception as e:  # a store raises errors of any class
             raise self._failure(step, e) from e
         self._known.add(step)
         self._metrics[step] = metrics
         self._under_way = self._background.submit(self._complete, step)
 
     def _tidy(self) -> None:
-        """Makes way for the first save: for damaged steps, and saves that were cut short."""
+        """Sets damaged steps aside and removes interrupted saves, before the first save."""
         if coordination.is_first() and not self._is_tidy:
             self._set_aside()
             with writing(self._workdir):
@@ -247,7 +247,8 @@ class Checkpoints:
     def _seal(self) -> None:
         """Adds the small files and the checksums; orbax calls it right before it commits.
 
-        Everything of all processes is written by then, in a thread of process 0 beside training.
+        All processes have written everything by then. It runs in a thread of process 0 while
+        training goes on.
         """
         folder, files = self._sealing
         for name, text in files.items():
@@ -255,17 +256,17 @@ class Checkpoints:
         checksums.write(folder)
 
     def _complete(self, step: int) -> None:
-        """Waits for the commit of a step, then removes what nothing keeps."""
+        """Waits for the commit of a step, then removes the checkpoints that retention drops."""
         try:
             self._checkpointer.wait_until_finished()
             goodput.event("save", step)
             if coordination.is_first():
                 self._prune(step)
-        except Exception as e:  # of a store, of any class
+        except Exception as e:  # a store raises errors of any class
             raise self._failure(step, e) from e
 
     def _prune(self, step: int) -> None:
-        """Removes what nothing keeps, of the steps before this one that count."""
+        """Removes the committed steps before `step` that no retention rule keeps."""
         steps = self.steps
         kept = retention.kept(steps, self._metrics, **self._keep)
         for old in steps:
@@ -273,19 +274,19 @@ class Checkpoints:
                 self._metrics.pop(old, None)
                 try:
                     step_folders.remove(self.folder / str(old))
-                except OSError as e:  # in a bucket: no right to remove
+                except OSError as e:  # e.g. this account may not delete in a bucket
                     raise RunFailed(
                         f"{self.folder / str(old)}, which nothing keeps, cannot be removed: "
                         f"{e.strerror}. Mend that, then run the same command again to continue."
                     ) from e
 
     def _failure(self, step: int, error: Exception) -> Exception:
-        """What to raise where a save failed; removes what it has written."""
+        """Returns the error to raise for a failed save; removes the files of that save."""
         if isinstance(error, PeerLost | RunFailed | BadInput):
             return error
         if isinstance(error, TimeoutError) and jax.process_count() > 1:
             return PeerLost(f"step {step} was not saved: another process did not finish its part.")
-        if storage.is_remote(self.folder):  # which comes back
+        if storage.is_remote(self.folder):  # a store is expected to come back
             return storage.StoreLost(f"step {step} could not be saved: {error!r:.500}. Run again.")
         if not isinstance(error, OSError | ValueError):
             return error
@@ -305,27 +306,27 @@ class Checkpoints:
         )
 
     def _remove_left(self) -> None:
-        """Removes what a save that failed has written; the next start does where this cannot."""
+        """Removes the files of a failed save; the next start removes them if this cannot."""
         if self._left is None:
             return
-        for _ in range(10):  # other arrays, which are still being written, add files
+        for _ in range(10):  # other arrays that are still being written add files
             with contextlib.suppress(OSError):
                 step_folders.remove(self._left)
                 break
 
     def check(self) -> None:
-        """Raises what has gone wrong in the background; costs nothing. Called at every step."""
+        """Raises the error of a failed background save; costs nothing. Called at every step."""
         if self._under_way and self._under_way.done():
             self.wait()
 
     def wait(self) -> None:
-        """Returns when the save under way is committed; a failure raises, once."""
+        """Returns when the save under way is committed; raises its error, once."""
         under_way, self._under_way = self._under_way, None
         if under_way:
             under_way.result()
 
     def close(self) -> None:
-        """Waits, then releases threads."""
+        """Waits for the save under way, then releases threads."""
         with self._open:
             if self._read_only:
                 return
@@ -334,12 +335,12 @@ class Checkpoints:
             finally:
                 self._background.shutdown()
                 self._checkpointer.close()
-                self._remove_left()  # what came later
+                self._remove_left()  # files that arrived after the first removal
 
     # ------------------------------------------------------------ restoring
 
     def restore(self, step: int, abstract: TrainState) -> TrainState:
-        """The state at a step, placed as `abstract` says.
+        """Returns the state at a step, placed according to `abstract`.
 
         Args:
           step: from `newest_good`.
@@ -353,27 +354,27 @@ class Checkpoints:
         wanted = ocp.args.Composite(state=ocp.args.StandardRestore(abstract))  # type: ignore[call-arg]
         try:
             restored = self._checkpointer.restore(self._for_orbax / str(step), args=wanted)
-        except Exception as e:  # of a store, of any class
+        except Exception as e:  # a store raises errors of any class
             raise self._not_restored(step, abstract, e) from e
         self._known.add(step)
         self._set_aside()
         return restored["state"]
 
     def _check_params(self, step: int, abstract: TrainState) -> None:
-        """Refuses other parameters before orbax reads any: the optimizer's state repeats them."""
+        """Refuses other parameters before orbax reads any; the optimizer state repeats them."""
         difference = ""
-        with contextlib.suppress(Exception):  # of the disk or store, which `restore` meets again
+        with contextlib.suppress(Exception):  # `restore` meets a failing disk or store again
             saved = self._saved(step)["params"]
             difference = tree.difference({"params": saved}, {"params": abstract.params})
         if difference:
             raise _other_tree(self.folder / str(step), difference)
 
     def _not_restored(self, step: int, abstract: TrainState, error: Exception) -> Exception:
-        """What to raise where a step could not be restored."""
+        """Returns the error to raise for a step that could not be restored."""
         folder, difference = self.folder / str(step), ""
-        if isinstance(error, jax.errors.JaxRuntimeError):  # of a device, e.g. its memory
+        if isinstance(error, jax.errors.JaxRuntimeError):  # a device failed, e.g. out of memory
             return error
-        with contextlib.suppress(Exception):  # the same disk or store, which may fail again
+        with contextlib.suppress(Exception):  # the same disk or store may fail again
             difference = tree.difference(self._saved(step), _as_dict(abstract))
         if difference:
             return _other_tree(folder, difference)
@@ -383,7 +384,7 @@ class Checkpoints:
         return RunFailed(f"{text} Mend the cause, then run the same command again.")
 
     def _saved(self, step: int) -> Any:
-        """The tree of a checkpoint as nested dicts of shapes."""
+        """Returns the tree of a checkpoint as nested dicts of shapes."""
         with ocp.PyTreeCheckpointer() as reader:
             found = reader.metadata(self._for_orbax / str(step) / "state").item_metadata
         if found is None:
@@ -391,22 +392,22 @@ class Checkpoints:
         return found.tree
 
     def _weights(self, step: int) -> tuple[str, Any]:
-        """Which part of the state holds the weights, and their shapes."""
+        """Returns the part of the state that holds the weights, and their shapes."""
         saved = self._saved(step)
         name = "ema" if jax.tree.leaves(saved.get("ema")) else "params"
         return name, saved[name]
 
     def weight_shapes(self, step: int) -> Any:
-        """The tree of `weights` as shapes; reads no values.
+        """Returns the tree of `weights` as shapes; reads no values.
 
         Raises:
-          Damaged: a file that tells the shapes is not as it was saved.
+          Damaged: a file that holds the shapes is not as it was saved.
         """
         self._verify(step, values=False)
         return self._weights(step)[1]
 
     def weights(self, step: int) -> Any:
-        """The parameters at a step as numpy arrays: their average where there is one.
+        """Returns the parameters at a step as numpy arrays: their average if there is one.
 
         Raises:
           Damaged: a file is not as it was saved.
@@ -417,7 +418,7 @@ class Checkpoints:
         wanted = {name: jax.tree.map(lambda _: 0, shapes)}
         how = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), wanted)
         asked: Any = {"item": wanted, "restore_args": how, "partial_restore": True}
-        own = jax.process_index()  # which waits for no other
+        own = jax.process_index()  # it reads alone and waits for no other process
         alone = ocp.options.MultiprocessingOptions(
             primary_host=own, active_processes={own}, barrier_sync_key_prefix=f"process {own}"
         )
@@ -426,7 +427,7 @@ class Checkpoints:
             return reader.restore(folder, args=ocp.args.PyTreeRestore(**asked))[name]
 
     def _verify(self, step: int, *, values: bool) -> None:
-        """Raises if a file of a step is not as it was saved."""
+        """Raises Damaged if a file of a step is not as it was saved."""
         folder = self.folder / str(step)
         what = step_folders.damage(folder, wanted=lambda name: values or "/d/" not in name)
         if what:

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A way to a folder whose name orbax and tensorstore would misread.
+"""Provides a path to a folder whose name orbax and tensorstore would misread.
 
 orbax finds the files of a save with a pattern that begins with their folder, so `runs [old]`
-matches nothing and `run*` also matches its neighbours. tensorstore takes no backslash and no name
-that is not UTF-8. Both follow links. Start from `to`.
+matches nothing and `run*` also matches its neighbours. tensorstore accepts neither a backslash nor
+a name that is not UTF-8. Both follow links. Start from `to`.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from vit_jax.storage import files as storage
 
 
 def is_plain(place: Path) -> bool:
-    """Returns whether every library reads a path as it is written."""
+    """Returns True if every library reads a path as it is written."""
     return storage.is_remote(place) or re.fullmatch(r"[\w/.,:;=@+~ -]*", str(place)) is not None
 
 
@@ -28,7 +28,7 @@ def to(folder: Path) -> Iterator[Path]:
     """Yields a path to a folder: its own, or a temporary link where its name is not plain.
 
     Args:
-      folder: absolute; it need not exist yet.
+      folder: an absolute path; the folder need not exist yet.
 
     Raises:
       BadInput: no link can be made, or the folder for temporary files is not plain either.

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Keeps quiet what orbax prints beside the error that it raises.
+"""Silences the messages that orbax causes beside the error that it raises.
 
-Where one of many arrays cannot be written, orbax raises the first error and closes its event loop:
-asyncio then tells of the others, and tensorstore of each answer that nobody waits for any more.
+When one of many arrays cannot be written, orbax raises the first error and closes its event loop.
+asyncio then reports the other errors, and tensorstore reports each answer that arrives too late.
 Start from `hush`.
 """
 
@@ -17,13 +17,13 @@ from typing import Any
 
 @functools.cache
 def hush() -> None:
-    """From now on in this process; everything else is told as before."""
+    """Silences these messages in this process from now on; others are unaffected."""
     logging.getLogger("asyncio").addFilter(_is_news)
     sys.unraisablehook = functools.partial(_tell, sys.unraisablehook)
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Not so are errors that orbax's code has passed on, or compiled code alone has met."""
+    """Returns False for errors that passed through orbax's code, or only through compiled code."""
     if not record.exc_info:
         return True
     passed = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(record.exc_info[2])]
@@ -31,6 +31,6 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 def _tell(before: Any, found: Any) -> None:
-    """As the hook before, but for an answer to a loop that is closed: it comes from no object."""
+    """Calls the previous hook, except for an answer to a closed loop, which has no object."""
     if found.object is not None or str(found.exc_value) != "Event loop is closed":
         before(found)

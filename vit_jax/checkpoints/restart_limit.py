@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A run that dies again and again without getting on is not started for ever.
+"""Limits how often a run that dies without progress is started again.
 
-Who starts runs again (a sweep, Slurm, Kubernetes) only sees exit codes; so the run itself counts,
-in a small file of its workdir. Start from `counted`.
+Programs that restart runs (a sweep, Slurm, Kubernetes) only see exit codes. So the run itself
+counts its restarts, in a small file of its workdir. Start from `counted`.
 """
 
 import contextlib
@@ -20,16 +20,16 @@ from vit_jax.runtime import coordination, process_exit
 from vit_jax.storage import files as storage
 
 FILE = "restarts.json"
-MOST = 5  # without a new checkpoint
+MOST = 5  # restarts without a new checkpoint
 log = logging.getLogger("vit_jax")
 
 
 @contextlib.contextmanager
 def counted(workdir: Path) -> Iterator[None]:
-    """Counts a start of the run in `workdir`, which exists; only process 0 does.
+    """Counts a start of the run in the existing `workdir`; only process 0 counts.
 
-    The count begins anew with a new checkpoint, and where the block ends by itself or with an error
-    that is never started again: a person looks at that.
+    The count is reset by a new checkpoint, by a normal end of the block, and by an error after
+    which nothing restarts the run, because a person looks at that error.
 
     Raises:
       NotStarted: the run was started again five times without a new checkpoint.
@@ -63,22 +63,22 @@ def counted(workdir: Path) -> Iterator[None]:
         storage.remove(path)
         raise
     except Stopped:
-        if not restarts:  # a first start that was asked to stop leaves nothing behind
+        if not restarts:  # a first start that was asked to stop leaves no file
             storage.remove(path)
         raise
     storage.remove(path)
 
 
 def _forget_if_seen(path: Path) -> None:
-    """Where another process, or a thread, ends this one with an error that a person sees."""
+    """Removes the count if another process or a thread ends this one with an error for a person."""
     if process_exit.code() in (BadInput.exit_code, RunFailed.exit_code):
         storage.remove(path)
 
 
 def _before(path: Path, newest: int | None) -> int | None:
-    """How often the run was started again at its newest step; -1: not once started there.
+    """Returns how often the run was restarted at its newest step; -1 if it never started there.
 
-    None where the file cannot be read, which is then left alone.
+    Returns None if the file cannot be read; the file is then left alone.
     """
     try:
         found = json.loads(storage.read_all([path])[0])

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which checkpoints of a run stay, and which of them is the best; the metrics saved with them.
+"""Decides which checkpoints of a run stay and which is the best, from the metrics saved with them.
 
 Start from `kept`.
 """
@@ -16,27 +16,27 @@ from vit_jax.storage import checksums
 from vit_jax.storage import files as storage
 
 FILE = "metrics.json"  # in the folder of a step
-_LATER_FILE = "measured.json"  # of one that was saved before it was measured; sealed by itself
+_LATER_FILE = "measured.json"  # of a step that was measured after it was saved; sealed by itself
 _OLDER_FILE = "metrics/metrics"  # of steps without checksums
 Metrics = Mapping[str, float]
 
 
 class Damaged(RuntimeError):
-    """A step whose files are not as they were saved. For readers; a run goes on from another."""
+    """An error for readers: files of a step are not as saved. A run resumes from another step."""
 
 
 def lower_is_better(metric: str) -> bool:
-    """Whether a metric such as `val/loss` is a loss."""
+    """Returns True if a metric such as `val/loss` is a loss."""
     return metric.endswith("loss")
 
 
 def score(metrics: Metrics, metric: str) -> float:
-    """The value of a metric, turned so that more is better."""
+    """Returns the value of a metric, with the sign chosen so that more is better."""
     return -metrics[metric] if lower_is_better(metric) else metrics[metric]
 
 
 def best(metrics: Mapping[int, Metrics], metric: str) -> int | None:
-    """The step whose metric is the best (of equals the newest), None if no step has it."""
+    """Returns the step with the best metric (the newest of equals); None if no step has it."""
     scored = [(score(found, metric), step) for step, found in metrics.items() if metric in found]
     return max(scored)[1] if scored else None
 
@@ -49,14 +49,14 @@ def kept(
     every: int,
     metric: str,
 ) -> set[int]:
-    """The steps that stay: each that any of the three wants. The newest always stays.
+    """Returns the steps to keep: each step that one of the three rules keeps, and the newest.
 
     Args:
-      steps: those that count, ascending.
-      metrics: of these steps.
-      last: how many of the newest stay.
-      every: those at multiples of it stay, 0: none.
-      metric: the step where it is best stays, empty: none.
+      steps: the steps that count, ascending.
+      metrics: metrics of these steps.
+      last: number of the newest steps to keep.
+      every: keeps the steps at multiples of it; 0 keeps none for this reason.
+      metric: keeps the step where it is best; empty keeps none for this reason.
     """
     best_step = best({s: metrics[s] for s in steps if s in metrics}, metric) if metric else None
     periodic = {step for step in steps if every and step % every == 0}
@@ -69,11 +69,11 @@ def add(folder: Path, metrics: Metrics) -> None:
 
 
 def read(folder: Path) -> dict[str, float]:
-    """The metrics that were saved with a committed step, or added later.
+    """Reads the metrics that were saved with a committed step, or added later.
 
     Raises:
-      Damaged: they are not what was saved.
-      BadInput: no right to read them.
+      Damaged: the metrics are not as they were saved.
+      BadInput: this account may not read them.
     """
     older = step_folders.is_older(folder)
     path = folder / (_OLDER_FILE if older else FILE)

@@ -1,11 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How the steps of a run lie in its workdir: which count, and how one is removed or set aside.
+"""The layout of a run's steps in its workdir: which count, how to remove one or set it aside.
 
-`checkpoints/12` counts once two files are in it: orbax's commit mark and the checksums. Never looks
-at what the steps hold, so that damage in one hides no other. What this account has no right to
-look at is BadInput, never damage. Start from `committed`.
+`checkpoints/12` counts once it contains two files: orbax's commit mark and the checksums. This
+module never interprets the contents of steps, so that damage in one step hides no other step. It
+raises BadInput, and never reports damage, where this account lacks the right to read. Start from
+`committed`.
 """
 
 import contextlib
@@ -18,30 +19,30 @@ from vit_jax.storage import checksums
 from vit_jax.storage import files as storage
 
 FOLDER = "checkpoints"
-ASIDE = ".damaged"  # what the name of a step that was set aside ends with
+ASIDE = ".damaged"  # suffix of a step that was set aside
 _COMMIT = "commit_success.txt"  # orbax writes it last
-_OLDER = "_CHECKPOINT_METADATA"  # orbax wrote it where this project wrote no checksums yet
+_OLDER = "_CHECKPOINT_METADATA"  # orbax wrote it before this project wrote checksums
 _PARTIAL = ".orbax-checkpoint-tmp"  # in names of local folders that are being written or removed
 log = logging.getLogger("vit_jax")
 
 
 def committed(workdir: Path) -> list[int]:
-    """The steps that count, ascending; whether they are undamaged, nobody has looked."""
+    """Returns the steps that count, ascending; does not check them for damage."""
     return [step for step, path in _numbered(workdir).items() if _counts(path)]
 
 
 def newest(workdir: Path) -> int:
-    """The newest step that counts; -1: none."""
+    """Returns the newest step that counts, or -1."""
     return max(committed(workdir), default=-1)
 
 
 def saved(workdir: Path) -> list[int]:
-    """The steps that count, or did until something of them was lost, ascending."""
+    """Returns the steps that count, or did until a part of them was lost, ascending."""
     return [step for step, path in _numbered(workdir).items() if not _is_cut_short(path)]
 
 
 def is_older(folder: Path) -> bool:
-    """Whether a step was saved by a version that wrote no checksums."""
+    """Returns True if a step was saved by a version that wrote no checksums."""
     return _has(folder, _OLDER) and not _has(folder, checksums.FILE)
 
 
@@ -58,7 +59,7 @@ def _numbered(workdir: Path) -> dict[int, Path]:
             for path in storage.listed(root)
             if path.name.isdecimal()
             and path.name == str(int(path.name))
-            and (storage.is_remote(root) or path.is_dir())  # one that fails says "no" in a bucket
+            and (storage.is_remote(root) or path.is_dir())  # a failing bucket would say "no"
         }
     return dict(sorted(found.items()))
 
@@ -68,12 +69,12 @@ def _counts(folder: Path) -> bool:
 
 
 def _is_cut_short(folder: Path) -> bool:
-    """Whether a folder with the name of a step is left from a save, or a removal, cut short.
+    """Returns True if a folder with the name of a step is left from an interrupted save or removal.
 
-    None is on a disk: there a step gets its name with everything in it, and loses it before it is
-    removed; so one without marks is damaged. Nothing is renamed in a bucket: a step is written
-    where it stays, its commit mark last, and that mark goes first. One that has lost it by damage
-    looks the same.
+    On a disk this is never so: a step gets its name when it is complete, and loses the name before
+    it is removed. A step without marks on a disk is therefore damaged. In a bucket nothing is
+    renamed: a step is written in its final place, the commit mark is written last, and the mark is
+    removed first. There, a step that lost its mark by damage looks the same.
     """
     return storage.is_remote(folder) and not _has(folder, _COMMIT) and not is_older(folder)
 
@@ -84,7 +85,7 @@ def damage(
     wanted: Callable[[str], bool] = lambda name: True,
     part: tuple[int, int] = (0, 1),
 ) -> str:
-    """What is wrong with the files of a step, see `checksums.damage`; "" if nothing is known."""
+    """Returns the damage of a step's files, see `checksums.damage`; "" if none is known."""
     if is_older(folder):
         log.info("%s has no checksums: an earlier version saved it; it is not verified", folder)
         return ""
@@ -94,7 +95,7 @@ def damage(
 
 
 def tidy(workdir: Path) -> None:
-    """Removes what saves that were cut short have left; for the only writer, before it writes."""
+    """Removes what interrupted saves left; only for the single writer, before it writes."""
     root, numbered = workdir / FOLDER, set(_numbered(workdir).values())
     for path in storage.listed(root):
         if _PARTIAL in path.name or (path in numbered and _is_cut_short(path)):
@@ -103,7 +104,7 @@ def tidy(workdir: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Removes a step; one that is removed by half does not count. Of a link, only the link."""
+    """Removes a step, or only the link if it is a link; a half-removed step does not count."""
     if storage.is_remote(folder):
         for mark in (_COMMIT, _OLDER, checksums.FILE):
             storage.remove(folder / mark)
@@ -117,7 +118,7 @@ def remove(folder: Path) -> None:
 
 
 def set_aside(folder: Path) -> Path:
-    """Gives a damaged step a name under which it is no step; returns the new path."""
+    """Renames a damaged step so that it is no longer a step; returns the new path."""
     names = (f"{folder.name}{ASIDE}{n}" for n in ("", *(f"-{i}" for i in range(2, 1000))))
     with permitted("set aside, damaged as it is"):
         target = next(p for name in names if not storage.exists(p := folder.with_name(name)))
@@ -126,25 +127,25 @@ def set_aside(folder: Path) -> Path:
 
 
 def aside(workdir: Path) -> list[str]:
-    """The names of the steps that were set aside."""
+    """Returns the names of the steps that were set aside."""
     root = workdir / FOLDER
     return [p.name for p in storage.listed(root) if ASIDE in p.name]
 
 
 def step_of(name: str) -> int:
-    """Returns the step that lies under a name that `set_aside` gave."""
+    """Returns the step number in a name that `set_aside` gave."""
     return int(name.partition(ASIDE)[0])
 
 
 def put_back(workdir: Path, names: Iterable[str]) -> None:
-    """Gives steps that were set aside the names of steps again."""
+    """Gives steps that were set aside their original names again."""
     for name in names:
         folder = workdir / FOLDER / name
         storage.rename(folder, folder.with_name(str(step_of(name))))
 
 
 def nothing_good(workdir: Path, damaged: Mapping[int, str]) -> str:
-    """What to say where every step is damaged: step -> what is wrong with it."""
+    """Returns the message for a run whose steps are all damaged; `damaged` maps step to damage."""
     found = "; ".join(f"step {step} ({what})" for step, what in damaged.items())
     before = ", ".join(aside(workdir))
     return (
@@ -156,4 +157,4 @@ def nothing_good(workdir: Path, damaged: Mapping[int, str]) -> str:
 
 
 CONFIG_FILE = "config.yaml"
-CLASSES_FILE = "classes.json"  # names of the classes of a run, by label
+CLASSES_FILE = "classes.json"  # class names of a run, by label

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Lengths of training in the unit of the paper, and what they are in steps. Start from `parse`."""
+"""Lengths of training in the paper's units, and their conversion to steps. Start from `parse`."""
 
 import dataclasses
 import re
@@ -17,12 +17,12 @@ class Duration:
     unit: str
 
     def steps(self, *, batch_size: int, examples: int, total_steps: int = 0) -> int:
-        """The duration in optimizer steps, rounded to the nearest; at least 1 unless it is 0.
+        """Returns the duration in optimizer steps, to the nearest; at least 1 unless it is 0.
 
         Args:
           batch_size: global batch size.
           examples: number of training examples, the length of an epoch.
-          total_steps: length of the run, which `percent` refers to.
+          total_steps: length of the run, to which `percent` refers.
         """
         if self.amount == 0:
             return 0
@@ -36,10 +36,10 @@ class Duration:
 
 
 def parse(key: str, text: str) -> Duration:
-    """Parses `"90 epochs"`, `"10000 steps"`, `"303e6 examples"`, `"5 percent"`, or `"0"`: never.
+    """Parses `"90 epochs"`, `"10000 steps"`, `"303e6 examples"`, `"5 percent"`, or `"0"` (never).
 
     Raises:
-      BadInput: anything else; the message names `key`.
+      BadInput: the text has another form; the message names `key`.
     """
     match = re.fullmatch(r"\s*([0-9][0-9_.]*(?:e[0-9]+)?)\s*([a-z%]*)\s*", text)
     units = {"%": "percent"} | {u: u for u in ("steps", "epochs", "examples", "percent")}

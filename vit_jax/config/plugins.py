@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Functions and classes of a user's own package, by name: `MODULE:NAME` or `MODULE:NAME(key=3)`.
+"""Finds functions and classes of a user's package: `MODULE:NAME` or `MODULE:NAME(key=3)`.
 
-A configuration holds that text alone, so it is saved, compared and swept over like any other value.
-The module is one that Python can import: installed, or in a folder of PYTHONPATH. Start from
-`find`.
+A configuration contains only that text, so it is saved, compared and swept over like any other
+value. Python must be able to import the module: it is installed, or in a folder of PYTHONPATH.
+Start from `find`.
 """
 
 import ast
@@ -18,27 +18,27 @@ from typing import Any
 
 from vit_jax.errors import BadInput, unknown
 
-USAGE = "MODULE:NAME"  # how it is written, in lists of options
+USAGE = "MODULE:NAME"  # the notation, as shown in lists of options
 _NAME = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)(\(.*\))?", re.DOTALL)
 
 
 def is_own(text: str) -> bool:
-    """Whether a name is one of a user's own package; none of ours has a colon."""
+    """Returns True if a name belongs to a user's package; names of this package have no colon."""
     return ":" in text
 
 
 def find(said: str, text: str, *args: Any, **kwargs: Any) -> functools.partial[Any]:
-    """What a name stands for, with the arguments in its parentheses; it is not called.
+    """Returns the object that a name stands for, with its arguments bound; does not call it.
 
     Args:
-      said: what messages begin with, e.g. `loss.name='m:f'`.
-      text: `MODULE:NAME` or `MODULE:NAME(key=value, ...)`; values are literals of Python.
-      *args: what it will be called with, as far as its signature is concerned.
-      **kwargs: likewise.
+      said: the beginning of messages, e.g. `loss.name='m:f'`.
+      text: `MODULE:NAME` or `MODULE:NAME(key=value, ...)`; values are Python literals.
+      *args: the arguments of the later call, to check the signature.
+      **kwargs: the keyword arguments of the later call, likewise.
 
     Raises:
-      BadInput: written otherwise, no such module, one that cannot be imported, no such name in it,
-        a part of Python itself, or a signature that does not take these arguments.
+      BadInput: the text has another form; the module does not exist, cannot be imported or is part
+        of Python; the name is not in it; or the signature does not take these arguments.
     """
     module_name, name, given = _parse(said, text)
     if module_name.partition(".")[0] in sys.stdlib_module_names:
@@ -50,13 +50,13 @@ def find(said: str, text: str, *args: Any, **kwargs: Any) -> functools.partial[A
         raise unknown(f"{said}: name in {module_name}", name, own)
     try:
         signature = inspect.signature(found)
-    except ValueError as e:  # of some that are written in C
+    except ValueError as e:  # raised for some functions written in C
         raise BadInput(f"{said}: {name} has no signature; give one that has.") from e
     try:
         twice = kwargs.keys() & given.keys()
         if twice:
             raise TypeError(f"{', '.join(sorted(twice))} is given already")
-        if "options" in kwargs and "options" not in signature.parameters:  # **anything is not meant
+        if "options" in kwargs and "options" not in signature.parameters:  # **kwargs does not count
             raise TypeError("it has no parameter called options")
         signature.bind(*args, **kwargs, **given)
     except TypeError as e:
@@ -65,7 +65,7 @@ def find(said: str, text: str, *args: Any, **kwargs: Any) -> functools.partial[A
 
 
 def _parse(said: str, text: str) -> tuple[str, str, dict[str, Any]]:
-    """Module, name and arguments."""
+    """Returns module, name and arguments."""
     match = _NAME.fullmatch(text)
     try:
         if match is None:
@@ -94,6 +94,6 @@ def _module(said: str, name: str) -> Any:
             f"{said}: there is no module {e.name}; install the package that has it, or "
             "put its folder on PYTHONPATH."
         ) from e
-    except (Exception, SystemExit) as e:  # a module of the user's: it may raise anything
+    except (Exception, SystemExit) as e:  # a user's module may raise anything
         what = " ".join(str(e).split())[:300]
         raise BadInput(f"{said}: {name} cannot be imported: {type(e).__name__}: {what}") from e

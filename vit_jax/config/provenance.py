@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a run was made from and with: origin.json in its workdir, for its report.
+"""Records the provenance of a run for its report: origin.json in its workdir.
 
-The resolved config.yaml beside it does not say which recipe it comes from, nor what that recipe
-says of each key. Start from `write`.
+The resolved config.yaml beside it names neither the recipe nor the recipe's own value of each key.
+Start from `write`.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
 
 FILE = "origin.json"
-# What a run's numbers can depend on; those that are installed are written down.
+# Packages that can affect a run's numbers; the versions of the installed ones are recorded.
 _PACKAGES = (
     "vit_jax", "jax", "jaxlib", "libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin", "flax", "optax",
     "orbax-checkpoint", "numpy", "tensorflow", "tensorflow-cpu", "tensorflow-datasets", "pillow",
@@ -31,12 +31,12 @@ _PACKAGES = (
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """What was asked for.
+    """The configuration that was asked for.
 
     Attributes:
-      config: of the command line, `FILE.py[:ARGS]`.
+      config: `--config` of the command line, `FILE.py[:ARGS]`.
       overrides: `--config.key=value`, in order.
-      values: dotted key -> what the recipe says without overrides.
+      values: dotted key -> value of the recipe without overrides.
     """
 
     config: str
@@ -46,13 +46,13 @@ class Recipe:
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """What origin.json says; empty where it does not.
+    """The content of origin.json; a field is empty where the file lacks it.
 
     Attributes:
-      recipe: None where the run was made from a config.yaml.
-      devices: a line.
+      recipe: the recipe; None if the run was made from a config.yaml.
+      devices: the hardware, in one line.
+      examples: number of training examples and a digest of their names, of the last start.
       versions: package, or `python` -> version, of the last start.
-      examples: how many are trained on, and a digest of their names, of the last start.
     """
 
     recipe: Recipe | None = None
@@ -62,7 +62,7 @@ class Origin:
 
 
 def recipe(spec: str, overrides: Sequence[str]) -> Recipe | None:
-    """What a command line asks for; None for a config.yaml.
+    """Returns the recipe that a command line asks for; None for a config.yaml.
 
     Args:
       spec: `--config`.
@@ -72,18 +72,18 @@ def recipe(spec: str, overrides: Sequence[str]) -> Recipe | None:
         return None
     try:
         alone = config_lib.load(spec)
-    except BadInput:  # it needs its overrides
+    except BadInput:  # the recipe is not valid without its overrides
         return None
     return Recipe(spec, tuple(overrides), dict(config_lib.flatten(alone)))
 
 
 def write(workdir: Path, recipe: Recipe | None, devices: str, examples: str = "") -> None:
-    """Writes what a start is made from and with.
+    """Writes the provenance of a start.
 
     Args:
-      workdir: of the run.
-      recipe: None for a config.yaml, such as that of the run itself: what was written stays.
-      devices: the hardware, a line.
+      workdir: the folder of the run.
+      recipe: None for a config.yaml, such as that of the run itself: the recorded recipe stays.
+      devices: the hardware, in one line.
       examples: see `Origin`.
     """
     recipe = recipe or read(workdir).recipe
@@ -93,7 +93,7 @@ def write(workdir: Path, recipe: Recipe | None, devices: str, examples: str = ""
 
 
 def read(workdir: Path) -> Origin:
-    """What is known of a run; empty where the file is missing, damaged or of another kind."""
+    """Returns the provenance of a run; empty if the file is missing, damaged or of another kind."""
     try:
         found = json.loads(storage.read_all([workdir / FILE])[0])
     except (OSError, ValueError, RecursionError):
@@ -123,7 +123,7 @@ def _texts(pairs: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of the packages that are installed."""
+    """Returns the versions of Python and of the packages that are installed."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

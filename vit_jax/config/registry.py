@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Parts that are found by name, and imported when they are used.
+"""Tables of parts that are found by name and imported on use.
 
-A run imports only what it uses, so a table of parts holds names. Start from `Registry`.
+A run imports only the parts that it uses, so a table holds their names. Start from `Registry`.
 """
 
 import pkgutil
@@ -20,7 +20,7 @@ class Registry(MutableMapping[str, Any]):
     """A table whose values are imported when they are looked up.
 
     Args:
-      places: name -> what `resolve` takes.
+      places: name -> a text for `resolve`.
     """
 
     def __init__(self, places: Mapping[str, str]):

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The durations of a configuration in optimizer steps: how long it trains, and what is due when.
+"""Converts the durations of a configuration to optimizer steps: total length and due events.
 
 Start from `of`.
 """
@@ -16,7 +16,7 @@ from vit_jax.errors import BadInput
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
-    """Durations of the configuration in optimizer steps; 0 is never."""
+    """Durations of the configuration in optimizer steps; 0 means never."""
 
     total: int
     epoch: float
@@ -29,12 +29,12 @@ class Steps:
     evals: dict[str, int]
 
     def due(self, step: int) -> list[str]:
-        """The evaluations that are due after a step."""
+        """Returns the evaluations that are due after a step."""
         last = step == self.total
         return [n for n, every in self.evals.items() if step and (last or _divides(every, step))]
 
     def saves(self, step: int) -> bool:
-        """Whether a checkpoint is due after a step."""
+        """Returns True if a checkpoint is due after a step."""
         return step == self.total or _divides(self.checkpoint, step)
 
 
@@ -43,7 +43,7 @@ def _divides(every: int, step: int) -> bool:
 
 
 def profile_steps(text: str) -> range:
-    """`"100:105"` as range(100, 105); empty is an empty range."""
+    """Parses `"100:105"` to range(100, 105), and an empty text to an empty range."""
     match = re.fullmatch(r"(\d+):(\d+)", text)
     if text and (match is None or not 1 <= int(match[1]) < int(match[2])):
         raise BadInput(f"profile={text!r}; write FIRST:LAST steps, e.g. 100:105.")
@@ -51,10 +51,10 @@ def profile_steps(text: str) -> range:
 
 
 def of(config: ConfigDict, examples: int) -> Steps:
-    """The durations of a settled, checked configuration for a training split of a known size.
+    """Returns the durations of a checked configuration, for a training split of `examples`.
 
     Raises:
-      BadInput: no training at all, or a profile beyond its end.
+      BadInput: the run has no training step, or the profile goes beyond its end.
     """
 
     def steps(key: str, text: str, total: int = 0) -> int:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ranges of single values of a configuration, beyond the types that base.py fixes.
+"""Checks single values of a configuration, beyond the types that base.py fixes.
 
-What depends on a model, a mesh or data is checked where it is used. Start from `check_numbers`.
+Values that depend on a model, a mesh or data are checked at their use. Start from `check_numbers`.
 """
 
 import math
@@ -24,15 +24,15 @@ _TAKEN = (
     "checkpoint",
     "skipped",
     "looked_at_test",
-)  # other metrics and keys of results
+)  # names of other metrics and keys of results
 METRICS = ("top1", "top5", "loss")  # of an evaluation
-# All that an evaluation measures by itself; other metrics are those of a user's own evaluator.
+# All metrics of the built-in evaluations; other metrics come from a user's own evaluator.
 MEASURED = re.compile(r"top1|top5|loss|examples|mce|mean_error|error_\w+|\d+shot")
-CLASSES = ("all", "present")  # that an evaluation chooses among
+CLASSES = ("all", "present")  # choices of `evals.NAME.classes`
 
 
 def check_numbers(config: ConfigDict) -> None:
-    """Raises BadInput for a number out of its range, or a metric that nothing measures."""
+    """Raises BadInput for a number out of its range, or a metric that no evaluation measures."""
     lowest = {"batch_size": 1, "accumulation": 1, "data.workers": 1, "data.image_size": 1}
     lowest |= {f"evals.{name}.batch_size": 0 for name in config.evals}
     lowest |= {"seed": 0, "skip_non_finite": 0, "data.prefetch": 0, "checkpoint.keep_last": 1}
@@ -71,19 +71,19 @@ def check_numbers(config: ConfigDict) -> None:
     best = config.checkpoint.keep_best
     where = best.rpartition("/")[0].removesuffix("_raw")
     if where in config.evals and config.evals[where].evaluator:
-        metrics.append(best)  # what it measures is not known yet
+        metrics.append(best)  # the metrics of this evaluator are not known yet
     metrics += [f"{task}/{k}shot" for task in few_shot_tasks(config) for k in config.fewshot.shots]
     if best and best not in metrics:
         raise unknown("metric in checkpoint.keep_best", best, metrics)
 
 
 def few_shot_tasks(config: ConfigDict) -> dict[str, str]:
-    """Name of an evaluation, the prefix of its metrics -> source."""
+    """Returns the name of each few-shot evaluation, the prefix of its metrics -> its source."""
     return {f"fewshot_{name}": source for name, source in config.fewshot.sources}
 
 
 def check_few_shot(config: ConfigDict) -> None:
-    """Raises BadInput for a value in the section `fewshot` that nothing can be made of."""
+    """Raises BadInput for an invalid value in the section `fewshot`."""
     section = config.fewshot
     sources, shots = section.sources, section.shots
     if not _pairs(sources, lambda v: isinstance(v, str)):
@@ -111,7 +111,7 @@ def check_few_shot(config: ConfigDict) -> None:
 
 
 def check_data(data: ConfigDict) -> None:
-    """Raises BadInput for a value in the section `data` that nothing can be made of."""
+    """Raises BadInput for an invalid value in the section `data`."""
     for key, options in {
         "bad_images": ("error", "skip"),
         "cache": ("none", "raw", "decoded"),
@@ -130,7 +130,7 @@ def check_data(data: ConfigDict) -> None:
 
 
 def check_masked(config: ConfigDict) -> None:
-    """Raises BadInput for a value that only classes have a use for, where patches are predicted."""
+    """Raises BadInput for a value that only classes use, in masked patch prediction."""
     unset = {"loss.name": "softmax", "loss.label_smoothing": 0.0, "mixup.alpha": 0.0}
     unset |= {"mixup.cutmix": 0.0, "model.representation": 0, "model.head_bias": 0.0}
     values = dict(flatten(config))
@@ -166,7 +166,7 @@ def _pairs(value: Any, second: Callable[[Any], bool]) -> bool:
 
 
 def check_tuples(config: ConfigDict) -> None:
-    """Raises BadInput for a tuple whose elements are not what its key means."""
+    """Raises BadInput for a tuple whose elements do not fit its key."""
     mean, std, optimizer = config.data.mean, config.data.std, config.optimizer
     found = {
         "data.mean": (_numbers(mean) and len(mean) == 3, "three numbers"),
@@ -191,11 +191,11 @@ def check_tuples(config: ConfigDict) -> None:
 
 
 def evaluations_of_test(config: ConfigDict) -> list[str]:
-    """The evaluations that read what results are reported on, by name.
+    """Returns the names of the evaluations that read data on which results are reported.
 
-    Those read neither train nor val of the training source, or another source, or other labels. The
-    validation split of ImageNet is such a one: its labels of test are not public. Few-shot tasks
-    score test splits.
+    These evaluations read another split than train or val of the training source, another source,
+    or other labels. The validation split of ImageNet counts too, because its test labels are not
+    public. Few-shot tasks score test splits.
     """
 
     def selects(section: ConfigDict) -> bool:
@@ -209,7 +209,7 @@ def evaluations_of_test(config: ConfigDict) -> list[str]:
 
 
 def looked_at_test(config: ConfigDict) -> bool:
-    """Whether a run that something is selected by, or that selects its best step, reads test."""
+    """Returns True if test data choose the best step, or a run of stage `select` reads any."""
     read = evaluations_of_test(config)
     best = config.checkpoint.keep_best.partition("/")[0].removesuffix("_raw")
     return best in read or (config.recipe.stage == "select" and bool(read))

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which accelerators this machine has, whether or not jax can use them.
+"""Detects the accelerators of this machine, whether or not jax can use them.
 
-Asks the kernel's files alone: no library is imported. Start from `present_accelerators`.
+It reads only files of the kernel and imports no library. Start from `present_accelerators`.
 """
 
 import glob
@@ -12,15 +12,15 @@ import platform
 import re
 from pathlib import Path
 
-_GOOGLE_PCI_VENDOR = "0x1ae0"  # also of network cards
+_GOOGLE_PCI_VENDOR = "0x1ae0"  # network cards have it too
 _TPU_PCI_DEVICES = ("0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076")
 
 
 def present_accelerators(root: str = "/") -> list[str]:
-    """`gpu` and `tpu`, where this machine has one, whether or not jax can use it.
+    """Returns `gpu` and `tpu`, where this machine has one, whether or not jax can use it.
 
     Args:
-      root: of the file system, for tests.
+      root: root of the file system, for tests.
     """
     found = []
     if any(glob.glob(os.path.join(root, "dev", name)) for name in ("nvidia[0-9]*", "dxg")):
@@ -34,13 +34,13 @@ def present_accelerators(root: str = "/") -> list[str]:
 
 
 def extra(platform: str) -> str:
-    """The command that installs jax for an accelerator."""
+    """Returns the command that installs jax for an accelerator."""
     extras = {"gpu": "'.[cuda13]' (or '.[cuda12]')", "tpu": "'.[tpu]'"}
     return f"pip install -e {extras[platform]}"
 
 
 def processor() -> str:
-    """The cores and what they are, `2 x AMD EPYC`."""
+    """Returns the number of cores and their model, e.g. `2 x AMD EPYC`."""
     told = Path("/proc/cpuinfo")
     text = told.read_text(encoding="utf-8") if told.exists() else ""
     names = re.findall(r"^model name\s*: (.*)$", text, re.MULTILINE)

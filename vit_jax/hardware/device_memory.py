@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How much memory a compiled step needs on a device, and which settings would need less.
+"""Measures how much memory a compiled step needs on a device, and which settings need less.
 
 Start from `advice`.
 """
@@ -17,25 +17,25 @@ GIB = 2**30
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error of the runtime or the compiler says that a device has too little memory."""
+    """Returns True if an error of the runtime or the compiler means too little device memory."""
     return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
 
 
 def peak_bytes(compiled: Any) -> int:
-    """Arguments, results and temporaries of a compiled step on one device, at their peak."""
+    """Returns the peak bytes per device: arguments, results and temporaries of a compiled step."""
     found = compiled.memory_analysis()
     kept = found.output_size_in_bytes - found.alias_size_in_bytes
     return found.argument_size_in_bytes + found.temp_size_in_bytes + kept
 
 
 def limit_bytes(device: Any) -> int | None:
-    """Memory of a device that jax may use; None where it does not say (the CPU)."""
+    """Returns the bytes of a device that jax may use; None where it does not say (the CPU)."""
     stats = device.memory_stats() or {}
     return stats.get("bytes_limit")
 
 
 def most(devices: Iterable[Any], what: str) -> int | None:
-    """The highest of a figure of `memory_stats` among devices; None where they do not tell it."""
+    """Returns the highest value of a `memory_stats` figure among devices; None if not known."""
     found = [(device.memory_stats() or {}).get(what) for device in devices]
     return max((n for n in found if n is not None), default=None)
 
@@ -45,11 +45,11 @@ def advice(
     settings: Iterable[dict[str, Any]],
     limit: int | None,
 ) -> BadInput:
-    """An error that tells the peak of a step and of the same step with other settings.
+    """Returns an error that tells the peak of a step and of the step with other settings.
 
     Args:
-      compile_step: settings (none for the step as it is) -> compiled step.
-      settings: to try: config key -> value.
+      compile_step: settings (empty for the step as it is) -> compiled step.
+      settings: the settings to try: config key -> value.
       limit: bytes of a device, if known.
     """
 

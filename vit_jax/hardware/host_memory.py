@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How much memory of this machine is left for data, so that a run is refused rather than killed.
+"""Measures how much host memory is left for data, so that a run is refused rather than killed.
 
-Also what this process has of it. Start from `check`.
+It also measures the memory of this process. Start from `check`.
 """
 
 import contextlib
@@ -12,14 +12,14 @@ from pathlib import Path
 
 from vit_jax.errors import BadInput
 
-_NO_LIMIT = 2**60  # cgroup v1 writes a number near 2^63 for none
+_NO_LIMIT = 2**60  # cgroup v1 writes a number near 2^63 for no limit
 
 
 def available_bytes(root: Path = Path("/")) -> int:
-    """What this process may still use: the least of the machine's memory and its cgroups' limits.
+    """Returns the bytes that this process may still use, within machine and cgroup limits.
 
     Args:
-      root: where proc and sys are, for tests.
+      root: the folder of proc and sys, for tests.
     """
     found = []
     with contextlib.suppress(OSError):
@@ -27,7 +27,7 @@ def available_bytes(root: Path = Path("/")) -> int:
             if line.startswith("MemAvailable:"):
                 found.append(int(line.split()[1]) * 1024)
     for folder, limit, used in _cgroups(root):
-        with contextlib.suppress(OSError, ValueError):  # not there, or "max"
+        with contextlib.suppress(OSError, ValueError):  # a missing file, or "max"
             most = int((folder / limit).read_text(encoding="utf-8"))
             if most < _NO_LIMIT:
                 found.append(
@@ -39,10 +39,10 @@ def available_bytes(root: Path = Path("/")) -> int:
 
 
 def used_bytes(root: Path = Path("/")) -> int | None:
-    """What this process has in memory (resident set); None where the system does not tell.
+    """Returns the resident set of this process in bytes; None where the system does not tell.
 
     Args:
-      root: where proc is, for tests.
+      root: the folder of proc, for tests.
     """
     try:
         pages = (root / "proc/self/statm").read_text(encoding="utf-8").split()[1]
@@ -52,7 +52,7 @@ def used_bytes(root: Path = Path("/")) -> int | None:
 
 
 def _cgroups(root: Path) -> list[tuple[Path, str, str]]:
-    """Folders of this process's cgroups and of those above, with the names of limit and use."""
+    """Returns folders of this process's cgroups and their parents, with limit and use files."""
     try:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -73,7 +73,7 @@ def _cgroups(root: Path) -> list[tuple[Path, str, str]]:
 
 
 def _reclaimable(folder: Path) -> int:
-    """Bytes of files that the kernel keeps in a cgroup's memory and would give up first."""
+    """Returns the bytes of cached files that the kernel would drop first from a cgroup."""
     fields = dict(
         line.split() for line in (folder / "memory.stat").read_text(encoding="utf-8").splitlines()
     )
@@ -81,10 +81,10 @@ def _reclaimable(folder: Path) -> int:
 
 
 def check(need_bytes: int, what: str, advice: str) -> None:
-    """Refuses what would take more than half of the memory that is available.
+    """Refuses a need of more than half of the available memory.
 
     Raises:
-      BadInput: with both figures, and `advice`.
+      BadInput: the message has both figures, and `advice`.
     """
     available = available_bytes()
     if need_bytes > available // 2:

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Accelerators as sold: sizes, chips, hosts, memory, peaks and links. Imports nothing but errors.
+"""Accelerators as sold: sizes, chips, hosts, memory, peaks and links. Imports only `errors`.
 
-One row a generation; what `vit_jax plan` compiles for and a launcher asks for comes from here, so a
-size that nobody sells does not exist. Start from `find`; `peak_flops` is for a device that is
-there.
+The table has one row per generation. `vit_jax plan` and the launchers take their sizes from it, so
+a size that is not sold does not exist. Start from `find`; `peak_flops` is for a device that is
+present.
 
 Sources: "TPU v2" to "TPU7x" of the Google Cloud documentation ("TPU versions"); link rates of v2
 and v3 from Jouppi et al., "A Domain-Specific Supercomputer for Training Deep Neural Networks"
@@ -22,12 +22,12 @@ import re
 from vit_jax.errors import BadInput
 
 GIB = 2**30
-MOST_DEVICES = 32_768  # of a run
+MOST_DEVICES = 32_768  # largest number of devices of a run
 
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
-    """One kind of chip. Rates are of one jax device, not of a chip, and count one direction."""
+    """One kind of chip. Rates are per jax device, not per chip, and count one direction."""
 
     name: str
     platform: str  # tpu | gpu | cpu
@@ -39,11 +39,11 @@ class Generation:
     network_rate: float  # bytes/s between slices or machines
     devices_per_chip: int = 1
     chips_per_host: int = 4
-    per_chip: int = 1  # what the number in a name counts, for each chip: v4-8 has four chips
-    shapes: tuple[str, ...] = ()  # sold, as the compiler spells them
+    per_chip: int = 1  # the number in a name counts this many per chip: v4-8 has four chips
+    shapes: tuple[str, ...] = ()  # shapes as sold, in the compiler's spelling
     spellings: tuple[str, ...] = ()  # other names
-    slices: bool = True  # whether several can be joined by the network as slices
-    selector: str = ""  # of Google Kubernetes Engine; "": not offered there
+    slices: bool = True  # whether the network can join several as slices
+    selector: str = ""  # selector of Google Kubernetes Engine; "": not offered there
     runtime: str = ""  # software of a TPU VM without Kubernetes; "": not offered so
 
 
@@ -122,7 +122,7 @@ _GPUS = (
 
 
 def _cpu(devices: int) -> Generation:
-    """This machine, as so many devices; nobody publishes its rates."""
+    """Returns this machine as `devices` devices; its rates are not published."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // devices
     unknown = math.inf
     return Generation(
@@ -133,7 +133,7 @@ def _cpu(devices: int) -> Generation:
 
 GENERATIONS = {g.name: g for g in (*_TPUS, *_GPUS)}
 
-# Peaks of devices that are not in the table above because nobody plans a run on them.
+# Peaks of devices that are missing above because no run is planned on them.
 _OTHERS = (
     ("tpu v4 lite", 138e12),
     ("h100 pcie", 756e12),
@@ -147,44 +147,44 @@ _OTHERS = (
 
 @dataclasses.dataclass(frozen=True)
 class Accelerator:
-    """One slice, or one or several machines with GPUs, as it is ordered."""
+    """One slice, or one or several machines with GPUs, as they are ordered."""
 
     generation: Generation
     shape: str  # such as 4x4x8; a number for GPUs
 
     @property
     def chips(self) -> int:
-        """Chips, which are what is paid for."""
+        """Number of chips, the unit of the price."""
         return math.prod(int(n) for n in self.shape.split("x"))
 
     @property
     def devices(self) -> int:
-        """Devices as jax counts them."""
+        """Number of devices as jax counts them."""
         return self.chips * self.generation.devices_per_chip
 
     @property
     def hosts(self) -> int:
-        """Machines; a small v5e or v6e lies in one of eight chips."""
+        """Number of machines; a small v5e or v6e slice is in one machine of eight chips."""
         each = self.generation.chips_per_host
         whole = 8 if self.shape == "2x4" and self.generation.devices_per_chip == 1 else each
         return -(-self.chips // whole)
 
     @property
     def name(self) -> str:
-        """As sold."""
+        """Name as sold."""
         return f"{self.generation.name}-{self.chips * self.generation.per_chip}"
 
 
 def sold(generation: Generation) -> list[Accelerator]:
-    """Every size of a generation, the smallest first."""
+    """Returns every size of a generation, smallest first."""
     return [Accelerator(generation, shape) for shape in generation.shapes]
 
 
 def find(name: str) -> Accelerator:
-    """The accelerator of a name as sold, such as `v4-256`, `v5litepod-16` or `h100-8`.
+    """Returns the accelerator of a name as sold, such as `v4-256`, `v5litepod-16` or `h100-8`.
 
     Raises:
-      BadInput: nobody sells that; the message names the nearest size, or every generation.
+      BadInput: the name is not sold; the message names the nearest size, or every generation.
     """
     spelling, _, size = name.lower().rpartition("-")
     if spelling == "cpu" and size.isdecimal() and 1 <= int(size) <= 512:
@@ -210,7 +210,7 @@ def find(name: str) -> Accelerator:
 
 
 def check_slices(accelerator: Accelerator, slices: int) -> None:
-    """Raises BadInput unless so many of an accelerator can be joined by the network."""
+    """Raises BadInput unless the network can join `slices` slices of an accelerator."""
     if slices < 1 or accelerator.devices * slices > MOST_DEVICES:
         most = MOST_DEVICES // accelerator.devices
         raise BadInput(f"--slices={slices}: give a number from 1 to {most}.")
@@ -220,11 +220,11 @@ def check_slices(accelerator: Accelerator, slices: int) -> None:
 
 
 def peak_flops(device_kind: str) -> float | None:
-    """Dense bfloat16 (V100, T4: float16) peak of a device in FLOP/s; None where it is not known."""
+    """Returns the dense bfloat16 (V100, T4: float16) peak of a device in FLOP/s, or None."""
     peaks = [*_OTHERS, *((k, g.flops) for g in GENERATIONS.values() for k in g.kinds)]
     return next((peak for name, peak in peaks if is_named(device_kind, name)), None)
 
 
 def is_named(device_kind: str, name: str) -> bool:
-    """Whether a device is of a kind, by whole words: an L40 is no L4; but a GH200 has an H200."""
+    """Matches a device kind by whole words: an L40 is not an L4, but a GH200 counts as an H200."""
     return re.search(rf"\bg?{name}\b", device_kind.lower()) is not None

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Per-parameter factors from path patterns: weight decay, learning rates, freezing.
+"""Factors for each parameter from path patterns: weight decay, learning rates, freezing.
 
 Patterns are regular expressions matched against the whole canonical path of one layer
 (`blocks/3/attn/query/kernel`, `head/bias`), so they mean the same with and without scan.
@@ -19,12 +19,12 @@ from vit_jax import tree
 from vit_jax.errors import BadInput
 
 PyTree = Any
-# Before the first block: layer 0 of layer-wise decay.
+# The parameters before the first block: layer 0 of layer-wise decay.
 _STEM = re.compile(r"(backbone|embedding|mask_token|cls|registers|posemb(_\w+)?)(/.*)?")
 
 
 def _per_layer(params: PyTree, value: Callable[[str], float]) -> PyTree:
-    """A factor for each parameter; [S, 1, ...] where layers are stacked and differ."""
+    """Returns a factor for each parameter; [S, 1, ...] where layers are stacked and differ."""
 
     def one(path: str, leaf: Any) -> np.ndarray:
         values = np.array([value(p) for p in tree.layer_paths(path, leaf.shape)], np.float32)
@@ -38,7 +38,7 @@ def _per_layer(params: PyTree, value: Callable[[str], float]) -> PyTree:
 
 
 def canonical_paths(params: PyTree) -> list[str]:
-    """The paths that patterns are matched against: one for each parameter of each layer."""
+    """Returns the paths that patterns are matched against: one per parameter of each layer."""
     return [
         name
         for path, leaf in tree.leaves_with_paths(params)
@@ -58,15 +58,15 @@ def _compile(key: str, pattern: str, paths: Sequence[str]) -> re.Pattern[str]:
 
 
 def decay_mask(params: PyTree, which: str) -> PyTree:
-    """True where weight decay acts: `kernels` only (big_vision, AugReg), or `all`."""
+    """Returns a mask, True where weight decay acts: `kernels` (big_vision, AugReg) or `all`."""
     return tree.map_with_path(lambda path, _: which == "all" or path.endswith("/kernel"), params)
 
 
 def trainable(params: PyTree, freeze: Sequence[str]) -> PyTree:
-    """0 for parameters, or layers of them, that a pattern freezes, else 1.
+    """Returns a factor per parameter, or per layer of it: 0 where a pattern freezes it, else 1.
 
     Raises:
-      BadInput: a pattern that matches nothing, or everything frozen.
+      BadInput: a pattern matches nothing, or everything is frozen.
     """
     paths = canonical_paths(params)
     patterns = [_compile("optimizer.freeze", p, paths) for p in freeze]
@@ -81,11 +81,11 @@ def trainable(params: PyTree, freeze: Sequence[str]) -> PyTree:
 def rate_factors(
     params: PyTree, lr_mults: Sequence[tuple[str, float]], layer_decay: float
 ) -> PyTree:
-    """The factor on the learning rate of each parameter.
+    """Returns the factor on the learning rate of each parameter.
 
     Args:
       params: tree of arrays or shapes.
-      lr_mults: (pattern, factor) pairs; the first match wins, no match is 1.
+      lr_mults: (pattern, factor) pairs; the first match wins; without a match the factor is 1.
       layer_decay: d; a parameter of layer l has a further factor d^(S + 1 - l): the stem is layer
         0, block i is layer i + 1, norm and head are layer S + 1 (arXiv:2003.10555, section A).
     """

@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The chain from gradients to updates.
+"""Builds the chain from gradients to updates.
 
     freeze -> clip by global norm -> direction of the optimizer -> + weight decay * parameter
     -> * factor of the parameter -> * -learning rate -> freeze
 
-A rule that looks at a whole tensor (Adafactor's factors, LAMB's trust ratio) sees one layer at a
-time, stacked or not. Start from `make_optimizer`.
+A rule that uses a whole tensor (Adafactor's factors, LAMB's trust ratio) sees one layer at a time,
+stacked or not. Start from `make_optimizer`.
 """
 
 from collections.abc import Sequence
@@ -39,27 +39,27 @@ def make_optimizer(
     freeze: Sequence[str] = (),
     **options: Any,
 ) -> Transform:
-    """The optimizer for a tree of parameters.
+    """Returns the optimizer for a tree of parameters.
 
     AdamW: update = -rate * (adam + weight_decay * parameter), arXiv:1711.05101 with the decay
-    multiplied by the rate, so Table 3's 0.1 at 8e-4 is what one writes here. Adafactor decays too.
-    SGD adds weight_decay * parameter to the gradient before the momentum. LAMB adds it before the
-    trust ratio.
+    multiplied by the rate, so Table 3's 0.1 at 8e-4 is given here as it stands. Adafactor decays
+    the same way. SGD adds weight_decay * parameter to the gradient before the momentum. LAMB adds
+    it before the trust ratio.
 
     Args:
       params: tree of arrays or shapes.
       schedule: updates done -> rate.
       name: a key of `DIRECTIONS`.
-      clip: largest global norm of the gradients that are not frozen; 0 is none.
+      clip: largest global norm of the gradients that are not frozen; 0 turns clipping off.
       weight_decay: see above.
       decay_mask: `kernels` or `all`.
       lr_mults: see `masks.rate_factors`.
-      layer_decay: likewise.
+      layer_decay: see `masks.rate_factors`.
       freeze: see `masks.trainable`.
       **options: arguments of the function in `DIRECTIONS`.
 
     Raises:
-      BadInput: a pattern that matches nothing, a negative number, an unknown mask.
+      BadInput: a pattern matches nothing, a number is negative, or the mask is unknown.
     """
     if decay_mask not in ("kernels", "all"):
         raise BadInput(f"optimizer.decay_mask={decay_mask!r}; known: kernels, all.")
@@ -85,12 +85,12 @@ def make_optimizer(
 
 
 def adamw(decay: Transform, *, b1: float, b2: float, eps: float, mu_dtype: str) -> Transform:
-    """Adam (arXiv:1412.6980), then decay."""
+    """Applies Adam (arXiv:1412.6980), then decay."""
     return optax.chain(optax.scale_by_adam(b1, b2, eps, mu_dtype=jnp.dtype(mu_dtype)), decay)
 
 
 def sgd(decay: Transform, *, momentum: float, nesterov: bool, accumulator_dtype: str) -> Transform:
-    """Decay, then momentum m = momentum * m + gradient, kept in `accumulator_dtype`."""
+    """Applies decay, then momentum m = momentum * m + gradient, kept in `accumulator_dtype`."""
     trace = optax.trace(momentum, nesterov, accumulator_dtype=jnp.dtype(accumulator_dtype))
     return optax.chain(decay, trace)
 
@@ -103,11 +103,11 @@ def adafactor(
     min_factored: int,
     accumulator_dtype: str,
 ) -> Transform:
-    """Adafactor as arXiv:2106.04560, section 3.4, trains ViT-G: then momentum, then decay.
+    """Applies Adafactor, then momentum, then decay, as for ViT-G (arXiv:2106.04560, section 3.4).
 
-    Second moments with decay min(beta2_cap, 1 - t^-0.8), factored over the two largest dimensions
-    where both reach `min_factored`; no clipping of the update, no scaling by the parameter; the
-    momentum is an average without bias correction.
+    The decay of second moments is min(beta2_cap, 1 - t^-0.8). They are factored over the two
+    largest dimensions where both reach `min_factored`. The update is neither clipped nor scaled by
+    the parameter. The momentum is an average without bias correction.
     """
 
     def decay_rate(step: Any, exponent: Any) -> jax.Array:
@@ -122,7 +122,7 @@ def adafactor(
 
 
 def lamb(decay: Transform, *, b1: float, b2: float, eps: float) -> Transform:
-    """LAMB (arXiv:1904.00962), algorithm 2: Adam, decay, then the trust ratio of each tensor."""
+    """Applies LAMB (arXiv:1904.00962), algorithm 2: Adam, decay, each tensor's trust ratio."""
     return optax.chain(
         optax.scale_by_adam(b1, b2, eps), decay, per_layer(optax.scale_by_trust_ratio())
     )
@@ -132,9 +132,10 @@ DIRECTIONS = {"adamw": adamw, "sgd": sgd, "adafactor": adafactor, "lamb": lamb}
 
 
 def clipped(most: float) -> Transform:
-    """Gradients times min(1, `most` / their global norm).
+    """Multiplies gradients by min(1, `most` / their global norm).
 
-    One factor for all, where optax divides each: a product is merged with all that uses it.
+    It uses one factor for all, where optax divides each gradient: XLA fuses a product with its
+    uses.
     """
 
     def update(updates: PyTree, _: PyTree) -> PyTree:
@@ -145,10 +146,10 @@ def clipped(most: float) -> Transform:
 
 
 def _by_rate(schedule: Schedule) -> Transform:
-    """Updates times -rate, as a division, which XLA does not repeat on a CPU.
+    """Multiplies updates by -rate, as a division, which XLA does not repeat on a CPU.
 
-    A product would be computed again by each that uses the updates, their norm and the new
-    parameters, and the direction be kept for both: 1.3 times as many bytes moved.
+    XLA would compute a product again for each use of the updates: their norm and the new
+    parameters. It would keep the direction for both, and move 1.3 times as many bytes.
     """
 
     def init(params: PyTree) -> optax.ScaleByScheduleState:
@@ -166,7 +167,7 @@ def _by_rate(schedule: Schedule) -> Transform:
 
 
 def _multiply(factors: PyTree) -> Transform:
-    """Multiplies each update by a constant, or by one for each layer."""
+    """Multiplies each update by a constant, or by one constant per layer."""
     return optax.stateless(
         lambda updates, _: jax.tree.map(lambda u, f: u * jnp.asarray(f, u.dtype), updates, factors)
     )
@@ -180,7 +181,7 @@ class PerLayerState(NamedTuple):
 
 
 def per_layer(inner: Transform) -> Transform:
-    """Applies a transformation to each layer of stacked blocks alone, and plainly to the rest."""
+    """Applies a transformation to each layer of stacked blocks separately, and to the rest."""
 
     def split(params: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         blocks = {k: v for k, v in params.items() if tree.is_stacked(k + "/")}

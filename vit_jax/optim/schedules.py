@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Learning rate as a function of the number of updates already done. Start from `make_schedule`."""
+"""The learning rate as a function of the updates already done. Start from `make_schedule`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,30 +28,30 @@ def make_schedule(
     drops: Sequence[int] = (),
     factor: float = 0.1,
 ) -> Schedule:
-    """A schedule t -> rate; the update that makes step t + 1 uses the rate at t.
+    """Returns a schedule t -> rate; the update that makes step t + 1 uses the rate at t.
 
     With p = clip((t - warmup) / (total_steps - warmup), 0, 1):
       cosine: lr (1 + cos(pi p)) / 2.
       linear: end + (lr - end) (1 - p); the paper pre-trains with end = 1e-5.
       rsqrt: lr / sqrt(1 + (max(t - warmup, 0) + shift) / timescale), arXiv:2106.04560.
-      step: lr * factor^(how many of `drops` are at most t); BiT, arXiv:1912.11370, section 3.3.
-    Each is multiplied by min(1, t / warmup) and min(1, (total_steps - t) / cooldown); with a
-    warm-up the very first update therefore has rate 0, as in the published code.
+      step: lr * factor^(number of `drops` that are at most t); BiT, arXiv:1912.11370, section 3.3.
+    Each is multiplied by min(1, t / warmup) and min(1, (total_steps - t) / cooldown). With a
+    warm-up the first update therefore has rate 0, as in the published code.
 
     Args:
       name: cosine, linear, rsqrt or step.
       lr: peak rate.
-      warmup: steps.
-      cooldown: steps.
-      total_steps: steps.
-      end: of linear.
-      timescale: of rsqrt, in steps.
-      shift: of rsqrt, in steps.
-      drops: of step: where the rate falls, in steps.
-      factor: of step: what is left of the rate at each.
+      warmup: steps of the warm-up.
+      cooldown: steps of the cool-down.
+      total_steps: steps of the run.
+      end: final rate of linear.
+      timescale: timescale of rsqrt, in steps.
+      shift: shift of rsqrt, in steps.
+      drops: for step: the steps at which the rate falls.
+      factor: for step: the factor on the rate at each drop.
 
     Raises:
-      BadInput: warm-up and cool-down longer than the run.
+      BadInput: warm-up and cool-down are longer than the run.
     """
     if warmup + cooldown > total_steps:
         raise BadInput(
@@ -60,7 +60,7 @@ def make_schedule(
         )
 
     def schedule(count: jax.typing.ArrayLike) -> Any:
-        # On the host the rate of a step must not wait for the device.
+        # A rate computed on the host must not wait for the device.
         xp: Any = jnp if isinstance(count, jax.Array) else np
         t = xp.asarray(count, xp.float32)
         p = xp.clip((t - warmup) / max(total_steps - warmup, 1), 0.0, 1.0)
@@ -76,6 +76,6 @@ def make_schedule(
 
 
 def _ends(xp: Any, t: Any, warmup: int, cooldown: int, total_steps: int) -> Any:
-    """The factor of warm-up and cool-down."""
+    """Returns the factor of warm-up and cool-down."""
     up = xp.minimum(1.0, t / warmup) if warmup else 1.0
     return up * (xp.clip((total_steps - t) / cooldown, 0.0, 1.0) if cooldown else 1.0)

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the compiler is told beyond its defaults, and when: the one place for its flags.
+"""Sets compiler options beyond the defaults, and compiles ahead; the one place for such flags.
 
-Figures, and what did not help, are in docs/experiments.md. Start from `options` and `ahead`.
+The figures, and options that did not help, are in docs/experiments.md. Start from `options` and
+`ahead`.
 """
 
 import contextlib
@@ -23,16 +24,16 @@ log = logging.getLogger("vit_jax")
 
 # platform -> option of XLA -> value.
 _OPTIONS: dict[str, dict[str, str]] = {
-    # YNNPACK, to which jax 0.10 gives all of a CPU's products, is slower than Eigen with those of a
-    # ViT (63 against 99 GFLOP/s for [3152, 384] x [384, 384] on two cores with AVX2), but faster
-    # with sums along an axis. A step of S/16 in float32: 1.24 times as many images a second.
+    # jax 0.10 gives all products on a CPU to YNNPACK. For those of a ViT it is slower than Eigen
+    # (63 against 99 GFLOP/s for [3152, 384] x [384, 384] on two cores with AVX2), but faster with
+    # sums along an axis. A step of S/16 in float32 then runs 1.24 times as many images a second.
     "cpu": {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE"},
 }
 
 
 @functools.cache
 def options(platform: str) -> dict[str, str]:
-    """Options for `jax.jit(..., compiler_options=)`; none where this compiler does not know them.
+    """Returns options for `jax.jit(..., compiler_options=)`; {} if the compiler lacks them.
 
     Args:
       platform: of the devices: cpu, gpu or tpu.
@@ -42,7 +43,7 @@ def options(platform: str) -> dict[str, str]:
         return {}
     try:
         jax.jit(lambda: 0, compiler_options=wanted).lower().compile()
-    except (jax.errors.JaxRuntimeError, ValueError) as e:  # of another version
+    except (jax.errors.JaxRuntimeError, ValueError) as e:  # another version of the compiler
         log.info("compiler options are left out: %s", str(e).splitlines()[0])
         return {}
     return dict(wanted)
@@ -50,10 +51,10 @@ def options(platform: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def ahead() -> Iterator[Callable[[Callable[[], Any]], Future[Any]]]:
-    """Gives a function that has a thread compile, one thing after another, while others go on.
+    """Yields a function that compiles in a thread, one job after another, while others go on.
 
-    What the thread has not begun when the block fails is left. At exit the command does not wait
-    for it, see `process_exit.not_for`.
+    If the block fails, jobs that the thread has not begun are dropped. At exit the command does not
+    wait for the thread, see `process_exit.not_for`.
     """
     wanted: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
     futures: list[Future[Any]] = []
@@ -64,7 +65,7 @@ def ahead() -> Iterator[Callable[[Callable[[], Any]], Future[Any]]]:
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(compiled())
-                except BaseException as e:  # raised again by whoever asks for it
+                except BaseException as e:  # raised again by `Future.result`
                     future.set_exception(e)
 
     def submit(compiled: Callable[[], Any]) -> Future[Any]:

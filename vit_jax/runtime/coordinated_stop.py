@@ -1,16 +1,16 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How all processes stop, or save, together: agreed upon once, at a point that none has passed.
+"""Makes all processes stop, or save, together, at an agreed point that none of them has passed.
 
-A point is a place that all processes pass equally often: each request for the next batch, of
-training and of evaluations alike (`feed`). Whoever is asked to stop tells process 0, which asks all
-how many points they have passed. From its answer on a process passes no more, until process 0 has
-told all at which point it happens: two after the newest, so nobody can be beyond it. There
-`Stopped` is raised. Two cases are quicker. Where a process has passed none, nothing was trained
-that is not saved, and all end at once. Where all wait for the same batch, they stop waiting.
+A point is a place that all processes pass equally often: each request for the next batch, both of
+training and of evaluations (`feed`). A process that is asked to stop tells process 0. Process 0
+asks every process how many points it has passed. A process that has answered passes no further
+point until process 0 announces the agreed one: two after the newest, so no process can be beyond
+it. There `Stopped` is raised. Two cases are quicker. If a process has passed no point, nothing
+unsaved was trained, and all end at once. If all wait for the same batch, they stop waiting.
 
-Must not import jax. Start from `Agreement`.
+This module must not import jax. Start from `Agreement`.
 """
 
 import contextlib
@@ -32,21 +32,21 @@ from vit_jax.storage import files as storage
 if TYPE_CHECKING:
     from vit_jax.runtime.peer_links import Lifeline
 
-AHEAD = 2  # points after the newest
-GRACE_SECS = 3.0  # for the main thread to end by itself where nothing is to be saved
-STORAGE_SECS = 60.0  # for a batch that nobody waits for, before a program ends without it
-_TICK_SECS = 0.2  # between two looks at what was agreed while a batch is awaited
+AHEAD = 2  # distance of the agreed point from the newest point passed
+GRACE_SECS = 3.0  # for the main thread to end by itself when nothing is to be saved
+STORAGE_SECS = 60.0  # for a batch that is no longer needed, before a program ends without it
+_TICK_SECS = 0.2  # interval of checks of the agreement while a batch is awaited
 STOP, SAVE = "stop", "save"
 _T = TypeVar("_T")
 log = logging.getLogger("vit_jax")
 
 
 class Agreement:
-    """What this process knows of what all do together, and the points that it has passed.
+    """This process's knowledge of the agreement between all processes, and of points passed.
 
     Attributes:
-      line: to the other processes; None for a process alone.
-      stop_file: of the workdir, as it was when this start began; None where that is not known.
+      line: the connection to the other processes; None for a process alone.
+      stop_file: the STOP file as it was when this start began; None if not known.
     """
 
     def __init__(self) -> None:
@@ -55,20 +55,20 @@ class Agreement:
         self._changed = threading.Condition(threading.RLock())
         self._passed = 0  # points
         self._idle = False  # waiting for a batch
-        self._asked: dict[str, str] = {}  # by this process: kind -> why
+        self._asked: dict[str, str] = {}  # asked by this process: kind -> why
         self._held: dict[str, str] = {}  # asked, not yet agreed: kind -> why
         self._due: dict[str, int] = {}  # agreed: kind -> point
         self._why: dict[str, str] = {}
-        self._answers: dict[str, dict[int, tuple[int, bool]]] = {}  # of process 0: of each process
+        self._answers: dict[str, dict[int, tuple[int, bool]]] = {}  # on process 0: kind -> answers
 
     # ---------------------------------------------------------------- asking
 
     def ask(self, kind: str, why: str) -> None:
-        """Has all processes stop or save at their next common point; called in any thread.
+        """Makes all processes stop or save at their next common point; called in any thread.
 
         Args:
           kind: `STOP` or `SAVE`.
-          why: what was seen or received; the process is added to it.
+          why: what was seen or received; the name of this process is added.
         """
         self._asked[kind] = why
         line = self.line
@@ -80,12 +80,12 @@ class Agreement:
 
     @contextlib.contextmanager
     def over(self, line: "Lifeline") -> Iterator[None]:
-        """Agrees with other processes, too, as long as the block lasts."""
+        """Includes other processes in the agreement while the block runs."""
         with self._changed:
             self.line, self._asked, asked = line, {}, self._asked
             self._due.clear()
         line.listen(self._hear)
-        for kind, why in asked.items():  # before the others were there
+        for kind, why in asked.items():  # asked before the others were connected
             self.ask(kind, why)
         try:
             yield
@@ -93,7 +93,7 @@ class Agreement:
             self.line = None
 
     def _hear(self, index: int, topic: str, said: Any) -> None:
-        """A message of another process; called in the thread of the lifeline."""
+        """Handles a message of another process; called in the thread of the lifeline."""
         if topic == "ask":
             self._hold(*said)
         elif topic == "hold":
@@ -105,7 +105,7 @@ class Agreement:
             self._agreed(*said)
 
     def _hold(self, kind: str, why: str) -> None:
-        """From here on no point is passed until it is agreed which one counts."""
+        """Holds this process at its current point until the agreed point is known."""
         with self._changed:
             if kind in self._due or kind in self._held:
                 return
@@ -121,7 +121,7 @@ class Agreement:
             self.line.send("passed", [kind, *answer])
 
     def _count(self, index: int, kind: str, passed: int, idle: bool) -> None:
-        """Of process 0: one more knows; once all do, says when."""
+        """Counts one more answer, on process 0; announces the point once all have answered."""
         with self._changed:
             answers = self._answers.setdefault(kind, {})
             answers[index] = passed, idle
@@ -152,7 +152,7 @@ class Agreement:
                 threading.Thread(target=self._end, args=(why,), daemon=True).start()
 
     def _end(self, why: str) -> None:
-        """Ends a process that has nothing to save, whatever its main thread is in."""
+        """Ends a process that has nothing to save, whatever its main thread is doing."""
         time.sleep(GRACE_SECS)
         if self._due.get(STOP) == 0:
             text, code = str(_stopped(why)), Stopped.exit_code
@@ -162,7 +162,7 @@ class Agreement:
     # ---------------------------------------------------------------- points
 
     def check(self) -> None:
-        """Between two phases of the start: raises Stopped if the run stops with nothing to save."""
+        """Raises Stopped, between phases of the start, if the run stops with nothing to save."""
         with self._changed:
             if self._due.get(STOP) == 0:
                 raise _stopped(self._why[STOP])
@@ -181,10 +181,10 @@ class Agreement:
             raise _stopped(self._why[STOP], save=due > 0)
 
     def idle(self, get: Callable[[], _T]) -> _T:
-        """Waits for a batch; raises Stopped if all stop while all wait for the same.
+        """Waits for a batch; raises Stopped if all stop while all wait for the same batch.
 
         Args:
-          get: raises queue.Empty while there is none.
+          get: returns a batch; raises queue.Empty while there is none.
         """
         with self._changed:
             self._idle = True
@@ -194,11 +194,11 @@ class Agreement:
                 with contextlib.suppress(queue.Empty):
                     found.append(get())
                 with self._changed:
-                    if found:  # whoever was told that this process waits, goes by that
+                    if found:  # others may have agreed because this process said that it waits
                         self._changed.wait_for(lambda: not self._held)
                     self._raise_if_due()
                     if not found and self.line is None and STOP in self._due:
-                        # Alone: no other process goes on to the point that is due.
+                        # A process alone: no other process goes on to the point that is due.
                         raise _stopped(self._why[STOP], save=True)
                     self._idle = not found
             return found[0]
@@ -206,7 +206,7 @@ class Agreement:
             self._idle = False
 
     def take_save(self) -> bool:
-        """After a step: whether all save now, because `ask` was called with `SAVE`."""
+        """Returns True, after a step, if all save now because `ask` was called with `SAVE`."""
         with self._changed:
             if SAVE not in self._due or self._passed < self._due[SAVE]:
                 return False
@@ -218,28 +218,29 @@ def _stopped(why: str, *, save: bool = False) -> Stopped:
     return Stopped(f"stopped: {why}; run again to continue.", save=save)
 
 
-# ---------------------------------------------------------------- of this process
+# ---------------------------------------------------------------- this process
 
 _now = Agreement()
 _began = time.time()  # this start
 
 
 def began() -> float:
-    """When this start began, in seconds since 1970."""
+    """Returns the time at which this start began, in seconds since 1970."""
     return _began
 
 
 @contextlib.contextmanager
 def listening(workdir: str = "") -> Iterator[None]:
-    """Stops the run on a signal as long as the block lasts: the first in order, a second at once.
+    """Stops the run on a signal while the block runs: orderly on the first, at once on a second.
 
     Args:
-      workdir: of the run, whose STOP file is looked at now; "": when `watching` begins.
+      workdir: the folder of the run, whose STOP file is looked at now; "": looked at when
+        `watching` begins.
     """
     global _now, _began
     agreement = _now = Agreement()
     _began = time.time()
-    with contextlib.suppress(BadInput):  # which is said when the workdir is used
+    with contextlib.suppress(BadInput):  # reported when the workdir is used
         agreement.stop_file = signals.StopFile(storage.path(workdir)) if workdir else None
 
     def first(number: signal.Signals) -> None:
@@ -260,11 +261,11 @@ def listening(workdir: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def watching(workdir: Path, who: Who | Literal["tpu"] | None = None) -> Iterator[None]:
-    """A STOP file in the workdir and a notice of the machine's end stop the run, too.
+    """Also stops the run on a STOP file in the workdir or a notice of the machine's end.
 
     Args:
-      workdir: of the run.
-      who: this process, where it has not met the others yet: only number 0 looks for the file.
+      workdir: the folder of the run.
+      who: this process, if it is not yet connected to the others: only process 0 watches the file.
     """
     agreement = _now
     index = who.index if isinstance(who, Who) else 0
@@ -282,7 +283,7 @@ def watching(workdir: Path, who: Who | Literal["tpu"] | None = None) -> Iterator
 
 
 def accepted() -> None:
-    """Removes the STOP file from before the start, which is not refused any more."""
+    """Removes an old STOP file: the start cannot be refused any more."""
     if _now.stop_file is not None:
         _now.stop_file.remove_old()
 
@@ -301,14 +302,14 @@ _END: Any = object()
 
 
 def feed(batches: Iterator[_T]) -> Iterator[_T]:
-    """The same batches, made in another thread, so that whoever waits for one can be stopped.
+    """Yields the same batches, made in another thread, so that a wait for one can be interrupted.
 
-    Each request is a point: it may raise `Stopped`. The thread makes one batch more than was asked
-    for, while others compute.
+    Each request is a point, which may raise `Stopped`. The thread makes one batch in advance while
+    other threads compute.
     """
     agreement = _now
     wanted: queue.SimpleQueue[bool] = queue.SimpleQueue()
-    # No SimpleQueue, whose `get` waits for ever where a signal comes as its time is up.
+    # Not a SimpleQueue: its `get` waits for ever if a signal arrives as the timeout ends.
     made: queue.Queue[tuple[_T, BaseException | None]] = queue.Queue()
 
     def work() -> None:
@@ -339,11 +340,11 @@ def feed(batches: Iterator[_T]) -> Iterator[_T]:
 
 
 class Backstop:
-    """Has all save when the newest checkpoint is too old, by the clock of process 0.
+    """Makes all processes save when the newest checkpoint is too old, by the clock of process 0.
 
     Args:
-      minutes: its age; 0: never.
-      clock: in seconds; for tests.
+      minutes: the greatest age of a checkpoint; 0: never.
+      clock: returns seconds; for tests.
     """
 
     def __init__(self, minutes: float, clock: Callable[[], float] = time.monotonic):
@@ -351,11 +352,11 @@ class Backstop:
         self.saved()
 
     def saved(self) -> None:
-        """A save has just been started."""
+        """Notes that a save has just started."""
         self._since, self._asked = self._clock(), False
 
     def due(self) -> bool:
-        """After each step: whether all save now."""
+        """Returns True, after a step, if all save now."""
         first = _now.line is None or _now.line.index == 0
         late = self._secs and self._clock() - self._since > self._secs
         if late and first and not self._asked:

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How a process starts, alone or as one of several: its platform, its peers, what they agree on.
+"""Starts a process, alone or as one of several: its platform, its peers, and their agreements.
 
-Must be asked before jax touches a device. The only user of jax's coordination client, whose own
-barrier names nobody. Start from `session` (several processes), then `start` (platform). What they
-do when asked to stop is `coordinated_stop`'s.
+It must run before jax touches a device. It is the only user of jax's coordination client, whose
+own barrier does not name missing processes. `coordinated_stop` handles requests to stop. Start
+from `session` (several processes), then `start` (platform).
 """
 
 import contextlib
@@ -39,16 +39,16 @@ _JAX_NAMES = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}
 
 
 def start(platform: Platform, *, deterministic: bool, root: str = "/") -> list[Any]:
-    """Chooses the platform and returns its devices. Never trains on a CPU in silence.
+    """Chooses the platform and returns its devices. Never falls back to a CPU silently.
 
     Args:
-      platform: what the user asked for; `auto` is what the machine has.
-      deterministic: GPU kernels that give the same bits each time.
+      platform: the platform that the user asked for; `auto` takes what the machine has.
+      deterministic: uses GPU kernels that give the same bits each time.
       root: see `present_accelerators`.
 
     Raises:
-      BadInput: an accelerator that was asked for, or is present, but that jax does not see; names
-        the extra that is missing.
+      BadInput: jax does not see an accelerator that was asked for or is present; the message names
+        the missing extra.
     """
     if platform not in ("auto", *_JAX_NAMES):
         hint = synonyms.hint("platform", platform)
@@ -85,13 +85,13 @@ def start(platform: Platform, *, deterministic: bool, root: str = "/") -> list[A
 # ---------------------------------------------------------------- several processes
 
 _LOST = ("gloo", "nccl", "connection", "socket", "unavailable", "deadline", "heartbeat", "aborted")
-_LATER_SECS = 30  # for the lifeline to name who is silent, before jax ends all without a word
-_TOKEN_SECS = 5  # that a file of another host takes to appear on shared storage, at most
+_LATER_SECS = 30  # for the lifeline to name a silent process, before jax ends all without a message
+_TOKEN_SECS = 5  # longest wait for a file of another host to appear on shared storage
 log = logging.getLogger("vit_jax")
 
 
 class _Session:
-    """What this module knows while several processes train together."""
+    """The state of this module while several processes train together."""
 
     def __init__(self, who: Who, line: "Lifeline", barrier_secs: float):
         self.who, self.line, self.barrier_secs = who, line, barrier_secs
@@ -102,12 +102,12 @@ _now: _Session | None = None
 
 
 def is_first() -> bool:
-    """Whether this is process 0, which writes files and prints; a process alone is."""
+    """Returns True for process 0, which writes files and prints, and for a process alone."""
     return _now is None or _now.who.index == 0
 
 
 def alone() -> bool:
-    """Whether no other process trains with this one."""
+    """Returns True if no other process trains with this one."""
     return _now is None
 
 
@@ -121,22 +121,22 @@ def session(
     barrier_secs: int,
     hang_secs: int,
 ) -> Iterator[None]:
-    """Several processes as one run: connects them, and ends all of them when one of them fails.
+    """Connects several processes to one run, and ends all of them when one of them fails.
 
     A failure inside the block ends the process here, with its exit code: jax's exit hook would wait
-    for processes that are gone. A process alone is watched, too: one that hangs ends.
+    for processes that are gone. A process alone is watched too, and ends if it hangs.
 
     Args:
       who: from `process_identity.resolve`; None for a process alone.
-      workdir: where the stacks of processes that hang are written.
+      workdir: the folder into which processes that hang write their stacks.
       connect_secs: the longest wait for all processes to start.
-      heartbeat_secs: of silence, after which a process is given up.
-      barrier_secs: the longest wait for the others wherever they must agree.
-      hang_secs: without progress, see `watchdog.Watchdog`.
+      heartbeat_secs: the silence after which a process is given up.
+      barrier_secs: the longest wait for the others at every agreement.
+      hang_secs: the longest time without progress, see `watchdog.Watchdog`.
 
     Raises:
       BadInput: the processes cannot find each other, or do not fit together.
-      PeerLost: some did not start in time.
+      PeerLost: some processes did not start in time.
       Stopped: the run was asked to stop.
     """
     _check_times(connect=connect_secs, heartbeat=heartbeat_secs, barrier=barrier_secs)
@@ -171,14 +171,14 @@ def session(
 
 @contextlib.contextmanager
 def _among(session: _Session) -> Iterator[None]:
-    """One of several: all part at the end of the block, or end with what one of them raises."""
+    """Runs the block as one of several: all part at its end, or end with the error of one."""
     global _now
     _now, stopped = session, None
     try:
         try:
             yield
         except Stopped as e:
-            if not e.save:  # the others may be anywhere
+            if not e.save:  # the other processes may be at any point
                 raise
             stopped = e
         barrier("the end of the run")
@@ -201,7 +201,7 @@ def _check_times(**secs: int) -> None:
 
 
 def _hung(workdir: Path, line: "Lifeline | None", secs: float) -> None:
-    """Ends this process, and with it the others, because nothing goes on here any more."""
+    """Ends this process, and with it the others, because it makes no progress any more."""
     who = line.name(line.index) if line else "the run"
     text = (
         f"{who} has done nothing for {secs:.0f} s (see processes.hang_secs); where every thread "
@@ -221,9 +221,9 @@ def _hung(workdir: Path, line: "Lifeline | None", secs: float) -> None:
 
 
 def _initialize(who: Who | None, connect_secs: int, heartbeat_secs: int) -> bool:
-    """Starts jax's coordination; False where jax finds no other process by itself."""
-    jax.config.update("jax_check_proxy_envs", False)  # proxies are circumvented:
-    # SIGTERM is ours (`signals`); jax's service would take it, and see no other request to stop.
+    """Starts jax's coordination; returns False if jax itself finds no other process."""
+    jax.config.update("jax_check_proxy_envs", False)  # proxies are bypassed below
+    # `signals` handles SIGTERM. jax's service would take it, and sees no other request to stop.
     jax.config.update("jax_enable_preemption_service", False)
     times: dict[str, Any] = {
         "initialization_timeout": connect_secs,
@@ -231,7 +231,7 @@ def _initialize(who: Who | None, connect_secs: int, heartbeat_secs: int) -> bool
         "shutdown_timeout_seconds": 30,
     }
     if who is None:
-        with contextlib.suppress(ValueError):  # no coordinator: a TPU of one host
+        with contextlib.suppress(ValueError):  # a TPU of one host has no coordinator
             jax.distributed.initialize(**times)
         return jax_distributed.global_state.num_processes > 1
     known = [os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy", ""), who.address[0]]
@@ -250,7 +250,7 @@ def _initialize(who: Who | None, connect_secs: int, heartbeat_secs: int) -> bool
 
 
 def _meet_on_tpu(connect_secs: int) -> "tuple[Who, Lifeline]":
-    """Connects processes that jax has found by itself, on a port that process 0 tells."""
+    """Connects processes that jax found by itself, on a port that process 0 announces."""
     from vit_jax.runtime import rendezvous
 
     state = jax_distributed.global_state
@@ -273,8 +273,8 @@ def _leave(line: "Lifeline", error: BaseException) -> None:
         line.leave(error.exit_code, str(error))
     time.sleep(
         peer_links.GRACE_SECS + 1
-    )  # mostly another process is gone: the lifeline knows which
-    with contextlib.suppress(OSError):  # nobody reads it
+    )  # usually another process is gone: the lifeline knows which
+    with contextlib.suppress(OSError):  # stderr has no reader
         traceback.print_exception(error)
     text = f"{type(error).__name__}: {error}"
     runtime = isinstance(error, jax.errors.JaxRuntimeError | ValueError)
@@ -291,7 +291,7 @@ def leave(code: int, text: str) -> None:
 
 
 def on_loss(hint: Callable[[], str]) -> None:
-    """Sets what the message about a lost process ends with: where the run would continue."""
+    """Sets the end of the message about a lost process: where the run would continue."""
     if _now:
         _now.line.hint = hint
 
@@ -300,15 +300,15 @@ def on_loss(hint: Callable[[], str]) -> None:
 
 
 def gather(name: str, value: str, timeout_secs: float | None = None) -> list[str]:
-    """The values of all processes, by number; waits for all of them.
+    """Returns the values of all processes, ordered by number; waits for all of them.
 
     Args:
-      name: of what is exchanged, for messages.
-      value: of this process.
+      name: the name of the exchange, for messages.
+      value: the value of this process.
       timeout_secs: the longest wait (default: `processes.barrier_secs` of the configuration).
 
     Raises:
-      PeerLost: names the processes that did not come.
+      PeerLost: some processes did not arrive; the message names them.
     """
     coordinated_stop.check()
     if _now is None:
@@ -335,7 +335,7 @@ def barrier(name: str, timeout_secs: float | None = None) -> None:
 
 
 def share(name: str, value: Any) -> Any:
-    """The value of process 0, for all; anything that JSON can hold."""
+    """Returns the value of process 0 on all processes; the value must be JSON."""
     return json.loads(gather(name, json.dumps(value) if is_first() else "")[0])
 
 
@@ -343,7 +343,7 @@ def agree(what: str, facts: Mapping[str, str]) -> None:
     """Checks that facts are equal on all processes.
 
     Raises:
-      BadInput: on all processes alike; names the first that differs, and what differs.
+      BadInput: on all processes alike; the message names the first process that differs, and how.
     """
     if _now is None:
         return
@@ -356,13 +356,13 @@ def agree(what: str, facts: Mapping[str, str]) -> None:
 
 
 def check_shared(folder: Path) -> None:
-    """Checks that a folder, which need not exist, is one and the same for all processes.
+    """Checks that a folder, which need not exist, is the same folder for all processes.
 
-    Process 0 writes a file into it, or into the nearest folder above it that exists; all others
-    must find it there. Nothing is left behind.
+    Process 0 writes a file into it, or into the nearest existing folder above it. All others must
+    find the file there. The file is removed afterwards.
 
     Raises:
-      BadInput: on all processes alike; names those that do not see the file.
+      BadInput: on all processes alike; the message names those that do not see the file.
     """
     if _now is None:
         return
@@ -370,7 +370,7 @@ def check_shared(folder: Path) -> None:
     token = f".vit_jax-{uuid.uuid4().hex}"
     levels, error = 0, ""
     if is_first():
-        if not storage.is_remote(whole):  # there are no folders in a bucket
+        if not storage.is_remote(whole):  # a bucket has no folders
             levels = next(i for i, p in enumerate((whole, *whole.parents)) if os.path.isdir(p))
         try:
             storage.write((whole, *whole.parents)[levels] / token, "")

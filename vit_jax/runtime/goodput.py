@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where the time of a run goes: a row of goodput.jsonl at each turn of its life.
+"""Records where the time of a run goes: a row of goodput.jsonl at each event of its life.
 
-`{"step": 600, "event": "save", "time": 1790000000.0}`, the time in seconds since 1970. Events, of
-each start: `start` (with `restarts`, and `seen`: when an earlier start that left no `exit` was last
-seen), `initialised` (connected, built and restored), `first_step` (done, so compiled), `save`
-(committed) again and again, `stop` (asked to; `why` says by whom), `exit` (with `code`). Process 0
-writes. `python -m launch report` sums up. Start from `recording`.
+A row is `{"step": 600, "event": "save", "time": 1790000000.0}`, with the time in seconds since
+1970. Each start has the events `start` (with `restarts`, and `seen`: when an earlier start that
+left no `exit` was last seen), `initialised` (connected, built and restored), `first_step` (done,
+so compiled), `save` (committed) again and again, `stop` (requested; `why` names the source), `exit`
+(with `code`). Process 0 writes. `python -m launch report` sums up. Start from `recording`.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ log = logging.getLogger("vit_jax")
 
 
 class _Record:
-    """The rows of this start; they wait until the workdir is one of a run."""
+    """The rows of this start; they wait until the workdir belongs to a run."""
 
     def __init__(self, path: Path):
         self._path, self._file, self._lock = path, None, threading.Lock()
@@ -36,14 +36,14 @@ class _Record:
         self.left_open: contextlib.ExitStack | None = None  # kept until `process_exit.end`
 
     def add(self, event: str, step: int | None = None, **more: Any) -> None:
-        """A row; one that cannot be written is left out, and the log says so."""
+        """Adds a row; a row that cannot be written is left out, and the log says so."""
         with self._lock, self._tried():
             self._step = self._step if step is None else step
             self._waiting.append({"step": self._step, "event": event, "time": time.time(), **more})
             self._write()
 
     def begin(self) -> None:
-        """Rows are written from now on, those that wait first."""
+        """Writes the waiting rows, and writes rows at once from now on."""
         with self._lock, self._tried():
             if not self._closed:
                 self._file = self._file or jsonl.cut(self._path)
@@ -61,14 +61,14 @@ class _Record:
             log.warning("cannot write %s: %s", self._path, e)
 
     def close(self) -> None:
-        """What is written is there; no more is."""
+        """Closes the file; later rows are dropped."""
         with self._lock, self._tried():
             file, self._file, self._closed = self._file, None, True
             if file:
                 file.close()
 
     def exit(self, code: int) -> None:
-        """The last row."""
+        """Adds the last row."""
         self.add("exit", code=code)
         self.close()
 
@@ -80,17 +80,18 @@ _record: _Record | None = None
 def recording(
     workdir: Path, *, since: float, seen: float | None, write: bool = True, alone: bool = True
 ) -> Iterator[None]:
-    """Records a start of the run in `workdir`, which exists, from here to its exit.
+    """Records a start of the run in the existing `workdir`, from here to its exit.
 
-    The file is made once the run begins (`begin`), or at once where it began in an earlier start.
+    The file is made once the run begins (`begin`), or at once if the run began in an earlier start.
 
     Args:
-      workdir: of the run.
-      since: when this start began, in seconds since 1970.
-      seen: when an earlier start that was killed was last seen, likewise; None if there was none.
+      workdir: the folder of the run.
+      since: the time at which this start began, in seconds since 1970.
+      seen: the time at which an earlier start that was killed was last seen, likewise; None if
+        there was none.
       write: False for all processes but one.
-      alone: False where an error that nobody expected may be that of another process: the exit
-        code is known only to `process_exit.end` then.
+      alone: False if an unexpected error may come from another process: then only
+        `process_exit.end` knows the exit code.
     """
     global _record
     if not write:
@@ -115,7 +116,7 @@ def recording(
 
 
 def _begun(path: Path, since: float, seen: float | None) -> _Record:
-    """A record with its first row; one that writes nothing where the rows cannot be read."""
+    """Returns a record with its first row; it writes nothing if the rows cannot be read."""
     record = _Record(path)
     try:
         record.restarts = sum(row.get("event") == "start" for row in jsonl.read_rows(path))
@@ -130,12 +131,12 @@ def _begun(path: Path, since: float, seen: float | None) -> _Record:
 
 
 def event(name: str, step: int | None = None, **more: Any) -> None:
-    """Adds a row, where this process records; without a step, that of the row before."""
+    """Adds a row if this process records; without a step, the row has that of the row before."""
     if record := _record:
         record.add(name, step, **more)
 
 
 def begin() -> None:
-    """The workdir is one of a run: what waits is written."""
+    """Writes the waiting rows: the workdir now belongs to a run."""
     if record := _record:
         record.begin()

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The file that carries a command to where it runs, and what is expected there.
+"""The file that carries a command, with its expectations, to the place where the command runs.
 
-`vit_jax @job.json` runs the arguments in the file, so that no shell on the way can change them,
-after it has compared code, packages and configuration with those of whoever wrote the file. The
-launcher writes it. Starts nothing. Start from `read`.
+`vit_jax @job.json` runs the arguments in the file, so that no shell on the way can change them. It
+first compares code, packages and configuration with those of the writer of the file. The launcher
+writes the file. This module starts nothing. Start from `read`.
 """
 
 import dataclasses
@@ -25,12 +25,12 @@ FILE = "job.json"
 
 @dataclasses.dataclass(frozen=True)
 class JobFile:
-    """A command, and what it expects of the process that runs it.
+    """A command and its expectations of the process that runs it.
 
     Attributes:
-      arguments: what follows `vit_jax`.
-      code: as `rendezvous.code_version` has it; "": any.
-      config: as `config.fingerprint` has it; "": any.
+      arguments: the arguments after `vit_jax`.
+      code: a version from `rendezvous.code_version`; "": any.
+      config: a fingerprint from `config.fingerprint`; "": any.
       packages: name -> version.
     """
 
@@ -40,18 +40,18 @@ class JobFile:
     packages: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> str:
-        """What `read` reads."""
+        """Returns the text that `read` reads."""
         return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False) + "\n"
 
     def check(self, overrides: Sequence[str], spec: str | None) -> None:
-        """Compares what is expected with what this process has.
+        """Compares the expectations with this process.
 
         Args:
           overrides: `--config.key=value` among the arguments.
-          spec: what the arguments have as `--config`; None: nothing.
+          spec: the value of `--config` among the arguments; None: not given.
 
         Raises:
-          BadInput: names the first that differs, both values, and what to do.
+          BadInput: the message names the first difference, both values, and what to do.
         """
         again = "Submit again from where the code and the packages are those of the job."
         here = rendezvous.code_version()
@@ -71,10 +71,10 @@ class JobFile:
 
 
 def read(path: str) -> JobFile:
-    """The job in a file.
+    """Returns the job in a file.
 
     Raises:
-      BadInput: there is no such file, or it is not a job.
+      BadInput: the file does not exist, or is not a job.
     """
     try:
         found: Any = json.loads(regular.read_list(os.path.expanduser(path)))

@@ -3,10 +3,10 @@
 
 """One open connection from each process to process 0, from before jax starts to the end of the run.
 
-The kernel closes the connections of a process that dies, so its end is noticed at once, whatever
-the others wait for, on every kind of device; one that is frozen falls silent. A process that fails
-tells the others why before it leaves. `rendezvous` opens the connections, which also carry what
-others have to say (`send`, `listen`). Must not import jax. Start from `Lifeline`.
+The kernel closes the connections of a process that dies, so the others notice at once, whatever
+they wait for, on every kind of device. A frozen process falls silent. A process that fails tells
+the others why before it leaves. `rendezvous` opens the connections, which also carry messages of
+other modules (`send`, `listen`). This module must not import jax. Start from `Lifeline`.
 """
 
 import contextlib
@@ -23,39 +23,39 @@ from vit_jax.errors import PeerLost
 from vit_jax.runtime import process_exit, watchdog
 from vit_jax.runtime.process_identity import Who
 
-GRACE_SECS = 3  # for a process to end by its own error, before that of another ends it
+GRACE_SECS = 3  # for a process to end by its own error, before the error of another ends it
 LAST_SECS = 2  # that process 0 outlives the others: jax aborts a process that has lost process 0
 HINT_SECS = 1.5  # to find out where the run would continue
-STACKS_SECS = 10  # instead, where they write their stacks first
+STACKS_SECS = 10  # replaces LAST_SECS when the others write their stacks first
 log = logging.getLogger("vit_jax")
-Handler = Callable[[int, str, Any], None]  # number of the sender, topic, what it says
+Handler = Callable[[int, str, Any], None]  # number of the sender, topic, message
 
 
 class Channel:
-    """Lines of JSON over a socket."""
+    """A stream of JSON lines over a socket."""
 
     def __init__(self, connection: socket.socket):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
-            if hasattr(socket, name):  # a machine without power closes nothing: ask it
+            if hasattr(socket, name):  # a machine without power closes no connection: probe it
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         self.socket = connection
         self._read = b""
         self._writing = threading.Lock()
 
     def send(self, message: Any) -> None:
-        """Sends one message; a peer that is gone is found when reading."""
+        """Sends one message; a peer that is gone is only noticed when reading."""
         with contextlib.suppress(OSError), self._writing:
             self.socket.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self, most_bytes: int = 65536) -> list[Any] | None:
-        """The messages that have arrived, waiting for some; None at the end, or if not ours."""
+        """Waits for messages and returns them; None at the end, or if they are not JSON."""
         try:
             more = self.socket.recv(most_bytes)
         except OSError as e:
-            if isinstance(e, TimeoutError) and e.errno is None:  # of `settimeout`
+            if isinstance(e, TimeoutError) and e.errno is None:  # raised by `settimeout`
                 raise
-            more = b""  # ETIMEDOUT too, which has the same class: keepalive has given up
+            more = b""  # ETIMEDOUT has the same class: keepalive has given up
         if not more:
             return None
         *lines, self._read = (self._read + more).split(b"\n")
@@ -65,7 +65,7 @@ class Channel:
             return None
 
     def ended(self) -> bool:
-        """Whether the other end is known to be gone; neither waits nor reads."""
+        """Returns True if the other end is known to be gone; neither waits nor reads."""
         try:
             return not self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -74,12 +74,12 @@ class Channel:
             return True
 
     def first(self, timeout_secs: float) -> Any:
-        """The first message; None if none comes in time, or it is not one of ours."""
+        """Returns the first message; None if none comes in time or it is not JSON."""
         end = time.monotonic() + timeout_secs
         with contextlib.suppress(TimeoutError):
             while (left := end - time.monotonic()) > 0:
                 self.socket.settimeout(left)
-                messages = self.receive(1)  # not a byte of what follows: `_watch` reads that
+                messages = self.receive(1)  # byte by byte: `_watch` reads what follows
                 if messages is None or len(self._read) > 1 << 20:
                     return None
                 if messages:
@@ -92,12 +92,12 @@ class Lifeline:
     """The open connections of this process, watched by a thread until `close` or the end.
 
     Attributes:
-      hosts: of all processes, by number.
-      index: of this one.
-      count: of all.
-      hint: what a message about a lost process ends with.
-      stacks: writes where every thread of this process is; called when the run hangs.
-      silent_secs: after which a process that says nothing is given up; 0: never.
+      hosts: hosts of all processes, by number.
+      index: number of this process.
+      count: number of processes.
+      hint: returns the end of a message about a lost process.
+      stacks: writes the stacks of this process's threads; called when the run hangs.
+      silent_secs: the silence after which a process is given up; 0: never.
     """
 
     def __init__(self, who: Who, channels: dict[int, Channel], hosts: list[str]):
@@ -106,13 +106,13 @@ class Lifeline:
         self.stacks: Callable[[str], object] = lambda why: None
         self.silent_secs = 0.0
         self._channels = dict(channels)
-        self._last = dict.fromkeys(channels, time.monotonic())  # when each was heard
-        self._beat = 0.0  # when this one has said something for the sake of it
+        self._last = dict.fromkeys(channels, time.monotonic())  # when each was last heard
+        self._beat = 0.0  # when this process last sent a sign of life
         self._handler: Handler | None = None
-        self._unheard: list[tuple[int, str, Any]] = []  # before there was a handler
+        self._unheard: list[tuple[int, str, Any]] = []  # messages from before there was a handler
         self._verdict: tuple[int, str] | None = None  # exit code, message
-        self._hung = False  # whether that is why
-        self._heard = 0.0  # when
+        self._hung = False  # the verdict is a hang
+        self._heard = 0.0  # when the verdict arrived
         self._closing = self._leaving = False
         self._done: set[int] = set()  # processes that said goodbye
         self._lock = threading.RLock()
@@ -120,23 +120,23 @@ class Lifeline:
         self._thread.start()
 
     def name(self, index: int) -> str:
-        """`process 1 of 2 (host)`."""
+        """Returns e.g. `process 1 of 2 (host)`."""
         return f"process {index} of {self.count} ({self.hosts[index]})"
 
     def send(self, topic: str, said: Any) -> None:
-        """Says something that JSON can hold: process 0 to all others, these to process 0."""
+        """Sends a JSON value: process 0 to all others, the others to process 0."""
         for channel in list(self._channels.values()):
             channel.send({"topic": topic, "said": said})
 
     def listen(self, handler: Handler) -> None:
-        """Has a handler called with what others `send`, also before; it must not wait."""
+        """Sets the handler of messages from `send`, earlier ones included; it must not wait."""
         with self._lock:
             self._handler, unheard, self._unheard = handler, self._unheard, []
             for one in unheard:
                 handler(*one)
 
     def close(self) -> None:
-        """Says goodbye: from here on nobody is missed. All processes have agreed to end."""
+        """Says goodbye: no process is missed from here on. All processes have agreed to end."""
         self._closing = True
         channels = list(self._channels.values())
         for channel in channels:
@@ -154,7 +154,7 @@ class Lifeline:
         self._exit(code)
 
     def hang(self, text: str) -> None:
-        """Ends all processes, which write their stacks first: this one does nothing any more."""
+        """Ends all processes because this one hangs; all write their stacks first."""
         with self._lock:
             if self._verdict is None:
                 self._tell(PeerLost.exit_code, text, hung=True)
@@ -177,7 +177,7 @@ class Lifeline:
                         continue
                     try:
                         still_open = self._hear(key.data)
-                    except Exception as e:  # without this thread nobody would be missed any more
+                    except Exception as e:  # without this thread no lost process would be noticed
                         still_open = False
                         self._miss(key.data, f"what it sent cannot be read ({e!r})")
                     if not still_open:
@@ -192,11 +192,11 @@ class Lifeline:
                         threading.Thread(target=self._end, args=(code, text), daemon=True).start()
 
     def _keep_in_touch(self) -> None:
-        """Says that this process lives, and misses those that have not said so for too long."""
+        """Sends a sign of life, and gives up processes that were silent for too long."""
         now = time.monotonic()
         if not self.silent_secs or self._closing or now - self._beat < self.silent_secs / 10:
             return
-        late = self._beat and now - self._beat > self.silent_secs / 2  # it was this one that slept
+        late = self._beat and now - self._beat > self.silent_secs / 2  # this process itself slept
         self._beat = now
         for index, channel in list(self._channels.items()):
             channel.send({"alive": True})
@@ -204,13 +204,13 @@ class Lifeline:
                 self._last[index] = now
             elif now - self._last[index] > self.silent_secs and index not in self._done:
                 with self._lock:
-                    self._channels.pop(index)  # nobody waits for it
+                    self._channels.pop(index)  # the end does not wait for it
                     why = f"said nothing for {self.silent_secs:g} s: it, or its host, is frozen"
                     if self._verdict is None:
                         self._tell(PeerLost.exit_code, f"{self.name(index)} {why}.")
 
     def _hear(self, index: int) -> bool:
-        """Reads from a process; whether its connection is still open."""
+        """Reads from a process; returns True if its connection is still open."""
         messages = self._channels[index].receive()
         self._last[index] = time.monotonic()
         with self._lock:
@@ -227,14 +227,14 @@ class Lifeline:
         return messages is not None
 
     def _miss(self, index: int, why: str) -> None:
-        """The connection to a process is at its end: without a goodbye, it is lost."""
+        """Handles a closed connection: a process without a goodbye is lost."""
         with self._lock:
             self._channels.pop(index, None)
             if self._verdict is None and index not in self._done and not self._closing:
                 self._tell(PeerLost.exit_code, f"{self.name(index)} is gone: {why}; see its log.")
 
     def _end(self, code: int, text: str) -> None:
-        """Says why the run ends, and ends this process, whatever goes wrong with the saying."""
+        """Prints why the run ends, and ends this process, whatever goes wrong while printing."""
         hints = [] if code == PeerLost.exit_code else [""]
         if not hints:
             process_exit.briefly(lambda: hints.append(self.hint()), HINT_SECS)
@@ -244,7 +244,7 @@ class Lifeline:
         self._exit(code)
 
     def _exit(self, code: int) -> None:
-        """Ends the process without jax's exit barrier, which waits for those that are gone."""
+        """Ends the process without jax's exit barrier, which waits for processes that are gone."""
         if self.index == 0:
             secs = LAST_SECS if code == PeerLost.exit_code else 2 * GRACE_SECS
             end = self._heard + (STACKS_SECS if self._hung else secs)

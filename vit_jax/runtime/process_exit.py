@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The end of a process that cannot wait for its main thread, from whatever thread.
+"""Ends a process that cannot wait for its main thread, from any thread.
 
-Python's exit hooks are not run: those of jax and TensorFlow wait for what may never come. What must
-be done all the same is registered with `last`. Start from `end`.
+Python's exit hooks do not run: those of jax and TensorFlow wait for events that may never come.
+Actions that must run all the same are registered with `last`. Start from `end`.
 """
 
 import atexit
@@ -16,15 +16,15 @@ import threading
 from collections.abc import Callable, Iterator
 
 # A closed terminal, a scheduler's warning (Slurm's --signal), a used-up limit on processor time.
-# They may be sent again and again, and SIGTERM may follow while the run saves.
+# They may arrive repeatedly, and SIGTERM may follow while the run saves.
 NOTICES = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
-LAST_SECS = 2.0  # for each of what is registered with `last`
+LAST_SECS = 2.0  # for each action that is registered with `last`
 _last: list[Callable[[], None]] = []
 
 
 @contextlib.contextmanager
 def last(action: Callable[[], None]) -> Iterator[None]:
-    """Has `end` do something first, as long as the block lasts; it must be quick."""
+    """Makes `end` run `action` first, while the block lasts; the action must be quick."""
     _last.append(action)
     try:
         yield
@@ -33,13 +33,13 @@ def last(action: Callable[[], None]) -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Prints why the process ends, if anybody reads it."""
+    """Prints why the process ends; ignores a closed stream."""
     with contextlib.suppress(OSError, ValueError):
         print(f"vit_jax: {text}", file=sys.stderr)
 
 
 def briefly(action: Callable[[], object], secs: float) -> bool:
-    """Does what may fail, or wait for storage for ever; whether it ended well and in time."""
+    """Runs an action that may fail or wait for ever; returns True if it succeeded in time."""
     ended = threading.Event()
 
     def work() -> None:
@@ -53,7 +53,7 @@ def briefly(action: Callable[[], object], secs: float) -> bool:
     return ended.is_set()
 
 
-_code: int | None = None  # of this process, once it ends
+_code: int | None = None  # exit code of this process, once it ends
 
 
 def end(code: int) -> None:
@@ -69,7 +69,7 @@ def end(code: int) -> None:
 
 
 def code() -> int:
-    """What the process returns, as far as it is known; else 1."""
+    """Returns the exit code of this process, if known; else 1."""
     return 1 if _code is None else _code
 
 
@@ -77,14 +77,14 @@ _left: list[threading.Thread] = []
 
 
 def not_for(thread: threading.Thread, secs: float | None = None) -> None:
-    """Has the command of this package not wait for a thread that is still at work, see `returns`.
+    """Makes the command of this package not wait for a thread that is still busy, see `returns`.
 
-    A program whose exit code is its own business does wait at its exit. Either comes before the
-    exit hooks of jax, under which such a thread would crash, or which would wait for it.
+    A program that sets its own exit code does wait at its exit. Either comes before the exit hooks
+    of jax, which would wait for such a thread or make it crash.
 
     Args:
-      thread: a daemon.
-      secs: how long such a program waits, before it ends as by `end(1)`; None: for ever.
+      thread: a daemon thread.
+      secs: how long such a program waits before it ends as by `end(1)`; None: for ever.
     """
     _left.append(thread)
     atexit.register(_wait, thread, secs)
@@ -100,8 +100,8 @@ def _wait(thread: threading.Thread, secs: float | None) -> None:
 def returns(code: int) -> int:
     """Returns the exit code of the command, as its last act.
 
-    Ends the process here if a thread of `not_for` is still at work. Notices change nothing from
-    here on: Python takes a moment to end, and a scheduler may send them again.
+    Ends the process here if a thread of `not_for` is still busy. Notices are ignored from here on:
+    Python takes a moment to end, and a scheduler may send them again.
     """
     for number in NOTICES:
         signal.signal(number, signal.SIG_IGN)

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who this process is in a run of several: its number, how many there are, who coordinates.
+"""Identifies this process in a run of several: its number, the count and the coordinator.
 
-Everything is read from arguments and environment variables, so that each engine is one table of
-names here and nowhere else. Must not import jax: it is asked before jax looks around by itself.
-Start from `resolve`.
+Everything is read from arguments and environment variables. Each engine is one function here, and
+its variable names appear nowhere else. This module must not import jax, because it runs before jax
+detects processes by itself. Start from `resolve`.
 """
 
 import dataclasses
@@ -19,8 +19,8 @@ from typing import Literal
 
 from vit_jax.errors import BadInput
 
-NAME_SECS = 300  # that Kubernetes takes at most to publish the name of a pod
-FIRST_PORT, PORTS = 61440, 4096  # jax's own choice: ports that few others use
+NAME_SECS = 300  # longest time that Kubernetes takes to publish the name of a pod
+FIRST_PORT, PORTS = 61440, 4096  # jax's own choice: ports that few other programs use
 VARIABLES = {
     "coordinator": "VIT_JAX_COORDINATOR",
     "num_processes": "VIT_JAX_NUM_PROCESSES",
@@ -35,12 +35,12 @@ class Who:
 
     Attributes:
       coordinator: HOST:PORT of process 0.
-      count: processes.
-      index: of this one.
-      origin: what said so, for messages.
-      hosts: that take part, where it is known before they connect.
-      apart: whether the engine says that there are several hosts, named or not.
-      name_secs: that the coordinator's name may take to be known, where names come with machines.
+      count: number of processes.
+      index: number of this process.
+      origin: the source of these values, for messages.
+      hosts: hosts of the run, if known before the processes connect.
+      apart: True if the engine says that there are several hosts, named or not.
+      name_secs: longest wait for the coordinator's name, where names appear with the machines.
       local_device_ids: the GPUs of this process; None: all that it sees.
     """
 
@@ -61,14 +61,14 @@ class Who:
 
     @property
     def loopback(self) -> bool:
-        """Whether the coordinator can be reached from its own machine alone."""
+        """True if the coordinator can be reached only from its own machine."""
         return is_loopback(self.address[0])
 
 
 def resolve(
     flags: Mapping[str, str | None], env: Env, *, tpu: bool = False
 ) -> Who | Literal["tpu"] | None:
-    """Who this process is; None if it trains alone, `"tpu"` if jax finds out from the TPU.
+    """Returns the identity of this process; None if it trains alone, `"tpu"` if jax detects it.
 
     Arguments come first, then `VIT_JAX_*`, then the engine that started the process: Open MPI,
     Slurm, JobSet, SkyPilot, xpk on GPUs. A coordinator alone may be given beside an engine.
@@ -76,10 +76,10 @@ def resolve(
     Args:
       flags: `coordinator`, `num_processes`, `process_id`; None or "" where not given.
       env: environment variables.
-      tpu: whether this machine has a TPU that is to be used.
+      tpu: True if this machine has a TPU that is to be used.
 
     Raises:
-      BadInput: given in part only, or values that make no sense; says what is missing.
+      BadInput: only a part is given, or values make no sense; the message says what is missing.
     """
     given = {key: flags.get(key) or env.get(name, "") for key, name in VARIABLES.items()}
     names = {key: f"--{key}" if flags.get(key) else name for key, name in VARIABLES.items()}
@@ -90,7 +90,7 @@ def resolve(
         index = _number(names["process_id"], given["process_id"])
         whole = _who(given["coordinator"], count, index, ", ".join(names.values()))
         return whole if whole.count > 1 else None
-    engines = [e for e in _ENGINES if not (tpu and e is _skypilot)]  # whose order is not the TPU's
+    engines = [e for e in _ENGINES if not (tpu and e is _skypilot)]  # its order is not the TPU's
     found = next((w for engine in engines if (w := engine(env, given["coordinator"]))), None)
     only_coordinator = given["coordinator"] and not (given["num_processes"] or given["process_id"])
     if any(given.values()) and not (found and only_coordinator):
@@ -106,13 +106,13 @@ def resolve(
 
 
 # ---------------------------------------------------------------- engines
-# Each takes the environment and the coordinator that was given by hand ("" if none), and returns
-# who the process is, or None where the engine did not start several. Open MPI comes before Slurm:
-# mpirun in a batch job starts its daemons with srun, whose variables its processes inherit.
+# Each function takes the environment and the coordinator that was given by hand ("" if not given).
+# It returns the identity, or None if the engine did not start several processes. Open MPI precedes
+# Slurm: mpirun in a batch job starts its daemons with srun, whose variables its processes inherit.
 
 
 def _slurm(env: Env, coordinator: str) -> Who | None:
-    """A task of `srun`; a batch script or an interactive shell has no step of its own."""
+    """Identifies a task of `srun`; a batch script or an interactive shell is not a task."""
     job, nodes = env.get("SLURM_JOB_ID"), env.get("SLURM_STEP_NODELIST")
     total = next((n for n in ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS") if env.get(n)), "")
     if not job or not nodes or not total or env[total] == "1":
@@ -126,7 +126,7 @@ def _slurm(env: Env, coordinator: str) -> Who | None:
 
 
 def _open_mpi(env: Env, coordinator: str) -> Who | None:
-    """`mpirun` of Open MPI; 4 tells where it was started, 5 does not."""
+    """Identifies a process of Open MPI's `mpirun`; version 4 tells where it started, 5 does not."""
     if "OMPI_COMM_WORLD_RANK" not in env or env.get("OMPI_COMM_WORLD_SIZE") == "1":
         return None
     names = [f"OMPI_COMM_WORLD_{n}" for n in ("RANK", "LOCAL_RANK", "SIZE", "LOCAL_SIZE")]
@@ -151,7 +151,7 @@ def _open_mpi(env: Env, coordinator: str) -> Who | None:
 
 
 def _jobset(env: Env, coordinator: str) -> Who | None:
-    """A pod of a Kubernetes JobSet: child Jobs times pods of each."""
+    """Identifies a pod of a Kubernetes JobSet: child Jobs times pods of each."""
     if not env.get("JOBSET_NAME") or "NNODES" in env or "TPU_WORKER_HOSTNAMES" in env:
         return None
     name, job, *_ = _need(
@@ -166,7 +166,7 @@ def _jobset(env: Env, coordinator: str) -> Who | None:
 
 
 def _skypilot(env: Env, coordinator: str) -> Who | None:
-    """A node of a SkyPilot task."""
+    """Identifies a node of a SkyPilot task."""
     if "SKYPILOT_NODE_RANK" not in env or env.get("SKYPILOT_NUM_NODES") == "1":
         return None
     names = [f"SKYPILOT_{n}" for n in ("NODE_RANK", "NUM_NODES", "NODE_IPS")]
@@ -182,7 +182,7 @@ def _skypilot(env: Env, coordinator: str) -> Who | None:
 
 
 def _xpk_gpu(env: Env, coordinator: str) -> Who | None:
-    """A GPU pod of xpk, whose coordinator has no port."""
+    """Identifies a GPU pod of xpk, whose coordinator has no port."""
     if not env.get("JAX_COORDINATOR_ADDRESS"):
         return None
     address, nodes, node = _need(env, "xpk", "JAX_COORDINATOR_ADDRESS", "NNODES", "NODE_RANK")
@@ -201,10 +201,10 @@ _ENGINES: tuple[Callable[[Env, str], Who | None], ...] = (
 
 
 def expand_hosts(text: str) -> tuple[str, ...]:
-    """Slurm's `gpu-a[1-2,07-09]-b3,login` as names: zeros are kept, and what follows a bracket.
+    """Expands Slurm's `gpu-a[1-2,07-09]-b3,login`; keeps zeros, and text after a bracket.
 
     Raises:
-      BadInput: not a list of that form.
+      BadInput: the text is not a list of that form.
     """
     hosts: list[str] = []
     if not re.fullmatch(rf"{_HOST}(,{_HOST})*", text):
@@ -238,7 +238,7 @@ def _no_hosts(text: str) -> BadInput:
 
 
 def _port(seed: int | str) -> int:
-    """A port that all processes of a job compute alike and another job most likely does not."""
+    """Returns a port that all processes of a job compute alike, and other jobs rarely share."""
     number = seed if isinstance(seed, int) else zlib.crc32(seed.encode())
     return FIRST_PORT + number % PORTS
 
@@ -285,17 +285,17 @@ def _who(
     local: int | None = None,
     env: Env | None = None,
 ) -> Who:
-    """Checks what can be checked without a network.
+    """Checks everything that can be checked without a network.
 
     Args:
       coordinator: HOST:PORT.
-      count: of processes, at least 1.
-      index: of this process.
+      count: number of processes, at least 1.
+      index: number of this process.
       origin: for messages.
       hosts: see `Who`.
-      apart: see `Who`; also where `hosts` has several.
-      local: which process of its machine this is, where there are several.
-      env: says whether the engine has already given each process its own GPU.
+      apart: see `Who`; also True where `hosts` has several.
+      local: number of this process on its machine, if the machine has several.
+      env: shows whether the engine has already given each process its own GPU.
     """
     if index >= count:
         raise BadInput(
@@ -321,7 +321,7 @@ def _checked(coordinator: str, origin: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or address as written means this machine itself."""
+    """Returns True if a name or address, as written, means this machine itself."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -329,10 +329,10 @@ def is_loopback(host: str) -> bool:
 
 
 def check(who: Who) -> None:
-    """Finds what keeps the processes from finding each other, before anything waits for anything.
+    """Checks, before any process waits, that the processes can find each other.
 
     Raises:
-      BadInput: a name that does not resolve, or loopback while other hosts take part.
+      BadInput: a name does not resolve, or is loopback while other hosts take part.
     """
     host, port = who.address
     if who.loopback and who.apart:
@@ -360,7 +360,7 @@ def check(who: Who) -> None:
 
 
 def _addresses(host: str, port: int, secs: float) -> set[str]:
-    """The addresses of a name; asks again for so many seconds while there are none."""
+    """Returns the addresses of a name; retries for `secs` seconds while there are none."""
     end = time.monotonic() + secs
     while True:
         try:

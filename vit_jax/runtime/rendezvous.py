@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How the processes of a run find each other, before jax starts.
+"""Lets the processes of a run find each other, before jax starts.
 
-Process 0 listens at the coordinator's address. Who is missing or does not fit is named, which jax's
-client answers with an abort. The connections stay open as a `Lifeline`. Must not import jax. Start
-from `meet`.
+Process 0 listens at the coordinator's address. A process that is missing or does not fit is named;
+jax's client would only abort. The connections stay open as a `Lifeline`. This module must not
+import jax. Start from `meet`.
 """
 
 import hashlib
@@ -22,22 +22,22 @@ from vit_jax.errors import BadInput, PeerLost
 from vit_jax.runtime.peer_links import Channel, Lifeline
 from vit_jax.runtime.process_identity import Who
 
-HELLO_SECS = 5  # for a connection to say who it is: a port scanner says nothing
-WAITING_SECS = 30.0  # between two times that process 0 says for whom it waits
-LATE_SECS = 30  # for the rest to come, where one does not fit, to be told
+HELLO_SECS = 5  # for a connection to introduce itself: a port scanner sends nothing
+WAITING_SECS = 30.0  # interval at which process 0 logs the processes it waits for
+LATE_SECS = 30  # for the remaining processes to come and be told, when one does not fit
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 log = logging.getLogger("vit_jax")
 _Facts = Mapping[str, str]
-_HELLO = {"vit_jax", "count", "host", "facts"}  # what a process says first; "vit_jax" is its number
+_HELLO = {"vit_jax", "count", "host", "facts"}  # first message; "vit_jax": sender's number
 
 
 def facts() -> dict[str, str]:
-    """What must be the same for all processes before they connect: code and packages."""
+    """Returns the facts that must be equal before processes connect: code and packages."""
     return {"code": code_version()} | {p: importlib.metadata.version(p) for p in _PACKAGES}
 
 
 def code_version(root: Path = Path(__file__).parent.parent) -> str:
-    """`VIT_JAX_CODE` if set (a tag or commit), else a hash of the package's source files."""
+    """Returns `VIT_JAX_CODE` if set (a tag or commit), else a hash of the package's sources."""
     if os.environ.get("VIT_JAX_CODE"):
         return os.environ["VIT_JAX_CODE"]
     digest = hashlib.sha256()
@@ -47,7 +47,7 @@ def code_version(root: Path = Path(__file__).parent.parent) -> str:
 
 
 def mismatch(who: Who, facts: list[_Facts], hosts: list[str]) -> str:
-    """What the first process that differs has, and what process 0 has; "" if none differs."""
+    """Describes how the first process that differs differs from process 0; "" if none differs."""
     for index, mine in enumerate(facts):
         keys = [k for k in {**facts[0], **mine} if facts[0].get(k) != mine.get(k)]
         if keys:
@@ -66,13 +66,13 @@ def meet(who: Who, address: tuple[str, int], facts: _Facts, timeout_secs: float)
 
     Args:
       who: this process.
-      address: of process 0.
-      facts: what must be equal on all processes.
+      address: the address of process 0.
+      facts: facts that must be equal on all processes.
       timeout_secs: the longest wait.
 
     Raises:
       BadInput: the port is taken, or a process does not fit: another count, number or fact.
-      PeerLost: not all came in time; names those that are missing.
+      PeerLost: not all came in time; the message names the missing processes.
     """
     meeting = _receive_all if who.index == 0 else _call
     channels, hosts = meeting(who, address, facts, timeout_secs)
@@ -82,7 +82,7 @@ def meet(who: Who, address: tuple[str, int], facts: _Facts, timeout_secs: float)
 def _receive_all(
     who: Who, address: tuple[str, int], facts: _Facts, timeout_secs: float
 ) -> tuple[dict[int, Channel], list[str]]:
-    """The meeting as process 0 sees it."""
+    """Runs the rendezvous as process 0."""
     end, told = time.monotonic() + timeout_secs, time.monotonic()
     channels: dict[int, Channel] = {}
     said: dict[int, dict[str, Any]] = {0: {"host": socket.gethostname(), "facts": dict(facts)}}
@@ -104,11 +104,11 @@ def _receive_all(
                 channel.socket.close()
                 continue
             earlier = channels.get(hello["vit_jax"])
-            if earlier and earlier.ended():  # died while others were awaited, and came again
+            if earlier and earlier.ended():  # it died during the rendezvous and came again
                 earlier.socket.close()
                 del channels[hello["vit_jax"]], said[hello["vit_jax"]]
             misfit = _misfit(who, hello, said)
-            if misfit:  # those that are still to come are told too, if they are quick
+            if misfit:  # processes that come soon are told too
                 wrong = wrong or misfit
                 end = min(end, time.monotonic() + LATE_SECS)
                 channels[-1 - len(channels)] = channel
@@ -140,7 +140,7 @@ def _receive_all(
 
 
 def _misfit(who: Who, hello: dict[str, Any], said: dict[int, dict[str, Any]]) -> str:
-    """What is wrong with a process that introduces itself to process 0; "" if nothing."""
+    """Describes why a process that introduces itself does not fit; "" if it fits."""
     index, count, host = hello["vit_jax"], hello["count"], hello["host"]
     if count != who.count:
         return (
@@ -158,7 +158,7 @@ def _misfit(who: Who, hello: dict[str, Any], said: dict[int, dict[str, Any]]) ->
 def _call(
     who: Who, address: tuple[str, int], facts: _Facts, timeout_secs: float
 ) -> tuple[dict[int, Channel], list[str]]:
-    """The meeting as the other processes see it."""
+    """Runs the rendezvous as one of the other processes."""
     start = time.monotonic()
     hello = {"vit_jax": who.index, "count": who.count, "host": socket.gethostname()}
     why, told = "", False
@@ -196,7 +196,7 @@ def _call(
 
 
 def listen(who: Who, address: tuple[str, int]) -> socket.socket:
-    """A listening socket of process 0: on loopback if that is its address, else on every address.
+    """Returns a listening socket of process 0: on loopback if that is its address, else on all.
 
     Raises:
       BadInput: the port is taken.

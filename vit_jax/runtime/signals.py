@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What asks a run to stop: signals, a STOP file, the maintenance notice of Google Cloud.
+"""Hears requests to stop a run: signals, a STOP file, the maintenance notice of Google Cloud.
 
-Signals are ours alone: jax's preemption service, which would take SIGTERM once several processes
-are connected, is switched off (`coordination`), and orbax then asks nobody. The handlers do nothing
-but write the number into a pipe (`signal.set_wakeup_fd`), which C code does at once, whatever the
-main thread is in; a thread reads it. Must not import jax. Start from `heard`.
+Signals belong to this module alone. jax's preemption service, which would take SIGTERM once several
+processes are connected, is switched off (`coordination`), and orbax then has no service to ask. The
+handlers only write the number into a pipe (`signal.set_wakeup_fd`). C code does this at once,
+whatever the main thread is doing, and a thread reads the pipe. This module must not import jax.
+Start from `heard`.
 """
 
 import contextlib
@@ -28,10 +29,10 @@ from vit_jax.storage import offline
 
 INSISTING = (signal.SIGTERM, signal.SIGINT)  # a second one ends a process at once
 NUMBERS = (*INSISTING, *NOTICES)
-SAME_SECS = 0.1  # a launcher hands on what the terminal has sent already: that is one signal
-POLL_SECS = 2.0  # between two looks at the STOP file
-NOTICE_SECS = 5.0  # between two questions for a notice; a spot machine has 30 s from it on
-ASK_SECS = 2.0  # for an answer
+SAME_SECS = 0.1  # a launcher repeats a signal that the terminal has sent: both count as one
+POLL_SECS = 2.0  # interval of checks of the STOP file
+NOTICE_SECS = 5.0  # interval of checks for a notice, after which a spot machine has 30 s
+ASK_SECS = 2.0  # timeout of a request
 FILE = "STOP"  # in a workdir
 _METADATA = "metadata.google.internal"
 _PRODUCT = Path("/sys/class/dmi/id/product_name")
@@ -44,10 +45,10 @@ def heard(
 ) -> Iterator[None]:
     """Calls `first` when a signal asks for a stop, `again` when a person or launcher insists.
 
-    The first of `NUMBERS` and the first of `INSISTING` call `first`, later ones of `INSISTING` call
-    `again`, in a thread of their own; other notices change nothing. Signals that are ignored, as
-    nohup and shells in the background have it, stay so. Outside the main thread, where Python
-    allows no handlers, nothing is heard.
+    The first of `NUMBERS` and the first of `INSISTING` call `first`. Later ones of `INSISTING` call
+    `again`. Both run in a separate thread. Other notices change nothing. Signals that are ignored,
+    as under nohup and in background shells, stay ignored. Outside the main thread Python allows no
+    handlers, so no signal is heard.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -92,7 +93,7 @@ def heard(
 def collected() -> Iterator[list[int]]:
     """Yields a list of the signals that ask for an end: the first, then each that insists.
 
-    They count as for `heard`. Signals that nohup ignores are not heard.
+    Signals count as in `heard`. Signals that nohup ignores are not heard.
     """
     received: list[int] = []
     insisting: list[int] = []
@@ -131,19 +132,20 @@ def _polling(name: str, every_secs: float, look: Callable[[], bool]) -> Iterator
 
 
 class StopFile:
-    """The file STOP in a workdir. One that is there already, whatever its time, asks for nothing.
+    """The file STOP in a workdir. A file that already exists is ignored, whatever its time.
 
-    So a run that was stopped and is started again goes on, even where clocks differ, and nothing is
-    lost if it was killed before it could remove the file.
+    So a stopped run that is started again goes on, even if clocks differ. This also holds if the
+    run was killed before it could remove the file.
 
     Args:
-      workdir: need not exist yet. Made as early as possible: what is there now is old.
+      workdir: the folder, which need not exist yet. Create this object as early as possible: a
+        file that exists now counts as old.
     """
 
     def __init__(self, workdir: Path):
         self._file = workdir / FILE
         self._old: Any = None
-        with contextlib.suppress(OSError, PeerLost):  # storage that does not answer now
+        with contextlib.suppress(OSError, PeerLost):  # storage may not answer now
             self._old = self._version()
 
     def __str__(self) -> str:
@@ -161,7 +163,7 @@ class StopFile:
 
     @contextlib.contextmanager
     def watched(self, found: Callable[[], None]) -> Iterator[None]:
-        """Calls `found` once, in another thread, when the file is written in the block."""
+        """Calls `found` once, in another thread, if the file is written during the block."""
 
         def look() -> bool:
             with contextlib.suppress(OSError, PeerLost):
@@ -175,9 +177,10 @@ class StopFile:
 
 
 def notice() -> str | None:
-    """What Google Cloud says of this machine's near end, "" if nothing; None if nobody answers.
+    """Returns Google Cloud's notice that this machine ends soon; "" without a notice.
 
-    `GCE_METADATA_HOST` names another server, as in Google's own libraries.
+    Returns None if the server does not answer. `GCE_METADATA_HOST` names another server, as in
+    Google's own libraries.
     """
     server = os.environ.get("GCE_METADATA_HOST") or _METADATA
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -199,7 +202,7 @@ def notice() -> str | None:
 
 
 def on_google_cloud() -> bool:
-    """Whether there is a server to ask: this is known without asking, which may take long."""
+    """Returns True if a metadata server exists; sends no request, because one may take long."""
     if not offline.allowed():
         return False
     if os.environ.get("GCE_METADATA_HOST"):
@@ -211,7 +214,7 @@ def on_google_cloud() -> bool:
 
 @contextlib.contextmanager
 def maintenance(found: Callable[[str], None]) -> Iterator[None]:
-    """Calls `found` with the notice that this machine ends soon; asks on Google Cloud alone."""
+    """Calls `found` with the notice that this machine ends soon; polls only on Google Cloud."""
     if not on_google_cloud():
         yield
         return

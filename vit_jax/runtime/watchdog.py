@@ -1,11 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Notices that nothing goes on any more in this process, and says what every thread is doing.
+"""Notices when this process makes no progress any more, and records the stack of every thread.
 
-The program marks what it has done: a step, a batch of an evaluation, a phase. A thread looks at the
-age of the last mark, so it works whatever the main thread waits for, in Python or in C; only code
-that never gives up Python's lock stops it too. Must not import jax. Start from `Watchdog`.
+The program marks its progress: a step, a batch of an evaluation, a phase. A thread checks the age
+of the last mark, so it works whatever the main thread waits for, in Python or in C. Only code that
+never releases Python's lock stops the watchdog too. This module must not import jax. Start from
+`Watchdog`.
 """
 
 import contextlib
@@ -19,20 +20,21 @@ from pathlib import Path
 
 from vit_jax.storage import files as storage
 
-LEAST_SECS = 600.0  # the shortest time that is called a hang unless the user says otherwise
-STEPS = 40  # as long as so many steps: hosts run up to 32 ahead of the devices, then wait for them
+LEAST_SECS = 600.0  # the shortest time that counts as a hang, unless the user sets one
+STEPS = 40  # steps that count as a hang: hosts run up to 32 ahead of the devices, then wait
 LONG = 6  # start-up, evaluating and saving may take so many times as long as steps without a mark
-FOLDER = "stacks"  # of a workdir
-_KEPT = 50  # steps over which their time is averaged
+FOLDER = "stacks"  # in a workdir
+_KEPT = 50  # steps over which the time per step is averaged
 
 
 class Watchdog:
     """Calls `hung` once when nothing was marked for too long.
 
     Args:
-      hang_secs: without a mark while steps are trained; 0: the longer of 10 minutes and 40 steps.
+      hang_secs: the longest time without a mark while training; 0: the longer of 10 minutes and
+        40 steps.
       hung: called in the thread of the watchdog, with the seconds without a mark.
-      clock: in seconds; for tests.
+      clock: returns seconds; for tests.
     """
 
     def __init__(
@@ -43,16 +45,16 @@ class Watchdog:
     ):
         self._hang_secs, self._hung, self._clock = hang_secs, hung, clock
         self._marked = clock()
-        self._long = 1  # depth of phases that take longer; start-up is one
-        self._steps: deque[float] = deque(maxlen=_KEPT)  # when they were dispatched
+        self._long = 1  # nested phases that take longer; start-up is one
+        self._steps: deque[float] = deque(maxlen=_KEPT)  # times of dispatch
         self._ended = threading.Event()
 
     def mark(self) -> None:
-        """Something was done."""
+        """Marks progress."""
         self._marked = self._clock()
 
     def step(self) -> None:
-        """A step was dispatched: start-up is over."""
+        """Marks that a step was dispatched, which ends the start-up."""
         if not self._steps:
             self._long -= 1
         self.mark()
@@ -60,7 +62,7 @@ class Watchdog:
 
     @contextlib.contextmanager
     def longer(self) -> Iterator[None]:
-        """A phase that takes longer than steps, such as an evaluation, whose batches are marked."""
+        """Allows the block more time, such as an evaluation, whose batches are marked."""
         self._long += 1
         self.mark()
         try:
@@ -71,7 +73,7 @@ class Watchdog:
 
     @property
     def limit_secs(self) -> float:
-        """How long nothing may be marked, as it is now."""
+        """The longest time without a mark that is allowed now."""
         limit = self._hang_secs
         if not limit:
             pairs = len(self._steps) - 1
@@ -80,7 +82,7 @@ class Watchdog:
         return limit * (LONG if self._long else 1)
 
     def look(self) -> bool:
-        """Calls `hung` if nothing was marked for too long; returns whether it did."""
+        """Calls `hung` if nothing was marked for too long; returns True if it did."""
         secs = self._clock() - self._marked
         if secs > self.limit_secs:
             self._hung(secs)
@@ -94,7 +96,7 @@ class Watchdog:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator["Watchdog"]:
-        """Looks again and again as long as the block lasts."""
+        """Checks the marks regularly while the block runs."""
         every_secs = min(5.0, (self._hang_secs or LEAST_SECS) / 10)
         thread = threading.Thread(
             target=self._watch, args=(every_secs,), name="watchdog", daemon=True
@@ -106,12 +108,12 @@ class Watchdog:
             self._ended.set()
 
 
-_now = Watchdog(0, lambda _: None)  # nobody looks
+_now = Watchdog(0, lambda _: None)  # has no thread
 
 
 @contextlib.contextmanager
 def watching(hang_secs: float, hung: Callable[[float], None]) -> Iterator[None]:
-    """A `Watchdog` as long as the block lasts: `mark`, `step` and `longer` are its own."""
+    """Runs a `Watchdog` for the block; `mark`, `step` and `longer` then act on it."""
     global _now
     before, _now = _now, Watchdog(hang_secs, hung)
     try:
@@ -137,7 +139,7 @@ def longer() -> contextlib.AbstractContextManager[None]:
 
 
 def stacks() -> str:
-    """Where every thread of this process is."""
+    """Returns the stacks of all threads of this process."""
     with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
         faulthandler.dump_traceback(file, all_threads=True)
         file.seek(0)

@@ -1,16 +1,17 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""One run at a time in a workdir: a small file that says who, and is rewritten while they live.
+"""Allows one run at a time in a workdir, by a small lock file that its owner keeps rewriting.
 
-No lock of the file system is asked for, so it works on object stores. An owner on this host lives
-while its process does; one on another host while its file is rewritten. A dead owner never blocks
-a new run: a start waits until it knows. It compares no clocks of two hosts, which may differ.
+The lock does not use file system locks, so it works on object stores. An owner on this host is
+alive while its process is. An owner on another host is alive while its file is rewritten. A dead
+owner never blocks a new run: a start waits until it knows. Clocks of two hosts are never compared,
+because they may differ.
 
-Several runs may start at the same moment: the one that creates the file has the workdir, and the
-others name it. Several may find a dead owner: the one that creates a claim to its place, itself a
-lock, takes over. A run that was paused so long that another took over reads its file again, sees
-that, and ends. Start from `held`.
+Several runs may start at the same moment: the run that creates the file gets the workdir, and the
+others name it. Several runs may find a dead owner: the run that creates a claim to its place, which
+is itself a lock, takes over. A run may be paused so long that another takes over. It then reads its
+file again, sees this, and ends. Start from `held`.
 """
 
 import contextlib
@@ -33,24 +34,24 @@ from vit_jax.runtime import coordination, process_exit
 from vit_jax.storage import files as storage
 
 FILE = "lock.json"
-BEAT_SECS = 30.0  # between two times that the file is rewritten
-DEAD_SECS = 120.0  # without that, after which an owner on another host is dead
-SETTLE_SECS = 0.05  # before something is read once more
+BEAT_SECS = 30.0  # interval at which the file is rewritten
+DEAD_SECS = 120.0  # an owner on another host is dead after this time without a rewrite
+SETTLE_SECS = 0.05  # wait before something is read once more
 log = logging.getLogger("vit_jax")
 
 
 @dataclasses.dataclass(frozen=True)
 class Owner:
-    """Who holds a workdir.
+    """The process that holds a workdir.
 
     Attributes:
-      host: name.
-      machine: what is equal for processes that see each other's numbers: boot and name space.
-      pid: number of the process.
-      started: when the process was, by the clock of its kernel: numbers are used again.
-      since: when the run began, as text.
-      beat: when the file was written, seconds since 1970.
-      token: differs for each start.
+      host: name of the host.
+      machine: boot and PID namespace; equal for processes that see each other's PIDs.
+      pid: process number.
+      started: start time of the process, by the clock of its kernel: PIDs are used again.
+      since: start time of the run, as text.
+      beat: time at which the file was written, seconds since 1970.
+      token: a value that differs for each start.
     """
 
     host: str
@@ -66,9 +67,9 @@ class Owner:
 
 
 def started(pid: int) -> str:
-    """When a process of this machine was started; "" if there is none, or no way to know."""
+    """Returns the start time of a process of this machine; "" if it is gone or unknown."""
     try:
-        # The name, in brackets, may hold anything; the 22nd field is the 20th after it.
+        # The name, in brackets, may contain anything; the 22nd field is the 20th after it.
         state, *fields = (
             Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         )
@@ -78,7 +79,7 @@ def started(pid: int) -> str:
 
 
 def _machine() -> str:
-    """What processes that see each other's numbers have alike; without /proc only age tells: ""."""
+    """Returns boot and PID namespace; "" without /proc: then only the age of the file counts."""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
@@ -86,7 +87,7 @@ def _machine() -> str:
 
 
 def this() -> Owner:
-    """This process, as an owner from now on."""
+    """Returns this process as an owner from now on."""
     return Owner(
         host=socket.gethostname(),
         machine=_machine(),
@@ -99,7 +100,7 @@ def this() -> Owner:
 
 
 def read(workdir: Path) -> Owner | None:
-    """Who a workdir says holds it; None if nobody, or if the file is no such file.
+    """Returns the owner of a workdir; None if it has no owner or the file is damaged.
 
     Raises:
       BadInput: the file cannot be read.
@@ -109,7 +110,7 @@ def read(workdir: Path) -> Owner | None:
 
 
 def _content(file: Path) -> bytes | None:
-    """Of a lock; None if there is none."""
+    """Returns the content of a lock; None if it does not exist."""
     try:
         return storage.read_all([file])[0]
     except OSError as e:
@@ -122,7 +123,7 @@ def _content(file: Path) -> bytes | None:
 
 
 def _owner(file: Path, content: bytes) -> Owner | None:
-    """Who a lock names; None if it is damaged."""
+    """Returns the owner that a lock names; None if the lock is damaged."""
     try:
         found = json.loads(content)
         names = [field.name for field in dataclasses.fields(Owner)]
@@ -141,11 +142,13 @@ def _text(owner: Owner, now: float) -> str:
 
 
 def is_dead(owner: Owner, now: float) -> bool | None:
-    """Returns whether an owner is gone, for a page to tell; None where only time will tell.
+    """Returns True if an owner is gone, False if not, None where only time will tell.
+
+    This is only for display.
 
     Args:
       owner: from `read`.
-      now: seconds since 1970; the clock of another host may differ, so nothing is taken over by it.
+      now: seconds since 1970; the clock of another host may differ, so no takeover relies on it.
     """
     if _is_here(owner):
         return started(owner.pid) != owner.started
@@ -153,7 +156,7 @@ def is_dead(owner: Owner, now: float) -> bool | None:
 
 
 def _is_here(owner: Owner) -> bool:
-    """Returns whether this host shows the processes that an owner is one of."""
+    """Returns True if this host can see the process of an owner."""
     return bool(owner.machine) and owner.machine == _machine()
 
 
@@ -165,13 +168,13 @@ def acquire(
     """Makes this process the owner; waits for an owner elsewhere to show that it lives.
 
     Raises:
-      BadInput: it does, and is named; or the workdir cannot be written.
+      BadInput: another owner lives, and the message names it; or the workdir is not writable.
     """
     me = this()
     with writing(workdir):
         other = _take(workdir / FILE, me, clock, sleep)
     if other is None:
-        sleep(SETTLE_SECS)  # for one that was paused before it wrote, or is of another version
+        sleep(SETTLE_SECS)  # for a rival that was paused before it wrote, or is an older version
         found = read(workdir)
         other = None if found and found.token == me.token else found or me
     if other:
@@ -182,17 +185,17 @@ def acquire(
 def _take(
     file: Path, me: Owner, clock: Callable[[], float], sleep: Callable[[float], None]
 ) -> Owner | None:
-    """Makes a file the lock of `me`; returns who has it instead, None if nobody.
+    """Makes a file the lock of `me`; returns the owner that has it instead, or None.
 
-    Where it is that of a dead one, the only one to write over it is who holds the claim to it: a
-    lock, too, for who holds it may die.
+    Only the holder of the claim to a dead owner's lock may overwrite that lock. The claim is a lock
+    too, because its holder may also die.
     """
     while not storage.create(file, _text(me, clock())):
         found = _left(file, sleep)
-        if isinstance(found, Owner):  # a request that storage repeats finds our own
+        if isinstance(found, Owner):  # a request that storage repeats finds our own lock
             return found if found.token != me.token else None
         if found is None:
-            sleep(SETTLE_SECS)  # one that has ended, or a disk elsewhere that does not show it yet
+            sleep(SETTLE_SECS)  # the owner has ended, or a network disk does not show the file yet
             continue
         claim = file.with_name(f".{FILE}.{hashlib.sha256(found).hexdigest()[:16]}")
         rival = _take(claim, me, clock, sleep)
@@ -202,7 +205,7 @@ def _take(
                 return rival
             continue
         try:
-            if _content(file) == found:  # else another has held the claim before
+            if _content(file) == found:  # otherwise another run held the claim before
                 storage.write(file, _text(me, clock()))
                 return None
         finally:
@@ -211,9 +214,9 @@ def _take(
 
 
 def _left(file: Path, sleep: Callable[[float], None]) -> Owner | bytes | None:
-    """What a dead owner has left, or damage has; the owner if it lives; None: look again.
+    """Returns what a dead owner or damage left; the owner if it lives; None: look again.
 
-    Waits for an owner elsewhere to show that it lives, for `DEAD_SECS` of this process.
+    Waits for an owner elsewhere to show that it lives, for `DEAD_SECS` by this process's clock.
     """
     content, waited, before = _content(file), 0.0, None
     while content is not None and (other := _owner(file, content)):
@@ -229,7 +232,7 @@ def _left(file: Path, sleep: Callable[[float], None]) -> Owner | bytes | None:
         sleep(1.0)
         waited, before, content = waited + 1.0, other, _content(file)
     if content is not None:
-        sleep(SETTLE_SECS)  # without hard links a new one is seen before it is whole
+        sleep(SETTLE_SECS)  # without hard links a new file is visible before it is complete
     return content if content == _content(file) else None
 
 
@@ -241,7 +244,7 @@ def _refusal(workdir: Path, owner: Owner) -> BadInput:
 
 
 def beat(workdir: Path, me: Owner, clock: Callable[[], float] = time.time) -> Owner | None:
-    """Shows that this process lives; returns who has taken over meanwhile, None if nobody."""
+    """Shows that this process lives; returns the owner that has taken over meanwhile, or None."""
     other = read(workdir)
     if other and other.token != me.token:
         return other
@@ -250,7 +253,7 @@ def beat(workdir: Path, me: Owner, clock: Callable[[], float] = time.time) -> Ow
 
 
 def release(workdir: Path, me: Owner) -> None:
-    """Removes the file, if it is still ours."""
+    """Removes the file if it still belongs to this process."""
     other = read(workdir)
     if other and other.token == me.token:
         storage.remove(workdir / FILE)
@@ -258,16 +261,16 @@ def release(workdir: Path, me: Owner) -> None:
 
 @contextlib.contextmanager
 def held(workdir: Path) -> Iterator[float | None]:
-    """Process 0 holds a workdir for all, as long as the block lasts.
+    """Holds a workdir for all processes while the block runs; process 0 has the lock.
 
-    Makes the workdir, and removes it if nothing was written. Where another run takes over, all
+    It makes the workdir, and removes it if nothing was written. If another run takes over, all
     processes end with code 2 and save nothing.
 
     Yields:
-      When an owner that is gone was last seen, in seconds since 1970; None if there was none.
+      The time at which an owner that is gone was last seen, in seconds since 1970, or None.
 
     Raises:
-      BadInput: on all processes alike: another run holds it.
+      BadInput: another run holds the workdir; raised on all processes alike.
     """
     with contextlib.ExitStack() as stack:
         refused, seen = "", None
@@ -284,7 +287,7 @@ def held(workdir: Path) -> Iterator[float | None]:
 
 @contextlib.contextmanager
 def _held(workdir: Path) -> Iterator[float | None]:
-    """As `held`, of this process."""
+    """Holds the lock of a workdir in this process; see `held`."""
     with writing(workdir):
         folders = () if storage.is_remote(workdir) else (workdir, *workdir.parents)
         new = [folder for folder in folders if not folder.exists()]
@@ -293,12 +296,12 @@ def _held(workdir: Path) -> Iterator[float | None]:
     me, ended = acquire(workdir), threading.Event()
 
     def keep() -> None:
-        wait = BEAT_SECS / 10  # soon after the start: another may wait for a sign of life
+        wait = BEAT_SECS / 10  # soon after the start: another run may wait for a sign of life
         while not ended.wait(wait):
             wait = BEAT_SECS
             try:
                 other = beat(workdir, me)
-            except (OSError, BadInput, PeerLost) as e:  # storage that does not answer now
+            except (OSError, BadInput, PeerLost) as e:  # storage may not answer now
                 log.warning("cannot renew %s: %s", workdir / FILE, e)
                 continue
             if other:
@@ -318,4 +321,4 @@ def _held(workdir: Path) -> Iterator[float | None]:
         with contextlib.suppress(OSError, BadInput, PeerLost):
             release(workdir, me)
             for folder in new:
-                folder.rmdir()  # refused where something was written
+                folder.rmdir()  # fails if something was written

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A fresh process that answers questions, for what must not share one: a platform, memory, a clock.
+"""A fresh process that answers questions, for work that needs its own platform, memory or clock.
 
 Start from `Child`.
 """
@@ -19,19 +19,19 @@ from vit_jax.errors import BadInput, RunFailed
 
 
 class Child:
-    """A process that runs `make(*given)`, and then that function on whatever it is asked.
+    """A process that calls `make(*given)`, and then applies that function to each question.
 
-    It lasts until the end of a `with` block, or of this process. `make` and what goes back and
-    forth are pickled.
+    It lasts until the end of a `with` block, or of this process. `make`, the questions and the
+    answers are pickled.
     """
 
     def __init__(self, make: Callable[..., Callable[[Any], Any]], *given: Any, died: str = ""):
-        """Starts it.
+        """Starts the process.
 
         Args:
-          make: of a module that can be imported.
+          make: a function of a module that can be imported.
           given: its arguments.
-          died: what to tell the user should the process end by itself.
+          died: the message for the user if the process ends by itself.
         """
         context = multiprocessing.get_context("spawn")
         self._ours, theirs = context.Pipe()
@@ -48,10 +48,10 @@ class Child:
         self._process.join()
 
     def ask(self, question: Any) -> Any:
-        """What the function in the process returns.
+        """Returns the answer of the function in the process.
 
         Raises:
-          BadInput, RunFailed: it raised that, or the process ended.
+          BadInput, RunFailed: the function raised it, or the process ended (RunFailed).
         """
         try:
             self._ours.send(question)
@@ -64,10 +64,10 @@ class Child:
 
 
 def _serve(channel: Connection, make: Callable[..., Any], given: tuple[Any, ...]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller is told, and ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets the signal and ends this process
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: also if it is killed
-    os.dup2(2, 1)  # nothing on stdout
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: also if the parent is killed
+    os.dup2(2, 1)  # keeps stdout clean
     answer = None
     with contextlib.suppress(EOFError):
         while True:

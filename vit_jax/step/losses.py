@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Losses: logits and targets to one value per example.
+"""Losses, which map logits and targets to one value per example.
 
 Axes: B batch, K labels of an example, Y classes. Start from `find`.
 """
@@ -18,7 +18,7 @@ Loss = Callable[[jax.Array, jax.Array], jax.Array]  # logits and targets [B, Y] 
 
 
 def softmax_xent(logits_BY: jax.Array, targets_BY: jax.Array) -> jax.Array:
-    """Cross-entropy against a distribution over classes, in nats, float32 [B].
+    """Returns the cross-entropy against a distribution over classes, in nats, float32 [B].
 
     Targets that do not sum to one (several labels) are used as given.
     """
@@ -26,9 +26,10 @@ def softmax_xent(logits_BY: jax.Array, targets_BY: jax.Array) -> jax.Array:
 
 
 def sigmoid_xent(logits_BY: jax.Array, targets_BY: jax.Array) -> jax.Array:
-    """Binary cross-entropy summed over classes, in nats, float32 [B].
+    """Returns the binary cross-entropy summed over classes, in nats, float32 [B].
 
-    The pre-training loss on JFT-300M and ImageNet-21k (BiT, arXiv:1912.11370; ViT, appendix B.1).
+    This is the pre-training loss on JFT-300M and ImageNet-21k (BiT, arXiv:1912.11370; ViT,
+    appendix B.1).
     """
     logits_BY = logits_BY.astype(jnp.float32)
     log_p, log_not_p = jax.nn.log_sigmoid(logits_BY), jax.nn.log_sigmoid(-logits_BY)
@@ -36,7 +37,7 @@ def sigmoid_xent(logits_BY: jax.Array, targets_BY: jax.Array) -> jax.Array:
 
 
 def squared_error(predicted: jax.Array, targets: jax.Array) -> jax.Array:
-    """Mean of the squared differences along the last axis: [..., N] to float32 [...]."""
+    """Returns the mean squared difference along the last axis: [..., N] to float32 [...]."""
     return jnp.mean((predicted.astype(jnp.float32) - targets) ** 2, axis=-1)
 
 
@@ -47,11 +48,11 @@ LOSSES: dict[str, Loss] = {
 
 
 def find(name: str) -> Loss:
-    """A loss by name: a key of `LOSSES`, or `MODULE:FUNCTION(key=value)` of a user's own package.
+    """Returns a loss by name: a key of `LOSSES`, or `MODULE:FUNCTION(key=value)` of a user.
 
     Raises:
-      BadInput: there is none; see `plugins.find`. One of the user's own that does not give a value
-        per example does so when it is traced.
+      BadInput: the loss does not exist; see `plugins.find`. A user's loss that does not return one
+        value per example raises it later, when it is traced.
     """
     if not plugins.is_own(name):
         if name not in LOSSES:
@@ -72,7 +73,7 @@ def find(name: str) -> Loss:
 
 
 def multi_hot(labels_BK: jax.Array, classes: int, *, smoothing: float = 0.0) -> jax.Array:
-    """Targets from label numbers.
+    """Returns targets from label numbers.
 
     Args:
       labels_BK: int32 [B, K], padded with -1.

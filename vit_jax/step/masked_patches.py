@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Masked patch prediction (arXiv:2010.11929, appendix B.1.2): corruption, targets, what is counted.
+"""Masked patch prediction (arXiv:2010.11929, appendix B.1.2): corruption, targets and sums.
 
-Half of the patch embeddings of an image are corrupted; what the model says of these patches is
+Half of the patch embeddings of an image are corrupted. The model's output for these patches is
 compared with their colours. Images are those of the batch: augmented, not normalised, uint8.
 Axes: B batch, H W C image, L patches, O outputs of a patch, Q colours of a patch, Y the 512 colours
-that 3 bits a channel tell apart. Start from `make`.
+that 3 bits per channel distinguish. Start from `make`.
 """
 
 import dataclasses
@@ -23,15 +23,15 @@ from vit_jax.step import losses, metrics
 Target = Literal["mean", "small", "l2"]
 COLOURS = 512
 LEVEL = 32  # values of a channel in each of its 8 levels
-CELLS = {"mean": 1, "small": 4, "l2": 1}  # a side, into which a patch is averaged for its colours
+CELLS = {"mean": 1, "small": 4, "l2": 1}  # cells per side into which a patch is averaged
 
 
 class Corruption(NamedTuple):
-    """What becomes of every patch embedding of a batch.
+    """The corruption of every patch embedding of a batch.
 
     Attributes:
-      source: int32 [B, L], the patch whose embedding comes to stand here; -1: the mask token.
-      corrupted: bool [B, L], whether the loss counts it; kept ones are among them.
+      source: int32 [B, L], the patch whose embedding is used at this place; -1: the mask token.
+      corrupted: bool [B, L], True where the loss counts the patch, also if it keeps its embedding.
     """
 
     source: jax.Array
@@ -47,7 +47,7 @@ class Masked:
         every pixel, in [0, 1].
       rate: share of the patches that are corrupted.
       patches: L.
-      side: P, pixels of a patch.
+      side: P, pixels of a patch's side.
     """
 
     target: Target
@@ -57,28 +57,29 @@ class Masked:
 
     @property
     def corrupted(self) -> int:
-        """How many patches of each image: rate * L, to the nearest, halves up."""
+        """The number of corrupted patches per image: rate * L, to the nearest, halves up."""
         return math.floor(self.rate * self.patches + 0.5)
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """How many get the mask token, another patch's embedding, and their own.
+        """The numbers of patches that get the mask token, another patch's embedding, and their own.
 
-        80, 10 and 10 %: the tenths to the nearest, halves up, and the mask token all others.
+        The shares are 80, 10 and 10 %. The tenths are rounded to the nearest, halves up, and the
+        mask token gets the rest.
         """
         tenth = (self.corrupted + 5) // 10
         return self.corrupted - 2 * tenth, tenth, tenth
 
     @property
     def outputs(self) -> int:
-        """O: logits of each colour, or the pixels row by row."""
+        """O: the logits of each colour, or the pixels row by row."""
         return 3 * self.side**2 if self.target == "l2" else COLOURS * CELLS[self.target] ** 2
 
     def draw(self, keys_B: jax.Array) -> Corruption:
-        """Which patches are corrupted and how: `counts` in every image, by a key for each.
+        """Draws the corruption of each image from its key: `counts` patches in every image.
 
-        The other patch is any one of the same image but itself, corrupted or not; it lends the
-        embedding that it had before (the paper is silent).
+        The other patch is any patch of the same image except itself, corrupted or not. It lends
+        its embedding from before the corruption (the paper is silent).
         """
         return Corruption(*jax.vmap(self._draw)(keys_B))
 
@@ -99,9 +100,10 @@ class Masked:
         corrupted_BL: jax.Array,
         mask_B: jax.Array,
     ) -> dict[str, jax.Array]:
-        """Sums over the images that count of the means over their corrupted patches.
+        """Returns sums over the real images of the means over their corrupted patches.
 
-        Every image has as many of these, so the mean over images is that over all of them.
+        Every image has the same number of corrupted patches, so the mean over images equals the
+        mean over all patches.
 
         Args:
           predicted_BLO: float32 [B, L, O].
@@ -110,8 +112,8 @@ class Masked:
           mask_B: bool [B], False for padding rows.
 
         Returns:
-          float32 [] `loss`, and of the colours that are right `top1` and `top5`; int32 []
-          `examples`. The colour that `l2` predicts is the one nearest to its mean.
+          float32 [] `loss`, and `top1` and `top5` of the colours; int32 [] `examples`. For `l2`,
+          the predicted colour is the one nearest to the mean of the predicted pixels.
         """
         colours_BLQ = colours(images_BHWC, self.side, CELLS[self.target])
         if self.target == "l2":
@@ -135,16 +137,16 @@ class Masked:
 
 
 def make(*, target: str, rate: float, patches: int, side: int) -> Masked:
-    """The objective that a configuration names.
+    """Returns the objective that a configuration names.
 
     Args:
-      target: of `Masked`.
+      target: see `Masked`.
       rate: above 0, up to 1 (0.5 in the paper, which also tried 0.15).
       patches: L.
       side: P.
 
     Raises:
-      BadInput: an unknown target, or a rate that corrupts no patch.
+      BadInput: the target is unknown, or the rate corrupts no patch.
     """
     if target not in get_args(Target):
         raise unknown("masked.target", target, ("none", *get_args(Target)))
@@ -158,9 +160,9 @@ def make(*, target: str, rate: float, patches: int, side: int) -> Masked:
 
 
 def image_keys(images_BHWC: jax.Array) -> jax.Array:
-    """A typed key for every image [B], made of its pixels alone.
+    """Returns a typed key for every image, [B], derived from its pixels alone.
 
-    So evaluation corrupts an image alike every time, in whatever batch and place it comes.
+    So evaluation corrupts an image the same way every time, in any batch and at any place.
     """
     flat_BN = images_BHWC.reshape(images_BHWC.shape[0], -1).astype(jnp.uint32)
     weights_N = jnp.arange(flat_BN.shape[1], dtype=jnp.uint32) * jnp.uint32(2654435761) | 1
@@ -169,17 +171,17 @@ def image_keys(images_BHWC: jax.Array) -> jax.Array:
 
 
 def colours(images_BHWC: jax.Array, side: int, cells: int) -> jax.Array:
-    """The 3-bit colours of all patches: floor(mean / 32) of each channel, in whole numbers.
+    """Returns the 3-bit colours of all patches: floor(mean / 32) per channel, in integers.
 
     Args:
       images_BHWC: uint8 [B, H, W, 3].
-      side: P; where `cells` does not divide it, a pixel between cells counts in part for each.
-      cells: into how many a side of a patch is divided; 1 for its mean.
+      side: P; where `cells` does not divide it, a pixel between cells counts partly for each.
+      cells: the number of cells per side of a patch; 1 for its mean.
 
     Returns:
       int32 [B, L, cells^2], row by row: 64 * red + 8 * green + blue, each in 0..7.
     """
-    times = cells // math.gcd(side, cells)  # so many of each pixel fill the cells exactly
+    times = cells // math.gcd(side, cells)  # this many copies of each pixel fill the cells exactly
     cell = side * times // cells
     batch, height, width, _ = images_BHWC.shape
     rows, columns = height // side, width // side
@@ -194,7 +196,7 @@ def colours(images_BHWC: jax.Array, side: int, cells: int) -> jax.Array:
 
 
 def pixels(images_BHWC: jax.Array, side: int) -> jax.Array:
-    """Every pixel of all patches [B, L, P * P * 3]: rows, columns, channels."""
+    """Returns every pixel of all patches [B, L, P * P * 3]: rows, columns, channels."""
     batch, height, width, channels = images_BHWC.shape
     rows, columns = height // side, width // side
     found = images_BHWC.reshape(batch, rows, side, columns, side, channels).swapaxes(2, 3)
@@ -202,9 +204,9 @@ def pixels(images_BHWC: jax.Array, side: int) -> jax.Array:
 
 
 def _nearness(predicted_BLO: jax.Array) -> jax.Array:
-    """[B, L, Y]: how near each colour's middle is to the mean of predicted pixels in [0, 1]."""
+    """Returns [B, L, Y]: closeness of each colour to the mean of predicted pixels in [0, 1]."""
     means_BLC = 255 * jnp.mean(predicted_BLO.reshape(*predicted_BLO.shape[:2], -1, 3), axis=2)
-    means_BLC += 1e-4  # what lies between two levels is of the upper one, in spite of rounding
+    means_BLC += 1e-4  # a mean between two levels belongs to the upper one, despite rounding
     levels_YC = jnp.stack(jnp.unravel_index(jnp.arange(COLOURS), (8, 8, 8)), axis=-1)
     middles_11YC = (LEVEL * levels_YC + LEVEL / 2)[None, None]
     return -jnp.sum((means_BLC[:, :, None] - middles_11YC) ** 2, axis=-1)

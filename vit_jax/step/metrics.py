@@ -3,8 +3,8 @@
 
 """Metrics as sums and counts: added up over batches and divided once, so they are exact.
 
-Axes: B batch, K labels of an example, Y classes, C columns of an evaluation that knows other
-classes, G classes that one column is. Start from `sums`.
+Axes: B batch, K labels of an example, Y classes, C columns of an evaluation with other classes,
+G classes that map to one column. Start from `sums`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,10 +15,10 @@ import jax.numpy as jnp
 
 
 def in_top_k(logits_BY: jax.Array, labels_BK: jax.Array, k: int) -> jax.Array:
-    """Whether one of the k highest logits is among the labels; bool [B].
+    """Returns True where one of the k highest logits is among the labels; bool [B].
 
-    Counts the classes that come before a label instead of sorting, which would gather the logits of
-    all devices. Ties go to the lower class number; a logit that is not a number is never right.
+    It counts the classes that come before a label. A sort would gather the logits of all devices.
+    Ties go to the lower class number; a NaN logit is never right.
     """
     label_BK1 = labels_BK[..., None]
     own_BK1 = jnp.take_along_axis(logits_BY[:, None, :], jnp.maximum(label_BK1, 0), axis=-1)
@@ -30,11 +30,11 @@ def in_top_k(logits_BY: jax.Array, labels_BK: jax.Array, k: int) -> jax.Array:
 
 
 def of_columns(logits_BY: jax.Array, columns_CG: jax.Array) -> jax.Array:
-    """The highest logit of each column's classes; float32 [B, C].
+    """Returns the highest logit among each column's classes; float32 [B, C].
 
     Args:
       logits_BY: float32 [B, Y].
-      columns_CG: int32 [C, G], class numbers padded with -1; each column has one.
+      columns_CG: int32 [C, G], class numbers padded with -1; each column has at least one.
     """
     logits_BCG = jnp.take(logits_BY, jnp.maximum(columns_CG, 0), axis=1)
     return jnp.max(jnp.where(columns_CG[None] >= 0, logits_BCG, -jnp.inf), axis=-1)
@@ -43,7 +43,7 @@ def of_columns(logits_BY: jax.Array, columns_CG: jax.Array) -> jax.Array:
 def sums(
     logits_BY: jax.Array, labels_BK: jax.Array, mask_B: jax.Array, loss_B: jax.Array
 ) -> dict[str, jax.Array]:
-    """Sums over the examples of a batch that count.
+    """Returns sums over the real examples of a batch.
 
     Args:
       logits_BY: float32 [B, Y].
@@ -63,10 +63,10 @@ def sums(
 
 
 def total(batches: Iterable[Mapping[str, Any]]) -> dict[str, float | int]:
-    """Means over all examples of all batches; sums are added in float64.
+    """Returns means over all examples of all batches; sums are added in float64.
 
     Args:
-      batches: what `sums` returned for each, on the host.
+      batches: the result of `sums` for each batch, on the host.
 
     Returns:
       `top1`, `top5` in [0, 1], `loss` in nats, and `examples`.

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 
 
 def normalise(image_BHWC: jax.Array, mean: tuple[float, ...], std: tuple[float, ...]) -> jax.Array:
-    """uint8 [0, 255] to float32: (image / 255 - mean) / std, per channel.
+    """Maps uint8 [0, 255] to float32: (image / 255 - mean) / std, per channel.
 
-    One multiplication and one addition: (0.5, 0.5) gives image / 127.5 - 1.
+    It takes one multiplication and one addition: (0.5, 0.5) gives image / 127.5 - 1.
     """
     scale = jnp.asarray([[[[1.0 / (255.0 * s) for s in std]]]], jnp.float32)
     shift = jnp.asarray([[[[-m / s for m, s in zip(mean, std, strict=True)]]]], jnp.float32)

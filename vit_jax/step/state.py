@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What training carries from step to step: arrays only, saved and restored as one tree."""
+"""The state that training carries from step to step: arrays only, saved as one tree."""
 
 import dataclasses
 from collections.abc import Callable
@@ -32,18 +32,18 @@ def create(
     *,
     ema: bool,
 ) -> TrainState:
-    """The state before the first step. Pure: meant for `jax.jit` with out-shardings.
+    """Returns the state before the first step. Pure: meant for `jax.jit` with out-shardings.
 
     Args:
       init: key -> parameters.
       tx: the optimizer.
       key: typed key.
-      ema: whether to keep an average; it starts at the initial parameters.
+      ema: keeps an average of the parameters, which starts at the initial parameters.
     """
     return from_params(init(key), tx, ema=ema)
 
 
 def from_params(params: PyTree, tx: optax.GradientTransformation, *, ema: bool) -> TrainState:
-    """The state that starts at given parameters."""
+    """Returns the state that starts at the given parameters."""
     average = jax.tree.map(jnp.copy, params) if ema else None
     return TrainState(jnp.zeros((), jnp.int32), params, tx.init(params), average)

@@ -3,8 +3,8 @@
 
 """One optimizer step and one evaluation step, as pure functions of arrays.
 
-Sees no config, no file and no clock; a test needs three numpy arrays. Axes: B batch, H W C image,
-K labels of an example, Y classes, A micro-batches. Start from `make_train_step`.
+This module sees no config, file or clock, so a test needs only three numpy arrays. Axes: B batch,
+H W C image, K labels of an example, Y classes, A micro-batches. Start from `make_train_step`.
 """
 
 import dataclasses
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 PyTree = Any
 Batch = dict[str, Any]  # image uint8 [B, H, W, C], labels int32 [B, K], mask bool [B]
 _Stepped = tuple[TrainState, dict[str, jax.Array]]  # the state after a step, metrics
-_MIXING = 2**31  # in the place of a micro-batch's number, for the key of mixing
-_CORRUPTION = 2**31 + 1  # likewise
+_MIXING = 2**31  # stands for a micro-batch's number in the key of mixing
+_CORRUPTION = 2**31 + 1  # the same for the key of corruption
 # (params, images, train=, key=) -> float32 logits [B, Y]; with source_BL= [B, L, O], see `Masked`
 Apply = Callable[..., jax.Array]
 
 
 def micro_batches(batch: Batch, count: int) -> Batch:
-    """Every array [B, ...] as [A, B/A, ...]; micro-batch a holds rows a, a + A, a + 2A, ...
+    """Reshapes every array [B, ...] to [A, B/A, ...]; micro-batch a holds rows a, a + A, a + 2A.
 
-    The stride keeps each row on the device that has it: splitting the sharded axis itself into
-    [A, B/A] would gather the images on all devices.
+    The stride keeps each row on its device. Splitting the sharded axis itself into [A, B/A] would
+    gather the images on all devices.
     """
     return jax.tree.map(
         lambda x: jnp.swapaxes(x.reshape(x.shape[0] // count, count, *x.shape[1:]), 0, 1), batch
@@ -53,9 +53,9 @@ def _summed_loss(
     loss: str,
     label_smoothing: float,
 ) -> Callable[..., tuple[jax.Array, jax.Array]]:
-    """(params, batch, key, mix) -> (sum of losses, of hits), float32 [], of examples that count.
+    """Returns (params, batch, key, mix) -> (sum of losses, of hits), float32 [], of real examples.
 
-    With `mix` the batch has partners; hits are of its own labels.
+    With `mix` the batch has partners; hits are counted against its own labels.
     """
 
     def inputs(batch: Batch, prefix: str = "") -> tuple[jax.Array, jax.Array]:
@@ -86,7 +86,7 @@ def _summed_loss(
 def _masked_sums(
     apply: Apply, masked: "Masked", mean: tuple[float, ...], std: tuple[float, ...], *, train: bool
 ) -> Callable[..., dict[str, jax.Array]]:
-    """(params, batch with its corruption, key) -> `Masked.sums`; labels are not looked at."""
+    """Returns (params, batch with its corruption, key) -> `Masked.sums`; ignores labels."""
 
     def sums(params: PyTree, batch: Batch, key: jax.Array | None) -> dict[str, jax.Array]:
         source_BL, corrupted_BL = batch["corruption"]
@@ -100,7 +100,7 @@ def _masked_sums(
 def _summed_masked_loss(
     apply: Apply, masked: "Masked", mean: tuple[float, ...], std: tuple[float, ...]
 ) -> Callable[..., tuple[jax.Array, jax.Array]]:
-    """As `_summed_loss`, of masked patch prediction."""
+    """Returns the counterpart of `_summed_loss` for masked patch prediction."""
     sums = _masked_sums(apply, masked, mean, std, train=True)
 
     def summed_loss(params: PyTree, batch: Batch, key: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -118,16 +118,17 @@ def mean_gradients(
     accumulation: int,
     count: jax.Array,
 ) -> tuple[PyTree, tuple[jax.Array, jax.Array]]:
-    """Gradients of the mean loss of a batch, and sums over it, by one micro-batch after another.
+    """Returns gradients of the mean loss of a batch, and sums over it, by gradient accumulation.
 
     Args:
       summed_loss: (params, batch, key) -> (sum of losses, another sum), over examples.
-      params: as the state's.
+      params: the parameters of the state.
       batch: the whole batch.
-      key: typed key; each micro-batch draws from a key of its own.
-      accumulation: A; the result is that of the whole batch, up to the draws of dropout.
-      count: float32 [], examples of the whole batch. The loss is divided by it, so that no gradient
-        has to be; the sums are not, so that a compiler may add them up over devices once.
+      key: typed key; each micro-batch draws from its own key.
+      accumulation: A; the result equals that of the whole batch, up to the draws of dropout.
+      count: float32 [], examples of the whole batch. The loss is divided by it, so that the
+        gradients need no division. The sums are not, so that a compiler may add them up over
+        devices once.
     """
 
     def share(*args: Any) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
@@ -154,14 +155,14 @@ def _averaged(average: PyTree, params: PyTree, decay: float) -> PyTree:
 
 
 class Skipping(NamedTuple):
-    """The state of an optimizer whose updates are skipped where they are not finite."""
+    """The state of an optimizer that skips updates which are not finite."""
 
-    skipped: jax.Array  # int32 [], so far
+    skipped: jax.Array  # int32 [], updates skipped so far
     inner: PyTree
 
 
 def skipping(tx: optax.GradientTransformation) -> optax.GradientTransformation:
-    """The same optimizer, with a state that tells the train step to skip and count."""
+    """Returns the same optimizer; its state makes the train step skip and count updates."""
 
     def init(params: PyTree) -> Skipping:
         return Skipping(jnp.zeros((), jnp.int32), tx.init(params))
@@ -176,9 +177,10 @@ def skipping(tx: optax.GradientTransformation) -> optax.GradientTransformation:
 def _unless_finite(
     before: TrainState, after: TrainState, measured: dict[str, jax.Array]
 ) -> _Stepped:
-    """With `skipping`, the state before where loss or gradients are not finite; and the metrics.
+    """Returns the next state, or the state before if values are not finite, and the metrics.
 
-    The norm of the updates does not decide: all of them would be kept until it is known.
+    The state is kept only with `skipping`, if the loss or the gradients are not finite. The norm of
+    the updates does not decide: all updates would have to be kept until it is known.
     """
     if not isinstance(after.opt_state, Skipping):
         return after, measured
@@ -193,9 +195,9 @@ def _unless_finite(
 def _drawn(
     batch: Batch, key: jax.Array, mixup_alpha: float, cutmix_alpha: float, masked: "Masked | None"
 ) -> "tuple[Batch, dict[str, mixing.Mix]]":
-    """The global batch with the partners or the corruption of its images, and how they are mixed.
+    """Returns the global batch with the partners or corruption of its images, and their mix.
 
-    What is drawn here depends on neither mesh nor accumulation.
+    The draws depend on neither the mesh nor the accumulation.
     """
     if masked is not None:
         keys_B = jax.random.split(jax.random.fold_in(key, _CORRUPTION), len(batch["mask"]))
@@ -224,7 +226,7 @@ def make_train_step(
     cutmix_alpha: float = 0.0,
     masked: "Masked | None" = None,
 ) -> Callable[[TrainState, Batch, jax.Array], _Stepped]:
-    """The function (state, batch, key) -> (state after one update, metrics of that update).
+    """Returns the function (state, batch, key) -> (state after one update, its metrics).
 
     Args:
       apply: the model; `key` drives dropout.
@@ -238,14 +240,14 @@ def make_train_step(
       ema_decay: d in average = d * average + (1 - d) * parameters; used when the state has one.
       mixup_alpha: see `mixing.draw`. `top1` counts the labels of the larger part of an image.
       cutmix_alpha: see `mixing.draw`.
-      masked: the objective instead of classes; then `apply` takes `source_BL`, see `ViT`.
+      masked: an objective that replaces the classes; `apply` then takes `source_BL`, see `ViT`.
 
     Returns:
       A function for `jax.jit`. Its metrics are float32 []: `loss` and `top1` of the batch before
       the update, and the global norms `grad_norm` (before clipping), `update_norm`, and
       `param_norm` of the parameters after it.
-      With `skipping(tx)`, loss or gradients that are not finite change only `step` and a count,
-      then the metric `skipped`, int32 [].
+      With `skipping(tx)`, a loss or gradients that are not finite change only `step` and the count
+      of skipped updates. That count is then the metric `skipped`, int32 [].
       All randomness is a function of (key, state.step).
     """
     summed_loss = _summed_loss(apply, classes, mean, std, loss, label_smoothing)
@@ -265,7 +267,7 @@ def make_train_step(
         measured = {"loss": sums[0] / count, "top1": sums[1] / count}
         measured |= {"grad_norm": optax.tree.norm(grads), "update_norm": optax.tree.norm(updates)}
         kept, measured = _unless_finite(state, after, measured)
-        # That of the parameters before, which are written over, would cost a copy of them.
+        # The old parameters are overwritten: their norm would cost a copy of them.
         return kept, measured | {"param_norm": optax.tree.norm(kept.params)}
 
     return train_step
@@ -280,11 +282,11 @@ def make_eval_step(
     loss: str,
     scores: bool = False,
 ) -> Callable[[PyTree, Batch], dict[str, Any]]:
-    """The function (params, batch) -> `metrics.sums` of the batch, without label smoothing.
+    """Returns the function (params, batch) -> `metrics.sums` of it, without label smoothing.
 
-    A batch with `columns` (see `metrics.of_columns`) is one of other classes: its labels are
-    numbers of columns, and so is what is predicted. With `scores`, the result has beside the sums
-    `scores`: `logits` float32 [B, Y], `labels` and `mask` of the batch.
+    A batch with `columns` (see `metrics.of_columns`) belongs to a data set of other classes: its
+    labels and the predictions are numbers of columns. With `scores`, the result also has `scores`:
+    `logits` float32 [B, Y], and `labels` and `mask` of the batch.
     """
     loss_fn = losses.find(loss)
 
@@ -305,7 +307,7 @@ def make_eval_step(
 def make_masked_eval_step(
     apply: Apply, masked: "Masked", *, mean: tuple[float, ...], std: tuple[float, ...]
 ) -> Callable[[PyTree, Batch], dict[str, jax.Array]]:
-    """The function (params, batch) -> `Masked.sums`; an image is always corrupted in one way."""
+    """Returns (params, batch) -> `Masked.sums`; an image is corrupted the same way every time."""
     sums = _masked_sums(apply, masked, mean, std, train=False)
 
     def eval_step(params: PyTree, batch: Batch) -> dict[str, jax.Array]:
@@ -318,5 +320,5 @@ def make_masked_eval_step(
 
 
 def non_finite(rows: dict[str, float]) -> str | None:
-    """The first metric that is not finite, None if all are."""
+    """Returns the name of the first metric that is not finite, or None."""
     return next((name for name, value in rows.items() if not math.isfinite(value)), None)

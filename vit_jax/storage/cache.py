@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The user's cache folder, and the programs that XLA compiled in it.
+"""The user's cache folder, and the compiled programs of XLA in it.
 
 Everything in it can be made again, so it may be deleted at any time. Start from `keep_compiled`.
 """
@@ -16,27 +16,27 @@ from jax.experimental.compilation_cache import compilation_cache
 
 log = logging.getLogger("vit_jax")
 
-# Smaller programs are compiled again: reading them is no faster, and there are hundreds.
+# Smaller programs are compiled again: reading them is not faster, and there are hundreds.
 LEAST_SECS = 0.1
 
 
 def root() -> Path:
-    """`$XDG_CACHE_HOME/vit_jax`, by default `~/.cache/vit_jax`."""
+    """Returns `$XDG_CACHE_HOME/vit_jax`, by default `~/.cache/vit_jax`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "vit_jax"
 
 
 def keep_compiled(folder: str, platform: str) -> str:
-    """Has jax keep compiled programs in a folder, for the next start; returns which, "" for none.
+    """Makes jax keep compiled programs in a folder for the next start; returns it, or "".
 
-    A program is found again when it, its devices, jax and the compiler are the same. A folder that
-    cannot be written costs no more than the time to compile: the log says so. Whoever can write to
-    the folder can make the run execute what they like.
+    A program is found again if it, its devices, jax and the compiler are the same. A folder that
+    is not writable costs only the time to compile: the log says so. Anyone who can write to the
+    folder can make the run execute any code.
 
     Args:
-      folder: path, or an address such as gs://...; "" is none; "auto" is the one that jax was told
-        in `JAX_COMPILATION_CACHE_DIR`, else `compiled` in `root`, but none on the CPU: programs of
-        the CPU hold instructions of the machine that compiled them, and another one that shares
-        the folder may die of them (jax issue 38445).
+      folder: a path, or an address such as gs://...; "" keeps nothing; "auto" uses
+        `JAX_COMPILATION_CACHE_DIR` if set, else `compiled` in `root`, or nothing on the CPU.
+        Programs of the CPU contain instructions of the machine that compiled them. Another machine
+        that shares the folder may crash on them (jax issue 38445).
       platform: of the devices: cpu, gpu or tpu.
     """
     if folder == "auto":
@@ -47,13 +47,13 @@ def keep_compiled(folder: str, platform: str) -> str:
         folder = str(path) if _writable(path) else ""
     if folder != (jax.config.jax_compilation_cache_dir or ""):  # type: ignore[attr-defined]
         jax.config.update("jax_compilation_cache_dir", folder or None)
-        compilation_cache.reset_cache()  # or jax stays with the folder of its first compilation
+        compilation_cache.reset_cache()  # otherwise jax keeps the folder of its first compilation
     jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECS)
     return folder
 
 
 def _writable(path: Path) -> bool:
-    """Whether a folder can be made and written to; the log says why not."""
+    """Returns True if a folder can be made and written to; the log says why not."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""One file with the SHA-256 of every file of a folder: written once, compared before use.
+"""Writes one file with the SHA-256 of every file of a folder, and compares it before use.
 
-`sha256sum -c` reads it too. Knows nothing of what the files hold. Start from `write`; `damage`
-compares.
+`sha256sum -c` can read it too. This module knows nothing of the contents of the files. Start from
+`write`; `damage` compares.
 """
 
 import errno
@@ -18,14 +18,14 @@ from vit_jax.errors import permitted
 from vit_jax.storage import files as storage
 
 FILE = "checksums.sha256"
-_READERS = 8  # threads: hashing releases the interpreter, and a remote store answers late
+_READERS = 8  # threads: hashing releases the GIL, and a remote store answers late
 
 
 def write(folder: Path) -> None:
-    """Writes the checksums of the files under `folder`; all of it is on the disk afterwards.
+    """Writes the checksums of the files under `folder`, and flushes all of these to the disk.
 
     Args:
-      folder: local or remote; nobody writes into it meanwhile.
+      folder: a local or remote folder, into which no process writes meanwhile.
     """
     names = sorted(_files(folder))
     with ThreadPoolExecutor(_READERS) as pool:
@@ -40,20 +40,20 @@ def damage(
     wanted: Callable[[str], bool] = lambda name: True,
     part: tuple[int, int] = (0, 1),
 ) -> str:
-    """What has happened to the files under `folder` since `write`; "" if nothing.
+    """Describes the change to the files under `folder` since `write`; "" if nothing changed.
 
-    Files that `write` did not see are not looked at.
+    Files that `write` did not see are ignored.
 
     Args:
-      folder: holds the checksums, or should.
-      wanted: which files to look at, by their names (relative, with slashes).
+      folder: the folder that should contain the checksums.
+      wanted: selects the files to check, by their names (relative, with slashes).
       part: (i, n): every n-th of these files from the i-th on, so that n processes share the work.
 
     Returns:
-      For people, e.g. `state/manifest.ocdbt has changed (and 2 more files)`.
+      A text for people, e.g. `state/manifest.ocdbt has changed (and 2 more files)`.
 
     Raises:
-      BadInput: no right to read a file, which is no damage.
+      BadInput: this account may not read a file, which is not damage.
     """
     try:
         listed = _parse(storage.read_all([folder / FILE])[0])
@@ -72,7 +72,7 @@ def damage(
 
 
 def _files(folder: Path) -> list[str]:
-    """The names of all files under a folder, relative to it."""
+    """Returns the names of all files under a folder, relative to it."""
     found = []
     for place, _, files in storage.walk(folder):
         found += [(place / name).relative_to(folder).as_posix() for name in files]
@@ -80,12 +80,12 @@ def _files(folder: Path) -> list[str]:
 
 
 def sealed(text: str) -> bytes:
-    """The content of a small file that tells by itself whether it is as it was written."""
+    """Returns the content of a small file with its own checksum."""
     return f"# {hashlib.sha256(text.encode()).hexdigest()}\n{text}".encode()
 
 
 def unsealed(content: bytes) -> str:
-    """The text in what `sealed` has made; a ValueError if it has changed."""
+    """Returns the text in the content that `sealed` made; raises ValueError if it has changed."""
     text = content.decode().partition("\n")[2]
     if content != sealed(text):
         raise ValueError("it has changed")
@@ -93,7 +93,7 @@ def unsealed(content: bytes) -> str:
 
 
 def _parse(content: bytes) -> dict[str, str]:
-    """Name -> digest; a ValueError if this is not what `write` has written."""
+    """Returns name -> digest; raises ValueError if `write` did not write this content."""
     pairs = [line.split("  ", 1) for line in unsealed(content).split("\n")[:-1]]
     return {name: digest for digest, name in pairs}
 
@@ -108,7 +108,7 @@ def _state(path: Path, digest: str) -> str:
 
 
 def _unreadable(error: OSError) -> str:
-    """What damage an error is; raises what is none: a right that is missing, for one."""
+    """Describes an error that is damage; raises any other, e.g. a missing permission."""
     if error.errno not in (errno.EIO, errno.EISDIR, errno.ENOTDIR):
         with permitted("read"):
             raise error
@@ -116,7 +116,7 @@ def _unreadable(error: OSError) -> str:
 
 
 def _digest(path: Path, *, settle: bool = False) -> str:
-    """The SHA-256 of a file; `settle`: of what is then on the disk, if it is local."""
+    """Returns the SHA-256 of a file; with `settle`, a local file is flushed to the disk first."""
     with storage.opened(path) as file:
         if settle and not storage.is_remote(path):
             os.fsync(file.fileno())

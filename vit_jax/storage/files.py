@@ -3,9 +3,9 @@
 
 """Files on a disk, and objects in a Google Cloud Storage bucket under gs://BUCKET/NAME.
 
-The one place that knows the difference: an object is written as a whole or not at all, is never
-appended to, renamed or locked, and folders are only the beginnings of names. No other room asks
-gcsfs, and none keeps a listing: other hosts write too. Start from `workdir` and `write`.
+Only this module knows the difference. An object is written as a whole or not at all. It is never
+appended to, renamed or locked, and folders are only prefixes of names. Only this module uses gcsfs.
+No listing is cached, because other hosts write too. Start from `workdir` and `write`.
 """
 
 import collections
@@ -27,8 +27,8 @@ from vit_jax.errors import BadInput, PeerLost
 from vit_jax.storage import regular
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
-_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)  # of file systems without hard links
-_READ_AHEAD = 16 * 2**20  # bytes, where an object is read in sequence
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)  # from file systems without hard links
+_READ_AHEAD = 16 * 2**20  # bytes, for an object that is read in sequence
 
 
 class StoreLost(PeerLost):
@@ -36,12 +36,12 @@ class StoreLost(PeerLost):
 
 
 def is_remote(place: str | Path) -> bool:
-    """Whether it names an object or a folder of a bucket."""
+    """Returns True if the place is an object or a folder of a bucket."""
     return str(place).startswith("gs://")
 
 
 def check_address(text: str) -> None:
-    """Raises BadInput for one of another kind, no folder in it, or a name like a pattern."""
+    """Raises BadInput for another scheme, a bucket without a name in it, or a name with * ? [ ]."""
     scheme, separator, rest = text.partition("://")
     if not separator or not re.fullmatch("[A-Za-z][A-Za-z0-9+.-]*", scheme):
         return
@@ -55,15 +55,15 @@ def check_address(text: str) -> None:
 
 
 def path(text: str) -> Path:
-    """A path on the disk (`~` is expanded), or an `etils.epath.Path` in a bucket; asks nobody.
+    """Returns a path on the disk (`~` is expanded) or an `etils.epath.Path`; sends no request.
 
     Raises:
       BadInput: see `check_address`; or the extra `gcs` is not installed.
     """
     check_address(text)
     if not is_remote(text):
-        place = Path(os.path.expanduser(text))  # as given where there is no such user
-        return place.absolute() if str(place).startswith("~") else place  # nobody expands it again
+        place = Path(os.path.expanduser(text))  # unchanged if the user does not exist
+        return place.absolute() if str(place).startswith("~") else place  # not expanded again later
     if importlib.util.find_spec("gcsfs") is None:
         raise BadInput(f"{text}: to read and write gs://, pip install 'vit_jax[gcs]'.")
     _store()
@@ -73,10 +73,10 @@ def path(text: str) -> Path:
 
 
 def workdir(text: str) -> Path:
-    """The folder of a run, which need not exist; one in a bucket is asked for once.
+    """Returns the folder of a run, which need not exist; checks a bucket with one request.
 
     Raises:
-      BadInput: as `path`; or there is no such bucket, or no access to it.
+      BadInput: as for `path`; or the bucket does not exist, or access is denied.
       StoreLost: the store does not answer.
     """
     folder = path(text)
@@ -97,12 +97,12 @@ def workdir(text: str) -> Path:
 
 
 def absolute(place: Path) -> Path:
-    """The same from the root on."""
+    """Returns the absolute path."""
     return place if is_remote(place) else place.absolute()
 
 
 def write(place: Path, content: str | bytes) -> None:
-    """Replaces a file as a whole: a reader, or a kill, sees the old or the new content."""
+    """Replaces a file as a whole: a reader sees the old or the new content, also after a kill."""
     data = content.encode() if isinstance(content, str) else content
     if is_remote(place):
         with _reaching(place):
@@ -113,9 +113,9 @@ def write(place: Path, content: str | bytes) -> None:
 
 
 def create(place: Path, content: str | bytes) -> bool:
-    """Writes a file that is not there yet, as a whole; False where one is.
+    """Writes a file as a whole, unless it exists; returns False if it exists.
 
-    Of several that try at the same time, on whatever hosts, exactly one succeeds.
+    If several processes try at the same time, on any hosts, exactly one succeeds.
     """
     data = content.encode() if isinstance(content, str) else content
     if is_remote(place):
@@ -131,7 +131,7 @@ def create(place: Path, content: str | bytes) -> bool:
         except OSError as e:
             if e.errno not in _NO_LINKS:
                 raise
-            with open(place, "xb") as file:  # others may see a part of it for a moment
+            with open(place, "xb") as file:  # other processes may see a part of it for a moment
                 file.write(data)
         return True
     return False
@@ -139,7 +139,7 @@ def create(place: Path, content: str | bytes) -> bool:
 
 @contextlib.contextmanager
 def _temporary(place: Path, data: bytes) -> Iterator[Path]:
-    """A file of this writer alone beside a place, which is gone at the end of the block."""
+    """Yields a file of this writer alone beside a place; removes it at the end of the block."""
     begin = place.name[:40]  # a name has 255 bytes at most
     temporary = place.with_name(f".{begin}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
@@ -149,12 +149,12 @@ def _temporary(place: Path, data: bytes) -> Iterator[Path]:
             os.fsync(file.fileno())
         yield temporary
     finally:
-        with contextlib.suppress(OSError):  # mostly it has got its name
+        with contextlib.suppress(OSError):  # usually it has been renamed
             temporary.unlink()
 
 
 def is_dir(place: Path) -> bool:
-    """Whether it is a folder; a name that no disk can hold is none, a store that fails an error."""
+    """Returns True for a folder, False for a name that no disk can hold; a failing store raises."""
     if not is_remote(place):
         return os.path.isdir(place)
     found = _info(place)
@@ -162,12 +162,12 @@ def is_dir(place: Path) -> bool:
 
 
 def exists(place: Path) -> bool:
-    """Whether there is a file, or a folder, of that name; a store that fails is an error."""
+    """Returns True if a file or a folder of that name exists; a failing store raises."""
     return _info(place) is not None if is_remote(place) else place.exists()
 
 
 def _info(place: Path) -> dict[str, Any] | None:
-    """What the store knows of a name; None where there is nothing of that name."""
+    """Returns the store's information on a name; None if the name does not exist."""
     with _reaching(place):
         try:
             return _store().info(str(place))
@@ -176,7 +176,7 @@ def _info(place: Path) -> dict[str, Any] | None:
 
 
 def rename(place: Path, target: Path) -> None:
-    """Gives a file or a folder another name, which is free; in a bucket one object at a time."""
+    """Renames a file or folder to a free name; in a bucket it moves one object at a time."""
     if not is_remote(place):
         place.rename(target)
         return
@@ -186,7 +186,7 @@ def rename(place: Path, target: Path) -> None:
 
 @contextlib.contextmanager
 def opened(place: Path) -> Iterator[IO[bytes]]:
-    """A file for reading in sequence; a store that fails inside the block is `StoreLost`."""
+    """Yields a file for reading in sequence; a store that fails in the block raises StoreLost."""
     if not is_remote(place):
         with open(place, "rb") as file:
             yield file
@@ -198,13 +198,13 @@ def opened(place: Path) -> Iterator[IO[bytes]]:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder and those above it; a bucket has none, and is never made."""
+    """Makes a folder and its parents; does nothing in a bucket, which has no folders."""
     if not is_remote(folder):
         folder.mkdir(parents=True, exist_ok=True)
 
 
 def remove(place: Path) -> None:
-    """Removes a file, or a folder with all that is in it; nothing there is fine."""
+    """Removes a file, or a folder with its contents; a missing one is fine."""
     if is_remote(place):
         with _reaching(place), contextlib.suppress(FileNotFoundError):
             _store().rm(str(place), recursive=True)
@@ -215,9 +215,9 @@ def remove(place: Path) -> None:
 
 
 def listed(folder: Path) -> list[Path]:
-    """What is in a folder, sorted by name; nothing where there is no folder.
+    """Returns the contents of a folder, sorted by name; [] if the folder does not exist.
 
-    No access to a store is an error here; to `Path.is_dir` it is a "no".
+    A denied access to a store raises here, while `Path.is_dir` would answer False.
     """
     if not is_remote(folder):
         return sorted(folder.iterdir()) if os.path.isdir(folder) else []
@@ -231,7 +231,7 @@ def listed(folder: Path) -> list[Path]:
 
 
 def changed(place: Path) -> float:
-    """When a file was last written, in seconds since 1970, by the clock of the store."""
+    """Returns when a file was last written, in seconds since 1970, by the clock of the store."""
     if not is_remote(place):
         return place.stat().st_mtime
     with _reaching(place):
@@ -239,7 +239,7 @@ def changed(place: Path) -> float:
 
 
 def read_all(places: Sequence[Path]) -> list[bytes]:
-    """The contents of several regular files; those in a bucket at the same time."""
+    """Returns the contents of several regular files; reads those in a bucket in parallel."""
     if not places or not is_remote(places[0]):
         return [regular.read(place) for place in places]
     names = [str(place).removeprefix("gs://") for place in places]
@@ -249,7 +249,7 @@ def read_all(places: Sequence[Path]) -> list[bytes]:
 
 
 def walk(root: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """As `os.walk`, from the top: names taken out of the folders are not visited."""
+    """Walks a folder like `os.walk`, from the top: folders removed from the list are skipped."""
     if not is_remote(root):
         for folder, inside, files in os.walk(root):
             yield Path(folder), inside, files
@@ -263,19 +263,19 @@ def walk(root: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
 
 
 def plain(pattern: str) -> str:
-    """The folder of a bucket in which a pattern begins; the pattern itself where it is none."""
+    """Returns the part of a bucket pattern before its first wildcard, in whole folders."""
     parts = pattern.split("/")
     return "/".join(itertools.takewhile(lambda part: not re.search(r"[*?\[]", part), parts))
 
 
 def glob(pattern: str) -> list[str]:
-    """The objects that a pattern with * and so on names, sorted."""
+    """Returns the objects that match a pattern with wildcards such as *, sorted."""
     with _reaching(pattern):
         return sorted(f"gs://{name}" for name in _store().glob(pattern))
 
 
 def find(folder: str) -> list[str]:
-    """The names of all objects below a folder, from there on, sorted; one list."""
+    """Returns the names of all objects below a folder, relative to it, sorted; one listing."""
     root = folder.rstrip("/").removeprefix("gs://") + "/"
     with _reaching(folder):
         found = _store().find(root)
@@ -283,12 +283,12 @@ def find(folder: str) -> list[str]:
 
 
 class Tree:
-    """A place below a folder of a bucket, as it was when that was listed.
+    """A place below a folder of a bucket, as it was when the folder was listed.
 
-    It has as much of `Path` as finding images in folders takes; no method asks the store.
+    It has the part of `Path` that is needed to find images in folders; no method sends a request.
 
     Attributes:
-      name: the last part.
+      name: the last part of the path.
     """
 
     def __init__(self, root: str, within: str, inside: dict[str, set[str]]):
@@ -302,37 +302,37 @@ class Tree:
         return self._within < other._within
 
     def iterdir(self) -> "Iterator[Tree]":
-        """What is in this folder."""
+        """Yields the contents of this folder."""
         start = f"{self._within}/" if self._within else ""
         for name in self._inside[self._within]:
             yield Tree(self._root, start + name, self._inside)
 
     def is_dir(self) -> bool:
-        """Whether something lies below it."""
+        """Returns True if other names lie below this one."""
         return self._within in self._inside
 
     def is_file(self) -> bool:
-        """Whether it is an object."""
+        """Returns True if this is an object."""
         return not self.is_dir()
 
     def exists(self) -> bool:
-        """It was listed."""
+        """Returns True: the place was listed."""
         return True
 
     def is_symlink(self) -> bool:
-        """There are no links."""
+        """Returns False: a bucket has no links."""
         return False
 
     def relative_to(self, root: "Tree") -> PurePosixPath:
-        """The parts below the folder that was listed."""
+        """Returns the parts below the folder that was listed."""
         return PurePosixPath(self._within)
 
 
 def tree(text: str) -> Path:
-    """All that is below a folder of a bucket, from one list: a `Tree`.
+    """Returns all that is below a folder of a bucket, from one listing, as a `Tree`.
 
     Raises:
-      BadInput: as `workdir`; or nothing is there.
+      BadInput: as for `workdir`; or the folder is empty.
     """
     root = str(workdir(text))
     inside: dict[str, set[str]] = collections.defaultdict(set)
@@ -346,7 +346,7 @@ def tree(text: str) -> Path:
 
 
 def size_and_version(place: str) -> tuple[int, str]:
-    """Bytes, and what is another one when the content is."""
+    """Returns the bytes of a file, and a value that changes with the content."""
     if is_remote(place):
         with _reaching(place):
             found = _store().info(place)
@@ -356,7 +356,7 @@ def size_and_version(place: str) -> tuple[int, str]:
 
 
 def read(place: str, start: int | None = None, end: int | None = None) -> bytes:
-    """The bytes of an object, or those from `start` to `end`: one request."""
+    """Returns the bytes of an object, or those from `start` to `end`, with one request."""
     if start is not None and start == end:
         return b""
     with _reaching(place):
@@ -364,7 +364,7 @@ def read(place: str, start: int | None = None, end: int | None = None) -> bytes:
 
 
 def stream(place: str) -> IO[bytes]:
-    """An object as a file that is read in sequence, with long reads ahead."""
+    """Opens an object as a file for reading in sequence, with long reads ahead."""
     with _reaching(place):
         return _store().open(place, "rb", block_size=_READ_AHEAD, cache_type="readahead")
 
@@ -374,22 +374,22 @@ def stream(place: str) -> IO[bytes]:
 
 @functools.cache
 def _store() -> Any:
-    """gcsfs, which has the credentials, repeats what fails, and here keeps no listings."""
+    """Returns gcsfs without cached listings; it has the credentials and retries failures."""
     import fsspec.config
 
     fsspec.config.conf.setdefault("gcs", {})["use_listings_cache"] = False
-    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it prints what it then raises
+    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it logs errors that it then raises
     return fsspec.filesystem("gcs")
 
 
 @contextlib.contextmanager
 def _reaching(place: str | Path) -> Iterator[None]:
-    """What gcsfs raises, as errors of files; what it has tried in vain for long, as `StoreLost`."""
+    """Turns errors of gcsfs into file errors, or into `StoreLost` once its retries have failed."""
     try:
         yield
     except FileNotFoundError as e:
         raise FileNotFoundError(errno.ENOENT, "no such object", str(place)) from e
-    except Exception as e:  # of aiohttp, requests, google.auth and its own, not all of them OSError
+    except Exception as e:  # aiohttp, requests, google.auth and gcsfs raise more than OSError
         said = " ".join(str(e).split())[:300] or type(e).__name__
         denied = isinstance(e, OSError) and said.startswith("Forbidden")
         if denied or getattr(e, "code", None) in (401, 403):

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where rows lie that a run adds to: metrics.jsonl on a disk, metrics/ in a bucket.
+"""Stores the rows that a run appends: metrics.jsonl on a disk, metrics/ in a bucket.
 
-A bucket cannot append, so a row is an object of its own there. What the rows mean is said in
-`metric_writer` and `goodput`. Start from `cut`, which writes, and `read_rows`.
+A bucket cannot append, so each row is an object there. `metric_writer` and `goodput` define the
+meaning of the rows. Start from `cut`, which writes, and `read_rows`.
 """
 
 import concurrent.futures
@@ -24,33 +24,33 @@ _NAME = re.compile(r"(\d{9,})-(\d{6,})\.jsonl")
 
 
 def place(path: Path) -> Path:
-    """Where the rows of a .jsonl file are: it or, in a bucket, a folder of its name."""
+    """Returns the place of the rows of a .jsonl file: the file or, in a bucket, a folder."""
     return path.with_suffix("") if storage.is_remote(path) else path
 
 
 def read_rows(path: Path, last: float = math.inf) -> list[dict[str, Any]]:
-    """The rows of a .jsonl file, or of what stands for it in a bucket.
+    """Reads the rows of a .jsonl file, or of its folder in a bucket.
 
     Args:
-      path: of the file, or where it would be.
-      last: step whose rows are the last to be read.
+      path: the path of the file, also where a folder replaces it.
+      last: the last step whose rows are read.
 
     Returns:
-      The rows, as they were written; a line that is torn, or no row, or that has a number which is
-      not finite, is dropped.
+      The rows, in the order of writing. Torn lines, lines that are not rows, and rows with a number
+      that is not finite are dropped.
     """
     return [row for _, row in _read(path, last) if row is not None and row["step"] <= last]
 
 
 def after(path: Path, last: int) -> list[Path]:
-    """Returns the objects of a bucket with rows after a step; a file holds all of its rows."""
+    """Returns the objects of a bucket with rows after a step; [] for a file."""
     if not storage.is_remote(path):
         return []
     return [found for found, step, _ in _objects(place(path)) if step > last]
 
 
 def damaged(path: Path) -> list[int]:
-    """The numbers, from 1, of lines that are no rows; one that a kill has torn ends the file.
+    """Returns the numbers, from 1, of lines that are not rows, except a torn last line.
 
     Args:
       path: as for `read_rows`.
@@ -60,7 +60,7 @@ def damaged(path: Path) -> list[int]:
 
 
 def _read(path: Path, last: float = math.inf) -> list[tuple[bytes, dict[str, Any] | None]]:
-    """The lines, each with its row."""
+    """Returns the lines, each with its row."""
     if storage.is_remote(path):
         found = [path for path, step, _ in _objects(place(path)) if step <= last]
     else:
@@ -72,14 +72,14 @@ def _read(path: Path, last: float = math.inf) -> list[tuple[bytes, dict[str, Any
 def _row(line: bytes) -> dict[str, Any] | None:
     with contextlib.suppress(ValueError, RecursionError):
         row = json.loads(line)
-        _line(row)  # refuses what could not be written again
+        _line(row)  # raises for a row that could not be written again
         if isinstance(row, dict) and type(row.get("step")) is int:
             return row
     return None
 
 
 def _objects(folder: Path) -> list[tuple[Path, int, int]]:
-    """(path, step, number) of the rows in a folder of a bucket."""
+    """Returns (path, step, number) of the rows in a folder of a bucket."""
     matches = [(path, _NAME.fullmatch(path.name)) for path in storage.listed(folder)]
     return [(path, int(match[1]), int(match[2])) for path, match in matches if match]
 
@@ -89,7 +89,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def cut(path: Path, last: float = math.inf) -> "_File | _Objects":
-    """Cuts off the rows after a step; returns what more are added to."""
+    """Cuts off the rows after a step; returns an object that appends rows."""
     return (_Objects if storage.is_remote(path) else _File)(place(path), last)
 
 
@@ -106,19 +106,19 @@ class _File:
         self._file.flush()
 
     def sync(self) -> None:
-        """The rows so far survive a crash of the machine."""
+        """Makes the rows so far survive a crash of the machine."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Nothing is added any more."""
+        """Closes the file."""
         self._file.close()
 
 
 class _Objects:
-    """An object STEP-NUMBER.jsonl for each row, never changed: the names sort as the rows came.
+    """An object STEP-NUMBER.jsonl for each row, never changed: the names sort in order of arrival.
 
-    A thread puts them, so that no step waits for the store. A kill while rows are cut off leaves
-    some of them; the next start, from the same checkpoint, cuts again.
+    A thread uploads them, so that no step waits for the store. A kill during a cut leaves some of
+    the rows; the next start, from the same checkpoint, cuts again.
     """
 
     def __init__(self, folder: Path, last: float):
@@ -132,7 +132,7 @@ class _Objects:
         self._puts = list[concurrent.futures.Future[None]]()
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Hands a row to the thread; a put that has failed since raises."""
+        """Hands a row to the thread; raises the error of an earlier upload."""
         name = f"{row['step']:09d}-{self._number:06d}.jsonl"
         self._puts.append(self._thread.submit(storage.write, self._folder / name, _line(row)))
         self._number += 1
@@ -140,12 +140,12 @@ class _Objects:
             self._puts.pop(0).result()
 
     def sync(self) -> None:
-        """The rows so far are in the store."""
+        """Waits until the rows so far are in the store."""
         while self._puts:
             self._puts.pop(0).result()
 
     def close(self) -> None:
-        """As `sync`; nothing is added any more."""
+        """Does the work of `sync`; no rows may be added afterwards."""
         try:
             self.sync()
         finally:

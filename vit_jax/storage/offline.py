@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether this process may use the network: one switch, for every room. Start from `forbid`."""
+"""Keeps the one switch, for every room, that forbids the network. Start from `forbid`."""
 
 import os
 
@@ -9,15 +9,15 @@ _VARIABLE = "VIT_JAX_OFFLINE"
 
 
 def forbid() -> None:
-    """Forbids downloads from now on, also to processes started later and to libraries."""
+    """Forbids downloads from now on, also in processes started later and in libraries."""
     os.environ |= {
         _VARIABLE: "1",
-        "NO_GCE_CHECK": "true",  # TensorFlow: no question for a Google Cloud machine's token
+        "NO_GCE_CHECK": "true",  # TensorFlow then requests no token of a Google Cloud machine
         "HF_HUB_OFFLINE": "1",
         "HF_DATASETS_OFFLINE": "1",
     }
 
 
 def allowed() -> bool:
-    """Whether a download may be tried: not after `forbid`, nor with VIT_JAX_OFFLINE=1 set."""
+    """Returns True if a download may be tried: not after `forbid`, nor if VIT_JAX_OFFLINE=1."""
     return os.environ.get(_VARIABLE, "") in ("", "0")

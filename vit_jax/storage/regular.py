@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What stands under a name on a disk, and the bytes of a regular file.
+"""Tells what kind of file a name on a disk is, and reads regular files.
 
 Reading a named pipe or a device may never end. Start from `read`.
 """
@@ -19,17 +19,17 @@ _KINDS = {
     stat.S_IFIFO: "named pipe",
     stat.S_IFSOCK: "socket",
 }
-_MOST_BYTES = 2**26  # of a list that comes through a pipe
+_MOST_BYTES = 2**26  # limit for a list that comes through a pipe
 
 
 def kind(place: str | Path | int) -> str:
-    """Says what stands under a name, behind links, or is open as a number; "" for nothing.
+    """Returns the kind of a file, by name (following links) or descriptor; "" if it does not exist.
 
     Returns:
-      `FILE`, `FOLDER`, or a noun for what cannot be read as a file.
+      `FILE`, `FOLDER`, or a noun for a kind that cannot be read as a file.
 
     Raises:
-      OSError: nobody may look there, the name is too long, or links lead in a circle.
+      OSError: the place may not be inspected, its name is too long, or links form a circle.
     """
     try:
         mode = os.stat(place).st_mode
@@ -39,18 +39,18 @@ def kind(place: str | Path | int) -> str:
 
 
 def is_odd(place: str | Path) -> bool:
-    """Says whether a name is that of a pipe, a socket or a device."""
+    """Returns True if a name is that of a pipe, a socket or a device."""
     try:
         return kind(place) not in (FILE, FOLDER, "")
     except OSError:
-        return False  # who reads it is told why it cannot be read
+        return False  # reading the place raises the reason
 
 
 def read(place: str | Path) -> bytes:
     """Returns the bytes of a regular file.
 
     Raises:
-      OSError: it cannot be read, or it is a pipe, a socket or a device.
+      OSError: the file cannot be read, or it is a pipe, a socket or a device.
     """
     if is_odd(place):
         raise OSError(errno.EINVAL, f"it is a {kind(place)}, not a file", str(place))
@@ -58,10 +58,10 @@ def read(place: str | Path) -> bytes:
 
 
 def read_list(place: str | Path) -> bytes:
-    """Returns the bytes of a list that a user names, which a shell may give as a pipe: `<(ls)`.
+    """Returns the bytes of a list that a user names; a shell may give it as a pipe: `<(ls)`.
 
     Raises:
-      OSError: it cannot be read, or more comes from a pipe or a device than any list holds.
+      OSError: it cannot be read, or a pipe or device gives more than 64 MiB.
     """
     if not is_odd(place):
         return Path(place).read_bytes()
@@ -73,14 +73,14 @@ def read_list(place: str | Path) -> bytes:
 
 
 def read_open_list(source: TextIO) -> str:
-    """Returns the text of a list that is open already, such as standard input.
+    """Returns the text of a list that is already open, such as standard input.
 
     Raises:
-      OSError: it cannot be read, or more comes from a pipe or a device than any list holds.
+      OSError: it cannot be read, or a pipe or device gives more than 2**26 characters.
     """
     try:
         what = kind(source.fileno())
-    except OSError:  # it is in memory
+    except OSError:  # the list is in memory
         what = FILE
     text = source.read() if what == FILE else source.read(_MOST_BYTES + 1)
     if what != FILE and len(text) > _MOST_BYTES:

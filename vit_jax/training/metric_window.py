@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Metrics of the last steps: kept on the device, read late, checked before anything builds on them.
+"""Keeps the metrics of the last steps on the device, and reads and checks them late.
 
-The train loop adds every step; rows are written for those that the config asks for. Start from
-`Window`.
+They are checked before any evaluation or checkpoint builds on those steps. The train loop adds
+every step; rows are written for the steps that the config asks for. Start from `Window`.
 """
 
 import logging
@@ -21,8 +21,8 @@ from vit_jax.step.train_step import non_finite
 from vit_jax.training import metric_writer
 from vit_jax.training.metric_writer import Report, Throughput
 
-_MOST_WAITING = 1000  # steps after which a loss is looked at, however long a window is
-_NAMES = {  # as a step computes them, since the first that is not finite is the one named
+_MOST_WAITING = 1000  # steps after which a loss is checked, however long a window is
+_NAMES = {  # in the order of computation: the first that is not finite is the one reported
     "loss": "train/loss", "top1": "train/top1", "grad_norm": "norm/grads",
     "update_norm": "norm/updates", "param_norm": "norm/params", "skipped": "train/skipped_updates",
 }  # fmt: skip
@@ -31,24 +31,24 @@ log = logging.getLogger("vit_jax")
 
 
 class Window:
-    """Metrics of the last steps, on the device until they are asked for."""
+    """Metrics of the last steps, which stay on the device until they are needed."""
 
     def __init__(self, run: build.Run, report: Report, throughput: Throughput, first: int):
         self._run, self._report, self._throughput = run, report, throughput
         self._waiting: list[tuple[int, dict[str, jax.Array], bool]] = []  # (step, metrics, a row?)
         self.last_good = first  # step of the newest checkpoint
         self._measured = first  # step of the last row
-        self._first, self._began = first, 0.0  # where it starts, and when its first step was done
+        self._first, self._began = first, 0.0  # first step, and the time at which it was done
         self._flops = 3 * flops.forward_flops(run.model.cfg, *[run.config.data.image_size] * 2)
         kind = run.rules.mesh.devices.flat[0].device_kind
         self._peak = topology.peak_flops(kind)
         self._devices = run.rules.mesh.local_devices
 
     def add(self, step: int, metrics: dict[str, jax.Array]) -> None:
-        """Takes the metrics of a step; when it is the first after a window, fetches that window.
+        """Adds the metrics of a step; the first step after a window fetches that window.
 
-        So the device already works on the newer step while the host reads, and the time at which a
-        window is read is the time at which it was done.
+        So the device already works on the newer step while the host reads. The time at which a
+        window is read is then the time at which its last step was done.
         """
         ended = bool(self._waiting) and self._waiting[-1][2]
         if ended or len(self._waiting) >= _MOST_WAITING:
@@ -58,7 +58,7 @@ class Window:
         self._estimate(step, metrics)
 
     def flush(self) -> None:
-        """Fetches and checks everything so far; called before anything is built on these steps."""
+        """Fetches and checks all waiting metrics, before anything is built on these steps."""
         ready, self._waiting = self._waiting, []
         self._report.skipped(self._run.train_pipeline.skipped)
         fetched = jax.device_get([metrics for _, metrics, _ in ready])
@@ -69,15 +69,15 @@ class Window:
             named = {_NAMES[name]: values[name].item() for name in _NAMES if name in values}
             row = self._checked(step, named)
             if due:
-                updates = step - int(row.get(_SKIPPED, 0))  # done so far, with that of this step
+                updates = step - int(row.get(_SKIPPED, 0))  # applied so far, this step included
                 row |= {"train/lr": float(self._run.schedule(max(updates - 1, 0))), **rates}
                 self._report.row(step, row | health)
                 self._show(step, row)
 
     def _estimate(self, step: int, metrics: dict[str, jax.Array]) -> None:
-        """Says once how long the run takes, from steps after the one that was compiled for."""
+        """Shows once how long the run will take, measured from the second step on."""
         done, total = step - self._first, self._run.steps.total
-        if done == 1:  # which the train loop has waited for
+        if done == 1:  # the train loop has waited for this step
             self._began = self._throughput.training()
         if done != metric_writer.ESTIMATE_STEPS or step == total:
             return
@@ -88,10 +88,10 @@ class Window:
         self._report.end_line()
 
     def _checked(self, step: int, row: dict[str, float]) -> dict[str, float]:
-        """The row of a step, of a skipped one without what is not finite.
+        """Returns the row of a step; the row of a skipped step lacks values that are not finite.
 
         Raises:
-          RunFailed: a metric is not finite, and that may not be skipped.
+          RunFailed: a metric is not finite, and this step may not be skipped.
         """
         bad = non_finite(row)
         if bad is None:
@@ -114,7 +114,7 @@ class Window:
         self._report.progress(metric_writer.progress_line(step, total, row, left_images=left))
 
     def _health(self) -> dict[str, int]:
-        """Memory of this process and its devices now, and how many images were skipped so far."""
+        """Returns memory figures of this process and its devices, and skipped images so far."""
         found = {
             "memory/host_bytes": host_memory.used_bytes(),
             "memory/host_free_bytes": host_memory.available_bytes(),
@@ -126,7 +126,7 @@ class Window:
         return {name: value for name, value in found.items() if value is not None}
 
     def _measure(self, step: int | None) -> dict[str, float]:
-        """Rates of the steps that have just been fetched, up to `step`: these are really done."""
+        """Returns the rates of the steps just fetched, up to `step`: these are really done."""
         if step is None:
             return {}
         measured = self._throughput.measure((step - self._measured) * self._run.config.batch_size)

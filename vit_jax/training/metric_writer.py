@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a person sees of a run: metrics.jsonl, TensorBoard, the progress line, tables.
+"""Shows and records a run: metrics.jsonl, TensorBoard, the progress line, tables.
 
 Metric names are paths: `train/loss|top1|lr|skipped_updates`, `norm/grads|params|updates`,
 `perf/img_per_sec|input_wait|mfu`, `memory/host|host_free|device|device_peak` + `_bytes`,
 `data/bad_images`, `<split>/top1|top5|loss|examples`. A row at step n describes the
 n-th update (`train/loss`: its loss, before the update) or the parameters after it (`<split>/...`).
-The only user of clu.metric_writers. Start from `Report`.
+This module is the only user of clu.metric_writers. Start from `Report`.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
 from vit_jax.storage import jsonl
 
-ESTIMATE_STEPS = 10  # after which the time of a run is estimated, the first of them left out
+ESTIMATE_STEPS = 10  # after them the run time is estimated; the first step is not counted
 log = logging.getLogger("vit_jax")
 
 
@@ -35,10 +35,10 @@ class Report:
     """The metrics of one run, and the training images that it skipped.
 
     Args:
-      workdir: exists.
-      step: where the run starts or continues; rows of later steps are cut off.
-      tensorboard: whether to write event files too.
-      write: False keeps rows in memory alone and shows nothing: one process of a run writes.
+      workdir: an existing folder.
+      step: the step at which the run starts or continues; rows of later steps are cut off.
+      tensorboard: also writes event files.
+      write: False keeps rows in memory and shows nothing: only one process of a run writes.
     """
 
     def __init__(self, workdir: Path, *, step: int, tensorboard: bool, write: bool = True):
@@ -62,12 +62,12 @@ class Report:
         elif tensorboard and write:
             from clu import metric_writers  # imports TensorFlow and tensorboard
 
-            place: Any = os.fsencode(workdir)  # TensorFlow takes no name that is not UTF-8 as text
+            place: Any = os.fsencode(workdir)  # as text, TensorFlow accepts only names in UTF-8
             self._writer = metric_writers.AsyncWriter(metric_writers.SummaryWriter(place))
         self._line_open = False
 
     def row(self, step: int, values: Mapping[str, float | int]) -> None:
-        """Writes one row; every value is finite."""
+        """Writes one row; every value must be finite."""
         row = {"step": step, **values}
         self._rows.append(row)
         if self._file:
@@ -76,13 +76,13 @@ class Report:
             self._writer.write_scalars(step, dict(values))
 
     def at(self, step: int) -> dict[str, Any]:
-        """All metrics that were written for a step."""
+        """Returns all metrics that were written for a step."""
         return {k: v for row in self._rows if row["step"] == step for k, v in row.items()}
 
     def skipped(self, found: Iterable[tuple[str, str]]) -> None:
-        """Keeps (file, reason) of what this process has skipped; called before a checkpoint.
+        """Records (file, reason) of each image that this process skipped, before a checkpoint.
 
-        A process has a file of its own: storage that hosts share cannot be appended to by several.
+        Each process has its own file: several hosts cannot append to one file on shared storage.
         """
         if set(found) - self._skipped:
             from vit_jax.data.pipeline import skipped_images
@@ -93,18 +93,21 @@ class Report:
             storage.write(path, json.dumps(sorted(self._skipped)) + "\n")
 
     def bad_images(self) -> int:
-        """How many training images any process of any start has skipped and written down."""
+        """Returns how many training images were recorded as skipped, by any process and start."""
         from vit_jax.data.pipeline import skipped_images
 
         return len(skipped_images.read_skipped(self._workdir))
 
     def sync(self) -> None:
-        """Rows written so far survive a crash; called before a checkpoint of the same step."""
+        """Makes the rows written so far survive a crash; called before a checkpoint of the step."""
         if self._file:
             self._file.sync()
 
     def progress(self, text: str, *, passing: bool = False) -> None:
-        """A line that replaces itself on a terminal; elsewhere a plain line, or none if passing."""
+        """Shows a line that replaces itself on a terminal.
+
+        Elsewhere it shows a plain line, or nothing if `passing` is True.
+        """
         if self._quiet:
             return
         if sys.stderr.isatty():
@@ -120,7 +123,7 @@ class Report:
             self._line_open = False
 
     def close(self) -> None:
-        """Flushes everything."""
+        """Flushes and closes all outputs."""
         self.end_line()
         if self._writer:
             self._writer.close()
@@ -138,20 +141,20 @@ class Throughput:
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
-        """Time that does not count (evaluation, saving)."""
+        """Excludes the time of the block (evaluation, saving) from the rates."""
         start = self._clock()
         yield
         self._paused += self._clock() - start
 
     @contextlib.contextmanager
     def wait(self) -> Iterator[None]:
-        """Time spent waiting for the next batch."""
+        """Counts the time of the block as waiting for the next batch."""
         start = self._clock()
         yield
         self._waited += self._clock() - start
 
     def measure(self, images: int) -> dict[str, float]:
-        """`perf/img_per_sec` and `perf/input_wait` since the last call, with `images` seen."""
+        """Returns `perf/img_per_sec` and `perf/input_wait` since the last call, for `images`."""
         now = self._clock()
         elapsed = max(now - self._start - self._paused, 1e-9)
         measured = {
@@ -163,16 +166,16 @@ class Throughput:
         return measured
 
     def training(self) -> float:
-        """Seconds on the clock without any pause so far; differences count."""
+        """Returns clock seconds without the pauses so far; only differences are meaningful."""
         return self._clock() - self._paused_before - self._paused
 
 
 class Profile:
-    """A profiler trace of some steps, also of a run that is continued in the middle of them.
+    """A profiler trace of some steps, also of a run that is resumed in the middle of them.
 
     Args:
-      steps: first to last; empty traces nothing.
-      folder: where the trace is written.
+      steps: the first to the last step; an empty range traces nothing.
+      folder: the folder into which the trace is written.
     """
 
     def __init__(self, steps: range, folder: Path):
@@ -183,13 +186,13 @@ class Profile:
         self._tracing = False
 
     def before(self, step: int) -> None:
-        """Called before a step is dispatched."""
+        """Starts the trace if it covers `step`; called before a step is dispatched."""
         if self._steps and not self._tracing and self._steps.start <= step <= self._steps.stop:
             jax.profiler.start_trace(str(self._folder))
             self._tracing = True
 
     def after(self, step: int, outputs: Any) -> None:
-        """Called after a step was dispatched; waits for its outputs where the trace ends."""
+        """Ends the trace after its last step, once the outputs are ready."""
         if self._tracing and step >= self._steps.stop:
             jax.block_until_ready(outputs)
             self.close()
@@ -202,7 +205,7 @@ class Profile:
 
 
 def progress_line(step: int, total: int, row: Mapping[str, float], *, left_images: int) -> str:
-    """`step 50/900  loss 0.812  lr 1.0e-03  3210 img/s  wait 1%  ETA 0:42`."""
+    """Returns e.g. `step 50/900  loss 0.812  lr 1.0e-03  3210 img/s  wait 1%  ETA 0:42`."""
     loss = f"loss {row['train/loss']:.4f}" if "train/loss" in row else "loss not finite"
     parts = [f"step {step}/{total}", loss, f"lr {row['train/lr']:.2e}"]
     parts += [f"{row['perf/img_per_sec']:.0f} img/s", f"wait {row['perf/input_wait']:.0%}"]
@@ -212,12 +215,12 @@ def progress_line(step: int, total: int, row: Mapping[str, float], *, left_image
 
 
 def estimate_line(steps: int, rate: float, batch_size: int) -> str:
-    """`about 12 min for 540 steps at 48 img/s, without evaluations and saving`.
+    """Returns e.g. `about 12 min for 540 steps at 48 img/s, without evaluations and saving`.
 
     Args:
-      steps: to train.
-      rate: steps a second.
-      batch_size: images in a step.
+      steps: steps to train.
+      rate: steps per second.
+      batch_size: images per step.
     """
     secs = steps / rate
     units = ((3600, "h"), (60, "min"), (1, "s"))

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Training, from start to results. THE FILE TO OPEN FIRST: it reads like a table of contents.
+"""Trains a run from start to results. This is the first file to open.
 
     workdir  -> is there a run to continue, or a finished one?
     build    -> data, model, optimizer, compiled step
@@ -9,9 +9,10 @@
     loop     -> steps; every so often a row of metrics, an evaluation, a checkpoint
     finish   -> final evaluation, report.html, results.json, what to do next
 
-The order of what happens after a step must not change: metrics of that step are fetched and checked
-first (a loss that is not finite must never reach a checkpoint), then evaluations, whose metrics
-decide whether the step is the best, then the checkpoint. Start from `train`.
+The order of the work after a step must not change. The metrics of the step are fetched and checked
+first, because a loss that is not finite must never reach a checkpoint. The evaluations come next,
+because their metrics decide whether the step is the best. The checkpoint is last. Start from
+`train`.
 """
 
 import contextlib
@@ -69,28 +70,29 @@ def train(
     who: Who | Literal["tpu"] | None = None,
     recipe: Recipe | None = None,
 ) -> dict[str, Any]:
-    """Trains as `config` says, or continues the run in `workdir`, and returns its results.
+    """Trains according to `config`, or continues the run in `workdir`, and returns the results.
 
     Args:
-      config: resolved, from `config.load`.
-      workdir: of the run; made if needed.
-      who: this process, where several train together; from `process_identity.resolve`.
-      recipe: what the configuration comes from, for the report.
+      config: the resolved configuration, from `config.load`.
+      workdir: the folder of the run; created if needed.
+      who: this process, if several train together; from `process_identity.resolve`.
+      recipe: the source of the configuration, for the report.
 
     Returns:
       The content of results.json.
 
     Raises:
-      BadInput: nothing was written; or, later than that, the last checkpoint is kept.
+      BadInput: the input was refused, and nothing was written. An error of this kind later in the
+        run keeps the last checkpoint.
       RunFailed: a metric was not finite; the last checkpoint is from before that step.
-      PeerLost: not all processes came.
-      Stopped: the run was asked to stop, and has saved what it has.
+      PeerLost: not all processes arrived.
+      Stopped: the run was asked to stop and has saved its state.
     """
     both = (
         coordinated_stop.watching(workdir, who),
         coordination.session(who, workdir, **config.processes),
     )
-    first, second = reversed(both) if who == "tpu" else both  # there, jax finds out who is number 0
+    first, second = reversed(both) if who == "tpu" else both  # on a TPU, jax finds process 0
     with first, second:
         coordination.on_loss(lambda: resumption(workdir))
         coordination.check_shared(workdir)
@@ -115,7 +117,7 @@ def train(
 
 
 def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict[str, Any]:
-    """Trains a checked configuration, the processes being connected."""
+    """Trains a checked configuration; the processes are already connected."""
     devices = coordination.start(config.platform, deterministic=config.deterministic)
     cache.keep_compiled(config.compile_cache, devices[0].platform)
     create = [] if config.init or has_checkpoint(workdir) else ["create"]
@@ -123,7 +125,7 @@ def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict
     coordinated_stop.check()
     dataset = run.fingerprint()
     coordination.agree("dataset", dataset)
-    if run.model.cfg.classes:  # to predict patches there are none
+    if run.model.cfg.classes:  # masked patch prediction has no classes
         check_classes(workdir, run.source.classes)
     weights = initial_weights(run, workdir)
     if coordination.is_first():
@@ -139,7 +141,7 @@ def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict
 
 
 def run_in(workdir: Path, run: build.Run, weights: "Fitted | None") -> dict[str, Any]:
-    """From the start to the results of a run whose workdir is ready."""
+    """Trains a run whose workdir is ready, from its start to its results, and returns these."""
     config = run.config
     with contextlib.ExitStack() as stack:
         checkpoints = stack.enter_context(
@@ -173,7 +175,10 @@ def run_in(workdir: Path, run: build.Run, weights: "Fitted | None") -> dict[str,
 
 
 def initial_weights(run: build.Run, workdir: Path) -> "Fitted | None":
-    """The weights of `init`, fitted to the model; None from scratch or if there is a checkpoint."""
+    """Returns the weights of `init`, fitted to the model.
+
+    Returns None when training from scratch or when there is a checkpoint.
+    """
     if not run.config.init or has_checkpoint(workdir):
         return None
     from vit_jax.weights import loading
@@ -186,7 +191,10 @@ def initial_weights(run: build.Run, workdir: Path) -> "Fitted | None":
 def start(
     run: build.Run, checkpoints: Checkpoints, weights: "Fitted | None"
 ) -> tuple[TrainState, int]:
-    """Where the run starts: its newest good checkpoint, else weights of `init`, else scratch."""
+    """Returns the state and the step from which the run starts.
+
+    This is the newest good checkpoint, else the weights of `init`, else scratch.
+    """
     step = checkpoints.newest_good()
     if step is not None:
         log.info("start: resuming %s at step %d", checkpoints.folder.parent, step)
@@ -210,7 +218,7 @@ def loop(
     report: Report,
     workdir: Path,
 ) -> TrainState:
-    """Steps first + 1 to the last, with everything that is due after each."""
+    """Trains steps `first + 1` to the last, with all work that is due after each step."""
     steps, config_yaml = run.steps, config_lib.to_yaml(run.config)
     log.info("compiling the step")
     train_step, key = run.compiled("step"), run.step_key
@@ -220,7 +228,7 @@ def loop(
     done, due, save = first, unmeasured(run, report, first), False
 
     def finish_step() -> None:
-        """What is due after the step that is done: metrics, then evaluations, then a checkpoint."""
+        """Does the work due after step `done`: metrics, then evaluations, then a checkpoint."""
         window.flush()
         with throughput.pause(), watchdog.longer():
             measured = evaluate(run, state, due, done, report)
@@ -252,7 +260,7 @@ def loop(
                 due, save = steps.due(step), backstop.due() or steps.saves(step)
                 if due or save:
                     finish_step()
-        except Stopped as stopped:  # where a batch was asked for: `state` is that of step `done`
+        except Stopped as stopped:  # raised by `next(batches)`: `state` is that of step `done`
             if stopped.save:
                 if done > window.last_good:
                     due, save = [], True
@@ -265,7 +273,7 @@ def loop(
 
 
 def dispatched(step: int, first: int, metrics: Any) -> None:
-    """Tells that a step is on its way; waits for the first, with which the start is accepted."""
+    """Marks that a step was dispatched; waits for the first one and accepts the start."""
     if step == first + 1:
         jax.block_until_ready(metrics)
         goodput.event("first_step", step)
@@ -274,7 +282,7 @@ def dispatched(step: int, first: int, metrics: Any) -> None:
 
 
 def unmeasured(run: build.Run, report: Report, step: int) -> list[str]:
-    """Evaluations that are due after a step and not in the metrics: the run ended before them."""
+    """Returns the evaluations due at `step` that have no metrics because the run ended first."""
     there = {key.rpartition("/")[0] for key in report.at(step)}
     missing = [name for name in run.steps.due(step) if name not in there]
     return coordination.share("evaluations to do", missing)
@@ -283,14 +291,14 @@ def unmeasured(run: build.Run, report: Report, step: int) -> list[str]:
 def evaluate(
     run: build.Run, state: TrainState, names: list[str], step: int, report: Report
 ) -> dict[str, float | int]:
-    """Measures evaluations and writes a row; `<split>_raw` are the parameters beside an average."""
+    """Measures evaluations and writes a row; `<split>_raw` are the raw parameters beside an EMA."""
     versions = {"": state.params} if state.ema is None else {"": state.ema, "_raw": state.params}
     measured: dict[str, float | int] = {}
     began = time.perf_counter()
     for name in names:
         for suffix, params in versions.items():
             if suffix and name in run.tasks:
-                continue  # few-shot is of the representation that others load: the average
+                continue  # few-shot measures the representation that others load: the average
             report.progress(f"step {step}  evaluating {name}{suffix}", passing=True)
             found = measure(run, params, name)
             measured |= {f"{name}{suffix}/{key}": value for key, value in found.items()}
@@ -305,7 +313,7 @@ def evaluate(
 
 
 def measure(run: build.Run, params: Any, name: str) -> dict[str, float | int]:
-    """The metrics of one evaluation: of a split, or of a few-shot task."""
+    """Returns the metrics of one evaluation: of a split, or of a few-shot task."""
     if name not in run.tasks:
         from vit_jax.evaluators import classification
 
@@ -343,10 +351,10 @@ def finish(
         log.info("data: %d training images were skipped", len(results["skipped"]))
     try:
         if run.config.report.page and coordination.is_first():
-            from vit_jax.reports.run import make  # brings matplotlib: 0.8 s, and a cache folder
+            from vit_jax.reports.run import make  # imports matplotlib: 0.8 s, and a cache folder
 
             make.at_end(run, report.sync, workdir)
-    except Exception:  # a bug in the page, which is shown, but the run is done and stays so
+    except Exception:  # a bug in the page must not undo a finished run
         write_results(workdir, results)
         raise
     write_results(workdir, results)
@@ -354,7 +362,7 @@ def finish(
 
 
 def write_results(workdir: Path, results: dict[str, Any]) -> None:
-    """Writes results.json, by which a run is done."""
+    """Writes results.json, which marks the run as finished."""
     if coordination.is_first():
         text = json.dumps(results, indent=2) + "\n"
         storage.write(workdir / summary.RESULTS_FILE, text)

@@ -5,7 +5,7 @@
 
 import re
 
-_LONGEST = 200  # characters
+_LONGEST = 200  # characters of a message
 
 _TRACE = r"(?:\s*\n(?:  +File .*|    .*|<stack traces unavailable>))*"  # lines of a traceback
 _INNARDS = re.compile(

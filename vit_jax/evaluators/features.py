@@ -42,8 +42,8 @@ def make_step(
       mean: mean for normalisation, see `normalise.normalise`; used only for uint8 images, since
         others are already normalised.
       std: standard deviation for normalisation; likewise.
-      of_logits: maps logits [B, Y], which are not finite if the weights are not, to the result [B,
-        D]. None gives features; the parameters may then have a head or not.
+      of_logits: maps logits [B, Y] to the result [B, D]; the logits are not finite if the weights
+        are not. None gives features; the parameters may then have a head or not.
     """
     heads = {"patch_outputs": 0} if isinstance(cfg, vit.ViTConfig) else {}
     if of_logits is None:

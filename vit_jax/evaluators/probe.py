@@ -16,7 +16,7 @@ import optax
 
 from vit_jax.evaluators.fewshot import whitening
 
-MOST_STEPS = 1000  # of L-BFGS (arXiv:2103.00020, appendix A.3)
+MOST_STEPS = 1000  # steps of L-BFGS (arXiv:2103.00020, appendix A.3)
 TOLERANCE = 1e-6  # largest derivative of the mean loss at which the fit ends
 STRENGTHS = (1e-6, 1e-4, 1e-2, 1.0, 1e2, 1e4, 1e6)  # tried first (same source)
 DEFAULT = 1.0  # used if nothing can be held out

@@ -245,7 +245,7 @@ def _tar(
         if tar.end:
             raise _damaged(path, str(e)) from e
         raise BadInput(f"{path} is neither a tar nor a zip archive, or it is damaged: {e}.") from e
-    if tar.rest(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):  # tarfile takes it for the end
+    if tar.rest(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):  # tarfile stops at a bad header
         raise _damaged(path, f"no header and no end of the archive at byte {start + tar.end}")
 
 

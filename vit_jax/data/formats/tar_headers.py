@@ -62,7 +62,7 @@ class Tar:
         while True:
             try:
                 archive = archive or tarfile.open(fileobj=self._window, mode="r:")
-                archive.members = []  # it keeps all members
+                archive.members = []  # pyright: ignore[reportAttributeAccessIssue]  # it keeps all
                 entry = archive.next()
                 self.end = archive.offset
             except tarfile.ReadError:

@@ -300,7 +300,7 @@ def _memory(files: list[bytes], workers: int, size: int) -> list[float]:
     """Returns the MiB that this process holds after each of 3 epochs."""
     found = []
     steps = -(-len(files) // _BATCH)
-    enough = 4 * _BATCH  # number of epochs, enough also for a single file
+    enough = 4 * _BATCH  # epochs; enough even for a single file
     batches = _of_files(files, _process(CHAIN, size), workers, enough).as_numpy_iterator()
     for _ in range(3):
         for _ in range(steps):

@@ -11,7 +11,7 @@ import dataclasses
 from vit_jax.data.ops import randaugment
 from vit_jax.data.tensorflow import Tensor, tf
 
-_GRAY = (0.299, 0.587, 0.114)  # ITU-R 601-2, as Pillow
+_GRAY = (0.299, 0.587, 0.114)  # ITU-R 601-2, like Pillow
 
 
 def gray(image: Tensor) -> Tensor:

@@ -99,7 +99,7 @@ def _csv(path: Path) -> Index:
                 f"--from={path}: the split {part!r} must have a name of letters, digits and _, "
                 "such as train, val and test."
             )
-        labels = split.table.labels()  # a list of files has labels
+        labels = split.table.labels()  # type: ignore[misc]  # a list of files has labels
         examples = splits.setdefault(
             "train" if part == "all" else SPLITS.get(str(part), str(part)), []
         )

@@ -19,7 +19,7 @@ from vit_jax.errors import BadInput
 
 ALL = 0  # as a number of shots: the whole training split
 POOL = 65_000  # shots are picked from at most so many images (big_vision: ImageNet's first)
-PERCENT = 10  # held out if a source has no val or test split
+PERCENT = 10  # held out where a source has no val or no test split
 
 
 @dataclasses.dataclass(frozen=True)

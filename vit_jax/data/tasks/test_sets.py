@@ -103,7 +103,7 @@ def find(
 def problems(
     open_other: Callable[[str], Source], given: str, *, source: str, labels: str, data_dir: str
 ) -> list[BadInput]:
-    """Returns what an evaluation lacks, given that the training data are there; see `find`."""
+    """Returns a BadInput for each thing that an evaluation lacks beside the training data."""
     found = []
     try:
         if source:

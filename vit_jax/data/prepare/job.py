@@ -101,7 +101,7 @@ def prepare(
 
 
 def _there(name: str, dataset: str, origin: Path, root: Path) -> Report | None:
-    """Reports a dataset that is prepared in DATA_DIR, else at `origin`; None if there is none."""
+    """Reports a dataset prepared in DATA_DIR, or else at `origin`; returns None without either."""
     folder = downloads.usable(name, dataset, lambda wanted: prepared.find(wanted, str(root)))
     note = "it was prepared already"
     if folder is None and origin.is_dir():

@@ -78,7 +78,7 @@ def build(need: downloads.Need, origin: Path, data_dir: Path) -> Path:
 
 @contextlib.contextmanager
 def _no_downloads(downloader: Any, origin: Path) -> Iterator[None]:
-    """Makes each TFDS download an error; TFDS downloads what its manual folder lacks."""
+    """Makes every download by TFDS an error, since all files must lie in its manual folder."""
     original = downloader.download
 
     def refuse(_: Any, url: str, *__: Any, **___: Any) -> None:

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""TensorFlow, imported on first use (it takes seconds) and kept off the accelerators.
+"""Imports TensorFlow on first use (it takes seconds) and keeps it off the accelerators.
 
-Every module of this room takes `tf` from here, so nothing can run before the devices are hidden.
+Every module of this room takes `tf` from here, so no TensorFlow code runs before the devices are
+hidden.
 """
 
 import functools
@@ -14,12 +15,12 @@ from typing import Any
 
 @functools.cache
 def _tensorflow() -> types.ModuleType:
-    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") == "1":  # which jax sets
-        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"  # or each bad image prints a traceback
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # or each import prints about it
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") == "1":  # the value that jax sets
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"  # otherwise each bad image prints a traceback
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # otherwise each import prints a notice
     import tensorflow
 
-    for kind in ("GPU", "TPU"):  # their memory belongs to jax
+    for kind in ("GPU", "TPU"):  # jax owns their memory
         tensorflow.config.set_visible_devices([], kind)
     return tensorflow
 
@@ -35,7 +36,7 @@ def keep_off_accelerators() -> None:
 
 
 def accelerators() -> tuple[str, list[str], list[str]]:
-    """TensorFlow's version, the accelerators that its build can see, and those that it may use."""
+    """Returns TensorFlow's version, the accelerators its build can see, and those it may use."""
     module = _tensorflow()
     seen = [d.name for kind in ("GPU", "TPU") for d in module.config.list_physical_devices(kind)]
     usable = [d.name for kind in ("GPU", "TPU") for d in module.config.get_visible_devices(kind)]
@@ -43,7 +44,7 @@ def accelerators() -> tuple[str, list[str], list[str]]:
 
 
 def tfds() -> Any:
-    """TensorFlow Datasets, with TensorFlow kept off the accelerators."""
+    """Returns the module TensorFlow Datasets, with TensorFlow kept off the accelerators."""
     keep_off_accelerators()
     import tensorflow_datasets
 

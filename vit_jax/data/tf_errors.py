@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The sentence in an error of TensorFlow, for messages to people. Start from `plain`."""
+"""Extracts the readable sentence from a TensorFlow error, for messages. Start from `plain`."""
 
 import re
 
-_LONGEST = 200  # characters
+_LONGEST = 200  # characters of a message
 
 _TRACE = r"(?:\s*\n(?:  +File .*|    .*|<stack traces unavailable>))*"  # lines of a traceback
 _INNARDS = re.compile(
@@ -27,16 +27,16 @@ _ASSERTED = re.compile(r"\n(?:Condition |Indices |x \(|\[?\[?-?\d)")
 
 
 def plain(error: Exception) -> str:
-    """What an error says in one line, without names of nodes and without source text.
+    """Returns the message of an error in one line, without node names and without source text.
 
-    Of an assertion that is its own text, without the values that were compared.
+    For an assertion it returns the assertion's own text, without the compared values.
 
     Args:
-      error: also a `UnicodeDecodeError`, as which an error of TensorFlow arrives that quotes a
-        damaged record.
+      error: a TensorFlow error, or the `UnicodeDecodeError` that replaces a TensorFlow error whose
+        text quotes a damaged record.
 
     Returns:
-      At most 200 characters, with no full stop at the end.
+      At most 200 characters, without a full stop at the end.
     """
     if isinstance(error, UnicodeDecodeError):
         text = error.object.decode("utf-8", "replace")
@@ -54,6 +54,6 @@ def plain(error: Exception) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """What an error of any other library says, in one line of at most 300 characters and "..."."""
+    """Returns the message of any other error in one line of at most 300 characters plus "..."."""
     text = " ".join(str(error).split())
     return text if len(text) <= 300 else text[:300] + "..."

@@ -1,7 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Exact classification metrics of a split: every example once, whatever batch size and devices."""
+"""Computes exact classification metrics of a split.
+
+Every example counts once, for any batch size and any devices. Start from `evaluate`.
+"""
 
 import itertools
 from collections.abc import Callable, Iterable
@@ -21,24 +24,25 @@ def evaluate(
     batches: Iterable[tuple[str, dict[str, jax.Array]]],
     evaluator: "custom.Evaluator | None" = None,
 ) -> dict[str, float | int]:
-    """Runs over all batches; the device is never waited for before the last one.
+    """Runs over all batches; waits for the device only after the last one.
 
     Args:
       eval_step: from `train_step.make_eval_step`, compiled.
       params: parameters on the mesh.
-      batches: (part, global batch with a mask); part is "" but for ImageNet-C's.
-      evaluator: of a user's own, which measures all parts together; it needs a step with `scores`.
+      batches: (part, global batch with a mask); part is "" except for ImageNet-C.
+      evaluator: a user's own evaluator, which measures all parts together; it needs a step with
+        `scores`.
 
     Returns:
-      `top1`, `top5`, `loss` and `examples` of all parts together, see `metrics.total`; with parts
-      also what `robustness.corruption_errors` says, and with an evaluator what it does.
+      `top1`, `top5`, `loss` and `examples` of all parts together, see `metrics.total`. With parts,
+      also the result of `robustness.corruption_errors`; with an evaluator, also its metrics.
     """
     measured: dict[str, list[Any]] = {}
     scores: list[Any] = []
     for part, batch in batches:
         sums = eval_step(params, batch)
         measured.setdefault(part, []).append(sums)
-        if evaluator is not None:  # fetched one batch late, so that devices never wait for the host
+        if evaluator is not None:  # one batch late, so that devices never wait for the host
             scores.append(sums.pop("scores"))
             scores[-2:-1] = jax.device_get(scores[-2:-1])
     measured = jax.device_get(measured)

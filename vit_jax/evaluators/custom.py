@@ -3,8 +3,9 @@
 
 """Evaluators of a user's own package: `evals.NAME.evaluator=MODULE:FUNCTION(key=value)`.
 
-A function of what a model says of a whole split, on the host, float32 [N, Y] and int32 [N, K]
-padded with -1, to metrics by name; see docs/extending.md. Start from `find`, then `measure`.
+An evaluator is a function on the host. It maps the logits of a whole split, float32 [N, Y], and the
+labels, int32 [N, K] padded with -1, to metrics by name; see docs/extending.md. Start from `find`,
+then `measure`.
 """
 
 import functools
@@ -21,12 +22,12 @@ Evaluator = Callable[[np.ndarray, np.ndarray], Any]
 
 
 def find(name: str, text: str, keep_best: str) -> Evaluator:
-    """The evaluator of the evaluation `name`; its result is checked.
+    """Returns the evaluator of the evaluation `name`; its result is checked on each call.
 
     Args:
-      name: of the evaluation.
+      name: the name of the evaluation.
       text: `MODULE:FUNCTION(key=value)`.
-      keep_best: the metric that the run's best step is chosen by, which may be one of these.
+      keep_best: the metric that chooses the run's best step; it may come from this evaluator.
 
     Raises:
       BadInput: see `plugins.find`.
@@ -40,7 +41,7 @@ def find(name: str, text: str, keep_best: str) -> Evaluator:
 def _checked(said: str, wanted: str, evaluator: Evaluator, *arrays: np.ndarray) -> dict[str, float]:
     try:
         found = evaluator(*arrays)
-    except Exception as e:  # the user's program: it may raise anything
+    except Exception as e:  # the user's code may raise anything
         what = " ".join(str(e).split())[:300]
         raise RunFailed(f"{said} failed: {type(e).__name__}: {what}; mend it, run again.") from e
     if not isinstance(found, dict) or not found:
@@ -62,7 +63,7 @@ def _checked(said: str, wanted: str, evaluator: Evaluator, *arrays: np.ndarray) 
 
 
 def attempt(evaluator: Evaluator, classes: int, labels: int) -> None:
-    """Calls it on a few random logits, before anything is trained: most of its errors show.
+    """Calls the evaluator on random logits before any training, which shows most of its errors.
 
     Args:
       evaluator: from `find`.
@@ -70,7 +71,7 @@ def attempt(evaluator: Evaluator, classes: int, labels: int) -> None:
       labels: K.
 
     Raises:
-      BadInput: it fails, or returns something else than numbers by name.
+      BadInput: the evaluator fails, or returns anything but numbers by name.
     """
     random = np.random.default_rng(0)
     logits_NY = random.normal(size=(2 * classes, classes)).astype(np.float32)
@@ -83,10 +84,10 @@ def attempt(evaluator: Evaluator, classes: int, labels: int) -> None:
 
 
 def measure(evaluator: Evaluator, batches: Sequence[dict[str, np.ndarray]]) -> dict[str, float]:
-    """Its metrics of the `scores` of all batches, see `train_step.make_eval_step`.
+    """Returns the evaluator's metrics of the `scores` of all batches; see `make_eval_step`.
 
     Raises:
-      RunFailed: it fails, or returns something else than finite numbers by name.
+      RunFailed: the evaluator fails, or returns anything but finite numbers by name.
     """
     logits_NY, labels_NK = (
         np.concatenate([batch[key][batch["mask"]] for batch in batches])
@@ -94,5 +95,5 @@ def measure(evaluator: Evaluator, batches: Sequence[dict[str, np.ndarray]]) -> d
     )
     try:
         return evaluator(logits_NY, labels_NK)
-    except BadInput as e:  # which would take a new workdir away
+    except BadInput as e:  # BadInput would remove a new workdir
         raise RunFailed(str(e)) from e

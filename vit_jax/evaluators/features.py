@@ -1,11 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Representations, or what is made of logits, of every image of a split once, on the mesh.
+"""Computes features, or a function of the logits, of every image of a split once, on the mesh.
 
-A representation is what the head of a model sees, that is after the pre-logits layer where a model
-has one. Axes: B batch, H W C image, D width.
-Start from `make_step`, then `compute`.
+Features are the input of the model's head; if a model has a pre-logits layer, they come after it.
+Axes: B batch, H W C image, D width. Start from `make_step`, then `compute`.
 """
 
 import dataclasses
@@ -24,7 +23,7 @@ from vit_jax.sharding import Rules
 from vit_jax.step.normalise import normalise
 
 Step = Callable[[Any, dict[str, jax.Array]], tuple[jax.Array, jax.Array]]
-Rows = Callable[[range], Iterator[pipeline.NumpyBatch]]  # of a batch, for this process -> batches
+Rows = Callable[[range], Iterator[pipeline.NumpyBatch]]  # this process's rows of a batch -> batches
 
 
 def make_step(
@@ -35,16 +34,16 @@ def make_step(
     std: tuple[float, ...],
     of_logits: Callable[[jax.Array], jax.Array] | None = None,
 ) -> Step:
-    """The jitted function (params, batch) -> float32 [B, D] and the batch's mask, on every device.
+    """Returns the jitted function (params, batch) -> float32 [B, D] and the mask, replicated.
 
     Args:
       cfg: the model.
       rules: mesh and placement.
-      mean: of normalisation, see `normalise.normalise`; only for images of uint8, others have it
-        behind them.
-      std: likewise.
-      of_logits: from logits [B, Y], which are not finite if the weights are not, to what is wanted,
-        [B, D]; None: representations, for which parameters may have a head or not.
+      mean: mean for normalisation, see `normalise.normalise`; used only for uint8 images, since
+        others are already normalised.
+      std: standard deviation for normalisation; likewise.
+      of_logits: maps logits [B, Y] to the result [B, D]; the logits are not finite if the weights
+        are not. None gives features; the parameters may then have a head or not.
     """
     heads = {"patch_outputs": 0} if isinstance(cfg, vit.ViTConfig) else {}
     if of_logits is None:
@@ -72,18 +71,19 @@ def compute(
     batch_size: int,
     progress: Callable[[int], None] = lambda _: None,
 ) -> np.ndarray:
-    """float32 [n, D]: every image once, in the order of the split, the same in every process.
+    """Returns float32 [n, D]: every image once, in split order, the same in every process.
 
     Args:
       step: from `make_step`.
-      params: on the mesh.
-      rows: such as `Pipeline.evaluation`; it fills the last batch with rows whose mask is False.
-      rules: as of the step.
-      batch_size: images at a time, all devices together; a multiple of those that share a batch.
-      progress: called with the number of images that are done.
+      params: parameters on the mesh.
+      rows: such as `Pipeline.evaluation`, which fills the last batch with rows whose mask is False.
+      rules: the rules of the step.
+      batch_size: images at a time, all devices together; a multiple of the number of devices that
+        share a batch.
+      progress: called with the number of images done.
 
     Raises:
-      RunFailed: a representation that is not finite.
+      RunFailed: a feature is not finite.
     """
     over = rules.sharding(("act_batch",), (batch_size,), "batch")
     batches = pipeline.to_devices(
@@ -96,7 +96,7 @@ def compute(
         found.append(features[mask])
         progress(sum(map(len, found)))
 
-    waiting = None  # fetched one batch late, so that the devices never wait for the host
+    waiting = None  # one batch late, so that the devices never wait for the host
     for batch in batches:
         done, waiting = waiting, step(params, batch)
         if done is not None:

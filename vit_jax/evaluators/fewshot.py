@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What can be learned from a few images of each class on frozen representations.
+"""Few-shot evaluation: learns from a few images of each class on frozen features.
 
-Axes: N images to learn from, M images to be scored, D width, Y classes. Start from `evaluate`;
-`ridge` is the paper's classifier, `knn` and `probe` have the others.
+Axes: N images to learn from, M images to score, D width, Y classes. Start from `evaluate`. `ridge`
+is the paper's classifier; `knn` and `probe` have the others.
 """
 
 from collections.abc import Callable
@@ -15,27 +15,27 @@ import numpy as np
 from vit_jax.data.splits.split import Split
 from vit_jax.data.tasks.shots import ALL, Task
 
-# (float32 [N, D], int [N], float32 [M, D], Y) -> int [M]: the class of each image of the third.
+# (float32 [N, D], int [N], float32 [M, D], Y) -> int [M], the class of each of the M images.
 Classify = Callable[[np.ndarray, np.ndarray, np.ndarray, int], np.ndarray]
 
 L2 = 2.0**10
-BIAS = 100.0  # the constant feature
+BIAS = 100.0  # value of the constant feature
 EPSILON = 1e-5  # added to standard deviations
 
 
 def evaluate(
     features: Callable[[Split], np.ndarray], task: Task, classify: Classify
 ) -> dict[str, dict[str, Any]]:
-    """Top-1 accuracy on the test images, for each number of shots.
+    """Returns the top-1 accuracy on the test images for each number of shots.
 
     Args:
-      features: float32 [n, D] of a split, in its order.
+      features: returns float32 [n, D] of a split, in its order.
       task: from `shots.make`.
-      classify: such as `ridge`.
+      classify: a classifier such as `ridge`.
 
     Returns:
-      Shots as text ("all" for the whole split) -> `top1`, in [0, 1], the mean over seeds, `seeds`,
-      the value of each, and `examples`, how many images were scored.
+      Number of shots as text ("all" for the whole split) -> `top1`, in [0, 1], the mean over seeds;
+      `seeds`, the value of each seed; and `examples`, the number of images scored.
     """
     train_ND, test_MD = features(task.train), features(task.test)
     seeds: dict[str, list[float]] = {}
@@ -51,7 +51,7 @@ def evaluate(
 
 
 def whitening(x_ND: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(mean, standard deviation + 1e-5) of each feature, float64 [1, D]."""
+    """Returns (mean, standard deviation + 1e-5) of each feature, float64 [1, D]."""
     x_ND = x_ND.astype(np.float64)
     return x_ND.mean(axis=0, keepdims=True), x_ND.std(axis=0, keepdims=True) + EPSILON
 
@@ -59,26 +59,27 @@ def whitening(x_ND: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def ridge(
     x_ND: np.ndarray, labels_N: np.ndarray, x_MD: np.ndarray, classes: int, *, l2: float = L2
 ) -> np.ndarray:
-    """The class with the highest score of `ridge_scores`; int64 [M]."""
+    """Returns the class with the highest score of `ridge_scores`; int64 [M]."""
     return ridge_scores(x_ND, labels_N, x_MD, classes, l2=l2).argmax(axis=1)
 
 
 def ridge_scores(
     x_ND: np.ndarray, labels_N: np.ndarray, x_MD: np.ndarray, classes: int, *, l2: float = L2
 ) -> np.ndarray:
-    """Regularised least squares from representations to {-1, 1}^Y, in closed form; float64 [M, Y].
+    """Returns least-squares scores from features to {-1, 1}^Y, in closed form; float64 [M, Y].
 
-    Section 4.1 of arXiv:2010.11929; what it does not state is that of big_vision: features whitened
-    by the images that are learned from, a constant feature of 100, whose weights are penalised like
-    the others. The system of the smaller Gram matrix is solved, N x N or (D + 1) x (D + 1):
-    for one `l2` that gives what big_vision's eigendecomposition gives.
+    The regularised least squares of section 4.1 of arXiv:2010.11929. Details that the paper leaves
+    open follow big_vision: the images to learn from whiten the features, and a constant feature of
+    100 is added, whose weights are penalised like the others. The system of the smaller Gram matrix
+    is solved, N x N or (D + 1) x (D + 1). For one `l2` this gives the result of big_vision's
+    eigendecomposition.
 
     Args:
-      x_ND: float32, of the images that are learned from.
+      x_ND: float32, features of the images to learn from.
       labels_N: their classes.
-      x_MD: float32, of those that are scored.
+      x_MD: float32, features of the images to score.
       classes: Y.
-      l2: of all weights; above 0.
+      l2: penalty on all weights; above 0.
     """
     mean, std = whitening(x_ND)
 

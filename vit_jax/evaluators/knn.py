@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Classes by a vote of the nearest representations. Start from `knn`.
+"""k-NN: classifies by a vote of the nearest features. Start from `knn`.
 
-Axes: N images to learn from, M images to be scored, D width, Y classes, K neighbours.
+Axes: N images to learn from, M images to score, D width, Y classes, K neighbours.
 """
 
 import functools
@@ -25,18 +25,18 @@ def knn(
     neighbours: int = NEIGHBOURS,
     temperature: float = TEMPERATURE,
 ) -> np.ndarray:
-    """The class with the most votes of the nearest neighbours by cosine; int64 [M].
+    """Returns the class with the most votes of the nearest neighbours by cosine; int64 [M].
 
-    A neighbour of cosine s votes with exp(s / temperature), as in arXiv:1805.01978, section 3.4;
-    20 neighbours and 0.07 are those of DINO (arXiv:2104.14294, section 4.1 and its code). Ties go
-    to the lower class.
+    A neighbour with cosine s votes with weight exp(s / temperature), as in arXiv:1805.01978,
+    section 3.4. The defaults, 20 neighbours and 0.07, are those of DINO (arXiv:2104.14294, section
+    4.1 and its code). Ties go to the lower class.
 
     Args:
-      x_ND: float32, of the images that are learned from.
+      x_ND: float32, features of the images to learn from.
       labels_N: their classes.
-      x_MD: float32, of those that are scored.
+      x_MD: float32, features of the images to score.
       classes: Y.
-      neighbours: K; where N is smaller, all vote.
+      neighbours: K; if N is smaller, all N vote.
       temperature: above 0.
     """
     keys_ND, queries_MD = (x / np.maximum(_norm(x), 1e-12) for x in (x_ND, x_MD))
@@ -44,7 +44,7 @@ def knn(
     found, labels = [], jnp.asarray(labels_N)
     for start in range(0, len(queries_MD), _AT_ONCE):
         part_BD = queries_MD[start : start + _AT_ONCE]
-        padded_BD = np.pad(part_BD, ((0, _AT_ONCE - len(part_BD)), (0, 0)))  # compiled once
+        padded_BD = np.pad(part_BD, ((0, _AT_ONCE - len(part_BD)), (0, 0)))  # compiles only once
         found.append(np.asarray(vote(keys_ND, labels, padded_BD, temperature))[: len(part_BD)])
     return np.concatenate(found)
 
@@ -65,6 +65,6 @@ def _vote(
 ) -> jax.Array:
     cosines_BN = jnp.matmul(queries_BD, keys_ND.T, precision="highest")
     cosines_BK, nearest_BK = jax.lax.top_k(cosines_BN, neighbours)
-    votes_BK = jnp.exp((cosines_BK - 1.0) / temperature)  # 1 is the highest: no overflow
+    votes_BK = jnp.exp((cosines_BK - 1.0) / temperature)  # the highest cosine is 1, so no overflow
     of_class_BKY = jax.nn.one_hot(labels_N[nearest_BK], classes)
     return jnp.einsum("BK,BKY->BY", votes_BK, of_class_BKY, precision="highest").argmax(axis=1)

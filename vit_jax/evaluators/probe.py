@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A linear probe: multinomial logistic regression on frozen representations. Start from `probe`.
+"""A linear probe: multinomial logistic regression on frozen features. Start from `probe`.
 
-Axes: N images to learn from, M images to be scored, D width, Y classes.
+Axes: N images to learn from, M images to score, D width, Y classes.
 """
 
 import jax
@@ -14,27 +14,29 @@ from scipy import optimize
 
 from vit_jax.evaluators.fewshot import whitening
 
-MOST_STEPS = 1000  # of L-BFGS (arXiv:2103.00020, appendix A.3)
-TOLERANCE = 1e-6  # of the largest derivative of the mean loss, at which the fit ends
-STRENGTHS = (1e-6, 1e-4, 1e-2, 1.0, 1e2, 1e4, 1e6)  # tried first (the same)
-DEFAULT = 1.0  # where nothing can be held out
-_HELD = 5  # one of so many images of a class is held out
-_MEMORY = 10  # steps that L-BFGS remembers
+MOST_STEPS = 1000  # steps of L-BFGS (arXiv:2103.00020, appendix A.3)
+TOLERANCE = 1e-6  # largest derivative of the mean loss at which the fit ends
+STRENGTHS = (1e-6, 1e-4, 1e-2, 1.0, 1e2, 1e4, 1e6)  # tried first (same source)
+DEFAULT = 1.0  # used if nothing can be held out
+_HELD = 5  # one of this many images of a class is held out
+_MEMORY = 10  # number of steps that L-BFGS remembers
 
 
 def probe(x_ND: np.ndarray, labels_N: np.ndarray, x_MD: np.ndarray, classes: int) -> np.ndarray:
-    """The class with the highest logit; int64 [M].
+    """Returns the class with the highest logit; int64 [M].
 
-    After CLIP (arXiv:2103.00020, appendix A.3): L-BFGS with at most 1,000 steps; the strength of L2
-    is the best of 10^-6, 10^-4, ..., 10^6 on held-out images, then of it and its neighbours a
-    factor of 10 away; the weights are then fitted on all images. Ours: features are whitened as for
-    `fewshot.ridge`; a fifth of the images of each class that has two or more is held out (CLIP has
-    validation sets); where no class has two, the strength is 1.
+    Follows CLIP (arXiv:2103.00020, appendix A.3): L-BFGS with at most 1,000 steps. The strength of
+    L2 is the best of 10^-6, 10^-4, ..., 10^6 on held-out images, then the best of it and its
+    neighbours a factor of 10 away. The weights are then fitted on all images.
+
+    Differences from CLIP: features are whitened as for `fewshot.ridge`. A fifth of the images of
+    each class that has two or more is held out (CLIP has validation sets). If no class has two, the
+    strength is 1.
 
     Args:
-      x_ND: float32, of the images that are learned from.
+      x_ND: float32, features of the images to learn from.
       labels_N: their classes.
-      x_MD: float32, of those that are scored.
+      x_MD: float32, features of the images to score.
       classes: Y.
     """
     mean, std = whitening(x_ND)
@@ -45,7 +47,7 @@ def probe(x_ND: np.ndarray, labels_N: np.ndarray, x_MD: np.ndarray, classes: int
 
 
 def held_out(labels_N: np.ndarray) -> np.ndarray:
-    """True for a fifth of the images of each class, rounded up; none of a class with one image."""
+    """Marks a fifth of each class's images, rounded up; takes none of a class with one image."""
     order = np.argsort(labels_N, kind="stable")
     sizes = np.bincount(labels_N)
     starts = np.cumsum(sizes) - sizes
@@ -57,7 +59,7 @@ def held_out(labels_N: np.ndarray) -> np.ndarray:
 
 
 def choose_strength(x_ND: np.ndarray, labels_N: np.ndarray, classes: int) -> float:
-    """The strength of L2 that is the best on held-out images; of equals the strongest."""
+    """Returns the strength of L2 that is best on held-out images; of equals, the strongest."""
     held = held_out(labels_N)
     if not held.any():
         return DEFAULT
@@ -79,9 +81,9 @@ def choose_strength(x_ND: np.ndarray, labels_N: np.ndarray, classes: int) -> flo
 def fit(
     x_ND: np.ndarray, labels_N: np.ndarray, classes: int, strength: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Kernel float32 [D, Y] and bias float32 [Y] that minimise the regularised loss.
+    """Returns kernel float32 [D, Y] and bias float32 [Y] that minimise the regularised loss.
 
-    That is the sum of cross-entropies + strength / 2 * the sum of squares of the kernel, as in
+    The loss is the sum of cross-entropies + strength / 2 * the sum of squares of the kernel, as in
     scikit-learn with C = 1 / strength.
     """
     width = x_ND.shape[1]
@@ -104,7 +106,7 @@ def fit(
 def _loss(
     weights: jax.Array, x_ND: jax.Array, labels_N: jax.Array, strength: jax.Array
 ) -> jax.Array:
-    """Mean cross-entropy and penalty; the last row of the weights is the bias."""
+    """Returns mean cross-entropy plus penalty; the last row of the weights is the bias."""
     logits_NY = jnp.matmul(x_ND, weights[:-1], precision="highest") + weights[-1:]
     losses_N = optax.softmax_cross_entropy_with_integer_labels(logits_NY, labels_N)
     return losses_N.mean() + strength / 2 * jnp.sum(weights[:-1] ** 2)

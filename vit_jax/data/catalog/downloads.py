@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is missing of a named dataset, and how to get it: file names, sizes, checksums, the command.
+"""Lists what a named dataset lacks and how to get it: file names, sizes, checksums, the command.
 
-Names, sizes and checksums (SHA-256) come from the lists inside TFDS; nothing is downloaded and
-TensorFlow is not imported. Start from `needs`.
+Names, sizes and checksums (SHA-256) come from the lists inside TFDS. This module downloads nothing
+and does not import TensorFlow. Start from `needs`.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from vit_jax.paper import robustness, vtab
 
 @dataclasses.dataclass(frozen=True)
 class Download:
-    """A file to fetch: its name, size and checksum where known, where it is, and "" for none."""
+    """A file to fetch: name, size (None: unknown), checksum and address ("": unknown)."""
 
     name: str
     bytes: int | None = None
@@ -30,25 +30,25 @@ class Download:
     url: str = ""
 
     def text(self) -> str:
-        """One line."""
+        """Formats the download as one line."""
         size = "size not known" if self.bytes is None else f"{self.bytes} bytes"
         return "  ".join(filter(None, (self.name, size, self.checksum, self.url)))
 
 
 @dataclasses.dataclass(frozen=True)
 class Need:
-    """The state of a dataset and, where it is not ready, what to do.
+    """The state of a dataset and, unless it is ready, what to do.
 
     Attributes:
       name: NAME of `vit_jax data prepare`.
-      dataset: as TFDS calls it, NAME[/CONFIG]:VERSION.
-      state: whether it can be read.
-      folder: where it is or will be.
-      downloads: files to put into `place`; empty where it is ready.
-      place: the folder for them.
-      notes: page, licence, what else is needed.
-      command: to run then.
-      also: names of VTAB's other tasks of the same dataset.
+      dataset: TFDS's name, NAME[/CONFIG]:VERSION.
+      state: says whether the dataset can be read.
+      folder: where the dataset is or will be.
+      downloads: files to put into `place`; empty if the dataset is ready.
+      place: the folder for these files.
+      notes: page, licence, further requirements.
+      command: the command to run afterwards.
+      also: names of VTAB's other tasks on the same dataset.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Need:
     also: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """Lines for people."""
+        """Formats the state as lines for people."""
         also = f"; also {', '.join(self.also)}" if self.also else ""
         lines = [f"{self.name} ({self.dataset}): {self.state}, {self.folder}{also}"]
         if self.state != "ready":
@@ -76,7 +76,8 @@ class Need:
 class _Known:
     """How to get a dataset.
 
-    `files` of TFDS's list; () is all of it. `other` is not in that list; a name with / is a folder.
+    `files` selects from TFDS's list; () takes all of it. `other` lists files that are not in that
+    list; a name with / is a folder.
     """
 
     version: str
@@ -95,9 +96,9 @@ _ILSVRC = (
 _IMAGENET = "https://image-net.org/download-images"
 _V2 = "https://github.com/modestyachts/ImageNetV2"
 _ROBOTS = "https://www.robots.ox.ac.uk/~vgg/data"
-_CV2 = "cv2"  # TFDS decodes these images by OpenCV
+_CV2 = "cv2"  # TFDS decodes these images with OpenCV
 
-# NAME[/CONFIG] -> how; versions are those that TFDS 4.9.10 prepares.
+# NAME[/CONFIG] -> how to get it; the versions are those that TFDS 4.9.10 prepares.
 _KNOWN: dict[str, _Known] = {
     "imagenet2012": _Known("5.1.0", _IMAGENET, (), _ILSVRC, (_REGISTER,)),
     "imagenet21k/winter21": _Known(
@@ -184,17 +185,17 @@ _MODULES = {_CV2: "opencv-python-headless"}
 
 
 def names(name: str) -> dict[str, str]:
-    """What a NAME of `vit_jax data prepare` stands for: NAME -> NAME[/CONFIG] of TFDS.
+    """Resolves a NAME of `vit_jax data prepare`: returns NAME -> NAME[/CONFIG] of TFDS.
 
-    `vtab` and `vtab/all` are all tasks, `imagenet21k` is its releases, `imagenet2012_corrupted`
-    all 75 of ImageNet-C.
+    `vtab` and `vtab/all` mean all tasks, `imagenet21k` means its releases, and
+    `imagenet2012_corrupted` means all 75 parts of ImageNet-C.
 
     Raises:
-      BadInput: no such task of VTAB; lists them.
+      BadInput: VTAB has no such task; the message lists the tasks.
     """
     group, _, task = name.partition("/")
     if group == "vtab":
-        if task in ("", "all"):  # some tasks are made of the same dataset
+        if task in ("", "all"):  # several tasks may share a dataset
             first = {t.tfds_name: t.slug for t in reversed(vtab.tasks())}
             return {f"vtab/{slug}": dataset for dataset, slug in reversed(first.items())}
         found = vtab.find(task)
@@ -206,14 +207,14 @@ def names(name: str) -> dict[str, str]:
 
 
 def needs(name: str, data_dir: str) -> list[Need]:
-    """The state of a named dataset, or of each of a group.
+    """Returns the state of a named dataset, or of each dataset of a group.
 
     Args:
       name: see `names`; or any name that TFDS has downloads for, or that is prepared.
       data_dir: DATA_DIR; "": TFDS's default.
 
     Raises:
-      BadInput: an unknown name.
+      BadInput: the name is unknown.
     """
     found = [_need(said, dataset, data_dir) for said, dataset in names(name).items()]
     if name == "imagenet21k":  # one release is enough
@@ -222,9 +223,10 @@ def needs(name: str, data_dir: str) -> list[Need]:
 
 
 def usable(name: str, dataset: str, find: Callable[[str], Path | None]) -> Path | None:
-    """A prepared dataset that a NAME can be read from, by `find` of NAME[/CONFIG][:VERSION].
+    """Returns a prepared dataset that a NAME can be read from, or None.
 
-    Tasks of VTAB read only their version, or what stands in for it; others the newest.
+    `find` looks up NAME[/CONFIG][:VERSION]. VTAB tasks accept only their version or its substitute;
+    other names take the newest version.
     """
     tasks = _tasks(name, dataset)
     versions = [v for t in tasks[:1] for v in (t.version, t.substitute) if v] or [""]
@@ -232,17 +234,17 @@ def usable(name: str, dataset: str, find: Callable[[str], Path | None]) -> Path 
 
 
 def _tasks(name: str, dataset: str) -> list[vtab.Task]:
-    """The tasks of VTAB made of a dataset, which all ask for one version; none for other NAMEs."""
+    """Returns the VTAB tasks on a dataset, which share one version; empty for other NAMEs."""
     return [t for t in vtab.tasks() if name.startswith("vtab/") and t.tfds_name == dataset]
 
 
 def version(dataset: str) -> str:
-    """Of a NAME[/CONFIG], the version that is prepared here; "": whatever TFDS has."""
+    """Returns the version of a NAME[/CONFIG] that is prepared here; "": whatever TFDS has."""
     return _KNOWN[dataset].version if dataset in _KNOWN else ""
 
 
 def absent(need: Need, folder: Path) -> list[tuple[Download, str]]:
-    """The downloads that are not in a folder, and what is there instead."""
+    """Returns the downloads that a folder lacks, each with what is there instead."""
     found = []
     for download in need.downloads:
         path = folder / download.name
@@ -294,7 +296,7 @@ def _need(name: str, dataset: str, data_dir: str) -> Need:
 
 
 def _broken(folder: Path) -> str:
-    """What a look at the sizes of the files shows; `prepared.check` reads them."""
+    """Returns a problem that file sizes show, or ""; `prepared.check` reads the files too."""
     for paths, lengths in prepared.files(folder).values():
         for path, length in zip(paths, lengths, strict=True):
             if length and not (path.is_file() and path.stat().st_size):
@@ -304,7 +306,7 @@ def _broken(folder: Path) -> str:
 
 @functools.cache
 def listed(dataset: str) -> tuple[Download, ...]:
-    """TFDS's list of what its code downloads: url, size, SHA-256, file name, by tabs."""
+    """Parses TFDS's list of a dataset's downloads: url, size, SHA-256, file name, with tabs."""
     package = prepared.tfds_package()
     paths = (
         package / "datasets" / dataset / "checksums.tsv",

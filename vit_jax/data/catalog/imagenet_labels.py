@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Other labels of ImageNet's validation images: ReaL's sets (arXiv:2006.07159), by file name.
+"""Matches ReaL's label sets (arXiv:2006.07159) to ImageNet's validation images, by file name.
 
-real.json is a list of 50,000 lists of classes; list i - 1 is of ILSVRC2012_val_0000000i.JPEG.
-TFDS stores the images shuffled, so their place says nothing. Start from `matched`.
+real.json is a list of 50,000 lists of classes; list i - 1 belongs to ILSVRC2012_val_0000000i.JPEG.
+TFDS stores the images shuffled, so their position says nothing. Start from `matched`.
 """
 
 import json
@@ -21,20 +21,21 @@ REAL = "real.json"
 
 
 def wnids() -> list[str]:
-    """The classes of ILSVRC2012, n01440764 and so on, ascending: what a number in real.json is."""
+    """Returns the classes of ILSVRC2012, n01440764 ..., ascending; real.json has their numbers."""
     path = prepared.tfds_package() / "datasets" / "imagenet2012" / "labels.txt"
     return path.read_text(encoding="utf-8").split()
 
 
 def read(labels: str, data_dir: str) -> list[list[int]]:
-    """The label sets in a file.
+    """Reads the label sets in a file.
 
     Args:
       labels: path, or a name in DATA_DIR/downloads/manual.
       data_dir: DATA_DIR; "": TFDS's default.
 
     Raises:
-      BadInput: not there, or not lists of classes; says where to get ReaL's.
+      BadInput: the file is missing or does not hold lists of classes; the message says where to get
+        ReaL's.
     """
     path = prepared.manual(labels, data_dir)
     try:
@@ -59,12 +60,13 @@ def read(labels: str, data_dir: str) -> list[list[int]]:
 
 
 def matched(split: Split, sets: list[list[int]], given: str) -> tuple[Split, np.ndarray]:
-    """The images that have labels, and those, int32 [n, K], padded with -1.
+    """Returns the images that have labels, and these labels, int32 [n, K], padded with -1.
 
-    Images whose set is empty are left out: 46,837 of 50,000 stay (ReaL's protocol).
+    Images with an empty set are left out: 46,837 of 50,000 stay (ReaL's protocol).
 
     Raises:
-      BadInput: an image is not called ILSVRC2012_val_NNNNNNNN, or has no set; begins with `given`.
+      BadInput: an image is not named ILSVRC2012_val_NNNNNNNN, or has no set; the message begins
+        with `given`.
     """
     found = []
     for index, name in enumerate(split_ids(split)):

@@ -1,11 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Prepared datasets on disk: where they are, and whether they are whole. Imports no TensorFlow.
+"""Finds prepared datasets on disk and checks that they are complete. Imports no TensorFlow.
 
-A prepared dataset is DATA_DIR/NAME[/CONFIG]/VERSION with dataset_info.json, features.json and files
-of records, as TFDS writes them; `vit_jax.json` beside them keeps what we know besides: fingerprints
-of records and of names of classes, and images left out. Start from `find` and `check`.
+A prepared dataset is the folder DATA_DIR/NAME[/CONFIG]/VERSION with dataset_info.json,
+features.json and files of records, as TFDS writes them. `vit_jax.json` beside them holds our own
+notes: fingerprints of records and of class names, and the images left out. Start from `find` and
+`check`.
 """
 
 import dataclasses
@@ -25,23 +26,23 @@ from vit_jax.data.formats.tfrecord import offsets
 from vit_jax.errors import BadInput
 
 NOTES_FILE = "vit_jax.json"
-_SAMPLE = 1_000  # records of a split whose content is part of its fingerprint
+_SAMPLE = 1_000  # records of a split whose content enters its fingerprint
 _TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
-# What comes of JSON that is laid out otherwise.
+# Errors that JSON with an unexpected layout causes.
 _MALFORMED = (AttributeError, LookupError, OverflowError, TypeError, ValueError)
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 
 
 @dataclasses.dataclass(frozen=True)
 class SplitState:
-    """One split: what its description says, what its files hold, and a hash of them.
+    """One split: its stated size, the content of its files, and a hash of them.
 
     Attributes:
-      examples: as dataset_info.json states.
-      records: in the files.
-      expected: where the size is known, else None.
-      fingerprint: of the order and content, see `_fingerprint`.
-      recorded: the fingerprint when the dataset was prepared; "" where nobody recorded it.
+      examples: number stated by dataset_info.json.
+      records: number of records in the files.
+      expected: the known number of examples, else None.
+      fingerprint: a hash of order and content, see `_fingerprint`.
+      recorded: the fingerprint when the dataset was prepared; "" if it was not recorded.
     """
 
     examples: int
@@ -53,7 +54,7 @@ class SplitState:
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """What `check` found; `problems` is empty where the dataset is whole."""
+    """The result of `check`; `problems` is empty if the dataset is complete."""
 
     name: str
     folder: str
@@ -64,7 +65,7 @@ class Prepared:
     problems: tuple[str, ...]
 
     def text(self) -> str:
-        """Lines for people."""
+        """Formats the result as lines for people."""
         lines = [f"{self.name}: {self.folder} ({self.file_format}, {self.classes} classes)"]
         for name, split in self.splits.items():
             known = "" if split.expected is None else f" of {split.expected}"
@@ -80,7 +81,7 @@ class Prepared:
 
 
 def tfds_package() -> Path:
-    """The folder of the installed TFDS, which is not imported: that takes seconds."""
+    """Returns the folder of the installed TFDS without importing it, which takes seconds."""
     found = importlib.util.find_spec("tensorflow_datasets")
     assert found is not None
     assert found.submodule_search_locations
@@ -88,7 +89,7 @@ def tfds_package() -> Path:
 
 
 def data_folder(data_dir: str) -> Path:
-    """DATA_DIR: as given, else TFDS's default."""
+    """Returns DATA_DIR as given, else TFDS's default."""
     given = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
     if "://" in given:
         raise BadInput(
@@ -99,16 +100,17 @@ def data_folder(data_dir: str) -> Path:
 
 
 def manual(name: str, data_dir: str) -> Path:
-    """A path as given, where it exists; else that name among the files that people fetch."""
+    """Returns a path as given if it exists, else that name among the manually fetched files."""
     given = Path(os.path.expanduser(name))
     inside = data_folder(data_dir) / "downloads" / "manual" / given
     return given if name and given.exists() else inside
 
 
 def find(name: str, data_dir: str) -> Path | None:
-    """The folder of a prepared dataset, NAME[/CONFIG][:VERSION]; the newest that fits; * fits all.
+    """Returns the newest fitting folder of a prepared dataset NAME[/CONFIG][:VERSION], or None.
 
-    Without CONFIG: the only one that is prepared, or the dataset's default.
+    A * in VERSION matches any number. Without CONFIG: the only prepared one, or the dataset's
+    default.
     """
     name, _, version = name.partition(":")
     if not re.fullmatch(r"[\w.+-]+(/[\w.+-]+)?", name):
@@ -132,7 +134,7 @@ def _newest(versions: list[Path]) -> Path:
 
 
 def _versions(folder: Path) -> list[Path]:
-    """Prepared versions below a folder; none where it is no folder."""
+    """Returns the prepared versions below a folder; an empty list if the folder does not exist."""
     inside = folder.iterdir() if folder.is_dir() else ()
     named = (p for p in inside if _VERSION.fullmatch(p.name))
     return [p for p in named if (p / "dataset_info.json").is_file()]
@@ -147,9 +149,9 @@ def _configs(root: Path) -> list[Path]:
 
 
 def at(name: str, origin: Path) -> Path | None:
-    """A prepared dataset that `origin` is or holds: VERSION, the folder of VERSION, or DATA_DIR.
+    """Finds a prepared dataset at `origin`: VERSION, the folder of VERSION, or DATA_DIR.
 
-    `name` is as for `find`; only its version must fit what lies in the first two.
+    `name` is as for `find`. In the first two cases only its version has to fit.
     """
     version = name.partition(":")[2]
     if (origin / "dataset_info.json").is_file():
@@ -159,7 +161,7 @@ def at(name: str, origin: Path) -> Path | None:
 
 
 def files(folder: Path) -> dict[str, tuple[list[Path], list[int]]]:
-    """Of each split with examples: its files and how many records each should hold.
+    """Returns, for each split with examples, its files and the number of records of each file.
 
     Raises:
       BadInput: the description is not readable.
@@ -197,10 +199,10 @@ def _file_name(template: str, values: dict[str, str], shard: int, shards: int) -
 
 
 def description(folder: Path) -> dict[str, Any]:
-    """dataset_info.json.
+    """Returns the content of dataset_info.json.
 
     Raises:
-      BadInput: it is missing or damaged.
+      BadInput: the file is missing or damaged.
     """
     return _json(folder / "dataset_info.json")
 
@@ -217,21 +219,21 @@ def _json(path: Path) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class _Label:
-    """A class label: how many classes features.json states; their names, None where no file has."""
+    """A class label: the class count in features.json; the class names, None without a file."""
 
     classes: int
     names: tuple[str, ...] | None
 
     @property
     def digest(self) -> str:
-        """12 digits that change with the names or their order; "" without names."""
+        """Returns 12 digits that change with the names or their order; "" without names."""
         if self.names is None:
             return ""
         return hashlib.blake2b("\n".join(self.names).encode(), digest_size=6).hexdigest()
 
 
 def _labels(folder: Path) -> dict[str, _Label]:
-    """The class labels of features.json by name, with their names as TFDS reads them.
+    """Returns the class labels of features.json by name, with the class names as TFDS reads them.
 
     Raises:
       BadInput: a file is damaged.
@@ -252,10 +254,10 @@ def _labels(folder: Path) -> dict[str, _Label]:
 
 
 def _class_problems(name: str, labels: dict[str, _Label], notes: dict[str, Any]) -> list[str]:
-    """What is wrong with the classes, given what was recorded and what is known of the dataset.
+    """Returns the problems with the classes, compared with the notes and with known counts.
 
-    Labels without names are a problem only where names were recorded or are known to be there: TFDS
-    has datasets whose classes are only numbers.
+    Missing names are a problem only if names were recorded or are known to exist, because some TFDS
+    datasets have only numbers as classes.
     """
     problems, recorded = [], notes.get("classes", {})
     for key in {**recorded, **CLASSES.get(name, {})}:
@@ -279,10 +281,10 @@ def _class_problems(name: str, labels: dict[str, _Label], notes: dict[str, Any])
 
 
 def _opened(paths: Sequence[Path], file_format: str) -> tuple[int, Callable[[int], bytes]]:
-    """The number of records in some files, and a reader of one of them; no file stays open.
+    """Returns the number of records in some files, and a reader of one record; keeps no file open.
 
     Raises:
-      BadInput: damaged, or a format without random access.
+      BadInput: a file is damaged, or its format has no random access.
     """
     try:
         if file_format == "tfrecord":
@@ -306,15 +308,15 @@ def _tfrecords(paths: Sequence[Path]) -> tuple[int, Callable[[int], bytes]]:
         at = row - (int(ends[number - 1]) if number else 0)
         begin, end = int(starts[number][at]), int(starts[number][at + 1])
         with paths[number].open("rb", buffering=0) as file:
-            return os.pread(file.fileno(), end - begin, begin)  # with the framing between records
+            return os.pread(file.fileno(), end - begin, begin)  # includes framing between records
 
     return int(ends[-1]), read
 
 
 def _fingerprint(count: int, read: Callable[[int], bytes]) -> str:
-    """12 digits that change with the number, order or content of records.
+    """Returns 12 digits that change with the number, order or content of records.
 
-    A hash of the number of records and of the bytes of up to 1,000 of them, evenly spread.
+    They are a hash of the number of records and of the bytes of up to 1,000 evenly spread records.
     """
     digest = hashlib.blake2b(str(count).encode(), digest_size=6)
     chosen = np.unique(np.linspace(0, count - 1, min(count, _SAMPLE)).astype(int))
@@ -324,10 +326,10 @@ def _fingerprint(count: int, read: Callable[[int], bytes]) -> str:
 
 
 def check(folder: Path) -> Prepared:
-    """Compares a prepared dataset with its description, known sizes and what was recorded.
+    """Compares a prepared dataset with its description, known sizes and recorded notes.
 
     Raises:
-      BadInput: one of its files is damaged, or laid out otherwise.
+      BadInput: one of its files is damaged or has an unexpected layout.
     """
     try:
         return _check(folder)
@@ -371,7 +373,7 @@ def _check(folder: Path) -> Prepared:
 
 
 def record(folder: Path, left_out: Sequence[tuple[str, str]] = ()) -> None:
-    """Writes `vit_jax.json`: hashes of splits and of names of classes, and what was left out."""
+    """Writes `vit_jax.json`: hashes of splits and of class names, and the images left out."""
     file_format = description(folder).get("fileFormat", "tfrecord")
     opened = {s: _opened(paths, file_format) for s, (paths, _) in files(folder).items()}
     found = {split: _fingerprint(*one) for split, one in opened.items()}

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sizes of named datasets: examples of each split, classes of each label. `prepared` compares."""
+"""Sizes of named datasets: examples of each split, classes of each label. `prepared` uses them."""
 
 from vit_jax.paper import robustness, vtab
 
-# Examples of each split, of what TFDS prepares: its documentation, and the VTAB tasks' tests.
+# Examples of each split as TFDS prepares it. Sources: TFDS's documentation, VTAB's task tests.
 SIZES: dict[str, dict[str, int]] = {
     "imagenet2012": {"train": 1_281_167, "validation": 50_000},
     "imagenet2012_real": {"validation": 50_000},
@@ -39,14 +39,15 @@ SIZES: dict[str, dict[str, int]] = {
     "smallnorb": {"train": 24_300, "test": 24_300},
 }
 
-# Classes of a label of what TFDS prepares, and of ImageNet-21k: NAME[/CONFIG] -> feature -> number.
+# Number of classes of each label that TFDS prepares, and of ImageNet-21k: NAME[/CONFIG] -> feature
+# -> number.
 CLASSES: dict[str, dict[str, int]] = {
     "imagenet2012": {"label": 1_000},
     "imagenet2012_real": {"original_label": 1_000},
     "imagenet_v2/matched-frequency": {"label": 1_000},
     "imagenet_v2/threshold-0.7": {"label": 1_000},
     "imagenet_v2/topimages": {"label": 1_000},
-    "imagenet_a": {"label": 1_000},  # of which 200 have images, as of R
+    "imagenet_a": {"label": 1_000},  # 200 of them have images; likewise for imagenet_r
     "imagenet_r": {"label": 1_000},
     "imagenet_sketch": {"label": 1_000},
     "imagenet21k/fall11": {"label": 21_841},
@@ -54,7 +55,7 @@ CLASSES: dict[str, dict[str, int]] = {
     "cifar10": {"label": 10},
     "mnist": {"label": 10},
 }
-# Of these, those whose classes TFDS only counts; the others have a file of names.
+# Datasets above whose classes TFDS only counts; the others have a file of names.
 WITHOUT_NAMES = ("mnist", "svhn_cropped", "patch_camelyon", "dmlab", "smallnorb")
 WITHOUT_NAMES += ("diabetic_retinopathy_detection",)
 for _part in robustness.parts("imagenet2012_corrupted/{corruption}_{severity}").values():

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files inside folders, tar and zip archives, and tars inside tars, read where they lie.
+"""Reads files inside folders, tar and zip archives, and tars inside tars, in place.
 
-Nothing is unpacked: a member is a range of bytes of a file on disk. An archive whose members would
-land outside a target folder, or are no plain files, is refused. Start from `members`.
+Nothing is unpacked: a member is a range of bytes of a file on disk. An archive is refused if a
+member would land outside the target folder or is not a plain file. Start from `members`.
 """
 
 import bz2
@@ -27,7 +27,7 @@ from vit_jax.data.formats.tar_headers import Tar
 from vit_jax.errors import BadInput
 
 ARCHIVE = re.compile(r"(?i)\.(tar|tgz|tbz2?|txz|zip|tar\.(gz|bz2|xz))$")
-LARGEST_BYTES = 1 << 30  # of a compressed member; no image is larger
+LARGEST_BYTES = 1 << 30  # the largest compressed member; no image is larger
 _STREAMS: dict[bytes, Any] = {b"\x1f\x8b": gzip, b"BZh": bz2, b"\xfd7zXZ": lzma}
 _FOREIGN = {b"Rar!": ("RAR", "unrar x"), b"7z\xbc\xaf": ("7-Zip", "7z x")}
 
@@ -37,11 +37,11 @@ class Member:
     """A plain file.
 
     Attributes:
-      name: relative to where the search began; an archive counts as a folder named by its stem.
-      size: bytes of the file.
+      name: relative to the starting folder; an archive counts as a folder named by its stem.
+      size: the size of the file in bytes.
       container: the file on disk that holds it: an archive, or the file itself.
-      offset: where its data begin there.
-      deflated: bytes of its compressed form, in a zip; None where it is not compressed.
+      offset: the position of its data in `container`.
+      deflated: the size of its compressed form in a zip, in bytes; None if it is not compressed.
       checksum: CRC-32 of the content, in a zip; else None.
     """
 
@@ -53,10 +53,10 @@ class Member:
     checksum: int | None = None
 
     def read(self) -> bytes:
-        """The content. Safe in several threads.
+        """Returns the content. Safe in several threads.
 
         Raises:
-          BadInput: it is not there in full, or differs from what the archive states.
+          BadInput: the content is incomplete, or differs from what the archive states.
         """
         stored = self.size if self.deflated is None else self.deflated
         descriptor = os.open(self.container, os.O_RDONLY)
@@ -70,7 +70,7 @@ class Member:
         if self.deflated is not None:
             try:
                 inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-                data = inflate.decompress(data, self.size + 1)  # a bomb is not let grow further
+                data = inflate.decompress(data, self.size + 1)  # a bomb does not grow further
             except zlib.error as e:
                 raise _damaged(self.container, f"{self.name}: {e}") from e
             whole = len(data) == self.size and inflate.eof
@@ -83,27 +83,29 @@ def _damaged(container: str, what: str) -> BadInput:
     return BadInput(f"{container} is damaged: {what}. Download or copy it again.")
 
 
-Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
-_Plain = Callable[[Path, Any], Path]  # compressed file, module that reads it -> its plain form
+Progress = Callable[[int, int], None]  # (bytes done, total bytes)
+_Plain = Callable[[Path, Any], Path]  # (compressed file, module for it) -> its plain form
 
 
 def nothing(done: int, total: int) -> None:
-    """Progress that nobody looks at."""
+    """Ignores the progress."""
 
 
 def members(
     origin: Path, scratch: Path, opened: Callable[[str], bool], unpacked: Progress = nothing
 ) -> Iterator[Member]:
-    """Every plain file of a folder or an archive, sorted within a folder, else as stored.
+    """Yields every plain file of a folder (sorted) or of an archive (in stored order).
 
     Args:
       origin: the folder or archive.
-      scratch: folder for the plain form of compressed tars, which allow no reading in the middle.
-      opened: whether an archive of that name, found in `origin`, is opened; else it is a file.
-      unpacked: called while a plain form is made, with bytes of the compressed one.
+      scratch: folder for decompressed tars, since compressed ones allow no random access.
+      opened: returns True for the name of an archive in `origin` that is to be opened; any other
+        archive counts as a file.
+      unpacked: called during decompression, with bytes of the compressed file.
 
     Raises:
-      BadInput: nothing there, damaged, of a kind that cannot be read, not safe, or too large.
+      BadInput: nothing is there, or an archive is damaged, of an unsupported kind, unsafe, or too
+        large.
     """
     plain = functools.partial(_plain, scratch=scratch, progress=unpacked)
     try:
@@ -160,10 +162,11 @@ def _archive(
 
 
 def _plain(path: Path, module: Any, scratch: Path, progress: Progress) -> Path:
-    """The decompressed form of a file, made once; later starts find it.
+    """Returns the decompressed form of a file, which is made once and found by later starts.
 
     Raises:
-      BadInput: damaged, or there is not the space for it and for a dataset of its size.
+      BadInput: the file is damaged, or the disk lacks space for the decompressed form and a dataset
+        of its size.
     """
     size = path.stat().st_size
     plain = scratch / f"{path.name}.{size}.plain"
@@ -180,7 +183,7 @@ def _plain(path: Path, module: Any, scratch: Path, progress: Progress) -> Path:
                 partial.open("wb") as target,
             ):
                 while block := source.read(1 << 20):
-                    if 2 * target.tell() > free:  # what it says of its size need not be so
+                    if 2 * target.tell() > free:  # the size that the file states may be wrong
                         raise _no_room(path, scratch, 2 * target.tell(), free)
                     target.write(block)
                     progress(file.tell(), size)
@@ -188,7 +191,7 @@ def _plain(path: Path, module: Any, scratch: Path, progress: Progress) -> Path:
         except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as e:
             raise _damaged(str(path), str(e)) from e
         except OSError as e:
-            if e.errno is None:  # bz2's way to say so
+            if e.errno is None:  # bz2 raises this for damaged data
                 raise _damaged(str(path), str(e)) from e
             raise
         else:
@@ -207,9 +210,9 @@ def _no_room(path: Path, scratch: Path, needed: int, free: int) -> BadInput:
 
 
 def _plain_bytes(path: Path, module: Any) -> int:
-    """About how large the plain form is; images hardly shrink, so at least as the compressed one.
+    """Estimates the decompressed size, at least about that of the compressed file.
 
-    A gzip file ends with the size, modulo 2^32, of what it holds.
+    Images hardly compress. A gzip file ends with the size of its content, modulo 2^32.
     """
     size = path.stat().st_size
     if module is not gzip or size < 4:
@@ -217,14 +220,14 @@ def _plain_bytes(path: Path, module: Any) -> int:
     with path.open("rb") as file:
         file.seek(-4, os.SEEK_END)
         stated = int.from_bytes(file.read(4), "little")
-    lacking = max(0, size - size // 100 - stated)  # compressed images may be a little larger
+    lacking = max(0, size - size // 100 - stated)  # compressed images may be slightly larger
     return stated + -(-lacking // 2**32) * 2**32
 
 
 def _tar(
     file: IO[bytes], path: str, prefix: str, start: int, size: int, opened: Callable[[str], bool]
 ) -> Iterator[Member]:
-    """Members of the tar that is bytes `start` to `start + size` of the file at `path`."""
+    """Yields members of the tar that is bytes `start` to `start + size` of the file at `path`."""
     tar = Tar(file, start, size)
     try:
         for entry in tar:
@@ -242,7 +245,7 @@ def _tar(
         if tar.end:
             raise _damaged(path, str(e)) from e
         raise BadInput(f"{path} is neither a tar nor a zip archive, or it is damaged: {e}.") from e
-    if tar.rest(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):  # tarfile takes it for the end
+    if tar.rest(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):  # tarfile stops at a bad header
         raise _damaged(path, f"no header and no end of the archive at byte {start + tar.end}")
 
 
@@ -250,7 +253,7 @@ def _zip(path: Path, prefix: str) -> Iterator[Member]:
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
-    except Exception as e:  # of a damaged index it believes everything
+    except Exception as e:  # zipfile trusts a damaged index
         raise _damaged(str(path), str(e)) from e
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -279,7 +282,7 @@ def _zip(path: Path, prefix: str) -> Iterator[Member]:
                 raise _damaged(
                     str(path), f"{entry.filename} is said to be {stored} bytes from {start} on"
                 )
-            file.seek(start + 26)  # name and extra field may differ from the index
+            file.seek(start + 26)  # lengths here may differ from the index
             lengths = file.read(4)
             at = start + 30 + sum(int.from_bytes(lengths[i : i + 2], "little") for i in (0, 2))
             deflated = entry.compress_size if packed else None
@@ -287,7 +290,7 @@ def _zip(path: Path, prefix: str) -> Iterator[Member]:
 
 
 def _checked(path: str, name: str) -> str:
-    """The name of a member, without `./`."""
+    """Returns the name of a member without `./`; raises BadInput if the name is unsafe."""
     parts = [p for p in name.replace("\\", "/").split("/") if p not in ("", ".")]
     if name.startswith(("/", "\\")) or ".." in parts or re.match("[A-Za-z]:", name):
         raise _unsafe(path, name, "outside the folder that the archive is unpacked into")

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ranges of bytes of large files, by the file's number, safe in several threads.
+"""Reads ranges of bytes of large files, by file number; safe in several threads.
 
-Files may be held in memory whole, read ahead by threads: for stores where only reading in sequence
-is fast. Also where indices of such files are kept. Start from `Files`.
+Threads can read whole files ahead into memory, for stores that are fast only for sequential reads.
+This module also caches the indices of such files. Start from `Files`.
 """
 
 import concurrent.futures
@@ -21,23 +21,23 @@ import numpy as np
 
 from vit_jax.storage import files as storage
 
-_READERS = 4  # whole files that are read at once
+_READERS = 4  # whole files that are read at the same time
 
 
 class File:
-    """A file of records or a tar: its bytes, by ranges. The one place that opens such files."""
+    """A file of records or a tar, read by byte ranges; only this class opens such files."""
 
     def __init__(self, path: str):
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Returns the size in bytes."""
         return os.fstat(self._descriptor).st_size
 
     def read(self, length: int, start: int) -> bytes:
-        """`length` bytes from `start` on, fewer at the end; safe in several threads."""
-        data = os.pread(self._descriptor, length, start)  # at most 2 GiB at once
+        """Reads `length` bytes from `start` on, fewer at the end; safe in several threads."""
+        data = os.pread(self._descriptor, length, start)  # one call reads at most 2 GiB
         if len(data) == length or not data:
             return data
         parts = [data]
@@ -48,16 +48,16 @@ class File:
         return b"".join(parts)
 
     def stream(self) -> IO[bytes]:
-        """The same as a file object, at its beginning."""
+        """Returns a file object of the same file, positioned at its beginning."""
         return os.fdopen(os.dup(self._descriptor), "rb")
 
     def close(self) -> None:
-        """Nothing is read any more."""
+        """Closes the file; it cannot be read after this."""
         os.close(self._descriptor)
 
 
 class _Object:
-    """As `File`, in a bucket: a range is a request."""
+    """Like `File`, for an object in a bucket; each range is one request."""
 
     def __init__(self, path: str):
         self._path = path
@@ -74,7 +74,7 @@ class _Object:
 
 
 class _Streamed(_Object):
-    """In a bucket, from the beginning to the end: long reads, from which short ones are served."""
+    """An object in a bucket read from beginning to end; long reads serve several short ones."""
 
     def __init__(self, path: str):
         super().__init__(path)
@@ -93,11 +93,11 @@ class _Streamed(_Object):
 
 
 def open_file(path: str, *, in_sequence: bool = False) -> File | _Object:
-    """A file on a disk, or an object in a bucket.
+    """Opens a file on a disk or an object in a bucket.
 
     Args:
-      path: of it.
-      in_sequence: it is read from its beginning to its end, by one thread.
+      path: the path of the file or object.
+      in_sequence: one thread will read it from beginning to end.
     """
     if not storage.is_remote(path):
         return File(path)
@@ -105,10 +105,10 @@ def open_file(path: str, *, in_sequence: bool = False) -> File | _Object:
 
 
 class Files:
-    """Several files: ranges of their bytes.
+    """Several files whose byte ranges can be read.
 
     Attributes:
-      paths: by number.
+      paths: the path of each file, by number.
     """
 
     def __init__(self, paths: Sequence[str]):
@@ -118,11 +118,11 @@ class Files:
         self._lock = threading.Lock()
         self._threads: concurrent.futures.ThreadPoolExecutor | None = None
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if len(paths) > soft // 2:  # all stay open
+        if len(paths) > soft // 2:  # all files stay open
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
     def read(self, number: int, start: int, length: int) -> bytes:
-        """A range of file `number`: from memory where the file is held, else one range read."""
+        """Reads a range of file `number`, from memory if the file is held, else by one request."""
         held = self._held.get(number)
         if held is not None:
             with contextlib.suppress(concurrent.futures.CancelledError):
@@ -130,11 +130,11 @@ class Files:
         return self._file(number).read(length, start)
 
     def size(self, number: int) -> int:
-        """Bytes of file `number`."""
+        """Returns the size of file `number` in bytes."""
         return self._file(number).size
 
     def hold(self, numbers: Sequence[int]) -> None:
-        """Holds these files in memory, and no others; threads read them, in this order."""
+        """Holds these files, and no others, in memory; threads read them in this order."""
         with self._lock:
             if self._threads is None:
                 self._threads = concurrent.futures.ThreadPoolExecutor(_READERS, "read-ahead")
@@ -145,7 +145,7 @@ class Files:
                     self._held[number] = self._threads.submit(self._whole, number)
 
     def held(self) -> set[int]:
-        """The files that are in memory, or about to be."""
+        """Returns the numbers of the files that are in memory or being read."""
         return set(self._held)
 
     def _whole(self, number: int) -> bytes:
@@ -164,21 +164,21 @@ class Files:
 
 
 def indexed(path: str, what: str, build: Callable[[str], np.ndarray]) -> np.ndarray:
-    """What `build(path)` gives, kept in the user's cache folder by path, size and time of change.
+    """Returns `build(path)`, cached in the user's cache folder by path, size and time of change.
 
     Args:
-      path: of the file that is indexed.
-      what: is kept: another name, another array.
-      build: called where nothing is kept; its errors are passed on.
+      path: the path of the file to index.
+      what: names the kind of index; each kind is cached separately.
+      build: called if no index is cached; its errors are passed on.
 
     Returns:
-      The array, where it is kept as a map of the file: it takes no memory until it is read.
+      The array. A cached array is memory-mapped, so it takes no memory until it is read.
     """
     size, version = storage.size_and_version(path)
     whole = path if storage.is_remote(path) else os.path.abspath(path)
     identity = f"{what}\n{whole}\n{size}\n{version}".encode(errors="surrogateescape")
     cached = _cache_folder() / f"{hashlib.sha256(identity).hexdigest()[:24]}.npy"
-    with contextlib.suppress(OSError, ValueError, EOFError):  # not there, not ours, or damaged
+    with contextlib.suppress(OSError, ValueError, EOFError):  # missing, foreign or damaged
         return np.load(cached, mmap_mode="r")
     index = build(path)
     try:
@@ -187,7 +187,7 @@ def indexed(path: str, what: str, build: Callable[[str], np.ndarray]) -> np.ndar
         np.save(temporary, index)
         temporary.replace(cached)
     except OSError:
-        pass  # the index is only rebuilt next time
+        pass  # the index will be rebuilt next time
     return index
 
 

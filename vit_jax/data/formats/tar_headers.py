@@ -1,23 +1,23 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The headers of a tar file, read one after another, whatever they claim.
+"""Reads the headers of a tar file one after another and trusts none of their claims.
 
-Python's `tarfile` believes a size that is negative (and goes round in circles), allocates what a
-header asks for, and raises what it likes. Reads no content. Start from `Tar`.
+Python's `tarfile` accepts a negative size (and loops), allocates as much as a header asks for, and
+raises arbitrary errors. This module reads no content. Start from `Tar`.
 """
 
 import tarfile
 from collections.abc import Iterator
 from typing import IO, Any
 
-LONGEST_NAME = 4096  # bytes, as Linux has it for paths
+LONGEST_NAME = 4096  # bytes, Linux's limit for paths
 
 
 class Window:
-    """A range of another file; of a file's methods, those that tarfile needs.
+    """A range of another file, with only the file methods that tarfile needs.
 
-    It ends where it ends: a header that claims more gets what is there.
+    The range has a fixed end: a header that claims more bytes gets those that exist.
     """
 
     def __init__(self, file: IO[bytes], start: int, size: int):
@@ -40,10 +40,10 @@ class Window:
 
 
 class Tar:
-    """The members of the tar that is `size` bytes of a file from `start` on.
+    """The members of the tar that is `size` bytes of a file, from `start` on.
 
     Attributes:
-      end: bytes from `start` to where the last header or member that was read ends.
+      end: bytes from `start` to the end of the last header or member that was read.
     """
 
     def __init__(self, file: IO[bytes], start: int, size: int):
@@ -52,10 +52,11 @@ class Tar:
         self.end = 0
 
     def __iter__(self) -> Iterator[tarfile.TarInfo]:
-        """Each member, as stored; of plain ones all bytes are there.
+        """Yields each member as stored; a plain member is sure to have all its bytes.
 
         Raises:
-          tarfile.ReadError: no tar file, or a header that cannot be; `end` is where.
+          tarfile.ReadError: the file is not a tar, or a header is impossible; `end` is the
+            position.
         """
         archive = None
         while True:
@@ -66,9 +67,9 @@ class Tar:
                 self.end = archive.offset
             except tarfile.ReadError:
                 raise
-            except RecursionError:  # each reads the next
+            except RecursionError:  # each extended header reads the next
                 raise tarfile.ReadError("hundreds of extended headers for one member") from None
-            except Exception as e:  # what a header makes tarfile raise
+            except Exception as e:  # tarfile may raise anything here
                 raise tarfile.ReadError(f"a header that cannot be: {e}") from e
             if entry is None:
                 return
@@ -87,6 +88,6 @@ class Tar:
             )
 
     def rest(self, most: int) -> bytes:
-        """Up to `most` bytes from `end` on."""
+        """Reads up to `most` bytes from `end` on."""
         self._window.seek(self.end)
         return self._window.read(most)

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The images of a tar file: where each lies, its name and its label. Nothing is extracted.
+"""Indexes the images of a tar file: position, name and label of each. Extracts nothing.
 
-A WebDataset sample is the members that share their name up to the first dot: x.jpg with x.cls, or
-with x.json that has a label, or with x.txt. A tar without such labels has its images in folders of
-their classes, or is named by its class. Start from `members`.
+A WebDataset sample is the set of members that share their name up to the first dot: x.jpg with
+x.cls, with x.json that has a label, or with x.txt. In a tar without such labels the images lie in
+folders of their classes, or the tar is named by its class. Start from `members`.
 """
 
 import json
@@ -24,24 +24,24 @@ from vit_jax.data.ops.decode import EXTENSIONS
 
 log = logging.getLogger("vit_jax")
 
-_LABELS = ("cls", "json", "txt")  # the first that a sample has is taken
+_LABELS = ("cls", "json", "txt")  # by priority: the first that a sample has is used
 _JSON_KEYS = ("label", "cls", "class")
-_MOST_BYTES = 2**20  # of a label member; what is larger is something else
-_LONGEST_LABEL = 1000  # characters: all rows of an index are as wide as its longest
+_MOST_BYTES = 2**20  # the largest label member; larger ones are something else
+_LONGEST_LABEL = 1000  # characters; every row of an index is as wide as its longest label
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZ": "bzip2", b"\xfd7": "xz", b"\x28\xb5": "zstd"}
 
 
 def members(path: str) -> np.ndarray:
-    """The images of a tar file, in its order; built once, see `byte_ranges.indexed`.
+    """Returns the images of a tar file in its order; built once, see `byte_ranges.indexed`.
 
     Returns:
       Structured [images]: start and size (int64, of the bytes), name (bytes, of the member), label
-      (bytes, as written there), numeric (bool: it is a number, not the name of a class), split
-      (bytes, of a folder; empty for none).
+      (bytes, as written there), numeric (bool: True if the label is a number, False if it is the
+      name of a class), split (bytes, of a folder; empty without one).
 
     Raises:
-      ValueError: compressed, truncated or damaged; an image twice or without a label; the message
-        names file and member, and what to do.
+      ValueError: the file is compressed, truncated or damaged, or an image is there twice or has no
+        label; the message names file and member, and what to do.
     """
     return byte_ranges.indexed(path, "tar", _members)
 
@@ -77,7 +77,7 @@ def _members(path: str) -> np.ndarray:
 
 
 def _scan(path: str) -> Any:
-    """(name, start, size, None) of each image; content in place of None for each label member."""
+    """Yields (name, start, size, None) for each image; a label member has its content instead."""
     file, others = byte_ranges.open_file(path, in_sequence=True), 0
     try:
         kind = next((k for m, k in _COMPRESSED.items() if file.read(2, 0) == m), None)
@@ -117,7 +117,10 @@ def _scan(path: str) -> Any:
 
 
 def _check_end(path: str, rest: bytes, offset: int, size: int) -> None:
-    """To `tarfile`, a header that it cannot read or the end of the file ends a tar as well."""
+    """Raises ValueError unless the tar has an end mark and only zeros after it.
+
+    `tarfile` also takes an unreadable header or the end of the file for the end of the tar.
+    """
     if rest[: tarfile.BLOCKSIZE] != bytes(tarfile.BLOCKSIZE):
         what = "truncated: it has no end mark" if offset >= size else f"damaged at byte {offset}"
     elif rest.strip(b"\0"):
@@ -128,14 +131,14 @@ def _check_end(path: str, rest: bytes, offset: int, size: int) -> None:
 
 
 def _key(name: str) -> tuple[str, str]:
-    """The name up to the first dot of its last part, and what follows, in lower case."""
+    """Returns the name up to the first dot of its last part, and the rest in lower case."""
     folder, slash, base = name.rpartition("/")
     stem, _, suffix = base.partition(".")
     return folder + slash + stem, suffix.lower()
 
 
 def _label(path: str, key: str, sample: dict[str, bytes]) -> str:
-    """The label that a sample's members give, "" for none."""
+    """Returns the label that a sample's members give, or ""."""
     for suffix in _LABELS:
         if suffix not in sample:
             continue
@@ -148,7 +151,7 @@ def _label(path: str, key: str, sample: dict[str, bytes]) -> str:
                 if values and (isinstance(values[0], bool) or not isinstance(values[0], int | str)):
                     raise ValueError(f"{values[0]!r} is neither a number nor a name")
                 text = str(values[0]).strip() if values else ""
-            text.encode()  # JSON can hold half a character
+            text.encode()  # JSON can hold lone surrogates
         except (ValueError, RecursionError) as e:
             raise ValueError(f"{path}: {key}.{suffix} cannot be read: {e}; correct it.") from e
         if re.fullmatch(r"-\d+", text) or "\n" in text or len(text) > _LONGEST_LABEL:
@@ -162,7 +165,7 @@ def _label(path: str, key: str, sample: dict[str, bytes]) -> str:
 
 
 def _class(path: str, name: str) -> str:
-    """The folder of an image, else what its tar is named by, "" where that is a shard's name."""
+    """Returns the folder of an image, else the stem of its tar, "" if that is a shard's name."""
     folder = name.split("/")[-2] if "/" in name else ""
     if folder and folder not in SPLITS:
         return folder
@@ -172,7 +175,7 @@ def _class(path: str, name: str) -> str:
 
 
 def _split(name: str, labelled: bool) -> str:
-    """The folder called train, val or test that an image is in, above that of its class."""
+    """Returns the folder named train, val or test above an image's class folder, or ""."""
     folders = name.split("/")[: -1 if labelled else -2]
     return next((folder for folder in folders if folder in SPLITS), "")
 

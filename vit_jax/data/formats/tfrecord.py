@@ -1,11 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Records of TFRecord files by number: an index of offsets, built once, then range reads.
+"""Reads records of TFRecord files by number: builds an index of offsets once, then reads ranges.
 
 A TFRecord file is a sequence of: length (uint64), its checksum (4 bytes), data, checksum of the
-data (4 bytes). The checksums of lengths are verified when the index is built, those of data are
-not: an image that is damaged fails to decode, or shows it. Start from `RecordFiles`.
+data (4 bytes). The checksums of the lengths are verified when the index is built. The checksums of
+the data are not: a damaged image either fails to decode or shows the damage. Start from
+`RecordFiles`.
 """
 
 import concurrent.futures
@@ -20,17 +21,17 @@ from vit_jax.data.formats import byte_ranges
 log = logging.getLogger("vit_jax")
 
 _HEADER, _FOOTER = 12, 4
-_INDEXERS = 32  # files that are indexed at once: most of the time is waiting for the disk
-_MANY = 16  # files, from which on the log says that they are indexed
+_INDEXERS = 32  # files indexed at the same time; most of the time is spent waiting for the disk
+_MANY = 16  # number of files from which on the log reports the indexing
 
 
 def offsets(path: str) -> np.ndarray:
-    """Start of the data of each record and, last, where the next would start; int64 [records + 1].
+    """Returns int64 [records + 1]: the start of each record's data and of a record after the last.
 
     Reads 12 bytes of each record, once: see `byte_ranges.indexed`.
 
     Raises:
-      ValueError: the file is truncated, damaged, compressed or no TFRecord file.
+      ValueError: the file is truncated, damaged, compressed or not a TFRecord file.
     """
     return byte_ranges.indexed(path, "offsets", _offsets)
 
@@ -46,7 +47,7 @@ def _offsets(path: str) -> np.ndarray:
             headers += header
             starts.append(position + _HEADER)
             position += _HEADER + _FOOTER + struct.unpack_from("<Q", header)[0]
-            if len(headers) >= due:  # zeros make a record every 16 bytes, of a file of any size
+            if len(headers) >= due:  # a file of zeros would give a record every 16 bytes
                 _check_lengths(path, headers)
                 due *= 2
     finally:
@@ -58,7 +59,7 @@ def _offsets(path: str) -> np.ndarray:
 
 
 def _check_lengths(path: str, headers: bytearray) -> None:
-    """Raises ValueError unless the length in every header has its checksum."""
+    """Raises ValueError unless the length in every header matches its checksum."""
     fields = np.frombuffer(bytes(headers), np.dtype([("length", "<u8"), ("crc", "<u4")]))
     wrong = np.flatnonzero(_masked_crc(fields["length"]) != fields["crc"])
     if len(wrong) and wrong[0] == 0:
@@ -80,7 +81,7 @@ def _crc_table() -> np.ndarray:
 
 
 def _masked_crc(numbers: np.ndarray) -> np.ndarray:
-    """uint32 [n]: CRC-32C (RFC 3720) of uint64 [n], masked as in TFRecord files."""
+    """Returns uint32 [n]: CRC-32C (RFC 3720) of uint64 [n], masked as in TFRecord files."""
     table, crc = _crc_table(), np.full(len(numbers), 0xFFFFFFFF, np.uint32)
     for column in np.ascontiguousarray(numbers, "<u8").view(np.uint8).reshape(-1, 8).T:
         crc = table[(crc ^ column) & 255] ^ (crc >> 8)
@@ -92,11 +93,11 @@ class RecordFiles:
     """Records 0 to n - 1 of several files, in file order.
 
     Attributes:
-      files: their bytes.
-      shards: the first record of each file and, last, their number; int64 [files + 1].
+      files: gives access to the bytes of the files.
+      shards: the first record of each file and, last, the number of records; int64 [files + 1].
 
     Raises:
-      ValueError: as `offsets`.
+      ValueError: see `offsets`.
     """
 
     def __init__(self, paths: Sequence[str]):
@@ -111,12 +112,12 @@ class RecordFiles:
         return int(self.shards[-1])
 
     def __getitem__(self, index: int) -> bytes:
-        """The data of record `index`: one range read. Safe in several threads."""
+        """Returns the data of record `index` by one range read. Safe in several threads."""
         number, row = self.locate(index)
         start, end = self._offsets[number][row : row + 2].tolist()
         return self.files.read(number, start, end - _HEADER - _FOOTER - start)
 
     def locate(self, index: int) -> tuple[int, int]:
-        """The number of its file, and the number of the record in that."""
+        """Returns the number of the record's file, and the number of the record in that file."""
         number = int(np.searchsorted(self.shards, index, side="right")) - 1
         return number, index - int(self.shards[number])

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How fast images become batches: stage by stage, and against other ways to do the same.
+"""Measures how fast images become batches, stage by stage and against other ways to do it.
 
-Start from `bench`. All rates are of the same files, held in memory but for the stage `read`; every
-round runs each candidate once, so that whatever else the machine does hits all of them.
+Start from `bench`. All rates are for the same files, which are in memory except for the stage
+`read`. Every round runs each candidate once, so other load on the machine affects all of them.
 """
 
 import collections
@@ -35,10 +35,10 @@ _STAGES = ("read", "decode", "augment", "transfer")
 CHAIN = "decode|inception_crop({size})|flip_lr"
 FAST = "decode|fast_inception_crop({size})|flip_lr"
 _BATCH = 20
-_MOST_BYTES = 2**28  # of images that are held decoded
+_MOST_BYTES = 2**28  # bytes of images that are kept decoded
 
-_Step = Callable[[Tensor, Tensor], Tensor]  # content, seed -> image
-_Rates = tuple[float, float]  # images per second, and per second of a core's time
+_Step = Callable[[Tensor, Tensor], Tensor]  # (content, seed) -> image
+_Rates = tuple[float, float]  # images per second, and per second of processor time
 _Run = Callable[[], _Rates]
 
 
@@ -48,27 +48,25 @@ def bench(
     """Measures the training chain `CHAIN` on the first images of a split.
 
     Args:
-      split: image files; only where all are JPEGs the other ways are measured too.
+      split: image files; the other ways are measured only if all of them are JPEGs.
       workers: threads of every candidate.
-      images: how many at most.
-      rounds: of which medians are taken, after one that warms up.
-      size: of the crops.
+      images: the largest number of images to use.
+      rounds: number of rounds whose medians are taken, after one round of warm-up.
+      size: size of the crops.
 
     Returns:
-      What `vit_jax data bench --json` prints: `images`, `cores` (= workers), `versions`;
-      `images_per_sec_per_core`, by the processor time it takes, of the stages `read`, `decode`
-      (whole images), `augment` (crop, resize, flip of decoded images) and `transfer` (batches to
-      the default device);
-      `pipelines`: name -> images_per_sec (lowest, highest) and per core, of `ours` (`CHAIN`,
-      decoding only the box), `one_core`, `fast` (`FAST`), `bare` (TensorFlow's ops and nothing
-      else, float32),
-      `full` (all of the image decoded, then cropped), `pil`; `ratios`: of `ours` to each, medians
-      over rounds; `ratios_per_core`: the same by processor time, which other work on the machine
-      disturbs less; `rss_mib_by_epoch`: memory of this process after each of 3 epochs of `ours`;
-      `notes`.
+      The object that `vit_jax data bench --json` prints: `images`, `cores` (= workers), `versions`;
+      `images_per_sec_per_core`, by processor time, of the stages `read`, `decode` (whole images),
+      `augment` (crop, resize, flip of decoded images) and `transfer` (batches to the default
+      device); `pipelines`: name -> images_per_sec (lowest, highest) and per core, of `ours`
+      (`CHAIN`, decoding only the box), `one_core`, `fast` (`FAST`), `bare` (only TensorFlow's ops,
+      float32), `full` (the whole image decoded, then cropped), `pil`; `ratios`: of `ours` to each,
+      medians over rounds; `ratios_per_core`: the same by processor time, which other work on the
+      machine disturbs less; `rss_mib_by_epoch`: memory of this process after each of 3 epochs of
+      `ours`; `notes`.
 
     Raises:
-      BadInput: the source has no files, or one cannot be decoded.
+      BadInput: the source has no files, or a file cannot be decoded.
     """
     files = _files(split, min(images, len(split)))
     runs = _stages(split, files, workers, size) | _pipelines(files, workers, size)
@@ -99,7 +97,7 @@ def bench(
 
 
 def as_text(found: dict[str, Any]) -> str:
-    """What `bench` found, for people."""
+    """Formats the result of `bench` for people."""
     lines = [f"{found['images']} images, {found['cores']} threads"]
     lines += [
         f"{name:>10} {rate:10.1f} images/s per core"
@@ -147,7 +145,7 @@ def _median(rates: list[float]) -> float:
 
 
 def _interleaved(runs: dict[str, _Run], rounds: int) -> dict[str, list[_Rates]]:
-    """The rates of each run in each round; one more round comes first and is forgotten."""
+    """Returns the rates of each run in each round, without an extra first round of warm-up."""
     rates: dict[str, list[_Rates]] = {name: [] for name in runs}
     for _ in range(rounds + 1):
         for name, run in runs.items():
@@ -156,7 +154,7 @@ def _interleaved(runs: dict[str, _Run], rounds: int) -> dict[str, list[_Rates]]:
 
 
 def _dataset(count: int, example: Callable[[Tensor], Any], workers: int) -> Any:
-    """Batches of example(k) for k from 0 to count - 1, as `Pipeline` makes them."""
+    """Makes batches of example(k) for k from 0 to count - 1, as `Pipeline` does."""
     dataset = tf.data.Dataset.range(count)
     plain = tf.autograph.experimental.do_not_convert(example)
     dataset = dataset.map(plain, num_parallel_calls=workers, deterministic=True)
@@ -173,7 +171,7 @@ def _timed(work: Callable[[], Any], count: int) -> _Rates:
 
 
 def _rate(dataset: Any, count: int) -> _Rates:
-    """Of `count` images, after a first batch, with which the set-up ends."""
+    """Returns the rates for `count` images, after a first batch that completes the set-up."""
     batches = dataset.as_numpy_iterator()
     next(batches)
     return _timed(lambda: collections.deque(batches, maxlen=0), count)
@@ -184,7 +182,7 @@ def _process(chain: str, size: int) -> _Step:
 
 
 def _of_files(files: list[bytes], step: _Step, workers: int, epochs: int = 1) -> Any:
-    """`step` on files in memory, each with a seed of its own; a batch more than the files."""
+    """Applies `step` to files in memory, each with its own seed; yields one batch extra."""
     held = tf.constant(files)
 
     def example(k: Tensor) -> Tensor:
@@ -222,7 +220,7 @@ def _stages(split: Split, files: list[bytes], workers: int, size: int) -> dict[s
 
 
 def _within(most: int, images: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """The first images, of `most` bytes in all; at least one."""
+    """Yields the first images, up to `most` bytes in total, but at least one."""
     total = 0
     for image in images:
         total += image.nbytes
@@ -248,12 +246,12 @@ def _pipelines(files: list[bytes], workers: int, size: int) -> dict[str, _Run]:
 
 
 def _box(size: int, shape: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
-    """The box that `CHAIN` draws: its crop is the op of number 1."""
+    """Returns the box that `CHAIN` draws; its crop is op number 1."""
     return InceptionCrop(size).box(shape, tf.random.experimental.stateless_fold_in(seed, 1))
 
 
 def _bare(size: int, content: Tensor, seed: Tensor) -> Tensor:
-    """TensorFlow's ops as its documentation shows them; float32."""
+    """Uses TensorFlow's ops as its documentation shows them; float32."""
     begin, extent = _box(size, tf.io.extract_jpeg_shape(content), seed)
     window = tf.concat([begin[:2], extent[:2]], axis=0)
     box = tf.io.decode_and_crop_jpeg(content, window, channels=3)
@@ -261,7 +259,7 @@ def _bare(size: int, content: Tensor, seed: Tensor) -> Tensor:
 
 
 def _full(size: int, content: Tensor, seed: Tensor) -> Tensor:
-    """All of the image decoded, then cropped: what `CHAIN` was if its ops knew nothing."""
+    """Decodes the whole image, then crops: `CHAIN` without the one-pass optimisation."""
     image = tf.io.decode_jpeg(content, channels=3)
     box = tf.slice(image, *_box(size, tf.shape(image), seed))
     own = tf.random.experimental.stateless_fold_in(seed, 2)
@@ -269,7 +267,7 @@ def _full(size: int, content: Tensor, seed: Tensor) -> Tensor:
 
 
 def _pil(files: list[bytes], workers: int, size: int) -> _Run:
-    """Pillow in threads: the same boxes, resized with Pillow's bilinear filter, which averages."""
+    """Runs Pillow in threads on the same boxes; its bilinear filter averages when shrinking."""
     from PIL import Image
 
     boxes = []
@@ -299,10 +297,10 @@ def _pil(files: list[bytes], workers: int, size: int) -> _Run:
 
 
 def _memory(files: list[bytes], workers: int, size: int) -> list[float]:
-    """MiB that this process holds after each of 3 epochs."""
+    """Returns the MiB that this process holds after each of 3 epochs."""
     found = []
     steps = -(-len(files) // _BATCH)
-    enough = 4 * _BATCH  # epochs, also for a single file
+    enough = 4 * _BATCH  # epochs; enough even for a single file
     batches = _of_files(files, _process(CHAIN, size), workers, enough).as_numpy_iterator()
     for _ in range(3):
         for _ in range(steps):

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Decodes every image of a source and lists what is none. Start from `check_images`."""
+"""Decodes every image of a source and lists the bad ones. Start from `check_images`."""
 
 import collections
 import dataclasses
@@ -17,16 +17,16 @@ from vit_jax.data.splits.split import Split
 from vit_jax.data.tensorflow import tf
 from vit_jax.data.tf_errors import plain
 
-Progress = Callable[[int, int], None]  # (images done, all images)
+Progress = Callable[[int, int], None]  # (images done, total images)
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What a source's images are.
+    """The result of checking a source's images.
 
     Attributes:
-      images: how many there are, good or bad.
-      classes: how many names of classes.
+      images: number of images, good or bad.
+      classes: number of class names.
       bad: (file as `Split.name` gives it, reason), in the order of the source.
     """
 
@@ -35,25 +35,25 @@ class Report:
     bad: tuple[tuple[str, str], ...]
 
     def as_json(self) -> dict[str, Any]:
-        """What `vit_jax data check --json` prints."""
+        """Returns the object that `vit_jax data check --json` prints."""
         bad = [{"file": file, "reason": reason} for file, reason in self.bad]
         return {"images": self.images, "classes": self.classes, "bad": bad}
 
     def as_text(self) -> str:
-        """The same for people."""
+        """Formats the same result for people."""
         lines = [f"{self.images} images in {self.classes} classes, {len(self.bad)} bad"]
         return "\n".join(lines + [f"  {file}: {reason}" for file, reason in self.bad])
 
 
 def check_images(source: Source, workers: int, progress: Progress = lambda *_: None) -> Report:
-    """Decodes each image once, with Pillow, which also decides in training what an image is.
+    """Decodes each image once with Pillow, which also has the last word in training.
 
-    So every good image can be trained on. A file that Pillow refuses is bad even if TensorFlow's
-    JPEG decoder, being more tolerant, would train on it; so are files that are empty or unreadable.
+    So every good image can be used for training. A file that Pillow refuses counts as bad even if
+    TensorFlow's more tolerant JPEG decoder would accept it. Empty and unreadable files are bad too.
 
     Args:
-      source: of any kind; images that are stored as pixels are good once they are read.
-      workers: threads.
+      source: a source of any kind; images that are stored as pixels are good once they are read.
+      workers: number of threads.
       progress: called in this thread after each image.
     """
     tables = _images(source)
@@ -75,7 +75,7 @@ def check_images(source: Source, workers: int, progress: Progress = lambda *_: N
 
 
 def _images(source: Source) -> list[Split]:
-    """Every row that some split holds, once: splits such as `val` and `validation` overlap."""
+    """Returns each row of any split once, since splits such as `val` and `validation` overlap."""
     rows: dict[int, list[Any]] = {}
     tables = {id(split.table): split.table for split in source.splits.values()}
     for split in source.splits.values():
@@ -86,7 +86,7 @@ def _images(source: Source) -> list[Split]:
 def _ordered(
     threads: ThreadPoolExecutor, function: Callable[[int], Any], values: Iterable[int], ahead: int
 ) -> Iterator[Any]:
-    """As threads.map, with at most `ahead` results waiting: a source may have 10^9 images."""
+    """Like threads.map, but keeps at most `ahead` results: a source may have 10^9 images."""
     waiting: collections.deque[Any] = collections.deque()
     for value in values:
         waiting.append(threads.submit(function, value))
@@ -97,13 +97,13 @@ def _ordered(
 
 
 def _reason(read: Any, index: int) -> str:
-    """Why an image is bad; empty where it is good."""
+    """Returns why an image is bad, or "" for a good image."""
     try:
         content = read(tf.constant(index, tf.int64))[0].numpy()
         if isinstance(content, bytes):
             decode.careful(content)
     except decode.BadImage as e:
         return str(e)
-    except (tf.errors.OpError, OSError, UnicodeDecodeError) as e:  # which quotes a damaged record
+    except (tf.errors.OpError, OSError, UnicodeDecodeError) as e:  # the latter quotes a bad record
         return f"cannot be read: {plain(e)}"
     return ""

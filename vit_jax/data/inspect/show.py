@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A contact sheet: the first training examples as the model gets them, with their class names.
+"""Draws a contact sheet: the first training examples as the model sees them, with class names.
 
 Start from `sheet`.
 """
@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from vit_jax.data.pipeline.pipeline import Pipeline
 
-_TILE = 224  # pixels, the most that an image takes
+_TILE = 224  # the largest side of an image, in pixels
 _MARGIN = 12
 _FONT = 15  # pixels
 _LINE = 21
@@ -26,18 +26,18 @@ _INK, _PAPER = (20, 20, 20), (255, 255, 255)
 def sheet(
     pipe: Pipeline, classes: Sequence[str], *, source: str, chain: str, rows: int, columns: int
 ) -> bytes:
-    """A PNG of the first rows * columns examples of the training order, left to right.
+    """Returns a PNG of the first rows * columns examples of the training order, left to right.
 
-    Small images are enlarged by a whole number, without smoothing; large ones are shrunk. A name
-    that is too long ends in an ellipsis; the heading is broken into lines.
+    Small images are enlarged by a whole factor, without smoothing; large images are shrunk. A name
+    that is too long ends in an ellipsis. The heading is broken into lines.
 
     Args:
-      pipe: of a training split; the same seed gives the same sheet, pixel for pixel.
-      classes: names, by label.
-      source: what was opened, for the heading.
-      chain: what `pipe.ops` was read from, for the heading.
-      rows: of images.
-      columns: of images.
+      pipe: the pipeline of a training split; equal seeds give equal sheets, pixel for pixel.
+      classes: class names, by label.
+      source: the source's name, for the heading.
+      chain: the text that `pipe.ops` was parsed from, for the heading.
+      rows: number of rows of images.
+      columns: number of columns of images.
     """
     batch = next(dataclasses.replace(pipe, batch_size=rows * columns).train(0, 1))
     tile = pipe.image_size * max(1, _TILE // pipe.image_size)
@@ -70,12 +70,12 @@ def _names(labels: np.ndarray, classes: Sequence[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """One line of characters that can be drawn."""
+    """Returns the text as one line of characters that can be drawn."""
     return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
 
 
 def _shortened(text: str, width: float, font: _Font) -> str:
-    """The text, or as much of its beginning as fits before an ellipsis."""
+    """Returns the text, or as much of its beginning as fits before an ellipsis."""
     kept = text[:300]
     if kept == text and font.getlength(text) <= width:
         return text
@@ -85,7 +85,7 @@ def _shortened(text: str, width: float, font: _Font) -> str:
 
 
 def _lines(text: str, width: float, font: _Font) -> list[str]:
-    """The text in lines that fit, broken after a space, `|`, `/` or `,`, or else anywhere."""
+    """Breaks the text into lines that fit: after a space, `|`, `/` or `,`, or else anywhere."""
     lines = [""]
     for piece in re.findall(r"[^ |/,]*[ |/,]|[^ |/,]+", _plain(text)):
         if font.getlength(lines[-1] + piece) > width and lines[-1]:

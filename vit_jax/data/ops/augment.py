@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Random image ops: uint8 [H, W, C] and a seed to uint8. The same seed gives the same image.
+"""Random image ops: they map uint8 [H, W, C] and a seed to uint8; equal seeds give equal images.
 
-See `chain` for what an op is and for the list of all of them.
+See `chain` for the definition of an op and for the list of all ops.
 """
 
 import dataclasses
@@ -13,9 +13,9 @@ from vit_jax.data.tensorflow import Tensor, tf
 
 
 def resize(image: Tensor, height: int | Tensor, width: int | Tensor, *, antialias: bool) -> Tensor:
-    """Bilinear resize (half-pixel centres) of uint8 [H, W, C], rounded to uint8."""
+    """Resizes uint8 [H, W, C] bilinearly (half-pixel centres) and rounds to uint8."""
     resized = tf.image.resize(image, [height, width], method="bilinear", antialias=antialias)
-    return tf.cast(tf.round(resized), tf.uint8)  # means of what is within 0 to 255
+    return tf.cast(tf.round(resized), tf.uint8)  # means of values in 0 to 255 need no clipping
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +28,7 @@ class FlipLr:
 
 @dataclasses.dataclass(frozen=True)
 class RandomCrop:
-    """A random size x size; the image must be at least as large."""
+    """Crops a random size x size; the image must be at least that large."""
 
     size: int
 
@@ -38,7 +38,7 @@ class RandomCrop:
 
 @dataclasses.dataclass(frozen=True)
 class Shift:
-    """Moves the image by up to `pixels` in each direction; what comes in is black."""
+    """Moves the image by up to `pixels` in each direction; uncovered pixels are black."""
 
     pixels: int
 
@@ -51,16 +51,18 @@ class Shift:
 
 @dataclasses.dataclass(frozen=True)
 class InceptionCrop:
-    """A random box of 5 % to 100 % of the area and aspect 3/4 to 4/3, resized to size x size.
+    """Crops a random box and resizes it to size x size.
 
-    Bilinear without antialias, as the published code (arXiv:1409.4842 describes the box).
+    The box covers 5 % (`area_min`) to 100 % of the area and has an aspect ratio of 3/4 to 4/3, as
+    described in arXiv:1409.4842. The resize is bilinear without antialias, as in the published
+    code.
     """
 
     size: int
     area_min: float = 0.05
 
     def box(self, shape: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
-        """Begin and extent, int32 [3] each, in an image of that shape (int32 [3])."""
+        """Returns begin and extent, int32 [3] each, of a box in an image of shape int32 [3]."""
         begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
             shape,
             tf.zeros([0, 0, 4], tf.float32),
@@ -73,7 +75,7 @@ class InceptionCrop:
         return begin, extent
 
     def resize(self, box: Tensor) -> Tensor:
-        """The pixels of a box, uint8 [h, w, C], to size x size."""
+        """Resizes the pixels of a box, uint8 [h, w, C], to size x size."""
         return resize(box, self.size, self.size, antialias=False)
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
@@ -86,7 +88,7 @@ class InceptionCrop:
 class Affine:
     """Turns by up to `degrees`, scales sides by up to 1 +- `scale`, moves by up to `shift` pixels.
 
-    Bilinear; what comes in is black. Meant for small images, such as digits.
+    Bilinear; uncovered pixels are black. Meant for small images, such as digits.
     """
 
     degrees: float = 0.0

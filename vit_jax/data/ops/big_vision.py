@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The resizing of big_vision, bit for bit, for chains that are compared with its numbers.
+"""big_vision's resizing, bit for bit, for chains whose results are compared with its numbers.
 
-It does not average where it should (`bv_resize`) and drops the fraction, half a grey level on
-average; `chain` has better ops. Sizes and pixels are computed in float32, as there.
+`bv_resize` does not average over source pixels when it should. Both ops drop the fraction of a grey
+level, half a level on average. `chain` has better ops. Sizes and pixels are computed in float32, as
+in big_vision.
 """
 
 import dataclasses
@@ -21,7 +22,7 @@ def _truncated(image: Tensor, sides: Any, method: str) -> Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class BvResize:
-    """big_vision's `resize`: to size x size, bilinear without antialias, truncated to uint8."""
+    """Resizes to size x size like big_vision's `resize`: bilinear, not antialiased, truncated."""
 
     size: int
 
@@ -31,7 +32,7 @@ class BvResize:
 
 @dataclasses.dataclass(frozen=True)
 class BvResizeSmall:
-    """big_vision's `resize_small`: shorter side to `size`, mean over areas, truncated to uint8."""
+    """Resizes the shorter side to `size` like big_vision's `resize_small`: area mean, truncated."""
 
     size: int
 

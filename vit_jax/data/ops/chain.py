@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Preprocessing chains: `"decode|resize(224)|flip_lr"` to a function on one example.
+"""Turns preprocessing chains such as `"decode|resize(224)|flip_lr"` into functions on one example.
 
-An op is a frozen dataclass whose fields are its arguments and whose call maps (image, seed) to an
-image; `OPS` lists them all. The chain is read here rather than by clu's preprocess_spec, because
-that module imports TensorFlow and a wrong chain should be reported at once. Start from `parse`.
+An op is a frozen dataclass. Its fields are its arguments, and its call maps (image, seed) to an
+image; `OPS` lists all ops. This module parses chains itself because clu's preprocess_spec imports
+TensorFlow, and an error in a chain should be reported at once. Start from `parse`.
 """
 
 import ast
@@ -26,16 +26,19 @@ from vit_jax.errors import BadInput, unknown
 
 
 class Op(Protocol):
-    """Image (encoded bytes before `Decode`, then uint8 [H, W, 3]) and seed (int64 [2]) to image."""
+    """Maps an image (encoded bytes before `Decode`, then uint8 [H, W, 3]) and a seed to an image.
+
+    The seed is int64 [2].
+    """
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor: ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Resize:
-    """To size x size, ignoring the aspect ratio: bilinear, rounded to uint8.
+    """Resizes to size x size, ignoring the aspect ratio: bilinear, rounded to uint8.
 
-    `antialias` averages over the source pixels when shrinking; published ViT chains do not.
+    `antialias` averages over source pixels when shrinking; published ViT chains do not.
     """
 
     size: int
@@ -47,7 +50,7 @@ class Resize:
 
 @dataclasses.dataclass(frozen=True)
 class ResizeSmall:
-    """The shorter side to `size`, keeping the aspect ratio: bilinear, rounded to uint8."""
+    """Resizes the shorter side to `size`, keeping the aspect ratio: bilinear, rounded to uint8."""
 
     size: int
     antialias: bool = True
@@ -63,7 +66,7 @@ class ResizeSmall:
 
 @dataclasses.dataclass(frozen=True)
 class CentralCrop:
-    """The central size x size; the image must be at least as large."""
+    """Crops the central size x size; the image must be at least that large."""
 
     size: int
 
@@ -94,7 +97,7 @@ OPS = Registry(
 )
 
 
-# Of the arguments of ops, by name.
+# The allowed range of each op argument, by the argument's name.
 RANGES: dict[str, tuple[float, float]] = {
     "size": (1, 65535),
     "pixels": (0, 65535),
@@ -115,11 +118,12 @@ RANGES: dict[str, tuple[float, float]] = {
 
 
 def parse(key: str, chain: str, size: int) -> tuple[Op, ...]:
-    """Reads a chain; `{size}` in it is the image size, `{size*8//7}` its multiple, rounded down.
+    """Parses a chain; `{size}` means the image size, `{size*8//7}` its multiple, rounded down.
 
     Raises:
-      BadInput: anything that is not `op|op(1, name=2)`, an unknown op (options listed) or an
-        argument an op does not take, an op where it cannot be; the message names `key`.
+      BadInput: the text is not of the form `op|op(1, name=2)`, an op is unknown (the message lists
+        the options), an op does not take an argument, or an op stands in the wrong place; the
+        message names `key`.
     """
     parts = chain.split("|")
     ops = tuple(_op(key, part.strip(), size) for part in parts)
@@ -174,7 +178,7 @@ _SIZE = re.compile(r"\{size(?:\*(\d{1,4})//([1-9]\d{0,3}))?\}")
 
 
 def _multiple(size: int, match: re.Match[str]) -> str:
-    """What `{size}` or `{size*8//7}` stands for."""
+    """Returns the number that `{size}` or `{size*8//7}` stands for."""
     return str(size * int(match[1] or 1) // int(match[2] or 1))
 
 
@@ -182,9 +186,9 @@ _ACCEPTED: dict[Any, Any] = {int: int, bool: bool, float: (int, float), str: str
 
 
 def apply(ops: tuple[Op, ...]) -> Callable[[Tensor, Tensor], Tensor]:
-    """The ops one after another; each draws from its own stream of the example's seed.
+    """Returns the composition of the ops; each op draws from its own stream of the example's seed.
 
-    Where a random box is cropped right after decoding, both are done in one pass.
+    A random crop right after decoding is done in the same pass as the decoding.
     """
 
     def chained(image: Tensor, seed: Tensor) -> Tensor:

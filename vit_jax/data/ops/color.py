@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Random colours, and 3-Augment: uint8 [H, W, 3] and a seed to uint8.
+"""Random colours and 3-Augment: these ops map uint8 [H, W, 3] and a seed to uint8.
 
-See `chain` for what an op is. Start from `ColorJitter`.
+See `chain` for the definition of an op. Start from `ColorJitter`.
 """
 
 import dataclasses
@@ -11,27 +11,28 @@ import dataclasses
 from vit_jax.data.ops import randaugment
 from vit_jax.data.tensorflow import Tensor, tf
 
-_GRAY = (0.299, 0.587, 0.114)  # ITU-R 601-2, as Pillow
+_GRAY = (0.299, 0.587, 0.114)  # ITU-R 601-2, like Pillow
 
 
 def gray(image: Tensor) -> Tensor:
-    """float32 [H, W, 1]: the luma of an image."""
+    """Returns the luma of an image, float32 [H, W, 1]."""
     red, green, blue = tf.split(tf.cast(image, tf.float32), 3, axis=-1)
     return _GRAY[0] * red + _GRAY[1] * green + _GRAY[2] * blue
 
 
 def to_uint8(values: Tensor) -> Tensor:
-    """Rounded and clipped."""
+    """Rounds, clips and casts to uint8."""
     return tf.cast(tf.clip_by_value(tf.round(values), 0.0, 255.0), tf.uint8)
 
 
 @dataclasses.dataclass(frozen=True)
 class ColorJitter:
-    """Factors drawn evenly from [max(0, 1 - x), 1 + x] for each of three; hue from [-x, x] turns.
+    """Jitters brightness, contrast and saturation by factors from [max(0, 1 - x), 1 + x], then hue.
 
-    Brightness is against black, contrast against the mean grey, saturation against each pixel's
-    grey. But for clipping the three commute, so they are one step, clipped and rounded once, where
-    torchvision takes them in random order and rounds in between. Hue comes last.
+    Factors are drawn uniformly; the hue turns by [-x, x] turns. Brightness blends with black,
+    contrast with the mean grey, saturation with each pixel's grey. Apart from clipping the three
+    commute. So they are one step here, clipped and rounded once; torchvision applies them in random
+    order and rounds in between.
     """
 
     brightness: float = 0.0
@@ -58,8 +59,8 @@ class ColorJitter:
 class ThreeAugment:
     """3-Augment of DeiT III (arXiv:2204.07118), without its flip.
 
-    Grey, solarized from 128 on, or blurred by a Gaussian of 0.1 to 2 pixels, each as often; then a
-    colour jitter of 0.3 in brightness, contrast and saturation.
+    Makes the image grey, solarizes it from 128 on, or blurs it with a Gaussian of 0.1 to 2 pixels,
+    each equally often. Then jitters brightness, contrast and saturation by 0.3.
     """
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
@@ -78,14 +79,14 @@ class ThreeAugment:
 
 
 def blur(image: Tensor, sigma: Tensor, reach: int = 6) -> Tensor:
-    """uint8: means weighted by a Gaussian of `sigma` pixels, cut off at `reach`, mirrored outside.
+    """Blurs with a Gaussian of `sigma` pixels, cut off at `reach`, mirrored outside; gives uint8.
 
-    Sides are at least `reach`. Pillow approximates the Gaussian by three means over boxes.
+    Sides must be at least `reach`. Pillow approximates the Gaussian by three means over boxes.
     """
     weights = tf.exp(-0.5 * (tf.range(reach + 1, dtype=tf.float32) / sigma) ** 2)
     weights = tf.unstack(weights / (2.0 * tf.reduce_sum(weights) - weights[0]))
     values = tf.cast(image, tf.float32)
-    # Sums of shifted images: a depthwise convolution takes ten times as long for three channels.
+    # A depthwise convolution would take ten times as long for three channels.
     for _ in range(2):
         padded = tf.pad(values, [[reach, reach], [0, 0], [0, 0]], "SYMMETRIC")
         rows = tf.shape(values)[0]

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Decoding and cropping in one pass: of a JPEG, only the pixels of a random box are made.
+"""Decodes and crops in one pass: it decodes only the pixels of a random box of a JPEG.
 
-`decode_box` gives what decoding and then cropping give, bit for bit; `FastInceptionCrop` gives
-less exact pixels, sooner, of large photographs. `preprocess.apply` puts them in.
+`decode_box` gives bit for bit the result of decoding and then cropping. `FastInceptionCrop` gives
+less exact pixels of large photographs, sooner. `preprocess.apply` puts both into a chain.
 """
 
 import dataclasses
@@ -19,25 +19,25 @@ Box = tuple[Tensor, Tensor]  # begin, extent: int32 [3] each, as tf.slice takes 
 
 @dataclasses.dataclass(frozen=True)
 class FastInceptionCrop(InceptionCrop):
-    """As `inception_crop`, same boxes, but large JPEGs are decoded at 1/2, 1/4 or 1/8 of the size.
+    """Crops the same boxes as `inception_crop`, but decodes large JPEGs at 1/2, 1/4 or 1/8 size.
 
-    Right after `decode` only. The box keeps at least `size` pixels a side; its edges are rounded
-    to pixels of the reduced image. Mean difference to an area resize of the same box, in gray
-    levels: 1.3 for a photograph of 4000 x 3000 at 224 (`inception_crop`: 0.6); for ImageNet's of
-    320 at 112 4.7 (3.8), at 64 4.5 (5.7). Not for published numbers.
+    Allowed only right after `decode`. The box keeps at least `size` pixels a side; its edges are
+    rounded to pixels of the reduced image. Mean difference to an area resize of the same box, in
+    gray levels: 1.3 for a photograph of 4000 x 3000 at 224 (`inception_crop`: 0.6); for ImageNet
+    images of 320 pixels, 4.7 at 112 (3.8) and 4.5 at 64 (5.7). Not for published numbers.
     """
 
-    REDUCTIONS = (1, 2, 4, 8)  # what a JPEG's inverse transform can do by itself
+    REDUCTIONS = (1, 2, 4, 8)  # the reductions that a JPEG's inverse transform can do itself
 
 
 def decode_box(op: decode.Decode, crop: InceptionCrop, content: Tensor, seed: Tensor) -> Tensor:
-    """The pixels of `crop`'s box, for `crop.resize`; of wide boxes the edges may be inexact.
+    """Returns the pixels of `crop`'s box for `crop.resize`; edges of wide boxes may be inexact.
 
     Args:
       op: the decode before the crop.
-      crop: also a `FastInceptionCrop`.
-      content: string [], a file.
-      seed: int64 [2], of the crop.
+      crop: an `InceptionCrop` or a `FastInceptionCrop`.
+      content: string [], the bytes of a file.
+      seed: int64 [2], the seed of the crop.
 
     Returns:
       uint8 [h, w, 3].
@@ -60,7 +60,7 @@ def _jpeg_box(crop: InceptionCrop, content: Tensor, shape: Tensor, seed: Tensor)
     exact: list[Callable[[], Tensor]] = [lambda: _exact(crop.size, content, shape, begin, extent)]
     if not isinstance(crop, FastInceptionCrop):
         return exact[0]()
-    fits = tf.reduce_min(extent[:2]) // crop.size  # the most by which the box may shrink
+    fits = tf.reduce_min(extent[:2]) // crop.size  # the largest factor by which the box may shrink
     number = tf.reduce_sum(tf.cast(fits >= list(crop.REDUCTIONS[1:]), tf.int32))
     reduced = [
         lambda ratio=ratio: _reduced(content, begin, extent, ratio) for ratio in crop.REDUCTIONS[1:]
@@ -69,10 +69,10 @@ def _jpeg_box(crop: InceptionCrop, content: Tensor, shape: Tensor, seed: Tensor)
 
 
 def _exact(size: int, content: Tensor, shape: Tensor, begin: Tensor, extent: Tensor) -> Tensor:
-    """The box, with one more column decoded on both sides and then cut off.
+    """Decodes the box with one more column on either side, then cuts these columns off.
 
-    Halved chroma is interpolated from the neighbours of a column. Of a box four times as wide as
-    what it becomes, no resize looks at the columns at the edge; they need not be exact, and cutting
+    Halved chroma is interpolated from neighbouring columns. If a box is at least four times as wide
+    as its result, no resize looks at the edge columns. So they need not be exact, and cutting
     nothing off saves a copy.
     """
     (top, x, _), (height, width, _) = tf.unstack(begin), tf.unstack(extent)
@@ -84,7 +84,7 @@ def _exact(size: int, content: Tensor, shape: Tensor, begin: Tensor, extent: Ten
 
 
 def _reduced(content: Tensor, begin: Tensor, extent: Tensor, ratio: int) -> Tensor:
-    """The box in an image of 1/ratio of the size, at which it is decoded."""
+    """Decodes the box from an image of 1/ratio of the size."""
     half = ratio // 2
     first, last = (begin[:2] + half) // ratio, (begin[:2] + extent[:2] + half) // ratio
     window = tf.concat([first, last - first], axis=0)

@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Image files to RGB pixels, by content, never by name: TensorFlow where it is right, else Pillow.
+"""Decodes image files to RGB pixels with TensorFlow where its result is right, else with Pillow.
 
-Right is Pillow's first frame as RGB, alpha dropped, 16 bits scaled to 8. `Decode` is the op;
-`careful` decides what an image is, and says why something is none.
+It looks at the content of a file, never at its name. The right result is Pillow's first frame as
+RGB, alpha dropped, 16 bits scaled to 8. `Decode` is the op. `careful` decides whether a file is an
+image, and states the reason if it is not.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ import numpy as np
 
 from vit_jax.data.tensorflow import Tensor, tf
 
-MOST_PIXELS = 178_956_970  # above it Pillow takes a file for an attack
+MOST_PIXELS = 178_956_970  # the size above which Pillow suspects an attack
 EXTENSIONS = (
     ".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".apng", ".bmp", ".gif", ".webp", ".tif",
     ".tiff", ".avif", ".jp2", ".ppm",
@@ -29,16 +30,16 @@ EXTENSIONS = (
 FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 
 _JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
-_END = b"\xff\xd9"  # of a JPEG
+_END = b"\xff\xd9"  # the last bytes of a JPEG
 _ORIENTATION = 0x0112
-_HEAD = 65536  # bytes of a JPEG in which its orientation is looked for
+_HEAD = 65536  # leading bytes of a JPEG that are searched for its orientation
 
 
 class BadImage(ValueError):
-    """No image can be made of a file; the message is the reason, a few words."""
+    """A file that cannot be decoded; the message is the reason, in a few words."""
 
 
-# Orientations as EXIF counts them, to the turn that makes an image [H, W, 3] upright.
+# EXIF orientation -> the turn that makes an image [H, W, 3] upright.
 TURNS: dict[int, Callable[[np.ndarray], np.ndarray]] = {
     2: lambda image: image[:, ::-1],
     3: lambda image: image[::-1, ::-1],
@@ -54,17 +55,19 @@ def careful(content: bytes, exif: bool = False) -> np.ndarray:
     """Decodes with Pillow; safe in several threads.
 
     Args:
-      content: of a file in one of `FORMATS`.
-      exif: turn the image upright. TIFF, whose orientation is no EXIF, always is, as Pillow does.
+      content: the bytes of a file in one of `FORMATS`.
+      exif: turns the image upright. TIFF images are always turned, as Pillow does it, since TIFF's
+        orientation is not EXIF.
 
     Returns:
       uint8 [H, W, 3]: the first frame; palettes expanded, alpha dropped and not blended. 16-bit
-      gray is scaled by 1/257, where Pillow's own `convert` clips. Numbers of 32 bits have no
-      fixed white: it is the first of 1 (floats only), 255, 65535, 2^32 - 1 that none exceeds.
+      gray is scaled by 1/257, where Pillow's own `convert` clips. 32-bit numbers have no fixed
+      white. Their white is the first of 1 (floats only), 255, 65535, 2^32 - 1 that no value
+      exceeds.
 
     Raises:
-      BadImage: empty, no image, truncated, damaged, or above `MOST_PIXELS` (known before any
-        pixel is stored).
+      BadImage: the file is empty, not an image, truncated, damaged, or above `MOST_PIXELS`
+        (detected before any pixel is stored).
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -82,18 +85,18 @@ def careful(content: bytes, exif: bool = False) -> np.ndarray:
         raise BadImage(f"{_unread(content)}; it starts with {content[:12]!r}") from None
     except BadImage:
         raise
-    except Exception as e:  # for a damaged file, each format raises what it likes
+    except Exception as e:  # damaged files make each format raise its own errors
         raise BadImage(" ".join(str(e).split()) or type(e).__name__) from e
     return np.ascontiguousarray(turn(image) if turn else image)
 
 
 def _unread(content: bytes) -> str:
-    """What a file is that is in none of `FORMATS`; only its first bytes are looked at."""
+    """Describes a file that is in none of `FORMATS`; looks only at its first bytes."""
     from PIL import Image
 
     Image.init()
     for name, (_, accept) in Image.OPEN.items():
-        with contextlib.suppress(Exception):  # for a short file, each format raises what it likes
+        with contextlib.suppress(Exception):  # short files make each format raise its own errors
             if name not in FORMATS and accept and accept(content[:16]) is True:
                 return f"{name}, a format that is not read here"
     return "no image that Pillow knows"
@@ -103,7 +106,7 @@ def _rgb(picture: Any) -> np.ndarray:
     if picture.mode.startswith("I") or picture.mode == "F":
         values = np.asarray(picture)
         whites = [65535.0] if ";16" in picture.mode else [255.0, 65535.0, 2.0**32 - 1]
-        if picture.mode == "I" and picture.format in ("PNG", "PPM"):  # 16 bits, in other words
+        if picture.mode == "I" and picture.format in ("PNG", "PPM"):  # 16 bits, by another name
             whites = [65535.0]
         whites = [1.0, *whites] if picture.mode == "F" else whites
         top = float(values.max())
@@ -123,21 +126,21 @@ def _to_8_bits(values: np.ndarray, white: float) -> np.ndarray:
 
 
 def _orientation(picture: Any) -> int:
-    """Of an open Pillow image; 1 where there is none, or none that can be read."""
+    """Returns the orientation of an open Pillow image; 1 if it is missing or cannot be read."""
     try:
         if picture.format == "TIFF":
-            return 1  # it has been turned
+            return 1  # Pillow has turned it
         return int(picture.getexif().get(_ORIENTATION, 1))
-    except Exception:  # damaged metadata harm no pixel
+    except Exception:  # damaged metadata do not affect pixels
         return 1
 
 
 def is_turned(head: bytes) -> bool:
-    """Whether a JPEG or PNG that begins with `head` may have an orientation other than upright."""
+    """Returns True if a JPEG or PNG that begins with `head` may not be upright."""
     from PIL import Image
 
     if b"tiff:Orientation" in head:
-        return True  # in XMP, where Pillow looks too
+        return True  # in XMP, which Pillow reads too
     at = head.find(b"Exif\0\0")
     if at < 0:
         return head.startswith(_PNG) and any(k in head for k in (b"eXIf", b"exif", b"XML:com"))
@@ -150,14 +153,14 @@ def is_turned(head: bytes) -> bool:
         return True
 
 
-_IGNORED = ("ignore", None, Warning, re.compile(r"PIL\b"), 0)  # as the module warnings keeps it
+_IGNORED = ("ignore", None, Warning, re.compile(r"PIL\b"), 0)  # the form that `warnings` stores
 _lock = threading.Lock()
 _inside = 0
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """No warnings of Pillow meanwhile; unlike warnings.catch_warnings, for several threads."""
+    """Silences Pillow's warnings; unlike warnings.catch_warnings, it works in several threads."""
     global _inside
     with _lock:
         if not _inside:
@@ -173,7 +176,7 @@ def _quiet() -> Iterator[None]:
 
 
 def jpeg_shape(content: Tensor) -> Tensor:
-    """int32 [3] (height, width, channels) of a JPEG; zeros of what does not begin as one."""
+    """Returns int32 [3] (height, width, channels) of a JPEG; zeros if it does not begin as one."""
     begins = tf.equal(tf.strings.substr(content, 0, len(_JPEG)), _JPEG)
     shape = tf.cond(
         begins, lambda: tf.io.extract_jpeg_shape(content), lambda: tf.zeros([3], "int32")
@@ -182,14 +185,14 @@ def jpeg_shape(content: Tensor) -> Tensor:
 
 
 def is_jpeg(content: Tensor, shape: Tensor, exif: bool) -> Tensor:
-    """Whether TensorFlow decodes a file as it should be, as a JPEG.
+    """Returns True if the file is a JPEG that TensorFlow decodes correctly.
 
-    Not so CMYK: TensorFlow reads it otherwise where Adobe's marker is missing.
+    False for CMYK, since TensorFlow misreads it if Adobe's marker is missing.
 
     Args:
       content: string [].
       shape: from `jpeg_shape`.
-      exif: it must be upright.
+      exif: the image must also be upright.
     """
     height, width, channels = tf.unstack(shape)
     jpeg = (tf.equal(channels, 3) | tf.equal(channels, 1)) & _within(height, width)
@@ -197,16 +200,16 @@ def is_jpeg(content: Tensor, shape: Tensor, exif: bool) -> Tensor:
 
 
 def is_whole(content: Tensor) -> Tensor:
-    """Whether a JPEG ends as one does; where not, only decoding all of it shows what is missing."""
+    """Returns True if a JPEG has its end mark; if not, only full decoding shows what is missing."""
     end = tf.maximum(tf.strings.length(content) - len(_END), 0)
     return tf.equal(tf.strings.substr(content, end, len(_END)), _END)
 
 
 def _is_png(content: Tensor, exif: bool) -> Tensor:
-    """Whether TensorFlow decodes a file as it should be, as a PNG: gray or RGB of 8 bits."""
+    """Returns True if the file is a PNG that TensorFlow decodes correctly: gray or RGB, 8 bits."""
     head = tf.strings.substr(content, 0, 26) + b"\0" * 26  # substr refuses to start past the end
     png = tf.equal(tf.strings.substr(head, 0, len(_PNG)), _PNG)
-    kind = tf.strings.substr(head, 24, 2)  # of IHDR: bits, colour type
+    kind = tf.strings.substr(head, 24, 2)  # two fields of IHDR: bits, colour type
     png &= tf.equal(kind, b"\x08\x00") | tf.equal(kind, b"\x08\x02")
     sides = tf.io.decode_raw(tf.strings.substr(head, 16, 8), tf.int32, little_endian=False)
     png &= (tf.reduce_min(sides) > 0) & _within(sides[0], sides[1])
@@ -222,20 +225,21 @@ def _within(height: Tensor, width: Tensor) -> Tensor:
 
 
 def decodable(height: Tensor, width: Tensor) -> list[Tensor]:
-    """The sides (int32 []) of an image; fails where it would have more than `MOST_PIXELS`.
+    """Returns the sides (int32 []) of an image; fails if it would exceed `MOST_PIXELS`.
 
-    A line of pixels is a small file, and enlarged to a shorter side of 224 it is 50,000 times that.
+    A line of pixels is a small file, but enlarging its shorter side to 224 multiplies its pixels by
+    50,000.
     """
     many = f"it would be resized to more than {MOST_PIXELS} pixels"
     checked = tf.debugging.assert_equal(_within(height, width), True, many)
-    with tf.control_dependencies([] if checked is None else [checked]):  # None: it ran at once
+    with tf.control_dependencies([] if checked is None else [checked]):  # None: the check has run
         return [tf.identity(height), tf.identity(width)]
 
 
 def in_python(
     function: Callable[[bytes], Any], content: Tensor, dtype: Any, shape: list[Any]
 ) -> Tensor:
-    """function(content) in a graph; content is string []."""
+    """Calls function(content) in a graph; content is string []."""
 
     def call(array: Any) -> Any:
         return function(np.asarray(array, object).item())
@@ -254,7 +258,7 @@ def _no_jpeg(content: Tensor, exif: bool) -> Tensor:
 
 
 def pixels(content: Tensor, exif: bool) -> Tensor:
-    """Bytes of a file (string []) to uint8 [H, W, 3]; see `Decode`."""
+    """Decodes the bytes of a file (string []) to uint8 [H, W, 3]; see `Decode`."""
     return tf.cond(
         is_jpeg(content, jpeg_shape(content), exif),
         lambda: tf.io.decode_jpeg(content, channels=3),
@@ -264,12 +268,12 @@ def pixels(content: Tensor, exif: bool) -> Tensor:
 
 @functools.cache
 def _traced_pixels(exif: bool) -> Callable[[Tensor], Tensor]:
-    """`pixels`, traced: op by op it takes milliseconds before a pixel is decoded."""
+    """Returns `pixels` as a traced function; op by op, the overhead is milliseconds an image."""
     return tf.function(lambda content: pixels(content, exif), autograph=False)
 
 
 def image(content: bytes, exif: bool) -> np.ndarray:
-    """uint8 [H, W, 3] of a file as training sees it: TensorFlow's where it succeeds, else Pillow's.
+    """Returns uint8 [H, W, 3] of a file as training decodes it: by TensorFlow, or else by Pillow.
 
     Raises:
       BadImage: neither can decode it.
@@ -282,11 +286,11 @@ def image(content: bytes, exif: bool) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Decode:
-    """Bytes of an image file to its pixels, uint8 [H, W, 3]; pixels stay as they are.
+    """Decodes the bytes of an image file to pixels, uint8 [H, W, 3]; leaves pixels as they are.
 
     JPEG and plain PNG go through TensorFlow, which is within 2 gray levels of Pillow on average
-    (its inverse DCT is faster and less exact); the rest through `careful`.
-    `exif` turns the image upright; of a JPEG, the first 64 KiB are searched for its orientation.
+    (its inverse DCT is faster and less exact). Other files go through `careful`. `exif` turns the
+    image upright; only the first 64 KiB of a JPEG are searched for its orientation.
     """
 
     exif: bool = False

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Random erasing (arXiv:1708.04896): a box of noise, or of one grey, over a part of an image.
+"""Random erasing (arXiv:1708.04896): fills a box in an image with noise or with one grey level.
 
-See `chain` for what an op is.
+See `chain` for the definition of an op.
 """
 
 import dataclasses
@@ -14,16 +14,16 @@ from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
 
 _LEAST_ASPECT = 0.3
-_TRIES = 10  # boxes drawn; the first that fits is taken
+_TRIES = 10  # boxes drawn; the first that fits is used
 
 
 @dataclasses.dataclass(frozen=True)
 class RandomErasing:
-    """Erases a box of `area_min` to `area_max` of the image, with a probability.
+    """Erases a box of `area_min` to `area_max` of the image's area, with a given probability.
 
-    Height over width is 0.3 to 1 / 0.3, its logarithm drawn evenly, as torchvision and timm do (the
-    paper draws the ratio itself). `fill` is a grey level, or -1: each value drawn from 0 to 255.
-    An image where none of ten boxes fits is left alone.
+    The ratio of height to width lies between 0.3 and 1 / 0.3. Its logarithm is drawn uniformly, as
+    in torchvision and timm (the paper draws the ratio itself). `fill` is a grey level, or -1 to
+    draw each value from 0 to 255. If none of ten boxes fits, the image stays as it is.
     """
 
     probability: float = 0.5

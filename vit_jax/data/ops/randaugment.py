@@ -3,12 +3,12 @@
 
 """RandAugment (arXiv:1909.13719) with the numbers of the TensorFlow code that AugReg used.
 
-That code (big_vision's) is the reference, oddities included: it differs from timm's and from the
-paper's description. Every layer applies the op it chose: the probability that the code draws beside
-it reaches none of the 16 ops. `magnitude` is on a scale of 10 and extrapolates; larger is not
-stronger for Posterize, which keeps more bits, and for Solarize, whose threshold wraps around in
-uint8 (10 and 20: everything is inverted; 15: from 128 on). Start from `RandAugment`; `OPS` has what
-each op does.
+The reference is that code (big_vision's), including its oddities; it differs from timm's and from
+the paper's description. Every layer applies the op it chose: the code also draws a probability, but
+none of the 16 ops uses it. `magnitude` is on a scale of 10 and extrapolates. A larger magnitude is
+not stronger for Posterize, which then keeps more bits. Nor is it for Solarize, whose threshold
+wraps around in uint8 (10 and 20 invert everything; 15 inverts from 128 on). Start from
+`RandAugment`; `OPS` lists all ops.
 """
 
 import dataclasses
@@ -18,12 +18,15 @@ from typing import Any
 
 from vit_jax.data.tensorflow import Tensor, tf
 
-FILL = 128  # of what comes in, and of what is cut out
+FILL = 128  # fills uncovered and cut-out areas
 
 
 @dataclasses.dataclass(frozen=True)
 class RandAugment:
-    """`layers` ops, each drawn evenly from 16, at `magnitude` (10 is full, 0 not nothing)."""
+    """Applies `layers` ops, each drawn uniformly from 16, at `magnitude`.
+
+    Magnitude 10 is full strength; magnitude 0 still changes the image.
+    """
 
     layers: int
     magnitude: float
@@ -43,20 +46,20 @@ class RandAugment:
 
 
 # (image uint8 [H, W, 3], level = magnitude / 10, draws float32 [3] in [0, 1)) -> uint8 [H, W, 3].
-# draws[0] below 1/2 is a positive sign; draws[1:] are a place, y and x, in shares of the sides.
+# draws[0] below 1/2 means a positive sign; draws[1:] are a position (y, x) as shares of the sides.
 Apply = Callable[[Tensor, float, Tensor], Tensor]
 
 
 def blend(degenerate: Tensor, image: Tensor, factor: float | Tensor) -> Tensor:
-    """uint8: `degenerate` at factor 0, `image` at 1, beyond it above; clipped, then truncated."""
+    """Returns uint8: `degenerate` at factor 0, `image` at 1, extrapolated above; truncated."""
     start = tf.cast(degenerate, tf.float32)
     blended = start + factor * (tf.cast(image, tf.float32) - start)
     return tf.cast(tf.clip_by_value(blended, 0.0, 255.0), tf.uint8)
 
 
 def invert_from(image: Tensor, threshold: int) -> Tensor:
-    """uint8, 255 - value where a value is at least `threshold`."""
-    # Not tf.where, which takes five times as long on uint8.
+    """Inverts uint8 values of at least `threshold`: value -> 255 - value."""
+    # tf.where would take five times as long on uint8.
     return tf.bitwise.bitwise_xor(image, tf.cast(image >= threshold, tf.uint8) * tf.uint8.max)
 
 
@@ -69,13 +72,13 @@ def _signed(value: float, draws: Tensor) -> Tensor:
 
 
 def _sides(image: Tensor) -> tuple[Tensor, Tensor]:
-    """Height and width, float32."""
+    """Returns height and width, float32."""
     shape = tf.cast(tf.shape(image), tf.float32)
     return shape[0], shape[1]
 
 
 def _auto_contrast(image: Tensor, _: float, __: Tensor) -> Tensor:
-    """Each channel's range stretched to 0..255; a channel of one value stays."""
+    """Stretches each channel's range to 0..255; leaves a channel with one value unchanged."""
     low = tf.cast(tf.reduce_min(image, axis=[0, 1]), tf.float32)
     high = tf.cast(tf.reduce_max(image, axis=[0, 1]), tf.float32)
     scale = tf.where(high > low, 255.0 / tf.maximum(high - low, 1.0), 1.0)
@@ -85,7 +88,7 @@ def _auto_contrast(image: Tensor, _: float, __: Tensor) -> Tensor:
 
 
 def _equalize(image: Tensor, _: float, __: Tensor) -> Tensor:
-    """Each channel through the table that flattens its histogram, as Pillow makes it."""
+    """Maps each channel through the table that flattens its histogram, as in Pillow."""
 
     def table(channel: Tensor) -> Tensor:
         counts = tf.histogram_fixed_width(channel, [0, 255], nbins=256)
@@ -96,7 +99,7 @@ def _equalize(image: Tensor, _: float, __: Tensor) -> Tensor:
 
     values = tf.cast(image, tf.int32)
     tables = tf.concat([table(values[..., c]) for c in range(3)], axis=0)
-    # Not tf.gather, which takes three times as long to fetch single elements.
+    # tf.gather would take three times as long to fetch single elements.
     places = values + tf.constant([0, 256, 512])
     return tf.gather_nd(tf.cast(tables, tf.uint8), places[..., None])
 
@@ -106,7 +109,7 @@ def _invert(image: Tensor, _: float, __: Tensor) -> Tensor:
 
 
 def _posterize(image: Tensor, level: float, _: Tensor) -> Tensor:
-    """Keeps int(4 level) bits; 0 bits are 1, as TensorFlow shifts uint8 by 7 at most."""
+    """Keeps int(4 level) bits; 0 bits become 1, since TensorFlow shifts uint8 by at most 7."""
     shift = min((8 - int(level * 4)) % 256, 7)
     return tf.bitwise.bitwise_and(image, tf.constant(256 - 2**shift, tf.uint8))
 
@@ -137,13 +140,13 @@ def _brightness(image: Tensor, level: float, _: Tensor) -> Tensor:
 
 
 def _sharpness(image: Tensor, level: float, _: Tensor) -> Tensor:
-    """Against the mean of 3 x 3 pixels, the middle one five times; the rim stays.
+    """Blends with the mean of 3 x 3 pixels, the centre counted five times; the rim stays as it is.
 
-    The mean is exact before it is truncated. The reference's convolution rounds, so at magnitude 15
-    one value in 200 of a photograph is up to 2 away from it.
+    The mean is exact before truncation. The reference's convolution rounds. So at magnitude 15 one
+    value in 200 of a photograph differs from it by up to 2.
     """
     values = tf.cast(image, tf.float32)
-    # Sums, since a depthwise convolution takes twenty times as long for three channels.
+    # A depthwise convolution would take twenty times as long for three channels.
     rows = values[:-2] + values[1:-1] + values[2:]
     sums = rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:] + 4.0 * values[1:-1, 1:-1]
     inner = blend(tf.floor(sums / 13.0), image[1:-1, 1:-1], _factor(level))
@@ -152,7 +155,7 @@ def _sharpness(image: Tensor, level: float, _: Tensor) -> Tensor:
 
 
 def _warp(image: Tensor, a: Any, b: Any, x: Any, c: Any, d: Any, y: Any) -> Tensor:
-    """Pixel (i, j), across and down, is the one nearest to (a i + b j + x, c i + d j + y)."""
+    """Takes pixel (i, j), across and down, from the nearest to (a i + b j + x, c i + d j + y)."""
     matrix = tf.stack([tf.cast(v, tf.float32) for v in (a, b, x, c, d, y, 0, 0)])
     return tf.raw_ops.ImageProjectiveTransformV3(
         images=image[None],
@@ -165,7 +168,7 @@ def _warp(image: Tensor, a: Any, b: Any, x: Any, c: Any, d: Any, y: Any) -> Tens
 
 
 def _rotate(image: Tensor, level: float, draws: Tensor) -> Tensor:
-    """By 30 level degrees about the middle; a positive sign is counter-clockwise."""
+    """Rotates by 30 level degrees about the middle; a positive sign means counter-clockwise."""
     angle = _signed(level * 30.0 * math.pi / 180.0, draws)
     cos, sin = tf.cos(angle), tf.sin(angle)
     height, width = _sides(image)
@@ -183,7 +186,7 @@ def _shear_y(image: Tensor, level: float, draws: Tensor) -> Tensor:
 
 
 def _translate(image: Tensor, level: float, draws: Tensor, axis: int) -> Tensor:
-    """By 100 level pixels, whatever the side; a positive sign moves up or to the left."""
+    """Moves by 100 level pixels, whatever the side; a positive sign means up or left."""
     pixels = round(level * 100)
     margin, begin = [[0, 0]] * 3, [0] * 3
     margin[axis] = [pixels, pixels]
@@ -200,7 +203,7 @@ def _translate_y(image: Tensor, level: float, draws: Tensor) -> Tensor:
 
 
 def _cutout(image: Tensor, level: float, draws: Tensor) -> Tensor:
-    """A square of side 2 int(40 level) about any pixel, as much of it as lies inside."""
+    """Cuts out a square of side 2 int(40 level) about a random pixel, clipped at the edge."""
     half, sides = int(level * 40), tf.shape(image)[:2]
     middle = tf.cast(draws[1:] * tf.cast(sides, tf.float32), tf.int32)
     begin, end = tf.maximum(middle - half, 0), tf.minimum(middle + half, sides)
@@ -210,7 +213,7 @@ def _cutout(image: Tensor, level: float, draws: Tensor) -> Tensor:
 
 
 def with_box(image: Tensor, begin: Tensor, box: Tensor) -> Tensor:
-    """The image with uint8 [h, w, 3] in the place of its pixels from `begin`, (y, x), on."""
+    """Returns the image with `box`, uint8 [h, w, 3], pasted in from `begin`, (y, x), on."""
     (top, left), (bottom, right) = tf.unstack(begin), tf.unstack(begin + tf.shape(box)[:2])
     middle = tf.concat([image[top:bottom, :left], box, image[top:bottom, right:]], axis=1)
     return tf.concat([image[:top], middle, image[bottom:]], axis=0)

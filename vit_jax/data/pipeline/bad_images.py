@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files that the fast path could not decode: which go through Pillow, which are replaced.
+"""Handles files that the fast path could not decode: Pillow decodes some, others are replaced.
 
-What becomes of an example depends on its index alone, so it is the same in every process and after
-every restart, however it came to be known. Start from `Doubtful`.
+The outcome for an example depends only on its index. So it is the same in every process and after
+every restart, whichever way the failure was found. Start from `Doubtful`.
 """
 
 import re
@@ -22,33 +22,33 @@ from vit_jax.storage import files as storage
 
 
 class Doubtful:
-    """A split whose reader knows the examples that were found to be doubtful.
+    """A split whose reader remembers which examples turned out to be doubtful.
 
-    `_instead` maps the index of an example that is no image to the example that takes its place,
-    and that of one that only Pillow decodes to itself.
+    `_instead` maps the index of an undecodable example to the index of its replacement. It maps the
+    index of an example that only Pillow decodes to that same index.
     """
 
     def __init__(self, split: Split, exif: bool):
         self._split, self._exif = split, exif
         self._read = split.reader()
         self._instead: dict[int, int] = {}
-        self._next_good: dict[int, int] = {}  # after examples that are no images, used or not
-        self._in_graph: Any = None  # the same as a table of TensorFlow, which `careful_reader` asks
+        self._next_good: dict[int, int] = {}  # for undecodable examples, whether used or not
+        self._in_graph: Any = None  # `_instead` as a TensorFlow table, for `careful_reader`
 
     def at(self, index: int) -> int:
-        """The example that is read at an index."""
+        """Returns the index of the example that is read in place of `index`."""
         return self._instead.get(index, index)
 
     def is_known(self, index: int) -> bool:
-        """Whether something was found out about the example."""
+        """Returns True if this example is known to be doubtful."""
         return index in self._instead
 
     def image(self, index: int) -> np.ndarray:
-        """uint8 [H, W, C] of an example, decoded all by itself.
+        """Decodes one example on its own and returns uint8 [H, W, C].
 
         Raises:
-          BadImage: no decoder makes an image of it.
-          BadInput: it cannot even be read.
+          BadImage: no decoder can make an image of it.
+          BadInput: the example cannot be read.
           StoreLost: the object store does not answer.
         """
         try:
@@ -64,17 +64,19 @@ class Doubtful:
     def examine(
         self, index: int, process: Callable[[Tensor], Any], chain: str, error: Exception
     ) -> str:
-        """Why an example that failed is no image; empty where it is one: `add_careful` it is.
+        """Returns why a failed example is no usable image, or "" if Pillow decodes it.
+
+        Registers an example that Pillow decodes with `add_careful`.
 
         Args:
-          index: of the example.
-          process: what is made of its image.
+          index: the index of the example.
+          process: the function that is applied to its image.
           chain: the name of `process`.
-          error: with which it failed.
+          error: the error with which the example failed.
 
         Raises:
-          BadInput: it cannot be read, or not be processed.
-          StoreLost: the error, or another try, says that the store does not answer.
+          BadInput: the example cannot be read or cannot be processed.
+          StoreLost: the error, or a second try, shows that the object store does not answer.
         """
         raise_lost(error)
         try:
@@ -92,14 +94,15 @@ class Doubtful:
         ) from None
 
     def add_careful(self, index: int) -> None:
-        """From now on `image` decodes the example."""
+        """Makes `image` decode this example from now on."""
         self._add(index, index)
 
     def replace(self, index: int) -> None:
-        """From now on the next good example, by index, takes the place of a bad one.
+        """Replaces a bad example, from now on, with the next good one by index.
 
         Raises:
-          BadInput: there is none, or a file that comes before it cannot be read.
+          BadInput: the split has no good example, or a file before the next good one cannot be
+            read.
         """
         examples, passed = len(self._split), [index]
         while len(passed) < examples:
@@ -123,11 +126,11 @@ class Doubtful:
             self._in_graph.insert(tf.constant(index, tf.int64), tf.constant(other, tf.int64))
 
     def reader(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """As `Split.reader`, with what is known by now."""
+        """Returns a reader like `Split.reader` that uses what is known now."""
         return self.careful_reader() if self._instead else self._read
 
     def careful_reader(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """As `Split.reader`, with what is known when it reads."""
+        """Returns a reader like `Split.reader` that uses what is known at the time of each read."""
         if self._in_graph is None:
             self._in_graph = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1)
             for index, other in self._instead.items():
@@ -141,10 +144,10 @@ class Doubtful:
             found = instead(index)
             index = tf.where(found < 0, index, found)
             image, labels = self._read(index)
-            if image.dtype != tf.string:  # pixels, which no other decoder reads
+            if image.dtype != tf.string:  # pixels need no decoder
                 return image, labels
 
-            def as_png() -> Tensor:  # lossless, and plain: the chain decodes it
+            def as_png() -> Tensor:  # lossless, and a format that the chain decodes
                 pixels = decode.in_python(careful, image, tf.uint8, [None, None, 3])
                 return tf.io.encode_png(pixels, compression=0)
 
@@ -154,6 +157,6 @@ class Doubtful:
 
 
 def raise_lost(error: Exception) -> None:
-    """Raises the `StoreLost` that a function inside a graph raised: TensorFlow keeps its text."""
+    """Raises StoreLost if the error text names it; a graph keeps only the text of an error."""
     if found := re.search(r"\bStoreLost: (.*)", str(error)):
         raise storage.StoreLost(f"{found[1].removesuffix(' Run again.')} Run again.") from error

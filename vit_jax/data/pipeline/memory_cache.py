@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Examples held in memory: as they are stored, or as the chain's first ops leave them.
+"""Holds examples in memory, either as stored or as the chain's first ops leave them.
 
-What comes out is bit for bit what comes out without. Each process holds the whole split, since the
-order may ask any process for any example. Start from `keep`.
+The cached pipeline yields bit for bit what the uncached one yields. Each process holds the whole
+split, since the order may ask any process for any example. Start from `keep`.
 """
 
 import dataclasses
@@ -25,15 +25,15 @@ from vit_jax.hardware import host_memory
 Kind = Literal["none", "raw", "decoded"]
 KINDS = ("none", "raw", "decoded")
 
-# Ops that draw nothing: the same image each time.
+# Ops that draw no random numbers, so they give the same image each time.
 FIXED = (
     preprocess.Decode, preprocess.Resize, preprocess.ResizeSmall, preprocess.CentralCrop,
     big_vision.BvResize, big_vision.BvResizeSmall,
 )  # fmt: skip
 
-_SAMPLE = 64  # examples by which the size of all is predicted
-_HEADROOM = 1.25  # the sample's mean may be that much too small
-_EACH = 64  # bytes beside the image: its label, and where it lies
+_SAMPLE = 64  # number of examples from which the total size is predicted
+_HEADROOM = 1.25  # allows for a sample mean that is too small by this factor
+_EACH = 64  # bytes for each example beside its image: label and bookkeeping
 
 _Ops = tuple[preprocess.Op, ...]
 _T = TypeVar("_T")
@@ -41,28 +41,28 @@ _T = TypeVar("_T")
 
 @dataclasses.dataclass(frozen=True)
 class Done:
-    """In the place of an op whose result is held: the ops after it keep their random numbers."""
+    """A placeholder for an op whose result is cached, so later ops keep their random numbers."""
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
         return image
 
 
 def keep(split: Split, kind: Kind, ops: _Ops, workers: int) -> tuple[Split, _Ops, str]:
-    """The split read from memory, what is left of the chain, and a note ("" where nothing is kept).
+    """Returns the cached split, the rest of the chain, and a note ("" if nothing is cached).
 
     Args:
-      split: read once, now.
-      kind: `raw` keeps the images as they are stored; `decoded` what the chain's first ops make of
-        them, up to the first that draws random numbers; `none` nothing.
-      ops: of the chain.
-      workers: threads.
+      split: the examples; read once, in this call.
+      kind: `raw` caches the images as stored; `decoded` caches them after the chain's first ops, up
+        to the first op that draws random numbers; `none` caches nothing.
+      ops: the ops of the chain.
+      workers: number of threads.
 
     Returns:
-      A split with the same names, order and examples, and a chain for its images.
+      A split with the same names, order and examples, a chain for its images, and the note.
 
     Raises:
-      BadInput: an unknown kind, more than half of the memory that is available, a chain that
-        decodes parts of images, or an image that the first ops do not take.
+      BadInput: the kind is unknown, the cache needs more than half of the available memory, the
+        chain decodes parts of images, or the first ops cannot process an image.
     """
     if kind not in KINDS:
         raise unknown("data.cache", kind, KINDS)
@@ -89,18 +89,18 @@ def keep(split: Split, kind: Kind, ops: _Ops, workers: int) -> tuple[Split, _Ops
 
 @dataclasses.dataclass(frozen=True)
 class _Stored:
-    """What is held of each example: its image after `ops`, and its labels."""
+    """The cached form of each example: its image after `ops`, and its labels."""
 
-    doubtful: Doubtful  # of the split
+    doubtful: Doubtful  # wraps `split`
     split: Split
     ops: _Ops
     workers: int
 
     def carefully(self, function: Callable[[], _T]) -> _T:
-        """function(), once more where images failed that Pillow decodes.
+        """Calls the function, and calls it again if the failed images can be decoded by Pillow.
 
         Raises:
-          BadInput: names the first example, by index, that fails for good.
+          BadInput: an example cannot be decoded at all; names the first one by index.
           StoreLost: the object store does not answer.
         """
         try:
@@ -114,7 +114,7 @@ class _Stored:
             raise BadInput(f"reading failed: {plain(e)}.") from None
 
     def predicted_bytes(self) -> int:
-        """Of all examples, from some that are evenly spread; exact where there are few."""
+        """Predicts the bytes of all examples from an even sample; exact for small splits."""
         count = len(self.split)
         some = np.unique(np.linspace(0, count - 1, min(count, _SAMPLE)).astype(np.int64))
 
@@ -126,7 +126,7 @@ class _Stored:
         return int(count * (np.mean(sizes) * headroom + _EACH))
 
     def held(self) -> Table:
-        """A table of them in memory; row i is example i of the split."""
+        """Returns a table of the examples in memory; row i is example i of the split."""
         images = self._images(np.arange(len(self.split)))
         kind = images.element_spec[0]
         pixels = kind.dtype != tf.string
@@ -134,7 +134,7 @@ class _Stored:
         def packed(image: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
             return (tf.io.serialize_tensor(image) if pixels else image), labels
 
-        # As one batch, which moves the images instead of copying them.
+        # A single batch moves the images instead of copying them.
         all_images, all_labels = next(iter(images.map(packed).batch(len(self.split))))
 
         def read(row: Tensor) -> tuple[Tensor, Tensor]:
@@ -146,7 +146,7 @@ class _Stored:
         return Table(len(self.split), self.split.name, lambda: read, labels=all_labels.numpy)
 
     def _images(self, indices: np.ndarray) -> Any:
-        """A dataset of (image, labels)."""
+        """Returns a dataset of (image, labels)."""
         read, process = self.doubtful.reader(), self._process
 
         def stored(index: Tensor) -> tuple[Tensor, Tensor]:
@@ -161,7 +161,7 @@ class _Stored:
         return preprocess.apply(self.ops)(image, tf.zeros([2], tf.int64))
 
     def _examine(self, error: Exception) -> None:
-        """Finds all examples that fail, in one pass: what Pillow decodes is so from now on."""
+        """Finds all failing examples in one pass; from now on Pillow decodes those it can."""
         every = np.arange(len(self.split))
         numbers = tf.data.Dataset.from_tensor_slices(every)
         passed = tf.data.Dataset.zip(numbers, self._images(every)).map(lambda n, _: n)

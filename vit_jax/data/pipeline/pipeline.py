@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""From a split to batches: order, reading, preprocessing, padding, prefetching, placing on devices.
+"""Turns a split into batches: orders, reads, preprocesses, pads, prefetches, places on devices.
 
-A process reads only the rows of the global batch that its devices hold. Start from `Pipeline`.
+Each process reads only the rows of the global batch that its own devices hold. Start from
+`Pipeline`.
 """
 
 import collections
@@ -27,29 +28,29 @@ from vit_jax.errors import BadInput
 
 log = logging.getLogger("vit_jax")
 
-_LENIENT_BATCHES = 256  # between two looks at what is missing
+_LENIENT_BATCHES = 256  # batches between two checks for missing examples
 
-# k -> index in the split, seed of the example, whether it is one
+# k -> (index in the split, seed of the example, False for a padding row)
 Plan = Callable[[Tensor], tuple[Any, Any, Any]]
 NumpyBatch = dict[str, np.ndarray]  # image uint8 [b, H, W, 3], labels int32 [b, K], mask bool [b]
 
 
 @dataclasses.dataclass(frozen=True)
 class Pipeline:
-    """Batches of one split.
+    """The batches of one split.
 
     Attributes:
       split: the examples.
-      ops: from `preprocess.parse`.
-      batch_size: global rows B.
-      seed: of order and augmentation.
-      image_size: side of every image that the ops must produce.
-      workers: threads.
-      prefetch: batches kept ready.
-      bad_images: what happens in training to a file that is no image: `error` names it; `skip`
-        takes the next good example of the split in its place. `evaluation` always names it, and
-        so does the `probe` of a pipeline that does not skip.
-      skipped: (name, reason) of the files of this process that were replaced so far.
+      ops: the preprocessing chain, from `preprocess.parse`.
+      batch_size: B, the number of rows of a global batch.
+      seed: seeds the order and the augmentation.
+      image_size: the side of every image that the ops must produce.
+      workers: number of threads.
+      prefetch: number of batches kept ready.
+      bad_images: how training treats a file that cannot be decoded: `error` raises an error that
+        names the file; `skip` replaces it with the next good example of the split. `evaluation`
+        always raises, and so does `probe` unless this is `skip`.
+      skipped: (name, reason) of each file that this process has replaced so far.
     """
 
     split: Split
@@ -65,11 +66,11 @@ class Pipeline:
     def train(
         self, first_step: int, last_step: int, rows: range | None = None
     ) -> Iterator[NumpyBatch]:
-        """Batches of steps first_step to last_step - 1; to start anywhere costs the same.
+        """Yields the batches of steps first_step to last_step - 1; every start costs the same.
 
         Args:
-          first_step: steps already done.
-          last_step: exclusive.
+          first_step: number of steps already done.
+          last_step: where to stop, exclusive.
           rows: the rows of each batch to read (default: all).
         """
         rows = rows if rows is not None else range(self.batch_size)
@@ -84,14 +85,15 @@ class Pipeline:
         return self._batches(steps, plan, training=True)
 
     def evaluation(self, rows: range | None = None) -> Iterator[NumpyBatch]:
-        """Every example once, in order; the last batch is filled with rows whose mask is False."""
+        """Yields every example once, in order; padding rows of the last batch have mask False."""
         return self._evaluation(rows, training=False)
 
     def probe(self) -> NumpyBatch:
-        """The first example.
+        """Returns the first example as a batch of one.
 
         Raises:
-          BadInput: the chain does not give images, or the table does not say how many labels.
+          BadInput: the chain does not produce images of the right shape, or the first example's
+            number of labels differs from what the table states.
         """
         one = dataclasses.replace(self, batch_size=1, workers=1, prefetch=1)
         training = self.bad_images == "skip"  # only training skips
@@ -116,14 +118,14 @@ class Pipeline:
         return self._batches(range(0, steps * len(rows), len(rows)), plan, training)
 
     def _position(self, k: Any, rows: range) -> Any:
-        """The position of the k-th example that a process with these rows of each batch reads."""
+        """Returns the position of the k-th example that a process with these rows reads."""
         return k // len(rows) * self.batch_size + rows.start + k % len(rows)
 
     def _batches(self, starts: range, plan: Plan, training: bool) -> Iterator[NumpyBatch]:
-        """A batch for each of `starts`, of the k from there on.
+        """Yields one batch for each of `starts`; it holds the examples k from that start on.
 
-        A file that cannot be decoded ends the dataset. From then on failing examples leave gaps,
-        which are filled one by one: nothing else of a batch changes.
+        A file that cannot be decoded ends the dataset. From then on, examples that fail leave gaps,
+        and each gap is filled on its own. The other rows of the batch stay the same.
         """
         exif = any(op.exif for op in self.ops if isinstance(op, Decode))
         doubtful = Doubtful(self.split, exif)
@@ -134,17 +136,17 @@ class Pipeline:
                 yield batch
                 start += size
             return
-        except (tf.errors.OpError, UnicodeDecodeError):  # which quotes a damaged record
+        except (tf.errors.OpError, UnicodeDecodeError):  # the latter quotes a damaged record
             pass
         example = self._example(plan, doubtful.careful_reader())
         fill = self._filler(plan, example, doubtful, training)
-        while start < starts.stop:  # where nothing can be read, gaps are seen after so many batches
+        while start < starts.stop:  # gaps show after this many batches if all fails
             some = range(start, min(start + _LENIENT_BATCHES * size, starts.stop), size)
             yield from _joined(self._iterator(some, example, lenient=True), some, fill)
             start = some.stop
 
     def _example(self, plan: Plan, read: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Any:
-        """The tf.function k -> example."""
+        """Returns the tf.function k -> example."""
         process = preprocess.apply(self.ops)
 
         def example(k: Tensor) -> dict[str, Any]:
@@ -178,7 +180,7 @@ class Pipeline:
     def _iterator(
         self, starts: range, example: Any, *, lenient: bool = False
     ) -> Iterator[NumpyBatch]:
-        """Batches of the k in `starts`, in order; without those that fail where it is lenient."""
+        """Yields batches of the k in `starts`, in order; leaves out failing examples if lenient."""
         dataset = tf.data.Dataset.range(starts.start, starts.stop)
         dataset = dataset.map(example, num_parallel_calls=self.workers, deterministic=True)
         dataset = dataset.ignore_errors() if lenient else dataset
@@ -191,11 +193,11 @@ class Pipeline:
     def _filler(
         self, plan: Plan, example: Any, doubtful: Doubtful, training: bool
     ) -> Callable[[int], NumpyBatch]:
-        """K that failed -> its row, once it is known what the example is.
+        """Returns the function that maps each k whose example failed to the batch of its row.
 
         Raises:
-          BadInput: an example cannot be read, or not go through the chain; or is no image, unless
-            such are skipped.
+          BadInput: when called, if an example cannot be read or does not go through the chain, or
+            if it cannot be decoded and such examples are not skipped.
         """
 
         def process(image: Tensor, seed: Tensor) -> Tensor:
@@ -220,7 +222,7 @@ class Pipeline:
         return fill
 
     def _skip(self, index: int, reason: str, doubtful: Doubtful, training: bool) -> None:
-        """Replaces an example that is no image, or raises BadInput."""
+        """Replaces an example that cannot be decoded, or raises BadInput."""
         name = self.split.name(index)
         if not training or self.bad_images != "skip":
             advice = "; data.bad_images=skip leaves such files out of training" if training else ""
@@ -236,12 +238,12 @@ class Pipeline:
 def _joined(
     found: Iterator[NumpyBatch], starts: range, fill: Callable[[int], NumpyBatch] | None = None
 ) -> Iterator[NumpyBatch]:
-    """Batches of the k in `starts`, from rows in that order of which some may be missing.
+    """Yields batches of the k in `starts`, from rows in that order, some of which may be missing.
 
     Args:
-      found: batches of any size; their `k` says which row is which.
+      found: batches of any size; their `k` identifies each row.
       starts: the first k of each batch.
-      fill: k -> the batch of one row that takes its place; only called for what is missing.
+      fill: k -> the batch of one row that takes its place; called only for missing rows.
     """
     size, left = starts.step, None
     for start in starts:
@@ -272,10 +274,10 @@ def _names(ops: tuple[preprocess.Op, ...]) -> str:
 
 
 def local_rows(sharding: jax.sharding.Sharding, batch_size: int) -> range:
-    """The rows of a global batch [B, ...] that this process's devices hold.
+    """Returns the rows of a global batch [B, ...] that this process's devices hold.
 
     Raises:
-      ValueError: they are not contiguous; order the mesh so that they are.
+      ValueError: the rows are not contiguous; order the mesh so that they are.
     """
     held: set[int] = set()
     for slices in sharding.addressable_devices_indices_map((batch_size,)).values():
@@ -288,11 +290,11 @@ def local_rows(sharding: jax.sharding.Sharding, batch_size: int) -> range:
 def to_devices(
     batches: Iterator[NumpyBatch], sharding: jax.sharding.Sharding, batch_size: int, ahead: int
 ) -> Iterator[dict[str, jax.Array]]:
-    """Global arrays from the rows of this process, `ahead` batches early."""
+    """Yields global arrays made from this process's rows, placed `ahead` batches early."""
 
     def place(x: np.ndarray) -> jax.Array:
         shape = (batch_size, *x.shape[1:])
-        with jax.transfer_guard("allow"):  # with several processes jax calls this one implicit
+        with jax.transfer_guard("allow"):  # with several processes this is an implicit transfer
             return jax.make_array_from_process_local_data(sharding, x, shape)
 
     queue: collections.deque[dict[str, jax.Array]] = collections.deque()

@@ -12,11 +12,11 @@ from pathlib import Path
 from vit_jax.storage import files as storage
 
 log = logging.getLogger("vit_jax")
-SKIPPED_FILE = "skipped-{}.json"  # of a process
+SKIPPED_FILE = "skipped-{}.json"  # {}: number of the process
 
 
 def read_skipped(workdir: Path) -> set[tuple[str, str]]:
-    """(file, reason) of the training images that any start of a run has skipped so far."""
+    """Returns (file, reason) of every training image that any start of a run has skipped so far."""
     before, _, after = SKIPPED_FILE.partition("{}")
     files = [
         p for p in storage.listed(workdir) if p.name.startswith(before) and p.name.endswith(after)
@@ -26,7 +26,7 @@ def read_skipped(workdir: Path) -> set[tuple[str, str]]:
 
 
 def pairs(path: Path, text: bytes) -> set[tuple[str, str]]:
-    """What a file of skipped images says; nothing if it is damaged."""
+    """Parses a file of skipped images; returns an empty set if the file is damaged."""
     with contextlib.suppress(ValueError, RecursionError):
         found = json.loads(text)
         if isinstance(found, list) and all(
@@ -37,6 +37,6 @@ def pairs(path: Path, text: bytes) -> set[tuple[str, str]]:
     return set()
 
 
-@functools.cache  # a file is read for every row, and once is enough
+@functools.cache  # the file is read for every row; one warning is enough
 def _damaged(path: Path) -> None:
     log.warning("%s is damaged: what it said of skipped images is lost", path)

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""From archives, class folders and lists to a prepared dataset in the format of TFDS.
+"""Turns archives, class folders and lists into a prepared dataset in the format of TFDS.
 
 Imports `formats`, `catalog` and `sources` of `data`. Open `job` first; start from `prepare`.
 """

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""ImageNet-1k (ILSVRC2012) and ImageNet-21k, told by the names that their files have had since.
+"""Indexes ImageNet-1k (ILSVRC2012) and ImageNet-21k by the names of their files.
 
-Both are complete or refused: the sizes are known. Start from `imagenet2012` or `imagenet21k`.
+Both must be complete, since their sizes are known; otherwise they are refused. Start from
+`imagenet2012` or `imagenet21k`.
 """
 
 import collections
@@ -20,14 +21,14 @@ from vit_jax.errors import BadInput, unknown
 
 # Images of each split: Russakovsky et al., arXiv:1409.0575, table 2.
 SIZES_2012 = {"train": 1_281_167, "validation": 50_000}
-# Release -> classes, images, as image-net.org states them.
+# Images of each release, as image-net.org states them.
 _IMAGES_21K = {"fall11": 14_197_122, "winter21": 13_153_500}
 RELEASES_21K = {
     release: (prepared.CLASSES[f"imagenet21k/{release}"]["label"], images)
     for release, images in _IMAGES_21K.items()
 }
-HELD_OUT = 25_600  # of ImageNet-21k, of val and of test each, or 1 % where that is less
-_MISSING_21K = 0.001  # share of the images that copies of ImageNet-21k may lack
+HELD_OUT = 25_600  # size of val and of test of ImageNet-21k, or 1 % if that is less
+_MISSING_21K = 0.001  # share of the images that a copy of ImageNet-21k may lack
 
 _TRAIN = re.compile(r"(?i)(n\d{8})_\d+\.jpe?g")
 _VALIDATION = re.compile(r"(?i)ILSVRC2012_val_(\d{8})\.jpe?g")
@@ -36,18 +37,19 @@ _TARS_2012 = re.compile(r"ILSVRC2012_img_(train|val)\.tar|n\d{8}\.tar")
 
 
 def imagenet2012(origin: Path, scratch: Path, unpacked: Progress = nothing) -> Index:
-    """ILSVRC2012 from its two tars, or from images in any folders: their names say what they are.
+    """Indexes ILSVRC2012 from its two tars, or from images in any folders, by the file names.
 
-    Labels are in the order of WordNet ids. A validation image's label is in the list that comes
-    with TFDS; a folder named by a WordNet id must agree.
+    Labels follow the order of the WordNet ids. The label of a validation image comes from the list
+    in TFDS. A folder named by a WordNet id must agree with it.
 
     Args:
       origin: a folder that holds everything, or one archive that does.
       scratch: see `archives.members`.
-      unpacked: likewise.
+      unpacked: see `archives.members`.
 
     Raises:
-      BadInput: incomplete (says what is missing), or an image in a folder of another class.
+      BadInput: images are missing (the message says which), or an image lies in a folder of another
+        class.
     """
     wnids = _lines("labels.txt")
     assert wnids == sorted(set(wnids))
@@ -107,7 +109,7 @@ def _lines(name: str) -> list[str]:
 
 
 def check_release(release: str) -> None:
-    """Raises BadInput unless `release` is a key of RELEASES_21K; the user must say which."""
+    """Raises BadInput unless `release` is a key of RELEASES_21K; the user must choose one."""
     if not release:
         raise BadInput(
             "imagenet21k has two releases with different classes; say which one you have: "
@@ -119,9 +121,9 @@ def check_release(release: str) -> None:
 
 
 def imagenet21k(origin: Path, scratch: Path, release: str, unpacked: Progress = nothing) -> Index:
-    """ImageNet-21k of one release: a tar of class tars, or folders of class tars or of images.
+    """Indexes one release of ImageNet-21k: a tar of class tars, or folders of class tars or images.
 
-    Classes are the WordNet ids found, sorted. `validation` and `test` are the images whose names
+    Classes are the WordNet ids found, sorted. `validation` and `test` get the images whose names
     have the smallest hashes: HELD_OUT each.
 
     Args:
@@ -131,7 +133,7 @@ def imagenet21k(origin: Path, scratch: Path, release: str, unpacked: Progress = 
       unpacked: see `archives.members`.
 
     Raises:
-      BadInput: not that release's number of classes or images.
+      BadInput: the number of classes or images is not that of the release.
     """
     tars = re.compile(rf"{release}_whole\.(tar|tar\.gz|tgz)|n\d{{8}}\.tar")
     found: list[tuple[str, Member]] = []

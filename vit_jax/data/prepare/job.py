@@ -1,7 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""`vit_jax data prepare NAME --from=PATH`: which way each name goes. Start from `prepare`."""
+"""Runs `vit_jax data prepare NAME --from=PATH`, in a way that NAME decides.
+
+Start from `prepare`.
+"""
 
 import dataclasses
 import functools
@@ -22,13 +25,13 @@ _SHARDS_2012 = {"train": 1024, "validation": 64}  # as in TFDS's releases
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What was prepared, or found prepared.
+    """A dataset that was prepared, or that was found prepared.
 
     Attributes:
-      source: how a config names it, `tfds:NAME`.
-      data_dir: what `data.data_dir` must be.
+      source: its name in a config, `tfds:NAME`.
+      data_dir: the value that `data.data_dir` needs.
       state: from `prepared.check`, without problems.
-      notes: what was assumed or left out, and what was there already.
+      notes: what was assumed, left out, or there already.
     """
 
     source: str
@@ -37,7 +40,7 @@ class Report:
     notes: tuple[str, ...]
 
     def text(self) -> str:
-        """Lines for people."""
+        """Formats the report as lines for people."""
         use = f"  read it as {self.source} with data_dir={self.data_dir}"
         return "\n".join([self.state.text(), *(f"  {note}" for note in self.notes), use])
 
@@ -51,23 +54,23 @@ def prepare(
     progress: Progress = nothing,
     unpacked: Progress = nothing,
 ) -> list[Report]:
-    """Makes a prepared dataset of what lies at `origin`; what is there already is only checked.
+    """Prepares a dataset from `origin`; only checks a dataset that is prepared already.
 
     Args:
-      name: imagenet2012; imagenet21k[/RELEASE]; vtab/TASK or vtab/all; a dataset of TFDS; or any
-        new name of small letters, digits and _ for one's own images (see `layouts.own`).
+      name: imagenet2012; imagenet21k[/RELEASE]; vtab/TASK or vtab/all; a dataset of TFDS; or, for
+        one's own images (see `layouts.own`), any new name of small letters, digits and _.
       origin: archives, folders or lists of images; or a prepared dataset, which is not copied.
       data_dir: DATA_DIR; "": TFDS's default.
       workers: threads that copy images.
-      release: of imagenet21k.
-      progress: called with images done and images in all.
-      unpacked: called with bytes done and bytes in all of a compressed tar.
+      release: the release of imagenet21k.
+      progress: called with images done and total images.
+      unpacked: called with bytes done and total bytes of a compressed tar.
 
     Returns:
       A report of each dataset; several for `vtab/all`.
 
     Raises:
-      BadInput: nothing, not everything, or something else there; says what to do.
+      BadInput: `origin` is missing, incomplete, or something else; the message says what to do.
     """
     origin = Path(os.path.expanduser(origin))
     if not origin.exists():
@@ -98,7 +101,7 @@ def prepare(
 
 
 def _there(name: str, dataset: str, origin: Path, root: Path) -> Report | None:
-    """A report of what is prepared in DATA_DIR, else of what is prepared at `origin`."""
+    """Reports a dataset prepared in DATA_DIR, or else at `origin`; returns None without either."""
     folder = downloads.usable(name, dataset, lambda wanted: prepared.find(wanted, str(root)))
     note = "it was prepared already"
     if folder is None and origin.is_dir():
@@ -148,7 +151,7 @@ def _upstream(name: str, dataset: str, origin: Path, root: Path) -> Report:
 
 
 def _each(name: str, origin: Path, root: Path) -> list[Report]:
-    """All datasets of a group whose files are there; then one message about the others."""
+    """Prepares the datasets of a group whose files exist; then raises one BadInput on the rest."""
     reports, lacking = [], []
     for said, dataset in downloads.names(name).items():
         try:

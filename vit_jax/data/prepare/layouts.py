@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the files of one's own dataset are: class folders, with or without splits, or a CSV.
+"""Recognises the layout of one's own dataset: class folders, with or without splits, or a CSV.
 
-Start from `own`; `Index` is what every layout comes to.
+Start from `own`; every layout is turned into an `Index`.
 """
 
 import dataclasses
@@ -24,11 +24,11 @@ SPLITS = {
     "valid": "validation",
     "validation": "validation",
     "test": "test",
-}  # a folder's name -> TFDS's
+}  # a folder's name -> TFDS's name of the split
 
 
 class Example(NamedTuple):
-    """An image: its name, unique in its split; its class; where its bytes are."""
+    """An image: its name, unique in its split; its class; and where its bytes are."""
 
     name: str
     label: int
@@ -37,13 +37,13 @@ class Example(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Index:
-    """Every example of a dataset, before a byte of it is read.
+    """Every example of a dataset, before any byte of it is read.
 
     Attributes:
-      classes: names, by label.
-      splits: by name.
+      classes: class names, by label.
+      splits: examples, by name of the split.
       notes: a sentence for everything that was left out or assumed.
-      accepts: raises BadInput unless the examples that could be read, by split, are enough.
+      accepts: raises BadInput unless the readable examples, by split, are enough.
     """
 
     classes: tuple[str, ...]
@@ -53,18 +53,19 @@ class Index:
 
 
 def own(origin: Path, scratch: Path, unpacked: Progress = nothing) -> Index:
-    """One's own dataset: a folder, a zip or tar of class folders, or rows of path,label[,split].
+    """Indexes one's own dataset: class folders (as folder, zip or tar) or a CSV.
 
-    Images outside split folders are `train`; the sources hold out of it what is missing.
+    The rows of a CSV are path,label[,split]. Images outside split folders are `train`; the sources
+    hold missing splits out of it.
 
     Args:
       origin: the folder or file.
       scratch: see `archives.members`.
-      unpacked: likewise.
+      unpacked: see `archives.members`.
 
     Raises:
-      BadInput: laid out otherwise; says what was found. Or a class or split has a name that a
-        prepared dataset cannot have.
+      BadInput: the layout is different (the message says what was found), or a class or split has a
+        name that a prepared dataset cannot have.
     """
     if origin.is_file() and origin.suffix.lower() == ".csv":
         index = _csv(origin)
@@ -77,7 +78,7 @@ def own(origin: Path, scratch: Path, unpacked: Progress = nothing) -> Index:
 
 
 def _line(name: str, origin: Path) -> None:
-    """Raises BadInput for the name of a class that is not a line of text: TFDS keeps them so."""
+    """Raises BadInput unless a class name is one line of text, since TFDS stores names as lines."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -98,7 +99,7 @@ def _csv(path: Path) -> Index:
                 f"--from={path}: the split {part!r} must have a name of letters, digits and _, "
                 "such as train, val and test."
             )
-        labels = split.table.labels()  # type: ignore[misc]  # a list of files has them
+        labels = split.table.labels()  # type: ignore[misc]  # a list of files has labels
         examples = splits.setdefault(
             "train" if part == "all" else SPLITS.get(str(part), str(part)), []
         )
@@ -148,7 +149,7 @@ def _class_folders(files: Sequence[Member], origin: str) -> Index:
 
 
 def _below_one_folder(paths: list[list[str]]) -> list[list[str]]:
-    """Without the folders that all of them are in, unless it is a split."""
+    """Removes the folders that all paths share, unless such a folder is a split."""
     while paths and all(len(p) > 2 and p[0] == paths[0][0] for p in paths):
         if paths[0][0].lower() in SPLITS:
             break
@@ -157,7 +158,7 @@ def _below_one_folder(paths: list[list[str]]) -> list[list[str]]:
 
 
 def once(index: Index, origin: str | os.PathLike[str]) -> None:
-    """Raises BadInput where two files of a split have the same name."""
+    """Raises BadInput if two files of a split have the same name."""
     for split, examples in index.splits.items():
         seen: dict[str, Member] = {}
         for example in examples:

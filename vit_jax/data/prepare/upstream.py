@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Datasets that TFDS's own code prepares, here from files that lie in a folder, without a network.
+"""Lets TFDS's own code prepare a dataset from files in a folder, without a network.
 
 Start from `build`.
 """
@@ -19,7 +19,7 @@ from vit_jax.errors import BadInput
 
 
 def knows(name: str) -> bool:
-    """Whether TFDS has code for NAME. Imports TFDS; asks no server."""
+    """Returns True if TFDS has code for NAME. Imports TFDS; asks no server."""
     tfds = _tfds()
     return name in tfds.list_builders(with_community_datasets=False)
 
@@ -27,11 +27,11 @@ def knows(name: str) -> bool:
 def build(need: downloads.Need, origin: Path, data_dir: Path) -> Path:
     """Prepares a dataset from the files that TFDS would download, put into `origin` by hand.
 
-    Sizes are compared first, checksums by TFDS while it reads. Archives with the right checksum are
-    the published ones, so TFDS may unpack them (into DATA_DIR/downloads).
+    Sizes are compared first; TFDS compares checksums while it reads. Archives with the right
+    checksum are the published ones, so TFDS may unpack them (into DATA_DIR/downloads).
 
     Args:
-      need: of the dataset, from `downloads.needs`.
+      need: the need of the dataset, from `downloads.needs`.
       origin: the folder of the files.
       data_dir: DATA_DIR.
 
@@ -39,7 +39,8 @@ def build(need: downloads.Need, origin: Path, data_dir: Path) -> Path:
       The folder of the prepared dataset.
 
     Raises:
-      BadInput: files are missing or of another size or checksum, or TFDS cannot prepare them.
+      BadInput: a file is missing or has another size or checksum, or TFDS cannot prepare the
+        dataset.
     """
     lacking = downloads.absent(need, origin)
     if lacking:
@@ -65,7 +66,7 @@ def build(need: downloads.Need, origin: Path, data_dir: Path) -> Path:
         raise
     except download_manager.NonMatchingChecksumError as e:
         raise BadInput(f"{need.dataset}: {one_line(e)} Fetch that file again.") from e
-    except Exception as e:  # whatever the code of each dataset raises
+    except Exception as e:  # the code of a dataset may raise anything
         raise BadInput(
             f"{need.dataset} cannot be prepared from {origin}: {type(e).__name__}: {one_line(e)} "
             f"{'; '.join(need.notes)}"
@@ -77,7 +78,7 @@ def build(need: downloads.Need, origin: Path, data_dir: Path) -> Path:
 
 @contextlib.contextmanager
 def _no_downloads(downloader: Any, origin: Path) -> Iterator[None]:
-    """TFDS fetches what it does not find in its manual folder; here that is an error."""
+    """Makes every download by TFDS an error, since all files must lie in its manual folder."""
     original = downloader.download
 
     def refuse(_: Any, url: str, *__: Any, **___: Any) -> None:

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""An index to a prepared dataset: files of records written side by side, each once.
+"""Writes an index as a prepared dataset: several files of records at once, each file once.
 
-Which file holds an example, and where, follows from the hashes of the names, so the result does not
+The hashes of the names determine the file and the place of each example. So the result does not
 depend on the number of workers or on interruptions. Everything lies in a hidden folder until it is
-complete, then that is renamed. Start from `write`.
+complete; then that folder is renamed. Start from `write`.
 """
 
 import concurrent.futures
@@ -32,25 +32,25 @@ from vit_jax.data.prepare.layouts import Example, Index
 from vit_jax.data.tensorflow import keep_off_accelerators, tf
 from vit_jax.errors import BadInput
 
-SHARD_BYTES = 192 << 20  # of images, about, in a file
-MOST_SHARDS = 1024  # of a split: readers keep every file open
+SHARD_BYTES = 192 << 20  # approximate bytes of images in a file
+MOST_SHARDS = 1024  # of a split, since readers keep every file open
 _REPORT_EVERY = 200  # images between calls of progress
 
-Progress = Callable[[int, int], None]  # (images done, images in all)
-Shards = list[tuple[Path, list[Example]]]  # the files of a split, and what each holds
+Progress = Callable[[int, int], None]  # (images done, total images)
+Shards = list[tuple[Path, list[Example]]]  # the files of a split, each with its examples
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What a prepared dataset is called and where it will be.
+    """The name and the place of a dataset to be prepared.
 
     Attributes:
-      name: of the dataset.
-      config: of a dataset that has several; else "".
+      name: the name of the dataset.
+      config: the configuration, for a dataset that has several; else "".
       version: e.g. "1.0.0".
       data_dir: DATA_DIR.
-      shards: of some splits; others have as many as their size asks for.
-      complete: an image that cannot be read is an error; else it is left out and listed.
+      shards: number of files of some splits; others get as many as their size needs.
+      complete: True makes an unreadable image an error; otherwise it is left out and listed.
     """
 
     name: str
@@ -66,13 +66,13 @@ class Target:
 
     @property
     def hidden(self) -> Path:
-        """Where it lies until it is complete."""
+        """Returns the folder that holds the dataset until it is complete."""
         return self.folder.with_name(f".incomplete-{self.version}")
 
 
 @contextlib.contextmanager
 def held(target: Target) -> Iterator[Path]:
-    """The hidden folder, for one process at a time; what goes wrong with the disk is BadInput."""
+    """Yields the hidden folder, locked for this process; turns errors of the disk into BadInput."""
     try:
         target.hidden.mkdir(parents=True, exist_ok=True)
         with (target.hidden / "lock").open("w", encoding="utf-8") as lock:
@@ -97,7 +97,7 @@ def held(target: Target) -> Iterator[Path]:
 
 
 def _tidy(target: Target) -> None:
-    """Removes the folders of a try that left nothing to go on from."""
+    """Removes the folders of a try that left nothing to continue from."""
     if target.hidden.is_dir() and os.listdir(target.hidden) == ["lock"]:
         (target.hidden / "lock").unlink()
         for folder in (target.hidden, *target.hidden.parents):
@@ -107,13 +107,13 @@ def _tidy(target: Target) -> None:
 
 
 def write(index: Index, target: Target, workers: int, progress: Progress) -> None:
-    """Writes the dataset, or what is missing of it; the caller holds the target, see `held`.
+    """Writes the dataset, or the missing part of it; the caller must hold the target, see `held`.
 
     Args:
       index: the examples.
-      target: what it becomes.
+      target: name and place of the dataset.
       workers: threads, 1 or more.
-      progress: called now and then from several threads.
+      progress: called from time to time, from several threads.
 
     Raises:
       BadInput: the disk is too small, the folder is taken, or too many images cannot be read.
@@ -132,7 +132,7 @@ def write(index: Index, target: Target, workers: int, progress: Progress) -> Non
     results = _shards(plan, workers, progress)
     try:
         _accept(index, target, plan, results)
-    except BadInput:  # files with images that could not be read are tried again
+    except BadInput:  # the next start retries files with unreadable images
         for path, result in results.items():
             if result["left_out"]:
                 _note(path).unlink()
@@ -141,12 +141,12 @@ def write(index: Index, target: Target, workers: int, progress: Progress) -> Non
     left_out = [(name, reason) for r in results.values() for name, reason in r["left_out"]]
     prepared.record(target.hidden, left_out)
     shutil.rmtree(target.hidden / "scratch", ignore_errors=True)
-    target.hidden.rename(target.folder)  # until here all is kept that a new start needs
+    target.hidden.rename(target.folder)  # until here the folder keeps all that a new start needs
     tidy_finished(target)
 
 
 def tidy_finished(target: Target) -> None:
-    """Removes what only an unfinished dataset needs; a kill may have come before."""
+    """Removes files that only an unfinished dataset needs, in case a kill came before."""
     if (target.folder / prepared.NOTES_FILE).is_file():
         shutil.rmtree(target.folder / "done", ignore_errors=True)
         for name in ("plan", "lock"):
@@ -156,7 +156,7 @@ def tidy_finished(target: Target) -> None:
 def _shards(
     plan: dict[str, Shards], workers: int, progress: Progress
 ) -> dict[Path, dict[str, Any]]:
-    """Writes all files, several at once; what was found of each, by its path."""
+    """Writes all files, several at once; returns the result of each, by path."""
     from PIL import Image
 
     jobs = [(path, rows) for shards in plan.values() for path, rows in shards]
@@ -189,7 +189,7 @@ def _shards(
 def _accept(
     index: Index, target: Target, plan: dict[str, Shards], results: dict[Path, dict[str, Any]]
 ) -> None:
-    """Raises BadInput where images were left out that the dataset cannot do without."""
+    """Raises BadInput if images were left out that the dataset needs."""
     kept, first = {}, ""
     for split, shards in plan.items():
         reasons = {name: why for path, _ in shards for name, why in results[path]["left_out"]}
@@ -214,7 +214,7 @@ def _accept(
 
 
 def _plan(examples: Sequence[Example], split: str, target: Target) -> Shards:
-    """Files of a split with their examples, in the order of the hashes of their names."""
+    """Returns the files of a split with their examples, ordered by the hashes of the names."""
     if not examples:
         return []
     hashes = [hashlib.blake2b(_encoded(e.name), digest_size=8).digest() for e in examples]
@@ -247,7 +247,7 @@ def _room(target: Target, plan: dict[str, Shards]) -> None:
 
 
 def _resume(target: Target, index: Index, plan: dict[str, Shards]) -> None:
-    """Keeps finished files where they were made by this plan; else removes them."""
+    """Keeps finished files if they follow this plan; otherwise removes them."""
     digest = hashlib.blake2b("\0".join(index.classes).encode(errors="surrogateescape"))
     for shards in plan.values():
         for path, part in shards:
@@ -264,12 +264,12 @@ def _resume(target: Target, index: Index, plan: dict[str, Shards]) -> None:
 
 
 def _note(path: Path) -> Path:
-    """Says that a file is finished, and what it holds."""
+    """Returns the path of the note that marks a file as finished and describes its content."""
     return path.parent / "done" / f"{path.name}.json"
 
 
 def _shard(path: Path, part: list[Example], advance: Callable[[int], None]) -> dict[str, Any]:
-    """Writes a file and, when it is safely on disk, notes and renames it."""
+    """Writes a file; notes and renames it once it is safely on disk."""
     note = _note(path)
     if path.exists() and note.exists():
         advance(len(part))
@@ -315,7 +315,7 @@ def _record(example: Example, content: bytes) -> bytes:
 
 
 def _unreadable(content: bytes) -> str:
-    """Why the start of an image file is none; "" where it is one. Pixels are not decoded."""
+    """Returns why a file does not start like an image, or ""; decodes no pixels."""
     from PIL import Image
 
     if not content:
@@ -323,14 +323,14 @@ def _unreadable(content: bytes) -> str:
     try:
         with Image.open(io.BytesIO(content)):
             return ""
-    except Exception as e:  # each format raises what it likes
+    except Exception as e:  # each format raises its own errors
         return "not an image" if isinstance(e, Image.UnidentifiedImageError) else str(e)
 
 
 def _finish(
     index: Index, target: Target, plan: dict[str, Shards], results: dict[Path, dict[str, Any]]
 ) -> None:
-    """dataset_info.json, features.json and the names of the classes, as TFDS writes them."""
+    """Writes dataset_info.json, features.json and the class names in the format of TFDS."""
     import tensorflow_datasets as tfds
     from etils import epath
 

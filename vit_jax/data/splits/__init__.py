@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which examples there are, which of them are used, and in which order.
+"""Defines which examples exist, which of them are used, and in which order.
 
 Imports `data/formats` and the root modules. Open `split` first. Sources that users write need
-`Split`, `Table` and `of_arrays`; this package offers what is in `split` under its own name too.
+`Split`, `Table` and `of_arrays`; this package also offers those three under its own name.
 """
 
 from typing import TYPE_CHECKING, Any

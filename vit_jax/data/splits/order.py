@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which example a position holds. Row r of step n is position n * B + r of an endless order.
+"""Maps positions to examples. Row r of step n is position n * B + r of an endless order.
 
-A function of (seed, position) by arithmetic: it knows no process, mesh or restart, so resuming is
-starting to count elsewhere. Start from `example_at`; `hashed` is for what must be chosen or
-shuffled alike on every host, in numpy.
+The order is pure arithmetic on (seed, position). It knows no process, mesh or restart, so resuming
+means counting from another position. Start from `example_at`. `hashed` serves choices and shuffles
+in numpy that must be the same on every host.
 """
 
 import hashlib
@@ -18,27 +18,28 @@ _ROUNDS = 16
 
 
 def stream_seed(seed: int, purpose: str) -> int:
-    """A 31-bit seed for one purpose (`order`, `augment`), independent of every other."""
+    """Returns a 31-bit seed for one purpose (`order`, `augment`), independent of all others."""
     digest = hashlib.blake2b(f"{seed}/{purpose}".encode(), digest_size=4).digest()
     return int.from_bytes(digest, "little") >> 1
 
 
 def example_at(position: Tensor, *, examples: int, seed: int | Tensor) -> Tensor:
-    """The example at a position of the training order: each epoch is a permutation of its own.
+    """Returns the example at a position of the training order; each epoch is its own permutation.
 
     Args:
       position: int64 [].
-      examples: number of examples, the length of an epoch.
-      seed: of the order, from `stream_seed`.
+      examples: the number of examples, which is the length of an epoch.
+      seed: the seed of the order, from `stream_seed`.
 
     Returns:
       int64 [], in [0, examples).
     """
     epoch, offset = position // examples, position % examples
-    # Of each word the cipher takes as few as 8 bits, and tf.random.experimental.index_shuffle fills
-    # two of three with what it is given: seeds that end in the same 8 bits would be one order. So
-    # all three are hashes. Its 4 rounds leave neighbours related (chi-squared 104 over 19 bins, at
-    # 60,000 examples); from 8 on there is nothing to see.
+    # The cipher uses as few as 8 bits of each seed word, and tf.random.experimental.index_shuffle
+    # fills two of its three words with the seed as given: seeds with the same last 8 bits would
+    # share an order. So all three words are hashes here. The 4 rounds of `index_shuffle` leave
+    # neighbours related (chi-squared 104 over 19 bins, at 60,000 examples); from 8 rounds on no
+    # relation is visible.
     words = tf.random.stateless_uniform(
         [3], tf.stack([tf.cast(seed, tf.int64), epoch]), None, None, tf.uint32, alg="philox"
     )
@@ -48,24 +49,24 @@ def example_at(position: Tensor, *, examples: int, seed: int | Tensor) -> Tensor
 
 
 def example_seed(position: Tensor, *, seed: int) -> Tensor:
-    """int64 [2]: the seed of the randomness of the example at a position."""
+    """Returns int64 [2], the seed of the randomness of the example at a position."""
     return tf.stack([tf.constant(seed, tf.int64), tf.cast(position, tf.int64)])
 
 
 _MASK = 2**64 - 1
-_STEPS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # of splitmix64, and a last shift
+_STEPS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # splitmix64; `_LAST`: final shift
 _GOLDEN, _LAST = 0x9E3779B97F4A7C15, 31
 
 
 def hashed(numbers: range | np.ndarray, *keys: int) -> np.ndarray:
-    """uint64 [n]: a hash of each number, another one for other keys; the same on every machine.
+    """Hashes each number, uint64 [n]; depends on the keys and is the same on every machine.
 
-    splitmix64 (Steele, Lea, Flood 2014): the number-th output from a start that the keys give. It
-    is one to one, so different numbers never have the same hash.
+    Uses splitmix64 (Steele, Lea, Flood 2014): returns the number-th output from a start that the
+    keys determine. The hash is one to one, so different numbers never collide.
 
     Args:
       numbers: at least 0, [n].
-      keys: what the hash is for.
+      keys: identify the use of the hash.
     """
     start = 0
     for key in keys:

@@ -3,8 +3,8 @@
 
 """Splits: named, sliceable sets of examples that are read by index.
 
-Owns how a source without `val` or `test` gets them, and slices such as `train[:98%]`. Start from
-`standard`.
+This module decides how a source without `val` or `test` gets them, and parses slices such as
+`train[:98%]`. Start from `standard`.
 """
 
 import dataclasses
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
     from vit_jax.data.formats.byte_ranges import Files
 
 Rows = range | np.ndarray  # rows of a table
-Order = Callable[[Tensor], Tensor]  # a graph function, position (int64 []) -> index in a split
+Order = Callable[[Tensor], Tensor]  # a graph function: position (int64 []) -> index in a split
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Examples of a source, addressable by row.
+    """The examples of a source, addressable by row.
 
     Attributes:
-      rows: how many.
-      name: row -> what error messages call the example (a path).
+      rows: number of rows.
+      name: row -> the example's name in error messages (a path).
       reader: () -> a graph function, row (int64 []) -> image (bytes, or uint8 [H, W, C]) and labels
         (int32 [K], padded with -1).
-      labels: () -> int32 [rows, K], padded with -1, where they are known without reading every
-        image; else None.
-      shards: int64 [S + 1], the first row of each file and, last, `rows`, where the examples lie in
-        large files one after another; else None.
-      files: those files by number, where `reader` reads through them; else None.
-      numbered: names only say where an example lies, so that it is chosen by a hash of its row;
-        else by one of its name.
-      ids: () -> bytes [rows], other names of the examples, by which they may be excluded; may read
-        every example once. None where there are none.
-      most_labels: K where it is known before an example is read, else 0.
+      labels: () -> int32 [rows, K], padded with -1; None unless the labels are known without
+        reading every image.
+      shards: int64 [S + 1], the first row of each file and, last, `rows`; None unless the examples
+        lie one after another in large files.
+      files: those files by number, if `reader` reads through them; else None.
+      numbered: True if names only give a position, so examples are chosen by a hash of the row;
+        otherwise by a hash of the name.
+      ids: () -> bytes [rows], other names by which examples may be excluded, or None; may read
+        every example once.
+      most_labels: K if it is known before an example is read, else 0.
     """
 
     rows: int
@@ -70,15 +70,15 @@ class Split:
         return len(self.rows)
 
     def name(self, index: int) -> str:
-        """What error messages call example `index`."""
+        """Returns the name of example `index` for error messages."""
         return self.table.name(int(self.rows[index]))
 
     def notes(self) -> list[str]:
-        """Sentences about how it is trained on, none where that is as usual."""
+        """Returns sentences about unusual training on this split; usually none."""
         return []
 
     def digest(self, most: int = 10_000) -> str:
-        """A hash of the number of examples and of the names of `most` of them, evenly spread."""
+        """Returns a hash of the number of examples and of up to `most` evenly spread names."""
         chosen = np.unique(np.linspace(0, len(self) - 1, min(len(self), most)).astype(int))
         digest = hashlib.blake2b(str(len(self)).encode(), digest_size=6)
         for index in chosen:
@@ -86,7 +86,7 @@ class Split:
         return digest.hexdigest()
 
     def reader(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """A graph function, index in this split (int64 []) -> (image, labels)."""
+        """Returns a graph function, index in this split (int64 []) -> (image, labels)."""
         read = self.table.reader()
         if isinstance(self.rows, range):
             start = self.rows.start
@@ -95,7 +95,7 @@ class Split:
         return lambda index: read(tf.gather(rows, index))
 
     def take(self, indices: Rows) -> "Split":
-        """Some examples of this split, by index, ascending; their order is of the same kind."""
+        """Returns the split of these ascending indices, with the same kind of order."""
         if isinstance(self.rows, range) and isinstance(indices, np.ndarray):
             return dataclasses.replace(self, rows=indices + self.rows.start)
         if isinstance(indices, range):
@@ -103,23 +103,23 @@ class Split:
         return dataclasses.replace(self, rows=self.rows[indices])
 
     def part(self, start: int, stop: int) -> "Split":
-        """Examples `start` to `stop` - 1."""
+        """Returns the split of examples `start` to `stop` - 1."""
         return self.take(range(start, stop))
 
     def order(self, seed: int) -> Order:
-        """The endless order of training: a graph function, position -> index in this split.
+        """Returns the endless training order: a graph function, position -> index in this split.
 
         Args:
-          seed: of the order, from `order.stream_seed`.
+          seed: the seed of the order, from `order.stream_seed`.
         """
         return lambda position: order.example_at(position, examples=len(self), seed=seed)
 
 
 def of_arrays(name: str, images: np.ndarray, labels: np.ndarray) -> Split:
-    """A split whose examples are in memory.
+    """Returns a split whose examples are in memory.
 
     Args:
-      name: examples are called `name/0000` and so on, by which they are held out and chosen.
+      name: examples are named `name/0000` and so on; they are held out and chosen by these names.
       images: uint8 [N, H, W, 3].
       labels: int32 [N, K], padded with -1.
     """
@@ -139,32 +139,35 @@ def of_arrays(name: str, images: np.ndarray, labels: np.ndarray) -> Split:
 
 
 def first_at_least(ascending: Rows, bounds: Sequence[int] | np.ndarray) -> np.ndarray:
-    """For each bound the first index whose row, or index, is not below it; int64, as bounds."""
+    """Returns, for each bound, the first index whose row is not below the bound; int64 [bounds]."""
     if isinstance(ascending, range):
         return np.clip(bounds, ascending.start, ascending.stop) - ascending.start
     return np.searchsorted(ascending, bounds)
 
 
 def take_rows(values: np.ndarray, rows: Rows) -> np.ndarray:
-    """values[rows], without a copy where they are one after another."""
+    """Returns values[rows], without a copy if the rows are consecutive."""
     return values[rows.start : rows.stop] if isinstance(rows, range) else values[rows]
 
 
 def split_ids(split: Split) -> np.ndarray:
-    """What each example is excluded by, bytes [n]: its table's `ids`, else its name."""
+    """Returns the name that excludes each example, bytes [n]: the table's `ids`, else `name`."""
     if split.table.ids is not None:
         return take_rows(split.table.ids(), split.rows)
     return np.array([os.fsencode(split.name(i)) for i in range(len(split))])
 
 
 def bucket(name: str) -> int:
-    """0 to 9999 from a name: the same on every machine, and whatever other examples there are."""
+    """Maps a name to 0 to 9999, the same on every machine and for any other examples."""
     digest = hashlib.blake2b(name.encode(errors="surrogateescape"), digest_size=8).digest()
     return int.from_bytes(digest, "big") % 10000
 
 
 def hold_out(split: Split, percent: int, salt: str) -> tuple[Split, Split]:
-    """(the rest, about `percent` % of the examples), chosen by the hash of salt and name or row."""
+    """Returns (the rest, about `percent` % of the examples).
+
+    The choice follows a hash of the salt and of the name, or of the row if names are numbers.
+    """
     rows = np.asarray(split.rows)
     if split.table.numbered:
         buckets = (order.hashed(rows, bucket(salt)) % np.uint64(10000)).astype(np.int64)
@@ -172,13 +175,13 @@ def hold_out(split: Split, percent: int, salt: str) -> tuple[Split, Split]:
         names = (salt + split.table.name(int(r)) for r in rows)
         buckets = np.array([bucket(name) for name in names], np.int64)
     held = buckets < percent * 100
-    if len(rows) > 1 and not held.any():  # very few images
+    if len(rows) > 1 and not held.any():  # a very small split may have no example below the limit
         held[np.argmin(buckets)] = True
     return Split(split.table, rows[~held]), Split(split.table, rows[held])
 
 
 def cut(split: Split, percent: int, salt: str) -> tuple[Split, Split]:
-    """(the rest, the last `percent` %): for tables that are stored shuffled, such as TFDS's."""
+    """Returns (the rest, the last `percent` %), for tables stored shuffled, such as TFDS's."""
     at = len(split) - round(len(split) * percent / 100)
     return Split(split.table, split.rows[:at]), Split(split.table, split.rows[at:])
 
@@ -192,18 +195,18 @@ def standard(
 ) -> tuple[dict[str, Split], list[str]]:
     """Gives every source `train`, `val` and `test`.
 
-    `all` is divided into three. A source with `train` and a validation split but no `test` is
-    tested on that validation split (as ImageNet is), and `val` is held out of train, so that what
-    is selected on is never what is reported.
+    `all` is divided into three. If a source has `train` and a validation split but no `test`, the
+    validation split becomes `test` (as for ImageNet). `val` is then held out of train, so that
+    results are never reported on the images used for selection.
 
     Args:
       given: the source's own splits.
-      val_percent: of train, where there is no `val`; 0 makes none.
-      test_percent: of all, where there is no `test`; 0 makes none.
-      hold: how examples are chosen.
+      val_percent: percentage of train to hold out if there is no `val`; 0 makes no `val`.
+      test_percent: percentage of train to hold out if there is no `test`; 0 makes no `test`.
+      hold: chooses the examples that are held out.
 
     Returns:
-      The splits, and a sentence for each one that was made.
+      The splits, and one sentence for each split that was made.
     """
     splits, notes = dict(given), []
     for alias in ("validation", "valid"):
@@ -232,16 +235,19 @@ def select(
     source: str,
     part: Callable[[Split, int, int], Split] | None = None,
 ) -> Split:
-    """A split by name or slice: `test`, `train[:98%]`, `train[45000:]`; percents round to nearest.
+    """Returns a split by name or slice: `test`, `train[:98%]`, `train[45000:]`.
+
+    Percents round to the nearest example.
 
     Args:
-      splits: by name.
-      expression: name or slice.
-      source: for messages.
-      part: what of a split is meant by [start:stop]; None: `Split.part`.
+      splits: the splits by name.
+      expression: a name or a slice.
+      source: the source's name, for messages.
+      part: takes [start:stop] of a split; None: `Split.part`.
 
     Raises:
-      BadInput: unknown split (options listed), malformed or empty slice.
+      BadInput: the split is unknown (the message lists the options), or the slice is malformed or
+        empty.
     """
     match = _SLICE.fullmatch(expression.strip())
     if match is None:

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Part of the training examples, chosen by hash: the same on every host, the smaller in the larger.
+"""Chooses a part of the training examples by hash.
 
-The paper's Figure 4 is trained on 9, 30 and 90 of 303 million examples. Start from `choose`.
+The choice is the same on every host, and a smaller part lies within every larger one. The paper's
+Figure 4 is trained on 9, 30 and 90 of 303 million examples. Start from `choose`.
 """
 
 import hashlib
@@ -23,9 +24,9 @@ from vit_jax.storage import regular
 log = logging.getLogger("vit_jax")
 
 _PURPOSE = order.stream_seed(0, "subset")
-_CHUNK = 2**17  # rows hashed at once, so that they stay in the processor's cache
-_READERS = 16  # threads
-_BITS = 12  # of a hash, by which the rows are counted first
+_CHUNK = 2**17  # rows hashed at once; they fit in the processor's cache
+_READERS = 16  # number of threads
+_BITS = 12  # number of leading bits of a hash that are counted first
 
 
 def choose(
@@ -37,24 +38,25 @@ def choose(
     exclude: str = "",
     classes: int,
 ) -> tuple[Split, list[str]]:
-    """The examples of a split that are trained on, in the order of its table, and notes.
+    """Returns the examples of a split that are used for training, in table order, and notes.
 
-    What is excluded goes first. Then those with the smallest hashes stay: of the row where names
-    are numbers (`Table.numbered`), else of the name. So 9 M of a dataset are among its 30 M.
+    Excluded examples are removed first. Then those with the smallest hashes stay: hashes of the row
+    if names are numbers (`Table.numbered`), otherwise hashes of the name. So 9 M of a dataset are
+    among its 30 M.
 
     Args:
-      split: what there is.
+      split: the examples to choose from.
       examples: how many stay; 0: all.
-      fraction: the share that stays, where `examples` is 0.
-      balanced: as many of each class as of any other, as far as a class has them; by the first
-        label where an example has several. Reads labels where the source does not list them.
-      exclude: file of names, one a line: as `Split.name` gives them, or as the records' name_key,
-        or the last part of either, with or without its extension; "": none.
-      classes: how many there are.
+      fraction: the share that stays if `examples` is 0.
+      balanced: takes equally many of each class, as far as each class has them; uses the first
+        label of an example. Reads the labels if the source does not list them.
+      exclude: a file of names, one a line: as `Split.name` or the records' name_key gives them, or
+        the last part of either, with or without its extension; "": excludes nothing.
+      classes: the number of classes.
 
     Raises:
-      BadInput: more than there are, a file that is not there, or
-        nothing left.
+      BadInput: more examples are asked for than exist, the file of names is missing, or no example
+        would be left.
     """
     notes = []
     if exclude:
@@ -82,7 +84,7 @@ Hashes = Callable[[int, int], np.ndarray]  # (start, stop) -> uint64 of those ex
 
 
 def hashes(split: Split) -> Hashes:
-    """Of rows, each time they are asked for, or of names, all at once."""
+    """Returns a function that gives the hashes of rows (on each call) or of names (all at once)."""
     if split.table.numbered:
         return lambda start, stop: order.hashed(split.rows[start:stop], _PURPOSE)
     names = (os.fsencode(split.name(i)) for i in range(len(split)))
@@ -91,7 +93,7 @@ def hashes(split: Split) -> Hashes:
 
 
 def part(split: Split, start: int, stop: int) -> Split:
-    """Examples `start` to `stop` of a split in the order of their hashes, as they lie in it."""
+    """Returns examples `start` to `stop` - 1 in hash order, as a split in its original order."""
     by_hash = np.argsort(hashes(split)(0, len(split)), kind="stable")
     return split.take(np.sort(by_hash[start:stop]))
 
@@ -101,10 +103,11 @@ def _of_name(name: bytes) -> int:
 
 
 def _smallest(split: Split, count: int) -> np.ndarray:
-    """int64 [count]: the indices with the smallest hashes, ascending.
+    """Returns int64 [count]: the indices with the smallest hashes, ascending.
 
-    Counts hashes by their first bits, then keeps what is below the bits that the last one kept
-    has: memory is that of the result, whatever the size of the split.
+    Counts the hashes by their first bits. Then keeps every hash below the bits of the last one
+    kept, and sorts only those that share these bits. So memory is that of the result, whatever the
+    size of the split.
     """
     hashes_of, shift = hashes(split), np.uint64(64 - _BITS)
     chunks = [(a, min(a + _CHUNK, len(split))) for a in range(0, len(split), _CHUNK)]
@@ -128,9 +131,10 @@ def _smallest(split: Split, count: int) -> np.ndarray:
 
 
 def _balanced(split: Split, count: int, classes: int) -> tuple[np.ndarray, str]:
-    """int64 [count], ascending: first one example of each class, then another, by hash; a note.
+    """Returns int64 [count], ascending, and a note.
 
-    Takes about 40 bytes an example.
+    Takes one example of each class, then a second of each, and so on, by hash. Uses about 40 bytes
+    an example.
     """
     first, own = labels(split, "data.balanced", most=1)[:, 0], hashes(split)(0, len(split))
     by_class, rank = ranked(first, own)
@@ -142,11 +146,11 @@ def _balanced(split: Split, count: int, classes: int) -> tuple[np.ndarray, str]:
 
 
 def ranked(classes: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(int64 [n], int64 [n]): examples class by class, smallest key first, and each one's place.
+    """Returns (int64 [n], int64 [n]): examples by class and then by key, and each one's rank.
 
     Args:
-      classes: int [n], of each example.
-      keys: [n], within a class.
+      classes: int [n], the class of each example.
+      keys: [n], the sort key within a class.
     """
     by_class = np.lexsort((keys, classes))
     sizes = np.unique(classes, return_counts=True)[1]
@@ -154,15 +158,16 @@ def ranked(classes: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def labels(split: Split, why: str, most: int | None = None) -> np.ndarray:
-    """int32 [n, K], padded with -1: the labels of each example; decodes no image.
+    """Returns int32 [n, K], padded with -1: the labels of each example; decodes no image.
 
     Args:
       split: n examples.
-      why: they are needed, for messages.
-      most: the most labels of an example that are wanted; None: all.
+      why: why the labels are needed, for messages.
+      most: the largest number of labels to return for an example; None: all.
 
     Raises:
-      BadInput: they are not listed apart from the images, and one cannot be read.
+      BadInput: the source does not list the labels apart from the images, and an example cannot be
+        read.
     """
     if split.table.labels is not None:
         return take_rows(split.table.labels(), split.rows)[:, :most]
@@ -175,7 +180,7 @@ def labels(split: Split, why: str, most: int | None = None) -> np.ndarray:
     examples = tf.data.Dataset.range(len(split)).map(own, num_parallel_calls=_READERS)
     try:
         return np.concatenate(list(examples.batch(2**12).as_numpy_iterator()))
-    except (tf.errors.OpError, UnicodeDecodeError) as e:  # which quotes a damaged record
+    except (tf.errors.OpError, UnicodeDecodeError) as e:  # the latter quotes a damaged record
         raise BadInput(
             f"{why} reads the label of every image, and one cannot be read ({plain(e)}); "
             "`vit_jax data check SOURCE` names it. Write its file again, or leave it out."
@@ -183,7 +188,7 @@ def labels(split: Split, why: str, most: int | None = None) -> np.ndarray:
 
 
 def _without(split: Split, path: str) -> tuple[Split, str]:
-    """What is left, and a note of how many are not."""
+    """Returns the split without the excluded examples, and a note with their number."""
     try:
         lines = regular.read_list(os.path.expanduser(path)).splitlines()
     except OSError as e:
@@ -223,7 +228,7 @@ def _without(split: Split, path: str) -> tuple[Split, str]:
 
 
 def _forms(name: bytes, whole: bool) -> list[bytes]:
-    """What a name may be called in a list: itself, its last part, and that without extension."""
+    """Returns the forms of a name that a list may use: all of it, its last part, and its stem."""
     if whole:
         return [name]
     last = name.rpartition(b"/")[2]

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""An order for stores where only reading in sequence is fast: files are read whole.
+"""An order for stores that are fast only for sequential reads: it reads whole files.
 
-Each epoch the files are shuffled, then the examples within windows of so many files. The order is
-a function of (seed, position), as any; to resume costs reading one window. A process keeps the
-files of the current window and of the next in memory, and reads all of them, so that what it reads
-does not depend on how many processes there are. Start from `in_windows`.
+Each epoch shuffles the files, then the examples within windows of `window_shards` files. Like every
+order, it is a function of (seed, position); resuming costs reading one window. Each process holds
+the files of the current and the next window in memory. It reads all of them, so what it reads does
+not depend on the number of processes. Start from `in_windows`.
 """
 
 import dataclasses
@@ -23,11 +23,11 @@ from vit_jax.hardware import host_memory
 
 
 def in_windows(split: Split, window_shards: int) -> Split:
-    """The same examples, in an order of windows of `window_shards` files.
+    """Returns the same examples in an order of windows of `window_shards` files.
 
     Raises:
-      BadInput: the examples do not lie in large files, or two windows are more than half of the
-        memory that is available.
+      BadInput: the examples do not lie in large files, or two windows need more than half of the
+        available memory.
     """
     table = split.table
     if table.shards is None:
@@ -51,23 +51,26 @@ class Windowed(Split):
 
     Attributes:
       firsts: int64 [S + 1], the first index in the split of each file's examples.
-      window_shards: files of a window.
+      window_shards: number of files in a window.
     """
 
     firsts: np.ndarray
     window_shards: int
 
     def shards(self) -> np.ndarray:
-        """The files that hold examples of the split."""
+        """Returns the files that hold examples of the split."""
         return np.flatnonzero(np.diff(self.firsts))
 
     def take(self, indices: Rows) -> Split:
-        """See `Split.take`."""
+        """Returns some examples; see `Split.take`."""
         firsts = first_at_least(indices, self.firsts)
         return dataclasses.replace(super().take(indices), firsts=firsts)
 
     def order(self, seed: int) -> Order:
-        """See `Split.order`. Also has the files of a position's window, and of the next, held."""
+        """Returns the order; see `Split.order`.
+
+        The order also holds the files of a position's window, and of the next window, in memory.
+        """
         windows = _Windows(self, seed)
 
         def at(position: Tensor) -> Tensor:
@@ -78,11 +81,11 @@ class Windowed(Split):
 
 
 class _Windows:
-    """Position -> index, and the files in memory that follow it."""
+    """Maps positions to indices and keeps the matching files in memory."""
 
     def __init__(self, split: Windowed, seed: int):
         self._split, self._seed = split, seed
-        # Threads may be in a window and the one before it; each has the next in sight.
+        # Threads may be in one window and in the one before it; each also looks up the next.
         self._layout = functools.lru_cache(3)(self._windows)
         self._indices = functools.lru_cache(3)(self._shuffled)
         self._recent: tuple[tuple[int, int], ...] = ()
@@ -102,7 +105,7 @@ class _Windows:
         return self._indices(epoch, window)[offset - before]
 
     def _windows(self, epoch: int) -> tuple[list[np.ndarray], np.ndarray]:
-        """The files of each window of an epoch, and where each window ends, [windows]."""
+        """Returns the files of each window of an epoch, and where each window ends, [windows]."""
         shards, k = self._split.shards(), self._split.window_shards
         shuffled = shards[np.argsort(order.hashed(shards, self._seed, epoch))]
         windows = [shuffled[i : i + k] for i in range(0, len(shuffled), k)]
@@ -110,16 +113,16 @@ class _Windows:
         return windows, np.cumsum([sizes[w].sum() for w in windows])
 
     def _shuffled(self, epoch: int, window: int) -> np.ndarray:
-        """The indices of a window, in their order."""
+        """Returns the indices of a window in shuffled order."""
         firsts = self._split.firsts.tolist()
         files = self._layout(epoch)[0][window]
         indices = np.concatenate([np.arange(firsts[f], firsts[f + 1]) for f in files])
         return indices[np.argsort(order.hashed(indices, self._seed, epoch, window))]
 
     def _enter(self, epoch: int, window: int) -> None:
-        """Has the files of a window and of the next held.
+        """Holds the files of this window and of the next in memory.
 
-        A thread that is still in the window before reads its range when the file is gone.
+        A thread that is still in the previous window falls back to range reads for a dropped file.
         """
         self._recent = (*self._recent[-1:], (epoch, window))
         if self._split.table.files is None:

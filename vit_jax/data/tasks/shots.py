@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A few images of each class to learn from, and all of another split to be scored on.
+"""Few-shot tasks: a few images of each class to learn from, and another split to score on.
 
-Which images is a function of seed, names and labels: the same on every host, with any number of
-processes and any batch size. Start from `make`.
+The choice of images is a function of seed, names and labels. It is the same on every host, for any
+number of processes and any batch size. Start from `make`.
 """
 
 import dataclasses
@@ -17,24 +17,24 @@ from vit_jax.data.splits import order, subset
 from vit_jax.data.splits.split import Split
 from vit_jax.errors import BadInput
 
-ALL = 0  # in the place of a number of shots: the whole training split
-POOL = 65_000  # images that shots are picked from, at most (big_vision, of ImageNet: the first)
-PERCENT = 10  # held out where a source has no val or test split of its own
+ALL = 0  # as a number of shots: the whole training split
+POOL = 65_000  # shots are picked from at most so many images (big_vision: ImageNet's first)
+PERCENT = 10  # held out where a source has no val or no test split
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What is learned from, and what is scored.
+    """The images to learn from and the images to score.
 
     Attributes:
-      source: its spec.
-      classes: how many.
-      train: every image of some pick.
+      source: the spec of the source.
+      classes: number of classes.
+      train: every image that at least one pick uses.
       train_labels: int32 [n].
-      picks: (shots, seed) -> the images of `train` that are learned from, int64, ascending.
-      test: the images that are scored.
+      picks: (shots, seed) -> indices in `train` of the images to learn from, int64, ascending.
+      test: the images to score.
       test_labels: int32 [m].
-      notes: what a user should know, a sentence each.
+      notes: sentences for the user.
     """
 
     source: str
@@ -47,13 +47,13 @@ class Task:
     notes: tuple[str, ...]
 
     def digest(self) -> str:
-        """Equal where the same images are learned from and scored."""
+        """Returns a text that is equal for tasks that learn from and score the same images."""
         parts = (self.train, self.test)
         return ", ".join(f"{len(part)} examples ({part.digest()})" for part in parts)
 
 
 def open_source(spec: str, options: Options) -> Source:
-    """A source of few-shot evaluation: its own test split, else `PERCENT` % of it."""
+    """Opens a source for few-shot evaluation; holds out `PERCENT` % for a missing val or test."""
     return sources.open_source(spec, options, val_percent=PERCENT, test_percent=PERCENT)
 
 
@@ -78,14 +78,14 @@ def make(source: Source, shots: tuple[int, ...], seeds: int) -> Task:
 
     Args:
       source: from `open_source`.
-      shots: images a class, from 1 on, or `ALL`.
-      seeds: how many picks there are of each number of shots; `ALL` has one.
+      shots: numbers of images a class, from 1 on, or `ALL`.
+      seeds: number of picks for each number of shots; `ALL` has one.
 
     Returns:
       The task. Picks of one seed are nested: the image of 1 shot is among those of 5.
 
     Raises:
-      BadInput: see `check`; or an image that does not have exactly one label.
+      BadInput: see `check`; or an image does not have exactly one label.
     """
     check(source)
     split, notes = source.split("train"), list[str]()
@@ -118,13 +118,15 @@ def make(source: Source, shots: tuple[int, ...], seeds: int) -> Task:
 
 
 def pick(split: Split, labels: np.ndarray, shots: int, seed: int) -> np.ndarray:
-    """int64, ascending: of each class the images with the smallest hashes, as many as there are.
+    """Picks the images of each class with the smallest hashes; returns int64 indices, ascending.
+
+    A class with fewer images than `shots` gives all it has.
 
     Args:
-      split: what is picked from.
-      labels: int32 [n], of its images.
-      shots: images a class, or `ALL`.
-      seed: another one picks others.
+      split: the images to pick from.
+      labels: int32 [n], the label of each image.
+      shots: number of images a class, or `ALL`.
+      seed: different seeds pick different images.
     """
     if shots == ALL:
         return np.arange(len(split))
@@ -135,14 +137,14 @@ def pick(split: Split, labels: np.ndarray, shots: int, seed: int) -> np.ndarray:
 
 
 def _pool(source: Source, split: Split) -> Split:
-    """`POOL` images: the first of what is stored shuffled, as TFDS's is, else chosen by hash."""
+    """Returns `POOL` images: the first of a split stored shuffled (TFDS's), else chosen by hash."""
     if source.spec.partition(":")[0] in ("tfds", "vtab"):
         return split.part(0, POOL)
     return subset.choose(split, examples=POOL, classes=len(source.classes))[0]
 
 
 def _scored(source: Source) -> tuple[Split, np.ndarray, list[str]]:
-    """Test, or val where there is no test with labels; its labels; and a note of the latter."""
+    """Returns test (or val, if test has no labels), its labels, and a note if it is val."""
     names = [name for name in ("test", "val") if name in source.splits]
     for name in names:
         split = source.split(name)
@@ -157,7 +159,7 @@ _WHY = "few-shot evaluation"
 
 
 def _one_each(source: Source, name: str, split: Split, labels: np.ndarray) -> np.ndarray:
-    """int32 [n] of labels [n, K]; refuses an image with no label, or with several."""
+    """Returns int32 [n] from labels [n, K]; raises BadInput unless each image has exactly one."""
     counts = (labels >= 0).sum(axis=1)
     wrong = np.flatnonzero(counts != 1)
     if len(wrong):

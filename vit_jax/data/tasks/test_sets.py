@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an evaluation reads, and which of the model's classes its predictions are chosen among.
+"""Opens the images of an evaluation and maps their labels to the model's classes.
 
-A source other than the training data's is matched to the model by the names of its classes.
-Start from `find`.
+A source other than the training data is matched to the model by the names of its classes. Start
+from `find`.
 """
 
 import dataclasses
@@ -18,25 +18,25 @@ from vit_jax.data.splits.split import Split, Table
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
 
-_Parts = dict[str, tuple[Split, np.ndarray | None]]  # other labels than its own, int32 [n, K]
+_Parts = dict[str, tuple[Split, np.ndarray | None]]  # int32 [n, K]: labels that replace its own
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """What is measured.
+    """The images and classes of one evaluation.
 
     Attributes:
-      parts: what is measured by itself and together: the severities of ImageNet-C's corruptions,
-        else one, "". Their labels are numbers of columns.
-      columns: int32 [C, G], padded with -1: the model's classes that each column is, of which
-        the highest logit counts; None where the columns are the model's classes.
+      parts: splits that are measured separately and together: one for each corruption and severity
+        of ImageNet-C, otherwise one named "". Their labels are column numbers.
+      columns: int32 [C, G], padded with -1: the model's classes that each column stands for, whose
+        highest logit counts; None if the columns are the model's classes.
     """
 
     parts: dict[str, Split]
     columns: np.ndarray | None = None
 
     def __len__(self) -> int:
-        """Examples of all parts."""
+        """Returns the number of examples of all parts."""
         return sum(map(len, self.parts.values()))
 
 
@@ -51,7 +51,7 @@ def find(
     classes: str,
     data_dir: str,
 ) -> Evaluation:
-    """Opens what an evaluation reads.
+    """Opens the images of an evaluation.
 
     Args:
       model: the training data, whose classes are the model's.
@@ -59,9 +59,9 @@ def find(
       given: `evals.NAME`, for messages.
       source: "": the training data; `{corruption}` and `{severity}` stand for ImageNet-C's.
       split: name or slice; `all` is the only split of another source.
-      labels: file of other labels, see `imagenet_labels`; "": the source's.
-      classes: `all`: a prediction is one of the model's classes, or of a source whose classes stand
-        for several one of the source's; `present`: one of those that the images have.
+      labels: a file of other labels, see `imagenet_labels`; "": uses the source's own.
+      classes: `all`: predictions are among all of the model's classes (or all of the source's, if
+        each of them stands for several); `present`: only among classes that some image has.
       data_dir: see `imagenet_labels.read`.
 
     Raises:
@@ -103,7 +103,7 @@ def find(
 def problems(
     open_other: Callable[[str], Source], given: str, *, source: str, labels: str, data_dir: str
 ) -> list[BadInput]:
-    """What is missing of an evaluation, where the training data themselves are; as in `find`."""
+    """Returns a BadInput for each thing that an evaluation lacks beside the training data."""
     found = []
     try:
         if source:
@@ -125,14 +125,14 @@ def problems(
 def _opened(
     specs: dict[str, str], open_other: Callable[[str], Source], given: str
 ) -> dict[str, Source]:
-    """All parts, or one message about those that cannot be opened."""
+    """Opens all parts; raises one BadInput about those that cannot be opened."""
     found, failed = {}, {}
     for part, spec in specs.items():
         try:
             found[part] = open_other(spec)
         except BadInput as e:
             failed[part] = e
-            if spec.startswith("tfds:"):  # which asks a server for each
+            if spec.startswith("tfds:"):  # each tfds part asks a server
                 break
     if failed:
         others = list(failed)[1:]
@@ -156,7 +156,10 @@ def _split(source: Source, split: str, given: str) -> Split:
 def _numbers(
     meant: Sequence[tuple[str, ...]], model: Source, where: str, given: str
 ) -> list[list[int]]:
-    """Numbers of the model's classes that each class is; raises where the model lacks a name."""
+    """Returns the numbers of the model's classes that each class stands for.
+
+    Raises BadInput if the model lacks a name.
+    """
     number = {name: k for k, name in enumerate(model.classes)}
     strange = [name for names in meant for name in names if name not in number]
     if strange:
@@ -173,7 +176,7 @@ def _numbers(
 def _evaluation(
     parts: _Parts, column_of: np.ndarray, columns: np.ndarray | None, model_classes: int
 ) -> Evaluation:
-    """The evaluation of some parts, label k of which is of column column_of[k]."""
+    """Returns the evaluation of some parts; label k becomes column column_of[k]."""
     same = columns is None and np.array_equal(column_of, np.arange(model_classes))
     made = {
         part: split if same and other is None else relabelled(split, column_of, other)
@@ -183,18 +186,18 @@ def _evaluation(
 
 
 def _used(split: Split, other: np.ndarray | None) -> np.ndarray:
-    """The labels that examples have, ascending."""
+    """Returns the labels that examples have, ascending."""
     labels = subset.labels(split, "the classes that are present") if other is None else other
     return np.unique(labels[labels >= 0])
 
 
 def relabelled(split: Split, column_of: np.ndarray, other: np.ndarray | None = None) -> Split:
-    """The same images with each label put through a table; -1 stays -1.
+    """Returns the same images with each label mapped through a table; -1 stays -1.
 
     Args:
       split: n images.
       column_of: int32 [labels].
-      other: int32 [n, K]: labels in the place of the split's own.
+      other: int32 [n, K], labels that replace the split's own.
     """
 
     def mapped(labels: np.ndarray) -> np.ndarray:

@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The folder of a sweep: a workdir for each run, what they have reached, sweep.csv and a table.
+"""The folder of a sweep: a workdir for each run, results so far, sweep.csv and a table.
 
-    DIR/sweep.json               which runs there are, and their keys
-    DIR/sweep.csv                what they have reached
+    DIR/sweep.json               the list of runs, and their keys
+    DIR/sweep.csv                the results so far
     DIR/STAGE/NNN-NAME/          a workdir, with config.yaml from the start (no STAGE if one only)
-        log.txt, failed.json     what it printed; why it is given up
+        log.txt, failed.json     the run's output; why it was given up
 
-Starts nothing. Start from `settled` and `write`, then `entries`.
+This module starts no runs. Start from `settled` and `write`, then `entries`.
 """
 
 import csv
@@ -45,14 +45,14 @@ LOG_FILE, FAILED_FILE = "log.txt", "failed.json"
 
 
 def settled(points: Sequence[Point], workdir: Path) -> list[Point]:
-    """The points with nothing left open, checked by themselves and against what lies in a folder.
+    """Returns the points with every value settled, after checking them and any run in their place.
 
     Raises:
-      BadInput: values that cannot be, or a run of that place with another configuration; all of
-        them. Nothing was written.
+      BadInput: values are impossible, or a run in the same place has another configuration; the
+        message lists all problems. Nothing was written.
     """
     made, problems = list[Point](), Problems()
-    starts: dict[tuple[Any, ...], list[Point]] = {}  # those with the same weights and model
+    starts: dict[tuple[Any, ...], list[Point]] = {}  # points with the same weights and model
     for point in points:
         try:
             config, are_new = _settled(point, workdir)
@@ -75,7 +75,7 @@ def settled(points: Sequence[Point], workdir: Path) -> list[Point]:
 
 
 def _settled(point: Point, workdir: Path) -> tuple[ConfigDict, bool]:
-    """A point's configuration, and whether its weights are not those of a run of that place."""
+    """Returns a point's configuration, and False if an earlier run here uses the same weights."""
     config, folder = config_lib.changed(point.config, {}), workdir / point.run
     number = folder.name.partition("-")[0]
     alike = [p for p in storage.listed(folder.parent) if p.name.startswith(f"{number}-")]
@@ -102,17 +102,17 @@ def _settled(point: Point, workdir: Path) -> tuple[ConfigDict, bool]:
 
 
 def _begun(folder: Path) -> bool:
-    """Whether the weights of `init` were used: there is a checkpoint, or the results."""
+    """Returns True if the weights of `init` were used: a checkpoint or the results exist."""
     return bool(saved(folder)) or is_done(folder)
 
 
 def is_done(folder: Path) -> bool:
-    """Whether the run in a workdir has its results."""
+    """Returns True if the workdir of a run has its results."""
     return storage.exists(folder / summary.RESULTS_FILE)
 
 
 def _same_weights(old: str, new: str, workdir: Path) -> bool:
-    """Whether two values of `init` mean the same, also where the sweep's folder was moved."""
+    """Returns True if two values of `init` mean the same weights, even in a moved sweep."""
     old_path, new_path = os.path.abspath(old), os.path.abspath(new)
     inside = os.path.relpath(new_path, os.path.abspath(workdir))
     moved = not inside.startswith("..") and old_path.endswith(os.sep + inside)
@@ -120,13 +120,13 @@ def _same_weights(old: str, new: str, workdir: Path) -> bool:
 
 
 def write(sweep: Sweep, stage: str, points: Sequence[Point], workdir: Path) -> None:
-    """Makes the workdirs of a stage and notes them; what is finished stays as it is.
+    """Makes the workdirs of a stage and records them; leaves finished runs as they are.
 
     Args:
-      sweep: where the points are from.
-      stage: theirs.
-      points: settled.
-      workdir: of the sweep.
+      sweep: the sweep of the points.
+      stage: the stage of the points.
+      points: settled points.
+      workdir: the folder of the sweep.
 
     Raises:
       BadInput: the folder is not writable.
@@ -139,7 +139,7 @@ def write(sweep: Sweep, stage: str, points: Sequence[Point], workdir: Path) -> N
             if not is_done(folder):
                 text = config_lib.to_yaml(point.config)
                 storage.write(folder / step_folders.CONFIG_FILE, text)
-                provenance.write(folder, recipe, devices="")  # a run of a config.yaml keeps it
+                provenance.write(folder, recipe, devices="")  # a run from config.yaml keeps it
         stages = _record(workdir)["stages"] if storage.exists(workdir / RECORD_FILE) else {}
         listed = {
             p.run: {"run": p.run, "keys": p.keys, "test": validation.looked_at_test(p.config)}
@@ -168,7 +168,7 @@ def _record(workdir: Path) -> dict[str, Any]:
 
 
 def _is_row(row: Any) -> bool:
-    """Whether this is a run as `write` notes it, below the folder of the sweep."""
+    """Returns True if this is a run as `write` records it, below the folder of the sweep."""
     return (
         isinstance(row, dict)
         and row.keys() == {"run", "keys", "test"}
@@ -184,16 +184,16 @@ def _is_row(row: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """What one run has reached.
+    """The results of one run so far.
 
     Attributes:
-      run: its folder below that of the sweep.
-      stage: its stage; "" where stages have no names.
+      run: its folder below the sweep's folder.
+      stage: its stage; "" if stages have no names.
       state: done | failed | running | pending.
-      keys: of its point.
-      metrics: `<split>/<metric>`, of results.json.
-      looked_at_test: whether something is selected by a run that read test.
-      message: why it failed.
+      keys: the keys of its point.
+      metrics: `<split>/<metric>`, from results.json.
+      looked_at_test: True if a selection uses a run that read test.
+      message: why the run failed.
     """
 
     run: str
@@ -205,17 +205,17 @@ class Entry:
     message: str = ""
 
     def row(self, workdir: Path) -> dict[str, Any]:
-        """As the function of the next stage sees it."""
+        """Returns the row that the function of the next stage receives."""
         return {"run": self.run, "workdir": str(workdir / self.run), **self.keys, **self.metrics}
 
 
 def entries(workdir: Path, running: Collection[str] | None = None) -> list[Entry]:
-    """All runs of the sweep in a folder.
+    """Returns all runs of the sweep in a folder.
 
     Args:
-      workdir: of the sweep.
-      running: those that run; None: those that have begun and are not finished, since whoever
-        runs them may be elsewhere.
+      workdir: the folder of the sweep.
+      running: the runs that are running. None means every begun, unfinished run, since it may run
+        elsewhere.
 
     Raises:
       BadInput: there is no sweep.
@@ -259,7 +259,7 @@ def _metrics(results: Mapping[str, Any]) -> dict[str, float]:
 
 
 def fail(workdir: Path, run: str, code: int, message: str) -> None:
-    """Notes that a run is given up; `entries` then says so."""
+    """Records that a run was given up; `entries` then reports it as failed."""
     text = json.dumps({"code": code, "message": message}) + "\n"
     storage.write(workdir / run / FAILED_FILE, text)
 
@@ -290,10 +290,11 @@ def _union(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def table(found: Sequence[Entry]) -> str:
-    """A line for all runs that differ in the seed alone: top-1, mean and standard deviation.
+    """Formats a table with one line for runs that differ only in the seed.
 
-    The deviation is that of a sample (n - 1). The tasks of VTAB get a last line, the mean of all
-    19, with its deviation over seeds; `n/a` while one is not finished.
+    A line shows the mean top-1 and its standard deviation, that of a sample (n - 1). VTAB's tasks
+    get a last line: the mean of all 19, with its deviation over seeds, or `n/a` while a task is not
+    finished.
     """
     metrics = _shown([e.metrics for e in found])
     header = ["run", "done", *(m.removesuffix("/top1") for m in metrics)]
@@ -316,7 +317,7 @@ def table(found: Sequence[Entry]) -> str:
 
 
 def report(workdir: Path, found: Sequence[Entry]) -> str:
-    """The table, what failed and why, and where everything lies."""
+    """Formats the table, the failures with their reasons, and the path of the results."""
     failed = [f"{entry.run}: {entry.message}" for entry in found if entry.state == "failed"]
     listed = ["", f"{len(failed)} failed:", *failed] if failed else []
     return "\n".join(["", table(found), *listed, "", f"results     {workdir / CSV_FILE}"])
@@ -327,7 +328,7 @@ def _shown(rows: Iterable[Mapping[str, float]]) -> list[str]:
 
 
 def _groups(found: Iterable[Entry], without: tuple[str, ...]) -> dict[tuple[str, str], list[Entry]]:
-    """(what they have in common, stage) -> runs that differ in the keys `without` alone."""
+    """Groups runs that differ only in the keys `without`: (common keys, stage) -> runs."""
     groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in found:
         keys = {k: v for k, v in entry.keys.items() if k not in (*without, ":stage")}
@@ -341,7 +342,7 @@ def _task(entry: Entry) -> str:
 
 
 def _means(group: Iterable[Entry], metric: str) -> list[float]:
-    """The mean over all tasks of VTAB, for each seed that has them all."""
+    """Returns the mean over all VTAB tasks, for each seed that has all tasks."""
     seeds: dict[Any, dict[str, float]] = {}
     for entry in group:
         if metric in entry.metrics:
@@ -350,7 +351,7 @@ def _means(group: Iterable[Entry], metric: str) -> list[float]:
 
 
 def _spread(values: Sequence[float], missing: str = "") -> str:
-    """`93.25 %`, or `93.25 +- 0.05 %`."""
+    """Formats `93.25 %`, or `93.25 +- 0.05 %`."""
     if not values:
         return missing
     spread = f" +- {100 * statistics.stdev(values):.2f}" if len(values) > 1 else ""

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""From a recipe with `sweep()` to named runs, each with its whole configuration. Pure.
+"""Turns a recipe with `sweep()` into named runs, each with its whole configuration. Pure.
 
-A recipe's `sweep(arg=None)` returns a list of points, or stages: a dict from name to list, where a
-stage may also be a function of the finished runs of the stage before. A point is a mapping from a
-key (`schedule.lr`), or from an argument of the recipe (`:dataset`), to its value. The runner here
-and launchers elsewhere use the same expansion. Start from `read`.
+A recipe's `sweep(arg=None)` returns a list of points, or stages: a dict from name to list. A stage
+may also be a function of the finished runs of the stage before. A point maps keys (`schedule.lr`)
+or arguments of the recipe (`:dataset`) to values. The runner here and launchers elsewhere share
+this expansion. Start from `read`.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from vit_jax.config import recipes
 from vit_jax.config.load import ConfigDict
 from vit_jax.errors import BadInput, together, unknown
 
-MOST_CHARACTERS = 120  # of a name
+MOST_CHARACTERS = 120  # the longest name
 Row = Mapping[str, Any]  # a finished run: "run", "workdir", its keys, "<split>/<metric>"
 log = logging.getLogger("vit_jax")
 
@@ -32,9 +32,9 @@ class Point:
     """One run.
 
     Attributes:
-      run: its folder below that of the sweep, e.g. `select/003-lr=0.01_seed=1`.
-      keys: as the sweep has them, without a leading "config.".
-      config: loaded, with the overrides of the command line; what it leaves open is not settled.
+      run: its folder below the sweep's folder, e.g. `select/003-lr=0.01_seed=1`.
+      keys: the keys of the sweep, without a leading "config.".
+      config: loaded, with the overrides of the command line; open values are not yet settled.
     """
 
     run: str
@@ -48,8 +48,9 @@ class Sweep:
 
     Attributes:
       spec: `FILE.py:ARGS`.
-      overrides: `--config.key=value`, for all points; that of an evaluation for those that have it.
-      stages: name -> points, or a function of the rows of the stage before. One that has no name
+      overrides: `--config.key=value` for all points; an override of an evaluation applies only to
+        points that have that evaluation.
+      stages: name -> points, or a function of the rows of the stage before. A stage without a name
         is called "".
     """
 
@@ -58,19 +59,19 @@ class Sweep:
     stages: Mapping[str, Any]
 
     def before(self, stage: str) -> str | None:
-        """The stage whose finished runs a stage is made of; None if it is there from the start."""
+        """Returns the stage whose finished runs determine this one; None if it has fixed points."""
         names = list(self.stages)
         return names[names.index(stage) - 1] if callable(self.stages[stage]) else None
 
     def points(self, stage: str, rows: Sequence[Row] = ()) -> list[Point]:
-        """The runs of a stage, each loaded and named.
+        """Returns the runs of a stage, each loaded and named.
 
         Args:
-          stage: of `stages`.
-          rows: of all runs of the stage before, where this one is a function of them.
+          stage: a key of `stages`.
+          rows: all runs of the stage before, if this stage is a function of them.
 
         Raises:
-          BadInput: a point that cannot be used; all of them are named.
+          BadInput: points cannot be used; the message names all of them.
         """
         given = self.stages[stage]
         if callable(given):
@@ -78,20 +79,20 @@ class Sweep:
                 given = given([dict(row) for row in rows])
             except BadInput:
                 raise
-            except Exception as e:  # the user's program
+            except Exception as e:  # the user's code may raise anything
                 what = f"{type(e).__name__}: {e}"[:300]
                 raise BadInput(f"stage {stage!r} cannot be made of finished runs: {what}") from e
         return self._points(stage, given)
 
     @functools.cached_property
     def expected(self) -> dict[str, list[Point]]:
-        """The points of all stages, before anything has run.
+        """Returns the points of all stages, before anything has run.
 
-        A stage that is a function of finished runs is tried on imagined ones, whose metrics are 0
-        and whose `workdir` is `Point.run`; it is empty where that cannot be.
+        A stage that is a function of finished runs is called with imagined runs, whose metrics are
+        0 and whose `workdir` is `Point.run`. Its list is empty if that call fails.
 
         Raises:
-          BadInput: a point that cannot be used; all of them are named.
+          BadInput: points cannot be used; the message names all of them.
         """
         found, problems, rows = dict[str, list[Point]](), list[BadInput](), list[Row]()
         for name, given in self.stages.items():
@@ -108,7 +109,7 @@ class Sweep:
     def _imagined(self, stage: str, rows: Sequence[Row]) -> list[Point]:
         try:
             given = list(self.stages[stage]([_Imagined(row) for row in rows]))
-        except Exception:  # of metrics that mean nothing: the stage is checked in its turn
+        except Exception:  # the metrics mean nothing here; the stage is checked later
             return []
         return self._points(stage, given) if given else []
 
@@ -142,14 +143,14 @@ class Sweep:
 
 
 def read(spec: str, overrides: Iterable[str] = ()) -> Sweep:
-    """The sweep of a recipe, every point of it loaded once.
+    """Reads the sweep of a recipe and loads every point once.
 
     Args:
       spec: `FILE.py` or `FILE.py:ARGS`.
       overrides: `--config.key=value`, for all points.
 
     Raises:
-      BadInput: there is no sweep, or it is empty, or a point cannot be used (all are named).
+      BadInput: there is no sweep, it is empty, or points cannot be used (the message names all).
     """
     path, args = recipes.split(spec)
     if path.suffix != ".py":
@@ -169,13 +170,13 @@ def read(spec: str, overrides: Iterable[str] = ()) -> Sweep:
 
 
 def _evaluation(override: str) -> str:
-    """The evaluation that an override is of; "": none."""
+    """Returns the evaluation that an override belongs to, or ""."""
     found = re.match(r"--config\.evals\.(\w+)\.", override)
     return found[1] if found else ""
 
 
 def _check_evaluations(sweep: Sweep) -> None:
-    """Refuses an override of an evaluation that no point has; says which points do without it."""
+    """Raises BadInput if no point has an override's evaluation; logs the points without it."""
     points = [point for points in sweep.expected.values() for point in points]
     for override in filter(_evaluation, sweep.overrides):
         name, key = _evaluation(override), override.removeprefix("--config.").partition("=")[0]
@@ -188,13 +189,13 @@ def _check_evaluations(sweep: Sweep) -> None:
 
 
 def check_stage(sweep: Sweep, stage: str) -> None:
-    """Raises BadInput unless a sweep has a stage; lists those it has."""
+    """Raises BadInput unless the sweep has this stage; the message lists the stages."""
     if stage not in sweep.stages:
         raise unknown(f"stage of {sweep.spec}", stage, filter(None, sweep.stages))
 
 
 class _Imagined(dict[str, Any]):
-    """A finished run before there is one: every metric is 0."""
+    """A stand-in for a run that has not finished: every metric is 0."""
 
     def __missing__(self, key: str) -> Any:
         if "/" not in key:
@@ -203,23 +204,23 @@ class _Imagined(dict[str, Any]):
 
 
 def _named(keys: Mapping[str, Any], stage: str) -> Mapping[str, Any]:
-    """What of a point its name says: not what the stage's does, and not `init`.
+    """Returns the keys that enter the name of a point: without the stage's own key and `init`.
 
-    That is a path, which would give a run another name where the sweep's folder is written
-    otherwise, and leave it no room for the rest.
+    `init` is a path. It would change the name of a run with the spelling of the sweep's folder, and
+    leave no room for the other keys.
     """
     said = {k: v for k, v in keys.items() if k != "init" and not (k == ":stage" and v == stage)}
     return said or keys
 
 
 class Problems(dict[str, list[str]]):
-    """What is wrong with points -> the runs that it is wrong with."""
+    """The problems with points -> the runs that have each problem."""
 
     def add(self, run: str, problem: BadInput) -> None:
         self.setdefault(str(problem), []).append(run)
 
     def check(self) -> None:
-        """Raises BadInput with all of them, if there are any."""
+        """Raises one BadInput with all problems, if there are any."""
         if self:
             raise together([BadInput(f"{_few(runs)}: {why}") for why, runs in self.items()])
 
@@ -229,7 +230,7 @@ def _few(runs: Sequence[str]) -> str:
 
 
 def _listed(given: Any, where: str) -> list[dict[str, Any]]:
-    """The points of a stage with plain keys and values."""
+    """Returns the points of a stage with plain keys and values."""
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
         raise BadInput(f"{where} is {type(given).__name__}; expected a list of points.")
     made = []
@@ -246,7 +247,7 @@ def _listed(given: Any, where: str) -> list[dict[str, Any]]:
 
 
 def _plain(key: str, value: Any) -> Any:
-    """A value as a configuration may hold it; numpy's numbers are numbers."""
+    """Returns a value that a configuration may hold; turns numpy's numbers into Python's."""
     if type(value).__module__ == "numpy":
         value = value.tolist()
     if isinstance(value, list | tuple):
@@ -258,15 +259,15 @@ def _plain(key: str, value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """A value as it is written on a command line."""
+    """Returns a value as written on a command line."""
     return value if isinstance(value, str) else repr(value)
 
 
 def with_arguments(spec: str, keys: Mapping[str, Any]) -> str:
-    """`FILE.py:ARGS` with the arguments of a point (`:dataset`) in the place of its own.
+    """Returns `FILE.py:ARGS` with the arguments of a point (`:dataset`) replacing its own.
 
     Raises:
-      BadInput: a value with a comma, which would begin another argument.
+      BadInput: a value has a comma, which would begin another argument.
     """
     path, args = recipes.split(spec)
     parts = {part.partition("=")[0].strip(): part for part in args.split(",") if part.strip()}
@@ -280,7 +281,7 @@ def with_arguments(spec: str, keys: Mapping[str, Any]) -> str:
 
 
 def _check_different(points: Sequence[Point]) -> None:
-    """Raises BadInput for two points that would train the same."""
+    """Raises BadInput if two points would train the same."""
     seen: dict[str, Point] = {}
     for point in points:
         first = seen.setdefault(config_lib.fingerprint(point.config), point)
@@ -292,7 +293,7 @@ def _check_different(points: Sequence[Point]) -> None:
 
 
 def described(keys: Mapping[str, Any]) -> str:
-    """`schedule.lr=0.01, seed=1`."""
+    """Formats keys as `schedule.lr=0.01, seed=1`."""
     return ", ".join(f"{key}={_text(value)}" for key, value in keys.items())
 
 
@@ -300,7 +301,10 @@ def described(keys: Mapping[str, Any]) -> str:
 
 
 def _names(points: Sequence[Mapping[str, Any]]) -> list[str]:
-    """`003-lr=0.01_seed=1`: a number, and what no file system, shell or recipe's argument minds."""
+    """Returns names such as `003-lr=0.01_seed=1`: a number, then keys and values.
+
+    They hold only characters that file systems, shells and arguments of recipes accept.
+    """
     short = _short(list(dict.fromkeys(itertools.chain.from_iterable(points))))
     digits = max(3, len(str(len(points) - 1)))
     names = []
@@ -311,7 +315,7 @@ def _names(points: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _short(keys: Sequence[str]) -> dict[str, str]:
-    """The fewest last words that tell a key from the others: `lr`, or `optimizer.name`."""
+    """Returns the shortest unambiguous end of each key: `lr`, or `optimizer.name`."""
     found = {}
     for key in keys:
         words = key.removeprefix(":").split(".")

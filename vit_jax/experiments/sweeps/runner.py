@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs the points of a sweep on this machine, each in a process of its own, n at a time.
+"""Runs the points of a sweep on this machine, each in its own process, several at a time.
 
-What a run's exit code means is the contract of all commands (docs/runs.md): one that died or was
-stopped runs again from its checkpoint, one that failed is given up, and the others go on. Start
+Exit codes of runs follow the contract of all commands (docs/runs.md). A run that died or was
+stopped runs again from its checkpoint. A run that failed is given up, and the others go on. Start
 from `run`.
 """
 
@@ -32,15 +32,15 @@ from vit_jax.runtime import signals
 from vit_jax.storage import cache
 from vit_jax.storage import files as storage
 
-MOST_CHARACTERS = 2000  # of a message
+MOST_CHARACTERS = 2000  # the longest message
 POLL_SECS = 0.1
 LOCK_FILE = "sweep.lock"
-Command = Callable[[Path], list[str]]  # workdir of a run -> the words that start it
+Command = Callable[[Path], list[str]]  # workdir of a run -> the command that starts it
 log = logging.getLogger("vit_jax")
 
 
 def beside(folder: Path) -> Path:
-    """The folder itself or, for one in a bucket, that on this disk which has its lock and log."""
+    """Returns the folder itself, or for a folder in a bucket a local one for its lock and log."""
     if not storage.is_remote(folder):
         return folder
     name = hashlib.sha256(str(folder).encode()).hexdigest()[:24]
@@ -50,13 +50,13 @@ def beside(folder: Path) -> Path:
 
 
 def train_command(folder: Path) -> list[str]:
-    """`vit_jax train` in this interpreter, of a workdir that has its config.yaml."""
+    """Returns the words of `vit_jax train` in this interpreter, for a workdir with config.yaml."""
     config = folder / step_folders.CONFIG_FILE
     return [sys.executable, "-m", "vit_jax", "train", f"--config={config}", f"--workdir={folder}"]
 
 
 class Stopped(RuntimeError):
-    """A signal or a file STOP ended the sweep; the same command continues it."""
+    """The end of a sweep by a signal or a file STOP; the same command continues the sweep."""
 
     def __init__(self, why: str):
         super().__init__(f"stopped by {why}; run again to continue.")
@@ -71,22 +71,22 @@ def run(
     parallel: int = 1,
     command: Command = train_command,
 ) -> list[Entry]:
-    """Runs what of a sweep is not finished, and keeps sweep.csv up to date.
+    """Runs the unfinished runs of a sweep, and keeps sweep.csv up to date.
 
     Args:
       sweep: from `sweep.read`.
-      workdir: of the sweep; made if needed.
-      stage: only this one; "": all of them in their order.
-      parallel: runs at a time.
-      command: what starts a run.
+      workdir: the folder of the sweep; made if needed.
+      stage: runs only this stage; "": all stages in their order.
+      parallel: number of runs at a time.
+      command: returns the command that starts a run.
 
     Returns:
-      All runs. Where one has failed, the stages after its own are not begun.
+      All runs. If a run has failed, later stages are not begun.
 
     Raises:
-      BadInput: a point that cannot be used, a run of another sweep in its place, a run of the stage
-        before that is not finished; nothing was started.
-      Stopped: a signal came, or a file STOP into `workdir`; the processes have ended.
+      BadInput: a point cannot be used, a run of another sweep is in its place, or a run of the
+        stage before is not finished; nothing was started.
+      Stopped: a signal came, or a file STOP appeared in `workdir`; the processes have ended.
     """
     stop_file, wanted = signals.StopFile(workdir), [stage] if stage else list(sweep.stages)
     ready = {
@@ -110,7 +110,7 @@ def run(
 
 
 def _settled(sweep: Sweep, stage: str, workdir: Path) -> list[Point]:
-    """The points of a stage, checked."""
+    """Returns the checked points of a stage."""
     return sweep_folder.settled(_points(sweep, stage, workdir), workdir)
 
 
@@ -121,9 +121,9 @@ def _points(sweep: Sweep, stage: str, workdir: Path) -> list[Point]:
 
 
 def _foreseen(sweep: Sweep, stage: str) -> list[Point]:
-    """The points that a stage would have if the one before it ended somehow, checked.
+    """Returns the points that a stage is expected to have, checked.
 
-    What they take from weights is left alone: those may be of a run to come.
+    Values that would be read from weights are not checked: a later run may make these weights.
     """
     problems = Problems()
     for point in sweep.expected[stage]:
@@ -138,10 +138,10 @@ def _foreseen(sweep: Sweep, stage: str) -> list[Point]:
 
 
 def _check_data(points: Sequence[Point], workdir: Path) -> None:
-    """Refuses runs that are not finished and whose images or labels are not all there.
+    """Raises BadInput if unfinished runs lack images or labels.
 
     Raises:
-      BadInput: with everything that is missing.
+      BadInput: lists everything that is missing.
     """
     reads = {
         (c.data.to_json(), c.evals.to_json(), c.fewshot.sources): c
@@ -153,10 +153,10 @@ def _check_data(points: Sequence[Point], workdir: Path) -> None:
 
 
 def finished(sweep: Sweep, stage: str, workdir: Path) -> list[Entry]:
-    """All runs of a stage.
+    """Returns all runs of a stage.
 
     Raises:
-      BadInput: one is not finished; names all of those.
+      BadInput: runs are not finished; the message names all of them.
     """
     begun = storage.exists(workdir / sweep_folder.RECORD_FILE)
     states = {e.run: e for e in (sweep_folder.entries(workdir, ()) if begun else ())}
@@ -171,13 +171,13 @@ def finished(sweep: Sweep, stage: str, workdir: Path) -> list[Entry]:
             f"the next stage is chosen by all runs of {stage!r}, but of these are not finished: "
             f"{', '.join(missing)}; run --stage={stage} first."
         )
-    sweep_folder.settled(points, workdir)  # the same runs as then
+    sweep_folder.settled(points, workdir)  # the runs must be the same as then
     return [states[point.run] for point in points]
 
 
 @contextlib.contextmanager
 def _locked(workdir: Path) -> Iterator[int]:
-    """Keeps a second sweep out while this one, or a run that it has left, is at work."""
+    """Keeps a second sweep out while this sweep, or a run that it left behind, is at work."""
     with writing(workdir):
         storage.make_folder(workdir)
         file = open(beside(workdir) / LOCK_FILE, "a", encoding="utf-8")
@@ -188,7 +188,7 @@ def _locked(workdir: Path) -> Iterator[int]:
             raise BadInput(
                 f"another sweep, or a run that it has left, is at work in {workdir}; wait for it."
             ) from e
-        except OSError:  # some network file systems
+        except OSError:  # some network file systems cannot lock
             log.info("%s cannot be locked; see that no other sweep is at work there", workdir)
         yield file.fileno()
 
@@ -198,25 +198,25 @@ def _locked(workdir: Path) -> Iterator[int]:
 
 @dataclasses.dataclass
 class _Stops:
-    """What asked for an end so far.
+    """The requests to stop so far.
 
     Attributes:
-      numbers: of signals; SIGTERM stands for the file STOP.
-      file: whether that was seen.
+      numbers: signal numbers; SIGTERM stands for the file STOP.
+      file: True once the file STOP was seen.
     """
 
     numbers: list[int]
     file: bool = False
 
     def check(self) -> None:
-        """Raises Stopped if something did."""
+        """Raises Stopped if there was a request to stop."""
         if self.numbers:
             raise Stopped(signals.FILE if self.file else signal.Signals(self.numbers[0]).name)
 
 
 @contextlib.contextmanager
 def _stops(stop_file: signals.StopFile) -> Iterator[_Stops]:
-    """Collects signals, and a file STOP that came into the folder of the sweep since the start."""
+    """Collects signals, and a file STOP that appears in the sweep's folder after the start."""
     with signals.collected() as numbers:
         stops = _Stops(numbers)
 
@@ -234,7 +234,7 @@ class _Job:
 
     point: Point
     folder: Path
-    newest: int  # checkpoint
+    newest: int  # step of the newest checkpoint
     restarts: int = 0
 
 
@@ -244,11 +244,11 @@ class _Active:
 
     job: _Job
     process: subprocess.Popen[bytes]
-    log_start: int  # bytes of its log that earlier processes have written
+    log_start: int  # length of its log before this process, in bytes
 
 
 class _Stage:
-    """The runs of one stage: those that wait, and those that run."""
+    """The runs of one stage: waiting ones and active ones."""
 
     def __init__(
         self, points: Sequence[Point], workdir: Path, parallel: int, command: Command, lock: int
@@ -259,12 +259,12 @@ class _Stage:
         self.waiting = collections.deque(j for j in jobs if not sweep_folder.is_done(j.folder))
         self.active: list[_Active] = []
         self.done, self.failed = len(jobs) - len(self.waiting), 0
-        for job in self.waiting:  # what failed is tried again
+        for job in self.waiting:  # a run that failed is tried again
             storage.remove(job.folder / FAILED_FILE)
             storage.remove(job.folder / restart_limit.FILE)
 
     def run(self, stops: _Stops) -> int:
-        """Until all runs are done or given up; returns how many were given up."""
+        """Runs until all runs are done or given up; returns how many were given up."""
         self.save()
         forwarded, received = 0, stops.numbers
         try:
@@ -282,7 +282,7 @@ class _Stage:
                 time.sleep(POLL_SECS)
             stops.check()
         finally:
-            for one in self.active:  # only if this process fails
+            for one in self.active:  # not empty only if this process fails
                 one.process.kill()
                 one.process.wait()
         return self.failed
@@ -297,28 +297,28 @@ class _Stage:
         with open(file, "ab") as output:
             output.write(f"$ {' '.join(words)}\n".encode())
             output.flush()
-            log_start = output.tell()  # later it moves with what the process writes
+            log_start = output.tell()  # later, `tell` moves with the output of the process
             process = subprocess.Popen(
                 words,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                pass_fds=(self.lock,),  # held until the last of them has ended
-                process_group=0,  # a terminal's Ctrl-C reaches this process alone, which tells them
+                pass_fds=(self.lock,),  # held until the last run has ended
+                process_group=0,  # a terminal's Ctrl-C reaches only this process, which forwards it
             )
             self.active.append(_Active(job, process, log_start))
         since = f", from step {job.newest}" if job.newest >= 0 else ""
         log.info("%s runs%s; its log is %s", job.point.run, since, file)
 
     def forward(self, number: int, *, again: bool) -> None:
-        """Hands a signal on; those that do not end are killed by a second one."""
+        """Forwards a signal to all runs; a second signal kills the runs that have not ended."""
         name = signal.Signals(number).name
         log.info("%s: %s %d runs", name, "killing" if again else "ending", len(self.active))
         for one in self.active:
             one.process.kill() if again else one.process.send_signal(number)
 
     def ended(self, one: _Active, *, stopping: bool) -> None:
-        """What becomes of a run whose process has ended."""
+        """Decides whether a run whose process has ended is done, waits again, or is given up."""
         job, code = one.job, one.process.returncode
         file = beside(job.folder) / LOG_FILE
         if storage.is_remote(job.folder):
@@ -353,7 +353,7 @@ def _how(code: int) -> str:
 
 
 def last_message(file: Path, start: int = 0) -> str:
-    """What a command said last: what follows the last `vit_jax: `, else its last line."""
+    """Returns a command's last message: the text after the last `vit_jax: `, or its last line."""
     with open(file, "rb") as lines:
         lines.seek(start)
         text = "\n" + lines.read().decode(errors="replace").strip()

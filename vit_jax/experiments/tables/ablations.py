@@ -3,8 +3,8 @@
 
 """The cells that few-shot evaluation of pre-training runs fills, and those of measured speed.
 
-Table 8 and Figures 8 and 9 do not say what the models were pre-trained on; that it was JFT-300M is
-inference: Figure 13 has the model of Table 8 and says so. Start from the table that is wanted.
+Table 8 and Figures 8 and 9 do not state the pre-training data. JFT-300M is an inference: Figure 13
+has the model of Table 8 and names JFT-300M. Start from the function of the wanted table.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ _AT = {"Default/Stem": "stem", "Every Layer": "every", "Every Layer-Shared": "sh
 
 
 def table_8() -> Table:
-    """Position embeddings, B/16."""
+    """Returns Table 8: position embeddings of B/16."""
     cells = []
     for value in results.table_8():
         kind, at = _POSEMB[value.labels[0].split(" ")[0]], _AT[value.labels[1]]
@@ -34,7 +34,7 @@ def table_8() -> Table:
 def _shots(
     value: results.Value, variant: str, settings: tuple[tuple[str, Any], ...] = (), **more: Any
 ) -> Cell:
-    """A cell that a pre-training run on JFT-300M fills with its 5-shot accuracy on ImageNet."""
+    """Returns a cell that the 5-shot ImageNet accuracy of a JFT-300M pre-training run fills."""
     want = Want(variant, upstream="jft", metric=SHOTS, settings=settings, **more)
     kind = "absent" if value.value is None else "private"
     std = results.spread("ImageNet")[1]
@@ -42,7 +42,7 @@ def _shots(
 
 
 def figure_4() -> Table:
-    """5-shot accuracy by the size of a subset of JFT-300M."""
+    """Returns Figure 4: 5-shot accuracy by the size of a subset of JFT-300M."""
     cells = []
     for value in results.figure(4):
         variant = results.variant(value.labels[0])
@@ -58,7 +58,10 @@ def figure_4() -> Table:
 
 
 def figure_8() -> Table:
-    """Depth, width, patch: the paper says what the model is only where all lines meet."""
+    """Returns Figure 8: depth, width, patch.
+
+    The paper defines the model only at the point where all lines meet.
+    """
     sizes = (("model.width", 1024), ("model.depth", 8), ("model.mlp", 2048))
     cells = [
         _shots(value, "custom/32", sizes, known=value.x == 1.0 and "ImageNet" in value.labels[0])
@@ -73,7 +76,10 @@ def figure_8() -> Table:
 
 
 def figure_9() -> Table:
-    """Class token against pooling, during training; only the last point is a run's result."""
+    """Returns Figure 9: class token against pooling, during training.
+
+    Only the last point is the result of a run.
+    """
     cells = []
     for value in results.figure(9):
         pool = "gap" if value.labels[0].startswith("GAP") else "token"
@@ -88,7 +94,7 @@ def figure_9() -> Table:
 
 
 def figure_12() -> Table:
-    """Speed and memory of one core of a TPUv3; no run measures them."""
+    """Returns Figure 12: speed and memory of one core of a TPUv3; no run measures them."""
     cells = [Cell(v.labels, "public", v.value, x=v.x) for v in results.figure(12)]
     return Table(
         "figure12", f"Figure 12: {results.caption(12, figure=True)}",

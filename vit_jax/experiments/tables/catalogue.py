@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Every table and figure there is, by name. Start from `find`."""
+"""Lists every table and figure by name. Start from `find`."""
 
 from collections.abc import Callable
 
@@ -31,10 +31,10 @@ TABLES: dict[str, Callable[[], Table]] = {
 
 
 def find(name: str) -> Table:
-    """The table of a name such as `5` or `figure4`, empty of runs.
+    """Returns the table of a name such as `5` or `figure4`, without runs.
 
     Raises:
-      BadInput: there is none; all names are listed.
+      BadInput: no table has this name; the message lists all names.
     """
     if name not in TABLES:
         raise unknown("table", name, [*TABLES, "miniature"])

@@ -1,34 +1,34 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a table is made of. Start from `Table`; `Want` says which run fills a cell."""
+"""The parts of a table. Start from `Table`; `Want` describes the runs that fill a cell."""
 
 import dataclasses
 from typing import Any, Literal
 
-# public: anybody can make it; private: needs JFT-300M; external: the paper quotes it from others;
-# absent: the paper leaves it empty.
+# public: anybody can reproduce it; private: needs JFT-300M; external: the paper quotes it from
+# others; absent: the paper leaves it empty.
 Kind = Literal["public", "private", "external", "absent"]
 UPSTREAM = {"JFT-300M": "jft", "ImageNet-21k": "imagenet21k", "ImageNet": "imagenet"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Want:
-    """The runs that fill a cell, one a seed.
+    """The runs that fill a cell, one for each seed.
 
     Attributes:
-      variant: model.
-      dataset: of configs/transfer.py; empty: the pre-training run itself.
-      upstream: what the model is pre-trained on: jft, imagenet21k, imagenet.
-      recipe: of configs/pretrain.py.
-      epochs: of pre-training, any of these; () is any.
-      size: pixels a side where it is not the recipe's; 0: the recipe's.
-      ema: factor of the average of parameters.
-      preprocess: of configs/transfer.py; empty: any, but one for the whole table.
-      rates: the grid of learning rates, where it is not that of the paper's Table 4.
-      metric: in results.json.
+      variant: the model.
+      dataset: dataset of configs/transfer.py; empty: the pre-training run itself.
+      upstream: the pre-training data: jft, imagenet21k, imagenet.
+      recipe: recipe of configs/pretrain.py.
+      epochs: allowed numbers of pre-training epochs; (): any.
+      size: pixels a side, if different from the recipe's; 0: the recipe's.
+      ema: factor of the moving average of parameters.
+      preprocess: preprocess of configs/transfer.py; empty: any, but the same for the whole table.
+      rates: the grid of learning rates, if different from the paper's Table 4.
+      metric: key in results.json.
       settings: further keys of the pre-training run, with their values.
-      known: False where the papers do not say what the run was; none can fill the cell.
+      known: False if the papers do not describe the run; then no run can fill the cell.
     """
 
     variant: str
@@ -51,15 +51,15 @@ class Cell:
 
     Attributes:
       labels: one for each column of the table.
-      kind: who can make it.
-      paper: what is printed; text in a table of settings; None: empty.
-      paper_std: standard deviation that the tolerance takes for the paper's value.
-      paper_runs: how many runs the paper's value is the mean of.
-      wants: the run that fills it; several: the mean of these.
+      kind: who can reproduce it.
+      paper: the printed value; text in a table of settings; None: empty.
+      paper_std: standard deviation that the tolerance assumes for the paper's value.
+      paper_runs: number of runs that the paper's value is the mean of.
+      wants: the run that fills the cell; several: their mean fills it.
       ours: a value that needs no run: computed from models or read from recipes.
       bound: the relative difference that such a value may have.
-      x: place on the horizontal axis of a chart.
-      counts: whether it is one of the cells to reproduce; a mean that no paper prints is not.
+      x: position on the horizontal axis of a chart.
+      counts: True if it is one of the cells to reproduce; False for a mean that no paper prints.
     """
 
     labels: tuple[str, ...]
@@ -79,16 +79,16 @@ class Table:
     """A table or a figure.
 
     Attributes:
-      name: as the command takes it.
-      title: of the paper, with the unit.
-      columns: what the labels of a cell are.
+      name: its name for the command.
+      title: the paper's title, with the unit.
+      columns: the meaning of each label of a cell.
       cells: in the order of the paper.
-      digits: behind the point.
-      notes: sentences that belong below it.
-      axes: titles of a chart's axes, where it is a figure of the paper.
-      series: how many of the first labels name a line; with two, the first names a chart.
-      log: which axes are logarithmic: "", "x" or "xy".
-      x_names: what is written at which x instead of numbers.
+      digits: number of digits after the point.
+      notes: sentences to print below it.
+      axes: titles of a chart's axes, for a figure of the paper.
+      series: number of leading labels that name a line; with two, the first names a chart.
+      log: the logarithmic axes: "", "x" or "xy".
+      x_names: (x, name) pairs; names replace numbers on the axis.
     """
 
     name: str
@@ -104,5 +104,5 @@ class Table:
 
     @property
     def need_runs(self) -> bool:
-        """Whether some of its cells are filled by runs."""
+        """Returns True if runs fill some of its cells."""
         return any(cell.wants for cell in self.cells)

@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether measurements show what is claimed: a criterion as data, a verdict that is computed.
+"""Tests claims against measurements: the criterion is data, the verdict is computed.
 
-A claim is about one number of each seed, a weighted sum of what runs of that seed have measured.
-Its mean over seeds has a standard error and, by Student's t, an interval that covers the truth in
+A claim is about one number for each seed: a weighted sum of measurements of runs with that seed.
+The mean over seeds has a standard error and, by Student's t, an interval that covers the truth in
 90 % of cases. `above` is shown if the interval lies above the margin, `below` if it lies below
-minus the margin, `equal` if it lies within plus or minus the margin: that no difference was found
-shows nothing. Pure; start from `judge`.
+minus the margin, `equal` if it lies within plus or minus the margin. So the mere lack of a
+difference shows nothing. Pure; start from `judge`.
 """
 
 import dataclasses
@@ -26,16 +26,16 @@ Verdict = Literal["shown", "not shown", "opposite", "missing"]
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """What is claimed, and when it counts as shown.
+    """A claim, and the criterion for it.
 
     Attributes:
-      tier: which runs it is of.
-      claim: in words.
-      terms: (weight, cell, metric): the number is the sum of weight x metric.
-      test: how its mean is compared with the margin.
-      margin: from 0 on, in `unit`.
-      unit: of the number.
-      seeds: the fewest that are judged, from 2 on.
+      tier: the group of runs that it is about.
+      claim: the claim in words.
+      terms: (weight, cell, metric); the number is the sum of weight x metric.
+      test: how the mean is compared with the margin.
+      margin: at least 0, in `unit`.
+      unit: unit of the number.
+      seeds: the smallest number of seeds to judge, at least 2.
     """
 
     tier: str
@@ -52,7 +52,7 @@ class Claim:
 
     @property
     def criterion(self) -> str:
-        """The test in words."""
+        """Returns the test in words."""
         what = {
             "above": f"> {self.margin:g}",
             "below": f"< {-self.margin:g}",
@@ -63,14 +63,14 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """A claim and what became of it.
+    """A claim with its verdict.
 
     Attributes:
       claim: the claim.
-      verdict: computed from the rest.
-      values: one a seed, ascending by seed; only of seeds that have every term.
-      mean: of them; None without any.
-      error: standard error of the mean; None with fewer than two.
+      verdict: computed from the other attributes.
+      values: one for each seed that has every term, ascending by seed.
+      mean: the mean of `values`; None without values.
+      error: standard error of the mean; None with fewer than two values.
     """
 
     claim: Claim
@@ -81,7 +81,7 @@ class Judged:
 
 
 def judge(claim: Claim, measured: Mapping[tuple[str, str], Mapping[int, float]]) -> Judged:
-    """The verdict on a claim.
+    """Returns the verdict on a claim.
 
     Args:
       claim: the claim.
@@ -102,7 +102,7 @@ def judge(claim: Claim, measured: Mapping[tuple[str, str], Mapping[int, float]])
 
 
 def _verdict(claim: Claim, low: float, high: float) -> Verdict:
-    """Of an interval."""
+    """Returns the verdict for an interval."""
     if claim.test == "equal":
         inside = -claim.margin < low and high < claim.margin
         outside = low > claim.margin or high < -claim.margin

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What pre-training and fine-tuning cost, counted from our models. Start from `exaflops`.
+"""Computes the cost of pre-training and fine-tuning from our models. Start from `exaflops`.
 
 The only file of this room that needs models, and with them jax; it imports them when called.
 """
@@ -15,7 +15,7 @@ from vit_jax.hardware import topology
 from vit_jax.paper import pretraining, results
 
 IMAGES = {"jft": 303e6, "imagenet21k": 14_197_122, "imagenet": 1_281_167}
-CORE = topology.GENERATIONS["v3"].flops  # FLOP/s at the peak; a chip has two cores
+CORE = topology.GENERATIONS["v3"].flops  # peak FLOP/s; a chip has two cores
 DAY = 86_400.0
 EXAFLOPS_NOTES = (
     "exaFLOPs of ours: 3 x 2 x multiply-adds of a forward pass at 224 pixels (head of 1,000 "
@@ -26,15 +26,15 @@ EXAFLOPS_NOTES = (
 
 
 def bound(variant: str) -> float:
-    """The relative difference from Table 6 that exaFLOPs may have."""
+    """Returns the relative difference from Table 6 that exaFLOPs may have."""
     return 0.045 if variant.startswith(("BiT-", "R")) else 0.025
 
 
 @functools.cache
 def forward_flops(variant: str, pixels: int) -> int:
-    """FLOPs (2 per multiply-add) of one image, with a head of 1,000 classes.
+    """Returns the FLOPs (2 per multiply-add) of one image, with a head of 1,000 classes.
 
-    The 18,291 classes of JFT-300M would add up to 0.9 %, and lie outside Table 6's bounds.
+    The 18,291 classes of JFT-300M would add up to 0.9 %, which would leave Table 6's bounds.
     """
     from vit_jax.models import flops, variants
 
@@ -43,7 +43,7 @@ def forward_flops(variant: str, pixels: int) -> int:
 
 
 def training_flops(run: Run) -> float:
-    """FLOPs of a finished run: 3 forward passes of each image that it saw."""
+    """Returns the FLOPs of a finished run: 3 forward passes for each image that it saw."""
     from vit_jax.models import flops, variants
 
     side, assigned = run.config["data.image_size"], "model."
@@ -57,29 +57,33 @@ def training_flops(run: Run) -> float:
 
 
 def exaflops(variant: str, epochs: float, dataset: str = "jft") -> float:
-    """Compute of pre-training at 224 pixels."""
+    """Returns the compute of pre-training at 224 pixels, in exaFLOPs."""
     forward = forward_flops(variant, pretraining.common().resolution)
     return 3 * forward * IMAGES[dataset] * epochs / 1e18
 
 
 def chip_hours(total_flops: float) -> float:
-    """Hours of one TPUv3 chip at `utilisation`."""
+    """Returns the hours of one TPUv3 chip at `utilisation`."""
     return total_flops / (2 * CORE * utilisation()) / 3600
 
 
 @functools.cache
 def utilisation() -> float:
-    """The part of a core's peak that Table 2 implies for H/14: 2,500 core-days, 19.7 TFLOP/s."""
+    """Returns the share of a core's peak that Table 2 implies for H/14.
+
+    Table 2 gives 2,500 core-days, which imply 19.7 TFLOP/s.
+    """
     flops = exaflops("H/14", 14) * 1e18
     return flops / (results.core_days()["Ours-JFT (ViT-H/14)"] * DAY) / CORE
 
 
 def core_days(variant: str, epochs: int, dataset: str, share: float) -> float:
-    """TPUv3 core-days of pre-training at a share of the peak."""
+    """Returns the TPUv3 core-days of pre-training at a share of the peak."""
     return exaflops(variant, epochs, dataset) * 1e18 / (share * CORE) / DAY
 
 
-# Column of Table 2 -> model, epochs and data of its pre-training. 90: of the published weights.
+# Column of Table 2 -> model, epochs and data of its pre-training. 90 epochs are those of the
+# published weights.
 _COLUMNS = {
     "Ours-JFT (ViT-H/14)": ("H/14", 14, "jft"),
     "Ours-JFT (ViT-L/16)": ("L/16", 14, "jft"),
@@ -88,7 +92,7 @@ _COLUMNS = {
 
 
 def core_days_notes() -> tuple[str, ...]:
-    """Core-days of Table 2, the throughput that they imply, and ours at the one of H/14."""
+    """Returns notes on core-days: Table 2's, the implied throughput, ours at H/14's throughput."""
     found = []
     for column, (variant, epochs, dataset) in _COLUMNS.items():
         theirs, total = results.core_days()[column], exaflops(variant, epochs, dataset)
@@ -103,7 +107,7 @@ def core_days_notes() -> tuple[str, ...]:
 
 
 def measured_core_days(runs: Iterable[Run]) -> list[str]:
-    """Core-days of Table 2 at the share of the peak that pre-training runs of its models reach."""
+    """Returns notes on Table 2's core-days at the share of the peak that its models' runs reach."""
     found = []
     models = {variant for variant, *_ in _COLUMNS.values()}
     for run in runs:

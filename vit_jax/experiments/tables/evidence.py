@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The runs in a folder: what each was, what it measured, and what cannot be read.
+"""Reads the configurations and results of the runs in a folder; lists the unreadable runs.
 
-Nothing but config.yaml, results.json and metrics.jsonl is opened. Start from `read`.
+Opens only config.yaml, results.json and metrics.jsonl. Start from `read`.
 """
 
 import dataclasses
@@ -21,16 +21,16 @@ from vit_jax.storage import files as storage
 from vit_jax.storage import jsonl
 
 CONFIG, RESULTS, METRICS = "config.yaml", "results.json", "metrics.jsonl"
-FAILED = "failed.json"  # of a sweep, in a run that it gave up
+FAILED = "failed.json"  # written by a sweep in a run that it gave up
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A workdir.
+    """A run in its workdir.
 
     Attributes:
       folder: the workdir.
-      config: resolved, flat.
+      config: the resolved configuration, flat.
       results: content of results.json; None while the run is not finished.
     """
 
@@ -40,37 +40,37 @@ class Run:
 
     @property
     def running(self) -> bool:
-        """Whether results may still come."""
+        """Returns True if results may still come."""
         return self.results is None and not storage.exists(self.folder / FAILED)
 
     @property
     def fine_tunes(self) -> bool:
-        """Whether it is a transfer; else it is a pre-training."""
+        """Returns True for a transfer, False for a pre-training."""
         return bool(self.config["init"]) or self.config["recipe.name"] == "transfer"
 
     def metric(self, name: str) -> float | None:
-        """A share such as `test/top1` in percent, None where it was not measured."""
+        """Returns a share such as `test/top1` in percent; None if it was not measured."""
         section, _, key = name.rpartition("/")
         value = (self.results or {}).get(section, {})
         found = value.get(key) if isinstance(value, dict) else None
         return 100 * found if isinstance(found, float | int) else None
 
     def examples(self, name: str) -> int:
-        """How many images a metric was measured on; 0 where that is not said."""
+        """Returns the number of images that a metric was measured on; 0 if it is not recorded."""
         measured = (self.results or {}).get(name.rpartition("/")[0], {})
         found = measured.get("examples", 0) if isinstance(measured, dict) else 0
         return found if isinstance(found, int) else 0
 
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of metrics.jsonl; a torn line is left out."""
+        """Returns the rows of metrics.jsonl; leaves out a torn line."""
         return jsonl.read_rows(self.folder / METRICS)
 
 
 def read(root: Path) -> tuple[list[Run], list[str]]:
-    """(runs, a sentence for each that cannot be read) anywhere below a folder.
+    """Returns (runs, a sentence for each unreadable one), from any depth below a folder.
 
     Raises:
-      BadInput: no such folder, or a result that is no share.
+      BadInput: the folder does not exist, an accuracy is not a share, or a result is not finite.
     """
     if not storage.is_dir(root):
         what = "is a file" if storage.exists(root) else "does not exist"
@@ -88,15 +88,15 @@ def read(root: Path) -> tuple[list[Run], list[str]]:
 
 
 class Unreadable(Exception):
-    """Why a workdir cannot be read."""
+    """The reason why a workdir cannot be read."""
 
 
 def open_run(folder: Path) -> Run:
-    """The run of a workdir that has a config.yaml.
+    """Returns the run of a workdir that has a config.yaml.
 
     Raises:
-      Unreadable: what is in it.
-      BadInput: a result that is no share.
+      Unreadable: a file in it cannot be read.
+      BadInput: an accuracy is not a share, or a result is not finite.
     """
     try:
         config = dict(config_lib.flatten(config_lib.load(str(folder / CONFIG))))
@@ -115,14 +115,14 @@ def open_run(folder: Path) -> Run:
 
 def _workdirs(root: Path) -> Iterator[Path]:
     for folder, inside, files in storage.walk(root):
-        skip = {"checkpoints", *(["metrics"] if CONFIG in files else [])}  # of objects, not runs
+        skip = {"checkpoints", *(["metrics"] if CONFIG in files else [])}  # skips objects, not runs
         inside[:] = [name for name in inside if name not in skip and not name.startswith(".")]
         if CONFIG in files:
             yield folder
 
 
 def _check(file: Path, results: Mapping[str, Any]) -> None:
-    """Refuses results that are not numbers, or accuracies that are not shares."""
+    """Raises BadInput for results that are not finite and for accuracies that are not shares."""
     for split, metrics in results.items():
         for name, value in metrics.items() if isinstance(metrics, dict) else ():
             if not isinstance(value, int | float) or isinstance(value, bool):

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs into the cells of a table: mean and spread over seeds, difference, status.
+"""Fills the cells of a table with runs: mean and spread over seeds, difference, status.
 
 Start from `fill`.
 """
@@ -20,25 +20,25 @@ from vit_jax.experiments.tables.evidence import Run
 from vit_jax.experiments.tables.lineage import Ancestry
 from vit_jax.experiments.tables.run_matching import SELECT, Placed, Placer, is_vtab
 
-# What a cell can be.
+# The status of a cell.
 MISSING, RUNNING, WITHIN, OFF = "missing", "running", "within tolerance", "off"
-FEW = ("1 seed", "2 seeds")  # the formula's s is of three
+FEW = ("1 seed", "2 seeds")  # the formula's s needs three seeds
 PRIVATE, EXTERNAL, ABSENT = "needs private data", "external", "not in the paper"
 
 
 @dataclasses.dataclass(frozen=True)
 class Filled:
-    """A cell and what there is for it.
+    """A cell with its measured value.
 
     Attributes:
       cell: the cell.
-      status: one of those above.
-      ours: mean over seeds, or what was computed; None: nothing.
-      std: between seeds; None with less than two.
-      seeds: how many.
-      stand_ins: what other runs have, a phrase each.
-      partial: it is a mean of which a part is missing.
-      lacking: of its wants, those that keep it empty: nothing has finished or runs for them.
+      status: one of the constants above.
+      ours: mean over seeds, or the computed value; None: no value.
+      std: standard deviation over seeds; None with fewer than two.
+      seeds: number of seeds.
+      stand_ins: values of runs that do not count, one phrase each.
+      partial: True for a mean with a missing part.
+      lacking: the wants that keep it empty, since no run for them has finished or is running.
     """
 
     cell: Cell
@@ -52,7 +52,7 @@ class Filled:
 
     @property
     def difference(self) -> float | None:
-        """Ours less the paper's; None where either is missing or text."""
+        """Returns our value minus the paper's; None if either is missing or text."""
         numbers = isinstance(self.ours, float | int) and isinstance(self.cell.paper, float | int)
         return self.ours - self.cell.paper if numbers else None  # type: ignore[operator]
 
@@ -63,10 +63,10 @@ class Report:
 
     Attributes:
       table: the table.
-      cells: as in the table.
-      protocol: of its runs; empty without runs.
-      remarks: runs that cannot be read, that run, or that no cell has a place for.
-      runs: all that there are.
+      cells: in the order of the table.
+      protocol: the protocol of its runs; empty without runs.
+      remarks: sentences on runs that cannot be read, are running, or fit no cell.
+      runs: all runs in the folder.
     """
 
     table: Table
@@ -77,7 +77,7 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """The last line: `3 of 54 public cells reproduced`."""
+        """Returns the last line: `3 of 54 public cells reproduced`."""
         public = [f for f in self.cells if f.cell.kind == "public" and f.cell.counts]
         done = sum(f.status == WITHIN for f in public)
         return f"{done} of {len(public)} public cells reproduced"
@@ -85,7 +85,7 @@ class Report:
 
 @dataclasses.dataclass
 class _Found:
-    """What the runs of a want have measured: seed -> (percent, examples), and seed -> run."""
+    """The measurements of a want: seed -> (percent, examples), and seed -> run."""
 
     seeds: dict[int, tuple[float, int]] = dataclasses.field(default_factory=dict)
     counted: dict[int, Placed] = dataclasses.field(default_factory=dict)
@@ -98,11 +98,11 @@ def fill(table: Table, root: Path | None, protocol: str = "") -> Report:
 
     Args:
       table: from `catalogue.find`.
-      root: folder of runs; None: there are none.
-      protocol: which runs count where there are several; empty: there is one.
+      root: folder of runs; None: no runs.
+      protocol: the protocol of the runs that count; empty if all runs have the same one.
 
     Raises:
-      BadInput: runs of several protocols, several runs of one seed, or results that are none.
+      BadInput: runs have several protocols, several runs share a seed, or results are invalid.
     """
     runs, broken = evidence.read(root) if root is not None and table.need_runs else ([], [])
     wants = list(dict.fromkeys(want for cell in table.cells for want in cell.wants))
@@ -125,10 +125,10 @@ def fill(table: Table, root: Path | None, protocol: str = "") -> Report:
 
 
 def _one_protocol(placed: Iterable[tuple[Run, dict[Want, Placed]]], wanted: str) -> str:
-    """The protocol of the runs that count.
+    """Returns the protocol of the runs that count.
 
     Raises:
-      BadInput: there are two, or not the one that is wanted.
+      BadInput: there are two protocols, or not the wanted one.
     """
     first: dict[str, Run] = {}
     for run, places in placed:
@@ -171,7 +171,7 @@ def _measured(want: Want, places: Sequence[Placed], protocol: str) -> _Found:
 
 
 def _check_choices(found: Mapping[Want, _Found]) -> None:
-    """Raises BadInput where seeds of a cell, or tasks of VTAB, were not selected together."""
+    """Raises BadInput unless seeds of a cell, and tasks of VTAB, were selected together."""
     first: dict[Any, Placed] = {}
     for want, one in found.items():
         of_vtab = is_vtab(want)
@@ -226,7 +226,7 @@ def _cell(cell: Cell, found: Sequence[_Found]) -> Filled:
 
 
 def _lacking(cell: Cell, found: Sequence[_Found]) -> tuple[Want, ...]:
-    """The wants of an empty cell without a run of the seed that most of them have."""
+    """Returns the wants of an empty cell that lack the seed which most of its wants have."""
     seeds = Counter(seed for f in found for seed in f.seeds)
     (common, _), *_ = seeds.most_common(1) or [(None, 0)]
     pairs = zip(cell.wants, found, strict=True)
@@ -234,9 +234,9 @@ def _lacking(cell: Cell, found: Sequence[_Found]) -> tuple[Want, ...]:
 
 
 def _allowed(cell: Cell, found: Sequence[_Found], seeds: Sequence[int], std: float) -> float:
-    """The tolerance of a cell, in points."""
+    """Returns the tolerance of a cell, in points."""
     shares = [statistics.fmean(f.seeds[s][0] for s in seeds) / 100 for f in found]
-    if len(shares) == 1:  # a mean of tasks has no printed value of each
+    if len(shares) == 1:  # a mean of tasks has no printed values of its parts
         assert isinstance(cell.paper, float | int)
         shares = [cell.paper / 100]
     sizes = [min(f.seeds[s][1] for s in seeds) for f in found]
@@ -245,7 +245,7 @@ def _allowed(cell: Cell, found: Sequence[_Found], seeds: Sequence[int], std: flo
 
 
 def _agrees(cell: Cell) -> bool:
-    """Whether a value that needs no run is the paper's."""
+    """Returns True if a value that needs no run agrees with the paper's."""
     if isinstance(cell.paper, str) or isinstance(cell.ours, str) or cell.paper is None:
         return cell.paper == cell.ours
     assert cell.ours is not None
@@ -253,7 +253,7 @@ def _agrees(cell: Cell) -> bool:
 
 
 def _stand_ins(cell: Cell, found: Sequence[_Found]) -> tuple[str, ...]:
-    """What other runs have; a mean is not made of them, but names those of its data sets."""
+    """Returns the values of runs that do not count; for a mean, those of its data sets by name."""
     of_several = len(found) > 1
     return tuple(
         f"{f'{want.dataset}: ' * of_several}{why}: {_mean(values)}"
@@ -268,7 +268,7 @@ def _mean(values: Sequence[float]) -> str:
 
 
 def _remarks(placed: Sequence[tuple[Run, dict[Want, Placed]]]) -> list[str]:
-    """What a person wants to know of runs that fill nothing."""
+    """Returns remarks for people on runs that fill nothing."""
     groups: dict[str, list[str]] = defaultdict(list)
     for run, places in placed:
         if not places:

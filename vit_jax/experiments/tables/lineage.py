@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a run was trained on, and what the weights that it started from were trained on.
+"""Determines the training data of a run and of the weights that it started from.
 
-Start from `Ancestry.of`; `tested_on` is the dataset of a fine-tuning run.
+Start from `Ancestry.of`; `tested_on` gives the dataset of a fine-tuning run.
 """
 
 import dataclasses
@@ -20,14 +20,14 @@ from vit_jax.models import published
 from vit_jax.paper import transfer, vtab
 from vit_jax.storage import files as storage
 
-# Every spelling without "-" and "_", in lower case -> dataset.
+# Every spelling, without "-" and "_" and in lower case -> dataset.
 _NAMES = {
     "jft": "jft", "jft300m": "jft", "imagenet21k": "imagenet21k", "i21k": "imagenet21k",
     "imagenet": "imagenet", "imagenet2012": "imagenet", "imagenet1k": "imagenet",
     "i1k": "imagenet", "ilsvrc2012": "imagenet",
 }  # fmt: skip
 _SOURCES = {"tfds:imagenet2012": "imagenet", "tfds:imagenet21k": "imagenet21k"}
-# What the 28 settings of AugReg differ in; a checkpoint is the best of them.
+# Keys in which the 28 settings of AugReg differ; a checkpoint is the best of them.
 _AUGREG = ("data.train_ops", "mixup.alpha", "model.dropout", "model.drop_path")
 _AUGREG += ("optimizer.weight_decay",)
 _SMALL = tuple(name for name in transfer.DATASETS.values() if name != "vtab")
@@ -35,13 +35,13 @@ _SMALL = tuple(name for name in transfer.DATASETS.values() if name != "vtab")
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """What a pre-training was.
+    """A description of a pre-training.
 
     Attributes:
-      dataset: jft, imagenet21k, imagenet; else the name of what it was.
-      recipe: paper, bit or augreg; empty: nobody says, so the paper's is taken on trust.
-      epochs: 0: nobody says.
-      unlike: how its settings differ from the recipe's, a phrase each.
+      dataset: jft, imagenet21k, imagenet; otherwise a name for the training data.
+      recipe: paper, bit or augreg; empty: unknown, so the paper's is assumed.
+      epochs: number of epochs; 0: unknown.
+      unlike: differences from the recipe's settings, a phrase each.
     """
 
     dataset: str
@@ -50,7 +50,7 @@ class Origin:
     unlike: tuple[str, ...] = ()
 
     def is_of(self, want: Want) -> bool:
-        """Whether it is the pre-training that a cell wants, its settings aside."""
+        """Returns True if a cell wants this pre-training, apart from its settings."""
         return (
             self.dataset == want.upstream
             and (self.recipe or "paper") == want.recipe
@@ -59,7 +59,7 @@ class Origin:
 
 
 class Ancestry:
-    """Finds the origin of runs; `runs` are those of the folder `root`."""
+    """Finds the origin of runs; `runs` are the runs in the folder `root`."""
 
     def __init__(self, root: Path | None, runs: list[Run]):
         self._root = root
@@ -67,7 +67,7 @@ class Ancestry:
         self._origins: dict[tuple[Path, str], Origin] = {}
 
     def of(self, run: Run) -> Origin:
-        """What a run, or the weights that it started from, were trained on."""
+        """Returns the training data of a run, or of the weights that it started from."""
         if not run.fine_tunes:
             return self._pretraining(run)
         init = run.config["init"]
@@ -89,7 +89,7 @@ class Ancestry:
         return self._origins[key]
 
     def _run(self, init: str) -> Run | None:
-        """The run that `init` names, None where it names a file or what is not there."""
+        """Returns the run that `init` names; None if it names a file or nothing that exists."""
         name = re.sub(r"@(best|\d+)$", "", init)
         if storage.is_remote(name):
             return self._known.get(name.rstrip("/"))
@@ -110,11 +110,11 @@ def _key(folder: Path) -> str:
 
 
 def of_pretraining(run: Run, said: str = "") -> Origin:
-    """The origin that a pre-training run itself is.
+    """Returns the origin that a pre-training run itself represents.
 
     Args:
       run: the run.
-      said: dataset that `recipe.upstream` names, where the source does not tell.
+      said: dataset named by `recipe.upstream`, used if the source does not tell.
     """
     source = run.config["data.source"]
     said = said or _NAMES.get(_plain(run.config["recipe.upstream"]), "")
@@ -132,13 +132,13 @@ def of_pretraining(run: Run, said: str = "") -> Origin:
 def judged(
     config: recipe_diff.Flat, dataset: str, epochs: int, **own: object
 ) -> tuple[str, tuple[recipe_diff.Difference, ...]]:
-    """(the recipe of configs/pretrain.py that a run is most like, how it differs).
+    """Returns (the recipe of configs/pretrain.py closest to a run, the differences from it).
 
     Args:
-      config: of the run.
+      config: the configuration of the run.
       dataset: jft, imagenet21k or imagenet.
-      epochs: its length; 0: it is given otherwise.
-      **own: as for `recipe_diff.differences`.
+      epochs: number of epochs; 0: the length has another unit.
+      **own: see `recipe_diff.differences`.
     """
     found = {}
     for name in ("paper", "bit", "augreg"):
@@ -155,7 +155,7 @@ def judged(
 
 
 def phrases(found: tuple[recipe_diff.Difference, ...]) -> tuple[str, ...]:
-    """`length: 100 steps, not 10000 steps`, each."""
+    """Formats each difference as `length: 100 steps, not 10000 steps`."""
     return tuple(f"{key}: {given}, not {wanted}" for key, given, wanted in found)
 
 
@@ -165,7 +165,7 @@ def _epochs(length: str) -> int:
 
 
 def of_published(init: str) -> Origin | None:
-    """The origin of a published file, by its name or by where a copy of it lies; else None."""
+    """Returns the origin of a published file, by its name or its place; None for other files."""
     if not init.endswith(".npz"):
         return None
     short = "/".join(Path(init).parts[-2:])
@@ -185,9 +185,9 @@ def of_published(init: str) -> Origin | None:
 
 @functools.cache
 def tested_on(source: str) -> tuple[str, bool]:
-    """(dataset of configs/transfer.py, whether it is that dataset and no stand-in) of a source.
+    """Returns (dataset of configs/transfer.py, False for a stand-in) for a source.
 
-    The dataset is empty where no table has such a column. A stand-in is told by its name.
+    The dataset is empty if no table has such a column. Stand-ins are recognised by name.
     """
     for name in _SMALL:
         if _is(source, recipe_diff.fine_tuning("B/16", name)["data.source"]):
@@ -209,5 +209,5 @@ def _plain(text: str) -> str:
 
 
 def _is(source: str, known: str) -> bool:
-    """Whether a source is a known one, with or without a version or a configuration."""
+    """Returns True if a source is a known one, with or without a version or a configuration."""
     return source == known or source.startswith((f"{known}:", f"{known}/"))

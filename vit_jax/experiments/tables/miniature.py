@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The runs of configs/miniature.py against the claims in it. Start from `judge`, then `render`."""
+"""Tests the claims in configs/miniature.py with its runs. Start from `judge`, then `render`."""
 
 import dataclasses
 import statistics
@@ -17,7 +17,7 @@ from vit_jax.experiments.tables.evidence import Run
 from vit_jax.reports import charts, pages
 
 NAME = "miniature"
-CORRELATION = "posemb/distance_correlation"  # of weights, not of results.json
+CORRELATION = "posemb/distance_correlation"  # measured on weights, not in results.json
 _FILE = "miniature.py"
 _TITLE = "The paper in miniature: what was claimed beforehand, and what runs show"
 _CLAIMS = ("tier", "claim", "criterion", "mean", "standard error", "seeds", "verdict")
@@ -33,8 +33,8 @@ class Report:
 
     Attributes:
       judged: in the order of the recipe.
-      measured: what they rest on, and what else the runs measured; accuracies in percent.
-      flops: cell -> FLOPs of training, of the pre-trainings.
+      measured: the values behind the verdicts and other measurements; accuracies in percent.
+      flops: cell -> FLOPs of training, for pre-trainings.
       remarks: sentences about runs.
     """
 
@@ -48,11 +48,11 @@ def judge(root: Path, correlation: Callable[[Path], float]) -> Report:
     """Judges the claims by the runs in a folder.
 
     Args:
-      root: holds workdirs, at any depth.
-      correlation: of position embeddings with distance, from a workdir.
+      root: a folder that holds workdirs at any depth.
+      correlation: workdir -> correlation of position embeddings with distance.
 
     Raises:
-      BadInput: no such folder, or two runs of one seed.
+      BadInput: the folder does not exist, or two runs share a seed.
     """
     found, broken = evidence.read(root)
     remarks = [f"not readable: {text}" for text in broken]
@@ -77,7 +77,7 @@ def judge(root: Path, correlation: Callable[[Path], float]) -> Report:
 
 
 def _cells(found: Iterable[Run], remarks: list[str]) -> dict[str, dict[int, Run]]:
-    """Cell -> seed -> its finished run, if it is as the recipe says."""
+    """Returns cell -> seed -> finished run that follows the recipe; adds remarks on others."""
     cells: dict[str, dict[int, Run]] = defaultdict(dict)
     for run in found:
         cell, seed = run.config["recipe.protocol"], run.config["seed"]
@@ -98,7 +98,7 @@ def _cells(found: Iterable[Run], remarks: list[str]) -> dict[str, dict[int, Run]
 
 
 def _why_not(run: Run, cell: str) -> str:
-    """How a run differs from the recipe; empty if it does not."""
+    """Returns how a run differs from the recipe; empty if it does not."""
     try:
         differences = recipe_diff.differences(run.config, recipe_diff.recipe(_FILE, cell))
     except BadInput as e:
@@ -126,7 +126,7 @@ def _measured(cells: Mapping[str, Mapping[int, Run]]) -> dict[tuple[str, str], d
 
 
 def render(made: Report, form: str) -> str:
-    """As md, csv (the claims alone) or html."""
+    """Renders the report as md, csv (only the claims) or html."""
     rows = [_row(one) for one in made.judged]
     if form == "csv":
         return rendering.csv_text([_CLAIMS, *rows])
@@ -172,7 +172,7 @@ def _std(values: Sequence[float]) -> str:
 
 
 def _chart(made: Report) -> str:
-    """Accuracy on CIFAR-100 by what training cost; a colour a model, the line joins data sizes."""
+    """Draws CIFAR-100 accuracy by training cost: a colour for each model, lines join data sizes."""
     lines: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for cell, flops in sorted(made.flops.items(), key=lambda item: _examples(item[0])):
         own = [made.measured.get((cell, f"{split}/top1")) for split in ("test", "val")]

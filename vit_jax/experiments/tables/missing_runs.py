@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The runs that the missing public cells of a table need, as commands. Start from `jobs`.
+"""Lists the runs that a table's missing public cells need, as commands. Start from `jobs`.
 
-Hours are counted from FLOPs, without compiling anything: `vit_jax plan` does that.
+Hours are computed from FLOPs, without compiling anything; `vit_jax plan` compiles.
 """
 
 import dataclasses
@@ -21,8 +21,8 @@ from vit_jax.experiments.tables.run_matching import image_size
 from vit_jax.models import published
 from vit_jax.paper import augreg, results, transfer
 
-SEEDS = 3  # of the final stage
-RELEASE = "fall11"  # of ImageNet-21k: the papers'
+SEEDS = 3  # number of seeds in the final stage
+RELEASE = "fall11"  # the papers' release of ImageNet-21k
 
 
 @dataclasses.dataclass
@@ -30,9 +30,9 @@ class Job:
     """A command.
 
     Attributes:
-      command: as a shell takes it; those that it needs come before it.
-      cells: how many of the missing cells need it.
-      chip_hours: of TPUv3 chips, at `compute.utilisation`.
+      command: in the syntax of a shell; commands that it depends on come before it.
+      cells: number of missing cells that need it.
+      chip_hours: hours of TPUv3 chips, at `compute.utilisation`.
     """
 
     command: str
@@ -42,11 +42,11 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What there is to do.
+    """The commands to run.
 
     Attributes:
-      jobs: in an order that works.
-      without: cells that are missing and that no run fills.
+      jobs: in an order that respects dependencies.
+      without: number of missing cells that no run fills.
     """
 
     jobs: tuple[Job, ...]
@@ -54,7 +54,7 @@ class Plan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The sum, and what the hours mean."""
+        """Returns the sum, and the meaning of the hours."""
         hours = sum(job.chip_hours for job in self.jobs)
         found = (
             f"{len(self.jobs)} commands, {hours:,.0f} chip-hours of TPUv3.",
@@ -69,11 +69,11 @@ class Plan:
 
 
 def jobs(report: Report, root: Path | None) -> Plan:
-    """The commands that fill what is missing.
+    """Returns the commands that fill the missing cells.
 
     Args:
       report: from `filling.fill`.
-      root: folder of the runs there are; new ones are put there too; None: `runs`.
+      root: folder of the existing runs, and of new ones; None: `runs`.
     """
     maker = _Maker(root or Path("runs"), report.runs)
     without = 0
@@ -94,7 +94,7 @@ class _Maker:
         self._origins = Ancestry(root, list(runs))
 
     def add(self, want: Want) -> None:
-        """Adds the commands of a want, each once, what it starts from first."""
+        """Adds the commands of a want, each once, after the commands that they depend on."""
         if not want.dataset:
             self._pretrain(want)
             return
@@ -106,7 +106,7 @@ class _Maker:
         if want.ema:
             args["polyak"] = "true"
         if want.dataset == "imagenet":
-            args["also"] = "real"  # ImageNet ReaL, which needs no run of its own
+            args["also"] = "real"  # ImageNet ReaL needs no run of its own
         if want.rates:
             args["rates"] = "+".join(map(str, want.rates))
         row = transfer.table_4()[want.dataset.partition("/")[0]]
@@ -119,7 +119,7 @@ class _Maker:
         self._job("sweep", "transfer.py", args, name, total)
 
     def _init(self, want: Want) -> str:
-        """Weights to start from: published, of a run there is, or of one that is added."""
+        """Returns weights to start from: published, of an existing run, or of an added run."""
         files = published.CHECKPOINTS.get(want.variant, ())
         folder = {"paper": "imagenet21k/", "augreg": "augreg/"}.get(want.recipe, "-")
         epochs = {"paper": 90, "augreg": 300}.get(want.recipe, 0)
@@ -152,7 +152,7 @@ class _Maker:
 
     def _job(self, verb: str, file: str, args: dict[str, str], name: str, flops: float) -> str:
         workdir = str(self._root / re.sub(r"[^\w.+-]", "-", name))
-        told = [key for key, value in args.items() if "," in value]  # init: a folder of any name
+        told = [key for key, value in args.items() if "," in value]  # `init` may have any name
         spec = ",".join(f"{key}={value}" for key, value in args.items() if key not in told)
         more = [f"--config.{key}={args[key]}" for key in told]
         command = ["vit_jax", verb, f"--config=configs/{file}:{spec}", f"--workdir={workdir}"]

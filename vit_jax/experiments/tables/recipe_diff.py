@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a run is what a recipe says: its configuration against the recipe's, key by key.
+"""Compares the configuration of a run with its recipe, key by key.
 
 Recipes are loaded as commands load them. Start from `fine_tuning` or `pre_training`.
 """
@@ -19,8 +19,8 @@ from vit_jax.errors import BadInput
 Flat = Mapping[str, Any]  # dotted key -> value
 Difference = tuple[str, Any, Any]  # key, the run's value, the recipe's
 
-# What a run may do in its own way: constants that weights bring along, arithmetic and layout, and
-# what is judged elsewhere (which data it is, what else is measured).
+# Keys that a run may set in its own way: constants that come with weights, arithmetic and layout,
+# and aspects judged elsewhere (the data, further measurements).
 FREE = (
     "seed", "evals.*", "fewshot.*", "data.source", "data.records.*", "data.window_shards",
     "data.mean", "data.std", "model.gelu", "model.ln_epsilon", "model.gn_epsilon",
@@ -30,12 +30,12 @@ _ROOT = Path(vit_jax.__file__).resolve().parent.parent
 
 
 def differences(run: Flat, recipe: Flat, **own: Any) -> tuple[Difference, ...]:
-    """The keys that change results and that a run has otherwise than its recipe.
+    """Returns the keys that change results and whose values differ from the recipe's.
 
     Args:
-      run: of the run.
-      recipe: of the recipe.
-      **own: keys (a dot may be __) that the cell has otherwise than the recipe.
+      run: the configuration of the run.
+      recipe: the configuration of the recipe.
+      **own: keys (with __ for a dot) for which the cell replaces the recipe's value.
     """
     wanted = dict(recipe) | {key.replace("__", "."): value for key, value in own.items()}
     keys = [k for k in (*wanted, *(k for k in run if k not in wanted)) if not is_free(k)]
@@ -47,14 +47,14 @@ def differences(run: Flat, recipe: Flat, **own: Any) -> tuple[Difference, ...]:
 
 
 def is_free(key: str) -> bool:
-    """Whether a run may have its own value of a key."""
+    """Returns True if a run may have its own value of a key."""
     free = any(fnmatch.fnmatchcase(key, pattern) for pattern in FREE)
     return free or not config_lib.changes_results(key)
 
 
 @functools.cache
 def recipe(file: str, args: str) -> Flat:
-    """A recipe of configs/ as commands resolve it, flat.
+    """Returns a recipe of configs/ as commands resolve it, flat.
 
     Raises:
       BadInput: the recipe does not take these arguments.
@@ -64,7 +64,7 @@ def recipe(file: str, args: str) -> Flat:
 
 @functools.cache
 def fine_tuning(variant: str, dataset: str, **arguments: Any) -> Flat:
-    """configs/transfer.py, as it trains once everything is chosen: on the whole of train."""
+    """Returns configs/transfer.py as it trains once everything is chosen: on all of train."""
     args = {"model": variant, "dataset": dataset, **arguments}
     found = recipe("transfer.py", ",".join(f"{key}={value}" for key, value in args.items()))
     whole = {} if dataset.startswith("vtab/") else {"data.split": "train"}
@@ -72,7 +72,7 @@ def fine_tuning(variant: str, dataset: str, **arguments: Any) -> Flat:
 
 
 def pre_training(variant: str, dataset: str, name: str, epochs: int) -> Flat | None:
-    """configs/pretrain.py (AugReg: level none); None where it has no such model or length."""
+    """Returns configs/pretrain.py (AugReg: level none); None if it lacks this model or length."""
     level = ",aug=none" if name == "augreg" else ""
     args = f"recipe={name},model={variant},dataset={dataset},epochs={epochs}{level}"
     try:

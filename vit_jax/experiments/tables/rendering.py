@@ -1,7 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A filled table, or a plan, as markdown, CSV or one HTML file. Start from `report` or `plan`."""
+"""Renders a filled table, or a plan, as markdown, CSV or one HTML file.
+
+Start from `report` or `plan`.
+"""
 
 import csv
 import io
@@ -28,10 +31,10 @@ _STYLES = {
 
 
 def check(name: str, *, of_plan: bool = False) -> None:
-    """Refuses a format that there is not.
+    """Raises BadInput for an unknown format.
 
     Raises:
-      BadInput: with those there are.
+      BadInput: the message lists the formats.
     """
     options = PLAN_FORMATS if of_plan else FORMATS
     if name not in options:
@@ -39,7 +42,7 @@ def check(name: str, *, of_plan: bool = False) -> None:
 
 
 def report(made: Report, form: str) -> str:
-    """A filled table; the last line says how many cells are reproduced."""
+    """Renders a filled table; the last line counts the reproduced cells."""
     header = (*made.table.columns, *_COLUMNS)
     rows = [_row(filled, made.table.digits) for filled in made.cells]
     about = [*made.table.notes, *made.remarks]
@@ -61,7 +64,7 @@ def report(made: Report, form: str) -> str:
 
 
 def plan(title: str, made: Plan, form: str) -> str:
-    """The commands of a plan; as `sh`, one a line."""
+    """Renders the commands of a plan; as `sh`, one command a line."""
     header = ("command", "cells", "chip-hours")
     rows = [(job.command, str(job.cells), _hours(job.chip_hours)) for job in made.jobs]
     notes = list(made.notes) if rows else ["No missing cell is of a run that a command makes."]
@@ -105,7 +108,7 @@ def _number(value: float | str | None, digits: int) -> str:
 
 
 def csv_text(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as CSV, without a last line break."""
+    """Formats rows as CSV, without a final line break."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue().rstrip("\n")
@@ -114,7 +117,7 @@ def csv_text(rows: Sequence[Sequence[str]]) -> str:
 def markdown(
     title: str, header: Sequence[str], rows: Sequence[Sequence[str]], after: Sequence[str]
 ) -> str:
-    """A title, a table with aligned columns, and paragraphs."""
+    """Formats a title, a table with aligned columns, and paragraphs."""
     clean = [[text.replace("|", "\\|").replace("\n", " ") for text in row] for row in rows]
     widths = [max(len(row[i]) for row in [header, *clean]) for i in range(len(header))]
 
@@ -131,7 +134,7 @@ def markdown(
 
 
 def _chart(made: Report) -> str:
-    """A figure of the paper as it is, with ours on it; of a table, ours against the paper's."""
+    """Draws a figure of the paper with our values in it; for a table, ours against the paper's."""
     if made.table.axes is None:
         return _agreement(made)
     panels: dict[tuple[str, ...], list[Filled]] = {}
@@ -148,7 +151,7 @@ def _chart(made: Report) -> str:
 
 
 def _panel(made: Report, first: int, cells: Sequence[Filled]) -> str:
-    """One chart; its lines are named by the labels from `first` on."""
+    """Draws one chart; the labels from `first` on name its lines."""
     table = made.table
     assert table.axes is not None
     lines: dict[str, list[Filled]] = {}
@@ -173,7 +176,7 @@ def _panel(made: Report, first: int, cells: Sequence[Filled]) -> str:
 
 
 def _points(pairs: Sequence[tuple[object, object]]) -> list[tuple[float, float]]:
-    """The pairs that are numbers."""
+    """Returns the pairs of numbers among these pairs."""
     return [
         (float(x), float(y))
         for x, y in pairs
@@ -182,7 +185,7 @@ def _points(pairs: Sequence[tuple[object, object]]) -> list[tuple[float, float]]
 
 
 def _agreement(made: Report) -> str:
-    """Ours against the paper's, one colour a status."""
+    """Draws our values against the paper's, with one colour for each status."""
     colours = {filling.WITHIN: 2, filling.OFF: 1} | dict.fromkeys(filling.FEW, 4)
     groups = {
         status: _points([(f.cell.paper, f.ours) for f in made.cells if f.status == status])

@@ -1,7 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which cells a run belongs to, and what keeps it from filling them. Start from `Placer.place`."""
+"""Finds the cells that a run belongs to, and what keeps it from filling them.
+
+Start from `Placer.place`.
+"""
 
 import dataclasses
 import re
@@ -17,8 +20,8 @@ from vit_jax.experiments.tables.recipe_diff import Difference
 from vit_jax.paper import transfer
 
 SELECT = "stage select, not final"
-CHAINS = ("paper", "released")  # preprocess of configs/transfer.py
-HYPERRULE = "hyperrule"  # recipe of configs/transfer.py: with Table 4's grid BiT's other way
+CHAINS = ("paper", "released")  # values of preprocess of configs/transfer.py
+HYPERRULE = "hyperrule"  # a recipe of configs/transfer.py: with Table 4's grid, BiT's other way
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,13 +30,13 @@ class Placed:
 
     Attributes:
       run: the run.
-      protocol: what the fine-tuning runs of one table have in common, e.g. `paper`, `released`,
-        `paper-224`; empty: a pre-training.
-      choice: what of a fine-tuning was selected, a phrase each: all seeds of a cell have it in
-        common, of VTAB all tasks of a model.
-      epochs: of the pre-training; 0: unknown.
-      why_not: what keeps it from filling the cell, a phrase each; () fills it.
-      mixes: whether it would fill the cell if all runs were of its protocol.
+      protocol: a name shared by all fine-tuning runs of one table, e.g. `paper`, `released`,
+        `paper-224`; empty for a pre-training.
+      choice: the selected settings of a fine-tuning, a phrase each; shared by all seeds of a cell,
+        and for VTAB by all tasks of a model.
+      epochs: epochs of the pre-training; 0: unknown.
+      why_not: reasons why the run does not fill the cell, a phrase each; (): it fills the cell.
+      mixes: True if the run would fill the cell in a table of its own protocol.
     """
 
     run: Run
@@ -51,7 +54,10 @@ class Placer:
         self._wants, self._origins = wants, origins
 
     def place(self, run: Run) -> dict[Want, Placed]:
-        """The cells that a run is of, by model and test set; those it could fill, where any."""
+        """Returns the wants that match a run by model and test set, or only the best matches.
+
+        The best matches agree in pre-training and image size, or else in pre-training.
+        """
         near = [want for want in self._wants if want.known and self._near(run, want)]
         origin = self._origins.of(run)
         own = [want for want in near if origin.is_of(want)]
@@ -62,7 +68,7 @@ class Placer:
 
     @staticmethod
     def _near(run: Run, want: Want) -> bool:
-        """Whether model, test set and what an ablation varies agree."""
+        """Returns True if the model, the test set and the varied settings agree."""
         config = run.config
         if config["model.variant"] != want.variant or run.fine_tunes != bool(want.dataset):
             return False
@@ -72,7 +78,7 @@ class Placer:
 
 
 def image_size(want: Want) -> int:
-    """Pixels a side of the images of a run."""
+    """Returns the pixels a side of a run's images."""
     if want.size or not want.dataset:
         return want.size or 224
     return recipe_diff.fine_tuning(want.variant, want.dataset)["data.image_size"]
@@ -95,9 +101,9 @@ def _transfer(run: Run, want: Want, origin: Origin) -> Placed:
         *_read(run, want, recipe),
     ]  # fmt: skip
     why_not = [*_foreign(run, want, origin), *_stage(run, want)]
-    # What the recipe adds to the name is of the cell: 512 pixels and an average in Table 2.
+    # The recipe adds suffixes that belong to the cell: 512 pixels and an average in Table 2.
     protocol = re.sub(r"(-\d+)?(-polyak)?$", "", config["recipe.protocol"]) or chain
-    protocol = "paper" if chain == HYPERRULE else protocol  # which tries both for BiT
+    protocol = "paper" if chain == HYPERRULE else protocol  # the paper tries both for BiT
     resized = [key for key, *_ in found] == ["data.image_size"]
     if resized:
         protocol = f"{protocol}-{config['data.image_size']}"
@@ -111,12 +117,12 @@ def _transfer(run: Run, want: Want, origin: Origin) -> Placed:
 
 
 def is_vtab(want: Want) -> bool:
-    """Whether a want is of a task of VTAB."""
+    """Returns True if a want is for a VTAB task."""
     return want.dataset.startswith("vtab/")
 
 
 def _recipes(want: Want) -> Mapping[str, recipe_diff.Flat]:
-    """The ways of fine-tuning that a cell may be of, by name; a training chain is of one."""
+    """Returns the fine-tuning recipes that a cell allows, by name; each has its own train chain."""
     size, found = image_size(want), dict[str, recipe_diff.Flat]()
     for name in CHAINS:
         found[name] = recipe_diff.fine_tuning(
@@ -130,7 +136,7 @@ def _recipes(want: Want) -> Mapping[str, recipe_diff.Flat]:
 def _options(
     run: Run, want: Want, recipe: recipe_diff.Flat, *, by_rule: bool
 ) -> dict[str, Sequence[Any]]:
-    """Key -> the values that may have been chosen on held-out images."""
+    """Returns key -> the values that may have been chosen on held-out images."""
     if by_rule:
         return {"schedule.lr": [recipe["schedule.lr"]]}
     if is_vtab(want) and run.config["recipe.stage"] == "final":
@@ -154,7 +160,7 @@ def _pretraining(run: Run, want: Want, origin: Origin) -> Placed:
 
 
 def _foreign(run: Run, want: Want, origin: Origin) -> list[str]:
-    """What of the data is not the paper's."""
+    """Returns how the data differ from the paper's."""
     source = run.config["data.source"]
     found = [] if lineage.tested_on(source)[1] else [f"on {source}"]
     if not origin.is_of(want):
@@ -167,7 +173,7 @@ def _foreign(run: Run, want: Want, origin: Origin) -> list[str]:
 
 
 def _stage(run: Run, want: Want) -> list[str]:
-    """What is missing of selecting on held-out images first and reading test once."""
+    """Returns what a run lacks of selecting on held-out images first and reading test once."""
     stage = run.config["recipe.stage"]
     complete = stage == "final" or (is_vtab(want) and not stage)
     looked = _looked(run)
@@ -183,9 +189,9 @@ def _looked(run: Run) -> list[str]:
 
 
 def _read(run: Run, want: Want, recipe: recipe_diff.Flat) -> list[Difference]:
-    """What of the images that are trained on and scored is not the recipe's."""
+    """Returns how the images trained on and scored differ from the recipe's."""
     made = run.config
-    if made["recipe.stage"] == "select":  # reads no test, and holds images out
+    if made["recipe.stage"] == "select":  # this stage reads no test, and holds images out
         return []
     keys = [k for k in recipe if k.startswith("evals.test.") and config_lib.changes_results(k)]
     if made["recipe.stage"] == "final" or is_vtab(want):

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tables 1, 3 and 4: the paper's models and recipes against ours, as commands resolve them.
+"""Tables 1, 3 and 4: compares the paper's models and recipes with ours, as commands resolve them.
 
-Start from the table that is wanted. Table 1 needs models, and with them jax.
+Start from the function of the wanted table. Table 1 needs models, and with them jax.
 """
 
 from typing import Any
@@ -14,7 +14,8 @@ from vit_jax.experiments.tables import recipe_diff
 from vit_jax.experiments.tables.cells import UPSTREAM, Cell, Table
 from vit_jax.paper import pretraining, results, transfer, vtab
 
-# Rates that recipes are asked for, beside those of Table 4: a grid is what a recipe takes.
+# Rates that each recipe is tried with, among them Table 4's. The grid of a recipe is the set that
+# it accepts.
 _RATES = (0.0001, 0.0003, 0.001, 0.003, 0.006, 0.01, 0.03, 0.06, 0.1, 0.3)
 
 
@@ -23,7 +24,7 @@ def _printed(number: int) -> dict[str, Any]:
 
 
 def table_1() -> Table:
-    """Sizes of the models, with a head of 1,000 classes at 224 pixels."""
+    """Returns Table 1: sizes of the models, with a head of 1,000 classes at 224 pixels."""
     from vit_jax import tree
     from vit_jax.models import variants
 
@@ -51,7 +52,7 @@ def table_1() -> Table:
 
 
 def table_3() -> Table:
-    """Pre-training: each row's recipe, with what the caption says of all."""
+    """Returns Table 3: each row's pre-training recipe, with the caption's common settings."""
     same = pretraining.common()
     cells = []
     for row in _printed(3)["rows"]:
@@ -94,7 +95,7 @@ def _pairs_3(
 
 
 def table_4() -> Table:
-    """Fine-tuning: steps and rates of each data set, with what the caption says of all."""
+    """Returns Table 4: fine-tuning steps and rates of each data set, with the common settings."""
     cells = []
     for row in _printed(4)["rows"]:
         dataset = transfer.DATASETS[row["dataset"]]
@@ -127,7 +128,7 @@ def _transfer(dataset: str, rate: float = 0.0) -> recipe_diff.Flat:
 
 
 def _grid(dataset: str) -> str:
-    """The rates that a recipe takes."""
+    """Returns the rates that a recipe accepts."""
     taken = []
     for rate in _RATES:
         try:

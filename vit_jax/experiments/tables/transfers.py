@@ -3,8 +3,8 @@
 
 """The cells that fine-tuning fills: Tables 2, 5, 6, 7, 9, Figures 2, 3, 5, and AugReg's Table 3.
 
-Values of Tables 5, 6, 7 and of the figures count as one run each (inference: where Table 2 has the
-mean of three, they differ from it). Start from the table that is wanted.
+Each value of Tables 5, 6, 7 and of the figures counts as one run (inference: where Table 2 has the
+mean of three, they differ from it). Start from the function of the wanted table.
 """
 
 import re
@@ -20,14 +20,14 @@ _L16 = Want("L/16", upstream="imagenet21k", epochs=(30, 90))  # the public model
 
 
 def _want(test: str, variant: str, upstream: str, **more: object) -> Want:
-    """Fine-tuning on what a table calls `test`, from the paper's pre-training."""
+    """Returns the want for fine-tuning on `test`, a table's name, after the paper's pretraining."""
     more.setdefault("epochs", _epochs(variant, upstream))
     metric = "real/top1" if "ReaL" in test else "test/top1"
     return Want(variant, results.TESTS[test], upstream, metric=metric, **more)  # type: ignore[arg-type]
 
 
 def _epochs(variant: str, upstream: str) -> tuple[int, ...]:
-    """What Table 3 lists; H/14 on ImageNet-21k has no row and is published with 90."""
+    """Returns the epochs of Table 3; H/14 on ImageNet-21k has no row but is published with 90."""
     row = pretraining.table_3()[upstream].get(variant)
     return row.epochs if row else {"imagenet21k": (90,), "imagenet": (300,)}.get(upstream, ())
 
@@ -47,7 +47,7 @@ def _kind(value: float | None, upstream: str) -> Kind:
 
 
 def _std(test: str, variant: str, upstream: str) -> float:
-    """Table 2's deviation of that model where it has it, else of its row."""
+    """Returns Table 2's deviation for that model if it has one, else for its row."""
     own, row = results.spread(test)
     return own if (variant, upstream) == (_L16.variant, _L16.upstream) else row
 
@@ -56,7 +56,7 @@ def _std(test: str, variant: str, upstream: str) -> float:
 
 
 def table_2() -> Table:
-    """Comparison with the state of the art."""
+    """Returns Table 2: comparison with the state of the art."""
     cells = []
     for value in results.table_2():
         test, column = value.labels
@@ -86,7 +86,7 @@ def table_2() -> Table:
 
 
 def table_5() -> Table:
-    """Pre-training data size."""
+    """Returns Table 5: pre-training data size."""
     cells = [
         _plain(value, value.labels[1], results.variant(value.labels[2]), UPSTREAM[value.labels[0]])
         for value in results.table_5()
@@ -97,7 +97,7 @@ def table_5() -> Table:
 
 
 def _plain(value: Value, test: str, variant: str, upstream: str, **more: object) -> Cell:
-    """A cell that one kind of fine-tuning fills, or, empty in the paper, would fill."""
+    """Returns a cell for one kind of fine-tuning, even if the paper has no value for it."""
     return Cell(
         value.labels,
         _kind(value.value, upstream),
@@ -110,7 +110,7 @@ def _plain(value: Value, test: str, variant: str, upstream: str, **more: object)
 
 
 def table_6() -> Table:
-    """The scaling study; exaFLOPs are computed from our models."""
+    """Returns Table 6: the scaling study; exaFLOPs are computed from our models."""
     cells = []
     for value in results.table_6():
         name, epochs, test = value.labels
@@ -129,7 +129,7 @@ def table_6() -> Table:
 
 
 def table_7() -> Table:
-    """Adam against SGD; all on JFT-300M for 7 epochs."""
+    """Returns Table 7: Adam against SGD, all on JFT-300M for 7 epochs."""
     cells = []
     for value in results.table_7():
         test, column = value.labels
@@ -143,7 +143,7 @@ def table_7() -> Table:
 
 
 def table_9() -> Table:
-    """VTAB task by task; the means of its groups are printed nowhere."""
+    """Returns Table 9: VTAB task by task; no paper prints the means of its groups."""
     cells = []
     for value in results.table_9():
         model, task = value.labels
@@ -172,7 +172,7 @@ _AUGREG_UPSTREAM = {
 
 
 def augreg_3() -> Table:
-    """ImageNet by AugReg's checkpoints."""
+    """Returns AugReg's Table 3: ImageNet accuracy of its checkpoints."""
     cells = []
     for value in results.augreg_3():
         size, column, model = value.labels
@@ -203,7 +203,7 @@ def augreg_3() -> Table:
 
 
 def figure_2() -> Table:
-    """The groups of VTAB: one model of JFT-300M, and others' numbers."""
+    """Returns Figure 2: the groups of VTAB, for one model of JFT-300M and for others' numbers."""
     groups = {"VTAB": "", "Natural": "natural", "Specialized": "specialized",
               "Structured": "structured"}  # fmt: skip
     cells = []
@@ -219,7 +219,7 @@ def figure_2() -> Table:
 
 
 def figure_3() -> Table:
-    """ImageNet by what a model was pre-trained on."""
+    """Returns Figure 3: ImageNet accuracy by pre-training data."""
     places = {"ImageNet": 1, "ImageNet-21k": 2, "JFT-300M": 3}
     drawn = {value.labels: value.value for value in results.figure(3)}
     cells = []
@@ -240,7 +240,7 @@ def figure_3() -> Table:
 
 
 def figure_5() -> Table:
-    """The mean of five data sets by compute; every model is pre-trained on JFT-300M."""
+    """Returns Figure 5: mean of five data sets by compute; all models pre-trained on JFT-300M."""
     lengths = {
         results.variant(value.labels[0]): int(value.labels[1]) for value in results.table_6()
     }

@@ -5,10 +5,10 @@
 
 | transport | how | hash |
 |---|---|---|
-| folder | a folder that all machines share | of the source files, computed again by each process |
-| rsync | the engine copies the checkout | likewise |
-| tarball | in the bucket, checked before it is unpacked | sha256 of it |
-| image | of containers, by digest | that digest |
+| folder | a folder that all machines share | hash of the sources, computed by each process |
+| rsync | the engine copies the checkout | the same |
+| tarball | a file in the bucket, checked before it is unpacked | its sha256 |
+| image | a container image, by digest | that digest |
 
 Start from `pack`.
 """

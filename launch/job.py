@@ -25,7 +25,7 @@ AGAIN = tuple(code for code in range(256) if runs_again(code))  # exit codes tha
 Processes = Literal["per_node", "per_gpu"]
 
 
-# ---------------------------------------------------------------- what is to run
+# ---------------------------------------------------------------- the job
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Job:
         return File(prefix + FILE, told.to_json()), File(prefix + CONFIG_FILE, run.config)
 
 
-# ---------------------------------------------------------------- what becomes of it
+# ---------------------------------------------------------------- the result of an engine
 
 
 @dataclasses.dataclass(frozen=True)

@@ -120,8 +120,8 @@ def _other(text: str) -> str:
 
 
 # Template for `job.filled`. The script records the code of each task, because srun returns the
-# highest of all codes, which may come from a task that srun killed. The file exists from the start,
-# because some file systems remember for long that a file is missing.
+# highest of all codes. That may be the code of a task that srun killed. The file exists from the
+# start, because some file systems remember for long that a file is missing.
 _SCRIPT = """\
 #!/bin/bash
 # Written by `python -m launch slurm`; `sbatch` takes it as it is.

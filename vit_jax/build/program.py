@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from vit_jax.step import masked_patches
     from vit_jax.weights.fitting import Fitted
 
-# Computing every layer outside the scan saves a CPU a tenth of each step, but adds a third of a
+# Computing every layer outside the scan saves a CPU a tenth of each step. It adds a third of a
 # second of compilation per layer. It pays off in runs of more FLOPs than this, a minute on two
 # cores.
 _LONG_FLOPS = 1e13

@@ -115,7 +115,7 @@ def _check(args: argparse.Namespace, workers: int) -> int:
             try:
                 return _say(args, *_prepared(kind, args))
             except BadInput:
-                if not sources.may_be_path(args.source):
+                if not sources.kind_of_path(args.source):
                     raise
         raise sources.unknown_kind("source", args.source)
     found: dict[str, Any] = {}

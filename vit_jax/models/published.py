@@ -100,20 +100,14 @@ _BIT_SCHEME = re.compile(
 
 
 def weights(name: str) -> str:
-    """Returns the published weights of a model by its name in timm or Hugging Face.
-
-    "" if unknown.
-    """
+    """Returns the published weights of a timm or Hugging Face name; "" if unknown."""
     found = synonyms.meant("model.variant", name)
     files = CHECKPOINTS.get(found[0].partition(" ")[0], ()) if found else ()
     return min(files, key=lambda file: file.startswith(("sam/", "gsam/", "BiT-S")), default="")
 
 
 def hint(name: str) -> str:
-    """Returns advice on the variant and weights that a timm or Hugging Face name means.
-
-    "" if unknown.
-    """
+    """Returns advice on the variant and weights of a timm or Hugging Face name; "" if unknown."""
     file = weights(name)
     more = f" For published weights, add --config.init={file}." if file else ""
     return synonyms.hint("model.variant", name) + more
@@ -123,7 +117,7 @@ def url(name: str) -> str | None:
     """Returns the https URL of a published name; None if the name is unknown.
 
     Known names are those in `CHECKPOINTS`, every file that AugReg's naming scheme allows, and every
-    file of BiT (including the transfers to VTAB's tasks, `vtab/BiT-M-R50x1-run0-dtd.npz`).
+    file of BiT. The latter include transfers to VTAB's tasks (`vtab/BiT-M-R50x1-run0-dtd.npz`).
     """
     if _BIT_SCHEME.fullmatch(name):
         bucket = "bit_models"

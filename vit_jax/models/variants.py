@@ -107,8 +107,8 @@ def config(*, classes: int, **settings: Any) -> Config:
         standard stem. `MODULE:CLASS(key=value)` is a user's own model, see `custom`.
 
     Raises:
-      BadInput: an unknown variant or option, a setting that the variant does not have, sizes that
-        do not go together, or a number out of range.
+      BadInput: an unknown variant or option, a setting that the variant lacks, sizes that do not go
+        together, or a number out of range.
     """
     given = Settings(**settings)
     for field, options in _OPTIONS.items():
@@ -374,8 +374,8 @@ def _attention(given: Settings) -> attention.Path:
 def _hybrid(given: Settings, layers: str, pixels: int) -> tuple[resnet.ResNetConfig, int]:
     """Returns a hybrid's backbone and its patch side on the feature map, for `pixels` per token.
 
-    With stride 16, the units of stage 4 move into stage 3, so R50+B/16 has stages 3, 4, 9 (section
-    4.1 of the paper keeps the depth too). The published name R+Ti/16 counts a root alone as stride
+    With stride 16, the units of stage 4 move into stage 3, so R50+B/16 has stages 3, 4, 9. Section
+    4.1 of the paper keeps the depth too. The published name R+Ti/16 counts a root alone as stride
     2, although its pool makes the stride 4. It therefore has 8 x 8 patches, and in fact 32 pixels
     per token.
     """

@@ -3,9 +3,9 @@
 
 """The papers' statements as JSON with sources, and small typed readers.
 
-It needs only the standard library.
+The room needs only the standard library.
 
-    vit_paper_tables.json  arXiv:2010.11929: tables, figures, what the text says, inconsistencies
+    vit_paper_tables.json  arXiv:2010.11929: tables, figures, statements, inconsistencies
     vtab_tasks.json        the 19 tasks of VTAB: splits, labels, sizes, downloads
     augreg.json            arXiv:2106.10270, "How to train your ViT?"
     bit_hyperrule.json     arXiv:1912.11370, BiT: pre-training and HyperRule

@@ -59,9 +59,9 @@ class Rule:
 
 
 def size(dataset: str) -> tuple[int, int]:
-    """Returns (labelled examples, pixels per side) of a dataset or `vtab/TASK`.
+    """Returns (labelled examples, pixels per side).
 
-    (0, 0) if unknown.
+    `dataset` is a dataset or `vtab/TASK`; the result is (0, 0) if it is unknown.
     """
     if dataset.startswith("vtab/"):
         slug = vtab.find(dataset.removeprefix("vtab/")).slug

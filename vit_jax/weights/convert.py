@@ -78,8 +78,8 @@ def read(path: Path, *, heads: int = 0, shapes_only: bool = False) -> Weights:
       shapes_only: whether to read no values (the arrays are then zeros).
 
     Raises:
-      BadInput: the file is damaged, has an unknown format, has parts that our models do not have
-        (the message names them), or lacks a value that the user must give.
+      BadInput: the file is damaged, has an unknown format or unknown parts (the message names
+        them), or lacks a value that the user must give.
     """
     given = files.read(path, shapes_only=shapes_only)
     given = _prefixed(given) if path.suffix == ".npz" else given

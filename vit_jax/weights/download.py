@@ -45,7 +45,7 @@ def local(text: str) -> Path:
 
     Raises:
       BadInput: the download failed (the message says where to put the file by hand), the cached
-        file no longer has its checksum, or the cache folder cannot be written.
+        file does not match its checksum, or the cache folder is not writable.
     """
     path = Path(os.path.expanduser(text))
     address = None if os.path.exists(path) else url(text)

@@ -242,10 +242,10 @@ def load(
 
     Returns:
       The model; its parameters, a nested dict of float32 `jax.Array`; and the preprocessing. The
-      latter maps encoded bytes, a path, a uint8 array or a list of those to float32 [B, rows,
-      columns, 3], the normalised input of the model. For a run it is the run's evaluation chain,
-      for npz files that of the original code. For timm and Hugging Face the configuration beside
-      the file defines it.
+      preprocessing accepts encoded bytes, a path, a uint8 array or a list of those. It returns
+      float32 [B, rows, columns, 3], the normalised input of the model. For a run it is the run's
+      evaluation chain, for npz files that of the original code. For timm and Hugging Face the
+      configuration beside the file defines it.
 
     Raises:
       BadInput: nothing is there, it cannot be read, or it lacks a value that the user must give.

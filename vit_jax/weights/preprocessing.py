@@ -299,9 +299,9 @@ def _centre(excess: int) -> int:
 
 
 def _size(value: Any) -> dict[str, int] | None:
-    """Reads Hugging Face's sizes: old (n or [height, width]) or new (a dictionary).
+    """Parses Hugging Face's sizes; returns None for an invalid size.
 
-    None if invalid.
+    A size is old (n or [height, width]) or new (a dictionary).
     """
     if _pixels(value):
         value = [value, value]

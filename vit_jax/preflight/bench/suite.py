@@ -43,7 +43,7 @@ def table(
         the likeliest classes.
       asked: the tasks, one row each.
       rounds: see `interleaved.take`.
-      turn_secs: likewise.
+      turn_secs: see `interleaved.take`.
       progress: called with (turns done, turns in total).
 
     Returns:

@@ -22,7 +22,7 @@ class Finding:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if nothing is wrong."""
         return not self.fix
 
     def line(self) -> str:

@@ -249,7 +249,7 @@ def _version(package: str) -> list[str]:
 
 
 def _wanted_bytes(message: str) -> int:
-    """Returns the bytes that a program needs which does not fit, from the TPU compiler's message.
+    """Returns the bytes that an oversized program needs, from the TPU compiler's message.
 
     Raises:
       BadInput: the message is another one, such as a kernel too large for a faster memory.

@@ -166,8 +166,8 @@ def _stream_bytes(program: Program) -> int:
 def step_secs(program: Program, accelerator: Accelerator, sent: Collectives) -> tuple[float, str]:
     """Returns (seconds, limiting factor) of a step with perfect overlap: the roofline.
 
-    The slowest of three counts. They are computing at the peak rate (with a second forward pass
-    under `full` remat), moving `moved_bytes`, and sending in rings. Rings use links inside a slice
+    The time is the longest of three: computing at the peak rate (with a second forward pass under
+    `full` remat), moving `moved_bytes`, and sending in rings. Rings use links inside a slice
     or machine; over the network each member sends its share between slices or machines.
 
     Args:

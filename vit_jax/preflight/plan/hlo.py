@@ -79,7 +79,7 @@ def shape_bytes(shape: str) -> int:
     return int(total)
 
 
-# ---------------------------------------------------------------- how often
+# ---------------------------------------------------------------- number of executions
 
 
 def _executed(
@@ -140,7 +140,7 @@ def _element(index: int, operand: str, around: list[Instruction]) -> int:
     return int(first.operands) if first is not None and first.opcode == "constant" else 0
 
 
-# ---------------------------------------------------------------- along which axes
+# ---------------------------------------------------------------- mesh axes
 
 
 def first_group(attributes: str, devices: int) -> list[int]:
@@ -213,7 +213,7 @@ def axes_of(group: Sequence[int], mesh: dict[str, int]) -> str:
     return "+".join(a for a, row in zip(mesh, places, strict=True) if len(set(row.tolist())) > 1)
 
 
-# ---------------------------------------------------------------- how much
+# ---------------------------------------------------------------- bytes
 
 
 def collective_bytes(text: str, mesh: dict[str, int]) -> dict[str, dict[str, int]]:

@@ -59,7 +59,7 @@ class Plan:
 
     @property
     def fits(self) -> bool:
-        """Whether the step leaves the memory that the rest of a run needs."""
+        """True if the step leaves the memory that the rest of a run needs."""
         return self.share <= FAILS_ABOVE
 
     @property

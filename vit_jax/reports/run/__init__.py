@@ -4,5 +4,5 @@
 """Makes the report of one run, or a comparison of several, from their workdirs.
 
 Imports `reports` and the rooms below it. `history` reads a workdir, `single` and `comparison` write
-the pages, `pictures` draws what needs images or weights. Open `make` first.
+the pages, and `pictures` draws the parts that need images or weights. Open `make` first.
 """

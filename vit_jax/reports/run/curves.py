@@ -25,7 +25,7 @@ def thinned(points: Pairs) -> tuple[Pairs, bool]:
 
     Returns:
       The first and the last point, and the lowest and the highest in each of `STRETCHES` equal
-      parts of x, so that no spike is lost.
+      parts of x. No spike is lost.
     """
     if len(points) <= 2 * STRETCHES:
         return points, False

@@ -217,7 +217,7 @@ def _time(run: History) -> list[str]:
     return [heading, pages.table(("", "time", "share", ""), rows, numbers=(1, 2))]
 
 
-# ---------------------------------------------------------------- what it was
+# ---------------------------------------------------------------- the run itself
 
 
 def _differences(run: History) -> list[str]:

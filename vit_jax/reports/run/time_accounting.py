@@ -30,8 +30,8 @@ class Spent:
       restarts: number of starts after the first.
       elapsed: time from the first start to the last end, or to now.
       productive: time from the first step of a start to the last save that a later start resumed
-        from. For the last start it lasts to the last save, to the end of a run that is done, or to
-        now in a run that is going on. It includes evaluations and saves.
+        from. The last start counts to its last save; if the run is done, to its end; if it is going
+        on, to now. It includes evaluations and saves.
       startup: time from a start to its first step.
       lost: time from that save to the end of a start; the work is done again later, or never.
       down: time between an end and the next start.

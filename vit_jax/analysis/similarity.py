@@ -15,7 +15,9 @@ from vit_jax.models import variants, vit
 
 
 def of_model(cfg: vit.ViTConfig, params: dict[str, Any], size: tuple[int, int]) -> np.ndarray:
-    """Returns the cosine similarity of any two patches' position embeddings, as added.
+    """Returns the cosine similarity of any two patches' position embeddings.
+
+    The embeddings are those that the model adds.
 
     Args:
       cfg: configuration with a `posemb` other than none and relative; see `has_embeddings`.

@@ -33,7 +33,7 @@ Part = tuple[dict[str, Any], str]  # for programs, for people
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the arguments; `rest` holds the `--config.key=value` overrides of our steps."""
+    """Declares the arguments; `run` takes `--config.key=value` overrides from `rest`."""
     parts = parser.add_subparsers(dest="part", required=True, metavar="PART")
     big = bool(present_accelerators())
     for name, text in {**_OF_MODELS, **_OTHERS, "all": "measure all of these"}.items():

@@ -15,7 +15,7 @@ EXAMPLE = "vit_jax plan --config=configs/pretrain.py:model=B/16 --accelerator=v4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the arguments; `rest` holds the `--config.key=value` overrides."""
+    """Declares the arguments; `run` takes `--config.key=value` overrides from `rest`."""
     parser.add_argument(
         "--config",
         required=True,

@@ -19,7 +19,7 @@ EXAMPLE = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the arguments; `rest` holds the `--config.key=value` overrides."""
+    """Declares the arguments; `run` takes `--config.key=value` overrides from `rest`."""
     parser.add_argument("--config", metavar="FILE[:ARGS]", help="a recipe with a sweep()")
     parser.add_argument(
         "--data", metavar="SOURCE", help="data source; short for --config.data.source=SOURCE"

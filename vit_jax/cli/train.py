@@ -17,7 +17,7 @@ EXAMPLE = "vit_jax train --config=configs/quickstart.py --workdir=runs/quickstar
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the arguments; `rest` holds the `--config.key=value` overrides."""
+    """Declares the arguments; `run` takes `--config.key=value` overrides from `rest`."""
     parser.add_argument(
         "--config",
         required=True,

@@ -80,10 +80,8 @@ def core_days() -> dict[str, int]:
 def spread(test: str) -> tuple[float, float]:
     """Returns two standard deviations from Table 2.
 
-    The first is that of ViT-L/16 from ImageNet-21k, the second combines the paper's own three
-    columns.
-
-    The second is the root mean square, for models that Table 2 lacks.
+    The first is that of ViT-L/16 from ImageNet-21k. The second is the root mean square of the
+    paper's own three columns, for models that Table 2 lacks.
     """
     row = next(row for row in _table(2)["rows"] if TESTS[row["dataset"]] == TESTS[test]
                and ("ReaL" in row["dataset"]) == ("ReaL" in test))  # fmt: skip

@@ -58,7 +58,7 @@ def find_run(text: str) -> Run | None:
     plain = "@" not in text or storage.is_dir(storage.path(text))
     name, which = (text, "") if plain else text.rsplit("@", 1)
     workdir = storage.workdir(name)
-    if not storage.is_dir(workdir / FOLDER):  # raises for no name, however long
+    if not storage.is_dir(workdir / FOLDER):  # never raises, however long the name
         there = storage.is_dir(workdir)
         what = "holds no checkpoints" if there else "does not exist"
         if not storage.is_remote(workdir) and regular.is_odd(workdir):

@@ -294,7 +294,7 @@ def _timm_crop(image_size: int, shorter_side: int) -> dict[str, Any]:
 
 
 def _check_timm_epsilons(cfg: ViTConfig | BiTConfig | MixerConfig) -> None:
-    """Raises BadInput for epsilons that are not near timm's own, unlike published ones."""
+    """Raises BadInput for epsilons that are not near timm's own; those of published weights are."""
     backbone = variants.backbone(cfg)
     given: dict[str, tuple[float, tuple[float, ...]]] = {}
     if not isinstance(cfg, BiTConfig):

@@ -106,9 +106,8 @@ POSEMB = Op(_with_class_row, lambda a, c: a[0][:, c.class_rows :] if c.registers
 def fuse_class_row(flat: Flat) -> Flat:
     """Adds the class token's position embedding to the token and zeroes that row.
 
-    The model stays the same. This is for formats without such a row.
-
-    They are the exception: the two values cannot be separated again.
+    The model stays the same. Only formats without such a row need this, and reading them cannot
+    separate the two values again.
     """
     if "cls" not in flat or "posemb" not in flat:
         return flat

@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The code that a job runs, how it gets there and the hash that the processes compare.
+"""The code of a job, its transport, and the hash that the processes compare.
 
 | transport | how | hash |
 |---|---|---|
-| folder | a folder that all machines share | of the source files, computed again by each process |
-| rsync | the engine copies the checkout | likewise |
-| tarball | in the bucket, checked before it is unpacked | sha256 of it |
-| image | of containers, by digest | that digest |
+| folder | a folder that all machines share | hash of the sources, computed by each process |
+| rsync | the engine copies the checkout | the same |
+| tarball | a file in the bucket, checked before it is unpacked | its sha256 |
+| image | a container image, by digest | that digest |
 
 Start from `pack`.
 """
@@ -30,10 +30,10 @@ _FILES = ("setup.py", "pyproject.toml", "README.md", "LICENSE", LOCK_FILE)
 
 
 def pack(root: Path) -> bytes:
-    """The code as .tar.gz: the same bytes for the same files, whoever packs them when.
+    """Packs the code as .tar.gz: the same files always give the same bytes.
 
     Raises:
-      BadInput: this is not a checkout.
+      BadInput: the folder is not a checkout.
     """
     paths = [p for f in _FOLDERS for p in sorted((root / f).rglob("*")) if _is_source(p)]
     missing = [name for name in _FILES if not (root / name).is_file()]
@@ -54,15 +54,15 @@ def _is_source(path: Path) -> bool:
 
 
 def digest(artefact: bytes) -> str:
-    """sha256 in hexadecimal."""
+    """Returns the sha256 in hexadecimal."""
     return hashlib.sha256(artefact).hexdigest()
 
 
 def digest_of_image(image: str) -> str:
-    """The digest in an image's name.
+    """Returns the digest in an image's name.
 
     Raises:
-      BadInput: there is none: a tag may mean another image tomorrow.
+      BadInput: the name has a tag or nothing instead; a tag may mean another image tomorrow.
     """
     match = re.fullmatch(r"[\w.:/-]+@(sha256:[0-9a-f]{64})", image)
     if match is None:
@@ -74,15 +74,15 @@ def digest_of_image(image: str) -> str:
 
 
 def here() -> dict[str, str]:
-    """The packages that processes compare, in the versions of this environment."""
+    """Returns the versions in this environment of the packages that processes compare."""
     return {name: version for name, version in rendezvous.facts().items() if name != "code"}
 
 
 def locked(root: Path | None = None) -> dict[str, str]:
-    """As `here`, in the versions of the lock file, which images and TPU VMs are installed from.
+    """Returns the versions in the lock file, from which images and TPU VMs are installed.
 
     Raises:
-      BadInput: the file is missing, or lacks one of them.
+      BadInput: the file is missing, or lacks a package.
     """
     path = (root or recipes.root()) / LOCK_FILE
     if not path.is_file():

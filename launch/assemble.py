@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""From the arguments of the command line to a job: configurations loaded and checked, code hashed.
+"""Turns command-line arguments into a job: loads and checks configurations, hashes the code.
 
 Start from `assemble`.
 """
@@ -27,17 +27,17 @@ from vit_jax.runtime import rendezvous
 from vit_jax.storage import files as storage
 
 log = logging.getLogger("vit_jax")
-HERE = ("local", "slurm")  # engines whose machines see the folders of this one
+HERE = ("local", "slurm")  # engines whose machines see this machine's folders
 
 
 @dataclasses.dataclass(frozen=True)
 class Assembled:
-    """A job, and what only `submit` needs.
+    """A job, and the data that only `submit` needs.
 
     Attributes:
-      job: with at least one run.
-      configs: of the runs, ConfigDicts.
-      stage: the sweep, the name of its stage and all points of it; None without one.
+      job: the job, with at least one run.
+      configs: ConfigDicts of the runs.
+      stage: the sweep, the name of its stage and all points of it; None without a sweep.
     """
 
     job: Job
@@ -46,10 +46,10 @@ class Assembled:
 
 
 def place(args: argparse.Namespace, engine: str) -> tuple[str, str, Path]:
-    """(workdir, name, folder of the files) of a job.
+    """Returns (workdir, name, folder of the files) of a job.
 
     Raises:
-      BadInput: no workdir, or one that the engine's machines cannot see.
+      BadInput: there is no workdir, or the engine's machines cannot see it.
     """
     workdir = args.workdir.rstrip("/") if args.workdir.strip("/") else args.workdir
     if not workdir:
@@ -78,16 +78,16 @@ def place(args: argparse.Namespace, engine: str) -> tuple[str, str, Path]:
 def assemble(
     args: argparse.Namespace, overrides: Sequence[str], engine: str, code: str
 ) -> Assembled:
-    """The job that the arguments describe.
+    """Returns the job that the arguments describe.
 
     Args:
-      args: of `main`, with the engine's own.
-      overrides: `--config.key=value`.
-      engine: name of it.
+      args: arguments of `main`, including the engine's own.
+      overrides: `--config.key=value` arguments.
+      engine: name of the engine.
       code: the transport, see `artefact`.
 
     Raises:
-      BadInput: anything that cannot be launched.
+      BadInput: the job cannot be launched.
     """
     workdir, name, folder = place(args, engine)
     data = [] if args.data is None else [f"--config.data.source={args.data}"]
@@ -117,9 +117,9 @@ def _run(name: str, workdir: str, config: Any, overrides: Sequence[str], number:
 def _points(
     args: argparse.Namespace, overrides: Sequence[str], workdir: str, name: str
 ) -> tuple[tuple[Any, ...], tuple[Run, ...], tuple[sweep_lib.Sweep, str, list[sweep_lib.Point]]]:
-    """The runs of a stage that are not finished, in the same folders as `vit_jax sweep`.
+    """Returns the unfinished runs of a stage, in the same folders as `vit_jax sweep`.
 
-    For the verbs that look at what was submitted, and where no store answers, all of them.
+    Verbs that look at a submitted job get all runs; so does `render` if the store does not answer.
     """
     sweep = sweep_lib.read(args.config, overrides)
     if args.stage:
@@ -163,7 +163,7 @@ def _environment(given: Sequence[str]) -> dict[str, str]:
 
 
 def _code(args: argparse.Namespace, transport: str) -> dict[str, Any]:
-    """Code, packages and artefact of a job."""
+    """Returns code, packages and artefact of a job."""
     if transport == "folder":
         return {"code": rendezvous.code_version(), "packages": artefact.here()}
     packages = artefact.locked()
@@ -178,7 +178,7 @@ def _code(args: argparse.Namespace, transport: str) -> dict[str, Any]:
 def begin(
     sweep: sweep_lib.Sweep, stage: str, points: Sequence[sweep_lib.Point], workdir: str
 ) -> None:
-    """Notes the runs of a stage in the folder of the sweep, as `vit_jax sweep` does.
+    """Records the runs of a stage in the folder of the sweep, like `vit_jax sweep`.
 
     Raises:
       BadInput: the folder is not writable.

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is checked before anything is submitted, and what the job costs.
+"""Checks a job before it is submitted, and computes its cost.
 
-A mistake must show here, in seconds, and not on a thousand chips. Start from `check`.
+A mistake must show here within seconds, not later on a thousand chips. Start from `check`.
 """
 
 import importlib.util
@@ -25,16 +25,16 @@ _SAME_COST = {"seed": 0, "schedule.lr": 0.0, "loss.label_smoothing": 0.0, "init"
 
 
 def check(config: Any, accelerator: Accelerator | None, slices: int, processes: Processes) -> None:
-    """Checks a configuration by itself and against the devices that it is to run on.
+    """Checks a configuration by itself, and against the devices that it will run on.
 
     Args:
-      config: a ConfigDict from `vit_jax.config.load.load`.
-      accelerator: of a slice; None: not known, then only the configuration is checked.
-      slices: of it.
+      config: ConfigDict from `vit_jax.config.load.load`.
+      accelerator: accelerator of a slice; None checks only the configuration.
+      slices: number of slices.
       processes: one for each machine, or one for each GPU.
 
     Raises:
-      BadInput: what cannot be, with the nearest that can.
+      BadInput: a value is impossible; the message suggests the nearest possible one.
     """
     settled = defaults.settle(config_lib.changed(config, {}))
     build.check(settled)
@@ -57,14 +57,14 @@ def check(config: Any, accelerator: Accelerator | None, slices: int, processes: 
     sizes = {axis: config.mesh[axis] for axis in sharding.MESH_AXES}
     sizes["replica"] = sizes["replica"] or slices
     shape = sharding.mesh_shape(**sizes, devices=accelerator.devices * slices)
-    if platform != "cpu":  # which may play several slices
+    if platform != "cpu":  # CPUs may simulate several slices
         sharding.check_slices(shape, slices)
-    mesh: Any = AbstractMesh(shape, sharding.MESH_AXES)  # all that the rules ask is its shape
+    mesh: Any = AbstractMesh(shape, sharding.MESH_AXES)  # the rules only need its shape
     program.check_batches(settled, sharding.Rules(mesh, settled.mesh.rules))
 
 
 def machines(job: Job) -> str:
-    """What a run takes, for people: `2 x v4-256: 256 chips on 64 machines`."""
+    """Describes the hardware of a run: `2 x v4-256: 256 chips on 64 machines`."""
     if job.accelerator is None:
         return "this machine, as it is"
     chips, hosts = (n * job.slices for n in (job.accelerator.chips, job.accelerator.hosts))
@@ -76,7 +76,7 @@ def machines(job: Job) -> str:
 
 
 def can_plan(job: Job) -> bool:
-    """Whether the verdict of `vit_jax plan` can be had here."""
+    """Returns whether `vit_jax plan` can give a verdict here."""
     if job.accelerator is None or job.accelerator.generation.platform == "cpu":
         return False
     on_tpu = job.accelerator.generation.platform == "tpu"
@@ -84,14 +84,14 @@ def can_plan(job: Job) -> bool:
 
 
 def plan(job: Job, configs: Sequence[Any]) -> str:
-    """What `vit_jax plan` says of the runs of a job, and what all of them cost, in one line.
+    """Returns in one line the verdict of `vit_jax plan` on a job's runs, and their total cost.
 
     Args:
-      job: to be submitted.
-      configs: of its runs; those that differ in nothing that a step costs are asked for once.
+      job: the job to submit.
+      configs: configurations of its runs; those with equal step costs are planned once.
 
     Raises:
-      BadInput: one does not fit; says what would.
+      BadInput: a run does not fit; the message says what would.
     """
     if not can_plan(job):
         return "not planned: " + (
@@ -115,7 +115,7 @@ def plan(job: Job, configs: Sequence[Any]) -> str:
 
 
 def _planned(job: Job, config: Any) -> Any:
-    """The plan of a run, which fits."""
+    """Returns the plan of a run; raises BadInput if it does not fit."""
     from vit_jax.preflight.plan import plan as plan_lib
 
     assert job.accelerator is not None

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is to run and what an engine makes of it: values only, no engine, no file, no process.
+"""Values for a job and for the result of an engine; no engine, no file, no process.
 
-A job is one or several runs (the points of a sweep) on machines of one kind. Start from `Job`.
+A job is one run or several (the points of a sweep) on machines of one kind. Start from `Job`.
 """
 
 import dataclasses
@@ -17,15 +17,15 @@ from vit_jax.errors import BadInput, runs_again
 from vit_jax.hardware.topology import Accelerator
 from vit_jax.runtime.job_file import FILE, JobFile
 
-MOST_CHARACTERS = 30  # of a job's name; what engines append must fit into 63 as well
-MOST_RESTARTS = 50  # by an engine; the trainer itself gives up earlier if it saves nothing
-GRACE_SECS = 120  # from SIGTERM until an engine kills, to save in
+MOST_CHARACTERS = 30  # limit for a job's name; with the engines' suffixes it must fit into 63
+MOST_RESTARTS = 50  # by an engine; the trainer gives up earlier if it saves nothing
+GRACE_SECS = 120  # from SIGTERM until an engine kills, for saving
 CONFIG_FILE = "config.yaml"
 AGAIN = tuple(code for code in range(256) if runs_again(code))  # exit codes that restart
 Processes = Literal["per_node", "per_gpu"]
 
 
-# ---------------------------------------------------------------- what is to run
+# ---------------------------------------------------------------- the job
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Run:
     """One training run.
 
     Attributes:
-      name: of DNS labels, and the same each time that this run is launched.
-      workdir: of the trainer.
-      config: the whole configuration as YAML; the recipe need not be where it runs.
-      fingerprint: of it, as `vit_jax.config.load` has it.
-      overrides: `--config.key=value` as they were given; `config` has them already, they say what
-        was asked for.
-      number: of the point in its stage, however many are finished.
+      name: DNS labels, the same each time that this run is launched.
+      workdir: workdir of the trainer.
+      config: the whole configuration as YAML, so the machines do not need the recipe.
+      fingerprint: fingerprint of the configuration, as `vit_jax.config.load` computes it.
+      overrides: `--config.key=value` arguments as given. They are already part of `config` and only
+        record the request.
+      number: number of the point in its stage, independent of finished points.
     """
 
     name: str
@@ -52,22 +52,22 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What is handed to an engine.
+    """The input of an engine.
 
     Attributes:
-      name: of DNS labels, at most `MOST_CHARACTERS`.
-      runs: one, or one for each point of a sweep that is not finished.
-      workdir: of the run, or of the sweep.
-      folder: on this machine, that holds or will hold the files of `Rendered`.
-      accelerator: of each run; None: whatever is there.
-      slices: of it.
+      name: DNS labels, at most `MOST_CHARACTERS`.
+      runs: one run, or one for each unfinished point of a sweep.
+      workdir: workdir of the run or of the sweep.
+      folder: folder on this machine for the files of `Rendered`.
+      accelerator: accelerator of each run; None uses whatever is present.
+      slices: number of slices of that accelerator.
       processes: one for each machine, or one for each GPU.
       environment: variables of the trainer.
-      code: hash of the code that is to run, as the processes compare it.
-      packages: their versions, which are compared likewise.
-      artefact: the code itself, where the launcher brings it.
-      parallel: runs at a time; 0: as the engine has it.
-      sweep: what follows `vit_jax` to run the whole sweep on this machine; (): it is none.
+      code: hash of the code to run, which the processes compare.
+      packages: package versions, which are compared likewise.
+      artefact: the code itself, if the launcher transports it.
+      parallel: runs at the same time; 0 leaves it to the engine.
+      sweep: arguments of `vit_jax` that run the whole sweep on this machine; () without a sweep.
     """
 
     name: str
@@ -93,15 +93,15 @@ class Job:
                 raise BadInput(f"--env={key}: that is the job's own; leave it out.")
 
     def prefix(self, run: Run) -> str:
-        """The folder of a run's files in that of the job: none for a single one."""
+        """Returns the folder of a run's files inside the job's folder; "" for a single run."""
         return f"{run.number}/" if self.sweep else ""
 
     def files(self, run: Run, at: str) -> tuple["File", "File"]:
-        """The job file of a run and its configuration.
+        """Returns the job file of a run and its configuration.
 
         Args:
-          run: of this job.
-          at: the folder that the two will lie in where it runs.
+          run: a run of this job.
+          at: folder of the two files on the machine that runs them.
         """
         words = ("train", f"--config={at}/{CONFIG_FILE}", f"--workdir={run.workdir}")
         told = JobFile((*words, *run.overrides), self.code, run.fingerprint, dict(self.packages))
@@ -109,17 +109,17 @@ class Job:
         return File(prefix + FILE, told.to_json()), File(prefix + CONFIG_FILE, run.config)
 
 
-# ---------------------------------------------------------------- what becomes of it
+# ---------------------------------------------------------------- the result of an engine
 
 
 @dataclasses.dataclass(frozen=True)
 class File:
-    """A file to be written.
+    """A file to write.
 
     Attributes:
-      name: below the folder of the job.
-      content: text, or bytes where it is no text.
-      mode: of the file system.
+      name: path below the folder of the job.
+      content: text, or bytes for a binary file.
+      mode: file system mode.
     """
 
     name: str
@@ -133,8 +133,8 @@ class Command:
 
     Attributes:
       argv: its words.
-      unless: a command that succeeds if this one has been run already.
-      dead: what `unless` prints where that has failed, and is in the way.
+      unless: command that succeeds if this one has already been run.
+      dead: outputs of `unless` that mean a failed earlier run is in the way.
     """
 
     argv: tuple[str, ...]
@@ -148,7 +148,7 @@ class Command:
 
 @dataclasses.dataclass(frozen=True)
 class Rendered:
-    """What an engine makes of a job: files, and the commands for each verb."""
+    """The result of an engine: files, and the commands for each verb."""
 
     files: tuple[File, ...]
     submit: tuple[Command, ...]
@@ -161,19 +161,19 @@ class Rendered:
 
 
 def flag(text: str, default: Any = "", choices: tuple[str, ...] = ()) -> Any:
-    """A field of an engine's `Options`, which `main` makes a flag of.
+    """Makes a field of an engine's `Options`, which `main` turns into a flag.
 
     Args:
-      text: help.
-      default: also its type; a tuple: may be given several times.
-      choices: the values there are; (): any.
+      text: help text.
+      default: default, which also sets the type; a tuple allows several values.
+      choices: allowed values; () allows any.
     """
     more = {"choices": choices} if choices else {}
     return dataclasses.field(default=default, metadata={"help": text, **more})
 
 
 def check_name(name: str) -> None:
-    """Raises BadInput unless a name can be a DNS label, with room for what engines append."""
+    """Raises BadInput unless a name can be a DNS label, with room for the engines' suffixes."""
     if not re.fullmatch(r"[a-z]([a-z0-9-]*[a-z0-9])?", name) or len(name) > MOST_CHARACTERS:
         raise BadInput(
             f"--name={name!r}: a name has at most {MOST_CHARACTERS} of a-z, 0-9 and -, begins "
@@ -182,7 +182,7 @@ def check_name(name: str) -> None:
 
 
 def name_of(workdir: str) -> str:
-    """A name for a workdir: what can be read of it, and a hash that tells it from others."""
+    """Returns a name for a workdir: its readable part, and a hash that makes it unique."""
     last = workdir.rstrip("/").rpartition("/")[2].lower()
     said = re.sub(r"[^a-z0-9]+", "-", last).strip("-")
     said = said if said[:1].isalpha() else f"run-{said}"
@@ -190,14 +190,14 @@ def name_of(workdir: str) -> str:
 
 
 def name_of_run(job: str, run: str) -> str:
-    """The name of a point: that of its job, a hash of its stage if it has one, its number."""
+    """Returns the name of a point: its job's name, a hash of its stage if any, and its number."""
     stage, _, point = run.rpartition("/")
     digits = point.partition("-")[0]
     return "-".join(filter(None, (job, _hash(stage, 4) if stage else "", digits)))
 
 
 def number(run: str) -> int:
-    """The number of a point in its stage: 7 of select/007-seed=1."""
+    """Returns the number of a point in its stage: 7 for select/007-seed=1."""
     return int(run.rpartition("/")[2].partition("-")[0])
 
 
@@ -206,20 +206,21 @@ def _hash(text: str, digits: int) -> str:
 
 
 def exports(environment: Mapping[str, str]) -> str:
-    """Lines of a shell script that set variables, whatever is in their values."""
+    """Returns lines of a shell script that set variables; any value is safe."""
     return "".join(f"export {key}={shlex.quote(value)}\n" for key, value in environment.items())
 
 
 def filled(template: str, values: Mapping[str, object]) -> str:
-    """A template with each <key> replaced; what is put in is not looked at again."""
+    """Returns a template with each <key> replaced; does not scan replacements again."""
     return re.sub(r"<([a-z]+)>", lambda match: str(values[match[1]]), template)
 
 
 def plain(flag: str, value: str) -> str:
-    """A value that goes into a script as it is.
+    """Returns a value that can go into a script as it is.
 
     Raises:
-      BadInput: it has more than letters, digits and what names of clusters and clouds have.
+      BadInput: the value has characters other than letters, digits and those in names of clusters
+        and clouds.
     """
     if not re.fullmatch(r"[A-Za-z0-9_.,:/@%=+-]*", value):
         raise BadInput(f"--{flag}={value!r}: expected letters, digits and . , : / @ % = + - _ .")
@@ -227,7 +228,7 @@ def plain(flag: str, value: str) -> str:
 
 
 def needed(**flags: str) -> None:
-    """Raises BadInput for options of an engine that are empty but needed; names all of them."""
+    """Raises BadInput if required options of an engine are empty; names all of them."""
     missing = [f"--{name}" for name, value in flags.items() if not value]
     if missing:
         raise BadInput(f"{' and '.join(missing)} missing; see --help and docs/launch.")

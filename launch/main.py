@@ -1,7 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The command line: one engine, one verb, one job. Start from `main`.
+"""The command line: one engine, one verb, one job.
+
+Start from `main`.
 
 python -m launch ENGINE VERB --config=FILE[:ARGS] --workdir=DIR [--config.key=value ...]
 python -m launch report WORKDIR...
@@ -37,7 +39,7 @@ VERBS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit code: 0 done, 2 bad input, else that of the engine.
+    """Runs a command and returns its exit code: 0 done, 2 bad input, else the engine's code.
 
     Args:
       argv: arguments without the program's name (default: those of the process).
@@ -68,7 +70,7 @@ def _engine(argv: Sequence[str]) -> str:
 
 
 def parser(engine: str) -> argparse.ArgumentParser:
-    """The arguments of one engine; of none (""), those that all have."""
+    """Returns the parser with the arguments of one engine; "" has only the common arguments."""
     made = argparse.ArgumentParser(
         prog="python -m launch",
         description="Runs a configuration on this machine, a cluster or a cloud. `report "
@@ -130,7 +132,7 @@ def parser(engine: str) -> argparse.ArgumentParser:
 
 
 def _add(group: Any, field: dataclasses.Field[Any]) -> None:
-    """The flag of one option; its type is that of the default."""
+    """Adds the flag of one option, with the type of its default."""
     more: dict[str, Any] = {"help": field.metadata["help"]}
     if isinstance(field.default, tuple):
         more |= {"action": "append"}
@@ -153,7 +155,7 @@ def _run(engine: str, args: argparse.Namespace, rest: Sequence[str]) -> int:
     for text in rest:
         if not text.startswith("--config."):
             raise unknown(f"argument of {engine}", text.partition("=")[0], flags)
-    from launch import assemble  # after what is wrong with the flags: it takes seconds
+    from launch import assemble  # after errors of the flags, because it takes seconds
 
     if args.parallel is not None and args.parallel < 1:
         raise BadInput(f"--parallel={args.parallel}; give a number of runs from 1 on.")
@@ -184,7 +186,7 @@ def _run(engine: str, args: argparse.Namespace, rest: Sequence[str]) -> int:
         print(f"# {check.plan(made.job, made.configs)}")
     commands = running.left(rendered.submit)
     if not commands:
-        return 0  # and nothing that goes on is written over
+        return 0  # keeps the files of a running job
     if made.stage is not None:
         sweep, stage, points = made.stage
         assemble.begin(sweep, stage, points, made.job.workdir)
@@ -194,7 +196,7 @@ def _run(engine: str, args: argparse.Namespace, rest: Sequence[str]) -> int:
 
 
 def _later(verb: str, commands: Sequence[Command], folder: Path) -> int:
-    """Status, logs or cancel of what was submitted."""
+    """Runs status, logs or cancel of a submitted job."""
     code = running.run(commands, all_of_them=True)
     if verb == "cancel" and not code:
         running.cancelled(folder)

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The processes of a run on one machine: one or several, as one; again where their code asks.
+"""Runs the processes of a run on one machine as one; restarts them if their codes ask for it.
 
     python -m launch.node [--count=N] [--per_gpu] [--again] [--log=FILE] @JOB
 
-Used by `launch local`, and on machines with a process for each GPU whose engine starts one. Which
-machine this is of several is for `vit_jax.runtime.process_identity` to find out. Start from `run`.
+`launch local` uses it, and so do machines with a process per GPU whose engine starts only one.
+`vit_jax.runtime.process_identity` finds out which of several machines this is. Start from `run`.
 """
 
 import argparse
@@ -27,26 +27,26 @@ from vit_jax.runtime import job_file, process_exit, process_identity, signals
 from vit_jax.runtime.process_identity import VARIABLES, Who
 from vit_jax.storage import files as storage
 
-GONE_SECS = 60  # from the end of one process to that of the others
+GONE_SECS = 60  # from the end of one process until the others are killed
 log = logging.getLogger("vit_jax")
 
 
 def environments(count: int, per_gpu: bool, env: Mapping[str, str]) -> list[dict[str, str]]:
-    """The variables of each process of this machine.
+    """Returns the variables of each process of this machine.
 
     Args:
-      count: processes here, and on each other machine.
-      per_gpu: whether each gets one GPU.
-      env: of this process; says which machine it is of how many.
+      count: number of processes on this machine, and on each other machine.
+      per_gpu: whether each process gets one GPU.
+      env: variables of this process, which tell its machine's index and the number of machines.
 
     Raises:
-      BadInput: machines that cannot be told from each other.
+      BadInput: the machines cannot be told apart.
     """
     node = process_identity.resolve({}, env)
     if node == "tpu":
         raise BadInput("a TPU takes one process for each machine; leave out --procs_per_node.")
     if node is not None:
-        process_identity.check(node)  # waits for names that take their time
+        process_identity.check(node)  # waits for host names that resolve late
     made = []
     for i in range(count):
         more = dict[str, str]()
@@ -75,16 +75,17 @@ def run(
     words: Sequence[str], environments: Sequence[Mapping[str, str]], received: Sequence[int],
     say: Callable[[int, bytes], None],
 ) -> int:  # fmt: skip
-    """Starts a process for each environment, and waits for all.
+    """Starts a process for each environment, and waits for all of them.
 
     Args:
-      words: that start each of them.
-      environments: of each.
-      received: signals that came; new ones are handed on.
-      say: is called with the index of a process and a line that it printed.
+      words: command line of every process.
+      environments: environment of each process.
+      received: signals received so far; new ones are passed on.
+      say: called with the index of a process and a line that it printed.
 
     Returns:
-      The exit code of the first that ended with one that is not 0 (a signal as a shell has it).
+      The exit code of the first process that ended with a code other than 0 (a signal as in a
+      shell).
     """
     children = [
         subprocess.Popen(
@@ -128,15 +129,15 @@ def _read(child: subprocess.Popen[bytes], index: int, say: Callable[[int, bytes]
 
 
 def again(start: Callable[[], int], newest: Callable[[], int], stopping: Callable[[], bool]) -> int:
-    """Starts until the exit code asks for no other start, or five bring no new checkpoint.
+    """Restarts until the exit code asks for no restart, or five bring no new checkpoint.
 
     Args:
       start: runs the processes; returns their code.
-      newest: the newest step that was saved.
-      stopping: whether a person asked for an end.
+      newest: returns the newest step that was saved.
+      stopping: returns whether a person asked for an end.
 
     Returns:
-      The last code; 1 if it is given up.
+      The last code; 1 if it gives up.
     """
     saved, tried = newest(), 0
     while True:
@@ -157,7 +158,7 @@ def again(start: Callable[[], int], newest: Callable[[], int], stopping: Callabl
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command above; returns its exit code."""
+    """Runs the command above; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m launch.node", allow_abbrev=False)
     parser.add_argument("--count", type=int, default=1, help="processes of this machine")
     parser.add_argument("--per_gpu", action="store_true", help="each has one GPU")
@@ -195,7 +196,7 @@ def _workdir(job: job_file.JobFile) -> str:
 
 @contextlib.contextmanager
 def _output(file: str, count: int) -> Iterator[Callable[[int, bytes], None]]:
-    """What takes the lines of all processes: standard output, and a file if one is named."""
+    """Yields a function for the lines of all processes: writes to standard output and to `file`."""
     lock = threading.Lock()
     with contextlib.ExitStack() as stack:
         outputs: list[BinaryIO] = [sys.stdout.buffer]
@@ -208,7 +209,7 @@ def _output(file: str, count: int) -> Iterator[Callable[[int, bytes], None]]:
                     try:
                         output.write((b"%d: " % index if count > 1 else b"") + line)
                         output.flush()
-                    except OSError:  # a terminal that is gone, a disk that is full: the run goes on
+                    except OSError:  # a closed terminal or a full disk must not end the run
                         outputs.remove(output)
 
         yield say

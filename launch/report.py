@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""`python -m launch report WORKDIR...`: how much of the time that runs took has trained them.
+"""`python -m launch report WORKDIR...`: how much of the runs' time was training.
 
-Start from `main`; the counting is that of `vit_jax.reports.run.time_accounting`.
+Start from `main`; `vit_jax.reports.run.time_accounting` does the counting.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _sum(found: Sequence[Spent]) -> Spent:
-    """Of all runs together."""
+    """Returns the sum over all runs."""
     fields = [f.name for f in dataclasses.fields(Spent) if f.name != "state"]
     return Spent(**{name: sum(getattr(one, name) for one in found) for name in fields}, state="")
 

@@ -1,7 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Writes what was rendered, shows it, and runs the engine's commands. Start from `show`."""
+"""Writes and shows the rendered files, and runs the engine's commands.
+
+Start from `show`.
+"""
 
 import json
 import shutil
@@ -15,12 +18,12 @@ from launch.job import Command, Rendered
 from vit_jax.errors import BadInput, writing
 
 VERBS = ("submit", "status", "logs", "cancel")
-RECORD_FILE = "launch.json"  # what status, logs and cancel are, for later
+RECORD_FILE = "launch.json"  # commands of status, logs and cancel, for later
 CANCELLED = "cancelled"
 
 
 def write(rendered: Rendered, engine: str, folder: Path) -> None:
-    """Writes the files, and notes the commands, beside those of what was not cancelled since.
+    """Writes the files and records the commands, in addition to those of uncancelled jobs.
 
     Raises:
       BadInput: the folder is not writable.
@@ -46,7 +49,7 @@ def write(rendered: Rendered, engine: str, folder: Path) -> None:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    """What was noted and not cancelled; raises OSError or ValueError where there is nothing."""
+    """Reads the uncancelled record; raises OSError or ValueError if there is no record."""
     found = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
     if not isinstance(found, dict):
         raise ValueError("no record")
@@ -54,7 +57,7 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def cancelled(folder: Path) -> None:
-    """Notes that all that was submitted so far is gone; the next submission begins anew."""
+    """Records that all submitted jobs are cancelled; the next submission begins anew."""
     try:
         record = _read(folder)
     except (OSError, ValueError):
@@ -66,10 +69,10 @@ def cancelled(folder: Path) -> None:
 
 
 def recorded(engine: str, verb: str, folder: Path) -> list[Command]:
-    """The commands of a verb, of what was written into a folder.
+    """Returns the recorded commands of a verb.
 
     Raises:
-      BadInput: nothing was, or by another engine.
+      BadInput: the folder has no record, or one of another engine.
     """
     try:
         found = _read(folder)
@@ -85,11 +88,11 @@ def recorded(engine: str, verb: str, folder: Path) -> list[Command]:
 
 
 def show(rendered: Rendered, folder: Path | None) -> str:
-    """The commands of all verbs as a shell takes them, after the files unless they lie somewhere.
+    """Returns the commands of all verbs as shell lines, after the files if these are not written.
 
     Args:
-      rendered: to be shown.
-      folder: that holds the files; None: they are shown.
+      rendered: what to show.
+      folder: folder that holds the files; None shows their content.
     """
     lines = []
     for file in rendered.files:
@@ -105,10 +108,10 @@ def show(rendered: Rendered, folder: Path | None) -> str:
 
 
 def left(commands: Sequence[Command]) -> list[Command]:
-    """Those that were not run already, as their `unless` says; asks, and changes nothing.
+    """Returns the commands that were not run yet, according to their `unless`; changes nothing.
 
     Raises:
-      BadInput: something that has failed is in the way, or a program is not installed.
+      BadInput: a failed earlier job is in the way, or a program is not installed.
     """
     asked = dict[tuple[str, ...], subprocess.CompletedProcess[str]]()
     found = list[Command]()
@@ -130,11 +133,11 @@ def left(commands: Sequence[Command]) -> list[Command]:
 
 
 def run(commands: Sequence[Command], *, all_of_them: bool) -> int:
-    """Runs commands one after another, each printed first; the code of the first that fails, or 0.
+    """Prints and runs commands one after another; returns the first code that is not 0, or 0.
 
     Args:
-      commands: to run.
-      all_of_them: also those after one that failed, unless a person interrupted that.
+      commands: the commands to run.
+      all_of_them: whether to go on after a failed command, unless a person interrupted it.
 
     Raises:
       BadInput: a program is not installed.
@@ -152,7 +155,10 @@ def run(commands: Sequence[Command], *, all_of_them: bool) -> int:
 
 
 def _code(argv: Sequence[str]) -> tuple[int, bool]:
-    """The code of a command, and whether Ctrl-C came: the command has it as well, and may save."""
+    """Runs a command; returns its code, and whether Ctrl-C came.
+
+    The command receives Ctrl-C as well, and may save.
+    """
     if shutil.which(argv[0]) is None:
         raise _missing(argv[0])
     child = subprocess.Popen(argv)

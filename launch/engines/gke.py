@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Google Kubernetes Engine: a JobSet for each run, made of a dict; Kueue queues it where told.
+"""Google Kubernetes Engine: renders a JobSet for each run; Kueue queues it if requested.
 
-A child Job is a slice, its pods are the machines. Any pod that fails fails its Job, and JobSet
-makes all of them again, unless the exit code says that nobody should. JobSet v1alpha2, with rules
-in its failure policy.
+A child Job is a slice, and its pods are the machines. Any failing pod fails its Job, and JobSet
+recreates all of them, unless the exit code forbids it. The manifests need JobSet v1alpha2 with
+rules in its failure policy.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from vit_jax.errors import BadInput
 from vit_jax.hardware.topology import Accelerator
 
 CODE = "image"
-MOUNT = "/etc/vit_jax"  # of the job file, in a pod
+MOUNT = "/etc/vit_jax"  # folder of the job file in a pod
 GROUP, CONTAINER = "slice", "trainer"
 LABEL = "vit-jax-job"
 _NODES = "cloud.google.com/gke-"
@@ -28,7 +28,7 @@ _ANNOTATIONS = "jobset.sigs.k8s.io/"
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Flags of this engine alone."""
+    """Flags of this engine only."""
 
     image: str = flag("container image, by digest: NAME@sha256:...")
     context: str = flag("context of kubectl, which selects the cluster (default: the current one)")
@@ -40,10 +40,10 @@ class Options:
 
 
 def render(job: Job, options: Options) -> Rendered:
-    """A manifest for each run, and kubectl.
+    """Renders a manifest for each run, and the kubectl commands.
 
     Raises:
-      BadInput: an accelerator that GKE does not have, or a flag that is missing.
+      BadInput: GKE does not have the accelerator, or a flag is missing.
     """
     needed(image=options.image)
     accelerator = job.accelerator
@@ -95,7 +95,7 @@ def _config_map(job: Job, options: Options, run: Run, data: dict[str, Any]) -> d
 
 
 def _jobset(job: Job, options: Options, run: Run, accelerator: Accelerator) -> dict[str, Any]:
-    """The JobSet: as many child Jobs as slices, each with a pod for each machine."""
+    """Returns the JobSet: one child Job per slice, each with one pod per machine."""
     metadata = _metadata(job, options, run)
     if options.queue:
         metadata["labels"]["kueue.x-k8s.io/queue-name"] = options.queue
@@ -136,7 +136,7 @@ def _jobset(job: Job, options: Options, run: Run, accelerator: Accelerator) -> d
 
 
 def _pod_rules() -> list[dict[str, Any]]:
-    """What was evicted counts as a failure that restarts; so do the codes that ask for it."""
+    """Returns rules by which evictions and certain exit codes count as failures that restart."""
     codes = {"containerName": CONTAINER, "operator": "NotIn", "values": list(job_lib.AGAIN)}
     return [
         {"action": "Count", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
@@ -145,7 +145,7 @@ def _pod_rules() -> list[dict[str, Any]]:
 
 
 def _pod(job: Job, options: Options, run: Run, accelerator: Accelerator) -> dict[str, Any]:
-    """The pod of one machine."""
+    """Returns the pod of one machine."""
     on_tpu = accelerator.generation.platform == "tpu"
     each = accelerator.chips // accelerator.hosts
     selector = {f"{_NODES}{'tpu-' if on_tpu else ''}accelerator": accelerator.generation.selector}
@@ -155,7 +155,7 @@ def _pod(job: Job, options: Options, run: Run, accelerator: Accelerator) -> dict
         selector[f"{_NODES}spot"] = "true"
     volumes: list[dict[str, Any]] = [{"name": "job", "configMap": {"name": run.name}}]
     mounts = [{"name": "job", "mountPath": MOUNT, "readOnly": True}]
-    if not on_tpu:  # NCCL's shared memory
+    if not on_tpu:  # for NCCL's shared memory
         volumes.append({"name": "shm", "emptyDir": {"medium": "Memory"}})
         mounts.append({"name": "shm", "mountPath": "/dev/shm"})
     words = ["vit_jax", f"@{MOUNT}/{FILE}"]
@@ -170,7 +170,8 @@ def _pod(job: Job, options: Options, run: Run, accelerator: Accelerator) -> dict
         "resources": {"limits": {resource: each}, "requests": {resource: each}},
         "volumeMounts": mounts,
     }
-    # Pods on the network of their machine are that machine's account, whatever theirs is.
+    # Pods on the network of their machine act as that machine's account, even if they have their
+    # own.
     if options.service_account:
         own: dict[str, Any] = {"serviceAccountName": options.service_account}
     else:
@@ -186,9 +187,9 @@ def _pod(job: Job, options: Options, run: Run, accelerator: Accelerator) -> dict
 
 
 def _environment(job: Job, accelerator: Accelerator) -> list[dict[str, Any]]:
-    """Variables of a pod; where jax does not find the others itself, who it is among them.
+    """Returns the variables of a pod, with its identity if jax cannot find its peers itself.
 
-    Kubernetes reads `$(NAME)` in a value as that of another variable, and `$$` as `$`.
+    Kubernetes reads `$(NAME)` in a value as another variable, and `$$` as `$`.
     """
     values = {**job.environment, "VIT_JAX_CODE": job.code}
     made: list[dict[str, Any]] = [

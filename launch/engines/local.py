@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""This machine, in the foreground: n processes over loopback, restarted as their codes ask."""
+"""This machine, in the foreground: n processes over loopback, restarted if their codes ask."""
 
 import dataclasses
 import re
@@ -16,16 +16,16 @@ LOG_FILE = "log.txt"
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Flags of this engine alone."""
+    """Flags of this engine only."""
 
     processes: int = flag("number of processes (default: 1, or one per GPU)", 1)
 
 
 def render(job: Job, options: Options) -> Rendered:
-    """The job file, and `launch.node` on it; of a sweep, `vit_jax sweep`.
+    """Renders the job file, and `launch.node` with it; for a sweep, `vit_jax sweep`.
 
     Raises:
-      BadInput: an accelerator of several machines, or one that the processes do not divide.
+      BadInput: the accelerator has several machines, or the processes do not divide it.
     """
     accelerator = job.accelerator
     if accelerator is not None and accelerator.hosts * job.slices > 1:
@@ -66,7 +66,7 @@ def render(job: Job, options: Options) -> Rendered:
 
 
 def _environment(job: Job, count: int) -> dict[str, str]:
-    """The job's variables; on a CPU also as how many devices each process is to see it."""
+    """Returns the job's variables; on a CPU they include the number of devices per process."""
     if job.accelerator is None or job.accelerator.generation.platform != "cpu":
         return dict(job.environment)
     flags = job.environment.get("XLA_FLAGS", "")

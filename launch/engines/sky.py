@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""SkyPilot: a YAML file for each run, as a managed job, which recovers from lost machines itself.
+"""SkyPilot: renders a YAML file for each run, as a managed job that recovers lost machines.
 
 SkyPilot copies the checkout (`workdir`) and the job file (`file_mounts`) to each node.
 """
@@ -17,13 +17,13 @@ from vit_jax.config import recipes
 from vit_jax.errors import SAVED, BadInput
 
 CODE = "rsync"
-HOME = "~/vit_jax_job"  # on the nodes
-_GPUS = {"a100-40gb": "A100", "a100-80gb": "A100-80GB"}  # others: in capitals
+HOME = "~/vit_jax_job"  # folder on the nodes
+_GPUS = {"a100-40gb": "A100", "a100-80gb": "A100-80GB"}  # other names: upper case
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Flags of this engine alone."""
+    """Flags of this engine only."""
 
     infra: str = flag("where to run: gcp, aws/us-east-1, kubernetes (default: the cheapest)")
     spot: bool = flag("use spot machines", False)
@@ -31,10 +31,10 @@ class Options:
 
 
 def render(job: Job, options: Options) -> Rendered:
-    """The YAML files, and `sky jobs`.
+    """Renders the YAML files, and the `sky jobs` commands.
 
     Raises:
-      BadInput: an accelerator that SkyPilot does not have, or several slices.
+      BadInput: SkyPilot does not have the accelerator, or there are several slices.
     """
     accelerator = job.accelerator
     if accelerator is None:
@@ -110,7 +110,7 @@ def _resources(job: Job, options: Options) -> dict[str, Any]:
     return {**found, "use_spot": options.spot, "job_recovery": recovery}
 
 
-# See `job.filled`.
+# Template for `job.filled`.
 _SETUP = """\
 set -e
 command -v uv >/dev/null || python3 -m pip install --quiet uv
@@ -119,8 +119,9 @@ uv pip install --quiet --python ~/vit_jax_venv/bin/python \\
   --constraint requirements.lock '.[<extra>,gcs]'
 """
 
-# SkyPilot recovers where any node ends with a code of its list, and gives 137 to the nodes that it
-# ends itself after another: 137 is not in the list, and what is to run again always ends with 42.
+# SkyPilot recovers if any node ends with a code of its list. It gives 137 to the nodes that it ends
+# itself after another node. So 137 is not in the list, and a task that must run again always ends
+# with 42.
 _RUN = """\
 <exports>export PATH=~/vit_jax_venv/bin:$PATH
 starts=$(($(cat ~/<name>.starts 2>/dev/null || echo 0) + 1))

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Slurm: a batch script that runs the trainer with srun, and is requeued where its code says so.
+"""Slurm: renders a batch script that runs the trainer with srun and requeues it by exit code.
 
-A sweep is an array, with one task for each point. What people may have put odd letters into travels
-in job files and single quotes; `#SBATCH` lines hold only what `job.plain` lets through.
+A sweep is an array with one task for each point. Values that may contain odd characters travel in
+job files and single quotes; `#SBATCH` lines hold only values that `job.plain` accepts.
 """
 
 import dataclasses
@@ -18,14 +18,14 @@ from vit_jax.errors import BadInput
 
 CODE = "folder"
 SCRIPT, TASK = "job.sh", "task.sh"
-CHECKPOINTS = "checkpoints"  # file that says where they are
-SIGNAL_SECS = 180  # before the time limit, to save in
+CHECKPOINTS = "checkpoints"  # file with the path of the checkpoints
+SIGNAL_SECS = 180  # before the time limit, for saving
 _PROXIES = "http_proxy https_proxy all_proxy grpc_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY"
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Flags of this engine alone."""
+    """Flags of this engine only."""
 
     partition: str = flag("partition to submit to")
     account: str = flag("account to charge")
@@ -41,10 +41,10 @@ class Options:
 
 
 def render(job: Job, options: Options) -> Rendered:
-    """The batch script, what each of its tasks runs, and the job files.
+    """Renders the batch script, the script of its tasks, and the job files.
 
     Raises:
-      BadInput: no accelerator, or one that Slurm's nodes do not have, or a value that cannot be.
+      BadInput: there is no accelerator, Slurm's nodes do not have it, or a value is impossible.
     """
     nodes, tasks, gres, environment = _machines(job, options)
     numbers = ",".join(str(run.number) for run in job.runs)
@@ -92,7 +92,7 @@ def render(job: Job, options: Options) -> Rendered:
 
 
 def _machines(job: Job, options: Options) -> tuple[int, int, str, dict[str, str]]:
-    """(nodes, tasks on each, generic resources of each, variables)."""
+    """Returns (nodes, tasks per node, generic resources per node, variables)."""
     if job.accelerator is None:
         raise BadInput("--accelerator is missing; give e.g. h100-16, or cpu-8 for CPUs only.")
     platform, chips = job.accelerator.generation.platform, job.accelerator.chips
@@ -119,9 +119,9 @@ def _other(text: str) -> str:
     return plain("sbatch", text)
 
 
-# See `job.filled`. The code of each task is noted because srun gives the highest of all, which may
-# be that of those it has killed; the file is there from the start because some file systems keep in
-# mind for long that one is not.
+# Template for `job.filled`. The script records the code of each task, because srun returns the
+# highest of all codes. That may be the code of a task that srun killed. The file exists from the
+# start, because some file systems remember for long that a file is missing.
 _SCRIPT = """\
 #!/bin/bash
 # Written by `python -m launch slurm`; `sbatch` takes it as it is.

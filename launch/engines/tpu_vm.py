@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""TPU VMs by gcloud: a queued resource whose machines install the code and run it by themselves.
+"""TPU VMs by gcloud: renders a queued resource whose machines install and run the code.
 
-The same script serves both modes. `startup_script` hands it to each machine as what it does when it
-starts, so that a machine that is replaced begins again; `ssh` runs it in the foreground on machines
-that are there, for experiments. Code, job file and configuration lie in the bucket of the workdir.
+The same script serves both modes. With `startup_script` each machine runs it at every start, so
+that a replaced machine begins again. With `ssh` it runs in the foreground on existing machines, for
+experiments. Code, job file and configuration are in the bucket of the workdir.
 """
 
 import dataclasses
@@ -18,15 +18,15 @@ from vit_jax.errors import BadInput
 
 CODE = "tarball"
 SCRIPT, TARBALL = "startup.sh", "code.tar.gz"
-HOME = "/opt/vit_jax"  # on the machines
+HOME = "/opt/vit_jax"  # folder on the machines
 UNIT = "vit_jax"
 _TPUS = ("gcloud", "compute", "tpus")
-_DEAD = ("SUSPENDED", "SUSPENDING", "FAILED")  # states that nothing comes of
+_DEAD = ("SUSPENDED", "SUSPENDING", "FAILED")  # states that never become active
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Flags of this engine alone."""
+    """Flags of this engine only."""
 
     project: str = flag("Google Cloud project")
     zone: str = flag("Google Cloud zone, e.g. us-central2-b")
@@ -46,16 +46,16 @@ class Options:
 
 
 def render(job: Job, options: Options) -> Rendered:
-    """A queued resource for each run, with the script that its machines run.
+    """Renders a queued resource for each run, with the script of its machines.
 
     Raises:
-      BadInput: an accelerator that gcloud does not give as TPU VMs, or a flag that is missing.
+      BadInput: gcloud does not offer the accelerator as TPU VMs, or a flag is missing.
     """
     needed(project=options.project, zone=options.zone)
     _check(job, options)
     code = f"{job.workdir}/launch/code-{job.code[:12]}.tar.gz"
     files = [File(TARBALL, job.artefact)]
-    upload = Command(_copy(f"{job.folder}/{TARBALL}", code))  # whose name is by hash
+    upload = Command(_copy(f"{job.folder}/{TARBALL}", code))  # the target's name has the hash
     submit, status, logs, cancel = [upload], [], [], []
     for run in job.runs:
         told, config = job.files(run, f"{HOME}/job")
@@ -77,7 +77,7 @@ def _at(options: Options) -> tuple[str, ...]:
 
 
 def _there(options: Options, run: Run) -> tuple[str, ...]:
-    """What succeeds, and says in which state, if the machines of a run were asked for already."""
+    """Returns a command that succeeds and prints a state if a run's machines were requested."""
     if options.mode == "ssh":
         return ()
     described = ("queued-resources", "describe", run.name, *_at(options))
@@ -91,7 +91,7 @@ def _status(job: Job, options: Options, run: Run) -> Command:
 
 
 def _logs(job: Job, options: Options, run: Run) -> Command:
-    """The journal of machine 0; followed where there is only one."""
+    """Returns the command for the journal of machine 0, followed if there is only one run."""
     name = f"{run.name}-0" if job.slices > 1 else run.name
     follow = "" if len(job.runs) > 1 else "--follow "
     read = f"sudo journalctl --unit={UNIT} --lines=200 {follow}--no-pager"
@@ -100,7 +100,10 @@ def _logs(job: Job, options: Options, run: Run) -> Command:
 
 
 def _cancel(job: Job, options: Options, run: Run) -> Command:
-    """Of ssh, the machines stay: they are not ours."""
+    """Returns the command that ends a run.
+
+    With `ssh` the machines stay, as we did not create them.
+    """
     if options.mode == "ssh":
         return _ssh(job, options, run, f"sudo systemctl stop {UNIT}")
     at = _at(options)
@@ -108,7 +111,7 @@ def _cancel(job: Job, options: Options, run: Run) -> Command:
 
 
 def _ssh(job: Job, options: Options, run: Run, command: str) -> Command:
-    """A command for all machines of a run."""
+    """Returns a command that runs on all machines of a run."""
     several = job.slices > 1
     kind = ("queued-resources", "ssh") if several else ("tpu-vm", "ssh")
     nodes = ("--node=all",) if several else ()
@@ -131,7 +134,7 @@ def _check(job: Job, options: Options) -> None:
 
 
 def accelerator_type(job: Job) -> str:
-    """An accelerator as gcloud has it: v5e-16 is v5litepod-16 there."""
+    """Returns gcloud's name of an accelerator: v5e-16 is v5litepod-16 there."""
     assert job.accelerator is not None
     generation = job.accelerator.generation
     size = job.accelerator.name.rpartition("-")[2]
@@ -139,7 +142,7 @@ def accelerator_type(job: Job) -> str:
 
 
 def _start(job: Job, options: Options, run: Run, script: str) -> list[tuple[str, ...]]:
-    """The commands that create the machines of a run, or run the script on those that are there."""
+    """Returns the commands that create a run's machines, or run the script on existing ones."""
     several = job.slices > 1
     if options.mode == "ssh":
         there = f"{run.workdir}/launch/{SCRIPT}"
@@ -180,8 +183,9 @@ def _script(job: Job, run: Run, code: str) -> str:
     return job_lib.filled(_SCRIPT, values)
 
 
-# See `job.filled`. Deaths by signal restart by on-abnormal, codes by the list; 0, 1, 2 are neither.
-# The four signals that systemd calls clean are added: nobody but a machine's end sends them.
+# Template for `job.filled`. Deaths by signal restart through on-abnormal, exit codes through the
+# list; 0, 1 and 2 do not restart. The list has the four signals that systemd calls clean, because
+# only the end of a machine sends them.
 _SCRIPT = """\
 #!/bin/bash
 # Written by `python -m launch tpu_vm`; runs as root on each machine, each time that it starts.

@@ -1,31 +1,33 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which classes are told apart: predictions of a split by class. Start from `measure`.
+"""Measures how well classes are told apart, from the predictions on a split.
 
-Axes: N examples, K labels of each, Y classes, T the likeliest of them.
+Start from `measure`.
+
+Axes: N examples, K labels per example, Y classes, T likeliest classes.
 """
 
 import dataclasses
 
 import numpy as np
 
-MOST = 2000  # classes that a matrix is kept of: 32 MB
+MOST = 2000  # largest number of classes with a matrix: 32 MB
 
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What predictions are worth, all together and by class.
+    """The quality of predictions, in total and by class.
 
     Attributes:
       top1: share of the examples whose likeliest class is one of their labels.
-      top5: share of those with a label among their five likeliest classes.
+      top5: share of the examples with a label among their five likeliest classes.
       examples: N.
-      counts_Y: int64 [Y], examples of each class.
-      right_Y: int64 [Y], those whose likeliest class it is.
-      guessed_Y: int64 [Y], examples whose likeliest class it is, right or wrong.
-      confusion_YY: int64 [Y, Y], examples of a class (row) by their likeliest class (column), of
-        the examples with a single label; None with more than `MOST` classes.
+      counts_Y: int64 [Y], number of examples of each class.
+      right_Y: int64 [Y], number of those whose likeliest class is that class.
+      guessed_Y: int64 [Y], number of examples with that likeliest class, right or wrong.
+      confusion_YY: int64 [Y, Y], examples with a single label, by class (row) and likeliest class
+        (column); None for more than `MOST` classes.
     """
 
     top1: float
@@ -38,12 +40,12 @@ class Measured:
 
     @property
     def accuracy(self) -> np.ndarray:
-        """float64 [Y], share of the examples of each class that are right; NaN without one."""
+        """float64 [Y], share of the examples of each class that are right; NaN without examples."""
         return _shares(self.right_Y, self.counts_Y)
 
     @property
     def precision(self) -> np.ndarray:
-        """float64 [Y], share of those taken for a class that are of it; NaN where none is."""
+        """float64 [Y], share of the predictions of each class that are right; NaN without any."""
         return _shares(self.right_Y, self.guessed_Y)
 
     @property
@@ -52,7 +54,7 @@ class Measured:
         return float(np.nanmean(self.accuracy))
 
     def worst(self, most: int) -> list[tuple[int, int, int]]:
-        """(class, taken for, how often) of the pairs that are most often taken for each other."""
+        """Returns the most frequent confusions as (class, predicted class, count)."""
         if self.confusion_YY is None:
             return []
         wrong_YY = self.confusion_YY.copy()
@@ -64,10 +66,11 @@ class Measured:
 
 
 def measure(best_NT: np.ndarray, labels_NK: np.ndarray, classes: int) -> Measured:
-    """Counts of every example.
+    """Counts every example.
 
     Args:
-      best_NT: int [N, T], the likeliest classes of each, the likeliest first; T = min(5, Y).
+      best_NT: int [N, T], the likeliest classes of each example, the likeliest first; T = min(5,
+        Y).
       labels_NK: int32 [N, K], padded with -1; N is at least 1.
       classes: Y.
     """

@@ -12,7 +12,9 @@ import numpy as np
 
 
 def between(grid: tuple[int, int], stride: int) -> np.ndarray:
-    """float32 [L, L]: pixels between the centres of patches, which are counted row by row.
+    """Returns the pixels between the centres of any two patches, float32 [L, L].
+
+    Patches are counted row by row.
 
     Args:
       grid: rows and columns.
@@ -23,22 +25,22 @@ def between(grid: tuple[int, int], stride: int) -> np.ndarray:
 
 
 def even(grid: tuple[int, int], stride: int) -> float:
-    """The distance where attention is the same to all patches: the mean of `between`."""
+    """Returns the distance under uniform attention to all patches: the mean of `between`."""
     return float(between(grid, stride).mean(dtype=np.float64))
 
 
 def of_weights(weights_LM: jax.Array, pixels_LL: np.ndarray) -> jax.Array:
-    """The distance to what a patch attends to, weighted by attention, as a mean over patches.
+    """Returns the attention-weighted distance from a patch to the others, as a mean over patches.
 
-    Weights of tokens that belong to no patch are left out and the rest are made to sum to 1; a
-    patch that attends to no other counts as 0.
+    Weights of tokens without a patch are left out, and the rest is normalised to sum to 1. A patch
+    that attends to no patch counts as 0.
 
     Args:
-      weights_LM: attention weights [..., M, M], of the class token and registers first.
-      pixels_LL: [L, L] from `between`, L <= M.
+      weights_LM: attention weights [..., M, M]; the class token and registers come first.
+      pixels_LL: distances [L, L] from `between`, L <= M.
 
     Returns:
-      float32 [...], pixels.
+      float32 [...], in pixels.
     """
     patches = len(pixels_LL)
     weights_LL = weights_LM[..., -patches:, -patches:].astype(jnp.float32)

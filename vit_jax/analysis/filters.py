@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Principal components of the filters that see pixels (Figure 7, left, of arXiv:2010.11929).
+"""Principal components of the filters on pixels (Figure 7, left, of arXiv:2010.11929).
 
-Start from `of_model`; `components` is the arithmetic.
+Start from `of_model`; `components` does the arithmetic.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ import numpy as np
 
 from vit_jax.models import resnet, variants
 
-COUNT = 28  # that the paper shows
+COUNT = 28  # number that the paper shows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Components:
 
     Attributes:
       images_Chw3: float64 [C, h, w, 3], each of length 1.
-      shares_C: float64 [C], of the variance of all filters; in (0, 1].
+      shares_C: float64 [C], shares of the variance of all filters; in (0, 1].
     """
 
     images_Chw3: np.ndarray
@@ -31,9 +31,9 @@ class Components:
 
 
 def of_model(cfg: variants.Config, params: dict[str, Any]) -> Components:
-    """`components` of a model: of the patch embedding, or of a ResNet's first convolution.
+    """Returns the `components` of a model's patch embedding, or of a ResNet's first convolution.
 
-    The latter are standardised, as the model applies them.
+    The filters of the latter are standardised, as in the model.
     """
     backbone = variants.backbone(cfg)
     if backbone is None:
@@ -43,14 +43,14 @@ def of_model(cfg: variants.Config, params: dict[str, Any]) -> Components:
 
 
 def components(kernel_hw3D: np.ndarray, count: int = COUNT) -> Components:
-    """Principal components of D filters around their mean.
+    """Returns the principal components of D filters around their mean.
 
     Args:
       kernel_hw3D: float [h, w, 3, D].
-      count: how many at most; there are no more than the rank of the filters.
+      count: largest number of components; the rank of the filters limits it too.
 
     Returns:
-      Components whose largest number is positive.
+      Components whose largest entry is positive.
     """
     filters_DF = np.asarray(kernel_hw3D, np.float64).reshape(-1, kernel_hw3D.shape[-1]).T
     centred_DF = filters_DF - filters_DF.mean(axis=0)

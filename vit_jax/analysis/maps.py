@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a ViT or a hybrid attends to in images: attention weights, reduced on the devices.
+"""Shows where a ViT or a hybrid looks in images: attention weights, reduced on the devices.
 
-The explicit path of attention computes them, whatever the model was trained with. Axes: S layers,
-B images, N heads, L tokens, h w patches. Start from `look`.
+The explicit path of attention computes them, however the model was trained. Axes: S layers, B
+images, N heads, L tokens, h w patches. Start from `look`.
 """
 
 import dataclasses
@@ -20,18 +20,18 @@ from vit_jax.analysis import distance, rollout
 from vit_jax.errors import RunFailed
 from vit_jax.models import variants, vit
 
-BYTES = 2**28  # of attention weights that a device holds at a time, or those of one image
-MOST = 64  # images at a time on a device
+BYTES = 2**28  # attention weights per device at a time, or those of one image
+MOST = 64  # largest number of images per device at a time
 
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """What a model attends to.
+    """The attention of a model.
 
     Attributes:
-      distance_SN: float64, mean attention distance of each head in pixels, mean over images.
-      rollout_Bhw: float32, share of each patch in what is read at the output; with those of class
-        token and registers, which are not here, they sum to 1.
+      distance_SN: float64, mean attention distance of each head in pixels, as a mean over images.
+      rollout_Bhw: float32, share of each patch in the representation at the output. Together with
+        the shares of class token and registers, which are not included, they sum to 1.
     """
 
     distance_SN: np.ndarray
@@ -41,9 +41,12 @@ class Seen:
 def attention(
     cfg: vit.ViTConfig, params: Any, images_BHW3: jax.Array, rules: sharding.Rules | None = None
 ) -> tuple[jax.Array, jax.Array | None]:
-    """Attention weights, float32 [S, B, N, L, L] of the blocks and [B, N, 1, L] of a map head.
+    """Returns the attention weights of the blocks and of a map head.
 
-    Class token, registers and patches, in that order; the map head sees no registers. Jittable.
+    They are float32 [S, B, N, L, L] and [B, N, 1, L]. Tokens are class token, registers and
+    patches, in that order.
+
+    The map head sees no registers. The function is jittable.
     """
     cfg = dataclasses.replace(cfg, classes=0, patch_outputs=0, attention="plain", remat="none")
     _, state = variants.make(cfg, rules).apply(
@@ -62,9 +65,11 @@ def attention(
 def read_at_output(
     cfg: vit.ViTConfig, weights_SBNLL: jax.Array, pooling_BN1L: jax.Array | None
 ) -> jax.Array:
-    """Shares of the output tokens in the representation, float32 [B, L]: where rollout starts.
+    """Returns the shares of output tokens in the representation, float32 [B, L].
 
-    The class token alone, all patches alike, or by the attention of a map head.
+    Rollout starts from them.
+
+    They are the class token alone, all patches equally, or the attention of a map head.
     """
     _, batch, _, tokens, _ = weights_SBNLL.shape
     if pooling_BN1L is not None:
@@ -82,17 +87,17 @@ def look(
     rules: sharding.Rules | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Seen:
-    """Attention distance and rollout of images, a few at a time.
+    """Computes attention distance and rollout of images, a few images at a time.
 
     Args:
-      cfg: of the parameters.
-      params: on the mesh of the rules, or anywhere.
-      images_BHW3: float32, normalised, at least one; the same in every process.
-      rules: mesh and placement; None: the default device.
-      progress: called with the number of images that are done.
+      cfg: configuration of the model.
+      params: parameters, on the mesh of the rules or anywhere.
+      images_BHW3: float32, normalised, at least one image; the same in every process.
+      rules: mesh and placement; None uses the default device.
+      progress: called with the number of finished images.
 
     Raises:
-      RunFailed: attention that is not finite.
+      RunFailed: the attention is not finite.
     """
     count, height, width, _ = images_BHW3.shape
     grid = variants.grid(cfg, height, width)
@@ -121,7 +126,7 @@ def look(
 
 
 def batch_size(cfg: vit.ViTConfig, patches: int, count: int, ways: int) -> int:
-    """Images at a time, so that the weights of all layers fit: a multiple of `ways`, from it on."""
+    """Returns how many images fit at a time with all attention weights, a multiple of `ways`."""
     tokens = patches + cfg.registers + (cfg.pool == "token")
     each = 4 * cfg.depth * cfg.heads * tokens**2
     return ways * min(max(1, BYTES // each), MOST, -(-count // ways))

@@ -3,8 +3,8 @@
 
 """Attention rollout (Abnar and Zuidema, arXiv:2005.00928; Figure 6 of arXiv:2010.11929).
 
-Each layer mixes tokens by its attention, as a mean over heads, and keeps half of each token, since
-there is a residual connection; the layers are multiplied. Start from `of_weights`.
+Each layer mixes tokens by its attention, averaged over heads, and keeps half of each token because
+of the residual connection. The matrices of the layers are multiplied. Start from `of_weights`.
 """
 
 import jax
@@ -13,14 +13,14 @@ import numpy as np
 
 
 def of_weights(weights_SBNLL: jax.Array, start_BL: jax.Array) -> jax.Array:
-    """How much of each token at the input is in what is read at the output.
+    """Returns the share of each input token in the representation at the output.
 
     Args:
-      weights_SBNLL: attention weights of S layers.
-      start_BL: shares of the output tokens in what is read there; sum to 1.
+      weights_SBNLL: attention weights of the S layers.
+      start_BL: shares of the output tokens in the representation; they sum to 1.
 
     Returns:
-      float32 [B, L], shares of the input tokens; sum to 1.
+      float32 [B, L], shares of the input tokens; they sum to 1.
     """
 
     def back(shares_BL: jax.Array, weights_BNLL: jax.Array) -> tuple[jax.Array, None]:
@@ -33,7 +33,9 @@ def of_weights(weights_SBNLL: jax.Array, start_BL: jax.Array) -> jax.Array:
 
 
 def upsampled(shares_Bhw: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Shares of patches as multiples of their mean, float32 [B, H, W], bilinear between centres.
+    """Returns shares of patches as multiples of their mean, float32 [B, H, W].
+
+    Values are bilinear between the centres of patches.
 
     Args:
       shares_Bhw: [B, rows, columns].

@@ -3,7 +3,7 @@
 
 """Similarity of position embeddings (Figures 7, centre, and 10 of arXiv:2010.11929).
 
-Start from `of_model`; `distance_correlation` says in one number whether near patches are alike.
+Start from `of_model`; `distance_correlation` tells in one number whether near patches are alike.
 """
 
 from typing import Any
@@ -15,16 +15,18 @@ from vit_jax.models import variants, vit
 
 
 def of_model(cfg: vit.ViTConfig, params: dict[str, Any], size: tuple[int, int]) -> np.ndarray:
-    """Cosine similarity of the position embeddings of any two patches, as the model adds them.
+    """Returns the cosine similarity of any two patches' position embeddings.
+
+    The embeddings are those that the model adds.
 
     Args:
-      cfg: whose `posemb` is neither none nor relative; see `has_embeddings`.
-      params: for images of that size.
+      cfg: configuration with a `posemb` other than none and relative; see `has_embeddings`.
+      params: parameters for images of that size.
       size: rows and columns of pixels.
 
     Returns:
-      float32 [T, rows, columns, rows, columns] in [-1, 1]; T is the number of layers where each has
-      embeddings of its own (posemb_at=every), else 1.
+      float32 [T, rows, columns, rows, columns] in [-1, 1]. T is the number of layers if each has
+      its own embeddings (posemb_at=every), else 1.
     """
     grid = variants.grid(cfg, *size)
     tables = [params]
@@ -35,45 +37,48 @@ def of_model(cfg: vit.ViTConfig, params: dict[str, Any], size: tuple[int, int]) 
 
 
 def has_embeddings(cfg: vit.ViTConfig) -> bool:
-    """Whether positions are embeddings that are added to patches."""
+    """Returns whether the model adds position embeddings to patches."""
     return cfg.posemb not in ("none", "relative")
 
 
 def _patches(cfg: vit.ViTConfig, params: dict[str, Any], grid: tuple[int, int]) -> np.ndarray:
-    """What is added to the patches, float32 [L, D]."""
+    """Returns the embeddings that are added to the patches, float32 [L, D]."""
     added_1LD = vit.position_table(cfg, lambda name, *_: params[name], grid)
     return np.asarray(added_1LD, np.float32)[0, -grid[0] * grid[1] :]
 
 
 def of_grid(posemb_LD: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
-    """Cosine similarity of any two rows, [rows, columns, rows, columns]; 0 to a row of zeros."""
+    """Returns the cosine similarity of any two rows, [rows, columns, rows, columns].
+
+    It is 0 for a row of zeros.
+    """
     lengths_L1 = np.linalg.norm(posemb_LD, axis=1, keepdims=True)
     unit_LD = posemb_LD / np.maximum(lengths_L1, np.finfo(np.float32).tiny)
     return (unit_LD @ unit_LD.T).clip(-1, 1).reshape(*grid, *grid)
 
 
 def distance_correlation(posemb_LD: np.ndarray, rows: int, columns: int) -> float:
-    """Spearman's rank correlation, over pairs of patches, of distance and cosine similarity.
+    """Returns Spearman's rank correlation of distance and cosine similarity, over pairs of patches.
 
     Args:
-      posemb_LD: float [rows * columns, D], of the patches row by row.
-      rows: of the grid.
-      columns: likewise.
+      posemb_LD: float [rows * columns, D], the embeddings of the patches row by row.
+      rows: rows of the grid.
+      columns: columns of the grid.
 
     Returns:
-      From -1, the nearer the more alike, to 1.
+      A number from -1 (nearer patches are more alike) to 1.
     """
     unit_LD = posemb_LD / np.linalg.norm(posemb_LD, axis=1, keepdims=True)
     places_L2 = np.indices((rows, columns)).reshape(2, -1).T
     squared_LL = np.square(places_L2[:, None] - places_L2).sum(axis=-1)
     pairs = np.triu_indices(len(posemb_LD), k=1)
-    alike_LL = np.round(unit_LD @ unit_LD.T, 6)  # float32 has no more digits: ties stay ties
+    alike_LL = np.round(unit_LD @ unit_LD.T, 6)  # float32 has no more digits: keeps ties
     far, alike = (_ranks(values[pairs]) for values in (squared_LL, alike_LL))
     return float(np.corrcoef(far, alike)[0, 1])
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks from 0 on; equal values share the mean of theirs."""
+    """Returns ranks from 0 on; equal values share the mean of their ranks."""
     _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return (last - (counts + 1) / 2)[which]

@@ -1,9 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a recipe leaves open (`model.variant=auto`, `data.image_size=0`), from weights or defaults.
+"""Fills in the settings that a recipe leaves open, from weights or defaults.
 
-Start from `settle`; `check_weights` says before a run starts whether `init` fits.
+Examples are `model.variant=auto` and `data.image_size=0`.
+
+Start from `settle`. `check_weights` checks before a run starts that `init` fits.
 """
 
 import dataclasses
@@ -14,9 +16,9 @@ from vit_jax.config.load import ConfigDict
 from vit_jax.errors import BadInput
 from vit_jax.models import variants
 
-SCRATCH_VARIANT, SCRATCH_IMAGE_SIZE = "Ti/8", 64  # what "auto" means without `init`
+SCRATCH_VARIANT, SCRATCH_IMAGE_SIZE = "Ti/8", 64  # the meaning of "auto" without `init`
 
-# Not part of what "auto" takes from `init`: how to train, and the layer that transfer drops.
+# Settings that "auto" does not take from `init`: how to train, and the layer that transfer drops.
 _OWN = ("variant", "representation", "head_bias", "dropout", "attention_dropout", "drop_path")
 _OWN += ("dtype", "scan", "remat", "attention")
 _UNSET: dict[tuple[str, str], Any] = {
@@ -25,16 +27,17 @@ _UNSET: dict[tuple[str, str], Any] = {
     if f.name not in _OWN
 } | {("data", "mean"): (0.5, 0.5, 0.5), ("data", "std"): (0.5, 0.5, 0.5)}
 
-# What weights bring along whatever the variant: constants of the arithmetic, and normalisation.
+# Settings that come with the weights for every variant: constants of the arithmetic, and
+# normalisation.
 _CONSTANTS = ("gelu", "ln_epsilon", "gn_epsilon", "ws_epsilon", "ws_epsilon_in", "root_pool")
 _BROUGHT = {key: unset for key, unset in _UNSET.items() if key[0] == "data" or key[1] in _CONSTANTS}
 
 
 def settle(config: ConfigDict) -> ConfigDict:
-    """Replaces what is left open by what `init` has, or the defaults without it.
+    """Replaces open settings by those of `init`, or by the defaults if there is no `init`.
 
     Raises:
-      BadInput: `init` names nothing that can be read, or a value was given that contradicts it.
+      BadInput: `init` cannot be read, or contradicts a value that was given.
     """
     auto = config.model.variant == "auto"
     found: dict[str, Any] = {"variant": SCRATCH_VARIANT, "image_size": SCRATCH_IMAGE_SIZE}
@@ -62,12 +65,12 @@ def settle(config: ConfigDict) -> ConfigDict:
 
 
 def is_scratch(config: ConfigDict) -> bool:
-    """Whether a settled configuration has the model that "auto" is without `init`."""
+    """Returns whether a settled configuration has the default model of a run without `init`."""
     return not config.init and config.model.variant == SCRATCH_VARIANT
 
 
 def _found(config: ConfigDict) -> dict[str, Any]:
-    """What `init` says, under the keys of the sections `model` and `data`."""
+    """Reads the settings of `init`, under the keys of the sections `model` and `data`."""
     from vit_jax.weights import loading
 
     weights = loading.read_weights(config.init, heads=config.model.heads, shapes_only=True)
@@ -86,14 +89,14 @@ def _found(config: ConfigDict) -> dict[str, Any]:
 
 
 def check_weights(config: ConfigDict) -> None:
-    """Looks whether the weights of `init` fit the model of a settled configuration, by shapes.
+    """Checks by shapes that the weights of `init` fit the model of a settled configuration.
 
-    The data is not open, so the model has as many classes as the weights: heads start anew, but
-    other shapes of a user's own model may depend on them. It is not looked at where its weights
-    do not say how many they are.
+    The data is not open yet, so the check assumes the number of classes of the weights. Heads start
+    anew, but other shapes of a user's own model may depend on that number. The check is skipped for
+    a user's own model if the weights do not tell the number of classes.
 
     Raises:
-      BadInput: they cannot be read, or do not fit.
+      BadInput: the weights cannot be read, or do not fit.
     """
     from vit_jax.weights import loading
 
@@ -112,7 +115,7 @@ def check_weights(config: ConfigDict) -> None:
 
 
 def adopt(config: ConfigDict, saved: ConfigDict) -> None:
-    """Gives what `settle` would choose the values that a run has already chosen."""
+    """Copies the values that a run has already settled into the open settings."""
     auto = config.model.variant == "auto"
     keys = _UNSET if auto else _BROUGHT
     _fill(config, {**saved.model.to_dict(), **saved.data.to_dict()}, keys)
@@ -125,7 +128,7 @@ def adopt(config: ConfigDict, saved: ConfigDict) -> None:
 def _fill(
     config: ConfigDict, found: dict[str, Any], keys: dict[tuple[str, str], Any]
 ) -> list[tuple[str, Any, Any]]:
-    """Sets what was left open; returns (key, given, found) for what was given and differs."""
+    """Sets the open settings; returns (key, given, found) for given values that differ."""
     clashes = []
     with config.unlocked():
         for (section, key), unset in keys.items():

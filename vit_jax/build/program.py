@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""From a configuration to the compiled step and its state, for a dataset of a known size.
+"""The compiled step and the state of a configuration, for a dataset of a known size.
 
-What train, plan and bench share: it opens no data, and the devices may be ones that are only
-described. Start from `make`.
+Train, plan and bench share this module. It opens no data, and the devices may be mere descriptions.
+Start from `make`.
 """
 
 import dataclasses
@@ -32,16 +32,19 @@ if TYPE_CHECKING:
     from vit_jax.step import masked_patches
     from vit_jax.weights.fitting import Fitted
 
-# A CPU saves a tenth of each step by computing every layer outside the scan, and compiles a third
-# of a second longer for each: worth it in a run of more FLOPs than these, a minute on two cores.
+# Computing every layer outside the scan saves a CPU a tenth of each step. It adds a third of a
+# second of compilation per layer. It pays off in runs of more FLOPs than this, a minute on two
+# cores.
 _LONG_FLOPS = 1e13
 
 
 def make_rules(config: ConfigDict, devices: Sequence[Any] | None = None) -> sharding.Rules:
-    """The mesh and the placement; checks that the batch and its micro-batches divide over devices.
+    """Makes the mesh and the placement.
+
+    Checks that the batch and its micro-batches divide over devices.
 
     Raises:
-      BadInput: a mesh that the devices do not fill, or a batch that the mesh does not divide.
+      BadInput: the devices do not fill the mesh, or the mesh does not divide a batch.
     """
     shape = {key: value for key, value in config.mesh.items() if key != "rules"}
     rules = sharding.Rules(sharding.make_mesh(**shape, devices=devices), config.mesh.rules)
@@ -50,7 +53,7 @@ def make_rules(config: ConfigDict, devices: Sequence[Any] | None = None) -> shar
 
 
 def check_batches(config: ConfigDict, rules: sharding.Rules) -> None:
-    """Raises BadInput for a batch that the mesh does not divide; names the sizes that fit."""
+    """Raises BadInput if the mesh does not divide a batch; the message names sizes that fit."""
     unit = rules.batch_ways * config.accumulation
     batches = {"batch_size": (config.batch_size, unit)}
     for name, section in config.evals.items():
@@ -68,18 +71,18 @@ def check_batches(config: ConfigDict, rules: sharding.Rules) -> None:
 
 
 def few_shot_batch(config: ConfigDict) -> int:
-    """Images at a time of few-shot evaluation."""
+    """Returns the batch size of few-shot evaluation."""
     return config.fewshot.batch_size or config.batch_size
 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """What a configuration computes, whatever the images are."""
+    """The computation that a configuration describes, independent of the images."""
 
     config: ConfigDict
     classes: int
     examples: int
-    labels: int  # K, the most that an image has
+    labels: int  # K, the largest number of labels of an image
     steps: timeline.Steps
     model: variants.Model
     rules: sharding.Rules
@@ -90,24 +93,24 @@ class Program:
     tx: optimizers.Transform
     step: Any  # jitted: (state, batch, key) -> (state, metrics)
     eval_step: Any  # jitted: (params, batch) -> sums
-    scores_step: Any  # jitted: the same, with `scores`
-    begun: dict[str, Future[Any]]  # what another thread compiles: `create`, `step`
+    scores_step: Any  # jitted: like eval_step, with `scores`
+    begun: dict[str, Future[Any]]  # `create` and `step`, if another thread compiles them
 
     @functools.cached_property
     def step_key(self) -> jax.Array:
-        """Drives dropout: the same for every step, which folds its number in."""
+        """The key of dropout; every step folds its own number in."""
         return _keys(self.config, self.rules)[1]
 
     @functools.cached_property
     def features_step(self) -> "features.Step":
-        """Jitted (params, batch) -> representations; compiled once for all sources."""
+        """The jitted function (params, batch) -> representations; compiled once for all sources."""
         from vit_jax.evaluators import features
 
         data = self.config.data
         return features.make_step(self.model.cfg, self.rules, mean=data.mean, std=data.std)
 
     def evaluator(self, name: str) -> "tuple[Any, custom.Evaluator | None]":
-        """The compiled step of a named evaluation, and the user's own evaluator if it has one."""
+        """Returns the step of a named evaluation, and the user's own evaluator if it has one."""
         text, best = self.config.evals[name].evaluator, self.config.checkpoint.keep_best
         if not text:
             return self.eval_step, None
@@ -117,11 +120,11 @@ class Program:
 
     @property
     def batch_sharding(self) -> jax.sharding.NamedSharding:
-        """How the first axis of a batch lies on the devices."""
+        """The placement of the first axis of a batch on the devices."""
         return self.rules.sharding(("act_batch",), (self.config.batch_size,), "batch")
 
     def batch(self) -> dict[str, jax.ShapeDtypeStruct]:
-        """A global batch of images, as shapes."""
+        """Returns the shapes of a global batch of images."""
         size, side = self.config.batch_size, self.config.data.image_size
         over = self.batch_sharding
         return {
@@ -131,18 +134,18 @@ class Program:
         }
 
     def lower_step(self) -> jax.stages.Lowered:
-        """The train step, to be compiled ahead of time."""
+        """Lowers the train step, for compilation ahead of time."""
         return self.step.lower(self.abstract, self.batch(), _key_shape(self.rules.replicated))
 
     def begin(self, name: str, submit: Callable[[Callable[[], Any]], Future[Any]]) -> None:
-        """Has another thread compile `create` or `step`; `compiled` then waits for it.
+        """Starts to compile `create` or `step` in another thread; `compiled` then waits for it.
 
-        It is traced here, where jax's settings are those of the caller.
+        Tracing happens here, where jax has the settings of the caller.
         """
         self.begun[name] = submit(self._lower(name).compile)
 
     def compiled(self, name: str) -> jax.stages.Compiled:
-        """`create` or `step`, compiled."""
+        """Returns `create` or `step`, compiled."""
         begun = self.begun.get(name)
         return begun.result() if begun else self._lower(name).compile()
 
@@ -152,11 +155,11 @@ class Program:
         return self.create.lower(_key_shape(self.rules.replicated))
 
     def init(self) -> state.TrainState:
-        """A state from scratch, made in place."""
+        """Makes a state from scratch, in place on the devices."""
         return self.compiled("create")(_keys(self.config, self.rules)[0])
 
     def init_from(self, fitted: "Fitted") -> state.TrainState:
-        """A state from weights, made in place; parameters that they lack start anew."""
+        """Makes a state from weights, in place on the devices; missing parameters start anew."""
         places = jax.tree.map(lambda x: x.sharding, self.abstract)
         key = _keys(self.config, self.rules)[0]
         fresh = jax.jit(self.init_params, out_shardings=places.params)(key)
@@ -170,11 +173,11 @@ class Program:
         return jax.jit(from_params, out_shardings=places)(chosen)
 
     def fields(self) -> dict[str, Any]:
-        """By name, without what was computed from them."""
+        """Returns the fields by name, without cached values."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def changed(self, settings: Mapping[str, Any]) -> "Program":
-        """The same with other values: config key -> value."""
+        """Makes the same program with other values: config key -> value."""
         config = config_lib.changed(self.config, settings)
         devices = list(self.rules.mesh.devices.flat)
         classes, examples, labels = self.classes, self.examples, self.labels
@@ -187,8 +190,8 @@ def _key_shape(sharding: jax.sharding.Sharding | None = None) -> jax.ShapeDtypeS
 
 
 def _keys(config: ConfigDict, rules: sharding.Rules) -> tuple[jax.Array, jax.Array]:
-    """(of initialisation, of the steps), on every device."""
-    # Made in place: device_put reaches the devices of this process alone.
+    """Makes the keys (for initialisation, for the steps), on every device."""
+    # Made in place, because device_put reaches only the devices of this process.
     split = jax.jit(jax.random.split, out_shardings=rules.replicated)
     first, second = split(jax.random.key(config.seed))
     return first, second
@@ -203,18 +206,18 @@ def make(
     devices: Sequence[Any] | None = None,
     platform: str = "",
 ) -> Program:
-    """Lays out what a settled, checked configuration computes; compiles and allocates nothing.
+    """Builds the program of a settled, checked configuration; compiles and allocates nothing.
 
     Args:
-      config: settled and checked.
-      classes: of the dataset.
-      examples: in the training split.
-      labels: K, the most that an image has.
-      devices: to run on (default: those of this process and its peers), or descriptions of some.
-      platform: of those for which the devices stand in, if they do: cpu, gpu or tpu.
+      config: the settled and checked configuration.
+      classes: number of classes of the dataset.
+      examples: number of examples in the training split.
+      labels: K, the largest number of labels of an image.
+      devices: devices to run on (default: all of the run), or descriptions of devices.
+      platform: cpu, gpu or tpu, if the devices stand in for those of another platform.
 
     Raises:
-      BadInput: the mesh, or a combination of values, cannot be used.
+      BadInput: the mesh or a combination of values cannot be used.
     """
     rules = make_rules(config, devices)
     steps, use_ema = timeline.of(config, examples), config.ema.decay > 0
@@ -257,11 +260,11 @@ def make(
 
 
 def masked_objective(config: ConfigDict, cfg: variants.Config) -> "masked_patches.Masked | None":
-    """What `config.masked` asks of a model, None if that is nothing.
+    """Returns the objective that `config.masked` asks for; None if it asks for none.
 
     Raises:
-      BadInput: a model whose patches have no embeddings or no final representations, or a value
-        that cannot be used.
+      BadInput: the model has no patch embeddings or no final patch representations, or a value
+        cannot be used.
     """
     if config.masked.target == "none":
         return None
@@ -278,7 +281,7 @@ def masked_objective(config: ConfigDict, cfg: variants.Config) -> "masked_patche
 
 
 def model_config(config: ConfigDict, classes: int) -> variants.Config:
-    """The model that a configuration trains; to predict patches it has no head of classes."""
+    """Returns the model that a configuration trains; it has no class head for patch prediction."""
     cfg = variants.config(**config.model, classes=classes)
     objective = masked_objective(config, cfg)
     if objective is None:
@@ -289,7 +292,7 @@ def model_config(config: ConfigDict, classes: int) -> variants.Config:
 def for_devices(
     config: ConfigDict, classes: int, rules: sharding.Rules, steps: timeline.Steps, platform: str
 ) -> variants.Config:
-    """The model as these devices compute it best in a run of this length."""
+    """Returns the model in the form that these devices compute best in a run of this length."""
     cfg = model_config(config, classes)
     if isinstance(cfg, vit.ViTConfig):
         cfg = attention.for_devices(cfg, config.model.attention, rules)
@@ -298,7 +301,7 @@ def for_devices(
     side, images = config.data.image_size, config.batch_size * steps.total
     long = 3 * images * flops.forward_flops(cfg, side, side) > _LONG_FLOPS
     on_cpu = (platform or rules.mesh.devices.flat[0].platform) == "cpu"
-    # Outside the scan a CPU's compiler puts what `remat` computes again beside what it replaces.
+    # Outside the scan, a CPU's compiler keeps recomputed values beside those that they replace.
     fits = cfg.remat == "none" and rules.ways("act_tokens") == 1
     return dataclasses.replace(cfg, apart=long and on_cpu and fits)
 
@@ -313,7 +316,7 @@ def _placed(
 
 
 def _chosen(section: ConfigDict) -> dict[str, Any]:
-    """The arguments in a section with a choice: its own, and those of the chosen sub-section."""
+    """Returns the arguments in a section with a choice: its own and those of the choice."""
     own = {k: v for k, v in section.items() if not isinstance(v, ConfigDict)}
     return own | section[section.name].to_dict()
 
@@ -331,7 +334,10 @@ def _optimizer(
 def _step_functions(
     config: ConfigDict, model: variants.Model, tx: optimizers.Transform
 ) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-    """(train step, evaluation step, the same with scores; of patches there are none)."""
+    """Returns (train step, evaluation step, evaluation step with scores).
+
+    Patch prediction has no scores.
+    """
 
     def apply(params: Any, images: jax.Array, **given: Any) -> jax.Array:
         return jnp.asarray(model.apply({"params": params}, images, **given))
@@ -363,13 +369,16 @@ def _step_functions(
 
 
 def stronger_remat(model: ConfigDict) -> list[str]:
-    """Policies of `model.remat` that keep less, the mildest first; a user's own model has none."""
+    """Returns the policies of `model.remat` that keep less, mildest first.
+
+    A user's own model has no such policy.
+    """
     remat = "full" if plugins.is_own(model.variant) else model.remat
     return {"none": ["dots", "full"], "full": []}.get(remat, ["full"])
 
 
 def out_of_memory(run: Program) -> BadInput:
-    """What a run that ran out of memory needs, and which settings would need less."""
+    """Returns an error that says how much memory a run needs, and which settings need less."""
     size, parts, ways = run.config.batch_size, run.config.accumulation, run.rules.batch_ways
     more = [parts * f for f in (2, 4, 8, 16) if size % (parts * f * ways) == 0]
     settings: list[dict[str, Any]] = [{"accumulation": a} for a in more]

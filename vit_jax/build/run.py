@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""From a configuration to everything a run is made of: its program and its data.
+"""Everything that a configuration stands for: its program and its data.
 
-With `program`, the one place that unpacks the sections: each becomes the arguments of one function,
-so a key that nobody takes cannot exist.
-`check` finds what is wrong without TensorFlow or a device; start from `build`.
+Together with `program`, this is the only place that unpacks the config sections. Each section
+becomes the arguments of one function, so no key can go unused. `check` finds errors without
+TensorFlow or a device; start from `build`.
 """
 
 import dataclasses
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 
 def check(config: ConfigDict) -> None:
-    """Finds what is wrong with the values of a configuration, without TensorFlow or a device.
+    """Checks the values of a configuration, without TensorFlow or a device.
 
     Raises:
-      BadInput: the first thing found.
+      BadInput: the first error found.
     """
-    validation.check_few_shot(config)  # whose names others need
+    validation.check_few_shot(config)  # first, because later checks need the names
     validation.check_numbers(config)
     validation.check_tuples(config)
     validation.check_data(config.data)
@@ -101,16 +101,16 @@ def _nearest(value: int, fits: list[int]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Run(Program):
-    """Everything a run is made of: a program with its data."""
+    """A program with its data."""
 
     source: Source
     train_pipeline: Pipeline
     evaluations: dict[str, Evaluation]
-    eval_pipelines: dict[str, dict[str, Pipeline]]  # of each part of an evaluation
-    tasks: "dict[str, shots.Task]"  # of few-shot evaluation, by the name of its metrics
+    eval_pipelines: dict[str, dict[str, Pipeline]]  # by evaluation and part
+    tasks: "dict[str, shots.Task]"  # few-shot tasks, by the name of their metrics
 
     def train_batches(self, first_step: int) -> Iterator[dict[str, jax.Array]]:
-        """Global batches from a step on."""
+        """Yields global batches, from `first_step` on."""
         size = self.config.batch_size
         rows = pipeline.local_rows(self.batch_sharding, size)
         batches = self.train_pipeline.train(first_step, self.steps.total, rows)
@@ -118,7 +118,7 @@ class Run(Program):
         return coordinated_stop.feed(pipeline.to_devices(batches, self.batch_sharding, size, ahead))
 
     def skipped_images(self, workdir: Path) -> list[dict[str, str]]:
-        """`file` and `reason` of what any process of any start has left out of training."""
+        """Returns `file` and `reason` of every image that any process has left out of training."""
         from vit_jax.data.pipeline import skipped_images
 
         before = skipped_images.read_skipped(workdir)
@@ -128,7 +128,7 @@ class Run(Program):
         return [{"file": file, "reason": reason} for file, reason in found]
 
     def fingerprint(self) -> dict[str, str]:
-        """What is equal in all processes that read the same examples."""
+        """Returns the values that must agree in all processes that read the same examples."""
         split = self.train_pipeline.split
         found = {"training examples": f"{len(split)} ({split.digest()})"}
         for name, one in self.evaluations.items():
@@ -138,7 +138,7 @@ class Run(Program):
         return self.source.fingerprint() | found
 
     def eval_batches(self, name: str) -> Iterator[tuple[str, dict[str, jax.Array]]]:
-        """(part, global batch) of a named evaluation; see `classification.evaluate`."""
+        """Yields (part, global batch) of a named evaluation; see `classification.evaluate`."""
         columns, with_columns = self.evaluations[name].columns, {}
         if columns is not None:
             with_columns["columns"] = jax.make_array_from_callback(
@@ -152,7 +152,7 @@ class Run(Program):
                 yield part, batch | with_columns
 
     def features(self, params: Any, split: Split) -> np.ndarray:
-        """float32 [n, D]: the representations of images, prepared as for every evaluation."""
+        """Returns the representations of images, float32 [n, D], prepared as in evaluations."""
         from vit_jax.evaluators import features
 
         size = program.few_shot_batch(self.config)
@@ -170,14 +170,15 @@ def build(config: ConfigDict, compile_first: Sequence[str] = ()) -> Run:
     """Builds everything that a settled, checked configuration describes.
 
     Args:
-      config: settled and checked.
-      compile_first: `create` and `step`, traced here (`Program.begin`), compiled by a thread while
-        images are opened, which takes as long, TensorFlow's import included.
+      config: the settled and checked configuration.
+      compile_first: of `create` and `step`, those to trace here (`Program.begin`) and to compile in
+        a thread while the images are opened. Opening takes about as long, including the import of
+        TensorFlow.
 
     Raises:
-      BadInput: the data, the mesh, or a combination of values cannot be used.
+      BadInput: the data, the mesh or a combination of values cannot be used.
     """
-    program.make_rules(config)  # what is wrong with the mesh is said before any data is read
+    program.make_rules(config)  # reports errors of the mesh before any data is read
     few_shot = _few_shot_sources(config)  # likewise
     source, notes, split, evals = _splits(config)
     classes = len(source.classes)
@@ -211,7 +212,7 @@ def build(config: ConfigDict, compile_first: Sequence[str] = ()) -> Run:
 
 
 def open_source(data: ConfigDict, spec: str = "") -> Source:
-    """The source of a `data` section, or another one with its options."""
+    """Opens the source of a `data` section, or the source `spec` with its options."""
     return sources.open_source(
         spec or data.source,
         options(data),
@@ -221,7 +222,10 @@ def open_source(data: ConfigDict, spec: str = "") -> Source:
 
 
 def problems(config: ConfigDict) -> list[BadInput]:
-    """What of all that a run reads is missing; empty when nothing is. Reads no image."""
+    """Returns the errors of all data that a run reads; empty if there are none.
+
+    It reads no image.
+    """
     found = []
     for opened in (_few_shot_sources, _splits):
         try:
@@ -232,12 +236,12 @@ def problems(config: ConfigDict) -> list[BadInput]:
 
 
 def options(data: ConfigDict) -> Options:
-    """What sources need besides their names."""
+    """Returns the options that sources need besides their names."""
     return Options(data_dir=data.data_dir, **data.records)
 
 
 def few_shot_source(data: ConfigDict, spec: str) -> Source:
-    """A source to learn from with few images; that of the run itself has the run's splits."""
+    """Opens a source of few-shot examples; the run's own source keeps the run's splits."""
     from vit_jax.data.tasks import shots
 
     source = shots.open_source(spec, options(data)) if spec != data.source else open_source(data)
@@ -255,7 +259,7 @@ def _few_shot_sources(config: ConfigDict) -> dict[str, Source]:
 
 
 def _tasks(config: ConfigDict, opened: Mapping[str, Source]) -> "dict[str, shots.Task]":
-    """What is learned from and scored; the first image of each split is read."""
+    """Makes the few-shot tasks; reads the first image of each split."""
 
     def make(name: str, source: Source) -> "shots.Task":
         from vit_jax.data.tasks import shots
@@ -272,7 +276,7 @@ def _tasks(config: ConfigDict, opened: Mapping[str, Source]) -> "dict[str, shots
 
 
 def plain_pipeline(data: ConfigDict, split: Split, batch_size: int) -> Pipeline:
-    """A split as evaluations see it."""
+    """Makes a pipeline that reads a split as evaluations do."""
     ops = preprocess.parse("data.eval_ops", data.eval_ops, data.image_size)
     return Pipeline(split, ops, batch_size, 0, data.image_size, data.workers, data.prefetch)
 
@@ -281,7 +285,7 @@ _Found = dict[str, Evaluation]  # by name
 
 
 def _splits(config: ConfigDict) -> tuple[Source, list[str], Split, _Found]:
-    """Source, notes, what is trained on, and evaluations; no image is read."""
+    """Returns source, notes, training split and evaluations; reads no image."""
     data = config.data
     try:
         source = open_source(data)
@@ -299,7 +303,7 @@ def _splits(config: ConfigDict) -> tuple[Source, list[str], Split, _Found]:
             return windows.in_windows(split, data.window_shards)
         return split
 
-    wanted: dict[str, Callable[[], Any]] = {"": training}  # what is trained on has no name
+    wanted: dict[str, Callable[[], Any]] = {"": training}  # the training split has the empty name
     for name in config.evals:
         wanted[name] = functools.partial(_evaluation, config, source, name)
     found = _all(wanted)
@@ -309,7 +313,10 @@ def _splits(config: ConfigDict) -> tuple[Source, list[str], Split, _Found]:
 def _pipelines(
     config: ConfigDict, split: Split, found: _Found, notes: list[str]
 ) -> tuple[Pipeline, int, dict[str, dict[str, Pipeline]]]:
-    """Training pipeline and K of its examples; those of each evaluation. Adds to the notes."""
+    """Returns the training pipeline, K of its examples, and the pipelines of each evaluation.
+
+    It adds to the notes.
+    """
     data = config.data
     readers: dict[str, Callable[[], Any]] = {"": functools.partial(_pipeline, config, "", split)}
     for name, one in found.items():
@@ -318,7 +325,7 @@ def _pipelines(
     train, labels = pipes.pop("")
     train = _kept(train, data, notes)
     for name, section in config.evals.items():
-        if section.source:  # read once, at the end
+        if section.source:  # read only once, at the end
             notes.append(f"{name} is {section.source}: {_said(found[name])}")
         else:
             pipes[name] = {part: _kept(p, data, notes) for part, p in pipes[name].items()}
@@ -326,7 +333,10 @@ def _pipelines(
 
 
 def _reading(config: ConfigDict, name: str) -> dict[str, Any]:
-    """Of an evaluation, the arguments of `test_sets.problems` and, with two more, of `find`."""
+    """Returns the arguments of `test_sets.problems` for an evaluation.
+
+    `test_sets.find` takes two more.
+    """
     data, section = config.data, config.evals[name]
     whole = config_lib.changed(data, {"val_percent": 0, "test_percent": 0})
     return {
@@ -350,7 +360,7 @@ def _said(one: Evaluation) -> str:
 
 
 def _of_parts(config: ConfigDict, name: str, one: Evaluation) -> dict[str, Pipeline]:
-    """A pipeline of each part; the first image of the first part is read."""
+    """Makes a pipeline of each part; reads the first image of the first part."""
     made = {}
     for part, split in one.parts.items():
         made[part] = _pipeline(config, name, split, probe=not made)[0]
@@ -360,7 +370,10 @@ def _of_parts(config: ConfigDict, name: str, one: Evaluation) -> dict[str, Pipel
 def _pipeline(
     config: ConfigDict, name: str, split: Split, probe: bool = True
 ) -> tuple[Pipeline, int]:
-    """The pipeline of training (""), or of a named evaluation, and K of its first example."""
+    """Makes the pipeline of training ("") or of a named evaluation.
+
+    Also returns K of its first example.
+    """
     data = config.data
     key = "eval_ops" if name else "train_ops"
     ops = preprocess.parse(f"data.{key}", data[key], data.image_size)
@@ -376,7 +389,7 @@ _T = TypeVar("_T")
 
 
 def _all(makers: Mapping[str, Callable[[], _T]]) -> dict[str, _T]:
-    """What each maker makes; raises one BadInput with what all of them say."""
+    """Calls every maker and returns the results; raises one BadInput with all their errors."""
     made, found = {}, list[BadInput]()
     for name, maker in makers.items():
         try:
@@ -389,7 +402,7 @@ def _all(makers: Mapping[str, Callable[[], _T]]) -> dict[str, _T]:
 
 
 def training_examples(source: Source, data: ConfigDict) -> tuple[Split, list[str]]:
-    """The examples that are trained on, and notes."""
+    """Returns the training examples, and notes."""
     return subset.choose(
         source.split(data.split),
         examples=data.examples,
@@ -401,7 +414,7 @@ def training_examples(source: Source, data: ConfigDict) -> tuple[Split, list[str
 
 
 def _kept(pipe: Pipeline, data: ConfigDict, notes: list[str]) -> Pipeline:
-    """The same, read from memory where `data.cache` says so."""
+    """Returns the same pipeline, reading from memory if `data.cache` asks for it."""
     if data.cache == "none":
         return pipe
     from vit_jax.data.pipeline import memory_cache

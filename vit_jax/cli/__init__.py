@@ -3,6 +3,6 @@
 
 """The `vit_jax` command: one small file for each sub-command.
 
-Imports every room, most of them on use. A file has `add_arguments(parser)` and
-`run(args, rest) -> exit code`. Open `main` first: it lists the commands.
+Imports every room, most of them only when needed. A file has `add_arguments(parser)` and `run(args,
+rest) -> exit code`. Open `main` first, which lists the commands.
 """

@@ -1,7 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Arguments that several commands take alike, and what becomes of them. Start from `weights`."""
+"""Declares and handles the arguments that several commands share.
+
+Start from `weights`.
+"""
 
 import argparse
 import contextlib
@@ -81,7 +84,7 @@ def check_image_size(args: argparse.Namespace) -> None:
 
 
 def open_model(args: argparse.Namespace) -> "Model":
-    """The model of `weights`, with the names of `names` where the command takes them."""
+    """Opens the model of `weights`, with the class names of `names` if the command has them."""
     from vit_jax.inference import model as inference
 
     with own_words():
@@ -95,7 +98,7 @@ def open_model(args: argparse.Namespace) -> "Model":
 
 @contextlib.contextmanager
 def own_words() -> Iterator[None]:
-    """Messages about a configuration name the arguments of the command instead."""
+    """Changes messages about a configuration to name the arguments of the command instead."""
     try:
         yield
     except BadInput as e:
@@ -106,10 +109,10 @@ def own_words() -> Iterator[None]:
 
 
 def place(out: str) -> Path:
-    """The path of `--out`.
+    """Returns the path of `--out`.
 
     Raises:
-      BadInput: it is what elsewhere stands for standard output.
+      BadInput: the path is `-`, which elsewhere means standard output.
     """
     if out == "-" or out.startswith("-/"):
         raise BadInput(
@@ -120,10 +123,10 @@ def place(out: str) -> Path:
 
 
 def writable(out: str) -> Path:
-    """The path of `--out=FILE`, whose folder need not be there; asked before anything is begun.
+    """Returns the path of `--out=FILE`, whose folder need not exist; called before any work begins.
 
     Raises:
-      BadInput: it is a folder, or cannot be written.
+      BadInput: the path is a folder, or cannot be written.
     """
     path = place(out)
     if storage.is_remote(path):
@@ -140,10 +143,10 @@ def writable(out: str) -> Path:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Writes a file that appears, or replaces another, once it is whole; makes its folder.
+    """Writes a file atomically, replacing an existing one; makes its folder.
 
     Raises:
-      BadInput: it cannot be written.
+      BadInput: the file cannot be written.
     """
     with _writing(str(path)):
         if not storage.is_remote(path):
@@ -163,11 +166,11 @@ def _writing(out: str) -> Iterator[None]:
 
 
 def check_all_read(bad: dict[str, str], images: int) -> None:
-    """Raises for images that could not be read, once what is of the others is written.
+    """Raises BadInput if images could not be read, after the results of the others are written.
 
     Args:
       bad: path -> reason.
-      images: how many were given.
+      images: number of images given.
     """
     if bad:
         raise BadInput(

@@ -33,7 +33,7 @@ Part = tuple[dict[str, Any], str]  # for programs, for people
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the arguments; `--config.key=value` overrides of our steps are the rest."""
+    """Declares the arguments; `run` takes `--config.key=value` overrides from `rest`."""
     parts = parser.add_subparsers(dest="part", required=True, metavar="PART")
     big = bool(present_accelerators())
     for name, text in {**_OF_MODELS, **_OTHERS, "all": "measure all of these"}.items():
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         for name in (*_OF_MODELS, *_OTHERS):
             try:
                 parts[name] = _measured(name, asked)
-            except (BadInput, RunFailed) as e:  # the other parts are worth having
+            except (BadInput, RunFailed) as e:  # the other parts still count
                 parts[name], failed = ({"error": str(e)}, f"not measured: {e}"), True
         found = {name: figures for name, (figures, _) in parts.items()}
         text = "\n\n".join(f"{name}\n{shown}" for name, (_, shown) in parts.items())
@@ -96,13 +96,13 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _asked(args: argparse.Namespace, overrides: tuple[str, ...]) -> list["Asked"]:
-    """What every candidate is asked; what is wrong is said before the first is measured."""
+    """Returns the task of every candidate; reports errors before the first measurement."""
     from vit_jax.preflight.bench import our_steps
     from vit_jax.preflight.bench.interleaved import Asked
 
     asked = [
         Asked(name, args.batch, args.resolution, args.dtype, overrides)
-        for name in re.split(r",(?![^(]*\))", args.models)  # my:Net(a=1,b=2) is one
+        for name in re.split(r",(?![^(]*\))", args.models)  # my:Net(a=1,b=2) is one name
     ]
     for one in asked:
         our_steps.config(one)

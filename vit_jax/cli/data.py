@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _action(actions: Any, name: str) -> argparse.ArgumentParser:
-    """The parser of one action, with the arguments that all take."""
+    """Returns the parser of one action, with the arguments that all actions share."""
     text = _ACTIONS[name]
     sub = actions.add_parser(
         name, help=text, description=text, epilog=f"example: {_EXAMPLES[name]}"
@@ -79,7 +79,7 @@ def _action(actions: Any, name: str) -> argparse.ArgumentParser:
     sub.add_argument(
         "--offline",
         action="store_true",
-        default=argparse.SUPPRESS,  # what was given before ACTION stays
+        default=argparse.SUPPRESS,  # keeps the value given before ACTION
         help="never use the network",
     )
     return sub
@@ -130,7 +130,7 @@ def _check(args: argparse.Namespace, workers: int) -> int:
 
 
 def _images(args: argparse.Namespace, workers: int) -> tuple[dict[str, Any], list[str], int]:
-    """What decoding every image says: for JSON, as lines, exit code."""
+    """Decodes every image; returns the findings for JSON, the lines, and the exit code."""
     from vit_jax import console
     from vit_jax.data.inspect import check
 
@@ -142,7 +142,10 @@ def _images(args: argparse.Namespace, workers: int) -> tuple[dict[str, Any], lis
 
 
 def _prepared(name: str, args: argparse.Namespace) -> tuple[dict[str, Any], list[str], int]:
-    """Whether a named dataset, or group, is prepared and whole: as `_images`."""
+    """Checks that a named dataset or group is prepared and complete.
+
+    Returns the same as `_images`.
+    """
     from vit_jax.data.catalog import downloads, prepared
 
     found: list[dict[str, Any]] = []
@@ -191,7 +194,7 @@ def _bench(args: argparse.Namespace, workers: int) -> int:
     from vit_jax.runtime import coordination
 
     if not coordination.present_accelerators():
-        jax.config.update("jax_platforms", "cpu")  # or libtpu complains that it has no TPU
+        jax.config.update("jax_platforms", "cpu")  # otherwise libtpu complains about a missing TPU
     source = _open(args)
     split = source.split("train" if "train" in source.splits else next(iter(source.splits)))
     found = bench.bench(split, workers)
@@ -214,5 +217,5 @@ def _say(
     args: argparse.Namespace, found: dict[str, Any], lines: Sequence[str], code: int = 0
 ) -> int:
     text = json.dumps(found, indent=2) if args.json else "\n".join(lines)
-    print(text.encode(errors="backslashreplace").decode())  # names of files may be any bytes
+    print(text.encode(errors="backslashreplace").decode())  # file names may be any bytes
     return code

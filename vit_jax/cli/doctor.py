@@ -15,7 +15,7 @@ EXAMPLE = "vit_jax doctor --workdir=runs/quickstart"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the arguments; `--config.key=value` overrides are taken from the rest."""
+    """Declares the arguments; `run` takes `--config.key=value` overrides from `rest`."""
     parser.add_argument(
         "--workdir",
         metavar="DIR",

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 
 def evaluate(args: argparse.Namespace) -> Any:
-    """What is measured, an `evaluation_page.Evaluated`."""
+    """Evaluates the weights; returns an `evaluation_page.Evaluated`."""
     from vit_jax import console
     from vit_jax.analysis import confusion
     from vit_jax.data.sources.source import Source

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     formats.check(args.format, out, with_preprocess=args.with_preprocess)
     import jax
 
-    jax.config.update("jax_platforms", "cpu")  # a device is not needed, and may be in use
+    jax.config.update("jax_platforms", "cpu")  # no device is needed, and it may be in use
     from vit_jax import console
     from vit_jax.inference.export import writer
 

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _of_images(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str]]:
-    """Arrays of the images that can be read; path -> reason of the others."""
+    """Returns the arrays of the readable images, and path -> reason of the others."""
     import numpy as np
 
     from vit_jax import console
@@ -66,7 +66,7 @@ def _of_images(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str]
 
 
 def _of_data(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str]]:
-    """Arrays of a split; nothing is left out."""
+    """Returns the arrays of a split; leaves nothing out."""
     import numpy as np
 
     from vit_jax import console

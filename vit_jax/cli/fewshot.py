@@ -20,7 +20,7 @@ EXAMPLE = "vit_jax fewshot runs/quickstart --data=digits --shots=1,5,10"
 
 METHODS = ("ridge", "knn", "probe")
 SEEDS = 3
-_SHOTS = {"ridge": "1,5,10,25", "knn": "all", "probe": "all"}  # where none are given
+_SHOTS = {"ridge": "1,5,10,25", "knn": "all", "probe": "all"}  # defaults
 log = logging.getLogger("vit_jax")
 
 
@@ -63,10 +63,10 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 
 def parse_shots(text: str) -> tuple[int, ...]:
-    """`1,5,all` as (1, 5, `shots.ALL`).
+    """Parses `1,5,all` as (1, 5, `shots.ALL`).
 
     Raises:
-      BadInput: anything else than numbers from 1 on and `all`, each once.
+      BadInput: the text has anything but `all` and numbers from 1 on, each once.
     """
     from vit_jax.data.tasks.shots import ALL
 
@@ -82,7 +82,7 @@ def parse_shots(text: str) -> tuple[int, ...]:
 
 
 def evaluate(args: argparse.Namespace, shots: tuple[int, ...]) -> dict[str, Any]:
-    """Source -> what `fewshot.evaluate` returns."""
+    """Returns the results of `fewshot.evaluate` by source."""
     import jax
 
     from vit_jax import console
@@ -90,7 +90,7 @@ def evaluate(args: argparse.Namespace, shots: tuple[int, ...]) -> dict[str, Any]
     from vit_jax.evaluators import fewshot
     from vit_jax.reports import summary
 
-    opened = _open_all(args)  # what is wrong with the data is said before weights are read
+    opened = _open_all(args)  # errors of the data come before weights are read
     model = arguments.open_model(args)
     log.info("devices: %s", summary.device_summary(jax.devices()))
     step = model.step()
@@ -115,7 +115,7 @@ def _classifier(method: str) -> Any:
 
 
 def _open_all(args: argparse.Namespace) -> list["sources.Source"]:
-    """All sources; those of a run's own data have its splits."""
+    """Opens all sources; a run's own data keep the splits of the run."""
     from vit_jax.build import run as build
     from vit_jax.checkpoints import step_folders
     from vit_jax.config import load as config_lib
@@ -148,7 +148,7 @@ def _open_all(args: argparse.Namespace) -> list["sources.Source"]:
 
 
 def as_text(found: dict[str, Any]) -> str:
-    """A line for each source and number of shots: the mean over seeds, and each of them."""
+    """Returns a line for each source and number of shots: the mean over seeds, and each seed."""
     from vit_jax import console
 
     rows = [

@@ -62,13 +62,15 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 
 def read(model: Any, paths: list[str]) -> tuple[Any, Any, dict[str, str]]:
-    """Images as an `inference.Model` takes them, float32 and to look at, uint8 [N, H, W, 3].
+    """Reads images as an `inference.Model` takes them, float32, and as pictures to look at.
+
+    The pictures are uint8 [N, H, W, 3].
 
     Returns:
-      The two, and path -> reason of those that cannot be read.
+      The two arrays, and path -> reason of the unreadable images.
 
     Raises:
-      BadInput: none can be read.
+      BadInput: no image can be read.
     """
     import numpy as np
 
@@ -87,19 +89,19 @@ def read(model: Any, paths: list[str]) -> tuple[Any, Any, dict[str, str]]:
     shades = [np.full((*model.size, 3), shade, np.uint8) for shade in (0, 255)]
     black, white = loading.reader(model.weights, model.size)(
         shades
-    )  # whatever normalises, a picture is what lies between these
+    )  # any normalisation maps a picture between these two
     pictures = 255 * (images - black) / (white - black)
     return images, pictures.round().clip(0, 255).astype(np.uint8), bad
 
 
 def page(name: str, model: Any, made: list[Any], images: int) -> str:
-    """The figures with their captions; one file.
+    """Returns the page with the figures and their captions, in one file.
 
     Args:
       name: FILE_OR_RUN.
       model: an `inference.Model`.
-      made: figures.
-      images: that were looked at.
+      made: the figures.
+      images: number of images used.
     """
     from vit_jax.reports import figures, pages
 

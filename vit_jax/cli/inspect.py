@@ -33,7 +33,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code."""
     import jax
 
-    jax.config.update("jax_platforms", "cpu")  # a device is not needed, and may be in use
+    jax.config.update("jax_platforms", "cpu")  # no device is needed, and it may be in use
     from vit_jax.weights import loading
 
     found = describe(loading.read_weights(args.weights, heads=args.heads, shapes_only=True))
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 
 def describe(weights: Any) -> dict[str, Any]:
-    """Format, family, architecture, number of parameters, and every tensor of `Weights`."""
+    """Returns format, family, architecture, number of parameters, and every tensor of `Weights`."""
     from vit_jax.models import variants
 
     architecture = variants.describe(weights.settings["variant"], weights.config)
@@ -64,7 +64,7 @@ def describe(weights: Any) -> dict[str, Any]:
 
 
 def as_text(found: dict[str, Any]) -> str:
-    """The same for people."""
+    """Returns the description as text for people."""
     from vit_jax import console
 
     rows = [[name, str(tuple(t["shape"])), t["dtype"]] for name, t in found["tensors"].items()]

@@ -1,9 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The command line: sub-commands, dispatch, and what becomes of errors. Start from `main`.
+"""The command line: sub-commands, their dispatch, and the handling of errors.
 
-`vit_jax @FILE` takes the arguments from a job file (`job_file`), and checks what it expects.
+Start from `main`.
+
+`vit_jax @FILE` takes the arguments from a job file (`job_file`), and checks the expectations in it.
 """
 
 import argparse
@@ -15,7 +17,7 @@ from vit_jax import __version__, console
 from vit_jax.config.registry import Registry
 from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped
 
-# What `vit_jax --help` says of each.
+# Descriptions of the commands in `vit_jax --help`.
 SUMMARIES = {
     "train": "train a model, or continue the run in a workdir",
     "sweep": "run all points of a recipe's sweep on this machine and collect the results",
@@ -34,12 +36,12 @@ SUMMARIES = {
     "doctor": "check whether a run would work on this machine, and suggest fixes",
     "bench": "measure the speed on this machine, in comparison with plain jax and timm",
 }
-# Command -> its module, imported when the command is asked for.
+# Command -> its module, which is imported only for that command.
 COMMANDS = Registry({name: f"vit_jax.cli.{name}" for name in SUMMARIES})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit code, see `EXIT_CODES`.
+    """Runs a command and returns its exit code; see `EXIT_CODES`.
 
     Args:
       argv: arguments without the program's name (default: those of the process).
@@ -60,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args, rest = parser.parse_known_args(argv)
         if getattr(args, "images", None) == [] and all(w[:1] != "-" or w == "-" for w in rest):
-            args.images, rest = rest, []  # argparse is done with `*` at the first option
+            args.images, rest = rest, []  # argparse fills `*` only up to the first option
         if rest and not COMMANDS[args.command].OVERRIDES:
             parser.error(f"{args.command} takes no {rest[0]!r}")
     except SystemExit as e:  # argparse has printed its message
@@ -82,18 +84,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         console.show(f"vit_jax: {e}")
         return e.exit_code
     except KeyboardInterrupt:
-        if args.command in ("train", "sweep"):  # which have listened, and save what they have
+        if args.command in ("train", "sweep"):  # they catch it and save their state
             raise
         console.show("vit_jax: interrupted; run the same command again.")
         return INTERRUPTED
-    except BrokenPipeError:  # whoever read the output, such as `head`, has seen enough
-        if args.command == "train":  # which goes on in silence: another pipe broke
+    except BrokenPipeError:  # the reader of the output, such as `head`, has enough
+        if args.command == "train":  # goes on in silence: another pipe broke
             raise
         console.silence(sys.stdout)
         return 0
 
 
-INTERRUPTED = 130  # as shells have it
+INTERRUPTED = 130  # the convention of shells
 EXIT_CODES = (
     "exit codes: 0 done; 1 failed and needs a person; 2 bad input, the message says what to do; 42 "
     "stopped and saved, run again; 43 hung or lost a process, run again; 130 interrupted (Ctrl-C); "
@@ -102,7 +104,7 @@ EXIT_CODES = (
 
 
 def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of all commands; it knows the arguments of the one that `argv` asks for."""
+    """Returns the parser of all commands; it knows the arguments only of the command in `argv`."""
     asked = next((word for word in argv if not word.startswith("-")), None)
     parser = argparse.ArgumentParser(
         prog="vit_jax",

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _numbers(name: str, side: int) -> tuple[str, ...]:
-    """Layers, width, heads, parameters and GFLOPs as text; "-" where the size does not fit."""
+    """Returns layers, width, heads, parameters and GFLOPs as text; "-" if the size does not fit."""
     from vit_jax.errors import BadInput
     from vit_jax.models import flops, parameters, variants
 

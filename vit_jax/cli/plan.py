@@ -15,7 +15,7 @@ EXAMPLE = "vit_jax plan --config=configs/pretrain.py:model=B/16 --accelerator=v4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the arguments; `--config.key=value` overrides are taken from the rest."""
+    """Declares the arguments; `run` takes `--config.key=value` overrides from `rest`."""
     parser.add_argument(
         "--config",
         required=True,
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 
 def text(made: "Plan") -> str:
-    """What a person wants to see: verdict first, then figures of one device."""
+    """Returns the plan as text for people: the verdict first, then figures of one device."""
     from vit_jax.preflight.plan import plan
 
     found, gib = made.measured, 2**30

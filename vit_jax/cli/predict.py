@@ -60,7 +60,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _rows(names: tuple[str, ...], read: list[str], found_NT: Any) -> list[tuple[Any, ...]]:
-    """The likeliest classes of each image, from `Model.best`."""
+    """Returns the rows of each image's likeliest classes, from the result of `Model.best`."""
     most = found_NT.shape[1] // 2
     return [
         (path, rank + 1, label, names[label] if names else "", f"{row[most + rank]:.6f}")

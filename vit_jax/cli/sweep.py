@@ -19,7 +19,7 @@ EXAMPLE = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the arguments; `--config.key=value` overrides are taken from the rest."""
+    """Declares the arguments; `run` takes `--config.key=value` overrides from `rest`."""
     parser.add_argument("--config", metavar="FILE[:ARGS]", help="a recipe with a sweep()")
     parser.add_argument(
         "--data", metavar="SOURCE", help="data source; short for --config.data.source=SOURCE"
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
-    """Runs the command; returns its exit code: 1 if a run failed."""
+    """Runs the command; returns its exit code, which is 1 if a run failed."""
     if not args.workdir:
         raise BadInput("--workdir is empty; give the folder of the sweep.")
     workdir = storage.workdir(args.workdir)
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     except sweep_runner.Stopped as e:
         console.show(f"vit_jax: {e}")
         return e.exit_code
-    console.show(sweep_folder.report(workdir, found), file=sys.stdout)  # the code says how it went
+    console.show(sweep_folder.report(workdir, found), file=sys.stdout)  # the code tells how it went
     return 1 if any(entry.state == "failed" for entry in found) else 0
 
 

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _miniature(args: argparse.Namespace) -> int:
-    """The claims of configs/miniature.py, which are no cells of a paper."""
+    """Prints the claims of configs/miniature.py, which are not cells of a paper's table."""
     if args.plan or args.protocol:
         raise BadInput(
             f"table {args.name} takes neither --plan nor --protocol; its runs are those of "
@@ -72,7 +72,7 @@ def _miniature(args: argparse.Namespace) -> int:
 
     from vit_jax.experiments.tables import miniature
 
-    jax.config.update("jax_platforms", "cpu")  # a device is not needed, and may be in use
+    jax.config.update("jax_platforms", "cpu")  # no device is needed, and it may be in use
     made = miniature.judge(storage.workdir(args.runs), posemb_correlation)
     if args.format == "csv":
         for text in made.remarks:
@@ -82,10 +82,10 @@ def _miniature(args: argparse.Namespace) -> int:
 
 
 def posemb_correlation(folder: Path) -> float:
-    """`similarity.distance_correlation` of a run with learned 1-D embeddings.
+    """Returns `similarity.distance_correlation` of a run with learned 1-D embeddings.
 
     Raises:
-      BadInput: it has none, or cannot be read.
+      BadInput: the run has no such embeddings, or cannot be read.
     """
     from vit_jax.analysis import similarity
     from vit_jax.models import variants

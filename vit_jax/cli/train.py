@@ -17,7 +17,7 @@ EXAMPLE = "vit_jax train --config=configs/quickstart.py --workdir=runs/quickstar
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the arguments; `--config.key=value` overrides are taken from the rest."""
+    """Declares the arguments; `run` takes `--config.key=value` overrides from `rest`."""
     parser.add_argument(
         "--config",
         required=True,
@@ -52,7 +52,7 @@ def _run(args: argparse.Namespace, rest: list[str]) -> int:
 
     data = [] if args.data is None else [f"--config.data.source={args.data}"]
     config = config_lib.load(args.config, [*rest, *data])
-    from vit_jax.config import provenance  # after the config: this takes seconds
+    from vit_jax.config import provenance  # after the config, because this takes seconds
     from vit_jax.runtime import coordination, process_identity
     from vit_jax.runtime.process_identity import Who
     from vit_jax.training import train
@@ -69,10 +69,10 @@ def _run(args: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _show(results: dict[str, Any], expected: dict[str, Any], args: argparse.Namespace) -> None:
-    """Prints the summary; results may be those of an earlier start, from a file.
+    """Prints the summary; the results may come from a file of an earlier start.
 
     Raises:
-      BadInput: that file is damaged.
+      BadInput: the file is damaged.
     """
     from vit_jax.reports import summary as summary_lib
 
@@ -88,7 +88,7 @@ def _show(results: dict[str, Any], expected: dict[str, Any], args: argparse.Name
 
 
 def summary(results: dict[str, Any], expected: dict[str, Any], args: argparse.Namespace) -> str:
-    """What a person wants to see at the end: results, where things lie, the next command."""
+    """Returns the summary for people: results, where files are, and the next command."""
     from vit_jax.reports import summary as summary_lib
     from vit_jax.reports.run import make
     from vit_jax.storage import jsonl

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A split through a model's own preprocessing, which may be Pillow's: slower than a pipeline.
+"""Runs a split through a model's own preprocessing, which may be Pillow's.
 
-For weights that come from elsewhere; runs have chains, and `pipeline`. Start from `batches`.
+This is slower than a pipeline. It is for weights from elsewhere; runs have chains and use
+`pipeline`. Start from `batches`.
 """
 
 from collections.abc import Iterator
@@ -20,19 +21,19 @@ from vit_jax.weights.preprocessing import Reader
 
 
 def batches(split: Split, reader: Reader, batch_size: int, workers: int) -> Iterator[NumpyBatch]:
-    """Every example once, in order; the last batch is filled with rows whose mask is False.
+    """Yields every example once, in order; fills the last batch with rows whose mask is False.
 
     Args:
       split: the examples.
-      reader: from image to float32 [1, H, W, 3].
-      batch_size: rows B.
-      workers: threads.
+      reader: function from image to float32 [1, H, W, 3].
+      batch_size: number of rows, B.
+      workers: number of threads.
 
     Yields:
       `image` float32 [B, H, W, 3], normalised, and `mask` bool [B].
 
     Raises:
-      BadInput: an image that cannot be read; names it.
+      BadInput: an image cannot be read; the message names it.
     """
     read = split.reader()
 

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The architectures: images to features and logits. The only room that imports flax.
+"""The architectures, which map images to features and logits. No other room imports flax.
 
-Imports the root modules, and `config` for plugins alone. Open `vit` first.
+This room imports the root modules, and `config` only for plugins. Open `vit` first.
 """

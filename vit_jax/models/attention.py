@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Multi-head attention, and by which of two paths a device computes it.
+"""Multi-head attention, and the choice of the code path that computes it on a device.
 
-Axes: B batch, L tokens (M of the memory), D width, N heads, K head dim, R offsets. Softmax is
+Axes: B batch, L tokens (M memory tokens), D width, N heads, K head dim, R offsets. The softmax is
 computed in float32. Start from `Attention`; `for_devices` chooses the path.
 """
 
@@ -24,10 +24,10 @@ from vit_jax.sharding import Rules, constrain
 log = logging.getLogger("vit_jax")
 
 Wanted = Literal["auto", "plain", "fused"]
-# plain: written out, and differentiable in every way; lean: the same with its backward pass written
-# out too, which keeps less, and leaves no derivative forward. The others are
-# jax.nn.dot_product_attention: xla keeps scores too, cudnn (flash attention, arXiv:2205.14135)
-# never has them in memory.
+# `plain` is written out and differentiable in every way. `lean` has a written-out backward pass
+# too: it keeps less in memory, but has no forward-mode derivative. The other two call
+# jax.nn.dot_product_attention: `xla` keeps the scores too, `cudnn` (flash attention,
+# arXiv:2205.14135) never holds them in memory.
 Path = Literal["plain", "lean", "xla", "cudnn"]
 
 # Parameter path within a block -> logical axes; see sharding.param_axes.
@@ -44,7 +44,7 @@ KEEPABLE = ("query", "key", "value", "weights", "attention", "attention_out")
 
 
 def not_fused(*, dropout: float, relative: bool) -> str:
-    """Why no fused path computes this attention, "" if they do: all devices alike."""
+    """Returns why no fused path can compute this attention on any device; "" if one can."""
     if relative:
         return "fused attention has no term for relative positions (model.posemb=relative)"
     if dropout:
@@ -53,12 +53,12 @@ def not_fused(*, dropout: float, relative: bool) -> str:
 
 
 def not_cudnn(*, dtype: str, head_dim: int, capability: str) -> str:
-    """Why cuDNN's flash attention cannot be used, "" if it can.
+    """Returns why cuDNN's flash attention cannot be used; "" if it can.
 
-    Its limits are those of jax 0.10 and 0.11. Sequences may have any length: see `Attention`.
+    The limits are those of jax 0.10 and 0.11. Sequences may have any length; see `Attention`.
 
     Args:
-      dtype: of computation.
+      dtype: dtype of the computation.
       head_dim: K.
       capability: compute capability of the GPU, e.g. "9.0".
     """
@@ -74,7 +74,7 @@ def not_cudnn(*, dtype: str, head_dim: int, capability: str) -> str:
 
 
 class Attending(Protocol):
-    """What `for_devices` reads of a model's configuration."""
+    """The fields of a model's configuration that `for_devices` reads."""
 
     @property
     def width(self) -> int: ...
@@ -91,15 +91,17 @@ class Attending(Protocol):
 
 
 def for_devices(cfg: Attending, wanted: Wanted, rules: Rules) -> Any:
-    """The configuration to train: cuDNN's attention, or lean; says why where cuDNN has none.
+    """Returns the configuration to train: with cuDNN's attention if possible, else `lean`.
+
+    Logs the reason if a GPU cannot use cuDNN's attention.
 
     Args:
-      cfg: of a model with attention, as every device can compute it.
+      cfg: configuration of a model with attention, in the form that every device can compute.
       wanted: `model.attention`.
-      rules: the mesh; its first device speaks for all.
+      rules: the mesh; its first device stands for all.
 
     Raises:
-      BadInput: `fused` on a GPU that cannot.
+      BadInput: `wanted` is "fused" and the GPU cannot use cuDNN's attention.
     """
     device = rules.mesh.devices.flat[0]
     lean = dataclasses.replace(cfg, attention="lean") if cfg.attention == "plain" else cfg  # type: ignore[type-var]
@@ -119,7 +121,9 @@ def for_devices(cfg: Attending, wanted: Wanted, rules: Rules) -> Any:
 
 
 def relative_scores(query_BLNK: jax.Array, table_RNK: jax.Array) -> jax.Array:
-    """Each of the first L queries against the embedding of its offset to each key: [B, N, L, M].
+    """Returns the scores of the first L queries for their offsets to each key, [B, N, L, M].
+
+    A score is the product of the query with the embedding of the offset.
 
     Args:
       query_BLNK: [B, L, N, K], scaled.
@@ -136,12 +140,12 @@ class Attention(nn.Module):
 
     Attributes:
       heads: N, divides D.
-      dropout: rate on attention weights.
-      dtype: of computation; softmax is float32.
+      dropout: dropout rate of the attention weights.
+      dtype: dtype of the computation; the softmax is float32.
       rules: placement of activations.
-      relative: whether scores have a term for the offset of query and key in the sequence
-        (appendix D.4; self-attention only).
-      path: xla and cudnn have neither dropout nor relative scores; see `not_fused`.
+      relative: whether the scores include a term for the offset between query and key in the
+        sequence (appendix D.4; self-attention only).
+      path: code path; xla and cudnn support neither dropout nor relative scores, see `not_fused`.
     """
 
     heads: int
@@ -155,7 +159,7 @@ class Attention(nn.Module):
     def __call__(
         self, query_BLD: jax.Array, memory_BMD: jax.Array, key: jax.Array | None
     ) -> jax.Array:
-        """Queries [B, L, D] attend to memory [B, M, D]; returns [B, L, D]."""
+        """Lets queries [B, L, D] attend to memory [B, M, D]; returns [B, L, D]."""
         width = query_BLD.shape[-1]
         head_dim = width // self.heads
 
@@ -193,7 +197,7 @@ class Attention(nn.Module):
     def _plain(
         self, query_BLNK: jax.Array, key_BMNK: jax.Array, value_BMNK: jax.Array, key: Any
     ) -> jax.Array:
-        """Values weighted by the softmax of scores, [B, L, N, K]."""
+        """Returns the values weighted by the softmax of the scores, [B, L, N, K]."""
         batch, length, heads, head_dim = key_BMNK.shape
         query_BLNK = query_BLNK / jnp.sqrt(head_dim).astype(self.dtype)
         bias_BNLM = keep_BNLM = None
@@ -201,7 +205,7 @@ class Attention(nn.Module):
             shape = (2 * length - 1, heads, head_dim)
             table_RNK = self.param("relative", nn.initializers.normal(0.02), shape)
             bias_BNLM = relative_scores(query_BLNK, table_RNK.astype(self.dtype))
-        if self.is_mutable_collection("intermediates"):  # only where they are asked for
+        if self.is_mutable_collection("intermediates"):  # only if the caller asks for them
             looked_BNLM = attention_math.weights(
                 attention_math.swap(query_BLNK), attention_math.swap(key_BMNK), bias_BNLM
             )
@@ -213,12 +217,12 @@ class Attention(nn.Module):
         return attended(query_BLNK, key_BMNK, value_BMNK, bias_BNLM, keep_BNLM, self.dropout)
 
     def _fused(self, query_BLNK: jax.Array, key_BLNK: jax.Array, value_BLNK: jax.Array) -> Any:
-        """`jax.nn.dot_product_attention` of the images and heads of each device, [B, L, N, K]."""
+        """Runs `jax.nn.dot_product_attention` on the images and heads of a device, [B, L, N, K]."""
         length = query_BLNK.shape[1]
 
         def local(*given: jax.Array) -> jax.Array:
             lengths = None
-            if length % 2:  # jax refuses odd ones for cuDNN's gradient: one token that none sees
+            if length % 2:  # jax refuses odd lengths for cuDNN's gradient: pad by a masked token
                 given = tuple(jnp.pad(x, ((0, 0), (0, 1), (0, 0), (0, 0))) for x in given)
                 lengths = jnp.full(len(given[0]), length, jnp.int32)
             query, key, value = given

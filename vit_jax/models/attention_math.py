@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Values weighted by the softmax of scores, also with a backward pass written out.
+"""Values weighted by the softmax of scores, and a written-out backward pass for them.
 
-Axes: B batch, L tokens (M of the memory), N heads, K head dim. Left to differentiation, a layer
-keeps the weights twice, and moves heads in front of tokens again for each product of the backward
-pass; `lean` keeps what moved, and the weights once, in the dtype of the products. Start from
-`plain`.
+Axes: B batch, L tokens (M memory tokens), N heads, K head dim. With automatic differentiation, a
+layer keeps the weights twice. It also moves heads in front of tokens again for each product of the
+backward pass. `lean` keeps the moved arrays, and the weights once, in the dtype of the products.
+Start from `plain`.
 """
 
 from typing import Any
@@ -25,27 +25,27 @@ def plain(
     keep_BNLM: jax.Array | None,
     rate: float,
 ) -> jax.Array:
-    """Attention of every head (arXiv:2010.11929, equations 6 and 7), [B, L, N, K].
+    """Computes the attention of every head (arXiv:2010.11929, equations 6 and 7), [B, L, N, K].
 
-    Names of `checkpoint_name`: query, key, value (heads before tokens), weights, attention.
+    It uses `checkpoint_name` for query, key, value (heads before tokens), weights and attention.
 
     Args:
-      query_BLNK: divided by the square root of K already.
-      key_BMNK: in the dtype of the query, which is that of the products.
-      value_BMNK: likewise.
-      bias_BNLM: added to the scores, if given.
-      keep_BNLM: bool, the weights that dropout leaves, if given.
-      rate: of that dropout.
+      query_BLNK: queries, already divided by the square root of K.
+      key_BMNK: keys in the dtype of the queries, which is also the dtype of the products.
+      value_BMNK: values in the same dtype.
+      bias_BNLM: term to add to the scores, if given.
+      keep_BNLM: bool mask of the weights that dropout keeps, if given.
+      rate: rate of that dropout.
     """
     return _forward(query_BLNK, key_BMNK, value_BMNK, bias_BNLM, keep_BNLM, rate)[0]
 
 
-# The same for reverse-mode derivatives alone: jax refuses `jvp` of it.
+# `plain` for reverse-mode derivatives only: jax refuses `jvp` of it.
 lean = jax.custom_vjp(plain, nondiff_argnums=(5,))
 
 
 def weights(query_BNLK: jax.Array, key_BNMK: jax.Array, bias_BNLM: Any) -> jax.Array:
-    """Softmax of scores in float32, before dropout; float32 [B, N, L, M]."""
+    """Returns the softmax of the scores in float32 [B, N, L, M], before dropout."""
     scores_BNLM = _products(query_BNLK, key_BNMK, (3, 3))
     if bias_BNLM is not None:
         scores_BNLM += bias_BNLM
@@ -53,12 +53,12 @@ def weights(query_BNLK: jax.Array, key_BNMK: jax.Array, bias_BNLM: Any) -> jax.A
 
 
 def swap(x: jax.Array) -> jax.Array:
-    """[B, L, N, K] to [B, N, L, K], and back."""
+    """Turns [B, L, N, K] into [B, N, L, K], and back."""
     return jnp.swapaxes(x, 1, 2)
 
 
 def _products(a: jax.Array, b: jax.Array, axes: tuple[int, int]) -> jax.Array:
-    """Of each image and head, summed over one axis of either."""
+    """Returns the products for each image and head, summed over one axis of each argument."""
     return lax.dot_general(a, b, (((axes[0],), (axes[1],)), ((0, 1), (0, 1))))
 
 

@@ -20,7 +20,7 @@ from vit_jax.sharding import Rules
 
 @dataclasses.dataclass(frozen=True)
 class BiTConfig:
-    """What a BiT model is; `variants.config` builds one from a name."""
+    """The architecture of a BiT model; `variants.config` builds one from a name."""
 
     resnet: resnet.ResNetConfig
     classes: int  # Y
@@ -30,11 +30,11 @@ class BiTConfig:
 
 
 class BiT(nn.Module):
-    """Images to logits.
+    """A model that maps images to logits.
 
     Attributes:
       cfg: the architecture.
-      rules: placement of activations; None applies without a mesh.
+      rules: placement of activations; None without a mesh.
     """
 
     cfg: BiTConfig
@@ -44,12 +44,12 @@ class BiT(nn.Module):
     def __call__(
         self, images_BHWC: jax.Array, *, train: bool = False, key: jax.Array | None = None
     ) -> jax.Array:
-        """Logits of normalised images.
+        """Returns the logits of normalised images.
 
         Args:
           images_BHWC: float32 [B, H, W, 3] of any size.
-          train: as for every model; BiT draws nothing at random.
-          key: as for every model.
+          train: same as for every model; BiT draws nothing at random.
+          key: same as for every model.
 
         Returns:
           float32 [B, Y].

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Models of a user's own package: `model.variant=MODULE:CLASS(key=value)`, see docs/extending.md.
+"""Models from a user's own package: `model.variant=MODULE:CLASS(key=value)`, see docs/extending.md.
 
-Start from `OwnConfig`, of which such a class is a subclass.
+Start from `OwnConfig`, the base class of such a CLASS.
 """
 
 import dataclasses
@@ -18,11 +18,11 @@ from vit_jax.sharding import Axes, Rules
 
 @dataclasses.dataclass(frozen=True)
 class OwnConfig:
-    """What a model is: a frozen dataclass whose fields are its keys.
+    """Base class of a user's model configuration: a frozen dataclass whose fields are its keys.
 
     Attributes:
-      classes: Y; 0 is a model without a head, whose result is the representation.
-      dtype: of the computation.
+      classes: Y; with 0 the model has no head and returns the representation.
+      dtype: dtype of the computation.
       AXES: parameter path pattern -> logical axes, see `sharding.param_axes`.
     """
 
@@ -32,19 +32,21 @@ class OwnConfig:
 
     @property
     def stride(self) -> int:
-        """Pixels per position of the last grid; sides of images are multiples of it."""
+        """Returns the pixels per position of the last grid; image sides are multiples of it."""
         raise self._missing("stride")
 
     def make(self, rules: Rules | None) -> Any:
-        """The Linen module, with fields `cfg` (this) and `rules`, for `sharding.constrain`.
+        """Returns the Linen module, with the fields `cfg` (this object) and `rules`.
 
-        Its call is (images_BHWC, *, train=False, key=None) -> float32 [B, Y]. Its parameters have a
-        head `head`, which starts anew in transfer.
+        The module uses `rules` for `sharding.constrain`.
+
+        Its call maps (images_BHWC, *, train=False, key=None) to float32 [B, Y]. Its parameters
+        include a head named `head`, which transfer initialises afresh.
         """
         raise self._missing("make")
 
     def forward_flops(self, height: int, width: int) -> int:
-        """FLOPs (2 per multiply-add) of one image; utilisation and plans are computed from it."""
+        """Returns the FLOPs (2 per multiply-add) of one image, for utilisation and plans."""
         raise self._missing("forward_flops")
 
     def _missing(self, name: str) -> BadInput:
@@ -52,15 +54,16 @@ class OwnConfig:
 
 
 def config(variant: str, classes: int, given: Mapping[str, Any]) -> OwnConfig:
-    """The configuration of a named model.
+    """Returns the configuration of a model that `variant` names.
 
     Args:
       variant: `MODULE:CLASS` or `MODULE:CLASS(key=value)`.
       classes: Y.
-      given: the other keys of the section `model` that are not left to the variant.
+      given: the other keys of the section `model` that the user has set.
 
     Raises:
-      BadInput: see `plugins.find`; not a subclass of OwnConfig, or whatever making one raises.
+      BadInput: CLASS cannot be found (see `plugins.find`), is not a subclass of OwnConfig, or
+        raises TypeError or ValueError.
     """
     found = plugins.find(f"model.variant={variant!r}", variant, classes=classes, **given)
     kind = found.func

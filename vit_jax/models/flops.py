@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Multiply-adds of a forward pass, counted by hand. Start from `forward_flops`."""
+"""Multiply-adds of a forward pass, counted from a formula. Start from `forward_flops`."""
 
 from vit_jax.models import variants
 from vit_jax.models.bit import BiTConfig
@@ -12,16 +12,16 @@ from vit_jax.models.vit import ViTConfig
 
 
 def forward_flops(cfg: variants.Config, height: int, width: int) -> int:
-    """FLOPs (2 per multiply-add) of one image through the model.
+    """Returns the FLOPs (2 per multiply-add) of one image through the model.
 
-    Counts convolutions, projections, attention products, MLPs, pooling by attention, pre-logits
-    and heads; not norms, softmax, GELU, biases and weight standardisation. A training step costs 3
-    times this.
+    Counts convolutions, projections, attention products, MLPs, attention pooling, pre-logits and
+    heads. Leaves out norms, softmax, GELU, biases and weight standardisation. A training step costs
+    3 times as much.
 
     Args:
       cfg: the architecture.
-      height: of the image in pixels, such that the model can take it.
-      width: likewise.
+      height: height of the image in pixels, which must fit the model.
+      width: width of the image, likewise.
     """
     if isinstance(cfg, OwnConfig):
         return cfg.forward_flops(height, width)
@@ -63,7 +63,10 @@ def _mixer(cfg: MixerConfig, tokens: int) -> int:
 
 
 def _backbone(cfg: ResNetConfig, height: int, width: int) -> int:
-    """Root and stages; convolutions of stride 2 round up with either padding."""
+    """Counts the multiply-adds of root and stages.
+
+    Convolutions of stride 2 round up with either padding.
+    """
     side, stride = (7, 2) if cfg.stem == "standard" else (3, cfg.stem_stride)
     h, w = -(-height // stride), -(-width // stride)
     macs = h * w * side**2 * 3 * cfg.width

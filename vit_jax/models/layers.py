@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The parts that models share: dropout, norm, MLP, what is recomputed, and a row of equal blocks.
+"""The parts that models share: dropout, norm, MLP, rematerialisation and a stack of equal blocks.
 
 Axes: B batch, L tokens, D width, F mlp width, S layers. Norms are computed in float32.
 """
@@ -20,7 +20,7 @@ from vit_jax.errors import unknown
 from vit_jax.sharding import Rules, constrain
 
 Gelu = Literal["tanh", "erf"]
-Remat = str  # a key of REMATS, or names of activations to keep, comma between
+Remat = str  # a key of REMATS, or comma-separated names of activations to keep
 Dtype = Literal["float32", "bfloat16"]
 
 # Parameter path within a block -> logical axes; see sharding.param_axes.
@@ -39,10 +39,10 @@ def dropout(
     """Zeroes entries with probability `rate` and divides the rest by 1 - rate.
 
     Args:
-      x: [B, ...].
-      rate: in [0, 1).
-      key: typed key; None is evaluation, which leaves x as it is.
-      per_example: one draw for each example: stochastic depth (arXiv:1603.09382).
+      x: array [B, ...].
+      rate: dropout rate in [0, 1).
+      key: typed key; None means evaluation, which leaves x unchanged.
+      per_example: whether to draw once per example, as stochastic depth does (arXiv:1603.09382).
     """
     if key is None or (isinstance(rate, float) and rate == 0.0):
         return x
@@ -52,18 +52,19 @@ def dropout(
 
 
 def layer_norm(name: str, epsilon: float, dtype: Any) -> nn.LayerNorm:
-    """LayerNorm over the last axis: float32 inside, `dtype` outside."""
+    """Makes a LayerNorm over the last axis that computes in float32 and returns `dtype`."""
     return nn.LayerNorm(epsilon=epsilon, dtype=dtype, name=name)
 
 
 def product(rules: Rules | None) -> Callable[..., jax.Array]:
-    """What multiplies tokens with weights: `dot_general` of Flax's dense layers.
+    """Returns the `dot_general` with which Flax's dense layers multiply tokens and weights.
 
-    On a CPU all tokens become rows of one matrix first. The sums are the same, but without it XLA
-    copies the gradient of what came out, turned round, for the gradient of the kernel.
+    On a CPU it first turns all tokens into rows of one matrix. The sums are the same. Without it,
+    XLA copies and transposes the gradient of the output to compute the gradient of the kernel.
 
     Args:
-      rules: None, or what would be joined being split over devices, leaves tokens as they are.
+      rules: placement; tokens stay as they are for None, or if the axes to join are split over
+        devices.
     """
     if rules is None or rules.mesh.devices.flat[0].platform != "cpu":
         return jax.lax.dot_general
@@ -72,7 +73,7 @@ def product(rules: Rules | None) -> Callable[..., jax.Array]:
 
 
 def _rows_product(x: jax.Array, kernel: jax.Array, axes: Any, **kwargs: Any) -> jax.Array:
-    """`lax.dot_general` of the last axes of [..., D] and the first ones of [D, ...]."""
+    """Computes `lax.dot_general` over the last axes of [..., D] and the first axes of [D, ...]."""
     (summed, first), batch = axes
     kept = x.shape[: x.ndim - len(summed)]
     assert batch == ((), ()), axes
@@ -85,7 +86,7 @@ def _rows_product(x: jax.Array, kernel: jax.Array, axes: Any, **kwargs: Any) -> 
         out = jax.lax.dot_general(rows, columns, (((1,), (0,)), ((), ())), **kwargs)
         return out.reshape(*kept, *kernel.shape[len(first) :])
 
-    return jax.checkpoint(flat, prevent_cse=False)(x, kernel)  # keeps no second copy of either
+    return jax.checkpoint(flat, prevent_cse=False)(x, kernel)  # keeps no second copy of x or kernel
 
 
 class Mlp(nn.Module):
@@ -93,12 +94,12 @@ class Mlp(nn.Module):
 
     Attributes:
       hidden: F.
-      gelu: exact (`erf`) or its `tanh` approximation; they differ by up to 5e-4.
-      dropout: rate after both layers.
-      dtype: of computation.
+      gelu: exact GELU (`erf`) or its `tanh` approximation; they differ by up to 5e-4.
+      dropout: dropout rate after both layers.
+      dtype: dtype of the computation.
       rules: placement of activations.
-      kernel_init: of both layers.
-      bias_init: of both layers.
+      kernel_init: initialiser of both kernels.
+      bias_init: initialiser of both biases.
     """
 
     hidden: int
@@ -111,7 +112,7 @@ class Mlp(nn.Module):
 
     @nn.compact
     def __call__(self, x_BLD: jax.Array, key: jax.Array | None) -> jax.Array:
-        """[B, L, D] to [B, L, D]."""
+        """Maps [B, L, D] to [B, L, D]."""
 
         def dense(features: int, name: str) -> nn.Dense:
             return nn.Dense(
@@ -128,7 +129,7 @@ class Mlp(nn.Module):
         hidden_BLF = constrain(hidden_BLF, ("act_batch", "act_tokens", "act_mlp"), self.rules)
         hidden_BLF = checkpoint_name(hidden_BLF, "mlp_up")
         gelu = functools.partial(nn.gelu, approximate=self.gelu == "tanh")
-        # Kept is what goes in, not the five arrays from which its gradient could be put together.
+        # Keeps the input of the GELU rather than the five arrays that make up its gradient.
         hidden_BLF = jax.checkpoint(gelu, prevent_cse=False)(hidden_BLF)
         hidden_BLF = dropout(hidden_BLF, self.dropout, up_key)
         out_BLD = checkpoint_name(dense(x_BLD.shape[-1], "down")(hidden_BLF), "mlp_down")
@@ -136,13 +137,16 @@ class Mlp(nn.Module):
 
 
 def _is_product(prim: Any, *args: Any, **params: Any) -> bool:
-    """Keeps what was multiplied with weights: products without batch dimensions, convolutions."""
+    """Returns whether a primitive multiplies with weights.
+
+    These are convolutions, and products without batch dimensions.
+    """
     if prim is jax.lax.conv_general_dilated_p:
         return True
     return jax.checkpoint_policies.dots_with_no_batch_dims_saveable(prim, *args, **params)
 
 
-# What `remat` may be beside names -> which values are kept, None: all.
+# Value of `remat` other than names -> policy of what to keep; None keeps everything.
 REMATS: dict[str, Callable[..., bool] | None] = {
     "none": None,
     "dots": _is_product,
@@ -150,12 +154,12 @@ REMATS: dict[str, Callable[..., bool] | None] = {
 }
 
 
-# Names that `remat` can keep of an MLP; each module with such names has this list.
+# Names inside an MLP that `remat` can keep; each module with such names has this list.
 KEEPABLE = ("mlp_up", "mlp_down")
 
 
 def check_remat(remat: str, names: tuple[str, ...]) -> None:
-    """Raises BadInput unless `remat` is a policy, or some of the names with commas between."""
+    """Raises BadInput unless `remat` is a policy or a comma-separated list of `names`."""
     for name in () if remat in REMATS else remat.split(","):
         if name not in names:
             options = [*REMATS, *names, "or several names with commas between"]
@@ -163,13 +167,14 @@ def check_remat(remat: str, names: tuple[str, ...]) -> None:
 
 
 def rematerialised(module: type[nn.Module], remat: Remat, *, inside_scan: bool) -> type[nn.Module]:
-    """The module whose backward pass computes again what `remat` does not keep.
+    """Wraps a module so that its backward pass recomputes what `remat` does not keep.
 
     Args:
-      module: a block or a unit; what it is given is always kept.
-      remat: `none` keeps all, `dots` products with weights (attention scores are not among them),
-        `full` nothing; else the names, comma between, of `checkpoint_name` calls in the module.
-      inside_scan: whether `nn.scan` is around it.
+      module: a block or a unit; its inputs are always kept.
+      remat: `none` keeps everything, `dots` keeps products with weights (attention scores are not
+        among them), `full` keeps nothing. Otherwise the comma-separated names of `checkpoint_name`
+        calls in the module.
+      inside_scan: whether the module is inside `nn.scan`.
     """
     if remat == "none":
         return module
@@ -181,7 +186,7 @@ def rematerialised(module: type[nn.Module], remat: Remat, *, inside_scan: bool) 
 
 
 class Deep(Protocol):
-    """What `apply_blocks` reads of a model's configuration."""
+    """The fields of a model's configuration that `apply_blocks` reads."""
 
     @property
     def depth(self) -> int: ...
@@ -195,7 +200,7 @@ class Deep(Protocol):
     def remat(self) -> Remat: ...
 
 
-Layer = tuple[jax.Array, jax.Array] | None  # drop-path rate and key of a layer; None: evaluation
+Layer = tuple[jax.Array, jax.Array] | None  # drop-path rate and key of a layer; None in evaluation
 
 
 def apply_blocks(
@@ -208,21 +213,21 @@ def apply_blocks(
     shared: jax.Array | None = None,
     last: tuple[Any, ...] = (),
 ) -> jax.Array:
-    """S equal blocks one after another, in a scan or not; all draw the same numbers.
+    """Applies S equal blocks one after another, with or without a scan; both draw the same numbers.
 
-    Without scan the blocks are modules, with parameters of their own. Layers apart have the stacked
-    parameters of the scan, but not its arrays of what each layer keeps. Call it inside a compact
-    method. A block maps (x, `Layer`, shared) to (x, None).
+    Without the scan, each block is a module with its own parameters. With `apart`, the blocks use
+    the stacked parameters of the scan, but avoid its stacked arrays of kept activations. Call this
+    inside a compact method. A block maps (x, `Layer`, shared) to (x, None).
 
     Args:
-      model: whose blocks they are.
-      block: the module.
-      attributes: of every block.
+      model: the module that owns the blocks.
+      block: the class of the blocks.
+      attributes: the attributes of every block.
       x_BLD: [B, L, D].
-      cfg: depth, drop path, scan, whether layers are apart, and remat.
-      key: typed key; None is evaluation.
-      shared: what every block is given alike.
-      last: further attributes of the last block, where layers are apart.
+      cfg: configuration with depth, drop path, scan, apart and remat.
+      key: typed key; None in evaluation.
+      shared: an argument that every block receives.
+      last: further attributes of the last block, used only with `apart`.
     """
     layers_S: Layer = None
     if key is not None:
@@ -257,9 +262,10 @@ def _layer(layers_S: Layer, i: int) -> Layer:
 
 
 def _unstacked(stacked: Any, depth: int) -> list[Any]:
-    """Of a tree of [S, ...]: that of each layer.
+    """Splits a tree of [S, ...] into the trees of the S layers.
 
-    `lax.split`, since its gradient is one concatenation; that of indexing is a sum of padded ones.
+    It uses `lax.split`, whose gradient is one concatenation; the gradient of indexing is a sum of
+    padded arrays.
     """
     leaves, treedef = jax.tree.flatten(stacked)
     layers_S = zip(*(jax.lax.split(leaf, [1] * depth) for leaf in leaves), strict=True)
@@ -267,9 +273,11 @@ def _unstacked(stacked: Any, depth: int) -> list[Any]:
 
 
 def head(x_BD: jax.Array, classes: int, bias: float, name: str = "head") -> jax.Array:
-    """float32 [..., D] to logits [..., Y]: a zero kernel and a constant bias to start from.
+    """Maps float32 [..., D] to logits [..., Y].
 
-    With 0 classes the model has no head and the representation is the result.
+    The kernel starts at zero and the bias at a constant.
+
+    With 0 classes the model has no head and returns the representation.
     """
     if not classes:
         return x_BD

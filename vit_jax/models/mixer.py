@@ -3,9 +3,9 @@
 
 """MLP-Mixer (arXiv:2105.01601).
 
-Axes: B batch, H W C image, L tokens, D width, Y classes. Parameters: `embedding`, `blocks`
-(stacked over layers; `block_0`, ... without scan), `norm`, `head`. The number of tokens is part of
-the model: it fits one image size. Start from `Mixer.__call__`.
+Axes: B batch, H W C image, L tokens, D width, Y classes. Parameters: `embedding`, `blocks` (stacked
+over layers; `block_0`, ... without scan), `norm`, `head`. The number of tokens is part of the
+model, so a model fits only one image size. Start from `Mixer.__call__`.
 """
 
 import dataclasses
@@ -25,7 +25,8 @@ SIZES: dict[str, tuple[int, int, int, int]] = {
     "L": (1024, 24, 4096, 512),
 }
 
-# Parameter path pattern -> logical axes, see sharding.param_axes. Tokens stay whole.
+# Parameter path pattern -> logical axes, see sharding.param_axes. The axis of tokens is never
+# split.
 AXES: dict[str, tuple[str | None, ...]] = {
     r"token_mlp/up/kernel": (None, "mlp"),
     r"token_mlp/down/kernel": ("mlp", None),
@@ -39,33 +40,33 @@ AXES: dict[str, tuple[str | None, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class MixerConfig:
-    """What a Mixer is; `variants.config` builds one from a name."""
+    """The architecture of a Mixer; `variants.config` builds one from a name."""
 
     patch: int  # P, pixels
     width: int  # D
     depth: int  # S
-    mlp: int  # over channels
-    token_mlp: int  # over tokens
+    mlp: int  # MLP width over channels
+    token_mlp: int  # MLP width over tokens
     classes: int  # Y
     head_bias: float = 0.0
-    drop_path: float = 0.0  # of the last block; the first has 0, linear between
+    drop_path: float = 0.0  # rate of the last block; the first has 0, linear in between
     gelu: Gelu = "tanh"
     ln_epsilon: float = 1e-6
     dtype: Dtype = "float32"
     scan: bool = True
-    apart: bool = False  # parameters stacked, but each layer by itself: see `layers.apply_blocks`
+    apart: bool = False  # layers computed one by one: see `layers.apply_blocks`
     remat: Remat = "none"
 
 
 class MixerBlock(nn.Module):
-    """x + MLP over tokens, then x + MLP over channels, each after LayerNorm."""
+    """One layer: x + MLP over tokens, then x + MLP over channels, each after LayerNorm."""
 
     cfg: MixerConfig
     rules: Rules | None
 
     @nn.compact
     def __call__(self, x_BLD: jax.Array, layer: Layer, shared: None) -> tuple[jax.Array, None]:
-        """One layer; nothing is shared between layers."""
+        """Computes one layer; `shared` is unused."""
         cfg, dtype = self.cfg, jnp.dtype(self.cfg.dtype)
         rate, keys = (0.0, [None] * 2) if layer is None else (layer[0], jax.random.split(layer[1]))
 
@@ -83,11 +84,11 @@ class MixerBlock(nn.Module):
 
 
 class Mixer(nn.Module):
-    """Images to logits.
+    """A model that maps images to logits.
 
     Attributes:
       cfg: the architecture.
-      rules: placement of activations; None applies without a mesh.
+      rules: placement of activations; None without a mesh.
     """
 
     cfg: MixerConfig
@@ -97,12 +98,12 @@ class Mixer(nn.Module):
     def __call__(
         self, images_BHWC: jax.Array, *, train: bool = False, key: jax.Array | None = None
     ) -> jax.Array:
-        """Logits of normalised images.
+        """Returns the logits of normalised images.
 
         Args:
           images_BHWC: float32 [B, H, W, 3] of the size that the parameters were made for.
-          train: whether stochastic depth acts.
-          key: typed key, needed in training when its rate is above 0.
+          train: whether stochastic depth is active.
+          key: typed key, needed in training if `drop_path` is above 0.
 
         Returns:
           float32 [B, Y].

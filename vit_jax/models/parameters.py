@@ -1,7 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Parameters of a model, counted by hand: to trace all takes ten seconds. Start from `count`.
+"""Counts the parameters of a model by formula, since tracing all models takes ten seconds.
+
+Start from `count`.
 
 Biases and norms are counted too.
 """
@@ -14,12 +16,12 @@ from vit_jax.models.vit import ViTConfig
 
 
 def count(cfg: variants.Config, height: int, width: int) -> int:
-    """What `variants.shapes` has in all its arrays, without tracing the model.
+    """Returns the number of parameters in `variants.shapes`, without tracing the model.
 
     Args:
-      cfg: the architecture; not one of a user's own.
-      height: of the image in pixels, such that the model can take it.
-      width: likewise.
+      cfg: the architecture, except a user's own.
+      height: height of the image in pixels, which must fit the model.
+      width: width of the image, likewise.
     """
     if isinstance(cfg, BiTConfig):
         features = cfg.resnet.features
@@ -59,7 +61,7 @@ def _vit(cfg: ViTConfig, rows: int, columns: int) -> int:
 
 
 def _backbone(cfg: ResNetConfig, *, bit: bool) -> int:
-    """Convolutions without bias and their norms."""
+    """Counts convolutions, which have no bias, and their norms."""
     found = (7 if cfg.stem == "standard" else 3) ** 2 * 3 * cfg.width
     channels = cfg.width
     found += 0 if bit else _norm(channels)

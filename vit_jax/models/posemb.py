@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Position embeddings: those of Table 8 of arXiv:2010.11929, fixed sine-cosine, and resizing.
+"""Position embeddings: those in Table 8 of arXiv:2010.11929, fixed sine-cosine, and resizing.
 
-A relative embedding has no place here: it is part of attention (`attention.Attention`). Start from
-`table`.
+Relative embeddings are not here, because they are part of the attention (`attention.Attention`).
+Start from `table`.
 """
 
 from collections.abc import Callable
@@ -35,11 +35,13 @@ def table(
     width: int,
     class_rows: int,
 ) -> jax.Array:
-    """What is added to the class token (if any) and the patches, row by row: [1, L, D].
+    """Returns the embeddings [1, L, D] to add to the class token (if any) and the patches.
+
+    Patches come row by row.
 
     Args:
-      param: of the module that owns the parameters: `posemb`; or `posemb_x` [1, columns, D/2],
-        `posemb_y` [1, rows, D/2] and `posemb_cls` [1, 1, D].
+      param: `param` method of the module that owns the parameters. They are `posemb`, or `posemb_x`
+        [1, columns, D/2], `posemb_y` [1, rows, D/2] and `posemb_cls` [1, 1, D].
       kind: `learned1d`, `learned2d` (X and Y halves, appendix D.4) or `sincos2d`.
       grid: rows and columns of patches.
       width: D.
@@ -62,9 +64,12 @@ def table(
 
 
 def sincos2d(grid: tuple[int, int], width: int) -> np.ndarray:
-    """Fixed embeddings [rows * columns, D]: sine and cosine of x, then of y (arXiv:2104.02057).
+    """Returns fixed embeddings [rows * columns, D]: sine and cosine of x, then of y.
 
-    Frequencies go from 1 to 1e-4 in D/4 steps, as in big_vision; D is a multiple of 4, from 8 on.
+    See arXiv:2104.02057.
+
+    Frequencies go from 1 to 1e-4 in D/4 steps, as in big_vision; D is a multiple of 4 and at least
+    8.
     """
     frequencies = 1e4 ** -np.linspace(0.0, 1.0, width // 4)
     y, x = (axis.reshape(-1, 1) * frequencies for axis in np.indices(grid))
@@ -72,7 +77,7 @@ def sincos2d(grid: tuple[int, int], width: int) -> np.ndarray:
 
 
 def with_registers(posemb_1LD: jax.Array, class_rows: int, registers: int) -> jax.Array:
-    """Rows of zeros for register tokens, after the class token's."""
+    """Inserts rows of zeros for register tokens after the row of the class token."""
     if not registers:
         return posemb_1LD
     none = jnp.zeros((1, registers, posemb_1LD.shape[-1]), posemb_1LD.dtype)
@@ -80,7 +85,7 @@ def with_registers(posemb_1LD: jax.Array, class_rows: int, registers: int) -> ja
 
 
 def _weights(old: int, new: int) -> np.ndarray:
-    """[new, old]: linear interpolation whose first and last points stay where they are."""
+    """Returns interpolation weights [new, old]: linear, with fixed first and last points."""
     where = np.linspace(0.0, old - 1.0, new) if new > 1 else np.array([(old - 1) / 2])
     low = np.clip(np.floor(where).astype(int), 0, max(old - 2, 0))
     weights = np.zeros((new, old))
@@ -92,19 +97,19 @@ def _weights(old: int, new: int) -> np.ndarray:
 def resize(
     posemb_1LD: np.ndarray, new: tuple[int, int], old: tuple[int, int], *, class_rows: int
 ) -> np.ndarray:
-    """Learned 1-D embeddings for another grid: align-corners bilinear in two dimensions.
+    """Resizes learned 1-D embeddings to another grid: align-corners bilinear in two dimensions.
 
     Args:
-      posemb_1LD: float [1, L, D], class rows first, then the old grid row by row.
-      new: rows and columns wanted.
-      old: rows and columns given.
-      class_rows: 1 with a class token, else 0; kept as they are.
+      posemb_1LD: float [1, L, D]; the class row first, then the old grid row by row.
+      new: rows and columns of the new grid.
+      old: rows and columns of the old grid.
+      class_rows: 1 with a class token, else 0; these rows stay unchanged.
 
     Returns:
       float32 [1, class_rows + rows * columns, D].
 
     Raises:
-      BadInput: the old grid does not have as many patches as there are rows.
+      BadInput: the number of patch rows differs from the size of the old grid.
     """
     kept, patches = posemb_1LD[0, :class_rows], posemb_1LD[0, class_rows:]
     if len(patches) != old[0] * old[1]:
@@ -116,6 +121,6 @@ def resize(
 
 
 def resize_axis(posemb_1XD: np.ndarray, new: int) -> np.ndarray:
-    """One axis of learned 2-D embeddings for another length: align-corners linear, float32."""
+    """Resizes an axis of learned 2-D embeddings: align-corners linear, float32."""
     weights: Any = _weights(posemb_1XD.shape[1], new)
     return np.einsum("xo,bod->bxd", weights, posemb_1XD).astype(np.float32)

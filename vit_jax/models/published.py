@@ -1,11 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Published checkpoints by name, as data: what exists for a variant, and where it lies.
+"""Published checkpoints by name, as data: the files of each variant, and their URLs.
 
 A name is the path inside its bucket, e.g. `imagenet21k/ViT-B_16.npz`. Sources: the README and
 notebooks of google-research/vision_transformer (also for Mixer and AugReg, arXiv:2106.10270) and
-the README of google-research/big_transfer. Reads and downloads nothing. Start from `url`.
+the README of google-research/big_transfer. The module reads and downloads nothing. Start from
+`url`.
 """
 
 import collections
@@ -16,8 +17,8 @@ from vit_jax.config import synonyms
 
 HOST = "https://storage.googleapis.com"
 
-# Folder -> files without .npz, in the buckets vit_models and mixer_models. Heads: imagenet21k has
-# 21,843 classes, the others 1,000.
+# Folder -> files without .npz, in the buckets vit_models and mixer_models. Heads in imagenet21k
+# have 21,843 classes, the others 1,000.
 _FOLDERS = {
     "imagenet21k": (
         "ViT-B_8 ViT-B_16 ViT-B_32 ViT-L_16 ViT-L_32 ViT-H_14 R26+ViT-B_32 R50+ViT-B_16 "
@@ -31,9 +32,9 @@ _FOLDERS = {
     "gsam": "Mixer-S_8 Mixer-S_16 Mixer-S_32 Mixer-B_16 Mixer-B_32",
 }
 
-# The recommended AugReg files, best on ImageNet-21k among a model's: model -> pre-training,
-# fine-tuning on ImageNet. Augmentation is spelled as in the file names, one lower than in the
-# paper for light (light1 is the paper's light2).
+# The recommended AugReg file of each model, its best on ImageNet-21k: model -> pre-training,
+# fine-tuning on ImageNet. Augmentation is spelled as in the file names; for light, the number is
+# one lower than in the paper (light1 is the paper's light2).
 _RECOMMENDED = {
     "R_Ti_16": ("none-wd_0.03-do_0.0-sd_0.0", "lr_0.03-res_384"),
     "Ti_16": ("none-wd_0.03-do_0.0-sd_0.0", "lr_0.03-res_384"),
@@ -99,24 +100,24 @@ _BIT_SCHEME = re.compile(
 
 
 def weights(name: str) -> str:
-    """The published weights of the model that a name of timm or Hugging Face is of; "": none."""
+    """Returns the published weights of a timm or Hugging Face name; "" if unknown."""
     found = synonyms.meant("model.variant", name)
     files = CHECKPOINTS.get(found[0].partition(" ")[0], ()) if found else ()
     return min(files, key=lambda file: file.startswith(("sam/", "gsam/", "BiT-S")), default="")
 
 
 def hint(name: str) -> str:
-    """Says which variant a name of timm or Hugging Face is, and its weights; "" if none."""
+    """Returns advice on the variant and weights of a timm or Hugging Face name; "" if unknown."""
     file = weights(name)
     more = f" For published weights, add --config.init={file}." if file else ""
     return synonyms.hint("model.variant", name) + more
 
 
 def url(name: str) -> str | None:
-    """The https URL of a published name, None if it is not one.
+    """Returns the https URL of a published name; None if the name is unknown.
 
-    Names are those of `CHECKPOINTS`, every file that AugReg's naming scheme allows, and every file
-    of BiT's (with the transfers to VTAB's tasks, `vtab/BiT-M-R50x1-run0-dtd.npz`).
+    Known names are those in `CHECKPOINTS`, every file that AugReg's naming scheme allows, and every
+    file of BiT. The latter include transfers to VTAB's tasks (`vtab/BiT-M-R50x1-run0-dtd.npz`).
     """
     if _BIT_SCHEME.fullmatch(name):
         bucket = "bit_models"

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""ResNets with group norm and weight standardisation: the backbone of hybrids, and that of BiT.
+"""ResNets with group norm and weight standardisation: the backbones of hybrids and of BiT.
 
-They differ in more than the order of norm and convolution: a hybrid's is post-activation with SAME
-padding (arXiv:2010.11929), BiT's pre-activation with explicit padding (arXiv:1912.11370). Axes:
-B batch, H W C. Start from `Backbone`.
+The two differ in more than the order of norm and convolution. A hybrid's is post-activation with
+SAME padding (arXiv:2010.11929), BiT's is pre-activation with explicit padding (arXiv:1912.11370).
+Axes: B batch, H W C. Start from `Backbone`.
 """
 
 import dataclasses
@@ -43,31 +43,31 @@ AXES: dict[str, tuple[str | None, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class ResNetConfig:
-    """What a backbone is."""
+    """The architecture of a backbone."""
 
-    stages: tuple[int, ...]  # units of each; none: the root alone
+    stages: tuple[int, ...]  # units of each stage; () is the root alone
     width: int  # channels of the root; a unit of stage s has width * 2^s inside, 4 times that out
     gn_epsilon: float
-    ws_epsilon: float  # of weight standardisation
+    ws_epsilon: float  # epsilon of weight standardisation
     ws_epsilon_in: EpsilonIn  # w / (std + epsilon), or w / sqrt(variance + epsilon)
-    stem: Stem = "standard"  # 7 x 7 stride 2 and a pool; small: 3 x 3 without a pool
-    stem_stride: int = 1  # of a small stem
-    root_pool: Pool = "zero"  # padding of BiT's pool (a hybrid's comes after ReLU: no difference)
+    stem: Stem = "standard"  # standard: 7 x 7, stride 2, and a pool; small: 3 x 3 without a pool
+    stem_stride: int = 1  # stride of a small stem
+    root_pool: Pool = "zero"  # padding of BiT's pool; no matter in a hybrid, which pools after ReLU
 
     @property
     def stride(self) -> int:
-        """Pixels per position of the result."""
+        """Returns the pixels per position of the output."""
         root = 4 if self.stem == "standard" else self.stem_stride
         return root * 2 ** max(0, len(self.stages) - 1)
 
     @property
     def features(self) -> int:
-        """Channels of the result."""
+        """Returns the channels of the output."""
         return 4 * self.width * 2 ** (len(self.stages) - 1) if self.stages else self.width
 
 
 def standardised(kernel_hwIO: jax.Array, cfg: ResNetConfig) -> jax.Array:
-    """The kernel [h, w, I, O] with mean 0 and variance 1 for each output channel."""
+    """Returns the kernel [h, w, I, O] with mean 0 and variance 1 for each output channel."""
     kernel_hwIO = kernel_hwIO - jnp.mean(kernel_hwIO, axis=(0, 1, 2), keepdims=True)
     variance = jnp.mean(jnp.square(kernel_hwIO), axis=(0, 1, 2), keepdims=True)
     if cfg.ws_epsilon_in == "std":
@@ -79,12 +79,12 @@ class StdConv(nn.Module):
     """A convolution without bias whose kernel has mean 0 and variance 1 for each output channel.
 
     Attributes:
-      cfg: epsilon and where it is added.
+      cfg: the epsilon, and where to add it.
       features: output channels.
-      side: of the kernel.
-      stride: in both directions.
+      side: side of the kernel.
+      stride: stride in both directions.
       padding: `SAME`, or pixels on each side.
-      dtype: of the convolution; the kernel is standardised in float32.
+      dtype: dtype of the convolution; the kernel is standardised in float32.
     """
 
     cfg: ResNetConfig
@@ -96,7 +96,7 @@ class StdConv(nn.Module):
 
     @nn.compact
     def __call__(self, x_BHWC: jax.Array) -> jax.Array:
-        """[B, H, W, C] to [B, H', W', features]."""
+        """Maps [B, H, W, C] to [B, H', W', features]."""
         shape = (self.side, self.side, x_BHWC.shape[-1], self.features)
         kernel = self.param("kernel", nn.initializers.lecun_normal(), shape)
         kernel = standardised(kernel.astype(jnp.float32), self.cfg)
@@ -115,7 +115,7 @@ class StdConv(nn.Module):
 def group_norm(
     cfg: ResNetConfig, name: str, dtype: Any, scale_init: Any = nn.initializers.ones
 ) -> nn.GroupNorm:
-    """GroupNorm of 32 groups with the variance in two passes."""
+    """Makes a GroupNorm of 32 groups that computes the variance in two passes."""
     return nn.GroupNorm(
         GROUPS,
         epsilon=cfg.gn_epsilon,
@@ -127,13 +127,13 @@ def group_norm(
 
 
 class PostActUnit(nn.Module):
-    """Bottleneck unit of hybrids: convolution, norm, ReLU; ReLU after the sum.
+    """Bottleneck unit of hybrids: convolution, norm, ReLU; the last ReLU follows the sum.
 
     Attributes:
-      cfg: constants.
-      inside: channels of the 3 x 3 convolution; 4 times as many come out.
-      stride: of the 3 x 3 convolution.
-      dtype: of computation.
+      cfg: the constants.
+      inside: channels of the 3 x 3 convolution; the output has 4 times as many.
+      stride: stride of the 3 x 3 convolution.
+      dtype: dtype of the computation.
       rules: placement of activations.
     """
 
@@ -145,7 +145,7 @@ class PostActUnit(nn.Module):
 
     @nn.compact
     def __call__(self, x_BHWC: jax.Array) -> jax.Array:
-        """[B, H, W, C] to [B, H / stride, W / stride, 4 inside]."""
+        """Maps [B, H, W, C] to [B, H / stride, W / stride, 4 inside]."""
         cfg, out = self.cfg, 4 * self.inside
         conv = lambda features, side, stride, name: StdConv(  # noqa: E731
             cfg, features, side, stride, "SAME", self.dtype, name=name
@@ -165,7 +165,7 @@ class PostActUnit(nn.Module):
 class PreActUnit(nn.Module):
     """Bottleneck unit of BiT: norm, ReLU, convolution; the projection takes the activated input.
 
-    Attributes: as those of `PostActUnit`.
+    Attributes: same as those of `PostActUnit`.
     """
 
     cfg: ResNetConfig
@@ -176,7 +176,7 @@ class PreActUnit(nn.Module):
 
     @nn.compact
     def __call__(self, x_BHWC: jax.Array) -> jax.Array:
-        """[B, H, W, C] to [B, H / stride, W / stride, 4 inside]."""
+        """Maps [B, H, W, C] to [B, H / stride, W / stride, 4 inside]."""
         cfg, out = self.cfg, 4 * self.inside
         y = nn.relu(group_norm(cfg, "norm1", self.dtype)(x_BHWC))
         rest = x_BHWC
@@ -191,13 +191,13 @@ class PreActUnit(nn.Module):
 
 
 class Backbone(nn.Module):
-    """Root and stages.
+    """The root and the stages of a ResNet.
 
     Attributes:
       cfg: the architecture.
       unit: `PostActUnit` for a hybrid, `PreActUnit` for BiT.
-      remat: of each unit; see `layers.rematerialised`.
-      dtype: of computation.
+      remat: policy for each unit; see `layers.rematerialised`.
+      dtype: dtype of the computation.
       rules: placement of activations.
     """
 
@@ -209,7 +209,7 @@ class Backbone(nn.Module):
 
     @nn.compact
     def __call__(self, images_BHWC: jax.Array) -> jax.Array:
-        """[B, H, W, 3] to [B, H / stride, W / stride, features]."""
+        """Maps [B, H, W, 3] to [B, H / stride, W / stride, features]."""
         x_BHWC = self._root(images_BHWC)
         unit: Any = rematerialised(self.unit, self.remat, inside_scan=False)
         for s, count in enumerate(self.cfg.stages):

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Names of models, e.g. `B/16`, `R50+B/16`, `BiT-R50x1`, `Mixer-B/16`, and free sizes beside them.
+"""Models by name, e.g. `B/16`, `R50+B/16`, `BiT-R50x1`, `Mixer-B/16`, and with free sizes.
 
-`Settings` are the keys of the config section `model`. Start from `config`, then `make`.
+The fields of `Settings` are the keys of the config section `model`. Start from `config`, then
+`make`.
 """
 
 import dataclasses
@@ -22,12 +23,12 @@ from vit_jax.sharding import Axes, Rules
 Config = vit.ViTConfig | bit.BiTConfig | mixer.MixerConfig | custom.OwnConfig
 Model = vit.ViT | bit.BiT | mixer.Mixer
 Family = Literal["vit", "bit", "mixer", "own"]
-FREE = "custom"  # the size of a variant whose numbers are all given
+FREE = "custom"  # the size of a variant whose numbers the user gives
 
-# Parameter path pattern -> logical axes, for every model of ours; see sharding.param_axes.
+# Parameter path pattern -> logical axes, for every built-in model; see sharding.param_axes.
 AXES: Axes = resnet.AXES | mixer.AXES | vit.AXES
 
-# What `vit_jax models` lists: the models of the papers.
+# The models of the papers, which `vit_jax models` lists.
 NAMED: tuple[str, ...] = (
     *("Ti/16", "S/16", "S/32", "b/32", "B/8", "B/16", "B/32", "L/16", "L/32", "H/14"),
     *("So400m/14", "g/14", "g-opt/16", "G/14", "G-opt/16", "e/14"),
@@ -86,7 +87,7 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "dtype": get_args(layers.Dtype),
     "attention": get_args(attention.Wanted),
 }
-# What each kind of model takes beside what all take.
+# The settings that each kind of model accepts, in addition to those that all accept.
 _BACKBONE = {"stages", "root_width", "stem", "stem_stride", "gn_epsilon", "ws_epsilon"}
 _BACKBONE |= {"ws_epsilon_in"}
 _TOKENS = {"width", "depth", "mlp", "drop_path", "gelu", "ln_epsilon", "scan"}
@@ -96,18 +97,18 @@ _ALL = {"variant", "head_bias", "dtype", "remat"}
 
 
 def config(*, classes: int, **settings: Any) -> Config:
-    """A named model with any of its numbers replaced.
+    """Returns the configuration of a named model, with the given numbers replaced.
 
     Args:
-      classes: Y; 0 is a model without a head.
+      classes: Y; with 0 the model has no head.
       **settings: the fields of `Settings`. `variant` is `SIZE/PATCH` of a ViT (`B/16`),
-        `R[N]+SIZE/PATCH` of a hybrid (`R50+B/16`), `BiT-RNxW` (`BiT-R50x1`) or `Mixer-SIZE/PATCH`;
-        with the size `custom` all its numbers are given. PATCH is the number of pixels per token
-        with the standard stem. `MODULE:CLASS(key=value)` is a user's own, see `custom`.
+        `R[N]+SIZE/PATCH` of a hybrid (`R50+B/16`), `BiT-RNxW` (`BiT-R50x1`) or `Mixer-SIZE/PATCH`.
+        The size `custom` requires all numbers. PATCH is the number of pixels per token with the
+        standard stem. `MODULE:CLASS(key=value)` is a user's own model, see `custom`.
 
     Raises:
-      BadInput: an unknown variant or option, a setting that the variant does not have, sizes that
-        do not go together, or a number out of range.
+      BadInput: an unknown variant or option, a setting that the variant lacks, sizes that do not go
+        together, or a number out of range.
     """
     given = Settings(**settings)
     for field, options in _OPTIONS.items():
@@ -127,12 +128,12 @@ def config(*, classes: int, **settings: Any) -> Config:
 
 
 def published(variant: str) -> dict[str, Any]:
-    """The settings with which a named variant was published, where they are not the defaults."""
+    """Returns the settings of a published variant that differ from the defaults."""
     return {"pool": "map"} if variant.partition("/")[0] in _POOLED else {}
 
 
 def make(cfg: Config, rules: Rules | None = None) -> Model:
-    """The model of a configuration; `rules` place its activations."""
+    """Makes the model of a configuration; `rules` place its activations."""
     if isinstance(cfg, custom.OwnConfig):
         return cfg.make(rules)
     if isinstance(cfg, vit.ViTConfig):
@@ -141,7 +142,7 @@ def make(cfg: Config, rules: Rules | None = None) -> Model:
 
 
 def family(cfg: Config) -> Family:
-    """Which of the three kinds of model, or a user's own."""
+    """Returns which of the three kinds of model it is, or "own" for a user's own."""
     kinds: dict[type, Family] = {
         vit.ViTConfig: "vit", bit.BiTConfig: "bit", mixer.MixerConfig: "mixer"
     }  # fmt: skip
@@ -149,21 +150,21 @@ def family(cfg: Config) -> Family:
 
 
 def axes(cfg: Config) -> Axes:
-    """Parameter path pattern -> logical axes, see `sharding.param_axes`."""
+    """Returns the map from parameter path pattern to logical axes; see `sharding.param_axes`."""
     return cfg.AXES if isinstance(cfg, custom.OwnConfig) else AXES
 
 
 def shapes(cfg: Config, height: int, width: int) -> Any:
-    """The parameter tree for images of a size, as shapes; needs no device."""
+    """Returns the parameter tree for an image size as shapes; needs no device."""
     image = jax.ShapeDtypeStruct((1, height, width, 3), jnp.float32)
     key = jax.eval_shape(lambda: jax.random.key(0))
     return jax.eval_shape(make(cfg).init, key, image)["params"]
 
 
 def describe(variant: str, cfg: Config) -> dict[str, Any]:
-    """Every field of a model, those of its backbone among them, for people and for JSON."""
+    """Returns every field of a model and of its backbone, for people and for JSON."""
     fields = dataclasses.asdict(cfg)
-    fields.pop("patch_outputs", None)  # of training alone
+    fields.pop("patch_outputs", None)  # only used in training
     backbone = fields.pop("backbone", None) or fields.pop("resnet", None) or {}
     if backbone:
         backbone["root_width"] = backbone.pop("width")
@@ -172,7 +173,7 @@ def describe(variant: str, cfg: Config) -> dict[str, Any]:
 
 
 def grid(cfg: Config, height: int, width: int) -> tuple[int, int]:
-    """Rows and columns of what is pooled: patches, or positions of BiT's last feature map."""
+    """Returns the rows and columns of what is pooled: patches, or BiT's last feature map."""
     pixels = stride(cfg)
     if isinstance(cfg, bit.BiTConfig):
         return -(-height // pixels), -(-width // pixels)
@@ -180,23 +181,25 @@ def grid(cfg: Config, height: int, width: int) -> tuple[int, int]:
 
 
 def backbone(cfg: Config) -> resnet.ResNetConfig | None:
-    """The ResNet in a model, None without."""
+    """Returns the ResNet inside a model; None if it has none."""
     if isinstance(cfg, bit.BiTConfig):
         return cfg.resnet
     return cfg.backbone if isinstance(cfg, vit.ViTConfig) else None
 
 
 def stride(cfg: Config) -> int:
-    """Pixels per token, or per position of BiT's last feature map, in each direction."""
+    """Returns the pixels per token, or per position of BiT's last feature map, in a direction."""
     if isinstance(cfg, bit.BiTConfig):
         return cfg.resnet.stride
     return cfg.patch if isinstance(cfg, mixer.MixerConfig) else cfg.stride
 
 
 def check_image_size(cfg: Config, height: int, width: int) -> None:
-    """Raises BadInput unless the model can take images of this size; names sides that fit.
+    """Raises BadInput unless the model accepts images of this size.
 
-    Tokens must tile the image, and a grid has at least 2 x 2 positions.
+    The message names sides that fit.
+
+    Tokens must tile the image, and the grid must have at least 2 x 2 positions.
     """
     pixels, tiled = stride(cfg), not isinstance(cfg, bit.BiTConfig)
     least = 2 * pixels if tiled else pixels + 1
@@ -216,7 +219,7 @@ def check_image_size(cfg: Config, height: int, width: int) -> None:
 
 
 def _or_small(cfg: Config, height: int, width: int) -> str:
-    """Advice to take the small stem, where that takes images of this size."""
+    """Returns advice to use the small stem, if that accepts images of this size."""
     given = backbone(cfg)
     if given is None or given.stem == "small":
         return ""
@@ -247,14 +250,14 @@ def _check_ranges(given: Settings) -> None:
 
 
 def _refuse_others(given: Settings, takes: set[str]) -> None:
-    """Refuses a setting that this variant does not have."""
+    """Raises BadInput for a setting that this variant does not have."""
     for name, value in _changed(given).items():
         if name not in takes | _ALL:
             raise BadInput(f"model.{name}={value!r}: {given.variant} has no {name}; leave it out.")
 
 
 def _changed(given: Settings) -> dict[str, Any]:
-    """The settings that are not left to the variant."""
+    """Returns the settings that the user has set."""
     fields = dataclasses.fields(Settings)[1:]
     return {f.name: v for f in fields if (v := getattr(given, f.name)) != f.default}
 
@@ -262,7 +265,7 @@ def _changed(given: Settings) -> dict[str, Any]:
 def _sizes(
     given: Settings, size: str, table: dict[str, tuple[int, ...]], fields: tuple[str, ...]
 ) -> dict[str, int]:
-    """The numbers of a named size, each replaced where one is given."""
+    """Returns the numbers of a named size, with the given ones replaced."""
     if size != FREE and size not in table:
         raise _unknown(given.variant)
     named = table.get(size, (0,) * len(fields))
@@ -274,7 +277,7 @@ def _sizes(
 
 
 def _shared(given: Settings, *fields: str) -> dict[str, Any]:
-    """Fields that are taken as they are, with "auto" and 0 as published."""
+    """Returns the fields that are used as given; "auto" and 0 become the published values."""
     values = {f: getattr(given, f) for f in ("head_bias", "dtype", "remat", *fields)}
     if "gelu" in values:
         values["gelu"] = "tanh" if given.gelu == "auto" else given.gelu
@@ -283,7 +286,7 @@ def _shared(given: Settings, *fields: str) -> dict[str, Any]:
 
 
 def _resnet(given: Settings, stages: tuple[int, ...], width: int, *, bit: bool) -> Any:
-    """The backbone: constants of the published BiT models, or of the published hybrids."""
+    """Makes the backbone, with the constants of the published BiT models or hybrids."""
     if width % resnet.GROUPS or width < 1:
         low = max(1, width // resnet.GROUPS) * resnet.GROUPS
         raise BadInput(
@@ -357,7 +360,10 @@ def _vit(given: Settings, classes: int, units: str | None, size: str, patch: str
 
 
 def _attention(given: Settings) -> attention.Path:
-    """What every device can compute; `build` replaces it where a GPU has better."""
+    """Returns a code path that every device supports.
+
+    `build` replaces it if a GPU has a better one.
+    """
     rate, relative = given.attention_dropout, given.posemb == "relative"
     why = attention.not_fused(dropout=rate, relative=relative)
     if given.attention == "fused" and why:
@@ -366,11 +372,12 @@ def _attention(given: Settings) -> attention.Path:
 
 
 def _hybrid(given: Settings, layers: str, pixels: int) -> tuple[resnet.ResNetConfig, int]:
-    """Backbone and patch side on its feature map of a hybrid with `pixels` per token.
+    """Returns a hybrid's backbone and its patch side on the feature map, for `pixels` per token.
 
-    With stride 16 the units of stage 4 are part of stage 3 (section 4.1 of the paper has the same
-    depth): R50+B/16 has stages 3, 4, 9. A root alone counts as stride 2 in the published name
-    R+Ti/16, although its pool makes it 4: 8 x 8 patches, 32 pixels per token in truth.
+    With stride 16, the units of stage 4 move into stage 3, so R50+B/16 has stages 3, 4, 9. Section
+    4.1 of the paper keeps the depth too. The published name R+Ti/16 counts a root alone as stride
+    2, although its pool makes the stride 4. It therefore has 8 x 8 patches, and in fact 32 pixels
+    per token.
     """
     if layers and int(layers) not in resnet.STAGES:
         raise _unknown(given.variant)

@@ -5,8 +5,8 @@
 
 Axes: B batch, H W C image, L tokens, D width, Y classes, S layers. Parameters are a plain dict:
 `backbone` (hybrids), `embedding`, `cls`, `registers`, `posemb` (see `posemb`), `blocks` (stacked
-over layers; `block_0`, ... without scan), `norm`, `map_head`, `pre_logits`, `head`; and only where
-patches are predicted (appendix B.1.2) `mask_token` and `patch_head`. Start from `ViT.__call__`.
+over layers; `block_0`, ... without scan), `norm`, `map_head`, `pre_logits`, `head`. Models that
+predict patches (appendix B.1.2) also have `mask_token` and `patch_head`. Start from `ViT.__call__`.
 """
 
 import dataclasses
@@ -73,9 +73,9 @@ AXES: dict[str, tuple[str | None, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class ViTConfig:
-    """What a ViT is; `variants.config` builds one from a name."""
+    """The architecture of a ViT; `variants.config` builds one from a name."""
 
-    patch: int  # P, pixels; of a hybrid, positions of its feature map
+    patch: int  # P, in pixels; for a hybrid, in positions of its feature map
     width: int  # D
     depth: int  # S
     mlp: int  # F
@@ -84,45 +84,45 @@ class ViTConfig:
     pool: Pool = "token"
     posemb: Posemb = "learned1d"
     posemb_at: PosembAt = "stem"
-    registers: int = 0  # tokens that belong to no patch (arXiv:2309.16588)
-    representation: int = 0  # width of the tanh pre-logits layer, 0: none
+    registers: int = 0  # number of tokens without a patch (arXiv:2309.16588)
+    representation: int = 0  # width of the tanh pre-logits layer; 0 leaves it out
     head_bias: float = 0.0
     dropout: float = 0.0
     attention_dropout: float = 0.0
-    drop_path: float = 0.0  # of the last block; the first has 0, linear between
+    drop_path: float = 0.0  # rate of the last block; the first has 0, linear in between
     gelu: Gelu = "tanh"
     ln_epsilon: float = 1e-6
     dtype: Dtype = "float32"
     scan: bool = True
-    apart: bool = False  # parameters stacked, but each layer by itself: see `layers.apply_blocks`
+    apart: bool = False  # layers computed one by one: see `layers.apply_blocks`
     remat: Remat = "none"
     attention: Path = "plain"
     backbone: resnet.ResNetConfig | None = None
-    patch_outputs: int = 0  # O, of each patch; 0: no mask token, and the logits are of an image
+    patch_outputs: int = 0  # O, outputs per patch; 0: no mask token, logits per image
 
     @property
     def stride(self) -> int:
-        """Pixels per token in each direction."""
+        """Returns the pixels per token in each direction."""
         return self.patch * (self.backbone.stride if self.backbone else 1)
 
     @property
     def last_is_short(self) -> bool:
-        """Whether the last block computes the first token alone: the head reads no other.
+        """Returns whether the last block computes only the first token, which the head reads.
 
-        Not with dropout, which would draw other numbers than the scan.
+        This is False with dropout, because the scan would draw other numbers.
         """
         of_one = self.pool == "token" and not self.patch_outputs
         return self.scan and self.apart and of_one and not (self.dropout or self.attention_dropout)
 
 
 class EncoderBlock(nn.Module):
-    """x + Drop(MHSA(LN x)), then x + MLP(LN x); equations 2 and 3.
+    """One layer: x + Drop(MHSA(LN x)), then x + MLP(LN x); equations 2 and 3.
 
     Attributes:
       cfg: the architecture.
       rules: placement of activations.
       grid: rows and columns of patches.
-      first: whether only the first token comes out, [B, 1, D].
+      first: whether to return only the first token, [B, 1, D].
     """
 
     cfg: ViTConfig
@@ -134,7 +134,7 @@ class EncoderBlock(nn.Module):
     def __call__(
         self, tokens_BLD: jax.Array, layer: Layer, posemb_1LD: jax.Array | None
     ) -> tuple[jax.Array, None]:
-        """One layer; `posemb_1LD` is what every layer adds alike, if anything."""
+        """Computes one layer; `posemb_1LD` is the embedding that every layer adds, if any."""
         cfg, dtype = self.cfg, jnp.dtype(self.cfg.dtype)
         path_rate, keys = (
             (0.0, [None] * 5) if layer is None else (layer[0], jax.random.split(layer[1], 5))
@@ -151,7 +151,7 @@ class EncoderBlock(nn.Module):
         queries_BLD, path = x_BLD, cfg.attention
         if self.first:
             queries_BLD, tokens_BLD = x_BLD[:, :1], tokens_BLD[:, :1]
-            path = "lean" if path == "lean" else "plain"  # the others gain nothing from one query
+            path = "lean" if path == "lean" else "plain"  # other paths gain nothing with one query
         x_BLD = Attention(
             cfg.heads, cfg.attention_dropout, dtype, self.rules, cfg.posemb == "relative",
             path, name="attn",
@@ -166,7 +166,10 @@ class EncoderBlock(nn.Module):
 
 
 def position_table(cfg: ViTConfig, param: Any, grid: tuple[int, int]) -> jax.Array:
-    """What is added to all tokens, [1, L, D]; `param` is that of the module that owns it."""
+    """Returns the embeddings to add to all tokens, [1, L, D].
+
+    `param` belongs to the owning module.
+    """
     class_rows = int(cfg.pool == "token")
     added_1LD = posemb.table(param, cfg.posemb, grid, cfg.width, class_rows)
     return posemb.with_registers(added_1LD, class_rows, cfg.registers)
@@ -180,7 +183,7 @@ class MapHead(nn.Module):
 
     @nn.compact
     def __call__(self, tokens_BLD: jax.Array) -> jax.Array:
-        """[B, L, D] to [B, D]; no dropout."""
+        """Maps [B, L, D] to [B, D], without dropout."""
         cfg, dtype = self.cfg, jnp.dtype(self.cfg.dtype)
         probe_11D = self.param("probe", nn.initializers.xavier_uniform(), (1, 1, cfg.width))
         probe_B1D = jnp.tile(probe_11D.astype(dtype), (tokens_BLD.shape[0], 1, 1))
@@ -193,11 +196,11 @@ class MapHead(nn.Module):
 
 
 class ViT(nn.Module):
-    """Images to logits, of an image or of each of its patches.
+    """A model that maps images to logits, of each image or of each of its patches.
 
     Attributes:
       cfg: the architecture.
-      rules: placement of activations; None applies without a mesh.
+      rules: placement of activations; None without a mesh.
     """
 
     cfg: ViTConfig
@@ -212,17 +215,17 @@ class ViT(nn.Module):
         key: jax.Array | None = None,
         source_BL: jax.Array | None = None,
     ) -> jax.Array:
-        """Logits of normalised images.
+        """Returns the logits of normalised images.
 
         Args:
           images_BHWC: float32 [B, H, W, 3]; H and W are multiples of the patch.
-          train: whether dropout and stochastic depth act.
-          key: typed key, needed in training when any rate is above 0.
-          source_BL: int32 [B, L], the patch whose embedding comes to stand in each place, -1: the
-            mask token; None: each its own. Only where patches are predicted.
+          train: whether dropout and stochastic depth are active.
+          key: typed key, needed in training if any rate is above 0.
+          source_BL: int32 [B, L], for each place the patch whose embedding it receives. -1 means
+            the mask token; None leaves every patch in its place. Only used to predict patches.
 
         Returns:
-          float32 [B, Y]; where patches are predicted, of all patches [B, L, O].
+          float32 [B, Y]; for a model that predicts patches, [B, L, O].
         """
         cfg, dtype = self.cfg, jnp.dtype(self.cfg.dtype)
         rates = max(cfg.dropout, cfg.attention_dropout, cfg.drop_path)
@@ -264,9 +267,12 @@ class ViT(nn.Module):
     def _embed(
         self, images_BHWC: jax.Array, dtype: Any, source_BL: jax.Array | None
     ) -> tuple[jax.Array, tuple[int, int]]:
-        """Equation 1 without positions: class token, registers, patches; and the grid of patches.
+        """Returns equation 1 without positions, and the grid of patches.
 
-        A hybrid takes its patches from the feature map of the backbone. Patches are corrupted here.
+        Tokens are the class token, the registers and the patches.
+
+        A hybrid takes its patches from the feature map of the backbone. This method also corrupts
+        the patches.
         """
         cfg = self.cfg
         x_BHWC = images_BHWC.astype(dtype)
@@ -298,7 +304,7 @@ class ViT(nn.Module):
 
 
 def _corrupted(patches_BLD: jax.Array, source_BL: jax.Array, mask_11D: jax.Array) -> jax.Array:
-    """Every patch replaced by its source; -1: the mask token."""
+    """Replaces every patch by its source; -1 is the mask token."""
     source_BL1 = source_BL[..., None]
     taken_BLD = jnp.take_along_axis(patches_BLD, jnp.maximum(source_BL1, 0), axis=1)
     return jnp.where(source_BL1 < 0, mask_11D, taken_BLD)

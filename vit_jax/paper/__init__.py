@@ -1,16 +1,18 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the papers say, as JSON with its sources, and small typed readers; standard library only.
+"""The papers' statements as JSON with sources, and small typed readers.
 
-    vit_paper_tables.json  arXiv:2010.11929: tables, figures, what the text says, inconsistencies
+The room needs only the standard library.
+
+    vit_paper_tables.json  arXiv:2010.11929: tables, figures, statements, inconsistencies
     vtab_tasks.json        the 19 tasks of VTAB: splits, labels, sizes, downloads
     augreg.json            arXiv:2106.10270, "How to train your ViT?"
     bit_hyperrule.json     arXiv:1912.11370, BiT: pre-training and HyperRule
     robustness.json        ReaL, ImageNet-V2, -A, -R, -Sketch, -C, ObjectNet; AlexNet's errors on -C
 
-Start from `vtab`, `pretraining`, `transfer`, `hyperrule`, `augreg` or `robustness`; `table` gives a
-whole file.
+Start from `vtab`, `pretraining`, `transfer`, `hyperrule`, `augreg` or `robustness`; `table` returns
+a whole file.
 """
 
 import functools
@@ -21,5 +23,5 @@ from typing import Any
 
 @functools.cache
 def table(name: str) -> dict[str, Any]:
-    """The content of `name`.json, shared by all callers: not to be changed."""
+    """Returns the content of `name`.json, shared by all callers, who must not change it."""
     return json.loads(Path(__file__).with_name(f"{name}.json").read_text(encoding="utf-8"))

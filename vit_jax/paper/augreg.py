@@ -15,12 +15,12 @@ from vit_jax.errors import unknown
 
 @dataclasses.dataclass(frozen=True)
 class Level:
-    """An augmentation level (section 3.3), beside Inception crop and mirroring.
+    """An augmentation level (section 3.3), in addition to Inception crop and mirroring.
 
     Attributes:
-      layers: of RandAugment; 0: none.
-      magnitude: of RandAugment, from 0 to 10 and beyond; 0 is not the identity.
-      mixup: alpha; 0: none.
+      layers: layers of RandAugment; 0 leaves it out.
+      magnitude: magnitude of RandAugment, from 0 to 10 and beyond; 0 is not the identity.
+      mixup: alpha; 0 leaves it out.
     """
 
     layers: int
@@ -29,30 +29,30 @@ class Level:
 
     @property
     def ops(self) -> str:
-        """What follows the crop and the mirroring in a chain, e.g. `|randaug(2, 15)`."""
+        """The operations after the crop and the mirroring in a chain, e.g. `|randaug(2, 15)`."""
         return f"|randaug({self.layers}, {self.magnitude})" if self.layers else ""
 
 
 @functools.cache
 def levels() -> dict[str, Level]:
-    """Name -> level, from `none` to `strong2`."""
+    """Returns name -> level, from `none` to `strong2`."""
     return {k: Level(*v) for k, v in paper.table("augreg")["augmentation"]["levels"].items()}
 
 
 @dataclasses.dataclass(frozen=True)
 class Pretraining:
-    """The recipe on one dataset (sections 3.1, 3.4; big_vision vit_i21k.py, vit_i1k.py).
+    """The recipe for one dataset (sections 3.1, 3.4; big_vision vit_i21k.py, vit_i1k.py).
 
     Attributes:
       batch_size: images.
-      lr: peak rate, cosine.
-      warmup_steps: of the linear warm-up.
-      clip: global norm of the gradients.
-      epochs: those of the paper, the longest last.
-      weight_decays: those of the paper, multiplied by the rate.
-      rates: of dropout and stochastic depth, alike.
-      head_bias: initial.
-      default_level: variant -> level of big_vision's configuration.
+      lr: peak rate of a cosine schedule.
+      warmup_steps: steps of linear warm-up.
+      clip: maximum global norm of the gradients.
+      epochs: numbers of epochs in the paper, the longest last.
+      weight_decays: values in the paper, multiplied by the rate.
+      rates: rates for both dropout and stochastic depth.
+      head_bias: initial bias of the head.
+      default_level: variant -> level in big_vision's configuration.
     """
 
     batch_size: int
@@ -70,10 +70,10 @@ _DATASETS = {"imagenet21k": ("ImageNet-21k", "i21k"), "imagenet": ("ImageNet-1k"
 
 
 def pretraining(dataset: str) -> Pretraining:
-    """The recipe on `imagenet21k` or `imagenet`.
+    """Returns the recipe for `imagenet21k` or `imagenet`.
 
     Raises:
-      BadInput: another dataset.
+      BadInput: another dataset is given.
     """
     if dataset not in _DATASETS:
         raise unknown("dataset of AugReg", dataset, _DATASETS)

@@ -3,8 +3,8 @@
 
 """BiT-HyperRule (arXiv:1912.11370, section 3.3): fine-tuning without a search. Start from `rule`.
 
-How long, at which resolution and whether with mixup follows from the number of examples and the
-area of the images. What the published code does otherwise is there too.
+The number of examples and the area of the images determine length, resolution and mixup. The module
+also has the deviations of the published code.
 """
 
 import dataclasses
@@ -13,10 +13,11 @@ from vit_jax import paper
 from vit_jax.paper import vtab
 
 SMALL, LARGE = 20_000, 500_000  # labelled examples: small is below the first, large from the second
-FEWEST_PIXELS = 96 * 96  # images with fewer are resized to less
+FEWEST_PIXELS = 96 * 96  # images with fewer pixels are resized to smaller sides
 
-# Dataset -> images of train, a side in pixels that stands for their area. Sizes: TFDS; sides: the
-# published code (bit_hyperrule.json), where 224 is any that is not small.
+# Dataset -> number of training images, and a side in pixels that stands for their area. Sizes come
+# from TFDS, sides from the published code (bit_hyperrule.json); there, 224 stands for any large
+# side.
 DATASETS = {
     "cifar10": (50_000, 32),
     "cifar100": (50_000, 32),
@@ -30,19 +31,19 @@ VTAB_SIDES = {"cifar100": 32, "svhn": 32, "eurosat": 64, "dspr_loc": 64, "dspr_o
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """What the rule says for one dataset.
+    """The rule's hyperparameters for one dataset.
 
     Attributes:
-      steps: of training.
-      warmup_steps: of the linear warm-up; 0: the paper has none.
+      steps: training steps.
+      warmup_steps: steps of linear warm-up; 0 in the paper, which has no warm-up.
       drops: durations after which the rate falls to a tenth.
-      mixup: alpha; 0: none.
-      resize: pixels a side, before a crop.
-      crop: pixels a side; evaluation resizes to it.
-      lr: rate.
-      momentum: of SGD.
+      mixup: alpha; 0 leaves it out.
+      resize: pixels per side, before a crop.
+      crop: pixels per side; evaluation resizes to it.
+      lr: learning rate.
+      momentum: momentum of SGD.
       batch_size: images.
-      weight_decay: there is none.
+      weight_decay: value in the paper, which uses no decay.
     """
 
     steps: int
@@ -58,7 +59,10 @@ class Rule:
 
 
 def size(dataset: str) -> tuple[int, int]:
-    """(labelled examples, pixels a side) of a dataset or `vtab/TASK`; (0, 0) if not known."""
+    """Returns (labelled examples, pixels per side).
+
+    `dataset` is a dataset or `vtab/TASK`; the result is (0, 0) if it is unknown.
+    """
     if dataset.startswith("vtab/"):
         slug = vtab.find(dataset.removeprefix("vtab/")).slug
         return VTAB_EXAMPLES, VTAB_SIDES.get(slug, 224)
@@ -66,13 +70,14 @@ def size(dataset: str) -> tuple[int, int]:
 
 
 def rule(*, examples: int, side: int, model: str = "", code: bool = False) -> Rule:
-    """The rule for a dataset.
+    """Returns the rule for a dataset.
 
     Args:
-      examples: labelled ones.
-      side: of the images in pixels: the root of their area.
-      model: `BiT-R152x4` has a resolution of its own.
-      code: as the published code: a warm-up, other drops on small datasets, 480 pixels.
+      examples: number of labelled examples.
+      side: side of the images in pixels, the root of their area.
+      model: variant; `BiT-R152x4` has its own resolution.
+      code: whether to follow the published code: a warm-up, other drops on small datasets, 480
+        pixels.
     """
     found = paper.table("bit_hyperrule")
     said, coded = found["hyperrule_paper"], found["hyperrule_code"]

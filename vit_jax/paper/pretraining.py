@@ -11,7 +11,7 @@ import functools
 
 from vit_jax import paper
 
-# How the papers call the datasets -> how recipes do.
+# Names of datasets in the papers -> names in recipes.
 DATASETS = {
     "JFT-300M": "jft",
     "JFT": "jft",
@@ -26,11 +26,11 @@ class Row:
     """A row of Table 3.
 
     Attributes:
-      epochs: one, or those among which the paper does not say which it used where.
+      epochs: one number, or several if the paper does not say which one it used where.
       lr: peak rate.
       decay: linear or cosine.
-      weight_decay: multiplied by the rate.
-      dropout: rate.
+      weight_decay: decay, multiplied by the rate.
+      dropout: dropout rate.
     """
 
     epochs: tuple[int, ...]
@@ -41,13 +41,13 @@ class Row:
 
 
 def variant(name: str) -> str:
-    """A model of the paper (`ViT-B/16`, `R50+ViT-B/16`, `R50x1`) as our variant."""
+    """Returns the variant for a model of the paper (`ViT-B/16`, `R50+ViT-B/16`, `R50x1`)."""
     return name.replace("ViT-", "") if "ViT" in name else f"BiT-{name}"
 
 
 @functools.cache
 def table_3() -> dict[str, dict[str, Row]]:
-    """Dataset (`jft`, `imagenet21k`, `imagenet`) -> variant -> row."""
+    """Returns dataset (`jft`, `imagenet21k`, `imagenet`) -> variant -> row."""
     rows: dict[str, dict[str, Row]] = {}
     for row in paper.table("vit_paper_tables")["tables"]["table_3"]["rows"]:
         made = Row(
@@ -64,13 +64,13 @@ def table_3() -> dict[str, dict[str, Row]]:
 
 @dataclasses.dataclass(frozen=True)
 class Common:
-    """What the caption of Table 3 says of all rows.
+    """The values that the caption of Table 3 gives for all rows.
 
     Attributes:
       batch_size: images.
-      warmup_steps: of the linear warm-up.
-      resolution: pixels a side.
-      clip: dataset -> global norm of the gradients; 0: none.
+      warmup_steps: steps of linear warm-up.
+      resolution: pixels per side.
+      clip: dataset -> maximum global norm of the gradients; 0 disables clipping.
     """
 
     batch_size: int
@@ -80,7 +80,7 @@ class Common:
 
 
 def common() -> Common:
-    """The caption of Table 3."""
+    """Returns the values in the caption of Table 3."""
     found = paper.table("vit_paper_tables")["tables"]["table_3"]["common"]
     clips = found["grad_clip_global_norm"]
     return Common(
@@ -93,15 +93,15 @@ def common() -> Common:
 
 @dataclasses.dataclass(frozen=True)
 class Bit:
-    """How BiT was pre-trained on a dataset: SGD with a rate that falls in steps.
+    """BiT's pre-training on a dataset: SGD with a rate that falls in steps.
 
     Attributes:
       batch_size: images.
-      lr: peak rate, at that batch size.
-      momentum: of SGD.
+      lr: peak rate at that batch size.
+      momentum: momentum of SGD.
       weight_decay: L2, added to the gradient.
-      warmup_steps: of the linear warm-up.
-      epochs: length.
+      warmup_steps: steps of linear warm-up.
+      epochs: length of training.
       drops: epochs at which the rate falls to a tenth.
     """
 
@@ -115,7 +115,7 @@ class Bit:
 
 
 def bit(dataset: str) -> Bit:
-    """BiT-S (`imagenet`), BiT-M (`imagenet21k`) or BiT-L (`jft`)."""
+    """Returns the recipe of BiT-S (`imagenet`), BiT-M (`imagenet21k`) or BiT-L (`jft`)."""
     upstream = paper.table("bit_hyperrule")["upstream"]
     same = upstream["common"]
     rows = {DATASETS[row["dataset"]]: row for row in upstream["models"].values()}
@@ -135,13 +135,13 @@ class Masked:
     """Masked patch prediction: appendix B.1.2, and section 4.6 for the accuracy.
 
     Attributes:
-      model: as our variant.
+      model: variant of the model.
       dataset: `jft`.
-      rate: share of the patches that are corrupted.
-      steps: of training.
+      rate: share of corrupted patches.
+      steps: training steps.
       batch_size: images.
       lr: peak rate.
-      warmup_steps: of the linear warm-up.
+      warmup_steps: steps of linear warm-up.
       decay: cosine.
       imagenet_percent: top-1 on ImageNet after fine-tuning.
     """
@@ -158,7 +158,7 @@ class Masked:
 
 
 def masked() -> Masked:
-    """How the paper's self-supervised model was trained."""
+    """Returns the recipe of the paper's self-supervised model."""
     found = paper.table("vit_paper_tables")["text_details"]["self_supervision"]["value"]
     return Masked(
         variant(found["model"]),

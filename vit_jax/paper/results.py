@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The printed numbers of arXiv:2010.11929 and of AugReg's Table 3, one `Value` a cell.
+"""The printed numbers of arXiv:2010.11929 and of AugReg's Table 3, one `Value` per cell.
 
-Accuracies are in percent, whatever the paper prints. Start from `table` or `figure`.
+Accuracies are in percent, even if the paper prints shares. Start from `table` or `figure`.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from typing import Any
 from vit_jax import paper
 from vit_jax.paper import pretraining, transfer
 
-# How tables call what a model is tested on -> dataset of a recipe.
+# Names of test sets in the tables -> datasets of recipes.
 TESTS = transfer.DATASETS | {
     "CIFAR-10": "cifar10",
     "CIFAR-100": "cifar100",
@@ -28,10 +28,10 @@ class Value:
     """A cell, or a point of a figure.
 
     Attributes:
-      labels: what it is of; rows first, then columns.
-      value: as printed; None where the paper leaves the cell empty.
-      std: over three runs, where it is printed.
-      x: place on the horizontal axis of a figure.
+      labels: names of the row, then of the column.
+      value: the printed value; None for an empty cell.
+      std: standard deviation over three runs, if printed.
+      x: position on the horizontal axis of a figure.
     """
 
     labels: tuple[str, ...]
@@ -45,14 +45,17 @@ def _table(number: int) -> dict[str, Any]:
 
 
 def caption(number: int, *, figure: bool = False) -> str:
-    """The title of a table or a figure."""
+    """Returns the title of a table or a figure."""
     whole = paper.table("vit_paper_tables")
     found = whole["figures" if figure else "tables"]
     return found[f"{'figure' if figure else 'table'}_{number}"]["title"]
 
 
 def variant(name: str) -> str:
-    """A model as any table or figure writes it, as ours: `R50x1+ViT-B/16`, `ResNet50 Adam`."""
+    """Returns the variant for a model's name in any table or figure.
+
+    Examples are `R50x1+ViT-B/16` and `ResNet50 Adam`.
+    """
     plain = re.sub(r" .*", "", name).replace("ResNet", "R").replace("R50x1+", "R50+")
     return pretraining.variant(
         plain if "+" in plain or "x" in plain or "/" in plain else plain + "x1"
@@ -60,7 +63,7 @@ def variant(name: str) -> str:
 
 
 def table_2() -> list[Value]:
-    """Labels: tested on, column."""
+    """Returns Table 2; labels: tested on, column."""
     return [
         Value((row["dataset"], column), *((v["mean"], v["std"]) if v else (None, None)))
         for row in _table(2)["rows"]
@@ -69,15 +72,16 @@ def table_2() -> list[Value]:
 
 
 def core_days() -> dict[str, int]:
-    """Column of Table 2 -> TPUv3 core-days of pre-training, a measurement."""
+    """Returns column of Table 2 -> measured TPUv3 core-days of pre-training."""
     return dict(_table(2)["tpuv3_core_days"])
 
 
 @functools.cache
 def spread(test: str) -> tuple[float, float]:
-    """(standard deviation of ViT-L/16 from ImageNet-21k, that of our three columns) in Table 2.
+    """Returns two standard deviations from Table 2.
 
-    The second is the root of the mean square, for models that Table 2 does not have.
+    The first is that of ViT-L/16 from ImageNet-21k. The second is the root mean square of the
+    paper's own three columns, for models that Table 2 lacks.
     """
     row = next(row for row in _table(2)["rows"] if TESTS[row["dataset"]] == TESTS[test]
                and ("ReaL" in row["dataset"]) == ("ReaL" in test))  # fmt: skip
@@ -87,7 +91,7 @@ def spread(test: str) -> tuple[float, float]:
 
 
 def table_5() -> list[Value]:
-    """Labels: pre-trained on, tested on, model."""
+    """Returns Table 5; labels: pre-trained on, tested on, model."""
     return [
         Value((row["pretrain_dataset"], row["dataset"], model), value)
         for row in _table(5)["rows"]
@@ -96,7 +100,7 @@ def table_5() -> list[Value]:
 
 
 def table_6() -> list[Value]:
-    """Labels: model, epochs, tested on; `exaFLOPs` is the last of each model."""
+    """Returns Table 6; labels: model, epochs, tested on. `exaFLOPs` is the last of each model."""
     return [
         Value((row["name"], str(row["epochs"]), test), value)
         for row in _table(6)["rows"]
@@ -105,7 +109,10 @@ def table_6() -> list[Value]:
 
 
 def table_7() -> list[Value]:
-    """Labels: tested on, model and optimizer; `Average` is the mean of the five."""
+    """Returns Table 7; labels: tested on, model and optimizer.
+
+    `Average` is the mean of the five.
+    """
     return [
         Value((row["dataset"], column), value)
         for row in _table(7)["rows"]
@@ -114,7 +121,7 @@ def table_7() -> list[Value]:
 
 
 def table_8() -> list[Value]:
-    """Labels: position embedding, where it is added. 5-shot accuracy."""
+    """Returns Table 8, 5-shot accuracy; labels: position embedding, where it is added."""
     return [
         Value((row["pos_emb"], where), None if value is None else 100 * value)
         for row in _table(8)["rows"]
@@ -123,7 +130,7 @@ def table_8() -> list[Value]:
 
 
 def table_9() -> list[Value]:
-    """Labels: model, task of VTAB; `Mean` is the last of each model."""
+    """Returns Table 9; labels: model, task of VTAB. `Mean` is the last of each model."""
     return [
         Value((row["model"], task), value)
         for row in _table(9)["rows"]
@@ -132,7 +139,7 @@ def table_9() -> list[Value]:
 
 
 def augreg_3() -> list[Value]:
-    """AugReg's Table 3. Labels: image size, column, model."""
+    """Returns AugReg's Table 3; labels: image size, column, model."""
     return [
         Value((size, column, row["model"]), value)
         for size in ("224", "384")
@@ -142,10 +149,10 @@ def augreg_3() -> list[Value]:
 
 
 def augreg_best(model: str, column: str) -> tuple[str, float]:
-    """(augmentation level, dropout and stochastic depth) that AugReg's Figure 4 shows best.
+    """Returns the best (augmentation level, dropout and stochastic depth) of AugReg's Figure 4.
 
     Args:
-      model: e.g. `B/16`.
+      model: variant, e.g. `B/16`.
       column: `i1k_300ep`, `i21k_30ep` or `i21k_300ep`.
     """
     found = paper.table("augreg")["figure_4"]["values"][column][model]
@@ -162,11 +169,11 @@ def augreg_best(model: str, column: str) -> tuple[str, float]:
 
 
 def figure(number: int) -> list[Value]:
-    """The points of Figure 2, 3, 4, 5, 8, 9 or 12; values but of Figure 12 in percent.
+    """Returns the points of Figure 2, 3, 4, 5, 8, 9 or 12; values are percent except in Figure 12.
 
-    Labels: 2: group, model; 3: model, pre-trained on; 4: model, millions of images (x as well);
-    5: model (x: exaFLOPs); 8: metric, what is scaled, relative compute (x as well); 9: series,
-    epoch (x as well); 12: quantity, model, image size (x as well).
+    Labels by figure: 2: group, model; 3: model, pre-trained on; 4: model, millions of images (x as
+    well); 5: model (x: exaFLOPs); 8: metric, what is scaled, relative compute (x as well); 9:
+    series, epoch (x as well); 12: quantity, model, image size (x as well).
     """
     data = paper.table("vit_paper_tables")["figures"][f"figure_{number}"]["data"]
     return _READERS[number](data)

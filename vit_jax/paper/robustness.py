@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Other test sets of ImageNet models: where they are read from, and ImageNet-C's mean error.
+"""Other test sets of ImageNet models: their sources, and ImageNet-C's mean error.
 
-What robustness.json says, typed. Start from `sets` and `corruption_errors`.
+A typed view of robustness.json. Start from `sets` and `corruption_errors`.
 """
 
 import dataclasses
@@ -14,15 +14,15 @@ from vit_jax import paper
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationSet:
-    """One test set; the first four are keys of `evals.<name>` in configs/base.py.
+    """A test set; the first four fields are keys of `evals.<name>` in configs/base.py.
 
     Attributes:
       source: `kind:rest`; "" is ImageNet itself.
-      split: of it.
-      labels: file of other labels; "": the source's own.
-      classes: all | present, what is predicted among.
-      about: one line.
-      citation: where it comes from.
+      split: split of the source.
+      labels: file with other labels; "" keeps the source's own.
+      classes: classes to predict among: all or present.
+      about: description in one line.
+      citation: origin of the set.
     """
 
     source: str
@@ -34,24 +34,24 @@ class EvaluationSet:
 
 
 def sets() -> dict[str, EvaluationSet]:
-    """By name: real, v2, a, r, sketch, c, objectnet, and V2's other two."""
+    """Returns the sets by name: real, v2, a, r, sketch, c, objectnet, and V2's other two."""
     return {name: EvaluationSet(**row) for name, row in paper.table("robustness")["sets"].items()}
 
 
 def alexnet_errors() -> dict[str, float]:
-    """Corruption -> AlexNet's top-1 error, the mean of the severities, in [0, 1]."""
+    """Returns corruption -> AlexNet's top-1 error in [0, 1], the mean over severities."""
     return paper.table("robustness")["imagenet_c"]["alexnet_error"]
 
 
 def severities() -> list[int]:
-    """1 to 5."""
+    """Returns the severities, 1 to 5."""
     return paper.table("robustness")["imagenet_c"]["severities"]
 
 
 def parts(source: str) -> dict[str, str]:
-    """The sources that `{corruption}` and `{severity}` stand for, by `CORRUPTION_SEVERITY`.
+    """Returns the sources for `{corruption}` and `{severity}`, by `CORRUPTION_SEVERITY`.
 
-    A source without them is its own only part, "".
+    A source without these placeholders is its own only part, "".
     """
     if "{corruption}" not in source and "{severity}" not in source:
         return {"": source}
@@ -63,14 +63,14 @@ def parts(source: str) -> dict[str, str]:
 
 
 def corruption_errors(top1: Mapping[str, float]) -> dict[str, float]:
-    """ImageNet-C's figures (arXiv:1903.12261, section 4.2), as shares: 0.5 is 50 %.
+    """Computes ImageNet-C's errors (arXiv:1903.12261, section 4.2) as shares: 0.5 is 50 %.
 
     Args:
-      top1: of every part, `CORRUPTION_SEVERITY` -> accuracy in [0, 1].
+      top1: `CORRUPTION_SEVERITY` -> accuracy in [0, 1], for every part.
 
     Returns:
-      `error_CORRUPTION`, the mean error of the severities; `mean_error`, their mean; and `mce`,
-      the mean after each was divided by AlexNet's.
+      `error_CORRUPTION`, the mean error over severities; `mean_error`, the mean of those; and
+      `mce`, their mean after division by AlexNet's errors.
     """
     alexnet = alexnet_errors()
     errors = {

@@ -1,14 +1,17 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Table 4 of arXiv:2010.11929: fine-tuning, and averaging. Start from `table_4`."""
+"""Table 4 of arXiv:2010.11929: fine-tuning and parameter averaging.
+
+Start from `table_4`.
+"""
 
 import dataclasses
 import functools
 
 from vit_jax import paper
 
-# How the table calls the datasets -> how recipes do.
+# Names of datasets in the table -> names in recipes.
 DATASETS = {
     "ImageNet": "imagenet",
     "CIFAR100": "cifar100",
@@ -18,23 +21,24 @@ DATASETS = {
     "VTAB (19 tasks)": "vtab",
 }
 # VTAB's optional selection is "a small sweep over two learning rates and two schedules" (B.1.1).
-# The first of the rates and the second length are Table 4's; the others are our choice.
+# The first rate and the second length are from Table 4; the others are our choice.
 VTAB_RATES, VTAB_STEPS = (0.01, 0.03), (500, 2500)
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A row of Table 4, with what its caption says of all.
+    """A row of Table 4, with the values that its caption gives for all rows.
 
     Attributes:
-      steps: of training.
-      rates: the grid of peak learning rates.
-      held_out_percent: of train, on which the rate is chosen; 0: VTAB, which has val200.
+      steps: training steps.
+      rates: grid of peak learning rates.
+      held_out_percent: percentage of train on which the rate is chosen; 0 for VTAB, which has
+        val200.
       batch_size: images.
-      momentum: of SGD.
-      clip: global norm of the gradients.
-      weight_decay: there is none.
-      resolution: pixels a side.
+      momentum: momentum of SGD.
+      clip: maximum global norm of the gradients.
+      weight_decay: value in the paper, which uses no decay.
+      resolution: pixels per side.
     """
 
     steps: int
@@ -49,7 +53,7 @@ class Row:
 
 @functools.cache
 def table_4() -> dict[str, Row]:
-    """Dataset (`imagenet`, `cifar10`, `cifar100`, `pets`, `flowers`, `vtab`) -> row."""
+    """Returns dataset (`imagenet`, `cifar10`, `cifar100`, `pets`, `flowers`, `vtab`) -> row."""
     table = paper.table("vit_paper_tables")["tables"]["table_4"]
     same = table["common"]
     return {
@@ -68,6 +72,6 @@ def table_4() -> dict[str, Row]:
 
 
 def polyak() -> float:
-    """The decay of the average of parameters in Table 2's ImageNet rows (section 4.1)."""
+    """Returns the decay of parameter averaging in Table 2's ImageNet rows (section 4.1)."""
     found = paper.table("vit_paper_tables")["text_details"]["table_2_imagenet_resolution"]
     return found["value"]["polyak_averaging_factor"]

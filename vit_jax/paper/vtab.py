@@ -3,8 +3,8 @@
 
 """The 19 tasks of VTAB (arXiv:1910.04867) as google-research/task_adaptation defines them.
 
-What vtab_tasks.json says, typed, and how many classes the small splits miss. What is done with
-images and labels is in `data/sources/vtab.py`. Start from `find`.
+The module gives vtab_tasks.json a type, and knows which small splits lack classes.
+`data/sources/vtab.py` processes the images and labels. Start from `find`.
 """
 
 import dataclasses
@@ -26,11 +26,12 @@ _KINDS: dict[str, LabelKind] = {
     "kitti_dist": "vehicle_distance",
 }
 
-# TFDS 4.9.10 can no longer prepare the versions that these two ask for; `notes` say what differs.
+# TFDS 4.9.10 can no longer prepare the required versions of these two; `notes` describe the
+# differences.
 _SUBSTITUTES = {"pets": "4.0.0", "kitti_dist": "3.3.0"}
 
-# (task, split) -> classes that it holds. Counts of users of the original code; ours are not
-# compared, since they depend on the prepared copy.
+# (task, split) -> number of classes in it, and the source. Users of the original code have counted
+# them. Our counts are not compared, because they depend on the prepared copy.
 COVERAGE: dict[tuple[str, str], tuple[int, str]] = {
     ("sun397", "train800"): (309, "google-research/task_adaptation issue 21"),
     ("sun397", "train800val200"): (325, "KMnP/vpt issue 1"),
@@ -42,26 +43,26 @@ COVERAGE: dict[tuple[str, str], tuple[int, str]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """One task.
+    """A task of VTAB.
 
     Attributes:
-      name: as the ViT paper writes it (Table 9), e.g. `dSpr-Ori`.
-      slug: as `vtab:SLUG` has it, e.g. `dspr_ori`.
+      name: name in the ViT paper (Table 9), e.g. `dSpr-Ori`.
+      slug: name in `vtab:SLUG`, e.g. `dspr_ori`.
       group: natural, specialized or structured.
-      tfds_name: of TensorFlow Datasets, with its config.
-      version: of it that the protocol asks for; `*` is any number.
-      substitute: version to take where TFDS can no longer make that one; empty: none.
-      classes: how many.
-      label_definition: in words.
-      label_feature: what the label is computed from.
-      label_kind: how.
-      splits_1k: name -> expression such as `train[:800]+validation[:200]`, of TFDS's splits.
+      tfds_name: name in TensorFlow Datasets, with its config.
+      version: version that the protocol requires; `*` is any number.
+      substitute: version to use if TFDS can no longer make that one; empty if not needed.
+      classes: number of classes.
+      label_definition: definition of the label in words.
+      label_feature: feature that the label is computed from.
+      label_kind: how the label is computed.
+      splits_1k: name -> expression of TFDS's splits, such as `train[:800]+validation[:200]`.
       splits_full: likewise.
-      num_examples: split of either protocol -> size.
-      random_crop: whether training crops at random, else it only resizes.
+      num_examples: split of either protocol -> number of examples.
+      random_crop: whether training crops at random; otherwise it only resizes.
       horizontal_flip: whether training mirrors at random.
-      download: where the data comes from: urls, download_bytes, manual_step, ...
-      notes: what else there is to know.
+      download: origin of the data: urls, download_bytes, manual_step, ...
+      notes: other facts about the task.
     """
 
     name: str
@@ -84,11 +85,11 @@ class Task:
 
     @property
     def splits(self) -> dict[str, str]:
-        """The splits of both protocols; they share `test`."""
+        """The splits of both protocols, which share `test`."""
         return {**self.splits_1k, **self.splits_full}
 
     def coverage(self, split: str) -> str:
-        """A sentence where a split is known not to hold every class, else empty."""
+        """Returns a sentence if a split is known to lack classes; "" otherwise."""
         if (self.slug, split) not in COVERAGE:
             return ""
         held, source = COVERAGE[self.slug, split]
@@ -121,15 +122,15 @@ def _task(row: Mapping[str, Any]) -> Task:
 
 @functools.cache
 def tasks() -> tuple[Task, ...]:
-    """All tasks in the order of Table 9: natural, specialized, structured."""
+    """Returns all tasks in the order of Table 9: natural, specialized, structured."""
     return tuple(_task(row) for row in paper.table("vtab_tasks")["tasks"])
 
 
 def find(name: str) -> Task:
-    """The task of a slug or of a name of the paper, however they are hyphenated or capitalised.
+    """Returns the task with a slug or a name of the paper, ignoring hyphens and case.
 
     Raises:
-      BadInput: there is none; lists those there are.
+      BadInput: no task has this name; the message lists all slugs.
     """
 
     def plain(text: str) -> str:

@@ -1,9 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Charts as SVG inside a page: no library, no link, no script. Start from `chart`.
+"""Draws charts as SVG inside a page, without libraries, links or scripts.
 
-Text takes up room that is estimated, for nothing here knows a font: see `_room`.
+Start from `chart`.
+
+The width of text is estimated in `_room`, because the module knows no font.
 """
 
 import dataclasses
@@ -12,13 +14,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-WIDTH, HEIGHT = 720, 420  # of a page alone; the legend is below
-NARROW, LOW = 400, 260  # beside another one, and legible on a telephone
-_LEFT, _RIGHT, _TOP, _BOTTOM = 28, 22, 14, 46  # on the left, without the numbers
+WIDTH, HEIGHT = 720, 420  # for a page alone; the legend is below
+NARROW, LOW = 400, 260  # beside another chart, and legible on a phone
+_LEFT, _RIGHT, _TOP, _BOTTOM = 28, 22, 14, 46  # the left one excludes the numbers
 _FONT, _LINE = 12, 18  # pixels of a character, and of a line of the legend
-# Okabe and Ito's colours, which all eyes can tell apart.
+# Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d00")
-_DASHES = ("", "6 3", "2 3")  # of lines whose colour comes again
+_DASHES = ("", "6 3", "2 3")  # for lines whose colour repeats
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,12 +28,12 @@ class Series:
     """Points of one colour.
 
     Attributes:
-      name: in the legend; empty is not listed.
-      points: (x, y), at least one.
-      line: joins them.
-      filled: discs, else rings.
-      colour: index into `COLOURS`, any number; a line whose colour comes again is dashed.
-      marks: draws the points themselves; a single one is drawn always.
+      name: name in the legend; an empty name is not listed.
+      points: at least one (x, y).
+      line: whether a line joins them.
+      filled: whether points are discs; otherwise rings.
+      colour: index into `COLOURS`, any number; a line whose colour repeats is dashed.
+      marks: whether to draw the points themselves; a single point is always drawn.
     """
 
     name: str
@@ -53,16 +55,16 @@ def chart(
     diagonal: bool = False,
     size: tuple[int, int] = (WIDTH, HEIGHT),
 ) -> str:
-    """An <svg> element; empty text without a point.
+    """Returns an <svg> element; "" if there are no points.
 
     Args:
-      series: what is drawn, the later above the earlier.
-      x_title: of the horizontal axis.
-      y_title: of the vertical one.
-      log_x: the horizontal axis is logarithmic; x is positive.
-      log_y: likewise.
-      x_names: what is written at which x instead of numbers.
-      diagonal: draws the line x = y.
+      series: the series to draw, later ones above earlier ones.
+      x_title: title of the horizontal axis.
+      y_title: title of the vertical axis.
+      log_x: whether the horizontal axis is logarithmic; x must be positive.
+      log_y: whether the vertical axis is logarithmic; y must be positive.
+      x_names: texts to write at values of x instead of numbers.
+      diagonal: whether to draw the line x = y.
       size: width and height without the legend; text has 12 units.
     """
     points = [point for one in series for point in one.points]
@@ -91,19 +93,19 @@ def chart(
 
 
 def number(value: float) -> str:
-    """`1,500`, `0.05`, `2e-05`: as a tick says it."""
+    """Formats a number for a tick: `1,500`, `0.05`, `2e-05`."""
     if value and not 1e-3 <= abs(value) < 1e7:
         return f"{value:.3g}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
     return f"{value:,.8f}".rstrip("0").rstrip(".")
 
 
 def _room(text: str) -> float:
-    """Pixels that a text takes, rather too many."""
+    """Returns the width of a text in pixels, rather too large."""
     return 0.62 * _FONT * len(text)
 
 
 class _Axis:
-    """Values to pixels, with some room at both ends."""
+    """An axis that maps values to pixels, with some room at both ends."""
 
     def __init__(self, values: Sequence[float], log: bool, first: float, last: float):
         self._log, self.first, self.last = log, first, last
@@ -123,10 +125,10 @@ class _Axis:
         return round(self.first + share * (self.last - self.first), 1)
 
     def ticks(self, room: Callable[[str], float]) -> dict[float, str]:
-        """Round values between the ends, with their texts: as many as have room beside each other.
+        """Returns round values between the ends, with their texts, as many as fit side by side.
 
         Args:
-          room: pixels that a text takes along the axis.
+          room: function from a text to the pixels that it takes along the axis.
         """
         found: dict[float, str] = {}
         for values in self._choices():
@@ -140,7 +142,7 @@ class _Axis:
         return found
 
     def _choices(self) -> list[list[float]]:
-        """Round values, from many to few."""
+        """Returns sets of round values, from many to few."""
         if self._log:
             decades = range(math.floor(self._low), math.ceil(self._high) + 1)
             each = ((1, 2, 5), (1, 3), (1,))
@@ -195,7 +197,7 @@ def _dash(series: Series) -> str:
 
 
 def _legend(series: Sequence[Series], size: tuple[int, int]) -> tuple[list[str], int]:
-    """The names in columns below a chart, and how high that is."""
+    """Returns the names in columns below a chart, and their height."""
     if not series:
         return [], 0
     width = size[0] - 2 * _RIGHT
@@ -215,7 +217,7 @@ def _legend(series: Sequence[Series], size: tuple[int, int]) -> tuple[list[str],
 
 
 def _shortened(text: str, width: float) -> str:
-    """The text, or both its ends if it has no room."""
+    """Returns the text, or only both its ends if it is too wide."""
     most = int(width / _room("x"))
     return text if len(text) <= most else f"{text[: most // 2 - 1]}…{text[-(most // 2 - 1) :]}"
 

@@ -1,9 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Numbers to pictures: matplotlib without its global state. It computes nothing about models.
+"""Draws numbers as pictures, by matplotlib without its global state.
 
-Every function returns a PNG. Start from the one that `figures` calls.
+The module computes nothing about models.
+
+Every function returns a PNG. Start from a function that `figures` calls.
 """
 
 import io
@@ -21,16 +23,16 @@ from vit_jax.analysis.filters import Components
 
 DPI = 140
 WIDTH = 4.4  # inches: text of 8 points has 10 pixels on a page of 400
-TILES = 8  # of similarity, a side
-COLOURS = "viridis"  # equal steps look equal, also to colour-blind eyes and in grey
+TILES = 8  # tiles of similarity per side
+COLOURS = "viridis"  # looks uniform, also to colour-blind eyes and in grey
 
 
 def filters(found: Components) -> bytes:
-    """Components in rows of seven, with their shares of the variance above."""
+    """Draws components in rows of seven, with their shares of the variance above."""
     count, height, width, _ = found.images_Chw3.shape
     columns = min(7, max(count, 1))
     rows = max(1, math.ceil(count / columns))
-    cells = math.ceil(64 / max(height, width))  # of the picture, a number of the filter
+    cells = math.ceil(64 / max(height, width))  # pixels of the picture per pixel of the filter
     down, right = height * cells + 20, width * cells + 6
     picture = np.ones((rows * down, columns * right - 6, 3))
     made = Figure(
@@ -50,16 +52,16 @@ def filters(found: Components) -> bytes:
 
 
 def thinned(side: int) -> int:
-    """Of so many rows or columns of patches, every how many have tiles of similarity."""
+    """Returns n such that every n-th row or column of patches gets a tile of similarity."""
     return math.ceil(side / TILES)
 
 
 def similarity(tables: Mapping[int, np.ndarray]) -> bytes:
-    """A panel a layer, one below the other: tiles by row and column of a patch.
+    """Draws one panel per layer, one below the other: tiles by row and column of a patch.
 
     Args:
       tables: layer, from 1 on -> [rows, columns, rows, columns] in [-1, 1]; a tile is the map of
-        all patches for one.
+        all patches for one patch.
     """
     pictures = [_mosaic(table) for table in tables.values()]
     ratio = pictures[0].shape[0] / pictures[0].shape[1]
@@ -76,13 +78,13 @@ def similarity(tables: Mapping[int, np.ndarray]) -> bytes:
 
 
 def _tiles(rows: int, columns: int) -> tuple[range, range, int]:
-    """Rows and columns whose tiles are shown, and cells between tiles."""
+    """Returns the rows and columns whose tiles are shown, and the cells between tiles."""
     gap = max(1, round(max(rows, columns) / 8))
     return range(0, rows, thinned(rows)), range(0, columns, thinned(columns)), gap
 
 
 def _mosaic(table: np.ndarray) -> np.ndarray:
-    """Tiles with a gap of NaN between them, as one picture."""
+    """Returns tiles with a gap of NaN between them, as one picture."""
     rows, columns = table.shape[:2]
     down, right, gap = _tiles(rows, columns)
     shape = (len(down) * (rows + gap) - gap, len(right) * (columns + gap) - gap)
@@ -95,7 +97,7 @@ def _mosaic(table: np.ndarray) -> np.ndarray:
 
 
 def _number_tiles(axes: Axes, rows: int, columns: int) -> None:
-    """Writes at the edges of a mosaic which row and column a tile is of, from 1 on."""
+    """Labels the edges of a mosaic with the row and column of each tile's patch, from 1 on."""
     down, right, gap = _tiles(rows, columns)
     middles = [i * (rows + gap) + (rows - 1) / 2 for i in range(len(down))]
     axes.set_yticks(middles, [str(row + 1) for row in down])
@@ -108,11 +110,11 @@ def _number_tiles(axes: Axes, rows: int, columns: int) -> None:
 
 
 def distance(found_SN: np.ndarray, even: float) -> bytes:
-    """A point for each head over the number of its layer.
+    """Draws a point for each head above the number of its layer.
 
     Args:
-      found_SN: pixels.
-      even: pixels where attention is even; a dashed line.
+      found_SN: distances in pixels.
+      even: distance in pixels under uniform attention; drawn as a dashed line.
     """
     layers, heads = found_SN.shape
     made = Figure(figsize=(WIDTH, 0.7 * WIDTH), layout="constrained")
@@ -141,11 +143,11 @@ def distance(found_SN: np.ndarray, even: float) -> bytes:
 
 
 def rollout(pictures_BHW3: np.ndarray, attended_BHW: np.ndarray) -> bytes:
-    """A row for each image: itself, dimmed where it is not attended to, and the attention.
+    """Draws a row for each image: the image, the image dimmed by attention, and the attention.
 
     Args:
-      pictures_BHW3: uint8.
-      attended_BHW: multiples of the mean, not negative.
+      pictures_BHW3: uint8 images.
+      attended_BHW: attention as multiples of the mean, not negative.
     """
     count, height, width = attended_BHW.shape
     gap = max(1, height // 20)
@@ -171,18 +173,18 @@ def rollout(pictures_BHW3: np.ndarray, attended_BHW: np.ndarray) -> bytes:
     return _png(made)
 
 
-NAMED = 40  # classes whose names fit beside a matrix, or whose bars fit on a screen
-NUMBERED = 15  # classes whose counts fit into one
+NAMED = 40  # largest number of classes for names beside a matrix, or for bars on a screen
+NUMBERED = 15  # largest number of classes whose counts fit into a matrix
 _BLUE = "#0072b2"
 
 
 def accuracies(names: Sequence[str], shares_Y: np.ndarray, counts_Y: np.ndarray) -> bytes:
-    """A bar for each class, the first on top.
+    """Draws a bar for each class, the first on top.
 
     Args:
-      names: of Y classes.
-      shares_Y: in [0, 1], of the examples of each.
-      counts_Y: how many those are.
+      names: names of Y classes.
+      shares_Y: accuracy of each class, in [0, 1].
+      counts_Y: number of examples of each class.
     """
     made = Figure(figsize=(WIDTH, 0.6 + 0.22 * len(names)), layout="constrained")
     axes, places = made.subplots(), range(len(names))
@@ -201,11 +203,11 @@ def accuracies(names: Sequence[str], shares_Y: np.ndarray, counts_Y: np.ndarray)
 
 
 def confusions(names: Sequence[str], counts_YY: np.ndarray) -> bytes:
-    """A matrix, coloured by shares of its rows, or classes with few examples would be pale.
+    """Draws a confusion matrix, coloured by row shares so that rare classes are not pale.
 
     Args:
-      names: of Y classes; those of more than `NAMED` are left out.
-      counts_YY: examples by class (row) and what it is taken for (column).
+      names: names of Y classes; with more than `NAMED` classes they are not drawn.
+      counts_YY: examples by class (row) and predicted class (column).
     """
     classes = len(names)
     shares_YY = 100 * counts_YY / np.maximum(counts_YY.sum(axis=1, keepdims=True), 1)
@@ -230,7 +232,7 @@ def confusions(names: Sequence[str], counts_YY: np.ndarray) -> bytes:
 
 
 def _label(name: str) -> str:
-    """A name as it can be drawn; $ would begin a formula."""
+    """Returns a name that can be drawn; a raw $ would begin a formula."""
     plain = "".join(c if c.isprintable() else "?" for c in name).replace("$", r"\$")
     return plain if len(plain) <= 24 else plain[:23] + "…"
 
@@ -238,8 +240,8 @@ def _label(name: str) -> str:
 def _png(made: Figure) -> bytes:
     FigureCanvasAgg(made)
     out = io.BytesIO()
-    tight = {"bbox_inches": "tight", "pad_inches": 0.06}  # nothing is cut off
-    with warnings.catch_warnings():  # scripts that the font lacks are boxes; tables have them
+    tight = {"bbox_inches": "tight", "pad_inches": 0.06}  # so that nothing is cut off
+    with warnings.catch_warnings():  # missing glyphs become boxes; the tables have the names
         warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font|Matplotlib currently")
         made.savefig(out, format="png", dpi=DPI, metadata={"Software": None}, **tight)
     return out.getvalue()

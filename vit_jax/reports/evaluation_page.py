@@ -1,9 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""An evaluation of weights on a split: as JSON, as text, as a page with figures. Start from `page`.
+"""Reports an evaluation of weights on a split, as JSON, text, or a page with figures.
 
-Axes: N examples, K labels of each, Y classes.
+Start from `page`.
+
+Axes: N examples, K labels per example, Y classes.
 """
 
 import dataclasses
@@ -17,18 +19,18 @@ from vit_jax.analysis.confusion import MOST, Measured
 from vit_jax.data.splits.split import Split
 from vit_jax.reports import drawing, pages
 
-LISTED = 20  # of what is listed by how bad it is
+LISTED = 20  # length of the lists of worst cases
 
 
 @dataclasses.dataclass(frozen=True)
 class Mistake:
-    """An example that is taken for a class which is not among its labels.
+    """An example whose predicted class is not among its labels.
 
     Attributes:
       example: its name.
-      labels: of it.
+      labels: its labels.
       taken_for: its likeliest class.
-      probability: of that, in [0, 1].
+      probability: probability of that class, in [0, 1].
     """
 
     example: str
@@ -39,15 +41,15 @@ class Mistake:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluated:
-    """What was measured, and of what.
+    """The result of an evaluation, and its inputs.
 
     Attributes:
       weights: FILE_OR_RUN.
       data: the source, `kind:rest`.
-      split: name or slice.
-      classes: names, by label.
-      measured: of all examples.
-      mistakes: the surest first.
+      split: name or slice of the split.
+      classes: names of the classes, by label.
+      measured: figures of all examples.
+      mistakes: wrong predictions, the surest first.
     """
 
     weights: str
@@ -61,10 +63,10 @@ class Evaluated:
 def mistakes(
     split: Split, labels_NK: np.ndarray, best_N: np.ndarray, likely_N: np.ndarray
 ) -> list[Mistake]:
-    """The wrong predictions that the model is surest of, the surest first.
+    """Returns the wrong predictions that the model is surest of, the surest first.
 
     Args:
-      split: N examples.
+      split: the N examples.
       labels_NK: int32 [N, K], padded with -1.
       best_N: int [N], likeliest classes.
       likely_N: float [N], their probabilities.
@@ -83,7 +85,7 @@ def mistakes(
 
 
 def as_json(one: Evaluated) -> dict[str, Any]:
-    """Everything as plain values; a share that does not exist is None."""
+    """Returns everything as plain values; an undefined share is None."""
     found = one.measured
     return {
         "weights": one.weights,
@@ -112,7 +114,7 @@ def _or_none(share: float) -> float | None:
 
 
 def as_text(one: Evaluated) -> str:
-    """The accuracy, and the worst classes and confusions."""
+    """Returns the accuracy, and the worst classes and confusions."""
     found = one.measured
     tables = [console.table(_HEADER, _classes(one, LISTED))]
     if pairs := _pairs(one, 5):
@@ -121,7 +123,7 @@ def as_text(one: Evaluated) -> str:
 
 
 def page(one: Evaluated) -> str:
-    """A whole HTML document."""
+    """Returns the whole HTML document."""
     found = one.measured
     shown, few, half = _worst_first(found), "", drawing.NAMED // 2
     if len(shown) > drawing.NAMED:
@@ -173,7 +175,7 @@ def _summary(found: Measured) -> str:
 
 
 def _worst_first(found: Measured) -> list[int]:
-    """Classes with examples, the least accurate first."""
+    """Returns the classes that have examples, the least accurate first."""
     order = np.argsort(found.accuracy, kind="stable").tolist()
     return [label for label in order if found.counts_Y[label]]
 
@@ -182,7 +184,7 @@ _HEADER = ["class", "examples", "accuracy", "precision"]
 
 
 def _classes(one: Evaluated, most: int) -> list[list[str]]:
-    """Rows of a table of the worst classes; those without examples come last."""
+    """Returns table rows of the worst classes; those without examples come last."""
     found = one.measured
     order = _worst_first(found)
     order += [label for label in range(len(one.classes)) if not found.counts_Y[label]]

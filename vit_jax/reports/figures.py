@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Figures of what is inside a model, with their captions.
+"""Figures of the inside of a model, with captions.
 
-Start from `of_weights`, which needs the parameters alone, and `of_images`; `absent` says what a
-model has no figure of.
+Start from `of_weights`, which needs only the parameters, and `of_images`. `absent` tells which
+figures a model cannot have.
 """
 
 import dataclasses
@@ -18,19 +18,19 @@ from vit_jax.analysis import distance, filters, maps, rollout, similarity
 from vit_jax.models import bit, custom, mixer, variants, vit
 from vit_jax.reports import drawing
 
-IMAGES = 128  # over which the paper takes the mean
-SHOWN = 6  # images of rollout
+IMAGES = 128  # number in the paper's mean
+SHOWN = 6  # images in the rollout figure
 
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """A picture and what it shows.
+    """A picture with its title and caption.
 
     Attributes:
-      name: of its file, without `.png`.
+      name: file name without `.png`.
       title: a few words.
-      caption: what is seen, of which model, of how many images; plain text.
-      png: the picture.
+      caption: content of the picture, the model and the number of images; plain text.
+      png: the picture as PNG.
     """
 
     name: str
@@ -40,10 +40,10 @@ class Figure:
 
 
 def of_weights(cfg: variants.Config, params: dict[str, Any], size: tuple[int, int]) -> list[Figure]:
-    """Filters, and similarity of position embeddings where a model has some.
+    """Draws the filters, and the similarity of position embeddings if the model has any.
 
     Args:
-      cfg: of the parameters.
+      cfg: configuration of the model.
       params: nested dict of arrays, for images of that size.
       size: rows and columns of pixels.
     """
@@ -63,19 +63,20 @@ def of_images(
     rules: sharding.Rules | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[Figure]:
-    """Attention distance as a mean over the images, and rollout over some; [] without attention.
+    """Draws the mean attention distance over the images, and rollout over some of them.
+
+    Returns [] for a model without attention.
 
     Args:
-      cfg: of the parameters.
+      cfg: configuration of the model.
       params: nested dict of arrays.
-      images: float32 [N, H, W, 3], normalised as the model takes them, N from 1 on; the paper has
-        `IMAGES`.
-      pictures: uint8 [N, H, W, 3], the same to look at.
-      rules: mesh and placement; None: the default device.
-      progress: called with the number of images that are done.
+      images: float32 [N, H, W, 3], normalised for the model, N at least 1; the paper has `IMAGES`.
+      pictures: uint8 [N, H, W, 3], the same images to look at.
+      rules: mesh and placement; None uses the default device.
+      progress: called with the number of finished images.
 
     Raises:
-      RunFailed: attention that is not finite.
+      RunFailed: the attention is not finite.
     """
     if not attends(cfg):
         return []
@@ -90,12 +91,12 @@ def of_images(
 
 
 def attends(cfg: variants.Config) -> TypeGuard[vit.ViTConfig]:
-    """Whether a model has attention, of which `of_images` has figures."""
+    """Returns whether a model has attention, which `of_images` needs."""
     return isinstance(cfg, vit.ViTConfig)
 
 
 def absent(cfg: variants.Config) -> list[str]:
-    """What a model has no figure of and why, a sentence each."""
+    """Returns which figures a model cannot have and why, one sentence each."""
     if isinstance(cfg, custom.OwnConfig):
         return ["Of the inside of a model of one's own nothing is shown."]
     if not attends(cfg):
@@ -115,17 +116,17 @@ def absent(cfg: variants.Config) -> list[str]:
 
 
 def chosen(count: int, most: int) -> np.ndarray:
-    """At most so many of the numbers 0 to count - 1, evenly spaced, both ends among them."""
+    """Returns at most `most` numbers of 0 to count - 1, evenly spaced and including both ends."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
 
 
 def counted(images: int) -> str:
-    """A number of images in words."""
+    """Returns a number of images in words."""
     return "1 image" if images == 1 else f"{images} images"
 
 
 def described(cfg: variants.Config) -> str:
-    """A model in a few words."""
+    """Describes a model in a few words."""
     if isinstance(cfg, bit.BiTConfig):
         return f"a BiT ResNet of {sum(cfg.resnet.stages)} units"
     if isinstance(cfg, mixer.MixerConfig):

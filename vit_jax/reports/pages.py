@@ -1,17 +1,17 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The one maker of HTML pages: a file that needs no network, no script and no other file.
+"""Makes HTML pages: single files that need no network, no script and no other file.
 
-Start from `page`; its body is made of `heading`, `paragraph`, `facts`, `table`, `image`, and
-`drawing` or `row` of what `charts` makes.
+Start from `page`. Its body consists of `heading`, `paragraph`, `facts`, `table` and `image`, and of
+`drawing` or `row` with charts from `charts`.
 """
 
 import base64
 from collections.abc import Mapping, Sequence
 from html import escape
 
-_MANY = 25  # rows that a table shows at once; more scroll below its header
+_MANY = 25  # rows shown at once; longer tables scroll below the header
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 1100px; padding: 0 1em;
        color: #1a1a1a; background: #fff }
@@ -50,11 +50,11 @@ code { font-size: .92em }
 
 
 def page(title: str, body: Sequence[str]) -> str:
-    """A whole document.
+    """Returns a whole document.
 
     Args:
       title: plain text.
-      body: HTML, one element after another.
+      body: HTML elements, in order.
     """
     text = "\n".join([
         "<!DOCTYPE html>",
@@ -66,26 +66,26 @@ def page(title: str, body: Sequence[str]) -> str:
         *filter(None, body),
         "</body></html>",
     ])  # fmt: skip
-    return text.encode(errors="backslashreplace").decode()  # names of files may be any bytes
+    return text.encode(errors="backslashreplace").decode()  # file names may be any bytes
 
 
 def paragraph(text: str, style: str = "") -> str:
-    """Plain text as a paragraph; good, bad, some or quiet."""
+    """Returns plain text as a paragraph; the style is good, bad, some or quiet."""
     return f'<p class="{style}">{escape(text)}</p>' if style else f"<p>{escape(text)}</p>"
 
 
 def heading(text: str) -> str:
-    """Plain text as the title of a section."""
+    """Returns plain text as the title of a section."""
     return f"<h2>{escape(text)}</h2>"
 
 
 def image(png: bytes, caption: str, *, wide: bool = False) -> str:
-    """A picture with plain text below, no wider than the page.
+    """Returns a picture with plain text below, no wider than the page.
 
     Args:
       png: the picture.
-      caption: the text.
-      wide: it would be illegible on a narrow page, and scrolls there by itself.
+      caption: the plain text.
+      wide: whether to keep the picture wide and let it scroll on a narrow page.
     """
     data = base64.b64encode(png).decode()
     shown = f'<img alt="{escape(caption)}" src="data:image/png;base64,{data}">'
@@ -94,12 +94,12 @@ def image(png: bytes, caption: str, *, wide: bool = False) -> str:
 
 
 def drawing(svg: str) -> str:
-    """A chart of `charts.WIDTH`, which scrolls by itself where the page is too narrow for it."""
+    """Returns a chart of `charts.WIDTH`, which scrolls by itself on a narrower page."""
     return f'<div class="wide">{svg}</div>' if svg else ""
 
 
 def row(figures: Sequence[tuple[str, str]]) -> str:
-    """Charts of `charts.NARROW` with plain text below, as many beside each other as have room."""
+    """Returns charts of `charts.NARROW` with plain text below, as many side by side as fit."""
     drawn = [
         f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
         for svg, caption in figures
@@ -109,7 +109,7 @@ def row(figures: Sequence[tuple[str, str]]) -> str:
 
 
 def facts(pairs: Mapping[str, str]) -> str:
-    """Plain texts with their names, one below the other; empty ones are left out."""
+    """Returns plain texts with their names, one below the other; leaves out empty texts."""
     inside = [
         f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in pairs.items() if text
     ]
@@ -124,13 +124,13 @@ def table(
     codes: Sequence[int] = (),
     styles: Mapping[int, str] | None = None,
 ) -> str:
-    """A table of plain text, which scrolls by itself where it is too wide or too high.
+    """Returns a table of plain text, which scrolls by itself if it is too wide or too high.
 
     Args:
       header: titles of the columns.
-      rows: as many texts each.
-      numbers: columns set to the right.
-      codes: columns that are commands.
+      rows: rows with as many texts.
+      numbers: columns to align to the right.
+      codes: columns to show as commands.
       styles: row -> good, bad, some or quiet.
     """
 

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Text that sums up a run: results, verdict, parameters, devices.
+"""Text summaries of a run: results, verdict, parameters, devices.
 
 Start from `results_table`.
 """
@@ -19,7 +19,7 @@ RESULTS_FILE = "results.json"
 
 
 def parameter_table(params: Any) -> str:
-    """Path, shape and size of every parameter, with the total."""
+    """Returns path, shape and size of every parameter, and the total."""
     rows = [
         [path, "x".join(map(str, leaf.shape)), f"{math.prod(leaf.shape):,}"]
         for path, leaf in tree.leaves_with_paths(params)
@@ -30,7 +30,7 @@ def parameter_table(params: Any) -> str:
 
 
 def evaluation_line(names: Iterable[str], measured: Mapping[str, float | int]) -> str:
-    """`val top-1 93.10% loss 0.2110  fewshot_pets 1shot 40.00% 5shot 71.00%`."""
+    """Returns a line such as `val top-1 93.10% loss 0.2110  fewshot_pets 1shot 40.00%`."""
     parts = []
     for name in names:
         if f"{name}/top1" in measured:
@@ -47,12 +47,12 @@ def evaluation_line(names: Iterable[str], measured: Mapping[str, float | int]) -
 
 
 def _own(measured: Mapping[str, float | int]) -> dict[str, float | int]:
-    """Of the metrics of one evaluation, those of a user's own evaluator."""
+    """Returns the metrics of an evaluation that come from a user's own evaluator."""
     return {k: v for k, v in measured.items() if not validation.MEASURED.fullmatch(k)}
 
 
 def results_table(results: Mapping[str, Any]) -> str:
-    """One line for each split, with ImageNet-C's mCE where there is one; then few-shot tasks."""
+    """Returns a line per split, with ImageNet-C's mCE if measured; then few-shot tasks."""
     found = {name: m for name, m in results.items() if isinstance(m, dict)}
     splits = {name: m for name, m in found.items() if "top1" in m}
     rows = [
@@ -80,7 +80,7 @@ def results_table(results: Mapping[str, Any]) -> str:
 
 
 def verdict(results: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
-    """Measured against what the recipe expects, in one line; empty if it expects nothing."""
+    """Compares results with the recipe's expectation, in one line; "" if it expects nothing."""
     split, _, name = str(expected["metric"]).partition("/")
     measured = results.get(split, {}).get(name) if expected["metric"] else None
     if measured is None:
@@ -95,7 +95,7 @@ def verdict(results: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
 
 
 def device_summary(devices: list[Any]) -> str:
-    """`8 x TPU v4 (tpu), 2 processes`."""
+    """Describes the devices, e.g. `8 x TPU v4 (tpu), 2 processes, jax 0.10.0`."""
     kinds = {d.device_kind for d in devices}
     processes = jax.process_count()
     return (

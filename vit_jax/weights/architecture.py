@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The architecture of a model, read from its weights alone.
+"""Reads the architecture of a model from its weights alone.
 
-Names are ours, in the loop layout. Start from `settings_of`.
+The names are this package's, in the loop layout. Start from `settings_of`.
 """
 
 import re
@@ -16,24 +16,24 @@ from vit_jax.errors import BadInput
 from vit_jax.models import mixer, resnet, vit
 from vit_jax.models.variants import FREE
 
-BIT_IMAGE_SIZE = 224  # of pre-training; the weights fit any size
+BIT_IMAGE_SIZE = 224  # image size of pre-training; the weights fit any size
 
 
 def settings_of(
     family: str, flat: Mapping[str, np.ndarray], image_size: tuple[int, int] | None
 ) -> tuple[dict[str, Any], tuple[int, int] | None]:
-    """What weights say of their model.
+    """Returns the settings that weights imply for their model.
 
     Args:
       family: vit, bit or mixer.
       flat: name -> array (only shapes are read).
-      image_size: rows and columns, where something else knows them.
+      image_size: rows and columns, if known from elsewhere.
 
     Returns:
-      Fields of `variants.Settings` and `classes`; and the image size, None where nothing tells.
+      Fields of `variants.Settings` and `classes`; and the image size, None if unknown.
 
     Raises:
-      BadInput: weights that the sizes are read from are missing or of another shape.
+      BadInput: weights that give the sizes are missing or have another shape.
     """
     reader = {"vit": _vit, "bit": _bit, "mixer": _mixer}[family]
     try:
@@ -117,7 +117,7 @@ def _backbone(flat: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 
 def _resnet_name(stages: tuple[int, ...]) -> str:
-    """The N of ResNet-N; of three stages too, where the third holds the units of a fourth."""
+    """Returns the N of ResNet-N; also if the third of three stages holds the units of a fourth."""
     for number, units in resnet.STAGES.items():
         if stages in (units, (*units[:2], units[2] + units[3])):
             return str(number)
@@ -125,7 +125,7 @@ def _resnet_name(stages: tuple[int, ...]) -> str:
 
 
 def _size(patches: int, stride: int, known: tuple[int, int] | None) -> tuple[int, int] | None:
-    """The image that so many patches come from: the known one if it fits, else a square."""
+    """Returns the image size for a number of patches: the known one if it fits, else a square."""
     if known:
         if (known[0] // stride) * (known[1] // stride) == patches:
             return known

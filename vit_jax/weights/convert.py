@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Published weight files to our weights and back.
+"""Conversion of published weight files to this package's weights and back.
 
-Which format a file has is found from its names; what it does not hold is read from the config.json
-beside it or asked for, never guessed. Start from `read` and `write`.
+The names in a file tell its format. Values that a file lacks come from the config.json beside it or
+from the user; they are never guessed. Start from `read` and `write`.
 """
 
 import dataclasses
@@ -34,19 +34,20 @@ ORIGINAL = json_config.Images()
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-    """Weights of a model, wherever they come from.
+    """Weights of a model, from any source.
 
     Attributes:
-      flat: our names in the loop layout -> float32 arrays.
+      flat: loop-layout names -> float32 arrays.
       format: npz, big_vision, timm, hf, or run.
-      settings: fields of `variants.Settings` that the weights fix.
-      classes: Y of their head, 0 without.
-      image_size: rows and columns of pixels that they were made for, None where nothing tells.
-      tensors: the file's own names, without a prefix they share -> (shape, dtype).
-      images: what is said of preprocessing: timm's pretrained_cfg, Hugging Face's
+      settings: fields of `variants.Settings` that the weights imply.
+      classes: Y of their head; 0 without a head.
+      image_size: rows and columns of pixels that the weights were made for; None if unknown.
+      tensors: names in the file, without a common prefix -> (shape, dtype).
+      images: description of the preprocessing: timm's pretrained_cfg, Hugging Face's
         preprocessor_config.json, or {}.
-      names: of classes by label, where its config.json says them; those of a run are not read.
-      sigmoid: whether that says that each class is likely by itself.
+      names: names of the classes by label, if the config.json has them; those of a run are not
+        read.
+      sigmoid: whether the config.json says that each class has an independent probability.
     """
 
     flat: Flat
@@ -61,7 +62,7 @@ class Weights:
 
     @property
     def config(self) -> variants.Config:
-        """The model that these are the weights of."""
+        """The configuration of the model that has these weights."""
         return variants.config(classes=self.classes, **self.settings)
 
 
@@ -69,16 +70,16 @@ class Weights:
 
 
 def read(path: Path, *, heads: int = 0, shapes_only: bool = False) -> Weights:
-    """The weights in a file.
+    """Reads the weights in a file.
 
     Args:
-      path: .npz or .safetensors; config.json is read beside the latter.
-      heads: attention heads, for a file that does not say.
-      shapes_only: read no values (the arrays are zeros).
+      path: .npz or .safetensors file; for the latter, the config.json beside it is read too.
+      heads: number of attention heads, for a file that does not tell it.
+      shapes_only: whether to read no values (the arrays are then zeros).
 
     Raises:
-      BadInput: damaged, of no format that is known, with parts that our models do not have
-        (named), or with something that has to be asked for.
+      BadInput: the file is damaged, has an unknown format or unknown parts (the message names
+        them), or lacks a value that the user must give.
     """
     given = files.read(path, shapes_only=shapes_only)
     given = _prefixed(given) if path.suffix == ".npz" else given
@@ -104,7 +105,7 @@ def read(path: Path, *, heads: int = 0, shapes_only: bool = False) -> Weights:
     if settings.get("posemb") == "none":
         if form.name != "big_vision":
             raise BadInput(f"{path}: the position embedding is missing.")
-        settings["posemb"] = "sincos2d"  # its one alternative to learned embeddings
+        settings["posemb"] = "sincos2d"  # the only alternative to learned embeddings
     constants = {key: said.get(key, value) for key, value in form.constants.items()}
     if "stages" not in settings:
         constants = {k: v for k, v in constants.items() if k[:3] not in ("gn_", "ws_")}
@@ -114,7 +115,7 @@ def read(path: Path, *, heads: int = 0, shapes_only: bool = False) -> Weights:
 
 
 def _beside(path: Path, form: Format) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What JSON files beside a safetensors file say: of the model, and of its images."""
+    """Reads the JSON files beside a safetensors file: settings of the model, and of its images."""
     if path.suffix != ".safetensors":
         return {}, {}
     model = files.read_json(path.with_name(json_config.NAME))
@@ -126,7 +127,7 @@ def _beside(path: Path, form: Format) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _check_said(path: Path, form: Format, settings: dict[str, Any], said: dict[str, Any]) -> None:
-    """Raises BadInput where the configuration beside a file and its weights are of two models."""
+    """Raises BadInput if a file and the configuration beside it belong to two different models."""
     for key in said.keys() & settings.keys():
         if said[key] != settings[key]:
             raise BadInput(
@@ -143,7 +144,7 @@ _FLOATS = [np.dtype(t) for t in ("float32", "float16", "float64", ml_dtypes.bflo
 
 
 def _prefixed(given: Flat) -> Flat:
-    """The parameters of a file that holds more: under `params/` or `opt/target/`."""
+    """Returns the parameters in a file that holds more: those under `params/` or `opt/target/`."""
     for prefix in ("params/", "opt/target/"):
         inside = {n.removeprefix(prefix): a for n, a in given.items() if n.startswith(prefix)}
         if inside:
@@ -155,7 +156,7 @@ _MOST_LAYERS = 1000
 
 
 def _layers(given: Flat) -> Flat:
-    """big_vision's scanned blocks, one array for all layers, as one for each."""
+    """Splits big_vision's scanned blocks, one array for all layers, into one array per layer."""
     block, scanned, flat = "Transformer/encoderblock", {}, {}
     for name, array in given.items():
         if name.startswith(f"{block}/"):
@@ -172,10 +173,10 @@ def _layers(given: Flat) -> Flat:
 
 
 def _format_of(path: Path, given: Flat) -> Format:
-    """The format that knows all names, with the fewest in an older spelling.
+    """Returns the format that knows all names, with the fewest in an older spelling.
 
     Raises:
-      BadInput: none does; names what the nearest one does not know.
+      BadInput: no format knows them; the message names those unknown to the nearest format.
     """
     for pattern, what in state_dict.REFUSED:
         name = next((n for n in given if re.fullmatch(pattern, n)), None)
@@ -202,7 +203,10 @@ def _format_of(path: Path, given: Flat) -> Format:
 
 
 def _context(form: Format, given: Flat, heads: int, image_size: tuple[int, int] | None) -> Context:
-    """What the operations of the table need; heads from their argument or a variant's sizes."""
+    """Returns what the table's operations need.
+
+    Heads come from the argument or a variant's sizes.
+    """
     ours = {
         name_table.render(template, values): a
         for name, a in given.items()
@@ -230,7 +234,7 @@ def _heads_of_variant(ours: Flat) -> int:
     mlp = ours["block_0/mlp/up/kernel"].shape[0] if "block_0/mlp/up/kernel" in ours else 0
     width = ours["embedding/bias"].shape[0] if "embedding/bias" in ours else 0
     for name, (*sizes, heads) in vit.SIZES.items():
-        if sizes == [width, depth, mlp] and name != "b":  # of S's sizes; no weights were published
+        if sizes == [width, depth, mlp] and name != "b":  # has S's sizes; no weights were published
             return heads
     raise BadInput(
         f"the file does not say how many attention heads there are, and no variant has width "
@@ -249,18 +253,18 @@ def write(
     params: dict[str, Any],
     images: json_config.Images = ORIGINAL,
 ) -> None:
-    """Writes weights in a published format, and for safetensors what goes beside them.
+    """Writes weights in a published format; safetensors files get JSON files beside them.
 
     Args:
       path: .npz for npz and big_vision, .safetensors for timm and hf (whose readers expect
         `model.safetensors`).
       name: npz, big_vision, timm or hf.
       cfg: the model.
-      params: its parameters, either layout.
-      images: what is said of them beside safetensors; npz has no place for it.
+      params: its parameters, in either layout.
+      images: description of images to write beside safetensors; npz has no place for it.
 
     Raises:
-      BadInput: a format or suffix that does not exist, or a model that the format cannot express.
+      BadInput: the format or suffix does not exist, or the format cannot express the model.
     """
     if name not in SUFFIX:
         raise unknown("format", name, NAMES)
@@ -272,10 +276,10 @@ def write(
 def expressed(
     name: str, cfg: variants.Config, params: dict[str, Any], images: json_config.Images = ORIGINAL
 ) -> tuple[Flat, dict[str, dict[str, Any]]]:
-    """A model in a published format: its names and arrays, and the JSON files beside them.
+    """Converts a model to a published format: names and arrays, and the JSON files beside them.
 
     Raises:
-      BadInput: a model that the format cannot express; the arguments are those of `write`.
+      BadInput: the format cannot express the model. The arguments are those of `write`.
     """
     family, flat = variants.family(cfg), flatten(params)
     if isinstance(cfg, OwnConfig):
@@ -292,14 +296,14 @@ def expressed(
     if SUFFIX[name] == ".safetensors":
         beside = json_config.write(name, cfg, _image_size(cfg, flat), constants, images)
     elif name == "big_vision" and {"cls", "posemb"} <= flat.keys():
-        _image_size(cfg, flat)  # its readers tell from squares whether the class token has a row
+        _image_size(cfg, flat)  # its readers infer the class token's row from squares
     registers = cfg.registers if isinstance(cfg, vit.ViTConfig) else 0
     context = Context(class_rows=int("cls" in flat), registers=registers)
     return name_table.write(form, flat, context), beside
 
 
 def _check_params(cfg: variants.Config, flat: Flat) -> None:
-    """Raises BadInput unless parameters are those of the model, for images of whatever size."""
+    """Raises BadInput unless the parameters are those of the model, for any image size."""
     small = 2 * variants.stride(cfg)
     wanted = variants.shapes(cfg, small, small)
     want = {p: x.shape for p, x in tree.leaves_with_paths(tree.unstack_blocks(_indexable(wanted)))}
@@ -320,13 +324,13 @@ def _indexable(abstract: Any) -> Any:
 
 
 def flatten(params: dict[str, Any]) -> Flat:
-    """A parameter tree of either layout as loop-layout names."""
+    """Flattens a parameter tree of either layout to loop-layout names."""
     looped = tree.unstack_blocks(params)
     return {path: np.asarray(leaf) for path, leaf in tree.leaves_with_paths(looped)}
 
 
 def _constants(form: Format, cfg: variants.Config) -> dict[str, Any]:
-    """What a model computes with, of the constants that a format has."""
+    """Returns the values of a model for the constants that a format defines."""
     backbone = variants.backbone(cfg)
     parts = [part for part in (cfg, backbone) if part is not None]
     return {
@@ -337,7 +341,7 @@ def _constants(form: Format, cfg: variants.Config) -> dict[str, Any]:
 
 
 def _check_expressible(form: Format, cfg: variants.Config, constants: dict[str, Any]) -> None:
-    """Raises BadInput for what has no tensor of its own, so that its absence would not show."""
+    """Raises BadInput for features without a tensor, whose absence would not show."""
     backbone = variants.backbone(cfg)
     if backbone is not None and backbone.stem != "standard":
         raise BadInput(f"the {form.name} format has no stem={backbone.stem}; keep it as a run.")
@@ -360,7 +364,7 @@ def _check_expressible(form: Format, cfg: variants.Config, constants: dict[str, 
 
 
 def _image_size(cfg: variants.Config, flat: Flat) -> int:
-    """Pixels a side, from the number of patches."""
+    """Returns the pixels per side, from the number of patches."""
     if isinstance(cfg, BiTConfig):
         return architecture.BIT_IMAGE_SIZE
     if isinstance(cfg, MixerConfig):

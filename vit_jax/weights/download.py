@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files by name: a path, a URL, `gs://bucket/object` or a published checkpoint to a local file.
+"""Finds files by name: a path, a URL, `gs://bucket/object` or a published checkpoint.
 
-A remote file is downloaded once, into `$XDG_CACHE_HOME/vit_jax` (default `~/.cache/vit_jax`), its
-SHA-256 kept beside it and compared at every use. Opens no weights. Start from `local`.
+A remote file is downloaded once, into `$XDG_CACHE_HOME/vit_jax` (default `~/.cache/vit_jax`). Its
+SHA-256 is kept beside it and compared at every use. The module opens no weights. Start from
+`local`.
 """
 
 import hashlib
@@ -26,25 +27,25 @@ from vit_jax.storage import cache, offline
 
 log = logging.getLogger("vit_jax")
 
-TIMEOUT_SECS = 30  # to connect, and for each read
-PROGRESS_SECS = 5  # between lines about a download
+TIMEOUT_SECS = 30  # for connecting, and for each read
+PROGRESS_SECS = 5  # between progress lines of a download
 CHUNK_BYTES = 1 << 20
 
 
 def local(text: str) -> Path:
-    """Where the file that `text` names lies on this machine, after a download if there is none yet.
+    """Returns the local path of the file that `text` names, after a download if needed.
 
     Args:
-      text: a path (`~` is expanded; what exists under that name wins), an http(s) URL, a
-        `gs://bucket/object`, or a name of `published.url`.
+      text: a path (`~` is expanded; an existing path wins), an http(s) URL, a `gs://bucket/object`,
+        or a name of `published.url`.
 
     Returns:
-      The path. What is neither remote nor there is returned as a path all the same: the caller says
-      what it expected.
+      The local path. A text that is neither remote nor an existing path is returned as a path all
+      the same; the caller says what it expected.
 
     Raises:
-      BadInput: the download failed (says where to put the file by hand), the cached file no longer
-        has its checksum, or the cache folder cannot be written.
+      BadInput: the download failed (the message says where to put the file by hand), the cached
+        file does not match its checksum, or the cache folder is not writable.
     """
     path = Path(os.path.expanduser(text))
     address = None if os.path.exists(path) else url(text)
@@ -65,7 +66,10 @@ def local(text: str) -> Path:
 
 
 def beside(text: str, names: tuple[str, ...]) -> None:
-    """Fetches what may lie beside a remote file, once; a name that is not there is logged."""
+    """Fetches the files that may lie beside a remote file, once.
+
+    Logs the names that do not exist.
+    """
     address = None if os.path.exists(os.path.expanduser(text)) else url(text)
     for name in names if address else ():
         neighbour = urllib.parse.urljoin(str(address), name)
@@ -77,7 +81,7 @@ def beside(text: str, names: tuple[str, ...]) -> None:
 
 
 def url(text: str) -> str | None:
-    """The URL behind `text`, its path quoted; None for what is a path. See `local`."""
+    """Returns the URL behind `text`, its path quoted; None for a path. See `local`."""
     scheme, separator, rest = text.partition("://")
     if not separator:
         return published.url(text)
@@ -90,15 +94,15 @@ def url(text: str) -> str | None:
 
 
 def _quoted(text: str, safe: str = "/") -> str:
-    """In ASCII, whatever the text: half characters too."""
+    """Quotes a text in ASCII, even if it contains lone surrogates."""
     return urllib.parse.quote(text, safe=safe, errors="surrogatepass")
 
 
 def cache_path(address: str) -> Path:
-    """Where the cache keeps what a URL names: folders for host, path and query, then the file name.
+    """Returns the cache path of a URL: folders for host, path and query, then the file name.
 
     Raises:
-      BadInput: the URL does not end in the name of a file.
+      BadInput: the URL does not end in a file name.
     """
     try:
         parts = urllib.parse.urlsplit(address)
@@ -116,12 +120,12 @@ def cache_path(address: str) -> Path:
 
 
 def _checksum_file(cached: Path) -> Path:
-    """In the format of sha256sum."""
+    """Returns the path of the checksum file, which has the format of sha256sum."""
     return cached.with_name(cached.name + ".sha256")
 
 
 def _verify(cached: Path) -> None:
-    """Compares a cached file with its checksum; one that was put there by hand is given its own."""
+    """Compares a cached file with its checksum; writes the checksum of a file put there by hand."""
     with cached.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     size, beside = cached.stat().st_size, _checksum_file(cached)
@@ -139,7 +143,7 @@ def _verify(cached: Path) -> None:
 
 
 def _download(address: str, cached: Path) -> None:
-    """Into a temporary folder beside the final place, moved there when complete."""
+    """Downloads into a temporary folder beside the final place, and moves the complete file."""
     cached.parent.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
     with tempfile.TemporaryDirectory(prefix="partial-", dir=cached.parent) as folder:
@@ -155,7 +159,7 @@ def _download(address: str, cached: Path) -> None:
 
 
 def _body(address: str, cached: Path) -> Iterator[bytes]:
-    """The bytes behind a URL; every way in which the network fails is one error."""
+    """Yields the bytes behind a URL; turns every network failure into one kind of error."""
     if not offline.allowed():
         raise BadInput(
             f"{address} is not in the cache, and downloads are forbidden (--offline). Fetch the "
@@ -163,7 +167,7 @@ def _body(address: str, cached: Path) -> Iterator[bytes]:
         )
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT_SECS) as response:
-            total = int(response.headers["Content-Length"] or 0)  # 0: the server does not say
+            total = int(response.headers["Content-Length"] or 0)  # 0: the server does not tell
             done, due = 0, time.monotonic() + PROGRESS_SECS
             while chunk := response.read(CHUNK_BYTES):
                 done += len(chunk)

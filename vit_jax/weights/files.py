@@ -1,9 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""npz and safetensors files as names and arrays: whole, or only shapes. Nothing is unpickled.
+"""Reads and writes npz and safetensors files as names and arrays, or reads only their shapes.
 
-What the names mean is said in `formats`. Start from `read` and `write`.
+Nothing is unpickled.
+
+`formats` defines the meaning of the names. Start from `read` and `write`.
 """
 
 import contextlib
@@ -24,19 +26,19 @@ from vit_jax.storage import files as storage
 
 Flat = dict[str, np.ndarray]
 SUFFIXES = (".npz", ".safetensors")
-MOST_ARRAYS = 10_000  # of a file; the largest published has a tenth of them
+MOST_ARRAYS = 10_000  # per file; the largest published file has a tenth of them
 _REOPEN_BYTES = 1 << 26
 
 
 def read(path: Path, *, shapes_only: bool = False) -> Flat:
-    """All arrays of a file.
+    """Reads all arrays of a file.
 
     Args:
-      path: ends in .npz or .safetensors.
-      shapes_only: arrays of zeros that take no memory; only headers are read.
+      path: file that ends in .npz or .safetensors.
+      shapes_only: whether to return zeros that take no memory; only headers are then read.
 
     Raises:
-      BadInput: no such file, another kind of file, or damaged.
+      BadInput: the file does not exist, is of another kind, or is damaged.
     """
     if path.suffix not in SUFFIXES or not path.is_file():
         what = "is not a .npz or .safetensors file" if path.exists() else "does not exist"
@@ -59,7 +61,7 @@ def _zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def _typed(value: np.ndarray) -> np.ndarray:
-    """Numpy writes bfloat16 as 2 bytes without a meaning."""
+    """Restores bfloat16, which numpy writes as 2 bytes without a type."""
     return value.view(ml_dtypes.bfloat16) if value.dtype == np.dtype("V2") else value
 
 
@@ -89,12 +91,12 @@ def _check_number(arrays: Sized) -> None:
 
 
 def _check_claims(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> None:
-    """Raises ValueError where an array of that size cannot be in there; allocates nothing.
+    """Raises ValueError if an array cannot have the size that it claims; allocates nothing.
 
     Args:
-      archive: of the member.
-      member: an array.
-      most: bytes of the archive.
+      archive: the archive of the member.
+      member: the array.
+      most: size of the archive in bytes.
     """
     if not 0 <= member.compress_size <= most or member.file_size > _DEFLATE * (
         member.compress_size + 1
@@ -107,7 +109,7 @@ def _check_claims(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) 
         raise ValueError(f"{member.filename} claims {list(shape)} {dtype}, and has {there} bytes")
 
 
-_DEFLATE = 1032  # the most that it makes of a byte
+_DEFLATE = 1032  # the largest expansion of deflate, bytes per byte
 
 
 def _npy_header(raw: Any) -> tuple[tuple[int, ...], np.dtype]:
@@ -141,7 +143,7 @@ def _read_safetensors(path: Path, shapes_only: bool) -> Flat:
                 dtype = _SAFETENSORS.get(part.get_dtype(), np.int64)
                 given[name] = _zeros(tuple(part.get_shape()), dtype)
             return given
-    while names:  # opened anew, since what was read counts as memory until it is closed
+    while names:  # reopened, since read tensors count as memory until closed
         with opened() as file:
             size = 0
             while names and size < _REOPEN_BYTES:
@@ -152,10 +154,10 @@ def _read_safetensors(path: Path, shapes_only: bool) -> Flat:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object, {} if there is no such file.
+    """Reads a JSON object; returns {} if the file does not exist.
 
     Raises:
-      BadInput: it is not a JSON object.
+      BadInput: the file is not a JSON object.
     """
     try:
         values = json.loads(storage.read_all([path])[0])
@@ -169,12 +171,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write(path: Path, arrays: Flat, beside: dict[str, dict[str, Any]]) -> None:
-    """Writes arrays, and JSON files beside them; what was there under these names is replaced.
+    """Writes arrays, and JSON files beside them; replaces files of the same names.
 
-    Every file appears under its name when all are complete.
+    Files appear under their names only when all are complete.
 
     Raises:
-      BadInput: the folder cannot be written to.
+      BadInput: the folder is not writable.
     """
     partial = {name: path.with_name(f".{name}.partial") for name in (path.name, *beside)}
     try:
@@ -186,7 +188,7 @@ def write(path: Path, arrays: Flat, beside: dict[str, dict[str, Any]]) -> None:
                 np.savez(raw, **arrays)  # type: ignore[arg-type]
         else:
             partial[path.name].touch()
-            mode = partial[path.name].stat().st_mode  # of any new file; save_file's is private
+            mode = partial[path.name].stat().st_mode  # mode of new files; save_file's is private
             save_file(arrays, partial[path.name], metadata={"format": "pt"})
             partial[path.name].chmod(mode)
         for name, complete in partial.items():

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Fitting weights into a model: new heads, another grid, and a table of what became of each.
+"""Fits weights into a model: new heads, another grid, and a table of each tensor's fate.
 
-Nothing else is bent: a tensor that is missing, left over or of another shape is an error. Start
+Nothing else is adapted: a tensor that is missing, left over or of another shape is an error. Start
 from `fit`.
 """
 
@@ -20,16 +20,16 @@ from vit_jax.models import posemb
 from vit_jax.weights.formats.name_table import Flat
 
 Grid = tuple[int, int]  # rows and columns of patches
-_OF_MASKED = re.compile(r"mask_token|patch_head/.*")  # what only masked patch prediction has
+_OF_MASKED = re.compile(r"mask_token|patch_head/.*")  # only masked patch prediction has these
 
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-    """Weights for a model, and what happened to each tensor.
+    """Weights for a model, and the fate of each tensor.
 
     Attributes:
-      params: nested dict in the model's layout; only the tensors that were taken.
-      fate: (our name, `loaded` | `resized` | `re-initialised` | `unused`, detail).
+      params: nested dict in the model's layout, with only the tensors that were taken.
+      fate: (loop-layout name, `loaded` | `resized` | `re-initialised` | `unused`, detail).
     """
 
     params: dict[str, Any]
@@ -37,18 +37,19 @@ class Fitted:
 
 
 def fit(flat: Flat, target: Any, *, old: Grid | None, new: Grid, fresh_head: bool = True) -> Fitted:
-    """Fits weights into a model; `flat` is emptied on the way to keep memory low.
+    """Fits weights into a model; empties `flat` on the way to keep memory low.
 
     Args:
       flat: weights under loop-layout names.
-      target: parameter tree (arrays or shapes) of the model, either layout.
-      old: grid of patches that the weights were made for, None where nothing tells.
+      target: parameter tree (arrays or shapes) of the model, in either layout.
+      old: grid of patches that the weights were made for; None if unknown.
       new: grid of the model.
-      fresh_head: whether heads start anew: the model's own initial values (zeros). The mask token
-        and the head of masked patch prediction then do too; a model without them leaves them out.
+      fresh_head: whether heads start anew, with the model's own initial values (zeros). The mask
+        token and the head of masked patch prediction then start anew too; a model without them
+        drops them.
 
     Raises:
-      BadInput: any tensor that is missing, left over or of another shape; all are listed.
+      BadInput: any tensor is missing, left over or of another shape; the message lists up to 12.
     """
     shapes = _shapes(target)
     fate = judge(flat, target, old=old, new=new, fresh_head=fresh_head)
@@ -65,9 +66,9 @@ def fit(flat: Flat, target: Any, *, old: Grid | None, new: Grid, fresh_head: boo
 def judge(
     flat: Flat, target: Any, *, old: Grid | None, new: Grid, fresh_head: bool = True
 ) -> list[tuple[str, str, str]]:
-    """What `fit` would do with each tensor, by shapes alone: `Fitted.fate`.
+    """Returns what `fit` would do with each tensor, by shapes alone: `Fitted.fate`.
 
-    Args and errors are those of `fit`; nothing is changed.
+    Arguments and errors are those of `fit`; nothing is changed.
     """
     fate, wrong = _judge(flat, _shapes(target), old, new, fresh_head)
     if wrong:
@@ -78,7 +79,7 @@ def judge(
 
 
 def _shapes(target: Any) -> dict[str, tuple[int, ...]]:
-    """The shapes of a parameter tree under loop-layout names."""
+    """Returns the shapes of a parameter tree under loop-layout names."""
     return {
         name.replace(f"{tree.STACKED}/", "block_", 1): leaf.shape[tree.is_stacked(path) :]
         for path, leaf in tree.leaves_with_paths(target)
@@ -93,7 +94,7 @@ def _judge(
     new: Grid,
     fresh_head: bool,
 ) -> tuple[list[tuple[str, str, str]], list[str]]:
-    """The fate of each tensor, and what cannot be fitted."""
+    """Returns the fate of each tensor, and the list of misfits."""
     fate, wrong = [], []
 
     def fresh(name: str) -> bool:
@@ -127,7 +128,7 @@ _ON_GRID = re.compile(r"(block_\d+/)?posemb(_[xy])?")
 
 
 def _on_grid(name: str) -> bool:
-    """Whether a tensor has a row for each patch, or for each row or column of patches."""
+    """Returns whether a tensor has a row for each patch, or for each row or column of patches."""
     return _ON_GRID.fullmatch(name) is not None
 
 
@@ -177,7 +178,7 @@ def _hint(wrong: list[str]) -> str:
 
 
 def _nest(flat: Flat, target: Any) -> dict[str, Any]:
-    """The nested tree in the layout of `target`, leaf by leaf, taking from `flat`."""
+    """Builds the nested tree in the layout of `target`, moving leaf by leaf out of `flat`."""
     nested: dict[str, Any] = {}
     for path, leaf in tree.leaves_with_paths(target):
         names = [

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""FILE_OR_RUN: a weights file, a workdir (its last step), `WORKDIR@best` or `WORKDIR@1000`.
+"""Loads FILE_OR_RUN: a weights file, a workdir (last step), `WORKDIR@best` or `WORKDIR@1000`.
 
-A file may also be named by URL or by its published name; it is then downloaded once. Weights of a
-run are the average of its parameters where it kept one. Start from `load`, which is
+A file may also be given by URL or by its published name; it is then downloaded once. The weights of
+a run are the moving average of its parameters, if it kept one. Start from `load`, which is
 `vit_jax.load`; `save` is `vit_jax.save`.
 """
 
@@ -34,7 +34,7 @@ from vit_jax.weights.formats import json_config
 
 if TYPE_CHECKING:
     from vit_jax.checkpoints.checkpoints import Checkpoints
-RETRIES, PAUSE_SECS = 20, 0.1  # of reading a run whose checkpoints are being replaced
+RETRIES, PAUSE_SECS = 20, 0.1  # for reading a run whose checkpoints are being replaced
 Preprocess = Callable[[preprocessing.Images], np.ndarray]
 
 
@@ -47,17 +47,18 @@ class Run:
 
 
 def find_run(text: str) -> Run | None:
-    """The run that FILE_OR_RUN names, None if it names a file.
+    """Returns the run that FILE_OR_RUN names; None if it names a file.
 
     Raises:
-      BadInput: nothing there, no checkpoint in it, or not that step (the steps there are listed).
+      BadInput: nothing is there, it has no checkpoint, or not that step (the message lists its
+        steps).
     """
     if _is_file(text):
         return None
     plain = "@" not in text or storage.is_dir(storage.path(text))
     name, which = (text, "") if plain else text.rsplit("@", 1)
     workdir = storage.workdir(name)
-    if not storage.is_dir(workdir / FOLDER):  # which raises for no name, however long
+    if not storage.is_dir(workdir / FOLDER):  # never raises, however long the name
         there = storage.is_dir(workdir)
         what = "holds no checkpoints" if there else "does not exist"
         if not storage.is_remote(workdir) and regular.is_odd(workdir):
@@ -98,29 +99,29 @@ def find_run(text: str) -> Run | None:
 
 
 def _is_file(text: str) -> bool:
-    """Whether it is one; what a bucket holds is taken for a run unless its name says otherwise."""
+    """Returns whether FILE_OR_RUN is a file; in a bucket, the suffix decides."""
     if storage.is_remote(text):
         return Path(text).suffix in files.SUFFIXES
     return os.path.isfile(os.path.expanduser(text))
 
 
 def may_be_run(text: str) -> bool:
-    """Whether FILE_OR_RUN can only be a run: a folder, or in a bucket no weights file."""
+    """Returns whether FILE_OR_RUN must be a run: a folder, or in a bucket no weights file."""
     if storage.is_remote(text):
         return not _is_file(text)
     return os.path.isdir(text) or os.path.isdir(text.rpartition("@")[0])
 
 
 def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Weights:
-    """The weights of FILE_OR_RUN as numpy arrays, and what they say of their model.
+    """Reads the weights of FILE_OR_RUN as numpy arrays, and their description of the model.
 
     Args:
       text: FILE_OR_RUN.
-      heads: attention heads, for a file that does not say.
-      shapes_only: read no values.
+      heads: number of attention heads, for a file that does not tell it.
+      shapes_only: whether to read no values.
 
     Raises:
-      BadInput: nothing there, not readable, or other heads than it says itself.
+      BadInput: nothing is there, it cannot be read, or it has another number of heads.
     """
     found = _read(text, heads, shapes_only)
     if heads and heads != (said := getattr(found.config, "heads", 0)):
@@ -136,7 +137,7 @@ def _read(text: str, heads: int, shapes_only: bool) -> Weights:
             download.beside(text, (json_config.NAME, json_config.PREPROCESSOR))
         return convert.read(path, heads=heads, shapes_only=shapes_only)
     failed, error = None, None
-    for _ in range(RETRIES):  # a run that is being written replaces its checkpoints
+    for _ in range(RETRIES):  # a run in progress replaces its checkpoints
         run = None
         try:
             run = find_run(text)
@@ -144,7 +145,7 @@ def _read(text: str, heads: int, shapes_only: bool) -> Weights:
             return _read_run(run, shapes_only=shapes_only)
         except (BadInput, PeerLost, ImportError):
             raise
-        except Exception as e:  # whatever orbax raises for a step that is gone or damaged
+        except Exception as e:  # whatever orbax raises for a missing or damaged step
             if run is not None and run == failed:
                 raise BadInput(
                     f"{run.workdir / FOLDER / str(run.step)} cannot be read: "
@@ -156,7 +157,7 @@ def _read(text: str, heads: int, shapes_only: bool) -> Weights:
 
 
 def class_names(workdir: Path) -> tuple[str, ...]:
-    """Returns the names of the classes of a run, by label; () where nothing tells them.
+    """Returns the names of the classes of a run, by label; () if unknown.
 
     Raises:
       BadInput: the file of the names is damaged.
@@ -169,7 +170,7 @@ def class_names(workdir: Path) -> tuple[str, ...]:
 
 
 def _checkpoints(workdir: Path) -> "Checkpoints":
-    """Of a run, to read; orbax is imported only here, since files of weights need none of it."""
+    """Opens a run read-only; imports orbax only here, because weights files do not need it."""
     from vit_jax.checkpoints.checkpoints import Checkpoints
 
     return Checkpoints(workdir, read_only=True)
@@ -203,7 +204,7 @@ def _read_run(run: Run, *, shapes_only: bool) -> Weights:
 def fit(
     weights: Weights, cfg: variants.Config, size: tuple[int, int], *, fresh_head: bool
 ) -> fitting.Fitted:
-    """`fitting.fit` of weights into a model for images of a size; empties `weights.flat`."""
+    """Fits weights into a model with `fitting.fit`, for an image size; empties `weights.flat`."""
     target, grids = _target(weights, cfg, size)
     return fitting.fit(weights.flat, target, **grids, fresh_head=fresh_head)
 
@@ -217,7 +218,7 @@ def check_fit(weights: Weights, cfg: variants.Config, size: tuple[int, int]) -> 
 def _target(
     weights: Weights, cfg: variants.Config, size: tuple[int, int]
 ) -> tuple[Any, dict[str, Any]]:
-    """The parameters of a model as shapes; the grids of the weights and of the model."""
+    """Returns the parameters of a model as shapes, and the grids of weights and model."""
     old = variants.grid(weights.config, *weights.image_size) if weights.image_size else None
     return variants.shapes(cfg, *size), {"old": old, "new": variants.grid(cfg, *size)}
 
@@ -225,7 +226,7 @@ def _target(
 def load(
     file_or_run: str | Path, *, heads: int = 0, image_size: int | tuple[int, int] = 0
 ) -> tuple[variants.Model, dict[str, Any], Preprocess]:
-    """A model, its parameters and its preprocessing, from the weights alone.
+    """Loads a model, its parameters and its preprocessing from the weights alone.
 
         model, params, preprocess = vit_jax.load("ViT-B_16.npz")
         logits = model.apply({"params": params}, preprocess("cat.jpg"), train=False)
@@ -233,18 +234,21 @@ def load(
     Args:
       file_or_run: a weights file (.npz, .safetensors; also a URL or a published name), a workdir,
         `WORKDIR@best` or `WORKDIR@STEP`.
-      heads: attention heads, only for a file that does not say and of sizes that no variant has.
-      image_size: pixels, a side or (rows, columns); 0: what the weights were made for. Position
-        embeddings are resized. A file that does not say its size is taken to be for square images.
+      heads: number of attention heads, only for a file that does not tell it and has sizes of no
+        variant.
+      image_size: pixels, a side or (rows, columns); 0 means the size that the weights were made
+        for. Position embeddings are resized. A file that does not tell its size is taken to be for
+        square images.
 
     Returns:
-      The model; its parameters, a nested dict of float32 `jax.Array`; and a function from encoded
-      bytes, a path, a uint8 array or a list of those to float32 [B, rows, columns, 3], the
-      normalised input of the model: a run's own evaluation chain, for npz files that of the
-      original code, for timm and Hugging Face what the configuration beside the file says.
+      The model; its parameters, a nested dict of float32 `jax.Array`; and the preprocessing. The
+      preprocessing accepts encoded bytes, a path, a uint8 array or a list of those. It returns
+      float32 [B, rows, columns, 3], the normalised input of the model. For a run it is the run's
+      evaluation chain, for npz files that of the original code. For timm and Hugging Face the
+      configuration beside the file defines it.
 
     Raises:
-      BadInput: nothing there, not readable, or something that the file does not say.
+      BadInput: nothing is there, it cannot be read, or it lacks a value that the user must give.
     """
     weights = read_weights(str(file_or_run), heads=heads)
     sides = np.broadcast_to(np.asarray(image_size, int), 2).tolist()
@@ -264,7 +268,7 @@ def load(
 
 
 def _to_device(params: dict[str, Any]) -> None:
-    """Replaces each array in place, so that no more than one is there twice."""
+    """Moves each array in place, so that at most one array exists twice at a time."""
     for name, value in params.items():
         if isinstance(value, dict):
             _to_device(value)
@@ -273,12 +277,12 @@ def _to_device(params: dict[str, Any]) -> None:
 
 
 def reader(weights: Weights, size: tuple[int, int]) -> Preprocess:
-    """From images to the input of a model with these weights."""
+    """Makes the function from images to the input of a model with these weights."""
     made = _reader(weights, size)
 
     def read(images: preprocessing.Images) -> np.ndarray:
         found = made(images)
-        if found.shape[1:3] != size:  # a chain that does not resize
+        if found.shape[1:3] != size:  # happens if the chain does not resize
             given = " x ".join(map(str, found.shape[1:3]))
             raise BadInput(
                 f"the preprocessing of these weights gives {given} pixels, the model takes "
@@ -317,18 +321,19 @@ def _reader(weights: Weights, size: tuple[int, int]) -> Preprocess:
 def save(
     file: str | Path, model: variants.Model, params: dict[str, Any], format: str = "npz"
 ) -> None:
-    """Writes weights in a published format: the way back from `load`.
+    """Writes weights in a published format: the inverse of `load`.
 
     Args:
-      file: .npz for `npz` (the names of the original code) and `big_vision`; .safetensors for
-        `timm` and `hf`, with config.json (and preprocessor_config.json) beside it, which replace
-        what is there. Their readers expect the name model.safetensors. What they say of images is
-        the original's: square, resized straight, from -1 to 1; `vit_jax export` says the run's own.
-      model: from `load`, or built.
-      params: its parameters, either layout.
+      file: .npz for `npz` (the names of the original code) and `big_vision`. For `timm` and `hf` it
+        is .safetensors; config.json (and preprocessor_config.json) beside it are replaced. Readers
+        of the latter expect the name model.safetensors. The JSON files describe the original
+        preprocessing: square, resized straight, from -1 to 1. Use `vit_jax export` to describe the
+        run's own.
+      model: a model from `load`, or one built otherwise.
+      params: its parameters, in either layout.
       format: npz, big_vision, timm or hf.
 
     Raises:
-      BadInput: a model that the format cannot express, or a file that cannot be written.
+      BadInput: the format cannot express the model, or the file cannot be written.
     """
     convert.write(Path(os.path.expanduser(file)), format, model.cfg, params)

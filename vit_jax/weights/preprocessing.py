@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""From images as they come to a model's input, each as the model's own evaluation sees them.
+"""Turns raw images into a model's input, as the model's own evaluation does.
 
-A reader is made once, from what a model says about its input, and called with images:
-`chain_reader` for runs, `original_reader` for the published .npz files, `timm_reader` and
-`hf_reader` for theirs. The last two resize with Pillow, which rounds otherwise than TensorFlow.
+A reader is made once, from the model's description of its input, and is then called with images.
+Use `chain_reader` for runs, `original_reader` for the published .npz files, `timm_reader` and
+`hf_reader` for theirs. The last two resize with Pillow, which rounds differently from TensorFlow.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ _EXPECTED = "expected the path or the bytes of an image file, or uint8 [H, W, 3]
 
 
 def _reader(one: _One) -> Reader:
-    """Applies `one` to every image and stacks the results."""
+    """Makes a reader that applies `one` to every image and stacks the results."""
 
     def read(images: Images) -> np.ndarray:
         array = isinstance(images, np.ndarray)
@@ -61,7 +61,7 @@ def _reader(one: _One) -> Reader:
 
 
 def _content(number: int, image: Any) -> tuple[str, bytes | np.ndarray]:
-    """A name for messages, and encoded bytes or uint8 [H, W, 3]."""
+    """Returns a name for messages, and encoded bytes or uint8 [H, W, 3]."""
     if isinstance(image, str | Path):
         try:
             return f"image {image}", regular.read(os.path.expanduser(image))
@@ -78,7 +78,7 @@ def _content(number: int, image: Any) -> tuple[str, bytes | np.ndarray]:
 
 @contextlib.contextmanager
 def _named(name: str, chain: str) -> Iterator[None]:
-    """Errors of TensorFlow as BadInput about one image."""
+    """Turns errors of TensorFlow into BadInput about one image."""
     try:
         yield
     except (tf.errors.OpError, ValueError) as e:
@@ -91,16 +91,16 @@ def _named(name: str, chain: str) -> Iterator[None]:
 def chain_reader(
     ops: tuple[preprocess.Op, ...], mean: tuple[float, ...], std: tuple[float, ...]
 ) -> Reader:
-    """A run's own evaluation: its chain, then `normalise.normalise`.
+    """Makes the reader of a run's own evaluation: its chain, then `normalise.normalise`.
 
     Args:
-      ops: from `preprocess.parse`. Files are decoded first where no op does.
-      mean: per channel, of values in [0, 1].
-      std: likewise.
+      ops: operations from `preprocess.parse`. Files are decoded first if no operation does it.
+      mean: mean per channel, of values in [0, 1].
+      std: standard deviation, likewise.
 
     Returns:
-      A reader that raises BadInput, naming the image, for one that is missing, damaged or too
-      small for the chain.
+      A reader that raises BadInput if an image is missing, damaged or too small for the chain; the
+      message names the image.
     """
     chain = "|".join(type(op).__name__ for op in ops)
     decodes = [op for op in ops if isinstance(op, decode.Decode)]
@@ -109,7 +109,7 @@ def chain_reader(
     exif = any(op.exif for op in decodes)
 
     def apply(content: bytes | np.ndarray) -> np.ndarray:
-        seed = tf.zeros([2], tf.int64)  # of the first example that a run evaluates
+        seed = tf.zeros([2], tf.int64)  # seed of the first example that a run evaluates
         return then(first(tf.constant(content), seed), seed).numpy()
 
     def one(name: str, content: bytes | np.ndarray) -> np.ndarray:
@@ -126,10 +126,10 @@ def chain_reader(
 
 
 def original_reader(height: int, width: int) -> Reader:
-    """The evaluation of google-research/vision_transformer: straight to height x width.
+    """Makes the reader of google-research/vision_transformer: straight to height x width.
 
-    Bilinear without antialias, not rounded to uint8 as our own `resize` is; then
-    (x - 127.5) / 127.5, from -1 to 1. Raises BadInput as `chain_reader`.
+    Resizing is bilinear without antialias, and unlike our own `resize` not rounded to uint8. Then
+    follows (x - 127.5) / 127.5, from -1 to 1. Raises BadInput like `chain_reader`.
     """
 
     def one(name: str, content: bytes | np.ndarray) -> np.ndarray:
@@ -150,7 +150,7 @@ def _open(name: str, content: bytes | np.ndarray) -> _Picture:
         return Image.fromarray(content)
     try:
         return Image.open(io.BytesIO(content)).convert("RGB")
-    except Exception as e:  # for a damaged file, each format raises what it likes
+    except Exception as e:  # each format raises other errors for a damaged file
         reason = re.sub(" ?<.*>", "", str(e))
         raise BadInput(
             f"{name} cannot be decoded: {reason}. Remove it, or replace it by a file that Pillow "
@@ -159,14 +159,14 @@ def _open(name: str, content: bytes | np.ndarray) -> _Picture:
 
 
 def _shorter_side_to(picture: _Picture, size: int) -> tuple[int, int]:
-    """(width, height) with the shorter side `size`, the longer rounded down."""
+    """Returns (width, height) with the shorter side `size`, and the longer rounded down."""
     shorter = min(picture.size)
     width, height = (int(size * side / shorter) for side in picture.size)
     return width, height
 
 
 def _resized(picture: _Picture, width: int, height: int, resample: Any) -> _Picture:
-    """Raises BadImage for what would have more pixels than any image that is decoded."""
+    """Resizes a picture; raises BadImage if it gets more pixels than a decoded image may have."""
     if width * height > decode.MOST_PIXELS:
         raise decode.BadImage(
             f"{picture.width} x {picture.height} pixels would be resized to {width} x {height}"
@@ -177,7 +177,7 @@ def _resized(picture: _Picture, width: int, height: int, resample: Any) -> _Pict
 def _window(
     picture: _Picture, left: int, top: int, width: int, height: int, fill: tuple[int, ...]
 ) -> _Picture:
-    """The width x height pixels from (left, top) on; what lies outside the picture is `fill`."""
+    """Returns width x height pixels from (left, top); pixels outside the picture are `fill`."""
     from PIL import Image
 
     window = Image.new("RGB", (width, height), fill)
@@ -187,7 +187,7 @@ def _window(
 
 @dataclasses.dataclass(frozen=True)
 class _Key:
-    """A key of somebody's configuration file."""
+    """A key of a foreign configuration file."""
 
     default: Any
     fits: Callable[[Any], bool]
@@ -195,7 +195,7 @@ class _Key:
 
 
 def _settings(what: str, given: Mapping[str, Any], keys: Mapping[str, _Key]) -> dict[str, Any]:
-    """The values of `keys`: as given, or the default where absent or null."""
+    """Returns the values of `keys`: as given, or the default if absent or null."""
     values = {name: given.get(name) for name in keys}
     values = {name: keys[name].default if v is None else v for name, v in values.items()}
     for name, value in values.items():
@@ -207,8 +207,8 @@ def _settings(what: str, given: Mapping[str, Any], keys: Mapping[str, _Key]) -> 
     return values
 
 
-_LARGEST = 1e6  # of a mean, a deviation, a factor
-_LONGEST = 8192  # pixels, of a side of a model's input
+_LARGEST = 1e6  # limit of a mean, a deviation or a factor
+_LONGEST = 8192  # limit in pixels of a side of a model's input
 
 
 def _numbers(value: Any, count: int) -> bool:
@@ -245,17 +245,20 @@ _TIMM_KEYS = {
 
 
 def timm_reader(pretrained_cfg: Mapping[str, Any]) -> Reader:
-    """The evaluation of timm (`create_transform(**resolve_data_config(...))`), pixel for pixel.
+    """Makes the reader of timm's evaluation, exact to the pixel.
 
-    Resizes to the input size / crop_pct, then takes the centre: the shorter side there (center),
-    both sides there (squash), or the longer side there and borders of the mean colour (border).
+    It reproduces `create_transform(**resolve_data_config(...))`.
+
+    It resizes to the input size / crop_pct, then takes the centre. The shorter side gets that size
+    (center), both sides do (squash), or the longer side does and borders have the mean colour
+    (border).
 
     Args:
-      pretrained_cfg: of a timm config.json: input_size [3, H, W], interpolation, crop_pct,
-        crop_mode, mean, std; what is missing has timm's default, other keys are not read.
+      pretrained_cfg: section of a timm config.json: input_size [3, H, W], interpolation, crop_pct,
+        crop_mode, mean, std. A missing key has timm's default; other keys are not read.
 
     Returns:
-      A reader that raises BadInput, naming the image, for one that is missing or damaged.
+      A reader that raises BadInput if an image is missing or damaged; the message names the image.
 
     Raises:
       BadInput: a value that timm does not know, or an input that is not RGB.
@@ -291,12 +294,15 @@ def timm_reader(pretrained_cfg: Mapping[str, Any]) -> Reader:
 
 
 def _centre(excess: int) -> int:
-    """Where torchvision's central crop begins; if the picture is too small, before it."""
+    """Returns where torchvision's central crop begins; negative if the picture is too small."""
     return round(excess / 2) if excess > 0 else -(-excess // 2)
 
 
 def _size(value: Any) -> dict[str, int] | None:
-    """Hugging Face's sizes, old (n or [height, width]) and new (a dictionary); None if neither."""
+    """Parses Hugging Face's sizes; returns None for an invalid size.
+
+    A size is old (n or [height, width]) or new (a dictionary).
+    """
     if _pixels(value):
         value = [value, value]
     if _numbers(value, 2):
@@ -326,7 +332,7 @@ _HF_UNREAD = (*_HF_TYPES, "processor_class", "do_convert_rgb", "data_format")
 
 
 def _hf_given(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What the file gives, over DeiT's defaults where it is DeiT's; a flag that is null is off."""
+    """Returns the given values, over DeiT's defaults for DeiT; a flag that is null is off."""
     off = {key: False for key in config if key.startswith("do_")}
     given = off | {key: value for key, value in config.items() if value is not None}
     for key in _HF_TYPES:
@@ -348,18 +354,18 @@ def _hf_given(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def hf_reader(preprocessor_config: Mapping[str, Any]) -> Reader:
-    """Hugging Face's `ViTImageProcessor` (and `DeiTImageProcessor`) in its Pillow form.
+    """Makes the reader of Hugging Face's `ViTImageProcessor` or `DeiTImageProcessor`, with Pillow.
 
     Args:
       preprocessor_config: a preprocessor_config.json: do_resize, size, resample, do_center_crop,
-        crop_size, do_rescale, rescale_factor, do_normalize, image_mean, image_std; what is missing
-        or null has their default.
+        crop_size, do_rescale, rescale_factor, do_normalize, image_mean, image_std. A missing or
+        null key has Hugging Face's default.
 
     Returns:
-      A reader that raises BadInput, naming the image, for one that is missing or damaged.
+      A reader that raises BadInput if an image is missing or damaged; the message names the image.
 
     Raises:
-      BadInput: another processor, a value it does not know, or a key that asks for more.
+      BadInput: another processor, a value that it does not know, or a key that asks for more.
     """
     wanted = _settings("preprocessor_config", _hf_given(preprocessor_config), _HF_KEYS)
     size, crop = _size(wanted["size"]) or {}, _size(wanted["crop_size"]) or {}
@@ -388,7 +394,7 @@ def hf_reader(preprocessor_config: Mapping[str, Any]) -> Reader:
 
 
 def unknown_reader(reason: str) -> Reader:
-    """A reader for weights that do not say how images are prepared: it raises BadInput."""
+    """Makes a reader that raises BadInput, for weights without a description of their images."""
 
     def read(images: Images) -> np.ndarray:
         raise BadInput(f"images cannot be prepared: {reason}.")

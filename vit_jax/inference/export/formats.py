@@ -1,16 +1,19 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What may be asked of an export; needs neither jax nor TensorFlow. Start from `check`."""
+"""Export formats, and the check of an export's arguments; needs neither jax nor TensorFlow.
+
+Start from `check`.
+"""
 
 from pathlib import Path
 
 from vit_jax.errors import BadInput, unknown
 
 SUFFIX = {"npz": ".npz", "big_vision": ".npz", "timm": ".safetensors", "hf": ".safetensors"}
-GRAPHS = ("stablehlo", "savedmodel")  # weights with the computation; the others are weights alone
+GRAPHS = ("stablehlo", "savedmodel")  # weights with the computation; others hold only weights
 FORMATS = (*SUFFIX, *GRAPHS)
-MARK = "saved_model.pb"  # by which a folder is known as a SavedModel
+MARK = "saved_model.pb"  # marks a folder as a SavedModel
 
 
 def check(name: str, out: Path, *, with_preprocess: bool) -> None:
@@ -25,7 +28,7 @@ def check(name: str, out: Path, *, with_preprocess: bool) -> None:
     try:
         bytes(out).decode()
     except UnicodeDecodeError as e:
-        if name == "savedmodel":  # TensorFlow takes the path for text
+        if name == "savedmodel":  # TensorFlow treats the path as text
             what = "is not UTF-8, as the path of a SavedModel must be; rename it"
             raise BadInput(f"--out={str(out)!r} {what}.") from e
     suffix = SUFFIX.get(name, out.suffix)
@@ -34,7 +37,7 @@ def check(name: str, out: Path, *, with_preprocess: bool) -> None:
     if name != "savedmodel":
         if out.is_dir():
             raise BadInput(f"--out={out} is a folder, and {name} is a file; give its name.")
-        if out.exists() and not out.is_file():  # the new file would take the place of a device
+        if out.exists() and not out.is_file():  # the new file would replace the device
             raise BadInput(f"--out={out} is a device or a pipe; give the name of a file.")
     elif out.exists() and not (out / MARK).exists():
         if not out.is_dir() or any(out.iterdir()):

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The forward pass of a model as one function of images, the same for every format.
+"""The forward pass of a model as a function of images, the same for every format.
 
-It computes in float32 and with plain attention, whatever the model was trained with: that is what
-every device and every consumer has. Axes: B batch, H W C image, D outputs. Start from `make`.
+It computes in float32 with plain attention, however the model was trained, because every device and
+every consumer supports that. Axes: B batch, H W C image, D outputs. Start from `make`.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from vit_jax.models import custom, variants, vit
 from vit_jax.step.normalise import normalise
 from vit_jax.weights.formats.json_config import Images
 
-PLATFORMS = ("cpu", "cuda", "tpu")  # that one artefact is for
+PLATFORMS = ("cpu", "cuda", "tpu")  # one artefact serves all of these
 Call = Callable[[np.ndarray], np.ndarray]  # images to outputs, by a consumer
 
 
@@ -30,10 +30,10 @@ class Forward:
 
     Attributes:
       apply: (params, images [B, H, W, 3]) -> float32 [B, D]; B is free.
-      params: a tree of numpy float32 arrays.
-      size: H and W.
-      dtype: of images: float32, normalised, or uint8.
-      output: "logits", or "representation" where there is no head.
+      params: tree of numpy float32 arrays.
+      size: H and W of the images.
+      dtype: dtype of the images: float32 (normalised) or uint8.
+      output: "logits", or "representation" for a model without a head.
     """
 
     apply: Callable[[Any, jax.Array], jax.Array]
@@ -44,17 +44,17 @@ class Forward:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of an image."""
+        """The shape of an image."""
         return (*self.size, 3)
 
     def reference(self, images: np.ndarray) -> np.ndarray:
-        """What artefacts are compared with: by jax here, products in full float32."""
+        """Computes the outputs to compare artefacts with, by jax with full float32 products."""
         with jax.default_matmul_precision("highest"):
             return np.asarray(jax.jit(self.apply)(self.params, images))
 
 
 def config(cfg: variants.Config) -> variants.Config:
-    """The model that is exported: the same function without what only training has."""
+    """Returns the configuration to export: the same function without training-only features."""
     changes: dict[str, Any] = {"dtype": "float32"}
     if not isinstance(cfg, custom.OwnConfig):
         changes["remat"] = "none"
@@ -64,11 +64,11 @@ def config(cfg: variants.Config) -> variants.Config:
 
 
 def make(model: Model, normalised: Images | None) -> Forward:
-    """The function of a model.
+    """Makes the function of a model.
 
     Args:
-      model: from `inference.open_model`.
-      normalised: how uint8 images are normalised in the function; None: they come normalised.
+      model: model from `inference.open_model`.
+      normalised: how the function normalises uint8 images; None if the images come normalised.
     """
     cfg = config(model.cfg)
     module = variants.make(cfg)
@@ -85,12 +85,12 @@ def make(model: Model, normalised: Images | None) -> Forward:
 
 
 def facts(forward: Forward, model: Model, images: Images | None) -> dict[str, Any]:
-    """What a consumer has to know, for the JSON beside an artefact.
+    """Returns the facts that a consumer needs, for the JSON beside an artefact.
 
     Args:
-      forward: from `make`.
-      model: likewise.
-      images: how they are normalised, None where nothing tells.
+      forward: the function from `make`.
+      model: the model from `inference.open_model`.
+      images: their normalisation; None if unknown.
     """
     width = jax.eval_shape(
         forward.apply, forward.params, jax.ShapeDtypeStruct((1, *forward.shape), forward.dtype)

@@ -1,7 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How images become a model's input, as far as an export can say it. Start from `found`."""
+"""Describes how images become a model's input, as far as an export can express it.
+
+Start from `found`.
+"""
 
 import math
 from typing import Any
@@ -16,26 +19,26 @@ _IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # tim
 
 
 def found(weights: Weights, size: tuple[int, int]) -> tuple[Images | None, str]:
-    """What an export says of images, and what it cannot.
+    """Returns what an export can say about images, and in words what it cannot.
 
     Args:
-      weights: where they are from.
+      weights: the weights to export.
       size: rows and columns of the model's input.
 
     Returns:
-      What can be said in numbers, None where nothing tells how images are normalised; and the
-      preprocessing in words where it is another than that, else "".
+      The preprocessing in numbers, None if the normalisation is unknown; and the preprocessing in
+      words if it differs from the numbers, else "".
 
     Raises:
-      BadInput: what is beside the weights is not understood.
+      BadInput: the configuration beside the weights is not understood.
     """
     if weights.format in ("npz", "big_vision"):
         return ORIGINAL, ""
     given = weights.images
     if not given:
         return None, "nothing beside the weights says how images are prepared"
-    loading.reader(weights, size)  # which checks all values
-    antialias: bool | None = True  # as Pillow does
+    loading.reader(weights, size)  # checks all values
+    antialias: bool | None = True  # like Pillow
     if weights.format == "run":
         (shorter, antialias), kind = _of_chain(given["ops"], size[0]), "bilinear"
         mean, std, words = given["mean"], given["std"], f"the chain {given['ops']}"
@@ -52,11 +55,11 @@ def found(weights: Weights, size: tuple[int, int]) -> tuple[Images | None, str]:
 
 
 def _of_chain(chain: str, side: int) -> tuple[int | None, bool | None]:
-    """How a chain resizes.
+    """Returns how a chain resizes.
 
     Returns:
-      The shorter side before the centre is taken, 0: resized straight, None: neither; and whether
-      shrinking averages over pixels, None: nothing is resized.
+      The shorter side before the central crop, 0 if resized straight, None for any other way; and
+      whether shrinking averages over pixels, None if nothing is resized.
     """
     ops = [
         op
@@ -64,7 +67,7 @@ def _of_chain(chain: str, side: int) -> tuple[int | None, bool | None]:
         if not isinstance(op, decode.Decode)
     ]
     match ops:
-        case []:  # images have the size already
+        case []:  # images already have the size
             return 0, None
         case [preprocess.Resize(size=n) | big_vision.BvResize(size=n) as resize] if n == side:
             return 0, getattr(resize, "antialias", False)
@@ -91,7 +94,7 @@ def _of_timm(given: dict[str, Any], size: tuple[int, int]) -> tuple[int | None, 
 def _of_transformers(
     given: dict[str, Any], size: tuple[int, int]
 ) -> tuple[int | None, str, Any, Any]:
-    """With rescaling and normalisation, which may be absent, as one of values in [0, 1]."""
+    """Expresses optional rescaling and normalisation as a normalisation of values in [0, 1]."""
     deit = str(given.get("image_processor_type", "")).startswith("DeiT")
     given = ({"do_center_crop": True, "resample": 3} if deit else {}) | {
         key: value for key, value in given.items() if value is not None

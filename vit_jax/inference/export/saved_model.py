@@ -3,8 +3,8 @@
 
 """TensorFlow's SavedModel, by jax2tf: a folder that `tf.saved_model.load` reads without jax.
 
-The signature `serving_default` maps `images` to `logits`, or to `representation` without a head.
-Start from `write`.
+The signature `serving_default` maps `images` to `logits`, or to `representation` for a model
+without a head. Start from `write`.
 """
 
 from pathlib import Path
@@ -22,11 +22,11 @@ SIGNATURE = "serving_default"
 
 
 def check(forward: Forward) -> None:
-    """Nothing: it holds every model."""
+    """Accepts every model, because the format holds every model."""
 
 
 def write(forward: Forward, path: Path) -> dict[str, Any]:
-    """Writes the folder; nothing beside `forward.facts` is to be known of it."""
+    """Writes the folder; `forward.facts` needs no additions."""
     tensorflow.keep_off_accelerators()  # before jax2tf imports it
     from jax.experimental import jax2tf
 
@@ -53,10 +53,10 @@ def write(forward: Forward, path: Path) -> dict[str, Any]:
 
 
 def read(path: Path) -> Call:
-    """The function in a folder, by TensorFlow alone.
+    """Returns the function in a folder, run by TensorFlow alone.
 
     Raises (when it is called):
-      RunFailed: this TensorFlow cannot run what this jax has written (2.21: that of jax 0.11).
+      RunFailed: this TensorFlow cannot run what this jax wrote (2.21 cannot run jax 0.11).
     """
     loaded = tf.saved_model.load(str(path))
     serve = loaded.signatures[SIGNATURE]

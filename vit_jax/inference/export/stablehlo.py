@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""StableHLO as `jax.export` serialises it: one file, weights inside, read without this package.
+"""StableHLO as `jax.export` serialises it: one file with weights, read without this package.
 
 Start from `write`.
 """
@@ -17,11 +17,11 @@ from vit_jax.errors import BadInput
 from vit_jax.inference.export.forward import PLATFORMS, Call, Forward
 
 CONSUMER = "jax.export"
-_MOST_BYTES = (1 << 31) - (1 << 24)  # of a file, whose offsets have 31 bits; less what is no weight
+_MOST_BYTES = (1 << 31) - (1 << 24)  # limit of a file with 31-bit offsets, minus room for the rest
 
 
 def check(forward: Forward) -> None:
-    """Raises BadInput for more weights than a file can hold."""
+    """Raises BadInput if the weights are too large for a file."""
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(forward.params))
     if size > _MOST_BYTES:
         raise BadInput(
@@ -31,7 +31,7 @@ def check(forward: Forward) -> None:
 
 
 def write(forward: Forward, path: Path) -> dict[str, Any]:
-    """Writes the file; returns what is to be known beside `forward.facts`."""
+    """Writes the file; returns facts to add to `forward.facts`."""
     params = forward.params
     (batch,) = export.symbolic_shape("B")
     images = jax.ShapeDtypeStruct((batch, *forward.shape), np.dtype(forward.dtype))
@@ -42,6 +42,6 @@ def write(forward: Forward, path: Path) -> dict[str, Any]:
 
 
 def read(path: Path) -> Call:
-    """The function in a file, by jax.export alone."""
+    """Returns the function in a file, run by jax.export alone."""
     exported = export.deserialize(bytearray(path.read_bytes()))
     return lambda images: np.asarray(exported.call(images))

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Weights by the names of others, read back by those others where they are installed.
+"""Weights under the names of other packages, read back by those packages if installed.
 
 Start from `expressed`, then `read`.
 """
@@ -20,14 +20,14 @@ from vit_jax.weights import convert, loading
 from vit_jax.weights.formats.json_config import Images
 
 PEER = {"timm": "timm", "hf": "transformers"}
-PEER_FILE = "model.safetensors"  # the one name that they read
+PEER_FILE = "model.safetensors"  # the only name that they read
 
 
 def expressed(name: str, cfg: variants.Config, forward: Forward, images: Images) -> Any:
-    """What goes into the file and beside it, see `convert.expressed`.
+    """Returns the content of the file and of those beside it, see `convert.expressed`.
 
     Raises:
-      BadInput: a model that the format does not have; names what has it.
+      BadInput: the format cannot hold the model; the message names formats that can.
     """
     try:
         return convert.expressed(name, cfg, forward.params, images)
@@ -36,18 +36,18 @@ def expressed(name: str, cfg: variants.Config, forward: Forward, images: Images)
 
 
 def read(name: str, cfg: variants.Config, forward: Forward, path: Path) -> tuple[str, Call]:
-    """Who has read a file, and the function that they make of it.
+    """Reads a file back; returns the name of the reader and the function that it makes.
 
     Args:
       name: npz, big_vision, timm or hf.
-      cfg: the model.
-      forward: what was written.
+      cfg: the model configuration.
+      forward: the function that was written.
       path: the file.
     """
     if name in PEER and path.name == PEER_FILE:
         try:
             module = importlib.import_module(PEER[name])
-        except (ImportError, RuntimeError):  # torchvision, where it is built for another torch
+        except (ImportError, RuntimeError):  # e.g. a torchvision built for another torch
             module = None
         if module is not None:
             found = (

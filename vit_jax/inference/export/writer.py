@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""An export from a model to its place: written beside it, read back, compared, moved.
+"""Writes an export beside its place, reads it back, compares the outputs and moves it there.
 
-Nothing appears under the name that was asked for unless its consumer gives the same outputs.
-Start from `write`.
+Nothing appears under the requested name unless its consumer computes the same outputs. Start from
+`write`.
 """
 
 import contextlib
@@ -35,25 +35,25 @@ from vit_jax.weights import convert, files
 from vit_jax.weights.formats.json_config import Images
 
 _GRAPHS: dict[str, Any] = dict(zip(formats.GRAPHS, (stablehlo, saved_model), strict=True))
-FACTS = "vit_jax.json"  # inside a folder; beside a file it is named after that
-BATCHES = (2, 3)  # images that are compared: two numbers, since the batch is free
-BOUND = 1e-4  # of the largest output
-TIMM_BOUND = 1e-3  # with a ResNet, whose epsilons timm cannot be told
+FACTS = "vit_jax.json"  # name inside a folder; beside a file, its name plus .json
+BATCHES = (2, 3)  # images to compare: two sizes, as the batch is free
+BOUND = 1e-4  # relative to the largest output
+TIMM_BOUND = 1e-3  # for a model with a ResNet, whose epsilons timm cannot express
 _SIGMOID = "the loss, sigmoid: each class is likely by itself (sigmoid of its logit, no softmax)"
 Progress = Callable[[int, int], None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """What was written, and how it was found.
+    """The files of an export, and the result of the comparison.
 
     Attributes:
-      size_bytes: of all files.
-      consumer: who has read it back.
-      difference: the largest absolute one between outputs of the artefact and of the model.
+      size_bytes: size of all files.
+      consumer: program that has read the export back.
+      difference: largest absolute difference between the outputs of the artefact and the model.
       scale: the largest absolute output.
       output: logits or representation.
-      notes: what the artefact cannot say, a line each.
+      notes: facts that the artefact cannot express, one line each.
     """
 
     size_bytes: int
@@ -72,18 +72,18 @@ def write(
     with_preprocess: bool = False,
     progress: Progress = lambda *_: None,
 ) -> Written:
-    """Writes an export, which replaces what is there; of arguments that `formats.check` takes.
+    """Writes an export and replaces an existing one; `formats.check` must accept the arguments.
 
     Args:
-      model: from `inference.open_model`.
+      model: model from `inference.open_model`.
       name: one of `formats.FORMATS`.
-      out: file, or folder of a SavedModel; what is above it is made.
-      with_preprocess: images are uint8 and normalised inside; only of `formats.GRAPHS`.
-      progress: called with the number of parts that are done, and of all.
+      out: file, or folder of a SavedModel; missing parent folders are created.
+      with_preprocess: whether images are uint8 and normalised inside; only for `formats.GRAPHS`.
+      progress: called with the number of finished parts, and of all parts.
 
     Raises:
-      BadInput: a model that the format cannot hold; a place that cannot be written to.
-      RunFailed: the artefact gives other outputs than the model; nothing is written then.
+      BadInput: the format cannot hold the model, or the place is not writable.
+      RunFailed: the artefact computes other outputs than the model; nothing is then written.
     """
     images, words = preprocessing_facts.found(model.weights, model.size)
     if with_preprocess and images is None:
@@ -100,7 +100,7 @@ def write(
         progress(2, 3)
         difference, scale = _compared(forward, call, said)
         bound = _bound(name, model) * scale
-        if not difference <= bound:  # nor where it is not a number
+        if not difference <= bound:  # also catches NaN
             raise RunFailed(
                 f"{consumer} makes other {forward.output} of the {name} export than the model: "
                 f"they differ by up to {difference:.3g}, where {bound:.3g} is the bound. Nothing "
@@ -113,7 +113,7 @@ def write(
 def _format(
     name: str, model: Model, forward: Forward, said: Images, images: Images | None
 ) -> tuple[Callable[[Path], None], Callable[[Path], tuple[str, Call]]]:
-    """How a format is written, and how its consumer reads it back."""
+    """Returns a function that writes a format, and one that lets its consumer read it back."""
     if name not in _GRAPHS:
         cfg = forward_lib.config(model.cfg)
         given = weights_file.expressed(name, cfg, forward, said)
@@ -135,11 +135,11 @@ def _format(
 
 @contextlib.contextmanager
 def _placed(out: Path) -> Iterator[Path]:
-    """A folder beside `out`, whose files and folders come to their place if all goes well."""
+    """Yields a folder beside `out`; moves its files and folders into place if all goes well."""
     folder = out.with_name(f".{out.name}.partial")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)  # of an export that was killed
+        shutil.rmtree(folder, ignore_errors=True)  # left by an export that was killed
         folder.mkdir()
         yield folder
         for made in list(folder.iterdir()):
@@ -159,7 +159,7 @@ def _placed(out: Path) -> Iterator[Path]:
 
 
 def _compared(forward: Forward, call: Call, said: Images) -> tuple[float, float]:
-    """The largest difference between two functions on random pixels, and the largest output."""
+    """Returns the largest difference of two functions on random pixels, and the largest output."""
     shape = (max(BATCHES), *forward.shape)
     images = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
     if forward.dtype == "float32":
@@ -169,7 +169,7 @@ def _compared(forward: Forward, call: Call, said: Images) -> tuple[float, float]
         outputs, wanted = call(images[:count]), expected[:count]
         same = outputs.shape == wanted.shape and outputs.dtype == wanted.dtype
         part = np.abs(outputs - wanted).max() if same else np.inf
-        difference = float(np.maximum(difference, part))  # not a number if one is not
+        difference = float(np.maximum(difference, part))  # NaN if any part is NaN
     return difference, float(np.abs(expected).max())
 
 
@@ -179,7 +179,7 @@ def _bound(name: str, model: Model) -> float:
 
 
 def _notes(name: str, model: Model, said: Images, words: str) -> tuple[str, ...]:
-    """What somebody who has the artefact alone would not know."""
+    """Returns the facts that a user of the artefact alone would not know."""
     notes = []
     if name in ("npz", "big_vision"):
         parts = [words] if words else []
@@ -205,7 +205,7 @@ def _notes(name: str, model: Model, said: Images, words: str) -> tuple[str, ...]
 
 
 def _unsaid(name: str, model: Model, said: Images, words: str) -> list[str]:
-    """What the JSON beside timm's or Hugging Face's weights has no words for."""
+    """Returns the facts that the JSON beside timm's or Hugging Face's weights cannot express."""
     peer, notes = weights_file.PEER[name], list[str]()
     if words:
         notes.append(f"{name} cannot say: {words}; it says: resized straight to the model's size")

@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What `vit_jax bench` measures, each against something written or made by others, in turns.
+"""The measurements of `vit_jax bench`, each against code written or made by others.
 
-Rates are ratios within one run. Every candidate has a process of its own and they take turns,
-so that a busy machine slows all of them alike. Nothing here imports TensorFlow.
-Open `suite` first; a candidate is a function of `Asked` that returns `Timed`
-(`interleaved`).
+Rates are ratios within one run. Every candidate has its own process, and candidates take turns, so
+that a busy machine slows all of them equally. Nothing here imports TensorFlow at module level. Open
+`suite` first. A candidate is a function of `Asked` that returns `Timed` (`interleaved`).
 """

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The same ViT as one would write it in jax on an afternoon, to be measured against.
+"""The same ViT as one would write it in jax in an afternoon, as a baseline for measurements.
 
-One function for each part, a Python loop over layers, gradients by `jax.grad`, AdamW by hand: its
-steps share no line with the rest of the package. Its logits are those of `ViT` on the same weights.
-Axes: B batch, L tokens, D width, N heads, K head dim. Start from `logits`.
+It has one function for each part, a Python loop over layers, gradients by `jax.grad` and AdamW by
+hand. Its steps share no line with the rest of the package. Its logits are those of `ViT` on the
+same weights. Axes: B batch, L tokens, D width, N heads, K head dim. Start from `logits`.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ Params = dict[str, Any]
 
 
 def config_of(asked: Asked) -> vit.ViTConfig | None:
-    """The sizes of a plain ViT with a class token; None of another model."""
+    """Returns the sizes of a plain ViT with a class token; None for any other model."""
     made = variants.config(**config(asked).model, classes=CLASSES)
     if not isinstance(made, vit.ViTConfig) or made.backbone or made.pool != "token":
         return None
@@ -30,7 +30,7 @@ def config_of(asked: Asked) -> vit.ViTConfig | None:
 
 
 def init(key: jax.Array, cfg: vit.ViTConfig, side: int) -> Params:
-    """Random weights; qkv in one matrix."""
+    """Makes random weights, with qkv in one matrix."""
     keys = iter(jax.random.split(key, 4 + 4 * cfg.depth))
 
     def dense(rows: int, columns: int) -> Params:
@@ -82,7 +82,7 @@ def _attention(p: Params, x_BLD: jax.Array, heads: int) -> jax.Array:
 
 
 def logits(params: Params, images: jax.Array, cfg: vit.ViTConfig) -> jax.Array:
-    """uint8 [B, H, W, 3] to float32 [B, Y]."""
+    """Maps uint8 [B, H, W, 3] to float32 [B, Y]."""
     x = (images.astype(jnp.float32) / 127.5 - 1).astype(cfg.dtype)
     b, grid, p = x.shape[0], x.shape[1] // cfg.patch, cfg.patch
     x = x.reshape(b, grid, p, grid, p, 3).transpose(0, 1, 3, 2, 4, 5).reshape(b, grid * grid, -1)
@@ -96,7 +96,7 @@ def logits(params: Params, images: jax.Array, cfg: vit.ViTConfig) -> jax.Array:
 
 
 def train(asked: Asked) -> Timed:
-    """AdamW with weight decay and clipping at 1, of softmax cross-entropy."""
+    """Prepares training steps: AdamW with weight decay, clipping at 1 and softmax cross-entropy."""
     cfg, (images, labels) = _begin(asked)
 
     def loss(params: Params, images: jax.Array, labels: jax.Array) -> jax.Array:
@@ -133,7 +133,7 @@ def train(asked: Asked) -> Timed:
 
 
 def predict(asked: Asked) -> Timed:
-    """Probabilities of all classes."""
+    """Prepares predictions: the probabilities of all classes."""
     cfg, (images, _) = _begin(asked)
     params = init(jax.random.key(0), cfg, asked.resolution)
     jitted = jax.jit(lambda params, images: jax.nn.softmax(logits(params, images, cfg)))
@@ -142,7 +142,7 @@ def predict(asked: Asked) -> Timed:
 
 
 def _begin(asked: Asked) -> tuple[vit.ViTConfig, tuple[jax.Array, jax.Array]]:
-    """Sizes, and random images and labels on the device."""
+    """Returns sizes, and random images and labels on the device."""
     begin(config(asked))
     cfg = config_of(asked)
     assert cfg is not None, asked

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How long a checkpoint keeps the train loop waiting, and how fast it reaches the disk.
+"""Measures how long a checkpoint blocks the train loop, and how fast it reaches the disk.
 
 Start from `save`.
 """
@@ -18,22 +18,22 @@ from vit_jax.preflight.bench import our_steps
 from vit_jax.preflight.bench.interleaved import Asked, spread
 
 ROUNDS = 5
-SHARE = 0.01  # of the time, for which saving may keep the loop waiting
+SHARE = 0.01  # largest share of the time that saving may block the loop
 
 
 def answering(asked: Asked) -> Any:
-    """In a fresh process, a function of how many saves there are to be; see `save`."""
+    """Returns, in a fresh process, a function from the number of saves to the result of `save`."""
     return lambda rounds: save(asked, rounds)
 
 
 def save(asked: Asked, rounds: int = ROUNDS) -> dict[str, Any]:
-    """Trains a step and saves, again and again, into a temporary folder.
+    """Repeatedly trains a step and saves into a temporary folder.
 
     Returns:
-      `model`; `bytes` of a state; `step_secs`; `blocking_secs`: how long the loop waits, and
-      `commit_secs`: until the checkpoint counts, both `median` and `spread`; `bytes_per_sec` of
-      the latter; `restore_secs`; `least_secs_between`: the shortest time between saves with which
-      the loop waits for `SHARE` of it.
+      `model`; `bytes` of a state; `step_secs`; `blocking_secs`, how long the loop waits, and
+      `commit_secs`, until the checkpoint is committed, both as `median` and `spread`;
+      `bytes_per_sec` of the commit; `restore_secs`; `least_secs_between`, the shortest interval
+      between saves for which the loop waits at most `SHARE` of the time.
     """
     made = our_steps.make(asked)
     batch, compiled = our_steps.random_batch(made), made.lower_step().compile()
@@ -70,7 +70,7 @@ def save(asked: Asked, rounds: int = ROUNDS) -> dict[str, Any]:
 
 
 def text(rows: list[dict[str, Any]]) -> str:
-    """A table for people."""
+    """Returns a table for people."""
     lines = []
     for row in rows:
         secs = {key: row[key]["median"] for key in ("blocking_secs", "commit_secs", "step_secs")}

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The input pipeline on photos that are made here, as large as ImageNet's.
+"""Measures the input pipeline on generated photos as large as ImageNet's.
 
-The only part that needs TensorFlow, in a process of its own. What is timed is `data.bench`'s, which
-`vit_jax data bench SOURCE` runs on images of yours. Start from `answering`.
+This is the only part of bench that needs TensorFlow; it runs in its own process. The timing is that
+of `data.bench`, which `vit_jax data bench SOURCE` runs on your own images. Start from `answering`.
 """
 
 import os
@@ -18,11 +18,11 @@ import numpy as np
 from PIL import Image
 
 IMAGES = 60
-_SIZE = (500, 375)  # width and height of most of ImageNet's images
+_SIZE = (500, 375)  # width and height of most ImageNet images
 
 
 def answering() -> Callable[[int], dict[str, Any]]:
-    """In a fresh process, the function rounds -> what `data.bench.bench` returns."""
+    """Returns, in a fresh process, a function from rounds to the result of `data.bench.bench`."""
     jax.config.update("jax_platforms", "cpu")
     return _measure
 
@@ -40,7 +40,7 @@ def _measure(rounds: int) -> dict[str, Any]:
 
 
 def write_photos(folder: Path, count: int) -> None:
-    """JPEGs of smooth colours with some grain, of the bytes of photos about, in two classes."""
+    """Writes JPEGs of smooth colours with some grain, about the size of photos, in two classes."""
     random = np.random.default_rng(0)
     for name in "01":
         (folder / name).mkdir()

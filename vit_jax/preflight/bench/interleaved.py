@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Candidates that take turns, each in a process of its own, and what is said of their rates.
+"""Lets candidates take turns, each in its own process, and computes statistics of their rates.
 
 Start from `take`.
 """
@@ -21,19 +21,19 @@ from vit_jax.runtime.worker_process import Child
 log = logging.getLogger("vit_jax")
 
 ROUNDS = 5
-TURN_SECS = 1.0  # a turn takes about so long, and one step at least
+TURN_SECS = 1.0  # approximate length of a turn, which has at least one step
 
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What every candidate is asked to do.
+    """The task of every candidate.
 
     Attributes:
       model: a variant.
-      batch: images of a step.
-      resolution: pixels of a side.
-      dtype: of computation.
-      overrides: `--config.key=value` arguments, for our own steps alone.
+      batch: images per step.
+      resolution: image side in pixels.
+      dtype: dtype of the computation.
+      overrides: `--config.key=value` arguments, only for our own steps.
     """
 
     model: str
@@ -48,9 +48,9 @@ class Timed:
     """A candidate that has done its first step.
 
     Attributes:
-      step: starts one more; returns what tells when it is done.
-      wait: until that is done.
-      figures: what else was found out, for JSON.
+      step: starts one more step; returns a value to wait for.
+      wait: waits for that value.
+      figures: other findings, for JSON.
     """
 
     step: Callable[[], Any]
@@ -63,13 +63,13 @@ Maker = Callable[[Asked], Timed]
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What a candidate did: seconds of a step in each round, and its figures."""
+    """The result of a candidate: seconds per step in each round, and its figures."""
 
     secs: tuple[float, ...]
     figures: dict[str, Any]
 
     def rate(self, amount: float) -> dict[str, float]:
-        """Amounts a second: the median of the rounds, and their interquartile range."""
+        """Returns amounts per second: the median of the rounds, and their interquartile range."""
         return spread([amount / secs for secs in self.secs])
 
 
@@ -82,18 +82,18 @@ def take(
     optional: Sequence[str] = (),
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Measured]:
-    """Measures candidates in turns: every round each of them once.
+    """Measures candidates in turns: in every round, each of them once.
 
     Args:
-      makers: by name; functions of a module that can be imported.
-      asked: of all of them.
-      rounds: of which there are samples; one more comes before them and is forgotten.
-      turn_secs: how long a turn is about, but for a first step that is not timed.
-      optional: those that are left out if they cannot do it.
-      progress: called with (turns done, of how many).
+      makers: name -> function of an importable module.
+      asked: the task of all candidates.
+      rounds: number of sampled rounds; one more comes first and is discarded.
+      turn_secs: approximate length of a turn, without its untimed first step.
+      optional: names of candidates to leave out if they fail.
+      progress: called with (turns done, turns in total).
 
     Raises:
-      BadInput, RunFailed: a candidate cannot do it, or its process ended.
+      BadInput, RunFailed: a candidate cannot do the task, or its process ended.
     """
     died = "the process of {} ended; its last words are above. Often there is too little memory."
     with contextlib.ExitStack() as stack:
@@ -102,7 +102,7 @@ def take(
         total = len(makers) * (rounds + 2)
 
         def ask(name: str, count: int, done: int) -> Any:
-            """An answer; None from one that is left out, now or before."""
+            """Returns an answer; None for a candidate that is left out, now or before."""
             try:
                 return children[name].ask(count) if name in children else None
             except RunFailed as e:
@@ -129,9 +129,9 @@ def take(
 
 
 def _answering(make: Maker, asked: Asked) -> Callable[[int], Any]:
-    """In a fresh process: 0 is answered with figures, n with the seconds of one of n steps.
+    """Returns, in a fresh process, a function: 0 -> figures, n -> seconds per step of n steps.
 
-    One more comes before them, without which S/16 on a CPU seemed a quarter slower.
+    One more step comes before the n steps; without it, S/16 on a CPU seemed a quarter slower.
     """
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # others share the GPU
     timed = make(asked)
@@ -139,10 +139,10 @@ def _answering(make: Maker, asked: Asked) -> Callable[[int], Any]:
     def answer(count: int) -> Any:
         if not count:
             return timed.figures
-        timed.wait(timed.step())  # memory of a process that waits may be taken from it
+        timed.wait(timed.step())  # an idle process may have lost its memory pages
         began = time.perf_counter()
         last = None
-        for _ in range(count):  # no result is kept but the last
+        for _ in range(count):  # keeps no result but the last
             last = timed.step()
         timed.wait(last)
         return (time.perf_counter() - began) / count
@@ -151,11 +151,11 @@ def _answering(make: Maker, asked: Asked) -> Callable[[int], Any]:
 
 
 def spread(samples: Sequence[float]) -> dict[str, float]:
-    """`median`, and `spread`: the distance of the quartiles, 0 of a single sample."""
+    """Returns `median` and `spread`, the interquartile range; it is 0 for a single sample."""
     quartiles = statistics.quantiles(samples, method="inclusive") if len(samples) > 1 else [0, 0]
     return {"median": statistics.median(samples), "spread": quartiles[-1] - quartiles[0]}
 
 
 def ratio(ours: Measured, other: Measured) -> dict[str, float]:
-    """How much faster ours is: the median of the ratios of each round, and their spread."""
+    """Returns how much faster ours is: the median ratio of the rounds, and their spread."""
     return spread([b / a for a, b in zip(ours.secs, other.secs, strict=True)])

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The steps that this package runs, and the matrix products of the device they run on.
+"""The steps of this package, and matrix products on the same device, for comparison.
 
 Start from `train`. Images and labels are random, and on the device already.
 """
@@ -32,14 +32,16 @@ _FLAGS = {
     "data.image_size": "--resolution",
     "batch_size": "--batch",
 }
-_PEAK_SIDES = {"cpu": 2048, "gpu": 8192, "tpu": 8192}  # of the matrices, large enough for the peak
+_PEAK_SIDES = {"cpu": 2048, "gpu": 8192, "tpu": 8192}  # of matrices, large enough for the peak
 
 
 def config(asked: Asked) -> ConfigDict:
-    """The configuration of a step: `configs/base.py` with AdamW and clipping, as pre-training has.
+    """Returns the configuration of a step: `configs/base.py` with AdamW and clipping.
+
+    Pre-training has the same optimizer.
 
     Raises:
-      BadInput: an unknown model, sizes that it cannot take, or what is wrong with an override.
+      BadInput: the model is unknown, cannot have these sizes, or an override is wrong.
     """
     own = {
         "model.variant": asked.model,
@@ -60,7 +62,7 @@ def config(asked: Asked) -> ConfigDict:
 
 
 def make(asked: Asked) -> program.Program:
-    """The program of that configuration, on one device, as the others have it."""
+    """Makes the program of that configuration, on one device like the other candidates."""
     made = config(asked)
     begin(made)
     devices = jax.devices()[:1]
@@ -71,15 +73,15 @@ def begin(made: ConfigDict) -> None:
     """Chooses the platform.
 
     Raises:
-      BadInput: an accelerator is there that jax cannot use.
+      BadInput: an accelerator is present that jax cannot use.
     """
     if not detect.present_accelerators():
-        jax.config.update("jax_platforms", "cpu")  # or libtpu complains that it has no TPU
+        jax.config.update("jax_platforms", "cpu")  # otherwise libtpu complains about a missing TPU
     coordination.start(made.platform, deterministic=made.deterministic)
 
 
 def train(asked: Asked) -> Timed:
-    """The step that `vit_jax train` runs."""
+    """Prepares the step that `vit_jax train` runs."""
     made = make(asked)
     began = time.perf_counter()
     state, batch = made.init(), random_batch(made)
@@ -104,21 +106,21 @@ def train(asked: Asked) -> Timed:
 
 
 def evaluate(asked: Asked) -> Timed:
-    """The step of an evaluation: logits, loss and hits of uint8 images."""
+    """Prepares the step of an evaluation: logits, loss and hits of uint8 images."""
     made = make(asked)
     params, batch = made.init().params, random_batch(made)
     return _forward(made, made.model.cfg, lambda: made.eval_step(params, batch))
 
 
 def predict(asked: Asked) -> Timed:
-    """What `vit_jax predict` does with a batch: the 5 likeliest classes of each image."""
+    """Prepares a batch of `vit_jax predict`: the 5 likeliest classes of each image."""
     made = make(asked)
     params, batch, data = made.init().params, random_batch(made), made.config.data
 
     def best(logits_BY: jax.Array) -> jax.Array:
         return jax.lax.top_k(jax.nn.softmax(logits_BY), 5)[0]
 
-    cfg = program.model_config(made.config, CLASSES)  # not as a run of any length computes it
+    cfg = program.model_config(made.config, CLASSES)  # independent of the length of a run
     step = features.make_step(cfg, made.rules, mean=data.mean, std=data.std, of_logits=best)
     return _forward(made, cfg, lambda: step(params, batch))
 
@@ -130,7 +132,10 @@ def _forward(made: program.Program, cfg: variants.Config, step: Callable[[], Any
 
 
 def products(asked: Asked) -> Timed:
-    """Products of large square matrices, in the dtype of computation: the peak of one device."""
+    """Prepares products of large square matrices in the dtype of the computation.
+
+    They give the peak of one device.
+    """
     begin(config(asked))
     side = _PEAK_SIDES[jax.devices()[0].platform]
     a = jax.random.normal(jax.random.key(0), (side, side), asked.dtype)  # zeros draw less power
@@ -140,7 +145,7 @@ def products(asked: Asked) -> Timed:
 
 
 def random_batch(made: program.Program) -> dict[str, jax.Array]:
-    """A batch of random pixels and labels, placed as in training."""
+    """Makes a batch of random pixels and labels, placed as in training."""
     random = np.random.default_rng(0)
     arrays = {
         "image": random.integers(0, 256, made.batch()["image"].shape, np.uint8),
@@ -151,12 +156,12 @@ def random_batch(made: program.Program) -> dict[str, jax.Array]:
 
 
 def device() -> str:
-    """What everything runs on: `NVIDIA H200`, `2 x AMD EPYC` (processor cores)."""
+    """Returns the name of the device: `NVIDIA H200`, `2 x AMD EPYC` (processor cores)."""
     found = jax.devices()[0]
     return detect.processor() if found.platform == "cpu" else found.device_kind
 
 
 def _forward_flops(made: program.Program, cfg: variants.Config) -> int:
-    """Of a batch."""
+    """Returns the FLOPs of a batch."""
     side = made.config.data.image_size
     return made.config.batch_size * flops.forward_flops(cfg, side, side)

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How long the first sign of life takes, beside the bare imports that nothing can be quicker than.
+"""Measures the time to the first output of commands, in comparison with bare imports.
 
-Each sample is a process of its own; they take turns. Start from `measure`.
+No command can be quicker than its imports. Each sample has its own process, and the candidates take
+turns. Start from `measure`.
 """
 
 import contextlib
@@ -35,7 +36,7 @@ _BARE = "import jax"
 _FLAX = "import jax, flax.linen"
 _TENSORFLOW = "import jax, flax.linen, tensorflow"
 _MODELS = "import vit_jax.models"
-# Commands that must answer before anything heavy is imported; what they answer is not looked at.
+# Commands that must answer before any heavy import; their output is not checked.
 _ERROR = "--config.lenght=1"  # exit code 2
 _TRAIN = ["train", "--config=configs/quickstart.py"]
 _COMMANDS = {
@@ -56,18 +57,18 @@ _MOST_SECS = 300
 def measure(
     *, rounds: int = ROUNDS, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> dict[str, Any]:
-    """Times imports, commands, and the quickstart until its first step is done.
+    """Times imports, commands, and the quickstart until the end of its first step.
 
     Args:
-      rounds: samples of each.
-      progress: called with (processes ended, of how many).
+      rounds: samples of each candidate.
+      progress: called with (processes ended, processes in total).
 
     Returns:
       `device`; `secs`: name -> `median` and `spread` (interquartile range) of a whole process;
       `ratio`: of `import vit_jax.models` to `import jax, flax.linen`, and of each command to
-      `import jax`, in the same round; `beyond_imports_secs`: of the quickstart's first step, what
-      it takes longer than importing jax, flax and TensorFlow. Without TensorFlow there is no
-      quickstart.
+      `import jax`, in the same round; `beyond_imports_secs`: how much longer the quickstart's first
+      step takes than importing jax, flax and TensorFlow. Without TensorFlow the quickstart is left
+      out.
 
     Raises:
       RunFailed: the quickstart ended before its first step.
@@ -76,7 +77,7 @@ def measure(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         candidates = _candidates(folder)
         secs: dict[str, list[float]] = {name: [] for name in candidates}
-        for turn in range(rounds + 1):  # the first one fills the caches of the file system
+        for turn in range(rounds + 1):  # the first round fills the file system's caches
             for place, (name, run) in enumerate(candidates.items(), 1):
                 secs[name].append(run())
                 progress(turn * len(candidates) + place, (rounds + 1) * len(candidates))
@@ -100,7 +101,7 @@ def _of(
 
 
 def _candidates(folder: Path) -> dict[str, Callable[[], float]]:
-    """What is timed: name -> a function that does it once and returns its seconds."""
+    """Returns the candidates: name -> a function that runs one and returns its seconds."""
     candidates: dict[str, Callable[[], float]] = {}
     for statement in (_BARE, _FLAX, _MODELS):
         candidates[statement] = lambda s=statement: _secs(["-c", s])
@@ -117,7 +118,7 @@ def _candidates(folder: Path) -> dict[str, Callable[[], float]]:
 
 
 def _weights(folder: Path) -> Path:
-    """A file of a small model to look into."""
+    """Writes the weights of a small model, for `vit_jax inspect`."""
     cfg = variants.config(variant="Ti/16", classes=10)
     params = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), variants.shapes(cfg, 224, 224))
     loading.save(folder / "weights.npz", variants.make(cfg), params)
@@ -125,7 +126,7 @@ def _weights(folder: Path) -> Path:
 
 
 def _secs(arguments: list[str]) -> float:
-    """Of a Python process, from its start to its end."""
+    """Returns the seconds of a Python process, from its start to its end."""
     began = time.perf_counter()
     with _started(arguments, subprocess.DEVNULL) as process:
         code = process.wait()
@@ -136,7 +137,10 @@ def _secs(arguments: list[str]) -> float:
 
 
 def _until_first_step(cache: str) -> float:
-    """Of the quickstart in a new workdir, from the start of its process to the end of a step."""
+    """Returns the seconds from the start of the quickstart to the end of its first step.
+
+    The quickstart has a new workdir.
+    """
     with (
         tempfile.TemporaryDirectory() as workdir,
         tempfile.TemporaryFile("w+", encoding="utf-8") as said,
@@ -155,7 +159,7 @@ def _until_first_step(cache: str) -> float:
 
 @contextlib.contextmanager
 def _started(arguments: list[str], said: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """A Python process in the folder of the shipped recipes; killed, if it is still there."""
+    """Starts a Python process in the folder of the shipped recipes; kills it at the end."""
     process = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=recipes.root(),
@@ -173,7 +177,7 @@ def _started(arguments: list[str], said: Any) -> Iterator[subprocess.Popen[bytes
 
 
 def text(found: dict[str, Any]) -> str:
-    """A table for people."""
+    """Returns a table for people."""
     lines = [found["device"], ""]
     for name, secs in found["secs"].items():
         more = ""

@@ -1,7 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The tables of `vit_jax bench`: our steps beside those of others. Start from `table`."""
+"""The tables of `vit_jax bench`: our steps beside those of others.
+
+Start from `table`.
+"""
 
 import contextlib
 import importlib.metadata
@@ -33,29 +36,29 @@ def table(
     turn_secs: float = interleaved.TURN_SECS,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
-    """Measures steps of several models.
+    """Measures the steps of several models.
 
     Args:
-      what: `train`: a training step; `eval`, `predict`: a forward pass with its metrics, or the
-        likeliest classes.
-      asked: a row each.
+      what: `train` for a training step; `eval` or `predict` for a forward pass with its metrics or
+        the likeliest classes.
+      asked: the tasks, one row each.
       rounds: see `interleaved.take`.
-      turn_secs: likewise.
-      progress: called with (turns done, of how many).
+      turn_secs: see `interleaved.take`.
+      progress: called with (turns done, turns in total).
 
     Returns:
       `device`, `versions` and `rows`. A row has `model`, `batch`, `resolution`, `dtype`;
-      `img_per_sec`: of `ours`, `baseline` (a plain ViT in jax) and `timm` (where installed),
+      `img_per_sec`: of `ours`, `baseline` (a plain ViT in jax) and `timm` (if installed), as
       `median` and `spread` (interquartile range) of the rounds; `ratio`: of ours to each of the
       others in the same round; `of_peak`: the share of the FLOP/s that large matrix products reach
-      there, `peak_tflops`; of training `first_step_secs` (from nothing compiled to the end of the
-      first step) and `peak_bytes` of ours (of a CPU, by the
-      compiler); `timm_how`: whether compiled. Models other than ViTs
-      with a class token have ours alone; so has a row whose timm cannot be imported or run.
+      there; `peak_tflops`; `timm_how`: whether compiled. Rows of training also have
+      `first_step_secs` (from nothing compiled to the end of the first step) and `peak_bytes` of
+      ours (on a CPU, according to the compiler). Models other than ViTs with a class token have
+      only `ours`; so has a row whose timm cannot be imported or run.
 
     Raises:
       BadInput: see `interleaved.take`.
-      RunFailed: no row could be measured. One that cannot is left out, and the log says so.
+      RunFailed: no row could be measured. A row that fails is left out, and the log says so.
     """
     rows, failed, device = [], list[RunFailed](), ""
     for place, one in enumerate(asked):
@@ -68,7 +71,7 @@ def table(
                 optional=("timm",),
                 progress=lambda done, of, place=place: progress(place * of + done, len(asked) * of),
             )
-        except RunFailed as e:  # often too little memory; the other rows are worth having
+        except RunFailed as e:  # often too little memory; the other rows still count
             log.error("%s is left out: %s", one.model, e)
             failed.append(e)
             continue
@@ -90,7 +93,7 @@ def _makers(what: str, asked: Asked) -> dict[str, Maker]:
 
 
 def _timm_train(asked: Asked) -> Timed:
-    from vit_jax.preflight.bench import timm_model  # torch, in a process of its own
+    from vit_jax.preflight.bench import timm_model  # imports torch, in its own process
 
     return timm_model.train(asked)
 
@@ -120,7 +123,7 @@ def _row(asked: Asked, found: dict[str, Measured]) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Of the packages that are measured, where installed."""
+    """Returns the versions of the measured packages that are installed."""
     found = {}
     for name in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -129,7 +132,7 @@ def versions() -> dict[str, str]:
 
 
 def text(found: dict[str, Any]) -> str:
-    """A table for people."""
+    """Returns a table for people."""
     listed = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     lines = [f"{found['device']}; {listed}", ""]
     for row in found["rows"]:

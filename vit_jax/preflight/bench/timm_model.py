@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""timm's ViT of the same sizes on PyTorch, compiled by `torch.compile`, to be measured against.
+"""timm's ViT of the same sizes on PyTorch, compiled by `torch.compile`, for comparison.
 
-Imports torch, so only a process of its own imports this. Start from `train`.
+The module imports torch, so only a process of its own may import it. Start from `train`.
 """
 
 import time
@@ -19,7 +19,7 @@ from vit_jax.preflight.bench.our_steps import CLASSES, begin, config
 
 
 def train(asked: Asked) -> Timed:
-    """AdamW with weight decay and clipping at 1, of softmax cross-entropy."""
+    """Prepares training steps: AdamW with weight decay, clipping at 1 and softmax cross-entropy."""
     model, images, labels = _begin(asked)
     model.train()
     decayed = [p for p in model.parameters() if p.ndim > 1]
@@ -41,7 +41,7 @@ def train(asked: Asked) -> Timed:
 
 
 def predict(asked: Asked) -> Timed:
-    """Probabilities of all classes."""
+    """Prepares predictions: the probabilities of all classes."""
     model, images, _ = _begin(asked)
     model.eval()
 
@@ -54,13 +54,13 @@ def predict(asked: Asked) -> Timed:
 
 
 def _begin(asked: Asked) -> tuple[torch.nn.Module, torch.Tensor, torch.Tensor]:
-    """Model, images and labels, on the device that jax has."""
+    """Returns model, images and labels on the device that jax has."""
     cfg = config_of(asked)
     assert cfg is not None, asked
     begin(config(asked))
     device = torch.device("cpu" if jax.devices()[0].platform == "cpu" else "cuda")
     torch.manual_seed(0)
-    torch.set_float32_matmul_precision("high")  # of a GPU, as XLA computes float32 there
+    torch.set_float32_matmul_precision("high")  # on a GPU, as XLA computes float32 there
     model = timm_vit.VisionTransformer(
         img_size=asked.resolution,
         patch_size=cfg.patch,
@@ -84,7 +84,10 @@ def _cast(asked: Asked, device: torch.device) -> Any:
 
 
 def _timed(model: torch.nn.Module, step: Any, device: torch.device) -> Timed:
-    """The step with the compiled model, or as it is where that does not work or is no faster."""
+    """Prepares the step with the compiled model.
+
+    Takes the eager model if compiling fails or is no faster.
+    """
 
     def wait(_: Any) -> None:
         if device.type == "cuda":
@@ -103,7 +106,7 @@ def _timed(model: torch.nn.Module, step: Any, device: torch.device) -> Timed:
     for how, run in runs.items():
         try:
             took[how] = secs(run)
-        except Exception as e:  # a compiler is missing, or any of its many errors
+        except Exception as e:  # no compiler, or one of many other errors
             if how == "eager":
                 raise
             failed = f" (torch.compile failed: {type(e).__name__})"

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether jax uses the accelerators of this machine, and TensorFlow leaves them alone.
+"""Checks that jax uses this machine's accelerators, and that TensorFlow does not.
 
-Both are asked in processes of their own: jax blocks on a TPU that another process holds. Start from
-`devices` and `tensorflow`.
+Both checks run in their own processes, because jax blocks on a TPU that another process holds.
+Start from `devices` and `tensorflow`.
 """
 
 import os
@@ -16,16 +16,16 @@ from vit_jax.hardware import detect
 from vit_jax.preflight.doctor import limits
 from vit_jax.preflight.doctor.finding import Finding
 
-_KINDS = {"cuda": "gpu", "rocm": "gpu"}  # what JAX_PLATFORMS calls what -> of the machine
-SECS = 120.0  # TensorFlow's import takes many on a busy machine, and a TPU's start
+_KINDS = {"cuda": "gpu", "rocm": "gpu"}  # names in JAX_PLATFORMS -> kinds of accelerator
+SECS = 120.0  # importing TensorFlow on a busy machine, or starting a TPU, takes long
 
 
 def devices(platform: str, present: Sequence[str], env: Mapping[str, str]) -> list[Finding]:
-    """What jax computes on, against what was asked for or is present.
+    """Compares the devices of jax with those that are requested or present.
 
     Args:
-      platform: of the configuration: auto, cpu, gpu or tpu.
-      present: from `detect.present_accelerators`.
+      platform: platform of the configuration: auto, cpu, gpu or tpu.
+      present: result of `detect.present_accelerators`.
       env: environment variables.
     """
     wanted = platform if platform != "auto" else (present[0] if present else "cpu")
@@ -48,7 +48,7 @@ def devices(platform: str, present: Sequence[str], env: Mapping[str, str]) -> li
 
 
 def _variable(said: str, present: Sequence[str], env: Mapping[str, str]) -> str:
-    """What to do where a variable of the environment keeps jax from starting; "" if none does."""
+    """Returns a fix if an environment variable keeps jax from starting; "" otherwise."""
     for name in ("JAX_PLATFORMS", "JAX_PLATFORM_NAME"):
         asked = [_KINDS.get(word, word) for word in env.get(name, "").split(",") if word]
         if set(asked) - {"cpu", *present}:
@@ -56,7 +56,7 @@ def _variable(said: str, present: Sequence[str], env: Mapping[str, str]) -> str:
             return f"unset {name}, which is {env[name]!r}, or give what is here: {have}"
     named = [n for n in env if re.match("JAX_|XLA_", n) and re.search(rf"\b{n}\b", said, re.I)]
     for name in named:
-        if name not in ("JAX_PLATFORMS", "JAX_PLATFORM_NAME"):  # jax names them in its advice, too
+        if name not in ("JAX_PLATFORMS", "JAX_PLATFORM_NAME"):  # jax names these in its advice, too
             return f"unset {name}, which is {env[name]!r}, or give it a value that jax takes"
     return ""
 
@@ -73,7 +73,7 @@ def _unstuck(present: Sequence[str]) -> str:
 
 
 def _cause(wanted: str, present: Sequence[str], env: Mapping[str, str]) -> str:
-    """What to do where jax does not use the accelerator that is expected."""
+    """Returns a fix if jax does not use the expected accelerator."""
     if wanted not in present:
         return "give --config.platform=auto, or go to a machine that has one"
     chosen = env.get("JAX_PLATFORMS", "")
@@ -86,7 +86,10 @@ def _cause(wanted: str, present: Sequence[str], env: Mapping[str, str]) -> str:
 
 
 def listed() -> dict[str, Any]:
-    """Runs in a child: what jax sees, after a first computation; why other backends failed."""
+    """Returns the devices of jax after a first computation, and why other backends failed.
+
+    Runs in a child process.
+    """
     import jax
     import jax.numpy as jnp
     from jax._src import xla_bridge
@@ -100,7 +103,7 @@ def listed() -> dict[str, Any]:
 
 
 def tensorflow() -> list[Finding]:
-    """Whether TensorFlow can be imported and holds no accelerator."""
+    """Checks that TensorFlow can be imported and sees no accelerator."""
     own = {name: None for name in os.environ if name.startswith("JAX_")}  # not TensorFlow's fault
     try:
         version, seen, usable = limits.call("vit_jax.data.tensorflow:accelerators", [], SECS, own)

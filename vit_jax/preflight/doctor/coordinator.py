@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether processes of a run would find each other at the coordinator's address.
+"""Checks that the processes of a run would find each other at the coordinator's address.
 
 Start from `check`.
 """
@@ -20,13 +20,13 @@ _ELSE = "give --coordinator=HOST:PORT with a host and port that all processes re
 
 
 def check(address: str, env: Mapping[str, str]) -> list[Finding]:
-    """The address that was given, or that the engine around this process names.
+    """Checks the given address, or the one that the engine around this process names.
 
     Args:
-      address: HOST:PORT, "" for what the environment says.
+      address: HOST:PORT; "" takes the address from the environment.
       env: environment variables.
     """
-    # The number is not asked for: any process but the first checks the most.
+    # The number is arbitrary: every process but the first checks the most.
     given = {"coordinator": address, "num_processes": "2", "process_id": "1"} if address else {}
     try:
         who = process_identity.resolve(given, {} if address else env)
@@ -53,7 +53,7 @@ def check(address: str, env: Mapping[str, str]) -> list[Finding]:
 
 
 def _connect(kind: tuple[Any, ...], place: tuple[Any, ...]) -> OSError | None:
-    """Why nobody answers at an address; None if somebody does."""
+    """Returns why nothing answers at an address; None if something does."""
     with socket.socket(*kind) as probe:
         probe.settimeout(SECS)
         try:
@@ -64,7 +64,7 @@ def _connect(kind: tuple[Any, ...], place: tuple[Any, ...]) -> OSError | None:
 
 
 def _free(kind: tuple[Any, ...], place: tuple[Any, ...], where: str) -> Finding:
-    """A host that is reached and has nobody listening: this one, or another."""
+    """Describes a reachable host on which nothing listens: this one, or another."""
     with socket.socket(*kind) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

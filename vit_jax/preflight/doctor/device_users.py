@@ -1,7 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which other processes hold an accelerator of this machine. Start from `check`."""
+"""Finds other processes that hold an accelerator of this machine.
+
+Start from `check`.
+"""
 
 import os
 import re
@@ -11,20 +14,20 @@ from pathlib import Path
 from vit_jax.preflight.doctor.finding import Finding
 
 _DEVICES = {"tpu": r"/dev/(accel\d+|vfio/\d+)", "gpu": r"/dev/nvidia\d+"}
-# Watch GPUs, or draw on a screen: they leave room for others.
+# These watch GPUs or draw on a screen, and leave room for others.
 _HARMLESS = (
     "nvidia-persiste", "nv-hostengine", "dcgm-exporter", "Xorg", "Xwayland", "gnome-shell",
 )  # fmt: skip
-_LOCK = "tmp/libtpu_lockfile"  # of libtpu: stays when nobody holds it
+_LOCK = "tmp/libtpu_lockfile"  # file of libtpu, which stays even if no process holds it
 
 
 def check(present: Sequence[str], root: Path = Path("/"), own: int | None = None) -> list[Finding]:
-    """A line for each process that holds an accelerator, by its open files and libtpu's lock.
+    """Reports each process that holds an accelerator, by its open files and libtpu's lock.
 
     Args:
-      present: from `detect.present_accelerators`.
-      root: of the file system, for tests.
-      own: number of this process, which does not count.
+      present: result of `detect.present_accelerators`.
+      root: root of the file system, for tests.
+      own: id of this process, which does not count.
     """
     if not present:
         return [Finding("holders", "this machine has no accelerator that a process could hold")]
@@ -49,7 +52,7 @@ def check(present: Sequence[str], root: Path = Path("/"), own: int | None = None
 
 
 def _open_devices(root: Path, pattern: re.Pattern[str]) -> tuple[dict[int, list[str]], int]:
-    """({process: the devices that it has open}, how many processes cannot be looked into)."""
+    """Returns ({process: its open devices}, number of processes that cannot be read)."""
     held: dict[int, list[str]] = {}
     hidden = 0
     for process in (root / "proc").glob("[0-9]*"):
@@ -58,7 +61,7 @@ def _open_devices(root: Path, pattern: re.Pattern[str]) -> tuple[dict[int, list[
         except PermissionError:
             hidden += 1
             continue
-        except OSError:  # it has just ended
+        except OSError:  # the process has just ended
             continue
         devices = [link for link in links if pattern.fullmatch(link)]
         if devices:
@@ -67,7 +70,7 @@ def _open_devices(root: Path, pattern: re.Pattern[str]) -> tuple[dict[int, list[
 
 
 def _lock_owners(root: Path, lock: Path) -> list[int]:
-    """The processes that have locked a file, as the kernel lists them."""
+    """Returns the processes that have locked a file, according to the kernel."""
     try:
         stat = lock.stat()
         lines = (root / "proc/locks").read_text(encoding="utf-8").splitlines()
@@ -79,7 +82,7 @@ def _lock_owners(root: Path, lock: Path) -> list[int]:
 
 
 def _command(root: Path, pid: int) -> tuple[str, str]:
-    """(name as the kernel has it, command line) of a process."""
+    """Returns (name in the kernel, command line) of a process."""
     folder = root / "proc" / str(pid)
     try:
         name = (folder / "comm").read_text(encoding="utf-8").strip()

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""All checks of the doctor, in the order in which their lines are read. Start from `examine`."""
+"""Runs all checks of the doctor, in the order of their lines. Start from `examine`."""
 
 import os
 import tempfile
@@ -16,30 +16,30 @@ from vit_jax.preflight.doctor.finding import Finding
 from vit_jax.preflight.doctor.limits import Check
 from vit_jax.storage import files as storage
 
-_QUICK_SECS = 20.0  # storage of a network may take some
+_QUICK_SECS = 20.0  # network storage may need some time
 _BUSY = "try again when this machine is less busy"
 _STORAGE = "see whether its storage answers: df -h"
 
 
 def examine(workdir: Path, address: str, config: ConfigDict | None) -> Iterator[Finding]:
-    """Looks at everything; yields what it finds as soon as it is known.
+    """Runs every check; yields each finding as soon as it is known.
 
     Args:
-      workdir: of the run.
-      address: of the coordinator, HOST:PORT; "" is what the environment says.
-      config: of the run, if known.
+      workdir: workdir of the run.
+      address: HOST:PORT of the coordinator; "" takes it from the environment.
+      config: configuration of the run, if known.
     """
     present, platform = detect.present_accelerators(), config.platform if config else "auto"
     yield from limits.run(
         [
             Check("packages", packages.check, _QUICK_SECS, _STORAGE),
-            # Before jax starts below, which holds them too.
+            # Runs before jax starts below, since jax holds the devices too.
             Check(
                 "holders", lambda: device_users.check(present), _QUICK_SECS, "try again with sudo"
             ),
         ]
     )
-    late = accelerators.SECS + 5  # a child ends before
+    late = accelerators.SECS + 5  # a child ends before that
     yield from limits.run(
         [
             Check("devices", lambda: _devices(platform, present), late, _BUSY),
@@ -66,7 +66,7 @@ def _disk(workdir: Path, config: ConfigDict | None) -> list[Finding]:
         "temporary files": Path(tempfile.gettempdir()),
         "datasets": Path(os.path.expanduser(data_dir)),
     }
-    if not storage.is_remote(workdir):  # a bucket has no end
+    if not storage.is_remote(workdir):  # a bucket has no limit
         folders = {"workdir": workdir, **folders}
     if config is None:
         return folders_lib.disk(folders, 0, 0)

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The folders of a run: whether they can be written, have room, and agree with the clock.
+"""Checks that the folders of a run are writable, have room, and agree with the clock.
 
 Start from `workdir`, `disk` and `clock`.
 """
@@ -23,16 +23,16 @@ from vit_jax.storage import files as storage
 from vit_jax.storage import offline
 
 LEAST_BYTES = 2**30
-MOST_SKEW_SECS = 10.0  # what a lock's age and a certificate's dates stand with ease
-_METADATA = "http://169.254.169.254/computeMetadata/v1/instance/id"  # Google's, of its machines
+MOST_SKEW_SECS = 10.0  # locks and certificates tolerate this easily
+_METADATA = "http://169.254.169.254/computeMetadata/v1/instance/id"  # Google's, on its own machines
 _GIB = 2**30
 
 
 def existing(folder: Path) -> Path:
-    """A folder, or the nearest one above it that exists; a bucket makes none.
+    """Returns a folder, or its nearest existing parent; a bucket is returned unchanged.
 
     Raises:
-      NotADirectoryError: what exists there is a file, or a link that leads to no folder.
+      NotADirectoryError: the existing path is a file, or a link that leads to no folder.
     """
     if storage.is_remote(folder):
         return folder
@@ -44,7 +44,7 @@ def existing(folder: Path) -> Path:
 
 
 def workdir(folder: Path) -> list[Finding]:
-    """Whether a file can be written, read back and removed where a run would write."""
+    """Checks that a file can be written, read back and removed where a run would write."""
     try:
         base = existing(storage.workdir(str(folder)))
         _written(base)
@@ -56,7 +56,7 @@ def workdir(folder: Path) -> list[Finding]:
 
 
 def _written(folder: Path) -> tuple[float, float, float]:
-    """(time before, the file system's time of the file, time after) of a file that is written."""
+    """Writes a file; returns (time before, the file's time in the file system, time after)."""
     path = folder / f".vit_jax-doctor-{uuid.uuid4().hex}"
     before = time.time()
     try:
@@ -72,12 +72,12 @@ def _written(folder: Path) -> tuple[float, float, float]:
 
 
 def disk(places: Mapping[str, Path], checkpoint_bytes: int, checkpoints: int) -> list[Finding]:
-    """Whether there is room: a GiB everywhere, and in the workdir that of the checkpoints.
+    """Checks for room: a GiB everywhere, and in the workdir the size of the checkpoints.
 
     Args:
-      places: what a folder is for -> folder; `workdir` is that of the run.
-      checkpoint_bytes: of one; 0: not known.
-      checkpoints: how many lie there at a time, one that is being written among them.
+      places: purpose -> folder; `workdir` is the folder of the run.
+      checkpoint_bytes: size of one checkpoint; 0 if unknown.
+      checkpoints: largest number at a time, including one that is being written.
     """
     found, free = [], []
     for name, folder in places.items():
@@ -107,7 +107,10 @@ def _size(count: int) -> str:
 
 
 def checkpoints(config_yaml: str) -> tuple[int, int]:
-    """Runs in a child: bytes of a checkpoint of a configuration, and how many lie there at most."""
+    """Returns the bytes of a checkpoint, and the largest number of checkpoints at a time.
+
+    Runs in a child process.
+    """
     import jax
 
     from vit_jax.build import defaults, program
@@ -122,20 +125,20 @@ def checkpoints(config_yaml: str) -> tuple[int, int]:
     kept = config.checkpoint.keep_last + bool(config.checkpoint.keep_best)
     if between := math.lcm(made.steps.checkpoint, made.steps.keep_every):
         kept += made.steps.total // between
-    return size, kept + 1  # which is being written
+    return size, kept + 1  # plus the one that is being written
 
 
 # ---------------------------------------------------------------- clock
 
 
 def clock(folder: Path, root: Path = Path("/")) -> list[Finding]:
-    """Whether this machine's clock agrees with the workdir's, Google's, and the age of this file.
+    """Compares this machine's clock with the workdir's, Google's, and the age of this file.
 
-    A clock that is wrong makes locks look abandoned and certificates invalid.
+    A wrong clock makes locks look abandoned and certificates invalid.
 
     Args:
-      folder: of the run.
-      root: where sys is, for tests.
+      folder: folder of the run.
+      root: root of the folder `sys`, for tests.
     """
     ours, compared = time.time(), []
     if ours < Path(__file__).stat().st_mtime - 3600:
@@ -145,7 +148,7 @@ def clock(folder: Path, root: Path = Path("/")) -> list[Finding]:
         before, theirs, after = _written(existing(folder))
         skew = max(before - theirs, 0) - max(theirs - after, 0)
         compared.append((f"the file system of {folder}", skew))
-    except (OSError, PeerLost):  # which the check of the workdir tells
+    except (OSError, PeerLost):  # the check of the workdir reports this
         pass
     if (told := _google(root)) is not None:
         compared.append(("Google's metadata server", time.time() - told))
@@ -163,7 +166,7 @@ def _date(secs: float) -> str:
 
 
 def _google(root: Path) -> float | None:
-    """The time that Google's metadata server has; None on machines of others, and offline."""
+    """Returns the time of Google's metadata server; None on other machines, and offline."""
     try:
         maker = (root / "sys/class/dmi/id/product_name").read_text(encoding="utf-8")
         if "Google" not in maker or not offline.allowed():

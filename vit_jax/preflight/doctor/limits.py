@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checks that never hang: each has a time limit, and what may block for good runs in a child.
+"""Runs checks that never hang: each has a time limit, and blocking calls run in a child process.
 
-A backend that is stuck in a driver cannot be interrupted, only left behind. Start from `run`.
+A backend stuck in a driver cannot be interrupted; it can only be left behind. Start from `run`.
 """
 
 import contextlib
@@ -33,13 +33,13 @@ print("\\n" + json.dumps(found))
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """One check.
+    """A check with its time limit.
 
     Attributes:
-      name: the first word of its lines.
-      find: what is to be done.
-      secs: the longest that it may take.
-      late: what to do if it takes longer.
+      name: first word of its lines.
+      find: function that does the check.
+      secs: time limit in seconds.
+      late: what to do if the check takes longer.
     """
 
     name: str
@@ -49,11 +49,11 @@ class Check:
 
 
 class Failed(Exception):
-    """A child ended without an answer; says why."""
+    """Raised if a child process ended without an answer; the message says why."""
 
 
 def run(checks: Sequence[Check]) -> Iterator[Finding]:
-    """What all checks find, in order; they run at the same time."""
+    """Yields the findings of all checks in order; the checks run at the same time."""
     began, threads = time.monotonic(), []
     for check in checks:
         found: list[Finding] = []
@@ -70,7 +70,7 @@ def run(checks: Sequence[Check]) -> Iterator[Finding]:
 def _find(check: Check, found: list[Finding]) -> None:
     try:
         found += check.find()
-    except Exception as e:  # whatever is wrong with this machine must not hide the other checks
+    except Exception as e:  # one broken check must not hide the others
         said = f"could not be looked at ({type(e).__name__}: {e})"
         fix = "pip install -e ." if isinstance(e, ImportError) else "mend what it names"
         found.append(Finding(check.name, said, fix))
@@ -79,16 +79,17 @@ def _find(check: Check, found: list[Finding]) -> None:
 def call(
     function: str, args: Sequence[Any], secs: float, env: Mapping[str, str | None] = {}
 ) -> Any:
-    """What `module:function` returns in a fresh process, by way of JSON.
+    """Calls `module:function` in a fresh process and returns its result, by way of JSON.
 
     Args:
-      function: its name.
-      args: what it is called with.
-      secs: the longest wait.
-      env: changes of the environment; None: not set.
+      function: name of the function.
+      args: its arguments.
+      secs: longest wait in seconds.
+      env: changes of the environment; None removes a variable.
 
     Raises:
-      Failed: it did not answer in time, or ended with an error, whose last line is the message.
+      Failed: the process did not answer in time, or ended with an error, whose last line is the
+        message.
     """
     whole = {name: value for name, value in {**os.environ, **env}.items() if value is not None}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:

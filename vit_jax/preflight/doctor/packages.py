@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Python and packages against what setup.py and jax ask for, by their metadata alone.
+"""Compares Python and packages with the requirements of setup.py and jax, by their metadata.
 
 Start from `check`.
 """
@@ -15,26 +15,26 @@ from typing import Any, NamedTuple
 
 from vit_jax.preflight.doctor.finding import Finding
 
-# Named in the line that says that all is well.
+# Packages that are named if all is well.
 _SHOWN = (
     "jax", "jaxlib", "libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin", "flax", "optax",
     "orbax-checkpoint", "tensorflow-cpu", "tensorflow", "tensorflow-datasets", "clu", "tensorboard",
     "numpy",
 )  # fmt: skip
 _PLUGIN = re.compile(r"jax-(cuda|rocm)\d+-plugin")
-_BACKEND = re.compile(r"jax-|libtpu|nvidia-")  # what extras of jax bring, to be of one version
+_BACKEND = re.compile(r"jax-|libtpu|nvidia-")  # from jax's extras, of one version
 
 
 class Wanted(NamedTuple):
-    """A package that another one asks for."""
+    """A requirement of another package."""
 
     name: str
-    bounds: str  # ">=0.12,<0.13", "" for any
-    surely: bool  # else only if it is installed
+    bounds: str  # ">=0.12,<0.13"; "" allows any version
+    surely: bool  # False: only if it is installed
 
 
 def check(path: Sequence[str] | None = None) -> list[Finding]:
-    """Python, then every package.
+    """Checks Python, then every package.
 
     Args:
       path: folders of installed packages (default: those of this process).
@@ -77,10 +77,10 @@ def _find(name: str, path: Sequence[str] | None) -> importlib.metadata.Distribut
 
 
 def requirements(lines: Sequence[str]) -> Iterator[Wanted]:
-    """The packages that lines of metadata ask for on this machine.
+    """Yields the packages that lines of metadata require on this machine.
 
-    Of those under an extra, the ones that make jax's accelerators, if they are installed; one under
-    a condition that is not understood counts if it is installed.
+    Packages under an extra count only if they serve jax's accelerators and are installed. A package
+    under an unknown condition counts if it is installed.
     """
     for line in lines:
         need, _, marker = (part.strip() for part in line.partition(";"))
@@ -97,9 +97,9 @@ def requirements(lines: Sequence[str]) -> Iterator[Wanted]:
 
 
 def fits(version: str, bounds: str) -> bool:
-    """Whether a version is within bounds such as `>=0.12,<0.13` or `==0.0.42.*`.
+    """Returns whether a version is within bounds such as `>=0.12,<0.13` or `==0.0.42.*`.
 
-    Looks at the numbers of the release alone: a development version counts as what it becomes.
+    Only the release numbers count: a development version counts as the version that it becomes.
     """
     have = _release(version)
     for operator, text in re.findall(r"(<=|>=|==|!=|~=|<|>)\s*([\w.*+!-]+)", bounds):

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The step of a program, compiled ahead of time for devices that need not be there.
+"""Compiles the step of a program ahead of time, for devices that need not be present.
 
-Runs in a process of its own: what it sets must be set before jax looks for devices, and a compiler
-that aborts must not take the caller along. Start from `measuring`.
+This runs in its own process, for two reasons. Its settings must precede jax's search for devices,
+and an aborting compiler must not end the caller. Start from `measuring`.
 """
 
 import contextlib
@@ -40,8 +40,8 @@ from vit_jax.storage import files as storage
 
 log = logging.getLogger("vit_jax")
 
-_READABLE = ("v2", "v3", "v4", "cpu")  # later TPUs hide their gathers in fusions
-_STAND_INS = {  # of known size, prepared or not; the 19 tasks of VTAB are another
+_READABLE = ("v2", "v3", "v4", "cpu")  # later TPUs hide gathers in fusions
+_STAND_INS = {  # data sets of known size, prepared or not; `size` adds the 19 tasks of VTAB
     "tfds:imagenet2012": "synthetic:imagenet",
     "tfds:cifar10": "synthetic:cifar10",
     "tfds:cifar100": "synthetic:cifar100",
@@ -52,15 +52,15 @@ _STAND_INS = {  # of known size, prepared or not; the 19 tasks of VTAB are anoth
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What a step needs on each device, and how long it takes at best. Bytes are of one device."""
+    """The needs of a step on each device, and its shortest time. Bytes are per device."""
 
     how: str  # "compiled" | "counted"
     peak_bytes: int
     args_bytes: int
     temp_bytes: int
     collective_bytes: estimate.Collectives | None  # None: hidden by this compiler
-    least_collective_bytes: estimate.Collectives  # that this sharding can do with
-    beyond_least: float | None  # what leaves a device, in terms of that; None: unknown
+    least_collective_bytes: estimate.Collectives  # minimum for this sharding
+    beyond_least: float | None  # bytes that leave a device, relative to the minimum; None: unknown
     flops: float
     step_secs: float
     limited_by: str
@@ -70,18 +70,18 @@ class Measured:
 
 
 def measuring(accelerator: Accelerator, slices: int) -> Callable[[tuple[str, Any]], Measured]:
-    """In a fresh process, the function (config file, settings) -> `Measured`."""
+    """Returns, in a fresh process, a function from (config file, settings) to `Measured`."""
     _start(accelerator, slices)
     return lambda asked: measure(asked[0], accelerator, slices, asked[1])
 
 
 def _start(accelerator: Accelerator, slices: int) -> None:
-    """No accelerator of this machine but the one that is planned for."""
+    """Hides all accelerators of this machine except the planned one."""
     generation = accelerator.generation
     os.environ |= {
-        "TPU_WORKER_HOSTNAMES": "localhost",  # or libtpu looks for a machine of its own
+        "TPU_WORKER_HOSTNAMES": "localhost",  # otherwise libtpu searches for its own machine
         "TPU_ACCELERATOR_TYPE": "v4-8",
-        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # two plans at a time
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # for two plans at a time
     }
     real = generation.platform == "gpu" and "gpu" in coordination.present_accelerators()
     if not real:
@@ -91,7 +91,7 @@ def _start(accelerator: Accelerator, slices: int) -> None:
 
 
 def _devices(accelerator: Accelerator, slices: int) -> tuple[Any, bool]:
-    """(devices to lay a mesh over, whether there is a compiler for them)."""
+    """Returns (devices for the mesh, whether there is a compiler for them)."""
     generation, count = accelerator.generation, accelerator.devices * slices
     if generation.platform == "tpu":
         described = topologies.get_topology_desc(
@@ -109,10 +109,10 @@ def _devices(accelerator: Accelerator, slices: int) -> tuple[Any, bool]:
 
 
 def _bounds(accelerator: Accelerator, slices: int) -> dict[str, Any]:
-    """What the description of a TPU needs beyond its shape."""
+    """Returns what the description of a TPU needs besides its shape."""
     given: dict[str, Any] = {"num_slices": slices} if slices > 1 else {}
     if accelerator.generation.name == "v4":
-        given["chip_config_name"] = "megacore"  # one device for each chip, as on the real one
+        given["chip_config_name"] = "megacore"  # one device per chip, like the real one
     if accelerator.hosts == 1:
         dims = [int(n) for n in accelerator.shape.split("x")]
         given["chips_per_host_bounds"] = (*dims, 1, 1)[:3]
@@ -121,7 +121,7 @@ def _bounds(accelerator: Accelerator, slices: int) -> dict[str, Any]:
 
 @functools.cache
 def size(config_yaml: str) -> tuple[int, int]:
-    """(classes, training examples) of the data that a configuration names."""
+    """Returns (classes, training examples) of the data that a configuration names."""
     data = config_lib.load(config_yaml).data
     kind, _, name = str(data.source).partition(":")
     stand_in = _STAND_INS.get(str(data.source), "")
@@ -139,12 +139,12 @@ def size(config_yaml: str) -> tuple[int, int]:
 def measure(
     config_yaml: str, accelerator: Accelerator, slices: int, settings: dict[str, Any]
 ) -> Measured:
-    """Compiles the step of a configuration with other settings, or counts where nothing compiles.
+    """Compiles the step of a configuration with changed settings, or counts if it cannot compile.
 
     Args:
-      config_yaml: file of a settled configuration.
+      config_yaml: file with a settled configuration.
       accelerator: one slice.
-      slices: how many.
+      slices: number of slices.
       settings: config key -> value.
 
     Raises:
@@ -193,7 +193,7 @@ def measure(
 
 
 def _compiled(made: program.Program, accelerator: Accelerator) -> dict[str, Any]:
-    """Memory and collectives of the compiled step; from the cache if it was compiled before."""
+    """Returns memory and collectives of the compiled step, from the cache if possible."""
     lowered = made.lower_step()
     versions = [f"{p}={importlib.metadata.version(p)}" for p in ("jax", "jaxlib")]
     versions += [f"libtpu={v}" for v in _version("libtpu")]
@@ -204,7 +204,7 @@ def _compiled(made: program.Program, accelerator: Accelerator) -> dict[str, Any]
     text = "\n".join([accelerator.name, str(dict(made.rules.mesh.shape)), *versions])
     key = hashlib.sha256((text + lowered.as_text()).encode()).hexdigest()
     cached = cache.root() / "plans" / f"{key}.json"
-    with contextlib.suppress(OSError, ValueError):  # not there, or damaged
+    with contextlib.suppress(OSError, ValueError):  # absent or damaged
         return json.loads(cached.read_text(encoding="utf-8"))
     began = time.monotonic()
     try:
@@ -232,10 +232,10 @@ def _compiled(made: program.Program, accelerator: Accelerator) -> dict[str, Any]
             mesh = dict(made.rules.mesh.shape)
             try:
                 found["collective_bytes"] = hlo.collective_bytes(optimised, mesh)
-            except ValueError as e:  # another version of the compiler writes otherwise
+            except ValueError as e:  # another version of the compiler writes differently
                 log.warning("what is sent cannot be read: %s", e)
     found |= {"how": "compiled", "compile_secs": time.monotonic() - began}
-    with contextlib.suppress(OSError):  # a cache that cannot be written is no error
+    with contextlib.suppress(OSError):  # a cache that is not writable is not an error
         cached.parent.mkdir(parents=True, exist_ok=True)
         storage.write(cached, json.dumps(found))
     return found
@@ -249,10 +249,10 @@ def _version(package: str) -> list[str]:
 
 
 def _wanted_bytes(message: str) -> int:
-    """What a program that does not fit would need, as the TPU compiler says it.
+    """Returns the bytes that an oversized program needs, from the TPU compiler's message.
 
     Raises:
-      BadInput: it says something else, such as a kernel that is too large for a faster memory.
+      BadInput: the message is another one, such as a kernel too large for a faster memory.
     """
     used = re.search(r"Used ([\d.]+)([KMGT]) of [\d.]+[KMGT] hbm", message)
     used = used or re.search(r"HLO temporaries \(([\d.]+)([KMGT])\)", message)
@@ -263,7 +263,7 @@ def _wanted_bytes(message: str) -> int:
 
 @functools.cache
 def _cpu_flops() -> float:
-    """FLOP/s of a large float32 matrix product on this machine."""
+    """Returns the FLOP/s of a large float32 matrix product on this machine."""
     size = 1024
     product = jax.jit(lambda a, b: a @ b)
     a = jnp.ones((size, size), jnp.float32)

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What one device computes, holds, moves and sends in a step, counted from shapes alone.
+"""Counts what one device computes, holds, moves and sends in a step, from shapes alone.
 
-Nothing is compiled: these are the least that any compiler needs, and the only figures where no
-compiler for the device is at hand. Start from `step_secs`.
+Nothing is compiled. The figures are lower bounds for any compiler, and the only figures if no
+compiler for the device is available. Start from `step_secs`.
 """
 
 import dataclasses
@@ -29,14 +29,14 @@ Collectives = dict[str, dict[str, int]]  # mesh axes joined by + -> kind -> byte
 
 
 def step_flops(program: Program) -> float:
-    """FLOPs of one device in a training step, without what is computed twice: see `flops`."""
+    """Returns the FLOPs of one device in a training step, without recomputation: see `flops`."""
     side = program.config.data.image_size
     forward = flops.forward_flops(program.model.cfg, side, side)
     return 3.0 * forward * program.config.batch_size / program.rules.mesh.size
 
 
 def state_bytes(program: Program) -> int:
-    """The part of parameters, moments and average that lies on one device."""
+    """Returns the bytes of parameters, moments and average on one device."""
     return _tree_bytes(program.abstract)
 
 
@@ -50,16 +50,16 @@ def _local_bytes(leaf: Any) -> int:
 
 
 def saved_bytes(program: Program) -> int:
-    """Activations that one device keeps for the backward pass of a micro-batch.
+    """Returns the bytes of activations that one device keeps for a micro-batch's backward pass.
 
-    The residuals that differentiation records under the model's remat policy; what tensor
-    parallelism shares between devices is counted whole.
+    They are the residuals that differentiation records under the model's remat policy. Activations
+    that tensor parallelism splits over devices count in full.
     """
     config = program.config
     images = config.batch_size // config.accumulation // program.rules.batch_ways
     side = config.data.image_size
     cfg = program.model.cfg
-    if isinstance(cfg, vit.ViTConfig | mixer.MixerConfig):  # parameters taken apart would count
+    if isinstance(cfg, vit.ViTConfig | mixer.MixerConfig):  # separated parameters would count
         cfg = dataclasses.replace(cfg, apart=False)
     bare = variants.make(cfg)
 
@@ -79,16 +79,19 @@ def saved_bytes(program: Program) -> int:
 
 
 def peak_bytes(program: Program) -> int:
-    """State, gradients, kept activations and images of one device: an estimate from below."""
+    """Returns the bytes of state, gradients, kept activations and images on one device.
+
+    This is a lower bound.
+    """
     gradients, images = _tree_bytes(program.abstract.params), _tree_bytes(program.batch())
     return state_bytes(program) + gradients + saved_bytes(program) + images
 
 
 def moved_bytes(program: Program) -> int:
-    """Memory traffic of one device in a step.
+    """Returns the memory traffic of one device in a step, in bytes.
 
-    State and gradients are read and written once, weights and kept activations once in each
-    direction of each micro-batch.
+    State and gradients are read and written once. Weights and kept activations are moved once in
+    each direction of each micro-batch.
     """
     gradients = _tree_bytes(program.abstract.params)
     weights = gradients // 4 * _compute_bytes(program)
@@ -101,12 +104,12 @@ def _compute_bytes(program: Program) -> int:
 
 
 def collectives(program: Program) -> Collectives:
-    """The least that a step sends, in the units of `hlo.collective_bytes`.
+    """Returns the least that a step sends, in the units of `hlo.collective_bytes`.
 
-    Weights that are split over `fsdp` are gathered for the forward and (but for the first layer's)
-    for the backward pass, and their gradients are scattered; over the other axes that share the
-    batch, gradients are reduced. All of it happens in each micro-batch. With tensor parallelism two
-    activations of each block are added up in either direction.
+    Weights split over `fsdp` are gathered for the forward pass and, except in the first layer, for
+    the backward pass; their gradients are scattered. Over the other axes that share the batch,
+    gradients are reduced. All of this happens in each micro-batch. With tensor parallelism, two
+    activations of each block are summed in either direction.
     """
     mesh, parts = dict(program.rules.mesh.shape), program.config.accumulation
     found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
@@ -127,11 +130,13 @@ def collectives(program: Program) -> Collectives:
 
 
 def wire_bytes(sent: Collectives, mesh: dict[str, int]) -> float:
-    """What leaves one device in rings: of n members (n - 1) / n of it, twice for an all-reduce.
+    """Returns the bytes that leave one device in rings.
+
+    In a ring of n members that is (n - 1) / n of the array, twice for an all-reduce.
 
     Args:
-      sent: as from `collectives`.
-      mesh: axis -> devices.
+      sent: bytes as from `collectives`.
+      mesh: axis -> number of devices.
     """
     total = 0.0
     for axes, kinds in sent.items():
@@ -143,7 +148,10 @@ def wire_bytes(sent: Collectives, mesh: dict[str, int]) -> float:
 
 
 def _stream_bytes(program: Program) -> int:
-    """What flows between the blocks [S, B, L, D] of one device, of micro-batches; BiT, own: 0."""
+    """Returns the bytes between the blocks [S, B, L, D] of one device; 0 for BiT and own models.
+
+    They cover all micro-batches of a step.
+    """
     cfg, side = program.model.cfg, program.config.data.image_size
     if isinstance(cfg, BiTConfig | OwnConfig):
         return 0
@@ -156,16 +164,16 @@ def _stream_bytes(program: Program) -> int:
 
 
 def step_secs(program: Program, accelerator: Accelerator, sent: Collectives) -> tuple[float, str]:
-    """(seconds, what limits them) of a step if everything overlaps: the roofline.
+    """Returns (seconds, limiting factor) of a step with perfect overlap: the roofline.
 
-    The slowest of computing at the peak rate (with a second forward pass under `full` remat),
-    moving `moved_bytes`, and sending as rings do: over links inside a slice or machine, and each
-    member's share between them over the network.
+    The time is the longest of three: computing at the peak rate (with a second forward pass under
+    `full` remat), moving `moved_bytes`, and sending in rings. Rings use links inside a slice
+    or machine; over the network each member sends its share between slices or machines.
 
     Args:
       program: the step.
-      accelerator: one slice of what it runs on.
-      sent: as from `collectives` or `hlo.collective_bytes`.
+      accelerator: one slice of the hardware.
+      sent: bytes as from `collectives` or `hlo.collective_bytes`.
 
     Returns:
       Seconds, and `compute`, `memory`, `links` (inside a slice or machine) or `network`.
@@ -195,7 +203,7 @@ def step_secs(program: Program, accelerator: Accelerator, sent: Collectives) -> 
 
 
 def _members(axes: str, mesh: dict[str, int], accelerator: Accelerator) -> tuple[int, int]:
-    """(members of a group in a slice or machine, slices or machines that it spans)."""
+    """Returns (members of a group in a slice or machine, slices or machines that it spans)."""
     rates = accelerator.generation
     together = accelerator.devices if rates.platform == "tpu" else rates.chips_per_host
     places = np.arange(math.prod(mesh.values())).reshape(tuple(mesh.values()))

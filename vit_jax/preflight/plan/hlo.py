@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a compiled program sends between devices, read from its optimised HLO text.
+"""Reads from optimised HLO text what a compiled program sends between devices.
 
-Every collective counts as often as the loops around it run, and belongs to the mesh axes along
-which the members of its groups differ. Start from `collective_bytes`.
+Every collective counts as often as the loops around it run. It belongs to the mesh axes along which
+the members of its groups differ. Start from `collective_bytes`.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ _BYTES = {"pred": 1, "bf16": 2, "f16": 2, "f32": 4, "f64": 8, "token": 0}
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-    """One line: `name = shape opcode(operands), attributes`."""
+    """One line of HLO: `name = shape opcode(operands), attributes`."""
 
     name: str
     shape: str
@@ -33,7 +33,7 @@ Computations = dict[str, list[Instruction]]
 
 
 def parse(text: str) -> tuple[str, Computations]:
-    """(name of the entry computation, computation -> its instructions)."""
+    """Returns (name of the entry computation, computation -> its instructions)."""
     entry, found = "", {}
     inside: list[Instruction] = []
     for line in text.splitlines():
@@ -60,7 +60,7 @@ def _instruction(name: str, text: str) -> Instruction:
 
 
 def _closing(text: str) -> int:
-    """One past the bracket that closes the first."""
+    """Returns the position after the bracket that closes the first one."""
     depth = 0
     for at, char in enumerate(text):
         depth += (char == "(") - (char == ")")
@@ -70,7 +70,7 @@ def _closing(text: str) -> int:
 
 
 def shape_bytes(shape: str) -> int:
-    """Bytes of an array shape such as `bf16[8,128]{1,0}`, or of all in a tuple of them."""
+    """Returns the bytes of an array shape such as `bf16[8,128]{1,0}`, or of all in a tuple."""
     total = 0
     for dtype, dims in re.findall(r"([a-z]\w*)\[([\d,]*)\]", shape):
         bits = re.search(r"\d+", dtype)
@@ -79,13 +79,13 @@ def shape_bytes(shape: str) -> int:
     return int(total)
 
 
-# ---------------------------------------------------------------- how often
+# ---------------------------------------------------------------- number of executions
 
 
 def _executed(
     entry: str, computations: Computations, times: int = 1
 ) -> Iterator[tuple[str, Instruction, int]]:
-    """(computation, instruction, how often it runs) of everything that is reached."""
+    """Yields (computation, instruction, number of executions) of everything reachable."""
     for each in computations[entry]:
         yield entry, each, times
         called = dict(re.findall(r"\b(body|condition|calls)=%([\w.-]+)", each.attributes))
@@ -107,7 +107,7 @@ def _executed(
 
 
 def _trip_count(loop: Instruction, around: str, computations: Computations) -> int:
-    """How often a loop runs: as the compiler wrote it down, or from its counter.
+    """Returns how often a loop runs, as the compiler noted it or from its counter.
 
     Raises:
       ValueError: the counter is not compared with a constant.
@@ -129,7 +129,7 @@ def _trip_count(loop: Instruction, around: str, computations: Computations) -> i
 
 
 def _element(index: int, operand: str, around: list[Instruction]) -> int:
-    """The constant a loop's counter starts from; 0 where it is not written as one."""
+    """Returns the constant that a loop's counter starts from; 0 if it is not written as one."""
     by_name = {i.name: i for i in around}
     given = by_name.get(operand.strip().removeprefix("%"))
     if given is None or given.opcode != "tuple":
@@ -140,16 +140,16 @@ def _element(index: int, operand: str, around: list[Instruction]) -> int:
     return int(first.operands) if first is not None and first.opcode == "constant" else 0
 
 
-# ---------------------------------------------------------------- along which axes
+# ---------------------------------------------------------------- mesh axes
 
 
 def first_group(attributes: str, devices: int) -> list[int]:
-    """The members of a collective's first group, by their place on the mesh.
+    """Returns the members of a collective's first group, by their place on the mesh.
 
-    Reads `{{0,1},{2,3}}`, `[4,2]<=[2,4]T(1,0)`, and a mesh with names of its own.
+    The function reads `{{0,1},{2,3}}`, `[4,2]<=[2,4]T(1,0)`, and a mesh with its own names.
 
     Raises:
-      ValueError: written in another way.
+      ValueError: the groups are written in another way.
     """
     pairs = re.search(r"source_target_pairs=\{\{(.*?)\}\}", attributes)
     if pairs:
@@ -173,7 +173,7 @@ def first_group(attributes: str, devices: int) -> list[int]:
 
 
 def _ordered(text: str, devices: int) -> np.ndarray:
-    """Devices in the order that `[2,4]T(1,0)` describes: 0 to n - 1, reshaped and transposed."""
+    """Returns devices in the order of `[2,4]T(1,0)`: 0 to n - 1, reshaped and transposed."""
     ids = np.arange(devices)
     dims = re.match(r"\[([\d,]+)\](?:T\(([\d,]+)\))?", text)
     if dims:
@@ -184,7 +184,10 @@ def _ordered(text: str, devices: int) -> np.ndarray:
 
 
 def _along(ids: np.ndarray, sizes: dict[str, int], axes: str) -> list[int]:
-    """The first group of a mesh along `'a','b':(2)4`: whole axes, or (a part before) a part."""
+    """Returns the first group of a mesh along axes such as `'a','b':(2)4`.
+
+    An axis is whole, or split into (a part before) a part.
+    """
     grid = ids.reshape(list(sizes.values()))
     chosen: list[slice | int] = [0] * len(sizes)
     parts: dict[str, tuple[int, int]] = {}
@@ -205,33 +208,35 @@ def _along(ids: np.ndarray, sizes: dict[str, int], axes: str) -> list[int]:
 
 
 def axes_of(group: Sequence[int], mesh: dict[str, int]) -> str:
-    """The mesh axes along which members differ, joined by `+`; empty if there is one member."""
+    """Returns the mesh axes along which members differ, joined by `+`; "" for one member."""
     places = np.array(np.unravel_index(np.asarray(group), tuple(mesh.values())))
     return "+".join(a for a, row in zip(mesh, places, strict=True) if len(set(row.tolist())) > 1)
 
 
-# ---------------------------------------------------------------- how much
+# ---------------------------------------------------------------- bytes
 
 
 def collective_bytes(text: str, mesh: dict[str, int]) -> dict[str, dict[str, int]]:
-    """Bytes that one device puts into collectives in one run of a program: axes -> kind -> bytes.
+    """Returns the bytes that one device puts into collectives: axes -> kind -> bytes.
 
-    An array counts once, with the size that it has when it is whole: of an all-reduce the array, of
-    an all-gather the result, of a reduce-scatter what goes in. Which share of that crosses a link
-    depends on the algorithm; a ring sends (n - 1) / n of it, twice for an all-reduce.
+    They are those of one run of the program.
+
+    An array counts once, with its whole size: the array of an all-reduce, the result of an
+    all-gather, the input of a reduce-scatter. The share that crosses a link depends on the
+    algorithm; a ring sends (n - 1) / n of it, twice for an all-reduce.
 
     Args:
       text: optimised HLO.
-      mesh: axis -> size, in the order of the device assignment; `replica` is over the network, and
+      mesh: axis -> size, in the order of the device assignment; `replica` crosses the network, and
         the program is that of one slice.
 
     Raises:
-      ValueError: a loop or a group that cannot be read.
+      ValueError: a loop or a group cannot be read.
     """
     inside = {axis: size for axis, size in mesh.items()}
     partitions = re.search(r"num_partitions=(\d+)", text.partition("\n")[0])
     devices = int(np.prod(list(mesh.values())))
-    if partitions and int(partitions[1]) < devices:  # one program for each slice
+    if partitions and int(partitions[1]) < devices:  # one program per slice
         inside, devices = inside | {"replica": 1}, devices // mesh["replica"]
     entry, computations = parse(text)
     found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
@@ -253,7 +258,7 @@ def collective_bytes(text: str, mesh: dict[str, int]) -> dict[str, dict[str, int
 
 
 def _elements(shape: str) -> list[str]:
-    """The outermost elements of a tuple's shape; a shape that is none is its only one."""
+    """Returns the outermost elements of a tuple's shape; any other shape is its only element."""
     if not shape.startswith("("):
         return [shape]
     depth, parts = 0, [""]

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a configuration fits an accelerator, how fast it can be there and what it costs.
+"""Plans a run: does a configuration fit an accelerator, how fast can it be, what does it cost?
 
-The step that the trainer runs is compiled ahead of time, in a process of its own (`aot`). Where it
-does not fit, other settings are tried. Start from `plan`.
+The trainer's own step is compiled ahead of time, in a separate process (`compile_for`). If it does
+not fit, other settings are tried. Start from `plan`.
 """
 
 import dataclasses
@@ -40,10 +40,10 @@ class Plan:
 
     Attributes:
       accelerator: one slice.
-      slices: how many.
-      limit_bytes: memory that a program may use on a device.
+      slices: number of slices.
+      limit_bytes: memory per device that a program may use.
       measured: figures of the step.
-      fitting: settings that fit, with their peak bytes; only tried where the step itself does not.
+      fitting: settings that fit, with their peak bytes; only tried if the step itself does not fit.
     """
 
     accelerator: Accelerator
@@ -54,26 +54,26 @@ class Plan:
 
     @property
     def share(self) -> float:
-        """The part of the memory that the step takes at its peak."""
+        """The share of the memory that the step takes at its peak."""
         return self.measured.peak_bytes / self.limit_bytes
 
     @property
     def fits(self) -> bool:
-        """Whether the step leaves the memory that the rest of a run needs."""
+        """True if the step leaves the memory that the rest of a run needs."""
         return self.share <= FAILS_ABOVE
 
     @property
     def hours(self) -> float:
-        """Wall time of the whole recipe, at the roofline."""
+        """Wall time of the whole recipe in hours, at the roofline."""
         return self.measured.steps * self.measured.step_secs / 3600
 
     @property
     def chip_hours(self) -> float:
-        """`hours` on every chip."""
+        """`hours` summed over all chips."""
         return self.hours * self.accelerator.chips * self.slices
 
     def to_json(self) -> dict[str, Any]:
-        """What `--json` prints; bytes, FLOPs and collectives are of one device and one step."""
+        """Returns what `--json` prints; bytes, FLOPs and collectives are per device and step."""
         found = self.measured
         return {
             "fits": self.fits,
@@ -98,15 +98,15 @@ class Plan:
 
 
 def plan(config: ConfigDict, accelerator: Accelerator, slices: int = 1) -> Plan:
-    """Compiles the step of `config` for an accelerator, and others where that one does not fit.
+    """Compiles the step of `config` for an accelerator; tries other settings if it does not fit.
 
     Args:
-      config: from `config.load`.
+      config: configuration from `config.load`.
       accelerator: one slice, from `topology.find`.
-      slices: joined by the network.
+      slices: number of slices, joined by the network.
 
     Raises:
-      BadInput: the configuration does not suit the devices, the compiler is missing or gave up.
+      BadInput: the configuration does not suit the devices, or the compiler is missing or gave up.
     """
     generation = accelerator.generation
     topology.check_slices(accelerator, slices)
@@ -138,27 +138,27 @@ def plan(config: ConfigDict, accelerator: Accelerator, slices: int = 1) -> Plan:
 
 
 def limit_bytes(generation: Generation) -> int:
-    """What a program may use on a device; of a GPU, the share that jax takes."""
+    """Returns the memory per device that a program may use; on a GPU, the share that jax takes."""
     if generation.platform != "gpu":
         return generation.memory_bytes
     return int(generation.memory_bytes * float(os.environ.get(_FRACTION, "0.75")))
 
 
 def described(accelerator: Accelerator, slices: int) -> str:
-    """`2 x v4-256`."""
+    """Returns the name of the hardware, e.g. `2 x v4-256`."""
     return f"{slices} x {accelerator.name}" if slices > 1 else accelerator.name
 
 
 def fitting(
     config: ConfigDict, accelerator: Accelerator, limit: int, measure: Measure
 ) -> Iterator[tuple[dict[str, Any], int]]:
-    """(settings that fit, peak bytes): of each kind the mildest, else everything at once."""
+    """Yields (settings that fit, peak bytes): the mildest of each kind, else all kinds together."""
     found, strongest = False, []
     for kind in alternatives(config, accelerator):
         for settings in kind:
             try:
                 peak = measure(settings).peak_bytes
-            except BadInput:  # a mesh that does not divide the model or the batch
+            except BadInput:  # the mesh does not divide the model or the batch
                 continue
             strongest = [s for s in strongest if s.keys() != settings.keys()] + [settings]
             if peak <= FAILS_ABOVE * limit:
@@ -176,7 +176,10 @@ def fitting(
 
 
 def alternatives(config: ConfigDict, accelerator: Accelerator) -> list[list[dict[str, Any]]]:
-    """Settings that need less memory and leave results alone: kinds, each from mild to strong."""
+    """Returns settings that need less memory and keep the results.
+
+    They are grouped by kind, each kind from mild to strong.
+    """
     more = [config.accumulation * factor for factor in (2, 4, 8, 16, 32)]
     sizes = [n for n in (2, 4, 8, 16, 32, 64, 128, 256) if n > config.mesh.fsdp]
     shared = [n for n in sizes if accelerator.devices % (n * max(1, config.mesh.tensor)) == 0]
@@ -188,7 +191,7 @@ def alternatives(config: ConfigDict, accelerator: Accelerator) -> list[list[dict
 
 
 def _process(accelerator: Accelerator, slices: int) -> Child:
-    """Answers (config file, settings) with `Measured`."""
+    """Starts a process that answers (config file, settings) with `Measured`."""
     died = (
         "the compiler's process ended; its last words are above. Often it ran out of this "
         "machine's memory: an unrolled model (model.scan=false, BiT) needs many GiB."

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The report of a run, and of several beside each other: pages made from workdirs.
+"""Makes the report of one run, or a comparison of several, from their workdirs.
 
-Imports `reports` and the rooms below. `history` reads a workdir, `single` and `comparison`
-write the pages, `pictures` draws what needs images or weights. Open `make` first.
+Imports `reports` and the rooms below it. `history` reads a workdir, `single` and `comparison` write
+the pages, and `pictures` draws the parts that need images or weights. Open `make` first.
 """

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Several runs on one page: curves, results, throughput, and the keys in which they differ.
+"""Compares several runs on one page: curves, results, throughput and differing keys.
 
 Start from `page`.
 """
@@ -14,15 +14,15 @@ from vit_jax.reports import pages
 from vit_jax.reports.run import curves, single
 from vit_jax.reports.run.history import History
 
-DRAWN = 12  # runs whose curves can be told apart
-_WHERE = ("expected.", "recipe.", "report.", "processes.")  # keys that say nothing of a difference
+DRAWN = 12  # largest number of runs whose curves can be told apart
+_WHERE = ("expected.", "recipe.", "report.", "processes.")  # left out of the differences
 
 
 def page(runs: Sequence[History]) -> str:
-    """The document, in one file.
+    """Returns the document, in one file.
 
     Args:
-      runs: two or more, with names that differ.
+      runs: two or more runs with different names.
     """
     drawn, said = chosen(runs)
     return pages.page(
@@ -40,7 +40,10 @@ def page(runs: Sequence[History]) -> str:
 
 
 def metric(runs: Sequence[History]) -> str:
-    """What runs are ranked by: top-1 on test, else on val, else on what most have; "" if none."""
+    """Returns the metric to rank runs by: top-1 on test, else on val, else the most frequent top-1.
+
+    It is "" if no run has a top-1.
+    """
     tops = [
         f"{name}/top1" for run in runs for name, found in run.evaluations.items() if "top1" in found
     ]
@@ -49,7 +52,7 @@ def metric(runs: Sequence[History]) -> str:
 
 
 def chosen(runs: Sequence[History]) -> tuple[Sequence[History], str]:
-    """The runs whose curves are drawn, in the order that was given, and which these are."""
+    """Returns the runs whose curves are drawn, in the given order, and a sentence about them."""
     if len(runs) <= DRAWN:
         return runs, ""
     key = metric(runs)
@@ -66,7 +69,7 @@ def _value(run: History, key: str) -> float:
 
 
 def _results(runs: Sequence[History]) -> str:
-    """A line a run, a column for each split's top-1 and each few-shot accuracy."""
+    """Returns a table with a line per run, and a column per split's top-1 and few-shot accuracy."""
     keys = list(dict.fromkeys(
         (name, key) for run in runs for name, found in run.evaluations.items()
         for key in found if key == "top1" or key.endswith("shot")
@@ -98,7 +101,7 @@ def _title(key: str) -> str:
 
 
 def _differences(runs: Sequence[History]) -> list[str]:
-    """Keys against runs; the longer of the two goes down."""
+    """Returns a table of keys against runs; the longer of the two becomes the rows."""
     flat = [dict(config_lib.flatten(run.config)) for run in runs]
     keys = [
         key for key in dict.fromkeys(key for one_ in flat for key in one_)

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Curves over the steps of one run, or of several: narrow charts with captions.
+"""Draws curves over the steps of one run or of several: narrow charts with captions.
 
 Start from `of_one` or `of_several`.
 """
@@ -12,20 +12,20 @@ from vit_jax.reports import charts
 from vit_jax.reports.charts import Series
 from vit_jax.reports.run.history import History, Pairs
 
-STRETCHES = 200  # of a curve, each of which keeps its least and its greatest value
-_MARKED = 12  # points of a curve that are drawn as discs too
+STRETCHES = 200  # stretches of a curve, each of which keeps its least and greatest value
+_MARKED = 12  # longest curve whose points are also drawn as discs
 Figure = tuple[str, str]  # SVG, caption
 
 
 def thinned(points: Pairs) -> tuple[Pairs, bool]:
-    """Points that look alike, and whether they are fewer.
+    """Thins points without a visible difference; also returns whether it dropped any.
 
     Args:
-      points: (x, y), by x.
+      points: (x, y), sorted by x.
 
     Returns:
-      The first, the last, and of each of `STRETCHES` equal parts of x the lowest and the highest:
-      no spike is lost.
+      The first and the last point, and the lowest and the highest in each of `STRETCHES` equal
+      parts of x. No spike is lost.
     """
     if len(points) <= 2 * STRETCHES:
         return points, False
@@ -40,7 +40,7 @@ def thinned(points: Pairs) -> tuple[Pairs, bool]:
 
 
 def of_one(run: History) -> list[Figure]:
-    """Loss, accuracy, learning rate, throughput, use of the hardware, waiting for images."""
+    """Draws loss, accuracy, learning rate, throughput, utilisation and waiting for images."""
     splits = [name for name, found in run.evaluations.items() if "loss" in found]
     few = {
         f"{name} {metric}": f"{name}/{metric}"
@@ -67,18 +67,18 @@ def of_one(run: History) -> list[Figure]:
 def _lines(
     run: History, title: str, metrics: dict[str, str], caption: str, factor: float = 1
 ) -> Figure:
-    """Metrics of a run, by the name of each line."""
+    """Draws metrics of a run; the keys are the names of the lines."""
     whole = {name: _settled(metric, run.series(metric)) for name, metric in metrics.items()}
     return _drawn(title, whole, caption, factor)
 
 
 def _settled(metric: str, points: Pairs) -> Pairs:
-    """Without the first row of a rate, whose step waits for the first images."""
+    """Drops the first row of a rate, because its step waits for the first images."""
     return points[1:] if metric.startswith("perf/") and len(points) > 1 else points
 
 
 def of_several(runs: Sequence[History]) -> list[Figure]:
-    """Training loss, each evaluation, learning rate and throughput: one line a run."""
+    """Draws training loss, each evaluation, learning rate and throughput, one line per run."""
     splits = list(dict.fromkeys(name for run in runs for name in run.evaluations))
     shots = list(dict.fromkeys(
         f"{name}/{metric}" for name in splits for run in runs
@@ -106,7 +106,7 @@ def of_several(runs: Sequence[History]) -> list[Figure]:
 
 
 def _drawn(title: str, lines: dict[str, Pairs], caption: str, factor: float) -> Figure:
-    """A chart over steps; empty without a point."""
+    """Draws a chart over steps; empty if there are no points."""
     series, fewer = [], False
     for colour, (name, whole) in enumerate(lines.items()):
         points, less = thinned(whole)

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a workdir says of its run, whether that is done, goes on or has failed.
+"""Reads the history of a run from its workdir, and whether it is done, running or failed.
 
 Start from `read`.
 """
@@ -26,22 +26,22 @@ from vit_jax.storage import files as storage
 from vit_jax.storage import jsonl
 
 DONE = "done"
-_GROUPS = ("train", "norm", "perf", "memory", "data")  # of metrics that no evaluation has
+_GROUPS = ("train", "norm", "perf", "memory", "data")  # groups of metrics that no evaluation has
 Pairs = list[tuple[float, float]]
 
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """A run, as its workdir has it.
+    """A run, as recorded in its workdir.
 
     Attributes:
-      workdir: of the run.
-      name: what it is called on pages.
-      config: resolved.
-      rows: of metrics.jsonl, in order; at least one.
-      origin: what it was made from and with.
-      turns: of goodput.jsonl, in the order of time; empty for a run that wrote none.
-      spent: where its time went; None likewise.
+      workdir: workdir of the run.
+      name: name of the run on pages.
+      config: the resolved configuration.
+      rows: rows of metrics.jsonl, in order; at least one.
+      origin: provenance of the run.
+      turns: rows of goodput.jsonl, in order of time; empty if the run wrote none.
+      spent: accounting of the run's time; None if the run wrote no goodput.jsonl.
       state: `done`, `running`, `stopped`, `exit` with its code, `dead`; `not done` if unknown.
     """
 
@@ -56,22 +56,22 @@ class History:
 
     @functools.cached_property
     def step(self) -> int:
-        """The last that a row tells of."""
+        """The last step that a row reports."""
         return max(row["step"] for row in self.rows)
 
     def series(self, metric: str) -> Pairs:
-        """(step, value) of a metric, by step."""
+        """Returns (step, value) of a metric, sorted by step."""
         found = {row["step"]: row[metric] for row in self.rows if _is_number(row.get(metric))}
         return sorted(found.items())
 
     @functools.cached_property
     def metrics(self) -> list[str]:
-        """Every metric that some row has, as they came."""
+        """Every metric that occurs in a row, in order of appearance."""
         return list(dict.fromkeys(key for row in self.rows for key in row if "/" in key))
 
     @functools.cached_property
     def evaluations(self) -> dict[str, dict[str, float]]:
-        """What was measured last: split or few-shot task -> metric -> value, and its `step`."""
+        """The last evaluations: split or few-shot task -> metric -> value, and their `step`."""
         found: dict[str, dict[str, float]] = {}
         for key in self.metrics:
             name, _, metric = key.rpartition("/")
@@ -84,23 +84,26 @@ class History:
 
     @property
     def img_per_sec(self) -> float | None:
-        """Of the whole run; the first row, whose step waits for the first images, left out."""
+        """Images per second over the whole run; None if unknown.
+
+        The first row is left out, because its step waits for the first images.
+        """
         times = self._stretches()
         return sum(n for n, _, _ in times) / sum(s for _, s, _ in times) if times else None
 
     @property
     def input_wait(self) -> float | None:
-        """The share of the time that it waited for images, 0 to 1, likewise."""
+        """The share of time spent waiting for images, 0 to 1, without the first row."""
         times = self._stretches()
         return sum(s * w for _, s, w in times) / sum(s for _, s, _ in times) if times else None
 
     @property
     def step_secs(self) -> float:
-        """Time in steps, seconds: without evaluating and saving, likewise."""
+        """Seconds spent in steps, without evaluation and saving, and without the first row."""
         return sum(secs for _, secs, _ in self._stretches())
 
     def _stretches(self) -> list[tuple[float, float, float]]:
-        """(images, seconds, share of waiting) from each row to the next."""
+        """Returns (images, seconds, share of waiting) from each row to the next."""
         waits = dict(self.series("perf/input_wait"))
         pairs = itertools.pairwise(self.series("perf/img_per_sec"))
         size = self.config.batch_size
@@ -112,9 +115,11 @@ class History:
 
     @functools.cached_property
     def compared(self) -> tuple[str, list[tuple[str, Any, Any]]]:
-        """(with what, [(key, its value, this run's)]): the recipe or, if unknown, configs/base.py.
+        """The name of a reference, and [(key, value of the reference, value of this run)].
 
-        A key that one of the two does not have is None there.
+        The reference is the recipe or, if unknown, configs/base.py.
+
+        A key that one of the two lacks is None there.
         """
         recipe = self.origin.recipe
         if recipe is not None:
@@ -133,19 +138,19 @@ def _found(value: Any) -> Any:
 
 def _is_number(value: Any) -> bool:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and abs(value) < 1e300  # a longer one is damage, and no chart has room for it
+    return number and abs(value) < 1e300  # larger ones are damage, and no chart has room for them
 
 
 def read(workdir: Path, name: str = "", *, ends: bool = False) -> History:
-    """The run in a workdir.
+    """Reads the run in a workdir.
 
     Args:
-      workdir: of the run.
-      name: on pages; "": that of the folder.
-      ends: it is this process's and about to be done.
+      workdir: workdir of the run.
+      name: name on pages; "" is the name of the folder.
+      ends: whether the run belongs to this process and is about to be done.
 
     Raises:
-      BadInput: not a run, one without a row of metrics yet, or damaged metrics.
+      BadInput: the folder is not a run, has no row of metrics yet, or has damaged metrics.
     """
     try:
         if not storage.exists(workdir / CONFIG_FILE):
@@ -192,7 +197,7 @@ def _metrics(workdir: Path, config: ConfigDict) -> list[dict[str, Any]]:
 def _turns(
     workdir: Path, rows: Sequence[dict[str, Any]], ends: bool
 ) -> tuple[list[dict[str, Any]], Spent | None]:
-    """The turns of a run's life, and where its time went; none where that is not written."""
+    """Returns the life events of a run, and its time accounting; ([], None) if not recorded."""
     try:
         turns = time_accounting.read(workdir)
         if not ends:
@@ -204,7 +209,7 @@ def _turns(
 
 
 def short_names(workdirs: Sequence[Path]) -> list[str]:
-    """The last parts of each path, as many as it takes to tell all apart.
+    """Returns the last parts of each path, as many as tell all paths apart.
 
     Raises:
       BadInput: a workdir is given twice.

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Makes report.html: at the end of training, and for `vit_jax report`.
+"""Makes report.html, at the end of training and for `vit_jax report`.
 
 Start from `at_end`, or `read` and `page`.
 """
@@ -25,10 +25,10 @@ log = logging.getLogger("vit_jax")
 
 
 def at_end(run: build.Run, sync: Callable[[], None], workdir: Path) -> None:
-    """Writes the page of a run whose last step is saved and evaluated, in process 0.
+    """Writes the page of a run after its last save and evaluation, in process 0.
 
-    What is not there (the disk is full, the data are gone) is said and left out: the run is done.
-    `sync` puts the rows of metrics on the disk, from which the page is made.
+    The page leaves out missing parts, such as lost data. A full disk only logs a warning, because
+    the run itself is done. `sync` writes the rows of metrics to disk, from which the page is made.
     """
     with watchdog.longer():
         sync()
@@ -44,10 +44,10 @@ def at_end(run: build.Run, sync: Callable[[], None], workdir: Path) -> None:
 
 
 def read(names: Sequence[str]) -> list[History]:
-    """What is in workdirs.
+    """Reads the runs in workdirs.
 
     Raises:
-      BadInput: something of it cannot be used; all of that is said.
+      BadInput: a workdir cannot be used; one error lists all such workdirs.
     """
     workdirs = [storage.workdir(name) for name in names]
     labels = history.short_names(workdirs)
@@ -63,13 +63,13 @@ def read(names: Sequence[str]) -> list[History]:
 
 
 def place(runs: Sequence[History]) -> Path:
-    """Where their page is unless told: that of a run in its workdir, of several in this folder."""
+    """Returns the default path of the page: in the workdir of a single run, else here."""
     return (Path() if runs[1:] else runs[0].workdir) / FILE
 
 
 def page(runs: Sequence[History]) -> str:
-    """The page of a run, or one that compares several."""
+    """Returns the page of a run, or the page that compares several."""
     if runs[1:]:
         return comparison.page(runs)
-    jax.config.update("jax_platforms", "cpu")  # a device may be in use, by this very run
+    jax.config.update("jax_platforms", "cpu")  # a device may be in use by this very run
     return single.page(runs[0], pictures.of_run(runs[0].workdir, runs[0].config))

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What of a report needs more than the workdir's texts: its images and its weights.
+"""Makes the parts of a report that need images and weights besides the workdir's texts.
 
-What is not there, or cannot be used, is left out and said; nothing of it is a reason to fail. This
-process alone reads and computes: of a run of several, process 0. Start from `of_run`.
+Parts that are missing or unusable are left out and listed; they never fail the report. Only this
+process reads and computes; in a run of several processes it is process 0. Start from `of_run`.
 """
 
 import dataclasses
@@ -33,19 +33,19 @@ from vit_jax.reports.figures import Figure
 from vit_jax.step.normalise import normalise
 from vit_jax.weights import loading
 
-ROWS, COLUMNS = 4, 5  # of the contact sheet
-_PARTS = 5  # that are tried
+ROWS, COLUMNS = 4, 5  # size of the contact sheet
+_PARTS = 5  # number of parts that are tried
 log = logging.getLogger("vit_jax")
 
 
 @dataclasses.dataclass(frozen=True)
 class Pictures:
-    """Of a run.
+    """The pictures of a run.
 
     Attributes:
-      sheet: a PNG of training images with their classes; None if there is none.
-      figures: of its model.
-      missing: a sentence for each thing that is left out, and why.
+      sheet: PNG of training images with their classes; None if it cannot be made.
+      figures: figures of its model.
+      missing: a sentence for each part that is left out, with the reason.
     """
 
     sheet: bytes | None
@@ -54,12 +54,12 @@ class Pictures:
 
 
 def of_run(workdir: Path, config: ConfigDict, source: Source | None = None) -> Pictures:
-    """Opens the data and the newest weights of a run, and draws.
+    """Opens the data and the newest weights of a run, and draws the pictures.
 
     Args:
-      workdir: of the run.
-      config: resolved.
-      source: of `config.data`, where it is open; None opens it.
+      workdir: workdir of the run.
+      config: the resolved configuration.
+      source: opened source of `config.data`; None opens it.
     """
     with console.bar("parts of the report") as progress:
         return _drawn(workdir, config, source, progress)
@@ -71,7 +71,7 @@ def _drawn(
     drawn, missing, done = list[Figure](), list[str](), itertools.count()
 
     def tried(what: str, make: Callable[[], Any]) -> Any:
-        """What is made; None, and a sentence, where that cannot be."""
+        """Returns the result of `make`; None, with a sentence in `missing`, if it fails."""
         progress(next(done), _PARTS)
         try:
             return make()
@@ -101,7 +101,7 @@ def _drawn(
 
 
 def _sheet(config: ConfigDict, source: Source) -> bytes:
-    """The first examples of training, as the model gets them."""
+    """Draws the first training examples, as the model receives them."""
     data = config.data
     split, _ = build.training_examples(source, data)
     ops = preprocess.parse("data.train_ops", data.train_ops, data.image_size)
@@ -114,17 +114,17 @@ def _sheet(config: ConfigDict, source: Source) -> bytes:
 
 
 def _weights(workdir: Path, config: ConfigDict) -> tuple[Any, Any]:
-    """The model's configuration and parameters, at the newest step."""
+    """Returns the model's configuration and parameters, at the newest step."""
     weights = loading.read_weights(str(workdir))
     cfg, side = weights.config, config.data.image_size
     return cfg, loading.fit(weights, cfg, (side, side), fresh_head=False).params
 
 
 def _attention(config: ConfigDict, cfg: Any, params: Any, source: Source) -> list[Figure]:
-    """Of images that are evaluated, or else trained on, as evaluations see them."""
-    split = _evaluated(config, source)  # often by class: the first would be of one or two
+    """Draws the attention on images of an evaluation or of training, as evaluations see them."""
+    split = _evaluated(config, source)  # often sorted by class: the first would have one or two
     few = figures.chosen(len(split), figures.IMAGES)
-    split = Split(split.table, split.rows).take(few)  # of a mixture, without regard to sources
+    split = Split(split.table, split.rows).take(few)  # for a mixture, regardless of sources
     pipe = build.plain_pipeline(config.data, split, len(split))
     batch = next(pipe.evaluation())
     images = np.asarray(normalise(jnp.asarray(batch["image"]), config.data.mean, config.data.std))

@@ -1,7 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The page of one run. Start from `page`."""
+"""Makes the page of one run.
+
+Start from `page`.
+"""
 
 import shlex
 import time
@@ -17,18 +20,18 @@ from vit_jax.reports.run import curves
 from vit_jax.reports.run.history import DONE, History
 from vit_jax.reports.run.pictures import Pictures
 
-WAITING = 0.02  # share of the time that a run may wait for images before the page says what to do
+WAITING = 0.02  # share of waiting for images above which the page gives advice
 _NO_TURNS = "Not known: the workdir has no whole goodput.jsonl."
-_SHOWN = 20  # images that were skipped, by name
+_SHOWN = 20  # skipped images that are listed by name
 STYLES = {DONE: "good", "running": "some", "stopped": "some", "not done": "some"}
 
 
 def page(run: History, drawn: Pictures) -> str:
-    """The document, in one file.
+    """Returns the document, in one file.
 
     Args:
-      run: from `history.read`.
-      drawn: from `pictures.of_run`.
+      run: history from `history.read`.
+      drawn: pictures from `pictures.of_run`.
     """
     return pages.page(
         f"Run {run.name}",
@@ -49,7 +52,7 @@ def page(run: History, drawn: Pictures) -> str:
 
 
 def state(run: History) -> str:
-    """What has become of the run, in a sentence."""
+    """Returns the state of the run, in a sentence."""
     said = {
         DONE: "This run is done.",
         "running": f"This run goes on; its last row is of step {run.step:,}.",
@@ -64,12 +67,12 @@ def state(run: History) -> str:
 
 
 def _saved(run: History) -> int:
-    """The step of the last save, which rarely has a row."""
+    """Returns the step of the last save, which rarely has a row."""
     return next((turn["step"] for turn in reversed(run.turns) if turn["event"] == "save"), run.step)
 
 
 def verdict(run: History) -> str:
-    """Measured against expected, in a line; "" where nothing is expected, or not yet measured."""
+    """Compares measured with expected results, in a line; "" if either is missing."""
     return summary.verdict(run.evaluations, run.config.expected.to_dict())
 
 
@@ -128,7 +131,7 @@ def _throughput(run: History) -> str:
 
 
 def _results(run: History) -> list[str]:
-    """Tables of what was measured last: splits, then few-shot tasks."""
+    """Returns tables of the last evaluations: splits, then few-shot tasks."""
     found = run.evaluations
     splits = {name: m for name, m in found.items() if "loss" in m}
     few = {name: m for name, m in found.items() if name not in splits}
@@ -152,7 +155,7 @@ _COUNTS = ("examples", "step")
 
 
 def _measured(title: str, found: Mapping[str, Mapping[str, float]]) -> str:
-    """A table of evaluations, a column a metric."""
+    """Returns a table of evaluations, with a column per metric."""
     keys = list(dict.fromkeys(key for m in found.values() for key in m))
     keys.sort(key=lambda key: _ORDER.index(key) if key in _ORDER else -1)
     rows = [(name, *(written(key, m.get(key)) for key in keys)) for name, m in found.items()]
@@ -161,7 +164,7 @@ def _measured(title: str, found: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def written(metric: str, value: float | None) -> str:
-    """A number as its metric is written: a share in percent, a count, a loss."""
+    """Formats a value of a metric: a share in percent, a count or a loss."""
     if value is None:
         return ""
     if metric in _COUNTS:
@@ -214,7 +217,7 @@ def _time(run: History) -> list[str]:
     return [heading, pages.table(("", "time", "share", ""), rows, numbers=(1, 2))]
 
 
-# ---------------------------------------------------------------- what it was
+# ---------------------------------------------------------------- the run itself
 
 
 def _differences(run: History) -> list[str]:
@@ -230,7 +233,7 @@ def _differences(run: History) -> list[str]:
 
 
 def text(value: Any) -> str:
-    """A value of the configuration; None is a key that is not there."""
+    """Formats a value of the configuration; None is a missing key."""
     if value is None:
         return "–"
     return value if isinstance(value, str) and value else repr(value)

@@ -1,7 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where the time of a run went, from what `goodput` has written. Start from `examine`."""
+"""Accounts for the time of a run, from the events that `goodput` has written.
+
+Start from `examine`.
+"""
 
 import contextlib
 import dataclasses
@@ -16,23 +19,23 @@ from vit_jax.errors import BadInput
 from vit_jax.runtime import goodput, workdir_lock
 from vit_jax.storage import jsonl
 
-_END = 4102444800.0  # 2100; a later time is damage
+_END = 4102444800.0  # the year 2100; a later time is damage
 
 
 @dataclasses.dataclass(frozen=True)
 class Spent:
-    """Where the time of a run went, in seconds.
+    """The time of a run in seconds, by use.
 
     Attributes:
-      restarts: starts after the first.
-      elapsed: from the first start to the last end, or to now.
-      productive: from the first step of a start to the last save that a later start went on from;
-        in the last start to its last save, to its end where it is done, to now where it goes on.
-        Evaluations and saves are in it.
-      startup: from a start until its first step.
-      lost: from that save to the end of a start: done again later, or never.
-      down: between an end and the next start.
-      state: `done`, `running`, `stopped` (asked to), `exit` with its code, or `dead`.
+      restarts: number of starts after the first.
+      elapsed: time from the first start to the last end, or to now.
+      productive: time from the first step of a start to the last save that a later start resumed
+        from. The last start counts to its last save; if the run is done, to its end; if it is going
+        on, to now. It includes evaluations and saves.
+      startup: time from a start to its first step.
+      lost: time from that save to the end of a start; the work is done again later, or never.
+      down: time between an end and the next start.
+      state: `done`, `running`, `stopped` (on request), `exit` with its code, or `dead`.
     """
 
     restarts: int
@@ -50,13 +53,13 @@ class Spent:
 
 
 def examine(workdir: Path) -> Spent:
-    """Where the time of the run in `workdir` went, until now if it goes on.
+    """Returns the time accounting of the run in `workdir`, until now if the run is going on.
 
     Raises:
-      BadInput: there is none.
+      BadInput: there is no run.
     """
     with _readable(workdir):
-        owner = workdir_lock.read(workdir)  # first: who ends meanwhile has a last row
+        owner = workdir_lock.read(workdir)  # first: an owner that ends meanwhile has a last row
         rows, now = read(workdir), time.time()
     alive = owner is not None and not workdir_lock.is_dead(owner, now)
     return spent(rows, now if alive else owner.beat if owner else 0.0, alive=alive)
@@ -72,10 +75,10 @@ def _readable(workdir: Path) -> Iterator[None]:
 
 
 def read(workdir: Path) -> list[dict[str, Any]]:
-    """The rows of a run, in the order of time.
+    """Returns the rows of a run, in order of time.
 
     Raises:
-      BadInput: there are none.
+      BadInput: there are no rows.
     """
     path = workdir / goodput.FILE
     found = [row for row in jsonl.read_rows(path) if _is_turn(row)]
@@ -96,12 +99,12 @@ def _is_turn(row: dict[str, Any]) -> bool:
 
 
 def spent(rows: Sequence[dict[str, Any]], seen: float, *, alive: bool) -> Spent:
-    """Where the time went that rows tell of.
+    """Accounts for the time that rows report.
 
     Args:
-      rows: of one run, in the order of time, the first a `start`.
-      seen: when its last start was last seen, in seconds since 1970.
-      alive: whether it goes on.
+      rows: rows of one run in order of time, beginning with a `start`.
+      seen: time when the last start was last seen, in seconds since 1970.
+      alive: whether the run is going on.
     """
     begins = [i for i, row in enumerate(rows) if row["event"] == "start"]
     starts = [rows[a:b] for a, b in itertools.pairwise([*begins, len(rows)])]
@@ -109,7 +112,7 @@ def spent(rows: Sequence[dict[str, Any]], seen: float, *, alive: bool) -> Spent:
     ends = list(map(_end, starts, [*(next_.get("seen", 0.0) for next_ in nexts), seen]))
     state = _state(starts[-1], alive)
     productive = startup = lost = 0.0
-    resumed = math.inf  # the least step at which a later start began
+    resumed = math.inf  # the smallest step at which a later start began
     for one, end in zip(reversed(starts), reversed(ends), strict=True):
         first = next((row["time"] for row in one if row["event"] == "first_step"), end)
         saves = [r["time"] for r in one if r["event"] == "save" and r["step"] <= resumed]
@@ -124,12 +127,12 @@ def spent(rows: Sequence[dict[str, Any]], seen: float, *, alive: bool) -> Spent:
 
 
 def _end(rows: Sequence[dict[str, Any]], seen: float) -> float:
-    """When a start ended: as it says itself, or when it was last seen."""
+    """Returns when a start ended: its own statement, or when it was last seen."""
     return rows[-1]["time"] if rows[-1]["event"] == "exit" else max(rows[-1]["time"], seen)
 
 
 def _state(rows: Sequence[dict[str, Any]], alive: bool) -> str:
-    """Of the last start."""
+    """Returns the state of the last start."""
     if rows[-1]["event"] == "exit":
         return {0: "done", 42: "stopped"}.get(rows[-1]["code"], f"exit {rows[-1]['code']}")
     return "running" if alive else "dead"

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""config.json of timm and Hugging Face: what their weight files do not say.
+"""Reads and writes the config.json of timm and Hugging Face, for what weight files do not say.
 
-Constants that neither can express stand under the key `vit_jax`. Start from `read` and `write`.
+Constants that neither format can express are stored under the key `vit_jax`. Start from `read` and
+`write`.
 """
 
 import dataclasses
@@ -20,10 +21,10 @@ from vit_jax.models.vit import ViTConfig
 
 NAME = "config.json"
 PREPROCESSOR = "preprocessor_config.json"
-OWN = "vit_jax"  # key for our constants
+OWN = "vit_jax"  # key of our constants
 _TIMM_GELU = {"gelu": "erf", "gelu_tanh": "tanh"}
 _HF_GELU = {"gelu": "erf", "gelu_pytorch_tanh": "tanh", "gelu_new": "tanh"}
-# What timm's architectures have that neither weights nor model_args tell.
+# Properties of timm's architectures that neither weights nor model_args tell.
 _TIMM_TANH = re.compile(
     r"vit_(base_patch32_siglip(_gap)?_256|large_patch16_siglip(_gap)?_512"
     r"|(so400m|giantopt)_patch16_siglip(_gap)?_\d+)"
@@ -33,22 +34,23 @@ _POOLS = {"token": "token", "avg": "gap", "map": "map"}
 _LONGEST_SIDE = 65535  # pixels
 _OWN_WORDS = ("gelu", "ws_epsilon_in", "root_pool")
 _OWN_NUMBERS = ("ln_epsilon", "gn_epsilon", "ws_epsilon")
-SEVERAL = "multi_label_classification"  # transformers' problem_type where sigmoid is meant
+SEVERAL = "multi_label_classification"  # transformers' problem_type for sigmoid
 FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")  # by Pillow's number
 
 
 @dataclasses.dataclass(frozen=True)
 class Images:
-    """What an export says of images and of classes; by default the preprocessing of the original.
+    """Description of images and classes in an export; the defaults are the original preprocessing.
 
     Attributes:
-      mean: per channel, of values in [0, 1].
-      std: likewise.
+      mean: mean per channel, of values in [0, 1].
+      std: standard deviation, likewise.
       interpolation: one of `FILTERS`.
-      shorter_side: pixels, before the centre is taken; 0: resized straight to the model's size.
-      names: of classes, by label; () where nobody says.
-      antialias: whether shrinking averages over pixels; None: nothing is resized.
-      sigmoid: whether a class is likely by itself; else classes exclude each other.
+      shorter_side: pixels to resize the shorter side to before the central crop; 0 resizes straight
+        to the model's size.
+      names: names of the classes, by label; () if unknown.
+      antialias: whether shrinking averages over pixels; None if nothing is resized.
+      sigmoid: whether each class has an independent probability; otherwise classes are exclusive.
     """
 
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
@@ -61,16 +63,17 @@ class Images:
 
 
 def read(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a config.json says: `heads`, `image_size` (rows, columns), constants, and sizes.
+    """Reads `heads`, `image_size` (rows, columns), constants and sizes from a config.json.
 
-    Of classes: `names` by label, where it has any, and `sigmoid` where each is likely by itself.
+    It also reads the class `names` by label, if present, and `sigmoid` if each class has an
+    independent probability.
 
     Args:
       name: timm or hf.
-      given: the object; {} says nothing.
+      given: the JSON object; {} if the file is absent.
 
     Raises:
-      BadInput: an activation that our models do not have, or values of a wrong kind.
+      BadInput: an activation is one that our models do not have, or a value has a wrong type.
     """
     try:
         found = _read_timm(given) if name == "timm" else _read_hf(given)
@@ -117,7 +120,7 @@ def _read_hf(given: Mapping[str, Any]) -> dict[str, Any]:
     if "layer_norm_eps" in given:
         found["ln_epsilon"] = float(_number(given, "layer_norm_eps", float, int))
     labels = {int(number): name for number, name in (given.get("id2label") or {}).items()}
-    if any(name != f"LABEL_{number}" for number, name in labels.items()):  # what stands for no name
+    if any(name != f"LABEL_{number}" for number, name in labels.items()):  # placeholder names
         found["names"] = _names([labels[number] for number in range(len(labels))])
     if given.get("problem_type") == SEVERAL:
         found["sigmoid"] = True
@@ -125,7 +128,7 @@ def _read_hf(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _names(given: Any) -> tuple[str, ...]:
-    """Names of classes, which may be numbers."""
+    """Checks and returns names of classes, which may be numbers."""
     if type(given) is not list or not all(type(name) in (str, int) for name in given):
         raise ValueError("names of classes that are no list of text")
     return tuple(map(str, given))
@@ -159,14 +162,14 @@ def write(
     constants: dict[str, Any],
     images: Images,
 ) -> dict[str, dict[str, Any]]:
-    """The JSON files beside an export: file name -> object.
+    """Returns the JSON files beside an export: file name -> object.
 
     Args:
       name: timm or hf.
       cfg: the model.
-      image_size: pixels a side.
-      constants: of the model, as fields of `variants.Settings`.
-      images: what is said of them.
+      image_size: pixels per side.
+      constants: constants of the model, as fields of `variants.Settings`.
+      images: their description.
 
     Raises:
       BadInput: timm or transformers have no such model.
@@ -285,13 +288,13 @@ def _timm_crop(image_size: int, shorter_side: int) -> dict[str, Any]:
     if not shorter_side:
         return {"crop_pct": 1.0, "crop_mode": "squash"}
     share = image_size / shorter_side
-    if math.floor(image_size / share) < shorter_side:  # as timm finds it again
+    if math.floor(image_size / share) < shorter_side:  # timm recomputes it like this
         share = math.nextafter(share, 0)
     return {"crop_pct": share, "crop_mode": "center"}
 
 
 def _check_timm_epsilons(cfg: ViTConfig | BiTConfig | MixerConfig) -> None:
-    """Refuses epsilons that are not near to timm's own, as those of published weights are."""
+    """Raises BadInput for epsilons that are not near timm's own; those of published weights are."""
     backbone = variants.backbone(cfg)
     given: dict[str, tuple[float, tuple[float, ...]]] = {}
     if not isinstance(cfg, BiTConfig):

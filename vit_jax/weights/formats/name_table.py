@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a table of names is, and how it is applied in both directions.
+"""Defines tables of names, and applies them in both directions.
 
-A rule pairs a template of foreign names with templates of ours (loop layout: `block_{i}/...`) and
-an invertible operation on the arrays. Start from `Format`, `read` and `write`.
+A rule pairs a template of foreign names with templates of our names (loop layout: `block_{i}/...`)
+and an invertible operation on the arrays. Start from `Format`, `read` and `write`.
 """
 
 import dataclasses
@@ -20,20 +20,20 @@ from vit_jax.errors import BadInput
 Flat = dict[str, np.ndarray]  # name -> array
 Arrays = tuple[np.ndarray, ...]
 
-# Placeholders of templates. The others are numbers: `{i}`; `{u:02}` has leading zeros, and
-# `{s:-1}` counts from 0 where ours counts from 1.
+# Placeholders of templates. All others are numbers: `{i}`; `{u:02}` has leading zeros, and `{s:-1}`
+# counts from 0 where our names count from 1.
 _WORDS = {"kb": "kernel|bias", "sb": "scale|bias", "qkvo": "query|key|value|out", "xy": "x|y"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What operations need to know of a file beyond the array they are given.
+    """Facts about a file that operations need besides the array itself.
 
     Attributes:
-      heads: N, 0 where no operation needs it.
+      heads: N; 0 if no operation needs it.
       class_rows: 1 if the model has a class token, else 0.
-      patches: how many there are, 0 where only the file can tell.
-      registers: how many register tokens.
+      patches: number of patches; 0 if only the file can tell.
+      registers: number of register tokens.
     """
 
     heads: int = 0
@@ -62,7 +62,7 @@ HEAD_OIHW = Op(lambda a, _: (a.reshape(a.shape[:2]).T,), lambda a, _: a[0].T[:, 
 
 
 def heads_kernel(parts: int) -> Op:
-    """[parts * N * K, D] to `parts` kernels [D, N, K]."""
+    """Makes the operation from [parts * N * K, D] to `parts` kernels [D, N, K]."""
 
     def read(a: np.ndarray, context: Context) -> Arrays:
         split = a.reshape(parts, context.heads, -1, a.shape[-1])
@@ -75,7 +75,7 @@ def heads_kernel(parts: int) -> Op:
 
 
 def heads_bias(parts: int) -> Op:
-    """[parts * N * K] to `parts` biases [N, K]."""
+    """Makes the operation from [parts * N * K] to `parts` biases [N, K]."""
     return Op(
         lambda a, context: tuple(a.reshape(parts, context.heads, -1)),
         lambda arrays, _: np.stack(arrays).reshape(-1),
@@ -90,23 +90,24 @@ HEADS_OUT = Op(
 
 
 def _with_class_row(a: np.ndarray, context: Context) -> Arrays:
-    """Position embeddings of the patches alone get a row of zeros for the class token."""
+    """Adds a row of zeros for the class token if the embeddings cover only the patches."""
     square = round(a.shape[1] ** 0.5) ** 2
     if not context.class_rows or a.shape[1] != (context.patches or square):
         return (a,)
     return (np.concatenate([np.zeros_like(a[:, :1]), a], axis=1),)
 
 
-# [1, rows * columns, D]; `fuse_class_row` has moved what the class token's row held.
+# [1, rows * columns, D]; `fuse_class_row` has already moved the class token's row.
 POSEMB_GRID = Op(_with_class_row, lambda a, context: a[0][:, context.class_rows :])
-# The same with register tokens, else with a row for the class token.
+# The same with register tokens; otherwise keeps the row of the class token.
 POSEMB = Op(_with_class_row, lambda a, c: a[0][:, c.class_rows :] if c.registers else a[0])
 
 
 def fuse_class_row(flat: Flat) -> Flat:
-    """The class token with its position embedding added, whose row is then zero: the same model.
+    """Adds the class token's position embedding to the token and zeroes that row.
 
-    The exception among the formats: one that has no such row cannot give the two apart again.
+    The model stays the same. Only formats without such a row need this, and reading them cannot
+    separate the two values again.
     """
     if "cls" not in flat or "posemb" not in flat:
         return flat
@@ -117,7 +118,7 @@ def fuse_class_row(flat: Flat) -> Flat:
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """One row of a table: `foreign` <-> `ours`, by `op`."""
+    """A row of a table: `foreign` <-> `ours`, by `op`."""
 
     foreign: str
     ours: tuple[str, ...]
@@ -125,7 +126,7 @@ class Rule:
 
 
 def rule(foreign: str, ours: str | Iterable[str], op: Op = SAME) -> Rule:
-    """A rule with one or several names on our side."""
+    """Makes a rule with one or several of our names."""
     return Rule(foreign, (ours,) if isinstance(ours, str) else tuple(ours), op)
 
 
@@ -134,13 +135,13 @@ class Format:
     """A layout of weight files for one kind of model.
 
     Attributes:
-      name: as the user writes it: npz, big_vision, timm, hf.
+      name: the name that users write: npz, big_vision, timm, hf.
       family: vit, bit or mixer.
-      rules: the table.
-      constants: what models of this format compute with, as fields of `variants.Settings`.
-      aliases: (pattern, replacement) of spellings that are read, never written.
-      before_write: a change to our weights that the format needs.
-      writes: whether these weights have the shape of model that this table is for.
+      rules: the table of names.
+      constants: constants of the models in this format, as fields of `variants.Settings`.
+      aliases: (pattern, replacement) of spellings that are read but never written.
+      before_write: change to our weights that the format needs.
+      writes: predicate of the weights whose kind of model this table can write.
     """
 
     name: str
@@ -152,17 +153,17 @@ class Format:
     writes: Callable[[Flat], bool] = lambda flat: True
 
     def canonical(self, name: str) -> str:
-        """A foreign name in the spelling of the table."""
+        """Returns a foreign name in the spelling of the table."""
         for pattern, replacement in self.aliases:
             name = re.sub(pattern, replacement, name)
         return name
 
     def rule_for(self, name: str) -> tuple[Rule, dict[str, Any]] | None:
-        """The rule for a foreign name and the values of its placeholders."""
+        """Returns the rule for a foreign name, and the values of its placeholders."""
         return _find(self.rules, lambda r: (r.foreign,), self.canonical(name))
 
     def rule_of_ours(self, name: str) -> tuple[Rule, dict[str, Any]] | None:
-        """The rule for one of our names and the values of its placeholders."""
+        """Returns the rule for one of our names, and the values of its placeholders."""
         return _find(self.rules, lambda r: r.ours, name)
 
 
@@ -179,7 +180,7 @@ def _find(
 
 @functools.cache
 def _compiled(template: str) -> tuple[re.Pattern[str], dict[str, str]]:
-    """The pattern of a template, and the number format of each placeholder."""
+    """Returns the pattern of a template, and the number format of each placeholder."""
     formats: dict[str, str] = {}
 
     def group(found: re.Match[str]) -> str:
@@ -196,7 +197,7 @@ def _compiled(template: str) -> tuple[re.Pattern[str], dict[str, str]]:
 
 
 def match(template: str, name: str) -> dict[str, Any] | None:
-    """The values of the placeholders if the name fits the template and is written as it would."""
+    """Returns the values of the placeholders if the template renders to exactly this name."""
     pattern, formats = _compiled(template)
     found = pattern.fullmatch(name)
     if found is None:
@@ -209,7 +210,7 @@ def match(template: str, name: str) -> dict[str, Any] | None:
 
 
 def render(template: str, values: Mapping[str, Any]) -> str:
-    """A template with its placeholders filled in."""
+    """Returns a template with its placeholders filled in."""
 
     def fill(found: re.Match[str]) -> str:
         value, form = values[found[1]], found[2] or ""
@@ -221,15 +222,15 @@ def render(template: str, values: Mapping[str, Any]) -> str:
 
 
 def read(form: Format, given: Flat, context: Context) -> Flat:
-    """Foreign weights under our names; `given` is emptied on the way to keep memory low.
+    """Returns foreign weights under our names; empties `given` on the way to keep memory low.
 
     Raises:
-      BadInput: an array whose shape the operation cannot take, or a name given twice.
+      BadInput: an operation cannot take the shape of its array, or a name occurs twice.
     """
     flat: Flat = {}
     for name in list(given):
         found = form.rule_for(name)
-        assert found is not None, name  # the caller has looked for names that nothing covers
+        assert found is not None, name  # the caller has checked that every name has a rule
         rule, values = found
         array = given.pop(name)
         try:
@@ -245,10 +246,10 @@ def read(form: Format, given: Flat, context: Context) -> Flat:
 
 
 def write(form: Format, flat: Flat, context: Context) -> Flat:
-    """Our weights under the names of a format.
+    """Returns our weights under the names of a format.
 
     Raises:
-      BadInput: a tensor that the format has no name for.
+      BadInput: the format has no name for a tensor.
     """
     flat, foreign, done = form.before_write(flat), {}, set()
     lacking = [name for name in flat if form.rule_of_ours(name) is None]

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""npz files of google-research/vision_transformer, big_vision and big_transfer.
+"""Tables for npz files of google-research/vision_transformer, big_vision and big_transfer.
 
-Facts: names and shapes of the published files. Start from `FORMATS`.
+They state the names and shapes of the published files. Start from `FORMATS`.
 """
 
 from vit_jax.weights.formats.name_table import (
@@ -31,7 +31,7 @@ _BLOCK = "Transformer/encoderblock_{i}"
 
 
 def _encoder(attention: int, second_norm: int, mlp: int) -> tuple[Rule, ...]:
-    """Names of an encoder block; the numbers of its parts differ between formats."""
+    """Returns the names of an encoder block; the numbers of its parts differ between formats."""
     heads = f"{_BLOCK}/MultiHeadDotProductAttention_{attention}"
     return (
         rule(f"{_BLOCK}/LayerNorm_0/{{sb}}", "block_{i}/attn_norm/{sb}"),
@@ -43,7 +43,7 @@ def _encoder(attention: int, second_norm: int, mlp: int) -> tuple[Rule, ...]:
 
 
 def _units(unit: str, projection_norm: Op | None, norm: Op) -> tuple[Rule, ...]:
-    """Names of the stages of a ResNet; `unit` is the template of a unit's path."""
+    """Returns the names of a ResNet's stages; `unit` is the template of a unit's path."""
     ours = "backbone/stage{s}_unit{u}"
     rules = (
         rule(f"{unit}/conv{{n}}/kernel", f"{ours}/conv{{n}}/kernel"),
@@ -75,7 +75,7 @@ ORIGINAL_VIT = Format(
         *_units("block{s}/unit{u}", CHANNELS_4D, CHANNELS_4D),
     ),
     _VIT_CONSTANTS,
-    aliases=(  # Linen numbers each class by itself, what came before numbered the parts through
+    aliases=(  # Linen numbers each class separately; its predecessor numbered all parts in a row
         (r"/MultiHeadDotProductAttention_0/", "/MultiHeadDotProductAttention_1/"),
         (r"(encoderblock_\d+)/LayerNorm_1/", r"\1/LayerNorm_2/"),
         (r"/MlpBlock_0/", "/MlpBlock_3/"),
@@ -124,7 +124,7 @@ ORIGINAL_MIXER = Format(
     "mixer",
     _MIXER_RULES,
     {"gelu": "tanh", "ln_epsilon": 1e-6},
-    aliases=(  # names before the code was published
+    aliases=(  # names from before the code was published
         (r"^Mixer/encoder_norm/", "pre_head_layer_norm/"),
         (r"^Mixer/encoderblock_(\d+)/LayerNorm_[1-9]\d*/", r"MixerBlock_\1/LayerNorm_1/"),
         (r"^Mixer/encoderblock_(\d+)/", r"MixerBlock_\1/"),
@@ -170,7 +170,7 @@ BIG_VISION_BIT = Format(
     ),
     _BIT_CONSTANTS,
 )
-# big_vision's Mixer has the names of the original; a file of either reads as npz.
+# big_vision's Mixer uses the original names, so files of both are read as npz.
 BIG_VISION_MIXER = Format("big_vision", "mixer", _MIXER_RULES, ORIGINAL_MIXER.constants)
 
 FORMATS = (

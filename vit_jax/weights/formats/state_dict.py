@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""safetensors files of timm and of Hugging Face transformers.
+"""Tables for safetensors files of timm and of Hugging Face transformers.
 
-Facts: the names of their state dicts. Start from `FORMATS`.
+They state the names in their state dicts. Start from `FORMATS`.
 """
 
 from vit_jax.weights.formats.name_table import (
@@ -32,7 +32,7 @@ def _norm(foreign: str, ours: str) -> tuple[Rule, ...]:
 
 
 def _heads(foreign: str, ours: str, names: tuple[str, ...]) -> tuple[Rule, ...]:
-    """A linear layer that makes the queries, keys or values, several at once where fused."""
+    """Returns the rules of a linear layer that makes queries, keys or values, or several fused."""
     paths = [f"{ours}/{name}" for name in names]
     return (
         rule(f"{foreign}.weight", [f"{p}/kernel" for p in paths], heads_kernel(len(names))),
@@ -62,7 +62,7 @@ _HYBRID = "patch_embed.backbone."
 
 
 def _timm_vit(root: str) -> tuple[Rule, ...]:
-    """Names of ViT and hybrids; `root` is the path of the first layers of a backbone."""
+    """Returns the names of ViT and hybrids; `root` is the path of a backbone's first layers."""
     return (
         rule("cls_token", "cls"),
         rule("reg_token", "registers"),
@@ -90,14 +90,14 @@ def _timm_vit(root: str) -> tuple[Rule, ...]:
 
 
 def _fuse_for_registers(flat: Flat) -> Flat:
-    """Timm's models with registers have no position embedding for the class token."""
+    """Fuses the class row for registers: timm's models with registers have no such embedding."""
     return fuse_class_row(flat) if "registers" in flat else flat
 
 
 TIMM_VIT = Format(
     "timm", "vit", _timm_vit(f"{_HYBRID}stem."), _ERF | _RESNET, before_write=_fuse_for_registers
 )
-TIMM_ROOT_VIT = Format(  # a backbone without stages is its root alone
+TIMM_ROOT_VIT = Format(  # for a backbone that is only a root, without stages
     "timm",
     "vit",
     _timm_vit(_HYBRID),
@@ -156,7 +156,7 @@ HUGGING_FACE_VIT = Format(
         *_dense("classifier", "head"),
     ),
     {"gelu": "erf", "ln_epsilon": 1e-12},
-    aliases=(  # a ViTModel alone, and the names in memory of transformers 5
+    aliases=(  # a bare ViTModel, and the in-memory names of transformers 5
         (r"^(embeddings|encoder|layers|layernorm|pooler)\.", r"vit.\1."),
         (r"^vit\.layers\.", "vit.encoder.layer."),
         (r"\.attention\.q_proj\.", ".attention.attention.query."),
@@ -170,7 +170,7 @@ HUGGING_FACE_VIT = Format(
 
 FORMATS = (TIMM_ROOT_VIT, TIMM_VIT, TIMM_BIT, TIMM_MIXER, HUGGING_FACE_VIT)
 
-# Parts that some models have and ours do not: loading the rest would compute something else.
+# Parts that some models have and ours lack: loading only the rest would compute something else.
 REFUSED: tuple[tuple[str, str], ...] = (
     (r".*\.ls[12]\.gamma|.*\.gamma_[12]|.*layer_scale[12]?\.lambda1|.*/ls[12]/.*"
      r"|.*[Ll]ayer_?[Ss]cale.*", "LayerScale"),

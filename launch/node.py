@@ -24,7 +24,7 @@ from typing import BinaryIO
 from vit_jax.checkpoints import restart_limit, step_folders
 from vit_jax.errors import SAVED, BadInput, runs_again
 from vit_jax.runtime import job_file, process_exit, process_identity, signals
-from vit_jax.runtime.process_identity import VARIABLES, Who
+from vit_jax.runtime.process_identity import VARIABLES, ProcessIdentity
 from vit_jax.storage import files as storage
 
 GONE_SECS = 60  # from the end of one process until the others are killed
@@ -50,10 +50,14 @@ def environments(count: int, per_gpu: bool, env: Mapping[str, str]) -> list[dict
     made = []
     for i in range(count):
         more = dict[str, str]()
-        if isinstance(node, Who) or count > 1:
-            nodes, index = (node.count, node.index) if isinstance(node, Who) else (1, 0)
-            address = node.coordinator if isinstance(node, Who) else f"127.0.0.1:{_free_port()}"
-            if i and not isinstance(node, Who):
+        if isinstance(node, ProcessIdentity) or count > 1:
+            nodes, index = (node.count, node.index) if isinstance(node, ProcessIdentity) else (1, 0)
+            address = (
+                node.coordinator
+                if isinstance(node, ProcessIdentity)
+                else f"127.0.0.1:{_free_port()}"
+            )
+            if i and not isinstance(node, ProcessIdentity):
                 address = made[0][VARIABLES["coordinator"]]
             told = (address, str(nodes * count), str(index * count + i))
             more = dict(zip(VARIABLES.values(), told, strict=True))

@@ -21,7 +21,7 @@ from test_train import QUICKSTART, logged, run
 from vit_jax.checkpoints.step_folders import committed
 from vit_jax.config import load as config_lib
 from vit_jax.runtime import coordination
-from vit_jax.runtime.process_identity import Who
+from vit_jax.runtime.process_identity import ProcessIdentity
 
 OPTIONS = {
     "accumulation": ("--config.accumulation=2",),
@@ -98,7 +98,7 @@ def assert_equal(a: Path, b: Path) -> None:
 
 if __name__ == "__main__":
     index, address, folder, *combinations = sys.argv[1:]
-    who = Who(address, 2, int(index), "the test")
+    who = ProcessIdentity(address, 2, int(index), "the test")
     with coordination.session(who, Path(folder), **config_lib.load(QUICKSTART).processes):
         for name in combinations:
             whole_and_cut(Path(folder) / name, name)

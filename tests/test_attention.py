@@ -61,7 +61,7 @@ def assert_agree(one, other, tolerance):
 
 
 def differentiated(query, key, value, bias, keep, rate):
-    """`attention_math.lean` as one would write it, for jax to differentiate."""
+    """`attention_math.memory_efficient` as one would write it, for jax to differentiate."""
     scores = jnp.einsum("blnk,bmnk->bnlm", query, key)
     weights = jax.nn.softmax(scores if bias is None else scores + bias)
     weights = weights if keep is None else weights * keep / (1 - rate)
@@ -69,7 +69,7 @@ def differentiated(query, key, value, bias, keep, rate):
 
 
 def given(*, bias, keep, tokens=5, memory=7):
-    """Arguments of `attention_math.lean` for two images and three heads of four."""
+    """Arguments of `attention_math.memory_efficient` for two images and three heads of four."""
     keys = iter(jax.random.split(jax.random.key(0), 5))
     query = jax.random.normal(next(keys), (2, tokens, 3, 4))
     key, value = (jax.random.normal(next(keys), (2, memory, 3, 4)) for _ in range(2))
@@ -84,7 +84,7 @@ def test_the_backward_pass_of_attention_is_what_differentiation_finds(bias, keep
     *arrays, kept = given(bias=bias, keep=keep)
     found = []
     with jax.default_matmul_precision("highest"):
-        for function in (attention_math.lean, differentiated):
+        for function in (attention_math.memory_efficient, differentiated):
             out, back = jax.vjp(lambda *a, f=function: f(*a, kept, 0.3), *arrays)
             found.append((out, back(jnp.cos(jnp.arange(out.size)).reshape(out.shape))))
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=2e-6), *found)
@@ -104,7 +104,7 @@ def test_plain_attention_has_derivatives_forward(bias):
     )
     np.testing.assert_allclose(found, expected, atol=2e-6)
     with pytest.raises(TypeError, match="forward-mode"):
-        jax.jvp(of(attention_math.lean), some, moved)
+        jax.jvp(of(attention_math.memory_efficient), some, moved)
 
 
 def test_a_model_that_is_not_trained_has_derivatives_forward():
@@ -118,7 +118,7 @@ def test_a_model_that_is_not_trained_has_derivatives_forward():
 
 def test_weights_are_kept_once_for_the_backward_pass():
     _, back = jax.vjp(
-        lambda *a: attention_math.lean(*a, None, None, 0.0), *given(bias=0, keep=0)[:3]
+        lambda *a: attention_math.memory_efficient(*a, None, None, 0.0), *given(bias=0, keep=0)[:3]
     )
     shapes = [x.shape for x in jax.tree.leaves(back)]
     assert shapes.count((2, 3, 5, 7)) == 1
@@ -253,14 +253,14 @@ def test_auto_is_cudnn_on_a_gpu(variant, caplog):
     with caplog.at_level(logging.INFO, "vit_jax"):
         assert chosen(variant=variant) == "cudnn"
         assert chosen("fused", variant=variant) == "cudnn"
-        assert chosen("plain", variant=variant) == "lean"
+        assert chosen("plain", variant=variant) == "memory_efficient"
     assert not caplog.records
 
 
 @pytest.mark.parametrize("platform", ["cpu", "tpu"])
 def test_auto_is_lean_elsewhere_and_says_nothing(platform, caplog):
     with caplog.at_level(logging.INFO, "vit_jax"):
-        assert chosen(rules=devices(platform)) == "lean"
+        assert chosen(rules=devices(platform)) == "memory_efficient"
         assert chosen(rules=devices(platform), attention="fused") == "xla"
     assert not caplog.records
 
@@ -280,7 +280,7 @@ def test_auto_is_lean_elsewhere_and_says_nothing(platform, caplog):
 )
 def test_what_cudnn_cannot_do_is_lean_and_said_once(changes, rules, word, caplog):
     with caplog.at_level(logging.INFO, "vit_jax"):
-        assert chosen("auto", rules, **changes) == "lean"
+        assert chosen("auto", rules, **changes) == "memory_efficient"
     assert [word in r.getMessage() for r in caplog.records] == [True]
     with pytest.raises(BadInput, match=r"model\.attention=fused.*leave") as caught:
         chosen("fused", rules, **changes)

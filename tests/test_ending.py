@@ -39,9 +39,9 @@ def test_saying_to_nobody_does_not_fail(monkeypatch, capsys):
 
 def test_what_fails_or_waits_for_ever_does_not_keep_the_process(monkeypatch):
     done, never = [], threading.Event()
-    assert process_exit.briefly(lambda: done.append(1), 20)
-    assert not process_exit.briefly(lambda: 1 / 0, 20)
-    assert not process_exit.briefly(never.wait, 0.05)
+    assert process_exit.ends_in_time(lambda: done.append(1), 20)
+    assert not process_exit.ends_in_time(lambda: 1 / 0, 20)
+    assert not process_exit.ends_in_time(never.wait, 0.05)
     monkeypatch.setattr(process_exit, "LAST_SECS", 0.05)
     monkeypatch.setattr(os, "_exit", done.append)
     with process_exit.last(lambda: done.append("first")), process_exit.last(never.wait):
@@ -69,7 +69,7 @@ def ended(program, secs):
 
 
 def test_the_command_does_not_wait_at_exit_for_a_thread():
-    program = "ending.not_for(thread); sys.exit(ending.returns(2))"
+    program = "ending.do_not_wait_for(thread); sys.exit(ending.returns(2))"
     assert ended(program, 1000) == (2, "", "")
 
 
@@ -112,7 +112,7 @@ def test_a_script_that_used_the_command_ends_with_its_own_code():
     program = """
 from vit_jax.cli import main
 assert main.main(["models"]) == 0
-ending.not_for(thread)
+ending.do_not_wait_for(thread)
 sys.exit(3)
 """
     code, printed, _ = ended(program, 2)
@@ -121,11 +121,11 @@ sys.exit(3)
 
 @pytest.mark.parametrize("secs", [None, 30], ids=str)
 def test_another_program_waits_and_ends_with_its_own_code(secs):
-    assert ended(f"ending.not_for(thread, {secs}); sys.exit(3)", 1) == (3, "done\n", "")
+    assert ended(f"ending.do_not_wait_for(thread, {secs}); sys.exit(3)", 1) == (3, "done\n", "")
 
 
 def test_another_program_does_not_wait_for_ever():
-    code, printed, errors = ended("ending.not_for(thread, 0.1); 1 / 0", 1000)
+    code, printed, errors = ended("ending.do_not_wait_for(thread, 0.1); 1 / 0", 1000)
     assert (code, printed) == (1, "")
     assert "ZeroDivisionError" in errors
     assert errors.endswith("vit_jax: the thread 'batches' does not end: ended without it.\n")

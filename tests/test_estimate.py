@@ -52,7 +52,7 @@ def test_state_is_what_lies_on_one_device():
 def test_parameters_are_no_activations_where_layers_are_apart(monkeypatch):
     kept = estimate.saved_bytes(small())
     monkeypatch.setattr(program, "_LONG_FLOPS", 0)
-    assert small().model.cfg.apart
+    assert small().model.cfg.unrolled
     assert estimate.saved_bytes(small()) == kept
 
 

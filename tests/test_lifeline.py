@@ -16,7 +16,7 @@ from test_meeting import free_port
 
 from vit_jax.errors import PeerLost
 from vit_jax.runtime import peer_links
-from vit_jax.runtime.process_identity import Who
+from vit_jax.runtime.process_identity import ProcessIdentity
 
 pytestmark = pytest.mark.integration
 
@@ -92,7 +92,9 @@ def test_whatever_reading_does_the_process_is_missed(monkeypatch, capsys, result
     codes = queue.Queue()
     monkeypatch.setattr(peer_links.Lifeline, "_exit", lambda self, code: codes.put(code))
     line = peer_links.Lifeline(
-        Who("127.0.0.1:1", 2, 0, "test"), {1: peer_links.Channel(Stub(result))}, ["a", "b"]
+        ProcessIdentity("127.0.0.1:1", 2, 0, "test"),
+        {1: peer_links.Channel(Stub(result))},
+        ["a", "b"],
     )
     assert codes.get(timeout=5) == PeerLost.exit_code
     line.close()
@@ -112,7 +114,7 @@ def test_silence_within_the_time_is_no_end():
 def test_hint_that_fails_does_not_keep_a_process(monkeypatch, capsys):
     codes = []
     monkeypatch.setattr(peer_links.Lifeline, "_exit", lambda self, code: codes.append(code))
-    line = peer_links.Lifeline(Who("127.0.0.1:1", 2, 0, "test"), {}, ["a", "b"])
+    line = peer_links.Lifeline(ProcessIdentity("127.0.0.1:1", 2, 0, "test"), {}, ["a", "b"])
     line.hint = lambda: str(1 / 0)
     line._end(PeerLost.exit_code, "process 1 is gone.")
     line.close()
@@ -123,9 +125,9 @@ def test_hint_that_fails_does_not_keep_a_process(monkeypatch, capsys):
 CHILD = """
 import sys, threading, time
 from vit_jax.runtime import rendezvous as meeting
-from vit_jax.runtime.process_identity import Who
+from vit_jax.runtime.process_identity import ProcessIdentity
 index, coordinator = int(sys.argv[1]), sys.argv[2]
-who = Who(coordinator, 3, index, "test")
+who = ProcessIdentity(coordinator, 3, index, "test")
 line = meeting.meet(who, who.address, {}, 20)
 line.hint = lambda: "Run again."
 print("met", flush=True)

@@ -14,7 +14,7 @@ import pytest
 
 from vit_jax.errors import BadInput, PeerLost
 from vit_jax.runtime import peer_links, rendezvous
-from vit_jax.runtime.process_identity import Who
+from vit_jax.runtime.process_identity import ProcessIdentity
 
 
 def free_port():
@@ -27,7 +27,7 @@ def meet(coordinator, indices, *, count=2, facts=lambda i: {}, counts=None, secs
 
     def one(slot_and_index):
         slot, index = slot_and_index
-        who = Who(coordinator, (counts or {}).get(slot, count), index, "test")
+        who = ProcessIdentity(coordinator, (counts or {}).get(slot, count), index, "test")
         try:
             line = rendezvous.meet(who, who.address, facts(slot), secs)
         except (BadInput, PeerLost) as e:
@@ -163,7 +163,7 @@ def test_port_that_is_taken_is_bad_input(coordinator):
 def test_port_can_be_used_again_while_connections_are_open(coordinator):
     """jax's service binds the port of the meeting."""
     host, _, port = coordinator.partition(":")
-    who = [Who(coordinator, 2, i, "test") for i in range(2)]
+    who = [ProcessIdentity(coordinator, 2, i, "test") for i in range(2)]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         lines = list(pool.map(lambda w: rendezvous.meet(w, w.address, {}, 5), who))
     socket.create_server((host, int(port))).close()
@@ -210,7 +210,7 @@ def test_other_facts_are_told_to_all(coordinator):
 
 
 def test_mismatch_names_what_is_missing_too():
-    who = Who("h:1", 2, 0, "test")
+    who = ProcessIdentity("h:1", 2, 0, "test")
     assert rendezvous.mismatch(who, [{"a": "1"}, {"a": "1"}], ["x", "y"]) == ""
     text = rendezvous.mismatch(who, [{"a": "1", "b": "2"}, {"a": "1"}], ["x", "y"])
     assert text == "process 1 of 2 (y) has b=(none); process 0 (x) has b=2."

@@ -125,7 +125,7 @@ def test_orders_stay_those_of_windows_and_mixtures(tmp_path):
     tar = opened(f"tar:{tmp_path}").splits["train"].take(np.arange(0, 20, 2))
     mix = opened(f"mix:3*tar:{tmp_path},1*digits").splits["train"]
     mix = mix.take(np.array([*range(20), 30, 40]))
-    for split in (windows.in_windows(tar, 2), mix):
+    for split in (windows.shuffle_in_windows(tar, 2), mix):
         pipe = pictures.batches(split, "decode|resize(4)")
         for kind in ("raw", "decoded"):
             held, _ = cached(pipe, kind)

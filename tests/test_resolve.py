@@ -9,7 +9,7 @@ import pytest
 
 from vit_jax.errors import BadInput
 from vit_jax.runtime import process_identity
-from vit_jax.runtime.process_identity import Who, check, expand_hosts, resolve
+from vit_jax.runtime.process_identity import ProcessIdentity, check, expand_hosts, resolve
 
 SLURM = {
     "SLURM_JOB_ID": "8193", "SLURM_STEP_NODELIST": "gpu-a[09-10]", "SLURM_NTASKS": "2",
@@ -129,7 +129,7 @@ def test_tpu_is_left_to_jax_unless_something_else_is_said():
     assert resolve({}, {}, tpu=True) == "tpu"
     assert resolve({}, {"TPU_WORKER_HOSTNAMES": "a,b"}) == "tpu"
     assert resolve({}, JOBSET | {"TPU_WORKER_HOSTNAMES": "a,b"}) == "tpu"
-    assert isinstance(resolve(FLAGS, {}, tpu=True), Who)
+    assert isinstance(resolve(FLAGS, {}, tpu=True), ProcessIdentity)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_loopback_is_accepted_on_one_host_and_by_hand():
 
 def test_name_that_does_not_resolve_is_refused_on_this_host():
     with pytest.raises(BadInput, match=r"nowhere\.invalid") as caught:
-        check(Who("nowhere.invalid:7000", 2, 1, "Slurm"))
+        check(ProcessIdentity("nowhere.invalid:7000", 2, 1, "Slurm"))
     assert socket.gethostname() in str(caught.value)
     assert "Slurm" in str(caught.value)
 
@@ -283,7 +283,7 @@ def test_name_of_another_host_that_resolves_to_loopback_is_refused(monkeypatch, 
     found = [(2, 1, 6, "", ("127.0.1.1", 7000))]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
     monkeypatch.setattr(socket, "gethostname", lambda: "b" if index else "a")
-    who = Who("a:7000", 2, index, "Slurm", ("a", "b"), apart=True)
+    who = ProcessIdentity("a:7000", 2, index, "Slurm", ("a", "b"), multi_host=True)
     if refused:
         with pytest.raises(BadInput, match="resolves to loopback"):
             check(who)

@@ -17,7 +17,7 @@ from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput, PeerLost, Stopped
 from vit_jax.runtime import coordinated_stop, coordination, process_exit, rendezvous, signals
 from vit_jax.runtime.coordinated_stop import SAVE, STOP, Agreement
-from vit_jax.runtime.process_identity import Who
+from vit_jax.runtime.process_identity import ProcessIdentity
 from vit_jax.training import train
 
 
@@ -406,7 +406,7 @@ def test_stop_file_counts_for_process_0_that_still_waits_for_the_others(
         raise PeerLost("nobody came")
 
     monkeypatch.setattr(rendezvous, "meet", meet)
-    who = Who("127.0.0.1:1", 2, index, "test")
+    who = ProcessIdentity("127.0.0.1:1", 2, index, "test")
     with coordinated_stop.listening(), pytest.raises(PeerLost):
         train.train(config_lib.load(QUICKSTART, TINY), tmp_path, who)
     assert (seen, ends) == ([1 - index], [42] * (1 - index))

@@ -112,11 +112,11 @@ def test_our_step_needs_no_tensorflow():
 
 
 @pytest.mark.parametrize(
-    "candidate, apart, passes",
+    "candidate, unrolled, passes",
     [(our_steps.train, True, 3), (our_steps.evaluate, True, 1), (our_steps.predict, False, 1)],
     ids=lambda x: getattr(x, "__name__", ""),
 )
-def test_flops_are_those_of_the_model_that_runs(candidate, apart, passes, monkeypatch):
+def test_flops_are_those_of_the_model_that_runs(candidate, unrolled, passes, monkeypatch):
     ran = []
 
     def make(cfg, rules=None):
@@ -127,7 +127,7 @@ def test_flops_are_those_of_the_model_that_runs(candidate, apart, passes, monkey
     monkeypatch.setattr(variants, "make", make)
     monkeypatch.setattr(program, "_LONG_FLOPS", 0)
     found = candidate(ASKED).figures["step_flops"]
-    assert ran[-1].apart == apart
+    assert ran[-1].unrolled == unrolled
     assert found == passes * 8 * flops.forward_flops(ran[-1], 16, 16)
 
 

@@ -181,7 +181,7 @@ def test_windows_of_files_hold_what_lies_in_them(prepared):
     assert len(shards) == SHARDS + 1
     assert (shards[0], shards[-1]) == (0, TRAIN)
     assert (split.table.files is None) == bool(list(Path(prepared).rglob("*array_record*")))
-    windowed = windows.in_windows(split, 1)
+    windowed = windows.shuffle_in_windows(split, 1)
     pipe = pictures.batches(windowed, "decode|resize({size})", batch_size=TRAIN)
     (batch,) = pipe.train(0, 1)
     at = windowed.order(order.stream_seed(0, "order"))

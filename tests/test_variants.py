@@ -164,7 +164,7 @@ def test_numbers_replace_those_of_the_variant():
     given |= {"drop_path": 0.3, "dtype": "bfloat16", "scan": False, "remat": "dots"}
     found = config("B/16", 10, **given)
     given |= {"patch": 16, "classes": 10, "backbone": None, "attention": "plain"}
-    given |= {"patch_outputs": 0, "apart": False}
+    given |= {"patch_outputs": 0, "unrolled": False}
     assert dataclasses.asdict(found) == given
 
 

@@ -46,7 +46,7 @@ def rows(split, positions, seed=3):
 @pytest.mark.parametrize("chosen", ROWS.values(), ids=ROWS)
 @pytest.mark.parametrize("k", [1, 3, 100])
 def test_each_epoch_is_a_permutation(chosen, k):
-    split = windows.in_windows(Split(table(), chosen), k)
+    split = windows.shuffle_in_windows(Split(table(), chosen), k)
     epochs = np.reshape(rows(split, range(3 * len(split))), (3, -1))
     assert (np.sort(epochs, axis=1) == np.asarray(chosen)).all()
     assert len({tuple(epoch) for epoch in epochs}) == 3
@@ -55,7 +55,7 @@ def test_each_epoch_is_a_permutation(chosen, k):
 @pytest.mark.parametrize("chosen", ROWS.values(), ids=ROWS)
 @pytest.mark.parametrize("k", [1, 3])
 def test_a_window_is_of_so_many_whole_files(chosen, k):
-    split = windows.in_windows(Split(table(), chosen), k)
+    split = windows.shuffle_in_windows(Split(table(), chosen), k)
     file_of = np.repeat(np.arange(len(SIZES)), SIZES)
     used = set(file_of[np.asarray(chosen)].tolist())
     for epoch in range(3):
@@ -73,7 +73,7 @@ def test_a_window_is_of_so_many_whole_files(chosen, k):
 
 @pytest.mark.parametrize("first", [0, 1, 17, 40, 41, 100])
 def test_order_is_the_same_from_anywhere(first):
-    split = windows.in_windows(Split(table(), range(41)), 2)
+    split = windows.shuffle_in_windows(Split(table(), range(41)), 2)
     assert rows(split, range(first, 150)) == rows(split, range(150))[first:]
     backwards = rows(split, range(149, -1, -1))
     assert backwards[::-1] == rows(split, range(150))
@@ -81,7 +81,7 @@ def test_order_is_the_same_from_anywhere(first):
 
 def test_golden_order():
     """Changing these numbers changes the result of runs with windows."""
-    split = windows.in_windows(Split(table(), range(41)), 2)
+    split = windows.shuffle_in_windows(Split(table(), range(41)), 2)
     seed = order.stream_seed(0, "order")
     assert rows(split, range(10), seed) == [
         10,
@@ -98,21 +98,21 @@ def test_golden_order():
 
 
 def test_seeds_have_orders_of_their_own():
-    split = windows.in_windows(Split(table(), range(41)), 2)
+    split = windows.shuffle_in_windows(Split(table(), range(41)), 2)
     assert rows(split, range(41), 1) != rows(split, range(41), 2)
 
 
 def test_part_of_a_windowed_split_is_windowed():
-    split = windows.in_windows(Split(table(), range(41)), 2)
+    split = windows.shuffle_in_windows(Split(table(), range(41)), 2)
     for indices in (range(5, 30), np.array([1, 7, 8, 20, 40])):
         part = split.take(indices)
         assert list(part.rows) == list(indices)
-        whole = windows.in_windows(Split(table(), np.asarray(indices)), 2)
+        whole = windows.shuffle_in_windows(Split(table(), np.asarray(indices)), 2)
         assert rows(part, range(50)) == rows(whole, range(50))
 
 
 def test_batches_follow_the_order():
-    split = windows.in_windows(Split(table(), range(41)), 3)
+    split = windows.shuffle_in_windows(Split(table(), range(41)), 3)
     pipe = pictures.batches(split, "resize({size})", workers=4)
     got = [label for batch in pipe.train(0, 20) for label in batch["labels"][:, 0].tolist()]
     assert got == rows(split, range(80), order.stream_seed(0, "order"))
@@ -122,7 +122,7 @@ def test_batches_follow_the_order():
 
 def test_source_without_files_is_refused():
     with pytest.raises(BadInput, match="expected tfds, records or tar"):
-        windows.in_windows(opened("digits").splits["train"], 2)
+        windows.shuffle_in_windows(opened("digits").splits["train"], 2)
 
 
 # ---------------------------------------------------------------- what is read
@@ -164,11 +164,11 @@ def batches(split, first, last):
 @pytest.mark.parametrize("first", [0, 4, 9, 12, 13])
 def test_only_files_of_this_window_and_the_next_are_read(shards, reads, first):
     """A window is 20 positions, 4 batches; each file is read once, whole."""
-    split = windows.in_windows(shards, 2)
+    split = windows.shuffle_in_windows(shards, 2)
     labels = batches(split, first, first + 1)
     wanted = batches(split, 0, 30)
     reads.clear()
-    again = windows.in_windows(opened_again(shards), 2)
+    again = windows.shuffle_in_windows(opened_again(shards), 2)
     assert batches(again, first, first + 1) == labels
     start = first // 4 * 4
     files = {f"x-{k // 10}.tar" for labels in wanted[start : start + 8] for k in labels}
@@ -184,7 +184,7 @@ def opened_again(split):
 
 
 def test_whole_epochs_are_read_in_large_reads(shards, reads):
-    split = windows.in_windows(shards, 2)
+    split = windows.shuffle_in_windows(shards, 2)
     labels = batches(split, 0, 24)
     assert (np.sort(np.reshape(labels, (2, 60)), axis=1) == np.arange(60)).all()
     small = [length for _, length in reads if length < 1000]
@@ -194,7 +194,7 @@ def test_whole_epochs_are_read_in_large_reads(shards, reads):
 
 def test_threads_at_the_edge_of_two_windows_hold_each_once(shards, monkeypatch):
     """Files that are dropped and held again by turns would be read again and again."""
-    split = windows.in_windows(shards, 2)
+    split = windows.shuffle_in_windows(shards, 2)
     calls = []
     monkeypatch.setattr(split.table.files, "hold", calls.append)
     rows(split, [18, 20, 19, 21, 18, 22, 39, 40, 38, 41, 60])
@@ -205,6 +205,6 @@ def test_threads_at_the_edge_of_two_windows_hold_each_once(shards, monkeypatch):
 
 def test_windows_that_do_not_fit_are_refused(shards, monkeypatch):
     monkeypatch.setattr(host_memory, "available_bytes", lambda: 200_000)
-    windows.in_windows(shards, 1)
+    windows.shuffle_in_windows(shards, 1)
     with pytest.raises(BadInput, match=r"data.window_shards=3 files would take .* of memory"):
-        windows.in_windows(shards, 3)
+        windows.shuffle_in_windows(shards, 3)

@@ -114,7 +114,7 @@ def check_weights(config: ConfigDict) -> None:
         ) from e
 
 
-def adopt(config: ConfigDict, saved: ConfigDict) -> None:
+def take_from_run(config: ConfigDict, saved: ConfigDict) -> None:
     """Copies the values that a run has already settled into the open settings."""
     auto = config.model.variant == "auto"
     keys = _UNSET if auto else _BROUGHT

@@ -303,7 +303,7 @@ def for_devices(
     on_cpu = (platform or rules.mesh.devices.flat[0].platform) == "cpu"
     # Outside the scan, a CPU's compiler keeps recomputed values beside those that they replace.
     fits = cfg.remat == "none" and rules.ways("act_tokens") == 1
-    return dataclasses.replace(cfg, apart=long and on_cpu and fits)
+    return dataclasses.replace(cfg, unrolled=long and on_cpu and fits)
 
 
 def _placed(

@@ -300,7 +300,7 @@ def _splits(config: ConfigDict) -> tuple[Source, list[str], Split, _Found]:
         if data.window_shards:
             from vit_jax.data.splits import windows
 
-            return windows.in_windows(split, data.window_shards)
+            return windows.shuffle_in_windows(split, data.window_shards)
         return split
 
     wanted: dict[str, Callable[[], Any]] = {"": training}  # the training split has the empty name

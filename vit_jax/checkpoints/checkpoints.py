@@ -72,7 +72,7 @@ class Checkpoints:
         self._damaged: dict[int, str] = {}  # steps to set aside -> their damage
         self._under_way: Future[None] | None = None
         self._left: Path | None = None  # left by a save that failed
-        quiet_orbax.hush()
+        quiet_orbax.install()
         self._open = contextlib.ExitStack()
         self._for_orbax = self._open.enter_context(plain_path.to(self.folder))
         if read_only:

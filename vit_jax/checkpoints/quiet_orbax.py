@@ -5,7 +5,7 @@
 
 When one of many arrays cannot be written, orbax raises the first error and closes its event loop.
 asyncio then reports the other errors, and tensorstore reports each answer that arrives too late.
-Start from `hush`.
+Start from `install`.
 """
 
 import functools
@@ -16,7 +16,7 @@ from typing import Any
 
 
 @functools.cache
-def hush() -> None:
+def install() -> None:
     """Silences these messages in this process from now on; others are unaffected."""
     logging.getLogger("asyncio").addFilter(_is_news)
     sys.unraisablehook = functools.partial(_tell, sys.unraisablehook)

@@ -54,7 +54,7 @@ def _run(args: argparse.Namespace, rest: list[str]) -> int:
     config = config_lib.load(args.config, [*rest, *data])
     from vit_jax.config import provenance  # after the config, because this takes seconds
     from vit_jax.runtime import coordination, process_identity
-    from vit_jax.runtime.process_identity import Who
+    from vit_jax.runtime.process_identity import ProcessIdentity
     from vit_jax.training import train
 
     if not args.workdir:
@@ -63,7 +63,7 @@ def _run(args: argparse.Namespace, rest: list[str]) -> int:
     who = process_identity.resolve(vars(args), os.environ, tpu=tpu)
     recipe = provenance.recipe(args.config, [*rest, *data])
     results = train.train(config, storage.workdir(args.workdir), who, recipe)
-    if not isinstance(who, Who) or who.index == 0:
+    if not isinstance(who, ProcessIdentity) or who.index == 0:
         _show(results, config.expected.to_dict(), args)
     return 0
 

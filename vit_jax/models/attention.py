@@ -24,11 +24,11 @@ from vit_jax.sharding import Rules, constrain
 log = logging.getLogger("vit_jax")
 
 Wanted = Literal["auto", "plain", "fused"]
-# `plain` is written out and differentiable in every way. `lean` has a written-out backward pass
-# too: it keeps less in memory, but has no forward-mode derivative. The other two call
+# `plain` is written out and differentiable in every way. `memory_efficient` has a written-out
+# backward pass too: it keeps less in memory, but has no forward-mode derivative. The other two call
 # jax.nn.dot_product_attention: `xla` keeps the scores too, `cudnn` (flash attention,
 # arXiv:2205.14135) never holds them in memory.
-Path = Literal["plain", "lean", "xla", "cudnn"]
+Path = Literal["plain", "memory_efficient", "xla", "cudnn"]
 
 # Parameter path within a block -> logical axes; see sharding.param_axes.
 ATTENTION_AXES: dict[str, tuple[str | None, ...]] = {
@@ -91,7 +91,7 @@ class Attending(Protocol):
 
 
 def for_devices(cfg: Attending, wanted: Wanted, rules: Rules) -> Any:
-    """Returns the configuration to train: with cuDNN's attention if possible, else `lean`.
+    """Returns the configuration to train: cuDNN's attention if possible, else `memory_efficient`.
 
     Logs the reason if a GPU cannot use cuDNN's attention.
 
@@ -104,9 +104,11 @@ def for_devices(cfg: Attending, wanted: Wanted, rules: Rules) -> Any:
       BadInput: `wanted` is "fused" and the GPU cannot use cuDNN's attention.
     """
     device = rules.mesh.devices.flat[0]
-    lean = dataclasses.replace(cfg, attention="lean") if cfg.attention == "plain" else cfg  # type: ignore[type-var]
+    memory_efficient: Any = cfg
+    if cfg.attention == "plain":
+        memory_efficient = dataclasses.replace(cfg, attention="memory_efficient")  # type: ignore
     if wanted == "plain" or device.platform != "gpu":
-        return lean
+        return memory_efficient
     why = not_fused(dropout=cfg.attention_dropout, relative=cfg.posemb == "relative") or not_cudnn(
         dtype=cfg.dtype,
         head_dim=cfg.width // cfg.heads,
@@ -116,7 +118,7 @@ def for_devices(cfg: Attending, wanted: Wanted, rules: Rules) -> Any:
         raise BadInput(f"model.attention=fused: {why}; leave model.attention out.")
     if why:
         log.info("attention: plain, since %s", why)
-        return lean
+        return memory_efficient
     return dataclasses.replace(cfg, attention="cudnn")  # type: ignore[type-var]
 
 
@@ -175,7 +177,7 @@ class Attention(nn.Module):
 
         query_BLNK = project(query_BLD, "query")
         key_BMNK, value_BMNK = project(memory_BMD, "key"), project(memory_BMD, "value")
-        if self.path in ("plain", "lean"):
+        if self.path in ("plain", "memory_efficient"):
             mixed_BLNK = self._plain(query_BLNK, key_BMNK, value_BMNK, key)
         else:
             assert not not_fused(dropout=self.dropout, relative=self.relative)
@@ -213,7 +215,11 @@ class Attention(nn.Module):
         if key is not None and self.dropout:
             shape = (batch, heads, query_BLNK.shape[1], length)
             keep_BNLM = jax.random.bernoulli(key, 1.0 - self.dropout, shape)
-        attended = attention_math.lean if self.path == "lean" else attention_math.plain
+        attended = (
+            attention_math.memory_efficient
+            if self.path == "memory_efficient"
+            else attention_math.plain
+        )
         return attended(query_BLNK, key_BMNK, value_BMNK, bias_BNLM, keep_BNLM, self.dropout)
 
     def _fused(self, query_BLNK: jax.Array, key_BLNK: jax.Array, value_BLNK: jax.Array) -> Any:

@@ -5,8 +5,8 @@
 
 Axes: B batch, L tokens (M memory tokens), N heads, K head dim. With automatic differentiation, a
 layer keeps the weights twice. It also moves heads in front of tokens again for each product of the
-backward pass. `lean` keeps the moved arrays, and the weights once, in the dtype of the products.
-Start from `plain`.
+backward pass. `memory_efficient` keeps the moved arrays, and the weights once, in the dtype of the
+products. Start from `plain`.
 """
 
 from typing import Any
@@ -41,7 +41,7 @@ def plain(
 
 
 # `plain` for reverse-mode derivatives only: jax refuses `jvp` of it.
-lean = jax.custom_vjp(plain, nondiff_argnums=(5,))
+memory_efficient = jax.custom_vjp(plain, nondiff_argnums=(5,))
 
 
 def weights(query_BNLK: jax.Array, key_BNMK: jax.Array, bias_BNLM: Any) -> jax.Array:
@@ -89,4 +89,4 @@ def _backward(rate: float, kept: Any, grad_BLNK: jax.Array) -> Any:
     return swap(query_grad), swap(key_grad), swap(value_grad), bias_grad, None
 
 
-lean.defvjp(_forward, _backward)
+memory_efficient.defvjp(_forward, _backward)

@@ -195,7 +195,7 @@ class Deep(Protocol):
     @property
     def scan(self) -> bool: ...
     @property
-    def apart(self) -> bool: ...
+    def unrolled(self) -> bool: ...
     @property
     def remat(self) -> Remat: ...
 
@@ -215,25 +215,25 @@ def apply_blocks(
 ) -> jax.Array:
     """Applies S equal blocks one after another, with or without a scan; both draw the same numbers.
 
-    Without the scan, each block is a module with its own parameters. With `apart`, the blocks use
-    the stacked parameters of the scan, but avoid its stacked arrays of kept activations. Call this
-    inside a compact method. A block maps (x, `Layer`, shared) to (x, None).
+    Without the scan, each block is a module with its own parameters. With `unrolled`, the blocks
+    use the stacked parameters of the scan, but avoid its stacked arrays of kept activations. Call
+    this inside a compact method. A block maps (x, `Layer`, shared) to (x, None).
 
     Args:
       model: the module that owns the blocks.
       block: the class of the blocks.
       attributes: the attributes of every block.
       x_BLD: [B, L, D].
-      cfg: configuration with depth, drop path, scan, apart and remat.
+      cfg: configuration with depth, drop path, scan, unrolled and remat.
       key: typed key; None in evaluation.
       shared: an argument that every block receives.
-      last: further attributes of the last block, used only with `apart`.
+      last: further attributes of the last block, used only with `unrolled`.
     """
     layers_S: Layer = None
     if key is not None:
         layers_S = (jnp.linspace(0.0, cfg.drop_path, cfg.depth), jax.random.split(key, cfg.depth))
-    apart = cfg.apart and not model.is_initializing()
-    if cfg.scan and (not apart or model.is_mutable_collection("intermediates")):
+    unrolled = cfg.unrolled and not model.is_initializing()
+    if cfg.scan and (not unrolled or model.is_mutable_collection("intermediates")):
         blocks = nn.scan(
             rematerialised(block, cfg.remat, inside_scan=True),
             variable_axes={"params": 0, "intermediates": 0},

@@ -54,7 +54,7 @@ class MixerConfig:
     ln_epsilon: float = 1e-6
     dtype: Dtype = "float32"
     scan: bool = True
-    apart: bool = False  # layers computed one by one: see `layers.apply_blocks`
+    unrolled: bool = False  # layers computed one by one: see `layers.apply_blocks`
     remat: Remat = "none"
 
 

@@ -94,7 +94,7 @@ class ViTConfig:
     ln_epsilon: float = 1e-6
     dtype: Dtype = "float32"
     scan: bool = True
-    apart: bool = False  # layers computed one by one: see `layers.apply_blocks`
+    unrolled: bool = False  # layers computed one by one: see `layers.apply_blocks`
     remat: Remat = "none"
     attention: Path = "plain"
     backbone: resnet.ResNetConfig | None = None
@@ -112,7 +112,9 @@ class ViTConfig:
         This is False with dropout, because the scan would draw other numbers.
         """
         of_one = self.pool == "token" and not self.patch_outputs
-        return self.scan and self.apart and of_one and not (self.dropout or self.attention_dropout)
+        return (
+            self.scan and self.unrolled and of_one and not (self.dropout or self.attention_dropout)
+        )
 
 
 class EncoderBlock(nn.Module):
@@ -151,7 +153,8 @@ class EncoderBlock(nn.Module):
         queries_BLD, path = x_BLD, cfg.attention
         if self.first:
             queries_BLD, tokens_BLD = x_BLD[:, :1], tokens_BLD[:, :1]
-            path = "lean" if path == "lean" else "plain"  # other paths gain nothing with one query
+            if path != "memory_efficient":
+                path = "plain"  # the other paths gain nothing with one query
         x_BLD = Attention(
             cfg.heads, cfg.attention_dropout, dtype, self.rules, cfg.posemb == "relative",
             path, name="attn",

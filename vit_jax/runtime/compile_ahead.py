@@ -54,7 +54,7 @@ def ahead() -> Iterator[Callable[[Callable[[], Any]], Future[Any]]]:
     """Yields a function that compiles in a thread, one job after another, while others go on.
 
     If the block fails, jobs that the thread has not begun are dropped. At exit the command does not
-    wait for the thread, see `process_exit.not_for`.
+    wait for the thread, see `process_exit.do_not_wait_for`.
     """
     wanted: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
     futures: list[Future[Any]] = []
@@ -71,7 +71,7 @@ def ahead() -> Iterator[Callable[[Callable[[], Any]], Future[Any]]]:
     def submit(compiled: Callable[[], Any]) -> Future[Any]:
         if not futures:
             thread.start()
-            process_exit.not_for(thread)
+            process_exit.do_not_wait_for(thread)
         futures.append(Future())
         wanted.put((futures[-1], compiled))
         return futures[-1]

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from vit_jax.errors import BadInput, Stopped
 from vit_jax.runtime import goodput, process_exit, signals, watchdog
-from vit_jax.runtime.process_identity import Who
+from vit_jax.runtime.process_identity import ProcessIdentity
 from vit_jax.storage import files as storage
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def listening(workdir: str = "") -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def watching(workdir: Path, who: Who | Literal["tpu"] | None = None) -> Iterator[None]:
+def watching(workdir: Path, who: ProcessIdentity | Literal["tpu"] | None = None) -> Iterator[None]:
     """Also stops the run on a STOP file in the workdir or a notice of the machine's end.
 
     Args:
@@ -268,7 +268,7 @@ def watching(workdir: Path, who: Who | Literal["tpu"] | None = None) -> Iterator
       who: this process, if it is not yet connected to the others: only process 0 watches the file.
     """
     agreement = _now
-    index = who.index if isinstance(who, Who) else 0
+    index = who.index if isinstance(who, ProcessIdentity) else 0
 
     def found(why: str) -> None:
         log.warning("%s: stopping", why)
@@ -336,7 +336,7 @@ def feed(batches: Iterator[_T]) -> Iterator[_T]:
         wanted.put(False)
         thread.join(1)
         if thread.is_alive():  # it waits for storage
-            process_exit.not_for(thread, STORAGE_SECS)
+            process_exit.do_not_wait_for(thread, STORAGE_SECS)
 
 
 class Backstop:

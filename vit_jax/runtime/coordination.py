@@ -28,7 +28,7 @@ from vit_jax.config import synonyms
 from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped, unknown
 from vit_jax.hardware.detect import extra, present_accelerators
 from vit_jax.runtime import coordinated_stop, process_exit, process_identity, watchdog
-from vit_jax.runtime.process_identity import Who
+from vit_jax.runtime.process_identity import ProcessIdentity
 from vit_jax.storage import files as storage
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ log = logging.getLogger("vit_jax")
 class _Session:
     """The state of this module while several processes train together."""
 
-    def __init__(self, who: Who, line: "Lifeline", barrier_secs: float):
+    def __init__(self, who: ProcessIdentity, line: "Lifeline", barrier_secs: float):
         self.who, self.line, self.barrier_secs = who, line, barrier_secs
         self.numbers = itertools.count()
 
@@ -113,7 +113,7 @@ def alone() -> bool:
 
 @contextlib.contextmanager
 def session(
-    who: Who | Literal["tpu"] | None,
+    who: ProcessIdentity | Literal["tpu"] | None,
     workdir: Path,
     *,
     connect_secs: int,
@@ -143,7 +143,7 @@ def session(
     if not 0 <= hang_secs < 2**31:
         raise BadInput(f"processes.hang_secs={hang_secs}; give seconds, a whole number from 0 on.")
     coordinated_stop.check()
-    if isinstance(who, Who):
+    if isinstance(who, ProcessIdentity):
         from vit_jax.runtime import rendezvous
 
         process_identity.check(who)
@@ -212,7 +212,7 @@ def _hung(workdir: Path, line: "Lifeline | None", secs: float) -> None:
         return
     from vit_jax.runtime import peer_links
 
-    if not process_exit.briefly(
+    if not process_exit.ends_in_time(
         lambda: watchdog.write_stacks(workdir, 0, text), peer_links.STACKS_SECS
     ):
         process_exit.say(f"the stacks cannot be written:\n{watchdog.stacks()}")
@@ -220,7 +220,7 @@ def _hung(workdir: Path, line: "Lifeline | None", secs: float) -> None:
     process_exit.end(PeerLost.exit_code)
 
 
-def _initialize(who: Who | None, connect_secs: int, heartbeat_secs: int) -> bool:
+def _initialize(who: ProcessIdentity | None, connect_secs: int, heartbeat_secs: int) -> bool:
     """Starts jax's coordination; returns False if jax itself finds no other process."""
     jax.config.update("jax_check_proxy_envs", False)  # proxies are bypassed below
     # `signals` handles SIGTERM. jax's service would take it, and sees no other request to stop.
@@ -249,13 +249,13 @@ def _initialize(who: Who | None, connect_secs: int, heartbeat_secs: int) -> bool
     return True
 
 
-def _meet_on_tpu(connect_secs: int) -> "tuple[Who, Lifeline]":
+def _meet_on_tpu(connect_secs: int) -> "tuple[ProcessIdentity, Lifeline]":
     """Connects processes that jax found by itself, on a port that process 0 announces."""
     from vit_jax.runtime import rendezvous
 
     state = jax_distributed.global_state
     coordinator = str(state.coordinator_address)
-    who = Who(coordinator, state.num_processes, state.process_id, "TPU")
+    who = ProcessIdentity(coordinator, state.num_processes, state.process_id, "TPU")
     client: Any = state.client
     if who.index == 0:
         with rendezvous.listen(who, (who.address[0], 0)) as probe:

@@ -21,7 +21,7 @@ from typing import Any
 
 from vit_jax.errors import PeerLost
 from vit_jax.runtime import process_exit, watchdog
-from vit_jax.runtime.process_identity import Who
+from vit_jax.runtime.process_identity import ProcessIdentity
 
 GRACE_SECS = 3  # for a process to end by its own error, before the error of another ends it
 LAST_SECS = 2  # that process 0 outlives the others: jax aborts a process that has lost process 0
@@ -100,7 +100,7 @@ class Lifeline:
       silent_secs: the silence after which a process is given up; 0: never.
     """
 
-    def __init__(self, who: Who, channels: dict[int, Channel], hosts: list[str]):
+    def __init__(self, who: ProcessIdentity, channels: dict[int, Channel], hosts: list[str]):
         self.hosts, self.index, self.count = hosts, who.index, who.count
         self.hint: Callable[[], str] = lambda: "run again to continue."
         self.stacks: Callable[[str], object] = lambda why: None
@@ -237,8 +237,8 @@ class Lifeline:
         """Prints why the run ends, and ends this process, whatever goes wrong while printing."""
         hints = [] if code == PeerLost.exit_code else [""]
         if not hints:
-            process_exit.briefly(lambda: hints.append(self.hint()), HINT_SECS)
-        if self._hung and not process_exit.briefly(lambda: self.stacks(text), STACKS_SECS / 2):
+            process_exit.ends_in_time(lambda: hints.append(self.hint()), HINT_SECS)
+        if self._hung and not process_exit.ends_in_time(lambda: self.stacks(text), STACKS_SECS / 2):
             process_exit.say(f"the stacks cannot be written:\n{watchdog.stacks()}")
         process_exit.say(f"{text} {hints[0] if hints else 'Run again.'}")
         self._exit(code)

@@ -38,7 +38,7 @@ def say(text: str) -> None:
         print(f"vit_jax: {text}", file=sys.stderr)
 
 
-def briefly(action: Callable[[], object], secs: float) -> bool:
+def ends_in_time(action: Callable[[], object], secs: float) -> bool:
     """Runs an action that may fail or wait for ever; returns True if it succeeded in time."""
     ended = threading.Event()
 
@@ -61,7 +61,7 @@ def end(code: int) -> None:
     global _code
     _code = code
     for action in reversed(_last):
-        briefly(action, LAST_SECS)
+        ends_in_time(action, LAST_SECS)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
@@ -76,7 +76,7 @@ def code() -> int:
 _left: list[threading.Thread] = []
 
 
-def not_for(thread: threading.Thread, secs: float | None = None) -> None:
+def do_not_wait_for(thread: threading.Thread, secs: float | None = None) -> None:
     """Makes the command of this package not wait for a thread that is still busy, see `returns`.
 
     A program that sets its own exit code does wait at its exit. Either comes before the exit hooks
@@ -100,8 +100,8 @@ def _wait(thread: threading.Thread, secs: float | None) -> None:
 def returns(code: int) -> int:
     """Returns the exit code of the command, as its last act.
 
-    Ends the process here if a thread of `not_for` is still busy. Notices are ignored from here on:
-    Python takes a moment to end, and a scheduler may send them again.
+    Ends the process here if a thread of `do_not_wait_for` is still busy. Notices are ignored from
+    here on: Python takes a moment to end, and a scheduler may send them again.
     """
     for number in NOTICES:
         signal.signal(number, signal.SIG_IGN)

@@ -30,7 +30,7 @@ Env = Mapping[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
-class Who:
+class ProcessIdentity:
     """One of several processes that train together.
 
     Attributes:
@@ -39,7 +39,7 @@ class Who:
       index: number of this process.
       origin: the source of these values, for messages.
       hosts: hosts of the run, if known before the processes connect.
-      apart: True if the engine says that there are several hosts, named or not.
+      multi_host: True if the engine says that there are several hosts, named or not.
       name_secs: longest wait for the coordinator's name, where names appear with the machines.
       local_device_ids: the GPUs of this process; None: all that it sees.
     """
@@ -50,7 +50,7 @@ class Who:
     origin: str
     hosts: tuple[str, ...] = ()
     local_device_ids: tuple[int, ...] | None = None
-    apart: bool = False
+    multi_host: bool = False
     name_secs: float = 0
 
     @property
@@ -67,7 +67,7 @@ class Who:
 
 def resolve(
     flags: Mapping[str, str | None], env: Env, *, tpu: bool = False
-) -> Who | Literal["tpu"] | None:
+) -> ProcessIdentity | Literal["tpu"] | None:
     """Returns the identity of this process; None if it trains alone, `"tpu"` if jax detects it.
 
     Arguments come first, then `VIT_JAX_*`, then the engine that started the process: Open MPI,
@@ -111,7 +111,7 @@ def resolve(
 # Slurm: mpirun in a batch job starts its daemons with srun, whose variables its processes inherit.
 
 
-def _slurm(env: Env, coordinator: str) -> Who | None:
+def _slurm(env: Env, coordinator: str) -> ProcessIdentity | None:
     """Identifies a task of `srun`; a batch script or an interactive shell is not a task."""
     job, nodes = env.get("SLURM_JOB_ID"), env.get("SLURM_STEP_NODELIST")
     total = next((n for n in ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS") if env.get(n)), "")
@@ -125,7 +125,7 @@ def _slurm(env: Env, coordinator: str) -> Who | None:
     )  # fmt: skip
 
 
-def _open_mpi(env: Env, coordinator: str) -> Who | None:
+def _open_mpi(env: Env, coordinator: str) -> ProcessIdentity | None:
     """Identifies a process of Open MPI's `mpirun`; version 4 tells where it started, 5 does not."""
     if "OMPI_COMM_WORLD_RANK" not in env or env.get("OMPI_COMM_WORLD_SIZE") == "1":
         return None
@@ -146,11 +146,11 @@ def _open_mpi(env: Env, coordinator: str) -> Who | None:
         )
     return _who(
         coordinator, count, rank, "Open MPI",
-        apart=here < count, local=local if here > 1 else None, env=env,
+        multi_host=here < count, local=local if here > 1 else None, env=env,
     )  # fmt: skip
 
 
-def _jobset(env: Env, coordinator: str) -> Who | None:
+def _jobset(env: Env, coordinator: str) -> ProcessIdentity | None:
     """Identifies a pod of a Kubernetes JobSet: child Jobs times pods of each."""
     if not env.get("JOBSET_NAME") or "NNODES" in env or "TPU_WORKER_HOSTNAMES" in env:
         return None
@@ -161,11 +161,11 @@ def _jobset(env: Env, coordinator: str) -> Who | None:
     index, completion = _numbers(env, "JobSet", "JOB_INDEX", "JOB_COMPLETION_INDEX")
     pods, jobs = (_count(n, env[n]) for n in ("JOB_PARALLELISM", "JOB_REPLICAS"))
     address = coordinator or f"{name}-{job}-0-0.{name}:{FIRST_PORT}"
-    who = _who(address, pods * jobs, index * pods + completion, "JobSet", apart=True)
+    who = _who(address, pods * jobs, index * pods + completion, "JobSet", multi_host=True)
     return dataclasses.replace(who, name_secs=NAME_SECS)
 
 
-def _skypilot(env: Env, coordinator: str) -> Who | None:
+def _skypilot(env: Env, coordinator: str) -> ProcessIdentity | None:
     """Identifies a node of a SkyPilot task."""
     if "SKYPILOT_NODE_RANK" not in env or env.get("SKYPILOT_NUM_NODES") == "1":
         return None
@@ -181,7 +181,7 @@ def _skypilot(env: Env, coordinator: str) -> Who | None:
     )
 
 
-def _xpk_gpu(env: Env, coordinator: str) -> Who | None:
+def _xpk_gpu(env: Env, coordinator: str) -> ProcessIdentity | None:
     """Identifies a GPU pod of xpk, whose coordinator has no port."""
     if not env.get("JAX_COORDINATOR_ADDRESS"):
         return None
@@ -192,10 +192,10 @@ def _xpk_gpu(env: Env, coordinator: str) -> Who | None:
         if not re.search(r":[0-9]+$", address):
             address += f":{_number('JAX_COORDINATOR_PORT', port) if port else FIRST_PORT}"
         coordinator = _checked(address, "JAX_COORDINATOR_ADDRESS, xpk")
-    return _who(coordinator, count, rank, "xpk", apart=count > 1)
+    return _who(coordinator, count, rank, "xpk", multi_host=count > 1)
 
 
-_ENGINES: tuple[Callable[[Env, str], Who | None], ...] = (
+_ENGINES: tuple[Callable[[Env, str], ProcessIdentity | None], ...] = (
     _open_mpi, _slurm, _jobset, _skypilot, _xpk_gpu,
 )  # fmt: skip
 
@@ -281,10 +281,10 @@ def _who(
     origin: str,
     *,
     hosts: tuple[str, ...] = (),
-    apart: bool = False,
+    multi_host: bool = False,
     local: int | None = None,
     env: Env | None = None,
-) -> Who:
+) -> ProcessIdentity:
     """Checks everything that can be checked without a network.
 
     Args:
@@ -292,8 +292,8 @@ def _who(
       count: number of processes, at least 1.
       index: number of this process.
       origin: for messages.
-      hosts: see `Who`.
-      apart: see `Who`; also True where `hosts` has several.
+      hosts: see `ProcessIdentity`.
+      multi_host: see `ProcessIdentity`; also True where `hosts` has several.
       local: number of this process on its machine, if the machine has several.
       env: shows whether the engine has already given each process its own GPU.
     """
@@ -303,8 +303,10 @@ def _who(
         )
     visible = [d for d in (env or {}).get("CUDA_VISIBLE_DEVICES", "").split(",") if d]
     ids = (local,) if local is not None and len(visible) != 1 else None
-    apart = apart or len(set(hosts)) > 1
-    return Who(_checked(coordinator, origin), count, index, origin, hosts, ids, apart)
+    multi_host = multi_host or len(set(hosts)) > 1
+    return ProcessIdentity(
+        _checked(coordinator, origin), count, index, origin, hosts, ids, multi_host
+    )
 
 
 def _checked(coordinator: str, origin: str) -> str:
@@ -328,14 +330,14 @@ def is_loopback(host: str) -> bool:
         return host.lower().rstrip(".") in ("localhost", "localhost.localdomain", "ip6-localhost")
 
 
-def check(who: Who) -> None:
+def check(who: ProcessIdentity) -> None:
     """Checks, before any process waits, that the processes can find each other.
 
     Raises:
       BadInput: a name does not resolve, or is loopback while other hosts take part.
     """
     host, port = who.address
-    if who.loopback and who.apart:
+    if who.loopback and who.multi_host:
         named = f" ({', '.join(who.hosts[:4])})" if who.hosts else ""
         raise BadInput(
             f"coordinator {who.coordinator} ({who.origin}) is loopback, which other hosts cannot "
@@ -350,7 +352,7 @@ def check(who: Who) -> None:
             f"{socket.gethostname()} ({e}); give the IP address of process 0's host, or add the "
             "name to DNS or /etc/hosts."
         ) from e
-    if who.index and who.apart and all(map(is_loopback, found)):
+    if who.index and who.multi_host and all(map(is_loopback, found)):
         if socket.gethostname().split(".")[0] != host.split(".")[0]:
             raise BadInput(
                 f"coordinator {who.coordinator} ({who.origin}) resolves to loopback "

@@ -20,7 +20,7 @@ from typing import Any
 
 from vit_jax.errors import BadInput, PeerLost
 from vit_jax.runtime.peer_links import Channel, Lifeline
-from vit_jax.runtime.process_identity import Who
+from vit_jax.runtime.process_identity import ProcessIdentity
 
 HELLO_SECS = 5  # for a connection to introduce itself: a port scanner sends nothing
 WAITING_SECS = 30.0  # interval at which process 0 logs the processes it waits for
@@ -46,7 +46,7 @@ def code_version(root: Path = Path(__file__).parent.parent) -> str:
     return digest.hexdigest()[:12]
 
 
-def mismatch(who: Who, facts: list[_Facts], hosts: list[str]) -> str:
+def mismatch(who: ProcessIdentity, facts: list[_Facts], hosts: list[str]) -> str:
     """Describes how the first process that differs differs from process 0; "" if none differs."""
     for index, mine in enumerate(facts):
         keys = [k for k in {**facts[0], **mine} if facts[0].get(k) != mine.get(k)]
@@ -61,7 +61,9 @@ def mismatch(who: Who, facts: list[_Facts], hosts: list[str]) -> str:
     return ""
 
 
-def meet(who: Who, address: tuple[str, int], facts: _Facts, timeout_secs: float) -> Lifeline:
+def meet(
+    who: ProcessIdentity, address: tuple[str, int], facts: _Facts, timeout_secs: float
+) -> Lifeline:
     """Waits until all processes are here and checks that they fit together.
 
     Args:
@@ -80,7 +82,7 @@ def meet(who: Who, address: tuple[str, int], facts: _Facts, timeout_secs: float)
 
 
 def _receive_all(
-    who: Who, address: tuple[str, int], facts: _Facts, timeout_secs: float
+    who: ProcessIdentity, address: tuple[str, int], facts: _Facts, timeout_secs: float
 ) -> tuple[dict[int, Channel], list[str]]:
     """Runs the rendezvous as process 0."""
     end, told = time.monotonic() + timeout_secs, time.monotonic()
@@ -139,7 +141,7 @@ def _receive_all(
     raise error
 
 
-def _misfit(who: Who, hello: dict[str, Any], said: dict[int, dict[str, Any]]) -> str:
+def _misfit(who: ProcessIdentity, hello: dict[str, Any], said: dict[int, dict[str, Any]]) -> str:
     """Describes why a process that introduces itself does not fit; "" if it fits."""
     index, count, host = hello["vit_jax"], hello["count"], hello["host"]
     if count != who.count:
@@ -156,7 +158,7 @@ def _misfit(who: Who, hello: dict[str, Any], said: dict[int, dict[str, Any]]) ->
 
 
 def _call(
-    who: Who, address: tuple[str, int], facts: _Facts, timeout_secs: float
+    who: ProcessIdentity, address: tuple[str, int], facts: _Facts, timeout_secs: float
 ) -> tuple[dict[int, Channel], list[str]]:
     """Runs the rendezvous as one of the other processes."""
     start = time.monotonic()
@@ -195,7 +197,7 @@ def _call(
     )
 
 
-def listen(who: Who, address: tuple[str, int]) -> socket.socket:
+def listen(who: ProcessIdentity, address: tuple[str, int]) -> socket.socket:
     """Returns a listening socket of process 0: on loopback if that is its address, else on all.
 
     Raises:

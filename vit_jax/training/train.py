@@ -40,7 +40,7 @@ from vit_jax.hardware import device_memory
 from vit_jax.reports import summary
 from vit_jax.runtime import coordinated_stop, coordination, goodput, watchdog, workdir_lock
 from vit_jax.runtime.coordinated_stop import Backstop
-from vit_jax.runtime.process_identity import Who
+from vit_jax.runtime.process_identity import ProcessIdentity
 from vit_jax.step.state import TrainState
 from vit_jax.step.train_step import non_finite
 from vit_jax.storage import cache
@@ -67,7 +67,7 @@ log = logging.getLogger("vit_jax")
 def train(
     config: ConfigDict,
     workdir: Path,
-    who: Who | Literal["tpu"] | None = None,
+    who: ProcessIdentity | Literal["tpu"] | None = None,
     recipe: Recipe | None = None,
 ) -> dict[str, Any]:
     """Trains according to `config`, or continues the run in `workdir`, and returns the results.

@@ -46,7 +46,7 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
     begun = coordination.share("file of the configuration", str(found or ""))
     if begun:
         saved = config_lib.load(begun)
-        defaults.adopt(config, saved)
+        defaults.take_from_run(config, saved)
         compare(saved, config, workdir)
     else:
         try:

@@ -6,7 +6,7 @@
 Each epoch shuffles the files, then the examples within windows of `window_shards` files. Like every
 order, it is a function of (seed, position); resuming costs reading one window. Each process holds
 the files of the current and the next window in memory. It reads all of them, so what it reads does
-not depend on the number of processes. Start from `in_windows`.
+not depend on the number of processes. Start from `shuffle_in_windows`.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from vit_jax.errors import BadInput
 from vit_jax.hardware import host_memory
 
 
-def in_windows(split: Split, window_shards: int) -> Split:
+def shuffle_in_windows(split: Split, window_shards: int) -> Split:
     """Returns the same examples in an order of windows of `window_shards` files.
 
     Raises:

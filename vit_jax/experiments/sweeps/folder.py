@@ -83,7 +83,7 @@ def _settled(point: Point, workdir: Path) -> tuple[ConfigDict, bool]:
         if not storage.exists(there):
             continue
         saved = config_lib.load(str(there))
-        defaults.adopt(config, saved)
+        defaults.take_from_run(config, saved)
         differences = [
             f"  {key}: {old!r} there, now {new!r}"
             for key, old, new in config_lib.differences(saved, config)

@@ -13,7 +13,7 @@ from typing import Any
 from vit_jax.errors import BadInput
 from vit_jax.preflight.doctor.finding import Finding
 from vit_jax.runtime import process_identity
-from vit_jax.runtime.process_identity import Who
+from vit_jax.runtime.process_identity import ProcessIdentity
 
 SECS = 5.0
 _ELSE = "give --coordinator=HOST:PORT with a host and port that all processes reach"
@@ -32,7 +32,7 @@ def check(address: str, env: Mapping[str, str]) -> list[Finding]:
         who = process_identity.resolve(given, {} if address else env)
         if who is None:
             return [Finding("coordinator", "none is needed: a process alone")]
-        if not isinstance(who, Who):
+        if not isinstance(who, ProcessIdentity):
             return [Finding("coordinator", "none is needed: hosts of a TPU find each other")]
         process_identity.check(who)
     except BadInput as e:

@@ -60,7 +60,7 @@ def saved_bytes(program: Program) -> int:
     side = config.data.image_size
     cfg = program.model.cfg
     if isinstance(cfg, vit.ViTConfig | mixer.MixerConfig):  # separated parameters would count
-        cfg = dataclasses.replace(cfg, apart=False)
+        cfg = dataclasses.replace(cfg, unrolled=False)
     bare = variants.make(cfg)
 
     def kept(params: Any, batch: jax.Array, key: jax.Array) -> Any:

@@ -35,13 +35,13 @@ def compiled(cfg):
     return jax.tree.map(np.asarray, step(params)), step.cost_analysis()["flops"]
 
 
-def apart(cfg):
-    return dataclasses.replace(cfg, apart=True)
+def unrolled(cfg):
+    return dataclasses.replace(cfg, unrolled=True)
 
 
 def assert_same(cfg):
     (value, grads), _ = compiled(cfg)
-    (found, found_grads), _ = compiled(apart(cfg))
+    (found, found_grads), _ = compiled(unrolled(cfg))
     assert found == pytest.approx(value, rel=1e-5)
     assert jax.tree.structure(found_grads) == jax.tree.structure(grads)
     largest = max(np.abs(leaf).max() for leaf in jax.tree.leaves(grads))
@@ -81,7 +81,7 @@ def test_what_the_scan_differentiates_forward_is_so_apart():
         return jax.jvp(apply, (images,), (jnp.ones_like(images),))[1]
 
     expected = derivative(cfg)
-    np.testing.assert_allclose(derivative(apart(cfg)), expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(derivative(unrolled(cfg)), expected, rtol=1e-4, atol=1e-6)
     assert np.abs(expected).max() > 1e-3
 
 
@@ -89,7 +89,7 @@ def test_initial_parameters_are_the_same():
     cfg = tiny.config()
     images, key = tiny.images(), jax.random.key(0)
     scanned = variants.make(cfg).init(key, images)
-    found = variants.make(apart(cfg)).init(key, images)
+    found = variants.make(unrolled(cfg)).init(key, images)
     jax.tree.map(np.testing.assert_array_equal, scanned, found)
 
 
@@ -100,16 +100,16 @@ def test_only_a_class_token_saves_flops_of_the_last_block(pool, posemb):
     cfg = variants.config(
         variant="Ti/8", width=256, depth=2, mlp=768, heads=4, pool=pool, posemb=posemb, classes=50
     )
-    looped = dataclasses.replace(cfg, scan=False, apart=True)  # which then says nothing
+    looped = dataclasses.replace(cfg, scan=False, unrolled=True)  # which then says nothing
     image = jax.ShapeDtypeStruct((1, 32, 32, 3), np.float32)
     counted = {}
-    for one in (looped, apart(cfg)):
+    for one in (looped, unrolled(cfg)):
         forward = jax.jit(lambda p, x, one=one: variants.make(one).apply({"params": p}, x))
         lowered = forward.lower(variants.shapes(one, 32, 32), image)
         counted[one] = lowered.compile().cost_analysis()["flops"]
         # norms, softmax, GELU and what is taken for offsets are not in ours
         assert 1.0 <= counted[one] / flops.forward_flops(one, 32, 32) < 1.05
-    saved = 1 - counted[apart(cfg)] / counted[looped]
+    saved = 1 - counted[unrolled(cfg)] / counted[looped]
     assert 0.3 < saved < 0.5 if pool == "token" else abs(saved) < 0.01
 
 
@@ -117,12 +117,12 @@ def test_attention_maps_are_of_all_tokens():
     cfg = tiny.config()
     params, images = tiny.params(cfg), tiny.images()
     expected, _ = maps.attention(cfg, params, images)
-    found, _ = maps.attention(apart(cfg), params, images)
+    found, _ = maps.attention(unrolled(cfg), params, images)
     np.testing.assert_array_equal(found, expected)
 
 
 def losses(long, monkeypatch, **changes):
-    """Of three steps on four devices, with micro-batches; and whether layers are apart."""
+    """Of three steps on four devices, with micro-batches; and whether layers are unrolled."""
     monkeypatch.setattr(program, "_LONG_FLOPS", 0 if long else float("inf"))
     given = {
         "model.variant": "Ti/8", "model.width": 32, "model.heads": 4, "model.mlp": 64,
@@ -136,14 +136,14 @@ def losses(long, monkeypatch, **changes):
     for _ in range(3):
         state, metrics = made.step(state, batch, made.step_key)
         found.append([float(metrics["loss"]), float(metrics["grad_norm"])])
-    return np.array(found), made.model.cfg.apart
+    return np.array(found), made.model.cfg.unrolled
 
 
 def test_losses_on_a_mesh_are_those_of_the_scan(monkeypatch):
-    expected, apart = losses(False, monkeypatch)
-    assert not apart
-    found, apart = losses(True, monkeypatch)
-    assert apart
+    expected, unrolled = losses(False, monkeypatch)
+    assert not unrolled
+    found, unrolled = losses(True, monkeypatch)
+    assert unrolled
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert np.ptp(expected[:, 0]) > 1e-4  # it learns
 
@@ -152,8 +152,8 @@ def test_tokens_split_over_devices_keep_the_scan(monkeypatch):
     """Eight tokens, so that their axis can be split, of which the last block would compute one."""
     table = (("act_batch", ("data", "fsdp")), ("act_tokens", ("tensor",)))
     changes = {"mesh.rules": table, "model.registers": 3, "model.posemb": "none"}
-    found, apart = losses(True, monkeypatch, **changes)
-    assert not apart
+    found, unrolled = losses(True, monkeypatch, **changes)
+    assert not unrolled
     assert np.isfinite(found).all()
 
 
@@ -167,7 +167,7 @@ def layers_apart(*, variant="S/16", steps=100, **changes):
         "configs/base.py", [f"--config.{key}={value}" for key, value in given.items()]
     )
     made = program.make(config, classes=10, examples=1000, devices=jax.devices()[:1])
-    return made.model.cfg.apart
+    return made.model.cfg.unrolled
 
 
 @pytest.mark.parametrize("variant", ["S/16", "R26+S/32", "Mixer-S/16"])
@@ -201,4 +201,4 @@ def test_accelerators_keep_the_scan(platform, expected):
     mesh = types.SimpleNamespace(devices=np.array([device]))
     rules = types.SimpleNamespace(mesh=mesh, ways=lambda axis: 1)
     steps = timeline.of(config, 10**6)
-    assert program.for_devices(config, 10, rules, steps, platform).apart == expected
+    assert program.for_devices(config, 10, rules, steps, platform).unrolled == expected

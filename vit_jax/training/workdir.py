@@ -86,11 +86,11 @@ def _begun_with(workdir: Path) -> tuple[Path | None, bool]:
                 f"{workdir / FOLDER}."
             )
         return (file if there else None), False
-    damage = _damage(file, storage.read_all([copy])[0])
-    if damage:
+    found, damage = _read(file, storage.read_all([copy])[0])
+    if found is None:
         log.warning("%s %s; what counts is its copy %s", file, damage, copy)
         return copy, True
-    differences = config_lib.differences(config_lib.load(str(copy)), config_lib.load(str(file)))
+    differences = config_lib.differences(config_lib.load(str(copy)), found)
     if any(config_lib.changes_results(key) for key, *_ in differences):
         log.warning("%s was changed; what counts is %s, which was trained with", file, copy)
         return copy, False
@@ -102,7 +102,7 @@ def _copy(workdir: Path, step: int) -> Path:
 
 
 def _is_whole(copy: Path) -> bool:
-    """Whether the configuration in a step is as it was saved, and one of this version."""
+    """Returns True if the configuration in a step is as it was saved, and one of this version."""
     with permitted("read"):
         there = storage.exists(copy)
     if not there or checksums.damage(copy.parent, wanted=lambda name: name == copy.name):
@@ -113,25 +113,25 @@ def _is_whole(copy: Path) -> bool:
     return False
 
 
-def _damage(file: Path, copy: bytes) -> str:
-    """What has happened to a `config.yaml`, beside a copy that is whole; "" if nothing."""
+def _read(file: Path, copy: bytes) -> tuple[ConfigDict | None, str]:
+    """Reads a `config.yaml` beside a whole copy; returns None and the damage if it is damaged."""
     try:
         with permitted("read"):
             content = storage.read_all([file])[0]
     except FileNotFoundError:
-        return "is missing"
+        return None, "is missing"
     except OSError as e:
-        return f"cannot be read: {e.strerror}"
+        return None, f"cannot be read: {e.strerror}"
     try:
-        config_lib.load(str(file))
+        config = config_lib.load(str(file))
     except BadInput as e:
-        return f"is damaged ({e})"
+        return None, f"is damaged ({e})"
     lost = _keys(copy) - _keys(content)
-    return f"is cut short ({len(lost)} keys are missing)" if lost else ""
+    return (None, f"is cut short ({len(lost)} keys are missing)") if lost else (config, "")
 
 
 def _keys(content: bytes) -> set[str]:
-    """The dotted keys in a file that `config.load` takes."""
+    """Returns the dotted keys in a file that `config.load` takes."""
     return {key for key, _ in config_lib.flatten(yaml.safe_load(content))}
 
 

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What ends a run early, as exceptions with exit codes. Every room may raise them.
+"""Defines the exceptions that end a run early, with their exit codes. Every room may raise them.
 
 Start from `BadInput`: `main` prints its message without a traceback and exits with code 2.
 """
@@ -16,36 +16,36 @@ from pathlib import Path
 
 
 class BadInput(ValueError):
-    """The user's input cannot be used. Exit code 2, never restarted.
+    """An error in the user's input. The exit code is 2; the run is never restarted.
 
     The message says what was given, what was expected and what to do next.
     """
 
     exit_code = 2
-    parts: tuple[str, ...] = ()  # of one that says several things
+    parts: tuple[str, ...] = ()  # the single messages, if this error joins several
 
 
 class RunFailed(RuntimeError):
-    """The run went wrong and needs a person (a loss that is not finite). Exit code 1."""
+    """A failure that needs a person, such as a loss that is not finite. The exit code is 1."""
 
     exit_code = 1
 
 
 class NotStarted(RunFailed):
-    """The run cannot start and needs a person; nothing was changed. Exit code 1."""
+    """A failed start that needs a person and has changed nothing. The exit code is 1."""
 
 
 class PeerLost(RuntimeError):
-    """Another process of the run is gone or does not answer. Exit code 43: run again."""
+    """The loss of another process, which is gone or silent. The exit code is 43: run again."""
 
     exit_code = 43
 
 
 class Stopped(RuntimeError):
-    """The run was asked to stop, and has saved what it has. Exit code 42: run again.
+    """A stop on request, after the run has saved its state. The exit code is 42: run again.
 
     Attributes:
-      save: whether there may be something to save: all processes are at the same point.
+      save: True if all processes are at the same point, so that there may be something to save.
     """
 
     exit_code = 42
@@ -59,12 +59,15 @@ SAVED, LOST, SIGNALS = 42, 43, 128  # exit codes that ask for another start; a s
 
 
 def runs_again(code: int) -> bool:
-    """Whether an exit code (negative: a signal) asks for another start, as docs/runs.md has it."""
+    """Returns True if an exit code asks for another start; docs/runs.md lists the codes.
+
+    A negative code stands for a signal.
+    """
     return code in (SAVED, LOST) or code < 0 or code > SIGNALS
 
 
 def together(problems: Sequence[BadInput]) -> BadInput:
-    """One error for all that was found, so that nobody mends one thing only to meet the next."""
+    """Returns one error that lists all problems, so that the user can fix them in one go."""
     said = list(dict.fromkeys(text for p in problems for text in p.parts or (str(p),)))
     error = BadInput("\n- ".join([f"{len(said)} problems:", *said]) if said[1:] else said[0])
     error.parts = tuple(said)
@@ -75,7 +78,7 @@ def together(problems: Sequence[BadInput]) -> BadInput:
 def writing(workdir: Path) -> Iterator[None]:
     """Turns an OSError inside the block into BadInput: the workdir cannot be written to.
 
-    Where its disk is full, that is RunFailed, as in the midst of a run.
+    If the disk is full, it raises RunFailed instead, as during training.
     """
     try:
         with stopping_when_full(workdir):
@@ -89,10 +92,10 @@ def writing(workdir: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def permitted(what: str) -> Iterator[None]:
-    """Turns an error about rights inside the block into BadInput, which names the file.
+    """Turns a permission error inside the block into BadInput, which names the file.
 
     Args:
-      what: is done with it, as in "cannot be read".
+      what: the participle that the message needs, such as "read" for "cannot be read".
     """
     try:
         yield
@@ -106,11 +109,11 @@ def permitted(what: str) -> Iterator[None]:
 
 
 def no_space(error: Exception, folder: Path) -> str:
-    """What to say where a write failed because a disk is full; "" if it failed for another reason.
+    """Returns a message if a write failed because a disk is full; "" for any other reason.
 
     Args:
-      error: an OSError, or what a library has made of one.
-      folder: on that disk.
+      error: an OSError, or the exception that a library raised in its place.
+      folder: a folder on that disk.
     """
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     texts = ("No space left on device", "Disk quota exceeded")
@@ -123,7 +126,7 @@ def no_space(error: Exception, folder: Path) -> str:
 
 @contextlib.contextmanager
 def stopping_when_full(workdir: Path) -> Iterator[None]:
-    """Turns an OSError inside the block into RunFailed where the disk of the workdir is full."""
+    """Turns an OSError inside the block into RunFailed if the disk of the workdir is full."""
     try:
         yield
     except OSError as e:
@@ -134,13 +137,16 @@ def stopping_when_full(workdir: Path) -> Iterator[None]:
 
 
 def unknown(what: str, given: str, options: Iterable[str], hint: str = "") -> BadInput:
-    """An error for a name that is not one of `options`: near ones, and all where they are few.
+    """Returns the error for a name that is not one of `options`.
+
+    The message suggests similar options. It lists all options if they are few, or if it has
+    nothing to suggest.
 
     Args:
-      what: of this kind is the name.
+      what: the kind of name, such as "config key".
       given: the name.
-      options: what is known.
-      hint: what to say instead of near options, from `synonyms.hint`; "": nothing.
+      options: the known names.
+      hint: a text from `synonyms.hint` that replaces the suggestions; "" keeps them.
     """
     options = list(options)
     near = [] if hint else _near(given, options)
@@ -151,10 +157,11 @@ def unknown(what: str, given: str, options: Iterable[str], hint: str = "") -> Ba
 
 
 def _near(given: str, options: Sequence[str]) -> list[str]:
-    """The options that are the same but for case and separators, or end so; else by spelling.
+    """Returns the options that are most similar to a name.
 
-    `lr` is the end of `schedule.lr`. A dotted name has the right end in a wrong section, if only
-    one option ends so.
+    Options that differ only in case and separators come first. Next come options whose last part
+    equals that of the name, as `schedule.lr` for `lr`. A dotted name counts here only if a single
+    option ends so: its section is wrong then. Otherwise similar spellings are returned.
     """
 
     def plain(text: str) -> str:

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The lines of the log before the first step of a run. Start from `describe`."""
+"""Writes the log lines before the first step of a run. Start from `describe`."""
 
 import logging
 from typing import Any
@@ -18,7 +18,7 @@ log = logging.getLogger("vit_jax")
 
 
 def describe(run: build.Run, devices: list[Any]) -> None:
-    """Logs everything that a wrong number is usually due to."""
+    """Logs the facts that usually explain a wrong result: devices, data, batch, model and cost."""
     config, source, cfg = run.config, run.source, run.model.cfg
     counts = ", ".join(f"{name} {len(split):,}" for name, split in source.splits.items())
     log.info("devices: %s", summary.device_summary(devices))
@@ -42,12 +42,12 @@ def describe(run: build.Run, devices: list[Any]) -> None:
 
 
 def advise(config: ConfigDict, recipe: Recipe | None, steps: int) -> None:
-    """Logs that weights would help, where a recipe left the model to `init` and there is none.
+    """Logs that published weights would help, if the recipe leaves the model to an empty `init`.
 
     Args:
-      config: resolved.
-      recipe: what the run is made from.
-      steps: of the whole run.
+      config: the resolved configuration.
+      recipe: the recipe of the run, if it has one.
+      steps: the number of steps of the whole run.
     """
     said = metric_writer.ESTIMATE_STEPS
     estimate = f"; an estimate of the time follows after {said} steps" if steps > said else ""

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The folder of a run: whether it holds one to continue, and what is written before training.
+"""Looks for a run to continue in a workdir, and writes the files that a run needs before training.
 
-A start that is refused leaves the folder as it was. Start from `continue_or_check`.
+A refused start must leave the folder as it was. Start from `continue_or_check`.
 """
 
 import contextlib
@@ -34,12 +34,12 @@ log = logging.getLogger("vit_jax")
 
 
 def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | None:
-    """Settles and checks the configuration; returns the results if the run is finished already.
+    """Settles and checks the configuration; returns the results if the run is already finished.
 
-    All processes of a run call it together.
+    All processes of a run must call it together.
 
     Raises:
-      BadInput: a wrong value, or a run in `workdir` that another configuration made.
+      BadInput: a value is wrong, or another configuration made the run in `workdir`.
     """
     results = workdir / summary.RESULTS_FILE
     found, damaged = _begun_with(workdir) if coordination.is_first() else (None, False)
@@ -66,11 +66,11 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
 
 
 def _begun_with(workdir: Path) -> tuple[Path | None, bool]:
-    """Returns the file with the configuration of a run, and whether `config.yaml` is damaged.
+    """Returns the file with the configuration of a run, and True if `config.yaml` is damaged.
 
-    The file is None where no run was begun. It is `config.yaml`, or its copy in the newest step,
-    with checksums, where that file is missing or damaged, or the two tell of different results.
-    `prepare` writes `config.yaml` again.
+    The file is None if no run was begun. Normally it is `config.yaml`. It is the copy in the newest
+    step whose copy is whole by its checksum, if `config.yaml` is missing or damaged, or if the two
+    differ in keys that change results. `prepare` writes `config.yaml` again.
     """
     file = workdir / step_folders.CONFIG_FILE
     try:
@@ -102,7 +102,7 @@ def _copy(workdir: Path, step: int) -> Path:
 
 
 def _is_whole(copy: Path) -> bool:
-    """Returns True if the configuration in a step is as it was saved, and one of this version."""
+    """Returns True if the configuration in a step is undamaged and this version can load it."""
     with permitted("read"):
         there = storage.exists(copy)
     if not there or checksums.damage(copy.parent, wanted=lambda name: name == copy.name):
@@ -114,7 +114,11 @@ def _is_whole(copy: Path) -> bool:
 
 
 def _read(file: Path, copy: bytes) -> tuple[ConfigDict | None, str]:
-    """Reads a `config.yaml` beside a whole copy; returns None and the damage if it is damaged."""
+    """Reads `config.yaml` and compares its keys with a whole copy.
+
+    Returns:
+      The configuration and ""; or None and a description of the damage.
+    """
     try:
         with permitted("read"):
             content = storage.read_all([file])[0]
@@ -131,24 +135,28 @@ def _read(file: Path, copy: bytes) -> tuple[ConfigDict | None, str]:
 
 
 def _keys(content: bytes) -> set[str]:
-    """Returns the dotted keys in a file that `config.load` takes."""
+    """Returns the dotted keys in the content of a `config.yaml`."""
     return {key for key, _ in config_lib.flatten(yaml.safe_load(content))}
 
 
 def has_checkpoint(workdir: Path) -> bool:
-    """Whether a step was saved in a workdir; without one nothing has been trained yet."""
+    """Returns True if a workdir has a saved step; without one, training starts from step 0."""
     return bool(saved(workdir))
 
 
 def resumption(workdir: Path) -> str:
-    """What to do once a process is gone."""
+    """Returns the sentence that says how to go on after the loss of a process."""
     steps = committed(workdir)
     where = f"to continue from step {steps[-1]}" if steps else "to start from the beginning"
     return f"Run again {where}."
 
 
 def compare(saved: ConfigDict, given: ConfigDict, workdir: Path) -> None:
-    """Refuses to continue a run with other values for keys that change results; logs the rest."""
+    """Compares the saved configuration with the given one, and logs harmless changes.
+
+    Raises:
+      BadInput: a key that changes results has another value.
+    """
     differences = config_lib.differences(saved, given)
     listed = {
         kind: [
@@ -175,17 +183,17 @@ def prepare(
     devices: str = "",
     examples: str = "",
 ) -> None:
-    """Makes the workdir; writes the configuration, the names of the classes and `origin` into it.
+    """Makes the workdir and writes the configuration, the class names and the provenance into it.
 
-    Warns where a run that has saved steps goes on with other training examples.
+    Logs a warning if a run with saved steps continues with other training examples.
 
     Args:
-      workdir: of the run.
-      config: resolved.
-      classes: names, by label.
-      recipe: what the run is made from.
-      devices: what it is made with.
-      examples: what it is trained on, see `provenance.Origin`.
+      workdir: the folder of the run.
+      config: the resolved configuration.
+      classes: the class names, by label.
+      recipe: the recipe of the run, if it has one.
+      devices: a description of the devices.
+      examples: the identity of the training examples, see `provenance.Origin`.
     """
     before = provenance.read(workdir).examples
     if before not in ("", examples) and has_checkpoint(workdir):
@@ -201,22 +209,22 @@ def prepare(
 
 
 def check_classes(workdir: Path, classes: Sequence[str]) -> None:
-    """Refuses data whose classes are not those that the run in a workdir was trained with.
+    """Checks that the data has the classes that the run in a workdir was trained with.
 
-    All processes of a run call it together.
+    All processes of a run must call it together.
 
     Args:
-      workdir: of the run. Where nothing is saved, all classes fit. Where nothing tells the names,
-        the number of classes counts.
-      classes: of the data, by label.
+      workdir: the folder of the run. Without a saved step, all classes are accepted. If the names
+        of the trained classes are unknown, only their number is compared.
+      classes: the class names of the data, by label.
 
     Raises:
-      BadInput: a class is new, gone, or has another number.
+      BadInput: a class is new, missing, or has another label.
     """
     refused = ""
     if coordination.is_first() and has_checkpoint(workdir):
         trained: tuple[str, ...] = ()
-        with contextlib.suppress(BadInput):  # a damaged file is written again
+        with contextlib.suppress(BadInput):  # `prepare` writes a damaged file again
             from vit_jax.weights import loading
 
             trained = loading.class_names(workdir)
@@ -230,7 +238,7 @@ def check_classes(workdir: Path, classes: Sequence[str]) -> None:
 
 
 def _other_classes(workdir: Path, trained: Sequence[str], classes: Sequence[str]) -> str:
-    """Returns what to say of data with other classes."""
+    """Returns the message for data with other classes, or with the classes in another order."""
     new = [name for name in classes if name not in set(trained)]
     gone = [name for name in trained if name not in set(classes)]
     parts = [f"new are {_some(new)}"] if new else []
@@ -245,9 +253,10 @@ def _other_classes(workdir: Path, trained: Sequence[str], classes: Sequence[str]
 
 
 def _other_number(workdir: Path, count: int) -> str:
-    """Returns what to say of another number of classes, where nothing tells their names.
+    """Returns the message for another number of classes, for a run without readable class names.
 
-    Warns where the numbers are equal; "" then, or if the number is not known either.
+    Returns "" if the numbers are equal, after a warning in the log, or if the trained number is
+    unknown.
     """
     trained = _trained_classes(workdir)
     file = workdir / step_folders.CLASSES_FILE
@@ -262,12 +271,12 @@ def _other_number(workdir: Path, count: int) -> str:
 
 
 def _trained_classes(workdir: Path) -> int:
-    """Returns how many classes the head of the newest whole step has; 0 if none tells."""
+    """Returns the number of classes of the head in the newest readable step; 0 if unknown."""
     from vit_jax.checkpoints.checkpoints import Checkpoints
 
     with Checkpoints(workdir, read_only=True) as checkpoints:
         for step in reversed(checkpoints.steps):
-            with contextlib.suppress(Exception):  # of the disk or store, which is met again
+            with contextlib.suppress(Exception):  # later reads report it
                 return checkpoints.weight_shapes(step)["head"]["kernel"].shape[-1]
     return 0
 
@@ -285,14 +294,14 @@ def _instead(workdir: Path) -> str:
 
 
 def _some(names: Sequence[str], most: int = 5) -> str:
-    """Returns the first names, and how many more there are."""
+    """Returns the first names as text, with the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
 # ---------------------------------------------------------------- a start that is refused
 
-# All that a start writes in the folder of a run, before its first checkpoint.
+# Everything that a start writes into the workdir before the first checkpoint.
 _OURS = re.compile(
     r"config\.yaml|classes\.json|origin\.json|(goodput|metrics)(\.jsonl)?|restarts\.json|"
     r"skipped-\d+\.json|results\.json|report\.html|events\.out\.tfevents\..*|profile|checkpoints"
@@ -303,9 +312,9 @@ _KEPT += (jsonl.METRICS_FILE,)
 
 @contextlib.contextmanager
 def unchanged_if_refused(workdir: Path) -> Iterator[None]:
-    """Puts a workdir back as it was where the block refuses the start and has saved no step.
+    """Restores a workdir if the block refuses the start and has saved no step.
 
-    Process 0 does, which holds the lock.
+    Only process 0 does this, because it holds the lock.
     """
     if not coordination.is_first():
         yield
@@ -313,7 +322,7 @@ def unchanged_if_refused(workdir: Path) -> Iterator[None]:
     before = _Before(workdir)
 
     def ended() -> None:
-        if process_exit.code() == BadInput.exit_code:  # by another process, or another thread
+        if process_exit.code() == BadInput.exit_code:  # refused by another process or thread
             before.restore()
 
     with process_exit.last(ended):
@@ -325,18 +334,18 @@ def unchanged_if_refused(workdir: Path) -> Iterator[None]:
 
 
 class _Before:
-    """What a workdir holds before a start, as far as a start changes it."""
+    """A copy of the files in a workdir that a start may change."""
 
     def __init__(self, workdir: Path):
         self._workdir, self._steps = workdir, saved(workdir)
         self._aside = set(step_folders.aside(workdir))
         self._paths = set(self._listed())
         kept = [workdir / name for name in _KEPT if workdir / name in self._paths]
-        # Rows in a bucket are objects: those after the newest step will be cut off.
+        # In a bucket rows are objects, and a start removes those after the newest step.
         kept += jsonl.after(workdir / jsonl.METRICS_FILE, max(self._steps, default=0))
         self._contents = dict[Path, bytes]()
         for path in kept:
-            with contextlib.suppress(OSError):  # which is said when the file is used
+            with contextlib.suppress(OSError):  # the use of the file reports it
                 self._contents[path] = storage.read_all([path])[0]
 
     def _listed(self) -> list[Path]:
@@ -347,7 +356,7 @@ class _Before:
         return found
 
     def restore(self) -> None:
-        """Removes what is new and writes what was changed, unless a step was saved."""
+        """Removes new files and rewrites changed ones, unless a step was saved."""
         try:
             new = set(step_folders.aside(self._workdir)) - self._aside
             moved = {step_folders.step_of(name) for name in new}

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""From a recipe file and overrides to one resolved, validated configuration, and back to YAML.
+"""Turns a recipe file and overrides into one validated configuration, and writes it as YAML.
 
 Owns: argument strings, overrides, the comparison of two configurations (`recipes` runs the files).
-Must not: know models, data or optimizers (`build.py` binds sections to functions).
+Must not: know models, data or optimizers (`build` binds sections to functions).
 Start from `load`.
 """
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 else:
     ConfigDict = ml_collections.ConfigDict
 
-# Keys that only say where and how often: they may change when a run is continued. Every other key
-# changes results. configs/base.py repeats the mark beside each key (a test compares the two).
+# These keys only set where and how often things happen, so they may change when a run continues.
+# Every other key changes results. configs/base.py marks each key too; a test compares the two.
 WHERE_KEYS = (
     "platform", "deterministic", "compile_cache", "profile", "init", "accumulation",
     "model.remat", "model.attention",
@@ -49,14 +49,15 @@ def parse_args(text: str | None, **defaults: Any) -> Any:
     """Parses the part after the colon of `file.py:key=value,flag` against typed defaults.
 
     Args:
-      text: e.g. `"epochs=300,quick"`; None or empty means all defaults. A bare name is `True`.
-      **defaults: the known keys with their default values; a value is read as its default's type.
+      text: e.g. `"epochs=300,quick"`; None or empty means all defaults. A bare name means `True`.
+      **defaults: the known keys with their default values. A value is read as the type of its
+        default.
 
     Returns:
       An object with one attribute for each key.
 
     Raises:
-      BadInput: unknown key, key given twice, or a value of another type.
+      BadInput: a key is unknown or given twice, or a value has another type.
     """
     values = dict(defaults)
     seen = set()
@@ -72,7 +73,7 @@ def parse_args(text: str | None, **defaults: Any) -> Any:
 
 
 def _read(key: str, text: str, like: Any) -> Any:
-    """`text` from the command line as a value of the type of `like`."""
+    """Reads `text` from the command line as a value of the type of `like`."""
     expected = type(like).__name__
     if isinstance(like, str):
         return text
@@ -95,7 +96,7 @@ def _read(key: str, text: str, like: Any) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is one that YAML writes and reads back: no complex numbers, no dates."""
+    """Returns True if YAML can write a value and read it back; False for dates and the like."""
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
     return isinstance(value, bool | int | float | str)
@@ -119,7 +120,7 @@ def _recipe(path: Path, args: str) -> ConfigDict:
 
 
 def _check_keys(path: Path, config: ConfigDict) -> None:
-    """Refuses what a recipe returns unless it has the keys and types of base.py."""
+    """Raises BadInput unless the result of a recipe has the keys and types of base.py."""
     if not isinstance(config, ConfigDict):
         raise BadInput(f"{path}: get_config returned {type(config).__name__}, not a ConfigDict.")
     evals = list(config["evals"].keys()) if "evals" in config else []
@@ -140,7 +141,7 @@ def _check_type(path: Path, key: str, value: Any, like: Any) -> None:
 
 
 def _with_evals(config: Any, names: Sequence[str]) -> Any:
-    """A base configuration with named evaluations; a new one is of the split of that name."""
+    """Gives a base configuration the named evaluations; a new one uses the split of its name."""
     own = {name: section.to_dict() for name, section in config.evals.items()}
     blank = next(iter(own.values())) | {"every": "0"}
     with config.unlocked():
@@ -151,7 +152,7 @@ def _with_evals(config: Any, names: Sequence[str]) -> Any:
 
 
 def load(spec: str, overrides: Sequence[str] = ()) -> ConfigDict:
-    """Reads a recipe or a saved YAML, applies overrides, and keeps only the chosen sub-sections.
+    """Reads a recipe or saved YAML file, applies overrides, and keeps the chosen sub-sections.
 
     Args:
       spec: `FILE.py`, `FILE.py:ARGS`, or `FILE.yaml` (the `config.yaml` of a run).
@@ -161,7 +162,7 @@ def load(spec: str, overrides: Sequence[str] = ()) -> ConfigDict:
       The resolved, locked configuration.
 
     Raises:
-      BadInput: anything in the file or the overrides that cannot be used.
+      BadInput: the file or an override cannot be used.
     """
     path, args = recipes.split(spec)
     set_keys: set[str] = set()
@@ -179,13 +180,13 @@ def load(spec: str, overrides: Sequence[str] = ()) -> ConfigDict:
 
 
 def of_run(text: str) -> ConfigDict | None:
-    """The configuration of the run that a text names, None where it names none.
+    """Returns the configuration of the run that a text names; None if it names no run.
 
     Args:
       text: WORKDIR, `WORKDIR@best` or `WORKDIR@STEP`, on the disk or in a bucket.
 
     Raises:
-      BadInput: there is no such bucket, no access to it, or a file that is not readable.
+      BadInput: the bucket is missing or closed to this account, or the file is not readable.
       StoreLost: the store does not answer.
     """
     if "://" in text and not storage.is_remote(text):
@@ -210,7 +211,7 @@ def _override(config: ConfigDict, overrides: Sequence[str]) -> set[str]:
 
 
 def _not_understood(text: str, rest: Sequence[str], known: Mapping[str, Any]) -> BadInput:
-    """Says how an argument is written that is no override: `--lr=1e-3`, `--config.lr 1e-3`."""
+    """Returns the error for a wrongly written argument: `--lr=1e-3` or `--config.lr 1e-3`."""
     match = re.fullmatch(r"--(?:config\.)?([A-Za-z][\w.-]*)(?:=(.*))?", text, re.DOTALL)
     key, value = (match[1].replace("-", "_"), match[2]) if match else ("", "")
     spaced = ", with = and no space" if value is None else ""
@@ -225,7 +226,7 @@ def _not_understood(text: str, rest: Sequence[str], known: Mapping[str, Any]) ->
 
 
 def _unknown_key(key: str, value: str, known: Mapping[str, Any]) -> BadInput:
-    """Says what is meant by a key that is none, or a whole section."""
+    """Returns the error for an unknown key, or for a section given as a key."""
     hint = synonyms.hint("config key", key, value)
     inside = [k for k in known if k.startswith(key + ".")]
     if inside:
@@ -234,7 +235,7 @@ def _unknown_key(key: str, value: str, known: Mapping[str, Any]) -> BadInput:
 
 
 def _choose(config: ConfigDict, set_keys: set[str]) -> None:
-    """Drops the sub-sections that are not chosen by `name`."""
+    """Drops the sub-sections that `name` does not choose; raises BadInput if one was set."""
     for section, options in choices(config).items():
         chosen = config[section].name
         if chosen not in options:
@@ -253,7 +254,7 @@ def _choose(config: ConfigDict, set_keys: set[str]) -> None:
 
 
 def choices(config: ConfigDict) -> dict[str, list[str]]:
-    """The sections with a choice: those with a `name` and one sub-section for each choice."""
+    """Returns section -> options, for sections with a `name` and a sub-section for each option."""
     found = {
         key: [k for k, v in section.items() if isinstance(v, ConfigDict)]
         for key, section in config.items()
@@ -263,7 +264,7 @@ def choices(config: ConfigDict) -> dict[str, list[str]]:
 
 
 def flatten(config: Mapping[str, Any] | ConfigDict, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """All leaves as (dotted key, value); lists count as tuples."""
+    """Yields all leaves as (dotted key, value); lists become tuples."""
     for key, value in config.items():
         if isinstance(value, ConfigDict | dict):
             yield from flatten(value, f"{prefix}{key}.")
@@ -275,7 +276,7 @@ def flatten(config: Mapping[str, Any] | ConfigDict, prefix: str = "") -> Iterato
 
 
 def changed(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
-    """A copy with other values: key such as `model.remat` -> value."""
+    """Returns a copy with new values, given as dotted key (`model.remat`) -> value."""
     copy = config.copy_and_resolve_references()
     with copy.unlocked():
         copy.update_from_flattened_dict(values)
@@ -283,7 +284,7 @@ def changed(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
 
 
 def to_yaml(config: ConfigDict) -> str:
-    """The configuration as YAML. Sequences are tuples: base.py has no lists."""
+    """Returns the configuration as YAML; every sequence stands for a tuple, as in base.py."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, ConfigDict):
@@ -294,7 +295,7 @@ def to_yaml(config: ConfigDict) -> str:
 
 
 class _PlainYaml(yaml.SafeLoader):
-    """Makes plain values only. Without aliases: a few lines of them stand for a billion values."""
+    """A YAML loader for plain values. It refuses aliases: a few can expand to a billion values."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -303,21 +304,21 @@ class _PlainYaml(yaml.SafeLoader):
 
 
 def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
-    """The configuration in a YAML file, and the keys that it sets."""
+    """Reads a YAML file; returns its configuration and the keys that it sets."""
     try:
         content = storage.read_all([path])[0]
     except OSError as e:
         raise BadInput(f"{path} cannot be read: {e.strerror}; correct --config.") from e
     try:
         values = yaml.load(content.decode(), _PlainYaml)
-    except Exception as e:  # a tag such as !!bool raises what its reader does
+    except Exception as e:  # the reader of a tag such as !!bool may raise anything
         raise BadInput(f"{path} is not readable YAML: {' '.join(str(e).split())[:300]}") from e
     if not isinstance(values, dict):
         raise BadInput(f"{path} holds {type(values).__name__}, expected the keys of a config.")
     _check_names(path, values)
     evals = values.get("evals")
     config = _base()
-    if isinstance(evals, dict):  # the named evaluations are the file's own
+    if isinstance(evals, dict):  # the file names its own evaluations
         config = _with_evals(config, list(evals))
     known, given = dict(flatten(config)), dict(flatten(values))
     sections = dict(_sections(config))
@@ -345,7 +346,7 @@ def _check_names(path: Path, values: dict[Any, Any]) -> None:
 def _sections(
     values: Mapping[str, Any] | ConfigDict, prefix: str = ""
 ) -> Iterator[tuple[str, Any]]:
-    """All mappings inside as (dotted key, mapping)."""
+    """Yields all nested mappings as (dotted key, mapping)."""
     for key, value in values.items():
         if isinstance(value, ConfigDict | dict):
             yield prefix + key, value
@@ -353,7 +354,7 @@ def _sections(
 
 
 def fingerprint(config: ConfigDict) -> str:
-    """A hash of all keys and values: equal configurations, however they were written, agree."""
+    """Returns a hash of all keys and values; it does not depend on how they were written."""
     text = json.dumps(sorted(flatten(config)), default=list)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -364,17 +365,17 @@ _OF_A_HOST = ("data.data_dir", "data.workers", "data.prefetch", "data.cache")
 
 
 def common(config: ConfigDict) -> dict[str, str]:
-    """The keys that all processes of a run must have alike, and their values as text."""
+    """Returns the keys that must agree in all processes of a run, with their values as text."""
     return {k: repr(v) for k, v in flatten(config) if k not in _OF_A_HOST}
 
 
 def changes_results(key: str) -> bool:
-    """Whether a dotted key changes results, or only says where and how often."""
+    """Returns True if a dotted key changes results; False for the keys in `WHERE_KEYS`."""
     return not any(fnmatch.fnmatchcase(key, pattern) for pattern in WHERE_KEYS)
 
 
 def differences(saved: ConfigDict, given: ConfigDict) -> list[tuple[str, Any, Any]]:
-    """(key, saved value, given value) for each key that differs; `"(none)"` where it is missing."""
+    """Returns (key, saved value, given value) for each difference; `"(none)"` for a missing key."""
     a, b = dict(flatten(saved)), dict(flatten(given))
     keys = list(a) + [k for k in b if k not in a]
     return [

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Values of other libraries' options, as the keys here accept them. They serve messages alone.
+"""Converts values of other libraries' options into values of the keys here, for messages only.
 
 Owns: the types of values. Must not: know keys (`synonyms` has them). Start from `read`.
 """
@@ -22,12 +22,12 @@ _VARIANT = (
 
 
 def read(kind: str, text: str) -> str | None:
-    """Returns the text of a value of one of `TYPES`; None if the text is none."""
+    """Returns `text` as a value of one of `TYPES`; None if it is not of that type."""
     return TYPES[kind][2](text)
 
 
 def option(text: str, options: Sequence[str]) -> str | None:
-    """Returns the option that is meant, whatever its case and the module before it."""
+    """Returns the option that a text names; ignores case and a module in front of the name."""
     if "MODULE:NAME" in options and re.fullmatch(_OWN, text):
         return text
     words = (text.lower(), text.lower().rpartition(".")[2])
@@ -35,12 +35,15 @@ def option(text: str, options: Sequence[str]) -> str | None:
 
 
 def is_plain(text: str) -> bool:
-    """Says whether a shell leaves a text as it is."""
+    """Returns True if a shell passes a text on unchanged."""
     return re.fullmatch(r"[\w./:@+~-]+", text) is not None
 
 
 def _numbers(text: str) -> list[float]:
-    """Reads the numbers from 0 on in `0.1`, `(0.9, 0.95)` or `3,224,224`; [] for anything else."""
+    """Reads the numbers in `0.1`, `(0.9, 0.95)` or `3,224,224`.
+
+    Returns [] for other texts, and unless all numbers are at least 0 and below 2^31.
+    """
     try:
         numbers = [float(part) for part in re.split(r"\s*,\s*|\s+", text.strip("()[] "))]
     except ValueError:
@@ -49,7 +52,7 @@ def _numbers(text: str) -> list[float]:
 
 
 def _one(fits: Callable[[float], bool], factor: int = 1) -> Callable[[str], str | None]:
-    """Makes a reader of one number, which it multiplies."""
+    """Makes a reader that reads one number and multiplies it by `factor`."""
 
     def read_one(text: str) -> str | None:
         numbers = [round(n * factor, 9) for n in _numbers(text)]
@@ -59,7 +62,7 @@ def _one(fits: Callable[[float], bool], factor: int = 1) -> Callable[[str], str 
 
 
 def _kept(fits: Callable[[float], bool]) -> Callable[[str], str | None]:
-    """Makes a reader of one number, whose spelling it keeps."""
+    """Makes a reader that reads one number and keeps its spelling."""
 
     def read_one(text: str) -> str | None:
         numbers = _numbers(text)
@@ -69,7 +72,7 @@ def _kept(fits: Callable[[float], bool]) -> Callable[[str], str | None]:
 
 
 def _beta(index: int) -> Callable[[str], str | None]:
-    """Makes a reader of one of two numbers below 1."""
+    """Makes a reader that reads two numbers below 1 and returns the one at `index`."""
 
     def read_one(text: str) -> str | None:
         numbers = _numbers(text)
@@ -79,7 +82,7 @@ def _beta(index: int) -> Callable[[str], str | None]:
 
 
 def _channels(fits: Callable[[float], bool]) -> Callable[[str], str | None]:
-    """Makes a reader of three numbers."""
+    """Makes a reader of three numbers, one for each colour channel."""
 
     def read_three(text: str) -> str | None:
         numbers = _numbers(text)
@@ -101,19 +104,19 @@ def _path(text: str) -> str | None:
 
 
 def _file(text: str) -> str | None:
-    """Reads a file, URL or folder, but not a name at Hugging Face, which looks like a folder."""
+    """Reads a file, URL or folder; returns None for a Hugging Face name, which resembles a path."""
     there = re.match(r"[/~.]|\w+://", text) or re.search(r"\.(npz|safetensors)$", text)
     return _path(text) if there or os.path.exists(text) else None
 
 
 def _source(text: str) -> str | None:
-    """Reads a source, or a path that is certain to be one."""
+    """Reads a source, or a path if the text is certainly a path."""
     certain = text == "digits" or ":" in text or re.match(r"[/~.]", text) or os.path.isdir(text)
     return _folder(text) if certain else None
 
 
 def _folder(text: str) -> str | None:
-    """Reads a source, or a path, which becomes a source of class folders."""
+    """Reads a source, or a path, which it turns into `folder:PATH`."""
     kind, colon, _ = text.partition(":")
     if not is_plain(text):
         return None
@@ -122,8 +125,8 @@ def _folder(text: str) -> str | None:
     return None if colon or re.search(r"\.\w+$", text) else f"folder:{text}"
 
 
-# Type -> capitals that stand for a value, what they are, and what reads a value: None if it is not
-# of the type.
+# Type -> placeholder in capitals, its description, and the reader of a value. The reader returns
+# None if the value is not of the type.
 TYPES: dict[str, tuple[str, str, Callable[[str], str | None]]] = {
     "int": ("N", "is a whole number from 1 on", _one(lambda n: n >= 1 and n.is_integer())),
     "count": ("N", "is a whole number from 0 on", _one(float.is_integer)),

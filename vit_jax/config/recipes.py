@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Recipe files: Python programs with `get_config(arg=None)` and, some, `sweep(arg=None)`.
+"""Finds and runs recipe files. `load` and the sweeps interpret the results.
 
-Finds and runs them; what they return is for `load` and the sweeps. Start from `call`.
+A recipe is a Python program with `get_config(arg=None)`; some also have `sweep(arg=None)`.
+Start from `call`.
 """
 
 import difflib
@@ -20,10 +21,10 @@ from vit_jax.storage import regular
 
 
 def split(spec: str) -> tuple[Path, str]:
-    """`FILE:ARGS` as (file, "ARGS"); a saved YAML may be in a bucket.
+    """Splits `FILE:ARGS` into (file, "ARGS"); a saved YAML file may be in a bucket.
 
     Raises:
-      BadInput: there is no such file.
+      BadInput: the file does not exist, or it is a recipe in a bucket.
     """
     if storage.is_remote(spec):
         path = storage.path(spec)
@@ -41,7 +42,7 @@ def split(spec: str) -> tuple[Path, str]:
 
 
 def _suggested(name: str, args: str) -> str:
-    """The recipe that is meant by a name such as `quickstart`, and all that there are."""
+    """Returns a hint: the recipe that resembles a name such as `quickstart`, and all recipes."""
     folder = root() / "configs"
     shipped = sorted(p.stem for p in folder.glob("*.py") if p.stem not in ("__init__", "base"))
     relative = os.path.relpath(folder)
@@ -57,7 +58,7 @@ def _is_file(text: str) -> bool:
 
 
 def _kind(text: str) -> str:
-    """Returns what stands under a name, "" if nothing does or nobody may look there."""
+    """Returns the kind of file at a path; "" if it does not exist or cannot be looked up."""
     try:
         return regular.kind(os.path.expanduser(text))
     except OSError:
@@ -65,15 +66,15 @@ def _kind(text: str) -> str:
 
 
 def call(path: Path, function: str, args: str) -> Any:
-    """What a function of a recipe returns.
+    """Calls a function of a recipe and returns its result.
 
     Args:
-      path: of the recipe.
-      function: its name: `get_config` or `sweep`.
-      args: handed to it unless empty.
+      path: the recipe file.
+      function: the name of the function: `get_config` or `sweep`.
+      args: the argument of the function; with "" it is called without an argument.
 
     Raises:
-      BadInput: there is none, or whatever the recipe raises.
+      BadInput: the recipe has no such function, or raises any error.
     """
     try:
         module = _run_file(path)
@@ -95,7 +96,7 @@ def call(path: Path, function: str, args: str) -> Any:
 
 
 def root() -> Path:
-    """The folder that holds the shipped `configs` package."""
+    """Returns the folder that holds the shipped `configs` package."""
     return Path(__file__).resolve().parent.parent.parent
 
 
@@ -118,7 +119,7 @@ def _run_file(path: Path) -> ModuleType:
     finally:
         for entry in extra:
             sys.path.remove(entry)
-        for name in set(sys.modules) - before:  # another recipe may have neighbours of these names
+        for name in set(sys.modules) - before:  # another recipe may have modules of these names
             file = getattr(sys.modules[name], "__file__", None)
             if file and Path(file).resolve().parent == folder and "." not in name:
                 del sys.modules[name]

@@ -1,19 +1,19 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Words of Hugging Face, timm, torchvision and Keras, and what one writes here instead.
+"""Translates words of Hugging Face, timm, torchvision and Keras into the words used here.
 
-They are for messages alone: no such word is accepted. Start from `hint`.
+The translations serve messages only: no such word is accepted. Start from `hint`.
 """
 
 import re
 
 from vit_jax.config import readers
 
-# Kind -> words that mean the same -> (what one writes here, what to know about it). The kind is
-# "config key", "op", or the key whose value the word is. An empty first part is a word that needs
-# nothing here. A key has <TYPE EXAMPLE> in the place of a value (`readers.TYPES`), or <name OPTION
-# ...> with all options, the example first. A third part turns a switch off.
+# Kind -> words of the same meaning -> (the text to write here, a remark). The kind is "config key",
+# "op", or the key that takes the word as its value. The first part is empty if there is nothing to
+# write here. In a key, <TYPE EXAMPLE> stands for a value (`readers.TYPES`), and <name OPTION ...>
+# lists all options, the example first. A third part is the setting that turns a switch off.
 TABLE: dict[str, dict[str, tuple[str, ...]]] = {
     "config key": {
         "epochs num_epochs num_train_epochs max_epochs train_epochs total_epochs":
@@ -230,12 +230,12 @@ TABLE: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 def hint(kind: str, word: str, value: str = "") -> str:
-    """Says what one writes here instead of a word; "" for a word that nobody knows.
+    """Returns a sentence with the text to write here instead of a word; "" for an unknown word.
 
     Args:
-      kind: of `TABLE`, or "model.variant".
-      word: as it was given.
-      value: that was given with it, of a key.
+      kind: a kind of `TABLE`, or "model.variant".
+      word: the word as given.
+      value: the value that was given with the word, if it is a key.
     """
     found = meant(kind, word, value)
     if found is None:
@@ -247,13 +247,13 @@ def hint(kind: str, word: str, value: str = "") -> str:
 
 
 def meant(kind: str, word: str, value: str = "") -> tuple[str, str] | None:
-    """Returns what a word is here, as in `TABLE` but filled in, and what to know; None: unknown."""
+    """Returns the text for a word, with the value filled in, and a remark; None if unknown."""
     if kind == "model.variant":
         return _variant(word)
     if kind == "data.source":
         return _source(word)
     if kind == "platform":
-        word = word.partition(":")[0]  # of cuda:0
+        word = word.partition(":")[0]  # drops the number of cuda:0
     row = _row(kind, word) or _row(kind, word.rpartition(".")[2])
     if row is None:
         return None
@@ -278,7 +278,10 @@ _PLACE = re.compile(r"([\w.]+)=('?)<(\w+) (.*?)>")
 
 
 def _with_value(row: tuple[str, ...], value: str) -> tuple[str, str]:
-    """Fills a row of a key with a value, or says in words how to write what cannot be carried."""
+    """Fills the row of a key with a value; returns the text and a remark.
+
+    If the value does not fit, the text is "" and the remark says how to write the flag.
+    """
     text, remark, *off = row
     if off and value.lower() in ("false", "no", "none", "off", "0"):
         return "", (
@@ -302,7 +305,7 @@ def _with_value(row: tuple[str, ...], value: str) -> tuple[str, str]:
 
 
 def _value(key: str, kind: str, example: str, value: str) -> tuple[str, str] | None:
-    """Returns a value as the key accepts it, and what to know about it; None if it does not."""
+    """Returns a value in the form that the key accepts, and a remark; None if it does not fit."""
     if not value:
         return (example.split()[0] if kind == "name" else example), ""
     if readers.is_plain(value) and (found := meant(key, value)):
@@ -312,7 +315,7 @@ def _value(key: str, kind: str, example: str, value: str) -> tuple[str, str] | N
 
 
 def _in_words(text: str) -> str:
-    """Says how a flag is written, with capitals for its values."""
+    """Returns a sentence that shows how to write a flag, with placeholders in capitals."""
     places = [match.group(3, 4) for match in _PLACE.finditer(text)]
     said = {}
     for kind, example in places:
@@ -347,7 +350,7 @@ _RESNET = re.compile(
 
 
 def _variant(name: str) -> tuple[str, str] | None:
-    """Reads a variant, and its size, from a name such as `google/vit-base-patch16-224`."""
+    """Reads the variant and image size from a name such as `google/vit-base-patch16-224`."""
     if match := _RESNET.fullmatch(name):
         remark = "It is a ResNet with group norm and weight standardisation."
         return f"BiT-R{match[1]}x{match[2] or 1}", remark
@@ -365,7 +368,7 @@ def _variant(name: str) -> tuple[str, str] | None:
 
 
 def _source(spec: str) -> tuple[str, str] | None:
-    """Finds the source that is meant by `hf:cifar10`, `imagefolder:/path` or `cifar10`."""
+    """Returns the source for a text such as `hf:cifar10`, `imagefolder:/path` or `cifar10`."""
     kind, _, rest = re.sub(r"^(\w+)/", r"\1:", spec).partition(":")
     found = _row("data.source", kind)
     if found is None:

@@ -5,8 +5,8 @@
 
     python docs/draw_rooms.py
 
-A row is a room, its dots are the rooms that it imports: all dots lie below the diagonal, because a
-room imports only rooms that stand before it. Start from `arrows`.
+Each row is a room, and its dots mark the rooms that it imports. All dots lie below the diagonal,
+because a room imports only rooms above it in the picture. Start from `arrows`.
 """
 
 import ast
@@ -29,7 +29,7 @@ def rooms() -> list[str]:
 
 
 def arrows() -> dict[str, dict[str, int]]:
-    """Returns room -> rooms that it imports -> in how many of its files."""
+    """Returns room -> imported room -> the number of files that import it."""
     known, found = rooms(), dict[str, dict[str, int]]()
     for room in known:
         counts = found.setdefault(room, {})
@@ -40,7 +40,7 @@ def arrows() -> dict[str, dict[str, int]]:
 
 
 def _imported(path: Path) -> set[str]:
-    """Returns the rooms that a file names in its imports, those inside functions too."""
+    """Returns the rooms that a file imports, including imports inside functions."""
     found = set[str]()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -54,14 +54,14 @@ def _imported(path: Path) -> set[str]:
 
 
 def purpose(room: str) -> str:
-    """Returns the first sentence of the docstring of a room."""
+    """Returns the first sentence of a room's docstring."""
     text = (ROOT / "vit_jax" / room / "__init__.py").read_text(encoding="utf-8")
     docstring = ast.get_docstring(ast.parse(text)) or ""
     return " ".join(docstring.split("\n\n")[0].split()).partition(". ")[0].rstrip(".")
 
 
 def picture() -> str:
-    """Returns the SVG."""
+    """Returns the picture as the text of an SVG file."""
     known, found = rooms(), arrows()
     side = _ROW * len(known)
     width, height = _LEFT + side + 700, _TOP + side + 20

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Provides a path to a folder whose name orbax and tensorstore would misread.
+"""Provides a plain path to a folder whose name orbax or tensorstore would misread.
 
 orbax finds the files of a save with a pattern that begins with their folder, so `runs [old]`
 matches nothing and `run*` also matches its neighbours. tensorstore accepts neither a backslash nor
-a name that is not UTF-8. Both follow links. Start from `to`.
+a name that is not UTF-8. Both follow links, so a link with a plain name helps. Start from `to`.
 """
 
 import contextlib
@@ -19,19 +19,19 @@ from vit_jax.storage import files as storage
 
 
 def is_plain(place: Path) -> bool:
-    """Returns True if every library reads a path as it is written."""
+    """Returns True if every library takes a path literally."""
     return storage.is_remote(place) or re.fullmatch(r"[\w/.,:;=@+~ -]*", str(place)) is not None
 
 
 @contextlib.contextmanager
 def to(folder: Path) -> Iterator[Path]:
-    """Yields a path to a folder: its own, or a temporary link where its name is not plain.
+    """Yields a path to a folder: its own, or a temporary link if its name is not plain.
 
     Args:
       folder: an absolute path; the folder need not exist yet.
 
     Raises:
-      BadInput: no link can be made, or the folder for temporary files is not plain either.
+      BadInput: the link cannot be made, or the path of the temporary folder is not plain either.
     """
     if is_plain(folder):
         yield folder

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Weights on all devices, and images through their own preprocessing, for what only looks.
+"""Applies trained weights to images, on all devices and with the weights' own preprocessing.
 
-Start from `open_model`, then `Model.of_split` or `Model.of_files`.
+This module must not train. Start from `open_model`, then `Model.of_split` or `Model.of_files`.
 """
 
 import dataclasses
@@ -38,8 +38,8 @@ from vit_jax.storage import regular
 from vit_jax.weights import loading
 from vit_jax.weights.convert import Weights
 
-EACH = 64  # images at a time on each device
-Progress = Callable[[int], None]  # images that are done
+EACH = 64  # images in a batch on each device
+Progress = Callable[[int], None]  # called with the number of finished images
 log = logging.getLogger("vit_jax")
 
 
@@ -48,11 +48,11 @@ class Model:
     """A model that is ready to be applied.
 
     Attributes:
-      weights: where its parameters are from; without values.
+      weights: the weights as read: configuration, format and preprocessing.
       size: rows and columns of pixels.
-      names: of its classes; () where nobody says.
-      sigmoid: whether a class is likely by itself; else classes exclude each other.
-      params: on every device.
+      names: the class names; () if they are unknown.
+      sigmoid: True if each class has its own probability; False if classes exclude each other.
+      params: the parameters, replicated on every device.
       rules: mesh and placement; images are split over all devices.
     """
 
@@ -65,32 +65,37 @@ class Model:
 
     @property
     def cfg(self) -> variants.Config:
-        """Of the model."""
+        """The configuration of the model."""
         return self.weights.config
 
     @property
     def batch_size(self) -> int:
-        """Images at a time, all devices together."""
+        """The number of images in a batch, over all devices."""
         return EACH * self.rules.batch_ways
 
     def step(self, of_logits: Callable[[jax.Array], jax.Array] | None = None) -> features.Step:
-        """`features.make_step` of this model: representations, or what is made of logits."""
+        """Makes a step with `features.make_step`, for representations or a function of logits.
+
+        Raises:
+          BadInput: `of_logits` is given and the weights have no head.
+        """
         if of_logits and not self.weights.classes:
             raise BadInput("these weights have no head, so they say nothing about classes.")
-        images, half = self.weights.images, (0.5, 0.5, 0.5)  # of files: images come normalised
+        images, half = self.weights.images, (0.5, 0.5, 0.5)  # unused for files, which come normalised
         mean, std = images.get("mean", half), images.get("std", half)
         return features.make_step(self.cfg, self.rules, mean=mean, std=std, of_logits=of_logits)
 
     def best(
         self, most: int, columns_CG: np.ndarray | None = None
     ) -> Callable[[jax.Array], jax.Array]:
-        """The likeliest classes, for `step`: logits [B, Y] to [B, 2T], T = min(most, Y).
+        """Makes a function for `step` that maps logits [B, Y] to [B, 2T], T = min(most, Y).
 
-        The first T are their numbers, the likeliest first, of equals the lower number; the others
-        their probabilities, which do not add up to 1 where each class is likely by itself.
+        The first T columns are class numbers, the likeliest first; among equals the lower number
+        comes first. The other T columns are the probabilities. They do not add up to 1 if each
+        class has its own probability (`sigmoid`).
 
         Args:
-          most: classes.
+          most: the largest number of classes to return.
           columns_CG: the classes to choose among, see `metrics.of_columns`; None: all.
         """
 
@@ -107,7 +112,7 @@ class Model:
     def of_split(
         self, step: features.Step, split: Split, progress: Progress = lambda _: None
     ) -> np.ndarray:
-        """What a step makes of every image of a split, as the weights' own evaluation sees them.
+        """Applies a step to every image of a split, with the weights' evaluation preprocessing.
 
         Returns:
           float32 [N, D], in the order of the split.
@@ -131,18 +136,18 @@ class Model:
     def of_files(
         self, step: features.Step, paths: Sequence[str], progress: Progress = lambda _: None
     ) -> tuple[list[str], np.ndarray, dict[str, str]]:
-        """What a step makes of image files.
+        """Applies a step to image files.
 
         Args:
           step: from `step`.
-          paths: of image files.
-          progress: called with the number of images that are done.
+          paths: the image files.
+          progress: called with the number of finished images.
 
         Returns:
-          The N paths that could be read, in order; float32 [N, D]; path -> reason of the others.
+          The N readable paths, in order; float32 [N, D]; and path -> reason for the unreadable.
 
         Raises:
-          BadInput: none can be read.
+          BadInput: no file can be read.
         """
         read, bad = list[str](), dict[str, str]()
 
@@ -167,10 +172,12 @@ class Model:
         return read, found, bad
 
     def read_files(self, paths: Sequence[str]) -> Iterator[tuple[str, np.ndarray | BadInput]]:
-        """Each image file, in order: float32 [H, W, 3] as the model takes it, or what is wrong.
+        """Yields each path, in order, with its image or the error that reading it gave.
+
+        An image is float32 [H, W, 3], preprocessed for the model.
 
         Raises:
-          BadInput: none can be read.
+          BadInput: no file can be read.
         """
         reader = loading.reader(self.weights, self.size)
 
@@ -182,7 +189,7 @@ class Model:
 
         wrong = list[BadInput]()
         with ThreadPoolExecutor(os.cpu_count()) as threads:
-            for start in range(0, len(paths), self.batch_size):  # no more in memory than a batch
+            for start in range(0, len(paths), self.batch_size):  # keeps one batch in memory
                 part = paths[start : start + self.batch_size]
                 for path, image in zip(part, threads.map(one, part), strict=True):
                     wrong += [image] if isinstance(image, BadInput) else []
@@ -197,20 +204,20 @@ def _padded(rows: list[np.ndarray], batch_size: int) -> NumpyBatch:
 
 
 def open_model(text: str, *, heads: int = 0, image_size: int = 0, names: str = "") -> Model:
-    """The model of FILE_OR_RUN, on all devices of this process.
+    """Loads the model of FILE_OR_RUN onto all devices of this process.
 
     Args:
       text: FILE_OR_RUN, see `loading`.
-      heads: attention heads, for a file that does not say.
-      image_size: pixels of a side; 0: what the weights were made for.
-      names: a file of names of the classes, one a line; "": those that a run or a config.json
-        beside the file says.
+      heads: the number of attention heads, for a file that does not store it.
+      image_size: pixels a side; 0: the size that the weights were made for.
+      names: a file of class names, one a line; "": the names in the run, or in config.json beside
+        the file.
 
     Raises:
-      BadInput: nothing there, not readable, or something that the file does not say.
+      BadInput: the weights are missing or not readable, or the file lacks a necessary fact.
     """
     if not coordination.present_accelerators():
-        jax.config.update("jax_platforms", "cpu")  # or libtpu complains that it has no TPU
+        jax.config.update("jax_platforms", "cpu")  # or libtpu complains about a missing TPU
     weights = loading.read_weights(text, heads=heads)
     size = (image_size, image_size) if image_size else weights.image_size
     if size is None:
@@ -232,8 +239,8 @@ def open_model(text: str, *, heads: int = 0, image_size: int = 0, names: str = "
 
 
 def _of_file(text: str, weights: Weights) -> tuple[tuple[str, ...], bool]:
-    """What config.json beside a file says of its classes, likewise."""
-    known = weights.names if weights.classes else ()  # data may have some where the model has none
+    """Returns the class names in config.json beside a file, and its `sigmoid` as in `_of_run`."""
+    known = weights.names if weights.classes else ()  # names without a head mean nothing
     if known and len(known) != weights.classes:
         raise BadInput(
             f"{text}: config.json beside it names {len(known)} classes, the model has "
@@ -243,9 +250,9 @@ def _of_file(text: str, weights: Weights) -> tuple[tuple[str, ...], bool]:
 
 
 def _of_run(text: str, weights: Weights) -> tuple[tuple[str, ...], bool]:
-    """What a run says of its classes: their names, and whether each is likely by itself.
+    """Returns the class names of a run, and True if each class has its own probability.
 
-    One without a head has none, although its data have.
+    A run without a head has no class names, although its data has classes.
     """
     if not weights.classes:
         return (), False
@@ -262,15 +269,17 @@ def _of_run(text: str, weights: Weights) -> tuple[tuple[str, ...], bool]:
 
 
 def open_data(text: str, spec: str, data_dir: str) -> Source:
-    """A source to look at: that of a run itself has the run's splits, others hold nothing out.
+    """Opens the source to apply a model to.
+
+    The run's own source has the splits of the run. Another source holds nothing out.
 
     Args:
-      text: FILE_OR_RUN, whose options a run says.
-      spec: `kind:rest`; "": what the run was trained on.
-      data_dir: of prepared datasets; "": the run's, or TFDS's default.
+      text: FILE_OR_RUN; a run provides the data options.
+      spec: `kind:rest`; "": the source that the run was trained on.
+      data_dir: the folder of prepared datasets; "": that of the run, or TFDS's default.
 
     Raises:
-      BadInput: as `sources.open_source`; no source, and no run that says one.
+      BadInput: see `sources.open_source`; or `spec` is empty and `text` is a file.
     """
     if not loading.may_be_run(text):
         if not spec:
@@ -287,10 +296,12 @@ def open_data(text: str, spec: str, data_dir: str) -> Source:
 
 
 def choose_split(source: Source, expression: str) -> tuple[str, Split]:
-    """A split by name or slice; "": `test`, or else the only one. With what it is called.
+    """Returns the name of a split and the split, chosen by name or slice.
+
+    The empty expression chooses `test`, or the only split.
 
     Raises:
-      BadInput: no such split, or several and none of them test.
+      BadInput: the split does not exist, or there are several and no `test`.
     """
     if expression:
         return expression, source.split(expression)
@@ -304,14 +315,14 @@ def choose_split(source: Source, expression: str) -> tuple[str, Split]:
 
 
 def read_names(path: str) -> tuple[str, ...]:
-    """Returns names of classes, the lines of a file or of a pipe.
+    """Reads class names from the lines of a file or pipe.
 
     Raises:
-      BadInput: it cannot be read, or a line is empty.
+      BadInput: the file cannot be read, or a line is empty.
     """
     try:
         lines = regular.read_list(os.path.expanduser(path)).decode("utf-8-sig").splitlines()
-    except (OSError, ValueError) as e:  # ValueError: no UTF-8, or a null byte in the path
+    except (OSError, ValueError) as e:  # ValueError: not UTF-8, or a null byte in the path
         raise BadInput(f"--names={path} cannot be read: {e}; give names, one a line.") from e
     if not all(line.strip() for line in lines):
         raise BadInput(f"--names={path} has an empty line; give names, one a line, in order.")
@@ -319,17 +330,17 @@ def read_names(path: str) -> tuple[str, ...]:
 
 
 def image_files(given: Sequence[str], stdin: TextIO) -> list[str]:
-    """Lists the image files that are named, and those in folders that are, by name.
+    """Lists the given image files, and the images in given folders, sorted by name.
 
-    Pipes, sockets and devices inside the folders are left out, and the log says so.
+    It leaves out pipes, sockets and devices inside the folders, and logs a warning.
 
     Args:
-      given: files, folders, and `-` for a list of them.
-      stdin: where that is read from, one a line.
+      given: files, folders, and `-` for a list of them on `stdin`.
+      stdin: the stream with that list, one path a line.
 
     Raises:
-      BadInput: one that is not there, is no file, or cannot be read, a folder without images, or
-        none at all.
+      BadInput: a path is missing, not a file, or not readable; a folder has no images; or no
+        image is given.
     """
     found, odd, problems, named = list[str](), list[str](), list[BadInput](), list[str]()
     for text in given:
@@ -370,7 +381,7 @@ def image_files(given: Sequence[str], stdin: TextIO) -> list[str]:
 
 
 def _lines(stdin: TextIO) -> list[str]:
-    """Returns the lines of a list on standard input that are not empty."""
+    """Returns the non-empty lines of a list on standard input."""
     try:
         return [line for line in regular.read_open_list(stdin).splitlines() if line]
     except OSError as e:
@@ -380,14 +391,14 @@ def _lines(stdin: TextIO) -> list[str]:
 
 
 def _inside(folder: str) -> tuple[list[str], list[str]]:
-    """Lists the images below a folder, and the pipes and so on that are named as images.
+    """Lists the images below a folder, and the pipes, sockets and devices with image names.
 
     Raises:
-      OSError: a folder in it cannot be listed.
+      OSError: a folder below it cannot be listed.
     """
 
     def fail(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):  # somebody has just removed it
+        if not isinstance(error, FileNotFoundError):  # that one was removed meanwhile
             raise error
 
     images, odd = list[str](), list[str]()

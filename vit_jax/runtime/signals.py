@@ -3,11 +3,10 @@
 
 """Hears requests to stop a run: signals, a STOP file, the maintenance notice of Google Cloud.
 
-Signals belong to this module alone. jax's preemption service, which would take SIGTERM once several
-processes are connected, is switched off (`coordination`), and orbax then has no service to ask. The
-handlers only write the number into a pipe (`signal.set_wakeup_fd`). C code does this at once,
-whatever the main thread is doing, and a thread reads the pipe. This module must not import jax.
-Start from `heard`.
+Only this module handles signals. `coordination` switches off jax's preemption service, which would
+take SIGTERM once several processes are connected; orbax then has no service to ask. A signal writes
+its number into a pipe (`signal.set_wakeup_fd`). C code does this at once, even while the main
+thread is busy, and a thread reads the pipe. This module must not import jax. Start from `heard`.
 """
 
 import contextlib
@@ -91,9 +90,9 @@ def heard(
 
 @contextlib.contextmanager
 def collected() -> Iterator[list[int]]:
-    """Yields a list of the signals that ask for an end: the first, then each that insists.
+    """Yields a list that collects the signals that ask for an end: the first, then insisting ones.
 
-    Signals count as in `heard`. Signals that nohup ignores are not heard.
+    Signals count as in `heard`, but a quick repetition counts too. Ignored signals stay ignored.
     """
     received: list[int] = []
     insisting: list[int] = []
@@ -132,10 +131,10 @@ def _polling(name: str, every_secs: float, look: Callable[[], bool]) -> Iterator
 
 
 class StopFile:
-    """The file STOP in a workdir. A file that already exists is ignored, whatever its time.
+    """The file STOP in a workdir. A file that already exists is ignored, whatever its timestamp.
 
-    So a stopped run that is started again goes on, even if clocks differ. This also holds if the
-    run was killed before it could remove the file.
+    A stopped run therefore goes on when it is started again, even if clocks differ, or if the run
+    was killed before it could remove the file.
 
     Args:
       workdir: the folder, which need not exist yet. Create this object as early as possible: a
@@ -155,7 +154,7 @@ class StopFile:
         return storage.size_and_version(str(self._file))
 
     def remove_old(self) -> None:
-        """Removes the file from before the start, once the start is accepted."""
+        """Removes the file that is older than this start; call it once the start is accepted."""
         with contextlib.suppress(OSError, PeerLost):
             if self._old is not None and self._version() == self._old:
                 storage.remove(self._file)
@@ -197,12 +196,15 @@ def notice() -> str | None:
             return None
     if said["preempted"] == "TRUE":
         return "preempted=TRUE"
-    event = said["maintenance-event"]  # a machine that migrates goes on
+    event = said["maintenance-event"]  # a machine that only migrates goes on
     return f"maintenance-event={event}" if event.startswith("TERMINATE") else ""
 
 
 def on_google_cloud() -> bool:
-    """Returns True if a metadata server exists; sends no request, because one may take long."""
+    """Returns True if a metadata server is expected and downloads are allowed.
+
+    It sends no request, because a request may take long.
+    """
     if not offline.allowed():
         return False
     if os.environ.get("GCE_METADATA_HOST"):

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Sets of large files: which there are, whether all are there, which split each is of.
+"""Finds sets of large files, checks that they are complete, and reads splits from their names.
 
-Shared by `records:` and `tar:`. Start from `find`; `class_names` reads the list of classes.
+`records:` and `tar:` share it. Start from `find`; `class_names` reads the list of classes.
 """
 
 import collections
@@ -23,10 +23,10 @@ _NUMBERED = re.compile(r"(?P<start>.*-)(?P<number>\d{4,6})-of-(?P<count>\d{4,6})
 
 
 def split_of(name: str) -> str:
-    """The split that a file's name says: x-train-00000-of-00064.tfrecord; "" for none.
+    """Returns the split in a file's name, such as x-train-00000-of-00064.tfrecord; "" without one.
 
     Raises:
-      BadInput: it says two.
+      BadInput: the name contains two splits.
     """
     found = sorted({part for part in _SEPARATORS.split(name.lower()) if part in SPLITS})
     if len(found) > 1:
@@ -35,15 +35,15 @@ def split_of(name: str) -> str:
 
 
 def find(given: str, pattern: str, kinds: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The files of a pattern, sorted by name, and notes.
+    """Returns the files that match a pattern, sorted by name, and notes for the user.
 
     Args:
       given: the source, for messages.
-      pattern: with * and so on, or a folder; ~ is the home.
-      kinds: patterns of the names of files that are taken in a folder.
+      pattern: a glob pattern or a folder; ~ is the home folder.
+      kinds: the patterns of file names to take in a folder.
 
     Raises:
-      BadInput: there is none, or one of a set (`-00003-of-00064`) is not on the disk.
+      BadInput: no file matches, or a file of a numbered set (`-00003-of-00064`) is missing.
     """
     whole = os.path.expanduser(pattern)
     remote, odd = storage.is_remote(whole), list[str]()
@@ -75,7 +75,7 @@ def find(given: str, pattern: str, kinds: Sequence[str]) -> tuple[list[str], lis
 
 
 def _patterns(whole: str, kinds: Sequence[str]) -> list[str]:
-    """Those of the files of a folder; none where it is none."""
+    """Returns the patterns of the files in a folder; [] if `whole` is not a folder."""
     if not storage.is_remote(whole):
         return [os.path.join(glob.escape(whole), k) for k in kinds] if os.path.isdir(whole) else []
     folder = storage.workdir(storage.plain(whole))
@@ -84,7 +84,11 @@ def _patterns(whole: str, kinds: Sequence[str]) -> list[str]:
 
 
 def _partial_sets(given: str, paths: Sequence[str]) -> list[str]:
-    """Notes about sets of which a pattern takes only some files; raises where one is missing."""
+    """Returns notes about numbered sets of which the pattern matches only a part.
+
+    Raises:
+      BadInput: a file of a set is missing.
+    """
     sets = collections.Counter()
     for path in paths:
         match = _NUMBERED.fullmatch(path)
@@ -111,10 +115,10 @@ def _is_file(path: str) -> bool:
 
 
 def by_split(given: str, paths: Sequence[str]) -> dict[str, list[str]]:
-    """The files of each split; all are of `all` where no name says one.
+    """Returns split -> files; the only split is `all` if no name contains a split.
 
     Raises:
-      BadInput: some names say a split and some do not.
+      BadInput: some names contain a split and some do not.
     """
     parts: dict[str, list[str]] = collections.defaultdict(list)
     for path in paths:
@@ -129,15 +133,15 @@ def by_split(given: str, paths: Sequence[str]) -> dict[str, list[str]]:
 
 
 def class_names(given: str, named: str, folder: str) -> list[str]:
-    """The lines of a file of class names: the n-th is the name of label n.
+    """Reads a file of class names; line n, counted from 0, is the name of label n.
 
     Args:
       given: the source, for messages.
-      named: data.records.label_names; "": labels.txt in `folder`, where there is one.
-      folder: of the data.
+      named: data.records.label_names; "": labels.txt in `folder`, if it exists.
+      folder: the folder of the data.
 
     Returns:
-      The names, none where there is no such file.
+      The names; [] if `named` is empty and labels.txt does not exist.
 
     Raises:
       BadInput: the named file is missing, or a file has an empty line or fewer than two names.

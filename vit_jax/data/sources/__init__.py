@@ -3,5 +3,5 @@
 
 """One file for each kind of source, and the registry that finds them by name.
 
-Imports `ops`, `formats`, `splits` and `catalog` of `data`. Open `registry` first.
+This folder imports `ops`, `formats`, `splits` and `catalog` of `data`. Open `registry` first.
 """

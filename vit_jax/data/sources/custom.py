@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A function of a user's own package as a source, `python:M:F(k=v)`. Start from `open_custom`."""
+"""Opens sources from the user's own package, `python:M:F(k=v)`. Start from `open_custom`."""
 
 from vit_jax.config import plugins
 from vit_jax.data.sources.source import Opened, Options
@@ -10,7 +10,11 @@ from vit_jax.errors import BadInput
 
 
 def open_custom(rest: str, options: Options) -> Opened:
-    """What a function of a user's own package opens; it is called with `options=` by keyword."""
+    """Calls a function of the user's package with `options=`; returns what it opened.
+
+    Raises:
+      BadInput: the function returned anything but (class names, {name: Split}, notes).
+    """
     made = plugins.find(f"data.source='python:{rest}'", rest, options=options)(options=options)
     empty: Opened = ((), {}, [])
     classes, found, notes = made if isinstance(made, tuple) and len(made) == 3 else empty

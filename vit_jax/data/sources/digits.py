@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The handwritten digits inside scikit-learn, as a source. Start from `open_digits`."""
+"""Opens the handwritten digits of scikit-learn as a source. Start from `open_digits`."""
 
 import gzip
 import importlib.util
@@ -15,7 +15,11 @@ from vit_jax.errors import BadInput
 
 
 def open_digits(_: str, __: Options) -> Opened:
-    """Read from scikit-learn's data file, without importing scikit-learn (1 s) or scipy."""
+    """Reads scikit-learn's data file, without the import of scikit-learn (1 s) or scipy.
+
+    Raises:
+      BadInput: scikit-learn is not installed.
+    """
     found = importlib.util.find_spec("sklearn")
     if found is None or not found.submodule_search_locations:
         raise BadInput("data.source=digits reads a file of scikit-learn; pip install scikit-learn.")

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""ObjectNet, a test set, as it is downloaded: PATH/images/CLASS/*.png and PATH/mappings.
+"""Opens ObjectNet, a test set, as downloaded: PATH/images/CLASS/*.png and PATH/mappings.
 
-Of its 313 classes only those are read that are one or several classes of ImageNet (113), without
-the red border that marks its images. Which classes those are is said by its own files; nothing
-about it is known here. Start from `open_objectnet` and `stands_for`.
+It reads the 113 of ObjectNet's 313 classes that correspond to one or several classes of ImageNet,
+and cuts off the red border that marks the images. ObjectNet's own files list these classes; this
+module must not hard-code them. Start from `open_objectnet` and `stands_for`.
 """
 
 import json
@@ -25,22 +25,22 @@ from vit_jax.storage import regular
 
 BORDER = 2  # pixels
 _FILES = (
-    "folder_to_objectnet_label.json",  # folder -> name of ObjectNet
-    "objectnet_to_imagenet_1k.json",  # name of ObjectNet -> names of ImageNet, by "; "
-    "imagenet_to_label_2012_v2",  # names of ImageNet, in an order of its own
+    "folder_to_objectnet_label.json",  # folder -> ObjectNet name
+    "objectnet_to_imagenet_1k.json",  # ObjectNet name -> ImageNet names, separated by "; "
+    "imagenet_to_label_2012_v2",  # ImageNet names, in an order of its own
     "pytorch_to_imagenet_2012_id.json",  # number by ascending wnid -> line in that file, from 0
 )
 
 
 def open_objectnet(rest: str, data_dir: str) -> tuple[Sequence[str], dict[str, Split], list[str]]:
-    """Class names (folders), the split `test`, and notes.
+    """Returns class names (folders), the split `test`, and notes.
 
     Args:
       rest: PATH, or a name in DATA_DIR/downloads/manual.
       data_dir: DATA_DIR; "": TFDS's default.
 
     Raises:
-      BadInput: not laid out as ObjectNet is; says what is missing.
+      BadInput: the layout is not that of ObjectNet; the message says what is missing.
     """
     root = _root(rest, data_dir)
     classes = list(stands_for(rest, data_dir))
@@ -95,17 +95,17 @@ def _table(root: Path, paths: Sequence[str], labels_N1: np.ndarray) -> Table:
 
 
 def without_border(image: Tensor) -> Tensor:
-    """uint8 [H, W, 3] to uint8 [H - 4, W - 4, 3]."""
+    """Cuts the border off an image: uint8 [H, W, 3] to uint8 [H - 4, W - 4, 3]."""
     inner = image[BORDER:-BORDER, BORDER:-BORDER]
     inner.set_shape([None, None, 3])
     return inner
 
 
 def stands_for(rest: str, data_dir: str) -> dict[str, tuple[str, ...]]:
-    """Folder -> classes of ImageNet (wnids, ascending) that a prediction of it may name.
+    """Returns folder -> ImageNet classes (wnids, ascending) that count as right predictions for it.
 
     Raises:
-      BadInput: a file is missing, damaged, or names something that another does not.
+      BadInput: a file is missing or damaged, or the files contradict each other.
     """
     folder = _root(rest, data_dir) / "mappings"
     try:

@@ -1,26 +1,26 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where examples come from, in one grammar, `kind:rest`.
+"""Opens sources of examples, which are all written as `kind:rest`.
 
     tfds:NAME          a TensorFlow Datasets name, e.g. tfds:cifar10 or tfds:mnist:3.0.1
-    folder:PATH        class folders, or train/ and test/ (and val/) with class folders inside
+    folder:PATH        class folders, or train/ and test/ (and val/) that contain class folders
     csv:FILE           rows of path,label[,split]; paths are relative to the file
-    records:GLOB       TFRecord files of tf.train.Example, or the folder that they lie in; splits
-                       by name, x-train-00000-of-00064.tfrecord; class names in labels.txt beside
-                       them; the keys of data.records say which features are what
+    records:GLOB       TFRecord files of tf.train.Example, or their folder; splits by name, as in
+                       x-train-00000-of-00064.tfrecord; class names in labels.txt beside them; the
+                       keys of data.records name the features
     tar:GLOB           uncompressed tar files, or their folder: WebDataset shards (x.jpg with x.cls,
                        x.json or x.txt), class folders, or a tar a class; splits by name or folder
     vtab:TASK[/full]   a task of VTAB, e.g. vtab:eurosat: 1,000 training examples, or all
-    mix:3*A,1*B        of every 4 training images 3 from A and 1 from B, sources of other kinds;
-                       classes of the same name are one, val and test are those of all
+    mix:3*A,1*B        3 of every 4 training images from A and 1 from B, sources of other kinds;
+                       classes of the same name are merged, val and test hold those of all sources
     synthetic:NAME     noise in the size of a dataset of the recipes, e.g. jft300m or vtab/eurosat
-    objectnet:PATH     ObjectNet's 113 classes that are ImageNet's: a test set
-    python:M:F(k=v)    a function of a user's own package, see docs/extending.md
-    digits             the handwritten digits inside scikit-learn, 1,797 images of 8 x 8
+    objectnet:PATH     a test set: the 113 classes of ObjectNet that ImageNet has too
+    python:M:F(k=v)    a function of the user's own package, see docs/extending.md
+    digits             the handwritten digits of scikit-learn, 1,797 images of 8 x 8
 
-PATH, FILE and GLOB may begin with ~, those of folder, csv, records and tar with gs://BUCKET/; a
-GLOB is quoted in a shell, e.g. "records:/data/x-*".
+PATH, FILE and GLOB may begin with ~; for folder, csv, records and tar also with gs://BUCKET/. Quote
+a GLOB in a shell, e.g. "records:/data/x-*".
 Start from `open_source`.
 """
 
@@ -39,10 +39,10 @@ from vit_jax.errors import BadInput, unknown
 from vit_jax.storage import files as storage
 
 IN_BUCKETS = ("folder", "csv", "records", "tar")
-IN_DATA_DIR = ("tfds", "vtab", "objectnet")  # of all options they take data_dir
+IN_DATA_DIR = ("tfds", "vtab", "objectnet")  # these kinds take data_dir alone
 
 
-_ENDINGS = {  # kind -> how names of its files end
+_ENDINGS = {  # kind -> pattern of its file extensions
     "csv": r"\.csv",
     "tar": r"\.(tar|tar\.gz|tgz)",
     "records": r"\.(tfrecords?|tfrec)(\.gz)?|-of-\d+",
@@ -50,9 +50,9 @@ _ENDINGS = {  # kind -> how names of its files end
 
 
 def kind_of_path(text: str) -> str:
-    """Returns the kind of source that reads what looks like a path; "" for any other text."""
+    """Returns the kind of source that reads a path; "" if the text does not look like a path."""
     there = os.path.expanduser(text)
-    if re.match(r"\w+:(?!//)", text) and not os.path.exists(there):  # another kind, misspelt
+    if re.match(r"\w+:(?!//)", text) and not os.path.exists(there):  # a misspelt kind
         return ""
     for kind, ending in _ENDINGS.items():
         if re.search(f"({ending})$", text, re.IGNORECASE):
@@ -62,11 +62,11 @@ def kind_of_path(text: str) -> str:
 
 
 def unknown_kind(key: str, spec: str) -> BadInput:
-    """Returns the error for a source that begins with no known kind.
+    """Returns the error for a source without a known kind.
 
     Args:
-      key: of the configuration, or an argument.
-      spec: as given.
+      key: the configuration key or the argument that holds the source.
+      spec: the source as given.
     """
     usages = [usage for usage, _ in KINDS.values()]
     if _is_image(spec):
@@ -91,7 +91,7 @@ def unknown_kind(key: str, spec: str) -> BadInput:
 
 
 def may_be_path(text: str) -> bool:
-    """Says whether a text without a kind is rather a path than the name of a dataset."""
+    """Returns True if a text without a kind looks like a path, not like a dataset name."""
     return bool(kind_of_path(text)) or _is_image(text) or text.count("/") > 1
 
 
@@ -104,7 +104,7 @@ def _is_image(text: str) -> bool:
 
 
 def _near_kind(spec: str) -> str:
-    """Returns a hint to a kind that is misspelt, or has another sign behind it; "" for none."""
+    """Returns a hint for a misspelt kind, or one followed by / instead of a colon; "" for none."""
     match = re.fullmatch(r"(\w+)[:/](?!//)(.+)", spec, re.DOTALL)
     near = difflib.get_close_matches(match[1].lower(), KINDS, n=1, cutoff=0.75) if match else []
     if not match or not near or near[0] == "digits":
@@ -113,16 +113,17 @@ def _near_kind(spec: str) -> str:
 
 
 def open_source(spec: str, options: Options, *, val_percent: int, test_percent: int) -> Source:
-    """Opens a source; decodes nothing.
+    """Opens a source without decoding any image.
 
     Args:
-      spec: `kind:rest`, see the module.
+      spec: `kind:rest`, see the module docstring.
       options: for the kinds that need them.
       val_percent: see `splits.standard`.
       test_percent: likewise.
 
     Raises:
-      BadInput: unknown kind, nothing there, or not laid out as expected; says what was found.
+      BadInput: the kind is unknown, the data is missing, or its layout is wrong. The message says
+        what was found.
     """
     kind, _, rest = spec.partition(":")
     if kind not in KINDS:

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A dataset as the rest of the program sees it. Start from `Source`."""
+"""Defines a dataset as the rest of the program sees it. Start from `Source`."""
 
 import dataclasses
 import hashlib
@@ -11,7 +11,7 @@ from vit_jax.data.splits import split as splits_lib
 from vit_jax.data.splits import subset
 from vit_jax.data.splits.split import Split
 
-# Kinds whose examples may lie class by class: the first 90 % would be without the last classes.
+# Kinds whose examples may be ordered by class: the first 90 % would lack the last classes.
 BY_CLASS = ("folder", "csv", "tar")
 
 
@@ -20,11 +20,12 @@ class Source:
     """A dataset: its splits and class names.
 
     Attributes:
-      spec: as given, `kind:rest`.
-      classes: names, by label.
-      splits: by name.
-      notes: a sentence for everything a user should know (splits that were made, files left out).
-      stands_for: the classes of another dataset that each class is, by name; (): each is itself.
+      spec: the source as given, `kind:rest`.
+      classes: the class names, by label.
+      splits: the splits, by name.
+      notes: sentences for the user, e.g. about splits that were made and files left out.
+      stands_for: for each class, the names of the equal classes of another dataset; () if each
+        class stands for itself.
     """
 
     spec: str
@@ -34,12 +35,15 @@ class Source:
     stands_for: tuple[tuple[str, ...], ...] = ()
 
     def split(self, expression: str) -> Split:
-        """A split by name or slice; see `splits.select`."""
+        """Returns a split by name or slice; see `splits.select`."""
         part = subset.part if self.spec.partition(":")[0] in BY_CLASS else None
         return splits_lib.select(self.splits, expression, self.spec, part)
 
     def fingerprint(self) -> dict[str, str]:
-        """What is equal where the dataset is, wherever it lies: classes, and size and names."""
+        """Returns digests of the class names and of each split's size and example names.
+
+        Equal datasets have equal digests, wherever they are stored.
+        """
         classes = hashlib.blake2b("\0".join(self.classes).encode(errors="surrogateescape"))
         found = {"classes": f"{len(self.classes)} ({classes.hexdigest()[:12]})"}
         for name, split in self.splits.items():
@@ -49,15 +53,15 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What some kinds of source need besides their `rest`; the keys of `data` in configs/base.py.
+    """Options that some kinds of source need besides their `rest`; see `data` in configs/base.py.
 
     Attributes:
-      data_dir: of TFDS; empty is its default.
-      image_key: of `records:`, and so on; empty: the first usual name that is there.
-      label_key: likewise.
-      name_key: likewise.
-      label_names: file of class names, one a line; empty: what lies beside the records.
-      max_labels: K, the most labels that an image has.
+      data_dir: the data folder of TFDS; empty: its default.
+      image_key: the feature with the image in `records:`; empty: the first usual name found.
+      label_key: the feature with the labels, likewise.
+      name_key: the feature with the name of the example, likewise.
+      label_names: a file of class names, one a line; empty: labels.txt beside the data.
+      max_labels: K, the largest number of labels of an image.
     """
 
     data_dir: str = ""

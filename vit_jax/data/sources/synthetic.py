@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Stand-ins: noise with the size and the classes of datasets that are large, or nobody's to share.
+"""Opens stand-ins for large or private datasets: noise with their size and number of classes.
 
-For plans, timing and a first step on any machine; nothing can be learned from them. Start from
-`open_synthetic`.
+They serve plans, timing and a first step on any machine; nothing can be learned from them. Start
+from `open_synthetic`.
 """
 
 from collections.abc import Callable
@@ -28,15 +28,15 @@ SIZES = {
     "pets": (37, 3_680),
     "flowers": (102, 1_020),
 }
-_HELD_OUT = 1_000  # images of val, and of test
+_HELD_OUT = 1_000  # images in val, and in test
 _SIDE = 256
 
 
 def open_synthetic(name: str, _: Any) -> tuple[list[str], dict[str, Split], list[str]]:
-    """Class names, splits and notes of a stand-in.
+    """Returns class names, splits and notes of a stand-in.
 
     Raises:
-      BadInput: an unknown name; lists those there are.
+      BadInput: the name is unknown; the message lists the known names.
     """
     of_vtab = name.startswith("vtab/")
     if not of_vtab and name not in SIZES:

@@ -81,7 +81,7 @@ class Model:
         """
         if of_logits and not self.weights.classes:
             raise BadInput("these weights have no head, so they say nothing about classes.")
-        images, half = self.weights.images, (0.5, 0.5, 0.5)  # unused for files, which come normalised
+        images, half = self.weights.images, (0.5, 0.5, 0.5)  # unused: files come normalised
         mean, std = images.get("mean", half), images.get("std", half)
         return features.make_step(self.cfg, self.rules, mean=mean, std=std, of_logits=of_logits)
 

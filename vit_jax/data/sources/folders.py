@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Images that are files: class folders, and CSV files that list them.
+"""Opens sources of image files: class folders, and CSV files that list images.
 
 Start from `open_folder` and `open_csv`.
 """
@@ -30,7 +30,7 @@ _Opened = tuple[Sequence[str], dict[str, Split], list[str]]
 
 
 def _file_table(paths: Sequence[str], names: Sequence[str], labels: Sequence[int]) -> Table:
-    """Image files with one label each."""
+    """Returns a table of image files with one label each."""
     labels_N1 = np.asarray(labels, np.int32)[:, None]
 
     def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
@@ -50,7 +50,7 @@ def _file_table(paths: Sequence[str], names: Sequence[str], labels: Sequence[int
 
 
 def _get(path: np.ndarray) -> bytes:
-    """An object of a bucket; one that is gone is an image that cannot be read."""
+    """Reads an object of a bucket; raises NotFoundError if it is gone, as a disk read would."""
     name = os.fsdecode(np.asarray(path).item())
     try:
         return storage.read(name)
@@ -73,9 +73,10 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def sorted_out(class_folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
-    """Images, other files, and what is no file: reading a pipe would wait for ever.
+    """Sorts a class folder into images, other files, and pipes, sockets or devices.
 
-    A link to an image that is gone is an image; who reads it is told that it is gone.
+    The last kind is kept apart because reading a pipe would wait for ever. A broken link counts as
+    a file: reading it will report the missing target.
     """
     images, others, odd = [], [], []
     for path in _entries(class_folder):
@@ -93,7 +94,9 @@ def _first(paths: Sequence[Path], root: Path) -> str:
 
 
 def _parts(rest: str, root: Path) -> dict[str, Path]:
-    """Returns the folder of each split, whose name may have capitals; `all` where none is one.
+    """Returns split -> folder; the only split is `all` if no folder is named after a split.
+
+    The names of folders may have capitals.
 
     Raises:
       BadInput: the names of two folders of splits differ only in case.
@@ -118,14 +121,14 @@ def _parts(rest: str, root: Path) -> dict[str, Path]:
 def _wrong_layout(
     rest: str, root: Path, names: Sequence[str], extra: Sequence[str], images: Sequence[Path]
 ) -> BadInput:
-    """Returns the error for a folder that is laid out otherwise.
+    """Returns the error for a folder with another layout.
 
     Args:
-      rest: as given.
+      rest: the path as given.
       root: that folder.
-      names: of its classes.
-      extra: classes that are not in train.
-      images: that are in no class folder.
+      names: the names of its classes.
+      extra: the classes that train lacks.
+      images: the images outside class folders.
     """
     place, splits = ("", []) if names or images or extra else _elsewhere(root)
     if place:
@@ -153,22 +156,23 @@ def _wrong_layout(
     return BadInput(f"data.source=folder:{rest}: {what}; {_LAYOUT}; found in {root}: {found}.")
 
 
-_DEEPEST, _MOST_FOLDERS = 3, 100  # of a search for folders of classes
+_DEEPEST, _MOST_FOLDERS = 3, 100  # limits of a search for class folders: levels, folders a level
 _SPLIT = re.compile("train|val|test")  # how the name of a folder of a split begins
 
 
 def _elsewhere(root: Path) -> tuple[str, list[str]]:
-    """Looks below a folder for the folders of classes that its user may have meant.
+    """Searches below a folder for the class folders that the user may have meant.
 
     Returns:
-      The one place to give instead, "" for none; else the names of the folders of splits in it.
+      The path to give instead and [], if there is exactly one such path below `root`. If the path
+      is `root` itself: "" and the names of its split folders. Otherwise "" and [].
     """
     places: dict[str, list[str]] = {}
     level = [(root, path) for path in _subfolders(root)]
     for _ in range(_DEEPEST):
         deeper = []
         for parent, folder in level[:_MOST_FOLDERS]:
-            with contextlib.suppress(OSError):  # nobody may list it
+            with contextlib.suppress(OSError):  # a folder that cannot be listed
                 inside = _subfolders(folder)
                 if any(map(_has_images, inside)):
                     is_split = _SPLIT.match(folder.name.lower())
@@ -190,7 +194,7 @@ def open_folder(rest: str, _: Any) -> _Opened:
     """Returns class names, splits and notes of a folder.
 
     Raises:
-      BadInput: it is laid out otherwise.
+      BadInput: the folder is missing or has another layout.
     """
     root = storage.tree(rest) if storage.is_remote(rest) else storage.path(rest)
     if not root.is_dir():
@@ -236,7 +240,11 @@ def open_folder(rest: str, _: Any) -> _Opened:
 
 
 def open_csv(rest: str, _: Any) -> _Opened:
-    """Class names, splits and notes of a CSV file; raises BadInput where an image is missing."""
+    """Returns class names, splits and notes of a CSV file.
+
+    Raises:
+      BadInput: the file is missing or has another layout, or an image is missing.
+    """
     path = storage.path(rest)
     if not path.is_file():
         kind = "" if storage.is_remote(path) else regular.kind(path)
@@ -290,5 +298,5 @@ def open_csv(rest: str, _: Any) -> _Opened:
 
 
 def as_number(text: str) -> tuple[int, str]:
-    """A key that sorts labels that are numbers as numbers."""
+    """Returns a sorting key that orders numeric labels as numbers."""
     return (int(text), "") if text.isdecimal() and len(text) < 20 else (0, text)

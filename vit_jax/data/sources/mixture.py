@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Several sources as one: training examples of each in a fixed block pattern.
+"""Mixes several sources into one, whose training examples follow a fixed block pattern.
 
-With weights 3 and 1 every four positions hold A A B A, whatever the sizes; each source goes through
-its own examples, in a permutation of its own for each of its own epochs. Start from `mix`.
+With weights 3 and 1 every four positions hold A A B A, whatever the sizes. Each source goes through
+its own examples, in a new permutation for each of its own epochs. Start from `mix`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from vit_jax.data.sources.source import Source
 
 _PART = re.compile(r"(?P<weight>\d{1,9})\*(?P<spec>[a-z]+(:.*)?)")
-_MOST = 1000  # examples of a block
+_MOST = 1000  # largest number of examples in a block
 
 
 def parse(rest: str) -> tuple[list[int], list[str]]:
-    """Weights and sources of `3*SOURCE,1*SOURCE`; a source may have commas.
+    """Splits `3*SOURCE,1*SOURCE` into weights and sources; a source may contain commas.
 
     Raises:
-      BadInput: written otherwise, weights out of range, or a mixture in it.
+      BadInput: the text has another form, a weight is out of range, or a part is a mixture.
     """
     parts = [_PART.fullmatch(part.strip()) for part in re.split(r",(?=\s*\d+\*)", rest)]
     found = [(int(p["weight"]), p["spec"]) for p in parts if p]
@@ -61,18 +61,18 @@ def parse(rest: str) -> tuple[list[int], list[str]]:
 def mix(
     weights: Sequence[int], sources: Sequence[Source]
 ) -> tuple[tuple[str, ...], dict[str, Split], tuple[str, ...]]:
-    """Class names, splits and notes of a mixture.
+    """Returns class names, splits and notes of a mixture.
 
     Args:
-      weights: examples of each source in a block.
-      sources: opened.
+      weights: the number of examples of each source in a block.
+      sources: the opened sources.
 
     Returns:
-      Classes are those of all sources, by name, in the order in which they come. `train` is mixed,
-      its length is that of all together; any other split is that of all sources that have it.
+      The classes of all sources, merged by name in order of appearance. The split `train` is mixed,
+      and its length is the sum of all. Any other split joins those of all sources that have it.
 
     Raises:
-      BadInput: a source without `train`, or with two classes of the same name.
+      BadInput: a source has no `train`, or two classes of the same name.
     """
     classes = tuple(dict.fromkeys(name for source in sources for name in source.classes))
     number = {name: k for k, name in enumerate(classes)}
@@ -103,7 +103,7 @@ def mix(
 
 
 def _of_classes(source: Source, sources: Sequence[Source]) -> list[str]:
-    """A note on which classes of a source are also those of others."""
+    """Returns a note that counts a source's classes and those it shares with other sources."""
     others = {name for other in sources if other is not source for name in other.classes}
     shared = [name for name in source.classes if name in others]
     names = ", ".join(shared[:3]) + (", ..." if shared[3:] else "")
@@ -112,7 +112,7 @@ def _of_classes(source: Source, sources: Sequence[Source]) -> list[str]:
 
 
 def pattern(weights: Sequence[int]) -> list[int]:
-    """Which source each position of a block is from, each evenly spread: 3, 1 is [0, 0, 1, 0]."""
+    """Returns the source of each position in a block, evenly spread: 3, 1 gives [0, 0, 1, 0]."""
     block = sum(weights)
     times = [((2 * j + 1) * block / w, i) for i, w in enumerate(weights) for j in range(w)]
     return [source for _, source in sorted(times)]
@@ -120,12 +120,12 @@ def pattern(weights: Sequence[int]) -> list[int]:
 
 @dataclasses.dataclass(frozen=True)
 class Mixed(Split):
-    """Examples of several sources, one source after another, whose order follows a block pattern.
+    """A split of several sources. They are stored one after another and read in a block pattern.
 
     Attributes:
-      firsts: [sources + 1], the first index of each source and, last, how many examples there are.
-      weights: of each source.
-      specs: what each source is called.
+      firsts: [sources + 1], the first index of each source, and last the number of examples.
+      weights: the number of examples of each source in a block.
+      specs: each source as given, `kind:rest`.
     """
 
     firsts: tuple[int, ...]
@@ -133,7 +133,7 @@ class Mixed(Split):
     specs: tuple[str, ...]
 
     def notes(self) -> list[str]:
-        """See `Split.notes`: the share of each source, and how often its examples are seen."""
+        """Returns the share of each source and how often its examples are seen; see `Split`."""
         length, block = len(self), sum(self.weights)
         sizes = [b - a for a, b in itertools.pairwise(self.firsts)]
         return [
@@ -144,7 +144,7 @@ class Mixed(Split):
         ]
 
     def take(self, indices: Rows) -> Split:
-        """See `Split.take`; raises BadInput where a source would have no example left."""
+        """Takes a part, see `Split.take`; raises BadInput if a source would keep no example."""
         firsts = tuple(first_at_least(indices, self.firsts).tolist())
         if any(a == b for a, b in itertools.pairwise(firsts)):
             raise BadInput(
@@ -154,14 +154,14 @@ class Mixed(Split):
         return dataclasses.replace(super().take(indices), firsts=firsts)
 
     def part(self, start: int, stop: int) -> Split:
-        """Refused: its examples lie source after source, so that a slice is not a sample."""
+        """Raises BadInput: sources are stored one after another, so a slice is not a sample."""
         raise BadInput(
             "a slice such as train[:98%] of a mixture would take its sources one after another; "
             "take part of it by data.fraction, or slice by data.val_percent."
         )
 
     def order(self, seed: int) -> Order:
-        """See `Split.order`."""
+        """Returns the order of the examples in the block pattern; see `Split.order`."""
         slots = np.array(pattern(self.weights))
         ranks = np.array([(slots[:s] == slots[s]).sum() for s in range(len(slots))])
         sizes = np.diff(self.firsts).tolist()
@@ -182,7 +182,7 @@ class Mixed(Split):
 
 
 def _concatenated(splits: Sequence[Split], maps: Sequence[np.ndarray]) -> Table:
-    """The examples of several splits one after another, their labels put through `maps`."""
+    """Returns the examples of several splits one after another, with labels mapped by `maps`."""
     firsts = np.cumsum([0, *map(len, splits)])
 
     def name(row: int) -> str:
@@ -203,7 +203,7 @@ def _concatenated(splits: Sequence[Split], maps: Sequence[np.ndarray]) -> Table:
 
     known = all(split.table.labels for split in splits)
     most = [split.table.most_labels for split in splits]
-    numbered = any(split.table.numbered for split in splits)  # there may be too many names to hash
+    numbered = any(split.table.numbered for split in splits)  # may be too many names to hash
     return Table(
         int(firsts[-1]),
         name,
@@ -228,7 +228,7 @@ def _reader(
     def branch(part: int, row: Tensor) -> tuple[Tensor, Tensor]:
         image, own = readers[part](row - int(firsts[part]))
         if files and image.dtype != tf.string:
-            image = tf.io.encode_png(image)  # one kind of example; PNG loses nothing
+            image = tf.io.encode_png(image)  # all branches return one type; PNG is lossless
         number = tf.gather(tf.constant(maps[part]), tf.maximum(own, 0))
         number = tf.where(own < 0, -1, number)
         return image, tf.pad(number, [[0, most - own.shape[0]]], constant_values=-1)

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""TFRecord files of tf.train.Example, read record by record through `tfrecord`.
+"""Opens TFRecord files of tf.train.Example and reads them record by record through `tfrecord`.
 
 Start from `open_records`.
 """
@@ -26,10 +26,10 @@ from vit_jax.storage import files as storage
 if TYPE_CHECKING:
     from vit_jax.data.sources.source import Options
 
-# In a folder; compressed ones are refused with what to do.
+# File names taken in a folder. Compressed files are refused, with advice.
 _FILES = ("*.tfrecord", "*.tfrecords", "*.tfrec", "*.tfrecord.gz", "*-of-[0-9]*")
 
-# Usual names of features, the first that is there is taken; TFDS and TF-slim write most of them.
+# Usual names of features, most of them from TFDS and TF-slim. The first one found is taken.
 IMAGE_KEYS = ("image/encoded", "image", "image_bytes", "image_raw", "encoded", "jpg", "jpeg", "png")
 LABEL_KEYS = (
     "image/class/label", "label", "labels", "image/labels", "image/class/labels",
@@ -43,7 +43,14 @@ NAME_KEYS = (
 
 @dataclasses.dataclass(frozen=True)
 class _Keys:
-    """Names of features; `name` may be ""; `text`: labels are names of classes, not numbers."""
+    """The names of features.
+
+    Attributes:
+      image: the feature with the encoded image.
+      label: the feature with the labels.
+      name: the feature with the name of the example; "" if there is none.
+      text: True if labels are class names, False if they are numbers.
+    """
 
     image: str
     label: str
@@ -52,11 +59,11 @@ class _Keys:
 
 
 def open_records(rest: str, options: Options) -> tuple[list[str], dict[str, Split], list[str]]:
-    """Class names, splits and notes of `records:GLOB`.
+    """Returns class names, splits and notes of `records:GLOB`.
 
     Raises:
-      BadInput: no files, files missing or damaged, records that are no tf.train.Example, features
-        that are not there, or no list of class names; says what was found.
+      BadInput: files are missing or damaged, records are not tf.train.Example, features are
+        missing, or the list of class names is missing. The message says what was found.
     """
     given = f"records:{rest}"
     paths, notes = shards.find(given, rest, _FILES)
@@ -111,10 +118,10 @@ def _table(given: str, opened: RecordFiles, names: Sequence[str], options: Optio
 
 
 def _keys(what: str, record: bytes, options: Options) -> _Keys:
-    """Which features are image, label and name, by the first record."""
+    """Chooses the features for image, label and name by the first record."""
     try:
         features = tf.train.Example.FromString(record).features.feature
-    except Exception as e:  # protobuf's DecodeError has moved about
+    except Exception as e:  # protobuf has moved its DecodeError between modules
         raise BadInput(f"{what} is not a tf.train.Example: {e}.") from e
     kinds = {k: f.WhichOneof("kind") for k, f in features.items()}
     listed = ", ".join(f"{k} ({(v or 'empty').removesuffix('_list')})" for k, v in kinds.items())
@@ -167,8 +174,8 @@ def _reader(
         values = example[keys.label].values
         labels = number_of.lookup(values) if keys.text else values
         count = tf.size(labels)
-        # Their messages are shown for the record that fails, which is tried again eagerly; what
-        # follows takes any labels, as it may run before them.
+        # A failing record is read again eagerly, and then the message of its assertion is shown.
+        # The code below must accept any labels, because it may run before the assertions.
         known = f"{keys.label} is not one of the {len(names)} classes"
         tf.debugging.assert_greater_equal(labels, tf.constant(0, tf.int64), known)
         tf.debugging.assert_less(labels, tf.constant(len(names), tf.int64), known)
@@ -185,7 +192,7 @@ def _reader(
 
 
 def _looks_right(record: bytes) -> bool:
-    """Whether it begins as a tf.train.Example does: field 1, as long as all the rest."""
+    """Returns True if a record begins like a tf.train.Example: field 1 spans all the rest."""
     length, at = 0, 1
     while at < min(len(record), 10):
         length |= (record[at] & 127) << 7 * (at - 1)
@@ -196,7 +203,11 @@ def _looks_right(record: bytes) -> bool:
 
 
 def ids(paths: Sequence[str], key: str) -> np.ndarray:
-    """The feature `key` of all records of TFRecord files, "" where one has none; bytes [rows]."""
+    """Returns the feature `key` of all records in TFRecord files, bytes [rows]; "" if missing.
+
+    Raises:
+      BadInput: a file is in a bucket or damaged.
+    """
     if any(map(storage.is_remote, paths)):
         raise BadInput(
             f"data.exclude reads {key} of every record, which it does not do in gs://; copy the "
@@ -207,7 +218,7 @@ def ids(paths: Sequence[str], key: str) -> np.ndarray:
         feature = {key: tf.io.FixedLenFeature([], tf.string, default_value="")}
         try:
             return read(path, feature)
-        except (tf.errors.OpError, UnicodeDecodeError) as e:  # which quotes a damaged record
+        except (tf.errors.OpError, UnicodeDecodeError) as e:  # it would quote a damaged record
             raise BadInput(
                 f"data.exclude reads {key} of every record, and one of {path} is damaged; write "
                 "the file again."

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Images in tar files, read by range reads: WebDataset shards, class folders, a tar a class.
+"""Opens images in tar files by range reads: WebDataset shards, class folders, a tar a class.
 
-What the members are called and what lies where is `tar_index`'s; here, labels become numbers.
+`tar_index` owns the names and positions of members; this module turns labels into numbers.
 Start from `open_tar`.
 """
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("vit_jax")
 
-_FILES = ("*.tar", "*.tar.gz", "*.tgz")  # in a folder; compressed ones are refused with what to do
+_FILES = ("*.tar", "*.tar.gz", "*.tgz")  # in a folder; compressed files are refused
 _INDEXERS, _MANY = 16, 16
-_MOST_CLASSES = 1_000_000  # that are counted off rather than listed
+_MOST_CLASSES = 1_000_000  # for numeric labels without a list of classes
 
 
 def open_tar(rest: str, options: Options) -> tuple[list[str], dict[str, Split], list[str]]:
-    """Class names, splits and notes of `tar:GLOB`.
+    """Returns class names, splits and notes of `tar:GLOB`.
 
     Raises:
-      BadInput: no files, files missing, compressed or damaged, images without a label, or labels
-        that do not go together; says which.
+      BadInput: files are missing, compressed or damaged, an image has no label, or labels of
+        different files do not fit together. The message names the file or label.
     """
     given = f"tar:{rest}"
     paths, notes = shards.find(given, rest, _FILES)
@@ -65,7 +65,7 @@ def open_tar(rest: str, options: Options) -> tuple[list[str], dict[str, Split], 
 def _labels(
     given: str, paths: Sequence[str], members: Sequence[np.ndarray], manifest: Sequence[str]
 ) -> tuple[list[str], np.ndarray]:
-    """Class names, and int32 [rows, 1]."""
+    """Returns class names, and labels as int32 [rows, 1]; raises BadInput for unusable labels."""
     kinds = [set(m["numeric"].tolist()) for m in members]
     numeric = set().union(*kinds)
     if len(numeric) > 1:
@@ -146,7 +146,7 @@ def _table(
 def _splits(
     given: str, table: Table, paths: Sequence[str], members: Sequence[np.ndarray]
 ) -> dict[str, Split]:
-    """By the names of the tars, else by the folders in them."""
+    """Makes splits by the names of the tar files, or else by the folders inside them."""
     named = shards.by_split(given, paths)
     if set(named) == {"all"}:
         parts = np.concatenate([m["split"] for m in members])
@@ -167,7 +167,7 @@ def _splits(
 
 
 def _compact(rows: np.ndarray) -> Rows:
-    """A range where the rows are one after another."""
+    """Returns consecutive rows as a range, and other rows unchanged."""
     if rows[-1] - rows[0] + 1 == len(rows):
         return range(int(rows[0]), int(rows[-1]) + 1)
     return rows

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""TensorFlow Datasets, read example by example through `tfrecord`. Start from `open_tfds`."""
+"""Opens TensorFlow Datasets and reads them by example with `tfrecord`. Start from `open_tfds`."""
 
 import dataclasses
 import urllib.error
@@ -27,13 +27,13 @@ _CONNECT_SECS = 20  # longest wait for the first server that TFDS would download
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """What is taken from an example of a dataset.
+    """The way to read the image and the label of an example.
 
     Attributes:
-      image_key: of the image.
-      features: what else is decoded, as TFDS's partial decoding has it: `{"label": True}`.
-      label: features -> integer [].
-      image: encoded image (bytes []) -> bytes [], or uint8 [H, W, 3].
+      image_key: the feature with the image.
+      features: the other features to decode, as in TFDS's partial decoding: `{"label": True}`.
+      label: a function: features -> integer [].
+      image: a function: encoded image (bytes []) -> bytes [], or uint8 [H, W, 3].
     """
 
     image_key: str
@@ -43,10 +43,13 @@ class Reading:
 
 
 def open_tfds(name: str, data_dir: str) -> tuple[list[str], dict[str, Split], list[str]]:
-    """Class names, the dataset's own splits, and notes. Downloads and prepares what is not there.
+    """Returns class names, the dataset's own splits, and notes.
+
+    It downloads and prepares a dataset that is not there yet.
 
     Raises:
-      BadInput: unknown name, not prepared and not downloadable, or no image with a class label.
+      BadInput: the name is unknown, the dataset is neither prepared nor downloadable, or it has no
+        single image with a class label.
     """
     given = f"data.source=tfds:{name}"
     builder = prepared(name, data_dir, given)
@@ -61,17 +64,17 @@ def open_tfds(name: str, data_dir: str) -> tuple[list[str], dict[str, Split], li
 
 
 def prepared(name: str, data_dir: str, given: str) -> Any:
-    """The builder of a dataset, which is downloaded and prepared if it is not there.
+    """Returns the builder of a dataset, after downloading and preparing it if necessary.
 
     Args:
-      name: of TFDS, with a config and a version if need be.
-      data_dir: of TFDS; empty is its default.
-      given: what the user wrote, for messages.
+      name: the TFDS name, with a config and a version if necessary.
+      data_dir: the data folder of TFDS; empty: its default.
+      given: the source as the user wrote it, for messages.
 
     Raises:
-      BadInput: unknown name, not prepared and not downloadable.
+      BadInput: the name is unknown, or the dataset is neither prepared nor downloadable.
     """
-    data_folder(data_dir)  # refuses what is no disk
+    data_folder(data_dir)  # refuses folders that are not on a disk
     tfds = _tfds()
 
     try:
@@ -88,7 +91,7 @@ def prepared(name: str, data_dir: str, given: str) -> Any:
             "check the name, or give the folder where it is prepared: --config.data.data_dir=DIR."
             + "".join(f"\n{need.text()}" for need in _needs(name, data_dir))
         ) from e
-    except Exception as e:  # whatever requests, urllib, zipfile and TFDS itself raise
+    except Exception as e:  # requests, urllib, zipfile and TFDS raise many types
         raise BadInput(
             f"{given} is not prepared and could not be: {type(e).__name__}: {one_line(e)} "
             "Prepare it where there is a network (tfds build) and give its folder: "
@@ -98,7 +101,7 @@ def prepared(name: str, data_dir: str, given: str) -> Any:
 
 
 def joined(builder: Any, reading: Reading, given: str) -> dict[str, Split]:
-    """The dataset's own splits as parts of one table, so that a split can be made of several."""
+    """Returns the dataset's own splits in one table, so that a new split can combine several."""
     infos = [info for info in builder.info.splits.values() if info.num_examples]
     table = _table(builder, infos, reading, given)
     ends = np.cumsum([info.num_examples for info in infos]).tolist()
@@ -109,7 +112,7 @@ def joined(builder: Any, reading: Reading, given: str) -> dict[str, Split]:
 
 
 def _needs(name: str, data_dir: str) -> list[downloads.Need]:
-    """What is missing of a dataset, as far as it is known."""
+    """Returns the missing parts of a dataset, as far as `downloads` knows them."""
     try:
         needs = downloads.needs(name.partition(":")[0], data_dir)
     except BadInput:
@@ -118,7 +121,10 @@ def _needs(name: str, data_dir: str) -> list[downloads.Need]:
 
 
 def _may_download(name: str, data_dir: str, given: str) -> None:
-    """Raises BadInput at once where TFDS would try for minutes: no network, or none allowed."""
+    """Raises BadInput at once if downloads are forbidden or the network does not answer.
+
+    TFDS itself would try for minutes.
+    """
     needs = _needs(name, data_dir)
     urls = [d.url for need in needs for d in need.downloads if d.url]
     try:
@@ -128,7 +134,7 @@ def _may_download(name: str, data_dir: str, given: str) -> None:
             request = urllib.request.Request(url, method="HEAD")
             urllib.request.urlopen(request, timeout=_CONNECT_SECS).close()
     except urllib.error.HTTPError as e:
-        e.close()  # somebody answers
+        e.close()  # the server answers, so the network works
     except OSError as e:
         reason = f"{urls[0]}: {e.reason}" if isinstance(e, urllib.error.URLError) else e
         how = "".join(f"\n{need.text()}" for need in needs)
@@ -139,7 +145,7 @@ def _may_download(name: str, data_dir: str, given: str) -> None:
 
 
 def is_prepared(name: str, data_dir: str) -> bool:
-    """Whether `open_tfds` finds the dataset on this machine; False too for an unknown name."""
+    """Returns True if the dataset is prepared on this machine; False also for an unknown name."""
     try:
         return bool(_tfds().builder(name, data_dir=data_dir or None).info.splits)
     except Exception:  # as in `open_tfds`
@@ -147,7 +153,11 @@ def is_prepared(name: str, data_dir: str) -> bool:
 
 
 def _keys(builder: Any, given: str) -> tuple[str, str]:
-    """The names of image and label: the supervised keys, else the only ones of their kind."""
+    """Returns the features for image and label: the supervised keys, or the only ones of a type.
+
+    Raises:
+      BadInput: the dataset has no such features.
+    """
     tfds = _tfds()
 
     features = builder.info.features
@@ -164,7 +174,7 @@ def _keys(builder: Any, given: str) -> tuple[str, str]:
 
 
 def _open_files(file_format: str, paths: list[str]) -> Any:
-    """Records by number, None for a format that cannot be read so."""
+    """Opens files for access by record number; returns None for an unsupported format."""
     if file_format == "tfrecord":
         return RecordFiles(paths)
     if file_format == "array_record":
@@ -175,7 +185,11 @@ def _open_files(file_format: str, paths: list[str]) -> Any:
 
 
 def _records(builder: Any, infos: Sequence[Any], given: str) -> Any:
-    """The records of some splits, one after another, by number."""
+    """Opens the records of some splits, one after another, for access by number.
+
+    Raises:
+      BadInput: the files are damaged, incomplete, or of an unsupported format.
+    """
     file_format = builder.info.file_format.value
     names = " and ".join(info.name for info in infos)
     try:
@@ -194,7 +208,7 @@ def _records(builder: Any, infos: Sequence[Any], given: str) -> Any:
 
 
 def _table(builder: Any, infos: Sequence[Any], reading: Reading, given: str) -> Table:
-    """The examples of some of the dataset's own splits, one after another."""
+    """Returns a table of the examples of some of the dataset's own splits, one after another."""
     tfds = _tfds()
     records = _records(builder, infos, given)
     firsts = np.cumsum([0, *(info.num_examples for info in infos)])
@@ -231,7 +245,10 @@ def _table(builder: Any, infos: Sequence[Any], reading: Reading, given: str) -> 
 
 
 def _ids(builder: Any, records: Any) -> Callable[[], np.ndarray] | None:
-    """The names of the files that the images were, where the dataset has them."""
+    """Returns a function that reads the original file names of the images.
+
+    Returns None if the dataset does not store them, or not in TFRecord files.
+    """
     text = _tfds().features.Text
     names = [k for k, f in builder.info.features.items() if isinstance(f, text)]
     key = next((k for k in record_source.NAME_KEYS if k in names), None)

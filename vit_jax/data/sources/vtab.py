@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The 19 tasks of VTAB as sources, `vtab:TASK` (1,000 training examples) and `vtab:TASK/full`.
+"""Opens the 19 tasks of VTAB: `vtab:TASK` (1,000 training examples) and `vtab:TASK/full`.
 
     vtab:TASK        train800, val200, train800val200 and test; train is train800, val is val200
     vtab:TASK/full   train, val, trainval and test
 
-Labels and images are those of google-research/task_adaptation and of google-research/scenic, which
-agree. Slices such as train[:800] follow the order of the prepared files, so the version of the
-dataset is part of the task. Start from `open_vtab`.
+Labels and images are the same as in google-research/task_adaptation and google-research/scenic,
+which agree. Slices such as train[:800] follow the order of the prepared files, so the version of
+the dataset is part of the task. Start from `open_vtab`.
 """
 
 import itertools
@@ -27,19 +27,19 @@ from vit_jax.errors import BadInput
 from vit_jax.paper import vtab
 from vit_jax.paper.vtab import Task
 
-FEWEST_OBJECTS = 3  # of a scene of CLEVR
-OBJECT_EDGES = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0)  # of CLEVR, in its units of depth
-VEHICLE_EDGES = (-100.0, 8.0, 20.0, 999.0)  # of KITTI, in metres
+FEWEST_OBJECTS = 3  # in a scene of CLEVR
+OBJECT_EDGES = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0)  # for CLEVR, in its units of depth
+VEHICLE_EDGES = (-100.0, 8.0, 20.0, 999.0)  # for KITTI, in metres
 NO_VEHICLE = 1000.0
-VEHICLES = 3  # the first types of KITTI: car, van, truck
+VEHICLES = 3  # the first three types of KITTI: car, van, truck
 
 
 def open_vtab(rest: str, data_dir: str) -> tuple[Sequence[str], dict[str, Split], list[str]]:
-    """Class names, splits and notes of `TASK` or `TASK/full`.
+    """Returns class names, splits and notes of `TASK` or `TASK/full`.
 
     Raises:
-      BadInput: unknown task or protocol, another version of the dataset, sizes that are not the
-        protocol's, or what `tfds_source.prepared` raises.
+      BadInput: the task or protocol is unknown, the dataset has another version or other sizes, or
+        `tfds_source.prepared` refuses it.
     """
     name, slash, protocol = rest.partition("/")
     task = vtab.find(name)
@@ -51,7 +51,7 @@ def open_vtab(rest: str, data_dir: str) -> tuple[Sequence[str], dict[str, Split]
 def open_task(
     task: Task, *, full: bool, data_dir: str
 ) -> tuple[Sequence[str], dict[str, Split], list[str]]:
-    """As `open_vtab`, of a task."""
+    """Opens a task that was found already; see `open_vtab`."""
     given = f"data.source=vtab:{task.slug}"
     builder = _builder(task, data_dir, given)
     notes = []
@@ -68,10 +68,10 @@ def open_task(
 
 
 def named_splits(task: Task, own: Mapping[str, Split], given: str) -> dict[str, Split]:
-    """The splits of both protocols, made of the dataset's own, which share one table.
+    """Makes the splits of both protocols from the dataset's own splits, which share one table.
 
     Raises:
-      BadInput: one has not the size of the protocol.
+      BadInput: a split does not have the size of the protocol.
     """
     made, wrong = {}, []
     for name, expression in task.splits.items():
@@ -89,12 +89,15 @@ def named_splits(task: Task, own: Mapping[str, Split], given: str) -> dict[str, 
 
 
 def _union(own: Mapping[str, Split], expression: str) -> Split:
-    """`train[:800]+validation[:200]` of splits of one table; what is not there adds nothing."""
+    """Joins slices of splits that share a table, as in `train[:800]+validation[:200]`.
+
+    A term without examples adds nothing.
+    """
     parts = []
     for term in expression.split("+"):
         try:
             parts.append(splits_lib.select(dict(own), term, ""))
-        except BadInput:  # no such split, or fewer examples than the slice begins at
+        except BadInput:  # no such split, or the slice begins after its end
             continue
     table = next(iter(own.values())).table
     if len(parts) == 1:
@@ -123,27 +126,27 @@ def _builder(task: Task, data_dir: str, given: str) -> Any:
 
 
 def bin_of(value: Tensor, edges: Sequence[float]) -> Tensor:
-    """The largest i with edges[i] < value; int32 [], -1 at or below the first edge."""
+    """Returns the largest i with edges[i] < value, int32 []; -1 at or below the first edge."""
     return tf.reduce_sum(tf.cast(tf.constant(edges, tf.float32) < value, tf.int32)) - 1
 
 
 def coarse(label: Tensor, classes: int, fine: int) -> Tensor:
-    """floor(label / (fine / classes)), in whole numbers."""
+    """Maps a label of `fine` bins to `classes` bins: floor(label / (fine / classes))."""
     return label * classes // fine
 
 
 def object_count(objects: Mapping[str, Tensor]) -> Tensor:
-    """CLEVR: 3 to 10 objects are 0 to 7."""
+    """Returns the label of a CLEVR scene by its number of objects: 3 to 10 become 0 to 7."""
     return tf.size(objects["size"]) - FEWEST_OBJECTS
 
 
 def object_distance(objects: Mapping[str, Tensor]) -> Tensor:
-    """CLEVR: the bin of the depth of the closest object; pixel_coords is float32 [N, 3]."""
+    """Returns the depth bin of the closest object in CLEVR; pixel_coords is float32 [N, 3]."""
     return bin_of(tf.reduce_min(objects["pixel_coords"][:, 2]), OBJECT_EDGES)
 
 
 def vehicle_distance(objects: Mapping[str, Tensor]) -> Tensor:
-    """KITTI: the bin of z of the closest car, van or truck; the last where there is none."""
+    """Returns the bin of z of the closest car, van or truck in KITTI; the last bin without one."""
     depth = tf.where(objects["type"] < VEHICLES, objects["location"][:, 2], NO_VEHICLE)
     return bin_of(tf.reduce_min(tf.concat([depth, [NO_VEHICLE]], axis=0)), VEHICLE_EDGES)
 
@@ -156,7 +159,7 @@ _OF_OBJECTS: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Tensor]], T
 
 
 def _reading(task: Task, builder: Any) -> Reading:
-    """What a task takes from an example."""
+    """Returns the way to read image and label for a task."""
     key = task.label_feature
     image = dsprites_image if task.tfds_name == "dsprites" else _as_stored
     if task.label_kind in _OF_OBJECTS:
@@ -170,7 +173,7 @@ def _reading(task: Task, builder: Any) -> Reading:
 
 
 def _checked(label: Tensor, classes: int) -> Tensor:
-    """The label; refuses one that is none of the classes, which a computed one could be."""
+    """Returns a computed label after asserting that it is at least 0 and below `classes`."""
     with tf.control_dependencies(
         [
             tf.debugging.assert_non_negative(label, "the computed label"),
@@ -185,7 +188,7 @@ def _as_stored(encoded: Tensor) -> Tensor:
 
 
 def dsprites_image(encoded: Tensor) -> Tensor:
-    """PNG of zeros and ones, [64, 64, 1], to uint8 [64, 64, 3] of 0 and 255."""
+    """Decodes a PNG of zeros and ones, [64, 64, 1], to uint8 [64, 64, 3] of 0 and 255."""
     return tf.io.decode_png(encoded, channels=3) * 255
 
 

@@ -159,9 +159,9 @@ def unknown(what: str, given: str, options: Iterable[str], hint: str = "") -> Ba
 def _near(given: str, options: Sequence[str]) -> list[str]:
     """Returns the options that are most similar to a name.
 
-    Options that differ only in case and separators come first. Next come options whose last part
-    equals that of the name, as `schedule.lr` for `lr`. A dotted name counts here only if a single
-    option ends so: its section is wrong then. Otherwise similar spellings are returned.
+    If options differ only in case and separators, it returns those. Else it returns options with
+    the same last part, as `schedule.lr` for `lr`; for a dotted name, whose section is then wrong,
+    only if a single option ends so. Else it returns similar spellings.
     """
 
     def plain(text: str) -> str:

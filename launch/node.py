@@ -220,4 +220,5 @@ def _output(file: str, count: int) -> Iterator[Callable[[int, bytes], None]]:
 
 
 if __name__ == "__main__":
+    process_exit.is_command = True
     sys.exit(process_exit.returns(main()))

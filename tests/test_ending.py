@@ -150,14 +150,28 @@ used()
     assert errors.endswith("vit_jax: the thread 'batches' does not end: ended without it.\n")
 
 
-def test_notices_after_the_end_leave_the_exit_code():
-    """Python takes a moment to end; a scheduler sends its signal again in that."""
-    program = """
-import os, sys
-from vit_jax.runtime import process_exit
-code = process_exit.returns(42)
-for number in process_exit.NOTICES:
-    os.kill(os.getpid(), number)
-sys.exit(code)
+@pytest.mark.parametrize(
+    "within", ["signals.heard(lambda n: 0, lambda n: 0)", "signals.collected()"]
+)
+def test_notices_after_the_end_leave_the_exit_code(within):
+    """A scheduler repeats its signal while a command leaves the block that listens, and after."""
+    program = f"""
+import os, signal, sys, threading
+from vit_jax.runtime import process_exit, signals
+process_exit.is_command = True
+def send(numbers=process_exit.NOTICES):
+    for number in numbers:
+        os.kill(os.getpid(), number)
+real = signal.signal
+def set_and_send(number, handler):  # at the worst moment: a default handler is there
+    before = real(number, handler)
+    if handler == signal.SIG_DFL or handler == signal.SIG_IGN:
+        send([number] if number in process_exit.NOTICES else [])
+    return before
+with {within}:
+    send()
+    signal.signal = set_and_send
+send()
+sys.exit(process_exit.returns(42))
 """
     assert subprocess.run([sys.executable, "-c", program]).returncode == 42

@@ -17,6 +17,7 @@ def program() -> int:
     from vit_jax.cli import main  # after a possible restart, so that its imports run only once
     from vit_jax.runtime import process_exit
 
+    process_exit.is_command = True
     try:
         code = main.main()
     except KeyboardInterrupt:

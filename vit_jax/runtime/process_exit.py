@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 # A closed terminal, a scheduler's warning (Slurm's --signal), a used-up limit on processor time.
 # They may arrive repeatedly, and SIGTERM may follow while the run saves.
 NOTICES = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+is_command = False  # True in a command of this package: nothing follows the run but the exit
 LAST_SECS = 2.0  # for each action that is registered with `last`
 _last: list[Callable[[], None]] = []
 

@@ -17,11 +17,12 @@ import signal
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from vit_jax.errors import PeerLost
+from vit_jax.runtime import process_exit
 from vit_jax.runtime.process_exit import NOTICES
 from vit_jax.storage import files as storage
 from vit_jax.storage import offline
@@ -79,13 +80,19 @@ def heard(
     try:
         yield
     finally:
-        for number, handler in ours.items():
-            signal.signal(number, handler)
+        _put_back(ours)
         signal.set_wakeup_fd(previous)
         os.write(into, b"\0")
         listener.join()
         os.close(out)
         os.close(into)
+
+
+def _put_back(handlers: Mapping[int, Any]) -> None:
+    """Restores handlers; a command ignores notices from here on, and keeps its exit code."""
+    for number, handler in handlers.items():
+        ignored = process_exit.is_command and number in NOTICES
+        signal.signal(number, signal.SIG_IGN if ignored else handler)
 
 
 @contextlib.contextmanager
@@ -110,8 +117,7 @@ def collected() -> Iterator[list[int]]:
     try:
         yield received
     finally:
-        for number, handler in ours.items():
-            signal.signal(number, handler)
+        _put_back(ours)
 
 
 @contextlib.contextmanager

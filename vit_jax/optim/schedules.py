@@ -56,7 +56,8 @@ def make_schedule(
     if warmup + cooldown > total_steps:
         raise BadInput(
             f"schedule: warm-up {warmup} and cool-down {cooldown} steps are longer than the run of "
-            f"{total_steps} steps; shorten them or lengthen it (--config.length)."
+            f"{total_steps} steps; shorten them (e.g. --config.schedule.warmup='10 percent') or "
+            "lengthen the run (--config.length)."
         )
 
     def schedule(count: jax.typing.ArrayLike) -> Any:

@@ -88,7 +88,7 @@ def heard(
         os.close(into)
 
 
-def _put_back(handlers: Mapping[int, Any]) -> None:
+def _put_back(handlers: Mapping[signal.Signals, Any]) -> None:
     """Restores handlers; a command ignores notices from here on, and keeps its exit code."""
     for number, handler in handlers.items():
         ignored = process_exit.is_command and number in NOTICES

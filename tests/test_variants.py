@@ -511,7 +511,7 @@ WHOLE = ("pre_logits/bias", "token_mlp/down/bias")  # small, and of dimensions t
 
 
 def assert_axes(cfg, shapes, **sizes):
-    axes = sharding.param_axes(shapes, variants.AXES)
+    axes = sharding.param_axes(shapes, variants.axes(cfg))
     leaves = dict(tree.leaves_with_paths(shapes))
     assert set(axes) == set(leaves)
     for path, names in axes.items():
@@ -571,7 +571,7 @@ def test_logits_on_a_mesh_equal_those_of_one_device(family):
     mesh = sharding.make_mesh(replica=1, data=2, fsdp=2, tensor=2)
     rules = sharding.Rules(mesh, TABLE)
     params, images = tiny.params(cfg), tiny.images_of(cfg, 8)
-    axes = sharding.param_axes(params, variants.AXES)
+    axes = sharding.param_axes(params, variants.axes(cfg))
     placed = tree.map_with_path(
         lambda path, x: jax.device_put(x, rules.sharding(axes[path], x.shape, path)), params
     )

@@ -22,7 +22,7 @@ from vit_jax.config import plugins, timeline
 from vit_jax.config.load import ConfigDict
 from vit_jax.errors import BadInput
 from vit_jax.hardware import device_memory
-from vit_jax.models import attention, flops, mixer, variants, vit
+from vit_jax.models import attention, variants, vit
 from vit_jax.optim import optimizers, schedules
 from vit_jax.runtime import compile_ahead
 from vit_jax.step import state, train_step
@@ -296,10 +296,10 @@ def for_devices(
     cfg = model_config(config, classes)
     if isinstance(cfg, vit.ViTConfig):
         cfg = attention.for_devices(cfg, config.model.attention, rules)
-    if not isinstance(cfg, vit.ViTConfig | mixer.MixerConfig) or not cfg.scan:
+    if cfg.FAMILY == "bit" or cfg.FAMILY == "own" or not cfg.scan:
         return cfg
     side, images = config.data.image_size, config.batch_size * steps.total
-    long = 3 * images * flops.forward_flops(cfg, side, side) > _LONG_FLOPS
+    long = 3 * images * variants.forward_flops(cfg, side, side) > _LONG_FLOPS
     on_cpu = (platform or rules.mesh.devices.flat[0].platform) == "cpu"
     # Outside the scan, a CPU's compiler keeps recomputed values beside those that they replace.
     fits = cfg.remat == "none" and rules.ways("act_tokens") == 1

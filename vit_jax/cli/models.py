@@ -43,7 +43,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 def _numbers(name: str, side: int) -> tuple[str, ...]:
     """Returns layers, width, heads, parameters and GFLOPs as text; "-" if the size does not fit."""
     from vit_jax.errors import BadInput
-    from vit_jax.models import flops, parameters, variants
+    from vit_jax.models import parameters, variants
 
     cfg = variants.config(variant=name, classes=1000, **variants.published(name))
     facts = variants.describe(name, cfg)
@@ -54,5 +54,5 @@ def _numbers(name: str, side: int) -> tuple[str, ...]:
     except BadInput:
         return (*map(str, sizes), str(facts.get("heads", "-")), "-", "-")
     size = parameters.count(cfg, side, side)
-    cost = flops.forward_flops(cfg, side, side) / 1e9
+    cost = variants.forward_flops(cfg, side, side) / 1e9
     return (*map(str, sizes), str(facts.get("heads", "-")), f"{size:,}", f"{cost:,.1f}")

@@ -8,7 +8,7 @@ Start from `OwnConfig`, the base class of such a CLASS.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from vit_jax.config import plugins
 from vit_jax.errors import BadInput
@@ -29,6 +29,7 @@ class OwnConfig:
     classes: int
     dtype: Dtype = "float32"
     AXES: ClassVar[Axes] = {}
+    FAMILY: ClassVar[Literal["own"]] = "own"
 
     @property
     def stride(self) -> int:

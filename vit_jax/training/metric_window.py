@@ -15,7 +15,7 @@ import jax
 from vit_jax.build import run as build
 from vit_jax.errors import RunFailed
 from vit_jax.hardware import device_memory, host_memory, topology
-from vit_jax.models import flops
+from vit_jax.models import variants
 from vit_jax.runtime import coordination
 from vit_jax.step.train_step import non_finite
 from vit_jax.training import metric_writer
@@ -39,7 +39,7 @@ class Window:
         self.last_good = first  # step of the newest checkpoint
         self._measured = first  # step of the last row
         self._first, self._began = first, 0.0  # first step, and the time at which it was done
-        self._flops = 3 * flops.forward_flops(run.model.cfg, *[run.config.data.image_size] * 2)
+        self._flops = 3 * variants.forward_flops(run.model.cfg, *[run.config.data.image_size] * 2)
         kind = run.rules.mesh.devices.flat[0].device_kind
         self._peak = topology.peak_flops(kind)
         self._devices = run.rules.mesh.local_devices

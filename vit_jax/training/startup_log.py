@@ -10,7 +10,7 @@ from vit_jax.build import defaults
 from vit_jax.build import run as build
 from vit_jax.config.load import ConfigDict
 from vit_jax.config.provenance import Recipe
-from vit_jax.models import flops
+from vit_jax.models import variants
 from vit_jax.reports import summary
 from vit_jax.training import metric_writer
 
@@ -38,7 +38,7 @@ def describe(run: build.Run, devices: list[Any]) -> None:
              run.rules.batch_ways, each, config.accumulation)  # fmt: skip
     log.info("length: %d steps, %.1f epochs", run.steps.total, run.steps.total / run.steps.epoch)
     log.info("model: %s\n%s", cfg, summary.parameter_table(run.abstract.params))
-    log.info("cost: %.4g GFLOPs an image forward", flops.forward_flops(cfg, side, side) / 1e9)
+    log.info("cost: %.4g GFLOPs an image forward", variants.forward_flops(cfg, side, side) / 1e9)
 
 
 def advise(config: ConfigDict, recipe: Recipe | None, steps: int) -> None:

@@ -74,7 +74,7 @@ def read(path: Path, *, heads: int = 0, shapes_only: bool = False) -> Weights:
 
     Args:
       path: .npz or .safetensors file; for the latter, the config.json beside it is read too.
-      heads: number of attention heads, for a file that does not tell it.
+      heads: number of attention heads, used only if neither the file nor its config.json tells it.
       shapes_only: whether to read no values (the arrays are then zeros).
 
     Raises:
@@ -92,7 +92,7 @@ def read(path: Path, *, heads: int = 0, shapes_only: bool = False) -> Weights:
     said, images = _beside(path, form)
     size, said_heads = said.pop("image_size", None), said.pop("heads", 0)
     names, sigmoid = said.pop("names", ()), said.pop("sigmoid", False)
-    context = _context(form, given, heads or said_heads, size)
+    context = _context(form, given, said_heads or heads, size)
     flat = name_table.read(form, given, context)
     flat = {
         name: np.broadcast_to(np.float32(0), a.shape)

@@ -41,7 +41,7 @@ def seen(monkeypatch):
 
         monkeypatch.setattr(owner, name, call)
 
-    noted(program.Program, "begin", "")
+    noted(program.Program, "start_compiling", "")
     noted(Pipeline, "probe", "image")
     return order
 
@@ -64,16 +64,20 @@ def with_tables(monkeypatch, **changes):
 def test_a_run_is_compiled_while_its_images_are_opened(config, seen):
     run = build.build(config, compile_first=["create", "step"])
     assert seen[:3] == ["create", "step", "image"]
-    assert run.compiled("step") is run.compiled("step")  # of that thread, not compiled again
+    assert run.program.compiled("step") is run.program.compiled(
+        "step"
+    )  # of that thread, not compiled again
     assert jax.tree.all(
         jax.tree.map(
-            lambda x, y: x.shape == y.shape and x.sharding == y.sharding, run.init(), run.abstract
+            lambda x, y: x.shape == y.shape and x.sharding == y.sharding,
+            run.program.init(),
+            run.program.abstract,
         )
     )
 
 
 def test_nothing_is_compiled_that_was_not_asked_for(config, seen):
-    assert build.build(config).begun == {}
+    assert build.build(config).program.compiling == {}
     assert set(seen) == {"image"}
 
 
@@ -81,7 +85,7 @@ def test_where_an_image_says_how_many_labels_there_are_it_is_read_first(config, 
     with_tables(monkeypatch, most_labels=0)
     run = build.build(config, compile_first=["step"])
     assert (seen[0], seen[-1]) == ("image", "step")
-    assert isinstance(run.compiled("step"), jax.stages.Compiled)
+    assert isinstance(run.program.compiled("step"), jax.stages.Compiled)
 
 
 def test_a_table_that_is_wrong_about_its_labels_is_refused(config, monkeypatch):
@@ -104,7 +108,7 @@ def test_a_step_is_traced_with_the_settings_of_the_caller(config, monkeypatch):
 
 
 def test_a_state_is_the_same_whoever_compiles_it(config):
-    here = build.build(config).init()
-    there = build.build(config, compile_first=["create"]).init()
+    here = build.build(config).program.init()
+    there = build.build(config, compile_first=["create"]).program.init()
     assert isinstance(there, state.TrainState)
     assert jax.tree.all(jax.tree.map(lambda x, y: bool((x == y).all()), here, there))

@@ -94,7 +94,7 @@ class Program:
     step: Any  # jitted: (state, batch, key) -> (state, metrics)
     eval_step: Any  # jitted: (params, batch) -> sums
     scores_step: Any  # jitted: like eval_step, with `scores`
-    begun: dict[str, Future[Any]]  # `create` and `step`, if another thread compiles them
+    compiling: dict[str, Future[Any]]  # `create` and `step`, if another thread compiles them
 
     @functools.cached_property
     def step_key(self) -> jax.Array:
@@ -137,17 +137,19 @@ class Program:
         """Lowers the train step, for compilation ahead of time."""
         return self.step.lower(self.abstract, self.batch(), _key_shape(self.rules.replicated))
 
-    def begin(self, name: str, submit: Callable[[Callable[[], Any]], Future[Any]]) -> None:
+    def start_compiling(
+        self, name: str, submit: Callable[[Callable[[], Any]], Future[Any]]
+    ) -> None:
         """Starts to compile `create` or `step` in another thread; `compiled` then waits for it.
 
         Tracing happens here, where jax has the settings of the caller.
         """
-        self.begun[name] = submit(self._lower(name).compile)
+        self.compiling[name] = submit(self._lower(name).compile)
 
     def compiled(self, name: str) -> jax.stages.Compiled:
         """Returns `create` or `step`, compiled."""
-        begun = self.begun.get(name)
-        return begun.result() if begun else self._lower(name).compile()
+        compiling = self.compiling.get(name)
+        return compiling.result() if compiling else self._lower(name).compile()
 
     def _lower(self, name: str) -> jax.stages.Lowered:
         if name == "step":
@@ -171,10 +173,6 @@ class Program:
             state.from_params, tx=self.tx, ema=self.config.ema.decay > 0
         )
         return jax.jit(from_params, out_shardings=places)(chosen)
-
-    def fields(self) -> dict[str, Any]:
-        """Returns the fields by name, without cached values."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def changed(self, settings: Mapping[str, Any]) -> "Program":
         """Makes the same program with other values: config key -> value."""
@@ -255,7 +253,7 @@ def make(
         step=jitted(step, donate_argnums=0, out_shardings=(places, rules.replicated)),
         eval_step=jitted(eval_step, out_shardings=rules.replicated),
         scores_step=jitted(scores_step, out_shardings=rules.replicated),
-        begun={},
+        compiling={},
     )
 
 

@@ -100,22 +100,28 @@ def _nearest(value: int, fits: list[int]) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Run(Program):
+class Run:
     """A program with its data."""
 
+    program: Program
     source: Source
     train_pipeline: Pipeline
     evaluations: dict[str, Evaluation]
     eval_pipelines: dict[str, dict[str, Pipeline]]  # by evaluation and part
     tasks: "dict[str, shots.Task]"  # few-shot tasks, by the name of their metrics
 
+    @property
+    def config(self) -> ConfigDict:
+        """The configuration of the run."""
+        return self.program.config
+
     def train_batches(self, first_step: int) -> Iterator[dict[str, jax.Array]]:
         """Yields global batches, from `first_step` on."""
-        size = self.config.batch_size
-        rows = pipeline.local_rows(self.batch_sharding, size)
-        batches = self.train_pipeline.train(first_step, self.steps.total, rows)
+        size, over = self.config.batch_size, self.program.batch_sharding
+        rows = pipeline.local_rows(over, size)
+        batches = self.train_pipeline.train(first_step, self.program.steps.total, rows)
         ahead = self.config.data.prefetch
-        return coordinated_stop.feed(pipeline.to_devices(batches, self.batch_sharding, size, ahead))
+        return coordinated_stop.feed(pipeline.to_devices(batches, over, size, ahead))
 
     def skipped_images(self, workdir: Path) -> list[dict[str, str]]:
         """Returns `file` and `reason` of every image that any process has left out of training."""
@@ -142,12 +148,12 @@ class Run(Program):
         columns, with_columns = self.evaluations[name].columns, {}
         if columns is not None:
             with_columns["columns"] = jax.make_array_from_callback(
-                columns.shape, self.rules.replicated, lambda index: columns[index]
+                columns.shape, self.program.rules.replicated, lambda index: columns[index]
             )
+        over = self.program.batch_sharding
         for part, pipe in self.eval_pipelines[name].items():
-            rows = pipeline.local_rows(self.batch_sharding, pipe.batch_size)
-            batches = pipe.evaluation(rows)
-            placed = pipeline.to_devices(batches, self.batch_sharding, pipe.batch_size, 0)
+            batches = pipe.evaluation(pipeline.local_rows(over, pipe.batch_size))
+            placed = pipeline.to_devices(batches, over, pipe.batch_size, 0)
             for batch in coordinated_stop.feed(placed):
                 yield part, batch | with_columns
 
@@ -158,10 +164,10 @@ class Run(Program):
         size = program.few_shot_batch(self.config)
         pipe = plain_pipeline(self.config.data, split, size)
         return features.compute(
-            self.features_step,
+            self.program.features_step,
             params,
             lambda rows: coordinated_stop.feed(pipe.evaluation(rows)),
-            self.rules,
+            self.program.rules,
             size,
         )
 
@@ -171,8 +177,8 @@ def build(config: ConfigDict, compile_first: Sequence[str] = ()) -> Run:
 
     Args:
       config: the settled and checked configuration.
-      compile_first: of `create` and `step`, those to trace here (`Program.begin`) and to compile in
-        a thread while the images are opened. Opening takes about as long, including the import of
+      compile_first: `create`, `step` or both: the functions to trace here and to compile in a
+        thread while the images are opened. Opening takes about as long, including the import of
         TensorFlow.
 
     Raises:
@@ -186,23 +192,23 @@ def build(config: ConfigDict, compile_first: Sequence[str] = ()) -> Run:
     with compile_ahead.ahead() as submit:
 
         def make(labels: int) -> Program:
-            made = program.make(config, classes=classes, examples=len(split), labels=labels)
+            computation = program.make(config, classes=classes, examples=len(split), labels=labels)
             for name in compile_first:
-                made.begin(name, submit)
-            return made
+                computation.start_compiling(name, submit)
+            return computation
 
-        made = make(split.table.most_labels) if split.table.most_labels else None
+        computation = make(split.table.most_labels) if split.table.most_labels else None
         train, labels, pipelines = _pipelines(config, split, evals, notes)
         tasks = _tasks(config, few_shot)
-        made = made or make(labels)
+        computation = computation or make(labels)
         for name in config.evals:
-            _, evaluator = made.evaluator(name)
+            _, evaluator = computation.evaluator(name)
             if evaluator is not None:
                 from vit_jax.evaluators import custom
 
                 custom.attempt(evaluator, classes, labels)
     return Run(
-        **made.fields(),
+        program=computation,
         source=dataclasses.replace(source, notes=tuple(notes)),
         train_pipeline=train,
         evaluations=evals,

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Shows and records a run: metrics.jsonl, TensorBoard, the progress line, tables.
+"""Shows and records a run: first log lines, metrics.jsonl, TensorBoard and the progress line.
 
 Metric names are paths: `train/loss|top1|lr|skipped_updates`, `norm/grads|params|updates`,
 `perf/img_per_sec|input_wait|mfu`, `memory/host|host_free|device|device_peak` + `_bytes`,
@@ -18,14 +18,22 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
 from vit_jax import console
+from vit_jax.build import defaults
+from vit_jax.config import provenance
+from vit_jax.config.load import ConfigDict
 from vit_jax.errors import BadInput
+from vit_jax.models import variants
+from vit_jax.reports import summary
 from vit_jax.storage import files as storage
 from vit_jax.storage import jsonl
+
+if TYPE_CHECKING:
+    from vit_jax.build import run as build
 
 ESTIMATE_STEPS = 10  # after them the run time is estimated; the first step is not counted
 log = logging.getLogger("vit_jax")
@@ -230,3 +238,50 @@ def estimate_line(steps: int, rate: float, batch_size: int) -> str:
         f"about {amount} {unit} for {steps:,} steps at {rate * batch_size:,.0f} img/s, without "
         "evaluations and saving"
     )
+
+
+# ---------------------------------------------------------------- before the first step
+
+
+def describe(run: "build.Run", devices: list[Any]) -> None:
+    """Logs the facts that usually explain a wrong result: devices, data, batch, model and cost."""
+    config, source, program = run.config, run.source, run.program
+    cfg, steps, mesh = program.model.cfg, program.steps, program.rules.mesh
+    counts = ", ".join(f"{name} {len(split):,}" for name, split in source.splits.items())
+    log.info("devices: %s", summary.device_summary(devices))
+    log.info("mesh: %s", ", ".join(f"{axis}={n}" for axis, n in mesh.shape.items()))
+    log.info("data: %s, %d classes; %s", source.spec, len(source.classes), counts)
+    for note in source.notes:
+        log.info("data: %s", note)
+    for name, task in run.tasks.items():
+        log.info("%s: %s; %d images scored", name, task.source, len(task.test))
+        for note in task.notes:
+            log.info("%s: %s", name, note)
+    side, ways = config.data.image_size, program.rules.batch_ways
+    log.info("images: %d x %d, mean %s, std %s", side, side, config.data.mean, config.data.std)
+    log.info("train: %s on %s", config.data.train_ops, config.data.split)
+    log.info("evaluation: %s", config.data.eval_ops)
+    log.info("batch: %d = %d devices x %d images, in %d micro-batches", config.batch_size,
+             ways, config.batch_size // ways, config.accumulation)  # fmt: skip
+    log.info("length: %d steps, %.1f epochs", steps.total, steps.total / steps.epoch)
+    log.info("model: %s\n%s", cfg, summary.parameter_table(program.abstract.params))
+    log.info("cost: %.4g GFLOPs an image forward", variants.forward_flops(cfg, side, side) / 1e9)
+
+
+def advise(config: ConfigDict, recipe: provenance.Recipe | None, steps: int) -> None:
+    """Logs that published weights would help, if the recipe leaves the model to an empty `init`.
+
+    Args:
+      config: the resolved configuration.
+      recipe: the recipe of the run, if it has one.
+      steps: the number of steps of the whole run.
+    """
+    later = f"; an estimate of the time follows after {ESTIMATE_STEPS} steps"
+    estimate = later if steps > ESTIMATE_STEPS else ""
+    if recipe and recipe.values["model.variant"] == "auto" and defaults.is_scratch(config):
+        log.info(
+            "no --config.init: %s at %d px is trained from scratch; published weights usually "
+            "reach more with few images, e.g. --config.init=imagenet21k/ViT-B_16.npz (see "
+            "`vit_jax models`)%s",
+            config.model.variant, config.data.image_size, estimate,
+        )  # fmt: skip

@@ -48,7 +48,6 @@ from vit_jax.storage import files as storage
 from vit_jax.training import metric_writer
 from vit_jax.training.metric_window import Window
 from vit_jax.training.metric_writer import Report, Throughput
-from vit_jax.training.startup_log import advise, describe
 from vit_jax.training.workdir import (
     check_classes,
     continue_or_check,
@@ -125,7 +124,7 @@ def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict
     coordinated_stop.check()
     dataset = run.fingerprint()
     coordination.agree("dataset", dataset)
-    if run.model.cfg.classes:  # masked patch prediction has no classes
+    if run.program.model.cfg.classes:  # masked patch prediction has no classes
         check_classes(workdir, run.source.classes)
     weights = initial_weights(run, workdir)
     if coordination.is_first():
@@ -134,9 +133,9 @@ def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict
         prepare(workdir, config, run.source.classes, recipe, made_with, examples)
         goodput.begin()
     coordination.barrier("workdir")
-    describe(run, devices)
+    metric_writer.describe(run, devices)
     if create and coordination.is_first():
-        advise(config, recipe, run.steps.total)
+        metric_writer.advise(config, recipe, run.program.steps.total)
     return run_in(workdir, run, weights)
 
 
@@ -148,7 +147,7 @@ def run_in(workdir: Path, run: build.Run, weights: "Fitted | None") -> dict[str,
             Checkpoints(
                 workdir,
                 keep_last=config.checkpoint.keep_last,
-                keep_every=run.steps.keep_every,
+                keep_every=run.program.steps.keep_every,
                 keep_best=config.checkpoint.keep_best,
             )
         )
@@ -162,13 +161,13 @@ def run_in(workdir: Path, run: build.Run, weights: "Fitted | None") -> dict[str,
                 write=coordination.is_first(),
             )
             stack.callback(report.close)
-            if step < run.steps.total:
+            if step < run.program.steps.total:
                 state = loop(run, state, step, checkpoints, report, workdir)
             return finish(run, state, checkpoints, report, workdir)
         except jax.errors.JaxRuntimeError as e:
             if not device_memory.is_out_of_memory(e):
                 raise
-            raise program.out_of_memory(run) from e
+            raise program.out_of_memory(run.program) from e
 
 
 # ---------------------------------------------------------------- start
@@ -185,7 +184,7 @@ def initial_weights(run: build.Run, workdir: Path) -> "Fitted | None":
 
     weights = loading.read_weights(run.config.init, heads=run.config.model.heads)
     side = run.config.data.image_size
-    return loading.fit(weights, run.model.cfg, (side, side), fresh_head=True)
+    return loading.fit(weights, run.program.model.cfg, (side, side), fresh_head=True)
 
 
 def start(
@@ -198,13 +197,13 @@ def start(
     step = checkpoints.newest_good()
     if step is not None:
         log.info("start: resuming %s at step %d", checkpoints.folder.parent, step)
-        return checkpoints.restore(step, run.abstract), step
+        return checkpoints.restore(step, run.program.abstract), step
     if weights is None:
         log.info("start: from scratch, seed %d", run.config.seed)
-        return run.init(), 0
+        return run.program.init(), 0
     fate = console.table(["tensor", "fate", "shape"], [list(row) for row in weights.fate])
     log.info("start: from %s\n%s", run.config.init, fate)
-    return run.init_from(weights), 0
+    return run.program.init_from(weights), 0
 
 
 # ---------------------------------------------------------------- loop
@@ -219,9 +218,9 @@ def loop(
     workdir: Path,
 ) -> TrainState:
     """Trains steps `first + 1` to the last, with all work that is due after each step."""
-    steps, config_yaml = run.steps, config_lib.to_yaml(run.config)
+    steps, config_yaml = run.program.steps, config_lib.to_yaml(run.config)
     log.info("compiling the step")
-    train_step, key = run.compiled("step"), run.step_key
+    train_step, key = run.program.compiled("step"), run.program.step_key
     throughput, backstop = Throughput(), Backstop(run.config.checkpoint.every_minutes)
     window, batches = Window(run, report, throughput, first), run.train_batches(first)
     traced = timeline.profile_steps(run.config.profile)
@@ -284,7 +283,7 @@ def dispatched(step: int, first: int, metrics: Any) -> None:
 def unmeasured(run: build.Run, report: Report, step: int) -> list[str]:
     """Returns the evaluations due at `step` that have no metrics because the run ended first."""
     there = {key.rpartition("/")[0] for key in report.at(step)}
-    missing = [name for name in run.steps.due(step) if name not in there]
+    missing = [name for name in run.program.steps.due(step) if name not in there]
     return coordination.share("evaluations to do", missing)
 
 
@@ -317,7 +316,7 @@ def measure(run: build.Run, params: Any, name: str) -> dict[str, float | int]:
     if name not in run.tasks:
         from vit_jax.evaluators import classification
 
-        step, evaluator = run.evaluator(name)
+        step, evaluator = run.program.evaluator(name)
         return classification.evaluate(step, params, run.eval_batches(name), evaluator)
     from vit_jax.evaluators import fewshot
 
@@ -334,7 +333,7 @@ def finish(
     run: build.Run, state: TrainState, checkpoints: Checkpoints, report: Report, workdir: Path
 ) -> dict[str, Any]:
     """Writes results.json from the metrics of the last step, once its checkpoint is committed."""
-    total = run.steps.total
+    total = run.program.steps.total
     with watchdog.longer():
         checkpoints.wait()
     written = report.at(total)
@@ -342,7 +341,7 @@ def finish(
     results: dict[str, Any] = {"step": total, "checkpoint": str(Path(FOLDER) / str(total))}
     for key, value in written.items():
         split, _, metric = key.rpartition("/")
-        if split.removesuffix("_raw") in run.steps.evals:
+        if split.removesuffix("_raw") in run.program.steps.evals:
             results.setdefault(split, {})[metric] = value
     if validation.looked_at_test(run.config):
         results["looked_at_test"] = True

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from vit_jax.errors import BadInput
-from vit_jax.models import mixer, resnet, vit
-from vit_jax.models.variants import FREE
+from vit_jax.models.settings import FREE
 
 BIT_IMAGE_SIZE = 224  # image size of pre-training; the weights fit any size
 
@@ -57,6 +56,8 @@ def _count(flat: Mapping[str, np.ndarray], pattern: str) -> int:
 def _vit(
     flat: Mapping[str, np.ndarray], image_size: tuple[int, int] | None
 ) -> tuple[dict[str, Any], tuple[int, int] | None]:
+    from vit_jax.models import vit
+
     patch, _, _, width = flat["embedding/kernel"].shape
     _, heads, _ = flat["block_0/attn/query/kernel"].shape
     sizes = (width, _count(flat, r"block_\d+/"), flat["block_0/mlp/up/kernel"].shape[1], heads)
@@ -93,6 +94,8 @@ def _bit(
 def _mixer(
     flat: Mapping[str, np.ndarray], image_size: tuple[int, int] | None
 ) -> tuple[dict[str, Any], tuple[int, int] | None]:
+    from vit_jax.models import mixer
+
     patch, _, _, width = flat["embedding/kernel"].shape
     tokens, token_mlp = flat["block_0/token_mlp/up/kernel"].shape
     mlp = flat["block_0/channel_mlp/up/kernel"].shape[1]
@@ -118,6 +121,8 @@ def _backbone(flat: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 def _resnet_name(stages: tuple[int, ...]) -> str:
     """Returns the N of ResNet-N; also if the third of three stages holds the units of a fourth."""
+    from vit_jax.models import resnet
+
     for number, units in resnet.STAGES.items():
         if stages in (units, (*units[:2], units[2] + units[3])):
             return str(number)

@@ -17,16 +17,20 @@ import ml_dtypes
 import numpy as np
 
 from vit_jax import tree
+from vit_jax.config.registry import Registry
 from vit_jax.errors import BadInput, unknown
-from vit_jax.models import variants, vit
-from vit_jax.models.bit import BiTConfig
-from vit_jax.models.custom import OwnConfig
-from vit_jax.models.mixer import MixerConfig
+from vit_jax.models import variants
 from vit_jax.weights import architecture, files
-from vit_jax.weights.formats import json_config, name_table, npz, state_dict
+from vit_jax.weights.formats import json_config, name_table
 from vit_jax.weights.formats.name_table import Context, Flat, Format
 
-FORMATS = (*npz.FORMATS, *state_dict.FORMATS)
+# Suffix of a file -> the formats that such a file may have.
+FORMATS = Registry(
+    {
+        ".npz": "vit_jax.weights.formats.npz:FORMATS",
+        ".safetensors": "vit_jax.weights.formats.state_dict:FORMATS",
+    }
+)
 SUFFIX = {"npz": ".npz", "big_vision": ".npz", "timm": ".safetensors", "hf": ".safetensors"}
 NAMES = tuple(SUFFIX)
 ORIGINAL = json_config.Images()
@@ -178,11 +182,11 @@ def _format_of(path: Path, given: Flat) -> Format:
     Raises:
       BadInput: no format knows them; the message names those unknown to the nearest format.
     """
-    for pattern, what in state_dict.REFUSED:
+    for pattern, part in name_table.REFUSED:
         name = next((n for n in given if re.fullmatch(pattern, n)), None)
         if name:
             raise BadInput(
-                f"{path} has {what} ({name}), which our models do not; without it the rest would "
+                f"{path} has {part} ({name}), which our models do not; without it the rest would "
                 "compute something else."
             )
 
@@ -190,8 +194,7 @@ def _format_of(path: Path, given: Flat) -> Format:
         lost = sum(form.rule_for(name) is None for name in given)
         return lost, sum(form.canonical(name) != name for name in given)
 
-    candidates = [f for f in FORMATS if SUFFIX[f.name] == path.suffix]
-    best = min(candidates, key=cost)
+    best: Format = min(FORMATS[path.suffix], key=cost)
     missed = [name for name in given if best.rule_for(name) is None]
     if missed or not given:
         what = f"{best.name} file of a {best.family} model" if len(missed) < len(given) else "model"
@@ -233,6 +236,8 @@ def _heads_of_variant(ours: Flat) -> int:
     depth = len({m[0] for m in (re.match(r"block_\d+/", name) for name in ours) if m})
     mlp = ours["block_0/mlp/up/kernel"].shape[0] if "block_0/mlp/up/kernel" in ours else 0
     width = ours["embedding/bias"].shape[0] if "embedding/bias" in ours else 0
+    from vit_jax.models import vit
+
     for name, (*sizes, heads) in vit.SIZES.items():
         if sizes == [width, depth, mlp] and name != "b":  # has S's sizes; no weights were published
             return heads
@@ -282,10 +287,10 @@ def expressed(
       BadInput: the format cannot express the model. The arguments are those of `write`.
     """
     family, flat = variants.family(cfg), flatten(params)
-    if isinstance(cfg, OwnConfig):
+    if cfg.FAMILY == "own":
         raise BadInput(f"{name} is of published models, not of one's own; keep it as a run.")
     _check_params(cfg, flat)
-    having = [f for f in FORMATS if f.family == family]
+    having = [f for forms in FORMATS.values() for f in forms if f.family == family]
     form = next((f for f in having if f.name == name and f.writes(flat)), None)
     if form is None:
         names = dict.fromkeys(f.name for f in having)
@@ -297,7 +302,7 @@ def expressed(
         beside = json_config.write(name, cfg, _image_size(cfg, flat), constants, images)
     elif name == "big_vision" and {"cls", "posemb"} <= flat.keys():
         _image_size(cfg, flat)  # its readers infer the class token's row from squares
-    registers = cfg.registers if isinstance(cfg, vit.ViTConfig) else 0
+    registers = cfg.registers if cfg.FAMILY == "vit" else 0
     context = Context(class_rows=int("cls" in flat), registers=registers)
     return name_table.write(form, flat, context), beside
 
@@ -345,7 +350,7 @@ def _check_expressible(form: Format, cfg: variants.Config, constants: dict[str, 
     backbone = variants.backbone(cfg)
     if backbone is not None and backbone.stem != "standard":
         raise BadInput(f"the {form.name} format has no stem={backbone.stem}; keep it as a run.")
-    if isinstance(cfg, vit.ViTConfig):
+    if cfg.FAMILY == "vit":
         kinds = {"big_vision": ("learned1d", "sincos2d")}
         if cfg.posemb not in kinds.get(form.name, ("learned1d",)) or cfg.posemb_at != "stem":
             raise BadInput(
@@ -365,9 +370,9 @@ def _check_expressible(form: Format, cfg: variants.Config, constants: dict[str, 
 
 def _image_size(cfg: variants.Config, flat: Flat) -> int:
     """Returns the pixels per side, from the number of patches."""
-    if isinstance(cfg, BiTConfig):
+    if cfg.FAMILY == "bit":
         return architecture.BIT_IMAGE_SIZE
-    if isinstance(cfg, MixerConfig):
+    if cfg.FAMILY == "mixer":
         patches, stride = flat["block_0/token_mlp/up/kernel"].shape[0], cfg.patch
     else:
         patches, stride = flat["posemb"].shape[1] - ("cls" in flat), cfg.stride

@@ -11,13 +11,15 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vit_jax.errors import BadInput, unknown
-from vit_jax.models import mixer, resnet, variants
-from vit_jax.models.bit import BiTConfig
-from vit_jax.models.mixer import MixerConfig
-from vit_jax.models.vit import ViTConfig
+from vit_jax.models import variants
+
+if TYPE_CHECKING:
+    from vit_jax.models.bit import BiTConfig
+    from vit_jax.models.mixer import MixerConfig
+    from vit_jax.models.vit import ViTConfig
 
 NAME = "config.json"
 PREPROCESSOR = "preprocessor_config.json"
@@ -157,7 +159,7 @@ def _gelu(key: str, value: Any, table: dict[str, str]) -> str:
 
 def write(
     name: str,
-    cfg: ViTConfig | BiTConfig | MixerConfig,
+    cfg: "ViTConfig | BiTConfig | MixerConfig",
     image_size: int,
     constants: dict[str, Any],
     images: Images,
@@ -176,7 +178,7 @@ def write(
     """
     if name == "timm":
         return {NAME: _write_timm(cfg, image_size, images) | {OWN: constants}}
-    if not isinstance(cfg, ViTConfig) or cfg.backbone or cfg.pool != "token":
+    if cfg.FAMILY != "vit" or cfg.backbone or cfg.pool != "token":
         raise BadInput("hf: transformers' ViT has a class token and no backbone; use timm or npz.")
     if cfg.classes and cfg.representation:
         raise BadInput(
@@ -192,7 +194,7 @@ def write(
     }
 
 
-def _write_hf(cfg: ViTConfig, image_size: int, images: Images) -> dict[str, Any]:
+def _write_hf(cfg: "ViTConfig", image_size: int, images: Images) -> dict[str, Any]:
     names = images.names or tuple(f"LABEL_{i}" for i in range(cfg.classes))
     several = cfg.classes and images.sigmoid
     return {
@@ -248,17 +250,21 @@ _TIMM_BIT = ((50, 1), (50, 3), (101, 1), (101, 3), (152, 2), (152, 4))
 
 
 def _write_timm(
-    cfg: ViTConfig | BiTConfig | MixerConfig, image_size: int, images: Images
+    cfg: "ViTConfig | BiTConfig | MixerConfig", image_size: int, images: Images
 ) -> dict[str, Any]:
     _check_timm_epsilons(cfg)
-    if isinstance(cfg, MixerConfig):
+    if cfg.FAMILY == "mixer":
+        from vit_jax.models import mixer
+
         sizes = (cfg.width, cfg.depth, cfg.mlp, cfg.token_mlp)
         name = next((n.lower() for n, named in mixer.SIZES.items() if named == sizes), None)
         if name is None or cfg.gelu != "erf" or cfg.patch not in (16, 32):
             raise BadInput("timm's Mixers are S, B and L /16 and /32 with erf GELU; write npz.")
         architecture, args = f"mixer_{name}{cfg.patch}_224", {"img_size": image_size}
         features = cfg.width
-    elif isinstance(cfg, BiTConfig):
+    elif cfg.FAMILY == "bit":
+        from vit_jax.models import resnet
+
         named = {(resnet.STAGES[n], 64 * w): f"resnetv2_{n}x{w}_bit" for n, w in _TIMM_BIT}
         key = (cfg.resnet.stages, cfg.resnet.width)
         if key not in named or cfg.resnet.root_pool != "zero":
@@ -293,11 +299,11 @@ def _timm_crop(image_size: int, shorter_side: int) -> dict[str, Any]:
     return {"crop_pct": share, "crop_mode": "center"}
 
 
-def _check_timm_epsilons(cfg: ViTConfig | BiTConfig | MixerConfig) -> None:
+def _check_timm_epsilons(cfg: "ViTConfig | BiTConfig | MixerConfig") -> None:
     """Raises BadInput for epsilons that are not near timm's own; those of published weights are."""
     backbone = variants.backbone(cfg)
     given: dict[str, tuple[float, tuple[float, ...]]] = {}
-    if not isinstance(cfg, BiTConfig):
+    if cfg.FAMILY != "bit":
         given["ln_epsilon"] = (cfg.ln_epsilon, (1e-12, 1e-6))
     if backbone is not None:
         given["gn_epsilon"] = (backbone.gn_epsilon, (1e-6, 1e-5))
@@ -310,7 +316,7 @@ def _check_timm_epsilons(cfg: ViTConfig | BiTConfig | MixerConfig) -> None:
             )
 
 
-def _timm_vit(cfg: ViTConfig, image_size: int) -> tuple[str, dict[str, Any]]:
+def _timm_vit(cfg: "ViTConfig", image_size: int) -> tuple[str, dict[str, Any]]:
     if cfg.representation:
         raise BadInput("timm's ViT has no pre-logits layer; export it as npz or big_vision.")
     architecture = "vit_base_patch16_224"

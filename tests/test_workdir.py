@@ -18,7 +18,7 @@ from vit_jax.errors import BadInput, RunFailed, stopping_when_full
 from vit_jax.runtime import coordination
 from vit_jax.storage import checksums
 from vit_jax.storage import files as storage
-from vit_jax.training import workdir
+from vit_jax.training import refused_start, workdir
 
 
 def quickstart(*overrides):
@@ -83,7 +83,7 @@ def test_few_shot_tasks_change_results_and_their_cadence_does_not(tmp_path):
 def test_what_a_refused_start_wrote_is_removed_and_nothing_else(tmp_path, there):
     for name in there:
         (tmp_path / name).write_text("old")
-    with pytest.raises(BadInput), workdir.unchanged_if_refused(tmp_path):  # noqa: PT012
+    with pytest.raises(BadInput), refused_start.unchanged_if_refused(tmp_path):  # noqa: PT012
         (tmp_path / "checkpoints").mkdir()
         (tmp_path / "config.yaml").write_text("new")
         (tmp_path / "other.txt").write_text("of a person, meanwhile")

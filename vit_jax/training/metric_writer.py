@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from vit_jax.build import run as build
 
 ESTIMATE_STEPS = 10  # after them the run time is estimated; the first step is not counted
+PROFILE_FOLDER = "profile"
+EVENT_FILES = "events.out.tfevents.*"  # files of TensorBoard
 log = logging.getLogger("vit_jax")
 
 

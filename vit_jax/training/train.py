@@ -48,13 +48,13 @@ from vit_jax.storage import files as storage
 from vit_jax.training import metric_writer
 from vit_jax.training.metric_window import Window
 from vit_jax.training.metric_writer import Report, Throughput
+from vit_jax.training.refused_start import unchanged_if_refused
 from vit_jax.training.workdir import (
     check_classes,
     continue_or_check,
     has_checkpoint,
     prepare,
     resumption,
-    unchanged_if_refused,
 )
 
 if TYPE_CHECKING:
@@ -237,7 +237,8 @@ def loop(
                 window.last_good = done
                 backstop.saved()
 
-    with contextlib.closing(metric_writer.Profile(traced, workdir / "profile")) as profile:
+    folder = workdir / metric_writer.PROFILE_FOLDER
+    with contextlib.closing(metric_writer.Profile(traced, folder)) as profile:
         try:
             if due:
                 finish_step()

@@ -3,15 +3,14 @@
 
 """Looks for a run to continue in a workdir, and writes the files that a run needs before training.
 
-A refused start must leave the folder as it was. Start from `continue_or_check`.
+`refused_start` undoes these writes if the start is refused. Start from `continue_or_check`.
 """
 
 import contextlib
 import json
 import logging
-import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,10 @@ from vit_jax.checkpoints.step_folders import FOLDER, committed, saved
 from vit_jax.config import load as config_lib
 from vit_jax.config import provenance
 from vit_jax.config.load import ConfigDict
-from vit_jax.errors import BadInput, NotStarted, PeerLost, permitted, together, writing
+from vit_jax.errors import BadInput, permitted, together, writing
 from vit_jax.reports import summary
-from vit_jax.runtime import coordination, goodput, process_exit
-from vit_jax.storage import checksums, jsonl
+from vit_jax.runtime import coordination
+from vit_jax.storage import checksums
 from vit_jax.storage import files as storage
 
 log = logging.getLogger("vit_jax")
@@ -297,76 +296,3 @@ def _some(names: Sequence[str], most: int = 5) -> str:
     """Returns the first names as text, with the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
-
-
-# ---------------------------------------------------------------- a start that is refused
-
-# Everything that a start writes into the workdir before the first checkpoint.
-_OURS = re.compile(
-    r"config\.yaml|classes\.json|origin\.json|(goodput|metrics)(\.jsonl)?|restarts\.json|"
-    r"skipped-\d+\.json|results\.json|report\.html|events\.out\.tfevents\..*|profile|checkpoints"
-)
-_KEPT = ("config.yaml", "classes.json", "origin.json", "restarts.json", goodput.FILE)
-_KEPT += (jsonl.METRICS_FILE,)
-
-
-@contextlib.contextmanager
-def unchanged_if_refused(workdir: Path) -> Iterator[None]:
-    """Restores a workdir if the block refuses the start and has saved no step.
-
-    Only process 0 does this, because it holds the lock.
-    """
-    if not coordination.is_first():
-        yield
-        return
-    before = _Before(workdir)
-
-    def ended() -> None:
-        if process_exit.code() == BadInput.exit_code:  # refused by another process or thread
-            before.restore()
-
-    with process_exit.last(ended):
-        try:
-            yield
-        except (BadInput, NotStarted):
-            before.restore()
-            raise
-
-
-class _Before:
-    """A copy of the files in a workdir that a start may change."""
-
-    def __init__(self, workdir: Path):
-        self._workdir, self._steps = workdir, saved(workdir)
-        self._aside = set(step_folders.aside(workdir))
-        self._paths = set(self._listed())
-        kept = [workdir / name for name in _KEPT if workdir / name in self._paths]
-        # In a bucket rows are objects, and a start removes those after the newest step.
-        kept += jsonl.after(workdir / jsonl.METRICS_FILE, max(self._steps, default=0))
-        self._contents = dict[Path, bytes]()
-        for path in kept:
-            with contextlib.suppress(OSError):  # the use of the file reports it
-                self._contents[path] = storage.read_all([path])[0]
-
-    def _listed(self) -> list[Path]:
-        found = [path for path in storage.listed(self._workdir) if _OURS.fullmatch(path.name)]
-        if storage.is_remote(self._workdir):
-            for name in (goodput.FILE, jsonl.METRICS_FILE):
-                found += storage.listed(jsonl.place(self._workdir / name))
-        return found
-
-    def restore(self) -> None:
-        """Removes new files and rewrites changed ones, unless a step was saved."""
-        try:
-            new = set(step_folders.aside(self._workdir)) - self._aside
-            moved = {step_folders.step_of(name) for name in new}
-            if set(saved(self._workdir)) != set(self._steps) - moved:
-                return
-            step_folders.put_back(self._workdir, new)
-            for path in set(self._listed()) - self._paths:
-                storage.remove(path)
-            for path, content in self._contents.items():
-                if not storage.exists(path) or storage.read_all([path])[0] != content:
-                    storage.write(path, content)
-        except (OSError, BadInput, PeerLost) as e:
-            log.warning("%s could not be left as it was: %s", self._workdir, e)

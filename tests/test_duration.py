@@ -5,7 +5,7 @@
 
 import pytest
 
-from vit_jax.config import durations
+from vit_jax.config import timeline
 from vit_jax.errors import BadInput
 
 
@@ -38,7 +38,7 @@ from vit_jax.errors import BadInput
     ],
 )
 def test_duration_in_steps(text, steps):
-    found = durations.parse("config.length", text)
+    found = timeline.parse_duration("config.length", text)
     assert found.steps(batch_size=8, examples=1000, total_steps=400) == steps
 
 
@@ -53,6 +53,6 @@ def test_duration_in_steps(text, steps):
 )  # fmt: skip
 def test_what_is_not_a_duration_says_so(text):
     with pytest.raises(BadInput) as caught:
-        durations.parse("config.schedule.warmup", text)
+        timeline.parse_duration("config.schedule.warmup", text)
     assert f"config.schedule.warmup={text!r}" in str(caught.value)
     assert "'90 epochs'" in str(caught.value)

@@ -21,6 +21,7 @@ import vit_jax
 from vit_jax.data.sources import registry as sources
 from vit_jax.data.sources.source import Options
 from vit_jax.errors import BadInput
+from vit_jax.inference import inputs
 from vit_jax.inference import model as inference
 from vit_jax.storage import regular
 from vit_jax.weights import convert
@@ -150,18 +151,18 @@ def test_images_are_files_folders_and_lists(tmp_path):
     pictures.folder(tmp_path, "b/2.png", "b/c/1.PNG", "a.png")
     (tmp_path / "b" / "notes.txt").write_text("")
     listed = io.StringIO(f"{tmp_path}/a.png\n\n{tmp_path}/b/2.png\n")
-    found = inference.image_files([str(tmp_path / "b"), "-"], listed)
+    found = inputs.image_files([str(tmp_path / "b"), "-"], listed)
     assert found == [f"{tmp_path}/{name}" for name in ("b/2.png", "b/c/1.PNG", "a.png", "b/2.png")]
 
 
 def test_all_that_is_wrong_with_images_is_said_at_once(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadInput) as caught:
-        inference.image_files([str(tmp_path / "empty"), str(tmp_path / "gone")], io.StringIO())
+        inputs.image_files([str(tmp_path / "empty"), str(tmp_path / "gone")], io.StringIO())
     assert "empty has no images in it" in str(caught.value)
     assert "gone is not there" in str(caught.value)
     with pytest.raises(BadInput, match="no images; give files, folders"):
-        inference.image_files(["-"], io.StringIO("\n"))
+        inputs.image_files(["-"], io.StringIO("\n"))
 
 
 @pytest.mark.parametrize("through", ["pipe", "file"])
@@ -175,11 +176,11 @@ def test_a_list_on_standard_input_has_an_end(tmp_path, monkeypatch, through):
     os.close(writing)
     with open(reading) as pipe, open(tmp_path / "list") as file:
         if through == "file":  # which has an end
-            assert inference.image_files(["-"], file) == [f"{tmp_path}/a.png"]
+            assert inputs.image_files(["-"], file) == [f"{tmp_path}/a.png"]
             return
         said = "standard input cannot be read: it is a named pipe that gives more than 0 MiB; give"
         with pytest.raises(BadInput, match=said):
-            inference.image_files(["-"], pipe)
+            inputs.image_files(["-"], pipe)
 
 
 @pytest.mark.timeout(120)
@@ -188,7 +189,7 @@ def test_what_is_no_file_is_left_out_of_a_folder_and_told(tmp_path, caplog):
     odd = hostile.no_files(tmp_path / "b.jpg")
     (tmp_path / "gone.png").symlink_to("nowhere")  # who reads it is told that it is gone
     (tmp_path / "loop.png").symlink_to("loop.png")
-    found = inference.image_files([str(tmp_path)], io.StringIO())
+    found = inputs.image_files([str(tmp_path)], io.StringIO())
     names = ("a.png", "b.jpg/1.png", "gone.png", "loop.png")
     assert found == [f"{tmp_path}/{name}" for name in names]
     assert caplog.messages == [f"left out, as pipes, sockets or devices: {', '.join(odd)}"]
@@ -201,7 +202,7 @@ def test_what_is_named_must_be_a_file(tmp_path):
     odd = hostile.no_files(tmp_path / "odd")
     listed = io.StringIO("\n".join([*odd, f"{tmp_path}/loop.jpg", "x" * 300, "a\0b"]))
     with pytest.raises(BadInput) as caught:
-        inference.image_files([str(tmp_path / "odd"), "-"], listed)
+        inputs.image_files([str(tmp_path / "odd"), "-"], listed)
     said = caught.value.parts
     assert said[0].startswith(f"{tmp_path}/odd has no images in it, only pipes")
     for part, path, kind in zip(said[1:4], odd, ("device", "named pipe", "socket"), strict=True):
@@ -215,7 +216,7 @@ def test_a_folder_that_cannot_be_listed_is_told(tmp_path):
     (tmp_path / "secret").chmod(0)
     said = rf"{tmp_path} cannot be read: Permission denied \({tmp_path}/secret\)"
     with rights.plain(), pytest.raises(BadInput, match=said):
-        inference.image_files([str(tmp_path)], io.StringIO())
+        inputs.image_files([str(tmp_path)], io.StringIO())
 
 
 @pytest.mark.timeout(120)

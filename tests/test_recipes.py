@@ -100,7 +100,7 @@ def test_bit_of_another_length_falls_in_proportion():
 def test_drops_are_durations_of_which_0_is_never():
     given = "('0', '25 percent', '12 steps', '81920 examples')"
     config = load(BIT[0], "--config.length=40 steps", f"--config.schedule.step.drops={given}")
-    assert timeline.of(config, examples=4096).drops == (10, 12, 20)
+    assert timeline.steps_of(config, examples=4096).drops == (10, 12, 20)
 
 
 @pytest.mark.parametrize("drops", ["('soon',)", "(3,)"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from test_distance import random_weights
 
-from vit_jax.analysis import rollout
+from vit_jax.analysis import maps
 
 
 def written_out(weights_SNLL):
@@ -24,7 +24,7 @@ def every_row(weights_SBNLL):
     """What rollout says of each output token: float [B, L, L]."""
     _, batch, _, tokens, _ = weights_SBNLL.shape
     starts = jnp.broadcast_to(jnp.eye(tokens)[:, None], (tokens, batch, tokens))
-    rows = [rollout.of_weights(jnp.asarray(weights_SBNLL), start) for start in starts]
+    rows = [maps.rollout(jnp.asarray(weights_SBNLL), start) for start in starts]
     return np.stack(rows, axis=1)
 
 
@@ -57,7 +57,7 @@ def test_upsampled_is_in_multiples_of_the_mean_and_not_transposed():
     shares = np.zeros((2, 2, 3), np.float32)
     shares[0, 1, 2] = 0.3
     shares[1] = 0.1
-    found = rollout.upsampled(shares, (20, 60))
+    found = maps.upsampled(shares, (20, 60))
     assert found.shape == (2, 20, 60)
     np.testing.assert_allclose(found[1], 1, rtol=1e-6)
     assert found[0, -1, -1] == pytest.approx(6)  # all of it at one of six patches

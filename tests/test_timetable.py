@@ -14,7 +14,7 @@ def of(*overrides):
     """The timetable of the quickstart with 1,000 examples in batches of 100."""
     own = ["batch_size=100", "length=4 epochs", "checkpoint.every=25 percent", *overrides]
     config = config_lib.load("configs/quickstart.py", [f"--config.{text}" for text in own])
-    return timeline.of(config, examples=1000)
+    return timeline.steps_of(config, examples=1000)
 
 
 def test_every_unit_is_steps():

@@ -218,7 +218,7 @@ def make(
       BadInput: the mesh or a combination of values cannot be used.
     """
     rules = make_rules(config, devices)
-    steps, use_ema = timeline.of(config, examples), config.ema.decay > 0
+    steps, use_ema = timeline.steps_of(config, examples), config.ema.decay > 0
     cfg, side = for_devices(config, classes, rules, steps, platform), config.data.image_size
     bare = variants.make(cfg)
 

@@ -22,8 +22,8 @@ import numpy as np
 
 from vit_jax.build import program
 from vit_jax.build.program import Program
-from vit_jax.config import durations, timeline, validation
 from vit_jax.config import load as config_lib
+from vit_jax.config import timeline, validation
 from vit_jax.config.load import ConfigDict
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.pipeline import pipeline
@@ -79,11 +79,11 @@ def check(config: ConfigDict) -> None:
             custom.find(name, part.evaluator, config.checkpoint.keep_best)
     for key, value in config_lib.flatten(config):
         if key in _DURATIONS or re.fullmatch(r"evals\.\w+\.every", key):
-            durations.parse(f"config.{key}", value)
+            timeline.parse_duration(f"config.{key}", value)
         if key == "schedule.step.drops":
             for text in value:
-                durations.parse(f"config.{key}", text)
-    if durations.parse("config.length", config.length).unit == "percent":
+                timeline.parse_duration(f"config.{key}", text)
+    if timeline.parse_duration("config.length", config.length).unit == "percent":
         raise BadInput(f"length={config.length!r}: percent is of the length; give another unit.")
     timeline.profile_steps(config.profile)
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import ml_collections
 import yaml
 
-from vit_jax.config import recipes, synonyms
+from vit_jax.config import recipes
 from vit_jax.errors import BadInput, unknown
 from vit_jax.storage import files as storage
 
@@ -227,6 +227,8 @@ def _not_understood(text: str, rest: Sequence[str], known: Mapping[str, Any]) ->
 
 def _unknown_key(key: str, value: str, known: Mapping[str, Any]) -> BadInput:
     """Returns the error for an unknown key, or for a section given as a key."""
+    from vit_jax.config import synonyms
+
     hint = synonyms.hint("config key", key, value)
     inside = [k for k in known if k.startswith(key + ".")]
     if inside:
@@ -239,6 +241,8 @@ def _choose(config: ConfigDict, set_keys: set[str]) -> None:
     for section, options in choices(config).items():
         chosen = config[section].name
         if chosen not in options:
+            from vit_jax.config import synonyms
+
             raise unknown(section, chosen, options, synonyms.hint(f"{section}.name", chosen))
         for other in options:
             prefix = f"{section}.{other}."
@@ -325,6 +329,8 @@ def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
     wrong = {key: value for key, value in _sections(values) if key not in sections}
     for key, value in (wrong | given).items():
         if key not in known:
+            from vit_jax.config import synonyms
+
             hint = synonyms.hint("config key", key, str(value)).replace("--config.", "")
             raise unknown(f"config key in {path}", key, known, hint)
         like = known[key]

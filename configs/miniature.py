@@ -77,9 +77,9 @@ _OWN = {"tier": "hour", "dataset": "cifar100", "model": "vit", "method": "scratc
         "posemb": "learned1d", "examples": 0}  # fmt: skip
 
 
-def cell(**given: Any) -> str:
+def cell(**changes: Any) -> str:
     """Returns the arguments of this recipe that describe a run: its `recipe.protocol`."""
-    kept = {key: given.get(key, usual) for key, usual in _OWN.items()}
+    kept = {key: changes.get(key, usual) for key, usual in _OWN.items()}
     return ",".join(f"{k}={v}" for k, v in kept.items() if k == "tier" or v != _OWN[k])
 
 

@@ -454,7 +454,7 @@ def test_module_inside_a_package(tmp_path, monkeypatch):
 def test_an_evaluator_is_tried_before_anything_is_trained(value):
     evaluator = functools.partial(custom._checked, "it", "", lambda *_: value)
     with pytest.raises(BadInput, match="it returned"):
-        custom.attempt(evaluator, 3, 1)
+        custom.try_on_random_logits(evaluator, 3, 1)
 
 
 def test_an_evaluator_that_fails_later_ends_the_run_and_keeps_it(mine, tmp_path, capsys):

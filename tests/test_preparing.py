@@ -19,7 +19,7 @@ SIZE = (32, 32)
 
 
 def found(form, images, size=SIZE):
-    return preprocessing_facts.found(exports.weights(form=form, images=images), size)
+    return preprocessing_facts.describe(exports.weights(form=form, images=images), size)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_configuration_of_transformers(given, shorter, kind, unsaid):
 def test_normalisation_is_that_of_the_reader(form, given):
     """On images of the model's size, where resizing does nothing."""
     weights = exports.weights(form=form, images=given)
-    said, _ = preprocessing_facts.found(weights, SIZE)
+    said, _ = preprocessing_facts.describe(weights, SIZE)
     pixels = np.random.default_rng(0).integers(0, 256, (1, *SIZE, 3), np.uint8)
     expected = loading.reader(weights, SIZE)(pixels)
     normalised = normalise(jnp.asarray(pixels), said.mean, said.std)

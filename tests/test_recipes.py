@@ -431,7 +431,7 @@ def test_sweep_of_transfer_is_table_4_then_three_seeds(dataset):
     select, final = stages(f"{TRANSFER}dataset={dataset},standin=true")
     rates = transfer.table_4()[dataset].rates
     assert [p.config.schedule.lr for p in select] == list(rates)
-    assert [validation.looked_at_test(p.config) for p in select] == [False] * 4
+    assert [validation.uses_test_data(p.config) for p in select] == [False] * 4
     assert [(p.config.schedule.lr, p.config.seed) for p in final] == [
         (rates[-1], s) for s in range(3)
     ]

@@ -323,8 +323,8 @@ def _optimizer(
     config: ConfigDict, params: Any, steps: timeline.Steps
 ) -> tuple[schedules.Schedule, optimizers.Transform]:
     in_steps = {"warmup": steps.warmup, "cooldown": steps.cooldown, "drops": steps.drops}
-    given = _chosen(config.schedule) | in_steps
-    schedule = schedules.make_schedule(total_steps=steps.total, **given)
+    arguments = _chosen(config.schedule) | in_steps
+    schedule = schedules.make_schedule(total_steps=steps.total, **arguments)
     tx = optimizers.make_optimizer(params, schedule, **_chosen(config.optimizer))
     return schedule, train_step.skipping(tx) if config.skip_non_finite else tx
 
@@ -337,8 +337,8 @@ def _step_functions(
     Patch prediction has no scores.
     """
 
-    def apply(params: Any, images: jax.Array, **given: Any) -> jax.Array:
-        return jnp.asarray(model.apply({"params": params}, images, **given))
+    def apply(params: Any, images: jax.Array, **options: Any) -> jax.Array:
+        return jnp.asarray(model.apply({"params": params}, images, **options))
 
     objective = masked_objective(config, model.cfg)
     shared = {

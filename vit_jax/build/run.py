@@ -130,18 +130,18 @@ class Run:
         before = skipped_images.read_skipped(workdir)
         own = json.dumps(sorted({*before, *self.train_pipeline.skipped}))
         lists = map(json.loads, coordination.gather("skipped images", own))
-        found = sorted(set(map(tuple, itertools.chain.from_iterable(lists))))
-        return [{"file": file, "reason": reason} for file, reason in found]
+        images = sorted(set(map(tuple, itertools.chain.from_iterable(lists))))
+        return [{"file": file, "reason": reason} for file, reason in images]
 
     def fingerprint(self) -> dict[str, str]:
         """Returns the values that must agree in all processes that read the same examples."""
         split = self.train_pipeline.split
-        found = {"training examples": f"{len(split)} ({split.digest()})"}
+        values = {"training examples": f"{len(split)} ({split.digest()})"}
         for name, one in self.evaluations.items():
             digests = [part.digest(1000) for part in one.parts.values()]
-            found[f"evaluation {name}"] = f"{len(one)} ({' '.join(digests)})"
-        found |= {name: task.digest() for name, task in self.tasks.items()}
-        return self.source.fingerprint() | found
+            values[f"evaluation {name}"] = f"{len(one)} ({' '.join(digests)})"
+        values |= {name: task.digest() for name, task in self.tasks.items()}
+        return self.source.fingerprint() | values
 
     def eval_batches(self, name: str) -> Iterator[tuple[str, dict[str, jax.Array]]]:
         """Yields (part, global batch) of a named evaluation; see `classification.evaluate`."""
@@ -206,7 +206,7 @@ def build(config: ConfigDict, compile_first: Sequence[str] = ()) -> Run:
             if evaluator is not None:
                 from vit_jax.evaluators import custom
 
-                custom.attempt(evaluator, classes, labels)
+                custom.try_on_random_logits(evaluator, classes, labels)
     return Run(
         program=computation,
         source=dataclasses.replace(source, notes=tuple(notes)),
@@ -232,13 +232,13 @@ def problems(config: ConfigDict) -> list[BadInput]:
 
     It reads no image.
     """
-    found = []
+    errors = []
     for opened in (_few_shot_sources, _splits):
         try:
             opened(config)
         except BadInput as e:
-            found.append(e)
-    return found
+            errors.append(e)
+    return errors
 
 
 def options(data: ConfigDict) -> Options:
@@ -256,7 +256,7 @@ def few_shot_source(data: ConfigDict, spec: str) -> Source:
 
 
 def _few_shot_sources(config: ConfigDict) -> dict[str, Source]:
-    return _all(
+    return _call_all(
         {
             name: functools.partial(few_shot_source, config.data, spec)
             for name, spec in validation.few_shot_tasks(config).items()
@@ -278,7 +278,9 @@ def _tasks(config: ConfigDict, opened: Mapping[str, Source]) -> "dict[str, shots
             raise BadInput(f"{name}: {e}") from e
         return task
 
-    return _all({name: functools.partial(make, name, source) for name, source in opened.items()})
+    return _call_all(
+        {name: functools.partial(make, name, source) for name, source in opened.items()}
+    )
 
 
 def plain_pipeline(data: ConfigDict, split: Split, batch_size: int) -> Pipeline:
@@ -287,22 +289,22 @@ def plain_pipeline(data: ConfigDict, split: Split, batch_size: int) -> Pipeline:
     return Pipeline(split, ops, batch_size, 0, data.image_size, data.workers, data.prefetch)
 
 
-_Found = dict[str, Evaluation]  # by name
+_Evaluations = dict[str, Evaluation]  # by name
 
 
-def _splits(config: ConfigDict) -> tuple[Source, list[str], Split, _Found]:
+def _splits(config: ConfigDict) -> tuple[Source, list[str], Split, _Evaluations]:
     """Returns source, notes, training split and evaluations; reads no image."""
     data = config.data
     try:
         source = open_source(data)
     except BadInput as e:
-        missing = (test_sets.problems(**_reading(config, name)) for name in config.evals)
+        missing = (test_sets.problems(**_test_set_arguments(config, name)) for name in config.evals)
         raise together([e, *itertools.chain.from_iterable(missing)]) from e
     notes = list(source.notes)
 
     def training() -> Split:
-        split, said = training_examples(source, data)
-        notes.extend(said)
+        split, more_notes = training_examples(source, data)
+        notes.extend(more_notes)
         if data.window_shards:
             from vit_jax.data.splits import windows
 
@@ -312,12 +314,12 @@ def _splits(config: ConfigDict) -> tuple[Source, list[str], Split, _Found]:
     wanted: dict[str, Callable[[], Any]] = {"": training}  # the training split has the empty name
     for name in config.evals:
         wanted[name] = functools.partial(_evaluation, config, source, name)
-    found = _all(wanted)
-    return source, notes, found.pop(""), found
+    splits = _call_all(wanted)
+    return source, notes, splits.pop(""), splits
 
 
 def _pipelines(
-    config: ConfigDict, split: Split, found: _Found, notes: list[str]
+    config: ConfigDict, split: Split, evaluations: _Evaluations, notes: list[str]
 ) -> tuple[Pipeline, int, dict[str, dict[str, Pipeline]]]:
     """Returns the training pipeline, K of its examples, and the pipelines of each evaluation.
 
@@ -325,20 +327,20 @@ def _pipelines(
     """
     data = config.data
     readers: dict[str, Callable[[], Any]] = {"": functools.partial(_pipeline, config, "", split)}
-    for name, one in found.items():
-        readers[name] = functools.partial(_of_parts, config, name, one)
-    pipes = _all(readers)
+    for name, one in evaluations.items():
+        readers[name] = functools.partial(_part_pipelines, config, name, one)
+    pipes = _call_all(readers)
     train, labels = pipes.pop("")
-    train = _kept(train, data, notes)
+    train = _cached(train, data, notes)
     for name, section in config.evals.items():
         if section.source:  # read only once, at the end
-            notes.append(f"{name} is {section.source}: {_said(found[name])}")
+            notes.append(f"{name} is {section.source}: {_sizes_in_words(evaluations[name])}")
         else:
-            pipes[name] = {part: _kept(p, data, notes) for part, p in pipes[name].items()}
+            pipes[name] = {part: _cached(p, data, notes) for part, p in pipes[name].items()}
     return train, labels, pipes
 
 
-def _reading(config: ConfigDict, name: str) -> dict[str, Any]:
+def _test_set_arguments(config: ConfigDict, name: str) -> dict[str, Any]:
     """Returns the arguments of `test_sets.problems` for an evaluation.
 
     `test_sets.find` takes two more.
@@ -355,22 +357,22 @@ def _reading(config: ConfigDict, name: str) -> dict[str, Any]:
 
 
 def _evaluation(config: ConfigDict, source: Source, name: str) -> Evaluation:
-    section, reading = config.evals[name], _reading(config, name)
+    section, reading = config.evals[name], _test_set_arguments(config, name)
     return test_sets.find(source, split=section.split, classes=section.classes, **reading)
 
 
-def _said(one: Evaluation) -> str:
+def _sizes_in_words(one: Evaluation) -> str:
     parts = f" in {len(one.parts)} parts" if len(one.parts) > 1 else ""
     among = "" if one.columns is None else f", among {len(one.columns)} classes"
     return f"{len(one):,} images{parts}{among}"
 
 
-def _of_parts(config: ConfigDict, name: str, one: Evaluation) -> dict[str, Pipeline]:
+def _part_pipelines(config: ConfigDict, name: str, one: Evaluation) -> dict[str, Pipeline]:
     """Makes a pipeline of each part; reads the first image of the first part."""
-    made = {}
+    pipelines = {}
     for part, split in one.parts.items():
-        made[part] = _pipeline(config, name, split, probe=not made)[0]
-    return made
+        pipelines[part] = _pipeline(config, name, split, probe=not pipelines)[0]
+    return pipelines
 
 
 def _pipeline(
@@ -394,17 +396,17 @@ def _pipeline(
 _T = TypeVar("_T")
 
 
-def _all(makers: Mapping[str, Callable[[], _T]]) -> dict[str, _T]:
+def _call_all(makers: Mapping[str, Callable[[], _T]]) -> dict[str, _T]:
     """Calls every maker and returns the results; raises one BadInput with all their errors."""
-    made, found = {}, list[BadInput]()
+    results, errors = {}, list[BadInput]()
     for name, maker in makers.items():
         try:
-            made[name] = maker()
+            results[name] = maker()
         except BadInput as e:
-            found.append(e)
-    if found:
-        raise together(found)
-    return made
+            errors.append(e)
+    if errors:
+        raise together(errors)
+    return results
 
 
 def training_examples(source: Source, data: ConfigDict) -> tuple[Split, list[str]]:
@@ -419,7 +421,7 @@ def training_examples(source: Source, data: ConfigDict) -> tuple[Split, list[str
     )
 
 
-def _kept(pipe: Pipeline, data: ConfigDict, notes: list[str]) -> Pipeline:
+def _cached(pipe: Pipeline, data: ConfigDict, notes: list[str]) -> Pipeline:
     """Returns the same pipeline, reading from memory if `data.cache` asks for it."""
     if data.cache == "none":
         return pipe

@@ -27,10 +27,10 @@ class Registry(MutableMapping[str, Any]):
         self._found: dict[str, Any] = dict(places)
 
     def __getitem__(self, name: str) -> Any:
-        found = self._found[name]
-        if isinstance(found, str):
-            found = self._found[name] = resolve(found)
-        return found
+        value = self._found[name]
+        if isinstance(value, str):
+            value = self._found[name] = resolve(value)
+        return value
 
     def __contains__(self, name: object) -> bool:
         return name in self._found

@@ -168,7 +168,7 @@ def _pairs(value: Any, second: Callable[[Any], bool]) -> bool:
 def check_tuples(config: ConfigDict) -> None:
     """Raises BadInput for a tuple whose elements do not fit its key."""
     mean, std, optimizer = config.data.mean, config.data.std, config.optimizer
-    found = {
+    checks = {
         "data.mean": (_numbers(mean) and len(mean) == 3, "three numbers"),
         "data.std": (_numbers(std) and len(std) == 3 and min(std) > 0, "three numbers above 0"),
         "optimizer.freeze": (_strings(optimizer.freeze), "path patterns, ('embedding/.*',)"),
@@ -183,9 +183,9 @@ def check_tuples(config: ConfigDict) -> None:
     }
     if config.schedule.name == "step":
         drops = _strings(config.schedule.step.drops)
-        found["schedule.step.drops"] = (drops, "durations, ('30 epochs', '60 epochs')")
+        checks["schedule.step.drops"] = (drops, "durations, ('30 epochs', '60 epochs')")
     values = dict(flatten(config))
-    for key, (good, expected) in found.items():
+    for key, (good, expected) in checks.items():
         if not good:
             raise BadInput(f"{key}={values[key]!r}; expected {expected}.")
 
@@ -208,7 +208,7 @@ def evaluations_of_test(config: ConfigDict) -> list[str]:
     return sorted(read | few_shot_tasks(config).keys())
 
 
-def looked_at_test(config: ConfigDict) -> bool:
+def uses_test_data(config: ConfigDict) -> bool:
     """Returns True if test data choose the best step, or a run of stage `select` reads any."""
     read = evaluations_of_test(config)
     best = config.checkpoint.keep_best.partition("/")[0].removesuffix("_raw")

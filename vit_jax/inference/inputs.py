@@ -61,21 +61,21 @@ def batches(split: Split, reader: Reader, batch_size: int, workers: int) -> Iter
             yield {"image": np.stack(rows + padding), "mask": mask}
 
 
-def image_files(given: Sequence[str], stdin: TextIO) -> list[str]:
+def image_files(names: Sequence[str], stdin: TextIO) -> list[str]:
     """Lists the given image files, and the images in given folders, sorted by name.
 
     It leaves out pipes, sockets and devices inside the folders, and logs a warning.
 
     Args:
-      given: files, folders, and `-` for a list of them on `stdin`.
+      names: files, folders, and `-` for a list of them on `stdin`.
       stdin: the stream with that list, one path a line.
 
     Raises:
       BadInput: a path is missing, not a file, or not readable; a folder has no images; or no
         image is given.
     """
-    found, odd, problems, named = list[str](), list[str](), list[BadInput](), list[str]()
-    for text in given:
+    images, odd, problems, named = list[str](), list[str](), list[BadInput](), list[str]()
+    for text in names:
         named += _lines(stdin) if text == "-" else [text]
     for text in named:
         path = str(Path(os.path.expanduser(text)))
@@ -102,14 +102,14 @@ def image_files(given: Sequence[str], stdin: TextIO) -> list[str]:
             problems.append(
                 BadInput(f"{text} is a {kind}, not a file; give images or folders of them.")
             )
-        found += files
+        images += files
     if problems:
         raise together(problems)
-    if not found:
+    if not images:
         raise BadInput("no images; give files, folders, or - for a list on standard input.")
     if odd:
         log.warning("left out, as pipes, sockets or devices: %s", _few(odd))
-    return found
+    return images
 
 
 def _lines(stdin: TextIO) -> list[str]:

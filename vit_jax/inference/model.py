@@ -129,8 +129,8 @@ class Model:
         ops = preprocess.parse("data.eval_ops", self.weights.images["ops"], side)
         if not any(isinstance(op, decode.Decode) for op in ops):
             ops = (decode.Decode(), *ops)
-        made = Pipeline(split, ops, self.batch_size, 0, side, workers, prefetch=2)
-        return made.evaluation
+        pipeline = Pipeline(split, ops, self.batch_size, 0, side, workers, prefetch=2)
+        return pipeline.evaluation
 
     def of_files(
         self, step: features.Step, paths: Sequence[str], progress: Progress = lambda _: None
@@ -164,11 +164,11 @@ class Model:
             if rows:
                 yield _padded(rows, self.batch_size)
 
-        found = features.compute(
+        outputs = features.compute(
             step, self.params, batches, self.rules, self.batch_size,
             lambda done: progress(done + len(bad)),
         )  # fmt: skip
-        return read, found, bad
+        return read, outputs, bad
 
     def read_files(self, paths: Sequence[str]) -> Iterator[tuple[str, np.ndarray | BadInput]]:
         """Yields each path, in order, with its image or the error that reading it gave.

@@ -82,11 +82,11 @@ class BiT(nn.Module):
         return layers.head(x_BC, cfg.classes, cfg.head_bias)
 
 
-def config(given: Settings, classes: int, number: str | None, factor: str | None) -> BiTConfig:
+def config(wanted: Settings, classes: int, number: str | None, factor: str | None) -> BiTConfig:
     """Returns the configuration that settings describe.
 
     Args:
-      given: the settings.
+      wanted: the settings.
       classes: Y.
       number: the N of `BiT-RNxW`; None for the size `custom`.
       factor: its W, likewise.
@@ -94,15 +94,15 @@ def config(given: Settings, classes: int, number: str | None, factor: str | None
     Raises:
       BadInput: a setting does not fit.
     """
-    settings.refuse_others(given, settings.BACKBONE | {"root_pool"})
-    layers.check_remat(given.remat, resnet.KEEPABLE)
-    stages, width = given.stages, given.root_width
+    settings.refuse_others(wanted, settings.BACKBONE | {"root_pool"})
+    layers.check_remat(wanted.remat, resnet.KEEPABLE)
+    stages, width = wanted.stages, wanted.root_width
     if number and factor:
         if int(number) not in resnet.STAGES or int(factor) < 1:
-            raise settings.unknown_variant(given.variant)
+            raise settings.unknown_variant(wanted.variant)
         stages = stages or resnet.STAGES[int(number)]
         width = width or 64 * int(factor)
     if not stages or not width:
-        raise BadInput(f"model {given.variant}: give model.stages and model.root_width.")
-    backbone = resnet.config(given, stages, width, bit=True)
-    return BiTConfig(backbone, classes, **settings.shared_fields(given))
+        raise BadInput(f"model {wanted.variant}: give model.stages and model.root_width.")
+    backbone = resnet.config(wanted, stages, width, bit=True)
+    return BiTConfig(backbone, classes, **settings.shared_fields(wanted))

@@ -144,16 +144,16 @@ class Mixer(nn.Module):
         return layers.head(jnp.mean(x_BLD.astype(jnp.float32), axis=1), cfg.classes, cfg.head_bias)
 
 
-def config(given: Settings, classes: int, size: str, patch: str) -> MixerConfig:
+def config(wanted: Settings, classes: int, size: str, patch: str) -> MixerConfig:
     """Returns the configuration that settings describe, for `Mixer-SIZE/PATCH`.
 
     Raises:
       BadInput: a setting does not fit.
     """
-    settings.refuse_others(given, settings.TOKENS | {"token_mlp"})
-    layers.check_remat(given.remat, layers.KEEPABLE)
-    numbers = settings.sizes(given, size, SIZES, ("width", "depth", "mlp", "token_mlp"))
+    settings.refuse_others(wanted, settings.TOKENS | {"token_mlp"})
+    layers.check_remat(wanted.remat, layers.KEEPABLE)
+    numbers = settings.sizes(wanted, size, SIZES, ("width", "depth", "mlp", "token_mlp"))
     if int(patch) < 1:
-        raise settings.unknown_variant(given.variant)
-    shared = settings.shared_fields(given, "drop_path", "gelu", "ln_epsilon", "scan")
+        raise settings.unknown_variant(wanted.variant)
+    shared = settings.shared_fields(wanted, "drop_path", "gelu", "ln_epsilon", "scan")
     return MixerConfig(patch=int(patch), classes=classes, **numbers, **shared)

@@ -267,7 +267,7 @@ class Backbone(nn.Module):
 # ---------------------------------------------------------------- configuration
 
 
-def config(given: Settings, stages: tuple[int, ...], width: int, *, bit: bool) -> ResNetConfig:
+def config(wanted: Settings, stages: tuple[int, ...], width: int, *, bit: bool) -> ResNetConfig:
     """Makes the backbone, with the constants of the published BiT models or hybrids."""
     if width % GROUPS or width < 1:
         low = max(1, width // GROUPS) * GROUPS
@@ -275,25 +275,25 @@ def config(given: Settings, stages: tuple[int, ...], width: int, *, bit: bool) -
             f"model.root_width={width} is not a multiple of the {GROUPS} groups of its "
             f"norms; use {low} or {low + GROUPS}."
         )
-    if given.stem_stride not in ((0, 1, 2) if given.stem == "small" else (0,)):
+    if wanted.stem_stride not in ((0, 1, 2) if wanted.stem == "small" else (0,)):
         raise BadInput(
-            f"model.stem_stride={given.stem_stride} with stem={given.stem}: a small stem has "
+            f"model.stem_stride={wanted.stem_stride} with stem={wanted.stem}: a small stem has "
             "stride 1 or 2, the standard one its own; leave it out or set model.stem=small."
         )
     gn, ws, inside = (1e-5, 1e-10, "variance") if bit else (1e-6, 1e-5, "std")
     return ResNetConfig(
         stages=stages,
         width=width,
-        gn_epsilon=given.gn_epsilon or gn,
-        ws_epsilon=given.ws_epsilon or ws,
-        ws_epsilon_in=inside if given.ws_epsilon_in == "auto" else given.ws_epsilon_in,  # type: ignore[arg-type]
-        stem=given.stem,  # type: ignore[arg-type]
-        stem_stride=given.stem_stride or 1,
-        root_pool="zero" if given.root_pool == "auto" else given.root_pool,  # type: ignore[arg-type]
+        gn_epsilon=wanted.gn_epsilon or gn,
+        ws_epsilon=wanted.ws_epsilon or ws,
+        ws_epsilon_in=inside if wanted.ws_epsilon_in == "auto" else wanted.ws_epsilon_in,  # type: ignore[arg-type]
+        stem=wanted.stem,  # type: ignore[arg-type]
+        stem_stride=wanted.stem_stride or 1,
+        root_pool="zero" if wanted.root_pool == "auto" else wanted.root_pool,  # type: ignore[arg-type]
     )
 
 
-def hybrid(given: Settings, layers: str, pixels: int) -> tuple[ResNetConfig, int]:
+def hybrid(wanted: Settings, layers: str, pixels: int) -> tuple[ResNetConfig, int]:
     """Returns a hybrid's backbone and its patch side on the feature map, for `pixels` per token.
 
     With stride 16, the units of stage 4 move into stage 3, so R50+B/16 has stages 3, 4, 9. Section
@@ -302,15 +302,15 @@ def hybrid(given: Settings, layers: str, pixels: int) -> tuple[ResNetConfig, int
     per token.
     """
     if layers and int(layers) not in STAGES:
-        raise settings.unknown_variant(given.variant)
-    stages = given.stages or (STAGES[int(layers)] if layers else ())
-    if not given.stages and len(stages) == 4 and pixels == 16:
+        raise settings.unknown_variant(wanted.variant)
+    stages = wanted.stages or (STAGES[int(layers)] if layers else ())
+    if not wanted.stages and len(stages) == 4 and pixels == 16:
         stages = (*stages[:2], stages[2] + stages[3])
     stride = 4 * 2 ** (len(stages) - 1) if stages else 2
     if pixels % stride:
         raise BadInput(
-            f"model {given.variant}: stages {stages} have stride {stride}, which does not divide "
+            f"model {wanted.variant}: stages {stages} have stride {stride}, which does not divide "
             f"{pixels}; use /{-(-pixels // stride) * stride} or fewer stages (model.stages)."
         )
-    backbone = config(given, stages, given.root_width or 64, bit=False)
+    backbone = config(wanted, stages, wanted.root_width or 64, bit=False)
     return backbone, pixels // stride

@@ -86,57 +86,57 @@ TOKENS = {"width", "depth", "mlp", "drop_path", "gelu", "ln_epsilon", "scan"}
 _ALL = {"variant", "head_bias", "dtype", "remat"}
 
 
-def check(given: Settings) -> None:
+def check(wanted: Settings) -> None:
     """Raises BadInput for an unknown option or a number out of range."""
     for field, options in _OPTIONS.items():
-        if (value := getattr(given, field)) not in options:
+        if (value := getattr(wanted, field)) not in options:
             from vit_jax.config import synonyms
 
             raise unknown(f"model.{field}", value, options, synonyms.hint(f"model.{field}", value))
     for field in ("dropout", "attention_dropout", "drop_path"):
-        if not 0.0 <= getattr(given, field) < 1.0:
-            raise BadInput(f"model.{field}={getattr(given, field)} is a rate; give one in [0, 1).")
+        if not 0.0 <= getattr(wanted, field) < 1.0:
+            raise BadInput(f"model.{field}={getattr(wanted, field)} is a rate; give one in [0, 1).")
     for field in dataclasses.fields(Settings):
-        value = getattr(given, field.name)
+        value = getattr(wanted, field.name)
         if field.type in (int, float) and field.name != "head_bias" and value < 0:
             raise BadInput(f"model.{field.name}={value} is negative; give 0 or more.")
-    if any(not isinstance(n, int) or n < 1 for n in given.stages):
-        raise BadInput(f"model.stages={given.stages}: units of each stage, e.g. (3, 4, 9).")
+    if any(not isinstance(n, int) or n < 1 for n in wanted.stages):
+        raise BadInput(f"model.stages={wanted.stages}: units of each stage, e.g. (3, 4, 9).")
 
 
-def refuse_others(given: Settings, takes: set[str]) -> None:
+def refuse_others(wanted: Settings, takes: set[str]) -> None:
     """Raises BadInput for a setting that this variant does not have."""
-    for name, value in changed(given).items():
+    for name, value in changed(wanted).items():
         if name not in takes | _ALL:
-            raise BadInput(f"model.{name}={value!r}: {given.variant} has no {name}; leave it out.")
+            raise BadInput(f"model.{name}={value!r}: {wanted.variant} has no {name}; leave it out.")
 
 
-def changed(given: Settings) -> dict[str, Any]:
+def changed(wanted: Settings) -> dict[str, Any]:
     """Returns the settings that the user has set."""
     fields = dataclasses.fields(Settings)[1:]
-    return {f.name: v for f in fields if (v := getattr(given, f.name)) != f.default}
+    return {f.name: v for f in fields if (v := getattr(wanted, f.name)) != f.default}
 
 
 def sizes(
-    given: Settings, size: str, table: dict[str, tuple[int, ...]], fields: tuple[str, ...]
+    wanted: Settings, size: str, table: dict[str, tuple[int, ...]], fields: tuple[str, ...]
 ) -> dict[str, int]:
     """Returns the numbers of a named size, with the given ones replaced."""
     if size != FREE and size not in table:
-        raise unknown_variant(given.variant)
+        raise unknown_variant(wanted.variant)
     named = table.get(size, (0,) * len(fields))
-    numbers = {f: getattr(given, f) or n for f, n in zip(fields, named, strict=True)}
+    numbers = {f: getattr(wanted, f) or n for f, n in zip(fields, named, strict=True)}
     lacking = [f"model.{f}" for f, n in numbers.items() if n < 1]
     if lacking:
-        raise BadInput(f"model {given.variant}: give {', '.join(lacking)} (from 1 on).")
+        raise BadInput(f"model {wanted.variant}: give {', '.join(lacking)} (from 1 on).")
     return numbers
 
 
-def shared_fields(given: Settings, *fields: str) -> dict[str, Any]:
+def shared_fields(wanted: Settings, *fields: str) -> dict[str, Any]:
     """Returns the fields that are used as given; "auto" and 0 become the published values."""
-    values = {f: getattr(given, f) for f in ("head_bias", "dtype", "remat", *fields)}
+    values = {f: getattr(wanted, f) for f in ("head_bias", "dtype", "remat", *fields)}
     if "gelu" in values:
-        values["gelu"] = "tanh" if given.gelu == "auto" else given.gelu
-        values["ln_epsilon"] = given.ln_epsilon or 1e-6
+        values["gelu"] = "tanh" if wanted.gelu == "auto" else wanted.gelu
+        values["ln_epsilon"] = wanted.ln_epsilon or 1e-6
     return values
 
 

@@ -58,16 +58,16 @@ def config(*, classes: int, **settings: Any) -> Config:
       BadInput: an unknown variant or option, a setting that the variant lacks, sizes that do not go
         together, or a number out of range.
     """
-    given = Settings(**settings)
-    settings_lib.check(given)
-    if plugins.is_own(given.variant):
+    wanted = Settings(**settings)
+    settings_lib.check(wanted)
+    if plugins.is_own(wanted.variant):
         from vit_jax.models import custom
 
-        return custom.config(given.variant, classes, settings_lib.changed(given))
+        return custom.config(wanted.variant, classes, settings_lib.changed(wanted))
     for pattern in _FAMILIES:
-        if match := re.fullmatch(pattern, given.variant):
-            return _FAMILIES[pattern](given, classes, *match.groups())
-    raise settings_lib.unknown_variant(given.variant)
+        if match := re.fullmatch(pattern, wanted.variant):
+            return _FAMILIES[pattern](wanted, classes, *match.groups())
+    raise settings_lib.unknown_variant(wanted.variant)
 
 
 def published(variant: str) -> dict[str, Any]:

@@ -353,11 +353,11 @@ _TAKES = settings.TOKENS | {"heads", "pool", "posemb", "posemb_at", "registers",
 _TAKES |= {"dropout", "attention_dropout", "attention"}
 
 
-def config(given: Settings, classes: int, units: str | None, size: str, patch: str) -> ViTConfig:
+def config(wanted: Settings, classes: int, units: str | None, size: str, patch: str) -> ViTConfig:
     """Returns the configuration that settings describe.
 
     Args:
-      given: the settings.
+      wanted: the settings.
       classes: Y.
       units: the N of a hybrid `RN+SIZE/PATCH`, "" for `R+SIZE/PATCH`; None without a backbone.
       size: SIZE.
@@ -366,55 +366,55 @@ def config(given: Settings, classes: int, units: str | None, size: str, patch: s
     Raises:
       BadInput: a setting does not fit.
     """
-    settings.refuse_others(given, _TAKES if units is None else _TAKES | settings.BACKBONE)
+    settings.refuse_others(wanted, _TAKES if units is None else _TAKES | settings.BACKBONE)
     keepable = attention.KEEPABLE + layers.KEEPABLE
     if units is not None:
         from vit_jax.models import resnet
 
         keepable += resnet.KEEPABLE
-    layers.check_remat(given.remat, keepable)
-    numbers = settings.sizes(given, size, SIZES, ("width", "depth", "mlp", "heads"))
+    layers.check_remat(wanted.remat, keepable)
+    numbers = settings.sizes(wanted, size, SIZES, ("width", "depth", "mlp", "heads"))
     if numbers["width"] % numbers["heads"]:
         near = [n for n in range(1, numbers["width"] + 1) if numbers["width"] % n == 0]
         raise BadInput(
-            f"model {given.variant}: {numbers['heads']} heads do not divide the width "
+            f"model {wanted.variant}: {numbers['heads']} heads do not divide the width "
             f"{numbers['width']}; these do: {near}."
         )
     if int(patch) < 1:
-        raise settings.unknown_variant(given.variant)
+        raise settings.unknown_variant(wanted.variant)
     backbone, side = None, int(patch)
     if units is not None:
         from vit_jax.models import resnet
 
-        backbone, side = resnet.hybrid(given, units, side)
-    _check_posemb(given, numbers["width"])
+        backbone, side = resnet.hybrid(wanted, units, side)
+    _check_posemb(wanted, numbers["width"])
     fields = ("pool", "posemb", "posemb_at", "registers", "representation", "dropout")
     fields += ("attention_dropout", "drop_path", "gelu", "ln_epsilon", "scan")
-    shared = settings.shared_fields(given, *fields)
-    shared["attention"] = _attention(given)
+    shared = settings.shared_fields(wanted, *fields)
+    shared["attention"] = _attention(wanted)
     return ViTConfig(patch=side, classes=classes, backbone=backbone, **numbers, **shared)
 
 
-def _attention(given: Settings) -> attention.Path:
+def _attention(wanted: Settings) -> attention.Path:
     """Returns a code path that every device supports.
 
     `build` replaces it if a GPU has a better one.
     """
-    rate, relative = given.attention_dropout, given.posemb == "relative"
+    rate, relative = wanted.attention_dropout, wanted.posemb == "relative"
     why = attention.not_fused(dropout=rate, relative=relative)
-    if given.attention == "fused" and why:
+    if wanted.attention == "fused" and why:
         raise BadInput(f"model.attention=fused: {why}; leave model.attention out.")
-    return "xla" if given.attention == "fused" else "plain"
+    return "xla" if wanted.attention == "fused" else "plain"
 
 
-def _check_posemb(given: Settings, width: int) -> None:
-    if given.posemb in ("none", "relative") and given.posemb_at != "stem":
-        where = "lies in the attention of each layer" if given.posemb == "relative" else "is none"
+def _check_posemb(wanted: Settings, width: int) -> None:
+    if wanted.posemb in ("none", "relative") and wanted.posemb_at != "stem":
+        where = "lies in the attention of each layer" if wanted.posemb == "relative" else "is none"
         raise BadInput(
-            f"model.posemb_at={given.posemb_at} with posemb={given.posemb}, which {where}; leave "
+            f"model.posemb_at={wanted.posemb_at} with posemb={wanted.posemb}, which {where}; leave "
             "posemb_at out."
         )
-    if given.posemb == "learned2d" and width % 2:
+    if wanted.posemb == "learned2d" and width % 2:
         raise BadInput(f"model.posemb=learned2d halves the width, and {width} is odd.")
-    if given.posemb == "sincos2d" and (width % 4 or width < 8):
+    if wanted.posemb == "sincos2d" and (width % 4 or width < 8):
         raise BadInput(f"model.posemb=sincos2d needs a width of 8, 12, 16, ...; got {width}.")

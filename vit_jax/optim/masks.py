@@ -95,7 +95,7 @@ def rate_factors(
     def factor(path: str) -> float:
         index = tree.layer_index(path)
         layer = index + 1 if index is not None else (0 if _STEM.fullmatch(path) else depth + 1)
-        given = next((f for p, f in patterns if p.fullmatch(path)), 1.0)
-        return given * layer_decay ** (depth + 1 - layer)
+        multiple = next((f for p, f in patterns if p.fullmatch(path)), 1.0)
+        return multiple * layer_decay ** (depth + 1 - layer)
 
     return _per_layer(params, factor)

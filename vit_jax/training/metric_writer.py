@@ -89,17 +89,17 @@ class Report:
         """Returns all metrics that were written for a step."""
         return {k: v for row in self._rows if row["step"] == step for k, v in row.items()}
 
-    def skipped(self, found: Iterable[tuple[str, str]]) -> None:
+    def skipped(self, images: Iterable[tuple[str, str]]) -> None:
         """Records (file, reason) of each image that this process skipped, before a checkpoint.
 
         Each process has its own file: several hosts cannot append to one file on shared storage.
         """
-        if set(found) - self._skipped:
+        if set(images) - self._skipped:
             from vit_jax.data.pipeline import skipped_images
 
             path = self._workdir / skipped_images.SKIPPED_FILE.format(jax.process_index())
             before = skipped_images.pairs(path, path.read_bytes()) if path.exists() else set()
-            self._skipped = before.union(found)
+            self._skipped = before.union(images)
             storage.write(path, json.dumps(sorted(self._skipped)) + "\n")
 
     def bad_images(self) -> int:

@@ -300,8 +300,8 @@ def evaluate(
             if suffix and name in run.tasks:
                 continue  # few-shot measures the representation that others load: the average
             report.progress(f"step {step}  evaluating {name}{suffix}", passing=True)
-            found = measure(run, params, name)
-            measured |= {f"{name}{suffix}/{key}": value for key, value in found.items()}
+            values = measure(run, params, name)
+            measured |= {f"{name}{suffix}/{key}": value for key, value in values.items()}
     if measured:
         bad = non_finite(measured)
         if bad is not None:
@@ -322,8 +322,8 @@ def measure(run: build.Run, params: Any, name: str) -> dict[str, float | int]:
     from vit_jax.evaluators import fewshot
 
     classify = functools.partial(fewshot.ridge, l2=run.config.fewshot.l2)
-    found = fewshot.evaluate(functools.partial(run.features, params), run.tasks[name], classify)
-    top1 = {f"{shots}shot": result["top1"] for shots, result in found.items()}
+    results = fewshot.evaluate(functools.partial(run.features, params), run.tasks[name], classify)
+    top1 = {f"{shots}shot": result["top1"] for shots, result in results.items()}
     return {**top1, "examples": len(run.tasks[name].test)}
 
 
@@ -344,7 +344,7 @@ def finish(
         split, _, metric = key.rpartition("/")
         if split.removesuffix("_raw") in run.program.steps.evals:
             results.setdefault(split, {})[metric] = value
-    if validation.looked_at_test(run.config):
+    if validation.uses_test_data(run.config):
         results["looked_at_test"] = True
     if run.config.data.bad_images == "skip":
         results["skipped"] = run.skipped_images(workdir)

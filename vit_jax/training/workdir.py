@@ -41,10 +41,10 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
       BadInput: a value is wrong, or another configuration made the run in `workdir`.
     """
     results = workdir / summary.RESULTS_FILE
-    found, damaged = _begun_with(workdir) if coordination.is_first() else (None, False)
-    begun = coordination.share("file of the configuration", str(found or ""))
-    if begun:
-        saved = config_lib.load(begun)
+    file, damaged = _config_of_run(workdir) if coordination.is_first() else (None, False)
+    config_file = coordination.share("file of the configuration", str(file or ""))
+    if config_file:
+        saved = config_lib.load(config_file)
         defaults.take_from_run(config, saved)
         compare(saved, config, workdir)
     else:
@@ -53,18 +53,18 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
         except BadInput as e:
             raise together([e, *build.problems(config)]) from e
     build.check(config)
-    if begun and storage.exists(results):
+    if config_file and storage.exists(results):
         from vit_jax.weights import files
 
-        if found and damaged:
+        if file and damaged:
             with writing(workdir):
-                storage.write(workdir / step_folders.CONFIG_FILE, storage.read_all([found])[0])
+                storage.write(workdir / step_folders.CONFIG_FILE, storage.read_all([file])[0])
         log.info("%s is finished; nothing to do.", workdir)
         return files.read_json(results)
     return None
 
 
-def _begun_with(workdir: Path) -> tuple[Path | None, bool]:
+def _config_of_run(workdir: Path) -> tuple[Path | None, bool]:
     """Returns the file with the configuration of a run, and True if `config.yaml` is damaged.
 
     The file is None if no run was begun. Normally it is `config.yaml`. It is the copy in the newest
@@ -85,11 +85,11 @@ def _begun_with(workdir: Path) -> tuple[Path | None, bool]:
                 f"{workdir / FOLDER}."
             )
         return (file if there else None), False
-    found, damage = _read(file, storage.read_all([copy])[0])
-    if found is None:
+    config, damage = _read(file, storage.read_all([copy])[0])
+    if config is None:
         log.warning("%s %s; what counts is its copy %s", file, damage, copy)
         return copy, True
-    differences = config_lib.differences(config_lib.load(str(copy)), found)
+    differences = config_lib.differences(config_lib.load(str(copy)), config)
     if any(config_lib.changes_results(key) for key, *_ in differences):
         log.warning("%s was changed; what counts is %s, which was trained with", file, copy)
         return copy, False
@@ -150,13 +150,13 @@ def resumption(workdir: Path) -> str:
     return f"Run again {where}."
 
 
-def compare(saved: ConfigDict, given: ConfigDict, workdir: Path) -> None:
+def compare(saved: ConfigDict, current: ConfigDict, workdir: Path) -> None:
     """Compares the saved configuration with the given one, and logs harmless changes.
 
     Raises:
       BadInput: a key that changes results has another value.
     """
-    differences = config_lib.differences(saved, given)
+    differences = config_lib.differences(saved, current)
     listed = {
         kind: [
             f"  {key}: {old!r} in {workdir}, now {new!r}"
@@ -243,12 +243,12 @@ def _other_classes(workdir: Path, trained: Sequence[str], classes: Sequence[str]
     parts = [f"new are {_some(new)}"] if new else []
     parts += [f"missing are {_some(gone)}"] if gone else []
     if not parts:
-        said = "the data has the classes of the run in another order"
+        text = "the data has the classes of the run in another order"
     elif len(classes) == len(trained):
-        said = f"the data has other classes than the run was trained with: {'; '.join(parts)}"
+        text = f"the data has other classes than the run was trained with: {'; '.join(parts)}"
     else:
-        said = f"{_numbers(len(classes), len(trained))}: {'; '.join(parts)}"
-    return said + _instead(workdir)
+        text = f"{_numbers(len(classes), len(trained))}: {'; '.join(parts)}"
+    return text + _instead(workdir)
 
 
 def _other_number(workdir: Path, count: int) -> str:
@@ -259,14 +259,14 @@ def _other_number(workdir: Path, count: int) -> str:
     """
     trained = _trained_classes(workdir)
     file = workdir / step_folders.CLASSES_FILE
-    what = f"its {file.name} is {'damaged' if storage.exists(file) else 'missing'}"
+    reason = f"its {file.name} is {'damaged' if storage.exists(file) else 'missing'}"
     if trained == count:
-        log.warning("the names of the classes were not compared with those of the run: %s", what)
+        log.warning("the names of the classes were not compared with those of the run: %s", reason)
     if trained in (0, count):
         return ""
     which = "new" if trained < count else "missing"
-    said = f"{_numbers(count, trained)}; {what}, so nobody knows which are {which}"
-    return said + _instead(workdir)
+    text = f"{_numbers(count, trained)}; {reason}, so nobody knows which are {which}"
+    return text + _instead(workdir)
 
 
 def _trained_classes(workdir: Path) -> int:

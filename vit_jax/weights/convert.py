@@ -85,19 +85,19 @@ def read(path: Path, *, heads: int = 0, shapes_only: bool = False) -> Weights:
       BadInput: the file is damaged, has an unknown format or unknown parts (the message names
         them), or lacks a value that the user must give.
     """
-    given = files.read(path, shapes_only=shapes_only)
-    given = _prefixed(given) if path.suffix == ".npz" else given
-    tensors = {name: (tuple(a.shape), str(a.dtype)) for name, a in given.items()}
-    strange = [n for n, a in given.items() if a.dtype not in _FLOATS or not a.ndim or not a.size]
+    arrays = files.read(path, shapes_only=shapes_only)
+    arrays = _prefixed(arrays) if path.suffix == ".npz" else arrays
+    tensors = {name: (tuple(a.shape), str(a.dtype)) for name, a in arrays.items()}
+    strange = [n for n, a in arrays.items() if a.dtype not in _FLOATS or not a.ndim or not a.size]
     if strange:
         raise BadInput(f"{path}: {', '.join(strange[:6])}: not arrays of floats.")
-    given = _layers(given) if path.suffix == ".npz" else given
-    form = _format_of(path, given)
-    said, images = _beside(path, form)
-    size, said_heads = said.pop("image_size", None), said.pop("heads", 0)
-    names, sigmoid = said.pop("names", ()), said.pop("sigmoid", False)
-    context = _context(form, given, said_heads or heads, size)
-    flat = name_table.read(form, given, context)
+    arrays = _layers(arrays) if path.suffix == ".npz" else arrays
+    form = _format_of(path, arrays)
+    described, images = _beside(path, form)
+    size, described_heads = described.pop("image_size", None), described.pop("heads", 0)
+    names, sigmoid = described.pop("names", ()), described.pop("sigmoid", False)
+    context = _context(form, arrays, described_heads or heads, size)
+    flat = name_table.read(form, arrays, context)
     flat = {
         name: np.broadcast_to(np.float32(0), a.shape)
         if shapes_only
@@ -105,12 +105,12 @@ def read(path: Path, *, heads: int = 0, shapes_only: bool = False) -> Weights:
         for name, a in flat.items()
     }
     settings, size = architecture.settings_of(form.family, flat, size)
-    _check_said(path, form, settings, said)
+    _check_described(path, form, settings, described)
     if settings.get("posemb") == "none":
         if form.name != "big_vision":
             raise BadInput(f"{path}: the position embedding is missing.")
         settings["posemb"] = "sincos2d"  # the only alternative to learned embeddings
-    constants = {key: said.get(key, value) for key, value in form.constants.items()}
+    constants = {key: described.get(key, value) for key, value in form.constants.items()}
     if "stages" not in settings:
         constants = {k: v for k, v in constants.items() if k[:3] not in ("gn_", "ws_")}
     settings = constants | settings
@@ -130,39 +130,41 @@ def _beside(path: Path, form: Format) -> tuple[dict[str, Any], dict[str, Any]]:
     return json_config.read(form.name, model), images
 
 
-def _check_said(path: Path, form: Format, settings: dict[str, Any], said: dict[str, Any]) -> None:
+def _check_described(
+    path: Path, form: Format, settings: dict[str, Any], described: dict[str, Any]
+) -> None:
     """Raises BadInput if a file and the configuration beside it belong to two different models."""
-    for key in said.keys() & settings.keys():
-        if said[key] != settings[key]:
+    for key in described.keys() & settings.keys():
+        if described[key] != settings[key]:
             raise BadInput(
                 f"{path}: its weights have {key}={settings[key]}, its {json_config.NAME} says "
-                f"{said[key]}; put the right one beside it, or none."
+                f"{described[key]}; put the right one beside it, or none."
             )
     if form.name == "hf" and settings["classes"] and settings["representation"]:
         raise BadInput(f"{path}: no transformers model has a head after its pooler; drop one.")
-    if said.get("pool_include_prefix"):
+    if described.get("pool_include_prefix"):
         raise BadInput(f"{path}: pool_include_prefix; our models leave registers out of the pool.")
 
 
 _FLOATS = [np.dtype(t) for t in ("float32", "float16", "float64", ml_dtypes.bfloat16)]
 
 
-def _prefixed(given: Flat) -> Flat:
+def _prefixed(arrays: Flat) -> Flat:
     """Returns the parameters in a file that holds more: those under `params/` or `opt/target/`."""
     for prefix in ("params/", "opt/target/"):
-        inside = {n.removeprefix(prefix): a for n, a in given.items() if n.startswith(prefix)}
+        inside = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
         if inside:
             return inside
-    return given
+    return arrays
 
 
 _MOST_LAYERS = 1000
 
 
-def _layers(given: Flat) -> Flat:
+def _layers(arrays: Flat) -> Flat:
     """Splits big_vision's scanned blocks, one array for all layers, into one array per layer."""
     block, scanned, flat = "Transformer/encoderblock", {}, {}
-    for name, array in given.items():
+    for name, array in arrays.items():
         if name.startswith(f"{block}/"):
             part = name.removeprefix(block)
             if len(array) > _MOST_LAYERS:
@@ -176,14 +178,14 @@ def _layers(given: Flat) -> Flat:
     return flat | scanned
 
 
-def _format_of(path: Path, given: Flat) -> Format:
+def _format_of(path: Path, arrays: Flat) -> Format:
     """Returns the format that knows all names, with the fewest in an older spelling.
 
     Raises:
       BadInput: no format knows them; the message names those unknown to the nearest format.
     """
     for pattern, part in name_table.REFUSED:
-        name = next((n for n in given if re.fullmatch(pattern, n)), None)
+        name = next((n for n in arrays if re.fullmatch(pattern, n)), None)
         if name:
             raise BadInput(
                 f"{path} has {part} ({name}), which our models do not; without it the rest would "
@@ -191,28 +193,30 @@ def _format_of(path: Path, given: Flat) -> Format:
             )
 
     def cost(form: Format) -> tuple[int, int]:
-        lost = sum(form.rule_for(name) is None for name in given)
-        return lost, sum(form.canonical(name) != name for name in given)
+        lost = sum(form.rule_for(name) is None for name in arrays)
+        return lost, sum(form.canonical(name) != name for name in arrays)
 
     best: Format = min(FORMATS[path.suffix], key=cost)
-    missed = [name for name in given if best.rule_for(name) is None]
-    if missed or not given:
-        what = f"{best.name} file of a {best.family} model" if len(missed) < len(given) else "model"
+    missed = [name for name in arrays if best.rule_for(name) is None]
+    if missed or not arrays:
+        kind = (
+            f"{best.name} file of a {best.family} model" if len(missed) < len(arrays) else "model"
+        )
         raise BadInput(
-            f"{path} is no {what} that is known; not understood: "
+            f"{path} is no {kind} that is known; not understood: "
             f"{', '.join(missed[:6]) or 'no arrays'}{' ...' if len(missed) > 6 else ''}."
         )
     return best
 
 
-def _context(form: Format, given: Flat, heads: int, image_size: tuple[int, int] | None) -> Context:
+def _context(form: Format, arrays: Flat, heads: int, image_size: tuple[int, int] | None) -> Context:
     """Returns what the table's operations need.
 
     Heads come from the argument or a variant's sizes.
     """
     ours = {
         name_table.render(template, values): a
-        for name, a in given.items()
+        for name, a in arrays.items()
         for rule, values in [form.rule_for(name) or (None, {})]
         if rule is not None
         for template in rule.ours[:1]

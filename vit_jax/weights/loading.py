@@ -60,15 +60,15 @@ def find_run(text: str) -> Run | None:
     workdir = storage.workdir(name)
     if not storage.is_dir(workdir / FOLDER):  # never raises, however long the name
         there = storage.is_dir(workdir)
-        what = "holds no checkpoints" if there else "does not exist"
+        problem = "holds no checkpoints" if there else "does not exist"
         if not storage.is_remote(workdir) and regular.is_odd(workdir):
-            what = f"is a {regular.kind(workdir)}, no file and no folder"
+            problem = f"is a {regular.kind(workdir)}, no file and no folder"
         inside = [p for p in storage.listed(workdir) if p.suffix in files.SUFFIXES] if there else ()
         if inside:
-            what += f" but {inside[0].name}"
+            problem += f" but {inside[0].name}"
         near = published.weights(text)
         raise BadInput(
-            f"{text!r}: {workdir} {what}; give a weights file (.npz, .safetensors), its URL or "
+            f"{text!r}: {workdir} {problem}; give a weights file (.npz, .safetensors), its URL or "
             "published name (see `vit_jax models`), the workdir of a run, WORKDIR@best or "
             f"WORKDIR@STEP.{f' Published weights of that model: {near}.' if near else ''}"
         )
@@ -123,11 +123,15 @@ def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Wei
     Raises:
       BadInput: nothing is there, it cannot be read, or it has another number of heads.
     """
-    found = _read(text, heads, shapes_only)
-    if heads and heads != (said := getattr(found.config, "heads", 0)):
-        what = f"say themselves that there are {said}" if said else "have no attention"
-        raise BadInput(f"{text}: heads={heads} (--heads), but these weights {what}; leave it out.")
-    return found
+    weights = _read(text, heads, shapes_only)
+    if heads and heads != (own_heads := getattr(weights.config, "heads", 0)):
+        statement = (
+            f"say themselves that there are {own_heads}" if own_heads else "have no attention"
+        )
+        raise BadInput(
+            f"{text}: heads={heads} (--heads), but these weights {statement}; leave it out."
+        )
+    return weights
 
 
 def _read(text: str, heads: int, shapes_only: bool) -> Weights:
@@ -212,7 +216,7 @@ def fit(
 def check_fit(weights: Weights, cfg: variants.Config, size: tuple[int, int]) -> None:
     """Raises BadInput where `fit` would, with a new head; `weights` may be shapes only."""
     target, grids = _target(weights, cfg, size)
-    fitting.judge(weights.flat, target, **grids)
+    fitting.plan_fit(weights.flat, target, **grids)
 
 
 def _target(
@@ -278,17 +282,17 @@ def _to_device(params: dict[str, Any]) -> None:
 
 def reader(weights: Weights, size: tuple[int, int]) -> Preprocess:
     """Makes the function from images to the input of a model with these weights."""
-    made = _reader(weights, size)
+    read_one = _reader(weights, size)
 
     def read(images: preprocessing.Images) -> np.ndarray:
-        found = made(images)
-        if found.shape[1:3] != size:  # happens if the chain does not resize
-            given = " x ".join(map(str, found.shape[1:3]))
+        prepared = read_one(images)
+        if prepared.shape[1:3] != size:  # happens if the chain does not resize
+            sides = " x ".join(map(str, prepared.shape[1:3]))
             raise BadInput(
-                f"the preprocessing of these weights gives {given} pixels, the model takes "
+                f"the preprocessing of these weights gives {sides} pixels, the model takes "
                 f"{size[0]} x {size[1]}; give images of that size."
             )
-        return found
+        return prepared
 
     return read
 

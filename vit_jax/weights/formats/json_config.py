@@ -64,7 +64,7 @@ class Images:
     sigmoid: bool = False
 
 
-def read(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def read(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """Reads `heads`, `image_size` (rows, columns), constants and sizes from a config.json.
 
     It also reads the class `names` by label, if present, and `sigmoid` if each class has an
@@ -72,74 +72,76 @@ def read(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
       name: timm or hf.
-      given: the JSON object; {} if the file is absent.
+      config: the JSON object; {} if the file is absent.
 
     Raises:
       BadInput: an activation is one that our models do not have, or a value has a wrong type.
     """
     try:
-        found = _read_timm(given) if name == "timm" else _read_hf(given)
-        own = dict(given.get(OWN, {}))
+        facts = _read_timm(config) if name == "timm" else _read_hf(config)
+        own = dict(config.get(OWN, {}))
         for key, value in own.items():
             if not (key in _OWN_WORDS and isinstance(value, str)) and key not in _OWN_NUMBERS:
                 raise ValueError(f"{OWN}.{key}={value!r}")
         own |= {key: _number(own, key, float) for key in _OWN_NUMBERS if key in own}
     except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as e:
         raise BadInput(f"{NAME} of the weights is not understood: {e}; repair or remove it.") from e
-    return found | own
+    return facts | own
 
 
-def _read_timm(given: Mapping[str, Any]) -> dict[str, Any]:
-    args = given.get("model_args", {})
-    name = str(given.get("architecture", "")).partition(".")[0]
+def _read_timm(config: Mapping[str, Any]) -> dict[str, Any]:
+    args = config.get("model_args", {})
+    name = str(config.get("architecture", "")).partition(".")[0]
     keys = {"num_heads": "heads", "embed_dim": "width", "depth": "depth", "reg_tokens": "registers"}
-    found: dict[str, Any] = {ours: _number(args, k, int) for k, ours in keys.items() if args.get(k)}
+    facts: dict[str, Any] = {ours: _number(args, k, int) for k, ours in keys.items() if args.get(k)}
     if name in _TIMM_HEADS:
-        found.setdefault("heads", _TIMM_HEADS[name])
+        facts.setdefault("heads", _TIMM_HEADS[name])
     if args.get("act_layer"):
-        found["gelu"] = _gelu("act_layer", args["act_layer"], _TIMM_GELU)
+        facts["gelu"] = _gelu("act_layer", args["act_layer"], _TIMM_GELU)
     elif _TIMM_TANH.fullmatch(name):
-        found["gelu"] = "tanh"
-    pool = args.get("global_pool") or given.get("global_pool")
+        facts["gelu"] = "tanh"
+    pool = args.get("global_pool") or config.get("global_pool")
     if pool:
-        found["pool"] = _POOLS.get(pool, pool)
-    found["pool_include_prefix"] = bool(args.get("pool_include_prefix"))
-    if given.get("label_names"):
-        found["names"] = _names(given["label_names"])
-    size = given.get("pretrained_cfg", given).get("input_size", ())[1:]
-    return found | _size(args.get("img_size") or size)
+        facts["pool"] = _POOLS.get(pool, pool)
+    facts["pool_include_prefix"] = bool(args.get("pool_include_prefix"))
+    if config.get("label_names"):
+        facts["names"] = _names(config["label_names"])
+    size = config.get("pretrained_cfg", config).get("input_size", ())[1:]
+    return facts | _size(args.get("img_size") or size)
 
 
-def _read_hf(given: Mapping[str, Any]) -> dict[str, Any]:
+def _read_hf(config: Mapping[str, Any]) -> dict[str, Any]:
     keys = {"num_attention_heads": "heads", "hidden_size": "width", "num_hidden_layers": "depth"}
     keys |= {"intermediate_size": "mlp"}
-    found: dict[str, Any] = {ours: _number(given, k, int) for k, ours in keys.items() if k in given}
+    facts: dict[str, Any] = {
+        ours: _number(config, k, int) for k, ours in keys.items() if k in config
+    }
     for key, value in (("model_type", "vit"), ("pooler_act", "tanh")):
-        if given.get(key, value) != value:
-            raise unknown(f"{key} in {NAME}", str(given[key]), [value])
-    if "hidden_act" in given:
-        found["gelu"] = _gelu("hidden_act", given["hidden_act"], _HF_GELU)
-    if "layer_norm_eps" in given:
-        found["ln_epsilon"] = float(_number(given, "layer_norm_eps", float, int))
-    labels = {int(number): name for number, name in (given.get("id2label") or {}).items()}
+        if config.get(key, value) != value:
+            raise unknown(f"{key} in {NAME}", str(config[key]), [value])
+    if "hidden_act" in config:
+        facts["gelu"] = _gelu("hidden_act", config["hidden_act"], _HF_GELU)
+    if "layer_norm_eps" in config:
+        facts["ln_epsilon"] = float(_number(config, "layer_norm_eps", float, int))
+    labels = {int(number): name for number, name in (config.get("id2label") or {}).items()}
     if any(name != f"LABEL_{number}" for number, name in labels.items()):  # placeholder names
-        found["names"] = _names([labels[number] for number in range(len(labels))])
-    if given.get("problem_type") == SEVERAL:
-        found["sigmoid"] = True
-    return found | _size(given.get("image_size", ()))
+        facts["names"] = _names([labels[number] for number in range(len(labels))])
+    if config.get("problem_type") == SEVERAL:
+        facts["sigmoid"] = True
+    return facts | _size(config.get("image_size", ()))
 
 
-def _names(given: Any) -> tuple[str, ...]:
+def _names(names: Any) -> tuple[str, ...]:
     """Checks and returns names of classes, which may be numbers."""
-    if type(given) is not list or not all(type(name) in (str, int) for name in given):
+    if type(names) is not list or not all(type(name) in (str, int) for name in names):
         raise ValueError("names of classes that are no list of text")
-    return tuple(map(str, given))
+    return tuple(map(str, names))
 
 
-def _number(given: Mapping[str, Any], key: str, *kinds: type) -> Any:
-    if type(given[key]) not in kinds or not 0 < given[key] < math.inf:
-        raise ValueError(f"{key}={given[key]!r}")
-    return given[key]
+def _number(config: Mapping[str, Any], key: str, *kinds: type) -> Any:
+    if type(config[key]) not in kinds or not 0 < config[key] < math.inf:
+        raise ValueError(f"{key}={config[key]!r}")
+    return config[key]
 
 
 def _size(size: Any) -> dict[str, tuple[int, int]]:
@@ -302,13 +304,13 @@ def _timm_crop(image_size: int, shorter_side: int) -> dict[str, Any]:
 def _check_timm_epsilons(cfg: "ViTConfig | BiTConfig | MixerConfig") -> None:
     """Raises BadInput for epsilons that are not near timm's own; those of published weights are."""
     backbone = variants.backbone(cfg)
-    given: dict[str, tuple[float, tuple[float, ...]]] = {}
+    epsilons: dict[str, tuple[float, tuple[float, ...]]] = {}
     if cfg.FAMILY != "bit":
-        given["ln_epsilon"] = (cfg.ln_epsilon, (1e-12, 1e-6))
+        epsilons["ln_epsilon"] = (cfg.ln_epsilon, (1e-12, 1e-6))
     if backbone is not None:
-        given["gn_epsilon"] = (backbone.gn_epsilon, (1e-6, 1e-5))
-        given["ws_epsilon"] = (backbone.ws_epsilon, (1e-10, 1e-5))
-    for key, (value, range_) in given.items():
+        epsilons["gn_epsilon"] = (backbone.gn_epsilon, (1e-6, 1e-5))
+        epsilons["ws_epsilon"] = (backbone.ws_epsilon, (1e-10, 1e-5))
+    for key, (value, range_) in epsilons.items():
         if not range_[0] <= value <= range_[-1]:
             raise BadInput(
                 f"timm: {key}={value} is not what its models compute with, nor near to it; keep "

@@ -120,7 +120,7 @@ def _check(args: Any) -> None:
                 f"{key} of tier={args.tier}, dataset={args.dataset}", str(args[key]), known
             )
     if args.model == "vit_long" and args.dataset != "cifar100":
-        raise BadInput("model=vit_long is of dataset=cifar100; give model=vit.")
+        raise BadInput("model=vit_long belongs to dataset=cifar100; give model=vit.")
     if args.model != "vit" and args.dataset == "digits":
         raise BadInput("dataset=digits has the quickstart's model; leave model out.")
 

@@ -135,9 +135,9 @@ def _arguments(arg: str | None) -> Any:
     if args.stage not in STAGES:
         raise unknown("stage", args.stage, STAGES[1:])
     if args.epochs < 0:
-        raise BadInput(f"epochs={args.epochs}; give a number from 1 on, or leave it out.")
+        raise BadInput(f"epochs={args.epochs}; give 1 or more, or leave it out.")
     if args.recipe != "augreg" and (args.aug or args.reg >= 0 or args.wd >= 0):
-        raise BadInput(f"aug, reg and wd are of recipe=augreg; leave them out of {arg!r}.")
+        raise BadInput(f"aug, reg and wd belong to recipe=augreg; leave them out of {arg!r}.")
     return args
 
 
@@ -196,7 +196,7 @@ def set_images(config: Any, args: Any) -> None:
     if args.dataset not in STAND_INS:
         raise unknown("dataset", args.dataset, STAND_INS)
     if args.release and args.dataset != "imagenet21k":
-        raise BadInput(f"release={args.release} is of dataset=imagenet21k; leave it out.")
+        raise BadInput(f"release={args.release} belongs to dataset=imagenet21k; leave it out.")
     if args.release and args.release not in RELEASES:
         raise unknown("release of imagenet21k", args.release, RELEASES)
     config.data.source = STAND_INS[args.dataset]

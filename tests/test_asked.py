@@ -32,10 +32,10 @@ def test_formats_are_those_that_exist():
         ("stablehlo", "folder", False, "folder is a folder, and stablehlo is a file"),
         ("npz", "folder.npz", False, "is a folder, and npz is a file"),
         ("stablehlo", "pipe", False, "pipe is a device or a pipe"),
-        ("savedmodel", "pipe", False, "is there and is no SavedModel"),
+        ("savedmodel", "pipe", False, "exists and is not a SavedModel"),
         ("savedmodel", "\udcff", False, "is not UTF-8, as the path of a SavedModel must be"),
-        ("savedmodel", "folder", False, "is there and is no SavedModel"),
-        ("savedmodel", "file", False, "is there and is no SavedModel"),
+        ("savedmodel", "folder", False, "exists and is not a SavedModel"),
+        ("savedmodel", "file", False, "exists and is not a SavedModel"),
     ],
 )
 def test_what_cannot_be_right(tmp_path, name, out, with_preprocess, words):

@@ -374,7 +374,7 @@ def test_wrong_names_are_refused(mine, tmp_path, capsys, key, text):
 @pytest.mark.parametrize(
     "given, parts",
     [
-        (["model.variant=others:Plain"], ["is no subclass of vit_jax.models.custom.OwnConfig"]),
+        (["model.variant=others:Plain"], ["is not a subclass of vit_jax.models.custom.OwnConfig"]),
         (["model.variant=my_model:ConvMixer(widht=3)"], ["'widht'", "ConvMixer(classes"]),
         (["model.variant=my_model:ConvMixer", "model.heads=3"], ["'heads'", "ConvMixer(classes"]),
         (["data.source=python:others:opens"], ["gave list", "{name: Split}"]),
@@ -464,5 +464,5 @@ def test_an_evaluator_that_fails_later_ends_the_run_and_keeps_it(mine, tmp_path,
         capsys, "train", f"--config={QUICKSTART}", f"--workdir={workdir}", *words
     )
     assert code == 1
-    assert "KeyError: 'too many'; mend it, run again" in said
+    assert "KeyError: 'too many'; correct it and run again" in said
     assert (workdir / "checkpoints" / "20").is_dir()

@@ -173,7 +173,7 @@ def test_representations_of_files_are_written_with_their_names(digits_run, tmp_p
     [
         ([], "give either images or --data=SOURCE"),
         (["image.png", "--data=digits"], "give either images or --data=SOURCE"),
-        (["gone.png"], "gone.png is not there"),
+        (["gone.png"], "gone.png does not exist"),
         (["--data=digits", "--split=none"], "'none'"),
         (["--data=none"], "unknown --data 'none'"),
         (["image.png", "--split=test"], "--split is of --data=SOURCE; leave it out"),

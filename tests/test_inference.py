@@ -160,7 +160,7 @@ def test_all_that_is_wrong_with_images_is_said_at_once(tmp_path):
     with pytest.raises(BadInput) as caught:
         inputs.image_files([str(tmp_path / "empty"), str(tmp_path / "gone")], io.StringIO())
     assert "empty has no images in it" in str(caught.value)
-    assert "gone is not there" in str(caught.value)
+    assert "gone does not exist" in str(caught.value)
     with pytest.raises(BadInput, match="no images; give files, folders"):
         inputs.image_files(["-"], io.StringIO("\n"))
 
@@ -207,7 +207,9 @@ def test_what_is_named_must_be_a_file(tmp_path):
     assert said[0].startswith(f"{tmp_path}/odd has no images in it, only pipes")
     for part, path, kind in zip(said[1:4], odd, ("device", "named pipe", "socket"), strict=True):
         assert part.startswith(f"{path} is a {kind}, not a file; give images")
-    for part, reason in zip(said[4:], ("symbolic links", "too long", "is not there"), strict=True):
+    for part, reason in zip(
+        said[4:], ("symbolic links", "too long", "does not exist"), strict=True
+    ):
         assert reason in part
 
 

@@ -118,7 +118,7 @@ def test_normalisation_is_that_of_the_reader(form, given):
 
 @pytest.mark.parametrize("form", ["timm", "hf"])
 def test_what_nothing_speaks_of_is_not_guessed(form):
-    assert found(form, {}) == (None, "nothing beside the weights says how images are prepared")
+    assert found(form, {}) == (None, "no file beside the weights says how to prepare images")
 
 
 def test_damaged_configuration_is_refused():

@@ -172,7 +172,7 @@ def test_a_state_that_does_not_fit_is_said_by_its_weights_alone(stopped, monkeyp
         (add_class, "has 4 classes, the run was trained with 3; its classes.json is {}, so nobody "
                     "knows which are new. Nothing"),
         (remove_class, "has 2 classes, the run was trained with 3; its classes.json is {}, so "
-                       "nobody knows which are missing. Nothing"),
+                       "it is unknown which are missing. Nothing"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("left, what", [(None, "missing"), ("{", "damaged"), ("{}", "damaged")])

@@ -33,7 +33,7 @@ def test_what_is_due_after_a_step():
 
 @pytest.mark.parametrize(
     "given, part",
-    [("length=0 steps", "no training at all"), ("profile=39:42", "beyond the 40 steps")],
+    [("length=0 steps", "leaves nothing to train"), ("profile=39:42", "beyond the 40 steps")],
 )
 def test_what_cannot_be_is_refused(given, part):
     with pytest.raises(BadInput, match=part):

@@ -396,7 +396,7 @@ def test_unknown_variant_names_near_ones(variant, words):
         ("R50+B/16", {"root_width": 48}, ["model.root_width=48", "use 32 or 64"]),
         # free sizes
         ("custom/16", {}, ["model.width, model.depth, model.mlp, model.heads", "custom/16"]),
-        ("custom/16", {"width": 32, "mlp": 9}, ["give model.depth, model.heads (from 1 on)"]),
+        ("custom/16", {"width": 32, "mlp": 9}, ["give model.depth, model.heads (1 or more)"]),
         ("R+custom/16", {"width": 32}, ["R+custom/16", "give model.depth, model.mlp"]),
         ("Mixer-custom/16", {"width": 8}, ["give model.depth, model.mlp, model.token_mlp"]),
         ("BiT-custom", {}, ["BiT-custom", "give model.stages and model.root_width"]),
@@ -406,7 +406,11 @@ def test_unknown_variant_names_near_ones(variant, words):
         ("R50x1", {"stem_stride": 2}, ["model.stem_stride=2", "standard", "set model.stem=small"]),
         ("R50+B/16", {"stem_stride": 1}, ["model.stem_stride=1", "set model.stem=small"]),
         ("R50x1", {"stem": "small", "stem_stride": 4}, ["model.stem_stride=4", "1 or 2"]),
-        ("B/16", {"posemb": "none", "posemb_at": "every"}, ["posemb_at=every", "which is none"]),
+        (
+            "B/16",
+            {"posemb": "none", "posemb_at": "every"},
+            ["posemb_at=every", "which adds nothing"],
+        ),
         ("B/16", {"posemb": "relative", "posemb_at": "shared"}, ["posemb_at=shared", "attention"]),
         ("B/16", {"posemb": "learned2d", "width": 33, "heads": 1}, ["learned2d", "33 is odd"]),
         ("B/16", {"posemb": "sincos2d", "width": 6, "heads": 1}, ["sincos2d", "8, 12, 16", "6"]),

@@ -90,7 +90,7 @@ def test_consumer_that_finds_something_else(model, tmp_path, bent, wrong):
     out = tmp_path / "m.npz"
     out.write_text("old")
     bent(wrong)
-    with pytest.raises(RunFailed, match="somebody makes other logits of the npz export"):
+    with pytest.raises(RunFailed, match="somebody computes other logits from the npz export"):
         writer.write(model, "npz", out)
     assert out.read_text() == "old"
     assert listing(tmp_path) == ["m.npz"]
@@ -153,10 +153,10 @@ def test_full_disk_is_told(model, tmp_path, monkeypatch):
 
 def test_normalisation_that_nothing_tells(tmp_path, trusted):
     model = exports.model(form="hf", images={}, gelu="erf", size=(8, 8))
-    with pytest.raises(BadInput, match="--with-preprocess: nothing beside the weights says"):
+    with pytest.raises(BadInput, match="--with-preprocess: no file beside the weights says"):
         writer.write(model, "stablehlo", tmp_path / "m", with_preprocess=True)
     note, labels = writer.write(model, "hf", tmp_path / "model.safetensors").notes
-    assert "nothing beside the weights says" in note
+    assert "no file beside the weights says" in note
     assert labels == LABELS
 
 
@@ -181,11 +181,11 @@ LABELS = "nothing names the classes, config.json calls them LABEL_0 to LABEL_6"
         (exports.OWN | {"ops": "decode"}, "run", "timm", ()),
         ({"interpolation": "bicubic", "crop_mode": "squash", "crop_pct": 1.0, "mean": [0.5] * 3,
           "std": [0.5] * 3}, "timm", "npz",
-         ("npz has no place for bicubic resizing; averaging over pixels when shrinking",)),
+         ("npz cannot store bicubic resizing; averaging over pixels when shrinking",)),
         (exports.OWN, "run", "npz",
-         ("npz has no place for mean 0.1 0.2 0.3 and std 0.4 0.5 0.6",)),
+         ("npz cannot store mean 0.1 0.2 0.3 and std 0.4 0.5 0.6",)),
         (exports.OWN | {"ops": "decode|resize_small(9)|central_crop(8)"}, "run", "big_vision",
-         ("big_vision has no place for the shorter side resized to 9, then the centre; averaging "
+         ("big_vision cannot store the shorter side resized to 9, then the centre; averaging "
           "over pixels when shrinking; mean 0.1 0.2 0.3 and std 0.4 0.5 0.6",)),
         (exports.OWN | {"ops": "decode|central_crop(8)"}, "run", "timm",
          ("timm cannot say: the chain decode|central_crop(8); it says: resized straight to the "
@@ -211,6 +211,6 @@ def test_loss_is_said_where_another_would_be_taken_for_it(tmp_path, trusted, nam
 def test_dtype_and_names_that_it_cannot_say(tmp_path, trusted):
     model = exports.model(size=(8, 8), names=exports.NAMES, form="npz", dtype="bfloat16")
     assert writer.write(model, "npz", tmp_path / "m.npz").notes == (
-        "npz has no place for the names of 7 classes",
+        "npz cannot store the names of 7 classes",
         "the model was trained in bfloat16, the export computes in float32",
     )

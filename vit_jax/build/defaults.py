@@ -57,7 +57,7 @@ def settle(config: ConfigDict) -> ConfigDict:
         if not config.data.image_size:
             if "image_size" not in weight_settings:
                 raise BadInput(
-                    f"{config.init} does not say for what square image size it was made; give "
+                    f"{config.init} does not give a square image size; give "
                     "--config.data.image_size."
                 )
             config.data.image_size = weight_settings["image_size"]
@@ -65,7 +65,7 @@ def settle(config: ConfigDict) -> ConfigDict:
 
 
 def is_scratch(config: ConfigDict) -> bool:
-    """Returns whether a settled configuration has the default model of a run without `init`."""
+    """Returns True if a settled configuration has the default model of a run without `init`."""
     return not config.init and config.model.variant == SCRATCH_VARIANT
 
 

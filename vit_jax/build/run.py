@@ -84,7 +84,9 @@ def check(config: ConfigDict) -> None:
             for text in value:
                 timeline.parse_duration(f"config.{key}", text)
     if timeline.parse_duration("config.length", config.length).unit == "percent":
-        raise BadInput(f"length={config.length!r}: percent is of the length; give another unit.")
+        raise BadInput(
+            f"length={config.length!r}: percent refers to the length itself; give another unit."
+        )
     timeline.profile_steps(config.profile)
 
 

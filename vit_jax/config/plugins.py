@@ -89,7 +89,7 @@ def _module(key: str, name: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as e:
         if e.name is None or not f"{name}.".startswith(f"{e.name}."):
-            raise BadInput(f"{key}: {name} imports {e.name}, which is not there.") from e
+            raise BadInput(f"{key}: {name} imports {e.name}, which is not installed.") from e
         raise BadInput(
             f"{key}: there is no module {e.name}; install the package that has it, or "
             "put its folder on PYTHONPATH."

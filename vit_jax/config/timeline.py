@@ -111,7 +111,7 @@ def steps_of(config: ConfigDict, examples: int) -> Steps:
 
     total = steps("length", config.length)
     if total < 1:
-        raise BadInput(f"length={config.length!r} is no training at all; give at least one step.")
+        raise BadInput(f"length={config.length!r} leaves nothing to train; give at least one step.")
     profile = profile_steps(config.profile)
     if profile and profile.stop > total:
         raise BadInput(f"profile={config.profile!r} goes beyond the {total} steps of the run.")

@@ -43,15 +43,17 @@ def _checked(key: str, wanted: str, evaluator: Evaluator, *arrays: np.ndarray) -
         results = evaluator(*arrays)
     except Exception as e:  # the user's code may raise anything
         reason = " ".join(str(e).split())[:300]
-        raise RunFailed(f"{key} failed: {type(e).__name__}: {reason}; mend it, run again.") from e
+        raise RunFailed(
+            f"{key} failed: {type(e).__name__}: {reason}; correct it and run again."
+        ) from e
     if not isinstance(results, dict) or not results:
         raise BadInput(f"{key} returned {type(results).__name__}; expected {{name: number}}.")
     for name, value in results.items():
         plain = isinstance(name, str) and re.fullmatch(r"\w+", name)
         if not plain or validation.MEASURED.fullmatch(name):
             raise BadInput(
-                f"{key} returned the metric {name!r}; names are of letters, digits and _, and "
-                "those of other metrics are taken."
+                f"{key} returned the metric {name!r}; names have letters, digits and _ "
+                "only, and must not be those of other metrics."
             )
         if np.shape(value) != () or np.asarray(value).dtype.kind not in "biuf":
             raise BadInput(f"{key} returned {name}={value!r}; expected a number.")

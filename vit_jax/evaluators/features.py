@@ -107,7 +107,7 @@ def compute(
     bad = np.flatnonzero(~np.isfinite(features).all(axis=1))
     if len(bad):
         raise RunFailed(
-            f"what the model makes of {len(bad)} of {len(features)} images is not finite, first "
-            f"that of number {bad[0]}: the weights are damaged or have diverged."
+            f"the output for {len(bad)} of {len(features)} images is not finite, first for image "
+            f"number {bad[0]}: the weights are damaged or have diverged."
         )
     return features

@@ -97,7 +97,7 @@ def image_files(names: Sequence[str], stdin: TextIO) -> list[str]:
             why = f", only pipes, sockets or devices: {_few(others)}" if others else why
             problems.append(BadInput(f"{text} has no images in it{why}."))
         elif kind == "":
-            problems.append(BadInput(f"{text} is not there; give images or folders of them."))
+            problems.append(BadInput(f"{text} does not exist; give images or folders of them."))
         elif kind not in (regular.FILE, regular.FOLDER):
             problems.append(
                 BadInput(f"{text} is a {kind}, not a file; give images or folders of them.")

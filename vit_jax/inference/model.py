@@ -220,7 +220,7 @@ def open_model(text: str, *, heads: int = 0, image_size: int = 0, names: str = "
     weights = loading.read_weights(text, heads=heads)
     size = (image_size, image_size) if image_size else weights.image_size
     if size is None:
-        raise BadInput(f"{text} does not say for what image size it was made; give --image_size=N.")
+        raise BadInput(f"{text} does not give its image size; give --image_size=N.")
     variants.check_image_size(weights.config, *size)
     known, sigmoid = (_of_run if weights.format == "run" else _of_file)(text, weights)
     if names:

@@ -70,7 +70,7 @@ def config(variant: str, classes: int, options: Mapping[str, Any]) -> OwnConfig:
     kind = plugin.func
     if not (isinstance(kind, type) and issubclass(kind, OwnConfig)):
         raise BadInput(
-            f"model.variant={variant!r} is no subclass of vit_jax.models.custom.OwnConfig; see "
+            f"model.variant={variant!r} is not a subclass of vit_jax.models.custom.OwnConfig; see "
             "docs/extending.md."
         )
     try:

@@ -145,7 +145,7 @@ class Mlp(nn.Module):
 
 
 def _is_product(prim: Any, *args: Any, **params: Any) -> bool:
-    """Returns whether a primitive multiplies with weights.
+    """Returns True if a primitive multiplies with weights.
 
     These are convolutions, and products without batch dimensions.
     """

@@ -127,7 +127,7 @@ def sizes(
     numbers = {f: getattr(wanted, f) or n for f, n in zip(fields, named, strict=True)}
     lacking = [f"model.{f}" for f, n in numbers.items() if n < 1]
     if lacking:
-        raise BadInput(f"model {wanted.variant}: give {', '.join(lacking)} (from 1 on).")
+        raise BadInput(f"model {wanted.variant}: give {', '.join(lacking)} (1 or more).")
     return numbers
 
 
@@ -141,7 +141,7 @@ def shared_fields(wanted: Settings, *fields: str) -> dict[str, Any]:
 
 
 def unknown_variant(variant: str) -> BadInput:
-    """Returns the error for a name that is no variant, with the nearest names."""
+    """Returns the error for an unknown variant, with the most similar names."""
     from vit_jax.models.published import hint
 
     options = [*NAMED, "or any patch side", plugins.USAGE]

@@ -112,7 +112,7 @@ class ViTConfig:
 
     @property
     def last_is_short(self) -> bool:
-        """Returns whether the last block computes only the first token, which the head reads.
+        """Returns True if the last block computes only the first token, which the head reads.
 
         This is False with dropout, because the scan would draw other numbers.
         """
@@ -409,7 +409,9 @@ def _attention(wanted: Settings) -> attention.Path:
 
 def _check_posemb(wanted: Settings, width: int) -> None:
     if wanted.posemb in ("none", "relative") and wanted.posemb_at != "stem":
-        where = "lies in the attention of each layer" if wanted.posemb == "relative" else "is none"
+        where = (
+            "lies in the attention of each layer" if wanted.posemb == "relative" else "adds nothing"
+        )
         raise BadInput(
             f"model.posemb_at={wanted.posemb_at} with posemb={wanted.posemb}, which {where}; leave "
             "posemb_at out."

@@ -14,7 +14,7 @@ import jax
 
 from vit_jax.build import run as build
 from vit_jax.errors import RunFailed
-from vit_jax.hardware import device_memory, host_memory, topology
+from vit_jax.hardware import device_memory, host_memory
 from vit_jax.models import variants
 from vit_jax.runtime import coordination
 from vit_jax.step.train_step import non_finite
@@ -43,7 +43,7 @@ class Window:
         self._steps, self._schedule = program.steps, program.schedule
         self._step_flops = 3 * variants.forward_flops(program.model.cfg, side, side)
         self._mesh = program.rules.mesh
-        self._peak_flops = topology.peak_flops(self._mesh.devices.flat[0].device_kind)
+        self._peak_flops = _peak_flops(self._mesh.devices.flat[0])
 
     def add(self, step: int, metrics: dict[str, jax.Array]) -> None:
         """Adds the metrics of a step; the first step after a window fetches that window.
@@ -137,3 +137,12 @@ class Window:
             flops_per_sec = measured["perf/img_per_sec"] * self._step_flops
             measured["perf/mfu"] = flops_per_sec / (self._peak_flops * self._mesh.size)
         return measured
+
+
+def _peak_flops(device: jax.Device) -> float | None:
+    """Returns the FLOPs per second that a device is sold with; None if they are unknown."""
+    if device.platform == "cpu":
+        return None
+    from vit_jax.hardware import topology
+
+    return topology.peak_flops(device.device_kind)

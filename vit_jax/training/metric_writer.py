@@ -67,7 +67,7 @@ class Report:
         self._quiet = not write
         self._writer = None
         if tensorboard and write and remote:
-            log.info("report: no TensorBoard files, which are appended to; the metrics are in %s",
+            log.info("report: a bucket gets no TensorBoard files; the metrics are in %s",
                      jsonl.place(metrics))  # fmt: skip
         elif tensorboard and write:
             from clu import metric_writers  # imports TensorFlow and tensorboard

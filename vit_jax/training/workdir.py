@@ -80,18 +80,20 @@ def _config_of_run(workdir: Path) -> tuple[Path | None, bool]:
     if copy is None:
         if steps and not there:
             raise BadInput(
-                f"{file} is missing, and no checkpoint has a whole copy of it: nothing tells how "
-                "the run was made. Bring it back; or, to start the run from the beginning, remove "
-                f"{workdir / FOLDER}."
+                f"{file} is missing, and no checkpoint has an undamaged copy, so the settings of "
+                "the run are unknown. Restore the file; or, to start the run from the beginning, "
+                f"remove {workdir / FOLDER}."
             )
         return (file if there else None), False
     config, damage = _read(file, storage.read_all([copy])[0])
     if config is None:
-        log.warning("%s %s; what counts is its copy %s", file, damage, copy)
+        log.warning("%s %s; its copy %s is used instead", file, damage, copy)
         return copy, True
     differences = config_lib.differences(config_lib.load(str(copy)), config)
     if any(config_lib.changes_results(key) for key, *_ in differences):
-        log.warning("%s was changed; what counts is %s, which was trained with", file, copy)
+        log.warning(
+            "%s was changed; the run was trained with %s, which is used instead", file, copy
+        )
         return copy, False
     return file, False
 
@@ -265,7 +267,7 @@ def _other_number(workdir: Path, count: int) -> str:
     if trained in (0, count):
         return ""
     which = "new" if trained < count else "missing"
-    text = f"{_numbers(count, trained)}; {reason}, so nobody knows which are {which}"
+    text = f"{_numbers(count, trained)}; {reason}, so it is unknown which are {which}"
     return text + _instead(workdir)
 
 

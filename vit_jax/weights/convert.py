@@ -203,7 +203,7 @@ def _format_of(path: Path, arrays: Flat) -> Format:
             f"{best.name} file of a {best.family} model" if len(missed) < len(arrays) else "model"
         )
         raise BadInput(
-            f"{path} is no {kind} that is known; not understood: "
+            f"{path} is not a known {kind}; unknown names: "
             f"{', '.join(missed[:6]) or 'no arrays'}{' ...' if len(missed) > 6 else ''}."
         )
     return best
@@ -270,7 +270,7 @@ def write(
       name: npz, big_vision, timm or hf.
       cfg: the model.
       params: its parameters, in either layout.
-      images: description of images to write beside safetensors; npz has no place for it.
+      images: description of images to write beside safetensors; npz cannot store it.
 
     Raises:
       BadInput: the format or suffix does not exist, or the format cannot express the model.
@@ -292,7 +292,9 @@ def expressed(
     """
     family, flat = variants.family(cfg), flatten(params)
     if cfg.FAMILY == "own":
-        raise BadInput(f"{name} is of published models, not of one's own; keep it as a run.")
+        raise BadInput(
+            f"the {name} format holds only published models; keep your own model as a run."
+        )
     _check_params(cfg, flat)
     having = [f for forms in FORMATS.values() for f in forms if f.family == family]
     form = next((f for f in having if f.name == name and f.writes(flat)), None)

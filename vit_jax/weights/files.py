@@ -72,7 +72,7 @@ def _read_npz(path: Path, shapes_only: bool) -> Flat:
         for member in archive.infolist():
             name = member.filename.removesuffix(".npy")
             if name in arrays:
-                raise ValueError(f"{name} is there twice")
+                raise ValueError(f"{name} occurs twice")
             _check_claims(archive, member, path.stat().st_size)
             with archive.open(member) as raw:
                 if shapes_only:

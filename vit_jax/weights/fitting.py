@@ -128,7 +128,7 @@ _ON_GRID = re.compile(r"(block_\d+/)?posemb(_[xy])?")
 
 
 def _on_grid(name: str) -> bool:
-    """Returns whether a tensor has a row for each patch, or for each row or column of patches."""
+    """Returns True if a tensor has a row for each patch, or for each row or column of patches."""
     return _ON_GRID.fullmatch(name) is not None
 
 
@@ -170,7 +170,7 @@ def _hint(wrong: list[str]) -> str:
         )
     if wrong and all(row.startswith("  wrong shape  posemb:") for row in wrong):
         return (
-            "\nNothing says what size of images these position embeddings are for: in Python, "
+            "\nNo file says for which image size these position embeddings are: in Python, "
             "vit_jax.load takes image_size=(rows, columns); a config.json beside safetensors says "
             "it."
         )

@@ -50,8 +50,8 @@ def find_run(text: str) -> Run | None:
     """Returns the run that FILE_OR_RUN names; None if it names a file.
 
     Raises:
-      BadInput: nothing is there, it has no checkpoint, or not that step (the message lists its
-        steps).
+      BadInput: the path does not exist, or the run lacks checkpoints or that step (the message
+        lists its steps).
     """
     if _is_file(text):
         return None
@@ -99,14 +99,14 @@ def find_run(text: str) -> Run | None:
 
 
 def _is_file(text: str) -> bool:
-    """Returns whether FILE_OR_RUN is a file; in a bucket, the suffix decides."""
+    """Returns True if FILE_OR_RUN is a file; in a bucket, the suffix decides."""
     if storage.is_remote(text):
         return Path(text).suffix in files.SUFFIXES
     return os.path.isfile(os.path.expanduser(text))
 
 
 def may_be_run(text: str) -> bool:
-    """Returns whether FILE_OR_RUN must be a run: a folder, or in a bucket no weights file."""
+    """Returns True if FILE_OR_RUN must be a run: a folder, or in a bucket no weights file."""
     if storage.is_remote(text):
         return not _is_file(text)
     return os.path.isdir(text) or os.path.isdir(text.rpartition("@")[0])
@@ -121,13 +121,11 @@ def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Wei
       shapes_only: whether to read no values.
 
     Raises:
-      BadInput: nothing is there, it cannot be read, or it has another number of heads.
+      BadInput: the path does not exist, it cannot be read, or it has another number of heads.
     """
     weights = _read(text, heads, shapes_only)
     if heads and heads != (own_heads := getattr(weights.config, "heads", 0)):
-        statement = (
-            f"say themselves that there are {own_heads}" if own_heads else "have no attention"
-        )
+        statement = f"have {own_heads} heads" if own_heads else "have no attention"
         raise BadInput(
             f"{text}: heads={heads} (--heads), but these weights {statement}; leave it out."
         )
@@ -252,7 +250,8 @@ def load(
       configuration beside the file defines it.
 
     Raises:
-      BadInput: nothing is there, it cannot be read, or it lacks a value that the user must give.
+      BadInput: the path does not exist or cannot be read, or the user must give a value that the
+        file lacks.
     """
     weights = read_weights(str(file_or_run), heads=heads)
     sides = np.broadcast_to(np.asarray(image_size, int), 2).tolist()
@@ -260,9 +259,7 @@ def load(
         raise BadInput(f"image_size={image_size}; give pixels, a side or (rows, columns).")
     size = (sides[0], sides[1]) if sides[0] else weights.image_size
     if size is None:
-        raise BadInput(
-            f"{file_or_run} does not say for what image size it was made; give image_size=."
-        )
+        raise BadInput(f"{file_or_run} does not give its image size; give image_size=.")
     cfg = weights.config
     variants.check_image_size(cfg, *size)
     preprocess_images = reader(weights, size)
@@ -308,7 +305,7 @@ def _reader(weights: Weights, size: tuple[int, int]) -> Preprocess:
         return preprocessing.original_reader(*size)
     if not images:
         return preprocessing.unknown_reader(
-            "no configuration beside the weights says how images are prepared; put timm's "
+            "no configuration beside the weights says how to prepare images; put timm's "
             "config.json or Hugging Face's preprocessor_config.json there"
         )
     sides = {"height": size[0], "width": size[1]}

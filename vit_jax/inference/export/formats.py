@@ -41,4 +41,4 @@ def check(name: str, out: Path, *, with_preprocess: bool) -> None:
             raise BadInput(f"--out={out} is a device or a pipe; give the name of a file.")
     elif out.exists() and not (out / MARK).exists():
         if not out.is_dir() or any(out.iterdir()):
-            raise BadInput(f"--out={out} is there and is no SavedModel; give another folder.")
+            raise BadInput(f"--out={out} exists and is not a SavedModel; give another folder.")

@@ -36,7 +36,7 @@ def describe(weights: Weights, size: tuple[int, int]) -> tuple[Images | None, st
         return ORIGINAL, ""
     config = weights.images
     if not config:
-        return None, "nothing beside the weights says how images are prepared"
+        return None, "no file beside the weights says how to prepare images"
     loading.reader(weights, size)  # checks all values
     antialias: bool | None = True  # like Pillow
     if weights.format == "run":

@@ -104,8 +104,8 @@ def write(
         bound = _bound(name, model) * scale
         if not difference <= bound:  # also catches NaN
             raise RunFailed(
-                f"{consumer} makes other {forward.output} of the {name} export than the model: "
-                f"they differ by up to {difference:.3g}, where {bound:.3g} is the bound. Nothing "
+                f"{consumer} computes other {forward.output} from the {name} export than the "
+                f"model: they differ by up to {difference:.3g}, where {bound:.3g} is the bound. Nothing "
                 "was written; export another format, and see `vit_jax doctor` for versions."
             )
     notes = _notes(name, model, description, words)
@@ -198,7 +198,7 @@ def _notes(name: str, model: Model, description: Images, words: str) -> tuple[st
         if model.sigmoid:
             parts.append(_SIGMOID)
         if parts:
-            notes.append(f"{name} has no place for {'; '.join(parts)}")
+            notes.append(f"{name} cannot store {'; '.join(parts)}")
     elif name not in _GRAPHS:
         notes += _not_described(name, model, description, words)
     if model.cfg.dtype != "float32":
@@ -217,7 +217,7 @@ def _not_described(name: str, model: Model, description: Images, words: str) -> 
             "not (antialias=False): of images larger than the model's, outputs differ"
         )
     if name == "timm" and model.sigmoid:
-        notes.append(f"timm has no place for {_SIGMOID}")
+        notes.append(f"timm cannot store {_SIGMOID}")
     if name == "hf" and model.weights.classes and not model.names:
         last = model.weights.classes - 1
         notes.append(f"nothing names the classes, config.json calls them LABEL_0 to LABEL_{last}")

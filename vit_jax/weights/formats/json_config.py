@@ -134,7 +134,7 @@ def _read_hf(config: Mapping[str, Any]) -> dict[str, Any]:
 def _names(names: Any) -> tuple[str, ...]:
     """Checks and returns names of classes, which may be numbers."""
     if type(names) is not list or not all(type(name) in (str, int) for name in names):
-        raise ValueError("names of classes that are no list of text")
+        raise ValueError("class names that are not a list of text")
     return tuple(map(str, names))
 
 

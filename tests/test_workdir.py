@@ -203,7 +203,7 @@ def test_steps_of_which_nothing_tells_how_they_were_made_are_not_continued(train
         storage.write(trained / "checkpoints" / step / "config.yaml", "")
     assert workdir.continue_or_check(quickstart(), trained) is None
     storage.remove(trained / "config.yaml")
-    with pytest.raises(BadInput, match=r"config\.yaml is missing, and no checkpoint has .* whole"):
+    with pytest.raises(BadInput, match=r"config\.yaml is missing, and no checkpoint has an un"):
         workdir.continue_or_check(quickstart(), trained)
 
 

@@ -83,7 +83,7 @@ def _parameters(cfg: "variants.Config", side: int, counts: dict[str, int]) -> in
 def _read_counts(file: Path) -> dict[str, int]:
     """Returns the parameter counts of earlier calls; {} if there are none or they are damaged."""
     with contextlib.suppress(OSError, ValueError):
-        counts = json.loads(file.read_text())
+        counts = json.loads(file.read_text(encoding="utf-8"))
         if isinstance(counts, dict) and all(type(count) is int for count in counts.values()):
             return counts
     return {}

@@ -1,19 +1,23 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Finds functions and classes of a user's package: `MODULE:NAME` or `MODULE:NAME(key=3)`.
+"""Finds parts by name and imports them on use: those of this package, and those of a user's.
 
-A configuration contains only that text, so it is saved, compared and swept over like any other
-value. Python must be able to import the module: it is installed, or in a folder of PYTHONPATH.
-Start from `find`.
+A run imports only the parts that it uses, so tables of parts hold their places: see `Registry`.
+
+A configuration names a function or class of a user's package by a text such as `MODULE:NAME` or
+`MODULE:NAME(key=3)`, which is saved, compared and swept over like any other value. Python must be
+able to import the module: it is installed, or in a folder of PYTHONPATH. Start from `find`.
 """
 
 import ast
 import functools
 import importlib
 import inspect
+import pkgutil
 import re
 import sys
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
 from vit_jax.errors import BadInput, unknown
@@ -97,3 +101,43 @@ def _module(key: str, name: str) -> Any:
     except (Exception, SystemExit) as e:  # a user's module may raise anything
         reason = " ".join(str(e).split())[:300]
         raise BadInput(f"{key}: {name} cannot be imported: {type(e).__name__}: {reason}") from e
+
+
+# ---------------------------------------------------------------- parts of this package
+
+
+def resolve(place: str) -> Any:
+    """Imports "package.module" or "package.module:name" and returns it."""
+    return pkgutil.resolve_name(place)
+
+
+class Registry(MutableMapping[str, Any]):
+    """A table whose values are imported when they are looked up.
+
+    Args:
+      places: name -> a text for `resolve`.
+    """
+
+    def __init__(self, places: Mapping[str, str]):
+        self._found: dict[str, Any] = dict(places)
+
+    def __getitem__(self, name: str) -> Any:
+        value = self._found[name]
+        if isinstance(value, str):
+            value = self._found[name] = resolve(value)
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._found
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._found[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax.config import plugins
-from vit_jax.config.registry import Registry
+from vit_jax.config.plugins import Registry
 from vit_jax.errors import BadInput
 from vit_jax.models import settings as settings_lib
 from vit_jax.models.settings import FREE as FREE

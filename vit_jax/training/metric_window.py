@@ -9,6 +9,7 @@ every step; rows are written for the steps that the config asks for. Start from 
 
 import logging
 import math
+from typing import Any
 
 import jax
 
@@ -139,7 +140,7 @@ class Window:
         return measured
 
 
-def _peak_flops(device: jax.Device) -> float | None:
+def _peak_flops(device: Any) -> float | None:
     """Returns the FLOPs per second that a device is sold with; None if they are unknown."""
     if device.platform == "cpu":
         return None

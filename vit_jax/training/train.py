@@ -47,7 +47,7 @@ from vit_jax.storage import cache
 from vit_jax.storage import files as storage
 from vit_jax.training import metric_writer
 from vit_jax.training.metric_window import Window
-from vit_jax.training.metric_writer import Report, Throughput
+from vit_jax.training.metric_writer import PROFILE_FOLDER, Report, Throughput
 from vit_jax.training.refused_start import unchanged_if_refused
 from vit_jax.training.workdir import (
     check_classes,
@@ -223,7 +223,7 @@ def loop(
     train_step, key = run.program.compiled("step"), run.program.step_key
     throughput, backstop = Throughput(), Backstop(run.config.checkpoint.every_minutes)
     window, batches = Window(run, report, throughput, first), run.train_batches(first)
-    traced = timeline.profile_steps(run.config.profile)
+    traced, folder = timeline.profile_steps(run.config.profile), workdir / PROFILE_FOLDER
     done, due, save = first, unmeasured(run, report, first), False
 
     def finish_step() -> None:
@@ -237,7 +237,6 @@ def loop(
                 window.last_good = done
                 backstop.saved()
 
-    folder = workdir / metric_writer.PROFILE_FOLDER
     with contextlib.closing(metric_writer.Profile(traced, folder)) as profile:
         try:
             if due:

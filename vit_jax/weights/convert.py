@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from vit_jax import tree
-from vit_jax.config.registry import Registry
+from vit_jax.config.plugins import Registry
 from vit_jax.errors import BadInput, unknown
 from vit_jax.models import variants
 from vit_jax.weights import architecture, files

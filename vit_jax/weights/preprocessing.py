@@ -194,9 +194,9 @@ class _Key:
     expected: str
 
 
-def _settings(file: str, config: Mapping[str, Any], keys: Mapping[str, _Key]) -> dict[str, Any]:
+def _settings(file: str, content: Mapping[str, Any], keys: Mapping[str, _Key]) -> dict[str, Any]:
     """Returns the values of `keys`: as given, or the default if absent or null."""
-    values = {name: config.get(name) for name in keys}
+    values = {name: content.get(name) for name in keys}
     values = {name: keys[name].default if v is None else v for name, v in values.items()}
     for name, value in values.items():
         if not keys[name].fits(value):

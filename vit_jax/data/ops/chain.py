@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from vit_jax.config.registry import Registry
+from vit_jax.config.plugins import Registry
 from vit_jax.data.ops import augment, decode
 from vit_jax.data.ops.decode import Decode
 from vit_jax.data.tensorflow import Tensor, tf

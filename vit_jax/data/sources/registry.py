@@ -31,7 +31,7 @@ import re
 import shlex
 from urllib.parse import unquote
 
-from vit_jax.config.registry import resolve
+from vit_jax.config.plugins import resolve
 from vit_jax.data.sources.source import Options, Source
 from vit_jax.data.splits import split as splits_lib
 from vit_jax.errors import BadInput, unknown

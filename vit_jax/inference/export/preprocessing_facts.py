@@ -34,19 +34,19 @@ def describe(weights: Weights, size: tuple[int, int]) -> tuple[Images | None, st
     """
     if weights.format in ("npz", "big_vision"):
         return ORIGINAL, ""
-    config = weights.images
-    if not config:
+    settings = weights.images
+    if not settings:
         return None, "no file beside the weights says how to prepare images"
     loading.reader(weights, size)  # checks all values
     antialias: bool | None = True  # like Pillow
     if weights.format == "run":
-        (shorter, antialias), kind = _chain_resizing(config["ops"], size[0]), "bilinear"
-        mean, std, words = config["mean"], config["std"], f"the chain {config['ops']}"
+        (shorter, antialias), kind = _chain_resizing(settings["ops"], size[0]), "bilinear"
+        mean, std, words = settings["mean"], settings["std"], f"the chain {settings['ops']}"
     elif weights.format == "timm":
-        shorter, kind, mean, std = _timm_values(config, size)
-        words = f"timm's crop_mode={config.get('crop_mode')}, crop_pct={config.get('crop_pct')}"
+        shorter, kind, mean, std = _timm_values(settings, size)
+        words = f"timm's crop_mode={settings.get('crop_mode')}, crop_pct={settings.get('crop_pct')}"
     else:
-        shorter, kind, mean, std = _transformers_values(config, size)
+        shorter, kind, mean, std = _transformers_values(settings, size)
         words = "the resizing in preprocessor_config.json"
     images = Images(
         tuple(map(float, mean)), tuple(map(float, std)), kind, shorter or 0, antialias=antialias
@@ -79,35 +79,40 @@ def _chain_resizing(chain: str, side: int) -> tuple[int | None, bool | None]:
     return None, None
 
 
-def _timm_values(config: dict[str, Any], size: tuple[int, int]) -> tuple[int | None, str, Any, Any]:
-    config = {key: value for key, value in config.items() if value is not None}
-    share, mode = config.get("crop_pct", 0.875), config.get("crop_mode", "center")
+def _timm_values(
+    settings: dict[str, Any], size: tuple[int, int]
+) -> tuple[int | None, str, Any, Any]:
+    settings = {key: value for key, value in settings.items() if value is not None}
+    share, mode = settings.get("crop_pct", 0.875), settings.get("crop_mode", "center")
     shorter = None
     if size[0] == size[1] and mode == "center":
         shorter = math.floor(size[0] / share)
     elif mode == "squash" and share == 1:
         shorter = 0
-    values = _IMAGENET | config
-    return shorter, config.get("interpolation", "bicubic"), values["mean"], values["std"]
+    values = _IMAGENET | settings
+    return shorter, settings.get("interpolation", "bicubic"), values["mean"], values["std"]
 
 
 def _transformers_values(
-    config: dict[str, Any], size: tuple[int, int]
+    settings: dict[str, Any], size: tuple[int, int]
 ) -> tuple[int | None, str, Any, Any]:
     """Expresses optional rescaling and normalisation as a normalisation of values in [0, 1]."""
-    deit = str(config.get("image_processor_type", "")).startswith("DeiT")
-    config = ({"do_center_crop": True, "resample": 3} if deit else {}) | {
-        key: value for key, value in config.items() if value is not None
+    deit = str(settings.get("image_processor_type", "")).startswith("DeiT")
+    settings = ({"do_center_crop": True, "resample": 3} if deit else {}) | {
+        key: value for key, value in settings.items() if value is not None
     }
-    shorter, edge, sides = 0, config.get("size"), {"height": size[0], "width": size[1]}
-    if not config.get("do_resize", True):
+    shorter, edge, sides = 0, settings.get("size"), {"height": size[0], "width": size[1]}
+    if not settings.get("do_resize", True):
         shorter = None
-    elif config.get("do_center_crop") and config.get("crop_size") in (sides, size[0]):
+    elif settings.get("do_center_crop") and settings.get("crop_size") in (sides, size[0]):
         shorter = edge.get("shortest_edge") if isinstance(edge, dict) else None
-    factor = config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 1.0
+    factor = settings.get("rescale_factor", 1 / 255) if settings.get("do_rescale", True) else 1.0
     mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
-    if config.get("do_normalize", True):
-        mean, std = config.get("image_mean", ORIGINAL.mean), config.get("image_std", ORIGINAL.std)
+    if settings.get("do_normalize", True):
+        mean, std = (
+            settings.get("image_mean", ORIGINAL.mean),
+            settings.get("image_std", ORIGINAL.std),
+        )
     scale = 1 / (255 * factor)
-    kind = FILTERS[config.get("resample", 2)]
+    kind = FILTERS[settings.get("resample", 2)]
     return shorter, kind, [m * scale for m in mean], [s * scale for s in std]

@@ -13,20 +13,17 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from vit_jax.config.plugins import Registry
 from vit_jax.errors import BadInput, RunFailed, no_space
+from vit_jax.inference.export import forward as forward_lib
 from vit_jax.inference.export import (
-    formats,
     preprocessing_facts,
-    saved_model,
-    stablehlo,
     weights_file,
 )
-from vit_jax.inference.export import forward as forward_lib
 from vit_jax.inference.export.forward import Call, Forward
 from vit_jax.inference.model import Model
 from vit_jax.models import variants
@@ -34,7 +31,12 @@ from vit_jax.step.normalise import normalise
 from vit_jax.weights import convert, files
 from vit_jax.weights.formats.json_config import Images
 
-_GRAPHS: dict[str, Any] = dict(zip(formats.GRAPHS, (stablehlo, saved_model), strict=True))
+_GRAPHS = Registry(
+    {
+        "stablehlo": "vit_jax.inference.export.stablehlo",
+        "savedmodel": "vit_jax.inference.export.saved_model",
+    }
+)
 FACTS = "vit_jax.json"  # name inside a folder; beside a file, its name plus .json
 BATCHES = (2, 3)  # images to compare: two sizes, as the batch is free
 BOUND = 1e-4  # relative to the largest output
@@ -105,8 +107,8 @@ def write(
         if not difference <= bound:  # also catches NaN
             raise RunFailed(
                 f"{consumer} computes other {forward.output} from the {name} export than the "
-                f"model: they differ by up to {difference:.3g}, where {bound:.3g} is the bound. Nothing "
-                "was written; export another format, and see `vit_jax doctor` for versions."
+                f"model: they differ by up to {difference:.3g}, where {bound:.3g} is the bound. "
+                "Nothing was written; export another format, and see `vit_jax doctor` for versions."
             )
     notes = _notes(name, model, description, words)
     return Written(size, consumer, difference, scale, forward.output, notes)

@@ -64,7 +64,7 @@ class Images:
     sigmoid: bool = False
 
 
-def read(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+def read(name: str, content: Mapping[str, Any]) -> dict[str, Any]:
     """Reads `heads`, `image_size` (rows, columns), constants and sizes from a config.json.
 
     It also reads the class `names` by label, if present, and `sigmoid` if each class has an
@@ -72,14 +72,14 @@ def read(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
       name: timm or hf.
-      config: the JSON object; {} if the file is absent.
+      content: the JSON object; {} if the file is absent.
 
     Raises:
       BadInput: an activation is one that our models do not have, or a value has a wrong type.
     """
     try:
-        facts = _read_timm(config) if name == "timm" else _read_hf(config)
-        own = dict(config.get(OWN, {}))
+        facts = _read_timm(content) if name == "timm" else _read_hf(content)
+        own = dict(content.get(OWN, {}))
         for key, value in own.items():
             if not (key in _OWN_WORDS and isinstance(value, str)) and key not in _OWN_NUMBERS:
                 raise ValueError(f"{OWN}.{key}={value!r}")
@@ -89,9 +89,9 @@ def read(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     return facts | own
 
 
-def _read_timm(config: Mapping[str, Any]) -> dict[str, Any]:
-    args = config.get("model_args", {})
-    name = str(config.get("architecture", "")).partition(".")[0]
+def _read_timm(content: Mapping[str, Any]) -> dict[str, Any]:
+    args = content.get("model_args", {})
+    name = str(content.get("architecture", "")).partition(".")[0]
     keys = {"num_heads": "heads", "embed_dim": "width", "depth": "depth", "reg_tokens": "registers"}
     facts: dict[str, Any] = {ours: _number(args, k, int) for k, ours in keys.items() if args.get(k)}
     if name in _TIMM_HEADS:
@@ -100,35 +100,35 @@ def _read_timm(config: Mapping[str, Any]) -> dict[str, Any]:
         facts["gelu"] = _gelu("act_layer", args["act_layer"], _TIMM_GELU)
     elif _TIMM_TANH.fullmatch(name):
         facts["gelu"] = "tanh"
-    pool = args.get("global_pool") or config.get("global_pool")
+    pool = args.get("global_pool") or content.get("global_pool")
     if pool:
         facts["pool"] = _POOLS.get(pool, pool)
     facts["pool_include_prefix"] = bool(args.get("pool_include_prefix"))
-    if config.get("label_names"):
-        facts["names"] = _names(config["label_names"])
-    size = config.get("pretrained_cfg", config).get("input_size", ())[1:]
+    if content.get("label_names"):
+        facts["names"] = _names(content["label_names"])
+    size = content.get("pretrained_cfg", content).get("input_size", ())[1:]
     return facts | _size(args.get("img_size") or size)
 
 
-def _read_hf(config: Mapping[str, Any]) -> dict[str, Any]:
+def _read_hf(content: Mapping[str, Any]) -> dict[str, Any]:
     keys = {"num_attention_heads": "heads", "hidden_size": "width", "num_hidden_layers": "depth"}
     keys |= {"intermediate_size": "mlp"}
     facts: dict[str, Any] = {
-        ours: _number(config, k, int) for k, ours in keys.items() if k in config
+        ours: _number(content, k, int) for k, ours in keys.items() if k in content
     }
     for key, value in (("model_type", "vit"), ("pooler_act", "tanh")):
-        if config.get(key, value) != value:
-            raise unknown(f"{key} in {NAME}", str(config[key]), [value])
-    if "hidden_act" in config:
-        facts["gelu"] = _gelu("hidden_act", config["hidden_act"], _HF_GELU)
-    if "layer_norm_eps" in config:
-        facts["ln_epsilon"] = float(_number(config, "layer_norm_eps", float, int))
-    labels = {int(number): name for number, name in (config.get("id2label") or {}).items()}
+        if content.get(key, value) != value:
+            raise unknown(f"{key} in {NAME}", str(content[key]), [value])
+    if "hidden_act" in content:
+        facts["gelu"] = _gelu("hidden_act", content["hidden_act"], _HF_GELU)
+    if "layer_norm_eps" in content:
+        facts["ln_epsilon"] = float(_number(content, "layer_norm_eps", float, int))
+    labels = {int(number): name for number, name in (content.get("id2label") or {}).items()}
     if any(name != f"LABEL_{number}" for number, name in labels.items()):  # placeholder names
         facts["names"] = _names([labels[number] for number in range(len(labels))])
-    if config.get("problem_type") == SEVERAL:
+    if content.get("problem_type") == SEVERAL:
         facts["sigmoid"] = True
-    return facts | _size(config.get("image_size", ()))
+    return facts | _size(content.get("image_size", ()))
 
 
 def _names(names: Any) -> tuple[str, ...]:
@@ -138,10 +138,10 @@ def _names(names: Any) -> tuple[str, ...]:
     return tuple(map(str, names))
 
 
-def _number(config: Mapping[str, Any], key: str, *kinds: type) -> Any:
-    if type(config[key]) not in kinds or not 0 < config[key] < math.inf:
-        raise ValueError(f"{key}={config[key]!r}")
-    return config[key]
+def _number(content: Mapping[str, Any], key: str, *kinds: type) -> Any:
+    if type(content[key]) not in kinds or not 0 < content[key] < math.inf:
+        raise ValueError(f"{key}={content[key]!r}")
+    return content[key]
 
 
 def _size(size: Any) -> dict[str, tuple[int, int]]:

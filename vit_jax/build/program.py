@@ -21,7 +21,6 @@ from vit_jax.config import load as config_lib
 from vit_jax.config import plugins, timeline
 from vit_jax.config.load import ConfigDict
 from vit_jax.errors import BadInput
-from vit_jax.hardware import device_memory
 from vit_jax.models import attention, variants, vit
 from vit_jax.optim import optimizers, schedules
 from vit_jax.runtime import compile_ahead
@@ -377,6 +376,8 @@ def stronger_remat(model: ConfigDict) -> list[str]:
 
 def out_of_memory(run: Program) -> BadInput:
     """Returns an error that says how much memory a run needs, and which settings need less."""
+    from vit_jax.hardware import device_memory
+
     size, parts, ways = run.config.batch_size, run.config.accumulation, run.rules.batch_ways
     more = [parts * f for f in (2, 4, 8, 16) if size % (parts * f * ways) == 0]
     settings: list[dict[str, Any]] = [{"accumulation": a} for a in more]

@@ -30,7 +30,6 @@ from vit_jax.data.pipeline import pipeline
 from vit_jax.data.pipeline.pipeline import Pipeline
 from vit_jax.data.sources import registry as sources
 from vit_jax.data.sources.source import Options, Source
-from vit_jax.data.splits import subset
 from vit_jax.data.splits.split import Split
 from vit_jax.data.tasks import test_sets
 from vit_jax.data.tasks.test_sets import Evaluation
@@ -413,8 +412,13 @@ def _call_all(makers: Mapping[str, Callable[[], _T]]) -> dict[str, _T]:
 
 def training_examples(source: Source, data: ConfigDict) -> tuple[Split, list[str]]:
     """Returns the training examples, and notes."""
+    split = source.split(data.split)
+    if len(split) and not data.examples and data.fraction == 1 and not data.exclude:
+        return split, list(split.notes())
+    from vit_jax.data.splits import subset
+
     return subset.choose(
-        source.split(data.split),
+        split,
         examples=data.examples,
         fraction=data.fraction,
         balanced=data.balanced,

@@ -15,7 +15,6 @@ import jax
 
 from vit_jax.build import run as build
 from vit_jax.errors import RunFailed
-from vit_jax.hardware import device_memory, host_memory
 from vit_jax.models import variants
 from vit_jax.runtime import coordination
 from vit_jax.step.train_step import non_finite
@@ -117,6 +116,8 @@ class Window:
 
     def _health(self) -> dict[str, int]:
         """Returns memory figures of this process and its devices, and skipped images so far."""
+        from vit_jax.hardware import device_memory, host_memory
+
         devices = self._mesh.local_devices
         figures = {
             "memory/host_bytes": host_memory.used_bytes(),

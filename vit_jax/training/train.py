@@ -36,11 +36,9 @@ from vit_jax.config import timeline, validation
 from vit_jax.config.load import ConfigDict
 from vit_jax.config.provenance import Recipe
 from vit_jax.errors import RunFailed, Stopped, stopping_when_full
-from vit_jax.hardware import device_memory
 from vit_jax.reports import summary
 from vit_jax.runtime import coordinated_stop, coordination, goodput, watchdog, workdir_lock
 from vit_jax.runtime.coordinated_stop import Backstop
-from vit_jax.runtime.process_identity import ProcessIdentity
 from vit_jax.step.state import TrainState
 from vit_jax.step.train_step import non_finite
 from vit_jax.storage import cache
@@ -58,6 +56,7 @@ from vit_jax.training.workdir import (
 )
 
 if TYPE_CHECKING:
+    from vit_jax.runtime.process_identity import ProcessIdentity
     from vit_jax.weights.fitting import Fitted
 
 log = logging.getLogger("vit_jax")
@@ -66,7 +65,7 @@ log = logging.getLogger("vit_jax")
 def train(
     config: ConfigDict,
     workdir: Path,
-    who: ProcessIdentity | Literal["tpu"] | None = None,
+    who: "ProcessIdentity | Literal['tpu'] | None" = None,
     recipe: Recipe | None = None,
 ) -> dict[str, Any]:
     """Trains according to `config`, or continues the run in `workdir`, and returns the results.
@@ -165,6 +164,8 @@ def run_in(workdir: Path, run: build.Run, weights: "Fitted | None") -> dict[str,
                 state = loop(run, state, step, checkpoints, report, workdir)
             return finish(run, state, checkpoints, report, workdir)
         except jax.errors.JaxRuntimeError as e:
+            from vit_jax.hardware import device_memory
+
             if not device_memory.is_out_of_memory(e):
                 raise
             raise program.out_of_memory(run.program) from e

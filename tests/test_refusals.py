@@ -169,8 +169,8 @@ def test_a_state_that_does_not_fit_is_said_by_its_weights_alone(stopped, monkeyp
 @pytest.mark.parametrize(
     "change, shown",
     [
-        (add_class, "has 4 classes, the run was trained with 3; its classes.json is {}, so nobody "
-                    "knows which are new. Nothing"),
+        (add_class, "has 4 classes, the run was trained with 3; its classes.json is {}, so it is "
+                    "unknown which are new. Nothing"),
         (remove_class, "has 2 classes, the run was trained with 3; its classes.json is {}, so "
                        "it is unknown which are missing. Nothing"),
     ],

@@ -4,6 +4,7 @@
 """Settings that must be made before jax is imported, and the folder of real images."""
 
 import atexit
+import fcntl
 import os
 import signal
 import tempfile
@@ -94,11 +95,17 @@ def image_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def digits_run(tmp_path_factory) -> Path:
-    """A short run of the quickstart, to be used and not changed."""
+    """A short run of the quickstart that all workers share: read it, and change only copies."""
     from test_train import run
 
-    workdir = tmp_path_factory.mktemp("digits") / "run"
-    assert run(workdir) == 0
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # of all workers of this session
+    workdir = folder / "digits_run"
+    with open(folder / "digits_run.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (workdir / "results.json").exists():
+            assert run(workdir) == 0
     return workdir
 
 

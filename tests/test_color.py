@@ -31,7 +31,7 @@ def run(chain, image, seed=0):
 # ---------------------------------------------------------------- jitter
 
 
-@pytest.mark.parametrize("draw", [-1.0, -0.3, 0.0, 0.5, 1.0])
+@pytest.mark.parametrize("draw", [-1.0, 0.0, 0.5])
 @pytest.mark.parametrize(
     "name, place, enhance",
     [
@@ -70,7 +70,7 @@ def test_jitter_clips_and_a_factor_is_never_negative(drawn):
     assert abs(run("color_jitter(saturation=2)", image).astype(int) - gray).max() <= 1
 
 
-@pytest.mark.parametrize("draw", [-1.0, 0.4, 1.0])
+@pytest.mark.parametrize("draw", [-1.0, 0.4])
 def test_hue_turns_by_a_share_of_the_circle(drawn, draw):
     drawn(0.0, 0.0, 0.0, draw)
     image = pictures.noise(6, 7)
@@ -101,7 +101,7 @@ def test_jitter_of_nothing_is_the_image():
 # ---------------------------------------------------------------- 3-Augment
 
 
-@pytest.mark.parametrize("sigma", [0.1, 0.5, 1.0, 2.0])
+@pytest.mark.parametrize("sigma", [0.1, 0.7, 2.0])
 def test_blur_is_a_gaussian(sigma):
     image = pictures.noise(30, 41)
     got = color.blur(tf.constant(image), tf.constant(sigma)).numpy().astype(float)

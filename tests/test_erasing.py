@@ -3,28 +3,13 @@
 
 """Random erasing: how often, how large, of which shape, where, and with what."""
 
-import functools
-
 import numpy as np
 import pictures
 import pytest
+from pictures import with_many_seeds as many
 
 from vit_jax.data.ops import chain as preprocess
-from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
-
-
-def many(chain, image, seeds=400):
-    """uint8 [seeds, h, w, 3]: one chain on one image with many seeds."""
-    process = preprocess.apply(preprocess.parse("data.train_ops", chain, 8))
-
-    @tf.function(input_signature=[tf.TensorSpec([None, None, 3], tf.uint8)])
-    def each(given):
-        numbers = tf.range(seeds, dtype=tf.int64)
-        pairs = tf.stack([numbers * 0 + 5, numbers], axis=1)
-        return tf.map_fn(functools.partial(process, given), pairs, fn_output_signature=tf.uint8)
-
-    return each(image).numpy()
 
 
 def boxes(results, image):

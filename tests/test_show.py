@@ -51,8 +51,10 @@ def tiles(page, rows, columns, side):
     )
 
 
-@pytest.mark.parametrize("size, factor", [(4, 56), (32, 7), (100, 2), (224, 1)])
-@pytest.mark.parametrize("chain", ["decode", "flip_lr|color_jitter(0.5)"])
+@pytest.mark.parametrize(
+    "size, factor, chain",
+    [(4, 56, "flip_lr|color_jitter(0.5)"), (100, 2, "decode"), (224, 1, "decode")],
+)
 def test_images_are_the_first_of_training_enlarged_by_a_whole_number(size, factor, chain):
     page, pipe = sheet(size, rows=2, columns=2, chain=chain)
     first = next(dataclasses.replace(pipe, batch_size=4).train(0, 1))["image"]
@@ -86,7 +88,7 @@ def test_heading_and_a_name_for_each_image(written):
     ]
 
 
-@pytest.mark.parametrize("columns", [1, 2, 7])
+@pytest.mark.parametrize("columns", [1, 3])
 def test_no_text_is_cut_off_or_lies_on_another(written, columns):
     names = ["n" * 500, "W" * 40, "two words " * 9, "short"] * 5
     source = "csv:/a/folder/" + "x" * 300 + "/with spaces in it/table.csv"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import slurm_cluster
-from test_launch_docs import commands
+from test_launch_jobs import commands
 from test_train import QUICKSTART, TINY, logged, same_parameters
 
 from launch import main

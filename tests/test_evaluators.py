@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Representations: what the head sees, of every image once, on any mesh, at any batch size."""
+"""Frozen features: k-NN, the linear probe, and features written to a file."""
 
 import dataclasses
 import functools
@@ -10,13 +10,123 @@ import numpy as np
 import pytest
 import tiny
 import using
+from sklearn.linear_model import LogisticRegression
+from test_fewshot import drawn
 from test_train_step import rules_of
 
 import vit_jax
 from vit_jax.errors import RunFailed
-from vit_jax.evaluators import features
+from vit_jax.evaluators import features, probe
+from vit_jax.evaluators.fewshot import whitening
+from vit_jax.evaluators.knn import knn
 from vit_jax.models import variants
 from vit_jax.step.normalise import normalise
+
+# --- k nearest neighbours, against votes counted one by one ---
+
+
+def counted(x, labels, test, classes, neighbours=20, temperature=0.07):
+    """Loops over images and neighbours, float64."""
+    found = []
+    for query in np.float64(test):
+        cosines = [query @ k / np.linalg.norm(query) / np.linalg.norm(k) for k in np.float64(x)]
+        votes = np.zeros(classes)
+        for i in sorted(range(len(x)), key=lambda i: -cosines[i])[:neighbours]:
+            votes[labels[i]] += np.exp(cosines[i] / temperature)
+        found.append(votes.argmax())
+    return np.array(found)
+
+
+@pytest.mark.parametrize("count, width", [(101, 7), (19, 7), (20, 7), (21, 33), (3, 2)])
+def test_classes_are_those_of_counted_votes(count, width):
+    x, labels, test = drawn(count, width)
+    found = knn(x, labels, test, 5)
+    assert (found == counted(x, labels, test, 5)).all()
+    assert len(set(found)) > 1
+
+
+@pytest.mark.parametrize("options", [{"neighbours": 1}, {"neighbours": 7}, {"temperature": 10.0}])
+def test_neighbours_and_temperature_count(options):
+    x, labels, test = drawn(101, 7)
+    found = knn(x, labels, test, 5, **options)
+    assert (found == counted(x, labels, test, 5, **options)).all()
+    assert (found != knn(x, labels, test, 5)).any()
+
+
+def test_length_of_a_representation_does_not_matter():
+    x, labels, test = drawn(60, 7)
+    longer = x * np.linspace(0.5, 100, 60, dtype=np.float32)[:, None]
+    assert (knn(longer, labels, 40 * test, 5) == knn(x, labels, test, 5)).all()
+
+
+def test_more_images_than_are_scored_at_once():
+    x, labels, test = drawn(60, 7, scored=2053)
+    found = knn(x, labels, test, 5)
+    assert found.shape == (2053,)
+    assert (found[-60:] == knn(x, labels, test[-60:], 5)).all()
+
+
+def test_a_representation_of_zeros_is_no_error():
+    x, labels, test = drawn(60, 7)
+    x[3], test[4] = 0, 0
+    assert set(knn(x, labels, test, 5)) <= set(range(5))
+
+
+# --- the linear probe, against scikit-learn's logistic regression ---
+
+
+@pytest.mark.parametrize("count, width", [(60, 7), (20, 33)])
+@pytest.mark.parametrize("strength", [0.1, 1.0, 100.0])
+def test_fit_is_that_of_scikit_learn(count, width, strength):
+    x, labels, test = drawn(count, width)
+    mean, std = whitening(x)
+    x, test = (((v - mean) / std).astype(np.float32) for v in (x, test))
+    kernel, bias = probe.fit(x, labels, 5, strength)
+    theirs = LogisticRegression(C=1 / strength, tol=1e-8, max_iter=10_000).fit(x, labels)
+    logits = test @ kernel + bias
+    odds = np.exp(logits - logits.max(1, keepdims=True))
+    np.testing.assert_allclose(
+        odds / odds.sum(1, keepdims=True), theirs.predict_proba(test), rtol=0, atol=4e-3
+    )
+
+
+def test_a_fifth_of_each_class_is_held_out_unless_it_is_alone():
+    labels = np.array([0] * 11 + [1] * 2 + [2] + [4] * 5)
+    held = probe.held_out(labels)
+    assert [int(held[labels == c].sum()) for c in range(5)] == [3, 1, 0, 0, 1]
+
+
+def test_strength_is_the_best_on_held_out_images(monkeypatch):
+    tried = []
+
+    def fit(x, labels, classes, strength):
+        tried.append((strength, len(x)))
+        right = strength in (10.0, 100.0, 1000.0)
+        return np.eye(2, dtype=np.float32), np.float32([0, 0] if right else [9, 0])
+
+    monkeypatch.setattr(probe, "fit", fit)
+    labels = np.array([0, 1] * 10)
+    assert probe.choose_strength(np.eye(2, dtype=np.float32)[labels], labels, 2) == 1000.0
+    assert [s for s, _ in tried] == [*probe.STRENGTHS, 10.0, 1000.0]
+    assert {n for _, n in tried} == {16}
+
+
+def test_without_two_images_of_a_class_the_strength_is_one():
+    assert probe.choose_strength(np.eye(3, dtype=np.float32), np.arange(3), 3) == 1.0
+
+
+def test_probe_learns_and_scale_and_shift_of_features_do_not_matter(monkeypatch):
+    monkeypatch.setattr(probe, "MOST_STEPS", 50)
+    x, labels, _ = drawn(200, 8)
+    test, truth = x[150:], labels[150:]
+    found = probe.probe(x[:150], labels[:150], test, 5)
+    assert np.mean(found == truth) > 0.55  # chance is 0.2
+    moved = probe.probe(50 * x[:150] + 7, labels[:150], 50 * test + 7, 5)
+    assert np.mean(found == moved) > 0.95
+
+
+# --- features: what the head sees, of every image once, on any mesh, at any batch size ---
+
 
 SIDE = 24
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.3, 0.4)
@@ -132,7 +242,7 @@ def test_padding_that_is_not_finite_does_not_matter():
     assert found.shape == (5, 32)
 
 
-# ---------------------------------------------------------------- as a command
+# --- as a command ---
 
 
 def test_representations_of_a_split_are_written_with_labels(digits_run, tmp_path, capsys):

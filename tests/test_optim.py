@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The chain from gradients to updates: closed forms, and stacked blocks equal to loop blocks."""
+"""Optimizers, schedules and masks of parameters."""
 
 import functools
+import math
 import re
 
 import jax
@@ -16,8 +17,11 @@ import tiny
 
 from vit_jax import tree
 from vit_jax.errors import BadInput
-from vit_jax.optim import optimizers, schedules
+from vit_jax.optim import masks, optimizers, schedules
 from vit_jax.runtime import compile_ahead
+
+# --- optimizers ---
+
 
 LR = 0.5
 OPTIONS = {
@@ -366,6 +370,253 @@ def test_patterns_that_match_nothing_are_bad_input(setting):
         make(blocks(1, 0), "sgd", **setting)
 
 
-def test_freezing_everything_is_bad_input():
+def test_optimizer_that_freezes_everything_is_bad_input():
     with pytest.raises(BadInput, match="freezes every parameter"):
         make(blocks(1, 0), "sgd", freeze=[".*"])
+
+
+# --- schedules ---
+
+
+RATE, WARMUP, COOLDOWN, TOTAL = 0.3, 10, 20, 110
+SHAPE = {
+    "cosine": lambda t: RATE * 0.5 * (1 + math.cos(math.pi * min(max((t - 10) / 100, 0), 1))),
+    "linear": lambda t: 0.01 + (RATE - 0.01) * (1 - min(max((t - 10) / 100, 0), 1)),
+    "rsqrt": lambda t: RATE / math.sqrt(1 + (max(t - 10, 0) + 5) / 40),
+    "step": lambda t: RATE * (1 if t < 60 else 0.5 if t < 91 else 0.25),
+}
+
+
+def make_schedule(name, **changes):
+    given = {"lr": RATE, "warmup": WARMUP, "cooldown": COOLDOWN, "total_steps": TOTAL}
+    own = {"linear": {"end": 0.01}, "rsqrt": {"timescale": 40, "shift": 5}}
+    own["step"] = {"drops": (60, 91), "factor": 0.5}
+    own = own.get(name, {})
+    return schedules.make_schedule(name=name, **given | own | changes)
+
+
+CORNERS = [0, 1, WARMUP // 2, WARMUP, WARMUP + 1, 59, 60, 90, 91, 100, TOTAL - 1, TOTAL, TOTAL + 1]
+
+
+@pytest.mark.parametrize("name", SHAPE)
+def test_rate_at_every_corner_follows_the_closed_form(name):
+    schedule = make_schedule(name)
+    on_device = jax.jit(schedule)(np.array(CORNERS, np.int32))
+    assert on_device.dtype == np.float32
+    for t, traced in zip(CORNERS, on_device, strict=True):
+        ramp = min(1, t / WARMUP) * max(0, min(1, (TOTAL - t) / COOLDOWN))
+        expected = pytest.approx(SHAPE[name](t) * ramp, rel=1e-5, abs=1e-8)
+        assert float(schedule(t)) == expected, t
+        assert float(traced) == expected, t
+
+
+@pytest.mark.parametrize("name", SHAPE)
+def test_rate_is_zero_at_the_start_of_a_warmup_and_after_a_cooldown(name):
+    schedule = make_schedule(name)
+    assert float(schedule(0)) == 0.0
+    assert float(schedule(TOTAL)) == 0.0
+    assert float(schedule(TOTAL + 1)) == 0.0
+
+
+@pytest.mark.parametrize(
+    "name, end", [("cosine", 0.0), ("linear", 0.01), ("rsqrt", SHAPE["rsqrt"](TOTAL))]
+)
+def test_rate_without_cooldown_ends_at_its_end_and_never_beyond(name, end):
+    schedule = make_schedule(name, cooldown=0)
+    assert float(schedule(TOTAL)) == pytest.approx(end, abs=1e-8)
+    after = SHAPE["rsqrt"](TOTAL + 1) if name == "rsqrt" else end
+    assert float(schedule(TOTAL + 1)) == pytest.approx(after, abs=1e-8)
+
+
+@pytest.mark.parametrize("name", ["cosine", "linear"])
+def test_rate_without_warmup_starts_at_the_peak(name):
+    assert float(make_schedule(name, warmup=0)(0)) == pytest.approx(RATE)
+
+
+def test_halfway_and_peak_values():
+    assert float(make_schedule("cosine", cooldown=0)(60)) == pytest.approx(RATE / 2)
+    assert float(make_schedule("linear", cooldown=0)(60)) == pytest.approx((RATE + 0.01) / 2)
+    assert float(make_schedule("rsqrt", cooldown=0, shift=0)(10 + 3 * 40)) == pytest.approx(
+        RATE / 2
+    )
+    assert float(make_schedule("cosine")(WARMUP)) == pytest.approx(RATE)
+
+
+def test_linear_ends_at_the_rate_of_the_paper_by_default():
+    schedule = schedules.make_schedule(name="linear", lr=1.0, warmup=0, cooldown=0, total_steps=10)
+    assert float(schedule(10)) == pytest.approx(1e-5)
+
+
+def test_warmup_and_cooldown_that_fill_the_run_meet():
+    schedule = make_schedule("linear", warmup=10, cooldown=10, total_steps=20, end=RATE)
+    found = [float(schedule(t)) for t in (0, 5, 10, 15, 20)]
+    np.testing.assert_allclose(found, [0, RATE / 2, RATE, RATE / 2, 0], rtol=1e-6, atol=1e-9)
+
+
+def test_warmup_of_the_whole_run_is_finite():
+    schedule = make_schedule("cosine", warmup=10, cooldown=0, total_steps=10)
+    assert float(schedule(9)) == pytest.approx(0.9 * RATE)
+    assert math.isfinite(float(schedule(10)))
+
+
+@pytest.mark.parametrize("warmup, cooldown", [(91, 20), (111, 0), (0, 111)])
+def test_warmup_and_cooldown_longer_than_the_run_raise(warmup, cooldown):
+    with pytest.raises(BadInput, match=rf"{warmup} .* {cooldown} .* {TOTAL} steps"):
+        make_schedule("cosine", warmup=warmup, cooldown=cooldown)
+
+
+def test_schedule_traces_with_an_integer_count():
+    schedule = make_schedule("cosine")
+    rate = jax.jit(schedule)(np.int32(60))
+    assert rate.dtype == np.float32
+    assert float(rate) == pytest.approx(RATE / 2)
+
+
+def test_step_without_drops_stays_and_falls_to_a_tenth_by_default():
+    assert float(make_schedule("step", drops=(), cooldown=0)(TOTAL)) == pytest.approx(RATE)
+    last = schedules.make_schedule(
+        name="step", lr=1.0, warmup=0, cooldown=0, total_steps=40, drops=(10, 23, 30, 37)
+    )
+    found = [float(last(t)) for t in (9, 10, 22, 23, 30, 37, 40)]
+    assert found == pytest.approx([1, 0.1, 0.1, 0.01, 0.001, 0.0001, 0.0001])
+
+
+# --- masks ---
+
+
+BOTH = pytest.mark.parametrize("scan", [True, False])
+
+
+def shapes(scan: bool, **changes):
+    return tiny.shapes(tiny.config(scan=scan, **changes))
+
+
+def by_layer(params, factors) -> dict[str, float]:
+    """canonical path -> factor, whatever the layout."""
+    found = {}
+    for (path, leaf), (_, factor) in zip(
+        tree.leaves_with_paths(params), tree.leaves_with_paths(factors), strict=True
+    ):
+        names = tree.layer_paths(path, leaf.shape)
+        whole = np.broadcast_to(factor, leaf.shape)  # as the optimizer multiplies
+        for layer, name in enumerate(names):
+            part = whole[layer] if tree.is_stacked(path) else whole
+            assert np.all(part == part.ravel()[0]), name
+            found[name] = float(part.ravel()[0])
+    return found
+
+
+@BOTH
+@pytest.mark.parametrize("pool", ["token", "map"])
+def test_decay_mask_covers_every_parameter_and_is_true_for_kernels_only(scan, pool):
+    params = shapes(scan, pool=pool, representation=9)
+    mask = masks.decay_mask(params, "kernels")
+    assert jax.tree.structure(mask) == jax.tree.structure(params)
+    decayed = {path for path, decays in tree.leaves_with_paths(mask) if decays}
+    assert decayed == {p for p, _ in tree.leaves_with_paths(params) if p.split("/")[-1] == "kernel"}
+    assert {"embedding/kernel", "head/kernel", "pre_logits/kernel"} < decayed
+    assert not any("norm" in path or path in ("cls", "posemb") for path in decayed)
+
+
+@BOTH
+def test_decay_mask_all_is_true_everywhere(scan):
+    assert all(jax.tree.leaves(masks.decay_mask(shapes(scan), "all")))
+
+
+@BOTH
+def test_canonical_paths_name_every_parameter_of_every_layer(scan):
+    paths = masks.canonical_paths(shapes(scan))
+    assert sorted(paths) == sorted(masks.canonical_paths(shapes(not scan)))
+    assert len(paths) == len(set(paths)) == 3 * 16 + 8
+
+
+@BOTH
+def test_freezing_one_layer_leaves_the_others(scan):
+    params = shapes(scan)
+    found = by_layer(params, masks.trainable(params, ["blocks/[0]/.*"]))
+    for path, factor in found.items():
+        assert factor == (0.0 if path.startswith("blocks/0/") else 1.0), path
+
+
+@BOTH
+def test_a_pattern_matches_whole_paths_only(scan):
+    params = shapes(scan)
+    found = by_layer(params, masks.trainable(params, ["blocks/1/mlp/up/bias", "head/.*"]))
+    assert {path for path, factor in found.items() if factor == 0} == {
+        "blocks/1/mlp/up/bias",
+        "head/kernel",
+        "head/bias",
+    }
+    with pytest.raises(BadInput, match=r"'mlp/up/bias' matches no parameter"):
+        masks.trainable(params, ["mlp/up/bias"])
+
+
+@BOTH
+def test_layer_decay_of_stem_blocks_and_head(scan):
+    params = shapes(scan, pool="token", representation=9)
+    found = by_layer(params, masks.rate_factors(params, [], 0.5))
+    for path, factor in found.items():
+        top = path.split("/")[0]
+        layer = {"embedding": 0, "cls": 0, "posemb": 0}.get(top, 4)
+        if top == "blocks":
+            layer = 1 + int(path.split("/")[1])
+        assert factor == 0.5 ** (4 - layer), path
+    assert found["cls"] == found["posemb"] == found["embedding/kernel"] == 0.5**4
+    assert found["blocks/0/attn/query/kernel"] == 0.5**3
+    assert found["blocks/2/mlp_norm/scale"] == 0.5
+    assert found["norm/scale"] == found["pre_logits/bias"] == found["head/kernel"] == 1.0
+
+
+def test_layer_decay_leaves_a_pooling_head_alone():
+    params = shapes(True, pool="map")
+    found = by_layer(params, masks.rate_factors(params, [], 0.5))
+    assert found["map_head/probe"] == found["map_head/attn/query/kernel"] == 1.0
+
+
+@BOTH
+def test_first_matching_rate_wins_and_multiplies_layer_decay(scan):
+    params = shapes(scan)
+    mults = [("head/kernel", 3.0), ("head/.*", 5.0), (r"blocks/[12]/.*", 7.0), (".*/bias", 11.0)]
+    found = by_layer(params, masks.rate_factors(params, mults, 0.5))
+    assert found["head/kernel"] == 3.0
+    assert found["head/bias"] == 5.0
+    assert found["blocks/2/attn/out/bias"] == 7.0 * 0.5
+    assert found["blocks/0/attn/out/bias"] == 11.0 * 0.125
+    assert found["blocks/0/attn/out/kernel"] == 0.125
+    assert found["norm/scale"] == 1.0
+
+
+@BOTH
+def test_a_rate_of_zero_is_allowed(scan):
+    params = shapes(scan)
+    found = by_layer(params, masks.rate_factors(params, [("cls", 0.0)], 1.0))
+    assert [path for path, factor in found.items() if factor == 0] == ["cls"]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "pattern, words",
+    [
+        ("heads/.*", ["'heads/.*' matches no parameter", "paths look like", "blocks/"]),
+        ("blocks/3/.*", ["'blocks/3/.*' matches no parameter"]),  # the last one is 2
+        ("block_0/.*", ["'block_0/.*' matches no parameter"]),
+        ("head/(", ["'head/(' is not a regular expression"]),
+    ],
+)
+def test_bad_patterns_say_what_paths_look_like(scan, pattern, words):
+    params = shapes(scan)
+    with pytest.raises(BadInput) as of_freeze:
+        masks.trainable(params, ["cls", pattern])
+    with pytest.raises(BadInput) as of_rates:
+        masks.rate_factors(params, [("cls", 1.0), (pattern, 2.0)], 1.0)
+    for word in words:
+        assert word in str(of_freeze.value)
+        assert word in str(of_rates.value)
+    assert str(of_freeze.value).startswith("optimizer.freeze")
+    assert str(of_rates.value).startswith("optimizer.lr_mults")
+
+
+@BOTH
+def test_freezing_everything_is_bad_input(scan):
+    with pytest.raises(BadInput, match="freezes every parameter"):
+        masks.trainable(shapes(scan), ["blocks/.*", "[^b].*"])

@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 import pytest
-from resuming import OPTIONS, assert_equal
+from interrupted_runs import OPTIONS, assert_equal
 from test_processes import launch
 from test_train import logged
 

@@ -6,10 +6,10 @@
 import dataclasses
 import functools
 
+import model_commands
 import numpy as np
 import pytest
 import tiny
-import using
 from sklearn.linear_model import LogisticRegression
 from test_fewshot import drawn
 from test_train_step import rules_of
@@ -248,12 +248,12 @@ def test_padding_that_is_not_finite_does_not_matter():
 def test_representations_of_a_split_are_written_with_labels(digits_run, tmp_path, capsys):
     out = tmp_path / "made" / "features.npz"
     words = ("features", digits_run, "--data=digits", f"--out={out}")
-    assert using.command(capsys, *words)[0] == 0
+    assert model_commands.command(capsys, *words)[0] == 0
     found = np.load(out)
     assert found["features"].shape == (365, 16)
     assert found["features"].dtype == np.float32
     assert found["classes"].tolist() == [str(k) for k in range(10)]
-    digits = using.digits(20)
+    digits = model_commands.digits(20)
     assert found["labels"][:20].tolist() == [[label] for _, label in digits]
     assert found["names"][0].startswith("digits/")
     model, params, preprocess = vit_jax.load(digits_run)
@@ -265,11 +265,11 @@ def test_representations_of_a_split_are_written_with_labels(digits_run, tmp_path
 
 @pytest.mark.parametrize("last", [False, True])
 def test_representations_of_files_are_written_with_their_names(digits_run, tmp_path, capsys, last):
-    paths, out = using.digit_files(tmp_path / "images", 3), tmp_path / "features.npz"
+    paths, out = model_commands.digit_files(tmp_path / "images", 3), tmp_path / "features.npz"
     (tmp_path / "images" / "9.png").write_bytes(b"broken")
     words = (tmp_path / "images", f"--out={out}")
     words = ("features", digits_run, *(words[::-1] if last else words))
-    code, _, said = using.command(capsys, *words)
+    code, _, said = model_commands.command(capsys, *words)
     assert code == 2
     assert "1 of 4 images cannot be read" in said
     found = np.load(out)
@@ -294,7 +294,9 @@ def test_representations_of_files_are_written_with_their_names(digits_run, tmp_p
 )
 def test_bad_input_of_the_command(digits_run, tmp_path, capsys, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
-    code, _, said = using.command(capsys, "features", digits_run, "--out=features.npz", *words)
+    code, _, said = model_commands.command(
+        capsys, "features", digits_run, "--out=features.npz", *words
+    )
     assert code == 2
     assert message in said
     assert not list(tmp_path.iterdir())

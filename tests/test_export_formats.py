@@ -14,7 +14,7 @@ import exports
 import jax
 import jax.numpy as jnp
 import numpy as np
-import peers
+import peer_libraries
 import pytest
 import tiny
 
@@ -419,7 +419,7 @@ def test_npz_that_is_not_square(tmp_path):
      ("hf", "token", {"classes": 0}), ("hf", "token", {"classes": 0, "representation": 32})],
 )  # fmt: skip
 def test_peer_reads_it(tmp_path, name, kind, changes):
-    peer = peers.load({"timm": "timm", "hf": "transformers"}[name])
+    peer = peer_libraries.load({"timm": "timm", "hf": "transformers"}[name])
     model = exports.model(kind, size=(8, 8), **changes)
     consumer, found, expected = written(tmp_path / "model.safetensors", name, model)
     assert consumer == f"{peer.__name__} {peer.__version__}"
@@ -427,7 +427,7 @@ def test_peer_reads_it(tmp_path, name, kind, changes):
 
 
 def test_timm_prepares_images_as_it_is_told(tmp_path):
-    timm = peers.load("timm")
+    timm = peer_libraries.load("timm")
     written(tmp_path / "model.safetensors", "timm", exports.model(size=(8, 8)))
     model = timm.create_model(f"local-dir:{tmp_path}", pretrained=True)
     found = timm.data.resolve_data_config(model=model)
@@ -440,13 +440,13 @@ def test_timm_prepares_images_as_it_is_told(tmp_path):
 
 
 def test_transformers_prepare_images_and_name_classes_as_they_are_told(tmp_path):
-    transformers = peers.load("transformers")
+    transformers = peer_libraries.load("transformers")
     said = dataclasses.replace(SAID, sigmoid=True)
     written(tmp_path / "model.safetensors", "hf", exports.model(size=(8, 8)), said)
     model = transformers.ViTForImageClassification.from_pretrained(tmp_path)
     assert model.config.id2label == dict(enumerate(exports.NAMES))
     assert model.config.problem_type == "multi_label_classification"
-    module = peers.load("transformers.models.vit.image_processing_pil_vit")
+    module = peer_libraries.load("transformers.models.vit.image_processing_pil_vit")
     processor = module.ViTImageProcessorPil.from_pretrained(tmp_path)
     pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
     found = processor(pixels, return_tensors="np")["pixel_values"]

@@ -11,11 +11,11 @@ import exports
 import hostile
 import jax
 import jax.numpy as jnp
+import model_commands
 import numpy as np
 import pictures
 import pytest
-import rights
-import using
+import unprivileged
 
 import vit_jax
 from vit_jax.data.sources import registry as sources
@@ -33,7 +33,7 @@ def model(digits_run):
 
 
 def test_files_are_seen_as_load_sees_them(model, digits_run, tmp_path):
-    paths = using.digit_files(tmp_path, model.batch_size + 3)
+    paths = model_commands.digit_files(tmp_path, model.batch_size + 3)
     done = []
     read, found, bad = model.of_files(model.step(lambda logits: logits), paths, done.append)
     assert (read, bad) == (paths, {})
@@ -44,7 +44,7 @@ def test_files_are_seen_as_load_sees_them(model, digits_run, tmp_path):
 
 
 def test_what_cannot_be_read_is_left_out_and_named(model, tmp_path):
-    paths = using.digit_files(tmp_path, 3)
+    paths = model_commands.digit_files(tmp_path, 3)
     broken, gone = str(tmp_path / "broken.png"), str(tmp_path / "gone.png")
     (tmp_path / "broken.png").write_bytes(b"no image")
     step, done = model.step(lambda logits: logits), []
@@ -63,7 +63,7 @@ def test_files_and_a_split_give_the_same(model, digits_run, tmp_path):
     source = inference.open_data(str(digits_run), "digits", "")
     of_split = model.of_split(step, source.splits["test"])
     assert of_split.shape == (365, 16)
-    _, of_files, _ = model.of_files(step, using.digit_files(tmp_path, 20))
+    _, of_files, _ = model.of_files(step, model_commands.digit_files(tmp_path, 20))
     np.testing.assert_allclose(of_split[:20], of_files, atol=1e-5)
 
 
@@ -88,7 +88,7 @@ def test_names_are_those_of_the_run_unless_others_are_given(model, digits_run, t
     (tmp_path / "names.txt").write_text("\n".join("abcdefghij"))
     named = inference.open_model(str(digits_run), names=str(tmp_path / "names.txt"))
     assert named.names == tuple("abcdefghij")
-    bare = using.with_classes(digits_run, tmp_path / "bare", None)
+    bare = model_commands.with_classes(digits_run, tmp_path / "bare", None)
     assert inference.open_model(str(bare)).names == ()
 
 
@@ -127,7 +127,9 @@ def test_file_without_a_head_has_no_classes(tmp_path):
 )
 def test_damaged_names_of_a_run_are_told(digits_run, tmp_path, content, message):
     with pytest.raises(BadInput, match=message):
-        inference.open_model(str(using.with_classes(digits_run, tmp_path / "run", content)))
+        inference.open_model(
+            str(model_commands.with_classes(digits_run, tmp_path / "run", content))
+        )
 
 
 @pytest.mark.parametrize(
@@ -214,7 +216,7 @@ def test_a_folder_that_cannot_be_listed_is_told(tmp_path):
     pictures.folder(tmp_path, "a.png", "secret/b.png")
     (tmp_path / "secret").chmod(0)
     said = rf"{tmp_path} cannot be read: Permission denied \({tmp_path}/secret\)"
-    with rights.plain(), pytest.raises(BadInput, match=said):
+    with unprivileged.plain(), pytest.raises(BadInput, match=said):
         inference.image_files([str(tmp_path)], io.StringIO())
 
 
@@ -223,7 +225,7 @@ def test_weights_and_their_names_are_regular_files(digits_run, tmp_path):
     os.mkfifo(tmp_path / "pipe.npz")
     with pytest.raises(BadInput, match=r"pipe\.npz is a named pipe, no file and no folder"):
         inference.open_model(str(tmp_path / "pipe.npz"))
-    run = using.with_classes(digits_run, tmp_path / "run", None)
+    run = model_commands.with_classes(digits_run, tmp_path / "run", None)
     os.mkfifo(run / "classes.json")
     with pytest.raises(BadInput, match=r"classes\.json is not readable JSON.* a named pipe"):
         inference.open_model(str(run))

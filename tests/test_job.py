@@ -3,7 +3,7 @@
 
 """`prepare`: what each name and place becomes, and that nothing is done twice."""
 
-import packs
+import archive_files
 import pytest
 import test_imagenet
 import test_prepared
@@ -15,7 +15,7 @@ from vit_jax.data.sources import tfds as tfds_source
 from vit_jax.data.sources.source import Options
 from vit_jax.errors import BadInput
 
-FILES = {f"{c}/{i}.jpg": packs.picture(i + 10 * (c == "b")) for c in "ab" for i in range(4)}
+FILES = {f"{c}/{i}.jpg": archive_files.picture(i + 10 * (c == "b")) for c in "ab" for i in range(4)}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -25,7 +25,7 @@ def _tf():
 
 @pytest.fixture
 def images(tmp_path):
-    return packs.unpacked(tmp_path / "images", FILES)
+    return archive_files.unpacked(tmp_path / "images", FILES)
 
 
 def prepare(name, origin, tmp_path, **options):
@@ -63,14 +63,14 @@ def test_what_a_kill_left_after_the_last_rename_is_removed(images, tmp_path):
     prepare("mine", images, tmp_path)
     folder = tmp_path / "data" / "mine" / "1.0.0"
     whole = {path.name for path in folder.iterdir()}
-    packs.unpacked(folder, {"done/x.json": b"{}", "plan": b"x", "lock": b""})
+    archive_files.unpacked(folder, {"done/x.json": b"{}", "plan": b"x", "lock": b""})
     prepare("mine", images, tmp_path)
     assert {path.name for path in folder.iterdir()} == whole
 
 
 def test_a_compressed_tar_shows_its_progress(images, tmp_path):
     seen = []
-    path = packs.tar(tmp_path / "x.tar.gz", FILES, "w:gz")
+    path = archive_files.tar(tmp_path / "x.tar.gz", FILES, "w:gz")
     prepare("mine", path, tmp_path, unpacked=lambda *p: seen.append(p))
     assert seen[-1] == (path.stat().st_size, path.stat().st_size)
 
@@ -98,11 +98,15 @@ def test_imagenet_becomes_the_dataset_that_tfds_knows(tmp_path, monkeypatch):
     """Read by TFDS's own code for imagenet2012, with its 1,000 names of classes."""
     wnids = imagenet._lines("labels.txt")
     labels = imagenet._lines("validation_labels.txt")
-    train = {f"{w}_{i}.JPEG": packs.picture(i) for w in (wnids[0], wnids[999]) for i in range(3)}
-    val = {f"ILSVRC2012_val_0000000{i}.JPEG": packs.picture(50 + i) for i in (1, 2)}
+    train = {
+        f"{w}_{i}.JPEG": archive_files.picture(i) for w in (wnids[0], wnids[999]) for i in range(3)
+    }
+    val = {f"ILSVRC2012_val_0000000{i}.JPEG": archive_files.picture(50 + i) for i in (1, 2)}
     (tmp_path / "tars").mkdir()
-    packs.tar(tmp_path / "tars" / "ILSVRC2012_img_train.tar", test_imagenet.class_tars(train))
-    packs.tar(tmp_path / "tars" / "ILSVRC2012_img_val.tar", val)
+    archive_files.tar(
+        tmp_path / "tars" / "ILSVRC2012_img_train.tar", test_imagenet.class_tars(train)
+    )
+    archive_files.tar(tmp_path / "tars" / "ILSVRC2012_img_val.tar", val)
     assert "train: 6 of 1281167 images, none of " in message(
         "imagenet2012", tmp_path / "tars", tmp_path
     )
@@ -122,7 +126,7 @@ def test_imagenet_becomes_the_dataset_that_tfds_knows(tmp_path, monkeypatch):
     source = sources.open_source(
         "tfds:imagenet2012", Options(report.data_dir), val_percent=0, test_percent=0
     )
-    assert set(packs.pairs(source.splits["train"])) == set(expected[n] for n in train)
+    assert set(archive_files.pairs(source.splits["train"])) == set(expected[n] for n in train)
 
 
 def test_imagenet_has_as_many_files_as_that_of_tfds(tmp_path):
@@ -132,9 +136,9 @@ def test_imagenet_has_as_many_files_as_that_of_tfds(tmp_path):
 def test_imagenet21k_is_prepared_under_its_release(tmp_path, monkeypatch):
     monkeypatch.setattr(imagenet, "RELEASES_21K", {"fall11": (3, 600), "winter21": (2, 400)})
     monkeypatch.setitem(prepared.CLASSES, "imagenet21k/fall11", {"label": 3})
-    jpeg = packs.picture(1)
+    jpeg = archive_files.picture(1)
     files = {n: jpeg + c for n, c in test_imagenet.FALL.items()}
-    root = packs.unpacked(tmp_path / "x", test_imagenet.class_tars(files))
+    root = archive_files.unpacked(tmp_path / "x", test_imagenet.class_tars(files))
     assert "--release=winter21 (2 classes)" in message("imagenet21k", root, tmp_path)
     assert "--release=winter21 is for imagenet21k" in message(
         "imagenet21k/fall11", root, tmp_path, release="winter21"

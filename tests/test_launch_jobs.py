@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import tarfile
 
-import launching
+import launch_jobs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,16 +70,16 @@ def test_exit_codes_that_restart():
 
 
 def test_variables_survive_the_shell():
-    names = " ".join(f'"${key}"' for key in launching.ENVIRONMENT)
-    script = job.exports(launching.ENVIRONMENT) + f"printf '%s\\0' {names}"
+    names = " ".join(f'"${key}"' for key in launch_jobs.ENVIRONMENT)
+    script = job.exports(launch_jobs.ENVIRONMENT) + f"printf '%s\\0' {names}"
     said = subprocess.run(["bash", "-c", script], capture_output=True).stdout.decode()
-    assert said.split("\0")[:-1] == list(launching.ODD)
+    assert said.split("\0")[:-1] == list(launch_jobs.ODD)
 
 
 def test_a_variable_that_no_process_can_have_is_refused(tmp_path):
     for environment in ({"A-B": "1"}, {"A": "\0"}):
         with pytest.raises(BadInput, match="--env"):
-            launching.job(tmp_path, environment=environment)
+            launch_jobs.job(tmp_path, environment=environment)
 
 
 def test_a_template_is_filled_once():
@@ -99,7 +99,7 @@ def test_a_command_is_shown_as_a_shell_takes_it():
 
 
 def test_the_job_file_has_the_arguments_letter_by_letter(tmp_path):
-    made = launching.odd_job(tmp_path, "cpu-1")
+    made = launch_jobs.odd_job(tmp_path, "cpu-1")
     file, config = made.files(made.runs[0], "/at")
     told = json.loads(file.content)
     assert told["arguments"][:3] == [
@@ -107,16 +107,16 @@ def test_the_job_file_has_the_arguments_letter_by_letter(tmp_path):
         "--config=/at/config.yaml",
         f"--workdir={made.workdir}",
     ]
-    assert tuple(told["arguments"][3:]) == launching.OVERRIDES
+    assert tuple(told["arguments"][3:]) == launch_jobs.OVERRIDES
     assert (told["code"], told["config"]) == ("c0de", "abc")
     assert told["packages"] == {"jax": "0.10.2"}
     assert config.content == "seed: 1\n"
 
 
 def test_points_of_a_sweep_have_a_folder_each(tmp_path):
-    made = launching.job(tmp_path, points=2)
+    made = launch_jobs.job(tmp_path, points=2)
     assert [made.prefix(run) for run in made.runs] == ["0/", "1/"]
-    assert launching.job(tmp_path).prefix(launching.job(tmp_path).runs[0]) == ""
+    assert launch_jobs.job(tmp_path).prefix(launch_jobs.job(tmp_path).runs[0]) == ""
 
 
 def test_what_is_needed_is_named():
@@ -190,17 +190,17 @@ def test_the_mesh_is_judged_as_the_trainer_judges_it(root):
 
 
 def test_machines_are_said(tmp_path):
-    assert check.machines(launching.job(tmp_path)) == "this machine, as it is"
-    assert check.machines(launching.job(tmp_path, "v4-256", slices=2)) == (
+    assert check.machines(launch_jobs.job(tmp_path)) == "this machine, as it is"
+    assert check.machines(launch_jobs.job(tmp_path, "v4-256", slices=2)) == (
         "2 x v4-256: 256 chips on 64 machines; 256 chip-hours for each hour"
     )
 
 
 def test_a_plan_is_made_where_one_can_be(tmp_path, monkeypatch):
-    assert not check.can_plan(launching.job(tmp_path, "cpu-8"))
-    assert check.can_plan(launching.job(tmp_path, "h100-8"))
+    assert not check.can_plan(launch_jobs.job(tmp_path, "cpu-8"))
+    assert check.can_plan(launch_jobs.job(tmp_path, "h100-8"))
     monkeypatch.setattr(check.importlib.util, "find_spec", lambda name: None)
-    assert not check.can_plan(launching.job(tmp_path, "v4-8"))
+    assert not check.can_plan(launch_jobs.job(tmp_path, "v4-8"))
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def planned(tmp_path, monkeypatch, root):
     def judged(peak, each=None, **more):
         names = {f.name: 1.0 for f in dataclasses.fields(plan.Measured)}
         measured = plan.Measured(**names | {"peak_bytes": peak, "steps": 3600, "how": "counted"})
-        job = launching.job(tmp_path, "h100-8", **more)
+        job = launch_jobs.job(tmp_path, "h100-8", **more)
         found = plan.Plan(job.accelerator, 1, 100, measured, (({"accumulation": 2}, 50),))
         asked = []
         monkeypatch.setattr(plan, "plan", lambda config, *_: asked.append(config) or found)
@@ -238,9 +238,9 @@ def test_points_that_cost_something_else_are_planned_apart(planned):
 
 
 def test_what_is_not_planned_says_why(tmp_path, monkeypatch):
-    assert "those of TPUs and GPUs" in check.plan(launching.job(tmp_path, "cpu-8"), [])
+    assert "those of TPUs and GPUs" in check.plan(launch_jobs.job(tmp_path, "cpu-8"), [])
     monkeypatch.setattr(check.importlib.util, "find_spec", lambda name: None)
-    assert "pip install -e '.[plan]'" in check.plan(launching.job(tmp_path, "v4-8"), [])
+    assert "pip install -e '.[plan]'" in check.plan(launch_jobs.job(tmp_path, "v4-8"), [])
 
 
 def test_what_does_not_fit_is_not_submitted(planned):

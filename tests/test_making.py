@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 
-import browsing
+import browser
 import pytest
 from test_pages import check
 from test_train import TINY
@@ -250,24 +250,24 @@ def made(finished, tmp_path_factory):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("width", browsing.WIDTHS)
+@pytest.mark.parametrize("width", browser.WIDTHS)
 @pytest.mark.parametrize(
     "name, images, drawings", [("one", 5, 5), ("several", 0, 4), ("table", 0, 1)]
 )
 def test_page_is_whole_legible_and_offline(made, tmp_path, width, name, images, drawings):
-    with browsing.opened(made[name], width, tmp_path) as driver:
+    with browser.opened(made[name], width, tmp_path) as driver:
         assert driver.execute_script("return window.innerWidth") == width
-        assert browsing.requests(driver) == [made[name].as_uri()]
+        assert browser.requests(driver) == [made[name].as_uri()]
         assert driver.get_log("browser") == []
         scrolled, inner = driver.execute_script(SCROLL)
         assert scrolled <= inner
         assert driver.execute_script(IMAGES) == [True] * images
         assert all(driver.execute_script(HEADINGS))
         assert driver.execute_script(OUTSIDE) == []
-        found = browsing.charts(driver)
+        found = browser.charts(driver)
         assert len(found) == drawings
         assert all(chart["texts"] for chart in found)
-        assert [fault for chart in found for fault in browsing.faults(chart)] == []
+        assert [fault for chart in found for fault in browser.faults(chart)] == []
 
 
 SPOILT = """
@@ -285,14 +285,14 @@ def test_faults_are_seen(tmp_path):
     gone = '<img src="https://localhost:1/x.png">'
     page.write_text(pages.page("Bad", [gone, SPOILT, '<div style="width: 2000px">wide</div>']))
     (tmp_path / "profile").mkdir()
-    with browsing.opened(page, 400, tmp_path / "profile") as driver:
-        assert len(browsing.requests(driver)) == 2
+    with browser.opened(page, 400, tmp_path / "profile") as driver:
+        assert len(browser.requests(driver)) == 2
         assert driver.get_log("browser")
         scrolled, inner = driver.execute_script(SCROLL)
         assert scrolled > inner
         assert driver.execute_script(IMAGES) == [False]
-        (chart,) = browsing.charts(driver)
-        assert browsing.faults(chart) == [
+        (chart,) = browser.charts(driver)
+        assert browser.faults(chart) == [
             "'cut off here' is cut off", "'each other' lies over 'over'", "'tiny' has 5.0 pixels",
         ]  # fmt: skip
 

@@ -9,7 +9,7 @@ import tarfile
 import numpy as np
 import pictures
 import pytest
-from opening import examples, opened
+from opened_sources import examples, opened
 
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.pipeline import memory_cache

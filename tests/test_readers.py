@@ -3,7 +3,7 @@
 
 import hostile
 import numpy as np
-import peers
+import peer_libraries
 import pictures
 import pytest
 from PIL import Image
@@ -187,7 +187,7 @@ def test_the_original_keeps_an_image_of_its_size():
 
 
 def timm_transform(**cfg):
-    data = peers.load("timm.data")
+    data = peer_libraries.load("timm.data")
     return data.create_transform(**data.resolve_data_config({}, pretrained_cfg=cfg))
 
 
@@ -276,7 +276,7 @@ def test_null_and_other_keys_of_timm_do_not_matter():
 def hf_sees(config: dict, image: np.ndarray) -> np.ndarray:
     deit = "DeiT" in str(config)
     name = "deit" if deit else "vit"
-    module = peers.load(f"transformers.models.{name}.image_processing_pil_{name}")
+    module = peer_libraries.load(f"transformers.models.{name}.image_processing_pil_{name}")
     processor = (module.DeiTImageProcessorPil if deit else module.ViTImageProcessorPil)(**config)
     return processor(Image.fromarray(image))["pixel_values"][0].transpose(1, 2, 0)
 

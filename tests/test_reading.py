@@ -6,7 +6,7 @@
 import numpy as np
 import pictures
 import pytest
-from opening import opened
+from opened_sources import opened
 
 from vit_jax.errors import BadInput
 from vit_jax.inference import batches

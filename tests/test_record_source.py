@@ -8,7 +8,7 @@ import logging
 import numpy as np
 import pictures
 import pytest
-from opening import examples, labels, message, names, opened
+from opened_sources import examples, labels, message, names, opened
 
 from vit_jax.data.sources import records as record_source
 from vit_jax.data.splits import split as splits

@@ -7,7 +7,7 @@ import math
 import shlex
 
 import numpy as np
-import papers
+import paper_runs
 import pytest
 
 from vit_jax.config import load as config_lib
@@ -33,7 +33,7 @@ from vit_jax.paper import vtab
 def test_runs_are_found_at_any_depth_but_not_in_checkpoints(tmp_path):
     older = "b/000-dataset=digits,seed=0"  # names do not matter
     for place in ("a", "b/c/d", older, "a/checkpoints/1", ".hidden/e"):
-        papers.transfer(tmp_path / place, 90.0)
+        paper_runs.transfer(tmp_path / place, 90.0)
     runs, broken = evidence.read(tmp_path)
     assert [run.folder for run in runs] == [tmp_path / p for p in ("a", older, "b/c/d")]
     assert broken == []
@@ -48,9 +48,9 @@ def test_broken_runs_are_named_with_the_reason(tmp_path):
     (tmp_path / "yaml" / "config.yaml").write_text("a: [")
     (tmp_path / "key").mkdir()
     (tmp_path / "key" / "config.yaml").write_text("nonsense: 1")
-    papers.transfer(tmp_path / "json", 90.0)
+    paper_runs.transfer(tmp_path / "json", 90.0)
     (tmp_path / "json" / "results.json").write_text("{")
-    papers.transfer(tmp_path / "list", 90.0)
+    paper_runs.transfer(tmp_path / "list", 90.0)
     (tmp_path / "list" / "results.json").write_text("[]")
     runs, broken = evidence.read(tmp_path)
     assert runs == []
@@ -60,7 +60,7 @@ def test_broken_runs_are_named_with_the_reason(tmp_path):
 
 
 def test_unfinished_run_has_no_results_and_torn_rows_are_left_out(tmp_path):
-    folder = papers.transfer(tmp_path / "a", None)
+    folder = paper_runs.transfer(tmp_path / "a", None)
     (folder / "metrics.jsonl").write_text('{"step": 1}\n{"st')
     run = evidence.read(tmp_path)[0][0]
     assert (run.results, run.metric("test/top1")) == (None, None)
@@ -70,7 +70,7 @@ def test_unfinished_run_has_no_results_and_torn_rows_are_left_out(tmp_path):
 @pytest.mark.parametrize("value, said", [("NaN", "is nan"), ("93.2", "a share from 0 to 1"),
                                          ("Infinity", "is inf"), ("-0.1", "a share")])  # fmt: skip
 def test_results_that_are_none_are_refused(tmp_path, value, said):
-    folder = papers.transfer(tmp_path / "a", 90.0)
+    folder = paper_runs.transfer(tmp_path / "a", 90.0)
     (folder / "results.json").write_text(f'{{"test": {{"top1": {value}, "loss": 3.2}}}}')
     with pytest.raises(BadInput, match=said) as caught:
         evidence.read(tmp_path)
@@ -125,12 +125,12 @@ def test_augreg_is_known_by_its_long_names():
 @pytest.mark.parametrize("said, dataset", [("ImageNet-21k", "imagenet21k"), ("i1k", "imagenet"),
                                            ("JFT-300M", "jft"), ("places", "places")])  # fmt: skip
 def test_other_files_are_what_the_recipe_says(tmp_path, said, dataset):
-    papers.transfer(tmp_path / "last", 90.0, init="w.npz", recipe__upstream=said)
+    paper_runs.transfer(tmp_path / "last", 90.0, init="w.npz", recipe__upstream=said)
     assert origin(tmp_path) == Origin(dataset)
 
 
 def test_file_that_nobody_explains_is_said_to_be_so(tmp_path):
-    papers.transfer(tmp_path / "last", 90.0, init="w.npz")
+    paper_runs.transfer(tmp_path / "last", 90.0, init="w.npz")
     assert origin(tmp_path).dataset == "w.npz (recipe.upstream does not say)"
 
 
@@ -147,27 +147,29 @@ def test_file_that_nobody_explains_is_said_to_be_so(tmp_path):
     ],
 )  # fmt: skip
 def test_runs_are_known_by_their_configuration(tmp_path, args, expected):
-    parent = papers.pretrain(tmp_path / "pre", args)
-    papers.transfer(tmp_path / "last", 90.0, init=str(parent))
+    parent = paper_runs.pretrain(tmp_path / "pre", args)
+    paper_runs.transfer(tmp_path / "last", 90.0, init=str(parent))
     assert origin(tmp_path) == expected
 
 
 def test_records_are_jft_only_if_somebody_says_so_and_noise_never(tmp_path):
     for name, source in (("real", "records:/jft/*"), ("noise", "synthetic:jft300m")):
-        parent = papers.pretrain(tmp_path / name / "pre", "model=B/16,dataset=jft",
-                                 data__source=source)  # fmt: skip
-        papers.transfer(tmp_path / name / "last", 90.0, init=str(parent), recipe__upstream="jft")
-        papers.transfer(tmp_path / name / "silent" / "last", 90.0, init=str(parent))
+        parent = paper_runs.pretrain(tmp_path / name / "pre", "model=B/16,dataset=jft",
+                                     data__source=source)  # fmt: skip
+        paper_runs.transfer(
+            tmp_path / name / "last", 90.0, init=str(parent), recipe__upstream="jft"
+        )
+        paper_runs.transfer(tmp_path / name / "silent" / "last", 90.0, init=str(parent))
     assert origin(tmp_path / "real") == Origin("jft", "paper", 7)
     assert origin(tmp_path / "real" / "silent").dataset == "records:/jft/*"
     assert origin(tmp_path / "noise").dataset == "synthetic:jft300m"
 
 
 def test_run_that_is_not_finished_or_differs_says_how(tmp_path):
-    parent = papers.pretrain(tmp_path / "pre", "model=B/16,dataset=imagenet",
-                             schedule__lr="0.5", data__split="train[:10%]")  # fmt: skip
+    parent = paper_runs.pretrain(tmp_path / "pre", "model=B/16,dataset=imagenet",
+                                 schedule__lr="0.5", data__split="train[:10%]")  # fmt: skip
     (parent / "results.json").unlink()
-    papers.transfer(tmp_path / "last", 90.0, init=str(parent))
+    paper_runs.transfer(tmp_path / "last", 90.0, init=str(parent))
     assert origin(tmp_path).unlike == (
         "it is not finished", "data.split: train[:10%], not train[:99%]",
         "schedule.lr: 0.5, not 0.003",
@@ -175,8 +177,8 @@ def test_run_that_is_not_finished_or_differs_says_how(tmp_path):
 
 
 def test_run_from_a_fine_tuned_run_is_of_no_pretraining(tmp_path):
-    parent = papers.transfer(tmp_path / "first", 90.0)
-    papers.transfer(tmp_path / "last", 90.0, init=str(parent))
+    parent = paper_runs.transfer(tmp_path / "first", 90.0)
+    paper_runs.transfer(tmp_path / "last", 90.0, init=str(parent))
     assert origin(tmp_path).dataset == "tfds:cifar10 (itself fine-tuned)"
 
 
@@ -284,8 +286,8 @@ def test_hours_are_of_every_rate_once_and_three_final_runs():
 
 
 def test_what_is_there_is_not_planned_again(tmp_path):
-    papers.seeds(tmp_path / "a", [98.9, 98.95, 99.0])
-    parent = papers.pretrain(tmp_path / "pre", "model=B/32,dataset=imagenet")
+    paper_runs.seeds(tmp_path / "a", [98.9, 98.95, 99.0])
+    parent = paper_runs.pretrain(tmp_path / "pre", "model=B/32,dataset=imagenet")
     jobs = [job.command for job in plan("5", tmp_path).jobs]
     assert not any("B/16,dataset=cifar10,init=imagenet21k" in command for command in jobs)
     assert not any("pretrain.py:model=B/32" in command for command in jobs)
@@ -298,12 +300,12 @@ TASK = {"init": "imagenet21k/ViT-L_16.npz"}
 
 @pytest.mark.parametrize("name", ["9", "2"])
 def test_a_mean_lists_only_the_tasks_that_it_lacks(tmp_path, name):
-    papers.seeds(tmp_path / "a", [77.0, 77.1, 77.2], "model=L/16,dataset=vtab/dtd", **TASK)
+    paper_runs.seeds(tmp_path / "a", [77.0, 77.1, 77.2], "model=L/16,dataset=vtab/dtd", **TASK)
     commands = [job.command for job in plan(name, tmp_path).jobs]
     sweeps = [command for command in commands if "dataset=vtab/" in command]
     assert len(sweeps) == 18
     assert not any("dataset=vtab/dtd" in command for command in sweeps)
-    papers.transfer(tmp_path / "b", None, "model=L/16,dataset=vtab/eurosat", **TASK)  # it runs
+    paper_runs.transfer(tmp_path / "b", None, "model=L/16,dataset=vtab/eurosat", **TASK)  # it runs
     assert {job.command for job in plan(name, tmp_path).jobs} == {
         command for command in commands if "dataset=vtab/eurosat" not in command
     }
@@ -313,9 +315,9 @@ def test_a_mean_of_runs_that_share_no_seed_lacks_those_of_the_fewest(tmp_path):
     for task in vtab.tasks():
         args, folder = f"model=L/16,dataset=vtab/{task.slug}", tmp_path / task.slug
         if task.slug == "dtd":
-            papers.transfer(folder, 77.0, args, seed=7, **TASK)
+            paper_runs.transfer(folder, 77.0, args, seed=7, **TASK)
         else:
-            papers.seeds(folder, [70.0, 70.1], args, **TASK)
+            paper_runs.seeds(folder, [70.0, 70.1], args, **TASK)
     [job] = plan("9", tmp_path).jobs
     assert "dataset=vtab/dtd" in job.command
 
@@ -325,7 +327,7 @@ def test_a_mean_whose_runs_share_no_seed_in_pairs_lacks_something(tmp_path):
     for task in vtab.tasks():
         for seed in seeds.get(task.slug, [0, 1]):
             args = f"model=L/16,dataset=vtab/{task.slug}"
-            papers.transfer(tmp_path / f"{task.slug}-{seed}", 70.0, args, seed=seed, **TASK)
+            paper_runs.transfer(tmp_path / f"{task.slug}-{seed}", 70.0, args, seed=seed, **TASK)
     assert len(plan("9", tmp_path).jobs) == 1
 
 
@@ -338,7 +340,7 @@ def test_cells_without_a_run_are_counted():
 
 def test_a_pretraining_of_any_folder_is_what_commands_start_from(tmp_path):
     root = tmp_path / "a,b"
-    parent = papers.pretrain(root / "000-x=1,seed=0", "model=B/32,dataset=imagenet")
+    parent = paper_runs.pretrain(root / "000-x=1,seed=0", "model=B/32,dataset=imagenet")
     jobs = [job for job in plan("5", root).jobs if str(parent) in job.command]
     assert jobs
     for job in jobs:

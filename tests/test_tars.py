@@ -7,10 +7,10 @@ import io
 import logging
 import tarfile
 
-import packs
+import archive_files
 import pictures
 import pytest
-from opening import examples, labels, message, names, opened
+from opened_sources import examples, labels, message, names, opened
 
 from vit_jax.data.formats import tar_index
 from vit_jax.data.formats.tar_headers import LONGEST_NAME, Tar
@@ -22,7 +22,7 @@ FILES = {"a/1.jpg": b"one", "b/2.jpg": b"second" * 100}
 
 
 def test_members_are_those_of_tarfile_wherever_the_tar_begins():
-    content = packs.tar_bytes(FILES)
+    content = archive_files.tar_bytes(FILES)
     tar = Tar(io.BytesIO(b"x" * 77 + content + b"y" * 9), 77, len(content))
     found = {m.name: content[m.offset_data : m.offset_data + m.size] for m in tar}
     assert found == FILES
@@ -39,7 +39,7 @@ def test_what_is_no_tar_ends_nowhere():
 
 
 def test_a_member_that_is_not_there_in_full_is_an_error():
-    content = packs.tar_bytes(FILES)
+    content = archive_files.tar_bytes(FILES)
     tar = Tar(io.BytesIO(content), 0, 1024 + 512 + 599)
     with pytest.raises(tarfile.ReadError, match=r"'b/2\.jpg' claims 600 bytes"):
         list(tar)
@@ -47,7 +47,7 @@ def test_a_member_that_is_not_there_in_full_is_an_error():
 
 @pytest.mark.parametrize("length", [LONGEST_NAME, LONGEST_NAME + 1])
 def test_names_are_as_long_as_paths_can_be(length):
-    tar = Tar(io.BytesIO(packs.tar_bytes({"a" * length: b""})), 0, 10**6)
+    tar = Tar(io.BytesIO(archive_files.tar_bytes({"a" * length: b""})), 0, 10**6)
     if length > LONGEST_NAME:
         with pytest.raises(tarfile.ReadError, match="4097 characters"):
             list(tar)

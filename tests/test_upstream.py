@@ -8,7 +8,7 @@ import logging
 import os
 import socket
 
-import packs
+import archive_files
 import pictures
 import pytest
 
@@ -39,7 +39,7 @@ def origin(tmp_path, monkeypatch):
     """A folder with EuroSAT.zip; TFDS and we expect its size and checksum; no network."""
     tfds = tfds_source._tfds()
     (tmp_path / "from").mkdir()
-    path = packs.zipped(tmp_path / "from" / "EuroSAT.zip", IMAGES)
+    path = archive_files.zipped(tmp_path / "from" / "EuroSAT.zip", IMAGES)
     data = path.read_bytes()
     checksum = hashlib.sha256(data).hexdigest()
     info = tfds.core.download.checksums.UrlInfo(len(data), checksum, path.name)
@@ -77,7 +77,7 @@ def test_an_archive_becomes_the_dataset_of_tfds(origin, tmp_path):
     options = Options(str(tmp_path / "data"))
     source = sources.open_source("tfds:eurosat/rgb", options, val_percent=0, test_percent=0)
     expected = {(c, source.classes.index(n.split("/")[1])) for n, c in IMAGES.items()}
-    assert set(packs.pairs(source.splits["train"])) == expected
+    assert set(archive_files.pairs(source.splits["train"])) == expected
     assert prepared.check(folder).splits["train"].recorded
     assert need(tmp_path).state == "ready"
 

@@ -8,7 +8,7 @@ import os
 import numpy as np
 import pictures
 import pytest
-from opening import opened
+from opened_sources import opened
 
 from vit_jax.data.splits import order, windows
 from vit_jax.data.splits.split import Split, Table

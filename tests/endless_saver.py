@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Saves as fast as it can until it is killed: `python saver.py WORKDIR`, a life for each line read.
+"""Saves as fast as it can until it is killed: `python endless_saver.py WORKDIR`.
 
-A life is a fork from a process that has imported everything and started nothing, so that it costs
+It has a life for each line read. A life is a fork from a process that has imported everything and started nothing, so that it costs
 no imports; its process id is printed. Start from `live`.
 """
 

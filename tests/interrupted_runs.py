@@ -3,7 +3,7 @@
 
 """Runs that are cut and continued, beside one that is not; as a program, one of two processes.
 
-    python resuming.py INDEX HOST:PORT FOLDER COMBINATION ...
+    python interrupted_runs.py INDEX HOST:PORT FOLDER COMBINATION ...
 
 Start from `whole_and_cut`.
 """

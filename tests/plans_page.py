@@ -3,7 +3,7 @@
 
 """Plans every pre-training recipe of the paper; writes golden/plans.json and docs/plans.md.
 
-    python tests/plans.py [v3-512 ...]     makes the missing plans, or those of these accelerators
+    python tests/plans_page.py [v3-512 ...]     makes the missing plans, or those of these accelerators
 
 Takes two hours on one core and needs the extra `plan`.
 """
@@ -48,7 +48,7 @@ long. The figures of the paper imply about a third of the peak.
 | ViT with dropout, hybrid | up to 4 GiB |
 | BiT, whose units cannot be scanned | 2 to 14 GiB |
 
-`python tests/plans.py` writes this page; tests/test_plans.py checks it.
+`python tests/plans_page.py` writes this page; tests/test_plans.py checks it.
 """
 
 

@@ -3,8 +3,8 @@
 
 """Saves as fast as it can until it is killed: `python endless_saver.py WORKDIR`.
 
-It has a life for each line read. A life is a fork from a process that has imported everything and started nothing, so that it costs
-no imports; its process id is printed. Start from `live`.
+It has a life for each line read. A life is a fork from a process that has imported everything and
+started nothing, so that it costs no imports; its process id is printed. Start from `live`.
 """
 
 import os

@@ -245,8 +245,8 @@ def tasks(root, skip=(), **keys):
         if task.slug not in skip:
             percent = printed["ViT-L/16 (I21k)", task.name]
             paper_runs.seeds(root / task.slug, [percent - 0.1, percent, percent + 0.1],
-                             f"model=L/16,dataset=vtab/{task.slug}",
-                             init="imagenet21k/ViT-L_16.npz", **keys.get(task.slug, {}))  # fmt: skip
+                             f"model=L/16,dataset=vtab/{task.slug}", **keys.get(task.slug, {}),
+                             init="imagenet21k/ViT-L_16.npz")  # fmt: skip
 
 
 def test_means_are_na_while_a_task_is_missing(tmp_path):

@@ -50,7 +50,7 @@ def opened(page: Path, width: int, profile: Path) -> Iterator[Any]:
 
 
 def requests(driver: Any) -> list[str]:
-    """What the page has asked for, other than what is part of it."""
+    """Returns the addresses that the page has asked for and that are no part of it."""
     messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
     urls = [
         message["params"]["request"]["url"]
@@ -60,7 +60,7 @@ def requests(driver: Any) -> list[str]:
     return [url for url in urls if not url.startswith(("data:", "chrome:"))]
 
 
-# Of every text in a chart: what it says, its rectangle and that of its chart, its font on screen.
+# Every text in a chart: its words, its rectangle and that of its chart, its font on screen.
 _TEXTS = """
 return [...document.querySelectorAll('svg')].map(svg => {
   const frame = svg.getBoundingClientRect(), scale = frame.width / svg.viewBox.baseVal.width;

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-# What is ignored, by a shell in the background or nohup, is ignored by all that the tests start.
+# A shell in the background or nohup ignores signals, and so would every process of the tests.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 

@@ -18,7 +18,7 @@ from vit_jax.step.state import TrainState
 
 
 def state(step: int) -> TrainState:
-    """What is saved at a step: about 4 MB that follow from the step."""
+    """Returns the state of a step: about 4 MB that follow from its number."""
     import jax.numpy as jnp
 
     values = np.random.default_rng(step).normal(size=(1000, 1000)).astype(np.float32)

@@ -53,7 +53,7 @@ CUT = 2  # what is left of a run after a crash: a checkpoint, rows of later step
 
 
 def arguments(combination: str) -> list[str]:
-    """Of a run of six steps."""
+    """Returns the arguments of a run of six steps."""
     names = [] if combination == PLAIN else combination.split("+")
     return [*STEPS, *(argument for name in names for argument in OPTIONS[name])]
 

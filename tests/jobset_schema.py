@@ -72,7 +72,7 @@ CONFIG_MAP = {"apiVersion": ("v1",), "kind": ("ConfigMap",), "metadata": METADAT
 
 
 def errors(value, schema, path="$"):
-    """What of a value the schema does not allow, as texts."""
+    """Lists what the schema does not allow in a value."""
     if isinstance(schema, dict):
         if not isinstance(value, dict):
             return [f"{path} is no object"]

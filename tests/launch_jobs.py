@@ -101,7 +101,7 @@ def bash(words, bin_folder, notes, **env):
 
 
 def calls(notes):
-    """What the trainer noted, in order."""
+    """Returns the calls that the trainer noted, in order."""
     file = Path(notes) / "calls"
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 

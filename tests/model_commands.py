@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What commands that use a model are tested with: digits as files, and a command's words."""
+"""Inputs for commands that use a model: digits as files, and the words of a command."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ def digits(count: int) -> list[tuple[np.ndarray, int]]:
 
 
 def digit_files(folder: Path, count: int) -> list[str]:
-    """Those as PNG files, in order."""
+    """Writes digits as PNG files and returns their paths, in order."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{number:04d}.png" for number in range(count)]
     for path, (image, _) in zip(paths, digits(count), strict=True):

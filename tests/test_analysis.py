@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What models have learned, as numbers: against loops and the numpy ViT, on any mesh."""
+"""Compares what models have learned, as numbers, with loops and the numpy ViT, on any mesh."""
 
 import dataclasses
 import math
@@ -187,7 +187,7 @@ def test_distance_is_that_of_loops_over_pairs(grid, stride, others):
 
 
 def test_a_row_of_patches_has_a_closed_value():
-    """Of |i - j| for i, j in 0 ... n - 1 the mean is (n * n - 1) / 3n."""
+    """The mean of |i - j| over i, j in 0 ... n - 1 is (n * n - 1) / 3n."""
     for n in (2, 7, 16):
         assert distance.even((1, n), 10) == pytest.approx(10 * (n * n - 1) / (3 * n))
         assert distance.even((n, 1), 10) == pytest.approx(distance.even((1, n), 10))
@@ -226,7 +226,7 @@ def rollout_written_out(weights_SNLL):
 
 
 def every_row(weights_SBNLL):
-    """What rollout says of each output token: float [B, L, L]."""
+    """Returns the rollout of each output token: float [B, L, L]."""
     _, batch, _, tokens, _ = weights_SBNLL.shape
     starts = jnp.broadcast_to(jnp.eye(tokens)[:, None], (tokens, batch, tokens))
     rows = [rollout.of_weights(jnp.asarray(weights_SBNLL), start) for start in starts]
@@ -391,7 +391,7 @@ def cosine(u, v):
 
 
 def added(cfg, params, row, column):
-    """What a patch of the grid of 2 x 3 is given, from the parameters by their names."""
+    """Returns what a patch of the grid of 2 x 3 is given, from the parameters by their names."""
     if cfg.posemb == "learned1d":
         return params["posemb"][0, -6:][3 * row + column]
     if cfg.posemb == "learned2d":

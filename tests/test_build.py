@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a run is made of: when it is compiled, and from what."""
+"""The parts of a run: when its step is compiled, and from what."""
 
 import dataclasses
 
@@ -29,7 +29,7 @@ def config():
 
 @pytest.fixture
 def seen(monkeypatch):
-    """What is begun to be compiled, and that an image is asked for, in their order."""
+    """Notes each compilation that begins and each image that is asked for, in their order."""
     order = []
 
     def noted(owner, name, what):

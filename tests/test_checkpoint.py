@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What checkpoints keep, restore and refuse."""
+"""Checkpoints keep, restore and refuse what they promise."""
 
 import errno
 import gc
@@ -273,7 +273,7 @@ class Recorder(logging.Handler):
 
 @pytest.fixture
 def said():
-    """What absl logs from here on: what a user would see of orbax."""
+    """Collects what absl logs from here on, which is what a user would see of orbax."""
     recorder = Recorder()
     logging.getLogger("absl").addHandler(recorder)
     yield recorder.said

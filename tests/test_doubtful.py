@@ -255,7 +255,7 @@ def test_each_bad_image_is_decoded_a_few_times_also_in_a_long_row_of_them(tmp_pa
 
 @pytest.mark.slow
 def test_bad_images_print_no_tracebacks(tmp_path, root):
-    """Of TensorFlow, whose level of logging jax sets before."""
+    """TensorFlow would print them, if jax did not set its level of logging before."""
     split = files(tmp_path, bad=(3, 4))
     program = (
         "import jax, sys; sys.path[:0] = ['tests']; import pictures, test_doubtful as t;"

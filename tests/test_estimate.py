@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a step must compute, hold and send, by hand and by the compiler."""
+"""Compares what a step must compute, hold and send with counts by hand and by the compiler."""
 
 import dataclasses
 import functools

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an export writes: each format alone is enough to compute the same."""
+"""Exports: each format alone is enough to compute the same."""
 
 import dataclasses
 import json
@@ -97,7 +97,7 @@ def test_answer_needs_neither_jax_nor_tensorflow():
 
 
 def test_function_is_the_model():
-    """Of every kind: test_export_formats."""
+    """The formats below do so for every kind of model."""
     model = exports.model()
     made = forward.make(model, None)
     images = tiny.images_of(model.cfg, 2)
@@ -345,6 +345,7 @@ def folder(tmp_path_factory):
     return exports.artefacts(tmp_path_factory.mktemp("stablehlo"), stablehlo.write)
 
 
+@pytest.mark.integration
 def test_jax_alone_reads_every_family_at_any_batch(folder):
     program = exports.COMPARE + READ_STABLEHLO.format(kinds=list(exports.KINDS))
     shown = exports.clean(program, folder, without=("vit_jax", "flax", "tensorflow"))

@@ -255,7 +255,7 @@ def test_source_of_the_page(run_of_three, capsys):
 
 def test_loss_of_the_page(run_of_three):
     rows = logged(run_of_three)
-    # Of logits that are all zero: gamma = 1 leaves 3 quarters of the cross-entropy of 4 classes.
+    # Logits are all zero, so gamma = 1 leaves 3 quarters of the cross-entropy of 4 classes.
     assert rows[(1, "train/loss")] == pytest.approx(0.75 * math.log(4), abs=1e-5)
     assert_learns(rows)
     logits = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)

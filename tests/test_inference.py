@@ -109,7 +109,7 @@ def test_export_has_the_classes_of_its_run(tmp_path, name, sigmoid):
 
 
 def test_file_without_a_head_has_no_classes(tmp_path):
-    """Those of Hugging Face do name some."""
+    """Although files of Hugging Face name some."""
     one = exports.model(size=(8, 8), classes=0)
     said = Images(names=("a", "b"), sigmoid=True)
     convert.write(tmp_path / "m.safetensors", "hf", one.cfg, one.params, said)

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a job becomes on this machine; and a real run of two processes that dies twice."""
+"""Jobs on this machine, among them a real run of two processes that dies twice."""
 
 import json
 import os

@@ -55,7 +55,7 @@ def launch(tmp_path, monkeypatch, capfd):
 
 
 def called(tmp_path):
-    """What the programs were called with."""
+    """Returns the words that each program was called with."""
     file = tmp_path / "called"
     lines = file.read_text().splitlines() if file.exists() else []
     return [[os.path.basename(line.split("\0")[0]), *line.split("\0")[1:-1]] for line in lines]

@@ -14,7 +14,7 @@ from launch.engines import sky
 from launch.engines.sky import Options
 from vit_jax.errors import BadInput
 
-# Of SkyPilot 0.14, as its documentation of the YAML has them.
+# The keys of SkyPilot 0.14, as its documentation of the YAML has them.
 KEYS = {"name", "workdir", "num_nodes", "resources", "file_mounts", "setup", "run"}
 RESOURCES = {
     "accelerators", "accelerator_args", "infra", "image_id", "use_spot", "job_recovery",

@@ -47,7 +47,7 @@ def jobs(engine, folder):
 
 
 def run(place, told, config, folder):
-    """What a machine does, with its own place for the two files."""
+    """Runs a point as a machine does, with its own place for the two files."""
     folder.mkdir()
     (folder / job_file.FILE).write_text(told.replace(place, str(folder)))
     (folder / "config.yaml").write_text(config)

@@ -75,7 +75,7 @@ def test_each_command_is_one_of_gcloud(tmp_path, kind):
 
 
 def linted(text):
-    """What gcloud's own parser says of a command, without an account."""
+    """Has gcloud's own parser check a command, without an account."""
     if shutil.which("gcloud") is None:
         pytest.skip("gcloud is not installed")
     lint = ["gcloud", "meta", "lint-gcloud-commands", f"--command-string={text}"]

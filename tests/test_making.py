@@ -280,7 +280,7 @@ SPOILT = """
 
 
 def test_faults_are_seen(tmp_path):
-    """What the test above looks for is found on a page that has it."""
+    """The test above would find each fault on a page that has it."""
     page = tmp_path / "bad.html"
     gone = '<img src="https://localhost:1/x.png">'
     page.write_text(pages.page("Bad", [gone, SPOILT, '<div style="width: 2000px">wide</div>']))

@@ -154,7 +154,7 @@ def test_step_is_that_of_mixed_images_and_targets(loss, smoothing):
 
 
 def wide_params():
-    """Of images of 8 x 6, where there is room for boxes."""
+    """Returns parameters for images of 8 x 6, where there is room for boxes."""
     hidden = np.random.default_rng(0).normal(size=(144, 8)).astype(np.float32) / 9
     return small_params() | {"hidden": hidden}
 

@@ -80,7 +80,7 @@ def test_data_says_where_it_is_from(name):
 
 
 def test_rows_of_table_4():
-    """Those of other datasets are met again in the recipes, see test_recipes.py."""
+    """test_recipes.py checks the rows of other datasets in their recipes."""
     row = transfer.table_4()["imagenet"]
     assert (row.steps, row.rates, row.held_out_percent) == (20_000, (0.003, 0.01, 0.03, 0.06), 1)
     assert (row.batch_size, row.momentum, row.clip, row.weight_decay) == (512, 0.9, 1.0, 0.0)

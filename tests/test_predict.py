@@ -162,7 +162,7 @@ def test_names_of_files_may_be_any_bytes(digits_run, tmp_path, monkeypatch, to_f
 
 @pytest.mark.integration
 def test_names_are_utf_8_whatever_the_locale(digits_run, tmp_path):
-    """Of paths, of classes and of what is printed; checkpoints are read from such a path too."""
+    """Paths, classes and output may hold such names; checkpoints are read from such a path too."""
     run = model_commands.with_classes(
         digits_run, tmp_path / "Läufe", {"classes": list("零一二三四五六七八九")}
     )

@@ -230,7 +230,7 @@ def test_one_seed_is_one_image_and_many_seeds_are_many():
 
 
 def test_each_op_is_chosen_as_often_and_always_applied():
-    """What every op makes of one image tells them apart; signs and places are drawn too."""
+    """The ops are told apart by their results on one image; signs and places are drawn too."""
     image = smooth_noise(24, 30)
     names = list(randaugment.OPS)
     known = {}

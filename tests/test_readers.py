@@ -37,7 +37,7 @@ def reader(request):
     return READERS[request.param]()
 
 
-# What every reader does.
+# Every reader does this.
 
 
 def test_a_single_image_is_a_batch_of_one(reader, tmp_path):

@@ -587,7 +587,7 @@ def test_pooling_of_timm_that_ours_lacks(tmp_path, settings, words):
 
 @pytest.mark.slow
 def test_every_architecture_of_timm_is_read_right_or_refused(tmp_path, monkeypatch):
-    """What only the name of an architecture says: activation, epsilon, heads, pooling."""
+    """Only the name of an architecture says its activation, epsilon, heads and pooling."""
     save_config_for_hf = peer_libraries.load("timm.models._hub").save_config_for_hf
     read, wanted = [], ("vit_", "deit", "flexivit", "eva", "beit", "samvit", "naflex", "test_vit")
     for name in [n for n in timm().list_models() if n.startswith(wanted)]:

@@ -41,7 +41,7 @@ def load(flags):
 
 
 def train(tmp_path, capsys, *argv, config=FINETUNE):
-    """What `vit_jax train` says of arguments that it refuses, before it writes anything."""
+    """Returns what `vit_jax train` says when it refuses arguments, before it writes anything."""
     workdir = tmp_path / "run"
     spec = () if any(a.startswith("--config=") for a in argv) else (f"--config={config}",)
     assert main.main(["train", *spec, f"--workdir={workdir}", *argv]) == 2

@@ -90,7 +90,7 @@ def test_folder_that_is_none_is_refused(tmp_path):
 
 
 def origin(root):
-    """Of the run named `last`."""
+    """Returns the lineage of the run named `last`."""
     runs, _ = evidence.read(root)
     return Ancestry(root, runs).of(next(run for run in runs if run.folder.name == "last"))
 

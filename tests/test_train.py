@@ -509,7 +509,7 @@ def test_one_update_more_than_may_be_skipped_stops_the_run(tmp_path, capsys, mon
 
 
 def test_rows_tell_of_memory_and_waiting(finished):
-    """Of the devices too, where they tell: the CPU does not."""
+    """Rows also hold the memory of devices that report it; the CPU does not."""
     for row in read_rows(finished / "metrics.jsonl"):
         if "train/loss" in row:
             assert 2**20 < row["memory/host_bytes"] < 2**40
@@ -641,7 +641,7 @@ QUICK = ("transfer",)  # of the others, synthetic images take a step by default
 
 
 def recipe_names():
-    """Of single runs: the miniature is a sweep, with tests of its own."""
+    """Lists the recipes of single runs: the miniature is a sweep, with tests of its own."""
     others = ("__init__", "base", "miniature")
     return sorted(p.stem for p in (ROOT / "configs").glob("*.py") if p.stem not in others)
 

@@ -677,7 +677,7 @@ def test_remat_recomputes_what_it_says(family):
 
 
 def kept_bytes(cfg):
-    """What the forward pass of eight images leaves for the backward pass."""
+    """Returns the bytes that the forward pass of eight images leaves for the backward pass."""
     model, images = variants.make(cfg), tiny.images_of(cfg, 8)
 
     def backward(params):

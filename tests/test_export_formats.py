@@ -284,6 +284,7 @@ for kind in {kinds}:
 readable = pytest.mark.skipif(exports.TOO_NEW, reason="TensorFlow 2.21 reads jax 0.10's")
 
 
+@pytest.mark.integration
 @readable
 @pytest.mark.parametrize(
     "kinds",

@@ -16,7 +16,7 @@ import launch_jobs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_spent import row, start, write
+from test_time_accounting import row, start, write
 
 from launch import artefact, check, job, main, report
 from launch.job import Command

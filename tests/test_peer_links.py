@@ -12,7 +12,7 @@ import sys
 import time
 
 import pytest
-from test_meeting import free_port
+from test_rendezvous import free_port
 
 from vit_jax.errors import PeerLost
 from vit_jax.runtime import peer_links

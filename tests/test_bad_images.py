@@ -258,7 +258,7 @@ def test_bad_images_print_no_tracebacks(tmp_path, root):
     """TensorFlow would print them, if jax did not set its level of logging before."""
     split = files(tmp_path, bad=(3, 4))
     program = (
-        "import jax, sys; sys.path[:0] = ['tests']; import pictures, test_doubtful as t;"
+        "import jax, sys; sys.path[:0] = ['tests']; import pictures, test_bad_images as t;"
         f"pipe = t.skipping(t.opened({str(tmp_path)!r})); list(pipe.train(0, 8));"
         "print(len(pipe.skipped))"
     )

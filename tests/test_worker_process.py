@@ -60,7 +60,7 @@ def test_ends_with_its_caller_and_leaves_stdout_alone():
     code = f"""
 import sys, time
 sys.path.insert(0, {os.path.dirname(__file__)!r})
-from test_child import adding
+from test_worker_process import adding
 from vit_jax.runtime.worker_process import Child
 child = Child(adding, 1)
 print(child.ask(-3), flush=True)

@@ -4,8 +4,8 @@
 """Runs beside each other: which are drawn, who is best, in what they differ."""
 
 import pytest
-from test_one import table
 from test_pages import check
+from test_run_page import table
 from workdirs import rows, turns, written
 
 from vit_jax.reports.run import comparison, history

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is measured is what is said, on the same pixels; no test depends on how long it took."""
+"""The data benchmark measures what it says, on the same pixels; no test depends on the time."""
 
 import json
 

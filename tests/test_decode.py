@@ -25,7 +25,7 @@ from vit_jax.data.tensorflow import tf
 
 
 def in_a_dataset(contents, chain="decode", size=8):
-    """What a chain makes of files in tf.data, with several threads: an image or "" for each."""
+    """Decodes files by a chain in tf.data, with several threads: an image or "" for each."""
     process = preprocess.apply(preprocess.parse("data.train_ops", chain, size))
     files = tf.constant(contents)
 
@@ -316,7 +316,7 @@ def test_every_odd_real_file_is_as_in_pillow_or_bad(data_dir):
     bad = {row["file"] for row in rows if row["pillow_ok"] != "yes"}
     assert len(bad) == 11
     made = dict(zip(files, in_a_dataset(list(files.values())), strict=True))
-    # What ends a dataset is decoded again, by Pillow; see `bad_images`.
+    # Pillow decodes again the file that ends a dataset; see `bad_images`.
     assert {f for f in made if made[f] is None} - bad == {
         "manifest.csv",
         "jpeg_lossless_or_12bit__testimg_rgb.jpg",

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is said to be missing is what TFDS asks for, to the byte."""
+"""Messages about missing downloads name what TFDS asks for, to the byte."""
 
 import json
 import shlex

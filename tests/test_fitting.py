@@ -342,7 +342,7 @@ def test_position_embedding_that_is_not_of_the_grid_it_is_said_to_be():
 
 
 def test_nothing_is_lost_when_the_weights_do_not_fit():
-    """What was given can be tried with another model."""
+    """The given weights can be tried with another model."""
     weights = foreign.flat(foreign.random(foreign.vit(), 12, 12))
     before = jax.tree.map(np.array, {k: v for k, v in weights.items() if not k.startswith("head")})
     with pytest.raises(BadInput):

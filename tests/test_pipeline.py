@@ -27,7 +27,7 @@ def folder_split(root, count=12, size=6):
 
 
 def message(function):
-    """What a user is told, in one line."""
+    """Returns the one line that a user is told."""
     with pytest.raises(BadInput) as caught:
         function()
     said = str(caught.value)

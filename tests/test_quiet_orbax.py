@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is kept quiet, and what is not; a process on a full disk is in test_damaged_checkpoints."""
+"""Some errors are kept quiet, others not; test_damaged_checkpoints has a process on a full disk."""
 
 import asyncio
 import gc

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Of an error of TensorFlow, people see the sentence and nothing else."""
+"""People see the sentence of an error of TensorFlow and nothing else."""
 
 import numpy as np
 import pytest

@@ -37,7 +37,8 @@ def in_two_processes(folder, *combinations, timeout=500):
 
 
 @pytest.mark.parametrize(
-    "combination", [ALL, *(pytest.param(name, marks=slow) for name in MATRIX if name != ALL)]
+    "combination",
+    [pytest.param(name, marks=pytest.mark.integration if name == ALL else slow) for name in MATRIX],
 )
 def test_continued_equals_uninterrupted(tmp_path, combination):
     whole_and_cut(tmp_path, combination)

@@ -653,7 +653,8 @@ def recipe_names():
 def test_every_recipe_takes_a_step_on_small_data(name, tmp_path, image_folder):
     source = "digits" if name == "quickstart" else f"folder:{image_folder}"
     small = [
-        f"--config.data.source={source}", "--config.length=2 steps", "--config.batch_size=8",
+        f"--config.data.source={source}", "--config.data.image_size=32",
+        "--config.length=2 steps", "--config.batch_size=8",
         "--config.model.depth=1", "--config.model.width=8", "--config.model.heads=1",
         "--config.model.mlp=8", "--config.schedule.warmup=1 steps", "--config.checkpoint.every=0",
         "--config.report.tensorboard=false", "--config.report.page=false",

@@ -651,9 +651,9 @@ def recipe_names():
     [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in recipe_names()],
 )
 def test_every_recipe_takes_a_step_on_small_data(name, tmp_path, image_folder):
-    source = "digits" if name == "quickstart" else f"folder:{image_folder}"
+    data = [f"--config.data.source=folder:{image_folder}", "--config.data.image_size=32"]
     small = [
-        f"--config.data.source={source}", "--config.data.image_size=32",
+        *([] if name == "quickstart" else data),
         "--config.length=2 steps", "--config.batch_size=8",
         "--config.model.depth=1", "--config.model.width=8", "--config.model.heads=1",
         "--config.model.mlp=8", "--config.schedule.warmup=1 steps", "--config.checkpoint.every=0",

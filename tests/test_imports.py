@@ -28,7 +28,7 @@ metric_writer.Profile.before = before
 from vit_jax.cli import main
 main.main(["train", "--config=configs/quickstart.py", "--workdir=" + sys.argv[1]])
 """
-# What only several processes need.
+# Only several processes need these.
 _TOGETHER = ("vit_jax.runtime.peer_links", "vit_jax.runtime.rendezvous")
 # A ViT without a backbone needs none of these.
 _OTHER_FAMILIES = tuple(f"vit_jax.models.{name}" for name in ("bit", "custom", "mixer", "resnet"))

@@ -204,7 +204,6 @@ def test_alternatives_leave_out_what_is_set_already():
             ("no_such_set", "synthetic"),
         ),
         (["--accelerator=v4-8", "--config.batch_size=63"], ("63", "64")),
-        (["--accelerator=v4-8", "--config.mesh.tensor=3"], ("tensor=4 fits", "are 4")),
         (["--accelerator=v4-8", "--config.mesh.fsdp=16"], ("16", "are 4", "fsdp=4 fits")),
         (["--accelerator=v4-8", "--config.nonsense=1"], ("nonsense",)),
     ],

@@ -158,7 +158,7 @@ def test_classes_are_counted_where_nobody_knows_their_names(stopped, left, what)
             workdir.check_classes(stopped / "run", classes)
         assert (
             f"has {len(classes)} classes, the run was trained with 3; its classes.json is {what}, "
-            f"so nobody knows which are {which}. Nothing"
+            f"so it is unknown which are {which}. Nothing"
         ) in str(caught.value)
     assert content(stopped / "run") == before
 

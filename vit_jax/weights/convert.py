@@ -292,9 +292,7 @@ def expressed(
     """
     family, flat = variants.family(cfg), flatten(params)
     if cfg.FAMILY == "own":
-        raise BadInput(
-            f"the {name} format holds only published models; keep your own model as a run."
-        )
+        raise BadInput(f"the {name} format is only for published models; keep it as a run.")
     _check_params(cfg, flat)
     having = [f for forms in FORMATS.values() for f in forms if f.family == family]
     form = next((f for f in having if f.name == name and f.writes(flat)), None)

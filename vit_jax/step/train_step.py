@@ -260,15 +260,20 @@ def make_train_step(
         count = jnp.maximum(jnp.sum(batch["mask"], dtype=jnp.float32), 1.0)
         loss_fn = functools.partial(summed_loss, **mix)
         grads, sums = mean_gradients(loss_fn, state.params, batch, step_key, accumulation, count)
-        updates, opt_state = tx.update(grads, state.opt_state, state.params)
-        params = optax.apply_updates(state.params, updates)
-        average = _averaged(state.ema, params, ema_decay)
+        with jax.named_scope("optimizer"):
+            updates, opt_state = tx.update(grads, state.opt_state, state.params)
+            params = optax.apply_updates(state.params, updates)
+            average = _averaged(state.ema, params, ema_decay)
         after = TrainState(state.step + 1, params, opt_state, average)
         measured = {"loss": sums[0] / count, "top1": sums[1] / count}
-        measured |= {"grad_norm": optax.tree.norm(grads), "update_norm": optax.tree.norm(updates)}
-        kept, measured = _unless_finite(state, after, measured)
-        # The old parameters are overwritten: their norm would cost a copy of them.
-        return kept, measured | {"param_norm": optax.tree.norm(kept.params)}
+        with jax.named_scope("metrics"):
+            measured["grad_norm"] = optax.tree.norm(grads)
+            measured["update_norm"] = optax.tree.norm(updates)
+        with jax.named_scope("optimizer"):
+            kept, measured = _unless_finite(state, after, measured)
+        with jax.named_scope("metrics"):
+            # The old parameters are overwritten: their norm would cost a copy of them.
+            return kept, measured | {"param_norm": optax.tree.norm(kept.params)}
 
     return train_step
 

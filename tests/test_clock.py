@@ -134,7 +134,7 @@ def test_parts_follow_the_names_of_modules(name, part):
 def estimating():
     """In a process of its own: (layers, whether in a scan) -> seconds by the clock of a v5e."""
     accelerator = topology.find("v5e-1")
-    compile_for._start(accelerator, 1)
+    compile_for.start(accelerator, 1)
     described = topologies.get_topology_desc(
         platform="tpu", topology_name="v5e:1x1", chips_per_host_bounds=(1, 1, 1)
     )

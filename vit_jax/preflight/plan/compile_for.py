@@ -73,11 +73,11 @@ class Measured:
 
 def measuring(accelerator: Accelerator, slices: int) -> Callable[[tuple[str, Any]], Measured]:
     """Returns, in a fresh process, a function from (config file, settings) to `Measured`."""
-    _start(accelerator, slices)
+    start(accelerator, slices)
     return lambda asked: measure(asked[0], accelerator, slices, asked[1])
 
 
-def _start(accelerator: Accelerator, slices: int) -> None:
+def start(accelerator: Accelerator, slices: int) -> None:
     """Hides all accelerators of this machine except the planned one."""
     generation = accelerator.generation
     os.environ |= {
@@ -92,7 +92,7 @@ def _start(accelerator: Accelerator, slices: int) -> None:
         jax.config.update("jax_num_cpu_devices", accelerator.devices * slices)
 
 
-def _devices(accelerator: Accelerator, slices: int) -> tuple[Any, bool]:
+def devices(accelerator: Accelerator, slices: int) -> tuple[Any, bool]:
     """Returns (devices for the mesh, whether there is a compiler for them)."""
     generation, count = accelerator.generation, accelerator.devices * slices
     if generation.platform == "tpu":
@@ -156,12 +156,12 @@ def measure(
     if accelerator.generation.platform == "cpu":
         rates = dataclasses.replace(accelerator.generation, flops=_cpu_flops() / accelerator.chips)
         accelerator = dataclasses.replace(accelerator, generation=rates)
-    devices, compiler = _devices(accelerator, slices)
+    targets, compiler = devices(accelerator, slices)
     config = config_lib.changed(config_lib.load(config_yaml), settings)
     build.check(config)
     platform = accelerator.generation.platform
     made = program.make(
-        config, classes=classes, examples=examples, devices=devices, platform=platform
+        config, classes=classes, examples=examples, devices=targets, platform=platform
     )
     sent = least = estimate.collectives(made)
     if compiler:

@@ -207,9 +207,10 @@ def test_a_plan_is_made_where_one_can_be(tmp_path, monkeypatch):
 def planned(tmp_path, monkeypatch, root):
     """The verdict for a job whose step takes so many bytes."""
 
-    def judged(peak, each=None, **more):
+    def judged(peak, each=None, estimated=None, **more):
         names = {f.name: 1.0 for f in dataclasses.fields(plan.Measured)}
-        measured = plan.Measured(**names | {"peak_bytes": peak, "steps": 3600, "how": "counted"})
+        names |= {"peak_bytes": peak, "steps": 3600, "how": "counted", "estimated_secs": estimated}
+        measured = plan.Measured(**names)
         job = launch_jobs.job(tmp_path, "h100-8", **more)
         found = plan.Plan(job.accelerator, 1, 100, measured, (({"accumulation": 2}, 50),))
         asked = []
@@ -229,6 +230,7 @@ def test_the_cost_is_that_of_all_runs(planned):
     assert "8 chip-hours at best" in planned(50)
     assert "24 chip-hours for 3 runs at best" in planned(50, points=3)
     assert planned.asked == 1
+    assert "2.5 hours a run and 20 chip-hours by the compiler's" in planned(50, estimated=2.5)
 
 
 def test_points_that_cost_something_else_are_planned_apart(planned):

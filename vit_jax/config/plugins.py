@@ -5,9 +5,9 @@
 
 A run imports only the parts that it uses, so tables of parts hold their places: see `Registry`.
 
-A configuration names a function or class of a user's package by a text such as `MODULE:NAME` or
-`MODULE:NAME(key=3)`, which is saved, compared and swept over like any other value. Python must be
-able to import the module: it is installed, or in a folder of PYTHONPATH. Start from `find`.
+A configuration names a function or class of a user's package by a text: `MODULE:NAME` or
+`MODULE:NAME(key=3)`. The text is saved, compared and swept over like any other value. Python must
+be able to import the module: it is installed, or in a folder of PYTHONPATH. Start from `find`.
 """
 
 import ast

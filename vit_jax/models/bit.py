@@ -43,7 +43,7 @@ class BiTConfig:
         return BiT(self, rules)
 
     def forward_flops(self, height: int, width: int) -> int:
-        """See `variants.forward_flops`."""
+        """Returns the FLOPs of one image; see `variants.forward_flops`."""
         macs = self.resnet.multiply_adds(height, width)
         return 2 * (macs + self.resnet.features * self.classes)
 

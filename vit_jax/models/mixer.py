@@ -74,7 +74,7 @@ class MixerConfig:
         return Mixer(self, rules)
 
     def forward_flops(self, height: int, width: int) -> int:
-        """See `variants.forward_flops`."""
+        """Returns the FLOPs of one image; see `variants.forward_flops`."""
         tokens, d = (height // self.patch) * (width // self.patch), self.width
         block = 2 * d * tokens * self.token_mlp + 2 * tokens * d * self.mlp
         macs = tokens * self.patch**2 * 3 * d + self.depth * block + d * self.classes

@@ -126,7 +126,7 @@ class ViTConfig:
         return ViT(self, rules)
 
     def forward_flops(self, height: int, width: int) -> int:
-        """See `variants.forward_flops`."""
+        """Returns the FLOPs of one image; see `variants.forward_flops`."""
         patches = (height // self.stride) * (width // self.stride)
         tokens = patches + (self.pool == "token") + self.registers
         d, f = self.width, self.mlp

@@ -7,9 +7,9 @@
     -> * factor of the parameter -> * -learning rate -> freeze
 
 A rule that uses a whole tensor (Adafactor's factors, LAMB's trust ratio) sees one layer at a time,
-stacked or not. Patterns of parameters are regular expressions matched against the whole canonical
-path of one layer (`blocks/3/attn/query/kernel`, `head/bias`), so they mean the same with and
-without scan. Start from `make_optimizer`.
+stacked or not. Patterns of parameters are regular expressions for the whole canonical path of one
+layer, such as `blocks/3/attn/query/kernel`. They mean the same with and without scan. Start from
+`make_optimizer`.
 """
 
 import re

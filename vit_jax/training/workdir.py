@@ -67,9 +67,9 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
 def _config_of_run(workdir: Path) -> tuple[Path | None, bool]:
     """Returns the file with the configuration of a run, and True if `config.yaml` is damaged.
 
-    The file is None if no run was begun. Normally it is `config.yaml`. It is the copy in the newest
-    step whose copy is whole by its checksum, if `config.yaml` is missing or damaged, or if the two
-    differ in keys that change results. `prepare` writes `config.yaml` again.
+    The file is None if the workdir holds no run. Normally it is `config.yaml`. If that is missing
+    or damaged, it is the newest undamaged copy in a step. The copy also counts if the two differ in
+    keys that change results. `prepare` writes `config.yaml` again.
     """
     file = workdir / step_folders.CONFIG_FILE
     try:

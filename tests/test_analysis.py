@@ -14,7 +14,7 @@ import tiny
 from test_train_step import rules_of
 from test_vit import POSITIONS, reference
 
-from vit_jax.analysis import confusion, distance, filters, maps, rollout, similarity
+from vit_jax.analysis import confusion, filters, maps, similarity
 from vit_jax.errors import RunFailed
 from vit_jax.models import variants, vit
 from vit_jax.weights import convert, fitting
@@ -180,7 +180,7 @@ def by_loops(weights, grid, stride):
 def test_distance_is_that_of_loops_over_pairs(grid, stride, others):
     tokens = grid[0] * grid[1] + others
     weights = random_weights(2, 4, tokens, tokens)
-    found = distance.of_weights(weights, distance.between(grid, stride))
+    found = maps.distance(weights, maps.pixels_between(grid, stride))
     expected = [[by_loops(weights[i, n], grid, stride) for n in range(4)] for i in range(2)]
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert np.ptp(expected) > 0.1
@@ -189,28 +189,28 @@ def test_distance_is_that_of_loops_over_pairs(grid, stride, others):
 def test_a_row_of_patches_has_a_closed_value():
     """The mean of |i - j| over i, j in 0 ... n - 1 is (n * n - 1) / 3n."""
     for n in (2, 7, 16):
-        assert distance.even((1, n), 10) == pytest.approx(10 * (n * n - 1) / (3 * n))
-        assert distance.even((n, 1), 10) == pytest.approx(distance.even((1, n), 10))
+        assert maps.even_distance((1, n), 10) == pytest.approx(10 * (n * n - 1) / (3 * n))
+        assert maps.even_distance((n, 1), 10) == pytest.approx(maps.even_distance((1, n), 10))
 
 
 def test_even_attention_has_the_even_distance_whatever_the_class_token_gets():
-    grid, pixels = (4, 6), distance.between((4, 6), 14)
+    grid, pixels = (4, 6), maps.pixels_between((4, 6), 14)
     weights = np.full((25, 25), 0.01)
     weights[:, 0] = 0.76
-    found = distance.of_weights(weights, pixels)
-    assert float(found) == pytest.approx(distance.even(grid, 14), rel=1e-5)
+    found = maps.distance(weights, pixels)
+    assert float(found) == pytest.approx(maps.even_distance(grid, 14), rel=1e-5)
 
 
 def test_attention_to_itself_is_at_no_distance():
-    pixels = distance.between((3, 3), 16)
-    assert float(distance.of_weights(np.eye(10), pixels)) == 0
-    assert float(distance.of_weights(np.eye(10)[:, ::-1], pixels)) > 16
+    pixels = maps.pixels_between((3, 3), 16)
+    assert float(maps.distance(np.eye(10), pixels)) == 0
+    assert float(maps.distance(np.eye(10)[:, ::-1], pixels)) > 16
 
 
 def test_a_patch_that_sees_no_patch_counts_as_zero():
     weights = np.zeros((5, 5))
     weights[:, 0] = 1
-    assert float(distance.of_weights(weights, distance.between((2, 2), 16))) == 0
+    assert float(maps.distance(weights, maps.pixels_between((2, 2), 16))) == 0
 
 
 # --- attention rollout ---
@@ -229,7 +229,7 @@ def every_row(weights_SBNLL):
     """Returns the rollout of each output token: float [B, L, L]."""
     _, batch, _, tokens, _ = weights_SBNLL.shape
     starts = jnp.broadcast_to(jnp.eye(tokens)[:, None], (tokens, batch, tokens))
-    rows = [rollout.of_weights(jnp.asarray(weights_SBNLL), start) for start in starts]
+    rows = [maps.rollout(jnp.asarray(weights_SBNLL), start) for start in starts]
     return np.stack(rows, axis=1)
 
 
@@ -264,7 +264,7 @@ def test_upsampled_is_in_multiples_of_the_mean_and_not_transposed():
     shares = np.zeros((2, 2, 3), np.float32)
     shares[0, 1, 2] = 0.3
     shares[1] = 0.1
-    found = rollout.upsampled(shares, (20, 60))
+    found = maps.upsampled(shares, (20, 60))
     assert found.shape == (2, 20, 60)
     np.testing.assert_allclose(found[1], 1, rtol=1e-6)
     assert found[0, -1, -1] == pytest.approx(6)  # all of it at one of six patches

@@ -22,7 +22,7 @@ from vit_jax.cli import bench, main
 from vit_jax.config import recipes
 from vit_jax.data.inspect import bench as data_bench
 from vit_jax.errors import BadInput, RunFailed
-from vit_jax.models import flops, variants
+from vit_jax.models import variants
 from vit_jax.preflight.bench import (
     baseline,
     checkpoint_speed,
@@ -128,7 +128,7 @@ def test_flops_are_those_of_the_model_that_runs(candidate, unrolled, passes, mon
     monkeypatch.setattr(program, "_LONG_FLOPS", 0)
     found = candidate(ASKED).figures["step_flops"]
     assert ran[-1].unrolled == unrolled
-    assert found == passes * 8 * flops.forward_flops(ran[-1], 16, 16)
+    assert found == passes * 8 * variants.forward_flops(ran[-1], 16, 16)
 
 
 def test_figures_of_turns_are_those_of_the_clock():
@@ -289,7 +289,7 @@ def test_baseline_learns():
 
 def test_flops_of_a_step_are_three_forward_passes_of_a_batch():
     cfg = our_steps.make(ASKED).model.cfg
-    assert our_steps.train(ASKED).figures["step_flops"] == 24 * flops.forward_flops(cfg, 16, 16)
+    assert our_steps.train(ASKED).figures["step_flops"] == 24 * variants.forward_flops(cfg, 16, 16)
 
 
 def test_timm_takes_the_sizes_of_the_model():

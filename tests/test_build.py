@@ -41,7 +41,7 @@ def seen(monkeypatch):
 
         monkeypatch.setattr(owner, name, call)
 
-    noted(program.Program, "begin", "")
+    noted(program.Program, "start_compiling", "")
     noted(Pipeline, "probe", "image")
     return order
 
@@ -71,22 +71,24 @@ def test_a_run_is_compiled_while_its_images_are_opened(config, seen, monkeypatch
 
     monkeypatch.setattr(program.Program, "lower_step", lowered)
     with jax.default_matmul_precision("highest"):
-        run = build.build(config, compile_first=["create", "step"])
+        computation = build.build(config, compile_first=["create", "step"]).program
     assert precisions == ["highest"]
     assert seen[:3] == ["create", "step", "image"]
-    assert run.compiled("step") is run.compiled("step")  # of that thread, not compiled again
+    assert computation.compiled("step") is computation.compiled("step")  # not twice
     assert jax.tree.all(
         jax.tree.map(
-            lambda x, y: x.shape == y.shape and x.sharding == y.sharding, run.init(), run.abstract
+            lambda x, y: x.shape == y.shape and x.sharding == y.sharding,
+            computation.init(),
+            computation.abstract,
         )
     )
-    later = build.build(config).init()
+    later = build.build(config).program.init()
     assert isinstance(later, state.TrainState)
-    assert jax.tree.all(jax.tree.map(lambda x, y: bool((x == y).all()), run.init(), later))
+    assert jax.tree.all(jax.tree.map(lambda x, y: bool((x == y).all()), computation.init(), later))
 
 
 def test_nothing_is_compiled_that_was_not_asked_for(config, seen):
-    assert build.build(config).begun == {}
+    assert build.build(config).program.compiling == {}
     assert set(seen) == {"image"}
 
 
@@ -94,7 +96,7 @@ def test_where_an_image_says_how_many_labels_there_are_it_is_read_first(config, 
     with_tables(monkeypatch, most_labels=0)
     run = build.build(config, compile_first=["step"])
     assert (seen[0], seen[-1]) == ("image", "step")
-    assert isinstance(run.compiled("step"), jax.stages.Compiled)
+    assert isinstance(run.program.compiled("step"), jax.stages.Compiled)
 
 
 def test_a_table_that_is_wrong_about_its_labels_is_refused(config, monkeypatch):

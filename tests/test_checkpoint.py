@@ -94,7 +94,7 @@ def placed(cfg, shape):
 
     params = tiny.shapes(cfg, 24, 24)
     whole = jax.eval_shape(begin, params)
-    places = sharding.place(whole, sharding.param_axes(params, variants.AXES), rules)
+    places = sharding.place(whole, sharding.param_axes(params, variants.axes(cfg)), rules)
     return jax.tree.map(
         lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), whole, places
     )

@@ -259,7 +259,7 @@ class Model:
 
     @functools.cached_property
     def apply(self):
-        params, bare = jax.device_get(self.params), variants.make(self.run.model.cfg)
+        params, bare = jax.device_get(self.params), variants.make(self.run.program.model.cfg)
         return jax.jit(lambda x: bare.apply({"params": params}, x, train=False))
 
 
@@ -268,11 +268,11 @@ def noise(data):
     with pytest.MonkeyPatch.context() as patch:
         use_small_table(patch)
         run = build.build(defaults.settle(config_lib.load(*settings(data))))
-        params = run.init().params
+        params = run.program.init().params
         kernel = np.random.default_rng(0).normal(size=(16, 1000)).astype(np.float32)
         params["head"]["kernel"] = jax.device_put(kernel, params["head"]["kernel"].sharding)
         found = {
-            name: classification.evaluate(run.eval_step, params, run.eval_batches(name))
+            name: classification.evaluate(run.program.eval_step, params, run.eval_batches(name))
             for name in ("test", "real", "a", "objectnet", "c")
         }
     return Model(run, params, found)

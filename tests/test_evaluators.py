@@ -231,7 +231,7 @@ def test_the_step_is_compiled_once_for_all_splits():
 def test_a_representation_that_is_not_finite_is_said():
     cfg, images = tiny.config(), np.ones((5, SIDE, SIDE, 3), np.float32)
     images[3, 0, 0, 0] = np.nan
-    with pytest.raises(RunFailed, match=r"1 of 5 images is not finite, first that of number 3"):
+    with pytest.raises(RunFailed, match=r"1 of 5 images is not finite, first for image number 3"):
         computed(cfg, images)
 
 
@@ -283,7 +283,7 @@ def test_representations_of_files_are_written_with_their_names(digits_run, tmp_p
     [
         ([], "give either images or --data=SOURCE"),
         (["image.png", "--data=digits"], "give either images or --data=SOURCE"),
-        (["gone.png"], "gone.png is not there"),
+        (["gone.png"], "gone.png does not exist"),
         (["--data=digits", "--split=none"], "'none'"),
         (["--data=none"], "unknown --data 'none'"),
         (["image.png", "--split=test"], "--split is of --data=SOURCE; leave it out"),

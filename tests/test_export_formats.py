@@ -54,10 +54,10 @@ def test_formats_are_those_that_exist():
         ("stablehlo", "folder", False, "folder is a folder, and stablehlo is a file"),
         ("npz", "folder.npz", False, "is a folder, and npz is a file"),
         ("stablehlo", "pipe", False, "pipe is a device or a pipe"),
-        ("savedmodel", "pipe", False, "is there and is no SavedModel"),
+        ("savedmodel", "pipe", False, "exists and is not a SavedModel"),
         ("savedmodel", "\udcff", False, "is not UTF-8, as the path of a SavedModel must be"),
-        ("savedmodel", "folder", False, "is there and is no SavedModel"),
-        ("savedmodel", "file", False, "is there and is no SavedModel"),
+        ("savedmodel", "folder", False, "exists and is not a SavedModel"),
+        ("savedmodel", "file", False, "exists and is not a SavedModel"),
     ],
 )
 def test_what_cannot_be_right(tmp_path, name, out, with_preprocess, words):
@@ -161,7 +161,7 @@ SIZE = (32, 32)
 
 
 def found(form, images, size=SIZE):
-    return preprocessing_facts.found(exports.weights(form=form, images=images), size)
+    return preprocessing_facts.describe(exports.weights(form=form, images=images), size)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_configuration_of_transformers(given, shorter, kind, unsaid):
 def test_normalisation_is_that_of_the_reader(form, given):
     """On images of the model's size, where resizing does nothing."""
     weights = exports.weights(form=form, images=given)
-    said, _ = preprocessing_facts.found(weights, SIZE)
+    said, _ = preprocessing_facts.describe(weights, SIZE)
     pixels = np.random.default_rng(0).integers(0, 256, (1, *SIZE, 3), np.uint8)
     expected = loading.reader(weights, SIZE)(pixels)
     normalised = normalise(jnp.asarray(pixels), said.mean, said.std)
@@ -260,7 +260,7 @@ def test_normalisation_is_that_of_the_reader(form, given):
 
 @pytest.mark.parametrize("form", ["timm", "hf"])
 def test_what_nothing_speaks_of_is_not_guessed(form):
-    assert found(form, {}) == (None, "nothing beside the weights says how images are prepared")
+    assert found(form, {}) == (None, "no file beside the weights says how to prepare images")
 
 
 def test_damaged_configuration_is_refused():
@@ -557,7 +557,7 @@ def test_consumer_that_finds_something_else(model, tmp_path, bent, wrong):
     out = tmp_path / "m.npz"
     out.write_text("old")
     bent(wrong)
-    with pytest.raises(RunFailed, match="somebody makes other logits of the npz export"):
+    with pytest.raises(RunFailed, match="somebody computes other logits from the npz export"):
         writer.write(model, "npz", out)
     assert out.read_text() == "old"
     assert listing(tmp_path) == ["m.npz"]
@@ -620,10 +620,10 @@ def test_full_disk_is_told(model, tmp_path, monkeypatch):
 
 def test_normalisation_that_nothing_tells(tmp_path, trusted):
     model = exports.model(form="hf", images={}, gelu="erf", size=(8, 8))
-    with pytest.raises(BadInput, match="--with-preprocess: nothing beside the weights says"):
+    with pytest.raises(BadInput, match="--with-preprocess: no file beside the weights says"):
         writer.write(model, "stablehlo", tmp_path / "m", with_preprocess=True)
     note, labels = writer.write(model, "hf", tmp_path / "model.safetensors").notes
-    assert "nothing beside the weights says" in note
+    assert "no file beside the weights says" in note
     assert labels == LABELS
 
 
@@ -648,11 +648,11 @@ LABELS = "nothing names the classes, config.json calls them LABEL_0 to LABEL_6"
         (exports.OWN | {"ops": "decode"}, "run", "timm", ()),
         ({"interpolation": "bicubic", "crop_mode": "squash", "crop_pct": 1.0, "mean": [0.5] * 3,
           "std": [0.5] * 3}, "timm", "npz",
-         ("npz has no place for bicubic resizing; averaging over pixels when shrinking",)),
+         ("npz cannot store bicubic resizing; averaging over pixels when shrinking",)),
         (exports.OWN, "run", "npz",
-         ("npz has no place for mean 0.1 0.2 0.3 and std 0.4 0.5 0.6",)),
+         ("npz cannot store mean 0.1 0.2 0.3 and std 0.4 0.5 0.6",)),
         (exports.OWN | {"ops": "decode|resize_small(9)|central_crop(8)"}, "run", "big_vision",
-         ("big_vision has no place for the shorter side resized to 9, then the centre; averaging "
+         ("big_vision cannot store the shorter side resized to 9, then the centre; averaging "
           "over pixels when shrinking; mean 0.1 0.2 0.3 and std 0.4 0.5 0.6",)),
         (exports.OWN | {"ops": "decode|central_crop(8)"}, "run", "timm",
          ("timm cannot say: the chain decode|central_crop(8); it says: resized straight to the "
@@ -678,6 +678,6 @@ def test_loss_is_said_where_another_would_be_taken_for_it(tmp_path, trusted, nam
 def test_dtype_and_names_that_it_cannot_say(tmp_path, trusted):
     model = exports.model(size=(8, 8), names=exports.NAMES, form="npz", dtype="bfloat16")
     assert writer.write(model, "npz", tmp_path / "m.npz").notes == (
-        "npz has no place for the names of 7 classes",
+        "npz cannot store the names of 7 classes",
         "the model was trained in bfloat16, the export computes in float32",
     )

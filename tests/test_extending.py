@@ -379,7 +379,7 @@ def test_wrong_names_are_refused(mine, tmp_path, capsys, key, kind, text):
 @pytest.mark.parametrize(
     "given, parts",
     [
-        (["model.variant=others:Plain"], ["is no subclass of vit_jax.models.custom.OwnConfig"]),
+        (["model.variant=others:Plain"], ["is not a subclass of vit_jax.models.custom.OwnConfig"]),
         (["model.variant=my_model:ConvMixer(widht=3)"], ["'widht'", "ConvMixer(classes"]),
         (["model.variant=my_model:ConvMixer", "model.heads=3"], ["'heads'", "ConvMixer(classes"]),
         (["data.source=python:others:opens"], ["gave list", "{name: Split}"]),
@@ -459,7 +459,7 @@ def test_module_inside_a_package(tmp_path, monkeypatch):
 def test_an_evaluator_is_tried_before_anything_is_trained(value):
     evaluator = functools.partial(custom._checked, "it", "", lambda *_: value)
     with pytest.raises(BadInput, match="it returned"):
-        custom.attempt(evaluator, 3, 1)
+        custom.try_on_random_logits(evaluator, 3, 1)
 
 
 def test_an_evaluator_that_fails_later_ends_the_run_and_keeps_it(mine, tmp_path, capsys):
@@ -469,5 +469,5 @@ def test_an_evaluator_that_fails_later_ends_the_run_and_keeps_it(mine, tmp_path,
         capsys, "train", f"--config={QUICKSTART}", f"--workdir={workdir}", *words
     )
     assert code == 1
-    assert "KeyError: 'too many'; mend it, run again" in said
+    assert "KeyError: 'too many'; correct it and run again" in said
     assert (workdir / "checkpoints" / "4").is_dir()

@@ -313,13 +313,13 @@ CONFIG = {
     "name": ("sources=(('my digits', 'digits'),)", "letters, digits and _"),
     "twice": ("sources=(('a', 'digits'), ('a', 'digits'))", "each name once"),
     "kind": ("sources=(('a', 'digit'),)", "unknown source in fewshot.sources 'digit'"),
-    "shots": ("shots=(0,)", "from 1 on"),
-    "no shots": ("shots=()", "from 1 on"),
+    "shots": ("shots=(0,)", "numbers above 0"),
+    "no shots": ("shots=()", "numbers above 0"),
     "same shots": ("shots=(5, 5)", "each once"),
     "seeds": ("seeds=0", "from 1 to 1000"),
     "l2": ("l2=0", "above 0"),
     "every": ("every=often", "config.fewshot.every"),
-    "batch": ("batch_size=-1", "from 0 on"),
+    "batch": ("batch_size=-1", "0 or more"),
 }
 
 

@@ -22,7 +22,7 @@ import vit_jax
 from vit_jax.data.sources import registry as sources
 from vit_jax.data.sources.source import Options
 from vit_jax.errors import BadInput
-from vit_jax.inference import batches
+from vit_jax.inference import inputs
 from vit_jax.inference import model as inference
 from vit_jax.storage import regular
 from vit_jax.weights import convert, preprocessing
@@ -156,18 +156,18 @@ def test_images_are_files_folders_and_lists(tmp_path):
     pictures.folder(tmp_path, "b/2.png", "b/c/1.PNG", "a.png")
     (tmp_path / "b" / "notes.txt").write_text("")
     listed = io.StringIO(f"{tmp_path}/a.png\n\n{tmp_path}/b/2.png\n")
-    found = inference.image_files([str(tmp_path / "b"), "-"], listed)
+    found = inputs.image_files([str(tmp_path / "b"), "-"], listed)
     assert found == [f"{tmp_path}/{name}" for name in ("b/2.png", "b/c/1.PNG", "a.png", "b/2.png")]
 
 
 def test_all_that_is_wrong_with_images_is_said_at_once(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadInput) as caught:
-        inference.image_files([str(tmp_path / "empty"), str(tmp_path / "gone")], io.StringIO())
+        inputs.image_files([str(tmp_path / "empty"), str(tmp_path / "gone")], io.StringIO())
     assert "empty has no images in it" in str(caught.value)
-    assert "gone is not there" in str(caught.value)
+    assert "gone does not exist" in str(caught.value)
     with pytest.raises(BadInput, match="no images; give files, folders"):
-        inference.image_files(["-"], io.StringIO("\n"))
+        inputs.image_files(["-"], io.StringIO("\n"))
 
 
 @pytest.mark.parametrize("through", ["pipe", "file"])
@@ -181,11 +181,11 @@ def test_a_list_on_standard_input_has_an_end(tmp_path, monkeypatch, through):
     os.close(writing)
     with open(reading) as pipe, open(tmp_path / "list") as file:
         if through == "file":  # which has an end
-            assert inference.image_files(["-"], file) == [f"{tmp_path}/a.png"]
+            assert inputs.image_files(["-"], file) == [f"{tmp_path}/a.png"]
             return
         said = "standard input cannot be read: it is a named pipe that gives more than 0 MiB; give"
         with pytest.raises(BadInput, match=said):
-            inference.image_files(["-"], pipe)
+            inputs.image_files(["-"], pipe)
 
 
 @pytest.mark.timeout(120)
@@ -194,7 +194,7 @@ def test_what_is_no_file_is_left_out_of_a_folder_and_told(tmp_path, caplog):
     odd = hostile.no_files(tmp_path / "b.jpg")
     (tmp_path / "gone.png").symlink_to("nowhere")  # who reads it is told that it is gone
     (tmp_path / "loop.png").symlink_to("loop.png")
-    found = inference.image_files([str(tmp_path)], io.StringIO())
+    found = inputs.image_files([str(tmp_path)], io.StringIO())
     names = ("a.png", "b.jpg/1.png", "gone.png", "loop.png")
     assert found == [f"{tmp_path}/{name}" for name in names]
     assert caplog.messages == [f"left out, as pipes, sockets or devices: {', '.join(odd)}"]
@@ -207,12 +207,12 @@ def test_what_is_named_must_be_a_file(tmp_path):
     odd = hostile.no_files(tmp_path / "odd")
     listed = io.StringIO("\n".join([*odd, f"{tmp_path}/loop.jpg", "x" * 300, "a\0b"]))
     with pytest.raises(BadInput) as caught:
-        inference.image_files([str(tmp_path / "odd"), "-"], listed)
+        inputs.image_files([str(tmp_path / "odd"), "-"], listed)
     said = caught.value.parts
     assert said[0].startswith(f"{tmp_path}/odd has no images in it, only pipes")
     for part, path, kind in zip(said[1:4], odd, ("device", "named pipe", "socket"), strict=True):
         assert part.startswith(f"{path} is a {kind}, not a file; give images")
-    for part, reason in zip(said[4:], ("symbolic links", "too long", "is not there"), strict=True):
+    for part, reason in zip(said[4:], ("symbolic links", "too long", "not exist"), strict=True):
         assert reason in part
 
 
@@ -221,7 +221,7 @@ def test_a_folder_that_cannot_be_listed_is_told(tmp_path):
     (tmp_path / "secret").chmod(0)
     said = rf"{tmp_path} cannot be read: Permission denied \({tmp_path}/secret\)"
     with unprivileged.plain(), pytest.raises(BadInput, match=said):
-        inference.image_files([str(tmp_path)], io.StringIO())
+        inputs.image_files([str(tmp_path)], io.StringIO())
 
 
 @pytest.mark.timeout(120)
@@ -281,7 +281,7 @@ def split(tmp_path):
 @pytest.mark.parametrize("batch_size", [3, 5, 16])
 def test_every_image_once_in_order_as_the_reader_makes_it(split, tmp_path, batch_size):
     reader = preprocessing.original_reader(6, 6)
-    found = list(batches.batches(split, reader, batch_size, workers=3))
+    found = list(inputs.batches(split, reader, batch_size, workers=3))
     assert {len(b["image"]) for b in found} == {batch_size}
     mask = np.concatenate([b["mask"] for b in found])
     assert mask.tolist() == [True] * 10 + [False] * (len(mask) - 10)
@@ -293,7 +293,7 @@ def test_every_image_once_in_order_as_the_reader_makes_it(split, tmp_path, batch
 
 def test_pixels_that_are_no_files_are_read():
     digits = opened("digits", test=20).splits["test"]
-    first = next(batches.batches(digits, preprocessing.original_reader(8, 8), 4, workers=1))
+    first = next(inputs.batches(digits, preprocessing.original_reader(8, 8), 4, workers=1))
     assert first["image"].shape == (4, 8, 8, 3)
     assert np.abs(first["image"]).max() <= 1
 
@@ -301,5 +301,5 @@ def test_pixels_that_are_no_files_are_read():
 def test_a_bad_image_is_named(split, tmp_path):
     (tmp_path / split.name(7)).write_bytes(b"no image")
     with pytest.raises(BadInput) as caught:
-        list(batches.batches(split, preprocessing.original_reader(6, 6), 4, workers=2))
+        list(inputs.batches(split, preprocessing.original_reader(6, 6), 4, workers=2))
     assert split.name(7) in str(caught.value)

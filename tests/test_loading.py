@@ -363,9 +363,7 @@ def test_images_of_transformers_are_prepared_as_their_configuration_says(tmp_pat
     np.testing.assert_array_equal(found, preprocessing.hf_reader(wanted)(PIXELS))
 
 
-@pytest.mark.parametrize(
-    "kind, words", [("token", "say themselves that there are 4"), ("mixer", "have no attention")]
-)
+@pytest.mark.parametrize("kind, words", [("token", "have 4 heads"), ("mixer", "have no attention")])
 def test_heads_are_not_given_where_weights_have_others(tmp_path, kind, words):
     one = exports.model(kind, size=(8, 8))
     vit_jax.save(tmp_path / "m.npz", variants.make(one.cfg), one.params)

@@ -17,7 +17,7 @@ import tiny
 
 from vit_jax import tree
 from vit_jax.errors import BadInput
-from vit_jax.optim import masks, optimizers, schedules
+from vit_jax.optim import optimizers, schedules
 from vit_jax.runtime import compile_ahead
 
 # --- optimizers ---
@@ -510,7 +510,7 @@ def by_layer(params, factors) -> dict[str, float]:
 @pytest.mark.parametrize("pool", ["token", "map"])
 def test_decay_mask_covers_every_parameter_and_is_true_for_kernels_only(scan, pool):
     params = shapes(scan, pool=pool, representation=9)
-    mask = masks.decay_mask(params, "kernels")
+    mask = optimizers.decayed(params, "kernels")
     assert jax.tree.structure(mask) == jax.tree.structure(params)
     decayed = {path for path, decays in tree.leaves_with_paths(mask) if decays}
     assert decayed == {p for p, _ in tree.leaves_with_paths(params) if p.split("/")[-1] == "kernel"}
@@ -520,20 +520,20 @@ def test_decay_mask_covers_every_parameter_and_is_true_for_kernels_only(scan, po
 
 @BOTH
 def test_decay_mask_all_is_true_everywhere(scan):
-    assert all(jax.tree.leaves(masks.decay_mask(shapes(scan), "all")))
+    assert all(jax.tree.leaves(optimizers.decayed(shapes(scan), "all")))
 
 
 @BOTH
 def test_canonical_paths_name_every_parameter_of_every_layer(scan):
-    paths = masks.canonical_paths(shapes(scan))
-    assert sorted(paths) == sorted(masks.canonical_paths(shapes(not scan)))
+    paths = optimizers.canonical_paths(shapes(scan))
+    assert sorted(paths) == sorted(optimizers.canonical_paths(shapes(not scan)))
     assert len(paths) == len(set(paths)) == 3 * 16 + 8
 
 
 @BOTH
 def test_freezing_one_layer_leaves_the_others(scan):
     params = shapes(scan)
-    found = by_layer(params, masks.trainable(params, ["blocks/[0]/.*"]))
+    found = by_layer(params, optimizers.trainable(params, ["blocks/[0]/.*"]))
     for path, factor in found.items():
         assert factor == (0.0 if path.startswith("blocks/0/") else 1.0), path
 
@@ -541,20 +541,20 @@ def test_freezing_one_layer_leaves_the_others(scan):
 @BOTH
 def test_a_pattern_matches_whole_paths_only(scan):
     params = shapes(scan)
-    found = by_layer(params, masks.trainable(params, ["blocks/1/mlp/up/bias", "head/.*"]))
+    found = by_layer(params, optimizers.trainable(params, ["blocks/1/mlp/up/bias", "head/.*"]))
     assert {path for path, factor in found.items() if factor == 0} == {
         "blocks/1/mlp/up/bias",
         "head/kernel",
         "head/bias",
     }
     with pytest.raises(BadInput, match=r"'mlp/up/bias' matches no parameter"):
-        masks.trainable(params, ["mlp/up/bias"])
+        optimizers.trainable(params, ["mlp/up/bias"])
 
 
 @BOTH
 def test_layer_decay_of_stem_blocks_and_head(scan):
     params = shapes(scan, pool="token", representation=9)
-    found = by_layer(params, masks.rate_factors(params, [], 0.5))
+    found = by_layer(params, optimizers.rate_factors(params, [], 0.5))
     for path, factor in found.items():
         top = path.split("/")[0]
         layer = {"embedding": 0, "cls": 0, "posemb": 0}.get(top, 4)
@@ -569,7 +569,7 @@ def test_layer_decay_of_stem_blocks_and_head(scan):
 
 def test_layer_decay_leaves_a_pooling_head_alone():
     params = shapes(True, pool="map")
-    found = by_layer(params, masks.rate_factors(params, [], 0.5))
+    found = by_layer(params, optimizers.rate_factors(params, [], 0.5))
     assert found["map_head/probe"] == found["map_head/attn/query/kernel"] == 1.0
 
 
@@ -577,7 +577,7 @@ def test_layer_decay_leaves_a_pooling_head_alone():
 def test_first_matching_rate_wins_and_multiplies_layer_decay(scan):
     params = shapes(scan)
     mults = [("head/kernel", 3.0), ("head/.*", 5.0), (r"blocks/[12]/.*", 7.0), (".*/bias", 11.0)]
-    found = by_layer(params, masks.rate_factors(params, mults, 0.5))
+    found = by_layer(params, optimizers.rate_factors(params, mults, 0.5))
     assert found["head/kernel"] == 3.0
     assert found["head/bias"] == 5.0
     assert found["blocks/2/attn/out/bias"] == 7.0 * 0.5
@@ -589,7 +589,7 @@ def test_first_matching_rate_wins_and_multiplies_layer_decay(scan):
 @BOTH
 def test_a_rate_of_zero_is_allowed(scan):
     params = shapes(scan)
-    found = by_layer(params, masks.rate_factors(params, [("cls", 0.0)], 1.0))
+    found = by_layer(params, optimizers.rate_factors(params, [("cls", 0.0)], 1.0))
     assert [path for path, factor in found.items() if factor == 0] == ["cls"]
 
 
@@ -606,9 +606,9 @@ def test_a_rate_of_zero_is_allowed(scan):
 def test_bad_patterns_say_what_paths_look_like(scan, pattern, words):
     params = shapes(scan)
     with pytest.raises(BadInput) as of_freeze:
-        masks.trainable(params, ["cls", pattern])
+        optimizers.trainable(params, ["cls", pattern])
     with pytest.raises(BadInput) as of_rates:
-        masks.rate_factors(params, [("cls", 1.0), (pattern, 2.0)], 1.0)
+        optimizers.rate_factors(params, [("cls", 1.0), (pattern, 2.0)], 1.0)
     for word in words:
         assert word in str(of_freeze.value)
         assert word in str(of_rates.value)
@@ -619,4 +619,4 @@ def test_bad_patterns_say_what_paths_look_like(scan, pattern, words):
 @BOTH
 def test_freezing_everything_is_bad_input(scan):
     with pytest.raises(BadInput, match="freezes every parameter"):
-        masks.trainable(shapes(scan), ["blocks/.*", "[^b].*"])
+        optimizers.trainable(shapes(scan), ["blocks/.*", "[^b].*"])

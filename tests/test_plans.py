@@ -15,7 +15,7 @@ from configs import pretrain
 from vit_jax.config import load as config_lib
 from vit_jax.data.sources import synthetic
 from vit_jax.hardware import topology
-from vit_jax.models import flops, variants
+from vit_jax.models import variants
 
 ROWS = plans_page.load()
 IDS = ["-".join(plans_page.key(row)) for row in ROWS]
@@ -51,7 +51,7 @@ def counted(dataset, model):
     )
     cfg = variants.config(**config.model, classes=size(dataset)[0])
     leaves = jax.tree.leaves(variants.shapes(cfg, 224, 224))
-    return sum(math.prod(x.shape) for x in leaves), flops.forward_flops(cfg, 224, 224)
+    return sum(math.prod(x.shape) for x in leaves), variants.forward_flops(cfg, 224, 224)
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from vit_jax.errors import BadInput
 from vit_jax.runtime import coordination, process_exit, workdir_lock
 from vit_jax.storage import checksums
 from vit_jax.storage import files as storage
+from vit_jax.training import refused_start, workdir
 from vit_jax.training import train as training
-from vit_jax.training import workdir
 from vit_jax.training.metric_writer import Report
 
 CLASSES = ("bee", "cat", "dog")
@@ -158,7 +158,7 @@ def test_classes_are_counted_where_nobody_knows_their_names(stopped, left, what)
             workdir.check_classes(stopped / "run", classes)
         assert (
             f"has {len(classes)} classes, the run was trained with 3; its classes.json is {what}, "
-            f"so nobody knows which are {which}. Nothing"
+            f"so it is unknown which are {which}. Nothing"
         ) in str(caught.value)
     assert content(stopped / "run") == before
 
@@ -246,7 +246,7 @@ def test_an_end_by_another_thread_counts_as_the_refusal_that_it_is(tmp_path, mon
     monkeypatch.setattr(process_exit.os, "_exit", ends.append)
     for code, left in ((2, {"config.yaml"}), (43, {"config.yaml", "goodput.jsonl"})):
         (tmp_path / "config.yaml").write_text("old")
-        with workdir.unchanged_if_refused(tmp_path):
+        with refused_start.unchanged_if_refused(tmp_path):
             (tmp_path / "config.yaml").write_text("new")
             (tmp_path / "goodput.jsonl").write_text("row")
             thread = threading.Thread(target=process_exit.end, args=(code,))
@@ -266,7 +266,7 @@ def test_rows_and_files_of_a_bucket_come_back(store):
     checksums.write(step)
     storage.write(step / "commit_success.txt", "")
     before = {name: storage.read(f"gs://{name}") for name in store.names()}
-    with pytest.raises(BadInput), workdir.unchanged_if_refused(place):  # noqa: PT012
+    with pytest.raises(BadInput), refused_start.unchanged_if_refused(place):  # noqa: PT012
         storage.write(place / "config.yaml", "new")
         storage.write(place / "goodput" / "000000000-000000.jsonl", "row")
         storage.write(place / "metrics" / "000000005-000001.jsonl", "row")

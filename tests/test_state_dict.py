@@ -447,7 +447,10 @@ def test_heads_are_said_by_the_configuration_else_by_a_variant_else_asked_for(tm
     said = {key: 2} if write is foreign.hf_vit else {"model_args": {key: 2}}
     (tmp_path / "config.json").write_text(json.dumps(said))
     assert convert.read(path).settings["heads"] == 2
-    assert convert.read(path, heads=8).settings["heads"] == 8  # who asks knows
+    with pytest.raises(
+        BadInput, match=r"heads=8 \(--heads\), but these weights have 2 heads; leave"
+    ):
+        vit_jax.load(path, heads=8)
     (tmp_path / "config.json").unlink()
 
     named = variants.config(variant="Ti/4", classes=3)

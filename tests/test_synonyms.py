@@ -18,7 +18,7 @@ from vit_jax.config import readers, synonyms
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.sources import registry as sources
 from vit_jax.errors import BadInput
-from vit_jax.models import published, variants
+from vit_jax.models import published, settings, variants
 from vit_jax.runtime import coordination
 from vit_jax.step import losses
 
@@ -196,8 +196,8 @@ def test_options_of_the_table_are_all_that_there_are():
     assert options["optimizer.name"] == set(chosen["optimizer"])
     assert options["schedule.name"] == set(chosen["schedule"])
     assert options["loss.name"] == {*losses.LOSSES, "MODULE:NAME"}
-    assert options["model.pool"] == set(variants._OPTIONS["pool"])
-    assert options["model.dtype"] == set(variants._OPTIONS["dtype"])
+    assert options["model.pool"] == set(settings._OPTIONS["pool"])
+    assert options["model.dtype"] == set(settings._OPTIONS["dtype"])
     assert options["platform"] <= {"auto", *coordination._JAX_NAMES}
     assert set(readers.SOURCES) == set(sources.KINDS)
     for name in variants.NAMED:

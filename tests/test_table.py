@@ -243,7 +243,7 @@ MODELS = {
 
 def tables(model: str) -> list[Format]:
     family = {"bit": "bit", "mixer": "mixer"}.get(model, "vit")
-    return [f for f in convert.FORMATS if f.family == family]
+    return [f for forms in convert.FORMATS.values() for f in forms if f.family == family]
 
 
 def whole(form: Format, names: list[str]) -> bool:

@@ -5,8 +5,8 @@
 
 import pytest
 
-from vit_jax.config import durations, timeline
 from vit_jax.config import load as config_lib
+from vit_jax.config import timeline
 from vit_jax.errors import BadInput
 
 # --- durations ---
@@ -41,7 +41,7 @@ from vit_jax.errors import BadInput
     ],
 )
 def test_duration_in_steps(text, steps):
-    found = durations.parse("config.length", text)
+    found = timeline.parse_duration("config.length", text)
     assert found.steps(batch_size=8, examples=1000, total_steps=400) == steps
 
 
@@ -56,7 +56,7 @@ def test_duration_in_steps(text, steps):
 )  # fmt: skip
 def test_what_is_not_a_duration_says_so(text):
     with pytest.raises(BadInput) as caught:
-        durations.parse("config.schedule.warmup", text)
+        timeline.parse_duration("config.schedule.warmup", text)
     assert f"config.schedule.warmup={text!r}" in str(caught.value)
     assert "'90 epochs'" in str(caught.value)
 
@@ -68,7 +68,7 @@ def of(*overrides):
     """The timetable of the quickstart with 1,000 examples in batches of 100."""
     own = ["batch_size=100", "length=4 epochs", "checkpoint.every=25 percent", *overrides]
     config = config_lib.load("configs/quickstart.py", [f"--config.{text}" for text in own])
-    return timeline.of(config, examples=1000)
+    return timeline.steps_of(config, examples=1000)
 
 
 def test_every_unit_is_steps():
@@ -87,7 +87,7 @@ def test_what_is_due_after_a_step():
 
 @pytest.mark.parametrize(
     "given, part",
-    [("length=0 steps", "no training at all"), ("profile=39:42", "beyond the 40 steps")],
+    [("length=0 steps", "leaves nothing to train"), ("profile=39:42", "beyond the 40 steps")],
 )
 def test_what_cannot_be_is_refused(given, part):
     with pytest.raises(BadInput, match=part):

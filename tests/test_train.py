@@ -30,7 +30,7 @@ from vit_jax.models import published, variants
 from vit_jax.storage import checksums
 from vit_jax.storage import files as storage
 from vit_jax.storage.jsonl import read_rows
-from vit_jax.training import startup_log, train
+from vit_jax.training import metric_writer, train
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICKSTART = str(ROOT / "configs" / "quickstart.py")
@@ -162,12 +162,12 @@ def test_weights_are_advised_where_the_model_was_left_to_them(spec, overrides, a
     given = [f"--config.{override}" for override in overrides]
     config = defaults.settle(config_lib.load(spec, given))
     caplog.set_level("INFO")
-    startup_log.advise(config, provenance.recipe(spec, given), 11)
+    metric_writer.advise(config, provenance.recipe(spec, given), 11)
     assert ("--config.init=" in caplog.text) == advised
     assert len(caplog.records) == advised
     with config.unlocked():
         config.init = "weights.npz"
-    startup_log.advise(config, provenance.recipe(spec, given), 11)
+    metric_writer.advise(config, provenance.recipe(spec, given), 11)
     assert len(caplog.records) == advised
 
 
@@ -176,7 +176,7 @@ def test_an_estimate_is_promised_only_where_one_follows(steps, caplog):
     spec = QUICKSTART.replace("quickstart", "finetune")
     caplog.set_level("INFO")
     config = defaults.settle(config_lib.load(spec))
-    startup_log.advise(config, provenance.recipe(spec, []), steps)
+    metric_writer.advise(config, provenance.recipe(spec, []), steps)
     (said,) = caplog.messages
     assert ("; an estimate of the time follows after 10 steps" in said) == (steps > 10)
     assert said.endswith(("`vit_jax models`)", "steps"))

@@ -17,7 +17,7 @@ from vit_jax.analysis import maps
 from vit_jax.build import program
 from vit_jax.config import load as config_lib
 from vit_jax.config import timeline
-from vit_jax.models import flops, variants
+from vit_jax.models import variants
 from vit_jax.preflight.bench.our_steps import random_batch
 
 
@@ -101,7 +101,7 @@ def test_only_a_class_token_saves_flops_of_the_last_block(pool, posemb):
         lowered = forward.lower(variants.shapes(one, 32, 32), image)
         counted[one] = lowered.compile().cost_analysis()["flops"]
         # norms, softmax, GELU and what is taken for offsets are not in ours
-        assert 1.0 <= counted[one] / flops.forward_flops(one, 32, 32) < 1.05
+        assert 1.0 <= counted[one] / variants.forward_flops(one, 32, 32) < 1.05
     saved = 1 - counted[unrolled(cfg)] / counted[looped]
     assert 0.3 < saved < 0.5 if pool == "token" else abs(saved) < 0.01
 
@@ -194,5 +194,5 @@ def test_accelerators_keep_the_scan(platform, expected):
     device = types.SimpleNamespace(platform=platform, compute_capability="9.0")
     mesh = types.SimpleNamespace(devices=np.array([device]))
     rules = types.SimpleNamespace(mesh=mesh, ways=lambda axis: 1)
-    steps = timeline.of(config, 10**6)
+    steps = timeline.steps_of(config, 10**6)
     assert program.for_devices(config, 10, rules, steps, platform).unrolled == expected

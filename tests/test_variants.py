@@ -406,7 +406,7 @@ def test_unknown_variant_names_near_ones(variant, words):
         ("R50+B/16", {"root_width": 48}, ["model.root_width=48", "use 32 or 64"]),
         # free sizes
         ("custom/16", {}, ["model.width, model.depth, model.mlp, model.heads", "custom/16"]),
-        ("custom/16", {"width": 32, "mlp": 9}, ["give model.depth, model.heads (from 1 on)"]),
+        ("custom/16", {"width": 32, "mlp": 9}, ["give model.depth, model.heads (1 or more)"]),
         ("R+custom/16", {"width": 32}, ["R+custom/16", "give model.depth, model.mlp"]),
         ("Mixer-custom/16", {"width": 8}, ["give model.depth, model.mlp, model.token_mlp"]),
         ("BiT-custom", {}, ["BiT-custom", "give model.stages and model.root_width"]),
@@ -416,7 +416,11 @@ def test_unknown_variant_names_near_ones(variant, words):
         ("R50x1", {"stem_stride": 2}, ["model.stem_stride=2", "standard", "set model.stem=small"]),
         ("R50+B/16", {"stem_stride": 1}, ["model.stem_stride=1", "set model.stem=small"]),
         ("R50x1", {"stem": "small", "stem_stride": 4}, ["model.stem_stride=4", "1 or 2"]),
-        ("B/16", {"posemb": "none", "posemb_at": "every"}, ["posemb_at=every", "which is none"]),
+        (
+            "B/16",
+            {"posemb": "none", "posemb_at": "every"},
+            ["posemb_at=every", "which adds nothing"],
+        ),
         ("B/16", {"posemb": "relative", "posemb_at": "shared"}, ["posemb_at=shared", "attention"]),
         ("B/16", {"posemb": "learned2d", "width": 33, "heads": 1}, ["learned2d", "33 is odd"]),
         ("B/16", {"posemb": "sincos2d", "width": 6, "heads": 1}, ["sincos2d", "8, 12, 16", "6"]),
@@ -520,7 +524,7 @@ WHOLE = ("pre_logits/bias", "token_mlp/down/bias")  # small, and of dimensions t
 
 
 def assert_axes(cfg, shapes, **sizes):
-    axes = sharding.param_axes(shapes, variants.AXES)
+    axes = sharding.param_axes(shapes, variants.axes(cfg))
     leaves = dict(tree.leaves_with_paths(shapes))
     assert set(axes) == set(leaves)
     for path, names in axes.items():
@@ -582,7 +586,7 @@ def test_logits_on_a_mesh_equal_those_of_one_device(family):
     mesh = sharding.make_mesh(replica=1, data=2, fsdp=2, tensor=2)
     rules = sharding.Rules(mesh, TABLE)
     params, images = tiny.params(cfg), tiny.images_of(cfg, 8)
-    axes = sharding.param_axes(params, variants.AXES)
+    axes = sharding.param_axes(params, variants.axes(cfg))
     placed = tree.map_with_path(
         lambda path, x: jax.device_put(x, rules.sharding(axes[path], x.shape, path)), params
     )

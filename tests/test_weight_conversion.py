@@ -125,7 +125,7 @@ def test_names_of_no_format(tmp_path, suffix, file):
     write = foreign.npz if suffix == ".npz" else foreign.safetensors
     path = write(tmp_path / f"x{suffix}", file)
     said = message(path)
-    assert "no model that is known" in said
+    assert "is not a known model" in said
     assert all(name in said for name in file) or not file
     assert file or "no arrays" in said
 
@@ -154,7 +154,7 @@ def test_mixture_of_two_formats(tmp_path, one, two):
     suffix = ".npz" if write is foreign.npz else ".safetensors"
     for file in (one | two, two | one):
         said = message(write(tmp_path / f"x{suffix}", file), heads=4)
-        assert "not understood: " in said
+        assert "unknown names: " in said
         assert any(name in said for name in [*one, *two])
 
 

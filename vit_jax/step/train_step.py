@@ -77,8 +77,8 @@ def _summed_loss(
             targets_BY = mixing.mixed(targets_BY, targets, mix.share)
         logits_BY = apply(params, images_BHWC, train=True, key=key)
         loss_B = loss_fn(logits_BY, targets_BY)
-        found = metrics.sums(logits_BY, batch["labels"], batch["mask"], loss_B)
-        return found["loss"], found["top1"].astype(jnp.float32)
+        sums = metrics.sums(logits_BY, batch["labels"], batch["mask"], loss_B)
+        return sums["loss"], sums["top1"].astype(jnp.float32)
 
     return summed_loss
 
@@ -104,8 +104,8 @@ def _summed_masked_loss(
     sums = _masked_sums(apply, masked, mean, std, train=True)
 
     def summed_loss(params: PyTree, batch: Batch, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        found = sums(params, batch, key)
-        return found["loss"], found["top1"]
+        totals = sums(params, batch, key)
+        return totals["loss"], totals["top1"]
 
     return summed_loss
 

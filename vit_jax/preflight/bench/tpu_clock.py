@@ -19,7 +19,7 @@ from jax.sharding import SingleDeviceSharding
 from vit_jax.build import program
 from vit_jax.errors import BadInput
 from vit_jax.hardware import device_memory, topology
-from vit_jax.models import flops, variants
+from vit_jax.models import variants
 from vit_jax.preflight.bench import baseline, our_steps
 from vit_jax.preflight.bench.interleaved import Asked
 from vit_jax.preflight.plan import clock, compile_for
@@ -127,7 +127,7 @@ def _measured(
     if estimate is None or needs is None:
         raise BadInput(f"the compiler writes no cycles for {accelerator.name}.")
     side = asked.resolution
-    work = 3 * asked.batch * flops.forward_flops(cfg, side, side)
+    work = 3 * asked.batch * variants.forward_flops(cfg, side, side)
     return {
         "secs": estimate.secs,
         "img_per_sec": asked.batch / estimate.secs,

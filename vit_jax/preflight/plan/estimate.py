@@ -20,7 +20,7 @@ from jax.extend.core import Literal
 from vit_jax import tree
 from vit_jax.build.program import Program
 from vit_jax.hardware.topology import Accelerator
-from vit_jax.models import flops, mixer, variants, vit
+from vit_jax.models import mixer, variants, vit
 from vit_jax.models.bit import BiTConfig
 from vit_jax.models.custom import OwnConfig
 from vit_jax.step.normalise import normalise
@@ -29,9 +29,9 @@ Collectives = dict[str, dict[str, int]]  # mesh axes joined by + -> kind -> byte
 
 
 def step_flops(program: Program) -> float:
-    """Returns the FLOPs of one device in a training step, without recomputation: see `flops`."""
+    """Returns the FLOPs of one device in a training step, without recomputation."""
     side = program.config.data.image_size
-    forward = flops.forward_flops(program.model.cfg, side, side)
+    forward = variants.forward_flops(program.model.cfg, side, side)
     return 3.0 * forward * program.config.batch_size / program.rules.mesh.size
 
 

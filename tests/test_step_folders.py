@@ -9,7 +9,7 @@ import pytest
 
 from vit_jax.checkpoints import step_folders
 from vit_jax.errors import PeerLost
-from vit_jax.storage import checksums
+from vit_jax.storage import bucket, checksums
 from vit_jax.storage import files as storage
 
 WHOLE = ("commit_success.txt", "state/x", checksums.FILE)
@@ -144,7 +144,6 @@ def test_steps_are_there_also_where_a_store_fails_after_the_list(store, monkeypa
     def lost(*_, **__):
         raise OSError("gone")
 
-    monkeypatch.setattr(storage._store(), "info", lost)
-    monkeypatch.setattr(type(run), "is_dir", lambda _: False)  # as it says where a store fails
+    monkeypatch.setattr(bucket.store(), "info", lost)
     with pytest.raises(PeerLost, match="does not answer"):
         step_folders.committed(run)

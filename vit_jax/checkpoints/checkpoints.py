@@ -61,7 +61,7 @@ class Checkpoints:
         keep_best: str = "",
         read_only: bool = False,
     ):
-        self._workdir = storage.absolute(workdir)
+        self._workdir = workdir.absolute()
         self.folder = self._workdir / FOLDER
         self._keep: Any = {"last": keep_last, "every": keep_every, "metric": keep_best}
         self._read_only = read_only
@@ -286,8 +286,8 @@ class Checkpoints:
             return error
         if isinstance(error, TimeoutError) and jax.process_count() > 1:
             return PeerLost(f"step {step} was not saved: another process did not finish its part.")
-        if storage.is_remote(self.folder):  # a store is expected to come back
-            return storage.StoreLost(f"step {step} could not be saved: {error!r:.500}. Run again.")
+        if lost := storage.lost(self.folder, f"step {step} could not be saved: {error!r:.500}."):
+            return lost
         if not isinstance(error, OSError | ValueError):
             return error
         full = no_space(error, self.folder)
@@ -379,9 +379,9 @@ class Checkpoints:
         if difference:
             return _other_tree(folder, difference)
         text = f"{folder} could not be read: {error!r:.500}."
-        if storage.is_remote(folder):
-            return storage.StoreLost(f"{text} Run again.")
-        return RunFailed(f"{text} Mend the cause, then run the same command again.")
+        return storage.lost(folder, text) or RunFailed(
+            f"{text} Mend the cause, then run the same command again."
+        )
 
     def _saved(self, step: int) -> Any:
         """Returns the tree of a checkpoint as nested dicts of shapes."""

@@ -82,9 +82,9 @@ def read(folder: Path) -> dict[str, float]:
         raise Damaged(f"{folder} is damaged: {what}")
     later = folder / _LATER_FILE
     with permitted("read"):
-        sealed = storage.exists(later)
+        sealed = later.exists()
         path = later if sealed else path
-        found = sealed or not older or storage.exists(path)
+        found = sealed or not older or path.exists()
         content = storage.read_all([path])[0] if found else b"{}"
     try:
         return json.loads(checksums.unsealed(content) if sealed else content)

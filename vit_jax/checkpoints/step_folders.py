@@ -48,7 +48,7 @@ def is_older(folder: Path) -> bool:
 
 def _has(folder: Path, name: str) -> bool:
     with permitted("read"):
-        return storage.exists(folder / name)
+        return (folder / name).exists()
 
 
 def _numbered(workdir: Path) -> dict[int, Path]:
@@ -57,9 +57,7 @@ def _numbered(workdir: Path) -> dict[int, Path]:
         found = {
             int(path.name): path
             for path in storage.listed(root)
-            if path.name.isdecimal()
-            and path.name == str(int(path.name))
-            and (storage.is_remote(root) or path.is_dir())  # a failing bucket would say "no"
+            if path.name.isdecimal() and path.name == str(int(path.name)) and path.is_dir()
         }
     return dict(sorted(found.items()))
 
@@ -112,7 +110,7 @@ def remove(folder: Path) -> None:
         unnamed = folder.with_name(f"{folder.name}{_PARTIAL}-removed")
         storage.remove(unnamed)
         with contextlib.suppress(FileNotFoundError):
-            storage.rename(folder, unnamed)
+            folder.rename(unnamed)
         folder = unnamed
     storage.remove(folder)
 
@@ -121,8 +119,8 @@ def set_aside(folder: Path) -> Path:
     """Renames a damaged step so that it is no longer a step; returns the new path."""
     names = (f"{folder.name}{ASIDE}{n}" for n in ("", *(f"-{i}" for i in range(2, 1000))))
     with permitted("set aside, damaged as it is"):
-        target = next(p for name in names if not storage.exists(p := folder.with_name(name)))
-        storage.rename(folder, target)
+        target = next(p for name in names if not (p := folder.with_name(name)).exists())
+        folder.rename(target)
     return target
 
 
@@ -141,7 +139,7 @@ def put_back(workdir: Path, names: Iterable[str]) -> None:
     """Gives steps that were set aside their original names again."""
     for name in names:
         folder = workdir / FOLDER / name
-        storage.rename(folder, folder.with_name(str(step_of(name))))
+        folder.rename(folder.with_name(str(step_of(name))))
 
 
 def nothing_good(workdir: Path, damaged: Mapping[int, str]) -> str:

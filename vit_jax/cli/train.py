@@ -104,7 +104,7 @@ def summary(results: dict[str, Any], expected: dict[str, Any], args: argparse.Na
         f"checkpoint  {workdir / results['checkpoint']}",
         f"metrics     {jsonl.place(workdir / jsonl.METRICS_FILE)}{curves}",
         f"results     {workdir / summary_lib.RESULTS_FILE}",
-        f"report      {workdir / make.FILE}" if storage.exists(workdir / make.FILE) else "",
+        f"report      {workdir / make.FILE}" if (workdir / make.FILE).exists() else "",
         f"next        {again} --config.data.source=folder:/path/to/images",
     ]
     return "\n".join(line for i, line in enumerate(lines) if line or i < 3)

@@ -27,7 +27,7 @@ def write(folder: Path) -> None:
     Args:
       folder: a local or remote folder, into which no process writes meanwhile.
     """
-    names = sorted(_files(folder))
+    names = storage.find(folder)
     with ThreadPoolExecutor(_READERS) as pool:
         digests = list(pool.map(lambda name: _digest(folder / name, settle=True), names))
     lines = [f"{digest}  {name}\n" for digest, name in zip(digests, names, strict=True)]
@@ -71,14 +71,6 @@ def damage(
     return found[0] + more if found else ""
 
 
-def _files(folder: Path) -> list[str]:
-    """Returns the names of all files under a folder, relative to it."""
-    found = []
-    for place, _, files in storage.walk(folder):
-        found += [(place / name).relative_to(folder).as_posix() for name in files]
-    return found
-
-
 def sealed(text: str) -> bytes:
     """Returns the content of a small file with its own checksum."""
     return f"# {hashlib.sha256(text.encode()).hexdigest()}\n{text}".encode()
@@ -117,7 +109,7 @@ def _unreadable(error: OSError) -> str:
 
 def _digest(path: Path, *, settle: bool = False) -> str:
     """Returns the SHA-256 of a file; with `settle`, a local file is flushed to the disk first."""
-    with storage.opened(path) as file:
+    with path.open("rb") as file:
         if settle and not storage.is_remote(path):
             os.fsync(file.fileno())
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]

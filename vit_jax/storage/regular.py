@@ -64,7 +64,7 @@ def read_list(place: str | Path) -> bytes:
       OSError: it cannot be read, or a pipe or device gives more than 64 MiB.
     """
     if not is_odd(place):
-        return Path(place).read_bytes()
+        return (Path(place) if isinstance(place, str) else place).read_bytes()
     with open(place, "rb") as source:
         content = source.read(_MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:

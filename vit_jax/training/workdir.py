@@ -54,7 +54,7 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
         except BadInput as e:
             raise together([e, *build.problems(config)]) from e
     build.check(config)
-    if begun and storage.exists(results):
+    if begun and results.exists():
         from vit_jax.weights import files
 
         if found and damaged:
@@ -74,7 +74,7 @@ def _begun_with(workdir: Path) -> tuple[Path | None, bool]:
     """
     file = workdir / step_folders.CONFIG_FILE
     try:
-        there, steps = storage.exists(file), saved(workdir)
+        there, steps = file.exists(), saved(workdir)
     except OSError as e:
         raise BadInput(f"cannot look into {workdir}: {e.strerror}; give another --workdir.") from e
     copy = next(filter(_is_whole, (_copy(workdir, step) for step in reversed(steps))), None)
@@ -104,7 +104,7 @@ def _copy(workdir: Path, step: int) -> Path:
 def _is_whole(copy: Path) -> bool:
     """Returns True if the configuration in a step is undamaged and this version can load it."""
     with permitted("read"):
-        there = storage.exists(copy)
+        there = copy.exists()
     if not there or checksums.damage(copy.parent, wanted=lambda name: name == copy.name):
         return False
     with contextlib.suppress(BadInput):
@@ -260,7 +260,7 @@ def _other_number(workdir: Path, count: int) -> str:
     """
     trained = _trained_classes(workdir)
     file = workdir / step_folders.CLASSES_FILE
-    what = f"its {file.name} is {'damaged' if storage.exists(file) else 'missing'}"
+    what = f"its {file.name} is {'damaged' if file.exists() else 'missing'}"
     if trained == count:
         log.warning("the names of the classes were not compared with those of the run: %s", what)
     if trained in (0, count):
@@ -350,9 +350,8 @@ class _Before:
 
     def _listed(self) -> list[Path]:
         found = [path for path in storage.listed(self._workdir) if _OURS.fullmatch(path.name)]
-        if storage.is_remote(self._workdir):
-            for name in (goodput.FILE, jsonl.METRICS_FILE):
-                found += storage.listed(jsonl.place(self._workdir / name))
+        for name in (goodput.FILE, jsonl.METRICS_FILE):
+            found += jsonl.after(self._workdir / name, -1)
         return found
 
     def restore(self) -> None:
@@ -366,7 +365,7 @@ class _Before:
             for path in set(self._listed()) - self._paths:
                 storage.remove(path)
             for path, content in self._contents.items():
-                if not storage.exists(path) or storage.read_all([path])[0] != content:
+                if not path.exists() or storage.read_all([path])[0] != content:
                     storage.write(path, content)
         except (OSError, BadInput, PeerLost) as e:
             log.warning("%s could not be left as it was: %s", self._workdir, e)

@@ -15,7 +15,7 @@ import resource
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -60,14 +60,14 @@ class _Object:
     """Like `File`, for an object in a bucket; each range is one request."""
 
     def __init__(self, path: str):
-        self._path = path
-        self.size = storage.size_and_version(path)[0]
+        self._path: Any = storage.as_path(path)
+        self.size: int = self._path.stat().st_size
 
     def read(self, length: int, start: int) -> bytes:
-        return storage.read(self._path, start, min(start + length, self.size))
+        return self._path.read_range(start, min(start + length, self.size))
 
     def stream(self) -> IO[bytes]:
-        return storage.stream(self._path)
+        return self._path.stream()
 
     def close(self) -> None:
         pass
@@ -78,7 +78,7 @@ class _Streamed(_Object):
 
     def __init__(self, path: str):
         super().__init__(path)
-        self._stream = storage.stream(path)
+        self._stream = self._path.stream()
 
     def read(self, length: int, start: int) -> bytes:
         self._stream.seek(start)
@@ -175,9 +175,8 @@ def indexed(path: str, what: str, build: Callable[[str], np.ndarray]) -> np.ndar
       The array. A cached array is memory-mapped, so it takes no memory until it is read.
     """
     size, version = storage.size_and_version(path)
-    whole = path if storage.is_remote(path) else os.path.abspath(path)
-    identity = f"{what}\n{whole}\n{size}\n{version}".encode(errors="surrogateescape")
-    cached = _cache_folder() / f"{hashlib.sha256(identity).hexdigest()[:24]}.npy"
+    identity = f"{what}\n{storage.as_path(path).absolute()}\n{size}\n{version}"
+    cached = _cache_folder() / f"{hashlib.sha256(os.fsencode(identity)).hexdigest()[:24]}.npy"
     with contextlib.suppress(OSError, ValueError, EOFError):  # missing, foreign or damaged
         return np.load(cached, mmap_mode="r")
     index = build(path)

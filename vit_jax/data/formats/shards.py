@@ -11,7 +11,6 @@ import glob
 import os
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
@@ -46,21 +45,17 @@ def find(given: str, pattern: str, kinds: Sequence[str]) -> tuple[list[str], lis
       BadInput: no file matches, or a file of a numbered set (`-00003-of-00064`) is missing.
     """
     whole = os.path.expanduser(pattern)
-    remote, odd = storage.is_remote(whole), list[str]()
     patterns = _patterns(whole, kinds)
-    if remote:
-        paths = sorted({p for one in patterns or [whole] for p in storage.glob(one)})
-    else:
-        paths = {p for one in patterns or [whole] for p in glob.glob(one, recursive=True)}
-        odd = sorted(filter(regular.is_odd, paths))
-        paths = sorted(p for p in paths if os.path.isfile(p))
+    matches = sorted({p for one in patterns or [whole] for p in storage.glob(one)})
+    odd = list(filter(regular.is_odd, matches))
+    paths = [p for p in matches if p not in odd]
     if odd and not paths:
         what = f"{odd[0]} is a {regular.kind(odd[0])}, not a file"
         raise BadInput(f"data.source={given}: {what}; give files.")
     if not paths:
-        folder = storage.path(whole) if patterns else Path(whole).parent
-        if not patterns and remote:
-            folder = storage.path(storage.plain(whole))
+        folder = storage.path(whole if patterns else storage.plain(whole))
+        if not patterns and not glob.has_magic(whole):
+            folder = folder.parent
         there = [p.name for p in storage.listed(folder)]
         inside = ", ".join(there[:8]) if storage.is_dir(folder) else "no such folder"
         wanted = f"; in a folder, {' and '.join(kinds)} are taken" if patterns else ""
@@ -76,11 +71,9 @@ def find(given: str, pattern: str, kinds: Sequence[str]) -> tuple[list[str], lis
 
 def _patterns(whole: str, kinds: Sequence[str]) -> list[str]:
     """Returns the patterns of the files in a folder; [] if `whole` is not a folder."""
-    if not storage.is_remote(whole):
-        return [os.path.join(glob.escape(whole), k) for k in kinds] if os.path.isdir(whole) else []
     folder = storage.workdir(storage.plain(whole))
-    is_folder = not glob.has_magic(whole) and storage.is_dir(folder)
-    return [f"{whole.rstrip('/')}/{k}" for k in kinds] if is_folder else []
+    is_folder = os.path.isdir(whole) or (not glob.has_magic(whole) and storage.is_dir(folder))
+    return [os.path.join(glob.escape(whole), k) for k in kinds] if is_folder else []
 
 
 def _partial_sets(given: str, paths: Sequence[str]) -> list[str]:
@@ -98,7 +91,11 @@ def _partial_sets(given: str, paths: Sequence[str]) -> list[str]:
     for (start, width, count, end), found in sets.items():
         every = [f"{start}{number:0{width}d}-of-{count}{end}" for number in range(int(count))]
         folder, first = os.path.split(every[0])
-        missing = [os.path.basename(p) for p in every if p not in paths and not _is_file(p)]
+        missing = [
+            os.path.basename(p)
+            for p in every
+            if p not in paths and not storage.as_path(p).is_file()
+        ]
         if missing:
             raise BadInput(
                 f"data.source={given}: {len(missing)} of {len(every)} files are missing: "
@@ -108,10 +105,6 @@ def _partial_sets(given: str, paths: Sequence[str]) -> list[str]:
         if found < len(every):
             notes.append(f"{found} of the {len(every)} files such as {first} are read")
     return notes
-
-
-def _is_file(path: str) -> bool:
-    return storage.exists(storage.path(path)) if storage.is_remote(path) else os.path.isfile(path)
 
 
 def by_split(given: str, paths: Sequence[str]) -> dict[str, list[str]]:
@@ -150,9 +143,7 @@ def class_names(given: str, named: str, folder: str) -> list[str]:
     if not named and not path.is_file():
         return []
     try:
-        remote = storage.is_remote(path)
-        content = storage.read_all([path])[0] if remote else regular.read_list(path)
-        names = content.decode("utf-8-sig").splitlines()
+        names = regular.read_list(path).decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as e:
         raise BadInput(
             f"data.source={given}: class names cannot be read: {e}; give "

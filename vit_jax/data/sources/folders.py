@@ -53,7 +53,7 @@ def _get(path: np.ndarray) -> bytes:
     """Reads an object of a bucket; raises NotFoundError if it is gone, as a disk read would."""
     name = os.fsdecode(np.asarray(path).item())
     try:
-        return storage.read(name)
+        return storage.as_path(name).read_bytes()
     except FileNotFoundError as e:
         raise tf.errors.NotFoundError(None, None, f"{name} is gone") from e
 
@@ -196,9 +196,9 @@ def open_folder(rest: str, _: Any) -> _Opened:
     Raises:
       BadInput: the folder is missing or has another layout.
     """
-    root = storage.tree(rest) if storage.is_remote(rest) else storage.path(rest)
+    root = storage.tree(rest)
     if not root.is_dir():
-        kind = regular.FILE if storage.is_remote(rest) else regular.kind(root)
+        kind = regular.kind(root)
         what = f"is a {kind}" if kind else "does not exist"
         raise BadInput(f"data.source=folder:{rest}: {root} {what}; {_LAYOUT}.")
     parts = _parts(rest, root)
@@ -247,7 +247,7 @@ def open_csv(rest: str, _: Any) -> _Opened:
     """
     path = storage.path(rest)
     if not path.is_file():
-        kind = "" if storage.is_remote(path) else regular.kind(path)
+        kind = regular.kind(path)
         what = f"{path} is a {kind}, not a file" if kind else f"no file {path}"
         raise BadInput(f"data.source=csv:{rest}: {what}; expected rows of path,label.")
     try:
@@ -266,13 +266,8 @@ def open_csv(rest: str, _: Any) -> _Opened:
         what = f"needs two labels or more, found {f'one: {labels[0]}' if labels else 'none'}"
         what = f"row {short + 1} is {rows[short]}" if short is not None else what
         raise BadInput(f"data.source=csv:{rest}: {what}; expected rows of path,label[,split].")
-    if storage.is_remote(path):
-        files = [f"{path.parent}/{row[0].strip().removeprefix('./')}" for row in rows]
-        there = {f"{path.parent}/{name}" for name in storage.find(str(path.parent))}
-        missing = [f for f in files if f not in there]
-    else:
-        files = [str(path.parent / os.path.expanduser(row[0].strip())) for row in rows]
-        missing = [f for f in files if not os.path.isfile(f)]
+    files = [str(path.parent / os.path.expanduser(row[0].strip())) for row in rows]
+    missing = storage.missing(files, path.parent)
     odd = bool(missing) and regular.is_odd(missing[0])
     if missing == files[:1] and len(files) > 1 and not odd:
         raise BadInput(

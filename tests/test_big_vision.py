@@ -7,8 +7,8 @@ import numpy as np
 import pictures
 import pytest
 
-from vit_jax.data.ops import big_vision
 from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.ops import resize
 from vit_jax.data.tensorflow import tf
 
 SEED = (0, 0)
@@ -50,7 +50,7 @@ def assert_truncated(got, wanted):
 @pytest.mark.parametrize("size", [1, 3, 8, 20])
 def test_resize(height, width, size):
     image = pictures.noise(height, width)
-    got = big_vision.BvResize(size)(tf.constant(image), SEED).numpy()
+    got = resize.BvResize(size)(tf.constant(image), SEED).numpy()
     assert_truncated(got, bilinear(image, size, size))
 
 
@@ -68,20 +68,20 @@ def test_resize(height, width, size):
 )
 def test_resize_small_averages_over_areas(height, width, size, shape):
     image = pictures.noise(height, width)
-    got = big_vision.BvResizeSmall(size)(tf.constant(image), SEED).numpy()
+    got = resize.BvResizeSmall(size)(tf.constant(image), SEED).numpy()
     assert_truncated(got, area(image, *shape))
 
 
 def test_the_fraction_is_dropped():
     image = np.array([[[0] * 3, [255] * 3]], np.uint8)
-    got = big_vision.BvResize(4)(tf.constant(image), SEED).numpy()
+    got = resize.BvResize(4)(tf.constant(image), SEED).numpy()
     assert got[0, :, 0].tolist() == [0, 63, 191, 255]  # 63.75, 191.25
-    assert big_vision.BvResizeSmall(1)(tf.constant(image), SEED).numpy()[0, :, 0].tolist() == [
+    assert resize.BvResizeSmall(1)(tf.constant(image), SEED).numpy()[0, :, 0].tolist() == [
         0,
         255,
     ]
     tall = np.array([[[1] * 3, [2] * 3]] * 4, np.uint8)
-    assert (big_vision.BvResizeSmall(1)(tf.constant(tall), SEED).numpy() == 1).all()  # 1.5
+    assert (resize.BvResizeSmall(1)(tf.constant(tall), SEED).numpy() == 1).all()  # 1.5
 
 
 def test_a_chain_in_a_graph_of_unknown_size():

@@ -10,7 +10,7 @@ import pictures
 import pytest
 from PIL import Image
 
-from vit_jax.data.ops import augment, randaugment
+from vit_jax.data.ops import augment, randaugment, resize
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
@@ -39,21 +39,21 @@ def run(chain, image, size=8, seed=0):
         ("decode", (preprocess.Decode(),)),
         ("decode()", (preprocess.Decode(),)),
         (" decode | flip_lr() ", (preprocess.Decode(), augment.FlipLr())),
-        ("resize(224)", (preprocess.Resize(224),)),
-        ("resize(size=224)", (preprocess.Resize(224),)),
-        ("resize({size})", (preprocess.Resize(32),)),
-        ("resize({size*8//7})", (preprocess.Resize(36),)),
-        ("resize({size*7//6}, True)", (preprocess.Resize(37, True),)),
+        ("resize(224)", (resize.Resize(224),)),
+        ("resize(size=224)", (resize.Resize(224),)),
+        ("resize({size})", (resize.Resize(32),)),
+        ("resize({size*8//7})", (resize.Resize(36),)),
+        ("resize({size*7//6}, True)", (resize.Resize(37, True),)),
         ("randaug(2, 15)", (randaugment.RandAugment(2, 15.0),)),
-        ("resize(size={size}, antialias=True)", (preprocess.Resize(32, True),)),
-        ("resize( 7 , True )", (preprocess.Resize(7, True),)),
+        ("resize(size={size}, antialias=True)", (resize.Resize(32, True),)),
+        ("resize( 7 , True )", (resize.Resize(7, True),)),
         ("inception_crop({size}, area_min=0.1)", (augment.InceptionCrop(32, 0.1),)),
         ("affine(10)", (augment.Affine(10.0),)),
         ("affine(shift=1.5, degrees=3)", (augment.Affine(3.0, 0.0, 1.5),)),
         ("shift(0)", (augment.Shift(0),)),
         (
             "resize_small(256)|central_crop({size})|random_crop(8)",
-            (preprocess.ResizeSmall(256), preprocess.CentralCrop(32), augment.RandomCrop(8)),
+            (resize.ResizeSmall(256), resize.CentralCrop(32), augment.RandomCrop(8)),
         ),
     ],
 )

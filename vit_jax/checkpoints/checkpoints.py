@@ -23,7 +23,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 
 from vit_jax import tree
-from vit_jax.checkpoints import plain_path, quiet_orbax, retention, step_folders
+from vit_jax.checkpoints import orbax_workarounds, retention, step_folders
 from vit_jax.checkpoints.retention import Damaged
 from vit_jax.checkpoints.step_folders import FOLDER
 from vit_jax.errors import BadInput, NotStarted, PeerLost, RunFailed, no_space, writing
@@ -72,9 +72,9 @@ class Checkpoints:
         self._damaged: dict[int, str] = {}  # steps to set aside -> their damage
         self._under_way: Future[None] | None = None
         self._left: Path | None = None  # left by a save that failed
-        quiet_orbax.install()
+        orbax_workarounds.silence()
         self._open = contextlib.ExitStack()
-        self._for_orbax = self._open.enter_context(plain_path.to(self.folder))
+        self._for_orbax = self._open.enter_context(orbax_workarounds.plain_path(self.folder))
         if read_only:
             return
         if coordination.is_first():

@@ -14,8 +14,7 @@ import numpy as np
 
 from vit_jax.data.pipeline.pipeline import NumpyBatch
 from vit_jax.data.splits.split import Split
-from vit_jax.data.tensorflow import tf
-from vit_jax.data.tf_errors import plain
+from vit_jax.data.tensorflow import plain, tf
 from vit_jax.errors import BadInput
 from vit_jax.weights.preprocessing import Reader
 

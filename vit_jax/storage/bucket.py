@@ -15,7 +15,7 @@ import functools
 import logging
 import types
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, Any
 
 from etils.epath import gpath
@@ -104,21 +104,16 @@ class BucketPath(gpath.PosixGPath):
             names = store().find(root)
         return sorted(n.removeprefix(root) for n in names if n.startswith(root) and n[-1] != "/")
 
-    def stream(self) -> IO[bytes]:
+    def stream(self, mode: str = "rb") -> IO[Any]:
         """Opens the object for reading in sequence, with long reads ahead."""
         with _reaching(self):
-            return store().open(str(self), "rb", block_size=_READ_AHEAD, cache_type="readahead")
+            return store().open(str(self), mode, block_size=_READ_AHEAD, cache_type="readahead")
 
     @contextlib.contextmanager
     def open(self, mode: str = "r", **_: Any) -> Iterator[Any]:
         """Yields the object for reading; a store that fails inside the block raises StoreLost."""
-        with _reaching(self):
-            if mode == "rb":
-                with self.stream() as file:
-                    yield file
-            else:
-                with store().open(str(self), mode) as file:
-                    yield file
+        with _reaching(self), self.stream(mode) as file:
+            yield file
 
     def read_range(self, start: int, end: int) -> bytes:
         """Returns the bytes from `start` to `end` with one request."""
@@ -154,6 +149,9 @@ class BucketPath(gpath.PosixGPath):
             except FileNotFoundError:
                 if not missing_ok:
                     raise
+
+    def is_symlink(self) -> bool:
+        return False
 
     def mkdir(self, *_: Any, **__: Any) -> None:
         """Does nothing: a bucket has no folders."""
@@ -196,63 +194,29 @@ def glob(pattern: str) -> list[str]:
         return [f"gs://{name}" for name in store().glob(pattern)]
 
 
-class Tree:
-    """A place below a folder of a bucket, as it was when the folder was listed.
-
-    It has the methods of `Path` that finding images in folders needs; none of them sends a request.
-
-    Attributes:
-      name: the last part of the path.
-    """
-
-    def __init__(self, root: str, within: str, inside: dict[str, set[str]]):
-        self._root, self._within, self._inside = root, within, inside
-        self.name = within.rpartition("/")[2]
-
-    def __str__(self) -> str:
-        return f"{self._root}/{self._within}".rstrip("/")
-
-    def __lt__(self, other: "Tree") -> bool:
-        return self._within < other._within
-
-    def iterdir(self) -> "Iterator[Tree]":
-        """Yields the contents of this folder."""
-        start = f"{self._within}/" if self._within else ""
-        for name in self._inside[self._within]:
-            yield Tree(self._root, start + name, self._inside)
-
-    def is_dir(self) -> bool:
-        """Returns True if other names lie below this one."""
-        return self._within in self._inside
-
-    def is_file(self) -> bool:
-        """Returns True if this is an object."""
-        return not self.is_dir()
-
-    def exists(self) -> bool:
-        """Returns True: the place was listed."""
-        return True
-
-    def is_symlink(self) -> bool:
-        """Returns False: a bucket has no links."""
-        return False
-
-    def relative_to(self, root: "Tree") -> PurePosixPath:
-        """Returns the parts below the folder that was listed."""
-        return PurePosixPath(self._within)
-
-
-def tree(folder: BucketPath) -> Tree:
-    """Returns all that is below a folder, from one listing.
+def tree(folder: BucketPath) -> BucketPath:
+    """Returns a folder whose methods answer from one listing of all that is below it now.
 
     Raises:
       BadInput: the folder is empty.
     """
     inside: dict[str, set[str]] = collections.defaultdict(set)
     for name in folder.find():
-        parts = name.split("/")
-        for depth, part in enumerate(parts):
-            inside["/".join(parts[:depth])].add(part)
+        *folders, last = name.split("/")
+        for depth, part in enumerate([*folders, last]):
+            inside["/".join([str(folder), *folders[:depth]])].add(part)
     if not inside:
         raise BadInput(f"{folder}: there is nothing below that name in the bucket; correct it.")
-    return Tree(str(folder), "", dict(inside))
+    inside.default_factory = None
+
+    class Listed(BucketPath):
+        def iterdir(self) -> Iterator[BucketPath]:
+            return (self / name for name in inside[str(self)])
+
+        def is_dir(self) -> bool:
+            return str(self) in inside
+
+        def is_file(self) -> bool:
+            return not self.is_dir()
+
+    return Listed(folder)

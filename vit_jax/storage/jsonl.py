@@ -44,8 +44,6 @@ def read_rows(path: Path, last: float = math.inf) -> list[dict[str, Any]]:
 
 def after(path: Path, last: int) -> list[Path]:
     """Returns the objects of a bucket with rows after a step; [] for a file."""
-    if not storage.is_remote(path):
-        return []
     return [found for found, step, _ in _objects(place(path)) if step > last]
 
 

@@ -14,8 +14,7 @@ import numpy as np
 from vit_jax.data.ops import decode
 from vit_jax.data.sources.source import Source
 from vit_jax.data.splits.split import Split
-from vit_jax.data.tensorflow import tf
-from vit_jax.data.tf_errors import plain
+from vit_jax.data.tensorflow import plain, tf
 
 Progress = Callable[[int, int], None]  # (images done, total images)
 

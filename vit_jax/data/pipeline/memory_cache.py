@@ -13,12 +13,11 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from vit_jax.data.ops import big_vision, crops
 from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.ops import crops, resize
 from vit_jax.data.pipeline.bad_images import Doubtful, raise_lost
 from vit_jax.data.splits.split import Split, Table
-from vit_jax.data.tensorflow import Tensor, tf
-from vit_jax.data.tf_errors import plain
+from vit_jax.data.tensorflow import Tensor, plain, tf
 from vit_jax.errors import BadInput, unknown
 from vit_jax.hardware import host_memory
 
@@ -27,8 +26,8 @@ KINDS = ("none", "raw", "decoded")
 
 # Ops that draw no random numbers, so they give the same image each time.
 FIXED = (
-    preprocess.Decode, preprocess.Resize, preprocess.ResizeSmall, preprocess.CentralCrop,
-    big_vision.BvResize, big_vision.BvResizeSmall,
+    preprocess.Decode, resize.Resize, resize.ResizeSmall, resize.CentralCrop,
+    resize.BvResize, resize.BvResizeSmall,
 )  # fmt: skip
 
 _SAMPLE = 64  # number of examples from which the total size is predicted

@@ -22,8 +22,7 @@ from vit_jax.data.ops.decode import Decode
 from vit_jax.data.pipeline.bad_images import Doubtful
 from vit_jax.data.splits import order
 from vit_jax.data.splits.split import Split
-from vit_jax.data.tensorflow import Tensor, tf
-from vit_jax.data.tf_errors import plain
+from vit_jax.data.tensorflow import Tensor, plain, tf
 from vit_jax.errors import BadInput
 
 log = logging.getLogger("vit_jax")

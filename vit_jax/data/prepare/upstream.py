@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from vit_jax.data.catalog import downloads, prepared
+from vit_jax.data.tensorflow import one_line
 from vit_jax.data.tensorflow import tfds as _tfds
-from vit_jax.data.tf_errors import one_line
 from vit_jax.errors import BadInput
 
 

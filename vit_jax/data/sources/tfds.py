@@ -16,9 +16,8 @@ from vit_jax.data.catalog.prepared import data_folder
 from vit_jax.data.formats.tfrecord import RecordFiles
 from vit_jax.data.sources import records as record_source
 from vit_jax.data.splits.split import Split, Table
-from vit_jax.data.tensorflow import Tensor, tf
+from vit_jax.data.tensorflow import Tensor, one_line, tf
 from vit_jax.data.tensorflow import tfds as _tfds
-from vit_jax.data.tf_errors import one_line
 from vit_jax.errors import BadInput
 from vit_jax.storage import offline
 

@@ -16,8 +16,7 @@ import numpy as np
 
 from vit_jax.data.splits import order
 from vit_jax.data.splits.split import Split, split_ids, take_rows
-from vit_jax.data.tensorflow import Tensor, tf
-from vit_jax.data.tf_errors import plain
+from vit_jax.data.tensorflow import Tensor, plain, tf
 from vit_jax.errors import BadInput
 from vit_jax.storage import regular
 

@@ -106,7 +106,7 @@ class Ancestry:
 
 
 def _key(folder: Path) -> str:
-    return str(folder if storage.is_remote(folder) else folder.resolve())
+    return str(folder.resolve())
 
 
 def of_pretraining(run: Run, said: str = "") -> Origin:

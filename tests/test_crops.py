@@ -105,7 +105,7 @@ def test_turned_images_are_cropped_when_they_are_upright():
     exif = Image.Exif()
     exif[0x0112] = 6
     content = pictures.encode(photograph(50, 40), "JPEG", exif=exif)
-    upright = decode.careful(content, exif=True)
+    upright = decode.with_pillow(content, exif=True)
     crop = preprocess.apply(preprocess.parse("", "decode|inception_crop(8)", 8))
     for seed in seeds(5):
         found = chain("decode(exif=True)|inception_crop(8)")(content, seed)

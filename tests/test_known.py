@@ -66,8 +66,8 @@ def test_what_is_missing_of_imagenet_v2_is_the_archive_of_its_own(tmp_path):
 def test_a_path_is_taken_as_given_where_it_is_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     place = tmp_path / "d" / "downloads" / "manual"
-    assert prepared.manual("x.json", "d") == place.relative_to(tmp_path) / "x.json"
-    assert prepared.manual("", "d") == place.relative_to(tmp_path)
+    assert prepared.manual_path("x.json", "d") == place.relative_to(tmp_path) / "x.json"
+    assert prepared.manual_path("", "d") == place.relative_to(tmp_path)
     (tmp_path / "x.json").touch()
-    assert prepared.manual("x.json", "d").name == "x.json"
-    assert prepared.manual("x.json", "d").exists()
+    assert prepared.manual_path("x.json", "d").name == "x.json"
+    assert prepared.manual_path("x.json", "d").exists()

@@ -184,7 +184,7 @@ def test_step_in_a_bucket_counts_with_its_mark_and_its_checksums(store):
     for name in ("4/state/x", "8/state/x", "8/commit_success.txt", "8/checksums.sha256", "9x/y"):
         storage.write(run / "checkpoints" / name, "")
     assert step_folders.committed(run) == [8]
-    step_folders.tidy(run)
+    step_folders.remove_leftovers(run)
     assert store.names("bucket/run/checkpoints/4") == []
     step_folders.set_aside(run / "checkpoints" / "8")
     assert step_folders.committed(run) == []

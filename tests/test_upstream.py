@@ -45,7 +45,7 @@ def origin(tmp_path, monkeypatch):
     info = tfds.core.download.checksums.UrlInfo(len(data), checksum, path.name)
     monkeypatch.setitem(tfds.builder_cls("eurosat").url_infos, URL, info)
     listed = (downloads.Download(path.name, len(data), f"sha256 {checksum}", URL),)
-    monkeypatch.setattr(downloads, "listed", lambda _: listed)
+    monkeypatch.setattr(downloads, "tfds_downloads", lambda _: listed)
 
     def refuse(*args, **_):
         raise AssertionError(f"network: {args}")

@@ -105,7 +105,7 @@ def test_seeds_have_orders_of_their_own():
 def test_part_of_a_windowed_split_is_windowed():
     split = windows.shuffle_in_windows(Split(table(), range(41)), 2)
     for indices in (range(5, 30), np.array([1, 7, 8, 20, 40])):
-        part = split.take(indices)
+        part = split.take_indices(indices)
         assert list(part.rows) == list(indices)
         whole = windows.shuffle_in_windows(Split(table(), np.asarray(indices)), 2)
         assert rows(part, range(50)) == rows(whole, range(50))

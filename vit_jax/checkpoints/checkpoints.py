@@ -147,7 +147,7 @@ class Checkpoints:
         if not coordination.is_first():
             return good
         if good is None and (damaged or step_folders.aside(self._workdir)):
-            raise NotStarted(step_folders.nothing_good(self._workdir, damaged))
+            raise NotStarted(step_folders.all_damaged(self._workdir, damaged))
         self._damaged, self._good = damaged, good or 0
         for step in damaged:
             self._metrics.pop(step, None)
@@ -241,7 +241,7 @@ class Checkpoints:
         if coordination.is_first() and not self._is_tidy:
             self._set_aside()
             with writing(self._workdir):
-                step_folders.tidy(self._workdir)
+                step_folders.remove_leftovers(self._workdir)
         self._is_tidy = True
 
     def _seal(self) -> None:
@@ -268,7 +268,7 @@ class Checkpoints:
     def _prune(self, step: int) -> None:
         """Removes the committed steps before `step` that no retention rule keeps."""
         steps = self.steps
-        kept = retention.kept(steps, self._metrics, **self._keep)
+        kept = retention.steps_to_keep(steps, self._metrics, **self._keep)
         for old in steps:
             if old < step and old not in kept:
                 self._metrics.pop(old, None)

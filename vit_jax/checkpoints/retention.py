@@ -3,7 +3,7 @@
 
 """Decides which checkpoints of a run stay and which is the best, from the metrics saved with them.
 
-Start from `kept`.
+Start from `steps_to_keep`.
 """
 
 import json
@@ -41,7 +41,7 @@ def best(metrics: Mapping[int, Metrics], metric: str) -> int | None:
     return max(scored)[1] if scored else None
 
 
-def kept(
+def steps_to_keep(
     steps: Sequence[int],
     metrics: Mapping[int, Metrics],
     *,
@@ -65,7 +65,7 @@ def kept(
 
 def add(folder: Path, metrics: Metrics) -> None:
     """Writes the metrics of a committed step that was saved without them."""
-    storage.write(folder / _LATER_FILE, checksums.sealed(json.dumps(metrics) + "\n"))
+    storage.write(folder / _LATER_FILE, checksums.seal(json.dumps(metrics) + "\n"))
 
 
 def read(folder: Path) -> dict[str, float]:
@@ -87,6 +87,6 @@ def read(folder: Path) -> dict[str, float]:
         found = sealed or not older or path.exists()
         content = storage.read_all([path])[0] if found else b"{}"
     try:
-        return json.loads(checksums.unsealed(content) if sealed else content)
+        return json.loads(checksums.unseal(content) if sealed else content)
     except ValueError as e:
         raise Damaged(f"{folder} is damaged: {path.name} cannot be read ({e})") from e

@@ -92,7 +92,7 @@ def damage(
     return checksums.damage(folder, wanted=wanted, part=part)
 
 
-def tidy(workdir: Path) -> None:
+def remove_leftovers(workdir: Path) -> None:
     """Removes what interrupted saves left; only for the single writer, before it writes."""
     root, numbered = workdir / FOLDER, set(_numbered(workdir).values())
     for path in storage.listed(root):
@@ -142,7 +142,7 @@ def put_back(workdir: Path, names: Iterable[str]) -> None:
         folder.rename(folder.with_name(str(step_of(name))))
 
 
-def nothing_good(workdir: Path, damaged: Mapping[int, str]) -> str:
+def all_damaged(workdir: Path, damaged: Mapping[int, str]) -> str:
     """Returns the message for a run whose steps are all damaged; `damaged` maps step to damage."""
     found = "; ".join(f"step {step} ({what})" for step, what in damaged.items())
     before = ", ".join(aside(workdir))

@@ -31,7 +31,7 @@ def write(folder: Path) -> None:
     with ThreadPoolExecutor(_READERS) as pool:
         digests = list(pool.map(lambda name: _digest(folder / name, settle=True), names))
     lines = [f"{digest}  {name}\n" for digest, name in zip(digests, names, strict=True)]
-    storage.write(folder / FILE, sealed("".join(lines)))
+    storage.write(folder / FILE, seal("".join(lines)))
 
 
 def damage(
@@ -71,22 +71,22 @@ def damage(
     return found[0] + more if found else ""
 
 
-def sealed(text: str) -> bytes:
+def seal(text: str) -> bytes:
     """Returns the content of a small file with its own checksum."""
     return f"# {hashlib.sha256(text.encode()).hexdigest()}\n{text}".encode()
 
 
-def unsealed(content: bytes) -> str:
-    """Returns the text in the content that `sealed` made; raises ValueError if it has changed."""
+def unseal(content: bytes) -> str:
+    """Returns the text in the content that `seal` made; raises ValueError if it has changed."""
     text = content.decode().partition("\n")[2]
-    if content != sealed(text):
+    if content != seal(text):
         raise ValueError("it has changed")
     return text
 
 
 def _parse(content: bytes) -> dict[str, str]:
     """Returns name -> digest; raises ValueError if `write` did not write this content."""
-    pairs = [line.split("  ", 1) for line in unsealed(content).split("\n")[:-1]]
+    pairs = [line.split("  ", 1) for line in unseal(content).split("\n")[:-1]]
     return {name: digest for digest, name in pairs}
 
 

@@ -342,7 +342,7 @@ class _Before:
         self._paths = set(self._listed())
         kept = [workdir / name for name in _KEPT if workdir / name in self._paths]
         # In a bucket rows are objects, and a start removes those after the newest step.
-        kept += jsonl.after(workdir / jsonl.METRICS_FILE, max(self._steps, default=0))
+        kept += jsonl.objects_after(workdir / jsonl.METRICS_FILE, max(self._steps, default=0))
         self._contents = dict[Path, bytes]()
         for path in kept:
             with contextlib.suppress(OSError):  # the use of the file reports it
@@ -351,7 +351,7 @@ class _Before:
     def _listed(self) -> list[Path]:
         found = [path for path in storage.listed(self._workdir) if _OURS.fullmatch(path.name)]
         for name in (goodput.FILE, jsonl.METRICS_FILE):
-            found += jsonl.after(self._workdir / name, -1)
+            found += jsonl.objects_after(self._workdir / name, -1)
         return found
 
     def restore(self) -> None:

@@ -184,7 +184,7 @@ for _part in robustness.parts("imagenet2012_corrupted/{corruption}_{severity}").
 _MODULES = {_CV2: "opencv-python-headless"}
 
 
-def names(name: str) -> dict[str, str]:
+def resolve_names(name: str) -> dict[str, str]:
     """Resolves a NAME of `vit_jax data prepare`: returns NAME -> NAME[/CONFIG] of TFDS.
 
     `vtab` and `vtab/all` mean all tasks, `imagenet21k` means its releases, and
@@ -210,19 +210,19 @@ def needs(name: str, data_dir: str) -> list[Need]:
     """Returns the state of a named dataset, or of each dataset of a group.
 
     Args:
-      name: see `names`; or any name that TFDS has downloads for, or that is prepared.
+      name: see `resolve_names`; or any name that TFDS has downloads for, or that is prepared.
       data_dir: DATA_DIR; "": TFDS's default.
 
     Raises:
       BadInput: the name is unknown.
     """
-    found = [_need(said, dataset, data_dir) for said, dataset in names(name).items()]
+    found = [_need(said, dataset, data_dir) for said, dataset in resolve_names(name).items()]
     if name == "imagenet21k":  # one release is enough
         return [need for need in found if need.state == "ready"] or found
     return found
 
 
-def usable(name: str, dataset: str, find: Callable[[str], Path | None]) -> Path | None:
+def find_usable(name: str, dataset: str, find: Callable[[str], Path | None]) -> Path | None:
     """Returns a prepared dataset that a NAME can be read from, or None.
 
     `find` looks up NAME[/CONFIG][:VERSION]. VTAB tasks accept only their version or its substitute;
@@ -243,7 +243,7 @@ def version(dataset: str) -> str:
     return _KNOWN[dataset].version if dataset in _KNOWN else ""
 
 
-def absent(need: Need, folder: Path) -> list[tuple[Download, str]]:
+def missing_files(need: Need, folder: Path) -> list[tuple[Download, str]]:
     """Returns the downloads that a folder lacks, each with what is there instead."""
     found = []
     for download in need.downloads:
@@ -258,8 +258,8 @@ def absent(need: Need, folder: Path) -> list[tuple[Download, str]]:
 
 def _need(name: str, dataset: str, data_dir: str) -> Need:
     known = _KNOWN.get(dataset)
-    downloads = listed(dataset.partition("/")[0])
-    folder = usable(name, dataset, lambda wanted: prepared.find(wanted, data_dir))
+    downloads = tfds_downloads(dataset.partition("/")[0])
+    folder = find_usable(name, dataset, lambda wanted: prepared.find(wanted, data_dir))
     tasks = _tasks(name, dataset)
     also = tuple(f"vtab/{t.slug}" for t in tasks if f"vtab/{t.slug}" != name)
     if known is None and not downloads and folder is None:
@@ -305,7 +305,7 @@ def _broken(folder: Path) -> str:
 
 
 @functools.cache
-def listed(dataset: str) -> tuple[Download, ...]:
+def tfds_downloads(dataset: str) -> tuple[Download, ...]:
     """Parses TFDS's list of a dataset's downloads: url, size, SHA-256, file name, with tabs."""
     package = prepared.tfds_package()
     paths = (

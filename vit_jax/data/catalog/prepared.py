@@ -99,7 +99,7 @@ def data_folder(data_dir: str) -> Path:
     return Path(os.path.expanduser(given))
 
 
-def manual(name: str, data_dir: str) -> Path:
+def manual_path(name: str, data_dir: str) -> Path:
     """Returns a path as given if it exists, else that name among the manually fetched files."""
     given = Path(os.path.expanduser(name))
     inside = data_folder(data_dir) / "downloads" / "manual" / given
@@ -148,7 +148,7 @@ def _configs(root: Path) -> list[Path]:
     return prepared if len(prepared) == 1 else []
 
 
-def at(name: str, origin: Path) -> Path | None:
+def find_at(name: str, origin: Path) -> Path | None:
     """Finds a prepared dataset at `origin`: VERSION, the folder of VERSION, or DATA_DIR.
 
     `name` is as for `find`. In the first two cases only its version has to fit.
@@ -372,7 +372,7 @@ def _check(folder: Path) -> Prepared:
     return Prepared(version, str(folder), file_format, classes, splits, left_out, tuple(problems))
 
 
-def record(folder: Path, left_out: Sequence[tuple[str, str]] = ()) -> None:
+def write_notes(folder: Path, left_out: Sequence[tuple[str, str]] = ()) -> None:
     """Writes `vit_jax.json`: hashes of splits and of class names, and the images left out."""
     file_format = description(folder).get("fileFormat", "tfrecord")
     opened = {s: _opened(paths, file_format) for s, (paths, _) in files(folder).items()}

@@ -87,12 +87,12 @@ Progress = Callable[[int, int], None]  # (bytes done, total bytes)
 _Plain = Callable[[Path, Any], Path]  # (compressed file, module for it) -> its plain form
 
 
-def nothing(done: int, total: int) -> None:
+def no_progress(done: int, total: int) -> None:
     """Ignores the progress."""
 
 
 def members(
-    origin: Path, scratch: Path, opened: Callable[[str], bool], unpacked: Progress = nothing
+    origin: Path, scratch: Path, opened: Callable[[str], bool], unpacked: Progress = no_progress
 ) -> Iterator[Member]:
     """Yields every plain file of a folder (sorted) or of an archive (in stored order).
 

@@ -100,7 +100,7 @@ def _reason(read: Any, index: int) -> str:
     try:
         content = read(tf.constant(index, tf.int64))[0].numpy()
         if isinstance(content, bytes):
-            decode.careful(content)
+            decode.with_pillow(content)
     except decode.BadImage as e:
         return str(e)
     except (tf.errors.OpError, OSError, UnicodeDecodeError) as e:  # the latter quotes a bad record

@@ -4,8 +4,8 @@
 """Decodes image files to RGB pixels with TensorFlow where its result is right, else with Pillow.
 
 It looks at the content of a file, never at its name. The right result is Pillow's first frame as
-RGB, alpha dropped, 16 bits scaled to 8. `Decode` is the op. `careful` decides whether a file is an
-image, and states the reason if it is not.
+RGB, alpha dropped, 16 bits scaled to 8. `Decode` is the op. `with_pillow` decides whether a file is
+an image, and states the reason if it is not.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ TURNS: dict[int, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def careful(content: bytes, exif: bool = False) -> np.ndarray:
+def with_pillow(content: bytes, exif: bool = False) -> np.ndarray:
     """Decodes with Pillow; safe in several threads.
 
     Args:
@@ -253,7 +253,7 @@ def _no_jpeg(content: Tensor, exif: bool) -> Tensor:
     return tf.cond(
         _is_png(content, exif),
         lambda: tf.io.decode_png(content, channels=3),
-        lambda: in_python(lambda c: careful(c, exif), content, tf.uint8, [None, None, 3]),
+        lambda: in_python(lambda c: with_pillow(c, exif), content, tf.uint8, [None, None, 3]),
     )
 
 
@@ -281,7 +281,7 @@ def image(content: bytes, exif: bool) -> np.ndarray:
     try:
         return _traced_pixels(exif)(tf.constant(content)).numpy()
     except tf.errors.OpError:
-        return careful(content, exif)
+        return with_pillow(content, exif)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -289,7 +289,7 @@ class Decode:
     """Decodes the bytes of an image file to pixels, uint8 [H, W, 3]; leaves pixels as they are.
 
     JPEG and plain PNG go through TensorFlow, which is within 2 gray levels of Pillow on average
-    (its inverse DCT is faster and less exact). Other files go through `careful`. `exif` turns the
+    (its inverse DCT is faster and less exact). Other files go through Pillow. `exif` turns the
     image upright; only the first 64 KiB of a JPEG are searched for its orientation.
     """
 

@@ -4,7 +4,7 @@
 """Handles files that the fast path could not decode: Pillow decodes some, others are replaced.
 
 The outcome for an example depends only on its index. So it is the same in every process and after
-every restart, whichever way the failure was found. Start from `Doubtful`.
+every restart, whichever way the failure was found. Start from `FallbackReader`.
 """
 
 import re
@@ -20,7 +20,7 @@ from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
 
 
-class Doubtful:
+class FallbackReader:
     """A split whose reader remembers which examples turned out to be doubtful.
 
     `_instead` maps the index of an undecodable example to the index of its replacement. It maps the
@@ -53,7 +53,7 @@ class Doubtful:
         try:
             content = self._read(tf.constant(index, tf.int64))[0].numpy()
         except (tf.errors.OpError, OSError, UnicodeDecodeError) as e:
-            raise_lost(e)
+            raise_if_store_lost(e)
             raise BadInput(
                 f"{self._split.name(index)} cannot be read: {plain(e)}. "
                 "Restore it, or remove it from the source."
@@ -77,7 +77,7 @@ class Doubtful:
           BadInput: the example cannot be read or cannot be processed.
           StoreLost: the error, or a second try, shows that the object store does not answer.
         """
-        raise_lost(error)
+        raise_if_store_lost(error)
         try:
             if not self.is_known(index):
                 process(tf.constant(self.image(index)))
@@ -155,7 +155,7 @@ class Doubtful:
         return read
 
 
-def raise_lost(error: Exception) -> None:
+def raise_if_store_lost(error: Exception) -> None:
     """Raises StoreLost if the error text names it; a graph keeps only the text of an error."""
     if found := re.search(r"\bStoreLost: (.*)", str(error)):
         raise storage.StoreLost(f"{found[1].removesuffix(' Run again.')} Run again.") from error

@@ -4,7 +4,7 @@
 """Holds examples in memory, either as stored or as the chain's first ops leave them.
 
 The cached pipeline yields bit for bit what the uncached one yields. Each process holds the whole
-split, since the order may ask any process for any example. Start from `keep`.
+split, since the order may ask any process for any example. Start from `cache_split`.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ import numpy as np
 
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops import crops, resize
-from vit_jax.data.pipeline.bad_images import Doubtful, raise_lost
+from vit_jax.data.pipeline.bad_images import FallbackReader, raise_if_store_lost
 from vit_jax.data.splits.split import Split, Table
 from vit_jax.data.tensorflow import Tensor, plain, tf
 from vit_jax.errors import BadInput, unknown
@@ -39,14 +39,14 @@ _T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True)
-class Done:
+class CachedOp:
     """A placeholder for an op whose result is cached, so later ops keep their random numbers."""
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
         return image
 
 
-def keep(split: Split, kind: Kind, ops: _Ops, workers: int) -> tuple[Split, _Ops, str]:
+def cache_split(split: Split, kind: Kind, ops: _Ops, workers: int) -> tuple[Split, _Ops, str]:
     """Returns the cached split, the rest of the chain, and a note ("" if nothing is cached).
 
     Args:
@@ -75,7 +75,7 @@ def keep(split: Split, kind: Kind, ops: _Ops, workers: int) -> tuple[Split, _Ops
     random = (i for i, op in enumerate(ops) if not isinstance(op, FIXED))
     done = next(random, len(ops)) if kind == "decoded" else 0
     exif = any(op.exif for op in ops[:done] if isinstance(op, preprocess.Decode))
-    stored = _Stored(Doubtful(split, exif), split, ops[:done], workers)
+    stored = _Stored(FallbackReader(split, exif), split, ops[:done], workers)
     advice = "Set data.cache=none" + (", or raw, which takes less." if done else ".")
     need = stored.carefully(stored.predicted_bytes)
     host_memory.check(need, f"data.cache={kind} of {len(split):,} images", advice)
@@ -83,14 +83,14 @@ def keep(split: Split, kind: Kind, ops: _Ops, workers: int) -> tuple[Split, _Ops
     names = _names(ops[:done]) or "as they are stored"
     note = f"{len(split):,} images are held in memory, {names}: about {need / 2**20:,.0f} MiB"
     held = dataclasses.replace(split, table=table, rows=range(len(split)))
-    return held, (Done(),) * done + ops[done:], note
+    return held, (CachedOp(),) * done + ops[done:], note
 
 
 @dataclasses.dataclass(frozen=True)
 class _Stored:
     """The cached form of each example: its image after `ops`, and its labels."""
 
-    doubtful: Doubtful  # wraps `split`
+    doubtful: FallbackReader  # wraps `split`
     split: Split
     ops: _Ops
     workers: int
@@ -109,7 +109,7 @@ class _Stored:
                 self._examine(e)
                 return function()
         except (tf.errors.OpError, UnicodeDecodeError) as e:
-            raise_lost(e)
+            raise_if_store_lost(e)
             raise BadInput(f"reading failed: {plain(e)}.") from None
 
     def predicted_bytes(self) -> int:

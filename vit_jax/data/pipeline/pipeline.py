@@ -19,7 +19,7 @@ import numpy as np
 
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops.decode import Decode
-from vit_jax.data.pipeline.bad_images import Doubtful
+from vit_jax.data.pipeline.bad_images import FallbackReader
 from vit_jax.data.splits import order
 from vit_jax.data.splits.split import Split
 from vit_jax.data.tensorflow import Tensor, plain, tf
@@ -127,7 +127,7 @@ class Pipeline:
         and each gap is filled on its own. The other rows of the batch stay the same.
         """
         exif = any(op.exif for op in self.ops if isinstance(op, Decode))
-        doubtful = Doubtful(self.split, exif)
+        doubtful = FallbackReader(self.split, exif)
         start, size = starts.start, starts.step
         example = self._example(plan, doubtful.reader())
         try:
@@ -190,7 +190,7 @@ class Pipeline:
         return dataset.with_options(options).as_numpy_iterator()
 
     def _filler(
-        self, plan: Plan, example: Any, doubtful: Doubtful, training: bool
+        self, plan: Plan, example: Any, doubtful: FallbackReader, training: bool
     ) -> Callable[[int], NumpyBatch]:
         """Returns the function that maps each k whose example failed to the batch of its row.
 
@@ -220,7 +220,7 @@ class Pipeline:
 
         return fill
 
-    def _skip(self, index: int, reason: str, doubtful: Doubtful, training: bool) -> None:
+    def _skip(self, index: int, reason: str, doubtful: FallbackReader, training: bool) -> None:
         """Replaces an example that cannot be decoded, or raises BadInput."""
         name = self.split.name(index)
         if not training or self.bad_images != "skip":

@@ -3,7 +3,7 @@
 
 """Recognises the layout of one's own dataset: class folders, with or without splits, or a CSV.
 
-Start from `own`; every layout is turned into an `Index`.
+Start from `index_images`; every layout is turned into an `Index`.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from vit_jax.data.formats.archives import ARCHIVE, Member, Progress, members, nothing
+from vit_jax.data.formats.archives import ARCHIVE, Member, Progress, members, no_progress
 from vit_jax.data.ops import decode
 from vit_jax.data.sources import folders
 from vit_jax.errors import BadInput
@@ -52,7 +52,7 @@ class Index:
     accepts: Callable[[dict[str, list[Example]]], None] = lambda kept: None
 
 
-def own(origin: Path, scratch: Path, unpacked: Progress = nothing) -> Index:
+def index_images(origin: Path, scratch: Path, unpacked: Progress = no_progress) -> Index:
     """Indexes one's own dataset: class folders (as folder, zip or tar) or a CSV.
 
     The rows of a CSV are path,label[,split]. Images outside split folders are `train`; the sources
@@ -157,7 +157,7 @@ def _below_one_folder(paths: list[list[str]]) -> list[list[str]]:
     return paths
 
 
-def once(index: Index, origin: str | os.PathLike[str]) -> None:
+def check_unique(index: Index, origin: str | os.PathLike[str]) -> None:
     """Raises BadInput if two files of a split have the same name."""
     for split, examples in index.splits.items():
         seen: dict[str, Member] = {}

@@ -42,7 +42,7 @@ def build(need: downloads.Need, origin: Path, data_dir: Path) -> Path:
       BadInput: a file is missing or has another size or checksum, or TFDS cannot prepare the
         dataset.
     """
-    lacking = downloads.absent(need, origin)
+    lacking = downloads.missing_files(need, origin)
     if lacking:
         listed = "\n".join(f"  {download.text()}: {what}" for download, what in lacking)
         notes = "".join(f"\n  note: {note}" for note in need.notes)
@@ -72,7 +72,7 @@ def build(need: downloads.Need, origin: Path, data_dir: Path) -> Path:
             f"{'; '.join(need.notes)}"
         ) from e
     folder = Path(str(builder.data_dir))
-    prepared.record(folder)
+    prepared.write_notes(folder)
     return folder
 
 

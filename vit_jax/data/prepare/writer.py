@@ -139,7 +139,7 @@ def write(index: Index, target: Target, workers: int, progress: Progress) -> Non
         raise
     _finish(index, target, plan, results)
     left_out = [(name, reason) for r in results.values() for name, reason in r["left_out"]]
-    prepared.record(target.hidden, left_out)
+    prepared.write_notes(target.hidden, left_out)
     shutil.rmtree(target.hidden / "scratch", ignore_errors=True)
     target.hidden.rename(target.folder)  # until here the folder keeps all that a new start needs
     tidy_finished(target)

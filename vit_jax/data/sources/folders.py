@@ -72,7 +72,7 @@ def _entries(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def sorted_out(class_folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
+def sort_files(class_folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
     """Sorts a class folder into images, other files, and pipes, sockets or devices.
 
     The last kind is kept apart because reading a pipe would wait for ever. A broken link counts as
@@ -209,7 +209,7 @@ def open_folder(rest: str, _: Any) -> _Opened:
     for part, folder in parts.items():
         left_out += [p for p in _entries(folder) if p.is_file() and p.name[0] != "."]
         for class_folder in _subfolders(folder):
-            images, others, odd = sorted_out(class_folder)
+            images, others, odd = sort_files(class_folder)
             left_out += others
             no_files += odd
             deeper += len(_subfolders(class_folder))

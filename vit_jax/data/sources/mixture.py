@@ -111,7 +111,7 @@ def _of_classes(source: Source, sources: Sequence[Source]) -> list[str]:
     return [f"{len(source.classes)} classes{also}"]
 
 
-def pattern(weights: Sequence[int]) -> list[int]:
+def block_pattern(weights: Sequence[int]) -> list[int]:
     """Returns the source of each position in a block, evenly spread: 3, 1 gives [0, 0, 1, 0]."""
     block = sum(weights)
     times = [((2 * j + 1) * block / w, i) for i, w in enumerate(weights) for j in range(w)]
@@ -143,17 +143,17 @@ class Mixed(Split):
             for weight, size, spec in zip(self.weights, sizes, self.specs, strict=True)
         ]
 
-    def take(self, indices: Rows) -> Split:
-        """Takes a part, see `Split.take`; raises BadInput if a source would keep no example."""
+    def take_indices(self, indices: Rows) -> Split:
+        """Returns a part, see `Split`; raises BadInput if a source would keep no example."""
         firsts = tuple(first_at_least(indices, self.firsts).tolist())
         if any(a == b for a, b in itertools.pairwise(firsts)):
             raise BadInput(
                 f"{len(indices)} of the {len(self)} examples of a mixture leave none of one of its "
                 "sources; take more, or leave the source out."
             )
-        return dataclasses.replace(super().take(indices), firsts=firsts)
+        return dataclasses.replace(super().take_indices(indices), firsts=firsts)
 
-    def part(self, start: int, stop: int) -> Split:
+    def take_range(self, start: int, stop: int) -> Split:
         """Raises BadInput: sources are stored one after another, so a slice is not a sample."""
         raise BadInput(
             "a slice such as train[:98%] of a mixture would take its sources one after another; "
@@ -162,7 +162,7 @@ class Mixed(Split):
 
     def order(self, seed: int) -> Order:
         """Returns the order of the examples in the block pattern; see `Split.order`."""
-        slots = np.array(pattern(self.weights))
+        slots = np.array(block_pattern(self.weights))
         ranks = np.array([(slots[:s] == slots[s]).sum() for s in range(len(slots))])
         sizes = np.diff(self.firsts).tolist()
         seeds = [order.stream_seed(seed, f"mix/{i}") for i in range(len(sizes))]

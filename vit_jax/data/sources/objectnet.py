@@ -47,7 +47,7 @@ def open_objectnet(rest: str, data_dir: str) -> tuple[Sequence[str], dict[str, S
     paths, labels, no_files = [], [], list[str]()
     for label, name in enumerate(classes):
         folder = root / "images" / name
-        images, _, odd = folders.sorted_out(folder) if folder.is_dir() else ([], [], [])
+        images, _, odd = folders.sort_files(folder) if folder.is_dir() else ([], [], [])
         no_files += [f"images/{name}/{path.name}" for path in odd]
         if not images:
             raise BadInput(
@@ -67,7 +67,7 @@ def open_objectnet(rest: str, data_dir: str) -> tuple[Sequence[str], dict[str, S
 
 
 def _root(rest: str, data_dir: str) -> Path:
-    root = prepared.manual(rest, data_dir)
+    root = prepared.manual_path(rest, data_dir)
     missing = [n for n in ("images", *(f"mappings/{f}" for f in _FILES)) if not (root / n).exists()]
     if missing:
         raise BadInput(

@@ -154,7 +154,7 @@ def open_source(spec: str, options: Options, *, val_percent: int, test_percent: 
             meant = objectnet.stands_for(rest, options.data_dir)
     except OSError as e:
         raise BadInput(f"data.source={spec!r} cannot be read: {e.strerror}: {e.filename}.") from e
-    hold = splits_lib.cut if kind == "tfds" else splits_lib.hold_out
+    hold = splits_lib.hold_out_last if kind == "tfds" else splits_lib.hold_out
     made, more = splits_lib.standard(
         given, val_percent=val_percent, test_percent=test_percent, hold=hold
     )

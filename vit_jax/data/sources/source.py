@@ -36,7 +36,7 @@ class Source:
 
     def split(self, expression: str) -> Split:
         """Returns a split by name or slice; see `splits.select`."""
-        part = subset.part if self.spec.partition(":")[0] in BY_CLASS else None
+        part = subset.take_range_by_hash if self.spec.partition(":")[0] in BY_CLASS else None
         return splits_lib.select(self.splits, expression, self.spec, part)
 
     def fingerprint(self) -> dict[str, str]:

@@ -51,7 +51,7 @@ def open_tfds(name: str, data_dir: str) -> tuple[list[str], dict[str, Split], li
         single image with a class label.
     """
     given = f"data.source=tfds:{name}"
-    builder = prepared(name, data_dir, given)
+    builder = open_builder(name, data_dir, given)
     image_key, label_key = _keys(builder, given)
     reading = Reading(image_key, {label_key: True}, lambda example: example[label_key])
     splits = {}
@@ -62,7 +62,7 @@ def open_tfds(name: str, data_dir: str) -> tuple[list[str], dict[str, Split], li
     return list(builder.info.features[label_key].names), splits, []
 
 
-def prepared(name: str, data_dir: str, given: str) -> Any:
+def open_builder(name: str, data_dir: str, given: str) -> Any:
     """Returns the builder of a dataset, after downloading and preparing it if necessary.
 
     Args:
@@ -99,7 +99,7 @@ def prepared(name: str, data_dir: str, given: str) -> Any:
     return builder
 
 
-def joined(builder: Any, reading: Reading, given: str) -> dict[str, Split]:
+def join_splits(builder: Any, reading: Reading, given: str) -> dict[str, Split]:
     """Returns the dataset's own splits in one table, so that a new split can combine several."""
     infos = [info for info in builder.info.splits.values() if info.num_examples]
     table = _table(builder, infos, reading, given)

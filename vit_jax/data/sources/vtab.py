@@ -39,7 +39,7 @@ def open_vtab(rest: str, data_dir: str) -> tuple[Sequence[str], dict[str, Split]
 
     Raises:
       BadInput: the task or protocol is unknown, the dataset has another version or other sizes, or
-        `tfds_source.prepared` refuses it.
+        `tfds_source.open_builder` refuses it.
     """
     name, slash, protocol = rest.partition("/")
     task = vtab.find(name)
@@ -57,7 +57,9 @@ def open_task(
     notes = []
     if task.substitute and str(builder.version) == task.substitute:
         notes.append(f"{task.name} is read from version {task.substitute}: {task.notes[0]}")
-    made = named_splits(task, tfds_source.joined(builder, _reading(task, builder), given), given)
+    made = named_splits(
+        task, tfds_source.join_splits(builder, _reading(task, builder), given), given
+    )
     if full:
         chosen = {name: made[name] for name in task.splits_full}
     else:
@@ -110,16 +112,16 @@ def _builder(task: Task, data_dir: str, given: str) -> Any:
     versions = [v for v in (task.version, task.substitute) if v]
     for version in versions:
         if tfds_source.is_prepared(f"{task.tfds_name}:{version}", data_dir):
-            return tfds_source.prepared(f"{task.tfds_name}:{version}", data_dir, given)
+            return tfds_source.open_builder(f"{task.tfds_name}:{version}", data_dir, given)
     if tfds_source.is_prepared(f"{task.tfds_name}:*.*.*", data_dir):
-        other = tfds_source.prepared(f"{task.tfds_name}:*.*.*", data_dir, given)
+        other = tfds_source.open_builder(f"{task.tfds_name}:*.*.*", data_dir, given)
         raise BadInput(
             f"{given} is made of {task.tfds_name}:{task.version}, prepared is {other.version}: the "
             "examples of a task are counted off in the order of the prepared files, which another "
             f"version may change. Prepare {task.tfds_name}:{downloads.version(task.tfds_name)} "
             f"beside it: vit_jax data prepare vtab/{task.slug} --from=DIR."
         )
-    return tfds_source.prepared(f"{task.tfds_name}:{versions[-1]}", data_dir, given)
+    return tfds_source.open_builder(f"{task.tfds_name}:{versions[-1]}", data_dir, given)
 
 
 # ---------------------------------------------------------------- labels
@@ -130,7 +132,7 @@ def bin_of(value: Tensor, edges: Sequence[float]) -> Tensor:
     return tf.reduce_sum(tf.cast(tf.constant(edges, tf.float32) < value, tf.int32)) - 1
 
 
-def coarse(label: Tensor, classes: int, fine: int) -> Tensor:
+def coarsen(label: Tensor, classes: int, fine: int) -> Tensor:
     """Maps a label of `fine` bins to `classes` bins: floor(label / (fine / classes))."""
     return label * classes // fine
 
@@ -168,7 +170,7 @@ def _reading(task: Task, builder: Any) -> Reading:
         return Reading("image", wanted, lambda e: _checked(function(e[key]), task.classes), image)
     if task.label_kind == "bins":
         fine = builder.info.features[key].num_classes
-        return Reading("image", {key: True}, lambda e: coarse(e[key], task.classes, fine), image)
+        return Reading("image", {key: True}, lambda e: coarsen(e[key], task.classes, fine), image)
     return Reading("image", {key: True}, lambda e: e[key], image)
 
 

@@ -75,7 +75,7 @@ def choose(
         note += f", evenly from each class{few}"
     else:
         chosen = _smallest(split, count)
-    part = split.take(chosen)
+    part = split.take_indices(chosen)
     return part, [*notes, note, *part.notes()]
 
 
@@ -85,16 +85,16 @@ Hashes = Callable[[int, int], np.ndarray]  # (start, stop) -> uint64 of those ex
 def hashes(split: Split) -> Hashes:
     """Returns a function that gives the hashes of rows (on each call) or of names (all at once)."""
     if split.table.numbered:
-        return lambda start, stop: order.hashed(split.rows[start:stop], _PURPOSE)
+        return lambda start, stop: order.hash_numbers(split.rows[start:stop], _PURPOSE)
     names = (os.fsencode(split.name(i)) for i in range(len(split)))
     found = np.fromiter(map(_of_name, names), np.uint64, len(split))
     return lambda start, stop: found[start:stop]
 
 
-def part(split: Split, start: int, stop: int) -> Split:
+def take_range_by_hash(split: Split, start: int, stop: int) -> Split:
     """Returns examples `start` to `stop` - 1 in hash order, as a split in its original order."""
     by_hash = np.argsort(hashes(split)(0, len(split)), kind="stable")
-    return split.take(np.sort(by_hash[start:stop]))
+    return split.take_indices(np.sort(by_hash[start:stop]))
 
 
 def _of_name(name: bytes) -> int:
@@ -223,7 +223,7 @@ def _without(split: Split, path: str) -> tuple[Split, str]:
     if missing := sorted(wanted - found):
         first = os.fsdecode(missing[0])
         note += f"; {len(missing):,} of its {len(wanted):,} names are no image here, first {first}"
-    return split.take(np.flatnonzero(kept)), note
+    return split.take_indices(np.flatnonzero(kept)), note
 
 
 def _forms(name: bytes, whole: bool) -> list[bytes]:

@@ -4,7 +4,7 @@
 """Opens the images of an evaluation and maps their labels to the model's classes.
 
 A source other than the training data is matched to the model by the names of its classes. Start
-from `find`.
+from `open_test_set`.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ class Evaluation:
         return sum(map(len, self.parts.values()))
 
 
-def find(
+def open_test_set(
     model: Source,
     open_other: Callable[[str], Source],
     given: str,
@@ -62,7 +62,7 @@ def find(
       labels: a file of other labels, see `imagenet_labels`; "": uses the source's own.
       classes: `all`: predictions are among all of the model's classes (or all of the source's, if
         each of them stands for several); `present`: only among classes that some image has.
-      data_dir: see `imagenet_labels.read`.
+      data_dir: see `imagenet_labels.read_label_sets`.
 
     Raises:
       BadInput: something is missing, or classes are not the model's.
@@ -82,10 +82,10 @@ def find(
     if labels:
         from vit_jax.data.catalog import imagenet_labels
 
-        sets = imagenet_labels.read(labels, data_dir)
+        sets = imagenet_labels.read_label_sets(labels, data_dir)
         meant, where, own = (), labels, tuple(imagenet_labels.wnids())
         for part, one in splits.items():
-            parts[part] = imagenet_labels.matched(one, sets, f"{given}.labels={labels}")
+            parts[part] = imagenet_labels.match_labels(one, sets, f"{given}.labels={labels}")
     numbers = _numbers(meant or [(name,) for name in own], model, where, given)
     if classes == "all" and not meant:
         return _evaluation(parts, np.array(numbers, np.int32)[:, 0], None, len(model.classes))
@@ -116,7 +116,7 @@ def problems(
         if labels:
             from vit_jax.data.catalog import imagenet_labels
 
-            imagenet_labels.read(labels, data_dir)
+            imagenet_labels.read_label_sets(labels, data_dir)
     except BadInput as e:
         found.append(e)
     return found
@@ -179,7 +179,7 @@ def _evaluation(
     """Returns the evaluation of some parts; label k becomes column column_of[k]."""
     same = columns is None and np.array_equal(column_of, np.arange(model_classes))
     made = {
-        part: split if same and other is None else relabelled(split, column_of, other)
+        part: split if same and other is None else relabel_split(split, column_of, other)
         for part, (split, other) in parts.items()
     }
     return Evaluation(made, columns)
@@ -191,7 +191,7 @@ def _used(split: Split, other: np.ndarray | None) -> np.ndarray:
     return np.unique(labels[labels >= 0])
 
 
-def relabelled(split: Split, column_of: np.ndarray, other: np.ndarray | None = None) -> Split:
+def relabel_split(split: Split, column_of: np.ndarray, other: np.ndarray | None = None) -> Split:
     """Returns the same images with each label mapped through a table; -1 stays -1.
 
     Args:

@@ -34,7 +34,7 @@ from vit_jax.experiments.sweeps.points import Point, Problems, Sweep, described
 from vit_jax.paper import vtab
 from vit_jax.reports import summary
 from vit_jax.storage import files as storage
-from vit_jax.storage.jsonl import METRICS_FILE, place
+from vit_jax.storage.jsonl import METRICS_FILE, rows_path
 from vit_jax.weights import files
 
 RECORD_FILE, CSV_FILE = "sweep.json", "sweep.csv"
@@ -236,7 +236,7 @@ def _entry(
 ) -> Entry:
     folder, metrics, message = workdir / run, dict[str, float](), ""
     results, failed = folder / summary.RESULTS_FILE, folder / FAILED_FILE
-    begun = place(folder / METRICS_FILE).exists() if running is None else run in running
+    begun = rows_path(folder / METRICS_FILE).exists() if running is None else run in running
     if results.exists():
         state, metrics = "done", _metrics(files.read_json(results))
     elif failed.exists():

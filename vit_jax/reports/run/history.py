@@ -179,10 +179,10 @@ def read(workdir: Path, name: str = "", *, ends: bool = False) -> History:
 
 def _metrics(workdir: Path, config: ConfigDict) -> list[dict[str, Any]]:
     path = workdir / jsonl.METRICS_FILE
-    bad, rows = jsonl.damaged(path), jsonl.read_rows(path)
+    bad, rows = jsonl.damaged_lines(path), jsonl.read_rows(path)
     if bad:
         raise BadInput(
-            f"{jsonl.place(path)} is damaged: {len(bad)} lines are no rows, the first is line "
+            f"{jsonl.rows_path(path)} is damaged: {len(bad)} lines are no rows, the first is line "
             f"{bad[0]}. Remove those."
         )
     if not rows:

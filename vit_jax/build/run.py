@@ -341,7 +341,7 @@ def _reading(config: ConfigDict, name: str) -> dict[str, Any]:
     whole = config_lib.changed(data, {"val_percent": 0, "test_percent": 0})
     return {
         "open_other": functools.partial(open_source, whole),
-        "given": f"evals.{name}",
+        "key": f"evals.{name}",
         "source": section.source,
         "labels": section.labels,
         "data_dir": data.data_dir,

@@ -139,9 +139,9 @@ class Checkpoints:
             step = steps.pop()
             part = (jax.process_index(), jax.process_count())
             mine = step_folders.damage(self.folder / str(step), part=part)
-            found = [what for what in coordination.gather(f"checksums of {step}", mine) if what]
-            if found:
-                damaged[step] = found[0]
+            answers = coordination.gather(f"checksums of {step}", mine)
+            if damage := next(filter(None, answers), ""):
+                damaged[step] = damage
             else:
                 good = step
         if not coordination.is_first():
@@ -156,12 +156,12 @@ class Checkpoints:
     def _set_aside(self) -> None:
         """Renames the damaged steps that are newer than the good one, so that they do not count."""
         lost = max(self._damaged, default=0) - self._good
-        for step, what in self._damaged.items():
+        for step, damage in self._damaged.items():
             target = step_folders.set_aside(self.folder / str(step))
             log.warning(
                 "step %d is damaged (%s); set aside as %s; continuing from step %d: "
                 "%d steps are done again",
-                step, what, target, self._good, lost,
+                step, damage, target, self._good, lost,
             )  # fmt: skip
         self._damaged = {}
 
@@ -188,16 +188,16 @@ class Checkpoints:
 
     def _read_all(self) -> dict[int, dict[str, float]]:
         """Returns the metrics of all steps."""
-        found = {}
+        metrics = {}
         for step in self.steps:
             try:
-                found[step] = retention.read(self.folder / str(step))
+                metrics[step] = retention.read(self.folder / str(step))
             except Damaged as e:
                 if not self._read_only:
                     log.warning("%s; it cannot count as the best step", e)
                 elif step in self.steps:  # otherwise the run has removed the step meanwhile
                     raise
-        return found
+        return metrics
 
     # ------------------------------------------------------------ saving
 
@@ -386,10 +386,10 @@ class Checkpoints:
     def _saved(self, step: int) -> Any:
         """Returns the tree of a checkpoint as nested dicts of shapes."""
         with ocp.PyTreeCheckpointer() as reader:
-            found = reader.metadata(self._for_orbax / str(step) / "state").item_metadata
-        if found is None:
+            metadata = reader.metadata(self._for_orbax / str(step) / "state").item_metadata
+        if metadata is None:
             raise Damaged(f"{self.folder / str(step)} holds no arrays")
-        return found.tree
+        return metadata.tree
 
     def _weights(self, step: int) -> tuple[str, Any]:
         """Returns the part of the state that holds the weights, and their shapes."""
@@ -429,9 +429,9 @@ class Checkpoints:
     def _verify(self, step: int, *, values: bool) -> None:
         """Raises Damaged if a file of a step is not as it was saved."""
         folder = self.folder / str(step)
-        what = step_folders.damage(folder, wanted=lambda name: values or "/d/" not in name)
-        if what:
-            raise Damaged(what)
+        damage = step_folders.damage(folder, wanted=lambda name: values or "/d/" not in name)
+        if damage:
+            raise Damaged(damage)
 
 
 def _other_tree(folder: Path, difference: str) -> BadInput:

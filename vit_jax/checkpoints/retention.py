@@ -37,7 +37,7 @@ def score(metrics: Metrics, metric: str) -> float:
 
 def best(metrics: Mapping[int, Metrics], metric: str) -> int | None:
     """Returns the step with the best metric (the newest of equals); None if no step has it."""
-    scored = [(score(found, metric), step) for step, found in metrics.items() if metric in found]
+    scored = [(score(values, metric), step) for step, values in metrics.items() if metric in values]
     return max(scored)[1] if scored else None
 
 
@@ -77,15 +77,15 @@ def read(folder: Path) -> dict[str, float]:
     """
     older = step_folders.is_older(folder)
     path = folder / (_OLDER_FILE if older else FILE)
-    what = "" if older else checksums.damage(folder, wanted=lambda name: name == FILE)
-    if what:
-        raise Damaged(f"{folder} is damaged: {what}")
+    damage = "" if older else checksums.damage(folder, wanted=lambda name: name == FILE)
+    if damage:
+        raise Damaged(f"{folder} is damaged: {damage}")
     later = folder / _LATER_FILE
     with permitted("read"):
         sealed = later.exists()
         path = later if sealed else path
-        found = sealed or not older or path.exists()
-        content = storage.read_all([path])[0] if found else b"{}"
+        exists = sealed or not older or path.exists()
+        content = storage.read_all([path])[0] if exists else b"{}"
     try:
         return json.loads(checksums.unseal(content) if sealed else content)
     except ValueError as e:

@@ -54,12 +54,12 @@ def _has(folder: Path, name: str) -> bool:
 def _numbered(workdir: Path) -> dict[int, Path]:
     root = workdir / FOLDER
     with permitted("read"):
-        found = {
+        steps = {
             int(path.name): path
             for path in storage.listed(root)
             if path.name.isdecimal() and path.name == str(int(path.name)) and path.is_dir()
         }
-    return dict(sorted(found.items()))
+    return dict(sorted(steps.items()))
 
 
 def _counts(folder: Path) -> bool:
@@ -144,11 +144,11 @@ def put_back(workdir: Path, names: Iterable[str]) -> None:
 
 def all_damaged(workdir: Path, damaged: Mapping[int, str]) -> str:
     """Returns the message for a run whose steps are all damaged; `damaged` maps step to damage."""
-    found = "; ".join(f"step {step} ({what})" for step, what in damaged.items())
+    steps = "; ".join(f"step {step} ({damage})" for step, damage in damaged.items())
     before = ", ".join(aside(workdir))
     return (
-        f"{workdir / FOLDER} holds no checkpoint that is whole: damaged are {found or before}"
-        f"{f', and {before} set aside before' if found and before else ''}. Nothing was changed. "
+        f"{workdir / FOLDER} holds no checkpoint that is whole: damaged are {steps or before}"
+        f"{f', and {before} set aside before' if steps and before else ''}. Nothing was changed. "
         "Bring one back from a copy; or, to start the run from the beginning, remove that folder. "
         "Then run the same command again."
     )

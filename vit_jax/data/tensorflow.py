@@ -97,10 +97,10 @@ def plain(error: Exception) -> str:
     text = _INNARDS.sub(" ", text).strip()
     text = _INNARDS.sub(" ", text)  # the class of a Python error comes after the node
     text = _AFTER.split(text, maxsplit=1)[0]
-    if found := _EAGER.search(text):
-        text = found[1].split("\n")[0].removeprefix("b").strip("'\"")
-    if found := _GRAPH.search(text):
-        text = found[1]
+    if match := _EAGER.search(text):
+        text = match[1].split("\n")[0].removeprefix("b").strip("'\"")
+    if match := _GRAPH.search(text):
+        text = match[1]
     text = _ASSERTED.split(text, maxsplit=1)[0]
     return " ".join(text.split()).removesuffix(", got").strip(" .")[:_LONGEST]
 

@@ -66,9 +66,9 @@ def damage(
     names = [name for name in sorted(listed) if wanted(name)][part[0] :: part[1]]
     with ThreadPoolExecutor(_READERS) as pool:
         states = pool.map(lambda name: _state(folder / name, listed[name]), names)
-        found = [f"{name} {state}" for name, state in zip(names, states, strict=True) if state]
-    more = f" (and {len(found) - 1} more files)" if found[1:] else ""
-    return found[0] + more if found else ""
+        changes = [f"{name} {state}" for name, state in zip(names, states, strict=True) if state]
+    more = f" (and {len(changes) - 1} more files)" if changes[1:] else ""
+    return changes[0] + more if changes else ""
 
 
 def seal(text: str) -> bytes:

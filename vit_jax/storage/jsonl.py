@@ -44,7 +44,7 @@ def read_rows(path: Path, last: float = math.inf) -> list[dict[str, Any]]:
 
 def objects_after(path: Path, last: int) -> list[Path]:
     """Returns the objects of a bucket with rows after a step; [] for a file."""
-    return [found for found, step, _ in _objects(rows_path(path)) if step > last]
+    return [path for path, step, _ in _objects(rows_path(path)) if step > last]
 
 
 def damaged_lines(path: Path) -> list[int]:
@@ -60,10 +60,10 @@ def damaged_lines(path: Path) -> list[int]:
 def _read(path: Path, last: float = math.inf) -> list[tuple[bytes, dict[str, Any] | None]]:
     """Returns the lines, each with its row."""
     if storage.is_remote(path):
-        found = [path for path, step, _ in _objects(rows_path(path)) if step <= last]
+        files = [path for path, step, _ in _objects(rows_path(path)) if step <= last]
     else:
-        found = [path] if path.exists() else []
-    lines = b"".join(storage.read_all(found)).splitlines(keepends=True)
+        files = [path] if path.exists() else []
+    lines = b"".join(storage.read_all(files)).splitlines(keepends=True)
     return [(line, _row(line)) for line in lines]
 
 

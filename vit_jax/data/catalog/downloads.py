@@ -198,8 +198,8 @@ def resolve_names(name: str) -> dict[str, str]:
         if task in ("", "all"):  # several tasks may share a dataset
             first = {t.tfds_name: t.slug for t in reversed(vtab.tasks())}
             return {f"vtab/{slug}": dataset for dataset, slug in reversed(first.items())}
-        found = vtab.find(task)
-        return {f"vtab/{found.slug}": found.tfds_name}
+        vtab_task = vtab.find(task)
+        return {f"vtab/{vtab_task.slug}": vtab_task.tfds_name}
     if name in ("imagenet21k", "imagenet2012_corrupted"):
         return {known: known for known in _KNOWN if known.startswith(f"{name}/")}
     default = next((k for k in _KNOWN if k.startswith(f"{name}/")), name)  # eurosat: eurosat/rgb
@@ -216,10 +216,10 @@ def needs(name: str, data_dir: str) -> list[Need]:
     Raises:
       BadInput: the name is unknown.
     """
-    found = [_need(said, dataset, data_dir) for said, dataset in resolve_names(name).items()]
+    states = [_need(one, dataset, data_dir) for one, dataset in resolve_names(name).items()]
     if name == "imagenet21k":  # one release is enough
-        return [need for need in found if need.state == "ready"] or found
-    return found
+        return [need for need in states if need.state == "ready"] or states
+    return states
 
 
 def find_usable(name: str, dataset: str, find: Callable[[str], Path | None]) -> Path | None:
@@ -245,15 +245,15 @@ def version(dataset: str) -> str:
 
 def missing_files(need: Need, folder: Path) -> list[tuple[Download, str]]:
     """Returns the downloads that a folder lacks, each with what is there instead."""
-    found = []
+    lacking = []
     for download in need.downloads:
         path = folder / download.name
         if not path.exists() or path.is_dir() != download.name.endswith("/"):
-            found.append((download, "missing"))
+            lacking.append((download, "missing"))
         elif download.bytes is not None and path.stat().st_size != download.bytes:
             page = " (a web page instead of the file?)" if path.stat().st_size < 100_000 else ""
-            found.append((download, f"has {path.stat().st_size} bytes{page}"))
-    return found
+            lacking.append((download, f"has {path.stat().st_size} bytes{page}"))
+    return lacking
 
 
 def _need(name: str, dataset: str, data_dir: str) -> Need:
@@ -312,10 +312,10 @@ def tfds_downloads(dataset: str) -> tuple[Download, ...]:
         package / "datasets" / dataset / "checksums.tsv",
         package / "url_checksums" / f"{dataset}.txt",
     )
-    found = []
+    entries = []
     for path in paths:
         for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
             url, size, checksum, *name = line.split("\t") if "\t" in line else line.rsplit(" ", 2)
             if name and name[0]:
-                found.append(Download(name[0], int(size), f"sha256 {checksum}", url))
-    return tuple(found)
+                entries.append(Download(name[0], int(size), f"sha256 {checksum}", url))
+    return tuple(entries)

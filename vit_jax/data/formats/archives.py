@@ -79,8 +79,8 @@ class Member:
         return data
 
 
-def _damaged(container: str, what: str) -> BadInput:
-    return BadInput(f"{container} is damaged: {what}. Download or copy it again.")
+def _damaged(container: str, damage: str) -> BadInput:
+    return BadInput(f"{container} is damaged: {damage}. Download or copy it again.")
 
 
 Progress = Callable[[int, int], None]  # (bytes done, total bytes)
@@ -297,8 +297,8 @@ def _checked(path: str, name: str) -> str:
     return "/".join(parts)
 
 
-def _unsafe(path: str, name: str, what: str) -> BadInput:
+def _unsafe(path: str, name: str, reason: str) -> BadInput:
     return BadInput(
-        f"{path}: member {name!r} is {what}; expected plain files and folders. Check where the "
+        f"{path}: member {name!r} is {reason}; expected plain files and folders. Check where the "
         "archive comes from, or unpack it yourself and give the folder: --from=FOLDER."
     )

@@ -163,19 +163,19 @@ class Files:
             file.close()
 
 
-def indexed(path: str, what: str, build: Callable[[str], np.ndarray]) -> np.ndarray:
+def indexed(path: str, kind: str, build: Callable[[str], np.ndarray]) -> np.ndarray:
     """Returns `build(path)`, cached in the user's cache folder by path, size and time of change.
 
     Args:
       path: the path of the file to index.
-      what: names the kind of index; each kind is cached separately.
+      kind: names the kind of index; each kind is cached separately.
       build: called if no index is cached; its errors are passed on.
 
     Returns:
       The array. A cached array is memory-mapped, so it takes no memory until it is read.
     """
     size, version = storage.size_and_version(path)
-    identity = f"{what}\n{storage.as_path(path).absolute()}\n{size}\n{version}"
+    identity = f"{kind}\n{storage.as_path(path).absolute()}\n{size}\n{version}"
     cached = _cache_folder() / f"{hashlib.sha256(os.fsencode(identity)).hexdigest()[:24]}.npy"
     with contextlib.suppress(OSError, ValueError, EOFError):  # missing, foreign or damaged
         return np.load(cached, mmap_mode="r")

@@ -57,7 +57,7 @@ def check_images(source: Source, workers: int, progress: Progress = lambda *_: N
     """
     tables = _images(source)
     total = sum(len(split) for split in tables)
-    found: list[tuple[str, str]] = []
+    bad: list[tuple[str, str]] = []
     done = 0
     with ThreadPoolExecutor(workers) as threads:
         for split in tables:
@@ -67,10 +67,10 @@ def check_images(source: Source, workers: int, progress: Progress = lambda *_: N
             )
             for index, reason in enumerate(reasons):
                 if reason:
-                    found.append((split.name(index), reason))
+                    bad.append((split.name(index), reason))
                 done += 1
                 progress(done, total)
-    return Report(total, len(source.classes), tuple(found))
+    return Report(total, len(source.classes), tuple(bad))
 
 
 def _images(source: Source) -> list[Split]:

@@ -144,11 +144,11 @@ def is_turned(head: bytes) -> bool:
     at = head.find(b"Exif\0\0")
     if at < 0:
         return head.startswith(_PNG) and any(k in head for k in (b"eXIf", b"exif", b"XML:com"))
-    found = Image.Exif()
+    tags = Image.Exif()
     try:
         with _quiet():
-            found.load(head[at:])
-            return found.get(_ORIENTATION, 1) != 1
+            tags.load(head[at:])
+            return tags.get(_ORIENTATION, 1) != 1
     except Exception:
         return True
 

@@ -140,8 +140,8 @@ class FallbackReader:
             return decode.image(content, self._exif)
 
         def read(index: Tensor) -> tuple[Tensor, Tensor]:
-            found = instead(index)
-            index = tf.where(found < 0, index, found)
+            other = instead(index)
+            index = tf.where(other < 0, index, other)
             image, labels = self._read(index)
             if image.dtype != tf.string:  # pixels need no decoder
                 return image, labels
@@ -157,5 +157,5 @@ class FallbackReader:
 
 def raise_if_store_lost(error: Exception) -> None:
     """Raises StoreLost if the error text names it; a graph keeps only the text of an error."""
-    if found := re.search(r"\bStoreLost: (.*)", str(error)):
-        raise storage.StoreLost(f"{found[1].removesuffix(' Run again.')} Run again.") from error
+    if match := re.search(r"\bStoreLost: (.*)", str(error)):
+        raise storage.StoreLost(f"{match[1].removesuffix(' Run again.')} Run again.") from error

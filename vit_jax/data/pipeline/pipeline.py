@@ -96,14 +96,14 @@ class Pipeline:
         """
         one = dataclasses.replace(self, batch_size=1, workers=1, prefetch=1)
         training = self.bad_images == "skip"  # only training skips
-        found = next(one._evaluation(None, training=training))
-        said, labels = self.split.table.most_labels, found["labels"].shape[1]
-        if said not in (0, labels):
+        batch = next(one._evaluation(None, training=training))
+        stated, labels = self.split.table.most_labels, batch["labels"].shape[1]
+        if stated not in (0, labels):
             raise BadInput(
                 f"{self.split.name(0)} has K={labels} labels, but the table of its source says "
-                f"most_labels={said}; correct one of them (0: not known beforehand)."
+                f"most_labels={stated}; correct one of them (0: not known beforehand)."
             )
-        return found
+        return batch
 
     def _evaluation(self, rows: range | None, training: bool) -> Iterator[NumpyBatch]:
         rows = rows if rows is not None else range(self.batch_size)
@@ -213,8 +213,8 @@ class Pipeline:
                 except (tf.errors.OpError, UnicodeDecodeError) as e:
                     index, seed, _ = planned(at)
                     index = doubtful.at(int(index))
-                    made = functools.partial(traced, seed=seed)
-                    reason = doubtful.examine(index, made, _names(self.ops), e)
+                    process_one = functools.partial(traced, seed=seed)
+                    reason = doubtful.examine(index, process_one, _names(self.ops), e)
                 if reason:
                     self._skip(index, reason, doubtful, training)
 
@@ -235,12 +235,12 @@ class Pipeline:
 
 
 def _joined(
-    found: Iterator[NumpyBatch], starts: range, fill: Callable[[int], NumpyBatch] | None = None
+    batches: Iterator[NumpyBatch], starts: range, fill: Callable[[int], NumpyBatch] | None = None
 ) -> Iterator[NumpyBatch]:
     """Yields batches of the k in `starts`, from rows in that order, some of which may be missing.
 
     Args:
-      found: batches of any size; their `k` identifies each row.
+      batches: batches of any size; their `k` identifies each row.
       starts: the first k of each batch.
       fill: k -> the batch of one row that takes its place; called only for missing rows.
     """
@@ -248,7 +248,7 @@ def _joined(
     for start in starts:
         parts: list[NumpyBatch] = []
         rows = 0
-        while rows < size and (left := next(found, None) if left is None else left) is not None:
+        while rows < size and (left := next(batches, None) if left is None else left) is not None:
             here = int(np.searchsorted(left["k"], start + size))
             parts.append({key: x[:here] for key, x in left.items()})
             rows += here

@@ -138,26 +138,26 @@ def imagenet21k(
       BadInput: the number of classes or images is not that of the release.
     """
     tars = re.compile(rf"{release}_whole\.(tar|tar\.gz|tgz)|n\d{{8}}\.tar")
-    found: list[tuple[str, Member]] = []
+    entries: list[tuple[str, Member]] = []
     left_out = 0
     for member in members(origin, scratch, lambda name: bool(tars.fullmatch(name)), unpacked):
         *_, wnid, name = ("", *member.name.split("/"))
         if _WNID.fullmatch(wnid) and name.lower().endswith(EXTENSIONS):
-            found.append((f"{wnid}/{name}", member))
+            entries.append((f"{wnid}/{name}", member))
         else:
             left_out += 1
-    wnids = sorted({name[:9] for name, _ in found})
+    wnids = sorted({name[:9] for name, _ in entries})
     label = {wnid: number for number, wnid in enumerate(wnids)}
-    examples = [Example(name, label[name[:9]], member) for name, member in found]
+    examples = [Example(name, label[name[:9]], member) for name, member in entries]
     classes, images = RELEASES_21K[release]
-    if len(found) > images:
+    if len(entries) > images:
         check_unique(Index((), {release: examples}), origin)
-    if len(wnids) != classes or len(found) < images * (1 - _MISSING_21K) or len(found) > images:
+    if len(wnids) != classes or len(entries) < images * (1 - _MISSING_21K) or len(entries) > images:
         raise BadInput(
-            f"--from={origin}: {len(wnids)} classes and {len(found)} images; {release} has "
+            f"--from={origin}: {len(wnids)} classes and {len(entries)} images; {release} has "
             f"{classes} and {images}. Complete it, or prepare it under another name."
         )
-    notes = [f"{len(found)} of {release}'s {images} images"] if len(found) < images else []
+    notes = [f"{len(entries)} of {release}'s {images} images"] if len(entries) < images else []
     if left_out:
         notes.append(f"{left_out} files left out: not an image in a folder of a WordNet id")
     splits = _held_out(examples)

@@ -91,9 +91,9 @@ def prepare(
         target = Target(name, "", downloads.version(name), root, _SHARDS_2012, complete=True)
         index = functools.partial(imagenet.imagenet2012, unpacked=unpacked)
         return [_own(target, index, origin, workers, progress)]
-    [(said, dataset)] = downloads.resolve_names(name).items()
+    [(one, dataset)] = downloads.resolve_names(name).items()
     if upstream.knows(dataset.partition("/")[0]):
-        return [_upstream(said, dataset, origin, root)]
+        return [_upstream(one, dataset, origin, root)]
     if not re.fullmatch("[a-z][a-z0-9_]*", name):
         raise BadInput(f"{name!r} cannot name a dataset; use small letters, digits and _.")
     index = functools.partial(layouts.index_images, unpacked=unpacked)
@@ -138,10 +138,10 @@ def _own(
         writer.tidy_finished(target)
         return there
     with writer.held(target) as hidden:
-        found = index(origin, hidden / "scratch")
-        layouts.check_unique(found, origin)
-        writer.write(found, target, max(1, workers), progress)
-    return _report(dataset, target.folder, found.notes)
+        contents = index(origin, hidden / "scratch")
+        layouts.check_unique(contents, origin)
+        writer.write(contents, target, max(1, workers), progress)
+    return _report(dataset, target.folder, contents.notes)
 
 
 def _upstream(name: str, dataset: str, origin: Path, root: Path) -> Report:
@@ -155,9 +155,9 @@ def _upstream(name: str, dataset: str, origin: Path, root: Path) -> Report:
 def _each(name: str, origin: Path, root: Path) -> list[Report]:
     """Prepares the datasets of a group whose files exist; then raises one BadInput on the rest."""
     reports, lacking = [], []
-    for said, dataset in downloads.resolve_names(name).items():
+    for one, dataset in downloads.resolve_names(name).items():
         try:
-            reports.append(_upstream(said, dataset, origin, root))
+            reports.append(_upstream(one, dataset, origin, root))
         except BadInput as e:
             lacking.append(str(e))
     if lacking:

@@ -44,7 +44,7 @@ def build(need: downloads.Need, origin: Path, data_dir: Path) -> Path:
     """
     lacking = downloads.missing_files(need, origin)
     if lacking:
-        listed = "\n".join(f"  {download.text()}: {what}" for download, what in lacking)
+        listed = "\n".join(f"  {download.text()}: {problem}" for download, problem in lacking)
         notes = "".join(f"\n  note: {note}" for note in need.notes)
         raise BadInput(
             f"{need.dataset} needs {len(need.downloads)} files in {origin}, {len(lacking)} of them "

@@ -310,8 +310,8 @@ def _record(example: Example, content: bytes) -> bytes:
         "image": train.Feature(bytes_list=train.BytesList(value=[content])),
         "label": train.Feature(int64_list=train.Int64List(value=[example.label])),
     }
-    made = train.Example(features=train.Features(feature=features))
-    return made.SerializeToString(deterministic=True)
+    record = train.Example(features=train.Features(feature=features))
+    return record.SerializeToString(deterministic=True)
 
 
 def _unreadable(content: bytes) -> str:
@@ -346,12 +346,12 @@ def _finish(
     )
     infos = []
     for split, shards in plan.items():
-        found = [results[path] for path, _ in shards]
+        written = [results[path] for path, _ in shards]
         infos.append(
             tfds.core.SplitInfo(
                 name=split,
-                shard_lengths=[f["examples"] for f in found],
-                num_bytes=sum(f["bytes"] for f in found),
+                shard_lengths=[f["examples"] for f in written],
+                num_bytes=sum(f["bytes"] for f in written),
                 filename_template=template,
             )
         )

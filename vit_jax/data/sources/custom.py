@@ -15,13 +15,13 @@ def open_custom(rest: str, options: Options) -> Opened:
     Raises:
       BadInput: the function returned anything but (class names, {name: Split}, notes).
     """
-    made = plugins.find(f"data.source='python:{rest}'", rest, options=options)(options=options)
+    opened = plugins.find(f"data.source='python:{rest}'", rest, options=options)(options=options)
     empty: Opened = ((), {}, [])
-    classes, found, notes = made if isinstance(made, tuple) and len(made) == 3 else empty
-    good = isinstance(found, dict) and all(isinstance(s, Split) for s in found.values())
-    if not good or not found or not len(classes):
+    classes, splits, notes = opened if isinstance(opened, tuple) and len(opened) == 3 else empty
+    good = isinstance(splits, dict) and all(isinstance(s, Split) for s in splits.values())
+    if not good or not splits or not len(classes):
         raise BadInput(
-            f"data.source='python:{rest}' gave {type(made).__name__}; expected (names of classes, "
-            "{name: Split}, notes), see docs/extending.md."
+            f"data.source='python:{rest}' gave {type(opened).__name__}; expected (names of "
+            "classes, {name: Split}, notes), see docs/extending.md."
         )
-    return classes, found, notes
+    return classes, splits, notes

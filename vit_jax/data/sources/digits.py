@@ -20,10 +20,10 @@ def open_digits(_: str, __: Options) -> Opened:
     Raises:
       BadInput: scikit-learn is not installed.
     """
-    found = importlib.util.find_spec("sklearn")
-    if found is None or not found.submodule_search_locations:
+    package = importlib.util.find_spec("sklearn")
+    if package is None or not package.submodule_search_locations:
         raise BadInput("data.source=digits reads a file of scikit-learn; pip install scikit-learn.")
-    path = Path(found.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
+    path = Path(package.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
     with gzip.open(path, "rt", encoding="utf-8") as file:
         values = np.array([line.split(",") for line in file], np.float32)
     grey = np.round(values[:, :-1] * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8, 1)

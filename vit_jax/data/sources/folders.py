@@ -40,9 +40,9 @@ def _file_table(paths: Sequence[str], names: Sequence[str], labels: Sequence[int
     def content(path: Tensor) -> Tensor:
         if not any(map(storage.is_remote, paths[:1])):
             return tf.io.read_file(path)
-        found = tf.numpy_function(_get, [path], tf.string, stateful=False)
-        found.set_shape([])
-        return found
+        data = tf.numpy_function(_get, [path], tf.string, stateful=False)
+        data.set_shape([])
+        return data
 
     return Table(
         len(paths), lambda row: names[row], reader, labels=lambda: labels_N1, most_labels=1
@@ -104,18 +104,18 @@ def _parts(rest: str, root: Path) -> dict[str, Path]:
     folders: dict[str, list[Path]] = {name: [] for name in SPLITS}
     for path in _subfolders(root):
         folders.get(path.name.lower(), []).append(path)
-    layouts = {name: found for name, found in folders.items() if found}
+    layouts = {name: paths for name, paths in folders.items() if paths}
     # A lone folder called train that holds images is a class of that name.
     train = layouts.get("train", [])
     if not train or not (len(layouts) > 1 or any(map(_subfolders, train))):
         return {"all": root}
-    twice = next((found for found in layouts.values() if len(found) > 1), None)
+    twice = next((paths for paths in layouts.values() if len(paths) > 1), None)
     if twice:
         raise BadInput(
             f"data.source=folder:{rest}: {' and '.join(p.name for p in twice)} in {root} differ "
             "only in capitals, and are one split; put their images into one folder."
         )
-    return {name: found[0] for name, found in layouts.items()}
+    return {name: paths[0] for name, paths in layouts.items()}
 
 
 def _wrong_layout(
@@ -138,22 +138,24 @@ def _wrong_layout(
             f"did you mean {meant}?"
         )
     if splits:
-        found = ", ".join(splits[:5])
-        what = f"train/ is missing; found {found}; rename the folder of training images to train"
+        entries = ", ".join(splits[:5])
+        problem = (
+            f"train/ is missing; found {entries}; rename the folder of training images to train"
+        )
     elif extra:
-        what = f"classes {extra} are not in train/"
+        problem = f"classes {extra} are not in train/"
     elif len(names) == 1:
-        what = f"needs two classes or more, found one: {names[0]}"
+        problem = f"needs two classes or more, found one: {names[0]}"
     elif images:
-        what = (
+        problem = (
             f"{len(images)} images are in no class folder, {_first(images, root)}; move them into "
             "one folder a class, or list them with their labels in a CSV file and give csv:FILE "
             "(`vit_jax predict` takes such a folder as it is)"
         )
     else:
-        what = f"{len(names)} class folders with images"
-    found = ", ".join([p.name for p in _entries(root)][:8]) or "nothing"
-    return BadInput(f"data.source=folder:{rest}: {what}; {_LAYOUT}; found in {root}: {found}.")
+        problem = f"{len(names)} class folders with images"
+    entries = ", ".join([p.name for p in _entries(root)][:8]) or "nothing"
+    return BadInput(f"data.source=folder:{rest}: {problem}; {_LAYOUT}; found in {root}: {entries}.")
 
 
 _DEEPEST, _MOST_FOLDERS = 3, 100  # limits of a search for class folders: levels, folders a level
@@ -199,8 +201,8 @@ def open_folder(rest: str, _: Any) -> _Opened:
     root = storage.tree(rest)
     if not root.is_dir():
         kind = regular.kind(root)
-        what = f"is a {kind}" if kind else "does not exist"
-        raise BadInput(f"data.source=folder:{rest}: {root} {what}; {_LAYOUT}.")
+        problem = f"is a {kind}" if kind else "does not exist"
+        raise BadInput(f"data.source=folder:{rest}: {root} {problem}; {_LAYOUT}.")
     parts = _parts(rest, root)
     files: list[tuple[str, str]] = []  # (split, path relative to root)
     left_out: list[Path] = []
@@ -226,17 +228,17 @@ def open_folder(rest: str, _: Any) -> _Opened:
         [path for _, path in files],
         [label[path.split("/")[-2]] for _, path in files],
     )
-    given = {p: np.array([i for i, f in enumerate(files) if f[0] == p], np.int64) for p in parts}
+    rows_of = {p: np.array([i for i, f in enumerate(files) if f[0] == p], np.int64) for p in parts}
     notes = []
     if left_out:
-        what = f"{len(left_out)} files left out: beside class folders, or no image extension"
-        notes.append(f"{what}; {_first(left_out, root)}")
+        text = f"{len(left_out)} files left out: beside class folders, or no image extension"
+        notes.append(f"{text}; {_first(left_out, root)}")
     if no_files:
-        what = f"{len(no_files)} pipes, sockets or devices in class folders left out"
-        notes.append(f"{what}; {_first(no_files, root)}")
+        text = f"{len(no_files)} pipes, sockets or devices in class folders left out"
+        notes.append(f"{text}; {_first(no_files, root)}")
     if deeper:
         notes.append(f"{deeper} folders inside class folders left out")
-    return names, {p: Split(table, rows) for p, rows in given.items() if len(rows)}, notes
+    return names, {p: Split(table, rows) for p, rows in rows_of.items() if len(rows)}, notes
 
 
 def open_csv(rest: str, _: Any) -> _Opened:
@@ -248,8 +250,8 @@ def open_csv(rest: str, _: Any) -> _Opened:
     path = storage.path(rest)
     if not path.is_file():
         kind = regular.kind(path)
-        what = f"{path} is a {kind}, not a file" if kind else f"no file {path}"
-        raise BadInput(f"data.source=csv:{rest}: {what}; expected rows of path,label.")
+        problem = f"{path} is a {kind}, not a file" if kind else f"no file {path}"
+        raise BadInput(f"data.source=csv:{rest}: {problem}; expected rows of path,label.")
     try:
         text = storage.read_all([path])[0].decode("utf-8-sig")
         rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
@@ -263,9 +265,9 @@ def open_csv(rest: str, _: Any) -> _Opened:
     short = next((i for i, row in enumerate(rows) if len(row) < 2 or not row[1].strip()), None)
     labels = sorted({row[1].strip() for row in rows if len(row) > 1}, key=as_number)
     if short is not None or len(labels) < 2:
-        what = f"needs two labels or more, found {f'one: {labels[0]}' if labels else 'none'}"
-        what = f"row {short + 1} is {rows[short]}" if short is not None else what
-        raise BadInput(f"data.source=csv:{rest}: {what}; expected rows of path,label[,split].")
+        problem = f"needs two labels or more, found {f'one: {labels[0]}' if labels else 'none'}"
+        problem = f"row {short + 1} is {rows[short]}" if short is not None else problem
+        raise BadInput(f"data.source=csv:{rest}: {problem}; expected rows of path,label[,split].")
     files = [str(path.parent / os.path.expanduser(row[0].strip())) for row in rows]
     missing = storage.missing(files, path.parent)
     odd = bool(missing) and regular.is_odd(missing[0])
@@ -275,10 +277,10 @@ def open_csv(rest: str, _: Any) -> _Opened:
             f"is a header, {','.join(rows[0])}, name its second column label, or leave the row out."
         )
     if missing:
-        what = f" (a {regular.kind(missing[0])})" if odd else ""
+        problem = f" (a {regular.kind(missing[0])})" if odd else ""
         raise BadInput(
             f"data.source=csv:{rest}: {len(missing)} of {len(files)} images are not there, first "
-            f"{missing[0]}{what}; paths are relative to {path.parent}."
+            f"{missing[0]}{problem}; paths are relative to {path.parent}."
         )
     label = {name: i for i, name in enumerate(labels)}
     table = _file_table(
@@ -286,10 +288,10 @@ def open_csv(rest: str, _: Any) -> _Opened:
     )
     parts = [(row[named].strip() if len(row) > named else "") or "all" for row in rows]
     parts = [part.lower() if part.lower() in SPLITS else part for part in parts]
-    given = {p: np.flatnonzero([q == p for q in parts]) for p in dict.fromkeys(parts)}
-    if "all" in given and len(given) > 1:
+    rows_of = {p: np.flatnonzero([q == p for q in parts]) for p in dict.fromkeys(parts)}
+    if "all" in rows_of and len(rows_of) > 1:
         raise BadInput(f"data.source=csv:{rest}: some rows name a split and some do not.")
-    return labels, {p: Split(table, indices) for p, indices in given.items()}, []
+    return labels, {p: Split(table, indices) for p, indices in rows_of.items()}, []
 
 
 def as_number(text: str) -> tuple[int, str]:

@@ -44,18 +44,18 @@ def parse(rest: str) -> tuple[list[int], list[str]]:
       BadInput: the text has another form, a weight is out of range, or a part is a mixture.
     """
     parts = [_PART.fullmatch(part.strip()) for part in re.split(r",(?=\s*\d+\*)", rest)]
-    found = [(int(p["weight"]), p["spec"]) for p in parts if p]
-    total = sum(weight for weight, _ in found)
-    if len(found) < max(len(parts), 2) or any(w < 1 for w, _ in found) or total > _MOST:
+    terms = [(int(p["weight"]), p["spec"]) for p in parts if p]
+    total = sum(weight for weight, _ in terms)
+    if len(terms) < max(len(parts), 2) or any(w < 1 for w, _ in terms) or total > _MOST:
         raise BadInput(
             f"data.source='mix:{rest}': expected at least two sources with the number of examples "
             f"that each has in a block of at most {_MOST}, e.g. mix:3*folder:A,1*folder:B."
         )
-    if any(spec.startswith("mix:") for _, spec in found):
+    if any(spec.startswith("mix:") for _, spec in terms):
         raise BadInput(
             f"data.source='mix:{rest}': a mixture cannot hold a mixture; list all sources in one."
         )
-    return [weight for weight, _ in found], [spec for _, spec in found]
+    return [weight for weight, _ in terms], [spec for _, spec in terms]
 
 
 def mix(
@@ -172,11 +172,11 @@ class Mixed(Split):
             source = tf.gather(tf.constant(slots), slot)
             weight = tf.gather(tf.constant(self.weights, tf.int64), source)
             own = position // len(slots) * weight + tf.gather(tf.constant(ranks), slot)
-            found = [
+            candidates = [
                 order.example_at(own, examples=size, seed=one) + first
                 for size, one, first in zip(sizes, seeds, self.firsts, strict=False)
             ]
-            return tf.gather(tf.stack(found), source)
+            return tf.gather(tf.stack(candidates), source)
 
         return at
 

@@ -146,7 +146,7 @@ def open_source(spec: str, options: Options, *, val_percent: int, test_percent: 
         return Source(spec, *mixture.mix(weights, parts))
     try:
         given_to = options.data_dir if kind in IN_DATA_DIR else options
-        classes, given, notes = resolve(KINDS[kind][1])(rest, given_to)
+        classes, own_splits, notes = resolve(KINDS[kind][1])(rest, given_to)
         meant = {}
         if kind == "objectnet":
             from vit_jax.data.sources import objectnet
@@ -155,10 +155,10 @@ def open_source(spec: str, options: Options, *, val_percent: int, test_percent: 
     except OSError as e:
         raise BadInput(f"data.source={spec!r} cannot be read: {e.strerror}: {e.filename}.") from e
     hold = splits_lib.hold_out_last if kind == "tfds" else splits_lib.hold_out
-    made, more = splits_lib.standard(
-        given, val_percent=val_percent, test_percent=test_percent, hold=hold
+    splits, more = splits_lib.standard(
+        own_splits, val_percent=val_percent, test_percent=test_percent, hold=hold
     )
-    return Source(spec, tuple(classes), made, (*notes, *more), tuple(meant.values()))
+    return Source(spec, tuple(classes), splits, (*notes, *more), tuple(meant.values()))
 
 
 # Kind -> how it is written, and the function that opens it, imported on use: (rest, options or

@@ -45,10 +45,10 @@ class Source:
         Equal datasets have equal digests, wherever they are stored.
         """
         classes = hashlib.blake2b("\0".join(self.classes).encode(errors="surrogateescape"))
-        found = {"classes": f"{len(self.classes)} ({classes.hexdigest()[:12]})"}
+        digests = {"classes": f"{len(self.classes)} ({classes.hexdigest()[:12]})"}
         for name, split in self.splits.items():
-            found[f"split {name}"] = f"{len(split)} examples ({split.digest()})"
-        return found
+            digests[f"split {name}"] = f"{len(split)} examples ({split.digest()})"
+        return digests
 
 
 @dataclasses.dataclass(frozen=True)

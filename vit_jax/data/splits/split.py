@@ -187,7 +187,7 @@ def hold_out_last(split: Split, percent: int, salt: str) -> tuple[Split, Split]:
 
 
 def standard(
-    given: dict[str, Split],
+    own: dict[str, Split],
     *,
     val_percent: int,
     test_percent: int,
@@ -200,7 +200,7 @@ def standard(
     results are never reported on the images used for selection.
 
     Args:
-      given: the source's own splits.
+      own: the source's own splits.
       val_percent: percentage of train to hold out if there is no `val`; 0 makes no `val`.
       test_percent: percentage of train to hold out if there is no `test`; 0 makes no `test`.
       hold: chooses the examples that are held out.
@@ -208,7 +208,7 @@ def standard(
     Returns:
       The splits, and one sentence for each split that was made.
     """
-    splits, notes = dict(given), []
+    splits, notes = dict(own), []
     for alias in ("validation", "valid"):
         if alias in splits and "val" not in splits:
             splits["val"] = splits[alias]

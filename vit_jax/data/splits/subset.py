@@ -87,8 +87,8 @@ def hashes(split: Split) -> Hashes:
     if split.table.numbered:
         return lambda start, stop: order.hash_numbers(split.rows[start:stop], _PURPOSE)
     names = (os.fsencode(split.name(i)) for i in range(len(split)))
-    found = np.fromiter(map(_of_name, names), np.uint64, len(split))
-    return lambda start, stop: found[start:stop]
+    values = np.fromiter(map(_of_name, names), np.uint64, len(split))
+    return lambda start, stop: values[start:stop]
 
 
 def take_range_by_hash(split: Split, start: int, stop: int) -> Split:
@@ -197,21 +197,21 @@ def _without(split: Split, path: str) -> tuple[Split, str]:
     wanted = {line.strip() for line in lines} - {b""}
     if not wanted:
         raise BadInput(f"data.exclude={path} has no names; expected one a line.")
-    found, kept = set(), np.ones(len(split), bool)
+    matched, kept = set(), np.ones(len(split), bool)
 
     def search(names: Iterable[bytes], whole: bool) -> None:
         for index, name in enumerate(names):
             for form in _forms(name, whole):
                 if form in wanted:
-                    found.add(form)
+                    matched.add(form)
                     kept[index] = False
 
     if split.table.ids is not None:
         search(split_ids(split), False)
-    if wanted - found:
+    if wanted - matched:
         names = (os.fsencode(split.name(i)) for i in range(len(split)))
         search(names, split.table.numbered)
-    if not found:
+    if not matched:
         raise BadInput(
             f"data.exclude={path}: none of its {len(wanted):,} names, such as "
             f"{os.fsdecode(min(wanted))}, is a training image here, such as {split.name(0)}; "
@@ -220,7 +220,7 @@ def _without(split: Split, path: str) -> tuple[Split, str]:
     if not kept.any():
         raise BadInput(f"data.exclude={path} names all {len(split)} training images.")
     note = f"{(~kept).sum():,} training images are excluded by {path}"
-    if missing := sorted(wanted - found):
+    if missing := sorted(wanted - matched):
         first = os.fsdecode(missing[0])
         note += f"; {len(missing):,} of its {len(wanted):,} names are no image here, first {first}"
     return split.take_indices(np.flatnonzero(kept)), note

@@ -199,7 +199,7 @@ WRONG_FOLDERS = {
         ["Train/a/1.png", "train/b/1.png", "test/a/1.png"],
         "Train and train in",
     ),
-    "only test": (["test/cat/1.png", "test/dog/1.png"], "train/ is missing; found test;"),
+    "only test": (["test/cat/1.png", "test/dog/1.png"], "train/ is missing; rename"),
     "class only in test": (
         ["train/a/1.png", "train/b/1.png", "test/c/1.png", "test/a/1.png"],
         "classes ['c'] are not in train/",
@@ -234,7 +234,9 @@ def test_file_in_place_of_a_folder(tmp_path):
 def test_a_folder_without_train_is_told_what_is_missing(tmp_path, names):
     pictures.folder(tmp_path, *(f"{name}/{c}/1.png" for name in names for c in "ab"))
     said = message(f"folder:{tmp_path}")
-    assert f"train/ is missing; found {', '.join(names)}; rename the folder of" in said
+    assert "train/ is missing; rename the folder of" in said
+    assert said.count(names[0]) == 1
+    assert said.endswith(f"found in {tmp_path}: {', '.join(names)}.")
 
 
 @pytest.mark.parametrize("inside", ["a/b", "sp ace", "flowers/train", "x/testing"])

@@ -88,6 +88,13 @@ def tfds_package() -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
+def is_listed(name: str) -> bool:
+    """Returns True if the installed TFDS keeps a folder or checksums for a dataset of that name."""
+    package = tfds_package()
+    places = package / "datasets" / name, package / "url_checksums" / f"{name}.txt"
+    return any(place.exists() for place in places)
+
+
 def data_folder(data_dir: str) -> Path:
     """Returns DATA_DIR as given, else TFDS's default."""
     folder = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"

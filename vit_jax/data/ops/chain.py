@@ -116,7 +116,7 @@ def _op(key: str, text: str, size: int) -> Op:
         ) from None
     name = call.func.id
     if name not in OPS:
-        raise unknown(f"op in {key}", name, OPS, synonyms.hint("op", name))
+        raise unknown(f"op in {key}", name, OPS, _op_hint(name, args))
     fields = inspect.signature(OPS[name])
     try:
         bound = fields.bind(*args, **kwargs)
@@ -130,6 +130,14 @@ def _op(key: str, text: str, size: int) -> Op:
         if not isinstance(value, bool) and not low <= value <= high:
             raise BadInput(f"{key}: {text!r}: {field}={value}; give a value from {low} to {high}.")
     return OPS[name](*args, **kwargs)
+
+
+def _op_hint(name: str, args: list[Any]) -> str:
+    """Returns the hint for an op of another library; a rotation keeps its angle."""
+    hint = synonyms.hint("op", name)
+    if "degrees=" in hint and args and isinstance(args[0], int | float) and 1 <= args[0] <= 180:
+        return re.sub(r"degrees=\d+", f"degrees={args[0]:g}", hint)
+    return hint
 
 
 _SIZE = re.compile(r"\{size(?:\*(\d{1,4})//([1-9]\d{0,3}))?\}")

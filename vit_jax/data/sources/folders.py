@@ -130,18 +130,15 @@ def _wrong_layout(
       extra: the classes that train lacks.
       images: the images outside class folders.
     """
-    place, splits = ("", []) if names or images or extra else _elsewhere(root)
+    place, has_splits = ("", False) if names or images or extra else _elsewhere(root)
     if place:
         meant = shlex.quote(f"folder:{place}")
         return BadInput(
             f"data.source=folder:{rest}: no class folders with images in {root}; "
             f"did you mean {meant}?"
         )
-    if splits:
-        entries = ", ".join(splits[:5])
-        problem = (
-            f"train/ is missing; found {entries}; rename the folder of training images to train"
-        )
+    if has_splits:
+        problem = "train/ is missing; rename the folder of training images to train"
     elif extra:
         problem = f"classes {extra} are not in train/"
     elif len(names) == 1:
@@ -162,14 +159,14 @@ _DEEPEST, _MOST_FOLDERS = 3, 100  # limits of a search for class folders: levels
 _SPLIT = re.compile("train|val|test")  # how the name of a folder of a split begins
 
 
-def _elsewhere(root: Path) -> tuple[str, list[str]]:
+def _elsewhere(root: Path) -> tuple[str, bool]:
     """Searches below a folder for the class folders that the user may have meant.
 
     Returns:
-      The path to give instead and [], if there is exactly one such path below `root`. If the path
-      is `root` itself: "" and the names of its split folders. Otherwise "" and [].
+      The path to give instead if there is exactly one, else ""; and True if it is `root` itself,
+      which has folders of splits but no train/. The path is then "" too.
     """
-    places: dict[str, list[str]] = {}
+    places = set[str]()
     level = [(root, path) for path in _subfolders(root)]
     for _ in range(_DEEPEST):
         deeper = []
@@ -178,14 +175,14 @@ def _elsewhere(root: Path) -> tuple[str, list[str]]:
                 inside = _subfolders(folder)
                 if any(map(_has_images, inside)):
                     is_split = _SPLIT.match(folder.name.lower())
-                    places.setdefault(str(parent if is_split else folder), []).append(folder.name)
+                    places.add(str(parent if is_split else folder))
                 else:
                     deeper += [(folder, path) for path in inside]
         level = deeper
     if len(places) != 1:
-        return "", []
-    ((place, names),) = places.items()
-    return ("", names) if place == str(root) else (place, [])
+        return "", False
+    [place] = places
+    return ("", True) if place == str(root) else (place, False)
 
 
 def _has_images(folder: Path) -> bool:

@@ -74,7 +74,7 @@ def unknown_kind(key: str, spec: str) -> BadInput:
             f"{key}={spec!r} is one image; give folder:PATH, a folder with a folder of images for "
             "each class (`vit_jax predict` takes images as they are)."
         )
-    hint = synonyms.hint("data.source", spec) or _near_kind(spec)
+    hint = _tfds_hint(synonyms.hint("data.source", spec)) or _near_kind(spec)
     path = unquote(spec.removeprefix("file://")) if spec.startswith("file:///") else spec
     kind = kind_of_path(path)
     if not (kind or hint or ":" in spec) and "/" in spec:
@@ -88,6 +88,19 @@ def unknown_kind(key: str, spec: str) -> BadInput:
             f"{shlex.quote(f'{kind}:{path}')}?{gone} Known kinds: {', '.join(usages)}."
         )
     return unknown(key, spec, usages, hint)
+
+
+def _tfds_hint(hint: str) -> str:
+    """Returns a hint; one that names a dataset which TFDS does not list offers folder: too."""
+    from vit_jax.data.catalog import prepared
+
+    match = re.search(r"tfds:(\w+)", hint)
+    if match is None or prepared.is_listed(match[1]):
+        return hint
+    return (
+        f" Datasets of that library are not read. If TensorFlow Datasets has it, write {match[0]}; "
+        "otherwise save its images in class folders and write folder:PATH."
+    )
 
 
 def may_be_path(text: str) -> bool:

@@ -117,9 +117,10 @@ def _builder(task: Task, data_dir: str, setting: str) -> Any:
         other = tfds_source.open_builder(f"{task.tfds_name}:*.*.*", data_dir, setting)
         raise BadInput(
             f"{setting} is made of {task.tfds_name}:{task.version}, prepared is {other.version}: "
-            "the examples of a task are counted off in the order of the prepared files, which another "
-            f"version may change. Prepare {task.tfds_name}:{downloads.version(task.tfds_name)} "
-            f"beside it: vit_jax data prepare vtab/{task.slug} --from=DIR."
+            "the examples of a task are counted off in the order of the prepared files, which "
+            "another version may change. Prepare "
+            f"{task.tfds_name}:{downloads.version(task.tfds_name)} beside it: "
+            f"vit_jax data prepare vtab/{task.slug} --from=DIR."
         )
     return tfds_source.open_builder(f"{task.tfds_name}:{versions[-1]}", data_dir, setting)
 

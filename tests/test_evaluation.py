@@ -116,7 +116,7 @@ def test_a_class_that_the_model_has_not_is_refused_with_names(model, tmp_path):
         find(model, f"folder:{tmp_path / 'x'}")
     said = str(caught.value)
     assert said.startswith("evals.x: 2 classes of folder:")
-    assert "are not classes of folder:" in said
+    assert "are not classes of the training data folder:" in said
     assert "'cow', 'dingo'; the model's are 'cat', 'dog', 'owl', 'pig'" in said
 
 
@@ -152,7 +152,7 @@ def test_parts_that_are_missing_are_said_at_once(model, tmp_path, small_table):
         own(tmp_path / "x" / part, *(f"{n}/0.png" for n in NAMES))
     assert list(find(model, spec).parts) == ["fog_1", "fog_2", "snow_1", "snow_2"]
     own(tmp_path / "x" / "snow" / "2", "wolf/0.png")
-    with pytest.raises(BadInput, match="its parts have not the same classes"):
+    with pytest.raises(BadInput, match="its parts do not have the same classes"):
         find(model, spec)
 
 

@@ -189,12 +189,12 @@ def test_folder_names_may_be_any_text(tmp_path):
 WRONG_FOLDERS = {
     "nothing there": ([], "does not exist"),
     "empty": (["/"], "found in"),
-    "images at the top": (["1.png", "2.png"], "2 images are in no class folder, first 1.png"),
+    "images at the top": (["1.png", "2.png"], "2 images are not in a class folder, first 1.png"),
     "no folders of classes": (["1.png"], "give csv:FILE (`vit_jax predict` takes such a folder"),
     "one class": (["cat/1.png", "cat/2.png"], "needs two classes or more, found one: cat;"),
     "one class with images": (["cat/1.png", "dog/1.txt"], "two classes or more, found one: cat;"),
     "no images": (["cat/1.txt", "dog/1.pdf"], "0 class folders with images"),
-    "images in train": (["Train/1.png", "Test/1.png"], "in no class folder, first Train/1.png"),
+    "images in train": (["Train/1.png", "Test/1.png"], "not in a class folder, first Train/1.png"),
     "two of a split": (
         ["Train/a/1.png", "train/b/1.png", "test/a/1.png"],
         "Train and train in",

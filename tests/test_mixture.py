@@ -176,7 +176,7 @@ def test_part_of_a_mixture_keeps_its_pattern(pair):
     assert [i < 3 for i in found] == [True, True, False, True] * 10
     assert set(found) == set(range(5))
     assert collections.Counter(found)[3] == 5
-    with pytest.raises(BadInput, match="leave none of one"):
+    with pytest.raises(BadInput, match="leave one of its sources without any"):
         split.take_indices(np.array([0, 1]))
 
 

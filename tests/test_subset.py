@@ -221,7 +221,8 @@ def test_names_their_last_parts_and_stems_are_excluded(photos, tmp_path):
     names, notes = left(photos, path)
     assert names == ["cat/cat_1.png", "cat/cat_2.png", "dog/dog_0.png"]
     assert notes == [
-        f"3 training images are excluded by {path}; 2 of its 5 names are no image here, first bird"
+        f"3 training images are excluded by {path}; 2 of its 5 names are not images here, "
+        "first bird"
     ]
 
 
@@ -246,7 +247,7 @@ def test_records_are_excluded_by_their_names_or_numbers(tmp_path):
     names, notes = left(split, path)
     assert names == ["a.tfrecord/2", "a.tfrecord/4"]
     assert "4 training images" in notes[0]
-    assert "2 of its 6 names are no image here, first 4" in notes[0]
+    assert "2 of its 6 names are not images here, first 4" in notes[0]
 
 
 def test_records_in_a_mixture_are_excluded_too(tmp_path):
@@ -256,7 +257,7 @@ def test_records_in_a_mixture_are_excluded_too(tmp_path):
     split = opened(f"mix:1*records:{tmp_path},1*digits").splits["train"]
     part, _ = subset.choose(split, exclude=listed(tmp_path, "digits/0003"), classes=2)
     assert len(part) == len(split) - 1
-    assert "leave none of one" in told(split, exclude=listed(tmp_path, "me"))
+    assert "leave one of its sources without any" in told(split, exclude=listed(tmp_path, "me"))
 
 
 def test_wrong_lists(photos, tmp_path):

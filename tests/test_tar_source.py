@@ -142,7 +142,7 @@ def test_one_class_is_none(tmp_path):
 def test_some_images_in_folders_of_splits(tmp_path):
     pictures.tar(tmp_path / "x.tar", {"train/a/1.png": image(1), "b/2.png": image(2)})
     said = message(f"tar:{tmp_path}")
-    assert "x.tar/b/2.png is in no folder of a split" in said
+    assert "x.tar/b/2.png is not in a folder of a split" in said
 
 
 def test_tar_without_images(tmp_path):

@@ -144,7 +144,7 @@ def test_a_failure_is_resumed_to_the_same_bytes(images, tmp_path, whole, monkeyp
         return original(example, content)
 
     monkeypatch.setattr(writer, "_record", fail)
-    with pytest.raises(BadInput, match=r"No space left on device: x.*what is finished is kept"):
+    with pytest.raises(BadInput, match=r"No space left on device: x.*finished files are kept"):
         write(images, where, 1)
     assert not where.folder.exists()
     kept = {p.name: p.stat().st_mtime_ns for p in where.hidden.glob("*-of-0000?")}

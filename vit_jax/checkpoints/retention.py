@@ -16,7 +16,7 @@ from vit_jax.storage import checksums
 from vit_jax.storage import files as storage
 
 FILE = "metrics.json"  # in the folder of a step
-_LATER_FILE = "measured.json"  # of a step that was measured after it was saved; sealed by itself
+_LATER_FILE = "measured.json"  # of a step measured after its save; has its own checksum
 _OLDER_FILE = "metrics/metrics"  # of steps without checksums
 Metrics = Mapping[str, float]
 

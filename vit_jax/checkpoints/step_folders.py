@@ -93,7 +93,7 @@ def damage(
 
 
 def remove_leftovers(workdir: Path) -> None:
-    """Removes what interrupted saves left; only for the single writer, before it writes."""
+    """Removes the files of interrupted saves; only for the single writer, before it writes."""
     root, numbered = workdir / FOLDER, set(_numbered(workdir).values())
     for path in storage.listed(root):
         if _PARTIAL in path.name or (path in numbered and _is_cut_short(path)):

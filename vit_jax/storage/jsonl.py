@@ -87,7 +87,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def open_for_append(path: Path, last: float = math.inf) -> "_File | _Objects":
-    """Cuts off the rows after a step; returns an object that appends rows."""
+    """Removes the rows after a step; returns an object that appends rows."""
     return (_Objects if storage.is_remote(path) else _File)(rows_path(path), last)
 
 
@@ -115,8 +115,8 @@ class _File:
 class _Objects:
     """An object STEP-NUMBER.jsonl for each row, never changed: the names sort in order of arrival.
 
-    A thread uploads them, so that no step waits for the store. A kill during a cut leaves some of
-    the rows; the next start, from the same checkpoint, cuts again.
+    A thread uploads them, so that no step waits for the store. A kill while later rows are
+    removed leaves some of them; the next start, from the same checkpoint, removes the rest.
     """
 
     def __init__(self, folder: Path, last: float):

@@ -74,7 +74,7 @@ class Need:
 
 @dataclasses.dataclass(frozen=True)
 class _Known:
-    """How to get a dataset.
+    """A way to get a dataset.
 
     `files` selects from TFDS's list; () takes all of it. `other` lists files that are not in that
     list; a name with / is a folder.

@@ -279,9 +279,7 @@ def _zip(path: Path, prefix: str) -> Iterator[Member]:
                 )
             start, stored = entry.header_offset, entry.compress_size if packed else entry.file_size
             if not 0 <= start <= size - 30 - stored:
-                raise _damaged(
-                    str(path), f"{entry.filename} is said to be {stored} bytes from {start} on"
-                )
+                raise _damaged(str(path), f"{entry.filename} claims {stored} bytes from {start} on")
             file.seek(start + 26)  # lengths here may differ from the index
             lengths = file.read(4)
             at = start + 30 + sum(int.from_bytes(lengths[i : i + 2], "little") for i in (0, 2))

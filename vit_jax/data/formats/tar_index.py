@@ -83,7 +83,7 @@ def _scan(path: str) -> Any:
         kind = next((k for m, k in _COMPRESSED.items() if file.read(2, 0) == m), None)
         if kind:
             raise ValueError(
-                f"{path} is compressed ({kind}), so that no image can be read by itself; "
+                f"{path} is compressed ({kind}), so single images cannot be read; "
                 "decompress it, e.g. gunzip."
             )
         with file.stream() as stream:
@@ -111,7 +111,9 @@ def _scan(path: str) -> Any:
         if others:
             log.info("data: %s: %d members are left out, neither images nor labels", path, others)
     except tarfile.TarError as e:
-        raise ValueError(f"{path} is truncated or no tar file: {e}; copy or pack it again.") from e
+        raise ValueError(
+            f"{path} is truncated or not a tar file: {e}; copy or pack it again."
+        ) from e
     finally:
         file.close()
 

@@ -126,7 +126,7 @@ def _files(split: Split, count: int) -> list[bytes]:
         except decode.BadImage as e:
             raise BadInput(
                 f"{split.name(index)} cannot be decoded: {e}. Run `vit_jax data check` and remove "
-                "what it names."
+                "the files that it names."
             ) from e
     return files
 

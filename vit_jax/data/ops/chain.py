@@ -92,8 +92,8 @@ def parse(key: str, chain: str, size: int) -> tuple[Op, ...]:
 
         if isinstance(op, crops.FastInceptionCrop) and not isinstance(before, Decode):
             raise BadInput(
-                f"{key}: fast_inception_crop decodes by itself what it needs, so it comes right "
-                f"after decode; write decode|fast_inception_crop({op.size})."
+                f"{key}: fast_inception_crop decodes only the pixels that it needs, so it "
+                f"stands right after decode; write decode|fast_inception_crop({op.size})."
             )
     return ops
 

@@ -62,8 +62,7 @@ def with_pillow(content: bytes, exif: bool = False) -> np.ndarray:
     Returns:
       uint8 [H, W, 3]: the first frame; palettes expanded, alpha dropped and not blended. 16-bit
       gray is scaled by 1/257, where Pillow's own `convert` clips. 32-bit numbers have no fixed
-      white. Their white is the first of 1 (floats only), 255, 65535, 2^32 - 1 that no value
-      exceeds.
+      white: the first of 1 (floats only), 255, 65535 and 2^32 - 1 that no value exceeds counts.
 
     Raises:
       BadImage: the file is empty, not an image, truncated, damaged, or above `MOST_PIXELS`
@@ -112,7 +111,7 @@ def _rgb(picture: Any) -> np.ndarray:
         top = float(values.max())
         white = next((w for w in whites if top <= w), None)
         if white is None or not np.isfinite(values.sum(dtype=np.float64)):
-            raise BadImage(f"its values go to {top:g}, and nothing says what is white")
+            raise BadImage(f"its values go up to {top:g}, which fits no known range")
         image = np.empty([*values.shape, 3], np.uint8)
         for row, line in zip(values, image, strict=True):  # the whole would be gigabytes of floats
             line[:] = _to_8_bits(row, white)[:, None]

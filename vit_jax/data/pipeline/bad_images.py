@@ -3,8 +3,8 @@
 
 """Handles files that the fast path could not decode: Pillow decodes some, others are replaced.
 
-The outcome for an example depends only on its index. So it is the same in every process and after
-every restart, whichever way the failure was found. Start from `FallbackReader`.
+The outcome for an example depends only on its index, so it is the same in every process and after
+every restart. Start from `FallbackReader`.
 """
 
 import re
@@ -21,7 +21,7 @@ from vit_jax.storage import files as storage
 
 
 class FallbackReader:
-    """A split whose reader remembers which examples turned out to be doubtful.
+    """A reader of a split that falls back to Pillow, or to another example.
 
     `_instead` maps the index of an undecodable example to the index of its replacement. It maps the
     index of an example that only Pillow decodes to that same index.
@@ -39,7 +39,7 @@ class FallbackReader:
         return self._instead.get(index, index)
 
     def is_known(self, index: int) -> bool:
-        """Returns True if this example is known to be doubtful."""
+        """Returns True if the fast path is known to fail for this example."""
         return index in self._instead
 
     def image(self, index: int) -> np.ndarray:
@@ -63,7 +63,7 @@ class FallbackReader:
     def examine(
         self, index: int, process: Callable[[Tensor], Any], chain: str, error: Exception
     ) -> str:
-        """Returns why a failed example is no usable image, or "" if Pillow decodes it.
+        """Returns why a failed example is not a usable image, or "" if Pillow decodes it.
 
         Registers an example that Pillow decodes with `add_careful`.
 
@@ -116,7 +116,7 @@ class FallbackReader:
                 passed.append(other)
         raise BadInput(
             f"none of the {examples} images of the split can be decoded, the first being "
-            f"{self._split.name(0)}; see what `vit_jax data check` says."
+            f"{self._split.name(0)}; `vit_jax data check` lists the reasons."
         )
 
     def _add(self, index: int, other: int) -> None:
@@ -125,11 +125,11 @@ class FallbackReader:
             self._in_graph.insert(tf.constant(index, tf.int64), tf.constant(other, tf.int64))
 
     def reader(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """Returns a reader like `Split.reader` that uses what is known now."""
+        """Returns a reader like `Split.reader` with the replacements known now."""
         return self.careful_reader() if self._instead else self._read
 
     def careful_reader(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """Returns a reader like `Split.reader` that uses what is known at the time of each read."""
+        """Returns a reader like `Split.reader` that looks up replacements at each read."""
         if self._in_graph is None:
             self._in_graph = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1)
             for index, other in self._instead.items():

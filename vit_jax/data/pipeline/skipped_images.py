@@ -39,4 +39,4 @@ def pairs(path: Path, text: bytes) -> set[tuple[str, str]]:
 
 @functools.cache  # the file is read for every row; one warning is enough
 def _damaged(path: Path) -> None:
-    log.warning("%s is damaged: what it said of skipped images is lost", path)
+    log.warning("%s is damaged: its list of skipped images is lost", path)

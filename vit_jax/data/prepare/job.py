@@ -31,7 +31,7 @@ class Report:
       source: its name in a config, `tfds:NAME`.
       data_dir: the value that `data.data_dir` needs.
       state: from `prepared.check`, without problems.
-      notes: what was assumed, left out, or there already.
+      notes: sentences on assumptions, on files left out, and on a dataset prepared before.
     """
 
     source: str
@@ -58,7 +58,7 @@ def prepare(
 
     Args:
       name: imagenet2012; imagenet21k[/RELEASE]; vtab/TASK or vtab/all; a dataset of TFDS; or, for
-        one's own images (see `layouts.index_images`), any new name of small letters, digits and _.
+        your own images (see `layouts.index_images`), any new name of small letters, digits and _.
       origin: archives, folders or lists of images; or a prepared dataset, which is not copied.
       data_dir: DATA_DIR; "": TFDS's default.
       workers: threads that copy images.

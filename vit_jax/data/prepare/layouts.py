@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Recognises the layout of one's own dataset: class folders, with or without splits, or a CSV.
+"""Recognises the layout of a user's dataset: class folders, with or without splits, or a CSV.
 
 Start from `index_images`; every layout is turned into an `Index`.
 """
@@ -53,7 +53,7 @@ class Index:
 
 
 def index_images(origin: Path, scratch: Path, unpacked: Progress = no_progress) -> Index:
-    """Indexes one's own dataset: class folders (as folder, zip or tar) or a CSV.
+    """Indexes a user's dataset: class folders (as folder, zip or tar) or a CSV.
 
     The rows of a CSV are path,label[,split]. Images outside split folders are `train`; the sources
     hold missing splits out of it.
@@ -166,6 +166,6 @@ def check_unique(index: Index, origin: str | os.PathLike[str]) -> None:
             if other is not example.member:
                 raise BadInput(
                     f"--from={origin}: {example.name} of {split} is there twice, in "
-                    f"{other.container} and {example.member.container}, as where an archive and "
-                    "what was unpacked from it lie together; give a folder with one."
+                    f"{other.container} and {example.member.container}. An archive may lie beside "
+                    "its unpacked files; give a folder with one of them."
                 )

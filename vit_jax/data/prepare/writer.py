@@ -91,8 +91,8 @@ def held(target: Target) -> Iterator[Path]:
         advice = "free some space" if full else "make it readable, or writable"
         raise BadInput(
             f"{target.name} cannot be prepared: {e.strerror or e}: {e.filename or target.hidden}; "
-            f"{advice} and run the same command: what is finished is kept. Another place: "
-            "--data_dir=DIR."
+            f"{advice} and run the same command: finished files are kept. To prepare it "
+            "elsewhere, add --data_dir=DIR."
         ) from e
 
 
@@ -200,7 +200,7 @@ def _accept(
         if reasons and target.complete:
             raise BadInput(
                 f"{len(reasons)} images cannot be read, first {shown}. "
-                f"{target.name} is used whole: replace them and run the command again."
+                f"{target.name} needs every image: replace them and run the command again."
             )
         if not kept[split]:
             raise BadInput(

@@ -10,7 +10,7 @@ from vit_jax.errors import BadInput
 
 
 def open_custom(rest: str, options: Options) -> Opened:
-    """Calls a function of the user's package with `options=`; returns what it opened.
+    """Calls a function of the user's package with `options=`; returns the opened source.
 
     Raises:
       BadInput: the function returned anything but (class names, {name: Split}, notes).

@@ -145,9 +145,9 @@ def _wrong_layout(
         problem = f"needs two classes or more, found one: {names[0]}"
     elif images:
         problem = (
-            f"{len(images)} images are in no class folder, {_first(images, root)}; move them into "
-            "one folder a class, or list them with their labels in a CSV file and give csv:FILE "
-            "(`vit_jax predict` takes such a folder as it is)"
+            f"{len(images)} images are not in a class folder, {_first(images, root)}; move them "
+            "into one folder a class, or list them with their labels in a CSV file and give "
+            "csv:FILE (`vit_jax predict` takes such a folder as it is)"
         )
     else:
         problem = f"{len(names)} class folders with images"

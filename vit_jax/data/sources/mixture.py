@@ -148,8 +148,8 @@ class Mixed(Split):
         firsts = tuple(first_at_least(indices, self.firsts).tolist())
         if any(a == b for a, b in itertools.pairwise(firsts)):
             raise BadInput(
-                f"{len(indices)} of the {len(self)} examples of a mixture leave none of one of its "
-                "sources; take more, or leave the source out."
+                f"{len(indices)} of the {len(self)} examples of a mixture leave one of its sources "
+                "without any; take more, or leave the source out."
             )
         return dataclasses.replace(super().take_indices(indices), firsts=firsts)
 

@@ -48,7 +48,7 @@ class _Keys:
     Attributes:
       image: the feature with the encoded image.
       label: the feature with the labels.
-      name: the feature with the name of the example; "" if there is none.
+      name: the feature with the name of the example; "" if examples have no name.
       text: True if labels are class names, False if they are numbers.
     """
 
@@ -71,7 +71,7 @@ def open_records(rest: str, options: Options) -> tuple[list[str], dict[str, Spli
     names = shards.class_names(spec, options.label_names, os.path.dirname(paths[0]))
     if not names:
         raise BadInput(
-            f"data.source={spec}: records hold numbers of classes, not how many there are; give "
+            f"data.source={spec}: records do not say how many classes there are; give "
             "data.records.label_names=FILE with the name of one class on each line, or put it "
             f"beside the records as {os.path.join(os.path.dirname(paths[0]), 'labels.txt')}."
         )

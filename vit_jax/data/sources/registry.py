@@ -148,7 +148,8 @@ def open_source(spec: str, options: Options, *, val_percent: int, test_percent: 
             raise BadInput(f"data.{key}={percent}; give a percentage from 0 to 90.")
     if storage.is_remote(rest) and kind not in IN_BUCKETS:
         raise BadInput(
-            f"data.source={spec!r}: of gs://, {', '.join(IN_BUCKETS)} are read; copy it to a disk."
+            f"data.source={spec!r}: only {', '.join(IN_BUCKETS)} are read from gs://; copy it to a "
+            "disk."
         )
     if kind == "mix":
         from vit_jax.data.sources import mixture

@@ -88,7 +88,7 @@ def _labels(
         names = list(manifest) or texts
         number = {name: k for k, name in enumerate(names)}
         if len(number) < len(names):
-            raise BadInput(f"data.source={spec}: a name is there twice in the list of classes.")
+            raise BadInput(f"data.source={spec}: the list of classes has a name twice.")
     wrong = [text for text in texts if not 0 <= number.get(text, -1) < len(names)]
     if wrong or len(names) < 2:
         problem = f"label {wrong[0]!r} is not one of" if wrong else "found only"
@@ -160,7 +160,7 @@ def _splits(
     if "all" in splits and len(splits) > 1:
         odd = splits["all"].name(0)
         raise BadInput(
-            f"data.source={spec}: {odd} is in no folder of a split, others are in "
+            f"data.source={spec}: {odd} is not in a folder of a split, but others are in "
             f"{' and '.join(sorted(set(splits) - {'all'}))}; expected all or none."
         )
     return splits

@@ -82,7 +82,7 @@ def named_splits(task: Task, own: Mapping[str, Split], setting: str) -> dict[str
             wrong.append(f"{name} ({expression}) {len(splits[name])}/{task.num_examples[name]}")
     if wrong:
         raise BadInput(
-            f"{setting}: the prepared {task.tfds_name} is not the one that the task is made of: "
+            f"{setting}: the prepared {task.tfds_name} is not the dataset of the task: "
             f"examples found/expected: {', '.join(wrong)}. Prepare {task.tfds_name}:{task.version} "
             "again from the complete original files, or give the folder of another copy: "
             "--config.data.data_dir=DIR."

@@ -4,7 +4,7 @@
 """Chooses a part of the training examples by hash.
 
 The choice is the same on every host, and a smaller part lies within every larger one. The paper's
-Figure 4 is trained on 9, 30 and 90 of 303 million examples. Start from `choose`.
+Figure 4 uses 9, 30 and 90 of 303 million examples. Start from `choose`.
 """
 
 import hashlib
@@ -222,7 +222,9 @@ def _without(split: Split, path: str) -> tuple[Split, str]:
     note = f"{(~kept).sum():,} training images are excluded by {path}"
     if missing := sorted(wanted - matched):
         first = os.fsdecode(missing[0])
-        note += f"; {len(missing):,} of its {len(wanted):,} names are no image here, first {first}"
+        note += (
+            f"; {len(missing):,} of its {len(wanted):,} names are not images here, first {first}"
+        )
     return split.take_indices(np.flatnonzero(kept)), note
 
 

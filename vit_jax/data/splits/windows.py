@@ -5,8 +5,8 @@
 
 Each epoch shuffles the files, then the examples within windows of `window_shards` files. Like every
 order, it is a function of (seed, position); resuming costs reading one window. Each process holds
-the files of the current and the next window in memory. It reads all of them, so what it reads does
-not depend on the number of processes. Start from `shuffle_in_windows`.
+the files of the current and the next window in memory. It reads all of them, so its reads do not
+depend on the number of processes. Start from `shuffle_in_windows`.
 """
 
 import dataclasses

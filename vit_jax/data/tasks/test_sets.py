@@ -76,7 +76,7 @@ def open_test_set(
         opened = list(named.values())
         splits = {part: _split(one, split, key) for part, one in named.items()}
     if any(one.classes != opened[0].classes for one in opened):
-        raise BadInput(f"{key}.source={source}: its parts have not the same classes.")
+        raise BadInput(f"{key}.source={source}: its parts do not have the same classes.")
     meant, where, own = opened[0].stands_for, source or model.spec, opened[0].classes
     parts: _Parts = {part: (one, None) for part, one in splits.items()}
     if labels:
@@ -166,9 +166,9 @@ def _numbers(
         shown = ", ".join(map(repr, strange[:5])) + (", ..." if strange[5:] else "")
         have = ", ".join(map(repr, model.classes[:5])) + (", ..." if model.classes[5:] else "")
         raise BadInput(
-            f"{key}: {len(strange)} classes of {where} are not classes of {model.spec}, by whose "
-            f"names the model's are known: {shown}; the model's are {have}. Give class folders or "
-            "labels those names, or leave the evaluation out."
+            f"{key}: {len(strange)} classes of {where} are not classes of the training data "
+            f"{model.spec}: {shown}; its classes are {have}. Rename the class folders or labels, "
+            "or leave the evaluation out."
         )
     return [[number[name] for name in names] for names in meant]
 

@@ -11,9 +11,6 @@ import os
 import tempfile
 from pathlib import Path
 
-import jax
-from jax.experimental.compilation_cache import compilation_cache
-
 log = logging.getLogger("vit_jax")
 
 # Smaller programs are compiled again: reading them is not faster, and there are hundreds.
@@ -39,6 +36,9 @@ def keep_compiled(folder: str, platform: str) -> str:
         that shares the folder may crash on them (jax issue 38445).
       platform: of the devices: cpu, gpu or tpu.
     """
+    import jax
+    from jax.experimental.compilation_cache import compilation_cache
+
     if folder == "auto":
         own = "" if platform == "cpu" else str(root() / "compiled")
         folder = os.environ.get("JAX_COMPILATION_CACHE_DIR") or own

@@ -24,6 +24,7 @@ import numpy as np
 from vit_jax.data.catalog.sizes import CLASSES, SIZES, WITHOUT_NAMES
 from vit_jax.data.formats.tfrecord import offsets
 from vit_jax.errors import BadInput
+from vit_jax.storage import files as storage
 
 NOTES_FILE = "vit_jax.json"
 _SAMPLE = 1_000  # records of a split whose content enters its fingerprint
@@ -386,7 +387,4 @@ def write_notes(folder: Path, left_out: Sequence[tuple[str, str]] = ()) -> None:
     fingerprints = {split: _fingerprint(*one) for split, one in opened.items()}
     classes = {key: label.digest for key, label in _labels(folder).items()}
     notes = {"fingerprints": fingerprints, "classes": classes, "left_out": sorted(left_out)}
-    text = json.dumps(notes, indent=2)
-    partial = folder / f"{NOTES_FILE}.{os.getpid()}.partial"
-    partial.write_text(text + "\n", encoding="utf-8")
-    partial.replace(folder / NOTES_FILE)
+    storage.write(folder / NOTES_FILE, json.dumps(notes, indent=2) + "\n")

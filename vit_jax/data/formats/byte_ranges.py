@@ -14,11 +14,11 @@ import os
 import resource
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from vit_jax.storage import cache
 from vit_jax.storage import files as storage
 
 _READERS = 4  # whole files that are read at the same time
@@ -176,7 +176,8 @@ def indexed(path: str, kind: str, build: Callable[[str], np.ndarray]) -> np.ndar
     """
     size, version = storage.size_and_version(path)
     identity = f"{kind}\n{storage.as_path(path).absolute()}\n{size}\n{version}"
-    cached = _cache_folder() / f"{hashlib.sha256(os.fsencode(identity)).hexdigest()[:24]}.npy"
+    name = hashlib.sha256(os.fsencode(identity)).hexdigest()[:24]
+    cached = cache.root() / "offsets" / f"{name}.npy"
     with contextlib.suppress(OSError, ValueError, EOFError):  # missing, foreign or damaged
         return np.load(cached, mmap_mode="r")
     index = build(path)
@@ -188,7 +189,3 @@ def indexed(path: str, kind: str, build: Callable[[str], np.ndarray]) -> np.ndar
     except OSError:
         pass  # the index will be rebuilt next time
     return index
-
-
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "vit_jax" / "offsets"

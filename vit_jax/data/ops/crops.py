@@ -14,8 +14,6 @@ from vit_jax.data.ops import decode
 from vit_jax.data.ops.augment import InceptionCrop
 from vit_jax.data.tensorflow import Tensor, tf
 
-Box = tuple[Tensor, Tensor]  # begin, extent: int32 [3] each, as tf.slice takes them
-
 
 @dataclasses.dataclass(frozen=True)
 class FastInceptionCrop(InceptionCrop):

@@ -186,11 +186,11 @@ KINDS: dict[str, tuple[str, str]] = {
     "tar": ("tar:GLOB", "vit_jax.data.sources.tars:open_tar"),
     "vtab": ("vtab:TASK[/full]", "vit_jax.data.sources.vtab:open_vtab"),
     "mix": ("mix:N*SOURCE,N*SOURCE", "vit_jax.data.sources.mixture:mix"),
-    "synthetic": ("synthetic:NAME", "vit_jax.data.sources.synthetic:open_synthetic"),
+    "synthetic": ("synthetic:NAME", "vit_jax.data.sources.builtin:open_synthetic"),
     "objectnet": (
         "objectnet:PATH",
         "vit_jax.data.sources.objectnet:open_objectnet",
     ),
-    "python": ("python:MODULE:FUNCTION", "vit_jax.data.sources.custom:open_custom"),
-    "digits": ("digits", "vit_jax.data.sources.digits:open_digits"),
+    "python": ("python:MODULE:FUNCTION", "vit_jax.data.sources.source:open_custom"),
+    "digits": ("digits", "vit_jax.data.sources.builtin:open_digits"),
 }

@@ -81,6 +81,16 @@ def test_write_is_one_put_and_replaces_the_whole(store):
     assert store.objects["bucket", "run/x.json"][0] == b"short" == place.read_bytes()
 
 
+def test_an_object_or_a_range_of_it_is_read_by_one_request(store):
+    place = storage.path("gs://bucket/data/x.jpg")
+    storage.write(place, b"0123456789")
+    store.asked.clear()
+    assert place.read_bytes() == b"0123456789"
+    assert place.read_range(2, 5) == b"234"  # type: ignore[attr-defined]
+    assert place.read_range(3, 3) == b""  # type: ignore[attr-defined]
+    assert store.counted() == {"read": 2}
+
+
 def test_write_to_a_disk_leaves_the_old_content_where_it_fails(tmp_path, monkeypatch):
     storage.write(tmp_path / "x", "old")
 

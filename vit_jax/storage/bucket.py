@@ -115,9 +115,12 @@ class BucketPath(gpath.PosixGPath):
         with _reaching(self), self.stream(mode) as file:
             yield file
 
-    def read_range(self, start: int, end: int) -> bytes:
-        """Returns the bytes from `start` to `end` with one request."""
-        if start == end:
+    def read_bytes(self) -> bytes:
+        return self.read_range(None, None)
+
+    def read_range(self, start: int | None, end: int | None) -> bytes:
+        """Returns the bytes from `start` to `end` with one request; None stands for either edge."""
+        if start is not None and start == end:
             return b""
         with _reaching(self):
             return store().cat_file(str(self), start=start, end=end)

@@ -4,7 +4,7 @@
 """Decodes and crops in one pass: it decodes only the pixels of a random box of a JPEG.
 
 `decode_box` gives bit for bit the result of decoding and then cropping. `FastInceptionCrop` gives
-less exact pixels of large photographs, sooner. `preprocess.apply` puts both into a chain.
+less exact pixels of large photographs, sooner. `chain.apply` puts both into a chain.
 """
 
 import dataclasses

@@ -74,7 +74,8 @@ class Checkpoints:
         self._left: Path | None = None  # left by a save that failed
         orbax_workarounds.silence()
         self._open = contextlib.ExitStack()
-        self._for_orbax = self._open.enter_context(orbax_workarounds.plain_path(self.folder))
+        plain = self._open.enter_context(orbax_workarounds.plain_path(self.folder))
+        self._for_orbax = epath.Path(str(plain))  # orbax needs all methods of epath
         if read_only:
             return
         if coordination.is_first():
@@ -225,7 +226,7 @@ class Checkpoints:
             return
         files = {_CONFIG: config_yaml, retention.FILE: json.dumps(metrics) + "\n"}
         target = self._for_orbax / str(step)
-        unfinished = self._checkpointer.get_temporary_path(epath.Path(target)).get()
+        unfinished = self._checkpointer.get_temporary_path(target).get()
         self._sealing = self.folder / unfinished.name, files
         args = ocp.args.Composite(state=ocp.args.StandardSave(state))  # type: ignore[call-arg]
         try:

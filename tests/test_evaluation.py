@@ -117,7 +117,7 @@ def test_a_class_that_the_model_has_not_is_refused_with_names(model, tmp_path):
     said = str(caught.value)
     assert said.startswith("evals.x: 2 classes of folder:")
     assert "are not classes of the training data folder:" in said
-    assert "'cow', 'dingo'; the model's are 'cat', 'dog', 'owl', 'pig'" in said
+    assert "'cow', 'dingo'; its classes are 'cat', 'dog', 'owl', 'pig'" in said
 
 
 def test_all_is_the_only_split_of_another_source(model, tmp_path):

@@ -181,7 +181,7 @@ def test_damaged_header_is_an_error(tmp_path):
 
 def test_file_that_is_no_tar(tmp_path):
     (tmp_path / "x.tar").write_bytes(b"x" * 2000)
-    with pytest.raises(ValueError, match="no tar file"):
+    with pytest.raises(ValueError, match="not a tar file"):
         tar_index.members(str(tmp_path / "x.tar"))
 
 

@@ -81,6 +81,14 @@ def test_write_is_one_put_and_replaces_the_whole(store):
     assert store.objects["bucket", "run/x.json"][0] == b"short" == place.read_bytes()
 
 
+@pytest.mark.parametrize(
+    "pattern, folder",
+    [("/x*", "/"), ("a/b*/c", "a"), ("*.tar", ""), ("a/b", "a/b"), ("gs://b/x/*.tar", "gs://b/x")],
+)
+def test_plain_part_of_a_pattern(pattern, folder):
+    assert storage.plain(pattern) == folder
+
+
 def test_an_object_or_a_range_of_it_is_read_by_one_request(store):
     place = storage.path("gs://bucket/data/x.jpg")
     storage.write(place, b"0123456789")

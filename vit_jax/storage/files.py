@@ -25,7 +25,7 @@ from vit_jax.storage import regular
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)  # from file systems without hard links
-_NOT_A_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+_NOT_A_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def is_remote(place: str | Path) -> bool:
@@ -183,7 +183,9 @@ def listed(folder: Path) -> list[Path]:
     except OSError as e:
         if e.errno not in _NOT_A_FOLDER:
             raise
-        return []
+    except ValueError:  # a null byte
+        pass
+    return []
 
 
 def read_all(places: Sequence[Path]) -> list[bytes]:
@@ -226,7 +228,8 @@ def size_and_version(place: str) -> tuple[int, str]:
 def plain(pattern: str) -> str:
     """Returns the part of a pattern before its first wildcard, in whole folders."""
     parts = pattern.split("/")
-    return "/".join(itertools.takewhile(lambda part: not re.search(r"[*?\[]", part), parts))
+    whole = "/".join(itertools.takewhile(lambda part: not re.search(r"[*?\[]", part), parts))
+    return whole or pattern[: pattern.startswith("/")]
 
 
 def glob(pattern: str) -> list[str]:

@@ -151,6 +151,11 @@ def _multiple(size: int, match: re.Match[str]) -> str:
 _ACCEPTED: dict[Any, Any] = {int: int, bool: bool, float: (int, float), str: str}
 
 
+def names(ops: tuple[Op, ...]) -> str:
+    """Returns the classes of the ops as a text for messages, such as `Decode|Resize`."""
+    return "|".join(type(op).__name__ for op in ops)
+
+
 def apply(ops: tuple[Op, ...]) -> Callable[[Tensor, Tensor], Tensor]:
     """Returns the composition of the ops; each op draws from its own stream of the example's seed.
 

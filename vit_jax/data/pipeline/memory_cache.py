@@ -80,7 +80,7 @@ def cache_split(split: Split, kind: Kind, ops: _Ops, workers: int) -> tuple[Spli
     need = stored.carefully(stored.predicted_bytes)
     host_memory.check(need, f"data.cache={kind} of {len(split):,} images", advice)
     table = stored.carefully(stored.held)
-    names = _names(ops[:done]) or "as they are stored"
+    names = preprocess.names(ops[:done]) or "as they are stored"
     note = f"{len(split):,} images are held in memory, {names}: about {need / 2**20:,.0f} MiB"
     held = dataclasses.replace(split, table=table, rows=range(len(split)))
     return held, (CachedOp(),) * done + ops[done:], note
@@ -166,12 +166,10 @@ class _Stored:
         passed = tf.data.Dataset.zip(numbers, self._images(every)).map(lambda n, _: n)
         good = np.fromiter(passed.ignore_errors().as_numpy_iterator(), np.int64)
         for index in np.setdiff1d(every, good).tolist():
-            if reason := self.doubtful.examine(index, self._process, _names(self.ops), error):
+            if reason := self.doubtful.examine(
+                index, self._process, preprocess.names(self.ops), error
+            ):
                 raise BadInput(
                     f"{self.split.name(index)} cannot be decoded: {reason}. Remove or replace the "
                     "file; data.bad_images=skip needs data.cache=raw or none."
                 )
-
-
-def _names(ops: _Ops) -> str:
-    return "|".join(type(op).__name__ for op in ops)

@@ -161,7 +161,7 @@ class Pipeline:
             raise
         except (ValueError, TypeError, IndexError, AttributeError) as e:
             raise BadInput(
-                f"the chain {_names(self.ops)} cannot be applied: {plain(e)}. "
+                f"the chain {preprocess.names(self.ops)} cannot be applied: {plain(e)}. "
                 "It starts with decode where images are files."
             ) from e
         return traced
@@ -214,7 +214,7 @@ class Pipeline:
                     index, seed, _ = planned(at)
                     index = doubtful.at(int(index))
                     process_one = functools.partial(traced, seed=seed)
-                    reason = doubtful.examine(index, process_one, _names(self.ops), e)
+                    reason = doubtful.examine(index, process_one, preprocess.names(self.ops), e)
                 if reason:
                     self._skip(index, reason, doubtful, training)
 
@@ -266,10 +266,6 @@ def _joined(
                 for key, x in part.items():
                     whole[key][part["k"] - start] = x
         yield {key: x for key, x in whole.items() if key != "k"}
-
-
-def _names(ops: tuple[preprocess.Op, ...]) -> str:
-    return "|".join(type(op).__name__ for op in ops)
 
 
 def local_rows(sharding: jax.sharding.Sharding, batch_size: int) -> range:

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The user's cache folder, and the compiled programs of XLA in it.
+"""Finds the user's cache folder, and keeps compiled programs of XLA in it.
 
 Everything in it can be made again, so it may be deleted at any time. Start from `keep_compiled`.
 """

@@ -85,7 +85,7 @@ def _images(source: Source) -> list[Split]:
 def _ordered(
     threads: ThreadPoolExecutor, function: Callable[[int], Any], values: Iterable[int], ahead: int
 ) -> Iterator[Any]:
-    """Like threads.map, but keeps at most `ahead` results: a source may have 10^9 images."""
+    """Maps the values in order; keeps at most `ahead` results, since a source may be large."""
     waiting: collections.deque[Any] = collections.deque()
     for value in values:
         waiting.append(threads.submit(function, value))

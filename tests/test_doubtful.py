@@ -290,9 +290,9 @@ def test_reading_is_left_alone_where_nothing_is_doubtful(tmp_path):
     split = files(tmp_path)
     known = bad_images_lib.FallbackReader(split, exif=False)
     assert known.reader() is known.reader()
-    assert not known.is_known(3)
-    known.add_careful(3)
-    assert known.is_known(3)
+    assert not known.needs_fallback(3)
+    known.use_pillow_for(3)
+    assert known.needs_fallback(3)
     assert known.at(3) == 3
     image, _ = known.reader()(3)
     assert (decode.with_pillow(image.numpy()) == known.image(3)).all()
@@ -321,4 +321,4 @@ def test_an_image_that_a_store_did_not_give_is_not_doubtful(tmp_path):
     error = tf.errors.UnknownError(None, None, "StoreLost: gone. Run again.\nTraceback")
     with pytest.raises(PeerLost, match=r"^gone\. Run again\.$"):
         found.examine(0, lambda image: image, "", error)
-    assert not found.is_known(0)
+    assert not found.needs_fallback(0)

@@ -32,13 +32,13 @@ class FallbackReader:
         self._read = split.reader()
         self._instead: dict[int, int] = {}
         self._next_good: dict[int, int] = {}  # for undecodable examples, whether used or not
-        self._in_graph: Any = None  # `_instead` as a TensorFlow table, for `careful_reader`
+        self._in_graph: Any = None  # `_instead` as a TensorFlow table, for `updating_reader`
 
     def at(self, index: int) -> int:
         """Returns the index of the example that is read in place of `index`."""
         return self._instead.get(index, index)
 
-    def is_known(self, index: int) -> bool:
+    def needs_fallback(self, index: int) -> bool:
         """Returns True if the fast path is known to fail for this example."""
         return index in self._instead
 
@@ -65,7 +65,7 @@ class FallbackReader:
     ) -> str:
         """Returns why a failed example is not a usable image, or "" if Pillow decodes it.
 
-        Registers an example that Pillow decodes with `add_careful`.
+        Registers an example that Pillow decodes with `use_pillow_for`.
 
         Args:
           index: the index of the example.
@@ -79,9 +79,9 @@ class FallbackReader:
         """
         raise_if_store_lost(error)
         try:
-            if not self.is_known(index):
+            if not self.needs_fallback(index):
                 process(tf.constant(self.image(index)))
-                self.add_careful(index)
+                self.use_pillow_for(index)
                 return ""
         except decode.BadImage as e:
             return str(e)
@@ -92,7 +92,7 @@ class FallbackReader:
             "Remove or replace the image, or change the chain."
         ) from None
 
-    def add_careful(self, index: int) -> None:
+    def use_pillow_for(self, index: int) -> None:
         """Makes `image` decode this example from now on."""
         self._add(index, index)
 
@@ -126,9 +126,9 @@ class FallbackReader:
 
     def reader(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         """Returns a reader like `Split.reader` with the replacements known now."""
-        return self.careful_reader() if self._instead else self._read
+        return self.updating_reader() if self._instead else self._read
 
-    def careful_reader(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    def updating_reader(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         """Returns a reader like `Split.reader` that looks up replacements at each read."""
         if self._in_graph is None:
             self._in_graph = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1)
@@ -136,7 +136,7 @@ class FallbackReader:
                 self._add(index, other)
         instead = self._in_graph.lookup
 
-        def careful(content: bytes) -> np.ndarray:
+        def decoded(content: bytes) -> np.ndarray:
             return decode.image(content, self._exif)
 
         def read(index: Tensor) -> tuple[Tensor, Tensor]:
@@ -147,7 +147,7 @@ class FallbackReader:
                 return image, labels
 
             def as_png() -> Tensor:  # lossless, and a format that the chain decodes
-                pixels = decode.in_python(careful, image, tf.uint8, [None, None, 3])
+                pixels = decode.in_python(decoded, image, tf.uint8, [None, None, 3])
                 return tf.io.encode_png(pixels, compression=0)
 
             return tf.cond(tf.equal(instead(index), index), as_png, lambda: image), labels

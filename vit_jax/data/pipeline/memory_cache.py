@@ -77,25 +77,25 @@ def cache_split(split: Split, kind: Kind, ops: _Ops, workers: int) -> tuple[Spli
     exif = any(op.exif for op in ops[:done] if isinstance(op, preprocess.Decode))
     stored = _Stored(FallbackReader(split, exif), split, ops[:done], workers)
     advice = "Set data.cache=none" + (", or raw, which takes less." if done else ".")
-    need = stored.carefully(stored.predicted_bytes)
+    need = stored.retrying(stored.predicted_bytes)
     host_memory.check(need, f"data.cache={kind} of {len(split):,} images", advice)
-    table = stored.carefully(stored.held)
+    table = stored.retrying(stored.table)
     names = preprocess.names(ops[:done]) or "as they are stored"
     note = f"{len(split):,} images are held in memory, {names}: about {need / 2**20:,.0f} MiB"
-    held = dataclasses.replace(split, table=table, rows=range(len(split)))
-    return held, (CachedOp(),) * done + ops[done:], note
+    cached = dataclasses.replace(split, table=table, rows=range(len(split)))
+    return cached, (CachedOp(),) * done + ops[done:], note
 
 
 @dataclasses.dataclass(frozen=True)
 class _Stored:
     """The cached form of each example: its image after `ops`, and its labels."""
 
-    doubtful: FallbackReader  # wraps `split`
+    fallback: FallbackReader  # wraps `split`
     split: Split
     ops: _Ops
     workers: int
 
-    def carefully(self, function: Callable[[], _T]) -> _T:
+    def retrying(self, function: Callable[[], _T]) -> _T:
         """Calls the function, and calls it again if the failed images can be decoded by Pillow.
 
         Raises:
@@ -124,7 +124,7 @@ class _Stored:
         headroom = _HEADROOM if count > len(some) else 1
         return int(count * (np.mean(sizes) * headroom + _EACH))
 
-    def held(self) -> Table:
+    def table(self) -> Table:
         """Returns a table of the examples in memory; row i is example i of the split."""
         images = self._images(np.arange(len(self.split)))
         kind = images.element_spec[0]
@@ -146,7 +146,7 @@ class _Stored:
 
     def _images(self, indices: np.ndarray) -> Any:
         """Returns a dataset of (image, labels)."""
-        read, process = self.doubtful.reader(), self._process
+        read, process = self.fallback.reader(), self._process
 
         def stored(index: Tensor) -> tuple[Tensor, Tensor]:
             image, labels = read(index)
@@ -166,7 +166,7 @@ class _Stored:
         passed = tf.data.Dataset.zip(numbers, self._images(every)).map(lambda n, _: n)
         good = np.fromiter(passed.ignore_errors().as_numpy_iterator(), np.int64)
         for index in np.setdiff1d(every, good).tolist():
-            if reason := self.doubtful.examine(
+            if reason := self.fallback.examine(
                 index, self._process, preprocess.names(self.ops), error
             ):
                 raise BadInput(

@@ -127,9 +127,9 @@ class Pipeline:
         and each gap is filled on its own. The other rows of the batch stay the same.
         """
         exif = any(op.exif for op in self.ops if isinstance(op, Decode))
-        doubtful = FallbackReader(self.split, exif)
+        fallback = FallbackReader(self.split, exif)
         start, size = starts.start, starts.step
-        example = self._example(plan, doubtful.reader())
+        example = self._example(plan, fallback.reader())
         try:
             for batch in _joined(self._iterator(starts, example), starts):
                 yield batch
@@ -137,8 +137,8 @@ class Pipeline:
             return
         except (tf.errors.OpError, UnicodeDecodeError):  # the latter quotes a damaged record
             pass
-        example = self._example(plan, doubtful.careful_reader())
-        fill = self._filler(plan, example, doubtful, training)
+        example = self._example(plan, fallback.updating_reader())
+        fill = self._filler(plan, example, fallback, training)
         while start < starts.stop:  # gaps show after this many batches if all fails
             some = range(start, min(start + _LENIENT_BATCHES * size, starts.stop), size)
             yield from _joined(self._iterator(some, example, lenient=True), some, fill)
@@ -190,7 +190,7 @@ class Pipeline:
         return dataset.with_options(options).as_numpy_iterator()
 
     def _filler(
-        self, plan: Plan, example: Any, doubtful: FallbackReader, training: bool
+        self, plan: Plan, example: Any, fallback: FallbackReader, training: bool
     ) -> Callable[[int], NumpyBatch]:
         """Returns the function that maps each k whose example failed to the batch of its row.
 
@@ -212,15 +212,15 @@ class Pipeline:
                     return {key: x.numpy()[None] for key, x in example(at).items()}
                 except (tf.errors.OpError, UnicodeDecodeError) as e:
                     index, seed, _ = planned(at)
-                    index = doubtful.at(int(index))
+                    index = fallback.at(int(index))
                     process_one = functools.partial(traced, seed=seed)
-                    reason = doubtful.examine(index, process_one, preprocess.names(self.ops), e)
+                    reason = fallback.examine(index, process_one, preprocess.names(self.ops), e)
                 if reason:
-                    self._skip(index, reason, doubtful, training)
+                    self._skip(index, reason, fallback, training)
 
         return fill
 
-    def _skip(self, index: int, reason: str, doubtful: FallbackReader, training: bool) -> None:
+    def _skip(self, index: int, reason: str, fallback: FallbackReader, training: bool) -> None:
         """Replaces an example that cannot be decoded, or raises BadInput."""
         name = self.split.name(index)
         if not training or self.bad_images != "skip":
@@ -228,7 +228,7 @@ class Pipeline:
             raise BadInput(
                 f"{name} cannot be decoded: {reason}. Remove or replace the file{advice}."
             )
-        doubtful.replace(index)
+        fallback.replace(index)
         if (name, reason) not in self.skipped:
             self.skipped.append((name, reason))
             log.warning("data: %s is skipped: %s", name, reason)

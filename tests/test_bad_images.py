@@ -136,7 +136,7 @@ def test_a_file_that_is_gone_is_never_skipped(tmp_path):
 def test_a_file_that_is_gone_replaces_none(tmp_path):
     split = files(tmp_path, bad=(5,))
     (tmp_path / split.name(6)).unlink()
-    one = split.take([5, 6])
+    one = split.take_indices([5, 6])
     pipe = skipping(one, batch_size=1)
     with pytest.raises(BadInput, match=rf"{split.name(6)} cannot be read: .*No such file"):
         pipe.probe()
@@ -158,7 +158,7 @@ def test_nothing_but_bad_images_is_bad_input(tmp_path):
 def test_a_batch_may_hold_a_bad_image_several_times(tmp_path):
     """A batch larger than the split: epochs meet in it."""
     split = files(tmp_path, bad=(6,))
-    few = split.take(np.arange(2, 12))
+    few = split.take_indices(np.arange(2, 12))
     pipe = skipping(few, batch_size=32)
     found = list(pipe.train(0, 2))
     assert [name for name, _ in pipe.skipped] == [split.name(6)]
@@ -170,7 +170,7 @@ def test_a_batch_may_hold_a_bad_image_several_times(tmp_path):
 @pytest.mark.parametrize("method", ["train", "evaluation"])
 def test_a_batch_may_hold_several_times_what_only_pillow_decodes(tmp_path, data_dir, method):
     """Rows that fill up a batch of evaluation repeat the first example."""
-    few = files(tmp_path).take(range(6))
+    few = files(tmp_path).take_indices(range(6))
     odd = lossless_jpeg(data_dir)
 
     def batches():
@@ -188,7 +188,7 @@ def test_a_batch_may_hold_several_times_what_only_pillow_decodes(tmp_path, data_
 def test_two_bad_images_may_share_a_replacement_that_needs_pillow(tmp_path, data_dir):
     split = files(tmp_path, bad=(2, 3))
     (tmp_path / split.name(4)).write_bytes(lossless_jpeg(data_dir))
-    pipe = skipping(split.take([2, 3, 4]), batch_size=9)
+    pipe = skipping(split.take_indices([2, 3, 4]), batch_size=9)
     (batch,) = pipe.train(0, 1)
     assert (batch["labels"] == 0).all()
     assert len(pipe.skipped) == 2
@@ -241,9 +241,9 @@ def test_a_bad_image_costs_no_tracing(tmp_path, monkeypatch):
 
 def test_each_bad_image_is_decoded_a_few_times_also_in_a_long_row_of_them(tmp_path, monkeypatch):
     split = files(tmp_path, bad=range(1, COUNT))
-    decoded, image = [], bad_images_lib.Doubtful.image
+    decoded, image = [], bad_images_lib.FallbackReader.image
     monkeypatch.setattr(
-        bad_images_lib.Doubtful,
+        bad_images_lib.FallbackReader,
         "image",
         lambda self, index: decoded.append(index) or image(self, index),
     )
@@ -286,14 +286,14 @@ def test_gaps_are_filled_wherever_they_are(tmp_path, monkeypatch, size):
 
 def test_reading_is_left_alone_where_nothing_is_doubtful(tmp_path):
     split = files(tmp_path)
-    known = bad_images_lib.Doubtful(split, exif=False)
+    known = bad_images_lib.FallbackReader(split, exif=False)
     assert known.reader() is known.reader()
-    assert not known.is_known(3)
-    known.add_careful(3)
-    assert known.is_known(3)
+    assert not known.needs_fallback(3)
+    known.use_pillow_for(3)
+    assert known.needs_fallback(3)
     assert known.at(3) == 3
     image, _ = known.reader()(3)
-    assert (decode.careful(image.numpy()) == known.image(3)).all()
+    assert (decode.with_pillow(image.numpy()) == known.image(3)).all()
 
 
 @pytest.mark.parametrize("bad_images", ["error", "skip"])
@@ -309,14 +309,14 @@ def test_a_store_that_is_gone_is_no_bad_image(tmp_path, monkeypatch, bad_images)
 
     gone = dataclasses.replace(split, table=dataclasses.replace(split.table, reader=lambda: read))
     with pytest.raises(PeerLost, match=r"^gs://bucket/x: .* gone\. Run again\.$"):
-        bad_images_lib.Doubtful(gone, exif=False).image(0)
+        bad_images_lib.FallbackReader(gone, exif=False).image(0)
     with pytest.raises(PeerLost, match=r"gone\. Run again\.$"):
         next(pictures.batches(gone, CHAIN, bad_images=bad_images).train(0, 1))
 
 
 def test_an_image_that_a_store_did_not_give_is_not_doubtful(tmp_path):
-    found = bad_images_lib.Doubtful(files(tmp_path), exif=False)
+    found = bad_images_lib.FallbackReader(files(tmp_path), exif=False)
     error = tf.errors.UnknownError(None, None, "StoreLost: gone. Run again.\nTraceback")
     with pytest.raises(PeerLost, match=r"^gone\. Run again\.$"):
         found.examine(0, lambda image: image, "", error)
-    assert not found.is_known(0)
+    assert not found.needs_fallback(0)

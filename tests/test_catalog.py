@@ -76,11 +76,11 @@ def test_what_is_missing_of_imagenet_v2_is_the_archive_of_its_own(tmp_path):
 def test_a_path_is_taken_as_given_where_it_is_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     place = tmp_path / "d" / "downloads" / "manual"
-    assert prepared.manual("x.json", "d") == place.relative_to(tmp_path) / "x.json"
-    assert prepared.manual("", "d") == place.relative_to(tmp_path)
+    assert prepared.manual_path("x.json", "d") == place.relative_to(tmp_path) / "x.json"
+    assert prepared.manual_path("", "d") == place.relative_to(tmp_path)
     (tmp_path / "x.json").touch()
-    assert prepared.manual("x.json", "d").name == "x.json"
-    assert prepared.manual("x.json", "d").exists()
+    assert prepared.manual_path("x.json", "d").name == "x.json"
+    assert prepared.manual_path("x.json", "d").exists()
 
 
 # --- labels of ImageNet ---
@@ -102,15 +102,15 @@ def val(number):
 
 def test_labels_are_matched_by_name_and_empty_sets_left_out():
     names = [f"n01440764/{val(n)}" for n in (4, 2, 1, 3)]
-    split, labels = imagenet_labels.matched(named(*names), SETS, "here")
+    split, labels = imagenet_labels.match_labels(named(*names), SETS, "here")
     assert [split.name(i) for i in range(len(split))] == [names[0], names[2], names[3]]
     assert labels.dtype == np.int32
     assert labels.tolist() == [[1, 2, 3], [3, -1, -1], [5, 700, -1]]
 
 
 def test_a_part_of_the_images_and_other_names_are_matched_too():
-    split = named("row 0", "row 1", "row 2", ids=[val(5), val(1), val(3)]).part(1, 3)
-    kept, labels = imagenet_labels.matched(split, SETS, "here")
+    split = named("row 0", "row 1", "row 2", ids=[val(5), val(1), val(3)]).take_range(1, 3)
+    kept, labels = imagenet_labels.match_labels(split, SETS, "here")
     assert [kept.name(i) for i in range(len(kept))] == ["row 1", "row 2"]
     assert labels.tolist() == [[3, -1], [5, 700]]
 
@@ -118,12 +118,12 @@ def test_a_part_of_the_images_and_other_names_are_matched_too():
 @pytest.mark.parametrize("name", ["cat.jpg", val(0), val(7), "x" + val(1), "imagenet2012/val/1"])
 def test_an_image_without_a_set_is_refused(name):
     with pytest.raises(BadInput, match=r"here: labels are matched by file name.*example 1 is"):
-        imagenet_labels.matched(named(val(1), name), SETS, "here")
+        imagenet_labels.match_labels(named(val(1), name), SETS, "here")
 
 
 def test_images_of_which_none_counts_are_refused():
     with pytest.raises(BadInput, match="none of the 2 images has a label"):
-        imagenet_labels.matched(named(val(2), val(6)), SETS, "here")
+        imagenet_labels.match_labels(named(val(2), val(6)), SETS, "here")
 
 
 def test_the_file_is_found_as_a_path_or_among_the_files_that_people_fetch(tmp_path):
@@ -131,13 +131,13 @@ def test_the_file_is_found_as_a_path_or_among_the_files_that_people_fetch(tmp_pa
     place.mkdir(parents=True)
     (place / "real.json").write_text(json.dumps(SETS))
     (tmp_path / "mine.json").write_text(json.dumps(SETS[:1]))
-    assert imagenet_labels.read("real.json", str(tmp_path)) == SETS
-    assert imagenet_labels.read(str(tmp_path / "mine.json"), "") == SETS[:1]
+    assert imagenet_labels.read_label_sets("real.json", str(tmp_path)) == SETS
+    assert imagenet_labels.read_label_sets(str(tmp_path / "mine.json"), "") == SETS[:1]
 
 
 def test_a_missing_file_says_what_it_is_and_where_it_goes(tmp_path):
     with pytest.raises(BadInput) as caught:
-        imagenet_labels.read("real.json", str(tmp_path))
+        imagenet_labels.read_label_sets("real.json", str(tmp_path))
     said = str(caught.value)
     assert "real.json  388478 bytes  sha256 d83e9bff374c631aae8439eb064c7019" in said
     assert "https://raw.githubusercontent.com/google-research/reassessed-imagenet" in said
@@ -150,7 +150,7 @@ def test_a_missing_file_says_what_it_is_and_where_it_goes(tmp_path):
 def test_what_is_no_list_of_classes_is_refused(tmp_path, content):
     (tmp_path / "x.json").write_text(content)
     with pytest.raises(BadInput, match=r"x\.json"):
-        imagenet_labels.read(str(tmp_path / "x.json"), "")
+        imagenet_labels.read_label_sets(str(tmp_path / "x.json"), "")
 
 
 def test_of_reals_labels_46837_sets_count_and_the_original_labels_are_in_90_02_percent(
@@ -160,11 +160,11 @@ def test_of_reals_labels_46837_sets_count_and_the_original_labels_are_in_90_02_p
         content = {n: archive.extractfile(f"imagenet_labels/{n}").read() for n in (
             "real.json", "val_labels.txt", "synsets.csv")}  # fmt: skip
     (tmp_path / "real.json").write_bytes(content["real.json"])
-    sets = imagenet_labels.read(str(tmp_path / "real.json"), "")
+    sets = imagenet_labels.read_label_sets(str(tmp_path / "real.json"), "")
     original = np.array(content["val_labels.txt"].split(), np.int32)
     shuffled = np.random.default_rng(0).permutation(50_000)
     images = named(*(f"row {k}" for k in range(50_000)), ids=[val(k + 1) for k in shuffled])
-    split, labels = imagenet_labels.matched(images, sets, "here")
+    split, labels = imagenet_labels.match_labels(images, sets, "here")
     assert len(split) == 46_837
     predicted = original[shuffled[split.rows]]
     assert (predicted[:, None] == labels).any(axis=1).mean() == pytest.approx(0.9002, abs=5e-5)
@@ -174,5 +174,5 @@ def test_of_reals_labels_46837_sets_count_and_the_original_labels_are_in_90_02_p
 
 def test_nothing_but_rows_changes():
     whole = named(val(1), val(3))
-    split, _ = imagenet_labels.matched(whole, SETS, "here")
+    split, _ = imagenet_labels.match_labels(whole, SETS, "here")
     assert dataclasses.replace(split, rows=whole.rows) == whole

@@ -52,7 +52,7 @@ def test_other_files_are_measured_without_comparisons_and_it_says_so(tmp_path):
 
 
 def test_one_image_can_be_measured(tmp_path):
-    found = bench.bench(split(tmp_path, "JPEG", 2).take(range(1)), 1, rounds=1, size=16)
+    found = bench.bench(split(tmp_path, "JPEG", 2).take_indices(range(1)), 1, rounds=1, size=16)
     assert found["images"] == 1
     assert all(rate > 0 for rate in found["images_per_sec_per_core"].values())
     assert "1 images" in bench.as_text(found)

@@ -125,7 +125,7 @@ def test_files_become_what_pillow_makes_of_them():
         assert off <= (8 if name.startswith("CMYK") and "TIFF" not in name else 2), name
         if "JP" not in name and name not in ("progressive",) and "CMYK" not in name:
             assert off == 0, name
-        np.testing.assert_array_equal(decode.careful(content), wanted, name)
+        np.testing.assert_array_equal(decode.with_pillow(content), wanted, name)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_formats_of_few_files_are_found_and_read(kind, suffix, feature):
     content = save(PHOTO, kind)
     assert suffix in decode.EXTENSIONS
     np.testing.assert_array_equal(decode.image(content, exif=False), pillow(content))
-    assert abs(decode.careful(content).astype(int) - np.asarray(PHOTO)).mean() <= 2
+    assert abs(decode.with_pillow(content).astype(int) - np.asarray(PHOTO)).mean() <= 2
 
 
 DEEP = {
@@ -301,8 +301,8 @@ def test_warnings_of_pillow_do_not_leak():
         warnings.simplefilter("always")
         before = list(warnings.filters)
         with pytest.raises(decode.BadImage, match=r"truncated|broken"):
-            decode.careful(png_header(10000, 10000) + PNG[33:])
-        decode.careful(palette(bytes(16)))
+            decode.with_pillow(png_header(10000, 10000) + PNG[33:])
+        decode.with_pillow(palette(bytes(16)))
         assert warnings.filters == before
     assert caught == []
 
@@ -326,7 +326,7 @@ def test_every_odd_real_file_is_as_in_pillow_or_bad(data_dir):
     assert {f for f in made if made[f] is not None} & bad == tolerated
     for name in bad:
         with pytest.raises(decode.BadImage):
-            decode.careful(files[name])
+            decode.with_pillow(files[name])
     for row in (row for row in rows if row["file"] not in bad):
         name, mode = row["file"], row["pillow_mode"]
         wanted = pillow(files[name])
@@ -442,7 +442,7 @@ def test_turned_images_are_cropped_when_they_are_upright():
     exif = Image.Exif()
     exif[0x0112] = 6
     content = pictures.encode(photograph(50, 40), "JPEG", exif=exif)
-    upright = decode.careful(content, exif=True)
+    upright = decode.with_pillow(content, exif=True)
     crop = preprocess.apply(preprocess.parse("", "decode|inception_crop(8)", 8))
     for seed in seeds(5):
         found = chain("decode(exif=True)|inception_crop(8)")(content, seed)

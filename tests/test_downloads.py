@@ -26,13 +26,13 @@ def needs(name, folder):
 
 def test_all_nineteen_tasks_of_vtab_have_a_name():
     assert len(downloads.vtab.tasks()) == 19
-    assert len(downloads.names("vtab/all")) == 16  # some tasks share a dataset
-    assert downloads.names("vtab") == downloads.names("vtab/all")
-    assert downloads.names("vtab/eurosat") == {"vtab/eurosat": "eurosat/rgb"}
+    assert len(downloads.resolve_names("vtab/all")) == 16  # some tasks share a dataset
+    assert downloads.resolve_names("vtab") == downloads.resolve_names("vtab/all")
+    assert downloads.resolve_names("vtab/eurosat") == {"vtab/eurosat": "eurosat/rgb"}
     for spelling in ("Clevr-Count", "clevr_count", "clevrcount"):
-        assert downloads.names(f"vtab/{spelling}") == {"vtab/clevr_count": "clevr"}
+        assert downloads.resolve_names(f"vtab/{spelling}") == {"vtab/clevr_count": "clevr"}
     with pytest.raises(BadInput, match="eurosat"):
-        downloads.names("vtab/eurosta")
+        downloads.resolve_names("vtab/eurosta")
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda t: t["name"])
@@ -112,13 +112,13 @@ def test_a_missing_or_empty_file_of_records_is_broken(tmp_path):
 
 def test_absent_says_what_is_there_instead(tmp_path):
     [need] = needs("oxford_flowers102", tmp_path)
-    assert {d.name: w for d, w in downloads.absent(need, tmp_path)} == {
+    assert {d.name: w for d, w in downloads.missing_files(need, tmp_path)} == {
         n: "missing" for n in ("102flowers.tgz", "imagelabels.mat", "setid.mat")
     }
     (tmp_path / "imagelabels.mat").write_bytes(bytes(502))
     (tmp_path / "setid.mat").write_bytes(b"<html>")
     (tmp_path / "102flowers.tgz").mkdir()
-    found = {d.name: w for d, w in downloads.absent(need, tmp_path)}
+    found = {d.name: w for d, w in downloads.missing_files(need, tmp_path)}
     assert set(found) == {"102flowers.tgz", "setid.mat"}
     assert "has 6 bytes (a web page" in found["setid.mat"]
 
@@ -127,7 +127,7 @@ def test_folders_are_asked_for_where_tfds_wants_folders(tmp_path):
     [need] = needs("vtab/retinopathy", tmp_path)
     for name in ("train", "test", "sample"):
         (tmp_path / name).mkdir()
-    found = {d.name for d, _ in downloads.absent(need, tmp_path)}
+    found = {d.name for d, _ in downloads.missing_files(need, tmp_path)}
     assert found == {"trainLabels.csv", "retinopathy_solution.csv"}
 
 

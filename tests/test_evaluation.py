@@ -51,7 +51,7 @@ def model(tmp_path):
 
 def find(model, source, **changes):
     settings = {"split": "all", "labels": "", "classes": "all", "data_dir": ""} | changes
-    return test_sets.find(model, opened, "evals.x", source=source, **settings)
+    return test_sets.open_test_set(model, opened, "evals.x", source=source, **settings)
 
 
 def read(split):
@@ -92,7 +92,7 @@ def test_predictions_among_the_classes_that_are_present(model, tmp_path):
     found = find(model, f"folder:{tmp_path / 'x'}", classes="present")
     assert found.columns.tolist() == [[1], [3]]
     assert read(found.parts[""]) == [[0], [0], [1]]
-    owls = dataclasses.replace(model, splits={"train": model.splits["train"].take([4, 5])})
+    owls = dataclasses.replace(model, splits={"train": model.splits["train"].take_indices([4, 5])})
     part = find(owls, "", split="train", classes="present")
     assert (part.columns.tolist(), read(part.parts[""])) == ([[2]], [[0], [0]])
 
@@ -116,8 +116,8 @@ def test_a_class_that_the_model_has_not_is_refused_with_names(model, tmp_path):
         find(model, f"folder:{tmp_path / 'x'}")
     said = str(caught.value)
     assert said.startswith("evals.x: 2 classes of folder:")
-    assert "are not classes of folder:" in said
-    assert "'cow', 'dingo'; the model's are 'cat', 'dog', 'owl', 'pig'" in said
+    assert "are not classes of the training data folder:" in said
+    assert "'cow', 'dingo'; its classes are 'cat', 'dog', 'owl', 'pig'" in said
 
 
 def test_all_is_the_only_split_of_another_source(model, tmp_path):
@@ -152,7 +152,7 @@ def test_parts_that_are_missing_are_said_at_once(model, tmp_path, small_table):
         own(tmp_path / "x" / part, *(f"{n}/0.png" for n in NAMES))
     assert list(find(model, spec).parts) == ["fog_1", "fog_2", "snow_1", "snow_2"]
     own(tmp_path / "x" / "snow" / "2", "wolf/0.png")
-    with pytest.raises(BadInput, match="its parts have not the same classes"):
+    with pytest.raises(BadInput, match="its parts do not have the same classes"):
         find(model, spec)
 
 
@@ -386,6 +386,6 @@ def test_a_missing_part_of_tfds_is_said_without_asking_for_the_others(model):
     with pytest.raises(
         BadInput, match=r"_1 is not prepared\.\nperhaps likewise the other 74 parts$"
     ):
-        test_sets.find(model, nothing, "evals.c", source=spec, split="validation", labels="",
-                        classes="all", data_dir="")  # fmt: skip
+        test_sets.open_test_set(model, nothing, "evals.c", source=spec, split="validation",
+                                labels="", classes="all", data_dir="")  # fmt: skip
     assert asked == ["tfds:imagenet2012_corrupted/gaussian_noise_1"]

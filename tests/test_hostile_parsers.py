@@ -256,7 +256,7 @@ def test_template_of_file_names_is_no_program(tmp_path):
 def test_label_sets_of_another_kind_are_refused(tmp_path, text):
     (tmp_path / "real.json").write_text(text)
     with pytest.raises(BadInput):
-        imagenet_labels.read(str(tmp_path / "real.json"), "")
+        imagenet_labels.read_label_sets(str(tmp_path / "real.json"), "")
 
 
 @given(st.sampled_from(["timm", "hf"]), hostile.misplaced({

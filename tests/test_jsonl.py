@@ -16,7 +16,7 @@ def workdir(request, tmp_path, store):
 
 
 def add(workdir, step, *new):
-    file = jsonl.cut(workdir / jsonl.METRICS_FILE, step)
+    file = jsonl.open_for_append(workdir / jsonl.METRICS_FILE, step)
     for row in new:
         file.add(row)
     file.close()
@@ -34,7 +34,7 @@ def test_rows_come_back_in_the_order_in_which_they_were_written(workdir):
     written = [row(2, loss=0.5), row(10, loss=0.25), row(10, val=1), row(1000, loss=0.1)]
     add(workdir, 0, *written)
     assert read(workdir) == written
-    assert jsonl.place(workdir / jsonl.METRICS_FILE).exists()
+    assert jsonl.rows_path(workdir / jsonl.METRICS_FILE).exists()
 
 
 def test_rows_after_the_checkpoint_are_cut_off(workdir):
@@ -54,7 +54,7 @@ def test_no_rows_are_no_error(workdir):
 
 
 def test_row_is_one_request(store):
-    file = jsonl.cut(storage.path("gs://bucket/run") / jsonl.METRICS_FILE, 0)
+    file = jsonl.open_for_append(storage.path("gs://bucket/run") / jsonl.METRICS_FILE, 0)
     store.asked.clear()
     for step in range(5):
         file.add(row(step))
@@ -77,7 +77,7 @@ def test_kill_while_rows_are_cut_off_is_made_good_by_the_next_start(store, monke
     with monkeypatch.context() as patch:
         patch.setattr(storage, "remove", killed)
         with pytest.raises(KeyboardInterrupt):
-            jsonl.cut(workdir / jsonl.METRICS_FILE, 4)
+            jsonl.open_for_append(workdir / jsonl.METRICS_FILE, 4)
     add(workdir, 4, row(5, new=1))
     assert read(workdir) == [row(1), row(2), row(3), row(4), row(5, new=1)]
 
@@ -97,7 +97,7 @@ def test_reader_of_the_rows_that_stay_is_not_hurt_by_the_cut(store, monkeypatch)
 
 
 def test_row_that_could_not_be_put_raises_before_a_checkpoint_builds_on_it(store, monkeypatch):
-    file = jsonl.cut(storage.path("gs://bucket/run") / jsonl.METRICS_FILE, 0)
+    file = jsonl.open_for_append(storage.path("gs://bucket/run") / jsonl.METRICS_FILE, 0)
 
     def lost(place, content):
         raise storage.StoreLost("gone")
@@ -116,7 +116,7 @@ def test_row_that_could_not_be_put_raises_before_a_checkpoint_builds_on_it(store
 @pytest.mark.parametrize("bad", ["NaN", "-Infinity", "1e999", "[1, [-1e999]]"])
 def test_row_with_a_number_that_is_not_finite_is_no_row(workdir, bad):
     add(workdir, 0, row(2), row(3, loss=0.5), row(4))
-    place = jsonl.place(workdir / jsonl.METRICS_FILE)
+    place = jsonl.rows_path(workdir / jsonl.METRICS_FILE)
     path = place if place.is_file() else place / "000000003-000001.jsonl"
     text = storage.read_all([path])[0].decode()
     assert "0.5" in text
@@ -127,7 +127,7 @@ def test_row_with_a_number_that_is_not_finite_is_no_row(workdir, bad):
 
 
 def test_number_that_is_not_finite_is_refused(workdir):
-    file = jsonl.cut(workdir / jsonl.METRICS_FILE, 0)
+    file = jsonl.open_for_append(workdir / jsonl.METRICS_FILE, 0)
     with pytest.raises(ValueError, match="JSON"):
         file.add(row(1, loss=float("nan")))
     file.close()
@@ -135,8 +135,8 @@ def test_number_that_is_not_finite_is_refused(workdir):
 
 def test_lines_that_are_no_rows_are_numbered_but_for_a_torn_last_one(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    assert jsonl.damaged(path) == []
+    assert jsonl.damaged_lines(path) == []
     path.write_text('{"step": 1}\n{"st\n{"step": 2}\n[1]\n{"step": 3, "a": NaN}\n{"step": "4"}\n')
-    assert jsonl.damaged(path) == [2, 4, 5, 6]
+    assert jsonl.damaged_lines(path) == [2, 4, 5, 6]
     path.write_text('{"step": 1}\n{"step": 2, "tra')
-    assert jsonl.damaged(path) == []
+    assert jsonl.damaged_lines(path) == []

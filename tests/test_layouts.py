@@ -28,8 +28,8 @@ def seen(index):
 
 
 def own(origin):
-    index = layouts.own(origin, origin.parent / "scratch")
-    layouts.once(index, origin)
+    index = layouts.index_images(origin, origin.parent / "scratch")
+    layouts.check_unique(index, origin)
     return index
 
 

@@ -92,7 +92,7 @@ def test_what_we_prepared_is_read_without_a_network(tries, tmp_path):
     images = archive_files.unpacked(tmp_path / "images", files)
     target = writer.Target("mine", "", "1.0.0", tmp_path / "data")
     with writer.held(target) as hidden:
-        writer.write(layouts.own(images, hidden), target, 1, lambda done, total: None)
+        writer.write(layouts.index_images(images, hidden), target, 1, lambda done, total: None)
     assert len(archive_files.pairs(opened("mine", tmp_path / "data").splits["train"])) == 6
     assert tries == []
 

@@ -118,19 +118,19 @@ def test_each_position_has_randomness_of_its_own():
 def test_hashes_are_those_of_splitmix64():
     """Its published first outputs from the start 0."""
     wanted = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
-    assert order.hashed(range(3)).tolist() == wanted
-    assert order.hashed(np.array([2, 0])).tolist() == [wanted[2], wanted[0]]
+    assert order.hash_numbers(range(3)).tolist() == wanted
+    assert order.hash_numbers(np.array([2, 0])).tolist() == [wanted[2], wanted[0]]
 
 
 def test_golden_hashes():
     """Changing these numbers changes subsets and windows."""
-    assert (order.hashed(range(2), 7, 1) >> np.uint64(48)).tolist() == [64458, 42071]
+    assert (order.hash_numbers(range(2), 7, 1) >> np.uint64(48)).tolist() == [64458, 42071]
 
 
 def test_hashes_differ_by_number_and_keys():
     keys = [(), (0,), (1,), (0, 0), (0, 1), (1, 0), (-1,)]
-    assert len({int(h) for one in keys for h in order.hashed(range(1000), *one)}) == 7000
-    ranks = [np.argsort(order.hashed(range(1000), *one)) for one in keys]
+    assert len({int(h) for one in keys for h in order.hash_numbers(range(1000), *one)}) == 7000
+    ranks = [np.argsort(order.hash_numbers(range(1000), *one)) for one in keys]
     for i, one in enumerate(ranks):
         for other in ranks[:i]:
             assert abs(np.corrcoef(one, other)[0, 1]) < 0.15  # 0.03 expected
@@ -318,7 +318,7 @@ def test_seeds_have_orders_of_their_own():
 def test_part_of_a_windowed_split_is_windowed():
     split = windows.shuffle_in_windows(Split(table(), range(41)), 2)
     for indices in (range(5, 30), np.array([1, 7, 8, 20, 40])):
-        part = split.take(indices)
+        part = split.take_indices(indices)
         assert list(part.rows) == list(indices)
         whole = windows.shuffle_in_windows(Split(table(), np.asarray(indices)), 2)
         assert rows(part, range(50)) == rows(whole, range(50))

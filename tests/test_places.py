@@ -36,7 +36,7 @@ def test_workdir_that_is_no_folder_or_lies_below_none(tmp_path, monkeypatch, wha
     place.touch() if what == "file" else place.symlink_to("x" if what == "loop" else "absent")
     for found in (folders.workdir(place / below), folders.disk({"workdir": place / below}, 0, 0)):
         assert not found[0].ok
-        assert f"{place} is no folder" in found[0].said
+        assert f"{place} is not a folder" in found[0].said
     assert folders.clock(place / below, tmp_path)[0].ok
     assert list(tmp_path.iterdir()) == [place]
 

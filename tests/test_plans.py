@@ -13,7 +13,7 @@ import pytest
 
 from configs import pretrain
 from vit_jax.config import load as config_lib
-from vit_jax.data.sources import synthetic
+from vit_jax.data.sources import builtin
 from vit_jax.hardware import topology
 from vit_jax.models import variants
 
@@ -38,7 +38,7 @@ def test_page_is_made_from_the_table():
 
 def size(dataset):
     """(classes, images)"""
-    return synthetic.SIZES[pretrain.STAND_INS[dataset].removeprefix("synthetic:")]
+    return builtin.SIZES[pretrain.STAND_INS[dataset].removeprefix("synthetic:")]
 
 
 @functools.lru_cache

@@ -224,7 +224,9 @@ def test_all_of_vtab_prepares_what_is_there_and_lists_the_rest(tmp_path, monkeyp
         "15 of 16 datasets of vtab/all are not prepared (prepared: tfds:dtd:3.0.1)"
     )
     assert "eurosat/rgb:2.0.0 is not there" in said
-    monkeypatch.setattr(downloads, "names", lambda _: {"vtab/dtd": "dtd", "vtab/dtd2": "dtd"})
+    monkeypatch.setattr(
+        downloads, "resolve_names", lambda _: {"vtab/dtd": "dtd", "vtab/dtd2": "dtd"}
+    )
     assert [r.source for r in prepare("vtab", tmp_path / "from", tmp_path)] == [
         "tfds:dtd:3.0.1"
     ] * 2
@@ -259,7 +261,7 @@ def origin(tmp_path, monkeypatch):
     info = tfds.core.download.checksums.UrlInfo(len(data), checksum, path.name)
     monkeypatch.setitem(tfds.builder_cls("eurosat").url_infos, URL, info)
     listed = (downloads.Download(path.name, len(data), f"sha256 {checksum}", URL),)
-    monkeypatch.setattr(downloads, "listed", lambda _: listed)
+    monkeypatch.setattr(downloads, "tfds_downloads", lambda _: listed)
 
     def refuse(*args, **_):
         raise AssertionError(f"network: {args}")

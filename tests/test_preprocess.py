@@ -10,7 +10,7 @@ import pictures
 import pytest
 from PIL import Image
 
-from vit_jax.data.ops import augment, big_vision, randaugment
+from vit_jax.data.ops import augment, randaugment, resize
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
@@ -42,21 +42,21 @@ def run(chain, image, size=8, seed=0):
         ("decode", (preprocess.Decode(),)),
         ("decode()", (preprocess.Decode(),)),
         (" decode | flip_lr() ", (preprocess.Decode(), augment.FlipLr())),
-        ("resize(224)", (preprocess.Resize(224),)),
-        ("resize(size=224)", (preprocess.Resize(224),)),
-        ("resize({size})", (preprocess.Resize(32),)),
-        ("resize({size*8//7})", (preprocess.Resize(36),)),
-        ("resize({size*7//6}, True)", (preprocess.Resize(37, True),)),
+        ("resize(224)", (resize.Resize(224),)),
+        ("resize(size=224)", (resize.Resize(224),)),
+        ("resize({size})", (resize.Resize(32),)),
+        ("resize({size*8//7})", (resize.Resize(36),)),
+        ("resize({size*7//6}, True)", (resize.Resize(37, True),)),
         ("randaug(2, 15)", (randaugment.RandAugment(2, 15.0),)),
-        ("resize(size={size}, antialias=True)", (preprocess.Resize(32, True),)),
-        ("resize( 7 , True )", (preprocess.Resize(7, True),)),
+        ("resize(size={size}, antialias=True)", (resize.Resize(32, True),)),
+        ("resize( 7 , True )", (resize.Resize(7, True),)),
         ("inception_crop({size}, area_min=0.1)", (augment.InceptionCrop(32, 0.1),)),
         ("affine(10)", (augment.Affine(10.0),)),
         ("affine(shift=1.5, degrees=3)", (augment.Affine(3.0, 0.0, 1.5),)),
         ("shift(0)", (augment.Shift(0),)),
         (
             "resize_small(256)|central_crop({size})|random_crop(8)",
-            (preprocess.ResizeSmall(256), preprocess.CentralCrop(32), augment.RandomCrop(8)),
+            (resize.ResizeSmall(256), resize.CentralCrop(32), augment.RandomCrop(8)),
         ),
     ],
 )
@@ -339,7 +339,7 @@ def assert_truncated(got, wanted):
 @pytest.mark.parametrize("size", [1, 3, 8, 20])
 def test_resize(height, width, size):
     image = pictures.noise(height, width)
-    got = big_vision.BvResize(size)(tf.constant(image), SEED).numpy()
+    got = resize.BvResize(size)(tf.constant(image), SEED).numpy()
     assert_truncated(got, bilinear_of_big_vision(image, size, size))
 
 
@@ -357,20 +357,20 @@ def test_resize(height, width, size):
 )
 def test_resize_small_averages_over_areas(height, width, size, shape):
     image = pictures.noise(height, width)
-    got = big_vision.BvResizeSmall(size)(tf.constant(image), SEED).numpy()
+    got = resize.BvResizeSmall(size)(tf.constant(image), SEED).numpy()
     assert_truncated(got, area(image, *shape))
 
 
 def test_the_fraction_is_dropped():
     image = np.array([[[0] * 3, [255] * 3]], np.uint8)
-    got = big_vision.BvResize(4)(tf.constant(image), SEED).numpy()
+    got = resize.BvResize(4)(tf.constant(image), SEED).numpy()
     assert got[0, :, 0].tolist() == [0, 63, 191, 255]  # 63.75, 191.25
-    assert big_vision.BvResizeSmall(1)(tf.constant(image), SEED).numpy()[0, :, 0].tolist() == [
+    assert resize.BvResizeSmall(1)(tf.constant(image), SEED).numpy()[0, :, 0].tolist() == [
         0,
         255,
     ]
     tall = np.array([[[1] * 3, [2] * 3]] * 4, np.uint8)
-    assert (big_vision.BvResizeSmall(1)(tf.constant(tall), SEED).numpy() == 1).all()  # 1.5
+    assert (resize.BvResizeSmall(1)(tf.constant(tall), SEED).numpy() == 1).all()  # 1.5
 
 
 def test_a_chain_in_a_graph_of_unknown_size():

@@ -10,12 +10,12 @@ import sys
 
 import pytest
 
-from vit_jax.checkpoints import quiet_orbax
+from vit_jax.checkpoints import orbax_workarounds
 
 
 @pytest.mark.parametrize("file, told", [("orbax/checkpoint/x.py", False), ("mine.py", True)])
 def test_errors_of_orbax_beside_the_one_it_raises_are_not_told(caplog, file, told):
-    quiet_orbax.install()
+    orbax_workarounds.silence()
     found = {}
     text = "async def write():\n  raise ValueError('no space left')\n"
     exec(compile(text, file, "exec"), found)
@@ -29,7 +29,7 @@ def test_errors_of_orbax_beside_the_one_it_raises_are_not_told(caplog, file, tol
 
 
 def test_errors_that_compiled_code_leaves_behind_are_not_told(caplog):
-    quiet_orbax.install()
+    orbax_workarounds.silence()
 
     async def save():
         asyncio.get_running_loop().create_future().set_exception(ValueError("no space left"))
@@ -48,7 +48,7 @@ def test_only_answers_that_come_from_no_object_are_dropped():
             self.exc_value, self.object = error, at
 
     for error, at in ((closed, None), (closed, "a destructor"), (other, None)):
-        quiet_orbax._tell(told.append, Found(error, at))
+        orbax_workarounds._report_unraisable(told.append, Found(error, at))
     assert [(found.exc_value, found.object) for found in told] == [
         (closed, "a destructor"),
         (other, None),
@@ -58,7 +58,7 @@ def test_only_answers_that_come_from_no_object_are_dropped():
 def test_the_hook_is_set_once_and_asks_the_one_before():
     code = (
         "import sys; before = sys.unraisablehook; "
-        "from vit_jax.checkpoints import quiet_orbax; quiet_orbax.install(); "
-        "quiet_orbax.install(); assert sys.unraisablehook.args == (before,)"
+        "from vit_jax.checkpoints import orbax_workarounds; orbax_workarounds.silence(); "
+        "orbax_workarounds.silence(); assert sys.unraisablehook.args == (before,)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

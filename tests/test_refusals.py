@@ -265,14 +265,14 @@ def test_rows_and_files_of_a_bucket_come_back(store):
     storage.write(step / "state", "arrays")
     checksums.write(step)
     storage.write(step / "commit_success.txt", "")
-    before = {name: storage.read(f"gs://{name}") for name in store.names()}
+    before = {name: storage.as_path(f"gs://{name}").read_bytes() for name in store.names()}
     with pytest.raises(BadInput), refused_start.unchanged_if_refused(place):  # noqa: PT012
         storage.write(place / "config.yaml", "new")
         storage.write(place / "goodput" / "000000000-000000.jsonl", "row")
         storage.write(place / "metrics" / "000000005-000001.jsonl", "row")
         storage.remove(place / "metrics" / "000000009-000001.jsonl")
         raise BadInput("")
-    assert {name: storage.read(f"gs://{name}") for name in store.names()} == before
+    assert {name: storage.as_path(f"gs://{name}").read_bytes() for name in store.names()} == before
 
 
 def test_classes_are_compared_by_process_0_for_all(tmp_path, monkeypatch):

@@ -118,7 +118,7 @@ def test_object_that_is_gone_is_an_image_that_cannot_be_read(laid_out, store):
         ("csv:gs://bucket/data/none.csv", "no file"),
         ("tar:gs://bucket/data/none-*.tar", "found in gs://bucket/data: folders, records, tars"),
         ("tar:gs://bukket/data/none-*.tar", "no bucket bukket"),
-        ("objectnet:gs://bucket/data", "of gs://, folder, csv, records, tar are read"),
+        ("objectnet:gs://bucket/data", "only folder, csv, records, tar are read from gs://"),
     ],
 )
 def test_source_that_cannot_be_read_is_told_why(laid_out, spec, said):

@@ -38,12 +38,12 @@ def test_best_is_the_newest_of_equals(metric, step):
 )
 def test_what_any_wants_stays(last, every, metric, stay):
     steps = [2, 4, 6, 8, 10]
-    assert retention.kept(steps, SCORES, last=last, every=every, metric=metric) == stay
+    assert retention.steps_to_keep(steps, SCORES, last=last, every=every, metric=metric) == stay
 
 
 def test_step_that_is_gone_is_not_the_best():
-    assert retention.kept([2, 10], SCORES, last=1, every=0, metric="a") == {2, 10}
-    assert retention.kept([], SCORES, last=1, every=0, metric="a") == set()
+    assert retention.steps_to_keep([2, 10], SCORES, last=1, every=0, metric="a") == {2, 10}
+    assert retention.steps_to_keep([], SCORES, last=1, every=0, metric="a") == set()
 
 
 def test_metrics_that_are_added_later_are_those_of_the_step(tmp_path):

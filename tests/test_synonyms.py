@@ -250,6 +250,8 @@ def test_first_words_are_refused_with_the_flag_that_works(tmp_path, capsys, type
         ("--config.data.train_ops=Normalize()", ["--config.data.mean", "leave it out"]),
         ("--config.data.source=hf:cifar10", ["tfds:cifar10?"]),
         ("--config.data.source=hf:org/imagenet-1k", ["tfds:imagenet2012?"]),
+        ("--config.data.source=hf:org/my_pets", ["If TensorFlow Datasets has it", "folder:PATH"]),
+        ("--config.data.train_ops=random_rotation(15)", ["affine(degrees=15)?"]),
         ("--config.data.source=imagefolder:/data/mine", ["folder:/data/mine?"]),
         ("--config.data.source=/data/mine", ["folder:/data/mine?"]),
         ("--config.optimizer.name=SGD", ["'sgd'"]),

@@ -14,8 +14,8 @@ from vit_jax.cli import main
 from vit_jax.config import load as config_lib
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.pipeline.pipeline import Pipeline
+from vit_jax.data.sources import builtin
 from vit_jax.data.sources import registry as sources
-from vit_jax.data.sources import synthetic
 from vit_jax.data.sources.source import Options
 from vit_jax.errors import BadInput
 
@@ -24,7 +24,7 @@ def source(name):
     return sources.open_source(f"synthetic:{name}", Options(), val_percent=1, test_percent=1)
 
 
-@pytest.mark.parametrize("name, size", synthetic.SIZES.items())
+@pytest.mark.parametrize("name, size", builtin.SIZES.items())
 def test_sizes_are_those_of_the_dataset(name, size):
     made = source(name)
     assert (len(made.classes), len(made.split("train"))) == size

@@ -227,7 +227,7 @@ def test_damaged_header_is_an_error(tmp_path):
 
 def test_file_that_is_no_tar(tmp_path):
     (tmp_path / "x.tar").write_bytes(b"x" * 2000)
-    with pytest.raises(ValueError, match="no tar file"):
+    with pytest.raises(ValueError, match="not a tar file"):
         tar_index.members(str(tmp_path / "x.tar"))
 
 
@@ -378,7 +378,7 @@ def test_one_class_is_none(tmp_path):
 def test_some_images_in_folders_of_splits(tmp_path):
     pictures.tar(tmp_path / "x.tar", {"train/a/1.png": image(1), "b/2.png": image(2)})
     said = message(f"tar:{tmp_path}")
-    assert "x.tar/b/2.png is in no folder of a split" in said
+    assert "x.tar/b/2.png is not in a folder of a split" in said
 
 
 def test_source_without_images(tmp_path):

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from vit_jax.data.ops.decode import BadImage, in_python
-from vit_jax.data.tensorflow import tf
-from vit_jax.data.tf_errors import one_line, plain
+from vit_jax.data.tensorflow import one_line, plain, tf
 
 
 def refused(content):

@@ -6,6 +6,7 @@
 import concurrent.futures
 import os
 import resource
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -196,8 +197,8 @@ def test_cache_that_cannot_be_written_is_done_without(files, tmp_path, monkeypat
 
 def test_cache_that_cannot_be_read_is_done_without(files, tmp_path, monkeypatch):
     """A shared home whose cache folder belongs to somebody else; root may read everything."""
-    monkeypatch.setattr(byte_ranges.Path, "exists", _denied)
-    monkeypatch.setattr(byte_ranges.Path, "mkdir", _denied)
+    monkeypatch.setattr(Path, "exists", _denied)
+    monkeypatch.setattr(Path, "mkdir", _denied)
     opened = tfrecord.RecordFiles(files)
     assert [opened[i] for i in range(8)] == sequential(files)
 

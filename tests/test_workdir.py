@@ -153,7 +153,7 @@ def test_configuration_that_is_damaged_is_restored_and_still_compared(trained, c
             assert str(caught.value).count(", now ") == 1
         assert f"{file} {said}" in caplog.text
         assert f"its copy {trained / 'checkpoints' / '8'}" in caplog.text
-        assert storage.exists(file) == (content is not None)  # a start may still be refused
+        assert file.exists() == (content is not None)  # a start may still be refused
         if content is not None:
             assert storage.read_all([file])[0] == content
         workdir.prepare(trained, quickstart("--config.mesh.data=1"), ["cat", "dog"])
@@ -220,7 +220,7 @@ def test_one_process_restores_the_configuration_for_all(trained, monkeypatch):
     monkeypatch.setattr(coordination, "share", lambda name, value: str(copy))
     with pytest.raises(BadInput, match="seed: 0 in"):
         workdir.continue_or_check(quickstart(*SEVEN), trained)
-    assert not storage.exists(trained / "config.yaml")
+    assert not (trained / "config.yaml").exists()
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "checkpoints/8/config.yaml", "checkpoints/8"])

@@ -41,7 +41,7 @@ def progress(done, total):
     if done >= int(sys.argv[3]):
         os.kill(os.getpid(), signal.SIGKILL)
 with writer.held(target) as hidden:
-    index = layouts.own(Path(sys.argv[1]), hidden / "scratch")
+    index = layouts.index_images(Path(sys.argv[1]), hidden / "scratch")
     writer.write(index, target, 2, progress)
 """
 
@@ -63,7 +63,7 @@ def target(folder, name="mine", **changes):
 
 def write(images, where, workers=2, progress=lambda done, total: None):
     with writer.held(where) as hidden:
-        index = layouts.own(images, hidden / "scratch")
+        index = layouts.index_images(images, hidden / "scratch")
         writer.write(index, where, workers, progress)
     return where.folder
 
@@ -144,7 +144,7 @@ def test_a_failure_is_resumed_to_the_same_bytes(images, tmp_path, whole, monkeyp
         return original(example, content)
 
     monkeypatch.setattr(writer, "_record", fail)
-    with pytest.raises(BadInput, match=r"No space left on device: x.*what is finished is kept"):
+    with pytest.raises(BadInput, match=r"No space left on device: x.*finished files are kept"):
         write(images, where, 1)
     assert not where.folder.exists()
     kept = {p.name: p.stat().st_mtime_ns for p in where.hidden.glob("*-of-0000?")}
@@ -304,7 +304,7 @@ def test_what_can_be_read_must_be_what_the_layout_accepts(tmp_path):
         seen.update({split: {e.name for e in examples} for split, examples in kept.items()})
         raise BadInput("too few.")
 
-    index = dataclasses.replace(layouts.own(images, tmp_path / "scratch"), accepts=accepts)
+    index = dataclasses.replace(layouts.index_images(images, tmp_path / "scratch"), accepts=accepts)
     with (
         writer.held(where),
         pytest.raises(BadInput, match=r"too few\. .*: a/html.jpg: not an image"),

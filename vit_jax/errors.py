@@ -41,6 +41,10 @@ class PeerLost(RuntimeError):
     exit_code = 43
 
 
+class StoreLost(PeerLost):
+    """The object store does not answer. The exit code is 43: run again."""
+
+
 class Stopped(RuntimeError):
     """A stop on request, after the run has saved its state. The exit code is 42: run again.
 

@@ -271,7 +271,7 @@ def _tasks(config: ConfigDict, opened: Mapping[str, Source]) -> "dict[str, shots
     def make(name: str, source: Source) -> "shots.Task":
         from vit_jax.data.tasks import shots
 
-        task = shots.make(source, config.fewshot.shots, config.fewshot.seeds)
+        task = shots.make_task(source, config.fewshot.shots, config.fewshot.seeds)
         try:
             for split in (task.train, task.test):
                 plain_pipeline(config.data, split, 1).probe()
@@ -344,13 +344,13 @@ def _pipelines(
 def _test_set_arguments(config: ConfigDict, name: str) -> dict[str, Any]:
     """Returns the arguments of `test_sets.problems` for an evaluation.
 
-    `test_sets.find` takes two more.
+    `test_sets.open_test_set` takes two more.
     """
     data, section = config.data, config.evals[name]
     whole = config_lib.changed(data, {"val_percent": 0, "test_percent": 0})
     return {
         "open_other": functools.partial(open_source, whole),
-        "given": f"evals.{name}",
+        "key": f"evals.{name}",
         "source": section.source,
         "labels": section.labels,
         "data_dir": data.data_dir,
@@ -359,7 +359,7 @@ def _test_set_arguments(config: ConfigDict, name: str) -> dict[str, Any]:
 
 def _evaluation(config: ConfigDict, source: Source, name: str) -> Evaluation:
     section, reading = config.evals[name], _test_set_arguments(config, name)
-    return test_sets.find(source, split=section.split, classes=section.classes, **reading)
+    return test_sets.open_test_set(source, split=section.split, classes=section.classes, **reading)
 
 
 def _sizes_in_words(one: Evaluation) -> str:
@@ -433,6 +433,6 @@ def _cached(pipe: Pipeline, data: ConfigDict, notes: list[str]) -> Pipeline:
         return pipe
     from vit_jax.data.pipeline import memory_cache
 
-    split, ops, note = memory_cache.keep(pipe.split, data.cache, pipe.ops, data.workers)
+    split, ops, note = memory_cache.cache_split(pipe.split, data.cache, pipe.ops, data.workers)
     notes += [note] if note else []
     return dataclasses.replace(pipe, split=split, ops=ops)

@@ -68,7 +68,7 @@ def evaluate(args: argparse.Namespace) -> Any:
             f"{len(opened.classes)}; say which they are with --names=FILE, one a line."
         )
     known = Source(args.weights, names or opened.classes, {})
-    found = test_sets.find(
+    found = test_sets.open_test_set(
         known, lambda _: opened, "--data",
         source=opened.spec, split=name, labels="", classes="all", data_dir=args.data_dir,
     )  # fmt: skip

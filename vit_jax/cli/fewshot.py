@@ -95,7 +95,7 @@ def evaluate(args: argparse.Namespace, shots: tuple[int, ...]) -> dict[str, Any]
     model = arguments.open_model(args)
     log.info("devices: %s", summary.device_summary(jax.devices()))
     step = model.step()
-    tasks = [shots_lib.make(source, shots, SEEDS) for source in opened]
+    tasks = [shots_lib.make_task(source, shots, SEEDS) for source in opened]
     found = {}
     for task in tasks:
         for note in task.notes:

@@ -191,10 +191,10 @@ def of_run(text: str) -> ConfigDict | None:
     """
     if "://" in text and not storage.is_remote(text):
         return None
-    plain = storage.is_remote(text) or not os.path.isdir(os.path.expanduser(text))
-    name = re.sub(r"@(best|\d+)$", "", text) if plain else text
+    is_folder = os.path.isdir(os.path.expanduser(text))
+    name = text if is_folder else re.sub(r"@(best|\d+)$", "", text)
     file = storage.workdir(name) / "config.yaml"
-    return load(str(file)) if storage.exists(file) else None
+    return load(str(file)) if file.exists() else None
 
 
 def _override(config: ConfigDict, overrides: Sequence[str]) -> set[str]:

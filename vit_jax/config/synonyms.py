@@ -213,7 +213,8 @@ TABLE: dict[str, dict[str, tuple[str, ...]]] = {
         "center_crop": ("central_crop({size})", ""),
         "resizing": ("resize({size})", ""),
         "resize_smallest shortest_edge": ("resize_small({size})", ""),
-        "random_rotation rotate random_affine random_translation": ("affine(degrees=10)", ""),
+        "random_rotation rotate random_affine": ("affine(degrees=10)", ""),
+        "random_translation translate": ("affine(shift=4)", "It moves by up to so many pixels."),
         "rand_augment trivial_augment trivial_augment_wide auto_augment aug_mix":
             ("randaug(2, 10)", "Those are the ops in a row, and their strength up to 10."),
         "cutout random_erase": ("random_erasing", ""),

@@ -19,8 +19,7 @@ import numpy as np
 from vit_jax.data.ops import decode
 from vit_jax.data.pipeline.pipeline import NumpyBatch
 from vit_jax.data.splits.split import Split
-from vit_jax.data.tensorflow import tf
-from vit_jax.data.tf_errors import plain
+from vit_jax.data.tensorflow import plain, tf
 from vit_jax.errors import BadInput, together
 from vit_jax.storage import regular
 from vit_jax.weights.preprocessing import Reader

@@ -367,13 +367,12 @@ def check_shared(folder: Path) -> None:
     """
     if _now is None:
         return
-    whole = folder if storage.is_remote(folder) else Path(os.path.abspath(folder))
+    whole = folder.absolute()
     token = f".vit_jax-{uuid.uuid4().hex}"
     levels, error = 0, ""
     if is_first():
-        if not storage.is_remote(whole):  # a bucket has no folders
-            levels = next(i for i, p in enumerate((whole, *whole.parents)) if os.path.isdir(p))
         try:
+            levels = len(whole.parts) - len(storage.existing(whole).parts)
             storage.write((whole, *whole.parents)[levels] / token, "")
         except OSError as e:
             error = f"cannot write to {folder}: {e.strerror}; give a --workdir that is writable."

@@ -58,17 +58,17 @@ class Report:
             self._rows = jsonl.read_rows(metrics, step)
         except OSError as e:
             raise BadInput(
-                f"cannot read {jsonl.place(metrics)}: {e.strerror}. Make it readable, or move "
+                f"cannot read {jsonl.rows_path(metrics)}: {e.strerror}. Make it readable, or move "
                 "it away: the run then goes on with new metrics from its checkpoint on."
             ) from e
-        self._file = jsonl.cut(metrics, step) if write else None
+        self._file = jsonl.open_for_append(metrics, step) if write else None
         self._workdir = workdir
         self._skipped: set[tuple[str, str]] = set()
         self._quiet = not write
         self._writer = None
         if tensorboard and write and remote:
             log.info("report: a bucket gets no TensorBoard files; the metrics are in %s",
-                     jsonl.place(metrics))  # fmt: skip
+                     jsonl.rows_path(metrics))  # fmt: skip
         elif tensorboard and write:
             from clu import metric_writers  # imports TensorFlow and tensorboard
 

@@ -67,7 +67,7 @@ class _Before:
         self._paths = set(self._listed())
         replaced = [workdir / name for name in _REPLACED if workdir / name in self._paths]
         # In a bucket rows are objects, and a start removes those after the newest step.
-        replaced += jsonl.after(workdir / jsonl.METRICS_FILE, max(self._steps, default=0))
+        replaced += jsonl.objects_after(workdir / jsonl.METRICS_FILE, max(self._steps, default=0))
         self._contents = dict[Path, bytes]()
         for path in replaced:
             with contextlib.suppress(OSError):  # the use of the file reports it
@@ -75,9 +75,8 @@ class _Before:
 
     def _listed(self) -> list[Path]:
         paths = list(storage.listed(self._workdir))
-        if storage.is_remote(self._workdir):
-            for name in _ROWS:
-                paths += storage.listed(jsonl.place(self._workdir / name))
+        for name in _ROWS:
+            paths += jsonl.objects_after(self._workdir / name, -1)
         return paths
 
     def restore(self) -> None:
@@ -93,7 +92,7 @@ class _Before:
                     storage.remove(path)
             for path, compressed in self._contents.items():
                 content = zlib.decompress(compressed)
-                if not storage.exists(path) or storage.read_all([path])[0] != content:
+                if not path.exists() or storage.read_all([path])[0] != content:
                     storage.write(path, content)
         except (OSError, BadInput, PeerLost) as e:
             log.warning("%s could not be left as it was: %s", self._workdir, e)

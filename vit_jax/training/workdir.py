@@ -53,7 +53,7 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
         except BadInput as e:
             raise together([e, *build.problems(config)]) from e
     build.check(config)
-    if config_file and storage.exists(results):
+    if config_file and results.exists():
         from vit_jax.weights import files
 
         if file and damaged:
@@ -73,7 +73,7 @@ def _config_of_run(workdir: Path) -> tuple[Path | None, bool]:
     """
     file = workdir / step_folders.CONFIG_FILE
     try:
-        there, steps = storage.exists(file), saved(workdir)
+        there, steps = file.exists(), saved(workdir)
     except OSError as e:
         raise BadInput(f"cannot look into {workdir}: {e.strerror}; give another --workdir.") from e
     copy = next(filter(_is_whole, (_copy(workdir, step) for step in reversed(steps))), None)
@@ -105,7 +105,7 @@ def _copy(workdir: Path, step: int) -> Path:
 def _is_whole(copy: Path) -> bool:
     """Returns True if the configuration in a step is undamaged and this version can load it."""
     with permitted("read"):
-        there = storage.exists(copy)
+        there = copy.exists()
     if not there or checksums.damage(copy.parent, wanted=lambda name: name == copy.name):
         return False
     with contextlib.suppress(BadInput):
@@ -261,7 +261,7 @@ def _other_number(workdir: Path, count: int) -> str:
     """
     trained = _trained_classes(workdir)
     file = workdir / step_folders.CLASSES_FILE
-    reason = f"its {file.name} is {'damaged' if storage.exists(file) else 'missing'}"
+    reason = f"its {file.name} is {'damaged' if file.exists() else 'missing'}"
     if trained == count:
         log.warning("the names of the classes were not compared with those of the run: %s", reason)
     if trained in (0, count):

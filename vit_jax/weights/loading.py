@@ -61,7 +61,7 @@ def find_run(text: str) -> Run | None:
     if not storage.is_dir(workdir / FOLDER):  # never raises, however long the name
         there = storage.is_dir(workdir)
         problem = "holds no checkpoints" if there else "does not exist"
-        if not storage.is_remote(workdir) and regular.is_odd(workdir):
+        if regular.is_odd(workdir):
             problem = f"is a {regular.kind(workdir)}, no file and no folder"
         inside = [p for p in storage.listed(workdir) if p.suffix in files.SUFFIXES] if there else ()
         if inside:

@@ -119,7 +119,7 @@ def chain_reader(
             except tf.errors.OpError:
                 if isinstance(content, np.ndarray):
                     raise
-                image = apply(decode.careful(content, exif))
+                image = apply(decode.with_pillow(content, exif))
         return np.asarray(normalise(jnp.asarray(image[None]), mean, std))[0]
 
     return _reader(one)

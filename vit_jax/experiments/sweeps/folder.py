@@ -34,7 +34,7 @@ from vit_jax.experiments.sweeps.points import Point, Problems, Sweep, described
 from vit_jax.paper import vtab
 from vit_jax.reports import summary
 from vit_jax.storage import files as storage
-from vit_jax.storage.jsonl import METRICS_FILE, place
+from vit_jax.storage.jsonl import METRICS_FILE, rows_path
 from vit_jax.weights import files
 
 RECORD_FILE, CSV_FILE = "sweep.json", "sweep.csv"
@@ -80,7 +80,7 @@ def _settled(point: Point, workdir: Path) -> tuple[ConfigDict, bool]:
     number = folder.name.partition("-")[0]
     alike = [p for p in storage.listed(folder.parent) if p.name.startswith(f"{number}-")]
     for there in (p / step_folders.CONFIG_FILE for p in alike):
-        if not storage.exists(there):
+        if not there.exists():
             continue
         saved = config_lib.load(str(there))
         defaults.take_from_run(config, saved)
@@ -108,7 +108,7 @@ def _begun(folder: Path) -> bool:
 
 def is_done(folder: Path) -> bool:
     """Returns True if the workdir of a run has its results."""
-    return storage.exists(folder / summary.RESULTS_FILE)
+    return (folder / summary.RESULTS_FILE).exists()
 
 
 def _same_weights(old: str, new: str, workdir: Path) -> bool:
@@ -140,7 +140,7 @@ def write(sweep: Sweep, stage: str, points: Sequence[Point], workdir: Path) -> N
                 text = config_lib.to_yaml(point.config)
                 storage.write(folder / step_folders.CONFIG_FILE, text)
                 provenance.write(folder, recipe, devices="")  # a run from config.yaml keeps it
-        stages = _record(workdir)["stages"] if storage.exists(workdir / RECORD_FILE) else {}
+        stages = _record(workdir)["stages"] if (workdir / RECORD_FILE).exists() else {}
         listed = {
             p.run: {"run": p.run, "keys": p.keys, "test": validation.uses_test_data(p.config)}
             for p in points
@@ -236,10 +236,10 @@ def _entry(
 ) -> Entry:
     folder, metrics, message = workdir / run, dict[str, float](), ""
     results, failed = folder / summary.RESULTS_FILE, folder / FAILED_FILE
-    begun = storage.exists(place(folder / METRICS_FILE)) if running is None else run in running
-    if storage.exists(results):
+    begun = rows_path(folder / METRICS_FILE).exists() if running is None else run in running
+    if results.exists():
         state, metrics = "done", _metrics(files.read_json(results))
-    elif storage.exists(failed):
+    elif failed.exists():
         state, message = "failed", str(files.read_json(failed).get("message", ""))
     else:
         state = "running" if begun else "pending"

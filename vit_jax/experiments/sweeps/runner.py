@@ -158,7 +158,7 @@ def finished(sweep: Sweep, stage: str, workdir: Path) -> list[Entry]:
     Raises:
       BadInput: runs are not finished; the message names all of them.
     """
-    begun = storage.exists(workdir / sweep_folder.RECORD_FILE)
+    begun = (workdir / sweep_folder.RECORD_FILE).exists()
     states = {e.run: e for e in (sweep_folder.entries(workdir, ()) if begun else ())}
     points = _points(sweep, stage, workdir)
     missing = [

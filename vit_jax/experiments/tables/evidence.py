@@ -41,7 +41,7 @@ class Run:
     @property
     def running(self) -> bool:
         """Returns True if results may still come."""
-        return self.results is None and not storage.exists(self.folder / FAILED)
+        return self.results is None and not (self.folder / FAILED).exists()
 
     @property
     def fine_tunes(self) -> bool:
@@ -73,7 +73,7 @@ def read(root: Path) -> tuple[list[Run], list[str]]:
       BadInput: the folder does not exist, an accuracy is not a share, or a result is not finite.
     """
     if not storage.is_dir(root):
-        what = "is a file" if storage.exists(root) else "does not exist"
+        what = "is a file" if root.exists() else "does not exist"
         raise BadInput(f"--runs={root} {what}; give the folder that holds the workdirs of runs.")
     runs, broken = [], []
     folders = sorted(_workdirs(root))
@@ -104,7 +104,7 @@ def open_run(folder: Path) -> Run:
         raise Unreadable(f"its configuration cannot be read ({e})") from e
     file = folder / RESULTS
     try:
-        results = json.loads(storage.read_all([file])[0]) if storage.exists(file) else None
+        results = json.loads(storage.read_all([file])[0]) if file.exists() else None
     except (ValueError, OSError, RecursionError) as e:
         raise Unreadable(f"{RESULTS} cannot be read ({e})") from e
     if results is not None and not isinstance(results, dict):

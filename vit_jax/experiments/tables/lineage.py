@@ -18,7 +18,6 @@ from vit_jax.experiments.tables.cells import Want
 from vit_jax.experiments.tables.evidence import Run
 from vit_jax.models import published
 from vit_jax.paper import transfer, vtab
-from vit_jax.storage import files as storage
 
 # Every spelling, without "-" and "_" and in lower case -> dataset.
 _NAMES = {
@@ -90,9 +89,9 @@ class Ancestry:
 
     def _run(self, init: str) -> Run | None:
         """Returns the run that `init` names; None if it names a file or nothing that exists."""
-        name = re.sub(r"@(best|\d+)$", "", init)
-        if storage.is_remote(name):
-            return self._known.get(name.rstrip("/"))
+        name = re.sub(r"@(best|\d+)$", "", init).rstrip("/")
+        if name in self._known:
+            return self._known[name]
         for base in (Path(), self._root or Path()):
             folder = base / os.path.expanduser(name)
             if _key(folder) in self._known:
@@ -106,7 +105,7 @@ class Ancestry:
 
 
 def _key(folder: Path) -> str:
-    return str(folder if storage.is_remote(folder) else folder.resolve())
+    return str(folder.resolve())
 
 
 def of_pretraining(run: Run, said: str = "") -> Origin:

@@ -9,8 +9,9 @@ Start from `describe`.
 import math
 from typing import Any
 
-from vit_jax.data.ops import big_vision, decode
 from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.ops import decode
+from vit_jax.data.ops import resize as resize_ops
 from vit_jax.weights import loading
 from vit_jax.weights.convert import ORIGINAL, Weights
 from vit_jax.weights.formats.json_config import FILTERS, Images
@@ -69,11 +70,11 @@ def _chain_resizing(chain: str, side: int) -> tuple[int | None, bool | None]:
     match ops:
         case []:  # images already have the size
             return 0, None
-        case [preprocess.Resize(size=n) | big_vision.BvResize(size=n) as resize] if n == side:
+        case [resize_ops.Resize(size=n) | resize_ops.BvResize(size=n) as resize] if n == side:
             return 0, getattr(resize, "antialias", False)
         case [
-            preprocess.ResizeSmall(size=n) | big_vision.BvResizeSmall(size=n) as resize,
-            preprocess.CentralCrop(size=to),
+            resize_ops.ResizeSmall(size=n) | resize_ops.BvResizeSmall(size=n) as resize,
+            resize_ops.CentralCrop(size=to),
         ] if to == side:
             return n, getattr(resize, "antialias", True)
     return None, None

@@ -7,7 +7,6 @@ Start from `workdir`, `disk` and `clock`.
 """
 
 import email.utils
-import errno
 import math
 import os
 import shutil
@@ -28,30 +27,15 @@ _METADATA = "http://169.254.169.254/computeMetadata/v1/instance/id"  # Google's,
 _GIB = 2**30
 
 
-def existing(folder: Path) -> Path:
-    """Returns a folder, or its nearest existing parent; a bucket is returned unchanged.
-
-    Raises:
-      NotADirectoryError: the existing path is a file, or a link that leads to no folder.
-    """
-    if storage.is_remote(folder):
-        return folder
-    whole = folder.absolute()
-    found = next(p for p in (whole, *whole.parents) if os.path.lexists(p))
-    if not os.path.isdir(found):
-        raise NotADirectoryError(errno.ENOTDIR, f"{found} is no folder")
-    return found
-
-
 def workdir(folder: Path) -> list[Finding]:
     """Checks that a file can be written, read back and removed where a run would write."""
     try:
-        base = existing(storage.workdir(str(folder)))
+        base = storage.existing(storage.workdir(str(folder)))
         _written(base)
     except (OSError, BadInput, PeerLost) as e:
         said = f"{folder} cannot be written: {getattr(e, 'strerror', None) or e}"
         return [Finding("workdir", said, "give a --workdir that is writable, or mend its rights")]
-    made = "" if base == storage.absolute(folder) else f"; it would be made in {base}"
+    made = "" if base == folder.absolute() else f"; it would be made in {base}"
     return [Finding("workdir", f"{folder} can be written{made}")]
 
 
@@ -63,7 +47,7 @@ def _written(folder: Path) -> tuple[float, float, float]:
         storage.write(path, "doctor")
         if storage.read_all([path]) != [b"doctor"]:
             raise OSError(5, "what was written is not what is read")
-        return before, storage.changed(path), time.time()
+        return before, path.stat().st_mtime, time.time()
     finally:
         storage.remove(path)
 
@@ -86,8 +70,8 @@ def disk(places: Mapping[str, Path], checkpoint_bytes: int, checkpoints: int) ->
             need = max(need, checkpoint_bytes * checkpoints)
             why = f" for {checkpoints} checkpoints of {_size(checkpoint_bytes)}"
         try:
-            usage = shutil.disk_usage(existing(folder))
-            nodes = os.statvfs(existing(folder))
+            usage = shutil.disk_usage(storage.existing(folder))
+            nodes = os.statvfs(storage.existing(folder))
         except OSError as e:
             said = f"{name} {folder} cannot be looked at: {e.strerror}"
             found.append(Finding("disk", said, "mend its rights, or give another folder"))
@@ -145,7 +129,7 @@ def clock(folder: Path, root: Path = Path("/")) -> list[Finding]:
         said = f"it is {_date(ours)} here, earlier than the files of vit_jax were installed"
         return [Finding("clock", said, "set the clock: sudo timedatectl set-ntp true")]
     try:
-        before, theirs, after = _written(existing(folder))
+        before, theirs, after = _written(storage.existing(folder))
         skew = max(before - theirs, 0) - max(theirs - after, 0)
         compared.append((f"the file system of {folder}", skew))
     except (OSError, PeerLost):  # the check of the workdir reports this

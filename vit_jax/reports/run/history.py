@@ -22,7 +22,6 @@ from vit_jax.errors import BadInput
 from vit_jax.reports import summary
 from vit_jax.reports.run import time_accounting
 from vit_jax.reports.run.time_accounting import Spent
-from vit_jax.storage import files as storage
 from vit_jax.storage import jsonl
 
 DONE = "done"
@@ -153,13 +152,13 @@ def read(workdir: Path, name: str = "", *, ends: bool = False) -> History:
       BadInput: the folder is not a run, has no row of metrics yet, or has damaged metrics.
     """
     try:
-        if not storage.exists(workdir / CONFIG_FILE):
+        if not (workdir / CONFIG_FILE).exists():
             raise BadInput(
                 f"{workdir} is no run: it has no {CONFIG_FILE}; give the workdir of a run."
             )
         config = config_lib.load(str(workdir / CONFIG_FILE))
         rows = _metrics(workdir, config)
-        done = storage.exists(workdir / summary.RESULTS_FILE)
+        done = (workdir / summary.RESULTS_FILE).exists()
     except OSError as e:
         raise BadInput(
             f"{workdir} cannot be read: {e.strerror or e}; give the workdir of a run."
@@ -168,7 +167,7 @@ def read(workdir: Path, name: str = "", *, ends: bool = False) -> History:
     state = DONE if done or ends else where.state if where else "not done"
     return History(
         workdir=workdir,
-        name=name or storage.absolute(workdir).name,
+        name=name or workdir.absolute().name,
         config=config,
         rows=rows,
         origin=provenance.read(workdir),
@@ -180,10 +179,10 @@ def read(workdir: Path, name: str = "", *, ends: bool = False) -> History:
 
 def _metrics(workdir: Path, config: ConfigDict) -> list[dict[str, Any]]:
     path = workdir / jsonl.METRICS_FILE
-    bad, rows = jsonl.damaged(path), jsonl.read_rows(path)
+    bad, rows = jsonl.damaged_lines(path), jsonl.read_rows(path)
     if bad:
         raise BadInput(
-            f"{jsonl.place(path)} is damaged: {len(bad)} lines are no rows, the first is line "
+            f"{jsonl.rows_path(path)} is damaged: {len(bad)} lines are no rows, the first is line "
             f"{bad[0]}. Remove those."
         )
     if not rows:
@@ -214,7 +213,7 @@ def short_names(workdirs: Sequence[Path]) -> list[str]:
     Raises:
       BadInput: a workdir is given twice.
     """
-    paths = [storage.absolute(workdir) for workdir in workdirs]
+    paths = [workdir.absolute() for workdir in workdirs]
     twice = [str(path) for path in paths if paths.count(path) > 1]
     if twice:
         raise BadInput(f"{twice[0]} is given twice; give each run once.")

@@ -124,7 +124,7 @@ def _attention(config: ConfigDict, cfg: Any, params: Any, source: Source) -> lis
     """Draws the attention on images of an evaluation or of training, as evaluations see them."""
     split = _evaluated(config, source)  # often sorted by class: the first would have one or two
     few = figures.chosen(len(split), figures.IMAGES)
-    split = Split(split.table, split.rows).take(few)  # for a mixture, regardless of sources
+    split = Split(split.table, split.rows).take_indices(few)  # for a mixture, regardless of sources
     pipe = build.plain_pipeline(config.data, split, len(split))
     batch = next(pipe.evaluation())
     images = np.asarray(normalise(jnp.asarray(batch["image"]), config.data.mean, config.data.std))

@@ -106,12 +106,9 @@ def page(name: str, model: Any, made: list[Any], images: int) -> str:
     from vit_jax.reports import figures, pages
 
     rows, columns = model.size
-    what = f"{name}: {figures.described(model.cfg)}, at {rows} x {columns} pixels"
+    subject = f"{name}: {figures.described(model.cfg)}, at {rows} x {columns} pixels"
     if images:
-        what += f"; {figures.counted(images)}"
-        what += f" (the paper takes {figures.IMAGES})" if images < figures.IMAGES else ""
-    body = [pages.paragraph(f"{what}.")]
-    body += map(pages.paragraph, figures.absent(model.cfg))
-    for one in made:
-        body += [pages.heading(one.title), pages.image(one.png, one.caption)]
-    return pages.page(f"Inside {name}", body)
+        subject += f"; {figures.counted(images)}"
+        subject += f" (the paper takes {figures.IMAGES})" if images < figures.IMAGES else ""
+    notes = [f"{subject}.", *figures.absent(model.cfg)]
+    return pages.render("figures.html", f"Inside {name}", notes=notes, figures=made)

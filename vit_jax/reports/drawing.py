@@ -12,6 +12,7 @@ import io
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -231,17 +232,27 @@ def confusions(names: Sequence[str], counts_YY: np.ndarray) -> bytes:
     return _png(made)
 
 
+def printable(text: str) -> str:
+    """Returns a text with a question mark for each character that cannot be drawn."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 def _label(name: str) -> str:
-    """Returns a name that can be drawn; a raw $ would begin a formula."""
-    plain = "".join(c if c.isprintable() else "?" for c in name).replace("$", r"\$")
+    """Returns a short name that can be drawn; a raw $ would begin a formula."""
+    plain = printable(name).replace("$", r"\$")
     return plain if len(plain) <= 24 else plain[:23] + "…"
 
 
-def _png(made: Figure) -> bytes:
-    FigureCanvasAgg(made)
-    out = io.BytesIO()
+def _png(figure: Figure) -> bytes:
+    FigureCanvasAgg(figure)
     tight = {"bbox_inches": "tight", "pad_inches": 0.06}  # so that nothing is cut off
-    with warnings.catch_warnings():  # missing glyphs become boxes; the tables have the names
+    return saved(figure, format="png", dpi=DPI, metadata={"Software": None}, **tight)
+
+
+def saved(figure: Figure, **settings: Any) -> bytes:
+    """Returns a figure as the bytes of a file; characters that the font lacks become boxes."""
+    out = io.BytesIO()
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font|Matplotlib currently")
-        made.savefig(out, format="png", dpi=DPI, metadata={"Software": None}, **tight)
+        figure.savefig(out, **settings)
     return out.getvalue()

@@ -14,7 +14,7 @@ from vit_jax.errors import BadInput
 from vit_jax.experiments.tables import claims, compute, evidence, recipe_diff, rendering
 from vit_jax.experiments.tables.claims import Claim, Judged
 from vit_jax.experiments.tables.evidence import Run
-from vit_jax.reports import charts, pages
+from vit_jax.reports import pages
 
 NAME = "miniature"
 CORRELATION = "posemb/distance_correlation"  # measured on weights, not in results.json
@@ -141,13 +141,16 @@ def render(made: Report, form: str) -> str:
     )
     if form == "html":
         styles = {i: _STYLES[one.verdict] for i, one in enumerate(made.judged)}
-        body = [
-            pages.table(_CLAIMS, rows, numbers=(3, 4, 5), styles=styles),
-            pages.drawing(_chart(made)),
-            pages.table(_MEASURED, reached, numbers=(2, 3, 4), codes=(0,)),
-            *map(pages.paragraph, about),
-        ]
-        return pages.page(_TITLE, body)
+        return pages.render(
+            "claims.html",
+            _TITLE,
+            claims={"header": _CLAIMS, "rows": rows, "numbers": (3, 4, 5), "styles": styles},
+            svg=_chart(made),
+            measured={
+                "header": _MEASURED, "rows": reached, "numbers": (2, 3, 4), "codes": (0,),
+            },
+            notes=about,
+        )  # fmt: skip
     text = rendering.markdown(_TITLE, _CLAIMS, rows, about)
     return f"{text}\n\n{rendering.markdown('Measured', _MEASURED, reached, ())}"
 
@@ -173,6 +176,8 @@ def _std(values: Sequence[float]) -> str:
 
 def _chart(made: Report) -> str:
     """Draws CIFAR-100 accuracy by training cost: a colour for each model, lines join data sizes."""
+    from vit_jax.reports import charts  # imports matplotlib
+
     lines: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for cell, flops in sorted(made.flops.items(), key=lambda item: _examples(item[0])):
         own = [made.measured.get((cell, f"{split}/top1")) for split in ("test", "val")]
@@ -184,7 +189,7 @@ def _chart(made: Report) -> str:
         charts.Series(name, line, True, colour=i) for i, (name, line) in enumerate(lines.items())
     ]
     return charts.chart(
-        series, "teraFLOPs of training", "CIFAR-100 top-1 in % (hour: val)", log_x=True
+        series, "teraFLOPs of training", "CIFAR-100 top-1 in % (hour: val)", log="x"
     )
 
 

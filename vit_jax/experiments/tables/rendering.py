@@ -14,7 +14,7 @@ from vit_jax.errors import unknown
 from vit_jax.experiments.tables import filling
 from vit_jax.experiments.tables.filling import Filled, Report
 from vit_jax.experiments.tables.missing_runs import Plan
-from vit_jax.reports import charts, pages
+from vit_jax.reports import pages
 
 FORMATS = ("md", "csv", "html")
 PLAN_FORMATS = (*FORMATS, "sh")
@@ -52,14 +52,15 @@ def report(made: Report, form: str) -> str:
         return csv_text([header, *rows, (made.summary,)])
     if form == "html":
         first = len(made.table.columns)
-        table = pages.table(
-            header,
-            rows,
-            numbers=range(first, first + 5),
-            styles={i: _STYLES.get(filled.status, "") for i, filled in enumerate(made.cells)},
+        styles = {i: _STYLES.get(filled.status, "") for i, filled in enumerate(made.cells)}
+        content = {"header": header, "rows": rows, "numbers": range(first, first + 5)}
+        return pages.render(
+            "table.html",
+            made.table.title,
+            charts=_charts(made),
+            content={**content, "styles": styles},
+            notes=[*about, made.summary],
         )
-        said = [pages.paragraph(text) for text in (*about, made.summary)]
-        return pages.page(made.table.title, [_chart(made), table, *said])
     return markdown(made.table.title, header, rows, [*about, made.summary])
 
 
@@ -76,8 +77,8 @@ def plan(title: str, made: Plan, form: str) -> str:
     if form == "csv":
         return csv_text([header, *rows])
     if form == "html":
-        table = pages.table(header, rows, numbers=(1, 2), codes=(0,))
-        return pages.page(title, [table, *map(pages.paragraph, notes)])
+        content = {"header": header, "rows": rows, "numbers": (1, 2), "codes": (0,)}
+        return pages.render("table.html", title, charts=[], content=content, notes=notes)
     return markdown(title, header, rows, notes)
 
 
@@ -133,25 +134,27 @@ def markdown(
 # ---------------------------------------------------------------- charts
 
 
-def _chart(made: Report) -> str:
-    """Draws a figure of the paper with our values in it; for a table, ours against the paper's."""
+def _charts(made: Report) -> list[tuple[str, str]]:
+    """Draws a figure of the paper with our values in it; for a table, ours against the paper's.
+
+    Returns (name, SVG) of each chart; a single chart has no name.
+    """
     if made.table.axes is None:
-        return _agreement(made)
+        return [("", _agreement(made))]
     panels: dict[tuple[str, ...], list[Filled]] = {}
     for filled in made.cells:
         if filled.cell.x is not None:
-            panels.setdefault(filled.cell.labels[: max(0, made.table.series - 1)], []).append(
-                filled
-            )
-    drawn = [(labels, _panel(made, len(labels), cells)) for labels, cells in panels.items()]
-    return "\n".join(
-        (pages.paragraph(", ".join(labels)) if labels else "") + pages.drawing(svg)
-        for labels, svg in drawn
-    )
+            labels = filled.cell.labels[: max(0, made.table.series - 1)]
+            panels.setdefault(labels, []).append(filled)
+    return [
+        (", ".join(labels), _panel(made, len(labels), cells)) for labels, cells in panels.items()
+    ]
 
 
 def _panel(made: Report, first: int, cells: Sequence[Filled]) -> str:
     """Draws one chart; the labels from `first` on name its lines."""
+    from vit_jax.reports import charts  # imports matplotlib
+
     table = made.table
     assert table.axes is not None
     lines: dict[str, list[Filled]] = {}
@@ -169,8 +172,7 @@ def _panel(made: Report, first: int, cells: Sequence[Filled]) -> str:
     return charts.chart(
         [*paper, *ours],
         *table.axes,
-        log_x="x" in table.log,
-        log_y="y" in table.log,
+        log=table.log,
         x_names=dict(table.x_names),
     )
 
@@ -185,7 +187,9 @@ def _points(pairs: Sequence[tuple[object, object]]) -> list[tuple[float, float]]
 
 
 def _agreement(made: Report) -> str:
-    """Draws our values against the paper's, with one colour for each status."""
+    """Draws our values against the paper's, with one colour for each status; "" without values."""
+    from vit_jax.reports import charts  # imports matplotlib
+
     colours = {filling.WITHIN: 2, filling.OFF: 1} | dict.fromkeys(filling.FEW, 4)
     groups = {
         status: _points([(f.cell.paper, f.ours) for f in made.cells if f.status == status])
@@ -196,5 +200,4 @@ def _agreement(made: Report) -> str:
         for status, points in groups.items()
         if points
     ]
-    drawn = charts.chart(series, "paper", "ours", diagonal=True)
-    return pages.drawing(drawn) or pages.paragraph("No cell has a value of ours yet.")
+    return charts.chart(series, "paper", "ours", diagonal=True)

@@ -13,7 +13,6 @@ from vit_jax.reports.charts import Series
 from vit_jax.reports.run.history import History, Pairs
 
 STRETCHES = 200  # stretches of a curve, each of which keeps its least and greatest value
-_MARKED = 12  # longest curve whose points are also drawn as discs
 Figure = tuple[str, str]  # SVG, caption
 
 
@@ -113,8 +112,7 @@ def _drawn(title: str, lines: dict[str, Pairs], caption: str, factor: float) -> 
         fewer |= less
         if points:
             scaled = [(x, factor * y) for x, y in points]
-            marks, filled = len(scaled) <= _MARKED, colour < len(charts.COLOURS)
-            series.append(Series(name, scaled, True, filled, colour, marks))
+            series.append(Series(name, scaled, True, colour < len(charts.COLOURS), colour))
     if fewer:
         caption += f" Of many rows, the least and the greatest in each of {STRETCHES} stretches."
     return charts.chart(series, "step", title, size=(charts.NARROW, charts.LOW)), caption

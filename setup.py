@@ -40,6 +40,7 @@ setup(
         "pillow>=11,<14",  # timm's and Hugging Face's preprocessing is its resizing
         "safetensors>=0.5,<1",
         "pyyaml>=6,<7",
+        "tqdm>=4.66,<5",  # progress on a terminal
     ],
     extras_require={
         "cuda12": [f"jax[cuda12]{JAX}"],

@@ -158,3 +158,17 @@ def test_points_of_a_long_line_are_left_out():
     assert len(discs(charts.chart([Series("", short, True)], "x", "y"))) == 2
     assert discs(charts.chart([Series("", long, True)], "x", "y")) == []
     assert len(discs(charts.chart([Series("", long)], "x", "y"))) == 100
+
+
+def test_long_line_is_short_text_that_keeps_every_spike():
+    points = [(i, i % 7) for i in range(100_000)]
+    points[54_321], points[77_777] = (54_321, 99.0), (77_777, -99.0)
+    svg = charts.chart([Series("", points, True)], "x", "y", size=(charts.NARROW, charts.LOW))
+    (line,) = [e for e in parts(svg, "path") if f"stroke: {COLOURS[0]}" in (e.get("style") or "")]
+    places = [tuple(map(float, pair)) for pair in re.findall(r"([\d.]+) ([\d.]+)", line.get("d"))]
+    assert len(places) < 2000
+    left, right = min(x for x, _ in places), max(x for x, _ in places)
+    for spike, extreme in ((54_321, min), (77_777, max)):
+        x, y = extreme(places, key=lambda place: place[1])
+        assert x == pytest.approx(left + (right - left) * spike / 100_000, abs=1.5)
+        assert abs(y - charts.LOW / 2) > 70

@@ -1,40 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Curves: what is thinned keeps its spikes, a colour is one evaluation, empty ones are left out."""
+"""Curves: a line for each evaluation or run, and no chart without points."""
 
-import itertools
 import xml.etree.ElementTree as ET
 
 from workdirs import rows, written
 
 from vit_jax.reports.run import curves, history
-
-
-def test_few_points_stay_as_they_are():
-    points = [(float(i), i * 0.5) for i in range(2 * curves.STRETCHES)]
-    assert curves.thinned(points) == (points, False)
-
-
-def test_many_points_keep_their_ends_and_every_spike():
-    points = [(float(i), 1.0) for i in range(100_000)]
-    points[54_321] = (54_321.0, 9.0)
-    points[77_777] = (77_777.0, -9.0)
-    found, fewer = curves.thinned(points)
-    assert fewer
-    assert len(found) <= 2 * (curves.STRETCHES + 1) + 2
-    assert found == sorted(found)
-    assert {points[0], points[-1], points[54_321], points[77_777]} <= set(found)
-    xs = [x for x, _ in found]
-    assert max(b - a for a, b in itertools.pairwise(xs)) < 2 * 100_000 / curves.STRETCHES
-
-
-def test_caption_says_that_rows_were_thinned(tmp_path):
-    many = [{"step": i, "train/loss": 1.0 + i % 7, "train/lr": 0.1} for i in range(1, 1001)]
-    run = history.read(written(tmp_path / "run", metrics=many))
-    drawn = {caption for svg, caption in curves.of_one(run) if svg}
-    assert len(drawn) == 2
-    assert all("Of many rows" in caption for caption in drawn)
 
 
 def titles(figures):

@@ -15,7 +15,8 @@ import pytest
 import test_pages
 
 from vit_jax.cli import main
-from vit_jax.experiments.tables import catalogue, filling, rendering
+from vit_jax.experiments.tables import filling, rendering
+from vit_jax.experiments.tables.cells import TABLES, find
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +38,10 @@ def runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def filled(runs):
     with papers.quick_yaml():
-        return {name: filling.fill(catalogue.find(name), runs) for name in catalogue.TABLES}
+        return {name: filling.fill(find(name), runs) for name in TABLES}
 
 
-@pytest.mark.parametrize("name", catalogue.TABLES)
+@pytest.mark.parametrize("name", TABLES)
 def test_markdown_has_aligned_columns_and_the_summary_last(filled, name):
     report = filled[name]
     lines = rendering.report(report, "md").splitlines()
@@ -53,7 +54,7 @@ def test_markdown_has_aligned_columns_and_the_summary_last(filled, name):
     assert re.fullmatch(r"\d+ of \d+ public cells reproduced", lines[-1])
 
 
-@pytest.mark.parametrize("name", catalogue.TABLES)
+@pytest.mark.parametrize("name", TABLES)
 def test_csv_has_a_row_a_cell_and_the_summary_last(filled, name):
     report = filled[name]
     header, *rows, last = csv.reader(io.StringIO(rendering.report(report, "csv")))
@@ -63,7 +64,7 @@ def test_csv_has_a_row_a_cell_and_the_summary_last(filled, name):
     assert last == [report.summary]
 
 
-@pytest.mark.parametrize("name", catalogue.TABLES)
+@pytest.mark.parametrize("name", TABLES)
 def test_html_is_one_whole_file_with_the_summary_last(filled, name):
     report = filled[name]
     text = rendering.report(report, "html")
@@ -181,7 +182,7 @@ def test_page_explains_every_status(root):
 def test_help_and_the_room_import_neither_jax_nor_matplotlib():
     code = (
         "import sys; from vit_jax.cli import main; main.main(['table', '--help']); "
-        "from vit_jax.experiments.tables import catalogue, rendering, filling; "
+        "from vit_jax.experiments.tables import cells, rendering, filling; "
         "sys.exit(any(name in sys.modules for name in ('jax', 'tensorflow', 'matplotlib')))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

@@ -10,12 +10,13 @@ import pytest
 
 from vit_jax.config import load as config_lib
 from vit_jax.experiments.sweeps import points as sweep
-from vit_jax.experiments.tables import catalogue, filling, missing_runs
+from vit_jax.experiments.tables import filling, missing_runs
+from vit_jax.experiments.tables.cells import find
 from vit_jax.paper import vtab
 
 
 def plan(name, root=None):
-    return missing_runs.jobs(filling.fill(catalogue.find(name), root), root)
+    return missing_runs.jobs(filling.fill(find(name), root), root)
 
 
 def parts(job):

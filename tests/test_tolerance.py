@@ -5,7 +5,7 @@
 
 import pytest
 
-from vit_jax.experiments.tables import tolerance
+from vit_jax.experiments.tables import filling
 
 
 @pytest.mark.parametrize(
@@ -19,14 +19,14 @@ from vit_jax.experiments.tables import tolerance
     ],
 )
 def test_tolerance_is_the_largest_of_three(given, expected):
-    assert tolerance.tolerance(*given) == pytest.approx(expected, abs=1e-6)
+    assert filling.tolerance(*given) == pytest.approx(expected, abs=1e-6)
 
 
 def test_error_of_a_test_set_is_binomial():
-    assert tolerance.binomial([0.9], [10_000]) == pytest.approx(0.3)  # sqrt(0.9 0.1 / 10^4)
-    assert tolerance.binomial([0.5], [100]) == pytest.approx(5.0)
+    assert filling.binomial([0.9], [10_000]) == pytest.approx(0.3)  # sqrt(0.9 0.1 / 10^4)
+    assert filling.binomial([0.5], [100]) == pytest.approx(5.0)
 
 
 def test_error_of_a_mean_is_that_of_independent_test_sets():
     # sqrt(0.25 / 100 + 0.25 / 100) / 2
-    assert tolerance.binomial([0.5, 0.5], [100, 100]) == pytest.approx(3.535534, abs=1e-6)
+    assert filling.binomial([0.5, 0.5], [100, 100]) == pytest.approx(3.535534, abs=1e-6)

@@ -31,6 +31,7 @@ _DASHES = ("-", "--", ":")  # for lines whose colour repeats
 _SETTINGS = {
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": _FONT,
     "text.parse_math": False, "svg.fonttype": "none",
+    "path.simplify_threshold": 1.0,  # units by which a long line may differ; no spike is lost
 }  # fmt: skip
 _METADATA = ("Creator", "Date", "Format", "Type")  # left out
 
@@ -105,7 +106,9 @@ def chart(
                 *zip(*shown, strict=True), loc="outside lower left", ncols=columns, frameon=False
             )
         svg = drawing.saved(figure, format="svg", metadata=dict.fromkeys(_METADATA))
-    svg = re.sub(r'<g id="[^"]+">', "<g>", svg.decode().partition("<svg ")[2])  # ids of a page differ
+    svg = re.sub(
+        r'<g id="[^"]+">', "<g>", svg.decode().partition("<svg ")[2]
+    )  # ids of a page differ
     return f'<svg role="img" aria-label="{escape(title)}" {svg}'
 
 

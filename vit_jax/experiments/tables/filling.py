@@ -7,6 +7,7 @@ Start from `fill`.
 """
 
 import dataclasses
+import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vit_jax.errors import BadInput, unknown
-from vit_jax.experiments.tables import compute, evidence, tolerance
+from vit_jax.experiments.tables import compute, evidence
 from vit_jax.experiments.tables.cells import Cell, Table, Want
 from vit_jax.experiments.tables.evidence import Run
 from vit_jax.experiments.tables.lineage import Ancestry
@@ -23,6 +24,7 @@ from vit_jax.experiments.tables.run_matching import SELECT, Placed, Placer, is_v
 # The status of a cell.
 MISSING, RUNNING, WITHIN, OFF = "missing", "running", "within tolerance", "off"
 FEW = ("1 seed", "2 seeds")  # the formula's s needs three seeds
+LEAST = 0.1  # the smallest tolerance, in points
 PRIVATE, EXTERNAL, ABSENT = "needs private data", "external", "not in the paper"
 
 
@@ -97,7 +99,7 @@ def fill(table: Table, root: Path | None, protocol: str = "") -> Report:
     """Fills a table with the runs in a folder.
 
     Args:
-      table: from `catalogue.find`.
+      table: from `cells.find`.
       root: folder of runs; None: no runs.
       protocol: the protocol of the runs that count; empty if all runs have the same one.
 
@@ -240,8 +242,37 @@ def _allowed(cell: Cell, found: Sequence[_Found], seeds: Sequence[int], std: flo
         assert isinstance(cell.paper, float | int)
         shares = [cell.paper / 100]
     sizes = [min(f.seeds[s][1] for s in seeds) for f in found]
-    error = tolerance.binomial(shares, sizes) if all(sizes) else 0.0
-    return tolerance.tolerance(cell.paper_std, cell.paper_runs, std, len(seeds), error)
+    error = binomial(shares, sizes) if all(sizes) else 0.0
+    return tolerance(cell.paper_std, cell.paper_runs, std, len(seeds), error)
+
+
+def tolerance(
+    paper_std: float, paper_runs: int, our_std: float, our_runs: int, binomial: float
+) -> float:
+    """Returns the largest difference, in points, at which two accuracies count as the same.
+
+    max(2 sqrt(s_paper^2 / n_paper + s_ours^2 / n_ours), 2 binomial, 0.1)
+
+    Args:
+      paper_std: s_paper, standard deviation between the paper's runs, in points.
+      paper_runs: n_paper, number of runs that the paper's value is the mean of.
+      our_std: s_ours, standard deviation between our runs, in points.
+      our_runs: n_ours, number of our seeds.
+      binomial: standard error due to the test set, in points.
+    """
+    between = math.sqrt(paper_std**2 / paper_runs + our_std**2 / our_runs)
+    return max(2 * between, 2 * binomial, LEAST)
+
+
+def binomial(shares: Sequence[float], examples: Sequence[int]) -> float:
+    """Returns the standard error, in points, of a mean of accuracies on test sets of given sizes.
+
+    Args:
+      shares: accuracies from 0 to 1, one for each test set.
+      examples: size of each test set.
+    """
+    variance = sum(p * (1 - p) / n for p, n in zip(shares, examples, strict=True))
+    return 100 * math.sqrt(variance) / len(shares)
 
 
 def _agrees(cell: Cell) -> bool:

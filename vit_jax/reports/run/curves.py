@@ -12,30 +12,7 @@ from vit_jax.reports import charts
 from vit_jax.reports.charts import Series
 from vit_jax.reports.run.history import History, Pairs
 
-STRETCHES = 200  # stretches of a curve, each of which keeps its least and greatest value
 Figure = tuple[str, str]  # SVG, caption
-
-
-def thinned(points: Pairs) -> tuple[Pairs, bool]:
-    """Thins points without a visible difference; also returns whether it dropped any.
-
-    Args:
-      points: (x, y), sorted by x.
-
-    Returns:
-      The first and the last point, and the lowest and the highest in each of `STRETCHES` equal
-      parts of x. No spike is lost.
-    """
-    if len(points) <= 2 * STRETCHES:
-        return points, False
-    begin, end = points[0][0], points[-1][0]
-    parts: dict[int, Pairs] = {}
-    for point in points:
-        parts.setdefault(int((point[0] - begin) / (end - begin) * STRETCHES), []).append(point)
-    kept = {points[0], points[-1]}
-    for part in parts.values():
-        kept |= {min(part, key=lambda p: p[1]), max(part, key=lambda p: p[1])}
-    return sorted(kept), True
 
 
 def of_one(run: History) -> list[Figure]:
@@ -67,8 +44,8 @@ def _lines(
     run: History, title: str, metrics: dict[str, str], caption: str, factor: float = 1
 ) -> Figure:
     """Draws metrics of a run; the keys are the names of the lines."""
-    whole = {name: _settled(metric, run.series(metric)) for name, metric in metrics.items()}
-    return _drawn(title, whole, caption, factor)
+    lines = {name: _settled(metric, run.series(metric)) for name, metric in metrics.items()}
+    return _drawn(title, lines, caption, factor)
 
 
 def _settled(metric: str, points: Pairs) -> Pairs:
@@ -106,13 +83,9 @@ def of_several(runs: Sequence[History]) -> list[Figure]:
 
 def _drawn(title: str, lines: dict[str, Pairs], caption: str, factor: float) -> Figure:
     """Draws a chart over steps; empty if there are no points."""
-    series, fewer = [], False
-    for colour, (name, whole) in enumerate(lines.items()):
-        points, less = thinned(whole)
-        fewer |= less
-        if points:
-            scaled = [(x, factor * y) for x, y in points]
-            series.append(Series(name, scaled, True, colour < len(charts.COLOURS), colour))
-    if fewer:
-        caption += f" Of many rows, the least and the greatest in each of {STRETCHES} stretches."
+    series = [
+        Series(name, [(x, factor * y) for x, y in points], True, i < len(charts.COLOURS), i)
+        for i, (name, points) in enumerate(lines.items())
+        if points
+    ]
     return charts.chart(series, "step", title, size=(charts.NARROW, charts.LOW)), caption

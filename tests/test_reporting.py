@@ -143,6 +143,20 @@ def test_results_table_has_a_line_for_each_split():
     assert text.splitlines()[-1].split() == ["test", "97.00%", "100.00%", "0.1000", "365"]
 
 
+def test_metrics_of_ones_own_are_numbers_and_come_last():
+    own = RESULTS["test"] | {"mce": 0.7, "error_fog": 0.5, "mean_error": 0.4, "images": 3}
+    lines = summary.results_table({"test": {"my_error": 0.25} | own}).splitlines()
+    assert lines[0].split() == [
+        "split", "top-1", "top-5", "loss", "examples", "mCE", "my_error", "images",
+    ]  # fmt: skip
+    assert lines[-1].split()[-3:] == ["70.00%", "0.2500", "3.0000"]
+    ((header, rows),) = summary.tables({"test": own | {"step": 9}})
+    assert (header[-3:], rows[0][-3:]) == (
+        ["mean_error", "images", "step"],
+        ["40.00%", "3.0000", "9"],
+    )
+
+
 def test_few_shots_are_shares_of_so_many_examples():
     few = {"1shot": 0.4, "5shot": 0.71, "examples": 3669}
     text = summary.results_table(RESULTS | {"fewshot_pets": few})

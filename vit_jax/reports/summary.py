@@ -7,6 +7,7 @@ Start from `results_table`.
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -52,31 +53,54 @@ def _own(measured: Mapping[str, float | int]) -> dict[str, float | int]:
 
 
 def results_table(results: Mapping[str, Any]) -> str:
-    """Returns a line per split, with ImageNet-C's mCE if measured; then few-shot tasks."""
-    found = {name: m for name, m in results.items() if isinstance(m, dict)}
-    splits = {name: m for name, m in found.items() if "top1" in m}
-    rows = [
-        [split, f"{m['top1']:.2%}", f"{m['top5']:.2%}", f"{m['loss']:.4f}", f"{m['examples']:,}"]
-        for split, m in splits.items()
-    ]
-    header = ["split", "top-1", "top-5", "loss", "examples"]
-    if any("mce" in m for m in splits.values()):
-        header.append("mCE")
-        for row, m in zip(rows, splits.values(), strict=True):
-            row.append(f"{m['mce']:.2%}" if "mce" in m else "")
-    for key in dict.fromkeys(key for m in splits.values() for key in _own(m)):
-        header.append(key)
-        for row, m in zip(rows, splits.values(), strict=True):
-            row.append(f"{m[key]:.4f}" if key in m else "")
-    tables = [console.table(header, rows)]
-    few = {name: m for name, m in found.items() if "top1" not in m}
-    if few:
-        rows = [
-            [name, *(f"{v:.2%}" if k.endswith("shot") else f"{v:,}" for k, v in m.items())]
-            for name, m in few.items()
-        ]
-        tables.append(console.table(["few-shot", *next(iter(few.values()))], rows))
-    return "\n\n".join(tables)
+    """Returns a line per split, with ImageNet-C's mCE but not its parts; then few-shot tasks."""
+    parts = re.compile(r"mean_error|error_\w+")
+    evaluations = {
+        name: {key: value for key, value in measured.items() if not parts.fullmatch(key)}
+        for name, measured in results.items()
+        if isinstance(measured, dict)
+    }
+    return "\n\n".join(console.table(*table) for table in tables(evaluations))
+
+
+_TITLES = {"top1": "top-1", "top5": "top-5", "mce": "mCE"}
+_ORDER = ("top1", "top5", "loss", "shot", "examples", "mce", "own", "step")
+
+
+def tables(
+    evaluations: Mapping[str, Mapping[str, float]],
+) -> list[tuple[list[str], list[list[str]]]]:
+    """Returns (header, rows) of a table of splits and of one of few-shot tasks, if there are any.
+
+    A column is a metric; those of a user's own evaluator come last, but for the step.
+    """
+    groups: dict[str, dict[str, Mapping[str, float]]] = {}
+    for name, measured in sorted(evaluations.items(), key=lambda item: "loss" not in item[1]):
+        groups.setdefault("split" if "loss" in measured else "few-shot", {})[name] = measured
+    content = []
+    for title, group in groups.items():
+        keys = list(dict.fromkeys(key for measured in group.values() for key in measured))
+        keys.sort(key=_place)
+        header = [title, *(_TITLES.get(key, key) for key in keys)]
+        content.append(
+            (header, [[name, *(written(k, m.get(k)) for k in keys)] for name, m in group.items()])
+        )
+    return content
+
+
+def _place(metric: str) -> int:
+    kind = "shot" if metric.endswith("shot") else metric
+    return _ORDER.index(kind if kind in _ORDER else "own")
+
+
+def written(metric: str, value: float | None) -> str:
+    """Formats a value of a metric: a share in percent, a count, or another number."""
+    if value is None:
+        return ""
+    if metric in ("examples", "step"):
+        return f"{value:,.0f}"
+    is_share = metric != "loss" and validation.MEASURED.fullmatch(metric)
+    return f"{value:.2%}" if is_share else f"{value:.4f}"
 
 
 def verdict(results: Mapping[str, Any], expected: Mapping[str, Any]) -> str:

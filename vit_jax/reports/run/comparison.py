@@ -11,7 +11,7 @@ from typing import Any
 
 from vit_jax import console
 from vit_jax.config import load as config_lib
-from vit_jax.reports import pages
+from vit_jax.reports import pages, summary
 from vit_jax.reports.run import curves, single
 from vit_jax.reports.run.history import History
 
@@ -83,7 +83,7 @@ def _results(runs: Sequence[History]) -> dict[str, Any]:
         for name, key in keys:
             value = run.evaluations.get(name, {}).get(key)
             mark = " ★" if value == best[name, key] else ""
-            cells.append(single.written(key, value) + mark)
+            cells.append(summary.written(key, value) + mark)
         loss = run.series("train/loss")
         cells += [
             f"{loss[-1][1]:.4f}" if loss else "",

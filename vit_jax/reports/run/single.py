@@ -8,7 +8,6 @@ Start from `page`.
 
 import shlex
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from vit_jax import console
@@ -42,7 +41,7 @@ def page(run: History, pictures: Pictures) -> str:
         state=state(run),
         style=STYLES.get(run.state, "bad"),
         about=_facts(run),
-        results=_results(run),
+        results=summary.tables(run.evaluations),
         verdict=verdict(run),
         looked_at_test=validation.looked_at_test(run.config),
         curves=curves.of_one(run),
@@ -138,36 +137,6 @@ def _throughput(run: History) -> str:
     mfu = run.series("perf/mfu")
     used = f", MFU {mfu[-1][1]:.1%}" if mfu else ""
     return f"{run.img_per_sec:,.0f} images a second{used}, waiting for images {run.input_wait:.1%}"
-
-
-_ORDER = ("top1", "top5", "loss", "mce", "examples", "step")
-_TITLES = {"top1": "top-1", "top5": "top-5", "mce": "mCE"}
-_COUNTS = ("examples", "step")
-
-
-def _results(run: History) -> list[dict[str, Any]]:
-    """Returns a table of the last evaluations of splits, and one of few-shot tasks, if any."""
-    splits = {name: m for name, m in run.evaluations.items() if "loss" in m}
-    few = {name: m for name, m in run.evaluations.items() if "loss" not in m}
-    return [_measured(*group) for group in (("split", splits), ("few-shot", few)) if group[1]]
-
-
-def _measured(title: str, evaluations: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """Returns a table of evaluations, with a column per metric."""
-    keys = list(dict.fromkeys(key for m in evaluations.values() for key in m))
-    keys.sort(key=lambda key: _ORDER.index(key) if key in _ORDER else -1)
-    header = (title, *(_TITLES.get(key, key) for key in keys))
-    rows = [(name, *(written(key, m.get(key)) for key in keys)) for name, m in evaluations.items()]
-    return {"header": header, "rows": rows, "numbers": range(1, len(header))}
-
-
-def written(metric: str, value: float | None) -> str:
-    """Formats a value of a metric: a share in percent, a count or a loss."""
-    if value is None:
-        return ""
-    if metric in _COUNTS:
-        return f"{value:,.0f}"
-    return f"{value:.4f}" if metric.endswith("loss") else f"{value:.2%}"
 
 
 def _time(run: History) -> list[tuple[str, str, str, str]]:

@@ -6,14 +6,14 @@
 import papers
 import pytest
 
-from vit_jax.experiments.tables import evidence, lineage, recipe_diff
+from vit_jax.experiments.tables import lineage, recipe_diff, run_results
 from vit_jax.experiments.tables.lineage import Ancestry, Origin
 
 
 def origin(root):
     """Of the run named `last`."""
-    runs, _ = evidence.read(root)
-    return Ancestry(root, runs).of(next(run for run in runs if run.folder.name == "last"))
+    runs, _ = run_results.read(root)
+    return Ancestry(root, runs).origin(next(run for run in runs if run.folder.name == "last"))
 
 
 @pytest.mark.parametrize(
@@ -32,13 +32,13 @@ def origin(root):
     ],
 )
 def test_published_files_are_known_by_name(init, expected):
-    assert lineage.of_published(init) == expected
+    assert lineage.published_origin(init) == expected
 
 
 def test_augreg_is_known_by_its_long_names():
     stem = "augreg/B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0"
-    assert lineage.of_published(f"{stem}.npz") == Origin("imagenet21k", "augreg", 300)
-    tuned = lineage.of_published(f"{stem}--imagenet2012-steps_20k-lr_0.03-res_384.npz")
+    assert lineage.published_origin(f"{stem}.npz") == Origin("imagenet21k", "augreg", 300)
+    tuned = lineage.published_origin(f"{stem}--imagenet2012-steps_20k-lr_0.03-res_384.npz")
     assert tuned is not None
     assert "itself fine-tuned" in tuned.dataset
 

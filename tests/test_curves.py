@@ -25,21 +25,21 @@ def test_of_one_run_everything_that_it_has_is_drawn(tmp_path):
     metrics = [row | {"perf/mfu": 0.3} if "perf/img_per_sec" in row else row for row in rows()]
     metrics.insert(3, {"step": 500, "fewshot_pets/5shot": 0.3})
     run = history.read(written(tmp_path / "a", metrics=metrics))
-    assert titles(curves.of_one(run)) == [
+    assert titles(curves.run_charts(run)) == [
         "loss", "top-1 in %", "few-shot top-1 in %", "learning rate", "images a second",
         "MFU in %", "waiting in %",
     ]  # fmt: skip
     plain = history.read(written(tmp_path / "b"))
-    assert "MFU in %" not in titles(curves.of_one(plain))
-    assert "few-shot top-1 in %" not in titles(curves.of_one(plain))  # it was measured once
-    (loss, _), (top1, _) = curves.of_one(plain)[:2]
+    assert "MFU in %" not in titles(curves.run_charts(plain))
+    assert "few-shot top-1 in %" not in titles(curves.run_charts(plain))  # it was measured once
+    (loss, _), (top1, _) = curves.run_charts(plain)[:2]
     for svg in (loss, top1):
         assert listed(svg, {"train", "val", "test", ""}) == ["train", "val", "test"]
 
 
 def test_of_several_runs_each_is_a_line_and_what_nobody_has_is_left_out(tmp_path):
     runs = [history.read(written(tmp_path / name)) for name in ("first", "second")]
-    figures = curves.of_several(runs)
+    figures = curves.comparison_charts(runs)
     expected = ["training loss", "val top-1 in %", "learning rate", "images a second"]
     assert titles(figures) == expected
     for svg, _ in figures:

@@ -52,7 +52,7 @@ def failed(finished, workdir, error):
 
     unreported(finished, workdir)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(make.pictures, "of_run", fails)
+        patch.setattr(make.pictures, "draw", fails)
         with pytest.raises(error):
             train(workdir)
     return workdir
@@ -73,7 +73,7 @@ def test_run_ends_with_a_page_of_all_that_it_is(finished):
         "Results", "Curves", "Where the time went", "Differences from", "Training images",
         "Inside the model", "Versions",
     ]  # fmt: skip
-    found = parsed.of("h2")
+    found = parsed.all("h2")
     assert [title[: len(heading)] for title, heading in zip(found, headings, strict=True)] == (
         headings
     )
@@ -95,7 +95,7 @@ def test_run_that_was_killed_while_it_was_reported_gets_its_page(finished, tmp_p
 
     workdir = failed(finished, tmp_path / "run", KeyboardInterrupt)
     assert not (workdir / "results.json").exists()
-    monkeypatch.setattr(make.pictures, "of_run", lambda *_: NOTHING)
+    monkeypatch.setattr(make.pictures, "draw", lambda *_: NOTHING)
     assert train(workdir) == 0
     assert (workdir / "report.html").exists()
     assert (workdir / "results.json").exists()
@@ -111,7 +111,7 @@ def test_disk_that_is_full_is_a_line_and_no_failure(finished, tmp_path, monkeypa
 
     workdir = unreported(finished, tmp_path / "run")
     monkeypatch.setattr(storage, "write", full)
-    monkeypatch.setattr(make.pictures, "of_run", lambda *_: NOTHING)
+    monkeypatch.setattr(make.pictures, "draw", lambda *_: NOTHING)
     assert train(workdir) == 0
     assert json.loads((workdir / "results.json").read_text())["step"] == 12
     (line,) = [r.message for r in caplog.records if "report" in r.message]

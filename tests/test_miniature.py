@@ -271,7 +271,7 @@ def test_every_format_has_every_claim_and_its_verdict(made):
     text = miniature.render(made, "md")
     assert page.tables[0][1] == rows
     assert all(one.claim.claim in text for one in made.judged)
-    assert len(page.of("svg")) == 1
+    assert len(page.all("svg")) == 1
     assert re.search(
         r"\| tier=hour,dataset=cifar10 +\| test/top1 \| 31\.00 +\| 1\.00 +\| 3 +\|", text
     )

@@ -58,7 +58,7 @@ class Page(HTMLParser):
         for element in self.open:
             element[2] += data
 
-    def of(self, tag, heading=None):
+    def all(self, tag, heading=None):
         """The texts of all elements of a kind, below a heading if one is given."""
         return [text for h, t, _, text in self.texts if t == tag and heading in (None, h)]
 
@@ -95,11 +95,11 @@ def test_page_is_well_formed_and_escapes_text():
         table_page("T <1>", header=["a", "<b>"], rows=[["1 < 2", "x & y"]], numbers=[0], codes=[1],
                    styles={0: "good"}, notes=["<script>"])
     )  # fmt: skip
-    assert page.of("p") == ["<script>"]
+    assert page.all("p") == ["<script>"]
     assert page.tables == [("", [["a", "<b>"], ["1 < 2", "x & y"]])]
     assert ("tr", {"class": "good"}) in page.seen
-    assert page.of("code") == ["x & y"]
-    assert page.of("title") == page.of("h1") == ["T <1>"]
+    assert page.all("code") == ["x & y"]
+    assert page.all("title") == page.all("h1") == ["T <1>"]
 
 
 def test_picture_is_part_of_the_page_and_has_words_beside_it():
@@ -107,8 +107,8 @@ def test_picture_is_part_of_the_page_and_has_words_beside_it():
     page = check(pages.render("figures.html", "T", notes=[], figures=[figure]))
     source = "data:image/png;base64,iVBORw=="
     assert ("img", {"alt": 'the "first" one', "src": source}) in page.seen
-    assert page.of("h2") == ["a < b"]
-    assert page.of("figcaption") == ['the "first" one']
+    assert page.all("h2") == ["a < b"]
+    assert page.all("figcaption") == ['the "first" one']
 
 
 def test_what_is_wide_scrolls_by_itself():

@@ -44,7 +44,7 @@ def filled(runs):
 @pytest.mark.parametrize("name", TABLES)
 def test_markdown_has_aligned_columns_and_the_summary_last(filled, name):
     report = filled[name]
-    lines = rendering.report(report, "md").splitlines()
+    lines = rendering.render_table(report, "md").splitlines()
     table = [line for line in lines if line.startswith("|")]
     assert len({len(line) for line in table}) == 1
     bars = [[m.start() for m in re.finditer(r"(?<!\\)\|", line)] for line in table]
@@ -57,7 +57,7 @@ def test_markdown_has_aligned_columns_and_the_summary_last(filled, name):
 @pytest.mark.parametrize("name", TABLES)
 def test_csv_has_a_row_a_cell_and_the_summary_last(filled, name):
     report = filled[name]
-    header, *rows, last = csv.reader(io.StringIO(rendering.report(report, "csv")))
+    header, *rows, last = csv.reader(io.StringIO(rendering.render_table(report, "csv")))
     assert header[-7:] == ["paper", "ours", "std", "difference", "seeds", "status", "stand-in"]
     assert len(rows) == len(report.cells)
     assert {len(row) for row in rows} == {len(header)}
@@ -67,7 +67,7 @@ def test_csv_has_a_row_a_cell_and_the_summary_last(filled, name):
 @pytest.mark.parametrize("name", TABLES)
 def test_html_is_one_whole_file_with_the_summary_last(filled, name):
     report = filled[name]
-    text = rendering.report(report, "html")
+    text = rendering.render_table(report, "html")
     parsed = test_pages.check(text)
     rows = [tag for tag, _ in parsed.seen if tag == "tr"]
     assert len(rows) == len(report.cells) + 1
@@ -77,18 +77,18 @@ def test_html_is_one_whole_file_with_the_summary_last(filled, name):
 
 
 def test_figure_draws_every_point_of_the_paper_and_ours(filled):
-    page = test_pages.check(rendering.report(filled["figure4"], "html"))
+    page = test_pages.check(rendering.render_table(filled["figure4"], "html"))
     points = [a for tag, a in page.seen if tag == "use" and "#000000" not in a["style"]]
     legend = 6 + 1
     assert len(points) == 24 + 1 + legend  # 6 lines; ours is one point
-    assert "ViT-B/32 (ours)" in page.of("text")
-    panels = test_pages.check(rendering.report(filled["figure8"], "html"))
+    assert "ViT-B/32 (ours)" in page.all("text")
+    panels = test_pages.check(rendering.render_table(filled["figure8"], "html"))
     assert [tag for tag, _ in panels.seen].count("svg") == 2
 
 
 def test_row_shows_what_is_known(filled):
     rows = {tuple(row[:3]): row[3:] for row in csv.reader(
-        io.StringIO(rendering.report(filled["5"], "csv")))}  # fmt: skip
+        io.StringIO(rendering.render_table(filled["5"], "csv")))}  # fmt: skip
     assert rows["ImageNet-21k", "CIFAR-10", "ViT-B/16"] == [
         "98.95", "98.95", "0.05", "+0.00", "3", "within tolerance", "",
     ]  # fmt: skip
@@ -98,7 +98,7 @@ def test_row_shows_what_is_known(filled):
     assert rows["ImageNet-21k", "CIFAR-10", "ViT-L/16"] == [
         "99.16", "", "", "", "", "missing", "on synthetic:cifar10: 97.00 (1 run)",
     ]  # fmt: skip
-    means = [row for row in csv.reader(io.StringIO(rendering.report(filled["9"], "csv")))
+    means = [row for row in csv.reader(io.StringIO(rendering.render_table(filled["9"], "csv")))
              if row[1:] and row[1].startswith("Mean")]  # fmt: skip
     assert {row[3] for row in means} == {"n/a"}
 

@@ -64,8 +64,8 @@ def test_of_many_runs_the_best_are_drawn(tmp_path):
     assert sentence == "Curves are those of the 12 runs of 14 with the best test/top1."
     assert comparison.chosen(runs[:12]) == (runs[:12], "")
     page = check(comparison.page(runs))
-    assert "13" in page.of("text", "Curves")
-    assert "01" not in page.of("text", "Curves")
+    assert "13" in page.all("text", "Curves")
+    assert "01" not in page.all("text", "Curves")
     assert len(page.table("Results")) == 15
 
 

@@ -40,13 +40,13 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
     paths = inference.image_files(args.images, sys.stdin)
     model = arguments.open_model(args)
-    made, count, bad = figures.of_weights(model.cfg, model.params, model.size), 0, {}
+    made, count, bad = figures.draw_weights(model.cfg, model.params, model.size), 0, {}
     if figures.attends(model.cfg):
         paths = [paths[i] for i in figures.chosen(len(paths), figures.IMAGES)]
         images, pictures, bad = read(model, paths)
         count = len(images)
         with console.bar("images") as progress:
-            made += figures.of_images(
+            made += figures.draw_attention(
                 model.cfg, model.params, images, pictures, model.rules,
                 lambda done: progress(done, count),
             )  # fmt: skip

@@ -48,12 +48,12 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     root = None if args.runs is None else storage.workdir(args.runs)
     made = filling.fill(table, root, args.protocol)
     if args.plan:
-        print(rendering.plan(table.title, missing_runs.jobs(made, root), args.format))
+        print(rendering.render_plan(table.title, missing_runs.jobs(made, root), args.format))
         return 0
     if args.format == "csv":
         for text in made.remarks:
             print(text, file=sys.stderr)
-    print(rendering.report(made, args.format))
+    print(rendering.render_table(made, args.format))
     return 0
 
 

@@ -10,6 +10,7 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -28,7 +29,7 @@ _MARKED = 12  # the longest line whose points are also drawn
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d00")
 _DASHES = ("-", "--", ":")  # for lines whose colour repeats
-_SETTINGS = {
+_SETTINGS: dict[Any, Any] = {
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": _FONT,
     "text.parse_math": False, "svg.fonttype": "none",
     "path.simplify_threshold": 1.0,  # units by which a long line may differ; no spike is lost
@@ -83,7 +84,7 @@ def chart(
     columns = max(1, width // (50 + 7 * max(map(len, names))))
     rows = -(-sum(map(bool, names)) // columns)
     title = f"{y_title} by {x_title}"
-    with matplotlib.rc_context({**_SETTINGS, "svg.hashsalt": title}):
+    with matplotlib.rc_context(_SETTINGS | {"svg.hashsalt": title}):
         inches = width / _UNITS, (height + rows * _LINE) / _UNITS
         figure = Figure(figsize=inches, layout="constrained")
         axes = figure.subplots()
@@ -99,7 +100,8 @@ def chart(
         if x_names:
             axes.set_xticks(list(x_names), list(x_names.values()))
         if diagonal:
-            axes.axline((axes.get_xlim()[0],) * 2, slope=1, color="#999", dashes=(4, 4), zorder=1)
+            low = axes.get_xlim()[0]
+            axes.axline((low, low), slope=1, color="#999", dashes=(4, 4), zorder=1)
         if rows:
             shown = [(line, name) for line, name in zip(lines, names, strict=True) if name]
             figure.legend(

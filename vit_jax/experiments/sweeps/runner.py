@@ -44,9 +44,9 @@ def beside(folder: Path) -> Path:
     if not storage.is_remote(folder):
         return folder
     name = hashlib.sha256(str(folder).encode()).hexdigest()[:24]
-    made = cache.root() / "sweeps" / name
-    made.mkdir(parents=True, exist_ok=True)
-    return made
+    local = cache.root() / "sweeps" / name
+    local.mkdir(parents=True, exist_ok=True)
+    return local
 
 
 def train_command(folder: Path) -> list[str]:
@@ -220,11 +220,11 @@ def _stops(stop_file: signals.StopFile) -> Iterator[_Stops]:
     with signals.collected() as numbers:
         stops = _Stops(numbers)
 
-        def found() -> None:
+        def request() -> None:
             stops.file = True
             numbers.append(signal.SIGTERM)
 
-        with stop_file.watched(found):
+        with stop_file.watched(request):
             yield stops
 
 
@@ -357,5 +357,6 @@ def last_message(file: Path, start: int = 0) -> str:
     with open(file, "rb") as lines:
         lines.seek(start)
         text = "\n" + lines.read().decode(errors="replace").strip()
-    _, mark, said = text.rpartition("\nvit_jax: ")
-    return (said if mark else text.splitlines()[-1])[:MOST_CHARACTERS].strip() or "it said nothing"
+    _, mark, message = text.rpartition("\nvit_jax: ")
+    message = message if mark else text.splitlines()[-1]
+    return message[:MOST_CHARACTERS].strip() or "it printed nothing"

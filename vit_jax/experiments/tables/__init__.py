@@ -7,7 +7,7 @@
     transfers     the cells of Tables 2, 5, 6, 7, 9, Figures 2, 3, 5 and of AugReg's Table 3
     ablations     the cells of Table 8 and Figures 4, 8, 9 and 12
     settings      Tables 1, 3 and 4: the models and the recipes themselves
-    evidence      the runs in a folder
+    run_results   the runs in a folder
     lineage       the training data of a run's starting weights
     recipe_diff   differences between a run and its recipe
     filling       runs into cells: mean over seeds, tolerance, status

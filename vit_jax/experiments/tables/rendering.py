@@ -3,7 +3,7 @@
 
 """Renders a filled table, or a plan, as markdown, CSV or one HTML file.
 
-Start from `report` or `plan`.
+Start from `render_table` or `render_plan`.
 """
 
 import csv
@@ -41,34 +41,34 @@ def check(name: str, *, of_plan: bool = False) -> None:
         raise unknown("--format", name, options)
 
 
-def report(made: Report, form: str) -> str:
+def render_table(report: Report, form: str) -> str:
     """Renders a filled table; the last line counts the reproduced cells."""
-    header = (*made.table.columns, *_COLUMNS)
-    rows = [_row(filled, made.table.digits) for filled in made.cells]
-    about = [*made.table.notes, *made.remarks]
-    if made.protocol:
-        about = [f"Protocol of the runs: {made.protocol}.", *about]
+    header = (*report.table.columns, *_COLUMNS)
+    rows = [_row(filled, report.table.digits) for filled in report.cells]
+    about = [*report.table.notes, *report.remarks]
+    if report.protocol:
+        about = [f"Protocol of the runs: {report.protocol}.", *about]
     if form == "csv":
-        return csv_text([header, *rows, (made.summary,)])
+        return csv_text([header, *rows, (report.summary,)])
     if form == "html":
-        first = len(made.table.columns)
-        styles = {i: _STYLES.get(filled.status, "") for i, filled in enumerate(made.cells)}
+        first = len(report.table.columns)
+        styles = {i: _STYLES.get(filled.status, "") for i, filled in enumerate(report.cells)}
         content = {"header": header, "rows": rows, "numbers": range(first, first + 5)}
         return pages.render(
             "table.html",
-            made.table.title,
-            charts=_charts(made),
+            report.table.title,
+            charts=_charts(report),
             content={**content, "styles": styles},
-            notes=[*about, made.summary],
+            notes=[*about, report.summary],
         )
-    return markdown(made.table.title, header, rows, [*about, made.summary])
+    return markdown(report.table.title, header, rows, [*about, report.summary])
 
 
-def plan(title: str, made: Plan, form: str) -> str:
+def render_plan(title: str, plan: Plan, form: str) -> str:
     """Renders the commands of a plan; as `sh`, one command a line."""
     header = ("command", "cells", "chip-hours")
-    rows = [(job.command, str(job.cells), _hours(job.chip_hours)) for job in made.jobs]
-    notes = list(made.notes) if rows else ["No missing cell is of a run that a command makes."]
+    rows = [(job.command, str(job.cells), _hours(job.chip_hours)) for job in plan.jobs]
+    notes = list(plan.notes) if rows else ["No missing cell is of a run that a command makes."]
     title = f"{title}: runs to do"
     if form == "sh":
         return "\n".join(
@@ -134,28 +134,28 @@ def markdown(
 # ---------------------------------------------------------------- charts
 
 
-def _charts(made: Report) -> list[tuple[str, str]]:
+def _charts(report: Report) -> list[tuple[str, str]]:
     """Draws a figure of the paper with our values in it; for a table, ours against the paper's.
 
     Returns (name, SVG) of each chart; a single chart has no name.
     """
-    if made.table.axes is None:
-        return [("", _agreement(made))]
+    if report.table.axes is None:
+        return [("", _agreement(report))]
     panels: dict[tuple[str, ...], list[Filled]] = {}
-    for filled in made.cells:
+    for filled in report.cells:
         if filled.cell.x is not None:
-            labels = filled.cell.labels[: max(0, made.table.series - 1)]
+            labels = filled.cell.labels[: max(0, report.table.series - 1)]
             panels.setdefault(labels, []).append(filled)
     return [
-        (", ".join(labels), _panel(made, len(labels), cells)) for labels, cells in panels.items()
+        (", ".join(labels), _panel(report, len(labels), cells)) for labels, cells in panels.items()
     ]
 
 
-def _panel(made: Report, first: int, cells: Sequence[Filled]) -> str:
+def _panel(report: Report, first: int, cells: Sequence[Filled]) -> str:
     """Draws one chart; the labels from `first` on name its lines."""
     from vit_jax.reports import charts  # imports matplotlib
 
-    table = made.table
+    table = report.table
     assert table.axes is not None
     lines: dict[str, list[Filled]] = {}
     for filled in cells:
@@ -186,13 +186,13 @@ def _points(pairs: Sequence[tuple[object, object]]) -> list[tuple[float, float]]
     ]
 
 
-def _agreement(made: Report) -> str:
+def _agreement(report: Report) -> str:
     """Draws our values against the paper's, with one colour for each status; "" without values."""
     from vit_jax.reports import charts  # imports matplotlib
 
     colours = {filling.WITHIN: 2, filling.OFF: 1} | dict.fromkeys(filling.FEW, 4)
     groups = {
-        status: _points([(f.cell.paper, f.ours) for f in made.cells if f.status == status])
+        status: _points([(f.cell.paper, f.ours) for f in report.cells if f.status == status])
         for status in colours
     }
     series = [

@@ -65,8 +65,8 @@ def table_3() -> Table:
                 pairs = _pairs_3(row, epochs, same, same.clip[dataset], config or {})
                 labels = (row["dataset"], name, str(epochs))
                 cells += [
-                    Cell((*labels, what), "public", theirs, ours=ours if config else "no recipe")
-                    for what, theirs, ours in pairs
+                    Cell((*labels, key), "public", theirs, ours=ours if config else "no recipe")
+                    for key, theirs, ours in pairs
                 ]
     return Table(
         "3", f"Table 3: {results.caption(3)}", ("dataset", "model", "epochs", "what"), tuple(cells),

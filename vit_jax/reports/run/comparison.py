@@ -31,7 +31,7 @@ def page(runs: Sequence[History]) -> str:
         f"{len(runs)} runs",
         results=_results(runs),
         chosen=sentence,
-        curves=curves.of_several(drawn),
+        curves=curves.comparison_charts(drawn),
         differences=_differences(runs),
     )
 

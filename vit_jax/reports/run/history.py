@@ -61,8 +61,8 @@ class History:
 
     def series(self, metric: str) -> Pairs:
         """Returns (step, value) of a metric, sorted by step."""
-        found = {row["step"]: row[metric] for row in self.rows if _is_number(row.get(metric))}
-        return sorted(found.items())
+        values = {row["step"]: row[metric] for row in self.rows if _is_number(row.get(metric))}
+        return sorted(values.items())
 
     @functools.cached_property
     def metrics(self) -> list[str]:
@@ -72,15 +72,15 @@ class History:
     @functools.cached_property
     def evaluations(self) -> dict[str, dict[str, float]]:
         """The last evaluations: split or few-shot task -> metric -> value, and their `step`."""
-        found: dict[str, dict[str, float]] = {}
+        last: dict[str, dict[str, float]] = {}
         for key in self.metrics:
             name, _, metric = key.rpartition("/")
             points = self.series(key)
             if name not in _GROUPS and points:
                 step, value = points[-1]
-                found.setdefault(name, {})[metric] = value
-                found[name]["step"] = step
-        return found
+                last.setdefault(name, {})[metric] = value
+                last[name]["step"] = step
+        return last
 
     @property
     def img_per_sec(self) -> float | None:
@@ -123,16 +123,16 @@ class History:
         """
         recipe = self.origin.recipe
         if recipe is not None:
-            what, values = recipe.config, recipe.values
+            reference, values = recipe.config, recipe.values
         else:
-            what = "configs/base.py"
-            values = config_lib.load(str(recipes.root() / what))
-        found = config_lib.differences(values, self.config)
-        pairs = [(key, _found(old), _found(new)) for key, old, new in found]
-        return what, [row for row in pairs if set(row[1:]) != {None, ""}]
+            reference = "configs/base.py"
+            values = config_lib.load(str(recipes.root() / reference))
+        differences = config_lib.differences(values, self.config)
+        pairs = [(key, _or_none(old), _or_none(new)) for key, old, new in differences]
+        return reference, [row for row in pairs if set(row[1:]) != {None, ""}]
 
 
-def _found(value: Any) -> Any:
+def _or_none(value: Any) -> Any:
     return None if value == "(none)" else value
 
 

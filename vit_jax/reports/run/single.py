@@ -29,7 +29,7 @@ def page(run: History, pictures: Pictures) -> str:
 
     Args:
       run: history from `history.read`.
-      pictures: pictures from `pictures.of_run`.
+      pictures: pictures from `pictures.draw`.
     """
     reference, differences = run.compared
     skipped = sorted(skipped_images.read_skipped(run.workdir))
@@ -44,7 +44,7 @@ def page(run: History, pictures: Pictures) -> str:
         results=summary.tables(run.evaluations),
         verdict=verdict(run),
         looked_at_test=validation.looked_at_test(run.config),
-        curves=curves.of_one(run),
+        curves=curves.run_charts(run),
         waiting=f"{run.input_wait:.1%}" if waits else "",
         tolerated=f"{WAITING:.0%}",
         data=run.config.data,

@@ -70,8 +70,8 @@ def _readable(workdir: Path) -> Iterator[None]:
     try:
         yield
     except OSError as e:
-        said = e.strerror or e
-        raise BadInput(f"{workdir} cannot be read: {said}; give the workdir of a run.") from e
+        reason = e.strerror or e
+        raise BadInput(f"{workdir} cannot be read: {reason}; give the workdir of a run.") from e
 
 
 def read(workdir: Path) -> list[dict[str, Any]]:
@@ -81,11 +81,11 @@ def read(workdir: Path) -> list[dict[str, Any]]:
       BadInput: there are no rows.
     """
     path = workdir / goodput.FILE
-    found = [row for row in jsonl.read_rows(path) if _is_turn(row)]
-    found.sort(key=lambda row: row["time"])
-    if not found or found[0].get("event") != "start":
+    rows = [row for row in jsonl.read_rows(path) if _is_turn(row)]
+    rows.sort(key=lambda row: row["time"])
+    if not rows or rows[0].get("event") != "start":
         raise BadInput(f"{workdir} has no {goodput.FILE} of a run; give the workdir of a run.")
-    return found
+    return rows
 
 
 def _is_turn(row: dict[str, Any]) -> bool:

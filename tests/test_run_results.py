@@ -7,14 +7,14 @@ import papers
 import pytest
 
 from vit_jax.errors import BadInput
-from vit_jax.experiments.tables import evidence
+from vit_jax.experiments.tables import run_results
 
 
 def test_runs_are_found_at_any_depth_but_not_in_checkpoints(tmp_path):
     older = "b/000-dataset=digits,seed=0"  # names do not matter
     for place in ("a", "b/c/d", older, "a/checkpoints/1", ".hidden/e"):
         papers.transfer(tmp_path / place, 90.0)
-    runs, broken = evidence.read(tmp_path)
+    runs, broken = run_results.read(tmp_path)
     assert [run.folder for run in runs] == [tmp_path / p for p in ("a", older, "b/c/d")]
     assert broken == []
     assert runs[0].metric("test/top1") == pytest.approx(90.0)
@@ -32,7 +32,7 @@ def test_broken_runs_are_named_with_the_reason(tmp_path):
     (tmp_path / "json" / "results.json").write_text("{")
     papers.transfer(tmp_path / "list", 90.0)
     (tmp_path / "list" / "results.json").write_text("[]")
-    runs, broken = evidence.read(tmp_path)
+    runs, broken = run_results.read(tmp_path)
     assert runs == []
     assert [text.split(": ")[0].rpartition("/")[2] for text in broken] == [
         "json", "key", "list", "yaml",
@@ -42,7 +42,7 @@ def test_broken_runs_are_named_with_the_reason(tmp_path):
 def test_unfinished_run_has_no_results_and_torn_rows_are_left_out(tmp_path):
     folder = papers.transfer(tmp_path / "a", None)
     (folder / "metrics.jsonl").write_text('{"step": 1}\n{"st')
-    run = evidence.read(tmp_path)[0][0]
+    run = run_results.read(tmp_path)[0][0]
     assert (run.results, run.metric("test/top1")) == (None, None)
     assert run.rows() == [{"step": 1}]
 
@@ -53,14 +53,14 @@ def test_results_that_are_none_are_refused(tmp_path, value, said):
     folder = papers.transfer(tmp_path / "a", 90.0)
     (folder / "results.json").write_text(f'{{"test": {{"top1": {value}, "loss": 3.2}}}}')
     with pytest.raises(BadInput, match=said) as caught:
-        evidence.read(tmp_path)
+        run_results.read(tmp_path)
     assert f"{folder / 'results.json'}: test/top1" in str(caught.value)
 
 
 def test_folder_that_is_none_is_refused(tmp_path):
     with pytest.raises(BadInput, match="does not exist"):
-        evidence.read(tmp_path / "no")
+        run_results.read(tmp_path / "no")
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="is a file"):
-        evidence.read(tmp_path / "file")
-    assert evidence.read(tmp_path) == ([], [])
+        run_results.read(tmp_path / "file")
+    assert run_results.read(tmp_path) == ([], [])

@@ -175,8 +175,8 @@ def test_all_that_is_wrong_is_one_message(finished, tmp_path, capsys):
     assert "3 problems" in said
     for name in names:
         assert name in said
-    assert said.count("is no run") == 2
-    assert "is damaged: 1 lines are no rows" in said
+    assert said.count("is not a run") == 2
+    assert "is damaged: 1 lines are not rows" in said
     assert not (tmp_path / "report.html").exists()
 
 

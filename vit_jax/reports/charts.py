@@ -44,8 +44,8 @@ class Series:
     Attributes:
       name: name in the legend; an empty name is not listed.
       points: at least one (x, y).
-      line: whether a line joins them; the points of a long line are not drawn.
-      filled: whether points are discs; otherwise rings.
+      line: True if a line joins them; the points of a long line are not drawn.
+      filled: True draws points as discs, False as rings.
       colour: index into `COLOURS`, any number; a line whose colour repeats is dashed.
     """
 
@@ -74,7 +74,7 @@ def chart(
       y_title: title of the vertical axis.
       log: logarithmic axes, whose values must be positive: "", "x", "y" or "xy".
       x_names: texts to write at values of x instead of numbers.
-      diagonal: whether to draw the line x = y.
+      diagonal: True draws the line x = y.
       size: width and height without the legend; text has 12 units.
     """
     if not series:

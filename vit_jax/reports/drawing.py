@@ -126,7 +126,7 @@ def distance(distance_SN: np.ndarray, even: float) -> bytes:
     )  # fmt: skip
     line = axes.axhline(even, color="#666", linestyle="--", linewidth=1)
     axes.legend(
-        [line], ["attention to all patches alike"], loc="lower right", bbox_to_anchor=(1, 1),
+        [line], ["uniform attention"], loc="lower right", bbox_to_anchor=(1, 1),
         frameon=False, fontsize=9, borderaxespad=0.2,
     )  # fmt: skip
     axes.set_xlim(0.5, layers + 0.5)

@@ -162,8 +162,8 @@ def _record(workdir: Path) -> dict[str, Any]:
         return record
     except (OSError, ValueError, TypeError, RecursionError) as e:
         raise BadInput(
-            f"{workdir} holds no sweep ({RECORD_FILE} is not readable); give the --workdir of "
-            "`vit_jax sweep --config=... --workdir=DIR`."
+            f"{workdir} is not the folder of a sweep ({RECORD_FILE} is not readable); give the "
+            "--workdir of `vit_jax sweep --config=... --workdir=DIR`."
         ) from e
 
 
@@ -179,7 +179,7 @@ def _is_row(row: Any) -> bool:
     )
 
 
-# ---------------------------------------------------------------- what the runs have reached
+# ---------------------------------------------------------------- results
 
 
 @dataclasses.dataclass(frozen=True)

@@ -168,7 +168,7 @@ def finished(sweep: Sweep, stage: str, workdir: Path) -> list[Entry]:
     ]
     if missing:
         raise BadInput(
-            f"the next stage is chosen by all runs of {stage!r}, but of these are not finished: "
+            f"the next stage needs all runs of {stage!r}, but these are not finished: "
             f"{', '.join(missing)}; run --stage={stage} first."
         )
     sweep_folder.settled(points, workdir)  # the runs must be the same as then
@@ -186,10 +186,11 @@ def _locked(workdir: Path) -> Iterator[int]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as e:
             raise BadInput(
-                f"another sweep, or a run that it has left, is at work in {workdir}; wait for it."
+                f"another sweep, or a run that it left behind, is at work in {workdir}; wait for "
+                "it to end."
             ) from e
         except OSError:  # some network file systems cannot lock
-            log.info("%s cannot be locked; see that no other sweep is at work there", workdir)
+            log.info("%s cannot be locked; make sure that no other sweep is at work there", workdir)
         yield file.fileno()
 
 
@@ -318,7 +319,7 @@ class _Stage:
             one.process.kill() if again else one.process.send_signal(number)
 
     def ended(self, one: _Active, *, stopping: bool) -> None:
-        """Decides whether a run whose process has ended is done, waits again, or is given up."""
+        """Counts a run whose process has ended as done, lets it wait again, or gives it up."""
         job, code = one.job, one.process.returncode
         file = beside(job.folder) / LOG_FILE
         if storage.is_remote(job.folder):

@@ -143,7 +143,8 @@ def _one_protocol(placed: Iterable[tuple[Run, dict[Want, Placed]]], wanted: str)
         (a, one), (b, other), *_ = first.items()
         raise BadInput(
             f"runs of mixed protocols: {one.folder} is {a!r}, {other.folder} is {b!r}. A table has "
-            f"one; choose it with --protocol=NAME, of {', '.join(first)}, or give another --runs."
+            f"one protocol; choose one of {', '.join(first)} with --protocol=NAME, or give another "
+            "--runs."
         )
     return wanted or next(iter(first), "")
 
@@ -192,7 +193,7 @@ def _check_choices(measured: Mapping[Want, _Measurements]) -> None:
 
 def _twice(a: Run, b: Run, why: str) -> BadInput:
     return BadInput(
-        f"{a.folder} and {b.folder} are of the same cell, but {why}. Move one out of --runs."
+        f"{a.folder} and {b.folder} belong to the same cell, but {why}. Move one out of --runs."
     )
 
 
@@ -305,7 +306,7 @@ def _remarks(placed: Sequence[tuple[Run, dict[Want, Placed]]]) -> list[str]:
     groups: dict[str, list[str]] = defaultdict(list)
     for run, places in placed:
         if not places:
-            groups["of no cell of this table"].append(f"{run.folder} ({_what(run)})")
+            groups["belong to no cell of this table"].append(f"{run.folder} ({_what(run)})")
         elif run.results is None:
             state = "running, or stopped" if run.running else "failed"
             groups[state].append(str(run.folder))

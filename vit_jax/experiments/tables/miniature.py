@@ -19,7 +19,7 @@ from vit_jax.reports import pages
 NAME = "miniature"
 CORRELATION = "posemb/distance_correlation"  # measured on weights, not in results.json
 _FILE = "miniature.py"
-_TITLE = "The paper in miniature: what was claimed beforehand, and what runs show"
+_TITLE = "The paper in miniature: claims made beforehand, and results of runs"
 _CLAIMS = ("tier", "claim", "criterion", "mean", "standard error", "seeds", "verdict")
 _MEASURED = ("run", "metric", "mean in %", "standard deviation", "seeds")
 _STYLES = {"shown": "good", "opposite": "bad", "not shown": "some", "missing": "quiet"}

@@ -58,13 +58,13 @@ class Plan:
         hours = sum(job.chip_hours for job in self.jobs)
         sentences = (
             f"{len(self.jobs)} commands, {hours:,.0f} chip-hours of TPUv3.",
-            f"Hours are FLOPs at {compute.utilisation():.0%} of a chip's peak (what Table 2 "
-            "implies for H/14), without evaluation; nothing was compiled (vit_jax plan does). A "
-            f"sweep is counted as every rate once and {SEEDS} final runs.",
+            f"Hours are FLOPs at {compute.utilisation():.0%} of a chip's peak, which Table 2 "
+            "implies for H/14. They exclude evaluation, and nothing was compiled (`vit_jax plan` "
+            f"compiles). A sweep counts as every rate once and {SEEDS} final runs.",
         )
         return (
             sentences if not self.without else
-            (*sentences, f"{self.without} missing cells are of no run that a command makes.")
+            (*sentences, f"No command makes the runs of {self.without} missing cells.")
         )  # fmt: skip
 
 

@@ -68,7 +68,7 @@ def render_plan(title: str, plan: Plan, form: str) -> str:
     """Renders the commands of a plan; as `sh`, one command a line."""
     header = ("command", "cells", "chip-hours")
     rows = [(job.command, str(job.cells), _hours(job.chip_hours)) for job in plan.jobs]
-    notes = list(plan.notes) if rows else ["No missing cell is of a run that a command makes."]
+    notes = list(plan.notes) if rows else ["No missing cell has a run that a command makes."]
     title = f"{title}: runs to do"
     if form == "sh":
         return "\n".join(

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Finds the cells that a run belongs to, and what keeps it from filling them.
+"""Finds the cells that a run belongs to, and the reasons why it does not fill them.
 
 Start from `Placer.place`.
 """
@@ -172,7 +172,7 @@ def _foreign(run: Run, want: Want, origin: Origin) -> list[str]:
 
 
 def _stage(run: Run, want: Want) -> list[str]:
-    """Returns what a run lacks of selecting on held-out images first and reading test once."""
+    """Returns violations of the protocol: select on held-out images first, then read test once."""
     stage = run.config["recipe.stage"]
     complete = stage == "final" or (is_vtab(want) and not stage)
     looked = _looked(run)

@@ -129,8 +129,8 @@ def _check(file: Path, results: Mapping[str, Any]) -> None:
                 continue
             if not -math.inf < value < math.inf:
                 raise BadInput(
-                    f"{file}: {split}/{name} is {value}; a table has no place for it. Run it "
-                    "again, or move it out of --runs."
+                    f"{file}: {split}/{name} is {value}; a table needs a finite number. "
+                    "Repeat the run, or move it out of --runs."
                 )
             accuracy = name in ("top1", "top5") or name.endswith("shot")
             if accuracy and not 0 <= value <= 1:

@@ -70,7 +70,7 @@ def table_3() -> Table:
                 ]
     return Table(
         "3", f"Table 3: {results.caption(3)}", ("dataset", "model", "epochs", "what"), tuple(cells),
-        notes=("Ours is what configs/pretrain.py resolves to.",),
+        notes=("Ours are the values of configs/pretrain.py.",),
     )  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def table_4() -> Table:
         cells.append(Cell((row["dataset"], "schedule.lr"), "public", theirs, ours=ours))
     return Table(
         "4", f"Table 4: {results.caption(4)}", ("dataset", "what"), tuple(cells),
-        notes=("Ours is what configs/transfer.py resolves to, and the rates that it takes.",),
+        notes=("Ours are the values of configs/transfer.py, and the rates that it accepts.",),
     )  # fmt: skip
 
 

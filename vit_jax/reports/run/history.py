@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads the history of a run from its workdir, and whether it is done, running or failed.
+"""Reads the history of a run and its state (done, running, failed) from its workdir.
 
 Start from `read`.
 """
@@ -117,9 +117,8 @@ class History:
     def compared(self) -> tuple[str, list[tuple[str, Any, Any]]]:
         """The name of a reference, and [(key, value of the reference, value of this run)].
 
-        The reference is the recipe or, if unknown, configs/base.py.
-
-        A key that one of the two lacks is None there.
+        The reference is the recipe or, if unknown, configs/base.py. A missing key has the value
+        None.
         """
         recipe = self.origin.recipe
         if recipe is not None:
@@ -155,7 +154,7 @@ def read(workdir: Path, name: str = "", *, ends: bool = False) -> History:
     try:
         if not storage.exists(workdir / CONFIG_FILE):
             raise BadInput(
-                f"{workdir} is no run: it has no {CONFIG_FILE}; give the workdir of a run."
+                f"{workdir} is not a run: it has no {CONFIG_FILE}; give the workdir of a run."
             )
         config = config_lib.load(str(workdir / CONFIG_FILE))
         rows = _metrics(workdir, config)
@@ -183,8 +182,8 @@ def _metrics(workdir: Path, config: ConfigDict) -> list[dict[str, Any]]:
     bad, rows = jsonl.damaged(path), jsonl.read_rows(path)
     if bad:
         raise BadInput(
-            f"{jsonl.place(path)} is damaged: {len(bad)} lines are no rows, the first is line "
-            f"{bad[0]}. Remove those."
+            f"{jsonl.place(path)} is damaged: {len(bad)} lines are not rows, the first is line "
+            f"{bad[0]}. Remove these lines."
         )
     if not rows:
         raise BadInput(

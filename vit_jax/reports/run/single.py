@@ -67,7 +67,7 @@ def state(run: History) -> str:
     last = f"its last row is of step {run.step:,}."
     sentences = {
         DONE: "This run is done.",
-        "running": f"This run goes on; {last}",
+        "running": f"This run is in progress; {last}",
         "stopped": f"This run was stopped and saved at step {_saved(run):,}; the same command "
         "continues it.",
         "dead": f"This run ended without recording why; {last} The same command continues it from "

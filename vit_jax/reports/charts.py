@@ -29,7 +29,7 @@ _MARKED = 12  # the longest line whose points are also drawn
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d00")
 _DASHES = ("-", "--", ":")  # for lines whose colour repeats
-_SETTINGS: dict[Any, Any] = {
+_SETTINGS = {
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": _FONT,
     "text.parse_math": False, "svg.fonttype": "none",
     "path.simplify_threshold": 1.0,  # units by which a long line may differ; no spike is lost
@@ -84,7 +84,8 @@ def chart(
     columns = max(1, width // (50 + 7 * max(map(len, names))))
     rows = -(-sum(map(bool, names)) // columns)
     title = f"{y_title} by {x_title}"
-    with matplotlib.rc_context(_SETTINGS | {"svg.hashsalt": title}):
+    settings: dict[Any, Any] = {**_SETTINGS, "svg.hashsalt": title}
+    with matplotlib.rc_context(settings):
         inches = width / _UNITS, (height + rows * _LINE) / _UNITS
         figure = Figure(figsize=inches, layout="constrained")
         axes = figure.subplots()

@@ -34,33 +34,26 @@ def evaluation_line(names: Iterable[str], measured: Mapping[str, float | int]) -
     """Returns a line such as `val top-1 93.10% loss 0.2110  fewshot_pets 1shot 40.00%`."""
     parts = []
     for name in names:
-        if f"{name}/top1" in measured:
-            top1, loss = measured[f"{name}/top1"], measured[f"{name}/loss"]
-            inside = {k: v for k, v in measured.items() if k.startswith(f"{name}/")}
-            inside = {k.removeprefix(f"{name}/"): v for k, v in inside.items()}
-            more = "".join(f" {k} {v:.4f}" for k, v in _own(inside).items())
-            parts.append(f"{name} top-1 {top1:.2%} loss {loss:.4f}{more}")
-        else:
-            own = {k.removeprefix(f"{name}/"): v for k, v in measured.items()}
-            shots = [f" {k} {v:.2%}" for k, v in own.items() if k.endswith("shot")]
-            parts.append(name + "".join(shots))
+        own = {k.partition("/")[2]: v for k, v in measured.items() if k.startswith(f"{name}/")}
+        shown = [k for k in _columns(own) if k not in ("top5", "examples", "mce")]
+        values = [f"{_TITLES.get(key, key)} {written(key, own[key])}" for key in shown]
+        parts.append(" ".join([name, *values]))
     return "  ".join(parts)
-
-
-def _own(measured: Mapping[str, float | int]) -> dict[str, float | int]:
-    """Returns the metrics of an evaluation that come from a user's own evaluator."""
-    return {k: v for k, v in measured.items() if not validation.MEASURED.fullmatch(k)}
 
 
 def results_table(results: Mapping[str, Any]) -> str:
     """Returns a line per split, with ImageNet-C's mCE but not its parts; then few-shot tasks."""
-    parts = re.compile(r"mean_error|error_\w+")
     evaluations = {
-        name: {key: value for key, value in measured.items() if not parts.fullmatch(key)}
+        name: {key: measured[key] for key in _columns(measured)}
         for name, measured in results.items()
         if isinstance(measured, dict)
     }
     return "\n\n".join(console.table(*table) for table in tables(evaluations))
+
+
+def _columns(measured: Iterable[str]) -> list[str]:
+    """Returns the metrics that text shows, in order; the parts of ImageNet-C's mCE have no room."""
+    return sorted(filter(re.compile(r"(?!mean_error$|error_)").match, measured), key=_place)
 
 
 _TITLES = {"top1": "top-1", "top5": "top-5", "mce": "mCE"}

@@ -189,14 +189,14 @@ def _looked(run: Run) -> list[str]:
 
 def _read(run: Run, want: Want, recipe: recipe_diff.Flat) -> list[Difference]:
     """Returns how the images trained on and scored differ from the recipe's."""
-    config = run.config
-    if config["recipe.stage"] == "select":  # this stage reads no test, and holds images out
+    settings = run.config
+    if settings["recipe.stage"] == "select":  # this stage reads no test, and holds images out
         return []
     keys = [k for k in recipe if k.startswith("evals.test.") and config_lib.changes_results(k)]
-    if config["recipe.stage"] == "final" or is_vtab(want):
+    if settings["recipe.stage"] == "final" or is_vtab(want):
         keys.append("data.split")
     return [
-        (key, config.get(key, "(none)"), recipe[key])
+        (key, settings.get(key, "(none)"), recipe[key])
         for key in keys
-        if config.get(key, "(none)") != recipe[key]
+        if settings.get(key, "(none)") != recipe[key]
     ]

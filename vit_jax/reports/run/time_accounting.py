@@ -6,12 +6,11 @@
 Start from `examine`.
 """
 
-import contextlib
 import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,20 +57,14 @@ def examine(workdir: Path) -> Spent:
     Raises:
       BadInput: there is no run.
     """
-    with _readable(workdir):
+    try:
         owner = workdir_lock.read(workdir)  # first: an owner that ends meanwhile has a last row
         rows, now = read(workdir), time.time()
-    alive = owner is not None and not workdir_lock.is_dead(owner, now)
-    return spent(rows, now if alive else owner.beat if owner else 0.0, alive=alive)
-
-
-@contextlib.contextmanager
-def _readable(workdir: Path) -> Iterator[None]:
-    try:
-        yield
     except OSError as e:
         reason = e.strerror or e
         raise BadInput(f"{workdir} cannot be read: {reason}; give the workdir of a run.") from e
+    alive = owner is not None and not workdir_lock.is_dead(owner, now)
+    return spent(rows, now if alive else owner.beat if owner else 0.0, alive=alive)
 
 
 def read(workdir: Path) -> list[dict[str, Any]]:

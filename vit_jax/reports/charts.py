@@ -25,7 +25,7 @@ WIDTH, HEIGHT = 720, 420  # for a page alone; the legend is below
 NARROW, LOW = 400, 260  # beside another chart, and legible on a phone
 _FONT, _LINE = 12, 18  # units of a character, and of a line of the legend
 _UNITS = 72  # units of SVG in one of matplotlib's inches
-_MARKED = 12  # the longest line whose points are also drawn
+_MARKED = 24  # the longest line whose points are also drawn
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d00")
 _DASHES = ("-", "--", ":")  # for lines whose colour repeats

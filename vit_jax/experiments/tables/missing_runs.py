@@ -59,8 +59,8 @@ class Plan:
         sentences = (
             f"{len(self.jobs)} commands, {hours:,.0f} chip-hours of TPUv3.",
             f"Hours are FLOPs at {compute.utilisation():.0%} of a chip's peak, the share that "
-            "Table 2 implies for H/14. They exclude evaluation, and nothing was compiled (`vit_jax plan` "
-            f"compiles). A sweep counts as every rate once and {SEEDS} final runs.",
+            "Table 2 implies for H/14. They exclude evaluation, and nothing was compiled (`vit_jax "
+            f"plan` compiles). A sweep counts as every rate once and {SEEDS} final runs.",
         )
         return (
             sentences if not self.without else

@@ -152,7 +152,7 @@ def _time(run: History) -> list[tuple[str, str, str, str]]:
         ("evaluation", evaluating, "including its compilation"),
         ("saving and the rest", rest, "time that neither steps nor evaluation took"),
         ("start-up", run.spent.startup, "until the end of the first step: reading, compiling"),
-        ("lost", run.spent.lost, "work after the checkpoint that the next start resumed from"),
+        ("lost", run.spent.lost, "work after the checkpoint that was resumed"),
         ("down", run.spent.down, "between an end and the next start"),
         ("all", run.spent.elapsed, ""),
     ]

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Prints text for a person on standard error and output; the program never needs that reader.
+"""Prints text for people on standard error and output; a run never depends on a reader.
 
 The terminal may be closed, the reader of a log may die, its disk may be full. The run then goes on
-silently: its results are in its workdir. Start from `show`.
+silently, because its results are in its workdir. Start from `show`.
 """
 
 import codecs

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a run is made of: when it is compiled, and from what."""
+"""The parts of a run: when its step is compiled, and from what."""
 
 import dataclasses
 
@@ -29,7 +29,7 @@ def config():
 
 @pytest.fixture
 def seen(monkeypatch):
-    """What is begun to be compiled, and that an image is asked for, in their order."""
+    """Notes each compilation that begins and each image that is asked for, in their order."""
     order = []
 
     def noted(owner, name, what):
@@ -61,8 +61,18 @@ def with_tables(monkeypatch, **changes):
     monkeypatch.setattr(sources, "open_source", opened)
 
 
-def test_a_run_is_compiled_while_its_images_are_opened(config, seen):
-    run = build.build(config, compile_first=["create", "step"])
+def test_a_run_is_compiled_while_its_images_are_opened(config, seen, monkeypatch):
+    """With the settings of the caller, and its state is the one that is compiled later."""
+    real, precisions = program.Program.lower_step, []
+
+    def lowered(self):
+        precisions.append(jax.config.jax_default_matmul_precision)
+        return real(self)
+
+    monkeypatch.setattr(program.Program, "lower_step", lowered)
+    with jax.default_matmul_precision("highest"):
+        run = build.build(config, compile_first=["create", "step"])
+    assert precisions == ["highest"]
     assert seen[:3] == ["create", "step", "image"]
     assert run.compiled("step") is run.compiled("step")  # of that thread, not compiled again
     assert jax.tree.all(
@@ -70,6 +80,9 @@ def test_a_run_is_compiled_while_its_images_are_opened(config, seen):
             lambda x, y: x.shape == y.shape and x.sharding == y.sharding, run.init(), run.abstract
         )
     )
+    later = build.build(config).init()
+    assert isinstance(later, state.TrainState)
+    assert jax.tree.all(jax.tree.map(lambda x, y: bool((x == y).all()), run.init(), later))
 
 
 def test_nothing_is_compiled_that_was_not_asked_for(config, seen):
@@ -88,23 +101,3 @@ def test_a_table_that_is_wrong_about_its_labels_is_refused(config, monkeypatch):
     with_tables(monkeypatch, most_labels=3)
     with pytest.raises(BadInput, match=r"has K=1 labels, but .* says most_labels=3"):
         build.build(config)
-
-
-def test_a_step_is_traced_with_the_settings_of_the_caller(config, monkeypatch):
-    real, seen = program.Program.lower_step, []
-
-    def lowered(self):
-        seen.append(jax.config.jax_default_matmul_precision)
-        return real(self)
-
-    monkeypatch.setattr(program.Program, "lower_step", lowered)
-    with jax.default_matmul_precision("highest"):
-        build.build(config, compile_first=["step"])
-    assert seen == ["highest"]
-
-
-def test_a_state_is_the_same_whoever_compiles_it(config):
-    here = build.build(config).init()
-    there = build.build(config, compile_first=["create"]).init()
-    assert isinstance(there, state.TrainState)
-    assert jax.tree.all(jax.tree.map(lambda x, y: bool((x == y).all()), here, there))

@@ -29,13 +29,13 @@ metric_writer.Profile.before = before
 from vit_jax.cli import main
 main.main(["train", "--config=configs/quickstart.py", "--workdir=" + sys.argv[1]])
 """
-# What only several processes need.
+# Only several processes need these.
 _TOGETHER = ("vit_jax.runtime.peer_links", "vit_jax.runtime.rendezvous")
 
 
 @pytest.fixture
 def imported(root, tmp_path):
-    """Of a program: the names of our modules that it imports -> whether that is a package."""
+    """Maps each of our modules that a program imports to whether it is a package."""
 
     def run(program):
         done = subprocess.run(

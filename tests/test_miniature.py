@@ -12,7 +12,7 @@ import re
 import shlex
 
 import jax
-import papers
+import paper_runs
 import pytest
 import test_pages
 
@@ -190,7 +190,7 @@ def finish(root, args, values, metric="test/top1", **keys):
     for seed, value in enumerate(values):
         folder = root / f"{args}-{seed}"
         if text is None:
-            papers.write(folder, f"{SPEC}:{args}", None, keys)
+            paper_runs.write(folder, f"{SPEC}:{args}", None, keys)
             text = (folder / "config.yaml").read_text()
             assert "\nseed: 0\n" in text or text.startswith("seed: 0\n")
         folder.mkdir(exist_ok=True)
@@ -212,15 +212,15 @@ def runs(tmp_path_factory):
     finish(root, "dataset=cifar10,method=finetune", [40.0, 42.0, 41.0], init="pre")
     finish(root, "dataset=flowers,method=finetune", [40.0])  # from nowhere
     finish(root, "dataset=fashion", [77.0], length="10 steps")
-    papers.write(root / "begun", f"{SPEC}:model=bit", None, {})
-    papers.pretrain(root / "other", "model=B/32,dataset=imagenet")
+    paper_runs.write(root / "begun", f"{SPEC}:model=bit", None, {})
+    paper_runs.pretrain(root / "other", "model=B/32,dataset=imagenet")
     return root
 
 
 @pytest.fixture(scope="module")
 def made(runs):
     values = {"0": -0.4, "1": -0.5, "2": -0.6}
-    with papers.quick_yaml():
+    with paper_runs.quick_yaml():
         return miniature.judge(runs, lambda folder: values[folder.name[-1]])
 
 

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What lies in the folder of a sweep: workdirs, states, sweep.csv, means over seeds and tasks."""
+"""The folder of a sweep: workdirs, states, sweep.csv, means over seeds and tasks."""
 
 import csv
 import dataclasses

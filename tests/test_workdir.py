@@ -8,7 +8,7 @@ import json
 import os
 
 import pytest
-import rights
+import unprivileged
 import yaml
 from test_step_folders import WHOLE, make
 from test_train import QUICKSTART, run
@@ -225,7 +225,10 @@ def test_one_process_restores_the_configuration_for_all(trained, monkeypatch):
 def test_configuration_that_may_not_be_read_is_not_damaged(tmp_path, name):
     saved_step(tmp_path, 8, config_lib.to_yaml(begun(tmp_path)))
     (tmp_path / name).chmod(0)
-    with rights.plain(), pytest.raises(BadInput, match="cannot be read: Permission denied") as e:
+    with (
+        unprivileged.plain(),
+        pytest.raises(BadInput, match="cannot be read: Permission denied") as e,
+    ):
         workdir.continue_or_check(quickstart(), tmp_path)
     assert str(tmp_path / name) in str(e.value)
     (tmp_path / name).chmod(0o700)

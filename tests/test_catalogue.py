@@ -9,13 +9,14 @@ import pytest
 
 from vit_jax import paper
 from vit_jax.errors import BadInput
-from vit_jax.experiments.tables import catalogue, compute, filling, recipe_diff
+from vit_jax.experiments.tables import compute, filling, recipe_diff
+from vit_jax.experiments.tables.cells import TABLES, find
 from vit_jax.models import variants
 
 
 @pytest.fixture(scope="module")
 def tables():
-    return {name: catalogue.find(name) for name in catalogue.TABLES}
+    return {name: find(name) for name in TABLES}
 
 
 def kinds(table):
@@ -93,7 +94,7 @@ def test_recipe_that_differs_from_table_3_is_off(monkeypatch):
 
     found = recipe_diff.pre_training
     monkeypatch.setattr(recipe_diff, "pre_training", changed)
-    cells = filling.fill(catalogue.find("3"), None).cells
+    cells = filling.fill(find("3"), None).cells
     assert {f.cell.labels[3] for f in cells if f.status == "off"} == {"schedule.lr"}
 
 
@@ -133,4 +134,4 @@ def test_core_days_of_h14_imply_what_the_protocol_says(tables):
 
 def test_unknown_table_lists_all():
     with pytest.raises(BadInput, match=r"figure12.*augreg3"):
-        catalogue.find("10")
+        find("10")

@@ -20,9 +20,8 @@ def test_results_and_the_best_of_each_column(tmp_path):
         read(tmp_path / "a", metrics=rows(top1=0.9)),
         read(tmp_path / "b", metrics=rows(top1=0.8, steps=500), life=turns(500)[:-1], done=False),
     ]
-    text = comparison.page(runs)
-    check(text)
-    header, first, second = table(text, "Results")
+    page = check(comparison.page(runs))
+    header, first, second = page.table("Results")
     assert header == [
         "run", "state", "step", "val top-1", "test top-1", "fewshot_pets 5shot", "training loss",
         "images a second", "waiting", "time",
@@ -31,7 +30,7 @@ def test_results_and_the_best_of_each_column(tmp_path):
         "a", "done", "1,000", "90.00% ★", "90.00% ★", "40.00% ★", "1.0000", "800", "1.0%", "1:00",
     ]  # fmt: skip
     assert second[:5] == ["b", "dead", "500", "80.00%", "80.00%"]
-    assert '<tr class="bad">' in text
+    assert [a.get("class") for tag, a in page.seen if tag == "tr"][:3] == [None, None, "bad"]
 
 
 def test_keys_in_which_they_differ(tmp_path):
@@ -60,14 +59,14 @@ def test_key_that_only_one_has_is_a_dash(tmp_path):
 
 def test_of_many_runs_the_best_are_drawn(tmp_path):
     runs = [read(tmp_path / f"{i:02}", metrics=rows(top1=0.5 + i / 100)) for i in range(14)]
-    drawn, said = comparison.chosen(runs)
+    drawn, sentence = comparison.chosen(runs)
     assert [run.name for run in drawn] == [f"{i:02}" for i in range(2, 14)]
-    assert said == "Curves are those of the 12 runs of 14 with the best test/top1."
+    assert sentence == "Curves are those of the 12 runs of 14 with the best test/top1."
     assert comparison.chosen(runs[:12]) == (runs[:12], "")
-    text = comparison.page(runs)
-    assert ">13<" in text.split("<h2>Curves")[1].split("<h2>")[0]
-    assert ">01<" not in text.split("<h2>Curves")[1].split("<h2>")[0]
-    assert len(table(text, "Results")) == 15
+    page = check(comparison.page(runs))
+    assert "13" in page.all("text", "Curves")
+    assert "01" not in page.all("text", "Curves")
+    assert len(page.table("Results")) == 15
 
 
 @pytest.mark.parametrize("count", [13])
@@ -75,9 +74,9 @@ def test_without_an_accuracy_the_first_are_drawn(tmp_path, count):
     metrics = [{"step": 1, "train/loss": 1.0}, {"step": 2, "train/loss": 0.5}]
     runs = [read(tmp_path / f"{i:02}", metrics=metrics) for i in range(count)]
     assert comparison.metric(runs) == ""
-    drawn, said = comparison.chosen(runs)
+    drawn, sentence = comparison.chosen(runs)
     assert drawn == runs[:12]
-    assert said == "Curves are those of the first 12 of 13 runs."
+    assert sentence == "Curves are those of the first 12 of 13 runs."
 
 
 def test_metric_is_of_test_or_else_of_val_or_else_of_most(tmp_path):

@@ -10,7 +10,8 @@ import paper_runs
 import pytest
 
 from vit_jax.errors import BadInput
-from vit_jax.experiments.tables import catalogue, filling
+from vit_jax.experiments.tables import filling
+from vit_jax.experiments.tables.cells import find
 from vit_jax.paper import vtab
 
 CELL = ("ImageNet-21k", "CIFAR-10", "ViT-B/16")  # 98.95
@@ -24,7 +25,7 @@ def quick():
 
 
 def fill(root, name="5", protocol=""):
-    return filling.fill(catalogue.find(name), root, protocol)
+    return filling.fill(find(name), root, protocol)
 
 
 def cell(report, *labels):

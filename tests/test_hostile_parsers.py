@@ -21,7 +21,7 @@ from vit_jax.data.sources import registry as sources
 from vit_jax.data.sources.source import Options
 from vit_jax.errors import BadInput
 from vit_jax.experiments.sweeps import folder as sweep_folder
-from vit_jax.experiments.tables import evidence
+from vit_jax.experiments.tables import run_results
 from vit_jax.storage import jsonl
 from vit_jax.training import workdir
 from vit_jax.weights import download, loading
@@ -300,7 +300,7 @@ def test_results_are_numbers_or_refused(tmp_path_factory, results):
     folder = tmp_path_factory.getbasetemp()
     (folder / "config.yaml").write_text(config_lib.to_yaml(config_lib.load(RECIPE)))
     (folder / "results.json").write_text(json.dumps(results))
-    run = hostile.answer(evidence.open_run, folder, errors=(evidence.Unreadable,))
+    run = hostile.answer(run_results.open_run, folder, errors=(run_results.Unreadable,))
     if run is not None:
         run.metric("test/top1")
         assert run.examples("test/top1") >= 0 or "examples" in results["test"]

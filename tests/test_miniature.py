@@ -267,13 +267,11 @@ def test_every_format_has_every_claim_and_its_verdict(made):
     assert rows[0][-1] == "verdict"
     assert [row[1] for row in rows[1:]] == [one.claim.claim for one in made.judged]
     assert {row[-1] for row in rows[1:]} == {"shown", "not shown", "opposite", "missing"}
-    page = miniature.render(made, "html")
-    test_pages.check(page)
+    page = test_pages.check(miniature.render(made, "html"))
     text = miniature.render(made, "md")
-    for one in made.judged:
-        assert one.claim.claim in text
-        assert one.claim.claim in page
-    assert "<svg" in page
+    assert page.tables[0][1] == rows
+    assert all(one.claim.claim in text for one in made.judged)
+    assert len(page.all("svg")) == 1
     assert re.search(
         r"\| tier=hour,dataset=cifar10 +\| test/top1 \| 31\.00 +\| 1\.00 +\| 3 +\|", text
     )

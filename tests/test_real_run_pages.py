@@ -16,13 +16,13 @@ import sys
 
 import browser
 import pytest
-from test_pages import check
+from test_pages import check, table_page
 from test_train import TINY
 from workdirs import QUICKSTART, rows, written
 
 from vit_jax.build import run as build
 from vit_jax.cli import main
-from vit_jax.reports import charts, pages
+from vit_jax.reports import charts
 from vit_jax.reports.run import make
 from vit_jax.reports.run.pictures import Pictures
 from vit_jax.storage import files as storage
@@ -52,7 +52,7 @@ def failed(finished, workdir, error):
 
     unreported(finished, workdir)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(make.pictures, "of_run", fails)
+        patch.setattr(make.pictures, "draw", fails)
         with pytest.raises(error):
             train(workdir)
     return workdir
@@ -73,8 +73,10 @@ def test_run_ends_with_a_page_of_all_that_it_is(finished):
         "Results", "Curves", "Where the time went", "Differences from", "Training images",
         "Inside the model", "Versions",
     ]  # fmt: skip
-    places = [text.index(f"<h2>{heading}") for heading in headings]
-    assert places == sorted(places)
+    found = parsed.all("h2")
+    assert [title[: len(heading)] for title, heading in zip(found, headings, strict=True)] == (
+        headings
+    )
     assert "This run is done." in parsed.words
     assert sum(tag == "img" for tag, _ in parsed.seen) == 5  # sheet and four figures
     assert sum(tag == "svg" for tag, _ in parsed.seen) == 5
@@ -93,7 +95,7 @@ def test_run_that_was_killed_while_it_was_reported_gets_its_page(finished, tmp_p
 
     workdir = failed(finished, tmp_path / "run", KeyboardInterrupt)
     assert not (workdir / "results.json").exists()
-    monkeypatch.setattr(make.pictures, "of_run", lambda *_: NOTHING)
+    monkeypatch.setattr(make.pictures, "draw", lambda *_: NOTHING)
     assert train(workdir) == 0
     assert (workdir / "report.html").exists()
     assert (workdir / "results.json").exists()
@@ -109,7 +111,7 @@ def test_disk_that_is_full_is_a_line_and_no_failure(finished, tmp_path, monkeypa
 
     workdir = unreported(finished, tmp_path / "run")
     monkeypatch.setattr(storage, "write", full)
-    monkeypatch.setattr(make.pictures, "of_run", lambda *_: NOTHING)
+    monkeypatch.setattr(make.pictures, "draw", lambda *_: NOTHING)
     assert train(workdir) == 0
     assert json.loads((workdir / "results.json").read_text())["step"] == 12
     (line,) = [r.message for r in caplog.records if "report" in r.message]
@@ -173,8 +175,8 @@ def test_all_that_is_wrong_is_one_message(finished, tmp_path, capsys):
     assert "3 problems" in said
     for name in names:
         assert name in said
-    assert said.count("is no run") == 2
-    assert "is damaged: 1 lines are no rows" in said
+    assert said.count("is not a run") == 2
+    assert "is damaged: 1 lines are not rows" in said
     assert not (tmp_path / "report.html").exists()
 
 
@@ -238,10 +240,10 @@ def made(finished, tmp_path_factory):
         )
         for i in range(20)
     ]
-    drawn = pages.drawing(charts.chart(wide, "exaFLOPs", "top-1 in %", log_x=True))
+    drawn = charts.chart(wide, "exaFLOPs", "top-1 in %", log="x")
     row = ["a " * 20] * 12
     (root / "table.html").write_text(
-        pages.page("A table", [pages.heading("It is wide"), drawn, pages.table(row, [row] * 40)])
+        table_page("A table", charts=[("It is wide", drawn)], header=row, rows=[row] * 40)
     )
     return {
         "one": finished / "report.html", "several": root / "several.html",
@@ -271,7 +273,7 @@ def test_page_is_whole_legible_and_offline(made, tmp_path, width, name, images, 
 
 
 SPOILT = """
-<svg viewBox="0 0 400 100" style="width: 400px; max-width: none">
+<svg viewBox="0 0 400 100" style="width: 400px; min-width: 0">
 <text x="380" y="20" font-size="12">cut off here</text>
 <text x="10" y="50" font-size="12">over</text><text x="12" y="52" font-size="12">each other</text>
 <text x="10" y="90" font-size="5">tiny</text>
@@ -283,7 +285,8 @@ def test_faults_are_seen(tmp_path):
     """The test above would find each fault on a page that has it."""
     page = tmp_path / "bad.html"
     gone = '<img src="https://localhost:1/x.png">'
-    page.write_text(pages.page("Bad", [gone, SPOILT, '<div style="width: 2000px">wide</div>']))
+    wide = '<div style="width: 2000px">wide</div>'
+    page.write_text(table_page(charts=[("", part) for part in (gone, SPOILT)]) + wide)
     (tmp_path / "profile").mkdir()
     with browser.opened(page, 400, tmp_path / "profile") as driver:
         assert len(browser.requests(driver)) == 2

@@ -119,7 +119,7 @@ def test_one_fault_of_many_points_is_said_once(tmp_path):
 
 def test_file_that_is_no_record_of_a_sweep_is_said(tmp_path):
     (tmp_path / "sweep.json").write_text("{}")
-    with pytest.raises(BadInput, match="holds no sweep"):
+    with pytest.raises(BadInput, match="is not the folder of a sweep"):
         sweep_folder.entries(tmp_path)
 
 

@@ -350,7 +350,7 @@ def test_a_second_sweep_is_kept_out(run):
 
 def test_a_run_that_is_left_keeps_the_folder_locked(run):
     run("touch ready; (sleep 0.5; touch late) & finish 0.5", SEEDS[:1])
-    with pytest.raises(BadInput, match="a run that it has left"):
+    with pytest.raises(BadInput, match="a run that it left behind"):
         run("finish 0.5", SEEDS[:1])
     while not (run.dir / "000-seed=1" / "late").exists():
         time.sleep(0.02)

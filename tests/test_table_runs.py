@@ -14,15 +14,14 @@ from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
 from vit_jax.experiments.sweeps import points as sweep
 from vit_jax.experiments.tables import (
-    catalogue,
     claims,
-    evidence,
     filling,
     lineage,
     missing_runs,
     recipe_diff,
-    tolerance,
+    run_results,
 )
+from vit_jax.experiments.tables.cells import find
 from vit_jax.experiments.tables.claims import Claim
 from vit_jax.experiments.tables.lineage import Ancestry, Origin
 from vit_jax.paper import vtab
@@ -34,7 +33,7 @@ def test_runs_are_found_at_any_depth_but_not_in_checkpoints(tmp_path):
     older = "b/000-dataset=digits,seed=0"  # names do not matter
     for place in ("a", "b/c/d", older, "a/checkpoints/1", ".hidden/e"):
         paper_runs.transfer(tmp_path / place, 90.0)
-    runs, broken = evidence.read(tmp_path)
+    runs, broken = run_results.read(tmp_path)
     assert [run.folder for run in runs] == [tmp_path / p for p in ("a", older, "b/c/d")]
     assert broken == []
     assert runs[0].metric("test/top1") == pytest.approx(90.0)
@@ -52,7 +51,7 @@ def test_broken_runs_are_named_with_the_reason(tmp_path):
     (tmp_path / "json" / "results.json").write_text("{")
     paper_runs.transfer(tmp_path / "list", 90.0)
     (tmp_path / "list" / "results.json").write_text("[]")
-    runs, broken = evidence.read(tmp_path)
+    runs, broken = run_results.read(tmp_path)
     assert runs == []
     assert [text.split(": ")[0].rpartition("/")[2] for text in broken] == [
         "json", "key", "list", "yaml",
@@ -62,7 +61,7 @@ def test_broken_runs_are_named_with_the_reason(tmp_path):
 def test_unfinished_run_has_no_results_and_torn_rows_are_left_out(tmp_path):
     folder = paper_runs.transfer(tmp_path / "a", None)
     (folder / "metrics.jsonl").write_text('{"step": 1}\n{"st')
-    run = evidence.read(tmp_path)[0][0]
+    run = run_results.read(tmp_path)[0][0]
     assert (run.results, run.metric("test/top1")) == (None, None)
     assert run.rows() == [{"step": 1}]
 
@@ -73,17 +72,17 @@ def test_results_that_are_none_are_refused(tmp_path, value, said):
     folder = paper_runs.transfer(tmp_path / "a", 90.0)
     (folder / "results.json").write_text(f'{{"test": {{"top1": {value}, "loss": 3.2}}}}')
     with pytest.raises(BadInput, match=said) as caught:
-        evidence.read(tmp_path)
+        run_results.read(tmp_path)
     assert f"{folder / 'results.json'}: test/top1" in str(caught.value)
 
 
 def test_folder_that_is_none_is_refused(tmp_path):
     with pytest.raises(BadInput, match="does not exist"):
-        evidence.read(tmp_path / "no")
+        run_results.read(tmp_path / "no")
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="is a file"):
-        evidence.read(tmp_path / "file")
-    assert evidence.read(tmp_path) == ([], [])
+        run_results.read(tmp_path / "file")
+    assert run_results.read(tmp_path) == ([], [])
 
 
 # --- lineage ---
@@ -91,8 +90,8 @@ def test_folder_that_is_none_is_refused(tmp_path):
 
 def origin(root):
     """Returns the lineage of the run named `last`."""
-    runs, _ = evidence.read(root)
-    return Ancestry(root, runs).of(next(run for run in runs if run.folder.name == "last"))
+    runs, _ = run_results.read(root)
+    return Ancestry(root, runs).origin(next(run for run in runs if run.folder.name == "last"))
 
 
 @pytest.mark.parametrize(
@@ -111,13 +110,13 @@ def origin(root):
     ],
 )
 def test_published_files_are_known_by_name(init, expected):
-    assert lineage.of_published(init) == expected
+    assert lineage.published_origin(init) == expected
 
 
 def test_augreg_is_known_by_its_long_names():
     stem = "augreg/B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0"
-    assert lineage.of_published(f"{stem}.npz") == Origin("imagenet21k", "augreg", 300)
-    tuned = lineage.of_published(f"{stem}--imagenet2012-steps_20k-lr_0.03-res_384.npz")
+    assert lineage.published_origin(f"{stem}.npz") == Origin("imagenet21k", "augreg", 300)
+    tuned = lineage.published_origin(f"{stem}--imagenet2012-steps_20k-lr_0.03-res_384.npz")
     assert tuned is not None
     assert "itself fine-tuned" in tuned.dataset
 
@@ -216,7 +215,7 @@ def test_differences_leave_out_what_a_run_may_choose():
 
 
 def plan(name, root=None):
-    return missing_runs.jobs(filling.fill(catalogue.find(name), root), root)
+    return missing_runs.jobs(filling.fill(find(name), root), root)
 
 
 def parts(job):
@@ -455,14 +454,14 @@ def test_unknown_test_is_refused():
     ],
 )
 def test_tolerance_is_the_largest_of_three(given, expected):
-    assert tolerance.tolerance(*given) == pytest.approx(expected, abs=1e-6)
+    assert filling.tolerance(*given) == pytest.approx(expected, abs=1e-6)
 
 
 def test_error_of_a_test_set_is_binomial():
-    assert tolerance.binomial([0.9], [10_000]) == pytest.approx(0.3)  # sqrt(0.9 0.1 / 10^4)
-    assert tolerance.binomial([0.5], [100]) == pytest.approx(5.0)
+    assert filling.binomial([0.9], [10_000]) == pytest.approx(0.3)  # sqrt(0.9 0.1 / 10^4)
+    assert filling.binomial([0.5], [100]) == pytest.approx(5.0)
 
 
 def test_error_of_a_mean_is_that_of_independent_test_sets():
     # sqrt(0.25 / 100 + 0.25 / 100) / 2
-    assert tolerance.binomial([0.5, 0.5], [100, 100]) == pytest.approx(3.535534, abs=1e-6)
+    assert filling.binomial([0.5, 0.5], [100, 100]) == pytest.approx(3.535534, abs=1e-6)

@@ -40,13 +40,13 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
     paths = inputs.image_files(args.images, sys.stdin)
     model = arguments.open_model(args)
-    made, count, bad = figures.of_weights(model.cfg, model.params, model.size), 0, {}
+    made, count, bad = figures.draw_weights(model.cfg, model.params, model.size), 0, {}
     if figures.attends(model.cfg):
         paths = [paths[i] for i in figures.chosen(len(paths), figures.IMAGES)]
         images, pictures, bad = read(model, paths)
         count = len(images)
         with console.bar("images") as progress:
-            made += figures.of_images(
+            made += figures.draw_attention(
                 model.cfg, model.params, images, pictures, model.rules,
                 lambda done: progress(done, count),
             )  # fmt: skip
@@ -106,12 +106,9 @@ def page(name: str, model: Any, made: list[Any], images: int) -> str:
     from vit_jax.reports import figures, pages
 
     rows, columns = model.size
-    what = f"{name}: {figures.described(model.cfg)}, at {rows} x {columns} pixels"
+    subject = f"{name}: {figures.described(model.cfg)}, at {rows} x {columns} pixels"
     if images:
-        what += f"; {figures.counted(images)}"
-        what += f" (the paper takes {figures.IMAGES})" if images < figures.IMAGES else ""
-    body = [pages.paragraph(f"{what}.")]
-    body += map(pages.paragraph, figures.absent(model.cfg))
-    for one in made:
-        body += [pages.heading(one.title), pages.image(one.png, one.caption)]
-    return pages.page(f"Inside {name}", body)
+        subject += f"; {figures.counted(images)}"
+        subject += f" (the paper takes {figures.IMAGES})" if images < figures.IMAGES else ""
+    notes = [f"{subject}.", *figures.absent(model.cfg)]
+    return pages.render("figures.html", f"Inside {name}", notes=notes, figures=made)

@@ -10,7 +10,7 @@ import functools
 import statistics
 from collections.abc import Iterable
 
-from vit_jax.experiments.tables.evidence import Run
+from vit_jax.experiments.tables.run_results import Run
 from vit_jax.hardware import topology
 from vit_jax.paper import pretraining, results
 
@@ -93,22 +93,22 @@ _COLUMNS = {
 
 def core_days_notes() -> tuple[str, ...]:
     """Returns notes on core-days: Table 2's, the implied throughput, ours at H/14's throughput."""
-    found = []
+    notes = []
     for column, (variant, epochs, dataset) in _COLUMNS.items():
         theirs, total = results.core_days()[column], exaflops(variant, epochs, dataset)
         rate = total * 1e18 / (theirs * DAY) / 1e12
         ours = core_days(variant, epochs, dataset, utilisation())
-        found.append(
+        notes.append(
             f"TPUv3 core-days, {column}: paper {theirs:,}, which for our {total:,.0f} exaFLOPs of "
             f"{epochs} epochs implies {rate:.1f} TFLOP/s a core; planned at {utilisation():.0%} of "
             f"the peak, {ours:,.0f}."
         )
-    return tuple(found)
+    return tuple(notes)
 
 
 def measured_core_days(runs: Iterable[Run]) -> list[str]:
     """Returns notes on Table 2's core-days at the share of the peak that its models' runs reach."""
-    found = []
+    notes = []
     models = {variant for variant, *_ in _COLUMNS.values()}
     for run in runs:
         if run.fine_tunes or run.config["model.variant"] not in models:
@@ -117,8 +117,8 @@ def measured_core_days(runs: Iterable[Run]) -> list[str]:
         for column, (variant, epochs, dataset) in _COLUMNS.items():
             if shares and run.config["model.variant"] == variant:
                 share = statistics.median(shares)
-                found.append(
+                notes.append(
                     f"TPUv3 core-days, {column}: {core_days(variant, epochs, dataset, share):,.0f} "
                     f"at the {share:.0%} of the peak that {run.folder} reaches on its devices."
                 )
-    return found
+    return notes

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads the history of a run from its workdir, and whether it is done, running or failed.
+"""Reads the history of a run and its state (done, running, failed) from its workdir.
 
 Start from `read`.
 """
@@ -60,8 +60,8 @@ class History:
 
     def series(self, metric: str) -> Pairs:
         """Returns (step, value) of a metric, sorted by step."""
-        found = {row["step"]: row[metric] for row in self.rows if _is_number(row.get(metric))}
-        return sorted(found.items())
+        values = {row["step"]: row[metric] for row in self.rows if _is_number(row.get(metric))}
+        return sorted(values.items())
 
     @functools.cached_property
     def metrics(self) -> list[str]:
@@ -71,15 +71,15 @@ class History:
     @functools.cached_property
     def evaluations(self) -> dict[str, dict[str, float]]:
         """The last evaluations: split or few-shot task -> metric -> value, and their `step`."""
-        found: dict[str, dict[str, float]] = {}
+        last: dict[str, dict[str, float]] = {}
         for key in self.metrics:
             name, _, metric = key.rpartition("/")
             points = self.series(key)
             if name not in _GROUPS and points:
                 step, value = points[-1]
-                found.setdefault(name, {})[metric] = value
-                found[name]["step"] = step
-        return found
+                last.setdefault(name, {})[metric] = value
+                last[name]["step"] = step
+        return last
 
     @property
     def img_per_sec(self) -> float | None:
@@ -116,22 +116,21 @@ class History:
     def compared(self) -> tuple[str, list[tuple[str, Any, Any]]]:
         """The name of a reference, and [(key, value of the reference, value of this run)].
 
-        The reference is the recipe or, if unknown, configs/base.py.
-
-        A key that one of the two lacks is None there.
+        The reference is the recipe or, if unknown, configs/base.py. A missing key has the value
+        None.
         """
         recipe = self.origin.recipe
         if recipe is not None:
-            what, values = recipe.config, recipe.values
+            reference, values = recipe.config, recipe.values
         else:
-            what = "configs/base.py"
-            values = config_lib.load(str(recipes.root() / what))
-        found = config_lib.differences(values, self.config)
-        pairs = [(key, _found(old), _found(new)) for key, old, new in found]
-        return what, [row for row in pairs if set(row[1:]) != {None, ""}]
+            reference = "configs/base.py"
+            values = config_lib.load(str(recipes.root() / reference))
+        differences = config_lib.differences(values, self.config)
+        pairs = [(key, _or_none(old), _or_none(new)) for key, old, new in differences]
+        return reference, [row for row in pairs if set(row[1:]) != {None, ""}]
 
 
-def _found(value: Any) -> Any:
+def _or_none(value: Any) -> Any:
     return None if value == "(none)" else value
 
 
@@ -154,7 +153,7 @@ def read(workdir: Path, name: str = "", *, ends: bool = False) -> History:
     try:
         if not (workdir / CONFIG_FILE).exists():
             raise BadInput(
-                f"{workdir} is no run: it has no {CONFIG_FILE}; give the workdir of a run."
+                f"{workdir} is not a run: it has no {CONFIG_FILE}; give the workdir of a run."
             )
         config = config_lib.load(str(workdir / CONFIG_FILE))
         rows = _metrics(workdir, config)
@@ -182,8 +181,8 @@ def _metrics(workdir: Path, config: ConfigDict) -> list[dict[str, Any]]:
     bad, rows = jsonl.damaged_lines(path), jsonl.read_rows(path)
     if bad:
         raise BadInput(
-            f"{jsonl.rows_path(path)} is damaged: {len(bad)} lines are no rows, the first is line "
-            f"{bad[0]}. Remove those."
+            f"{jsonl.rows_path(path)} is damaged: {len(bad)} lines are not rows, the first is line "
+            f"{bad[0]}. Remove these lines."
         )
     if not rows:
         raise BadInput(

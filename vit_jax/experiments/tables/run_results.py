@@ -52,14 +52,14 @@ class Run:
         """Returns a share such as `test/top1` in percent; None if it was not measured."""
         section, _, key = name.rpartition("/")
         value = (self.results or {}).get(section, {})
-        found = value.get(key) if isinstance(value, dict) else None
-        return 100 * found if isinstance(found, float | int) else None
+        share = value.get(key) if isinstance(value, dict) else None
+        return 100 * share if isinstance(share, float | int) else None
 
     def examples(self, name: str) -> int:
         """Returns the number of images that a metric was measured on; 0 if it is not recorded."""
         measured = (self.results or {}).get(name.rpartition("/")[0], {})
-        found = measured.get("examples", 0) if isinstance(measured, dict) else 0
-        return found if isinstance(found, int) else 0
+        count = measured.get("examples", 0) if isinstance(measured, dict) else 0
+        return count if isinstance(count, int) else 0
 
     def rows(self) -> list[dict[str, Any]]:
         """Returns the rows of metrics.jsonl; leaves out a torn line."""
@@ -73,8 +73,8 @@ def read(root: Path) -> tuple[list[Run], list[str]]:
       BadInput: the folder does not exist, an accuracy is not a share, or a result is not finite.
     """
     if not storage.is_dir(root):
-        what = "is a file" if root.exists() else "does not exist"
-        raise BadInput(f"--runs={root} {what}; give the folder that holds the workdirs of runs.")
+        problem = "is a file" if root.exists() else "does not exist"
+        raise BadInput(f"--runs={root} {problem}; give the folder that holds the workdirs of runs.")
     runs, broken = [], []
     folders = sorted(_workdirs(root))
     with console.bar("reading runs") as progress:
@@ -129,8 +129,8 @@ def _check(file: Path, results: Mapping[str, Any]) -> None:
                 continue
             if not -math.inf < value < math.inf:
                 raise BadInput(
-                    f"{file}: {split}/{name} is {value}; a table has no place for it. Run it "
-                    "again, or move it out of --runs."
+                    f"{file}: {split}/{name} is {value}; a table needs a finite number. "
+                    "Repeat the run, or move it out of --runs."
                 )
             accuracy = name in ("top1", "top5") or name.endswith("shot")
             if accuracy and not 0 <= value <= 1:

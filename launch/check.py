@@ -101,10 +101,10 @@ def plan(job: Job, configs: Sequence[Any]) -> str:
         )
     kinds = [config_lib.fingerprint(config_lib.changed(c, _SAME_COST)) for c in configs]
     one_of = dict(zip(kinds, configs, strict=True))
-    made = {kind: _planned(job, config) for kind, config in one_of.items()}
-    total = sum(made[kind].chip_hours for kind in kinds)
-    tightest = max(made.values(), key=lambda plan: plan.share)
-    hours = sorted({f"{plan.hours:.3g}": plan.hours for plan in made.values()}.items(),
+    plans = {kind: _planned(job, config) for kind, config in one_of.items()}
+    total = sum(plans[kind].chip_hours for kind in kinds)
+    tightest = max(plans.values(), key=lambda plan: plan.share)
+    hours = sorted({f"{plan.hours:.3g}": plan.hours for plan in plans.values()}.items(),
                    key=lambda item: item[1])  # fmt: skip
     each = f" for {len(configs)} runs" if len(configs) > 1 else ""
     return (
@@ -120,18 +120,18 @@ def _planned(job: Job, config: Any) -> Any:
 
     assert job.accelerator is not None
     try:
-        made = plan_lib.plan(config, job.accelerator, job.slices)
+        planned = plan_lib.plan(config, job.accelerator, job.slices)
     except BadInput as e:
         raise BadInput(f"{e} (--no_plan submits without asking.)") from e
-    if not made.fits:
-        rows = [" ".join(f"--config.{k}={v}" for k, v in s.items()) for s, _ in made.fitting]
-        peak, limit = (n / topology.GIB for n in (made.measured.peak_bytes, made.limit_bytes))
+    if not planned.fits:
+        rows = [" ".join(f"--config.{k}={v}" for k, v in s.items()) for s, _ in planned.fitting]
+        peak, limit = (n / topology.GIB for n in (planned.measured.peak_bytes, planned.limit_bytes))
         raise BadInput(
             f"a step takes {peak:.3g} of {limit:.4g} GiB of {job.accelerator.name} "
-            f"({made.measured.how}); {'it would fit with ' if rows else 'take more devices'}"
+            f"({planned.measured.how}); {'it would fit with ' if rows else 'take more devices'}"
             f"{' or '.join(rows)}. Nothing was submitted (--no_plan submits without asking)."
         )
-    return made
+    return planned
 
 
 def _many(count: int, noun: str) -> str:

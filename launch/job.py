@@ -184,9 +184,9 @@ def check_name(name: str) -> None:
 def name_of(workdir: str) -> str:
     """Returns a name for a workdir: its readable part, and a hash that makes it unique."""
     last = workdir.rstrip("/").rpartition("/")[2].lower()
-    said = re.sub(r"[^a-z0-9]+", "-", last).strip("-")
-    said = said if said[:1].isalpha() else f"run-{said}"
-    return f"{said[: MOST_CHARACTERS - 7].strip('-')}-{_hash(workdir, 6)}"
+    readable = re.sub(r"[^a-z0-9]+", "-", last).strip("-")
+    readable = readable if readable[:1].isalpha() else f"run-{readable}"
+    return f"{readable[: MOST_CHARACTERS - 7].strip('-')}-{_hash(workdir, 6)}"
 
 
 def name_of_run(job: str, run: str) -> str:

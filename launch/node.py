@@ -47,7 +47,7 @@ def environments(count: int, per_gpu: bool, env: Mapping[str, str]) -> list[dict
         raise BadInput("a TPU takes one process for each machine; leave out --procs_per_node.")
     if node is not None:
         process_identity.check(node)  # waits for host names that resolve late
-    made = []
+    all_of_them = []
     for i in range(count):
         more = dict[str, str]()
         if isinstance(node, ProcessIdentity) or count > 1:
@@ -58,7 +58,7 @@ def environments(count: int, per_gpu: bool, env: Mapping[str, str]) -> list[dict
                 else f"127.0.0.1:{_free_port()}"
             )
             if i and not isinstance(node, ProcessIdentity):
-                address = made[0][VARIABLES["coordinator"]]
+                address = all_of_them[0][VARIABLES["coordinator"]]
             told = (address, str(nodes * count), str(index * count + i))
             more = dict(zip(VARIABLES.values(), told, strict=True))
         if per_gpu:
@@ -66,13 +66,13 @@ def environments(count: int, per_gpu: bool, env: Mapping[str, str]) -> list[dict
             if visible and len(visible) < count:
                 raise BadInput(f"CUDA_VISIBLE_DEVICES={','.join(visible)} has not {count} GPUs.")
             more["CUDA_VISIBLE_DEVICES"] = visible[i] if visible else str(i)
-        made.append({**env, **more})
-    return made
+        all_of_them.append({**env, **more})
+    return all_of_them
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return found.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
 
 
 def run(
@@ -221,4 +221,4 @@ def _output(file: str, count: int) -> Iterator[Callable[[int, bytes], None]]:
 
 if __name__ == "__main__":
     process_exit.is_command = True
-    sys.exit(process_exit.returns(main()))
+    sys.exit(process_exit.finish(main()))

@@ -29,8 +29,8 @@ def test_a_job_reads_as_it_was_written(tmp_path):
     [
         ("", "cannot be read"),
         ("[" * 100_000, "cannot be read"),
-        ("[]", "is no job"),
-        ("{}", "is no job"),
+        ("[]", "is not a job"),
+        ("{}", "is not a job"),
         ('{"arguments": "train"}', "a list of texts"),
         ('{"arguments": [1]}', "a list of texts"),
         ('{"arguments": [], "pakages": {}}', "unknown key .*'pakages'.*'packages'"),

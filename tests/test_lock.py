@@ -346,7 +346,7 @@ def test_the_file_is_renewed_and_who_has_taken_over_is_seen(tmp_path):
 def test_a_run_that_is_overtaken_ends_with_2_and_leaves_the_lock(tmp_path, monkeypatch):
     ends = []
     monkeypatch.setattr(workdir_lock, "BEAT_SECS", 0.01)
-    monkeypatch.setattr(coordination, "leave", lambda *given: ends.append(given))
+    monkeypatch.setattr(coordination, "end_all", lambda *given: ends.append(given))
     with workdir_lock.held(tmp_path):
         end = time.monotonic() + 20
         while not ends and time.monotonic() < end:

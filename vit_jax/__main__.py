@@ -26,7 +26,7 @@ def program() -> int:
     except Exception:
         traceback.print_exc()
         code = 1
-    return process_exit.returns(code)
+    return process_exit.finish(code)
 
 
 if __name__ == "__main__":

@@ -192,11 +192,11 @@ def _environment(job: Job, accelerator: Accelerator) -> list[dict[str, Any]]:
     Kubernetes reads `$(NAME)` in a value as another variable, and `$$` as `$`.
     """
     values = {**job.environment, "VIT_JAX_CODE": job.code}
-    made: list[dict[str, Any]] = [
+    variables: list[dict[str, Any]] = [
         {"name": k, "value": v.replace("$", "$$")} for k, v in values.items()
     ]
     if accelerator.generation.platform == "tpu":
-        return made
+        return variables
     fields = {
         "JOBSET_NAME": "jobset-name",
         "REPLICATED_JOB_NAME": "replicatedjob-name",
@@ -204,6 +204,6 @@ def _environment(job: Job, accelerator: Accelerator) -> list[dict[str, Any]]:
     }
     for name, key in fields.items():
         path = f"metadata.annotations['{_ANNOTATIONS}{key}']"
-        made.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
-    made.append({"name": "JOB_PARALLELISM", "value": str(accelerator.hosts)})
-    return [*made, {"name": "JOB_REPLICAS", "value": str(job.slices)}]
+        variables.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
+    variables.append({"name": "JOB_PARALLELISM", "value": str(accelerator.hosts)})
+    return [*variables, {"name": "JOB_REPLICAS", "value": str(job.slices)}]

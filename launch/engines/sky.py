@@ -95,19 +95,19 @@ def _resources(job: Job, options: Options) -> dict[str, Any]:
     generation, size = job.accelerator.generation, job.accelerator.name.rpartition("-")[2]
     if generation.platform == "tpu":
         name = f"tpu-{(*generation.spellings, generation.name)[0]}-{size}"
-        found: dict[str, Any] = {
+        resources: dict[str, Any] = {
             "accelerators": name,
             "accelerator_args": {"runtime_version": generation.runtime},
         }
     else:
         gpu = _GPUS.get(generation.name, generation.name.upper())
-        found = {"accelerators": f"{gpu}:{job.accelerator.chips // job.accelerator.hosts}"}
+        resources = {"accelerators": f"{gpu}:{job.accelerator.chips // job.accelerator.hosts}"}
     if options.infra:
-        found["infra"] = options.infra
+        resources["infra"] = options.infra
     if options.image:
-        found["image_id"] = options.image
+        resources["image_id"] = options.image
     recovery = {"recover_on_exit_codes": [SAVED]}
-    return {**found, "use_spot": options.spot, "job_recovery": recovery}
+    return {**resources, "use_spot": options.spot, "job_recovery": recovery}
 
 
 # Template for `job.filled`.

@@ -52,13 +52,13 @@ def render(job: Job, options: Options) -> Rendered:
     time = options.time
     if time and not re.fullmatch(r"(\d+-)?\d+(:\d{1,2}){0,2}", time):
         raise BadInput(f"--time={time!r}: write minutes, HH:MM:SS or D-HH:MM:SS.")
-    given = {
+    directives = {
         "job-name": job.name, "nodes": nodes, "ntasks-per-node": tasks, "gres": gres,
         "partition": options.partition, "account": options.account, "qos": options.qos,
         "time": time, "signal": f"TERM@{SIGNAL_SECS}", "open-mode": "append",
         "array": numbers + most if job.sweep else "",
     }  # fmt: skip
-    lines = [f"#SBATCH --{k}={plain(k, str(v))}" for k, v in given.items() if v]
+    lines = [f"#SBATCH --{k}={plain(k, str(v))}" for k, v in directives.items() if v]
     lines += ["#SBATCH --requeue", *(f"#SBATCH {_other(text)}" for text in options.sbatch)]
     values = {
         "directives": "\n".join(lines), "proxies": _PROXIES, "most": job_lib.MOST_RESTARTS,
@@ -106,8 +106,8 @@ def _machines(job: Job, options: Options) -> tuple[int, int, str, dict[str, str]
     if platform == "cpu":
         flags = f"--xla_force_host_platform_device_count={chips // nodes}"
         flags = f"{job.environment.get('XLA_FLAGS', '')} {flags}".strip()
-        given = {"JAX_PLATFORMS": "cpu", **job.environment, "XLA_FLAGS": flags}
-        return nodes, 1, options.gres, given
+        variables = {"JAX_PLATFORMS": "cpu", **job.environment, "XLA_FLAGS": flags}
+        return nodes, 1, options.gres, variables
     each = chips // nodes
     tasks = each if job.processes == "per_gpu" else 1
     return nodes, tasks, options.gres or f"gpu:{each}", dict(job.environment)

@@ -3,7 +3,7 @@
 
 """Declares and handles the arguments that several commands share.
 
-Start from `weights`.
+Start from `recipe` (commands that take a configuration) and `weights` (those that take a model).
 """
 
 import argparse
@@ -11,7 +11,7 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,24 @@ from vit_jax.storage import files as storage
 
 if TYPE_CHECKING:
     from vit_jax.inference.model import Model
+
+
+def recipe(
+    parser: argparse.ArgumentParser,
+    *,
+    required: bool = True,
+    description: str = "a recipe, or the config.yaml of a run",
+) -> None:
+    """Declares --config and --data; `overrides` returns what they and the command line change."""
+    parser.add_argument("--config", required=required, metavar="FILE[:ARGS]", help=description)
+    parser.add_argument(
+        "--data", metavar="SOURCE", help="data source; short for --config.data.source=SOURCE"
+    )
+
+
+def overrides(args: argparse.Namespace, rest: Sequence[str]) -> list[str]:
+    """Returns the `--config.key=value` of a command line, with the one that --data stands for."""
+    return list(rest) if args.data is None else [*rest, f"--config.data.source={args.data}"]
 
 
 def weights(parser: argparse.ArgumentParser) -> None:

@@ -118,15 +118,15 @@ def _check(args: argparse.Namespace, workers: int) -> int:
                 if not sources.may_be_path(args.source):
                     raise
         raise sources.unknown_kind("source", args.source)
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     lines: list[str] = []
     if kind in ("tfds", "vtab"):
         named = f"vtab/{name.removesuffix('/full')}" if kind == "vtab" else name
-        found, lines, code = _prepared(named, args)
+        facts, lines, code = _prepared(named, args)
         if code:
-            return _say(args, found, lines, code)
+            return _say(args, facts, lines, code)
     more, images, code = _images(args, workers)
-    return _say(args, found | more, [*lines, *images], code)
+    return _say(args, facts | more, [*lines, *images], code)
 
 
 def _images(args: argparse.Namespace, workers: int) -> tuple[dict[str, Any], list[str], int]:
@@ -148,7 +148,7 @@ def _prepared(name: str, args: argparse.Namespace) -> tuple[dict[str, Any], list
     """
     from vit_jax.data.catalog import downloads, prepared
 
-    found: list[dict[str, Any]] = []
+    datasets: list[dict[str, Any]] = []
     lines, code = [], 0
     for need in downloads.needs(name, args.data_dir):
         entry = dataclasses.asdict(need)
@@ -162,8 +162,8 @@ def _prepared(name: str, args: argparse.Namespace) -> tuple[dict[str, Any], list
         else:
             lines.append(need.text())
             code = 2
-        found.append(entry)
-    return {"datasets": found}, lines, code
+        datasets.append(entry)
+    return {"datasets": datasets}, lines, code
 
 
 def _show(args: argparse.Namespace, workers: int) -> int:
@@ -197,8 +197,8 @@ def _bench(args: argparse.Namespace, workers: int) -> int:
         jax.config.update("jax_platforms", "cpu")  # otherwise libtpu complains about a missing TPU
     source = _open(args)
     split = source.split("train" if "train" in source.splits else next(iter(source.splits)))
-    found = bench.bench(split, workers)
-    return _say(args, found, [bench.as_text(found)])
+    timings = bench.bench(split, workers)
+    return _say(args, timings, [bench.as_text(timings)])
 
 
 def _prepare(args: argparse.Namespace, workers: int) -> int:
@@ -214,8 +214,8 @@ def _prepare(args: argparse.Namespace, workers: int) -> int:
 
 
 def _say(
-    args: argparse.Namespace, found: dict[str, Any], lines: Sequence[str], code: int = 0
+    args: argparse.Namespace, facts: dict[str, Any], lines: Sequence[str], code: int = 0
 ) -> int:
-    text = json.dumps(found, indent=2) if args.json else "\n".join(lines)
+    text = json.dumps(facts, indent=2) if args.json else "\n".join(lines)
     print(text.encode(errors="backslashreplace").decode())  # file names may be any bytes
     return code

@@ -21,21 +21,21 @@ def available_bytes(root: Path = Path("/")) -> int:
     Args:
       root: the folder of proc and sys, for tests.
     """
-    found = []
+    limits = []
     with contextlib.suppress(OSError):
         for line in (root / "proc/meminfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("MemAvailable:"):
-                found.append(int(line.split()[1]) * 1024)
+                limits.append(int(line.split()[1]) * 1024)
     for folder, limit, used in _cgroups(root):
         with contextlib.suppress(OSError, ValueError):  # a missing file, or "max"
             most = int((folder / limit).read_text(encoding="utf-8"))
             if most < _NO_LIMIT:
-                found.append(
+                limits.append(
                     most - int((folder / used).read_text(encoding="utf-8")) + _reclaimable(folder)
                 )
-    if not found:  # not Linux
+    if not limits:  # not Linux
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(min(found), 0)
+    return max(min(limits), 0)
 
 
 def used_bytes(root: Path = Path("/")) -> int | None:
@@ -57,7 +57,7 @@ def _cgroups(root: Path) -> list[tuple[Path, str, str]]:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
-    found = []
+    folders = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
@@ -68,8 +68,8 @@ def _cgroups(root: Path) -> list[tuple[Path, str, str]]:
         else:
             continue
         parts = [part for part in path.split("/") if part not in ("", "..")]
-        found += [(base.joinpath(*parts[:n]), *names) for n in range(len(parts) + 1)]
-    return found
+        folders += [(base.joinpath(*parts[:n]), *names) for n in range(len(parts) + 1)]
+    return folders
 
 
 def _reclaimable(folder: Path) -> int:
@@ -80,7 +80,7 @@ def _reclaimable(folder: Path) -> int:
     return int(fields.get("inactive_file", 0))
 
 
-def check(need_bytes: int, what: str, advice: str) -> None:
+def check(need_bytes: int, subject: str, advice: str) -> None:
     """Refuses a need of more than half of the available memory.
 
     Raises:
@@ -89,7 +89,7 @@ def check(need_bytes: int, what: str, advice: str) -> None:
     available = available_bytes()
     if need_bytes > available // 2:
         raise BadInput(
-            f"{what} would take {_size(need_bytes)} of memory, and {_size(available)} are "
+            f"{subject} would take {_size(need_bytes)} of memory, and {_size(available)} are "
             f"available here, of which data may take half. {advice}"
         )
 

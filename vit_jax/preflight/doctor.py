@@ -200,7 +200,9 @@ def packages(folders: Sequence[str] | None = None) -> list[Finding]:
                 missing.append((text, f"pip install '{name}{needs}'"))
     if missing:
         return findings + [Finding("packages", *pair) for pair in dict.fromkeys(missing)]
-    shown = re.compile("jax|jaxlib|libtpu|jax-.*-plugin|flax|optax|orbax-checkpoint|tensorflow(-cpu)?")
+    shown = re.compile(
+        "jax|jaxlib|libtpu|jax-.*-plugin|flax|optax|orbax-checkpoint|tensorflow(-cpu)?"
+    )
     names = [f"{n} {d.version}" for n, d in sorted(installed.items()) if shown.fullmatch(n)]
     return [*findings, Finding("packages", ", ".join(names))]
 

@@ -6,7 +6,7 @@
 The kernel closes the connections of a process that dies, so the others notice at once, whatever
 they wait for, on every kind of device. A frozen process falls silent. A process that fails tells
 the others why before it leaves. `rendezvous` opens the connections, which also carry messages of
-other modules (`send`, `listen`). This module must not import jax. Start from `Lifeline`.
+other modules (`send`, `listen`). This module must not import jax. Start from `PeerLinks`.
 """
 
 import contextlib
@@ -88,7 +88,7 @@ class Channel:
         return None
 
 
-class Lifeline:
+class PeerLinks:
     """The open connections of this process, watched by a thread until `close` or the end.
 
     Attributes:
@@ -116,17 +116,17 @@ class Lifeline:
         self._closing = self._leaving = False
         self._done: set[int] = set()  # processes that said goodbye
         self._lock = threading.RLock()
-        self._thread = threading.Thread(target=self._watch, name="lifeline", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="peer links", daemon=True)
         self._thread.start()
 
     def name(self, index: int) -> str:
         """Returns e.g. `process 1 of 2 (host)`."""
         return f"process {index} of {self.count} ({self.hosts[index]})"
 
-    def send(self, topic: str, said: Any) -> None:
+    def send(self, topic: str, message: Any) -> None:
         """Sends a JSON value: process 0 to all others, the others to process 0."""
         for channel in list(self._channels.values()):
-            channel.send({"topic": topic, "said": said})
+            channel.send({"topic": topic, "said": message})
 
     def listen(self, handler: Handler) -> None:
         """Sets the handler of messages from `send`, earlier ones included; it must not wait."""
@@ -145,7 +145,7 @@ class Lifeline:
         for channel in channels:
             channel.socket.close()
 
-    def leave(self, code: int, text: str) -> None:
+    def end_all(self, code: int, text: str) -> None:
         """Ends this process, which has failed, and with it the others; does not return."""
         with self._lock:
             self._leaving = True
@@ -153,7 +153,7 @@ class Lifeline:
                 self._tell(code, f"{self.name(self.index)} failed: {text}")
         self._exit(code)
 
-    def hang(self, text: str) -> None:
+    def end_all_hung(self, text: str) -> None:
         """Ends all processes because this one hangs; all write their stacks first."""
         with self._lock:
             if self._verdict is None:

@@ -80,52 +80,41 @@ def parser(engine: str) -> argparse.ArgumentParser:
         "--workdir=/shared/runs/mine --accelerator=h100-16 --partition=gpu",
         allow_abbrev=False,
     )
-    commands.add_argument(
-        "engine", choices=ENGINES, help="; ".join(map(": ".join, ENGINES.items()))
-    )
-    commands.add_argument("verb", choices=VERBS, help="; ".join(map(": ".join, VERBS.items())))
+    add = commands.add_argument
+    add("engine", choices=ENGINES, help="; ".join(map(": ".join, ENGINES.items())))
+    add("verb", choices=VERBS, help="; ".join(map(": ".join, VERBS.items())))
     arguments.recipe(commands, required=False)
-    commands.add_argument(
-        "--workdir", required=True, metavar="DIR", help="folder of the run or the sweep"
-    )
-    commands.add_argument(
+    add("--workdir", required=True, metavar="DIR", help="folder of the run or the sweep")
+    add(
         "--accelerator",
         default="",
         metavar="NAME",
         help="accelerator and size as sold: v4-256, h100-16",
     )
-    commands.add_argument(
-        "--slices", type=int, default=1, metavar="N", help="number of slices (default: 1)"
-    )
-    commands.add_argument(
+    add("--slices", type=int, default=1, metavar="N", help="number of slices (default: 1)")
+    add(
         "--procs_per_node", choices=["per_node", "per_gpu"], default="per_node",
         help="one process for each machine (default), or for each GPU",
     )  # fmt: skip
-    commands.add_argument(
-        "--name", default="", help="name of the job (default: derived from the workdir)"
-    )
-    commands.add_argument("--out", default="", metavar="DIR", help="folder for the files (default: "
+    add("--name", default="", help="name of the job (default: derived from the workdir)")
+    add("--out", default="", metavar="DIR", help="folder for the files (default: "
                       "WORKDIR/launch for a local workdir, else runs/launch/NAME)")  # fmt: skip
-    commands.add_argument(
+    add(
         "--env",
         action="append",
         default=[],
         metavar="NAME=VALUE",
         help="environment variable of the trainer; can be repeated",
     )
-    commands.add_argument(
-        "--sweep", action="store_true", help="launch all points of the recipe's sweep()"
-    )
-    commands.add_argument(
-        "--stage", default="", metavar="NAME", help="stage of the sweep (default: first)"
-    )
-    commands.add_argument(
+    add("--sweep", action="store_true", help="launch all points of the recipe's sweep()")
+    add("--stage", default="", metavar="NAME", help="stage of the sweep (default: first)")
+    add(
         "--parallel",
         type=int,
         metavar="N",
         help="points of the sweep at the same time (default: local 1, slurm as many as fit)",
     )
-    commands.add_argument("--no_plan", action="store_true", help="submit without `vit_jax plan`")
+    add("--no_plan", action="store_true", help="submit without `vit_jax plan`")
     if engine:
         own = commands.add_argument_group(engine)
         for field in dataclasses.fields(_module(engine).Options):

@@ -13,7 +13,7 @@ from vit_jax.experiments.tables.lineage import Ancestry, Origin
 def origin(root):
     """Of the run named `last`."""
     runs, _ = evidence.read(root)
-    return Ancestry(root, runs).of(next(run for run in runs if run.folder.name == "last"))
+    return Ancestry(root, runs).origin_of(next(run for run in runs if run.folder.name == "last"))
 
 
 @pytest.mark.parametrize(

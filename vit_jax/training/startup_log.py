@@ -30,12 +30,12 @@ def describe(run: build.Run, devices: list[Any]) -> None:
         log.info("%s: %s; %d images scored", name, task.source, len(task.test))
         for note in task.notes:
             log.info("%s: %s", name, note)
-    side, each = config.data.image_size, config.batch_size // run.rules.batch_ways
+    side, each = config.data.image_size, config.batch_size // run.rules.batch_parts
     log.info("images: %d x %d, mean %s, std %s", side, side, config.data.mean, config.data.std)
     log.info("train: %s on %s", config.data.train_ops, config.data.split)
     log.info("evaluation: %s", config.data.eval_ops)
     log.info("batch: %d = %d devices x %d images, in %d micro-batches", config.batch_size,
-             run.rules.batch_ways, each, config.accumulation)  # fmt: skip
+             run.rules.batch_parts, each, config.accumulation)  # fmt: skip
     log.info("length: %d steps, %.1f epochs", run.steps.total, run.steps.total / run.steps.epoch)
     log.info("model: %s\n%s", cfg, summary.parameter_table(run.abstract.params))
     log.info("cost: %.4g GFLOPs an image forward", flops.forward_flops(cfg, side, side) / 1e9)

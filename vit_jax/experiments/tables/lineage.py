@@ -3,7 +3,7 @@
 
 """Determines the training data of a run and of the weights that it started from.
 
-Start from `Ancestry.of`; `tested_on` gives the dataset of a fine-tuning run.
+Start from `Ancestry.origin_of`; `tested_on` gives the dataset of a fine-tuning run.
 """
 
 import dataclasses
@@ -66,7 +66,7 @@ class Ancestry:
         self._known = {_key(run.folder): run for run in runs}
         self._origins: dict[tuple[Path, str], Origin] = {}
 
-    def of(self, run: Run) -> Origin:
+    def origin_of(self, run: Run) -> Origin:
         """Returns the training data of a run, or of the weights that it started from."""
         if not run.fine_tunes:
             return self._pretraining(run)

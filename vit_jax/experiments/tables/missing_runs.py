@@ -129,7 +129,7 @@ class _Maker:
                 return file
         for run in self._runs:
             if not run.fine_tunes and run.config["model.variant"] == want.variant:
-                origin = self._origins.of(run)
+                origin = self._origins.origin_of(run)
                 if origin.is_of(want) and not origin.unlike:
                     return str(run.folder)
         return self._pretrain(want)

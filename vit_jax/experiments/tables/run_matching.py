@@ -59,7 +59,7 @@ class Placer:
         The best matches agree in pre-training and image size, or else in pre-training.
         """
         near = [want for want in self._wants if want.known and self._near(run, want)]
-        origin = self._origins.of(run)
+        origin = self._origins.origin_of(run)
         own = [want for want in near if origin.is_of(want)]
         size = run.config["data.image_size"]
         same = [want for want in own if image_size(want) == size]

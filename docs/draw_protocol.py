@@ -32,7 +32,7 @@ def events() -> list[_Row]:
     beat = load.load("configs/base.py").processes.heartbeat_secs
     ahead, due = coordinated_stop.AHEAD, 8 + coordinated_stop.AHEAD
     return [
-        ("phase", (), "Rendezvous at the coordinator's port; then jax starts its service on the same port"),
+        ("phase", (), "Rendezvous at the coordinator's port; then jax starts its service there"),
         ("message", (1, 0), "hello: number, count, host, code, packages"),
         ("message", (2, 0), "hello"),
         ("message", (0, 1), f"hosts; or an error with code {BadInput.exit_code} or "
@@ -103,8 +103,8 @@ def _connections() -> list[str]:
     beat, poll = workdir_lock.BEAT_SECS, signals.POLL_SECS
     parts += [
         f'<rect x="330" y="50" width="340" height="42" rx="6" fill="#fbf6e9" stroke="{_GREY}"/>',
-        _text(500, 68, f"WORKDIR: rewrites lock.json every {beat:g} s,", more='text-anchor="middle" '
-              'font-size="12"'),
+        _text(500, 68, f"WORKDIR: rewrites lock.json every {beat:g} s,",
+              more='text-anchor="middle" font-size="12"'),
         _text(500, 84, f"looks for STOP every {poll:g} s, writes metrics and results",
               more='text-anchor="middle" font-size="12"'),
         f'<line x1="500" y1="130" x2="500" y2="94" stroke="{_GREY}" stroke-width="2" '

@@ -58,13 +58,13 @@ def place(args: argparse.Namespace, engine: str) -> tuple[str, str, Path]:
     try:
         workdir.encode()
     except UnicodeEncodeError as e:
-        raise BadInput(f"--workdir={workdir!r} is no UTF-8; give another.") from e
+        raise BadInput(f"--workdir={workdir!r} is not UTF-8; give another.") from e
     storage.check_address(workdir)
     remote = storage.is_remote(workdir)
     if engine not in HERE and not remote:
         raise BadInput(
-            f"--workdir={workdir} is a folder of this machine, which those of {engine} do not "
-            "see; give gs://BUCKET/FOLDER."
+            f"--workdir={workdir} is a folder of this machine, which the machines of {engine} "
+            "cannot see; give gs://BUCKET/FOLDER."
         )
     if not remote:
         workdir = os.path.abspath(os.path.expanduser(workdir))

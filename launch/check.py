@@ -40,7 +40,7 @@ def check(config: Any, accelerator: Accelerator | None, slices: int, processes: 
     build.check(settled)
     if accelerator is None:
         if slices > 1:
-            raise BadInput(f"--slices={slices} of what? Give --accelerator=NAME, e.g. v4-32.")
+            raise BadInput(f"--slices={slices} needs --accelerator=NAME, e.g. v4-32.")
         return
     topology.check_slices(accelerator, slices)
     platform = accelerator.generation.platform

@@ -90,7 +90,7 @@ class Job:
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key) or "\0" in value:
                 raise BadInput(f"--env={key}={value!r}; give NAME=VALUE, NAME of letters, digits.")
             if key == "VIT_JAX_CODE":
-                raise BadInput(f"--env={key}: that is the job's own; leave it out.")
+                raise BadInput(f"--env={key}: the job sets it; leave it out.")
 
     def prefix(self, run: Run) -> str:
         """Returns the folder of a run's files inside the job's folder; "" for a single run."""

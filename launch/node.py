@@ -64,7 +64,9 @@ def environments(count: int, per_gpu: bool, env: Mapping[str, str]) -> list[dict
         if per_gpu:
             visible = [d for d in env.get("CUDA_VISIBLE_DEVICES", "").split(",") if d]
             if visible and len(visible) < count:
-                raise BadInput(f"CUDA_VISIBLE_DEVICES={','.join(visible)} has not {count} GPUs.")
+                raise BadInput(
+                    f"CUDA_VISIBLE_DEVICES={','.join(visible)} does not have {count} GPUs."
+                )
             more["CUDA_VISIBLE_DEVICES"] = visible[i] if visible else str(i)
         all_of_them.append({**env, **more})
     return all_of_them
@@ -158,7 +160,7 @@ def again(start: Callable[[], int], newest: Callable[[], int], stopping: Callabl
             )  # fmt: skip
             return 1
         since = f"step {saved}" if saved >= 0 else "the beginning"
-        log.info("ended with code %d; again from %s", code, since)
+        log.info("ended with code %d; starts again from %s", code, since)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -166,8 +168,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m launch.node", allow_abbrev=False)
     parser.add_argument("--count", type=int, default=1, help="processes of this machine")
     parser.add_argument("--per_gpu", action="store_true", help="each has one GPU")
-    parser.add_argument("--again", action="store_true", help="restart what asks for it")
-    parser.add_argument("--log", default="", help="file that gets what is printed")
+    parser.add_argument("--again", action="store_true", help="restart if the exit code asks for it")
+    parser.add_argument("--log", default="", help="file for the output")
     parser.add_argument("job", metavar="@JOB")
     args = parser.parse_args(argv)
     logging.basicConfig(format="launch: %(message)s", stream=sys.stderr, level=logging.INFO)

@@ -83,7 +83,7 @@ def recorded(engine: str, verb: str, folder: Path) -> list[Command]:
             "--name, --out). Give those of `submit`, or its --config and other arguments as well."
         ) from e
     if record["engine"] != engine:
-        raise BadInput(f"{folder} was submitted by {record['engine']}; give that in place.")
+        raise BadInput(f"{folder} was submitted by {record['engine']}; use that engine.")
     return commands
 
 

@@ -82,11 +82,11 @@ def test_the_command_does_not_wait_at_exit_for_a_thread():
 FAILING = """
 import concurrent.futures
 from vit_jax import __main__
-from vit_jax.hardware import huge_pages
+from vit_jax.hardware import host_memory
 from vit_jax.cli import main
 from vit_jax.runtime import coordinated_stop as stopping
 from vit_jax.errors import BadInput
-huge_pages.start_with = lambda: None
+host_memory.start_with_large_pages = lambda: None
 def batches():
     yield 1
     yield concurrent.futures.ThreadPoolExecutor().submit(threading.Event().wait).result()

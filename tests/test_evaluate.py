@@ -116,7 +116,7 @@ def test_weights_without_names_are_matched_by_number_or_by_names_given(
         (["--names=gone.txt"], "--names=gone.txt cannot be read"),
         (["--out=/proc/none"], "--out=/proc/none/evaluation.json cannot be written"),
         (["--out=file"], "cannot be written"),
-        (["--out=-"], "--out=- is no place; give a path"),
+        (["--out=-"], "--out=- is not a path; give one"),
         (["--image_size=-2"], "--image_size=-2; give pixels"),
     ],
 )

@@ -178,7 +178,7 @@ def test_representations_of_files_are_written_with_their_names(digits_run, tmp_p
         (["--data=none"], "unknown --data 'none'"),
         (["image.png", "--split=test"], "--split is of --data=SOURCE; leave it out"),
         (["image.png", "--data_dir=d"], "--data_dir is of --data=SOURCE; leave it out"),
-        (["--data=digits", "--out=-"], "--out=- is no place; give a path"),
+        (["--data=digits", "--out=-"], "--out=- is not a path; give one"),
         (["--data=digits", "--image_size=9"], "use 8 or 10 (--image_size)"),
     ],
 )

@@ -43,7 +43,7 @@ def test_each_process_has_its_gpu():
     assert [env["CUDA_VISIBLE_DEVICES"] for env in made] == ["0", "1"]
     made = node.environments(2, True, {"CUDA_VISIBLE_DEVICES": "3,5,7"})
     assert [env["CUDA_VISIBLE_DEVICES"] for env in made] == ["3", "5"]
-    with pytest.raises(BadInput, match="has not 2 GPUs"):
+    with pytest.raises(BadInput, match="does not have 2 GPUs"):
         node.environments(2, True, {"CUDA_VISIBLE_DEVICES": "3"})
 
 

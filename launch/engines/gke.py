@@ -52,7 +52,7 @@ def render(job: Job, options: Options) -> Rendered:
     if "," in job.folder:
         raise BadInput(f"{job.folder!r}: kubectl cannot take a path with ,; give another --out.")
     if not accelerator.generation.selector:
-        raise BadInput(f"{accelerator.name}: GKE has no nodes of these; launch tpu_vm or slurm.")
+        raise BadInput(f"{accelerator.name}: GKE has no such nodes; use tpu_vm or slurm.")
     files, submit = [], []
     kubectl = ["kubectl", *([f"--context={options.context}"] if options.context else [])]
     kubectl.append(f"--namespace={options.namespace}")

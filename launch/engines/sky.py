@@ -41,9 +41,9 @@ def render(job: Job, options: Options) -> Rendered:
         raise BadInput("--accelerator is missing; give e.g. h100-16 or v5e-16.")
     generation = accelerator.generation
     if generation.platform == "cpu" or (generation.platform == "tpu" and not generation.runtime):
-        raise BadInput(f"{accelerator.name}: SkyPilot has none; launch local, slurm or gke.")
+        raise BadInput(f"{accelerator.name}: SkyPilot does not have it; use local, slurm or gke.")
     if job.slices > 1:
-        raise BadInput("--slices: SkyPilot does not join slices; launch gke or tpu_vm.")
+        raise BadInput("--slices: SkyPilot does not join slices; use gke or tpu_vm.")
     files, submit, logs, cancel = [], [], [], []
     several = len(job.runs) > 1
     for run in job.runs:

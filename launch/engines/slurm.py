@@ -97,12 +97,14 @@ def _machines(job: Job, options: Options) -> tuple[int, int, str, dict[str, str]
         raise BadInput("--accelerator is missing; give e.g. h100-16, or cpu-8 for CPUs only.")
     platform, chips = job.accelerator.generation.platform, job.accelerator.chips
     if platform == "tpu":
-        raise BadInput(f"{job.accelerator.name} is a TPU: launch gke, tpu_vm or sky have those.")
+        raise BadInput(
+            f"{job.accelerator.name} is a TPU, which Slurm does not have; use gke, tpu_vm or sky."
+        )
     nodes = options.nodes or job.accelerator.hosts
     if nodes < 1 or chips % nodes:
         fits = [n for n in range(1, chips + 1) if chips % n == 0]
         near = min(fits, key=lambda n: abs(n - nodes))
-        raise BadInput(f"--nodes={nodes} do not share {chips} devices alike; --nodes={near} do.")
+        raise BadInput(f"--nodes={nodes} cannot share {chips} devices equally; --nodes={near} can.")
     if platform == "cpu":
         flags = f"--xla_force_host_platform_device_count={chips // nodes}"
         flags = f"{job.environment.get('XLA_FLAGS', '')} {flags}".strip()

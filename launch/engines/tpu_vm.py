@@ -124,9 +124,9 @@ def _check(job: Job, options: Options) -> None:
         raise BadInput("--accelerator is missing; give a TPU, e.g. v4-32.")
     if not job.accelerator.generation.runtime:
         where = "gke" if job.accelerator.generation.platform == "tpu" else "slurm, gke or sky"
-        raise BadInput(f"{job.accelerator.name} is no TPU VM of gcloud; launch {where} has it.")
+        raise BadInput(f"{job.accelerator.name} is not a TPU VM of gcloud; use {where}.")
     if options.mode == "ssh" and job.sweep:
-        raise BadInput("--mode=ssh has the machines of one run; leave out --sweep, or --mode.")
+        raise BadInput("--mode=ssh serves one run; leave out --sweep, or --mode.")
     if options.capacity == "flex_start" and not re.fullmatch(r"[1-9]\d*[smhd]", options.time):
         raise BadInput(f"--time={options.time!r}: flex_start needs a duration such as 8h.")
     if options.time and options.capacity != "flex_start":

@@ -134,8 +134,8 @@ def place(out: str) -> Path:
     """
     if out == "-" or out.startswith("-/"):
         raise BadInput(
-            "--out=- is no place; give a path. To standard output writes `vit_jax predict` alone, "
-            "without --out."
+            "--out=- is not a path; give one. Only `vit_jax predict`, without --out, writes to "
+            "standard output."
         )
     return storage.path(out)
 

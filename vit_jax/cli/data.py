@@ -58,7 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", default="sheet.png", metavar="FILE", help="file to write (default: sheet.png)")
     add("--ops", default=_SHOWN, metavar="CHAIN", help=f"preprocessing (default: {_SHOWN})")
     add("--size", type=int, default=224, metavar="N", help="side of the images (default: 224)")
-    add("--seed", type=int, default=0, metavar="N", help="of order and augmentation (default: 0)")
+    add(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="seed of order and augmentation (default: 0)",
+    )
     prepare.add_argument(
         "name", metavar="NAME", help="dataset, such as imagenet2012, vtab/eurosat or my_images"
     )
@@ -88,7 +94,9 @@ def _action(actions: Any, name: str) -> argparse.ArgumentParser:
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code."""
     if args.workers < 0:
-        raise BadInput(f"--workers={args.workers}; give a number of threads, 0 for one a core.")
+        raise BadInput(
+            f"--workers={args.workers}; give a number of threads, or 0 for one per core."
+        )
     workers = args.workers or os.cpu_count() or 1
     return {"check": _check, "show": _show, "bench": _bench, "prepare": _prepare}[args.action](
         args, workers

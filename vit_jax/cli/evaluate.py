@@ -67,7 +67,7 @@ def evaluate(args: argparse.Namespace) -> Any:
     if not names and len(opened.classes) != model.weights.classes > 0:
         raise BadInput(
             f"{args.weights} has {model.weights.classes} classes without names, {opened.spec} has "
-            f"{len(opened.classes)}; say which they are with --names=FILE, one a line."
+            f"{len(opened.classes)}; give the names with --names=FILE, one per line."
         )
     known = Source(args.weights, names or opened.classes, {})
     test_set = test_sets.find(

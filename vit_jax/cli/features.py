@@ -35,7 +35,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         raise BadInput("give either images or --data=SOURCE.")
     for name in ("split", "data_dir"):
         if args.images and getattr(args, name):
-            raise BadInput(f"--{name} is of --data=SOURCE; leave it out where images are given.")
+            raise BadInput(f"--{name} belongs to --data=SOURCE; leave it out when you give images.")
     out = arguments.writable(args.out)
     import numpy as np
 

@@ -75,8 +75,8 @@ def parse_shots(text: str) -> tuple[int, ...]:
     numbers = tuple(ALL if p == "all" else int(p) for p in parts) if good else ()
     if not good or len(set(numbers)) < len(numbers):
         raise BadInput(
-            f"--shots={text!r}; give images a class from 1 on, each once, such as --shots=1,5,10, "
-            "or all."
+            f"--shots={text!r}; give numbers of images per class from 1 on, each once, such as "
+            "--shots=1,5,10, or all."
         )
     return numbers
 

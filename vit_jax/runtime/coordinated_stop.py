@@ -157,7 +157,7 @@ class Agreement:
         if self._due.get(STOP) == 0:
             text, code = str(_stopped(why)), Stopped.exit_code
             process_exit.say(text)
-            self.line.leave(code, text) if self.line else process_exit.end(code)
+            self.line.end_all(code, text) if self.line else process_exit.end(code)
 
     # ---------------------------------------------------------------- points
 

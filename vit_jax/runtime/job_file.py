@@ -90,12 +90,12 @@ def read(path: str) -> JobFile:
             raise unknown(f"key in {path}", key, sorted(known))
     arguments, packages = content["arguments"], content.get("packages", {})
     if not isinstance(arguments, list) or not all(isinstance(a, str) for a in arguments):
-        raise BadInput(f"@{path}: arguments={arguments!r}; expected a list of texts.")
+        raise BadInput(f"@{path}: arguments={arguments!r}; expected a list of strings.")
     if not isinstance(packages, dict) or not all(isinstance(v, str) for v in packages.values()):
         raise BadInput(f"@{path}: packages={packages!r}; expected names with versions.")
     for key in ("code", "config"):
         if not isinstance(content.get(key, ""), str):
-            raise BadInput(f"@{path}: {key}={content[key]!r}; expected a text.")
+            raise BadInput(f"@{path}: {key}={content[key]!r}; expected a string.")
     return JobFile(**{**content, "arguments": tuple(arguments)})
 
 

@@ -102,7 +102,7 @@ class PeerLinks:
 
     def __init__(self, who: ProcessIdentity, channels: dict[int, Channel], hosts: list[str]):
         self.hosts, self.index, self.count = hosts, who.index, who.count
-        self.hint: Callable[[], str] = lambda: "run again to continue."
+        self.hint: Callable[[], str] = lambda: "Run again to continue."
         self.stacks: Callable[[str], object] = lambda why: None
         self.silent_secs = 0.0
         self._channels = dict(channels)
@@ -205,7 +205,7 @@ class PeerLinks:
             elif now - self._last[index] > self.silent_secs and index not in self._done:
                 with self._lock:
                     self._channels.pop(index)  # the end does not wait for it
-                    why = f"said nothing for {self.silent_secs:g} s: it, or its host, is frozen"
+                    why = f"was silent for {self.silent_secs:g} s: it, or its host, is frozen"
                     if self._verdict is None:
                         self._tell(PeerLost.exit_code, f"{self.name(index)} {why}.")
 
@@ -223,7 +223,7 @@ class PeerLinks:
                 elif "alive" not in message and self._verdict is None:
                     self._tell(message["code"], message["text"], message["hung"])
         if messages is None:
-            self._miss(index, "it ended or was killed without a word, or its host is silent")
+            self._miss(index, "it ended or was killed without a message, or its host is silent")
         return messages is not None
 
     def _miss(self, index: int, why: str) -> None:

@@ -133,7 +133,7 @@ def _owner(file: Path, content: bytes) -> Owner | None:
             return owner
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         pass
-    log.warning("%s is damaged and not taken for a lock", file)
+    log.warning("%s is damaged and does not count as a lock", file)
     return None
 
 

@@ -210,12 +210,12 @@ def exports(environment: Mapping[str, str]) -> str:
     return "".join(f"export {key}={shlex.quote(value)}\n" for key, value in environment.items())
 
 
-def filled(template: str, values: Mapping[str, object]) -> str:
+def fill(template: str, values: Mapping[str, object]) -> str:
     """Returns a template with each <key> replaced; does not scan replacements again."""
     return re.sub(r"<([a-z]+)>", lambda match: str(values[match[1]]), template)
 
 
-def plain(flag: str, value: str) -> str:
+def checked(flag: str, value: str) -> str:
     """Returns a value that can go into a script as it is.
 
     Raises:
@@ -227,7 +227,7 @@ def plain(flag: str, value: str) -> str:
     return value
 
 
-def needed(**flags: str) -> None:
+def require(**flags: str) -> None:
     """Raises BadInput if required options of an engine are empty; names all of them."""
     missing = [f"--{name}" for name, value in flags.items() if not value]
     if missing:

@@ -176,7 +176,7 @@ def _run(engine: str, args: argparse.Namespace, rest: Sequence[str]) -> int:
         return 0
     if not args.no_plan:
         print(f"# {check.plan(assembled.job, assembled.configs)}")
-    commands = running.left(rendered.submit)
+    commands = running.not_run_yet(rendered.submit)
     if not commands:
         return 0  # keeps the files of a running job
     if assembled.stage is not None:

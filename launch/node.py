@@ -134,7 +134,9 @@ def _read(child: subprocess.Popen[bytes], index: int, say: Callable[[int, bytes]
             say(index, line)
 
 
-def again(start: Callable[[], int], newest: Callable[[], int], stopping: Callable[[], bool]) -> int:
+def run_until_done(
+    start: Callable[[], int], newest: Callable[[], int], stopping: Callable[[], bool]
+) -> int:
     """Restarts until the exit code asks for no restart, or five bring no new checkpoint.
 
     Args:
@@ -188,7 +190,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             def newest() -> int:
                 return step_folders.newest(storage.workdir(workdir))
 
-            code = again(start, newest, lambda: bool(received))
+            code = run_until_done(start, newest, lambda: bool(received))
             return SAVED if received and runs_again(code) else code
     except BadInput as e:
         print(f"launch: {e}", file=sys.stderr)

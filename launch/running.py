@@ -107,7 +107,7 @@ def show(rendered: Rendered, folder: Path | None) -> str:
     return "\n".join(lines)
 
 
-def left(commands: Sequence[Command]) -> list[Command]:
+def not_run_yet(commands: Sequence[Command]) -> list[Command]:
     """Returns the commands that were not run yet, according to their `unless`; changes nothing.
 
     Raises:

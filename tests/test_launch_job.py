@@ -69,14 +69,14 @@ def test_a_variable_that_no_process_can_have_is_refused(tmp_path):
 
 
 def test_a_template_is_filled_once():
-    assert job.filled("<a> <b> < c", {"a": "<b>", "b": "1"}) == "<b> 1 < c"
+    assert job.fill("<a> <b> < c", {"a": "<b>", "b": "1"}) == "<b> 1 < c"
 
 
 @pytest.mark.parametrize("value", ["a b", "$x", "a;b", "a\nb", "'"])
 def test_values_that_go_into_scripts_as_they_are_are_plain(value):
     with pytest.raises(BadInput, match="--qos"):
-        job.plain("qos", value)
-    assert job.plain("qos", "gpu-a_1,b") == "gpu-a_1,b"
+        job.checked("qos", value)
+    assert job.checked("qos", "gpu-a_1,b") == "gpu-a_1,b"
 
 
 def test_a_command_is_shown_as_a_shell_takes_it():
@@ -107,4 +107,4 @@ def test_points_of_a_sweep_have_a_folder_each(tmp_path):
 
 def test_what_is_needed_is_named():
     with pytest.raises(BadInput, match="--zone and --image missing"):
-        job.needed(project="p", zone="", image="")
+        job.require(project="p", zone="", image="")

@@ -265,18 +265,18 @@ def test_a_local_sweep_is_the_command_itself(launch, tmp_path):
 
 def test_what_was_done_already_is_not_done_again(tmp_path, capfd):
     made = Command(("touch", f"{tmp_path}/b"), unless=("test", "-e", f"{tmp_path}/a"))
-    assert running.left([made]) == [made]
+    assert running.not_run_yet([made]) == [made]
     (tmp_path / "a").touch()
-    assert running.left([made]) == []
+    assert running.not_run_yet([made]) == []
     assert "is there already" in capfd.readouterr().out
     assert not (tmp_path / "b").exists()
 
 
 def test_what_has_failed_before_is_in_the_way():
     state = ("echo", "SUSPENDED")
-    assert running.left([Command(("true",), unless=state)]) == []
+    assert running.not_run_yet([Command(("true",), unless=state)]) == []
     with pytest.raises(BadInput, match="is SUSPENDED: `cancel` it"):
-        running.left([Command(("true",), unless=state, dead=("FAILED", "SUSPENDED"))])
+        running.not_run_yet([Command(("true",), unless=state, dead=("FAILED", "SUSPENDED"))])
 
 
 def test_a_submission_stops_at_what_fails_and_a_cancellation_does_not(tmp_path):

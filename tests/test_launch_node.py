@@ -107,7 +107,7 @@ def again(codes, saved, stopping=False):
         starts.append(1)
         return next(codes)
 
-    return node.again(start, lambda: next(steps), lambda: stopping), len(starts)
+    return node.run_until_done(start, lambda: next(steps), lambda: stopping), len(starts)
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 126, 127])

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from launch import job as job_lib
-from launch.job import CONFIG_FILE, FILE, Command, File, Job, Rendered, Run, flag, needed
+from launch.job import CONFIG_FILE, FILE, Command, File, Job, Rendered, Run, flag, require
 from vit_jax.errors import BadInput
 from vit_jax.hardware.topology import Accelerator
 
@@ -45,7 +45,7 @@ def render(job: Job, options: Options) -> Rendered:
     Raises:
       BadInput: GKE does not have the accelerator, or a flag is missing.
     """
-    needed(image=options.image)
+    require(image=options.image)
     accelerator = job.accelerator
     if accelerator is None:
         raise BadInput("--accelerator is missing; give e.g. v5e-16 or h100-16.")

@@ -76,8 +76,8 @@ def _task(job: Job, options: Options, run: Run) -> dict[str, Any]:
         "num_nodes": 1 if on_tpu else job.accelerator.hosts,
         "resources": _resources(job, options),
         "file_mounts": {f"{HOME}/{name}": f"{at}{name}" for name in (FILE, CONFIG_FILE)},
-        "setup": job_lib.filled(_SETUP, {"extra": extra}),
-        "run": job_lib.filled(
+        "setup": job_lib.fill(_SETUP, {"extra": extra}),
+        "run": job_lib.fill(
             _RUN,
             {
                 "exports": job_lib.exports(job.environment),
@@ -110,7 +110,7 @@ def _resources(job: Job, options: Options) -> dict[str, Any]:
     return {**resources, "use_spot": options.spot, "job_recovery": recovery}
 
 
-# Template for `job.filled`.
+# Template for `job.fill`.
 _SETUP = """\
 set -e
 command -v uv >/dev/null || python3 -m pip install --quiet uv

@@ -86,7 +86,7 @@ def _machine() -> str:
     return ""
 
 
-def this() -> Owner:
+def this_process() -> Owner:
     """Returns this process as an owner from now on."""
     return Owner(
         host=socket.gethostname(),
@@ -170,7 +170,7 @@ def acquire(
     Raises:
       BadInput: another owner lives, and the message names it; or the workdir is not writable.
     """
-    me = this()
+    me = this_process()
     with writing(workdir):
         other = _take(workdir / FILE, me, clock, sleep)
     if other is None:

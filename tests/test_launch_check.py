@@ -45,7 +45,7 @@ def test_what_fits_passes(accelerator, overrides, slices, root):
         ("v4-8", ["mesh.data=8"], {}, "there are 4; data=4 fits"),
         ("v4-8", [], {"slices": 0}, "--slices=0"),
         ("h100-8", [], {"slices": 2}, "h100 has no slices; give a larger size"),
-        ("", [], {"slices": 2}, "Give --accelerator"),
+        ("", [], {"slices": 2}, "needs --accelerator=NAME"),
         ("v4-8", ["mesh.replica=1", "batch_size=64"], {"slices": 2}, "come in 2 slices"),
         ("v4-8", [], {"processes": "per_gpu"}, "v4-8 has no GPUs"),
         ("v4-8", ["platform=gpu"], {}, "platform=gpu, but v4-8 is a tpu"),

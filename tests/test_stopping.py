@@ -54,7 +54,7 @@ class Lines:
 
                 threading.Thread(target=deliver, daemon=True).start()
 
-            def leave(self, code, text):
+            def end_all(self, code, text):
                 lines.left.append((index, code, text))
 
         return Line()

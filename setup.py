@@ -41,6 +41,7 @@ setup(
         "safetensors>=0.5,<1",
         "pyyaml>=6,<7",
         "tqdm>=4.66,<5",  # progress on a terminal
+        "packaging>=24,<27",  # the doctor compares versions
     ],
     extras_require={
         "cuda12": [f"jax[cuda12]{JAX}"],

@@ -94,7 +94,7 @@ def locked(root: Path | None = None) -> dict[str, str]:
     names = [name for name in rendezvous.facts() if name != "code"]
     missing = [name for name in names if name not in versions]
     if missing:
-        raise BadInput(f"{path} has no version of {missing[0]}; make it again, see docs/launch.")
+        raise BadInput(f"{path} has no version of {missing[0]}; regenerate it, see docs/launch.")
     return {name: versions[name] for name in names}
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from launch import artefact, check
 from launch.job import Job, Run, name_of, name_of_run, number
+from vit_jax.cli import arguments
 from vit_jax.config import load as config_lib
 from vit_jax.config import recipes
 from vit_jax.errors import BadInput, PeerLost
@@ -57,13 +58,13 @@ def place(args: argparse.Namespace, engine: str) -> tuple[str, str, Path]:
     try:
         workdir.encode()
     except UnicodeEncodeError as e:
-        raise BadInput(f"--workdir={workdir!r} is no UTF-8; give another.") from e
+        raise BadInput(f"--workdir={workdir!r} is not UTF-8; give another.") from e
     storage.check_address(workdir)
     remote = storage.is_remote(workdir)
     if engine not in HERE and not remote:
         raise BadInput(
-            f"--workdir={workdir} is a folder of this machine, which those of {engine} do not "
-            "see; give gs://BUCKET/FOLDER."
+            f"--workdir={workdir} is a folder of this machine, which the machines of {engine} "
+            "cannot see; give gs://BUCKET/FOLDER."
         )
     if not remote:
         workdir = os.path.abspath(os.path.expanduser(workdir))
@@ -90,8 +91,7 @@ def assemble(
       BadInput: the job cannot be launched.
     """
     workdir, name, folder = place(args, engine)
-    data = [] if args.data is None else [f"--config.data.source={args.data}"]
-    overrides = (*overrides, *data)
+    overrides = tuple(arguments.overrides(args, overrides))
     accelerator = topology.find(args.accelerator) if args.accelerator else None
     if args.sweep:
         configs, runs, stage = _points(args, overrides, workdir, name)
@@ -155,11 +155,11 @@ def _words(args: argparse.Namespace, overrides: Sequence[str], workdir: str) -> 
     return ("sweep", *words, *stage, *overrides)
 
 
-def _environment(given: Sequence[str]) -> dict[str, str]:
-    wrong = [text for text in given if "=" not in text]
+def _environment(texts: Sequence[str]) -> dict[str, str]:
+    wrong = [text for text in texts if "=" not in text]
     if wrong:
         raise BadInput(f"--env={wrong[0]}; write --env=NAME=VALUE.")
-    return dict(text.split("=", 1) for text in given)
+    return dict(text.split("=", 1) for text in texts)
 
 
 def _code(args: argparse.Namespace, transport: str) -> dict[str, Any]:

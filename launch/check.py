@@ -40,7 +40,7 @@ def check(config: Any, accelerator: Accelerator | None, slices: int, processes: 
     build.check(settled)
     if accelerator is None:
         if slices > 1:
-            raise BadInput(f"--slices={slices} of what? Give --accelerator=NAME, e.g. v4-32.")
+            raise BadInput(f"--slices={slices} needs --accelerator=NAME, e.g. v4-32.")
         return
     topology.check_slices(accelerator, slices)
     platform = accelerator.generation.platform
@@ -101,12 +101,12 @@ def plan(job: Job, configs: Sequence[Any]) -> str:
         )
     kinds = [config_lib.fingerprint(config_lib.changed(c, _SAME_COST)) for c in configs]
     one_of = dict(zip(kinds, configs, strict=True))
-    made = {kind: _planned(job, config) for kind, config in one_of.items()}
-    estimates = {kind: plan.estimated_hours for kind, plan in made.items()}
+    plans = {kind: _planned(job, config) for kind, config in one_of.items()}
+    estimates = {kind: plan.estimated_hours for kind, plan in plans.items()}
     known = all(hours is not None for hours in estimates.values())
-    run_hours = {kind: estimates[kind] if known else plan.hours for kind, plan in made.items()}
-    total = sum(run_hours[kind] * made[kind].chips for kind in kinds)
-    tightest = max(made.values(), key=lambda plan: plan.share)
+    run_hours = {kind: estimates[kind] if known else plan.hours for kind, plan in plans.items()}
+    total = sum(run_hours[kind] * plans[kind].chips for kind in kinds)
+    tightest = max(plans.values(), key=lambda plan: plan.share)
     shown = [f"{hours:.3g}" for hours in sorted(run_hours.values())]
     each = f" for {len(configs)} runs" if len(configs) > 1 else ""
     return (
@@ -123,18 +123,18 @@ def _planned(job: Job, config: Any) -> Any:
 
     assert job.accelerator is not None
     try:
-        made = plan_lib.plan(config, job.accelerator, job.slices)
+        planned = plan_lib.plan(config, job.accelerator, job.slices)
     except BadInput as e:
         raise BadInput(f"{e} (--no_plan submits without asking.)") from e
-    if not made.fits:
-        rows = [" ".join(f"--config.{k}={v}" for k, v in s.items()) for s, _ in made.fitting]
-        peak, limit = (n / topology.GIB for n in (made.measured.peak_bytes, made.limit_bytes))
+    if not planned.fits:
+        rows = [" ".join(f"--config.{k}={v}" for k, v in s.items()) for s, _ in planned.fitting]
+        peak, limit = (n / topology.GIB for n in (planned.measured.peak_bytes, planned.limit_bytes))
         raise BadInput(
             f"a step takes {peak:.3g} of {limit:.4g} GiB of {job.accelerator.name} "
-            f"({made.measured.how}); {'it would fit with ' if rows else 'take more devices'}"
+            f"({planned.measured.how}); {'it would fit with ' if rows else 'take more devices'}"
             f"{' or '.join(rows)}. Nothing was submitted (--no_plan submits without asking)."
         )
-    return made
+    return planned
 
 
 def _many(count: int, noun: str) -> str:

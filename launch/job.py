@@ -90,7 +90,7 @@ class Job:
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key) or "\0" in value:
                 raise BadInput(f"--env={key}={value!r}; give NAME=VALUE, NAME of letters, digits.")
             if key == "VIT_JAX_CODE":
-                raise BadInput(f"--env={key}: that is the job's own; leave it out.")
+                raise BadInput(f"--env={key}: the job sets it; leave it out.")
 
     def prefix(self, run: Run) -> str:
         """Returns the folder of a run's files inside the job's folder; "" for a single run."""
@@ -184,9 +184,9 @@ def check_name(name: str) -> None:
 def name_of(workdir: str) -> str:
     """Returns a name for a workdir: its readable part, and a hash that makes it unique."""
     last = workdir.rstrip("/").rpartition("/")[2].lower()
-    said = re.sub(r"[^a-z0-9]+", "-", last).strip("-")
-    said = said if said[:1].isalpha() else f"run-{said}"
-    return f"{said[: MOST_CHARACTERS - 7].strip('-')}-{_hash(workdir, 6)}"
+    readable = re.sub(r"[^a-z0-9]+", "-", last).strip("-")
+    readable = readable if readable[:1].isalpha() else f"run-{readable}"
+    return f"{readable[: MOST_CHARACTERS - 7].strip('-')}-{_hash(workdir, 6)}"
 
 
 def name_of_run(job: str, run: str) -> str:
@@ -210,12 +210,12 @@ def exports(environment: Mapping[str, str]) -> str:
     return "".join(f"export {key}={shlex.quote(value)}\n" for key, value in environment.items())
 
 
-def filled(template: str, values: Mapping[str, object]) -> str:
+def fill(template: str, values: Mapping[str, object]) -> str:
     """Returns a template with each <key> replaced; does not scan replacements again."""
     return re.sub(r"<([a-z]+)>", lambda match: str(values[match[1]]), template)
 
 
-def plain(flag: str, value: str) -> str:
+def checked(flag: str, value: str) -> str:
     """Returns a value that can go into a script as it is.
 
     Raises:
@@ -227,7 +227,7 @@ def plain(flag: str, value: str) -> str:
     return value
 
 
-def needed(**flags: str) -> None:
+def require(**flags: str) -> None:
     """Raises BadInput if required options of an engine are empty; names all of them."""
     missing = [f"--{name}" for name, value in flags.items() if not value]
     if missing:

@@ -20,6 +20,7 @@ from typing import Any
 
 from launch import running
 from launch.job import Command
+from vit_jax.cli import arguments
 from vit_jax.errors import BadInput, PeerLost, RunFailed, unknown
 
 ENGINES = {
@@ -63,15 +64,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _engine(argv: Sequence[str]) -> str:
-    given = argv[0] if argv else ""
-    if given not in ENGINES and not given.startswith("-"):
-        raise unknown("engine", given, [*ENGINES, "report"])
-    return given if given in ENGINES else ""
+    word = argv[0] if argv else ""
+    if word not in ENGINES and not word.startswith("-"):
+        raise unknown("engine", word, [*ENGINES, "report"])
+    return word if word in ENGINES else ""
 
 
 def parser(engine: str) -> argparse.ArgumentParser:
     """Returns the parser with the arguments of one engine; "" has only the common arguments."""
-    made = argparse.ArgumentParser(
+    commands = argparse.ArgumentParser(
         prog="python -m launch",
         description="Runs a configuration on this machine, a cluster or a cloud. `report "
         "WORKDIR...` shows how much of the time of runs was spent on training.",
@@ -79,56 +80,46 @@ def parser(engine: str) -> argparse.ArgumentParser:
         "--workdir=/shared/runs/mine --accelerator=h100-16 --partition=gpu",
         allow_abbrev=False,
     )
-    made.add_argument("engine", choices=ENGINES, help="; ".join(map(": ".join, ENGINES.items())))
-    made.add_argument("verb", choices=VERBS, help="; ".join(map(": ".join, VERBS.items())))
-    made.add_argument(
-        "--config", metavar="FILE[:ARGS]", help="a recipe, or the config.yaml of a run"
-    )
-    made.add_argument(
-        "--data", metavar="SOURCE", help="data source; short for --config.data.source=SOURCE"
-    )
-    made.add_argument(
-        "--workdir", required=True, metavar="DIR", help="folder of the run or the sweep"
-    )
-    made.add_argument(
+    add = commands.add_argument
+    add("engine", choices=ENGINES, help="; ".join(map(": ".join, ENGINES.items())))
+    add("verb", choices=VERBS, help="; ".join(map(": ".join, VERBS.items())))
+    arguments.recipe(commands, required=False)
+    add("--workdir", required=True, metavar="DIR", help="folder of the run or the sweep")
+    add(
         "--accelerator",
         default="",
         metavar="NAME",
         help="accelerator and size as sold: v4-256, h100-16",
     )
-    made.add_argument(
-        "--slices", type=int, default=1, metavar="N", help="number of slices (default: 1)"
-    )
-    made.add_argument(
+    add("--slices", type=int, default=1, metavar="N", help="number of slices (default: 1)")
+    add(
         "--procs_per_node", choices=["per_node", "per_gpu"], default="per_node",
         help="one process for each machine (default), or for each GPU",
     )  # fmt: skip
-    made.add_argument(
-        "--name", default="", help="name of the job (default: derived from the workdir)"
-    )
-    made.add_argument("--out", default="", metavar="DIR", help="folder for the files (default: "
+    add("--name", default="", help="name of the job (default: derived from the workdir)")
+    add("--out", default="", metavar="DIR", help="folder for the files (default: "
                       "WORKDIR/launch for a local workdir, else runs/launch/NAME)")  # fmt: skip
-    made.add_argument(
+    add(
         "--env",
         action="append",
         default=[],
         metavar="NAME=VALUE",
         help="environment variable of the trainer; can be repeated",
     )
-    made.add_argument(
-        "--sweep", action="store_true", help="launch all points of the recipe's sweep()"
+    add("--sweep", action="store_true", help="launch all points of the recipe's sweep()")
+    add("--stage", default="", metavar="NAME", help="stage of the sweep (default: first)")
+    add(
+        "--parallel",
+        type=int,
+        metavar="N",
+        help="points of the sweep at the same time (default: local 1, slurm as many as fit)",
     )
-    made.add_argument(
-        "--stage", default="", metavar="NAME", help="stage of the sweep (default: first)"
-    )
-    made.add_argument("--parallel", type=int, metavar="N", help="points of the sweep at the same "
-                      "time (default: local 1, slurm as many as fit)")  # fmt: skip
-    made.add_argument("--no_plan", action="store_true", help="submit without `vit_jax plan`")
+    add("--no_plan", action="store_true", help="submit without `vit_jax plan`")
     if engine:
-        own = made.add_argument_group(engine)
+        own = commands.add_argument_group(engine)
         for field in dataclasses.fields(_module(engine).Options):
             _add(own, field)
-    return made
+    return commands
 
 
 def _add(group: Any, field: dataclasses.Field[Any]) -> None:
@@ -169,27 +160,28 @@ def _run(engine: str, args: argparse.Namespace, rest: Sequence[str]) -> int:
         f.name: tuple(value) if isinstance(value := getattr(args, f.name), list) else value
         for f in dataclasses.fields(module.Options)
     })  # fmt: skip
-    made = assemble.assemble(args, rest, engine, module.CODE)
-    rendered = module.render(made.job, options)
+    assembled = assemble.assemble(args, rest, engine, module.CODE)
+    rendered = module.render(assembled.job, options)
     if args.verb in ("status", "logs", "cancel"):
         return _later(args.verb, getattr(rendered, args.verb), folder)
     from launch import check
 
-    print(f"# {made.job.name}: {len(made.job.runs)} run{'s' * (len(made.job.runs) > 1)}, each on "
-          f"{check.machines(made.job)}")  # fmt: skip
+    runs = len(assembled.job.runs)
+    machines = check.machines(assembled.job)
+    print(f"# {assembled.job.name}: {runs} run{'s' * (runs > 1)}, each on {machines}")
     if args.verb == "render":
         if args.out:
             running.write(rendered, engine, folder)
         print(running.show(rendered, folder if args.out else None))
         return 0
     if not args.no_plan:
-        print(f"# {check.plan(made.job, made.configs)}")
-    commands = running.left(rendered.submit)
+        print(f"# {check.plan(assembled.job, assembled.configs)}")
+    commands = running.not_run_yet(rendered.submit)
     if not commands:
         return 0  # keeps the files of a running job
-    if made.stage is not None:
-        sweep, stage, points = made.stage
-        assemble.begin(sweep, stage, points, made.job.workdir)
+    if assembled.stage is not None:
+        sweep, stage, points = assembled.stage
+        assemble.begin(sweep, stage, points, assembled.job.workdir)
     running.write(rendered, engine, folder)
     print(running.show(rendered, folder))
     return running.run(commands, all_of_them=False)

@@ -47,7 +47,7 @@ def environments(count: int, per_gpu: bool, env: Mapping[str, str]) -> list[dict
         raise BadInput("a TPU takes one process for each machine; leave out --procs_per_node.")
     if node is not None:
         process_identity.check(node)  # waits for host names that resolve late
-    made = []
+    all_of_them = []
     for i in range(count):
         more = dict[str, str]()
         if isinstance(node, ProcessIdentity) or count > 1:
@@ -58,21 +58,23 @@ def environments(count: int, per_gpu: bool, env: Mapping[str, str]) -> list[dict
                 else f"127.0.0.1:{_free_port()}"
             )
             if i and not isinstance(node, ProcessIdentity):
-                address = made[0][VARIABLES["coordinator"]]
+                address = all_of_them[0][VARIABLES["coordinator"]]
             told = (address, str(nodes * count), str(index * count + i))
             more = dict(zip(VARIABLES.values(), told, strict=True))
         if per_gpu:
             visible = [d for d in env.get("CUDA_VISIBLE_DEVICES", "").split(",") if d]
             if visible and len(visible) < count:
-                raise BadInput(f"CUDA_VISIBLE_DEVICES={','.join(visible)} has not {count} GPUs.")
+                raise BadInput(
+                    f"CUDA_VISIBLE_DEVICES={','.join(visible)} does not have {count} GPUs."
+                )
             more["CUDA_VISIBLE_DEVICES"] = visible[i] if visible else str(i)
-        made.append({**env, **more})
-    return made
+        all_of_them.append({**env, **more})
+    return all_of_them
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return found.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
 
 
 def run(
@@ -132,7 +134,9 @@ def _read(child: subprocess.Popen[bytes], index: int, say: Callable[[int, bytes]
             say(index, line)
 
 
-def again(start: Callable[[], int], newest: Callable[[], int], stopping: Callable[[], bool]) -> int:
+def run_until_done(
+    start: Callable[[], int], newest: Callable[[], int], stopping: Callable[[], bool]
+) -> int:
     """Restarts until the exit code asks for no restart, or five bring no new checkpoint.
 
     Args:
@@ -158,7 +162,7 @@ def again(start: Callable[[], int], newest: Callable[[], int], stopping: Callabl
             )  # fmt: skip
             return 1
         since = f"step {saved}" if saved >= 0 else "the beginning"
-        log.info("ended with code %d; again from %s", code, since)
+        log.info("ended with code %d; starts again from %s", code, since)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -166,8 +170,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m launch.node", allow_abbrev=False)
     parser.add_argument("--count", type=int, default=1, help="processes of this machine")
     parser.add_argument("--per_gpu", action="store_true", help="each has one GPU")
-    parser.add_argument("--again", action="store_true", help="restart what asks for it")
-    parser.add_argument("--log", default="", help="file that gets what is printed")
+    parser.add_argument("--again", action="store_true", help="restart if the exit code asks for it")
+    parser.add_argument("--log", default="", help="file for the output")
     parser.add_argument("job", metavar="@JOB")
     args = parser.parse_args(argv)
     logging.basicConfig(format="launch: %(message)s", stream=sys.stderr, level=logging.INFO)
@@ -186,7 +190,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             def newest() -> int:
                 return step_folders.newest(storage.workdir(workdir))
 
-            code = again(start, newest, lambda: bool(received))
+            code = run_until_done(start, newest, lambda: bool(received))
             return SAVED if received and runs_again(code) else code
     except BadInput as e:
         print(f"launch: {e}", file=sys.stderr)
@@ -221,4 +225,4 @@ def _output(file: str, count: int) -> Iterator[Callable[[int, bytes], None]]:
 
 if __name__ == "__main__":
     process_exit.is_command = True
-    sys.exit(process_exit.returns(main()))
+    sys.exit(process_exit.finish(main()))

@@ -40,18 +40,18 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("workdirs", nargs="+", metavar="WORKDIR", help="workdir of a run")
     names = parser.parse_args(argv).workdirs
-    found = [examine(storage.workdir(name)) for name in names]
-    lines = [_line(name, one) for name, one in zip(names, found, strict=True)]
-    if len(found) > 1:
-        lines.append(_line("all", _sum(found)))
+    spent = [examine(storage.workdir(name)) for name in names]
+    lines = [_line(name, one) for name, one in zip(names, spent, strict=True)]
+    if len(spent) > 1:
+        lines.append(_line("all", _sum(spent)))
     print(console.table(HEADER, lines))
     return 0
 
 
-def _sum(found: Sequence[Spent]) -> Spent:
+def _sum(spent: Sequence[Spent]) -> Spent:
     """Returns the sum over all runs."""
     fields = [f.name for f in dataclasses.fields(Spent) if f.name != "state"]
-    return Spent(**{name: sum(getattr(one, name) for one in found) for name in fields}, state="")
+    return Spent(**{name: sum(getattr(one, name) for one in spent) for name in fields}, state="")
 
 
 def _line(name: str, one: Spent) -> list[str]:

@@ -50,10 +50,10 @@ def write(rendered: Rendered, engine: str, folder: Path) -> None:
 
 def _read(folder: Path) -> dict[str, Any]:
     """Reads the uncancelled record; raises OSError or ValueError if there is no record."""
-    found = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
-    if not isinstance(found, dict):
+    record = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
+    if not isinstance(record, dict):
         raise ValueError("no record")
-    return {} if found.get(CANCELLED) else found
+    return {} if record.get(CANCELLED) else record
 
 
 def cancelled(folder: Path) -> None:
@@ -75,15 +75,15 @@ def recorded(engine: str, verb: str, folder: Path) -> list[Command]:
       BadInput: the folder has no record, or one of another engine.
     """
     try:
-        found = _read(folder)
-        commands = [Command(tuple(map(str, argv))) for argv in found[verb]]
+        record = _read(folder)
+        commands = [Command(tuple(map(str, argv))) for argv in record[verb]]
     except (OSError, ValueError, KeyError, TypeError) as e:
         raise BadInput(
             f"{folder / RECORD_FILE} is not there: nothing was submitted with this --workdir (and "
             "--name, --out). Give those of `submit`, or its --config and other arguments as well."
         ) from e
-    if found["engine"] != engine:
-        raise BadInput(f"{folder} was submitted by {found['engine']}; give that in place.")
+    if record["engine"] != engine:
+        raise BadInput(f"{folder} was submitted by {record['engine']}; use that engine.")
     return commands
 
 
@@ -107,14 +107,14 @@ def show(rendered: Rendered, folder: Path | None) -> str:
     return "\n".join(lines)
 
 
-def left(commands: Sequence[Command]) -> list[Command]:
+def not_run_yet(commands: Sequence[Command]) -> list[Command]:
     """Returns the commands that were not run yet, according to their `unless`; changes nothing.
 
     Raises:
       BadInput: a failed earlier job is in the way, or a program is not installed.
     """
     asked = dict[tuple[str, ...], subprocess.CompletedProcess[str]]()
-    found = list[Command]()
+    commands_left = list[Command]()
     for command in commands:
         if shutil.which(command.argv[0]) is None:
             raise _missing(command.argv[0])
@@ -124,12 +124,12 @@ def left(commands: Sequence[Command]) -> list[Command]:
             )
         there = asked.get(command.unless)
         if there is None or there.returncode:
-            found.append(command)
+            commands_left.append(command)
             continue
         if (state := there.stdout.strip()) in command.dead:
-            raise BadInput(f"what was submitted before is {state}: `cancel` it, then submit again.")
+            raise BadInput(f"the earlier submission is {state}: `cancel` it, then submit again.")
         print(f"$ {command}\n# is there already", flush=True)
-    return found
+    return commands_left
 
 
 def run(commands: Sequence[Command], *, all_of_them: bool) -> int:

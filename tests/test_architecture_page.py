@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The page on the architecture: its picture is that of the source, its files are there."""
+"""The pages for contributors: their pictures are those of the source, their files are there."""
 
 import importlib.util
 import re
@@ -9,18 +9,23 @@ import re
 import pytest
 
 
-@pytest.fixture
-def drawing(root):
-    spec = importlib.util.spec_from_file_location("draw_rooms", root / "docs" / "draw_rooms.py")
+def script(root, name):
+    spec = importlib.util.spec_from_file_location(name, root / "docs" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def test_picture_is_that_of_the_imports(drawing):
-    assert drawing.PICTURE.read_text(encoding="utf-8") == drawing.picture(), (
-        "run python docs/draw_rooms.py"
-    )
+@pytest.fixture
+def drawing(root):
+    return script(root, "draw_rooms")
+
+
+@pytest.mark.parametrize("name", ["draw_rooms", "draw_protocol"])
+def test_picture_is_that_of_the_source(root, name):
+    module = script(root, name)
+    text = module.PICTURE.read_text(encoding="utf-8")
+    assert text == module.picture(), f"run python docs/{name}.py"
 
 
 def test_picture_has_every_room_and_its_dots_lie_below_the_diagonal(drawing, root):

@@ -101,7 +101,7 @@ begun = threading.Event()
 with compiling.ahead() as submit:
     submit(lambda: [begun.set(), threading.Event().wait()])
     begun.wait()
-sys.exit(ending.returns(2))
+sys.exit(ending.finish(2))
 """
 
 
@@ -111,7 +111,7 @@ def test_the_command_does_not_wait_for_a_compilation_at_exit():
 
 def test_another_program_waits_and_ends_as_it_would():
     program = WAITING.replace(".wait()])", ".wait(1), print('compiled')])").replace(
-        "sys.exit(ending.returns(2))", "print('caught')"
+        "sys.exit(ending.finish(2))", "print('caught')"
     )
     found = subprocess.run([sys.executable, "-uc", program], capture_output=True, timeout=120)
     assert (found.returncode, found.stdout.split()) == (0, [b"caught", b"compiled"])

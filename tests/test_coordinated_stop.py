@@ -22,7 +22,7 @@ from vit_jax.training import train
 
 
 class Lines:
-    """Lifelines of one process after another, whose messages come late and in threads."""
+    """Peer links of one process after another, whose messages come late and in threads."""
 
     def __init__(self, count, agreements):
         self.count, self.agreements, self.left = count, agreements, []
@@ -54,7 +54,7 @@ class Lines:
 
                 threading.Thread(target=deliver, daemon=True).start()
 
-            def leave(self, code, text):
+            def end_all(self, code, text):
                 lines.left.append((index, code, text))
 
         return Line()
@@ -71,7 +71,7 @@ def together(count, act, ask=lambda agreements: None):
     found = [None] * count
 
     def one(index):
-        with agreements[index].over(lines.of(index)):
+        with agreements[index].including(lines.of(index)):
             try:
                 found[index] = act(agreements[index], index)
             except Stopped as e:
@@ -96,7 +96,7 @@ def test_all_stop_at_the_same_point_two_after_the_newest(by, seed):
     def act(agreement, index):
         draw = random.Random(seed * 3 + index)
         for n in range(1, 100_000):
-            agreement.point()
+            agreement.pass_point()
             passed[index] = n
             time.sleep(draw.random() / 200)
         return None
@@ -105,7 +105,7 @@ def test_all_stop_at_the_same_point_two_after_the_newest(by, seed):
         while min(passed) < 3:
             time.sleep(0.001)
         at.append(max(passed))
-        agreements[by].ask(STOP, "SIGTERM received")
+        agreements[by].request(STOP, "SIGTERM received")
 
     at = []
     found, agreements, _ = together(3, act, ask)
@@ -119,9 +119,9 @@ def test_all_stop_at_the_same_point_two_after_the_newest(by, seed):
 def test_two_that_ask_at_once_are_one_stop():
     def act(agreement, index):
         for n in range(100_000):
-            agreement.point()
+            agreement.pass_point()
             if n == 5:
-                agreement.ask(STOP, "SIGTERM received")
+                agreement.request(STOP, "SIGTERM received")
             time.sleep(0.001)
 
     found, agreements, _ = together(3, act)
@@ -142,12 +142,12 @@ def test_all_that_wait_for_the_same_batch_stop_there():
             raise queue.Empty
 
         for _ in range(4):
-            agreement.point()
-        agreement.idle(never)
+            agreement.pass_point()
+        agreement.wait_for_batch(never)
 
     def ask(agreements):
         waiting.wait()
-        agreements[1].ask(STOP, "SIGTERM received")
+        agreements[1].request(STOP, "SIGTERM received")
 
     came = set()
     found, agreements, _ = together(3, act, ask)
@@ -159,14 +159,14 @@ def test_batch_that_comes_while_the_stop_is_agreed_on_is_not_trained_on():
     """Process 0 has said that it waits; the others stop where it said."""
     agreement = Agreement()
     for _ in range(3):
-        agreement.point()
+        agreement.pass_point()
 
     def get():
-        agreement.ask(STOP, "SIGTERM received")  # a process alone: agreed at once
+        agreement.request(STOP, "SIGTERM received")  # a process alone: agreed at once
         return "a batch"
 
     with pytest.raises(Stopped) as stopped:
-        agreement.idle(get)
+        agreement.wait_for_batch(get)
     assert stopped.value.save
 
 
@@ -181,12 +181,12 @@ def test_nothing_is_saved_where_one_has_not_begun(monkeypatch, behind):
             begun.wait()
             time.sleep(0.5)  # in C
             return "was ended"
-        agreement.point()
+        agreement.pass_point()
         begun.wait()
         time.sleep(0.5)  # blocked in the collective
         return "was ended"
 
-    found, _, lines = together(3, act, lambda agreements: agreements[1].ask(STOP, "x received"))
+    found, _, lines = together(3, act, lambda agreements: agreements[1].request(STOP, "x received"))
     assert found == ["was ended"] * 3
     assert sorted((i, code) for i, code, _ in lines.left) == [(0, 42), (1, 42), (2, 42)]
 
@@ -195,7 +195,7 @@ def test_between_phases_of_the_start_the_main_thread_ends_by_itself():
     agreement = Agreement()
     agreement.check()
     agreement._end = lambda why: None
-    agreement.ask(STOP, "SIGTERM received")
+    agreement.request(STOP, "SIGTERM received")
     with pytest.raises(Stopped, match="SIGTERM received by this process") as stopped:
         agreement.check()
     assert not stopped.value.save
@@ -206,8 +206,8 @@ def test_request_from_before_the_others_were_there_reaches_them(monkeypatch):
     monkeypatch.setattr(process_exit, "end", lambda code: None)
     agreements = [Agreement(), Agreement()]
     lines = Lines(2, agreements)
-    agreements[1].ask(STOP, "SIGTERM received")
-    with agreements[0].over(lines.of(0)), agreements[1].over(lines.of(1)):
+    agreements[1].request(STOP, "SIGTERM received")
+    with agreements[0].including(lines.of(0)), agreements[1].including(lines.of(1)):
         end = time.monotonic() + 20
         while len(lines.left) < 2 and time.monotonic() < end:
             time.sleep(0.01)
@@ -220,10 +220,10 @@ def test_all_save_after_the_same_step_when_the_newest_checkpoint_is_old(monkeypa
 
     def act(agreement, index):
         for n in range(1, 40):
-            agreement.point()
+            agreement.pass_point()
             time.sleep(0.002)
             if n in (5, 20) and index == 0:
-                agreement.ask(SAVE, "an old checkpoint seen")
+                agreement.request(SAVE, "an old checkpoint seen")
             if agreement.take_save():
                 saved[index].append(n)
 
@@ -240,7 +240,7 @@ def test_backstop_goes_by_the_time_since_the_last_save(monkeypatch):
     def steps(count):
         due = []
         for _ in range(count):
-            coordinated_stop._now.point()
+            coordinated_stop._now.pass_point()
             due.append(backstop.due())
         return due
 
@@ -278,7 +278,7 @@ def test_second_signal_ends_the_process_at_once(monkeypatch):
     monkeypatch.setattr(process_exit, "end", codes.put)
     monkeypatch.setattr(signals, "SAME_SECS", 0.0)
     with coordinated_stop.listening():
-        coordinated_stop._now.point()
+        coordinated_stop._now.pass_point()
         os.kill(os.getpid(), signal.SIGTERM)
         wait_until(lambda: coordinated_stop._now._due)
         os.kill(os.getpid(), signal.SIGINT)
@@ -326,15 +326,15 @@ def test_run_that_is_asked_on_its_way_into_waiting_does_not_wait(monkeypatch):
         yield 2
 
     with coordinated_stop.listening(), pytest.raises(Stopped) as stopped:  # noqa: PT012
-        point = coordinated_stop._now.point
+        pass_point = coordinated_stop._now.pass_point
 
         def asked():
-            point()
+            pass_point()
             passed.append(True)
             if len(passed) == 2:
-                coordinated_stop._now.ask(coordinated_stop.STOP, "STOP seen")
+                coordinated_stop._now.request(coordinated_stop.STOP, "STOP seen")
 
-        monkeypatch.setattr(coordinated_stop._now, "point", asked)
+        monkeypatch.setattr(coordinated_stop._now, "pass_point", asked)
         for _ in coordinated_stop.feed(batches()):
             pass
     assert stopped.value.save

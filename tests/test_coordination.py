@@ -176,7 +176,7 @@ def test_time_of_a_hang_is_checked(tmp_path, secs):
 )
 def test_exit_code_of_an_error(monkeypatch, capsys, error, code):
     class Line:
-        def leave(self, *given):
+        def end_all(self, *given):
             raise SystemExit(given)
 
     monkeypatch.setattr(peer_links, "GRACE_SECS", -1)

@@ -177,7 +177,7 @@ def test_offline_is_heard_before_and_after_the_action(images, capsys, argv):
             ["show", "digits", "--size=8", "--ops=decode", "--out=/proc/none/x.png"],
             ["--out=/proc/none/x.png cannot be written"],
         ),
-        (["show", "digits", "--out=-"], ["--out=- is no place"]),
+        (["show", "digits", "--out=-"], ["--out=- is not a path"]),
         (["bench", "digits"], ["pixels"]),
         (["check", "digits", "--workers=-1"], ["--workers=-1"]),
         (["prepare", "mine", "--from=/no/such"], ["/no/such"]),

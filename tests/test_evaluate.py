@@ -102,7 +102,7 @@ def test_weights_without_names_are_matched_by_number_or_by_names_given(
     code, _, said = model_commands.command(capsys, "evaluate", *common, f"--out={tmp_path / 'b'}")
     assert code == 2
     assert "has 10 classes without names" in said
-    assert "has 9; say which they are with --names=FILE" in said
+    assert "has 9; give the names with --names=FILE" in said
     names.write_text("\n".join(f"digit{k}" for k in range(10)))
     found, _, _ = evaluated(capsys, tmp_path / "b", *common, f"--names={names}")
     assert found["classes"][0]["examples"] == 0
@@ -118,7 +118,7 @@ def test_weights_without_names_are_matched_by_number_or_by_names_given(
         (["--names=gone.txt"], "--names=gone.txt cannot be read"),
         (["--out=/proc/none"], "--out=/proc/none/evaluation.json cannot be written"),
         (["--out=file"], "cannot be written"),
-        (["--out=-"], "--out=- is no place; give a path"),
+        (["--out=-"], "--out=- is not a path; give one"),
         (["--image_size=-2"], "--image_size=-2; give pixels"),
     ],
 )

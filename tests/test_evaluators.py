@@ -286,9 +286,9 @@ def test_representations_of_files_are_written_with_their_names(digits_run, tmp_p
         (["gone.png"], "gone.png does not exist"),
         (["--data=digits", "--split=none"], "'none'"),
         (["--data=none"], "unknown --data 'none'"),
-        (["image.png", "--split=test"], "--split is of --data=SOURCE; leave it out"),
-        (["image.png", "--data_dir=d"], "--data_dir is of --data=SOURCE; leave it out"),
-        (["--data=digits", "--out=-"], "--out=- is no place; give a path"),
+        (["image.png", "--split=test"], "--split belongs to --data=SOURCE; leave it out"),
+        (["image.png", "--data_dir=d"], "--data_dir belongs to --data=SOURCE; leave it out"),
+        (["--data=digits", "--out=-"], "--out=- is not a path; give one"),
         (["--data=digits", "--image_size=9"], "use 8 or 10 (--image_size)"),
     ],
 )

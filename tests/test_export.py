@@ -106,7 +106,7 @@ def test_artefact_that_computes_something_else_is_exit_code_1(tmp_path, monkeypa
             ["{run}", "--format=stablehlo", "--out=m", "--image_size=10"],
             r"not divisible by the 4 .*use 8 or 12 \(--image_size\)",
         ),
-        (["{run}", "--format=savedmodel", "--out=-"], "--out=- is no place; give a path"),
+        (["{run}", "--format=savedmodel", "--out=-"], "--out=- is not a path; give one"),
         (["{run}", "--format=stablehlo"], "--out"),
         (["{run}", "--out=m"], "--format"),
         (["{run}", "--format=npz", "--out=m.npz", "--config.seed=1"], "takes no"),

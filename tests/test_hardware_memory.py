@@ -15,7 +15,7 @@ import pytest
 
 from vit_jax import __main__
 from vit_jax.errors import BadInput
-from vit_jax.hardware import device_memory, host_memory, huge_pages
+from vit_jax.hardware import device_memory, host_memory
 
 # --- memory of devices ---
 
@@ -220,7 +220,6 @@ def test_memory_of_this_process(tmp_path):
 
 PROGRAM = """
 import os, pathlib, sys
-from vit_jax.hardware import huge_pages
 huge_pages._POLICY = pathlib.Path(sys.argv[1])
 if "GLIBC_TUNABLES" not in os.environ: print("first", os.getpid(), flush=True)
 huge_pages.start_with()
@@ -237,7 +236,7 @@ def started(monkeypatch, tmp_path):
         seen.append((program, words, environ["GLIBC_TUNABLES"]))
 
     monkeypatch.setattr(os, "execve", execve)
-    monkeypatch.setattr(huge_pages, "_POLICY", tmp_path / "enabled")
+    monkeypatch.setattr(host_memory, "_POLICY", tmp_path / "enabled")
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
 
     def start(policy="always [madvise] never", libc="glibc 2.36", tunables=None):
@@ -245,7 +244,7 @@ def started(monkeypatch, tmp_path):
         monkeypatch.setattr(os, "confstr", lambda name: libc)
         if tunables is not None:
             monkeypatch.setenv("GLIBC_TUNABLES", tunables)
-        huge_pages.start_with()
+        host_memory.start_with_large_pages()
         return seen
 
     return start
@@ -292,8 +291,8 @@ def test_where_there_is_nothing_to_gain_it_goes_on(started, given):
 
 def test_a_system_without_that_file_goes_on(started, monkeypatch, tmp_path):
     assert len(started()) == 1
-    monkeypatch.setattr(huge_pages, "_POLICY", tmp_path / "none")
-    huge_pages.start_with()
+    monkeypatch.setattr(host_memory, "_POLICY", tmp_path / "none")
+    host_memory.start_with_large_pages()
     assert len(started()) == 1
 
 
@@ -319,5 +318,5 @@ def test_where_no_program_can_be_started_it_goes_on(started, monkeypatch):
 def test_the_command_asks_first(started, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["vit_jax", "--version"])
     asked = []
-    monkeypatch.setattr(huge_pages, "start_with", lambda: asked.append(1))
+    monkeypatch.setattr(host_memory, "start_with_large_pages", lambda: asked.append(1))
     assert (__main__.program(), asked) == (0, [1])

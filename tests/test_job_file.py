@@ -29,13 +29,13 @@ def test_a_job_reads_as_it_was_written(tmp_path):
     [
         ("", "cannot be read"),
         ("[" * 100_000, "cannot be read"),
-        ("[]", "is no job"),
-        ("{}", "is no job"),
-        ('{"arguments": "train"}', "a list of texts"),
-        ('{"arguments": [1]}', "a list of texts"),
+        ("[]", "is not a job"),
+        ("{}", "is not a job"),
+        ('{"arguments": "train"}', "a list of strings"),
+        ('{"arguments": [1]}', "a list of strings"),
         ('{"arguments": [], "pakages": {}}', "unknown key .*'pakages'.*'packages'"),
         ('{"arguments": [], "packages": {"jax": 1}}', "names with versions"),
-        ('{"arguments": [], "code": 1}', "code=1; expected a text"),
+        ('{"arguments": [], "code": 1}', "code=1; expected a string"),
     ],
 )
 def test_a_file_that_is_no_job_is_bad_input(tmp_path, text, message):

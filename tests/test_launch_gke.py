@@ -189,8 +189,8 @@ def test_a_point_is_a_jobset(tmp_path):
     [
         ("v5e-16", Options(), "--image missing"),
         ("", GIVEN, "--accelerator is missing"),
-        ("v2-8", GIVEN, "v2-8: GKE has no nodes of these"),
-        ("cpu-8", GIVEN, "cpu-8: GKE has no nodes of these"),
+        ("v2-8", GIVEN, "v2-8: GKE has no such nodes"),
+        ("cpu-8", GIVEN, "cpu-8: GKE has no such nodes"),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path, accelerator, options, message):

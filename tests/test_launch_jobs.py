@@ -83,14 +83,14 @@ def test_a_variable_that_no_process_can_have_is_refused(tmp_path):
 
 
 def test_a_template_is_filled_once():
-    assert job.filled("<a> <b> < c", {"a": "<b>", "b": "1"}) == "<b> 1 < c"
+    assert job.fill("<a> <b> < c", {"a": "<b>", "b": "1"}) == "<b> 1 < c"
 
 
 @pytest.mark.parametrize("value", ["a b", "$x", "a;b", "a\nb", "'"])
 def test_values_that_go_into_scripts_as_they_are_are_plain(value):
     with pytest.raises(BadInput, match="--qos"):
-        job.plain("qos", value)
-    assert job.plain("qos", "gpu-a_1,b") == "gpu-a_1,b"
+        job.checked("qos", value)
+    assert job.checked("qos", "gpu-a_1,b") == "gpu-a_1,b"
 
 
 def test_a_command_is_shown_as_a_shell_takes_it():
@@ -121,7 +121,7 @@ def test_points_of_a_sweep_have_a_folder_each(tmp_path):
 
 def test_what_is_needed_is_named():
     with pytest.raises(BadInput, match="--zone and --image missing"):
-        job.needed(project="p", zone="", image="")
+        job.require(project="p", zone="", image="")
 
 
 # --- checks ---
@@ -158,7 +158,7 @@ def test_what_fits_passes(accelerator, overrides, slices, root):
         ("v4-8", ["mesh.data=8"], {}, "there are 4; data=4 fits"),
         ("v4-8", [], {"slices": 0}, "--slices=0"),
         ("h100-8", [], {"slices": 2}, "h100 has no slices; give a larger size"),
-        ("", [], {"slices": 2}, "Give --accelerator"),
+        ("", [], {"slices": 2}, "needs --accelerator=NAME"),
         ("v4-8", ["mesh.replica=1", "batch_size=64"], {"slices": 2}, "come in 2 slices"),
         ("v4-8", [], {"processes": "per_gpu"}, "v4-8 has no GPUs"),
         ("v4-8", ["platform=gpu"], {}, "platform=gpu, but v4-8 is a tpu"),

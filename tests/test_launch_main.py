@@ -161,11 +161,11 @@ def test_odd_arguments_arrive(launch, tmp_path):
         (["slurm", "render", "--config=recipe.py", "--workdir="], "--workdir is empty"),
         (["slurm", "render", *SLURM, "--name=A"], "--name='A'"),
         (["slurm", "render", *SLURM, "--env=A"], "--env=A; write"),
-        (["slurm", "render", *SLURM, "--env=VIT_JAX_CODE=a"], "the job's own"),
+        (["slurm", "render", *SLURM, "--env=VIT_JAX_CODE=a"], "the job sets it"),
         (["slurm", "render", *SLURM[:1], "--workdir=s3://b/x"], "s3:// is not read"),
         (["gke", "render", *SLURM[:1], "--workdir=gs://bucket"], "a name inside a bucket"),
         (["gke", "render", *SLURM[:1], "--workdir=gs://bucket/a*b"], "a name in a bucket has no"),
-        (["slurm", "render", *SLURM[:1], "--workdir=a\udcff"], "is no UTF-8"),
+        (["slurm", "render", *SLURM[:1], "--workdir=a\udcff"], "is not UTF-8"),
         (["slurm", "render", *SLURM, "--parallel=0"], "--parallel=0"),
         (["slurm", "render", *SLURM, "--sweep", "--stage=slect"], "'slect'.*'select'"),
         (["slurm", "render", *SLURM, "--sweep", "--stage=final"], "not finished: select/000"),
@@ -265,18 +265,18 @@ def test_a_local_sweep_is_the_command_itself(launch, tmp_path):
 
 def test_what_was_done_already_is_not_done_again(tmp_path, capfd):
     made = Command(("touch", f"{tmp_path}/b"), unless=("test", "-e", f"{tmp_path}/a"))
-    assert running.left([made]) == [made]
+    assert running.not_run_yet([made]) == [made]
     (tmp_path / "a").touch()
-    assert running.left([made]) == []
+    assert running.not_run_yet([made]) == []
     assert "is there already" in capfd.readouterr().out
     assert not (tmp_path / "b").exists()
 
 
 def test_what_has_failed_before_is_in_the_way():
     state = ("echo", "SUSPENDED")
-    assert running.left([Command(("true",), unless=state)]) == []
+    assert running.not_run_yet([Command(("true",), unless=state)]) == []
     with pytest.raises(BadInput, match="is SUSPENDED: `cancel` it"):
-        running.left([Command(("true",), unless=state, dead=("FAILED", "SUSPENDED"))])
+        running.not_run_yet([Command(("true",), unless=state, dead=("FAILED", "SUSPENDED"))])
 
 
 def test_a_submission_stops_at_what_fails_and_a_cancellation_does_not(tmp_path):

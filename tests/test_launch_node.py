@@ -43,7 +43,7 @@ def test_each_process_has_its_gpu():
     assert [env["CUDA_VISIBLE_DEVICES"] for env in made] == ["0", "1"]
     made = node.environments(2, True, {"CUDA_VISIBLE_DEVICES": "3,5,7"})
     assert [env["CUDA_VISIBLE_DEVICES"] for env in made] == ["3", "5"]
-    with pytest.raises(BadInput, match="has not 2 GPUs"):
+    with pytest.raises(BadInput, match="does not have 2 GPUs"):
         node.environments(2, True, {"CUDA_VISIBLE_DEVICES": "3"})
 
 
@@ -107,7 +107,7 @@ def again(codes, saved, stopping=False):
         starts.append(1)
         return next(codes)
 
-    return node.again(start, lambda: next(steps), lambda: stopping), len(starts)
+    return node.run_until_done(start, lambda: next(steps), lambda: stopping), len(starts)
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 126, 127])

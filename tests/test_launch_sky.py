@@ -137,8 +137,8 @@ def test_each_gpu_has_a_process(tmp_path):
     "accelerator, more, message",
     [
         ("", {}, "--accelerator is missing"),
-        ("cpu-8", {}, "cpu-8: SkyPilot has none"),
-        ("tpu7x-8", {}, "tpu7x-8: SkyPilot has none"),
+        ("cpu-8", {}, "cpu-8: SkyPilot does not have it"),
+        ("tpu7x-8", {}, "tpu7x-8: SkyPilot does not have it"),
         ("v5e-16", {"slices": 2}, "does not join slices"),
     ],
 )

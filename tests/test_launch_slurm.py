@@ -184,7 +184,7 @@ def test_percent_signs_of_a_folder_are_no_patterns(tmp_path):
     [
         ("", Options(), "--accelerator is missing"),
         ("v4-8", Options(), "v4-8 is a TPU"),
-        ("h100-16", Options(nodes=3), "--nodes=3 do not share 16 devices alike; --nodes=2 do"),
+        ("h100-16", Options(nodes=3), "--nodes=3 cannot share 16 devices equally; --nodes=2 can"),
         ("h100-8", Options(time="two days"), "--time"),
         ("h100-8", Options(partition="a b"), "--partition='a b'"),
         ("h100-8", Options(sbatch=("mem=0",)), "write the whole option"),

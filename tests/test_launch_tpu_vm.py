@@ -243,8 +243,8 @@ def test_scripts_are_bash_and_always_the_same(tmp_path, kind):
     [
         ("v4-32", Options(zone="z"), "--project missing"),
         ("v4-32", Options(), "--project and --zone missing"),
-        ("h100-8", Options(**GIVEN), "h100-8 is no TPU VM of gcloud; launch slurm, gke or sky"),
-        ("tpu7x-8", Options(**GIVEN), "tpu7x-8 is no TPU VM of gcloud; launch gke"),
+        ("h100-8", Options(**GIVEN), "h100-8 is not a TPU VM of gcloud; use slurm, gke or sky"),
+        ("tpu7x-8", Options(**GIVEN), "tpu7x-8 is not a TPU VM of gcloud; use gke"),
         ("", Options(**GIVEN), "--accelerator is missing"),
         ("v4-32", Options(**GIVEN, capacity="flex_start"), "needs a duration"),
         ("v4-32", Options(**GIVEN, time="8h"), "only --capacity=flex_start"),

@@ -90,8 +90,8 @@ class Stub:
 )
 def test_whatever_reading_does_the_process_is_missed(monkeypatch, capsys, result, why):
     codes = queue.Queue()
-    monkeypatch.setattr(peer_links.Lifeline, "_exit", lambda self, code: codes.put(code))
-    line = peer_links.Lifeline(
+    monkeypatch.setattr(peer_links.PeerLinks, "_exit", lambda self, code: codes.put(code))
+    line = peer_links.PeerLinks(
         ProcessIdentity("127.0.0.1:1", 2, 0, "test"),
         {1: peer_links.Channel(Stub(result))},
         ["a", "b"],
@@ -113,8 +113,8 @@ def test_silence_within_the_time_is_no_end():
 
 def test_hint_that_fails_does_not_keep_a_process(monkeypatch, capsys):
     codes = []
-    monkeypatch.setattr(peer_links.Lifeline, "_exit", lambda self, code: codes.append(code))
-    line = peer_links.Lifeline(ProcessIdentity("127.0.0.1:1", 2, 0, "test"), {}, ["a", "b"])
+    monkeypatch.setattr(peer_links.PeerLinks, "_exit", lambda self, code: codes.append(code))
+    line = peer_links.PeerLinks(ProcessIdentity("127.0.0.1:1", 2, 0, "test"), {}, ["a", "b"])
     line.hint = lambda: str(1 / 0)
     line._end(PeerLost.exit_code, "process 1 is gone.")
     line.close()
@@ -133,7 +133,7 @@ line.hint = lambda: "Run again."
 print("met", flush=True)
 order = sys.stdin.readline().split()
 if order[0] == "leave":
-    line.leave(int(order[1]), "the reason")
+    line.end_all(int(order[1]), "the reason")
 elif order[0] == "close":
     line.close()
 else:

@@ -100,7 +100,7 @@ def test_images_that_cannot_be_read_are_told_once_the_others_are_written(
         (["--image_size=-1"], "--image_size=-1; give pixels"),
         (["--image_size=9"], "use 8 or 10 (--image_size)"),
         (["--heads=3"], "heads=3 (--heads), but these weights have 2 heads"),
-        (["--out=-"], "--out=- is no place; give a path"),
+        (["--out=-"], "--out=- is not a path; give one"),
         (["--out=."], "--out=. is a folder; give a file"),
         (["--out=/proc/none/preds.csv"], "--out=/proc/none/preds.csv cannot be written"),
         (["--out=images/0000.png/preds.csv"], "images/0000.png is not a folder; give another"),

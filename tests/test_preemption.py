@@ -289,7 +289,7 @@ def test_process_that_is_frozen_is_named(tmp_path, victim):
     outcome([children[victim]])
     assert codes == [43], texts
     name = f"process {victim} of 2 ({socket.gethostname()})"
-    assert f"{name} said nothing for 20 s" in texts[0]
+    assert f"{name} was silent for 20 s" in texts[0]
 
 
 ALONE = """

@@ -185,7 +185,7 @@ def test_place_that_cannot_be_written_is_bad_input(finished, tmp_path, capsys):
     for out, said in (
         (tmp_path, "is a folder; give a file"),
         (tmp_path / "file" / "x.html", "cannot be written"),
-        ("-", "is no place; give a path"),
+        ("-", "is not a path; give one"),
     ):
         assert main.main(["report", str(finished), f"--out={out}"]) == 2
         assert f"--out={out} {said}" in capsys.readouterr().err

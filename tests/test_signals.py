@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from vit_jax.runtime import process_exit, signals
+from vit_jax.runtime import signals
 from vit_jax.storage import files as storage
 
 
@@ -38,7 +38,7 @@ def test_first_and_second_are_told_apart_and_handlers_put_back(calls):
     assert signal.set_wakeup_fd(-1) == -1
 
 
-@pytest.mark.parametrize("notice", process_exit.NOTICES, ids=lambda n: n.name)
+@pytest.mark.parametrize("notice", signals.NOTICES, ids=lambda n: n.name)
 def test_notices_stop_and_never_insist(calls, monkeypatch, notice):
     """A closed terminal hangs up twice, a scheduler warns before it ends, XCPU repeats."""
     monkeypatch.setattr(signals, "SAME_SECS", 0.0)

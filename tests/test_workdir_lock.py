@@ -31,7 +31,7 @@ def _quick(monkeypatch):
 
 def put(workdir, **changes):
     """A lock of this process, with changes."""
-    owner = dataclasses.replace(workdir_lock.this(), **changes)
+    owner = dataclasses.replace(workdir_lock.this_process(), **changes)
     (workdir / workdir_lock.FILE).write_text(json.dumps(dataclasses.asdict(owner)))
     return owner
 
@@ -313,7 +313,7 @@ def test_of_several_that_begin_together_in_a_bucket_one_wins(store, dead):
     for n in range(3):
         workdir = storage.path(f"gs://bucket/{n}")
         if dead:
-            gone = dataclasses.replace(workdir_lock.this(), pid=2**30, started="1")
+            gone = dataclasses.replace(workdir_lock.this_process(), pid=2**30, started="1")
             storage.write(workdir / workdir_lock.FILE, json.dumps(dataclasses.asdict(gone)))
         line = threading.Barrier(4)
 
@@ -346,7 +346,7 @@ def test_the_file_is_renewed_and_who_has_taken_over_is_seen(tmp_path):
 def test_a_run_that_is_overtaken_ends_with_2_and_leaves_the_lock(tmp_path, monkeypatch):
     ends = []
     monkeypatch.setattr(workdir_lock, "BEAT_SECS", 0.01)
-    monkeypatch.setattr(coordination, "leave", lambda *given: ends.append(given))
+    monkeypatch.setattr(coordination, "end_all", lambda *given: ends.append(given))
     with workdir_lock.held(tmp_path):
         end = time.monotonic() + 20
         while not ends and time.monotonic() < end:

@@ -7,13 +7,13 @@ import sys
 import traceback
 
 from vit_jax import console
-from vit_jax.hardware import huge_pages
+from vit_jax.hardware import host_memory
 
 
 def program() -> int:
     """Runs the command line of this process in UTF-8, with large pages where available."""
     console.in_utf8()
-    huge_pages.start_with()
+    host_memory.start_with_large_pages()
     from vit_jax.cli import main  # after a possible restart, so that its imports run only once
     from vit_jax.runtime import process_exit
 
@@ -26,7 +26,7 @@ def program() -> int:
     except Exception:
         traceback.print_exc()
         code = 1
-    return process_exit.returns(code)
+    return process_exit.finish(code)
 
 
 if __name__ == "__main__":

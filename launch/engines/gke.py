@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from launch import job as job_lib
-from launch.job import CONFIG_FILE, FILE, Command, File, Job, Rendered, Run, flag, needed
+from launch.job import CONFIG_FILE, FILE, Command, File, Job, Rendered, Run, flag, require
 from vit_jax.errors import BadInput
 from vit_jax.hardware.topology import Accelerator
 
@@ -45,14 +45,14 @@ def render(job: Job, options: Options) -> Rendered:
     Raises:
       BadInput: GKE does not have the accelerator, or a flag is missing.
     """
-    needed(image=options.image)
+    require(image=options.image)
     accelerator = job.accelerator
     if accelerator is None:
         raise BadInput("--accelerator is missing; give e.g. v5e-16 or h100-16.")
     if "," in job.folder:
         raise BadInput(f"{job.folder!r}: kubectl cannot take a path with ,; give another --out.")
     if not accelerator.generation.selector:
-        raise BadInput(f"{accelerator.name}: GKE has no nodes of these; launch tpu_vm or slurm.")
+        raise BadInput(f"{accelerator.name}: GKE has no such nodes; use tpu_vm or slurm.")
     files, submit = [], []
     kubectl = ["kubectl", *([f"--context={options.context}"] if options.context else [])]
     kubectl.append(f"--namespace={options.namespace}")
@@ -192,11 +192,11 @@ def _environment(job: Job, accelerator: Accelerator) -> list[dict[str, Any]]:
     Kubernetes reads `$(NAME)` in a value as another variable, and `$$` as `$`.
     """
     values = {**job.environment, "VIT_JAX_CODE": job.code}
-    made: list[dict[str, Any]] = [
+    variables: list[dict[str, Any]] = [
         {"name": k, "value": v.replace("$", "$$")} for k, v in values.items()
     ]
     if accelerator.generation.platform == "tpu":
-        return made
+        return variables
     fields = {
         "JOBSET_NAME": "jobset-name",
         "REPLICATED_JOB_NAME": "replicatedjob-name",
@@ -204,6 +204,6 @@ def _environment(job: Job, accelerator: Accelerator) -> list[dict[str, Any]]:
     }
     for name, key in fields.items():
         path = f"metadata.annotations['{_ANNOTATIONS}{key}']"
-        made.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
-    made.append({"name": "JOB_PARALLELISM", "value": str(accelerator.hosts)})
-    return [*made, {"name": "JOB_REPLICAS", "value": str(job.slices)}]
+        variables.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
+    variables.append({"name": "JOB_PARALLELISM", "value": str(accelerator.hosts)})
+    return [*variables, {"name": "JOB_REPLICAS", "value": str(job.slices)}]

@@ -46,7 +46,7 @@ def render(job: Job, options: Options) -> Rendered:
             raise BadInput("--sweep runs points side by side: give --parallel, not --processes.")
         words, files = (*python, "-m", "vit_jax", *job.sweep), ()
         log = tuple(f"{run.workdir}/{LOG_FILE}" for run in job.runs)
-        found = f"vit_jax sweep .*--workdir={re.escape(job.workdir)} --parallel="
+        pattern = f"vit_jax sweep .*--workdir={re.escape(job.workdir)} --parallel="
     else:
         files = job.files(job.runs[0], job.folder)
         target, log = f"@{job.folder}/{files[0].name}", (f"{job.folder}/{LOG_FILE}",)
@@ -55,13 +55,13 @@ def render(job: Job, options: Options) -> Rendered:
             *(["--per_gpu"] if job.processes == "per_gpu" else []),
             "--again", f"--log={log[0]}", target,
         )  # fmt: skip
-        found = f"launch.node .*{re.escape(target)}"
+        pattern = f"launch.node .*{re.escape(target)}"
     return Rendered(
         files=files,
         submit=(Command(words),),
-        status=(Command(("pgrep", "-f", "-a", "--", found)),),
+        status=(Command(("pgrep", "-f", "-a", "--", pattern)),),
         logs=(Command(("tail", "-n", "200", "-F", *log)),),
-        cancel=(Command(("pkill", "-TERM", "-f", "--", found)),),
+        cancel=(Command(("pkill", "-TERM", "-f", "--", pattern)),),
     )
 
 

@@ -41,9 +41,9 @@ def render(job: Job, options: Options) -> Rendered:
         raise BadInput("--accelerator is missing; give e.g. h100-16 or v5e-16.")
     generation = accelerator.generation
     if generation.platform == "cpu" or (generation.platform == "tpu" and not generation.runtime):
-        raise BadInput(f"{accelerator.name}: SkyPilot has none; launch local, slurm or gke.")
+        raise BadInput(f"{accelerator.name}: SkyPilot does not have it; use local, slurm or gke.")
     if job.slices > 1:
-        raise BadInput("--slices: SkyPilot does not join slices; launch gke or tpu_vm.")
+        raise BadInput("--slices: SkyPilot does not join slices; use gke or tpu_vm.")
     files, submit, logs, cancel = [], [], [], []
     several = len(job.runs) > 1
     for run in job.runs:
@@ -76,8 +76,8 @@ def _task(job: Job, options: Options, run: Run) -> dict[str, Any]:
         "num_nodes": 1 if on_tpu else job.accelerator.hosts,
         "resources": _resources(job, options),
         "file_mounts": {f"{HOME}/{name}": f"{at}{name}" for name in (FILE, CONFIG_FILE)},
-        "setup": job_lib.filled(_SETUP, {"extra": extra}),
-        "run": job_lib.filled(
+        "setup": job_lib.fill(_SETUP, {"extra": extra}),
+        "run": job_lib.fill(
             _RUN,
             {
                 "exports": job_lib.exports(job.environment),
@@ -95,22 +95,22 @@ def _resources(job: Job, options: Options) -> dict[str, Any]:
     generation, size = job.accelerator.generation, job.accelerator.name.rpartition("-")[2]
     if generation.platform == "tpu":
         name = f"tpu-{(*generation.spellings, generation.name)[0]}-{size}"
-        found: dict[str, Any] = {
+        resources: dict[str, Any] = {
             "accelerators": name,
             "accelerator_args": {"runtime_version": generation.runtime},
         }
     else:
         gpu = _GPUS.get(generation.name, generation.name.upper())
-        found = {"accelerators": f"{gpu}:{job.accelerator.chips // job.accelerator.hosts}"}
+        resources = {"accelerators": f"{gpu}:{job.accelerator.chips // job.accelerator.hosts}"}
     if options.infra:
-        found["infra"] = options.infra
+        resources["infra"] = options.infra
     if options.image:
-        found["image_id"] = options.image
+        resources["image_id"] = options.image
     recovery = {"recover_on_exit_codes": [SAVED]}
-    return {**found, "use_spot": options.spot, "job_recovery": recovery}
+    return {**resources, "use_spot": options.spot, "job_recovery": recovery}
 
 
-# Template for `job.filled`.
+# Template for `job.fill`.
 _SETUP = """\
 set -e
 command -v uv >/dev/null || python3 -m pip install --quiet uv

@@ -4,7 +4,7 @@
 """Slurm: renders a batch script that runs the trainer with srun and requeues it by exit code.
 
 A sweep is an array with one task for each point. Values that may contain odd characters travel in
-job files and single quotes; `#SBATCH` lines hold only values that `job.plain` accepts.
+job files and single quotes; `#SBATCH` lines hold only values that `job.checked` accepts.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ import re
 import shlex
 
 from launch import job as job_lib
-from launch.job import Command, File, Job, Rendered, flag, plain
+from launch.job import Command, File, Job, Rendered, checked, flag
 from vit_jax.checkpoints import step_folders
 from vit_jax.errors import BadInput
 
@@ -52,13 +52,13 @@ def render(job: Job, options: Options) -> Rendered:
     time = options.time
     if time and not re.fullmatch(r"(\d+-)?\d+(:\d{1,2}){0,2}", time):
         raise BadInput(f"--time={time!r}: write minutes, HH:MM:SS or D-HH:MM:SS.")
-    given = {
+    directives = {
         "job-name": job.name, "nodes": nodes, "ntasks-per-node": tasks, "gres": gres,
         "partition": options.partition, "account": options.account, "qos": options.qos,
         "time": time, "signal": f"TERM@{SIGNAL_SECS}", "open-mode": "append",
         "array": numbers + most if job.sweep else "",
     }  # fmt: skip
-    lines = [f"#SBATCH --{k}={plain(k, str(v))}" for k, v in given.items() if v]
+    lines = [f"#SBATCH --{k}={checked(k, str(v))}" for k, v in directives.items() if v]
     lines += ["#SBATCH --requeue", *(f"#SBATCH {_other(text)}" for text in options.sbatch)]
     values = {
         "directives": "\n".join(lines), "proxies": _PROXIES, "most": job_lib.MOST_RESTARTS,
@@ -67,7 +67,7 @@ def render(job: Job, options: Options) -> Rendered:
         "checkpoints": CHECKPOINTS,
         "id": "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" if job.sweep else "$SLURM_JOB_ID",
     }  # fmt: skip
-    files = [File(SCRIPT, job_lib.filled(_SCRIPT, values), 0o755), File(TASK, _TASK, 0o755)]
+    files = [File(SCRIPT, job_lib.fill(_SCRIPT, values), 0o755), File(TASK, _TASK, 0o755)]
     for run in job.runs:
         files += job.files(run, f"{job.folder}/{job.prefix(run)}".rstrip("/"))
         checkpoints = f"{run.workdir}/{step_folders.FOLDER}\n"
@@ -97,17 +97,19 @@ def _machines(job: Job, options: Options) -> tuple[int, int, str, dict[str, str]
         raise BadInput("--accelerator is missing; give e.g. h100-16, or cpu-8 for CPUs only.")
     platform, chips = job.accelerator.generation.platform, job.accelerator.chips
     if platform == "tpu":
-        raise BadInput(f"{job.accelerator.name} is a TPU: launch gke, tpu_vm or sky have those.")
+        raise BadInput(
+            f"{job.accelerator.name} is a TPU, which Slurm does not have; use gke, tpu_vm or sky."
+        )
     nodes = options.nodes or job.accelerator.hosts
     if nodes < 1 or chips % nodes:
         fits = [n for n in range(1, chips + 1) if chips % n == 0]
         near = min(fits, key=lambda n: abs(n - nodes))
-        raise BadInput(f"--nodes={nodes} do not share {chips} devices alike; --nodes={near} do.")
+        raise BadInput(f"--nodes={nodes} cannot share {chips} devices equally; --nodes={near} can.")
     if platform == "cpu":
         flags = f"--xla_force_host_platform_device_count={chips // nodes}"
         flags = f"{job.environment.get('XLA_FLAGS', '')} {flags}".strip()
-        given = {"JAX_PLATFORMS": "cpu", **job.environment, "XLA_FLAGS": flags}
-        return nodes, 1, options.gres, given
+        variables = {"JAX_PLATFORMS": "cpu", **job.environment, "XLA_FLAGS": flags}
+        return nodes, 1, options.gres, variables
     each = chips // nodes
     tasks = each if job.processes == "per_gpu" else 1
     return nodes, tasks, options.gres or f"gpu:{each}", dict(job.environment)
@@ -116,10 +118,10 @@ def _machines(job: Job, options: Options) -> tuple[int, int, str, dict[str, str]
 def _other(text: str) -> str:
     if not text.startswith("-"):
         raise BadInput(f"--sbatch={text!r}: write the whole option, e.g. --sbatch=--mem=0.")
-    return plain("sbatch", text)
+    return checked("sbatch", text)
 
 
-# Template for `job.filled`. The script records the code of each task, because srun returns the
+# Template for `job.fill`. The script records the code of each task, because srun returns the
 # highest of all codes. That may be the code of a task that srun killed. The file exists from the
 # start, because some file systems remember for long that a file is missing.
 _SCRIPT = """\

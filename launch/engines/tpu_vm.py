@@ -13,7 +13,7 @@ import re
 import shlex
 
 from launch import job as job_lib
-from launch.job import CONFIG_FILE, FILE, Command, File, Job, Rendered, Run, flag, needed
+from launch.job import CONFIG_FILE, FILE, Command, File, Job, Rendered, Run, flag, require
 from vit_jax.errors import BadInput
 
 CODE = "tarball"
@@ -51,7 +51,7 @@ def render(job: Job, options: Options) -> Rendered:
     Raises:
       BadInput: gcloud does not offer the accelerator as TPU VMs, or a flag is missing.
     """
-    needed(project=options.project, zone=options.zone)
+    require(project=options.project, zone=options.zone)
     _check(job, options)
     code = f"{job.workdir}/launch/code-{job.code[:12]}.tar.gz"
     files = [File(TARBALL, job.artefact)]
@@ -124,9 +124,9 @@ def _check(job: Job, options: Options) -> None:
         raise BadInput("--accelerator is missing; give a TPU, e.g. v4-32.")
     if not job.accelerator.generation.runtime:
         where = "gke" if job.accelerator.generation.platform == "tpu" else "slurm, gke or sky"
-        raise BadInput(f"{job.accelerator.name} is no TPU VM of gcloud; launch {where} has it.")
+        raise BadInput(f"{job.accelerator.name} is not a TPU VM of gcloud; use {where}.")
     if options.mode == "ssh" and job.sweep:
-        raise BadInput("--mode=ssh has the machines of one run; leave out --sweep, or --mode.")
+        raise BadInput("--mode=ssh serves one run; leave out --sweep, or --mode.")
     if options.capacity == "flex_start" and not re.fullmatch(r"[1-9]\d*[smhd]", options.time):
         raise BadInput(f"--time={options.time!r}: flex_start needs a duration such as 8h.")
     if options.time and options.capacity != "flex_start":
@@ -180,10 +180,10 @@ def _script(job: Job, run: Run, code: str) -> str:
         "again": " ".join(map(str, job_lib.AGAIN)), "most": job_lib.MOST_RESTARTS,
         "grace": job_lib.GRACE_SECS,
     }  # fmt: skip
-    return job_lib.filled(_SCRIPT, values)
+    return job_lib.fill(_SCRIPT, values)
 
 
-# Template for `job.filled`. Deaths by signal restart through on-abnormal, exit codes through the
+# Template for `job.fill`. Deaths by signal restart through on-abnormal, exit codes through the
 # list; 0, 1 and 2 do not restart. The list has the four signals that systemd calls clean, because
 # only the end of a machine sends them.
 _SCRIPT = """\

@@ -55,7 +55,7 @@ def counted(workdir: Path) -> Iterator[None]:
     storage.write(path, json.dumps({"newest": newest, "restarts": restarts}) + "\n")
     try:
         with (
-            process_exit.last(functools.partial(_forget_if_seen, path)),
+            process_exit.before_exit(functools.partial(_forget_if_seen, path)),
             stopping_when_full(workdir),
         ):
             yield

@@ -3,7 +3,7 @@
 
 """Declares and handles the arguments that several commands share.
 
-Start from `weights`.
+Start from `recipe` (commands that take a configuration) and `weights` (those that take a model).
 """
 
 import argparse
@@ -11,7 +11,7 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,24 @@ from vit_jax.storage import regular
 
 if TYPE_CHECKING:
     from vit_jax.inference.model import Model
+
+
+def recipe(
+    parser: argparse.ArgumentParser,
+    *,
+    required: bool = True,
+    description: str = "a recipe, or the config.yaml of a run",
+) -> None:
+    """Declares --config and --data; `overrides` returns what they and the command line change."""
+    parser.add_argument("--config", required=required, metavar="FILE[:ARGS]", help=description)
+    parser.add_argument(
+        "--data", metavar="SOURCE", help="data source; short for --config.data.source=SOURCE"
+    )
+
+
+def overrides(args: argparse.Namespace, rest: Sequence[str]) -> list[str]:
+    """Returns the `--config.key=value` of a command line, with the one that --data stands for."""
+    return list(rest) if args.data is None else [*rest, f"--config.data.source={args.data}"]
 
 
 def weights(parser: argparse.ArgumentParser) -> None:
@@ -117,8 +135,8 @@ def place(out: str) -> Path:
     """
     if out == "-" or out.startswith("-/"):
         raise BadInput(
-            "--out=- is no place; give a path. To standard output writes `vit_jax predict` alone, "
-            "without --out."
+            "--out=- is not a path; give one. Only `vit_jax predict`, without --out, writes to "
+            "standard output."
         )
     return storage.path(out)
 

@@ -92,9 +92,9 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     else:
         asked = _asked(args, tuple(rest))
     if args.part == "tpu":
-        found, text = _of_tpus(asked, args.tpu.split(","))
+        results, text = _of_tpus(asked, args.tpu.split(","))
     elif args.part != "all":
-        found, text = _measured(args.part, asked)
+        results, text = _measured(args.part, asked)
     else:
         parts = dict[str, Part]()
         for name in (*_OF_MODELS, *_OTHERS):
@@ -102,9 +102,9 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
                 parts[name] = _measured(name, asked)
             except (BadInput, RunFailed) as e:  # the other parts still count
                 parts[name], failed = ({"error": str(e)}, f"not measured: {e}"), True
-        found = {name: figures for name, (figures, _) in parts.items()}
+        results = {name: figures for name, (figures, _) in parts.items()}
         text = "\n\n".join(f"{name}\n{shown}" for name, (_, shown) in parts.items())
-    print(json.dumps(found, indent=2) if args.json else text)
+    print(json.dumps(results, indent=2) if args.json else text)
     return int(failed)
 
 
@@ -131,14 +131,14 @@ def _measured(part: str, asked: list["Asked"]) -> Part:
         if part == "startup":
             from vit_jax.preflight.bench import startup
 
-            found = startup.measure(progress=progress)
-            return found, startup.text(found)
+            results = startup.measure(progress=progress)
+            return results, startup.text(results)
         if part == "input":
             return _input()
         from vit_jax.preflight.bench import suite
 
-        found = suite.table(part, asked, progress=progress)
-        return found, suite.text(found)
+        results = suite.table(part, asked, progress=progress)
+        return results, suite.text(results)
 
 
 def _of_tpus(asked: list["Asked"], names: list[str]) -> Part:
@@ -160,8 +160,8 @@ def _checkpoint(asked: list["Asked"], progress: Callable[[int, int], None]) -> P
         progress(done, len(asked))
         with Child(checkpoint_speed.answering, one) as child:
             rows.append(child.ask(checkpoint_speed.ROUNDS))
-    found = {"device": rows[0].pop("device"), "versions": suite.versions(), "rows": rows}
-    return found, checkpoint_speed.text(rows)
+    results = {"device": rows[0].pop("device"), "versions": suite.versions(), "rows": rows}
+    return results, checkpoint_speed.text(rows)
 
 
 def _input() -> Part:
@@ -172,5 +172,5 @@ def _input() -> Part:
     from vit_jax.runtime.worker_process import Child
 
     with Child(inputs.answering) as child:
-        found = child.ask(3)
-    return found, bench.as_text(found)
+        results = child.ask(3)
+    return results, bench.as_text(results)

@@ -58,7 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", default="sheet.png", metavar="FILE", help="file to write (default: sheet.png)")
     add("--ops", default=_SHOWN, metavar="CHAIN", help=f"preprocessing (default: {_SHOWN})")
     add("--size", type=int, default=224, metavar="N", help="side of the images (default: 224)")
-    add("--seed", type=int, default=0, metavar="N", help="of order and augmentation (default: 0)")
+    add(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="seed of order and augmentation (default: 0)",
+    )
     prepare.add_argument(
         "name", metavar="NAME", help="dataset, such as imagenet2012, vtab/eurosat or my_images"
     )
@@ -88,7 +94,9 @@ def _action(actions: Any, name: str) -> argparse.ArgumentParser:
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code."""
     if args.workers < 0:
-        raise BadInput(f"--workers={args.workers}; give a number of threads, 0 for one a core.")
+        raise BadInput(
+            f"--workers={args.workers}; give a number of threads, or 0 for one per core."
+        )
     workers = args.workers or os.cpu_count() or 1
     return {"check": _check, "show": _show, "bench": _bench, "prepare": _prepare}[args.action](
         args, workers
@@ -118,15 +126,15 @@ def _check(args: argparse.Namespace, workers: int) -> int:
                 if not sources.may_be_path(args.source):
                     raise
         raise sources.unknown_kind("source", args.source)
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     lines: list[str] = []
     if kind in ("tfds", "vtab"):
         named = f"vtab/{name.removesuffix('/full')}" if kind == "vtab" else name
-        found, lines, code = _prepared(named, args)
+        facts, lines, code = _prepared(named, args)
         if code:
-            return _say(args, found, lines, code)
+            return _say(args, facts, lines, code)
     more, images, code = _images(args, workers)
-    return _say(args, found | more, [*lines, *images], code)
+    return _say(args, facts | more, [*lines, *images], code)
 
 
 def _images(args: argparse.Namespace, workers: int) -> tuple[dict[str, Any], list[str], int]:
@@ -148,7 +156,7 @@ def _prepared(name: str, args: argparse.Namespace) -> tuple[dict[str, Any], list
     """
     from vit_jax.data.catalog import downloads, prepared
 
-    found: list[dict[str, Any]] = []
+    datasets: list[dict[str, Any]] = []
     lines, code = [], 0
     for need in downloads.needs(name, args.data_dir):
         entry = dataclasses.asdict(need)
@@ -162,8 +170,8 @@ def _prepared(name: str, args: argparse.Namespace) -> tuple[dict[str, Any], list
         else:
             lines.append(need.text())
             code = 2
-        found.append(entry)
-    return {"datasets": found}, lines, code
+        datasets.append(entry)
+    return {"datasets": datasets}, lines, code
 
 
 def _show(args: argparse.Namespace, workers: int) -> int:
@@ -197,8 +205,8 @@ def _bench(args: argparse.Namespace, workers: int) -> int:
         jax.config.update("jax_platforms", "cpu")  # otherwise libtpu complains about a missing TPU
     source = _open(args)
     split = source.split("train" if "train" in source.splits else next(iter(source.splits)))
-    found = bench.bench(split, workers)
-    return _say(args, found, [bench.as_text(found)])
+    timings = bench.bench(split, workers)
+    return _say(args, timings, [bench.as_text(timings)])
 
 
 def _prepare(args: argparse.Namespace, workers: int) -> int:
@@ -214,8 +222,8 @@ def _prepare(args: argparse.Namespace, workers: int) -> int:
 
 
 def _say(
-    args: argparse.Namespace, found: dict[str, Any], lines: Sequence[str], code: int = 0
+    args: argparse.Namespace, facts: dict[str, Any], lines: Sequence[str], code: int = 0
 ) -> int:
-    text = json.dumps(found, indent=2) if args.json else "\n".join(lines)
+    text = json.dumps(facts, indent=2) if args.json else "\n".join(lines)
     print(text.encode(errors="backslashreplace").decode())  # file names may be any bytes
     return code

@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""`vit_jax doctor [--workdir=DIR] [--coordinator=HOST:PORT] [--config=FILE[:ARGS] ...]`."""
+"""`vit_jax doctor [--workdir=DIR] [--config=FILE[:ARGS] ...]`."""
 
 import argparse
-import dataclasses
 import json
 
 from vit_jax.errors import BadInput
@@ -23,22 +22,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder that the run would write to (default: here)",
     )
     parser.add_argument(
-        "--coordinator",
-        metavar="HOST:PORT",
-        default="",
-        help="address on which process 0 listens, or will listen",
-    )
-    parser.add_argument(
         "--config",
         metavar="FILE[:ARGS]",
-        help="recipe of the run; also checks its platform, data and checkpoints",
+        help="recipe of the run, which names its platform and the folder of its data",
     )
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Prints a line for each check; returns 1 if something is wrong, else 0."""
-    from vit_jax.preflight.doctor import examination
+    from vit_jax.preflight import doctor
 
     config = None
     if args.config:
@@ -47,12 +40,13 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         config = config_lib.load(args.config, rest)
     elif rest:
         raise BadInput(f"{rest[0]} was given without --config; give both.")
-    found = []
-    for finding in examination.examine(storage.path(args.workdir), args.coordinator, config):
-        found.append(finding)
+    findings = []
+    for finding in doctor.examine(storage.path(args.workdir), config):
+        findings.append(finding)
         if not args.json:
             print(finding.line(), flush=True)
+    well = all(finding.ok for finding in findings)
     if args.json:
-        checks = [dataclasses.asdict(f) | {"ok": f.ok} for f in found]
-        print(json.dumps({"ok": all(f.ok for f in found), "checks": checks}, indent=2))
-    return 0 if all(f.ok for f in found) else 1
+        checks = [{"check": f.check, "said": f.text, "fix": f.fix, "ok": f.ok} for f in findings]
+        print(json.dumps({"ok": well, "checks": checks}, indent=2))
+    return 0 if well else 1

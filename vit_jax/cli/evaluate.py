@@ -37,10 +37,12 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     from vit_jax.reports import evaluation_page
 
     with arguments.own_words():
-        made = evaluate(args)
-    arguments.write(data, (json.dumps(evaluation_page.as_json(made), indent=1) + "\n").encode())
-    arguments.write(page, evaluation_page.page(made).encode())
-    print(evaluation_page.as_text(made))
+        evaluated = evaluate(args)
+    arguments.write(
+        data, (json.dumps(evaluation_page.as_json(evaluated), indent=1) + "\n").encode()
+    )
+    arguments.write(page, evaluation_page.page(evaluated).encode())
+    print(evaluation_page.as_text(evaluated))
     log.info("written: %s, %s", data, page)
     return 0
 
@@ -65,21 +67,21 @@ def evaluate(args: argparse.Namespace) -> Any:
     if not names and len(opened.classes) != model.weights.classes > 0:
         raise BadInput(
             f"{args.weights} has {model.weights.classes} classes without names, {opened.spec} has "
-            f"{len(opened.classes)}; say which they are with --names=FILE, one a line."
+            f"{len(opened.classes)}; give the names with --names=FILE, one per line."
         )
     known = Source(args.weights, names or opened.classes, {})
-    found = test_sets.open_test_set(
+    test_set = test_sets.open_test_set(
         known, lambda _: opened, "--data",
         source=opened.spec, split=name, labels="", classes="all", data_dir=args.data_dir,
     )  # fmt: skip
-    split = found.parts[""]
+    split = test_set.parts[""]
     labels_NK = subset.labels(split, "accuracy by class")
-    step = model.step(model.best(5, found.columns))
+    step = model.step(model.best(5, test_set.columns))
     with console.bar(f"{opened.spec} {name}") as progress:
         best_NT = model.of_split(step, split, lambda done: progress(done, len(split)))
     tops = best_NT.shape[1] // 2
     likely = best_NT[:, :tops].astype(int)
-    classes = known.classes if found.columns is None else opened.classes
+    classes = known.classes if test_set.columns is None else opened.classes
     return evaluation_page.Evaluated(
         weights=args.weights,
         data=opened.spec,

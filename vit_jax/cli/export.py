@@ -48,14 +48,14 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
     model = arguments.open_model(args)
     with console.bar("export") as progress:
-        made = writer.write(
+        exported = writer.write(
             model, args.format, out, with_preprocess=args.with_preprocess, progress=progress
         )
-    print(f"{args.out}: {args.format}, {made.size_bytes / 1e6:,.1f} MB")
+    print(f"{args.out}: {args.format}, {exported.size_bytes / 1e6:,.1f} MB")
     print(
-        f"read back by {made.consumer}: largest difference of {made.output} "
-        f"{made.difference:.1e}, of values up to {made.scale:.3g}"
+        f"read back by {exported.consumer}: largest difference of {exported.output} "
+        f"{exported.difference:.1e}, of values up to {exported.scale:.3g}"
     )
-    for note in made.notes:
+    for note in exported.notes:
         print(f"note: {note}")
     return 0

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         raise BadInput("give either images or --data=SOURCE.")
     for name in ("split", "data_dir"):
         if args.images and getattr(args, name):
-            raise BadInput(f"--{name} is of --data=SOURCE; leave it out where images are given.")
+            raise BadInput(f"--{name} belongs to --data=SOURCE; leave it out when you give images.")
     out = arguments.writable(args.out)
     import numpy as np
 
@@ -59,10 +59,10 @@ def _of_images(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str]
     paths = inputs.image_files(args.images, sys.stdin)
     model = arguments.open_model(args)
     with console.bar("images") as progress:
-        read, found, bad = model.of_files(
+        read, features, bad = model.of_files(
             model.step(), paths, lambda done: progress(done, len(paths))
         )
-    return {"features": found, "names": np.array(read)}, bad
+    return {"features": features, "names": np.array(read)}, bad
 
 
 def _of_data(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str]]:
@@ -77,9 +77,9 @@ def _of_data(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str]]:
     name, split = inference.choose_split(opened, args.split)
     model = arguments.open_model(args)
     with console.bar(f"{opened.spec} {name}") as progress:
-        found = model.of_split(model.step(), split, lambda done: progress(done, len(split)))
+        features = model.of_split(model.step(), split, lambda done: progress(done, len(split)))
     return {
-        "features": found,
+        "features": features,
         "names": np.array([split.name(i) for i in range(len(split))]),
         "labels": subset.labels(split, "features"),
         "classes": np.array(opened.classes),

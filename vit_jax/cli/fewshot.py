@@ -55,11 +55,11 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         raise BadInput(f"--data is given twice with the same source: {', '.join(args.data)}.")
     arguments.check_image_size(args)
     with arguments.own_words():
-        found = evaluate(args, shots)
+        results = evaluate(args, shots)
     if args.json:
-        print(json.dumps(found if len(found) > 1 else next(iter(found.values())), indent=2))
+        print(json.dumps(results if len(results) > 1 else next(iter(results.values())), indent=2))
     else:
-        print(as_text(found))
+        print(as_text(results))
     return 0
 
 
@@ -76,8 +76,8 @@ def parse_shots(text: str) -> tuple[int, ...]:
     numbers = tuple(ALL if p == "all" else int(p) for p in parts) if good else ()
     if not good or len(set(numbers)) < len(numbers):
         raise BadInput(
-            f"--shots={text!r}; give images a class from 1 on, each once, such as --shots=1,5,10, "
-            "or all."
+            f"--shots={text!r}; give numbers of images per class from 1 on, each once, such as "
+            "--shots=1,5,10, or all."
         )
     return numbers
 
@@ -96,7 +96,7 @@ def evaluate(args: argparse.Namespace, shots: tuple[int, ...]) -> dict[str, Any]
     log.info("devices: %s", summary.device_summary(jax.devices()))
     step = model.step()
     tasks = [shots_lib.make_task(source, shots, SEEDS) for source in opened]
-    found = {}
+    results = {}
     for task in tasks:
         for note in task.notes:
             log.info("data: %s: %s", task.source, note)
@@ -105,8 +105,8 @@ def evaluate(args: argparse.Namespace, shots: tuple[int, ...]) -> dict[str, Any]
             with console.bar(source) as progress:
                 return model.of_split(step, split, lambda done: progress(done, len(split)))
 
-        found[task.source] = fewshot.evaluate(of, task, _classifier(args.method))
-    return found
+        results[task.source] = fewshot.evaluate(of, task, _classifier(args.method))
+    return results
 
 
 def _classifier(method: str) -> Any:
@@ -147,13 +147,13 @@ def _open_all(args: argparse.Namespace) -> list["sources.Source"]:
     return opened
 
 
-def as_text(found: dict[str, Any]) -> str:
+def as_text(results: dict[str, Any]) -> str:
     """Returns a line for each source and number of shots: the mean over seeds, and each seed."""
     from vit_jax import console
 
     rows = [
         [source, shots, f"{r['top1']:.2%}", " ".join(f"{v:.2%}" for v in r["seeds"])]
-        for source, results in found.items()
-        for shots, r in results.items()
+        for source, by_shots in results.items()
+        for shots, r in by_shots.items()
     ]
     return console.table(["source", "shots", "top-1", "seeds"], rows)

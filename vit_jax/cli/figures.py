@@ -40,23 +40,23 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
     paths = inputs.image_files(args.images, sys.stdin)
     model = arguments.open_model(args)
-    made, count, bad = figures.draw_weights(model.cfg, model.params, model.size), 0, {}
+    drawn, count, bad = figures.draw_weights(model.cfg, model.params, model.size), 0, {}
     if figures.attends(model.cfg):
         paths = [paths[i] for i in figures.chosen(len(paths), figures.IMAGES)]
         images, pictures, bad = read(model, paths)
         count = len(images)
         with console.bar("images") as progress:
-            made += figures.draw_attention(
+            drawn += figures.draw_attention(
                 model.cfg, model.params, images, pictures, model.rules,
                 lambda done: progress(done, count),
             )  # fmt: skip
-    text = page(args.weights, model, made, count)
-    for one in made:
+    text = page(args.weights, model, drawn, count)
+    for one in drawn:
         arguments.write(out / f"{one.name}.png", one.png)
     arguments.write(out / PAGE, text.encode())
     for sentence in figures.absent(model.cfg):
         log.info("%s", sentence)
-    log.info("%s: %s", out / PAGE, ", ".join(one.name for one in made))
+    log.info("%s: %s", out / PAGE, ", ".join(one.name for one in drawn))
     arguments.check_all_read(bad, len(paths))
     return 0
 
@@ -77,15 +77,15 @@ def read(model: Any, paths: list[str]) -> tuple[Any, Any, dict[str, str]]:
     from vit_jax import console
     from vit_jax.weights import loading
 
-    found, bad = [], dict[str, str]()
+    arrays, bad = [], dict[str, str]()
     with console.bar("images read") as progress:
         for path, image in model.read_files(paths):
             if isinstance(image, BadInput):
                 bad[path] = str(image)
             else:
-                found.append(image)
-            progress(len(found) + len(bad), len(paths))
-    images = np.stack(found)
+                arrays.append(image)
+            progress(len(arrays) + len(bad), len(paths))
+    images = np.stack(arrays)
     shades = [np.full((*model.size, 3), shade, np.uint8) for shade in (0, 255)]
     black, white = loading.reader(model.weights, model.size)(
         shades
@@ -94,21 +94,21 @@ def read(model: Any, paths: list[str]) -> tuple[Any, Any, dict[str, str]]:
     return images, pictures.round().clip(0, 255).astype(np.uint8), bad
 
 
-def page(name: str, model: Any, made: list[Any], images: int) -> str:
+def page(name: str, model: Any, drawn: list[Any], images: int) -> str:
     """Returns the page with the figures and their captions, in one file.
 
     Args:
       name: FILE_OR_RUN.
       model: an `inference.Model`.
-      made: the figures.
+      drawn: the figures.
       images: number of images used.
     """
     from vit_jax.reports import figures, pages
 
     rows, columns = model.size
-    subject = f"{name}: {figures.described(model.cfg)}, at {rows} x {columns} pixels"
+    caption = f"{name}: {figures.described(model.cfg)}, at {rows} x {columns} pixels"
     if images:
-        subject += f"; {figures.counted(images)}"
-        subject += f" (the paper takes {figures.IMAGES})" if images < figures.IMAGES else ""
-    notes = [f"{subject}.", *figures.absent(model.cfg)]
-    return pages.render("figures.html", f"Inside {name}", notes=notes, figures=made)
+        caption += f"; {figures.counted(images)}"
+        caption += f" (the paper takes {figures.IMAGES})" if images < figures.IMAGES else ""
+    notes = [f"{caption}.", *figures.absent(model.cfg)]
+    return pages.render("figures.html", f"Inside {name}", notes=notes, figures=drawn)

@@ -36,8 +36,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     jax.config.update("jax_platforms", "cpu")  # no device is needed, and it may be in use
     from vit_jax.weights import loading
 
-    found = describe(loading.read_weights(args.weights, heads=args.heads, shapes_only=True))
-    print(json.dumps(found, indent=2) if args.json else as_text(found))
+    description = describe(loading.read_weights(args.weights, heads=args.heads, shapes_only=True))
+    print(json.dumps(description, indent=2) if args.json else as_text(description))
     return 0
 
 
@@ -63,14 +63,16 @@ def describe(weights: Any) -> dict[str, Any]:
     }
 
 
-def as_text(found: dict[str, Any]) -> str:
+def as_text(description: dict[str, Any]) -> str:
     """Returns the description as text for people."""
     from vit_jax import console
 
-    rows = [[name, str(tuple(t["shape"])), t["dtype"]] for name, t in found["tensors"].items()]
-    facts = "\n".join(f"  {key:<18} {value}" for key, value in found["architecture"].items())
+    rows = [
+        [name, str(tuple(t["shape"])), t["dtype"]] for name, t in description["tensors"].items()
+    ]
+    facts = "\n".join(f"  {key:<18} {value}" for key, value in description["architecture"].items())
     return (
         f"{console.table(['tensor', 'shape', 'dtype'], rows)}\n\n"
-        f"format       {found['format']}\nfamily       {found['family']}\n"
-        f"parameters   {found['parameters']:,}\narchitecture\n{facts}"
+        f"format       {description['format']}\nfamily       {description['family']}\n"
+        f"parameters   {description['parameters']:,}\narchitecture\n{facts}"
     )

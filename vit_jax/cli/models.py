@@ -35,7 +35,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
     side = args.image_size
     if not 1 <= side <= 65535:
-        raise BadInput(f"--image-size={side}; give pixels a side, from 1 to 65535.")
+        raise BadInput(f"--image-size={side}; give pixels per side, from 1 to 65535.")
     row = "{:<12} {:>6} {:>6} {:>5} {:>15} {:>10}  {}".format
     print(f"parameters with 1000 classes; GFLOPs (2 per multiply-add) of one {side} px image\n")
     print(row("variant", "layers", "width", "heads", "parameters", "GFLOPs", "published weights"))

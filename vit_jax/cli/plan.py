@@ -7,6 +7,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
+from vit_jax.cli import arguments
 from vit_jax.errors import BadInput
 
 if TYPE_CHECKING:
@@ -18,15 +19,7 @@ EXAMPLE = "vit_jax plan --config=configs/pretrain.py:model=B/16 --accelerator=v4
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments; `run` takes `--config.key=value` overrides from `rest`."""
-    parser.add_argument(
-        "--config",
-        required=True,
-        metavar="FILE[:ARGS]",
-        help="a recipe, or the config.yaml of a run",
-    )
-    parser.add_argument(
-        "--data", metavar="SOURCE", help="data source; short for --config.data.source=SOURCE"
-    )
+    arguments.recipe(parser)
     parser.add_argument(
         "--accelerator",
         required=True,
@@ -48,46 +41,49 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     from vit_jax.hardware import topology
 
     accelerator = topology.find(args.accelerator)
-    data = [] if args.data is None else [f"--config.data.source={args.data}"]
-    config = config_lib.load(args.config, [*rest, *data])
+    config = config_lib.load(args.config, arguments.overrides(args, rest))
     from vit_jax.preflight.plan import plan
 
-    made = plan.plan(config, accelerator, args.slices)
-    if args.parts and made.fits and made.measured.parts is None:
+    planned = plan.plan(config, accelerator, args.slices)
+    if args.parts and planned.fits and planned.measured.parts is None:
         raise BadInput(
             f"--parts: no compiler here estimates the time of a step on {args.accelerator}. Give a "
             "TPU (v2 to v6e), or measure a run: vit_jax train ... --config.profile=100:105."
         )
     if args.json:
-        print(json.dumps(made.to_json(), indent=2))
+        print(json.dumps(planned.to_json(), indent=2))
     else:
-        print("\n".join([text(made), *(parts(made) if args.parts else [])]))
-    return 0 if made.fits else 2
+        print("\n".join([text(planned), *(parts(planned) if args.parts else [])]))
+    return 0 if planned.fits else 2
 
 
-def text(made: "Plan") -> str:
+def text(planned: "Plan") -> str:
     """Returns the plan as text for people: the verdict first, then figures of one device."""
     from vit_jax.preflight.plan import plan
 
-    found, gib = made.measured, 2**30
-    verdict = "fits" if made.fits else "does not fit"
-    if made.fits and made.share > plan.WARNS_ABOVE:
+    measured, gib = planned.measured, 2**30
+    verdict = "fits" if planned.fits else "does not fit"
+    if planned.fits and planned.share > plan.WARNS_ABOVE:
         verdict = "fits, but barely"
-    how = "compiled" if found.how == "compiled" else "counted from shapes; a compiler may need more"
+    how = (
+        "compiled"
+        if measured.how == "compiled"
+        else "counted from shapes; a compiler may need more"
+    )
     lines = [
-        f"{plan.described(made.accelerator, made.slices)}: {verdict} ({how})",
+        f"{plan.described(planned.accelerator, planned.slices)}: {verdict} ({how})",
         "",
-        f"devices       {made.accelerator.devices * made.slices} on "
-        f"{made.accelerator.hosts * made.slices} hosts",
-        f"memory        {found.peak_bytes / gib:.3g} of {made.limit_bytes / gib:.4g} GiB at the "
-        f"peak ({made.share:.0%}): arguments {found.args_bytes / gib:.3g}, "
-        f"temporaries {found.temp_bytes / gib:.3g}",
-        *(f"{'sends' if i == 0 else '':14}{row}" for i, row in enumerate(_sent(made))),
-        f"computes      {found.flops / 1e12:.3g} TFLOPs a step on each device",
-        *_times(made),
+        f"devices       {planned.accelerator.devices * planned.slices} on "
+        f"{planned.accelerator.hosts * planned.slices} hosts",
+        f"memory        {measured.peak_bytes / gib:.3g} of {planned.limit_bytes / gib:.4g} GiB at "
+        f"the peak ({planned.share:.0%}): arguments {measured.args_bytes / gib:.3g}, "
+        f"temporaries {measured.temp_bytes / gib:.3g}",
+        *(f"{'sends' if i == 0 else '':14}{row}" for i, row in enumerate(_sent(planned))),
+        f"computes      {measured.flops / 1e12:.3g} TFLOPs a step on each device",
+        *_times(planned),
     ]
-    if not made.fits:
-        lines += ["", *_advice(made)]
+    if not planned.fits:
+        lines += ["", *_advice(planned)]
     return "\n".join(lines)
 
 
@@ -129,26 +125,26 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _sent(made: "Plan") -> list[str]:
-    sent = made.measured.collective_bytes
+def _sent(planned: "Plan") -> list[str]:
+    sent = planned.measured.collective_bytes
     if sent is None:
-        hidden = made.accelerator.generation.platform == "tpu" and made.fits
+        hidden = planned.accelerator.generation.platform == "tpu" and planned.fits
         return [f"n/a: {'the compiler hides it in fusions' if hidden else 'nothing to read'}"]
     rows = [
         f"{size / 1e6:,.1f} MB {kind} over {axes}"
         for axes, kinds in sent.items()
         for kind, size in sorted(kinds.items(), key=lambda item: -item[1])
     ]
-    if made.measured.how == "compiled" and made.measured.beyond_least is not None:
-        rows.append(f"{made.measured.beyond_least:.2f} times the least for this sharding")
+    if planned.measured.how == "compiled" and planned.measured.beyond_least is not None:
+        rows.append(f"{planned.measured.beyond_least:.2f} times the least for this sharding")
     return rows or ["nothing"]
 
 
-def _advice(made: "Plan") -> list[str]:
+def _advice(planned: "Plan") -> list[str]:
     rows = [
         "  " + " ".join(f"--config.{key}={value}" for key, value in settings.items())
         + f": {peak / 2**30:.3g} GiB"
-        for settings, peak in made.fitting
+        for settings, peak in planned.fitting
     ]  # fmt: skip
     if not rows:
         return ["No remat, micro-batch or fsdp size fits either; take more or larger devices."]

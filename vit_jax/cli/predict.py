@@ -45,11 +45,11 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     model = arguments.open_model(args)
     step = model.step(model.best(args.topk))
     with console.bar("images") as progress:
-        read, found, bad = model.of_files(step, paths, lambda done: progress(done, len(paths)))
+        read, best_NT, bad = model.of_files(step, paths, lambda done: progress(done, len(paths)))
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
-    table.writerows(_rows(model.names, read, found))
+    table.writerows(_rows(model.names, read, best_NT))
     if out is None:
         print(text.getvalue(), end="")
     else:
@@ -59,11 +59,11 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     return 0
 
 
-def _rows(names: tuple[str, ...], read: list[str], found_NT: Any) -> list[tuple[Any, ...]]:
+def _rows(names: tuple[str, ...], read: list[str], best_NT: Any) -> list[tuple[Any, ...]]:
     """Returns the rows of each image's likeliest classes, from the result of `Model.best`."""
-    most = found_NT.shape[1] // 2
+    most = best_NT.shape[1] // 2
     return [
         (path, rank + 1, label, names[label] if names else "", f"{row[most + rank]:.6f}")
-        for path, row in zip(read, found_NT, strict=True)
+        for path, row in zip(read, best_NT, strict=True)
         for rank, label in enumerate(row[:most].astype(int).tolist())
     ]

@@ -29,8 +29,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
     if "" in args.runs:
         raise BadInput("RUN is empty; give the workdir of a run.")
-    found = make.read(args.runs)
-    out = arguments.writable(args.out or str(make.place(found)))
-    arguments.write(out, make.page(found).encode())
+    runs = make.read(args.runs)
+    out = arguments.writable(args.out or str(make.place(runs)))
+    arguments.write(out, make.page(runs).encode())
     print(out)
     return 0

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from vit_jax import console
+from vit_jax.cli import arguments
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
 
@@ -20,10 +21,7 @@ EXAMPLE = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments; `run` takes `--config.key=value` overrides from `rest`."""
-    parser.add_argument("--config", metavar="FILE[:ARGS]", help="a recipe with a sweep()")
-    parser.add_argument(
-        "--data", metavar="SOURCE", help="data source; short for --config.data.source=SOURCE"
-    )
+    arguments.recipe(parser, required=False, description="a recipe with a sweep()")
     parser.add_argument("--workdir", required=True, metavar="DIR", help="folder of the sweep")
     parser.add_argument(
         "--parallel",
@@ -55,8 +53,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         raise BadInput(f"--parallel={args.parallel}; give a number of runs from 1 on.")
     from vit_jax.experiments.sweeps import points as sweep_lib
 
-    data = [] if args.data is None else [f"--config.data.source={args.data}"]
-    sweep = sweep_lib.read(args.config, [*rest, *data])
+    sweep = sweep_lib.read(args.config, arguments.overrides(args, rest))
     if args.stage:
         sweep_lib.check_stage(sweep, args.stage)
     import jax
@@ -66,21 +63,23 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
     jax.config.update("jax_platforms", "cpu")  # the accelerators are for the runs
     try:
-        found = sweep_runner.run(sweep, workdir, stage=args.stage, parallel=args.parallel)
+        entries = sweep_runner.run(sweep, workdir, stage=args.stage, parallel=args.parallel)
     except sweep_runner.Stopped as e:
         console.show(f"vit_jax: {e}")
         return e.exit_code
-    console.show(sweep_folder.report(workdir, found), file=sys.stdout)  # the code tells how it went
-    return 1 if any(entry.state == "failed" for entry in found) else 0
+    console.show(
+        sweep_folder.report(workdir, entries), file=sys.stdout
+    )  # the code tells how it went
+    return 1 if any(entry.state == "failed" for entry in entries) else 0
 
 
 def _collect(args: argparse.Namespace, rest: list[str], workdir: Path) -> int:
-    given = [f"--{name}" for name in ("config", "data", "stage") if getattr(args, name)] + rest
-    if given:
-        raise BadInput(f"--collect takes the sweep that is in --workdir; leave out {given[0]}.")
+    words = [f"--{name}" for name in ("config", "data", "stage") if getattr(args, name)] + rest
+    if words:
+        raise BadInput(f"--collect takes the sweep that is in --workdir; leave out {words[0]}.")
     from vit_jax.experiments.sweeps import folder as sweep_folder
 
-    found = sweep_folder.entries(workdir)
-    sweep_folder.write_csv(workdir, found)
-    print(sweep_folder.report(workdir, found))
+    entries = sweep_folder.entries(workdir)
+    sweep_folder.write_csv(workdir, entries)
+    print(sweep_folder.report(workdir, entries))
     return 0

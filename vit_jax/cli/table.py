@@ -46,14 +46,14 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
             f"table {args.name} is filled by runs: give --runs=DIR, a folder that holds workdirs."
         )
     root = None if args.runs is None else storage.workdir(args.runs)
-    made = filling.fill(table, root, args.protocol)
+    filled = filling.fill(table, root, args.protocol)
     if args.plan:
-        print(rendering.render_plan(table.title, missing_runs.jobs(made, root), args.format))
+        print(rendering.render_plan(table.title, missing_runs.jobs(filled, root), args.format))
         return 0
     if args.format == "csv":
-        for text in made.remarks:
+        for text in filled.remarks:
             print(text, file=sys.stderr)
-    print(rendering.render_table(made, args.format))
+    print(rendering.render_table(filled, args.format))
     return 0
 
 
@@ -73,11 +73,11 @@ def _miniature(args: argparse.Namespace) -> int:
     from vit_jax.experiments.tables import miniature
 
     jax.config.update("jax_platforms", "cpu")  # no device is needed, and it may be in use
-    made = miniature.judge(storage.workdir(args.runs), posemb_correlation)
+    claims = miniature.judge(storage.workdir(args.runs), posemb_correlation)
     if args.format == "csv":
-        for text in made.remarks:
+        for text in claims.remarks:
             print(text, file=sys.stderr)
-    print(miniature.render(made, args.format))
+    print(miniature.render(claims, args.format))
     return 0
 
 

@@ -6,9 +6,11 @@
 import argparse
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from vit_jax import console
+from vit_jax.cli import arguments
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
 
@@ -18,15 +20,7 @@ EXAMPLE = "vit_jax train --config=configs/quickstart.py --workdir=runs/quickstar
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments; `run` takes `--config.key=value` overrides from `rest`."""
-    parser.add_argument(
-        "--config",
-        required=True,
-        metavar="FILE[:ARGS]",
-        help="a recipe, or the config.yaml of a run",
-    )
-    parser.add_argument(
-        "--data", metavar="SOURCE", help="data source; short for --config.data.source=SOURCE"
-    )
+    arguments.recipe(parser)
     several = parser.add_argument_group(
         "several processes",
         "detected under Slurm, MPI, Kubernetes, SkyPilot and on TPUs; see docs/processes.md",
@@ -50,8 +44,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 def _run(args: argparse.Namespace, rest: list[str]) -> int:
     from vit_jax.config import load as config_lib
 
-    data = [] if args.data is None else [f"--config.data.source={args.data}"]
-    config = config_lib.load(args.config, [*rest, *data])
+    overrides = arguments.overrides(args, rest)
+    config = config_lib.load(args.config, overrides)
     from vit_jax.config import provenance  # after the config, because this takes seconds
     from vit_jax.runtime import coordination, process_identity
     from vit_jax.runtime.process_identity import ProcessIdentity
@@ -61,7 +55,7 @@ def _run(args: argparse.Namespace, rest: list[str]) -> int:
         raise BadInput("--workdir is empty; give the folder of the run.")
     tpu = config.platform in ("auto", "tpu") and "tpu" in coordination.present_accelerators()
     who = process_identity.resolve(vars(args), os.environ, tpu=tpu)
-    recipe = provenance.recipe(args.config, [*rest, *data])
+    recipe = provenance.recipe(args.config, overrides)
     results = train.train(config, storage.workdir(args.workdir), who, recipe)
     if not isinstance(who, ProcessIdentity) or who.index == 0:
         _show(results, config.expected.to_dict(), args)
@@ -95,7 +89,12 @@ def summary(results: dict[str, Any], expected: dict[str, Any], args: argparse.Na
 
     workdir = storage.path(args.workdir)
     curves = "" if storage.is_remote(workdir) else f" (curves: tensorboard --logdir={workdir})"
-    again = "vit_jax train --config=configs/finetune.py --workdir=runs/mine"
+    following = (
+        f"vit_jax predict {workdir} /path/to/images"
+        if Path(args.config.partition(":")[0]).stem == "finetune"
+        else "vit_jax train --config=configs/finetune.py --workdir=runs/mine "
+        "--config.data.source=folder:/path/to/images"
+    )
     lines = [
         "",
         summary_lib.results_table(results),
@@ -105,6 +104,6 @@ def summary(results: dict[str, Any], expected: dict[str, Any], args: argparse.Na
         f"metrics     {jsonl.rows_path(workdir / jsonl.METRICS_FILE)}{curves}",
         f"results     {workdir / summary_lib.RESULTS_FILE}",
         f"report      {workdir / make.FILE}" if (workdir / make.FILE).exists() else "",
-        f"next        {again} --config.data.source=folder:/path/to/images",
+        f"next        {following}",
     ]
     return "\n".join(line for i, line in enumerate(lines) if line or i < 3)

@@ -22,15 +22,15 @@ def present_accelerators(root: str = "/") -> list[str]:
     Args:
       root: root of the file system, for tests.
     """
-    found = []
+    kinds = []
     if any(glob.glob(os.path.join(root, "dev", name)) for name in ("nvidia[0-9]*", "dxg")):
-        found.append("gpu")
+        kinds.append("gpu")
     for vendor in glob.glob(os.path.join(root, "sys/bus/pci/devices/*/vendor")):
         files = (Path(vendor), Path(vendor).with_name("device"))
         maker, device = (p.read_text(encoding="utf-8").strip() if p.exists() else "" for p in files)
         if maker == _GOOGLE_PCI_VENDOR and device in _TPU_PCI_DEVICES:
-            return [*found, "tpu"]
-    return found
+            return [*kinds, "tpu"]
+    return kinds
 
 
 def extra(platform: str) -> str:

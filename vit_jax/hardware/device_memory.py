@@ -23,9 +23,9 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def peak_bytes(compiled: Any) -> int:
     """Returns the peak bytes per device: arguments, results and temporaries of a compiled step."""
-    found = compiled.memory_analysis()
-    kept = found.output_size_in_bytes - found.alias_size_in_bytes
-    return found.argument_size_in_bytes + found.temp_size_in_bytes + kept
+    memory = compiled.memory_analysis()
+    kept = memory.output_size_in_bytes - memory.alias_size_in_bytes
+    return memory.argument_size_in_bytes + memory.temp_size_in_bytes + kept
 
 
 def limit_bytes(device: Any) -> int | None:
@@ -34,10 +34,10 @@ def limit_bytes(device: Any) -> int | None:
     return stats.get("bytes_limit")
 
 
-def most(devices: Iterable[Any], what: str) -> int | None:
+def most(devices: Iterable[Any], name: str) -> int | None:
     """Returns the highest value of a `memory_stats` figure among devices; None if not known."""
-    found = [(device.memory_stats() or {}).get(what) for device in devices]
-    return max((n for n in found if n is not None), default=None)
+    values = [(device.memory_stats() or {}).get(name) for device in devices]
+    return max((n for n in values if n is not None), default=None)
 
 
 def advice(

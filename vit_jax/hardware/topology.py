@@ -200,15 +200,15 @@ def find(name: str) -> Accelerator:
         )
     sizes = sold(known[spelling])
     wanted = f"{known[spelling].name}-{size}"
-    found = next((a for a in sizes if a.name == wanted), None)
-    if found is None:
+    match = next((a for a in sizes if a.name == wanted), None)
+    if match is None:
         number = [int(a.name.rpartition("-")[2]) for a in sizes]
         nearest = sizes[min(range(len(sizes)), key=lambda i: abs(number[i] - int(size)))].name
         raise BadInput(
             f"{name} is not sold; the nearest is {nearest}. Sizes: "
             + ", ".join(a.name for a in sizes)
         )
-    return found
+    return match
 
 
 def check_slices(accelerator: Accelerator, slices: int) -> None:

@@ -30,7 +30,7 @@ from vit_jax.runtime.process_identity import ProcessIdentity
 from vit_jax.storage import files as storage
 
 if TYPE_CHECKING:
-    from vit_jax.runtime.peer_links import Lifeline
+    from vit_jax.runtime.peer_links import PeerLinks
 
 AHEAD = 2  # distance of the agreed point from the newest point passed
 GRACE_SECS = 3.0  # for the main thread to end by itself when nothing is to be saved
@@ -51,26 +51,26 @@ class Agreement:
 
     def __init__(self) -> None:
         self.stop_file: signals.StopFile | None = None
-        self.line: Lifeline | None = None
+        self.line: PeerLinks | None = None
         self._changed = threading.Condition(threading.RLock())
         self._passed = 0  # points
         self._idle = False  # waiting for a batch
-        self._asked: dict[str, str] = {}  # asked by this process: kind -> why
-        self._held: dict[str, str] = {}  # asked, not yet agreed: kind -> why
+        self._requested: dict[str, str] = {}  # by this process: kind -> why
+        self._held: dict[str, str] = {}  # requested, not yet agreed: kind -> why
         self._due: dict[str, int] = {}  # agreed: kind -> point
         self._why: dict[str, str] = {}
         self._answers: dict[str, dict[int, tuple[int, bool]]] = {}  # on process 0: kind -> answers
 
     # ---------------------------------------------------------------- asking
 
-    def ask(self, kind: str, why: str) -> None:
+    def request(self, kind: str, why: str) -> None:
         """Makes all processes stop or save at their next common point; called in any thread.
 
         Args:
           kind: `STOP` or `SAVE`.
           why: what was seen or received; the name of this process is added.
         """
-        self._asked[kind] = why
+        self._requested[kind] = why
         line = self.line
         by = line.name(line.index) if line else "this process"
         if line is None or line.index == 0:
@@ -79,30 +79,30 @@ class Agreement:
             line.send("ask", [kind, f"{why} by {by}"])
 
     @contextlib.contextmanager
-    def over(self, line: "Lifeline") -> Iterator[None]:
+    def including(self, line: "PeerLinks") -> Iterator[None]:
         """Includes other processes in the agreement while the block runs."""
         with self._changed:
-            self.line, self._asked, asked = line, {}, self._asked
+            self.line, self._requested, earlier = line, {}, self._requested
             self._due.clear()
         line.listen(self._hear)
-        for kind, why in asked.items():  # asked before the others were connected
-            self.ask(kind, why)
+        for kind, why in earlier.items():  # from before the others were connected
+            self.request(kind, why)
         try:
             yield
         finally:
             self.line = None
 
-    def _hear(self, index: int, topic: str, said: Any) -> None:
-        """Handles a message of another process; called in the thread of the lifeline."""
+    def _hear(self, index: int, topic: str, message: Any) -> None:
+        """Handles a message of another process; called in the thread of the peer links."""
         if topic == "ask":
-            self._hold(*said)
+            self._hold(*message)
         elif topic == "hold":
-            self._hold(*said)
+            self._hold(*message)
         elif topic == "passed":
-            kind, passed, idle = said
+            kind, passed, idle = message
             self._count(index, kind, passed, idle)
         elif topic == "due":
-            self._agreed(*said)
+            self._agreed(*message)
 
     def _hold(self, kind: str, why: str) -> None:
         """Holds this process at its current point until the agreed point is known."""
@@ -157,7 +157,7 @@ class Agreement:
         if self._due.get(STOP) == 0:
             text, code = str(_stopped(why)), Stopped.exit_code
             process_exit.say(text)
-            self.line.leave(code, text) if self.line else process_exit.end(code)
+            self.line.end_all(code, text) if self.line else process_exit.end(code)
 
     # ---------------------------------------------------------------- points
 
@@ -167,7 +167,7 @@ class Agreement:
             if self._due.get(STOP) == 0:
                 raise _stopped(self._why[STOP])
 
-    def point(self) -> None:
+    def pass_point(self) -> None:
         """Passes a point; raises Stopped if it is the last. Waits while one is being agreed on."""
         watchdog.mark()
         with self._changed:
@@ -180,7 +180,7 @@ class Agreement:
         if due is not None and self._passed >= due:
             raise _stopped(self._why[STOP], save=due > 0)
 
-    def idle(self, get: Callable[[], _T]) -> _T:
+    def wait_for_batch(self, get: Callable[[], _T]) -> _T:
         """Waits for a batch; raises Stopped if all stop while all wait for the same batch.
 
         Args:
@@ -189,24 +189,24 @@ class Agreement:
         with self._changed:
             self._idle = True
         try:
-            found: list[_T] = []
-            while not found:
+            batches: list[_T] = []
+            while not batches:
                 with contextlib.suppress(queue.Empty):
-                    found.append(get())
+                    batches.append(get())
                 with self._changed:
-                    if found:  # others may have agreed because this process said that it waits
+                    if batches:  # the others may have agreed on a point because this one waits
                         self._changed.wait_for(lambda: not self._held)
                     self._raise_if_due()
-                    if not found and self.line is None and STOP in self._due:
+                    if not batches and self.line is None and STOP in self._due:
                         # A process alone: no other process goes on to the point that is due.
                         raise _stopped(self._why[STOP], save=True)
-                    self._idle = not found
-            return found[0]
+                    self._idle = not batches
+            return batches[0]
         finally:
             self._idle = False
 
     def take_save(self) -> bool:
-        """Returns True, after a step, if all save now because `ask` was called with `SAVE`."""
+        """Returns True, after a step, if all save now because `request` was called with `SAVE`."""
         with self._changed:
             if SAVE not in self._due or self._passed < self._due[SAVE]:
                 return False
@@ -244,9 +244,11 @@ def listening(workdir: str = "") -> Iterator[None]:
         agreement.stop_file = signals.StopFile(storage.path(workdir)) if workdir else None
 
     def first(number: signal.Signals) -> None:
-        insists = "SIGTERM or Ctrl-C" if number in process_exit.NOTICES else "a second one"
-        log.warning("%s received: stopping; %s ends this process at once", number.name, insists)
-        agreement.ask(STOP, f"{number.name} received")
+        log.warning(
+            "%s received: stopping; a second SIGTERM or Ctrl-C ends this process at once",
+            number.name,
+        )
+        agreement.request(STOP, f"{number.name} received")
 
     def again(number: signal.Signals) -> None:
         process_exit.say(f"{number.name} received again: ended without saving.")
@@ -270,15 +272,15 @@ def watching(workdir: Path, who: ProcessIdentity | Literal["tpu"] | None = None)
     agreement = _now
     index = who.index if isinstance(who, ProcessIdentity) else 0
 
-    def found(why: str) -> None:
+    def act(why: str) -> None:
         log.warning("%s: stopping", why)
-        agreement.ask(STOP, f"{why} seen")
+        agreement.request(STOP, f"{why} seen")
 
     with contextlib.ExitStack() as stack:
         if (agreement.line.index if agreement.line else index) == 0:
             file = agreement.stop_file = agreement.stop_file or signals.StopFile(workdir)
-            stack.enter_context(file.watched(functools.partial(found, str(file))))
-        stack.enter_context(signals.maintenance(found))
+            stack.enter_context(file.watched(functools.partial(act, str(file))))
+        stack.enter_context(signals.maintenance(act))
         yield
 
 
@@ -288,9 +290,9 @@ def accepted() -> None:
         _now.stop_file.remove_old()
 
 
-def over(line: "Lifeline") -> contextlib.AbstractContextManager[None]:
-    """See `Agreement.over`."""
-    return _now.over(line)
+def including(line: "PeerLinks") -> contextlib.AbstractContextManager[None]:
+    """See `Agreement.including`."""
+    return _now.including(line)
 
 
 def check() -> None:
@@ -310,23 +312,23 @@ def feed(batches: Iterator[_T]) -> Iterator[_T]:
     agreement = _now
     wanted: queue.SimpleQueue[bool] = queue.SimpleQueue()
     # Not a SimpleQueue: its `get` waits for ever if a signal arrives as the timeout ends.
-    made: queue.Queue[tuple[_T, BaseException | None]] = queue.Queue()
+    ready: queue.Queue[tuple[_T, BaseException | None]] = queue.Queue()
 
     def work() -> None:
         while wanted.get():
             try:
-                made.put((next(batches, _END), None))
+                ready.put((next(batches, _END), None))
             except BaseException as e:
-                made.put((_END, e))
+                ready.put((_END, e))
 
     thread = threading.Thread(target=work, name="batches", daemon=True)
     thread.start()
     try:
         wanted.put(True)
         while True:
-            agreement.point()
+            agreement.pass_point()
             wanted.put(True)
-            batch, error = agreement.idle(lambda: made.get(timeout=_TICK_SECS))
+            batch, error = agreement.wait_for_batch(lambda: ready.get(timeout=_TICK_SECS))
             if error is not None:
                 raise error
             if batch is _END:
@@ -353,13 +355,13 @@ class Backstop:
 
     def saved(self) -> None:
         """Notes that a save has just started."""
-        self._since, self._asked = self._clock(), False
+        self._since, self._requested = self._clock(), False
 
     def due(self) -> bool:
         """Returns True, after a step, if all save now."""
         first = _now.line is None or _now.line.index == 0
         late = self._secs and self._clock() - self._since > self._secs
-        if late and first and not self._asked:
-            self._asked = True
-            _now.ask(SAVE, f"a checkpoint older than {self._secs / 60:g} minutes seen")
+        if late and first and not self._requested:
+            self._requested = True
+            _now.request(SAVE, f"a checkpoint older than {self._secs / 60:g} minutes seen")
         return _now.take_save()

@@ -31,7 +31,7 @@ from vit_jax.runtime.process_identity import ProcessIdentity
 from vit_jax.storage import files as storage
 
 if TYPE_CHECKING:
-    from vit_jax.runtime.peer_links import Lifeline
+    from vit_jax.runtime.peer_links import PeerLinks
 
 Platform = Literal["auto", "cpu", "gpu", "tpu"]
 _JAX_NAMES = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}
@@ -86,7 +86,9 @@ def start(platform: Platform, *, deterministic: bool, root: str = "/") -> list[A
 # ---------------------------------------------------------------- several processes
 
 _LOST = ("gloo", "nccl", "connection", "socket", "unavailable", "deadline", "heartbeat", "aborted")
-_LATER_SECS = 30  # for the lifeline to name a silent process, before jax ends all without a message
+_LATER_SECS = (
+    30  # for the peer links to name a silent process, before jax ends all without a message
+)
 _TOKEN_SECS = 5  # longest wait for a file of another host to appear on shared storage
 log = logging.getLogger("vit_jax")
 
@@ -94,7 +96,7 @@ log = logging.getLogger("vit_jax")
 class _Session:
     """The state of this module while several processes train together."""
 
-    def __init__(self, who: ProcessIdentity, line: "Lifeline", barrier_secs: float):
+    def __init__(self, who: ProcessIdentity, line: "PeerLinks", barrier_secs: float):
         self.who, self.line, self.barrier_secs = who, line, barrier_secs
         self.numbers = itertools.count()
 
@@ -159,10 +161,10 @@ def session(
     line.stacks = functools.partial(watchdog.write_stacks, workdir, who.index)
     with (
         _among(_Session(who, line, barrier_secs)),
-        coordinated_stop.over(line),
+        coordinated_stop.including(line),
         watchdog.watching(hang_secs, functools.partial(_hung, workdir, line)),
     ):
-        if jax_distributed.global_state.client is None:
+        if not jax.distributed.is_initialized():
             _initialize(who, connect_secs, heartbeat_secs)
         if who.index:
             log.setLevel(logging.WARNING)
@@ -194,14 +196,14 @@ def _among(session: _Session) -> Iterator[None]:
 
 
 def _check_times(**secs: int) -> None:
-    for name, given in secs.items():
-        if not 1 <= given < 2**31:
+    for name, value in secs.items():
+        if not 1 <= value < 2**31:
             raise BadInput(
-                f"processes.{name}_secs={given}; give seconds, a whole number from 1 on."
+                f"processes.{name}_secs={value}; give seconds, a whole number from 1 on."
             )
 
 
-def _hung(workdir: Path, line: "Lifeline | None", secs: float) -> None:
+def _hung(workdir: Path, line: "PeerLinks | None", secs: float) -> None:
     """Ends this process, and with it the others, because it makes no progress any more."""
     who = line.name(line.index) if line else "the run"
     text = (
@@ -209,7 +211,7 @@ def _hung(workdir: Path, line: "Lifeline | None", secs: float) -> None:
         f"was is written to {workdir / watchdog.FOLDER}."
     )
     if line:
-        line.hang(text)
+        line.end_all_hung(text)
         return
     from vit_jax.runtime import peer_links
 
@@ -250,7 +252,7 @@ def _initialize(who: ProcessIdentity | None, connect_secs: int, heartbeat_secs: 
     return True
 
 
-def _meet_on_tpu(connect_secs: int) -> "tuple[ProcessIdentity, Lifeline]":
+def _meet_on_tpu(connect_secs: int) -> "tuple[ProcessIdentity, PeerLinks]":
     """Connects processes that jax found by itself, on a port that process 0 announces."""
     from vit_jax.runtime import rendezvous
 
@@ -265,29 +267,29 @@ def _meet_on_tpu(connect_secs: int) -> "tuple[ProcessIdentity, Lifeline]":
     return who, rendezvous.meet(who, (who.address[0], port), rendezvous.facts(), connect_secs)
 
 
-def _leave(line: "Lifeline", error: BaseException) -> None:
+def _leave(line: "PeerLinks", error: BaseException) -> None:
     """Ends this process, and with it the others; does not return."""
     from vit_jax.runtime import peer_links
 
     if isinstance(error, BadInput | RunFailed | PeerLost | Stopped):
         process_exit.say(str(error))
-        line.leave(error.exit_code, str(error))
+        line.end_all(error.exit_code, str(error))
     time.sleep(
         peer_links.GRACE_SECS + 1
-    )  # usually another process is gone: the lifeline knows which
+    )  # usually another process is gone: the peer links know which
     with contextlib.suppress(OSError):  # stderr has no reader
         traceback.print_exception(error)
     text = f"{type(error).__name__}: {error}"
     runtime = isinstance(error, jax.errors.JaxRuntimeError | ValueError)
     lost = runtime and any(word in text.lower() for word in _LOST)
-    line.leave(PeerLost.exit_code if lost else RunFailed.exit_code, text.splitlines()[0][:500])
+    line.end_all(PeerLost.exit_code if lost else RunFailed.exit_code, text.splitlines()[0][:500])
 
 
-def leave(code: int, text: str) -> None:
+def end_all(code: int, text: str) -> None:
     """Ends this process, and with it the others, from any thread; does not return."""
     process_exit.say(text)
     if _now:
-        _now.line.leave(code, text)
+        _now.line.end_all(code, text)
     process_exit.end(code)
 
 
@@ -326,8 +328,8 @@ def gather(name: str, value: str, timeout_secs: float | None = None) -> list[str
         raise PeerLost(
             f"{name}: {', '.join(missing) or 'a process'} did not come within {timeout:g} s."
         ) from e
-    found = {int(k.rpartition("/")[2]): v for k, v in client.key_value_dir_get(folder)}
-    return [found[i] for i in range(count)]
+    values = {int(k.rpartition("/")[2]): v for k, v in client.key_value_dir_get(folder)}
+    return [values[i] for i in range(count)]
 
 
 def barrier(name: str, timeout_secs: float | None = None) -> None:
@@ -340,7 +342,7 @@ def share(name: str, value: Any) -> Any:
     return json.loads(gather(name, json.dumps(value) if is_first() else "")[0])
 
 
-def agree(what: str, facts: Mapping[str, str]) -> None:
+def agree(name: str, facts: Mapping[str, str]) -> None:
     """Checks that facts are equal on all processes.
 
     Raises:
@@ -348,12 +350,12 @@ def agree(what: str, facts: Mapping[str, str]) -> None:
     """
     if _now is None:
         return
-    found = [json.loads(text) for text in gather(what, json.dumps(dict(facts)))]
+    everyone = [json.loads(text) for text in gather(name, json.dumps(dict(facts)))]
     from vit_jax.runtime import rendezvous
 
-    wrong = rendezvous.mismatch(_now.who, found, _now.line.hosts)
+    wrong = rendezvous.mismatch(_now.who, everyone, _now.line.hosts)
     if wrong:
-        raise BadInput(f"{what} is not the same on all processes: {wrong} Start all alike.")
+        raise BadInput(f"{name} is not the same on all processes: {wrong} Start all alike.")
 
 
 def check_shared(folder: Path) -> None:
@@ -376,11 +378,10 @@ def check_shared(folder: Path) -> None:
             storage.write((whole, *whole.parents)[levels] / token, "")
         except OSError as e:
             error = f"cannot write to {folder}: {e.strerror}; give a --workdir that is writable."
-    made = share(
+    levels, token, tail, error = share(
         "token of the workdir",
         [levels, token, list(whole.parts[len(whole.parts) - levels :]), error],
     )
-    levels, token, tail, error = made
     try:
         if error:
             raise BadInput(error)

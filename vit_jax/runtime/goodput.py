@@ -99,7 +99,7 @@ def recording(
         return
     _record = record = _begun(workdir / FILE, since, seen)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(process_exit.last(lambda: record.exit(process_exit.code())))
+        stack.enter_context(process_exit.before_exit(lambda: record.exit(process_exit.code())))
         try:
             yield
         except BaseException as e:

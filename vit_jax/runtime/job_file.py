@@ -58,15 +58,17 @@ class JobFile:
         if self.code and self.code != here:
             raise BadInput(f"the job was made with code {self.code}, here is {here}. {again}")
         for name, version in self.packages.items():
-            found = _version(name)
-            if found != version:
-                raise BadInput(f"the job was made with {name} {version}, here is {found}. {again}")
+            installed = _version(name)
+            if installed != version:
+                raise BadInput(
+                    f"the job was made with {name} {version}, here is {installed}. {again}"
+                )
         if self.config and spec is not None:
-            found = config_lib.fingerprint(config_lib.load(spec, overrides))
-            if found != self.config:
+            fingerprint = config_lib.fingerprint(config_lib.load(spec, overrides))
+            if fingerprint != self.config:
                 raise BadInput(
                     f"the job was made with configuration {self.config}, --config={spec} is "
-                    f"{found} here: one of the two was changed since. Submit again."
+                    f"{fingerprint} here: one of the two was changed since. Submit again."
                 )
 
 
@@ -77,24 +79,24 @@ def read(path: str) -> JobFile:
       BadInput: the file does not exist, or is not a job.
     """
     try:
-        found: Any = json.loads(regular.read_list(os.path.expanduser(path)))
+        content: Any = json.loads(regular.read_list(os.path.expanduser(path)))
     except (OSError, ValueError, RecursionError) as e:
         raise BadInput(f"@{path} cannot be read: {e}; give a job file of `launch`.") from e
     known = {field.name for field in dataclasses.fields(JobFile)}
-    if not isinstance(found, dict) or "arguments" not in found:
-        raise BadInput(f'@{path} is no job: expected {{"arguments": [...], ...}}.')
-    for key in found:
+    if not isinstance(content, dict) or "arguments" not in content:
+        raise BadInput(f'@{path} is not a job: expected {{"arguments": [...], ...}}.')
+    for key in content:
         if key not in known:
             raise unknown(f"key in {path}", key, sorted(known))
-    arguments, packages = found["arguments"], found.get("packages", {})
+    arguments, packages = content["arguments"], content.get("packages", {})
     if not isinstance(arguments, list) or not all(isinstance(a, str) for a in arguments):
-        raise BadInput(f"@{path}: arguments={arguments!r}; expected a list of texts.")
+        raise BadInput(f"@{path}: arguments={arguments!r}; expected a list of strings.")
     if not isinstance(packages, dict) or not all(isinstance(v, str) for v in packages.values()):
         raise BadInput(f"@{path}: packages={packages!r}; expected names with versions.")
     for key in ("code", "config"):
-        if not isinstance(found.get(key, ""), str):
-            raise BadInput(f"@{path}: {key}={found[key]!r}; expected a text.")
-    return JobFile(**{**found, "arguments": tuple(arguments)})
+        if not isinstance(content.get(key, ""), str):
+            raise BadInput(f"@{path}: {key}={content[key]!r}; expected a string.")
+    return JobFile(**{**content, "arguments": tuple(arguments)})
 
 
 def _version(package: str) -> str:

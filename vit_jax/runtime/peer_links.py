@@ -6,7 +6,7 @@
 The kernel closes the connections of a process that dies, so the others notice at once, whatever
 they wait for, on every kind of device. A frozen process falls silent. A process that fails tells
 the others why before it leaves. `rendezvous` opens the connections, which also carry messages of
-other modules (`send`, `listen`). This module must not import jax. Start from `Lifeline`.
+other modules (`send`, `listen`). This module must not import jax. Start from `PeerLinks`.
 """
 
 import contextlib
@@ -88,7 +88,7 @@ class Channel:
         return None
 
 
-class Lifeline:
+class PeerLinks:
     """The open connections of this process, watched by a thread until `close` or the end.
 
     Attributes:
@@ -102,7 +102,7 @@ class Lifeline:
 
     def __init__(self, who: ProcessIdentity, channels: dict[int, Channel], hosts: list[str]):
         self.hosts, self.index, self.count = hosts, who.index, who.count
-        self.hint: Callable[[], str] = lambda: "run again to continue."
+        self.hint: Callable[[], str] = lambda: "Run again to continue."
         self.stacks: Callable[[str], object] = lambda why: None
         self.silent_secs = 0.0
         self._channels = dict(channels)
@@ -116,17 +116,17 @@ class Lifeline:
         self._closing = self._leaving = False
         self._done: set[int] = set()  # processes that said goodbye
         self._lock = threading.RLock()
-        self._thread = threading.Thread(target=self._watch, name="lifeline", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="peer links", daemon=True)
         self._thread.start()
 
     def name(self, index: int) -> str:
         """Returns e.g. `process 1 of 2 (host)`."""
         return f"process {index} of {self.count} ({self.hosts[index]})"
 
-    def send(self, topic: str, said: Any) -> None:
+    def send(self, topic: str, message: Any) -> None:
         """Sends a JSON value: process 0 to all others, the others to process 0."""
         for channel in list(self._channels.values()):
-            channel.send({"topic": topic, "said": said})
+            channel.send({"topic": topic, "said": message})
 
     def listen(self, handler: Handler) -> None:
         """Sets the handler of messages from `send`, earlier ones included; it must not wait."""
@@ -145,7 +145,7 @@ class Lifeline:
         for channel in channels:
             channel.socket.close()
 
-    def leave(self, code: int, text: str) -> None:
+    def end_all(self, code: int, text: str) -> None:
         """Ends this process, which has failed, and with it the others; does not return."""
         with self._lock:
             self._leaving = True
@@ -153,7 +153,7 @@ class Lifeline:
                 self._tell(code, f"{self.name(self.index)} failed: {text}")
         self._exit(code)
 
-    def hang(self, text: str) -> None:
+    def end_all_hung(self, text: str) -> None:
         """Ends all processes because this one hangs; all write their stacks first."""
         with self._lock:
             if self._verdict is None:
@@ -205,7 +205,7 @@ class Lifeline:
             elif now - self._last[index] > self.silent_secs and index not in self._done:
                 with self._lock:
                     self._channels.pop(index)  # the end does not wait for it
-                    why = f"said nothing for {self.silent_secs:g} s: it, or its host, is frozen"
+                    why = f"was silent for {self.silent_secs:g} s: it, or its host, is frozen"
                     if self._verdict is None:
                         self._tell(PeerLost.exit_code, f"{self.name(index)} {why}.")
 
@@ -223,7 +223,7 @@ class Lifeline:
                 elif "alive" not in message and self._verdict is None:
                     self._tell(message["code"], message["text"], message["hung"])
         if messages is None:
-            self._miss(index, "it ended or was killed without a word, or its host is silent")
+            self._miss(index, "it ended or was killed without a message, or its host is silent")
         return messages is not None
 
     def _miss(self, index: int, why: str) -> None:

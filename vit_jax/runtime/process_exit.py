@@ -4,33 +4,29 @@
 """Ends a process that cannot wait for its main thread, from any thread.
 
 Python's exit hooks do not run: those of jax and TensorFlow wait for events that may never come.
-Actions that must run all the same are registered with `last`. Start from `end`.
+Actions that must run all the same are registered with `before_exit`. Start from `end`.
 """
 
 import atexit
 import contextlib
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 
-# A closed terminal, a scheduler's warning (Slurm's --signal), a used-up limit on processor time.
-# They may arrive repeatedly, and SIGTERM may follow while the run saves.
-NOTICES = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 is_command = False  # True in a command of this package: nothing follows the run but the exit
-LAST_SECS = 2.0  # for each action that is registered with `last`
-_last: list[Callable[[], None]] = []
+LAST_SECS = 2.0  # for each action that is registered with `before_exit`
+_actions: list[Callable[[], None]] = []
 
 
 @contextlib.contextmanager
-def last(action: Callable[[], None]) -> Iterator[None]:
+def before_exit(action: Callable[[], None]) -> Iterator[None]:
     """Makes `end` run `action` first, while the block lasts; the action must be quick."""
-    _last.append(action)
+    _actions.append(action)
     try:
         yield
     finally:
-        _last.remove(action)
+        _actions.remove(action)
 
 
 def say(text: str) -> None:
@@ -61,7 +57,7 @@ def end(code: int) -> None:
     """Ends the process with an exit code; does not return."""
     global _code
     _code = code
-    for action in reversed(_last):
+    for action in reversed(_actions):
         ends_in_time(action, LAST_SECS)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
@@ -74,11 +70,11 @@ def code() -> int:
     return 1 if _code is None else _code
 
 
-_left: list[threading.Thread] = []
+_threads: list[threading.Thread] = []
 
 
 def do_not_wait_for(thread: threading.Thread, secs: float | None = None) -> None:
-    """Makes the command of this package not wait for a thread that is still busy, see `returns`.
+    """Makes the command of this package not wait for a thread that is still busy, see `finish`.
 
     A program that sets its own exit code does wait at its exit. Either comes before the exit hooks
     of jax, which would wait for such a thread or make it crash.
@@ -87,7 +83,7 @@ def do_not_wait_for(thread: threading.Thread, secs: float | None = None) -> None
       thread: a daemon thread.
       secs: how long such a program waits before it ends as by `end(1)`; None: for ever.
     """
-    _left.append(thread)
+    _threads.append(thread)
     atexit.register(_wait, thread, secs)
 
 
@@ -98,14 +94,11 @@ def _wait(thread: threading.Thread, secs: float | None) -> None:
         end(1)
 
 
-def returns(code: int) -> int:
+def finish(code: int) -> int:
     """Returns the exit code of the command, as its last act.
 
-    Ends the process here if a thread of `do_not_wait_for` is still busy. Notices are ignored from
-    here on: Python takes a moment to end, and a scheduler may send them again.
+    Ends the process here if a thread of `do_not_wait_for` is still busy.
     """
-    for number in NOTICES:
-        signal.signal(number, signal.SIG_IGN)
-    if any(thread.is_alive() for thread in _left):
+    if any(thread.is_alive() for thread in _threads):
         end(code)
     return code

@@ -81,26 +81,28 @@ def resolve(
     Raises:
       BadInput: only a part is given, or values make no sense; the message says what is missing.
     """
-    given = {key: flags.get(key) or env.get(name, "") for key, name in VARIABLES.items()}
+    values = {key: flags.get(key) or env.get(name, "") for key, name in VARIABLES.items()}
     names = {key: f"--{key}" if flags.get(key) else name for key, name in VARIABLES.items()}
-    if given["coordinator"]:
-        _checked(given["coordinator"], names["coordinator"])
-    if all(given.values()):
-        count = _count(names["num_processes"], given["num_processes"])
-        index = _number(names["process_id"], given["process_id"])
-        whole = _who(given["coordinator"], count, index, ", ".join(names.values()))
+    if values["coordinator"]:
+        _checked(values["coordinator"], names["coordinator"])
+    if all(values.values()):
+        count = _count(names["num_processes"], values["num_processes"])
+        index = _number(names["process_id"], values["process_id"])
+        whole = _who(values["coordinator"], count, index, ", ".join(names.values()))
         return whole if whole.count > 1 else None
     engines = [e for e in _ENGINES if not (tpu and e is _skypilot)]  # its order is not the TPU's
-    found = next((w for engine in engines if (w := engine(env, given["coordinator"]))), None)
-    only_coordinator = given["coordinator"] and not (given["num_processes"] or given["process_id"])
-    if any(given.values()) and not (found and only_coordinator):
-        have = ", ".join(names[key] for key, value in given.items() if value)
+    identity = next((w for engine in engines if (w := engine(env, values["coordinator"]))), None)
+    only_coordinator = values["coordinator"] and not (
+        values["num_processes"] or values["process_id"]
+    )
+    if any(values.values()) and not (identity and only_coordinator):
+        have = ", ".join(names[key] for key, value in values.items() if value)
         missing = " and ".join(
-            f"--{key} (or {VARIABLES[key]})" for key, value in given.items() if not value
+            f"--{key} (or {VARIABLES[key]})" for key, value in values.items() if not value
         )
         raise BadInput(f"{have} without {missing}; give all three, or none for one process.")
-    if found is not None:
-        return found if found.count > 1 else None
+    if identity is not None:
+        return identity if identity.count > 1 else None
     on_tpu = tpu or "TPU_WORKER_HOSTNAMES" in env or "MEGASCALE_COORDINATOR_ADDRESS" in env
     return "tpu" if on_tpu else None
 
@@ -345,19 +347,19 @@ def check(who: ProcessIdentity) -> None:
             "process 0's host that the others can reach."
         )
     try:
-        found = _addresses(host, port, who.name_secs)
+        addresses = _addresses(host, port, who.name_secs)
     except OSError as e:
         raise BadInput(
             f"coordinator {who.coordinator} ({who.origin}): the name {host!r} does not resolve on "
             f"{socket.gethostname()} ({e}); give the IP address of process 0's host, or add the "
             "name to DNS or /etc/hosts."
         ) from e
-    if who.index and who.multi_host and all(map(is_loopback, found)):
+    if who.index and who.multi_host and all(map(is_loopback, addresses)):
         if socket.gethostname().split(".")[0] != host.split(".")[0]:
             raise BadInput(
                 f"coordinator {who.coordinator} ({who.origin}) resolves to loopback "
-                f"({', '.join(sorted(found))}) on {socket.gethostname()}; give the IP address of "
-                "process 0's host."
+                f"({', '.join(sorted(addresses))}) on {socket.gethostname()}; give the IP address "
+                "of process 0's host."
             )
 
 

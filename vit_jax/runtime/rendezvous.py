@@ -4,7 +4,7 @@
 """Lets the processes of a run find each other, before jax starts.
 
 Process 0 listens at the coordinator's address. A process that is missing or does not fit is named;
-jax's client would only abort. The connections stay open as a `Lifeline`. This module must not
+jax's client would only abort. The connections stay open as `PeerLinks`. This module must not
 import jax. Start from `meet`.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from vit_jax.errors import BadInput, PeerLost
-from vit_jax.runtime.peer_links import Channel, Lifeline
+from vit_jax.runtime.peer_links import Channel, PeerLinks
 from vit_jax.runtime.process_identity import ProcessIdentity
 
 HELLO_SECS = 5  # for a connection to introduce itself: a port scanner sends nothing
@@ -63,7 +63,7 @@ def mismatch(who: ProcessIdentity, facts: list[_Facts], hosts: list[str]) -> str
 
 def meet(
     who: ProcessIdentity, address: tuple[str, int], facts: _Facts, timeout_secs: float
-) -> Lifeline:
+) -> PeerLinks:
     """Waits until all processes are here and checks that they fit together.
 
     Args:
@@ -78,7 +78,7 @@ def meet(
     """
     meeting = _receive_all if who.index == 0 else _call
     channels, hosts = meeting(who, address, facts, timeout_secs)
-    return Lifeline(who, channels, hosts)
+    return PeerLinks(who, channels, hosts)
 
 
 def _receive_all(
@@ -87,14 +87,14 @@ def _receive_all(
     """Runs the rendezvous as process 0."""
     end, told = time.monotonic() + timeout_secs, time.monotonic()
     channels: dict[int, Channel] = {}
-    said: dict[int, dict[str, Any]] = {0: {"host": socket.gethostname(), "facts": dict(facts)}}
+    hellos: dict[int, dict[str, Any]] = {0: {"host": socket.gethostname(), "facts": dict(facts)}}
     wrong = ""
     with listen(who, address) as listener:
         while len(channels) < who.count - 1 and (left := end - time.monotonic()) > 0:
             if time.monotonic() - told >= WAITING_SECS:
                 told = time.monotonic()
                 gone = [i for i, channel in channels.items() if channel.ended()]
-                missing = [i for i in range(who.count) if i not in said or i in gone]
+                missing = [i for i in range(who.count) if i not in hellos or i in gone]
                 log.info("waiting for %s of %d at %s", _listed(missing), who.count, who.coordinator)
             listener.settimeout(min(left, WAITING_SECS))
             try:
@@ -108,17 +108,17 @@ def _receive_all(
             earlier = channels.get(hello["vit_jax"])
             if earlier and earlier.ended():  # it died during the rendezvous and came again
                 earlier.socket.close()
-                del channels[hello["vit_jax"]], said[hello["vit_jax"]]
-            misfit = _misfit(who, hello, said)
+                del channels[hello["vit_jax"]], hellos[hello["vit_jax"]]
+            misfit = _misfit(who, hello, hellos)
             if misfit:  # processes that come soon are told too
                 wrong = wrong or misfit
                 end = min(end, time.monotonic() + LATE_SECS)
                 channels[-1 - len(channels)] = channel
             else:
-                channels[hello["vit_jax"]], said[hello["vit_jax"]] = channel, hello
-    missing = [i for i in range(who.count) if i not in said]
+                channels[hello["vit_jax"]], hellos[hello["vit_jax"]] = channel, hello
+    missing = [i for i in range(who.count) if i not in hellos]
     if not wrong and not missing:
-        everyone = [said[i] for i in range(who.count)]
+        everyone = [hellos[i] for i in range(who.count)]
         hosts = [s["host"] for s in everyone]
         wrong = mismatch(who, [s["facts"] for s in everyone], hosts)
         if not wrong:
@@ -141,7 +141,7 @@ def _receive_all(
     raise error
 
 
-def _misfit(who: ProcessIdentity, hello: dict[str, Any], said: dict[int, dict[str, Any]]) -> str:
+def _misfit(who: ProcessIdentity, hello: dict[str, Any], hellos: dict[int, dict[str, Any]]) -> str:
     """Describes why a process that introduces itself does not fit; "" if it fits."""
     index, count, host = hello["vit_jax"], hello["count"], hello["host"]
     if count != who.count:
@@ -149,9 +149,9 @@ def _misfit(who: ProcessIdentity, hello: dict[str, Any], said: dict[int, dict[st
             f"process {index} ({host}) was told that there are {count} processes, process 0 that "
             f"there are {who.count}; start all with the same number."
         )
-    if index in said:
+    if index in hellos:
         return (
-            f"two processes ({said[index]['host']} and {host}) have number {index} of {count}; "
+            f"two processes ({hellos[index]['host']} and {host}) have number {index} of {count}; "
             "give each its own."
         )
     return ""

@@ -17,16 +17,18 @@ import signal
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from vit_jax.errors import PeerLost
 from vit_jax.runtime import process_exit
-from vit_jax.runtime.process_exit import NOTICES
 from vit_jax.storage import files as storage
 from vit_jax.storage import offline
 
+# A closed terminal, a scheduler's warning (Slurm's --signal), a used-up limit on processor time.
+# They may arrive repeatedly, and SIGTERM may follow while the run saves.
+NOTICES = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 INSISTING = (signal.SIGTERM, signal.SIGINT)  # a second one ends a process at once
 NUMBERS = (*INSISTING, *NOTICES)
 SAME_SECS = 0.1  # a launcher repeats a signal that the terminal has sent: both count as one
@@ -45,42 +47,32 @@ def heard(
 ) -> Iterator[None]:
     """Calls `first` when a signal asks for a stop, `again` when a person or launcher insists.
 
-    The first of `NUMBERS` and the first of `INSISTING` call `first`. Later ones of `INSISTING` call
-    `again`. Both run in a separate thread. Other notices change nothing. Signals that are ignored,
-    as under nohup and in background shells, stay ignored. Outside the main thread Python allows no
-    handlers, so no signal is heard.
+    `_Meaning` decides which. Both run in a separate thread. Outside the main thread Python allows
+    no handlers, so no signal is heard.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {n: signal.getsignal(n) for n in NUMBERS}
-    ours = {n: handler for n, handler in before.items() if handler != signal.SIG_IGN}
     out, into = os.pipe()
     os.set_blocking(into, False)
 
     def listen() -> None:
-        when: dict[int, float] = {}
-        insisted = False
+        meaning, times = _Meaning(), dict[int, float]()
         while number := os.read(out, 1)[0]:
             now = time.monotonic()
-            if number not in ours or now - when.get(number, -SAME_SECS) < SAME_SECS:
-                continue
-            if number in INSISTING:
-                (again if insisted else first)(signal.Signals(number))
-                insisted = True
-            elif not when:
-                first(signal.Signals(number))
-            when[number] = now
+            if number in NUMBERS and now - times.get(number, -SAME_SECS) >= SAME_SECS:
+                times[number] = now
+                kind = meaning.of_next(number)
+                if kind:
+                    {"first": first, "again": again}[kind](signal.Signals(number))
 
     listener = threading.Thread(target=listen, name="signals", daemon=True)
     previous = signal.set_wakeup_fd(into, warn_on_full_buffer=False)
     listener.start()
-    for number in ours:
-        signal.signal(number, lambda *_: None)
     try:
-        yield
+        with _handling(lambda *_: None):
+            yield
     finally:
-        _put_back(ours)
         signal.set_wakeup_fd(previous)
         os.write(into, b"\0")
         listener.join()
@@ -88,36 +80,61 @@ def heard(
         os.close(into)
 
 
-def _put_back(handlers: Mapping[signal.Signals, Any]) -> None:
-    """Restores handlers; a command ignores notices from here on, and keeps its exit code."""
-    for number, handler in handlers.items():
-        ignored = process_exit.is_command and number in NOTICES
-        signal.signal(number, signal.SIG_IGN if ignored else handler)
-
-
 @contextlib.contextmanager
 def collected() -> Iterator[list[int]]:
     """Yields a list that collects the signals that ask for an end: the first, then insisting ones.
 
-    Signals count as in `heard`, but a quick repetition counts too. Ignored signals stay ignored.
+    Signals count as in `heard`, but a quick repetition counts too.
     """
     received: list[int] = []
-    insisting: list[int] = []
-    before = {n: signal.getsignal(n) for n in NUMBERS}
-    ours = {n: handler for n, handler in before.items() if handler != signal.SIG_IGN}
+    meaning = _Meaning()
 
     def note(number: int, _: Any) -> None:
-        if number in INSISTING:
-            insisting.append(number)
-        if not received or (number in INSISTING and len(insisting) > 1):
+        kind = meaning.of_next(number)
+        if kind == "again" or (kind and not received):
             received.append(number)
 
-    for number in ours:
-        signal.signal(number, note)
-    try:
+    with _handling(note):
         yield received
+
+
+class _Meaning:
+    """Tells requests to stop, and those that insist, from repetitions that change nothing."""
+
+    def __init__(self) -> None:
+        self._asked = self._insisted = False
+
+    def of_next(self, number: int) -> Literal["first", "again", ""]:
+        """Returns `first` for a request, `again` for one that insists, "" for a repeated notice.
+
+        A notice is a request if no signal precedes it. The first of `INSISTING` is a request, and
+        later ones insist.
+        """
+        if number not in INSISTING:
+            kind = "" if self._asked else "first"
+        else:
+            kind, self._insisted = "again" if self._insisted else "first", True
+        self._asked = True
+        return kind
+
+
+@contextlib.contextmanager
+def _handling(handler: Callable[[int, Any], None]) -> Iterator[None]:
+    """Handles `NUMBERS` while the block runs; signals that are ignored, as under nohup, stay so.
+
+    A command ignores notices from the end of the block on, because a scheduler may repeat them
+    while Python takes a moment to end: they would change the exit code.
+    """
+    before: dict[signal.Signals, Any] = {n: signal.getsignal(n) for n in NUMBERS}
+    handled = {n: earlier for n, earlier in before.items() if earlier != signal.SIG_IGN}
+    for number in handled:
+        signal.signal(number, handler)
+    try:
+        yield
     finally:
-        _put_back(ours)
+        for number, earlier in handled.items():
+            ignored = process_exit.is_command and number in NOTICES
+            signal.signal(number, signal.SIG_IGN if ignored else earlier)
 
 
 @contextlib.contextmanager
@@ -167,13 +184,13 @@ class StopFile:
                 log.info("removed %s, which is older than this start", self._file)
 
     @contextlib.contextmanager
-    def watched(self, found: Callable[[], None]) -> Iterator[None]:
-        """Calls `found` once, in another thread, if the file is written during the block."""
+    def watched(self, act: Callable[[], None]) -> Iterator[None]:
+        """Calls `act` once, in another thread, if the file is written during the block."""
 
         def look() -> bool:
             with contextlib.suppress(OSError, PeerLost):
                 if self._version() != self._old:
-                    found()
+                    act()
                     return True
             return False
 
@@ -189,7 +206,7 @@ def notice() -> str | None:
     """
     server = os.environ.get("GCE_METADATA_HOST") or _METADATA
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    said = {}
+    answers = {}
     for name in ("preempted", "maintenance-event"):
         request = urllib.request.Request(
             f"http://{server}/computeMetadata/v1/instance/{name}",
@@ -197,12 +214,12 @@ def notice() -> str | None:
         )
         try:
             with opener.open(request, timeout=ASK_SECS) as answer:
-                said[name] = answer.read(1000).decode(errors="replace").strip()
+                answers[name] = answer.read(1000).decode(errors="replace").strip()
         except (OSError, http.client.HTTPException):
             return None
-    if said["preempted"] == "TRUE":
+    if answers["preempted"] == "TRUE":
         return "preempted=TRUE"
-    event = said["maintenance-event"]  # a machine that only migrates goes on
+    event = answers["maintenance-event"]  # a machine that only migrates goes on
     return f"maintenance-event={event}" if event.startswith("TERMINATE") else ""
 
 
@@ -221,17 +238,17 @@ def on_google_cloud() -> bool:
 
 
 @contextlib.contextmanager
-def maintenance(found: Callable[[str], None]) -> Iterator[None]:
-    """Calls `found` with the notice that this machine ends soon; polls only on Google Cloud."""
+def maintenance(act: Callable[[str], None]) -> Iterator[None]:
+    """Calls `act` with the notice that this machine ends soon; polls only on Google Cloud."""
     if not on_google_cloud():
         yield
         return
 
     def look() -> bool:
-        said = notice()
-        if said:
-            found(said)
-        return bool(said)
+        text = notice()
+        if text:
+            act(text)
+        return bool(text)
 
     with _polling("maintenance", NOTICE_SECS, look):
         yield

@@ -86,7 +86,7 @@ def _machine() -> str:
     return ""
 
 
-def this() -> Owner:
+def this_process() -> Owner:
     """Returns this process as an owner from now on."""
     return Owner(
         host=socket.gethostname(),
@@ -125,15 +125,15 @@ def _content(file: Path) -> bytes | None:
 def _owner(file: Path, content: bytes) -> Owner | None:
     """Returns the owner that a lock names; None if the lock is damaged."""
     try:
-        found = json.loads(content)
+        fields = json.loads(content)
         names = [field.name for field in dataclasses.fields(Owner)]
-        owner = Owner(**{name: found[name] for name in names})
+        owner = Owner(**{name: fields[name] for name in names})
         owner = dataclasses.replace(owner, pid=int(owner.pid), beat=float(owner.beat))
         if math.isfinite(owner.beat):
             return owner
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         pass
-    log.warning("%s is damaged and not taken for a lock", file)
+    log.warning("%s is damaged and does not count as a lock", file)
     return None
 
 
@@ -170,13 +170,13 @@ def acquire(
     Raises:
       BadInput: another owner lives, and the message names it; or the workdir is not writable.
     """
-    me = this()
+    me = this_process()
     with writing(workdir):
         other = _take(workdir / FILE, me, clock, sleep)
     if other is None:
         sleep(SETTLE_SECS)  # for a rival that was paused before it wrote, or is an older version
-        found = read(workdir)
-        other = None if found and found.token == me.token else found or me
+        owner = read(workdir)
+        other = None if owner and owner.token == me.token else owner or me
     if other:
         raise _refusal(workdir, other)
     return me
@@ -191,21 +191,21 @@ def _take(
     too, because its holder may also die.
     """
     while not storage.create(file, _text(me, clock())):
-        found = _left(file, sleep)
-        if isinstance(found, Owner):  # a request that storage repeats finds our own lock
-            return found if found.token != me.token else None
-        if found is None:
+        left = _left(file, sleep)
+        if isinstance(left, Owner):  # a request that storage repeats finds our own lock
+            return left if left.token != me.token else None
+        if left is None:
             sleep(SETTLE_SECS)  # the owner has ended, or a network disk does not show the file yet
             continue
-        claim = file.with_name(f".{FILE}.{hashlib.sha256(found).hexdigest()[:16]}")
+        claim = file.with_name(f".{FILE}.{hashlib.sha256(left).hexdigest()[:16]}")
         rival = _take(claim, me, clock, sleep)
         if rival:
             sleep(SETTLE_SECS)
-            if _content(file) == found:
+            if _content(file) == left:
                 return rival
             continue
         try:
-            if _content(file) == found:  # otherwise another run held the claim before
+            if _content(file) == left:  # otherwise another run held the claim before
                 storage.write(file, _text(me, clock()))
                 return None
         finally:
@@ -303,7 +303,7 @@ def _held(workdir: Path) -> Iterator[float | None]:
                 log.warning("cannot renew %s: %s", workdir / FILE, e)
                 continue
             if other:
-                coordination.leave(
+                coordination.end_all(
                     BadInput.exit_code,
                     f"another run has taken over {workdir}: {other}. This one ends unsaved.",
                 )
@@ -311,7 +311,7 @@ def _held(workdir: Path) -> Iterator[float | None]:
     thread = threading.Thread(target=keep, name="lock", daemon=True)
     thread.start()
     try:
-        with process_exit.last(functools.partial(release, workdir, me)):
+        with process_exit.before_exit(functools.partial(release, workdir, me)):
             yield before.beat if before else None
     finally:
         ended.set()

@@ -19,24 +19,24 @@ from vit_jax.errors import BadInput, RunFailed
 
 
 class Child:
-    """A process that calls `make(*given)`, and then applies that function to each question.
+    """A process that calls `make(*args)`, and then applies that function to each question.
 
     It lasts until the end of a `with` block, or of this process. `make`, the questions and the
     answers are pickled.
     """
 
-    def __init__(self, make: Callable[..., Callable[[Any], Any]], *given: Any, died: str = ""):
+    def __init__(self, make: Callable[..., Callable[[Any], Any]], *args: Any, died: str = ""):
         """Starts the process.
 
         Args:
           make: a function of a module that can be imported.
-          given: its arguments.
+          args: its arguments.
           died: the message for the user if the process ends by itself.
         """
         context = multiprocessing.get_context("spawn")
         self._ours, theirs = context.Pipe()
         self._died = died or "a process of its own ended; its last words are above."
-        self._process = context.Process(target=_serve, args=(theirs, make, given), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, make, args), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -55,25 +55,25 @@ class Child:
         """
         try:
             self._ours.send(question)
-            found = self._ours.recv()
+            answer = self._ours.recv()
         except (EOFError, ConnectionError) as e:
             raise RunFailed(self._died) from e
-        if isinstance(found, Exception):
-            raise found
-        return found
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
-def _serve(channel: Connection, make: Callable[..., Any], given: tuple[Any, ...]) -> None:
+def _serve(channel: Connection, make: Callable[..., Any], args: tuple[Any, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets the signal and ends this process
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: also if the parent is killed
     os.dup2(2, 1)  # keeps stdout clean
-    answer = None
+    apply = None
     with contextlib.suppress(EOFError):
         while True:
             question = channel.recv()
             try:
-                answer = answer or make(*given)
-                channel.send(answer(question))
+                apply = apply or make(*args)
+                channel.send(apply(question))
             except (BadInput, RunFailed) as e:
                 channel.send(e)

@@ -47,7 +47,7 @@ def unchanged_if_refused(workdir: Path) -> Iterator[None]:
         if process_exit.code() == BadInput.exit_code:  # refused by another process or thread
             before.restore()
 
-    with process_exit.last(ended):
+    with process_exit.before_exit(ended):
         try:
             yield
         except (BadInput, NotStarted):

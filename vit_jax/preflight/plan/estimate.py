@@ -56,7 +56,7 @@ def saved_bytes(program: Program) -> int:
     that tensor parallelism splits over devices count in full.
     """
     config = program.config
-    images = config.batch_size // config.accumulation // program.rules.batch_ways
+    images = config.batch_size // config.accumulation // program.rules.batch_parts
     side = config.data.image_size
     cfg = program.model.cfg
     if isinstance(cfg, vit.ViTConfig | mixer.MixerConfig):  # separated parameters would count
@@ -73,9 +73,9 @@ def saved_bytes(program: Program) -> int:
     batch = jax.ShapeDtypeStruct((images, side, side, 3), jnp.uint8)
     key = jax.eval_shape(lambda: jax.random.key(0))
     jaxpr = jax.make_jaxpr(kept)(program.abstract.params, batch, key).jaxpr
-    given = set(jaxpr.invars)
-    made = {v for v in jaxpr.outvars if not isinstance(v, Literal)} - given
-    return sum(v.aval.size * v.aval.dtype.itemsize for v in made)
+    inputs = set(jaxpr.invars)
+    intermediates = {v for v in jaxpr.outvars if not isinstance(v, Literal)} - inputs
+    return sum(v.aval.size * v.aval.dtype.itemsize for v in intermediates)
 
 
 def peak_bytes(program: Program) -> int:
@@ -112,7 +112,7 @@ def collectives(program: Program) -> Collectives:
     activations of each block are summed in either direction.
     """
     mesh, parts = dict(program.rules.mesh.shape), program.config.accumulation
-    found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    sent: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for path, leaf in tree.leaves_with_paths(program.abstract.params):
         split = set(jax.tree.leaves(tuple(leaf.sharding.spec)))
         exact = "norm" in path or path.startswith(("head", "patch_head"))  # computed in float32
@@ -120,13 +120,13 @@ def collectives(program: Program) -> Collectives:
         over = [a for a in ("replica", "data", "fsdp") if mesh[a] > 1 and a not in split]
         if "fsdp" in split and mesh["fsdp"] > 1:
             times = 1 if path.startswith("embedding/") else 2  # images need no gradient
-            found["fsdp"]["all-gather"] += times * parts * size * mesh["fsdp"]
-            found["fsdp"]["reduce-scatter"] += parts * size * mesh["fsdp"]
+            sent["fsdp"]["all-gather"] += times * parts * size * mesh["fsdp"]
+            sent["fsdp"]["reduce-scatter"] += parts * size * mesh["fsdp"]
         if over:
-            found["+".join(over)]["all-reduce"] += parts * size
+            sent["+".join(over)]["all-reduce"] += parts * size
     if mesh["tensor"] > 1:
-        found["tensor"]["all-reduce"] += 4 * _stream_bytes(program)
-    return {axes: dict(kinds) for axes, kinds in sorted(found.items())}
+        sent["tensor"]["all-reduce"] += 4 * _stream_bytes(program)
+    return {axes: dict(kinds) for axes, kinds in sorted(sent.items())}
 
 
 def wire_bytes(sent: Collectives, mesh: dict[str, int]) -> float:
@@ -155,7 +155,7 @@ def _stream_bytes(program: Program) -> int:
     cfg, side = program.model.cfg, program.config.data.image_size
     if isinstance(cfg, BiTConfig | OwnConfig):
         return 0
-    images = program.config.batch_size // program.rules.batch_ways
+    images = program.config.batch_size // program.rules.batch_parts
     tokens = images * math.prod(variants.grid(cfg, side, side))
     return cfg.depth * tokens * cfg.width * _compute_bytes(program)
 

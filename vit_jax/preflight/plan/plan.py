@@ -92,30 +92,32 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Returns what `--json` prints; bytes, FLOPs and collectives are per device and step."""
-        found, hours = self.measured, self.estimated_hours
+        measured, hours = self.measured, self.estimated_hours
         return {
             "fits": self.fits,
             "share": self.share,
-            "peak_bytes": found.peak_bytes,
+            "peak_bytes": measured.peak_bytes,
             "limit_bytes": self.limit_bytes,
-            "args_bytes": found.args_bytes,
-            "temp_bytes": found.temp_bytes,
-            "collective_bytes": found.collective_bytes,
-            "least_collective_bytes": found.least_collective_bytes,
-            "beyond_least": found.beyond_least if found.collective_bytes is not None else None,
-            "flops": found.flops,
-            "step_secs": found.step_secs,
-            "limited_by": found.limited_by,
-            "estimated_step_secs": found.estimated_secs,
+            "args_bytes": measured.args_bytes,
+            "temp_bytes": measured.temp_bytes,
+            "collective_bytes": measured.collective_bytes,
+            "least_collective_bytes": measured.least_collective_bytes,
+            "beyond_least": measured.beyond_least
+            if measured.collective_bytes is not None
+            else None,
+            "flops": measured.flops,
+            "step_secs": measured.step_secs,
+            "limited_by": measured.limited_by,
+            "estimated_step_secs": measured.estimated_secs,
             "estimated_mfu": self.estimated_mfu,
             "estimated_hours": hours,
             "estimated_chip_hours": None if hours is None else hours * self.chips,
-            "parts": found.parts,
+            "parts": measured.parts,
             "chip_hours": self.chip_hours,
             "hours": self.hours,
-            "images_per_sec": found.batch_size / found.step_secs,
-            "steps": found.steps,
-            "how": found.how,
+            "images_per_sec": measured.batch_size / measured.step_secs,
+            "steps": measured.steps,
+            "how": measured.how,
             "fitting": [{**settings, "peak_bytes": peak} for settings, peak in self.fitting],
         }
 
@@ -150,14 +152,14 @@ def plan(config: ConfigDict, accelerator: Accelerator, slices: int = 1) -> Plan:
             log.info("working out %s for %s", shown, described(accelerator, slices))
             return process.ask((str(file), settings))
 
-        made = Plan(accelerator, slices, limit, measure({}))
-        if made.share > WARNS_ABOVE:
-            log.warning("the step takes %.0f %% of the memory", 100 * made.share)
-        if made.fits:
-            return made
+        whole = Plan(accelerator, slices, limit, measure({}))
+        if whole.share > WARNS_ABOVE:
+            log.warning("the step takes %.0f %% of the memory", 100 * whole.share)
+        if whole.fits:
+            return whole
         log.info("trying other settings")
         tried = fitting(config, accelerator, limit, measure)
-        return dataclasses.replace(made, fitting=tuple(tried))
+        return dataclasses.replace(whole, fitting=tuple(tried))
 
 
 def limit_bytes(generation: Generation) -> int:
@@ -176,7 +178,7 @@ def fitting(
     config: ConfigDict, accelerator: Accelerator, limit: int, measure: Measure
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """Yields (settings that fit, peak bytes): the mildest of each kind, else all kinds together."""
-    found, strongest = False, []
+    any_fits, strongest = False, []
     for kind in alternatives(config, accelerator):
         for settings in kind:
             try:
@@ -185,11 +187,11 @@ def fitting(
                 continue
             strongest = [s for s in strongest if s.keys() != settings.keys()] + [settings]
             if peak <= FAILS_ABOVE * limit:
-                found = True
+                any_fits = True
                 yield settings, peak
                 break
     together = {key: value for settings in strongest for key, value in settings.items()}
-    if not found and len(strongest) > 1:
+    if not any_fits and len(strongest) > 1:
         try:
             peak = measure(together).peak_bytes
         except BadInput:

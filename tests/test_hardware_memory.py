@@ -215,14 +215,15 @@ def test_memory_of_this_process(tmp_path):
     assert host_memory.used_bytes(tmp_path / "none") is None
 
 
-# --- huge pages ---
+# --- large pages ---
 
 
 PROGRAM = """
 import os, pathlib, sys
-huge_pages._POLICY = pathlib.Path(sys.argv[1])
+from vit_jax.hardware import host_memory
+host_memory._POLICY = pathlib.Path(sys.argv[1])
 if "GLIBC_TUNABLES" not in os.environ: print("first", os.getpid(), flush=True)
-huge_pages.start_with()
+host_memory.start_with_large_pages()
 print("then", os.getpid(), os.environ.get("GLIBC_TUNABLES"), *sys.argv[2:], sys.flags.optimize)
 """
 

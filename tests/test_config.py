@@ -15,6 +15,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from vit_jax.config import load as config_lib
+from vit_jax.config import validation
 from vit_jax.errors import BadInput
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -675,3 +676,8 @@ def test_what_processes_must_have_alike_is_all_but_what_belongs_to_a_host():
     assert common["seed"] == "4"
     left_out = {k for k, _ in config_lib.flatten(config)} - set(common)
     assert left_out == {"data.workers", "data.data_dir", "data.prefetch", "data.cache"}
+
+
+@pytest.mark.parametrize("choice", ["examples=90", "fraction=0.5"])
+def test_images_are_chosen_by_number_or_by_share(choice):
+    validation.check_data(base(f"--config.data.{choice}").data)

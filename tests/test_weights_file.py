@@ -4,6 +4,8 @@
 """Weights by the names of others: written, and read back by those others."""
 
 import dataclasses
+import sys
+import types
 
 import exports
 import numpy as np
@@ -30,8 +32,11 @@ def written(path, name, model, said=SAID):
 
 
 @pytest.mark.parametrize("name", ["npz", "big_vision", "timm", "hf"])
-def test_ours_reads_it(tmp_path, name):
-    """Nobody else reads a file of such a name."""
+def test_ours_reads_it(tmp_path, monkeypatch, name):
+    """Nobody else reads a file of such a name, even where their package is installed."""
+    if name in weights_file.PEER:
+        package = weights_file.PEER[name]
+        monkeypatch.setitem(sys.modules, package, types.ModuleType(package))
     model = exports.model(size=(8, 8), gelu="erf" if name in ("timm", "hf") else "tanh")
     suffix = "npz" if name in ("npz", "big_vision") else "safetensors"
     consumer, found, expected = written(tmp_path / f"mine.{suffix}", name, model)

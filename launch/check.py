@@ -102,15 +102,18 @@ def plan(job: Job, configs: Sequence[Any]) -> str:
     kinds = [config_lib.fingerprint(config_lib.changed(c, _SAME_COST)) for c in configs]
     one_of = dict(zip(kinds, configs, strict=True))
     made = {kind: _planned(job, config) for kind, config in one_of.items()}
-    total = sum(made[kind].chip_hours for kind in kinds)
+    estimates = {kind: plan.estimated_hours for kind, plan in made.items()}
+    known = all(hours is not None for hours in estimates.values())
+    run_hours = {kind: estimates[kind] if known else plan.hours for kind, plan in made.items()}
+    total = sum(run_hours[kind] * made[kind].chips for kind in kinds)
     tightest = max(made.values(), key=lambda plan: plan.share)
-    hours = sorted({f"{plan.hours:.3g}": plan.hours for plan in made.values()}.items(),
-                   key=lambda item: item[1])  # fmt: skip
+    shown = [f"{hours:.3g}" for hours in sorted(run_hours.values())]
     each = f" for {len(configs)} runs" if len(configs) > 1 else ""
     return (
         f"fits: {tightest.share:.0%} of the memory ({tightest.measured.how}); "
-        f"{' to '.join(dict.fromkeys((hours[0][0], hours[-1][0])))} hours a run and "
-        f"{total:,.3g} chip-hours{each} at best, two to three times that is usual"
+        f"{' to '.join(dict.fromkeys((shown[0], shown[-1])))} hours a run and "
+        f"{total:,.3g} chip-hours{each} "
+        + ("by the compiler's estimate" if known else "at best, two to three times that is usual")
     )
 
 

@@ -221,7 +221,7 @@ def test_nothing_is_written_where_no_image_can_be_read(weights, tmp_path, capsys
 @pytest.mark.parametrize("given, says", [
     (["--out={root}/file", "--images={photos}"], "is not a folder"),
     (["--out=-", "--images={photos}"], "--out=- is no place; give a path"),
-    (["--out={root}/out", "--images={root}/none"], "none is not there"),
+    (["--out={root}/out", "--images={root}/none"], "none does not exist"),
     (["--out={root}/out", "--images={root}"], "has no images in it"),
     (["--out={root}/file/out", "--images={photos}"], "cannot be written"),
     (["--out={root}/out", "--images={photos}", "--image_size=-1"], "--image_size=-1"),

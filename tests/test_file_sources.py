@@ -12,7 +12,7 @@ import tarfile
 
 import pictures
 import pytest
-from opening import labels, message, names, opened
+from opened_sources import labels, message, names, opened
 
 from vit_jax.data.inspect import check
 from vit_jax.data.ops import chain as preprocess

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is written by hand, or comes in the YAML and JSON of a stranger, is refused or right."""
+"""Text of a person, or YAML and JSON of a stranger, is refused or read right."""
 
 import functools
 import json

@@ -9,7 +9,7 @@ import tarfile
 import numpy as np
 import pictures
 import pytest
-from opening import examples, opened
+from opened_sources import examples, opened
 
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.pipeline import memory_cache
@@ -48,7 +48,7 @@ def names(split):
 
 
 @pytest.mark.parametrize(
-    "kind, chain", [("none", "decode"), ("raw", "decode"), *(("decoded", c) for c in CHAINS)]
+    "kind, chain", [("raw", "decode"), *(("decoded", chain) for chain in CHAINS)]
 )
 def test_batches_are_those_without(photos, kind, chain):
     pipe = pictures.batches(photos, CHAINS[chain])

@@ -8,7 +8,7 @@ import collections
 import numpy as np
 import pictures
 import pytest
-from opening import examples, labels, message, names, opened
+from opened_sources import examples, labels, message, names, opened
 
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.sources import mixture

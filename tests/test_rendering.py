@@ -11,7 +11,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 
-import papers
+import paper_runs
 import pytest
 import test_pages
 
@@ -23,13 +23,14 @@ from vit_jax.experiments.tables import catalogue, filling, rendering
 def runs(tmp_path_factory):
     """A folder with a reproduction, something off, stand-ins, and what is broken."""
     root = tmp_path_factory.mktemp("runs")
-    papers.seeds(root / "a", [98.9, 98.95, 99.0])
-    papers.seeds(root / "b", [98.0, 98.1, 98.2], "model=B/32,dataset=cifar10",
-                 init="imagenet21k/ViT-B_32.npz")  # fmt: skip
-    papers.transfer(root / "c", 97.0, "model=L/16,dataset=cifar10", init="imagenet21k/ViT-L_16.npz",
-                    data__source="synthetic:cifar10")  # fmt: skip
-    papers.pretrain(root / "d", "model=B/32,dataset=jft", {"fewshot_imagenet": {"5shot": 0.52}},
-                    data__source="records:/jft/*", recipe__upstream="jft")  # fmt: skip
+    paper_runs.seeds(root / "a", [98.9, 98.95, 99.0])
+    paper_runs.seeds(root / "b", [98.0, 98.1, 98.2], "model=B/32,dataset=cifar10",
+                     init="imagenet21k/ViT-B_32.npz")  # fmt: skip
+    paper_runs.transfer(root / "c", 97.0, "model=L/16,dataset=cifar10",
+                        init="imagenet21k/ViT-L_16.npz",
+                        data__source="synthetic:cifar10")  # fmt: skip
+    paper_runs.pretrain(root / "d", "model=B/32,dataset=jft", {"fewshot_imagenet": {"5shot": 0.52}},
+                        data__source="records:/jft/*", recipe__upstream="jft")  # fmt: skip
     (root / "broken").mkdir()
     (root / "broken" / "config.yaml").write_text("a: [")
     return root
@@ -37,7 +38,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def filled(runs):
-    with papers.quick_yaml():
+    with paper_runs.quick_yaml():
         return {name: filling.fill(catalogue.find(name), runs) for name in catalogue.TABLES}
 
 

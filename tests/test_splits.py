@@ -157,7 +157,7 @@ def test_splits_that_are_there_stay_as_they_are():
 
 @pytest.mark.parametrize("name", ["val", "validation", "valid"])
 def test_without_test_the_validation_split_is_test(name):
-    """What is selected on is never what is reported."""
+    """A split that models are selected on is never the one that is reported."""
     made, notes = standard(parts(train=100, **{name: 30}))
     assert made["train"] == list(range(90))
     assert made["val"] == list(range(90, 100))

@@ -19,7 +19,7 @@ from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput, PeerLost
 from vit_jax.storage import checksums
 from vit_jax.storage import files as storage
-from vit_jax.training import workdir
+from vit_jax.training import refused_start, workdir
 from vit_jax.weights import files
 
 
@@ -193,7 +193,7 @@ def test_step_in_a_bucket_counts_with_its_mark_and_its_checksums(store):
 
 def test_what_a_run_that_never_began_has_written_is_removed(store):
     run = storage.path("gs://bucket/run")
-    with pytest.raises(BadInput), workdir.unchanged_if_refused(run):  # noqa: PT012
+    with pytest.raises(BadInput), refused_start.unchanged_if_refused(run):  # noqa: PT012
         storage.write(run / "config.yaml", "")
         storage.write(run / "metrics" / "000000001-000000.jsonl", "")
         raise BadInput("")

@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 import pictures
 import pytest
-from opening import opened
+from opened_sources import opened
 
 from vit_jax.data.splits import order, subset
 from vit_jax.data.splits import split as splits
@@ -97,11 +97,6 @@ def test_subset_of_a_split_takes_its_rows():
 def test_choice_is_even_over_the_table():
     counts = np.histogram(chosen(numbered(10**6), examples=90_000), 10)[0]
     assert abs(counts - 9000).max() < 500  # five standard deviations
-
-
-def test_a_million_rows_nest_as_figure_4_does():
-    nine, thirty, ninety = (chosen(numbered(10**6), examples=n * 10**4) for n in (3, 10, 30))
-    assert set(nine) < set(thirty) < set(ninety)
 
 
 def test_all_is_the_split_itself():

@@ -31,7 +31,7 @@ from vit_jax.paper import vtab as paper
 TASKS = {task.slug: task for task in paper.tasks()}
 EVERY_TASK = pytest.mark.parametrize("slug", TASKS)
 
-# What TFDS says of its own splits, and what of that the tasks do not use is left out.
+# The sizes of the splits of TFDS that the tasks use.
 TFDS_SIZES = {
     "caltech101": {"train": 3060, "test": 6084},
     "cifar100": {"train": 50000, "test": 10000},
@@ -179,7 +179,7 @@ def test_another_size_is_bad_input_that_says_which_and_what_to_do(sizes, said):
 
 
 def inside(slug, text):
-    """Whether the definition in words has it: the constants are those of the paper's data."""
+    """Says if the definition in words has it: the constants are those of the paper's data."""
     return text in TASKS[slug].label_definition
 
 

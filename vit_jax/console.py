@@ -85,12 +85,12 @@ _BAR_SECS = 0.5  # interval between two updates of a progress bar
 
 
 @contextlib.contextmanager
-def bar(what: str) -> Iterator[Callable[[int, int], None]]:
+def bar(title: str) -> Iterator[Callable[[int, int], None]]:
     """Yields a function (done, total) that shows progress on a terminal, and elsewhere nothing."""
     began = due = time.monotonic()
     shown = sys.stderr.isatty()
     if shown:  # the first update may take long, e.g. during a compilation
-        show(f"\r\x1b[K{what}: ...", end="")
+        show(f"\r\x1b[K{title}: ...", end="")
 
     def progress(done: int, total: int) -> None:
         nonlocal due, shown
@@ -99,7 +99,7 @@ def bar(what: str) -> Iterator[Callable[[int, int], None]]:
             return
         rate = done / max(now - began, 1e-9)
         left = f", {(total - done) / rate:.0f} s left" if done else ""
-        text = f"{what}: {done:,} of {total:,} ({done / max(total, 1):.0%}), {rate:,.0f}/s{left}"
+        text = f"{title}: {done:,} of {total:,} ({done / max(total, 1):.0%}), {rate:,.0f}/s{left}"
         show(f"\r\x1b[K{text}", end="")
         due, shown = now + _BAR_SECS, True
 

@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from vit_jax.cli import arguments
+from vit_jax.config import plugins
 from vit_jax.errors import BadInput, together, unknown
 
 if TYPE_CHECKING:
@@ -109,9 +110,8 @@ def evaluate(args: argparse.Namespace, shots: tuple[int, ...]) -> dict[str, Any]
 
 
 def _classifier(method: str) -> Any:
-    from vit_jax.evaluators import fewshot, knn, probe
-
-    return {"ridge": fewshot.ridge, "knn": knn.knn, "probe": probe.probe}[method]
+    places = {"ridge": "fewshot:ridge", "knn": "knn:knn", "probe": "probe:probe"}
+    return plugins.resolve(f"vit_jax.evaluators.{places[method]}")
 
 
 def _open_all(args: argparse.Namespace) -> list["sources.Source"]:

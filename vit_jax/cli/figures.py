@@ -35,10 +35,10 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     arguments.check_image_size(args)
     out = arguments.writable(os.path.join(args.out, PAGE)).parent
     from vit_jax import console
-    from vit_jax.inference import model as inference
+    from vit_jax.inference import inputs
     from vit_jax.reports import figures
 
-    paths = inference.image_files(args.images, sys.stdin)
+    paths = inputs.image_files(args.images, sys.stdin)
     model = arguments.open_model(args)
     made, count, bad = figures.of_weights(model.cfg, model.params, model.size), 0, {}
     if figures.attends(model.cfg):

@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from vit_jax import sharding
-from vit_jax.analysis import distance, filters, maps, rollout, similarity
+from vit_jax.analysis import filters, maps, similarity
 from vit_jax.models import bit, custom, mixer, variants, vit
 from vit_jax.reports import drawing
 
@@ -83,7 +83,7 @@ def of_images(
     seen = maps.look(cfg, params, images, rules, progress)
     size = images.shape[1:3]
     which = chosen(len(images), SHOWN)
-    attended = rollout.upsampled(seen.rollout_Bhw[which], size)
+    attended = maps.upsampled(seen.rollout_Bhw[which], size)
     return [
         _distance(cfg, seen.distance_SN, size, len(images)),
         _rollout(cfg, pictures[which], attended, len(images)),
@@ -176,7 +176,7 @@ def _similarity(cfg: vit.ViTConfig, found: np.ndarray) -> Figure:
 def _distance(
     cfg: vit.ViTConfig, found_SN: np.ndarray, size: tuple[int, int], images: int
 ) -> Figure:
-    even = distance.even(variants.grid(cfg, *size), cfg.stride)
+    even = maps.even_distance(variants.grid(cfg, *size), cfg.stride)
     grid = " of its token grid" if cfg.backbone else ""
     caption = (
         f"How far each head looks in each layer: the distance of a patch{grid} to those that it "

@@ -16,6 +16,7 @@ from vit_jax import console, tree
 from vit_jax.config import validation
 
 RESULTS_FILE = "results.json"
+PAGE_FILE = "report.html"
 
 
 def parameter_table(params: Any) -> str:

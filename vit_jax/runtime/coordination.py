@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import jax
 from jax._src import distributed as jax_distributed
 
-from vit_jax.config import synonyms
 from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped, unknown
 from vit_jax.hardware.detect import extra, present_accelerators
 from vit_jax.runtime import coordinated_stop, process_exit, process_identity, watchdog
@@ -51,6 +50,8 @@ def start(platform: Platform, *, deterministic: bool, root: str = "/") -> list[A
         the missing extra.
     """
     if platform not in ("auto", *_JAX_NAMES):
+        from vit_jax.config import synonyms
+
         hint = synonyms.hint("platform", platform)
         raise unknown("platform", platform, ["auto", *_JAX_NAMES], hint)
     if deterministic and "xla_gpu_deterministic_ops" not in os.environ.get("XLA_FLAGS", ""):

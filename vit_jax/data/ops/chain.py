@@ -17,8 +17,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from vit_jax.config import synonyms
-from vit_jax.config.registry import Registry
+from vit_jax.config.plugins import Registry
 from vit_jax.data.ops import augment, decode
 from vit_jax.data.ops.decode import Decode
 from vit_jax.data.tensorflow import Tensor, tf
@@ -158,6 +157,8 @@ def _op(key: str, text: str, size: int) -> Op:
         ) from None
     name = call.func.id
     if name not in OPS:
+        from vit_jax.config import synonyms
+
         raise unknown(f"op in {key}", name, OPS, synonyms.hint("op", name))
     fields = inspect.signature(OPS[name])
     try:

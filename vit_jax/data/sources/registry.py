@@ -31,8 +31,7 @@ import re
 import shlex
 from urllib.parse import unquote
 
-from vit_jax.config import synonyms
-from vit_jax.config.registry import resolve
+from vit_jax.config.plugins import resolve
 from vit_jax.data.sources.source import Options, Source
 from vit_jax.data.splits import split as splits_lib
 from vit_jax.errors import BadInput, unknown
@@ -74,6 +73,8 @@ def unknown_kind(key: str, spec: str) -> BadInput:
             f"{key}={spec!r} is one image; give folder:PATH, a folder with a folder of images for "
             "each class (`vit_jax predict` takes images as they are)."
         )
+    from vit_jax.config import synonyms
+
     hint = synonyms.hint("data.source", spec) or _near_kind(spec)
     path = unquote(spec.removeprefix("file://")) if spec.startswith("file:///") else spec
     kind = kind_of_path(path)

@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Sequence
 
 from vit_jax.data.splits import split as splits_lib
-from vit_jax.data.splits import subset
 from vit_jax.data.splits.split import Split
 
 # Kinds whose examples may be ordered by class: the first 90 % would lack the last classes.
@@ -36,7 +35,11 @@ class Source:
 
     def split(self, expression: str) -> Split:
         """Returns a split by name or slice; see `splits.select`."""
-        part = subset.part if self.spec.partition(":")[0] in BY_CLASS else None
+        part = None
+        if self.spec.partition(":")[0] in BY_CLASS:
+            from vit_jax.data.splits import subset
+
+            part = subset.part
         return splits_lib.select(self.splits, expression, self.spec, part)
 
     def fingerprint(self) -> dict[str, str]:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from vit_jax.data.sources.source import Source
-from vit_jax.data.splits import subset
 from vit_jax.data.splits.split import Split, Table
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
@@ -187,7 +186,11 @@ def _evaluation(
 
 def _used(split: Split, other: np.ndarray | None) -> np.ndarray:
     """Returns the labels that examples have, ascending."""
-    labels = subset.labels(split, "the classes that are present") if other is None else other
+    labels = other
+    if labels is None:
+        from vit_jax.data.splits import subset
+
+        labels = subset.labels(split, "the classes that are present")
     return np.unique(labels[labels >= 0])
 
 

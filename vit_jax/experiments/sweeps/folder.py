@@ -142,7 +142,7 @@ def write(sweep: Sweep, stage: str, points: Sequence[Point], workdir: Path) -> N
                 provenance.write(folder, recipe, devices="")  # a run from config.yaml keeps it
         stages = _record(workdir)["stages"] if storage.exists(workdir / RECORD_FILE) else {}
         listed = {
-            p.run: {"run": p.run, "keys": p.keys, "test": validation.looked_at_test(p.config)}
+            p.run: {"run": p.run, "keys": p.keys, "test": validation.uses_test_data(p.config)}
             for p in points
         }
         stages[stage] = list(({row["run"]: row for row in stages.get(stage, ())} | listed).values())

@@ -36,15 +36,15 @@ def forward_flops(variant: str, pixels: int) -> int:
 
     The 18,291 classes of JFT-300M would add up to 0.9 %, which would leave Table 6's bounds.
     """
-    from vit_jax.models import flops, variants
+    from vit_jax.models import variants
 
     cfg = variants.config(variant=variant, classes=1000, **variants.published(variant))
-    return flops.forward_flops(cfg, pixels, pixels)
+    return variants.forward_flops(cfg, pixels, pixels)
 
 
 def training_flops(run: Run) -> float:
     """Returns the FLOPs of a finished run: 3 forward passes for each image that it saw."""
-    from vit_jax.models import flops, variants
+    from vit_jax.models import variants
 
     side, assigned = run.config["data.image_size"], "model."
     settings = {
@@ -53,7 +53,7 @@ def training_flops(run: Run) -> float:
     cfg = variants.config(**settings, classes=100)
     assert run.results is not None, run.folder
     images = run.results["step"] * run.config["batch_size"]
-    return 3 * images * flops.forward_flops(cfg, side, side)
+    return 3 * images * variants.forward_flops(cfg, side, side)
 
 
 def exaflops(variant: str, epochs: float, dataset: str = "jft") -> float:

@@ -12,7 +12,7 @@ import os
 import re
 from pathlib import Path
 
-from vit_jax.config import durations
+from vit_jax.config import timeline
 from vit_jax.experiments.tables import evidence, recipe_diff
 from vit_jax.experiments.tables.cells import Want
 from vit_jax.experiments.tables.evidence import Run
@@ -160,7 +160,7 @@ def phrases(found: tuple[recipe_diff.Difference, ...]) -> tuple[str, ...]:
 
 
 def _epochs(length: str) -> int:
-    found = durations.parse("length", length)
+    found = timeline.parse_duration("length", length)
     return int(found.amount) if found.unit == "epochs" else 0
 
 

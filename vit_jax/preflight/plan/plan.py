@@ -70,11 +70,29 @@ class Plan:
     @property
     def chip_hours(self) -> float:
         """`hours` summed over all chips."""
-        return self.hours * self.accelerator.chips * self.slices
+        return self.hours * self.chips
+
+    @property
+    def chips(self) -> int:
+        """The chips of all slices."""
+        return self.accelerator.chips * self.slices
+
+    @property
+    def estimated_hours(self) -> float | None:
+        """Wall time of the whole recipe in hours, by the compiler's clock; None if not known."""
+        secs = self.measured.estimated_secs
+        return None if secs is None else self.measured.steps * secs / 3600
+
+    @property
+    def estimated_mfu(self) -> float | None:
+        """Share of the peak FLOP/s that the model uses by the compiler's clock."""
+        secs = self.measured.estimated_secs
+        peak = self.accelerator.generation.flops
+        return None if secs is None else self.measured.flops / secs / peak
 
     def to_json(self) -> dict[str, Any]:
         """Returns what `--json` prints; bytes, FLOPs and collectives are per device and step."""
-        found = self.measured
+        found, hours = self.measured, self.estimated_hours
         return {
             "fits": self.fits,
             "share": self.share,
@@ -88,6 +106,11 @@ class Plan:
             "flops": found.flops,
             "step_secs": found.step_secs,
             "limited_by": found.limited_by,
+            "estimated_step_secs": found.estimated_secs,
+            "estimated_mfu": self.estimated_mfu,
+            "estimated_hours": hours,
+            "estimated_chip_hours": None if hours is None else hours * self.chips,
+            "parts": found.parts,
             "chip_hours": self.chip_hours,
             "hours": self.hours,
             "images_per_sec": found.batch_size / found.step_secs,

@@ -15,12 +15,13 @@ import jax
 
 from vit_jax.build import run as build
 from vit_jax.errors import BadInput, together
+from vit_jax.reports import summary
 from vit_jax.reports.run import comparison, history, pictures, single
 from vit_jax.reports.run.history import History
 from vit_jax.runtime import watchdog
 from vit_jax.storage import files as storage
 
-FILE = "report.html"
+FILE = summary.PAGE_FILE
 log = logging.getLogger("vit_jax")
 
 

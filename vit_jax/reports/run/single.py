@@ -143,7 +143,7 @@ def _results(run: History) -> list[str]:
     body += [_measured("split", splits), _measured("few-shot", few)]
     if not found:
         body.append(pages.paragraph("Nothing has been evaluated yet."))
-    if validation.looked_at_test(run.config):
+    if validation.uses_test_data(run.config):
         said = "Something was selected by what this run has measured on test."
         body.append(pages.paragraph(said, "some"))
     return body

@@ -6,8 +6,10 @@
 import dataclasses
 
 import jax
+import numpy as np
 import pytest
 
+from vit_jax import tree
 from vit_jax.build import defaults, program
 from vit_jax.build import run as build
 from vit_jax.config import load as config_lib
@@ -15,6 +17,7 @@ from vit_jax.data.pipeline.pipeline import Pipeline
 from vit_jax.data.sources import registry as sources
 from vit_jax.errors import BadInput
 from vit_jax.step import state
+from vit_jax.weights.fitting import Fitted
 
 TINY = [
     f"--config.model.{key}={value}"
@@ -103,3 +106,12 @@ def test_a_table_that_is_wrong_about_its_labels_is_refused(config, monkeypatch):
     with_tables(monkeypatch, most_labels=3)
     with pytest.raises(BadInput, match=r"has K=1 labels, but .* says most_labels=3"):
         build.build(config)
+
+
+def test_parameters_that_weights_lack_start_as_those_of_a_run_without_weights(config):
+    run = build.build(config)
+    fresh, completed = run.program.init(), run.program.init_from(Fitted({}, []))
+    for (path, expected), (_, value) in zip(
+        tree.leaves_with_paths(fresh.params), tree.leaves_with_paths(completed.params), strict=True
+    ):
+        np.testing.assert_allclose(value, expected, rtol=1e-6, err_msg=path)

@@ -18,7 +18,7 @@ from ml_collections import ConfigDict
 from workdirs import QUICKSTART
 
 from vit_jax.config import load as config_lib
-from vit_jax.config import provenance
+from vit_jax.config import provenance, validation
 from vit_jax.errors import BadInput
 
 # --- recipes, overrides and YAML ---
@@ -639,6 +639,11 @@ def test_what_processes_must_have_alike_is_all_but_what_belongs_to_a_host():
     assert common["seed"] == "4"
     left_out = {k for k, _ in config_lib.flatten(config)} - set(common)
     assert left_out == {"data.workers", "data.data_dir", "data.prefetch", "data.cache"}
+
+
+@pytest.mark.parametrize("choice", ["examples=90", "fraction=0.5"])
+def test_images_are_chosen_by_number_or_by_share(choice):
+    validation.check_data(base(f"--config.data.{choice}").data)
 
 
 # --- provenance ---

@@ -123,6 +123,15 @@ def test_damage_in_any_file_of_the_newest_step_is_found(workdir, caplog, damage)
     assert resumed(workdir) == 8
 
 
+def test_shapes_of_weights_are_not_read_from_damaged_metadata(workdir):
+    reader = Checkpoints(workdir, read_only=True)
+    assert jax.tree.leaves(reader.weight_shapes(8))
+    sharding = workdir / "checkpoints" / "8" / "state" / "_sharding"
+    sharding.write_bytes(flip(sharding.read_bytes(), 0))
+    with pytest.raises(Damaged, match="_sharding"):
+        reader.weight_shapes(8)
+
+
 def test_run_goes_on_over_what_was_damaged(workdir):
     (workdir / "checkpoints" / "8" / "state" / "_METADATA").write_text("")
     with Checkpoints(workdir) as checkpoints:

@@ -290,6 +290,9 @@ def test_most_jpegs_of_cameras_stay_on_the_fast_path():
     assert not decode.is_turned(JPEG)
     assert not decode.is_turned(PNG)
     assert decode.is_turned(turned("PNG", 3)[0])
+    turned_jpeg, _ = turned("JPEG", 6)
+    cut = turned_jpeg[: turned_jpeg.index(b"Exif") + 10]
+    assert decode.is_turned(cut), "metadata that cannot be read may turn the image"
 
 
 # ---------------------------------------------------------------- no warnings, real files

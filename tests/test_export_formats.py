@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import exports
@@ -399,8 +400,11 @@ def written(path, name, model, said=SAID):
 
 
 @pytest.mark.parametrize("name", ["npz", "big_vision", "timm", "hf"])
-def test_ours_reads_it(tmp_path, name):
-    """Nobody else reads a file of such a name."""
+def test_ours_reads_it(tmp_path, monkeypatch, name):
+    """Nobody else reads a file of such a name, even where their package is installed."""
+    if name in weights_file.PEER:
+        package = weights_file.PEER[name]
+        monkeypatch.setitem(sys.modules, package, types.ModuleType(package))
     model = exports.model(size=(8, 8), gelu="erf" if name in ("timm", "hf") else "tanh")
     suffix = "npz" if name in ("npz", "big_vision") else "safetensors"
     consumer, found, expected = written(tmp_path / f"mine.{suffix}", name, model)

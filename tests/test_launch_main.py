@@ -156,7 +156,7 @@ def test_odd_arguments_arrive(launch, tmp_path):
         (["slrum", "render"], "unknown engine 'slrum'.*'slurm'"),
         (["slurm", "render", *SLURM, "--partiton=a"], "'--partiton'.*'--partition'"),
         (["slurm", "render", *SLURM, "--config.sed=1"], "unknown config key 'sed'.*'seed'"),
-        (["slurm", "render", *SLURM, "--accelerator=h100-12"], "the nearest is h100-"),
+        (["slurm", "render", *SLURM, "--accelerator=h100-12"], "the nearest is h100-8."),
         (["slurm", "render", "--workdir=run"], "--config is missing"),
         (["slurm", "render", "--config=recipe.py", "--workdir="], "--workdir is empty"),
         (["slurm", "render", *SLURM, "--name=A"], "--name='A'"),

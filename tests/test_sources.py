@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from opened_sources import message, opened
 
+from vit_jax.cli import data
 from vit_jax.data.sources import registry as sources
 from vit_jax.data.sources.source import Options
 from vit_jax.data.tensorflow import tf
@@ -212,3 +213,13 @@ def test_slices_of_files_that_lie_class_by_class_have_every_class(tmp_path, kind
         labels = part.table.labels()[np.asarray(part.rows), 0]
         assert np.bincount(labels, minlength=5).min() >= least
     assert (np.diff(first.rows) > 0).all()  # near files stay near
+
+
+@pytest.mark.parametrize(
+    "spec, name", [("tfds:mnist", "mnist"), ("vtab:eurosat/full", "vtab/eurosat")]
+)
+def test_the_files_that_are_checked_are_those_of_the_dataset(monkeypatch, capsys, spec, name):
+    checked = []
+    monkeypatch.setattr(data, "_prepared", lambda name, _: checked.append(name) or ({}, [], 2))
+    assert model_commands.command(capsys, "data", "check", spec)[0] == 2
+    assert checked == [name]

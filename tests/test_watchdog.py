@@ -9,6 +9,7 @@ import pytest
 
 from vit_jax.runtime import watchdog
 from vit_jax.runtime.watchdog import LEAST_SECS, LONG, STEPS, Watchdog
+from vit_jax.training import train
 
 
 class Watched:
@@ -65,6 +66,17 @@ def test_an_evaluation_before_the_first_step_does_not_end_the_start():
     with one.dog.longer():
         one.dog.mark()
     assert one.dog.limit_secs == 60 * LONG
+
+
+def test_each_step_that_the_loop_dispatches_is_marked(monkeypatch):
+    one = Watched(hang_secs=60)
+    monkeypatch.setattr(watchdog, "_now", one.dog)
+    for step in (8, 9):
+        one.now += 60 * LONG
+        train.dispatched(step, 0, None)
+    assert one.dog.limit_secs == 60
+    one.now += 60
+    assert not one.dog.look()
 
 
 def test_thread_calls_once_while_the_main_thread_waits():

@@ -103,6 +103,14 @@ def test_an_array_that_is_not_there_is_refused_by_its_header(tmp_path, shapes_on
         files.read(path, shapes_only=shapes_only)
 
 
+@pytest.mark.parametrize("version", [(1, 0), (2, 0)])
+def test_both_versions_of_numpy_files_are_read(tmp_path, version):
+    values, raw = np.arange(6, dtype=np.float32).reshape(2, 3), io.BytesIO()
+    np.lib.format.write_array(raw, values, version=version)
+    path = written(tmp_path / "x.npz", zip_bytes(**{"a.npy": raw.getvalue()}))
+    assert_equal(files.read(path), {"a": values})
+
+
 @pytest.mark.parametrize("shapes_only", [False, True])
 def test_bfloat16_of_numpy_files_is_two_bytes_without_a_meaning(tmp_path, shapes_only):
     values = np.array([1.0, -0.5, 3.140625], ml_dtypes.bfloat16)

@@ -190,7 +190,7 @@ def test_finished_run_is_not_touched_and_prints_its_results(finished, capsys):
 
 
 @pytest.mark.parametrize(
-    "text", ["{}", '{"checkpoint": 3}', '{"checkpoint": "c", "test": {"top1": 1}}']
+    "text", ["{}", '{"checkpoint": 3}', '{"checkpoint": "c", "test": {"top1": "x"}}']
 )
 def test_results_that_are_damaged_are_bad_input(finished, tmp_path, capsys, text):
     shutil.copy(finished / "config.yaml", tmp_path)

@@ -193,6 +193,6 @@ def test_accelerators_keep_the_scan(platform, expected):
     config = config_lib.load("configs/base.py", ["--config.batch_size=1024"])
     device = types.SimpleNamespace(platform=platform, compute_capability="9.0")
     mesh = types.SimpleNamespace(devices=np.array([device]))
-    rules = types.SimpleNamespace(mesh=mesh, ways=lambda axis: 1)
+    rules = types.SimpleNamespace(mesh=mesh, parts=lambda axis: 1)
     steps = timeline.steps_of(config, 10**6)
     assert program.for_devices(config, 10, rules, steps, platform).unrolled == expected

@@ -18,7 +18,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11,<3.13",
     packages=find_packages(include=["vit_jax", "vit_jax.*", "configs", "launch", "launch.*"]),
-    package_data={"vit_jax.paper": ["*.json"]},
+    package_data={"vit_jax.paper": ["*.json"], "vit_jax.reports": ["templates/*"]},
     install_requires=[
         f"jax{JAX}",
         "flax>=0.12,<0.13",
@@ -35,11 +35,13 @@ setup(
         "numpy>=2.0,<3",
         "scipy>=1.14,<2",  # Student's t, and L-BFGS of linear probes
         "ml_dtypes>=0.5,<1",
-        "matplotlib>=3.10,<4",  # figures of what is inside a model
+        "jinja2>=3.1,<4",  # pages
+        "matplotlib>=3.10,<4",  # figures of what is inside a model, and charts of pages
         "pillow>=11,<14",  # timm's and Hugging Face's preprocessing is its resizing
         "safetensors>=0.5,<1",
         "pyyaml>=6,<7",
         "packaging>=24,<27",  # the doctor compares versions
+        "tqdm>=4.66,<5",  # progress on a terminal
     ],
     extras_require={
         "cuda12": [f"jax[cuda12]{JAX}"],

@@ -38,24 +38,24 @@ def evaluation(split: str, every: str = "0") -> ConfigDict:
     return config
 
 
-def optimize_as_bit(config: ConfigDict, found: Any) -> None:
+def optimize_as_bit(config: ConfigDict, bit: Any) -> None:
     """Sets SGD as in BiT (arXiv:1912.11370).
 
     The caller sets the length, and the steps after which the rate falls.
 
     Args:
       config: changed in place.
-      found: an object with batch size, rate, momentum, weight decay and warm-up steps.
+      bit: an object with batch size, rate, momentum, weight decay and warm-up steps.
     """
-    config.batch_size = found.batch_size
+    config.batch_size = bit.batch_size
     config.optimizer.name = "sgd"
-    config.optimizer.sgd.momentum = found.momentum
+    config.optimizer.sgd.momentum = bit.momentum
     config.optimizer.sgd.accumulator_dtype = "float32"
     config.optimizer.clip = 0.0
-    config.optimizer.weight_decay = found.weight_decay
+    config.optimizer.weight_decay = bit.weight_decay
     config.schedule.name = "step"
-    config.schedule.lr = found.lr
-    config.schedule.warmup = f"{found.warmup_steps} steps"
+    config.schedule.lr = bit.lr
+    config.schedule.warmup = f"{bit.warmup_steps} steps"
 
 
 def get_config() -> ConfigDict:

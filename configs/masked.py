@@ -36,15 +36,15 @@ from vit_jax.paper import pretraining
 
 def get_config(arg=None):
     """Returns the configuration; the module describes the arguments."""
-    found, common = pretraining.masked(), pretraining.common()
+    paper, common = pretraining.masked(), pretraining.common()
     args = parse_args(
-        arg, model=found.model, dataset=found.dataset, release="", target="mean", rate=found.rate,
+        arg, model=paper.model, dataset=paper.dataset, release="", target="mean", rate=paper.rate,
         standin=False,
     )  # fmt: skip
     config = base.get_config()
     pretrain.set_images(config, args)
-    config.length = f"{found.steps} steps"
-    config.batch_size = found.batch_size
+    config.length = f"{paper.steps} steps"
+    config.batch_size = paper.batch_size
     config.model.variant = args.model
     config.model.dtype = "bfloat16"
     config.model.remat = "dots"
@@ -53,9 +53,9 @@ def get_config(arg=None):
     config.masked.rate = args.rate
     config.optimizer.clip = common.clip[args.dataset]
     config.optimizer.weight_decay = pretraining.table_3()["jft"]["B/16"].weight_decay
-    config.schedule.name = found.decay
-    config.schedule.lr = found.lr
-    config.schedule.warmup = f"{found.warmup_steps} steps"
+    config.schedule.name = paper.decay
+    config.schedule.lr = paper.lr
+    config.schedule.warmup = f"{paper.warmup_steps} steps"
     config.checkpoint.every = "5000 steps"
     config.report.every = "100 steps"
     config.recipe.name = "masked"

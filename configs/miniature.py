@@ -77,9 +77,9 @@ _OWN = {"tier": "hour", "dataset": "cifar100", "model": "vit", "method": "scratc
         "posemb": "learned1d", "examples": 0}  # fmt: skip
 
 
-def cell(**given: Any) -> str:
+def cell(**changes: Any) -> str:
     """Returns the arguments of this recipe that describe a run: its `recipe.protocol`."""
-    kept = {key: given.get(key, usual) for key, usual in _OWN.items()}
+    kept = {key: changes.get(key, usual) for key, usual in _OWN.items()}
     return ",".join(f"{k}={v}" for k, v in kept.items() if k == "tier" or v != _OWN[k])
 
 
@@ -120,7 +120,7 @@ def _check(args: Any) -> None:
                 f"{key} of tier={args.tier}, dataset={args.dataset}", str(args[key]), known
             )
     if args.model == "vit_long" and args.dataset != "cifar100":
-        raise BadInput("model=vit_long is of dataset=cifar100; give model=vit.")
+        raise BadInput("model=vit_long belongs to dataset=cifar100; give model=vit.")
     if args.model != "vit" and args.dataset == "digits":
         raise BadInput("dataset=digits has the quickstart's model; leave model out.")
 

@@ -135,9 +135,9 @@ def _arguments(arg: str | None) -> Any:
     if args.stage not in STAGES:
         raise unknown("stage", args.stage, STAGES[1:])
     if args.epochs < 0:
-        raise BadInput(f"epochs={args.epochs}; give a number from 1 on, or leave it out.")
+        raise BadInput(f"epochs={args.epochs}; give 1 or more, or leave it out.")
     if args.recipe != "augreg" and (args.aug or args.reg >= 0 or args.wd >= 0):
-        raise BadInput(f"aug, reg and wd are of recipe=augreg; leave them out of {arg!r}.")
+        raise BadInput(f"aug, reg and wd belong to recipe=augreg; leave them out of {arg!r}.")
     return args
 
 
@@ -196,7 +196,7 @@ def set_images(config: Any, args: Any) -> None:
     if args.dataset not in STAND_INS:
         raise unknown("dataset", args.dataset, STAND_INS)
     if args.release and args.dataset != "imagenet21k":
-        raise BadInput(f"release={args.release} is of dataset=imagenet21k; leave it out.")
+        raise BadInput(f"release={args.release} belongs to dataset=imagenet21k; leave it out.")
     if args.release and args.release not in RELEASES:
         raise unknown("release of imagenet21k", args.release, RELEASES)
     config.data.source = STAND_INS[args.dataset]
@@ -252,20 +252,22 @@ def _paper(config: Any, args: Any) -> None:
 def _bit(config: Any, args: Any) -> None:
     if not args.model.startswith("BiT-"):
         raise BadInput(f"model={args.model}: recipe=bit trains BiT, e.g. model=BiT-R50x1.")
-    found = pretraining.bit(args.dataset)
-    epochs = args.epochs or found.epochs
+    values = pretraining.bit(args.dataset)
+    epochs = args.epochs or values.epochs
     config.length = f"{epochs} epochs"
-    base.optimize_as_bit(config, found)
-    config.schedule.step.drops = tuple(f"{n * epochs / found.epochs:g} epochs" for n in found.drops)
+    base.optimize_as_bit(config, values)
+    config.schedule.step.drops = tuple(
+        f"{n * epochs / values.epochs:g} epochs" for n in values.drops
+    )
     if args.dataset != "imagenet":
         config.loss.name = "sigmoid"
         config.model.head_bias = -10.0
 
 
 def _augreg(config: Any, args: Any) -> None:
-    found, levels = augreg.pretraining(args.dataset), augreg.levels()
-    aug = args.aug or found.default_level.get(args.model, "")
-    epochs = args.epochs or found.epochs[-1]
+    values, levels = augreg.pretraining(args.dataset), augreg.levels()
+    aug = args.aug or values.default_level.get(args.model, "")
+    epochs = args.epochs or values.epochs[-1]
     reg = args.reg if args.reg >= 0 else 0.0
     decay = args.wd if args.wd >= 0 else 0.1
     if not aug:
@@ -273,27 +275,27 @@ def _augreg(config: Any, args: Any) -> None:
             f"{args.model} has no usual augmentation; give aug=, of {', '.join(levels)}."
         )
     for name, value, options in (
-        ("aug", aug, levels), ("epochs", epochs, found.epochs),
-        ("reg", reg, found.rates), ("wd", decay, found.weight_decays),
+        ("aug", aug, levels), ("epochs", epochs, values.epochs),
+        ("reg", reg, values.rates), ("wd", decay, values.weight_decays),
     ):  # fmt: skip
         if value not in options:
             raise unknown(f"{name} of recipe=augreg", str(value), map(str, options))
     config.length = f"{epochs} epochs"
-    config.batch_size = found.batch_size
+    config.batch_size = values.batch_size
     config.data.train_ops = "decode|inception_crop({size})|flip_lr" + levels[aug].ops
     config.data.eval_ops = CENTRE
     config.mixup.alpha = levels[aug].mixup
     config.model.dropout = reg
     config.model.drop_path = reg
-    config.model.head_bias = found.head_bias
+    config.model.head_bias = values.head_bias
     config.model.pool = "gap" if args.dataset == "imagenet21k" else "token"
     if args.dataset == "imagenet":
         config.model.representation = _representation(args.model)
     config.loss.name = "sigmoid"
-    config.schedule.lr = found.lr
-    config.schedule.warmup = f"{found.warmup_steps} steps"
+    config.schedule.lr = values.lr
+    config.schedule.warmup = f"{values.warmup_steps} steps"
     config.optimizer.adamw.mu_dtype = "bfloat16"
-    config.optimizer.clip = found.clip
+    config.optimizer.clip = values.clip
     config.optimizer.weight_decay = decay
 
 

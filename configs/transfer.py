@@ -151,9 +151,9 @@ def get_config(arg=None):
     if args.recipe not in RECIPES:
         raise unknown("recipe", args.recipe, RECIPES)
     if args.select and not args.stage:
-        raise BadInput("select=true is of `vit_jax sweep` with dataset=vtab; leave it out.")
+        raise BadInput("select=true works only in `vit_jax sweep` with dataset=vtab; leave it out.")
     if args.rates and not args.stage:
-        raise BadInput(f"rates={args.rates} is of `vit_jax sweep`; for one run give lr=.")
+        raise BadInput(f"rates={args.rates} works only in `vit_jax sweep`; for one run give lr=.")
 
     config = base.get_config()
     config.init = args.init
@@ -215,8 +215,8 @@ def _add(config: Any, args: Any) -> None:
             raise unknown("test set in also", name, known)
         if args.dataset != "imagenet" or args.standin:
             raise BadInput(
-                f"also={args.also}: these test sets are of ImageNet's classes and real; leave also "
-                "out, or give dataset=imagenet without standin."
+                f"also={args.also}: these are test sets of the real ImageNet; leave also out, or "
+                "give dataset=imagenet without standin."
             )
         if args.stage == "select":
             continue
@@ -233,7 +233,7 @@ def _paper(config: Any, args: Any, name: str, task: vtab.Task | None) -> None:
         grid = map(str, row.rates)
         raise unknown("lr of Table 4 (others: --config.schedule.lr)", str(rate), grid)
     if args.hyperrule != "paper" or args.examples or args.side:
-        raise BadInput("hyperrule, examples and side are of recipe=hyperrule; leave them out.")
+        raise BadInput("hyperrule, examples and side belong to recipe=hyperrule; leave them out.")
     usual = 378 if args.variant.endswith("/14") else row.resolution
     config.length = f"{row.steps} steps"
     config.batch_size = row.batch_size
@@ -260,7 +260,7 @@ def _hyperrule(config: Any, args: Any, name: str, task: vtab.Task | None) -> Non
     if args.hyperrule not in ("paper", "code"):
         raise unknown("hyperrule", args.hyperrule, ("paper", "code"))
     if min(args.examples, args.side) < 0:
-        raise BadInput(f"examples={args.examples}, side={args.side}: give numbers from 1 on.")
+        raise BadInput(f"examples={args.examples}, side={args.side}: give 1 or more.")
     examples, side = hyperrule.size(args.dataset)
     rule = hyperrule.rule(
         examples=args.examples or examples,
@@ -322,13 +322,13 @@ def _choices(dataset: str, args: Any) -> list[dict[str, Any]]:
     """Returns the choices to select from, or an empty list if there is no selection."""
     name, task = _dataset(dataset)
     if args.select and args.dataset != "vtab":
-        raise BadInput("select=true is of dataset=vtab, whose 19 tasks choose together.")
+        raise BadInput("select=true works only with dataset=vtab, whose 19 tasks choose together.")
     if args.select and (args.lr or args.recipe != "paper"):
         raise BadInput("select=true chooses rate and length; leave out lr and recipe, or select.")
     if args.rates and (args.lr or args.recipe != "paper" or task):
         raise BadInput(
-            f"rates={args.rates}: nothing is chosen of them where lr or recipe=hyperrule is given, "
-            "and VTAB has rates of its own; leave out rates."
+            f"rates={args.rates}: lr or recipe=hyperrule fixes the rate, and VTAB has rates of its "
+            "own; leave out rates."
         )
     if args.lr or args.recipe != "paper":
         return []

@@ -101,16 +101,19 @@ def plan(job: Job, configs: Sequence[Any]) -> str:
         )
     kinds = [config_lib.fingerprint(config_lib.changed(c, _SAME_COST)) for c in configs]
     one_of = dict(zip(kinds, configs, strict=True))
-    plans = {kind: _planned(job, config) for kind, config in one_of.items()}
-    total = sum(plans[kind].chip_hours for kind in kinds)
-    tightest = max(plans.values(), key=lambda plan: plan.share)
-    hours = sorted({f"{plan.hours:.3g}": plan.hours for plan in plans.values()}.items(),
-                   key=lambda item: item[1])  # fmt: skip
+    made = {kind: _planned(job, config) for kind, config in one_of.items()}
+    estimates = {kind: plan.estimated_hours for kind, plan in made.items()}
+    known = all(hours is not None for hours in estimates.values())
+    run_hours = {kind: estimates[kind] if known else plan.hours for kind, plan in made.items()}
+    total = sum(run_hours[kind] * made[kind].chips for kind in kinds)
+    tightest = max(made.values(), key=lambda plan: plan.share)
+    shown = [f"{hours:.3g}" for hours in sorted(run_hours.values())]
     each = f" for {len(configs)} runs" if len(configs) > 1 else ""
     return (
         f"fits: {tightest.share:.0%} of the memory ({tightest.measured.how}); "
-        f"{' to '.join(dict.fromkeys((hours[0][0], hours[-1][0])))} hours a run and "
-        f"{total:,.3g} chip-hours{each} at best, two to three times that is usual"
+        f"{' to '.join(dict.fromkeys((shown[0], shown[-1])))} hours a run and "
+        f"{total:,.3g} chip-hours{each} "
+        + ("by the compiler's estimate" if known else "at best, two to three times that is usual")
     )
 
 
@@ -120,18 +123,18 @@ def _planned(job: Job, config: Any) -> Any:
 
     assert job.accelerator is not None
     try:
-        planned = plan_lib.plan(config, job.accelerator, job.slices)
+        made = plan_lib.plan(config, job.accelerator, job.slices)
     except BadInput as e:
         raise BadInput(f"{e} (--no_plan submits without asking.)") from e
-    if not planned.fits:
-        rows = [" ".join(f"--config.{k}={v}" for k, v in s.items()) for s, _ in planned.fitting]
-        peak, limit = (n / topology.GIB for n in (planned.measured.peak_bytes, planned.limit_bytes))
+    if not made.fits:
+        rows = [" ".join(f"--config.{k}={v}" for k, v in s.items()) for s, _ in made.fitting]
+        peak, limit = (n / topology.GIB for n in (made.measured.peak_bytes, made.limit_bytes))
         raise BadInput(
             f"a step takes {peak:.3g} of {limit:.4g} GiB of {job.accelerator.name} "
-            f"({planned.measured.how}); {'it would fit with ' if rows else 'take more devices'}"
+            f"({made.measured.how}); {'it would fit with ' if rows else 'take more devices'}"
             f"{' or '.join(rows)}. Nothing was submitted (--no_plan submits without asking)."
         )
-    return planned
+    return made
 
 
 def _many(count: int, noun: str) -> str:

@@ -4,6 +4,7 @@
 """Settings that must be made before jax is imported, and the folder of real images."""
 
 import atexit
+import fcntl
 import os
 import signal
 import tempfile
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-# What is ignored, by a shell in the background or nohup, is ignored by all that the tests start.
+# A shell in the background or nohup ignores signals, and so would every process of the tests.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
@@ -94,11 +95,17 @@ def image_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def digits_run(tmp_path_factory) -> Path:
-    """A short run of the quickstart, to be used and not changed."""
+    """A short run of the quickstart that all workers share: read it, and change only copies."""
     from test_train import run
 
-    workdir = tmp_path_factory.mktemp("digits") / "run"
-    assert run(workdir) == 0
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # of all workers of this session
+    workdir = folder / "digits_run"
+    with open(folder / "digits_run.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (workdir / "results.json").exists():
+            assert run(workdir) == 0
     return workdir
 
 

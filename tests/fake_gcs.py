@@ -124,7 +124,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return getattr(self, what)(bucket, name)
 
     def named(self):
-        """What an upload says in its body."""
+        """Returns the name that an upload says in its body."""
         if "upload_id" in self.args:
             return self.store.sessions[self.args["upload_id"]][1]
         found = re.search(rb'"name": *("(?:[^"\\]|\\.)*")', self.body[:4096])
@@ -274,7 +274,7 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 def environment(port):
-    """What sends gcsfs, google-cloud-storage and tensorstore to the store, without credentials."""
+    """Returns variables that send gcsfs, google-cloud-storage and tensorstore to the store."""
     here = f"http://127.0.0.1:{port}"
     return {
         "STORAGE_EMULATOR_HOST": here,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from vit_jax.errors import BadInput
 
-# Of what takes a tenth of a second an example.
+# For tests whose examples take a tenth of a second each.
 few = settings(max_examples=settings().max_examples // 5)
 
 BYTES = st.sampled_from([b"\0", b"\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xff" * 8, b"../"])
@@ -82,7 +82,7 @@ def _places(values):
 
 
 def answer(function, *args, errors=(), **kwargs):
-    """What a call returns; None where the input is refused, with a message that ends."""
+    """Returns the result of a call; None where it refuses the input with a message that ends."""
     try:
         return function(*args, **kwargs)
     except (BadInput, *errors) as e:

@@ -16,7 +16,7 @@ Padding = int | str  # pixels on each side, or SAME
 
 
 class Constants(NamedTuple):
-    """What weights do not tell."""
+    """Constants that weights do not tell."""
 
     gn_epsilon: float
     ws_epsilon: float

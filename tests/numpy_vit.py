@@ -115,7 +115,7 @@ def mlp(x: np.ndarray, w: Weights, gelu: str) -> np.ndarray:
 def _positions(
     w: Weights, kind: str, grid: tuple[int, int], width: int
 ) -> tuple[np.ndarray | float, np.ndarray]:
-    """What is added to the class token, and to the patches row by row."""
+    """Returns what is added to the class token, and to the patches row by row."""
     rows, columns = grid
     if kind == "learned1d":
         table = w["posemb"][0]

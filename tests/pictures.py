@@ -3,6 +3,7 @@
 
 """Small images: as arrays, as encoded bytes, as folders of files, as a table of a source."""
 
+import functools
 import io
 import tarfile
 from pathlib import Path
@@ -61,8 +62,21 @@ def batches(examples: Split, chain: str = "decode", **changes) -> pipeline.Pipel
     return pipeline.Pipeline(split=examples, ops=ops, **settings)
 
 
+def with_many_seeds(chain: str, image: np.ndarray, seeds: int = 400) -> np.ndarray:
+    """Returns uint8 [seeds, h, w, 3]: one chain on one image as example 0, 1, 2, ... of a run."""
+    process = preprocess.apply(preprocess.parse("data.train_ops", chain, 8))
+
+    @tf.function
+    def each(positions):
+        one = functools.partial(process, tf.constant(image))
+        pairs = tf.stack([tf.fill([seeds], np.int64(5)), positions], axis=1)
+        return tf.map_fn(one, pairs, fn_output_signature=tf.uint8)
+
+    return each(tf.range(seeds, dtype=tf.int64)).numpy()
+
+
 def same(a, b) -> bool:
-    """Whether two sequences of batches are bit for bit the same."""
+    """Says if two sequences of batches are bit for bit the same."""
     a, b = list(a), list(b)
     return len(a) == len(b) and all(
         x.keys() == y.keys() and all(np.array_equal(x[k], y[k]) for k in x)

@@ -107,7 +107,7 @@ def serve(folder):
         os.environ, SLURM_CONF=f"{folder}/slurm.conf", PATH=f"{os.environ['PATH']}:/usr/sbin:/sbin"
     )
     with contextlib.ExitStack() as stack:
-        # Of its own: munge is another user, and pytest's folders are closed to others.
+        # A folder of its own: munge is another user, and pytest's folders are closed to others.
         munge = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="munge_")))
         _configure(folder, host, munge)
         (folder / "state").mkdir()
@@ -140,7 +140,7 @@ def _ending(daemon):
 
 
 def _asked(environment, *words):
-    """What a client prints; nothing if it does not end."""
+    """Returns what a client prints; nothing if it does not end."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=30)
         return done.stdout

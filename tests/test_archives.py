@@ -8,7 +8,7 @@ import tarfile
 import zipfile
 from types import SimpleNamespace
 
-import packs
+import archive_files
 import pytest
 
 from vit_jax.data.formats import archives
@@ -30,14 +30,14 @@ def refused(origin):
 
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
 def test_a_tar_gives_what_was_put_in(tmp_path, mode):
-    path = packs.tar(tmp_path / "x.tar", FILES, mode)
+    path = archive_files.tar(tmp_path / "x.tar", FILES, mode)
     assert found(path) == FILES
     assert found(path) == FILES  # the plain form is there already
 
 
 @pytest.mark.parametrize("mode", ["w:gz", "w:bz2", "w:xz"])
 def test_progress_of_a_compressed_tar_is_in_bytes_and_what_is_made_is_kept(tmp_path, mode):
-    path = packs.tar(tmp_path / "x.tar", {"a/1.jpg": os.urandom(5 << 20)}, mode)
+    path = archive_files.tar(tmp_path / "x.tar", {"a/1.jpg": os.urandom(5 << 20)}, mode)
     seen, size = [], path.stat().st_size
 
     def listed():
@@ -56,7 +56,7 @@ def test_progress_of_a_compressed_tar_is_in_bytes_and_what_is_made_is_kept(tmp_p
 
 @pytest.mark.parametrize("mode, grows", [("w:gz", True), ("w:xz", False)])
 def test_a_compressed_tar_asks_for_space_before_it_is_unpacked(tmp_path, monkeypatch, mode, grows):
-    path = packs.tar(tmp_path / "x.tar", {"a/1.jpg": bytes(1 << 20)}, mode)
+    path = archive_files.tar(tmp_path / "x.tar", {"a/1.jpg": bytes(1 << 20)}, mode)
     size = (1 << 20) + 10240 - (1 << 20) % 10240 if grows else path.stat().st_size
     free = SimpleNamespace(free=2 * size - 1)
     monkeypatch.setattr(archives.shutil, "disk_usage", lambda _: free)
@@ -91,13 +91,15 @@ def test_the_size_in_a_gzip_file_is_modulo_4_gib(tmp_path, size, stated, expecte
 
 @pytest.mark.parametrize("kind", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_a_zip_gives_what_was_put_in(tmp_path, kind):
-    assert found(packs.zipped(tmp_path / "x.zip", FILES, kind)) == FILES
+    assert found(archive_files.zipped(tmp_path / "x.zip", FILES, kind)) == FILES
 
 
 def test_a_folder_gives_its_files_and_those_of_its_archives(tmp_path):
-    root = packs.unpacked(tmp_path / "root", FILES | {".hidden/x": b"x", "__MACOSX/y": b"y"})
-    packs.tar(root / "c.tar", {"./4.jpg": b"four"})
-    packs.zipped(root / "d.zip", {"5.jpg": b"five"})
+    root = archive_files.unpacked(
+        tmp_path / "root", FILES | {".hidden/x": b"x", "__MACOSX/y": b"y"}
+    )
+    archive_files.tar(root / "c.tar", {"./4.jpg": b"four"})
+    archive_files.zipped(root / "d.zip", {"5.jpg": b"five"})
     assert found(root) == FILES | {"c/4.jpg": b"four", "d/5.jpg": b"five"}
     names = set(found(root, opened=lambda name: name == "c.tar"))
     assert names == {*FILES, "c/4.jpg", "d.zip"}
@@ -105,10 +107,10 @@ def test_a_folder_gives_its_files_and_those_of_its_archives(tmp_path):
 
 def test_tars_in_a_tar_are_read_without_unpacking(tmp_path):
     inner = {
-        f"n{k}.tar": packs.tar_bytes({f"{k}{i}.jpg": b"%d" % (k * i) for i in range(3)})
+        f"n{k}.tar": archive_files.tar_bytes({f"{k}{i}.jpg": b"%d" % (k * i) for i in range(3)})
         for k in (1, 2)
     }
-    path = packs.tar(tmp_path / "x.tar", {"big/first.jpg": b"x" * 5000, **inner})
+    path = archive_files.tar(tmp_path / "x.tar", {"big/first.jpg": b"x" * 5000, **inner})
     expected = {f"n{k}/{k}{i}.jpg": b"%d" % (k * i) for k in (1, 2) for i in range(3)}
     assert found(path) == expected | {"big/first.jpg": b"x" * 5000}
     assert os.listdir(tmp_path) == ["x.tar"]
@@ -143,15 +145,17 @@ def test_long_names_and_headers_of_other_writers_are_read(tmp_path):
     ids=lambda f: f"{f['name']}-{f.get('type', b'0').decode()}",
 )
 def test_a_tar_with_an_unsafe_member_is_refused(tmp_path, fields):
-    path = packs.tar_of(tmp_path / "x.tar", **fields)
+    path = archive_files.tar_of(tmp_path / "x.tar", **fields)
     assert repr(fields["name"]) in refused(path)
-    outer = packs.tar(tmp_path / "outer.tar", {"x.tar": path.read_bytes()})
+    outer = archive_files.tar(tmp_path / "outer.tar", {"x.tar": path.read_bytes()})
     assert repr(fields["name"]) in refused(outer)
 
 
 @pytest.mark.parametrize("name", ["../out.jpg", "a/../../out.jpg", "/etc/out.jpg", "C:/out.jpg"])
 def test_a_zip_with_an_unsafe_member_is_refused(tmp_path, name):
-    assert repr(name) in refused(packs.zipped(tmp_path / "x.zip", {"a.jpg": b"a", name: b"b"}))
+    assert repr(name) in refused(
+        archive_files.zipped(tmp_path / "x.zip", {"a.jpg": b"a", name: b"b"})
+    )
 
 
 def test_a_zip_with_a_link_is_refused(tmp_path):
@@ -171,27 +175,27 @@ def patched(path, old, new):
 
 @pytest.mark.parametrize("stated", [1_000, 200_000])
 def test_a_zip_member_of_another_size_than_stated_is_refused(tmp_path, stated):
-    path = packs.zipped(tmp_path / "x.zip", {"a.jpg": bytes(100_000)})
+    path = archive_files.zipped(tmp_path / "x.zip", {"a.jpg": bytes(100_000)})
     patched(path, (100_000).to_bytes(4, "little"), stated.to_bytes(4, "little"))
     assert "stated size" in refused(path)
 
 
 def test_a_zip_member_that_claims_too_much_is_refused_unread(tmp_path, monkeypatch):
     monkeypatch.setattr(archives, "LARGEST_BYTES", 99_999)
-    path = packs.zipped(tmp_path / "x.zip", {"a.jpg": bytes(100_000)})
+    path = archive_files.zipped(tmp_path / "x.zip", {"a.jpg": bytes(100_000)})
     assert "a.jpg claims 100000 bytes" in refused(path)
 
 
 @pytest.mark.parametrize("kind", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_a_changed_byte_in_a_zip_is_found(tmp_path, kind):
     content = os.urandom(2000)  # deflate keeps it as it is
-    path = packs.zipped(tmp_path / "x.zip", {"a.jpg": content}, kind)
+    path = archive_files.zipped(tmp_path / "x.zip", {"a.jpg": content}, kind)
     patched(path, content[100:110], b"0123456789")
     assert "checksum" in refused(path)
 
 
 def test_an_encrypted_zip_is_refused(tmp_path):
-    path = packs.zipped(tmp_path / "x.zip", {"a.jpg": b"a"}, zipfile.ZIP_STORED)
+    path = archive_files.zipped(tmp_path / "x.zip", {"a.jpg": b"a"}, zipfile.ZIP_STORED)
     data = bytearray(path.read_bytes())
     data[6] |= 1
     data[data.index(b"PK\1\2") + 8] |= 1
@@ -200,7 +204,7 @@ def test_an_encrypted_zip_is_refused(tmp_path):
 
 
 def test_a_tar_cut_anywhere_is_refused(tmp_path):
-    whole = packs.tar_bytes({f"{i}.jpg": bytes([i]) * 700 for i in range(3)})
+    whole = archive_files.tar_bytes({f"{i}.jpg": bytes([i]) * 700 for i in range(3)})
     end = 3 * (512 + 1024)
     for cut in range(100, end + 1, 100):
         (tmp_path / "x.tar").write_bytes(whole[:cut])
@@ -210,14 +214,14 @@ def test_a_tar_cut_anywhere_is_refused(tmp_path):
 
 
 def test_a_damaged_header_in_the_middle_is_not_the_end(tmp_path):
-    data = bytearray(packs.tar_bytes({f"{i}.jpg": b"x" * 700 for i in range(3)}))
+    data = bytearray(archive_files.tar_bytes({f"{i}.jpg": b"x" * 700 for i in range(3)}))
     data[1536 + 3] ^= 1
     (tmp_path / "x.tar").write_bytes(data)
     assert "byte 1536" in refused(tmp_path / "x.tar")
 
 
 def test_a_cut_gz_is_refused(tmp_path):
-    path = packs.tar(tmp_path / "x.tar.gz", {"a.jpg": os.urandom(9000)}, "w:gz")
+    path = archive_files.tar(tmp_path / "x.tar.gz", {"a.jpg": os.urandom(9000)}, "w:gz")
     path.write_bytes(path.read_bytes()[:5000])
     assert "x.tar.gz is damaged" in refused(path)
     assert list((tmp_path / "scratch").glob("*.plain")) == []
@@ -242,7 +246,7 @@ def test_nothing_there_is_bad_input(tmp_path):
 
 
 def test_linked_folders_are_followed_but_not_in_circles(tmp_path):
-    packs.unpacked(tmp_path / "far", {"1.jpg": b"1"})
+    archive_files.unpacked(tmp_path / "far", {"1.jpg": b"1"})
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / "a").symlink_to(tmp_path / "far")
     assert found(tmp_path / "root") == {"a/1.jpg": b"1"}

@@ -238,7 +238,7 @@ def test_cudnn_agrees_with_the_plain_path(patch):
 
 
 def devices(platform, capability="9.0"):
-    """What `for_devices` reads of a mesh whose devices are not there."""
+    """Returns the facts that `for_devices` reads of a mesh, without its devices."""
     device = types.SimpleNamespace(platform=platform, compute_capability=capability)
     return types.SimpleNamespace(mesh=types.SimpleNamespace(devices=np.array([device])))
 

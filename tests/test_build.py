@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a run is made of: when it is compiled, and from what."""
+"""The parts of a run: when its step is compiled, and from what."""
 
 import dataclasses
 
@@ -29,7 +29,7 @@ def config():
 
 @pytest.fixture
 def seen(monkeypatch):
-    """What is begun to be compiled, and that an image is asked for, in their order."""
+    """Notes each compilation that begins and each image that is asked for, in their order."""
     order = []
 
     def noted(owner, name, what):
@@ -41,7 +41,7 @@ def seen(monkeypatch):
 
         monkeypatch.setattr(owner, name, call)
 
-    noted(program.Program, "begin", "")
+    noted(program.Program, "start_compiling", "")
     noted(Pipeline, "probe", "image")
     return order
 
@@ -61,19 +61,34 @@ def with_tables(monkeypatch, **changes):
     monkeypatch.setattr(sources, "open_source", opened)
 
 
-def test_a_run_is_compiled_while_its_images_are_opened(config, seen):
-    run = build.build(config, compile_first=["create", "step"])
+def test_a_run_is_compiled_while_its_images_are_opened(config, seen, monkeypatch):
+    """With the settings of the caller, and its state is the one that is compiled later."""
+    real, precisions = program.Program.lower_step, []
+
+    def lowered(self):
+        precisions.append(jax.config.jax_default_matmul_precision)
+        return real(self)
+
+    monkeypatch.setattr(program.Program, "lower_step", lowered)
+    with jax.default_matmul_precision("highest"):
+        computation = build.build(config, compile_first=["create", "step"]).program
+    assert precisions == ["highest"]
     assert seen[:3] == ["create", "step", "image"]
-    assert run.compiled("step") is run.compiled("step")  # of that thread, not compiled again
+    assert computation.compiled("step") is computation.compiled("step")  # not twice
     assert jax.tree.all(
         jax.tree.map(
-            lambda x, y: x.shape == y.shape and x.sharding == y.sharding, run.init(), run.abstract
+            lambda x, y: x.shape == y.shape and x.sharding == y.sharding,
+            computation.init(),
+            computation.abstract,
         )
     )
+    later = build.build(config).program.init()
+    assert isinstance(later, state.TrainState)
+    assert jax.tree.all(jax.tree.map(lambda x, y: bool((x == y).all()), computation.init(), later))
 
 
 def test_nothing_is_compiled_that_was_not_asked_for(config, seen):
-    assert build.build(config).begun == {}
+    assert build.build(config).program.compiling == {}
     assert set(seen) == {"image"}
 
 
@@ -81,30 +96,10 @@ def test_where_an_image_says_how_many_labels_there_are_it_is_read_first(config, 
     with_tables(monkeypatch, most_labels=0)
     run = build.build(config, compile_first=["step"])
     assert (seen[0], seen[-1]) == ("image", "step")
-    assert isinstance(run.compiled("step"), jax.stages.Compiled)
+    assert isinstance(run.program.compiled("step"), jax.stages.Compiled)
 
 
 def test_a_table_that_is_wrong_about_its_labels_is_refused(config, monkeypatch):
     with_tables(monkeypatch, most_labels=3)
     with pytest.raises(BadInput, match=r"has K=1 labels, but .* says most_labels=3"):
         build.build(config)
-
-
-def test_a_step_is_traced_with_the_settings_of_the_caller(config, monkeypatch):
-    real, seen = program.Program.lower_step, []
-
-    def lowered(self):
-        seen.append(jax.config.jax_default_matmul_precision)
-        return real(self)
-
-    monkeypatch.setattr(program.Program, "lower_step", lowered)
-    with jax.default_matmul_precision("highest"):
-        build.build(config, compile_first=["step"])
-    assert seen == ["highest"]
-
-
-def test_a_state_is_the_same_whoever_compiles_it(config):
-    here = build.build(config).init()
-    there = build.build(config, compile_first=["create"]).init()
-    assert isinstance(there, state.TrainState)
-    assert jax.tree.all(jax.tree.map(lambda x, y: bool((x == y).all()), here, there))

@@ -9,13 +9,14 @@ import pytest
 
 from vit_jax import paper
 from vit_jax.errors import BadInput
-from vit_jax.experiments.tables import catalogue, compute, filling, recipe_diff
-from vit_jax.models import flops, variants
+from vit_jax.experiments.tables import compute, filling, recipe_diff
+from vit_jax.experiments.tables.cells import TABLES, find
+from vit_jax.models import variants
 
 
 @pytest.fixture(scope="module")
 def tables():
-    return {name: catalogue.find(name) for name in catalogue.TABLES}
+    return {name: find(name) for name in TABLES}
 
 
 def kinds(table):
@@ -93,7 +94,7 @@ def test_recipe_that_differs_from_table_3_is_off(monkeypatch):
 
     found = recipe_diff.pre_training
     monkeypatch.setattr(recipe_diff, "pre_training", changed)
-    cells = filling.fill(catalogue.find("3"), None).cells
+    cells = filling.fill(find("3"), None).cells
     assert {f.cell.labels[3] for f in cells if f.status == "off"} == {"schedule.lr"}
 
 
@@ -118,7 +119,7 @@ def test_exaflops_of_table_6_are_within_their_bounds(tables):
 
 
 def test_exaflops_are_three_forward_passes_of_every_image():
-    macs = flops.forward_flops(variants.config(variant="B/16", classes=1000), 224, 224) / 2
+    macs = variants.forward_flops(variants.config(variant="B/16", classes=1000), 224, 224) / 2
     assert compute.exaflops("B/16", 7) == pytest.approx(3 * 2 * macs * 303e6 * 7 / 1e18)
     # 12 x (197 (4 D^2 + 2 D F) + 2 197^2 D) + 196 16^2 3 D + 1000 D, D = 768, F = 3072
     assert macs == 12 * (197 * 12 * 768**2 + 2 * 197**2 * 768) + 196 * 768 * 768 + 1000 * 768
@@ -133,4 +134,4 @@ def test_core_days_of_h14_imply_what_the_protocol_says(tables):
 
 def test_unknown_table_lists_all():
     with pytest.raises(BadInput, match=r"figure12.*augreg3"):
-        catalogue.find("10")
+        find("10")

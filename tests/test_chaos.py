@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 import pytest
-from resuming import OPTIONS, assert_equal
+from interrupted_runs import OPTIONS, assert_equal
 from test_processes import launch
 from test_train import logged
 
@@ -54,7 +54,7 @@ SLOW_DISK = {
 
 @dataclasses.dataclass
 class Round:
-    """What happened to one start."""
+    """The events of one start."""
 
     fault: str
     moment: str = ""  # that was waited for
@@ -83,7 +83,7 @@ class Start:
         self.children = launch(2, workdir, *RUN, *more, devices=2, each=each)
 
     def said(self, index: int = 0) -> str:
-        """What a process has printed so far."""
+        """Returns what a process has printed so far."""
         return Path(f"{self.workdir}.log.{index}").read_text()
 
     @property
@@ -201,7 +201,7 @@ def damage(workdir: Path, chance: random.Random) -> str:
 
 
 def judge(now: Round, start: Start) -> None:
-    """Whether a start ended as it may."""
+    """Says if a start ended as it may."""
     told = f"{now}\n{start.said(0)}\n{start.said(1)}"
     assert set(now.codes) <= AGAIN | {0}, told
     if "SIGTERM" in now.detail and now.resumed_at is not None and 0 not in now.codes:

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What checkpoints keep, restore and refuse."""
+"""Checkpoints keep, restore and refuse what they promise."""
 
 import errno
 import gc
@@ -94,7 +94,7 @@ def placed(cfg, shape):
 
     params = tiny.shapes(cfg, 24, 24)
     whole = jax.eval_shape(begin, params)
-    places = sharding.place(whole, sharding.param_axes(params, variants.AXES), rules)
+    places = sharding.place(whole, sharding.param_axes(params, variants.axes(cfg)), rules)
     return jax.tree.map(
         lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), whole, places
     )
@@ -273,7 +273,7 @@ class Recorder(logging.Handler):
 
 @pytest.fixture
 def said():
-    """What absl logs from here on: what a user would see of orbax."""
+    """Collects what absl logs from here on, which is what a user would see of orbax."""
     recorder = Recorder()
     logging.getLogger("absl").addHandler(recorder)
     yield recorder.said
@@ -305,9 +305,7 @@ FULL = (OSError(errno.ENOSPC, "No space left on device"), ValueError(
     ("where", "error"),
     [
         ((os, "mkdir"), FULL[0]),
-        ((ocp.StandardCheckpointHandler, "async_save"), FULL[1]),
         ((ocp.StandardCheckpointHandler, "finalize"), FULL[1]),
-        ((checksums, "write"), FULL[0]),
         ((os, "rename"), FULL[0]),
     ],
     ids=lambda x: x[1] if isinstance(x, tuple) else "",
@@ -424,8 +422,8 @@ def test_read_that_fails_is_no_other_state(store, tmp_path, monkeypatch, place, 
     checkpoints.close()
 
 
-NAMES = ("my [runs]", "*", "?", "[!a]", "a%20b#c?d[e]*{f}$HOME", "end\\", "new\nline", "\U0001f600")
-NAMES += ("e\u0301", "\udcff")  # no letter by itself; no UTF-8
+# A letter of two code points, and a name that is not UTF-8.
+NAMES = ("*", "my [!a] %20b#c?d{f}$HOME\\", "new\nline \U0001f600 e\u0301", "\udcff")
 
 
 def check_name(root, name):

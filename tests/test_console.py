@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import termios
 
 import pytest
 from test_train import QUICKSTART, TINY
@@ -14,7 +15,15 @@ from test_train import QUICKSTART, TINY
 from vit_jax import console
 from vit_jax.storage.jsonl import read_rows
 
-OPEN = {"pipe": os.pipe, "pty": os.openpty, "full": lambda: (None, os.open("/dev/full", os.O_RDWR))}
+
+def terminal():
+    """A pseudo-terminal of a usual size: without one, a bar has no room."""
+    reader, writer = os.openpty()
+    termios.tcsetwinsize(writer, (24, 80))
+    return reader, writer
+
+
+OPEN = {"pipe": os.pipe, "pty": terminal, "full": lambda: (None, os.open("/dev/full", os.O_RDWR))}
 
 
 def start(kind, *words):
@@ -51,6 +60,8 @@ WAYS = {
     'console.show("a line", file=sys.stdout)': "sys.stdout",
 }
 
+BAR = 'with console.bar("a line") as shown: shown(1, 2); sys.stdin.read(); shown(2, 2)'
+
 
 def program(then, stream="sys.stderr", first=""):
     return [sys.executable, "-c", PRINTS.format(first=first, then=then, stream=stream)]
@@ -64,6 +75,14 @@ def test_what_nobody_can_read_changes_no_exit_code(kind, then, stream):
     if reader is not None:
         read_until(reader, b"a line")
         os.close(reader)
+    child.communicate()
+    assert child.returncode == 42
+
+
+def test_terminal_that_is_closed_during_a_bar_changes_no_exit_code():
+    child, reader = start("pty", *program(BAR))
+    read_until(reader, b"a line")
+    os.close(reader)
     child.communicate()
     assert child.returncode == 42
 

@@ -15,12 +15,12 @@ import threading
 import time
 from pathlib import Path
 
+import endless_saver
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
-import rights
-import saver
+import unprivileged
 from test_checkpoint import abstract, make_state
 from test_train import QUICKSTART, TINY, logged, run, same_parameters
 
@@ -216,7 +216,7 @@ def test_a_right_that_is_missing_is_no_damage(workdir, name):
     path = workdir / "checkpoints" / name
     mode = path.stat().st_mode
     path.chmod(0)
-    with rights.plain(), pytest.raises(BadInput) as caught:
+    with unprivileged.plain(), pytest.raises(BadInput) as caught:
         resumed(workdir, keep_best="val/top1")
     path.chmod(mode)
     said = str(caught.value)
@@ -230,7 +230,10 @@ def test_a_right_that_is_missing_is_no_damage(workdir, name):
 def test_what_may_not_be_set_aside_is_named(workdir):
     (workdir / "checkpoints" / "8" / "state" / "_METADATA").unlink()
     (workdir / "checkpoints").chmod(0o500)
-    with rights.plain(), pytest.raises(BadInput, match=r"/8 cannot be set aside, .* denied; give"):
+    with (
+        unprivileged.plain(),
+        pytest.raises(BadInput, match=r"/8 cannot be set aside, .* denied; give"),
+    ):
         resumed(workdir)
     (workdir / "checkpoints").chmod(0o700)
     assert names(workdir) == ["4", "8"]
@@ -396,7 +399,7 @@ def test_kill_before_any_change_of_a_file_leaves_a_good_checkpoint(workdir, tmp_
 def test_kill_9_at_random_moments_leaves_a_good_checkpoint(tmp_path):
     """25 lives of a process that does nothing but save, each killed within a second or two."""
     moments = random.Random(7)
-    command = [sys.executable, "-W", "ignore", str(Path(saver.__file__)), str(tmp_path)]
+    command = [sys.executable, "-W", "ignore", str(Path(endless_saver.__file__)), str(tmp_path)]
     newest, inside = 0, 0
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -419,7 +422,8 @@ def test_kill_9_at_random_moments_leaves_a_good_checkpoint(tmp_path):
                 found = checkpoints.newest_good()
                 assert found == before > newest
                 assert equal(
-                    checkpoints.restore(found, abstract(saver.state(0))), saver.state(found)
+                    checkpoints.restore(found, abstract(endless_saver.state(0))),
+                    endless_saver.state(found),
                 )
             assert all(name.isdecimal() for name in names(tmp_path))
             newest = found
@@ -458,9 +462,9 @@ def disk(tmp_path):
 def test_full_disk_during_a_save(disk, options):
     workdir = disk(options) / "run"
     with Checkpoints(workdir, keep_last=9) as checkpoints:
-        checkpoints.save(1, saver.state(1), "", {})
+        checkpoints.save(1, endless_saver.state(1), "", {})
         checkpoints.wait()
-        checkpoints.save(2, saver.state(2), "", {})
+        checkpoints.save(2, endless_saver.state(2), "", {})
         with pytest.raises(
             RunFailed, match=r"step 2 could not be saved.*no space left.*from step 1"
         ):
@@ -469,10 +473,12 @@ def test_full_disk_during_a_save(disk, options):
     disk("size=100m,nr_inodes=1000")
     with Checkpoints(workdir) as checkpoints:
         assert checkpoints.newest_good() == 1
-        checkpoints.save(2, saver.state(2), "", {})
+        checkpoints.save(2, endless_saver.state(2), "", {})
     with Checkpoints(workdir) as checkpoints:
         assert checkpoints.newest_good() == 2
-        assert equal(checkpoints.restore(2, abstract(saver.state(2))), saver.state(2))
+        assert equal(
+            checkpoints.restore(2, abstract(endless_saver.state(2))), endless_saver.state(2)
+        )
 
 
 @pytest.mark.slow

@@ -14,9 +14,9 @@ import sys
 import time
 from pathlib import Path
 
+import model_commands
 import numpy as np
 import pytest
-import using
 from test_train import QUICKSTART, TINY, logged, run, same_parameters
 
 from vit_jax.cli import main
@@ -170,7 +170,7 @@ def test_plan_commands_of_the_readme(capsys):
 
 def test_commands_of_using_what_was_trained(digits_run, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    using.digit_files(tmp_path / "digits", 3)
+    model_commands.digit_files(tmp_path / "digits", 3)
     shutil.copytree(digits_run, "runs/quickstart")
     for name in ("predict", "evaluate", "features"):
         commands = dict.fromkeys(readme_commands(name))

@@ -6,10 +6,10 @@
 import json
 import os
 
+import model_commands
 import numpy as np
 import pictures
 import pytest
-import using
 from test_pages import check
 
 import vit_jax
@@ -17,26 +17,28 @@ import vit_jax
 
 def evaluated(capsys, folder, *words):
     """The JSON, the parsed page and what was printed."""
-    code, printed, said = using.command(capsys, "evaluate", *words, f"--out={folder}")
+    code, printed, said = model_commands.command(capsys, "evaluate", *words, f"--out={folder}")
     assert code == 0, said
     page = check((folder / "evaluation.html").read_text())
     return json.loads((folder / "evaluation.json").read_text()), page, printed
 
 
 def test_figures_are_those_that_the_run_has_measured(digits_run, tmp_path, capsys):
-    results = json.loads((digits_run / "results.json").read_text())
-    for split in ("test", "val"):
-        found, page, printed = evaluated(
-            capsys, tmp_path, digits_run, "--data=digits", f"--split={split}"
-        )
-        for key in ("top1", "top5", "examples"):
-            assert found[key] == pytest.approx(results[split][key]), (split, key)
-        assert f"top-1 {found['top1']:.2%}" in printed
-        assert any(f"top-1 {found['top1']:.2%}" in words for words in page.words)
+    found, page, printed = evaluated(capsys, tmp_path, digits_run, "--data=digits", "--split=val")
+    assert_measured(found, digits_run, "val")
+    assert f"top-1 {found['top1']:.2%}" in printed
+    assert any(f"top-1 {found['top1']:.2%}" in words for words in page.words)
+
+
+def assert_measured(found, run, split):
+    results = json.loads((run / "results.json").read_text())
+    for key in ("top1", "top5", "examples"):
+        assert found[key] == pytest.approx(results[split][key]), key
 
 
 def test_classes_and_confusions_add_up(digits_run, tmp_path, capsys):
     found, page, printed = evaluated(capsys, tmp_path, digits_run)  # its own data, split test
+    assert_measured(found, digits_run, "test")
     confusion = np.array(found["confusion"])
     rows = found["classes"]
     assert [(row["label"], row["name"]) for row in rows] == [(k, str(k)) for k in range(10)]
@@ -58,7 +60,7 @@ def test_classes_and_confusions_add_up(digits_run, tmp_path, capsys):
 
 def folder_of_digits(root, *, names=str):
     """The first 40 digits in class folders that are not in the order of the classes."""
-    for number, (image, label) in enumerate(using.digits(40)):
+    for number, (image, label) in enumerate(model_commands.digits(40)):
         place = root / names(label)
         place.mkdir(parents=True, exist_ok=True)
         (place / f"{number}.png").write_bytes(pictures.encode(image))
@@ -77,7 +79,7 @@ def test_classes_of_other_data_go_by_their_names(digits_run, tmp_path, capsys):
         "precision": 0.0 if confusion[:, 0].sum() else None,
     }  # fmt: skip
     model, params, preprocess = vit_jax.load(digits_run)
-    shown = [(image, label) for image, label in using.digits(40) if label]
+    shown = [(image, label) for image, label in model_commands.digits(40) if label]
     logits = model.apply({"params": params}, preprocess([x for x, _ in shown]), train=False)
     expected = np.zeros((10, 10), int)
     for (_, label), best in zip(shown, np.argmax(logits, axis=1), strict=True):
@@ -97,7 +99,7 @@ def test_weights_without_names_are_matched_by_number_or_by_names_given(
     images = folder_of_digits(tmp_path / "images", names="digit{}".format)
     (images / "digit0").rename(tmp_path / "zeros")
     common = (file, "--heads=2", f"--data=folder:{images}")
-    code, _, said = using.command(capsys, "evaluate", *common, f"--out={tmp_path / 'b'}")
+    code, _, said = model_commands.command(capsys, "evaluate", *common, f"--out={tmp_path / 'b'}")
     assert code == 2
     assert "has 10 classes without names" in said
     assert "has 9; give the names with --names=FILE" in said
@@ -123,7 +125,7 @@ def test_weights_without_names_are_matched_by_number_or_by_names_given(
 def test_bad_input_is_one_message(digits_run, tmp_path, capsys, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
-    code, printed, said = using.command(capsys, "evaluate", digits_run, *words)
+    code, printed, said = model_commands.command(capsys, "evaluate", digits_run, *words)
     assert (code, printed) == (2, "")
     assert message in said
     assert "Traceback" not in said
@@ -131,7 +133,7 @@ def test_bad_input_is_one_message(digits_run, tmp_path, capsys, monkeypatch, wor
 
 
 def test_data_whose_classes_the_model_does_not_have(digits_run, image_folder, tmp_path, capsys):
-    code, _, said = using.command(
+    code, _, said = model_commands.command(
         capsys, "evaluate", digits_run, f"--data=folder:{image_folder}", f"--out={tmp_path}"
     )
     assert code == 2

@@ -10,11 +10,11 @@ import dataclasses
 import functools
 import json
 
-import imagenets
 import jax
 import numpy as np
 import pictures
 import pytest
+import small_imagenets
 import test_train
 
 from vit_jax import paper
@@ -51,7 +51,7 @@ def model(tmp_path):
 
 def find(model, source, **changes):
     settings = {"split": "all", "labels": "", "classes": "all", "data_dir": ""} | changes
-    return test_sets.find(model, opened, "evals.x", source=source, **settings)
+    return test_sets.open_test_set(model, opened, "evals.x", source=source, **settings)
 
 
 def read(split):
@@ -92,7 +92,7 @@ def test_predictions_among_the_classes_that_are_present(model, tmp_path):
     found = find(model, f"folder:{tmp_path / 'x'}", classes="present")
     assert found.columns.tolist() == [[1], [3]]
     assert read(found.parts[""]) == [[0], [0], [1]]
-    owls = dataclasses.replace(model, splits={"train": model.splits["train"].take([4, 5])})
+    owls = dataclasses.replace(model, splits={"train": model.splits["train"].take_indices([4, 5])})
     part = find(owls, "", split="train", classes="present")
     assert (part.columns.tolist(), read(part.parts[""])) == ([[2]], [[0], [0]])
 
@@ -116,8 +116,8 @@ def test_a_class_that_the_model_has_not_is_refused_with_names(model, tmp_path):
         find(model, f"folder:{tmp_path / 'x'}")
     said = str(caught.value)
     assert said.startswith("evals.x: 2 classes of folder:")
-    assert "are not classes of folder:" in said
-    assert "'cow', 'dingo'; the model's are 'cat', 'dog', 'owl', 'pig'" in said
+    assert "are not classes of the training data folder:" in said
+    assert "'cow', 'dingo'; its classes are 'cat', 'dog', 'owl', 'pig'" in said
 
 
 def test_all_is_the_only_split_of_another_source(model, tmp_path):
@@ -152,7 +152,7 @@ def test_parts_that_are_missing_are_said_at_once(model, tmp_path, small_table):
         own(tmp_path / "x" / part, *(f"{n}/0.png" for n in NAMES))
     assert list(find(model, spec).parts) == ["fog_1", "fog_2", "snow_1", "snow_2"]
     own(tmp_path / "x" / "snow" / "2", "wolf/0.png")
-    with pytest.raises(BadInput, match="its parts have not the same classes"):
+    with pytest.raises(BadInput, match="its parts do not have the same classes"):
         find(model, spec)
 
 
@@ -206,11 +206,11 @@ def data(tmp_path_factory):
     data = tmp_path_factory.mktemp("data")
     train = [(f"{w}_{k}.JPEG", w) for w in CLASSES for k in range(6)]
     val = [(f"ILSVRC2012_val_{n:08d}.JPEG", w) for n, w, _ in VALIDATION]
-    imagenets.prepare(data, "imagenet2012", {"train": train, "validation": val})
+    small_imagenets.prepare(data, "imagenet2012", {"train": train, "validation": val})
     some = [(f"{k}.jpg", w) for k, w in enumerate(CLASSES[1:4] * 2)]
-    imagenets.prepare(data, "imagenet_a", {"test": some})
+    small_imagenets.prepare(data, "imagenet_a", {"test": some})
     manual = data / "downloads" / "manual"
-    imagenets.objectnet(manual / "objectnet-1.0")
+    small_imagenets.objectnet(manual / "objectnet-1.0")
     sets = {n: list(map(wnid, labels)) for n, _, labels in VALIDATION}
     (manual / "real.json").write_text(json.dumps([sets[n] for n in range(1, 6)]))
     for c in ("fog", "snow"):
@@ -259,7 +259,7 @@ class Model:
 
     @functools.cached_property
     def apply(self):
-        params, bare = jax.device_get(self.params), variants.make(self.run.model.cfg)
+        params, bare = jax.device_get(self.params), variants.make(self.run.program.model.cfg)
         return jax.jit(lambda x: bare.apply({"params": params}, x, train=False))
 
 
@@ -268,11 +268,11 @@ def noise(data):
     with pytest.MonkeyPatch.context() as patch:
         use_small_table(patch)
         run = build.build(defaults.settle(config_lib.load(*settings(data))))
-        params = run.init().params
+        params = run.program.init().params
         kernel = np.random.default_rng(0).normal(size=(16, 1000)).astype(np.float32)
         params["head"]["kernel"] = jax.device_put(kernel, params["head"]["kernel"].sharding)
         found = {
-            name: classification.evaluate(run.eval_step, params, run.eval_batches(name))
+            name: classification.evaluate(run.program.eval_step, params, run.eval_batches(name))
             for name in ("test", "real", "a", "objectnet", "c")
         }
     return Model(run, params, found)
@@ -301,16 +301,16 @@ def wnid(name):
 
 def test_real_counts_a_prediction_in_the_set_whatever_the_order(noise):
     counted = [(30 + i, labels) for i, (_, _, labels) in enumerate(VALIDATION) if labels]
-    logits = noise.logits([imagenets.jpeg(k) for k, _ in counted])
+    logits = noise.logits([small_imagenets.jpeg(k) for k, _ in counted])
     found = noise.found
     assert found["real"] == close(measured(logits, [list(map(wnid, t)) for _, t in counted]))
     assert found["real"]["examples"] == 4
-    every = noise.logits([imagenets.jpeg(30 + i) for i in range(5)])
+    every = noise.logits([small_imagenets.jpeg(30 + i) for i in range(5)])
     assert found["test"] == close(measured(every, [[wnid(w)] for _, w, _ in VALIDATION]))
 
 
 def test_imagenet_a_is_predicted_among_its_own_classes(noise):
-    logits = noise.logits([imagenets.jpeg(k) for k in range(6)])
+    logits = noise.logits([small_imagenets.jpeg(k) for k in range(6)])
     columns = sorted(map(wnid, CLASSES[1:4]))
     targets = [[columns.index(wnid(CLASSES[1 + k % 3]))] for k in range(6)]
     assert noise.found["a"] == close(measured(logits[:, columns], targets))
@@ -319,7 +319,9 @@ def test_imagenet_a_is_predicted_among_its_own_classes(noise):
 def test_a_class_of_objectnet_is_the_best_of_its_classes(noise):
     inner = [pictures.noise(12, 12, seed=100 * i + k)[2:10, 2:10] for i in range(3) for k in (0, 1)]
     logits = noise.logits(inner)
-    groups = [[imagenets.WNIDS[n] for n in own] for _, own in imagenets.OBJECTS.values()]
+    groups = [
+        [small_imagenets.WNIDS[n] for n in own] for _, own in small_imagenets.OBJECTS.values()
+    ]
     columns = [np.max([logits[:, wnid(w)] for w in group], axis=0) for group in groups]
     wanted = measured(np.stack(columns, axis=1), [[i] for i in range(3) for _ in (0, 1)])
     assert noise.found["objectnet"] == close(wanted)
@@ -384,6 +386,6 @@ def test_a_missing_part_of_tfds_is_said_without_asking_for_the_others(model):
     with pytest.raises(
         BadInput, match=r"_1 is not prepared\.\nperhaps likewise the other 74 parts$"
     ):
-        test_sets.find(model, nothing, "evals.c", source=spec, split="validation", labels="",
-                        classes="all", data_dir="")  # fmt: skip
+        test_sets.open_test_set(model, nothing, "evals.c", source=spec, split="validation",
+                                labels="", classes="all", data_dir="")  # fmt: skip
     assert asked == ["tfds:imagenet2012_corrupted/gaussian_noise_1"]

@@ -46,7 +46,7 @@ def test_commands_and_python_of_the_page(workdir, tmp_path, monkeypatch, capsys)
         assert main.main(words[1:]) == 0, command
         said = capsys.readouterr().out
         assert "largest difference of logits" in said
-        assert ("note: npz has no place for the shorter" in said) == ("--format=npz" in words)
+        assert ("note: npz cannot store the shorter" in said) == ("--format=npz" in words)
     for text in blocks("python", PAGE):
         names = {}
         exec(text, names)
@@ -89,7 +89,7 @@ def test_artefact_that_computes_something_else_is_exit_code_1(tmp_path, monkeypa
         weights_file, "read", lambda *_: ("nobody", lambda images: np.zeros((len(images), 7), "f4"))
     )
     assert export(given, "--format=npz", f"--out={tmp_path / 'b.npz'}") == 1
-    assert "nobody makes other logits of the npz export" in capsys.readouterr().err
+    assert "nobody computes other logits from the npz export" in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == ["a.npz"]
 
 

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Parts of a user's own: the examples of docs/extending.md are run, and wrong names are refused."""
+"""Plugins: runs the examples of docs/extending.md and refuses wrong names."""
 
 import dataclasses
 import functools
@@ -12,11 +12,11 @@ import shlex
 import sys
 
 import jax.numpy as jnp
+import model_commands
 import numpy as np
-import opening
+import opened_sources
 import pytest
-import using
-from test_train import QUICKSTART, ROOT, logged, stop_at
+from test_train import QUICKSTART, ROOT, TINY, logged, stop_at
 
 import vit_jax
 from vit_jax.build import defaults
@@ -200,35 +200,39 @@ def test_axes_of_the_model_split_its_parameters(mine):
 
 
 def test_model_of_the_page_in_other_commands(model_run, mine, capsys, tmp_path):
-    using.digit_files(tmp_path / "digits", 3)
-    code, shown, _ = using.command(capsys, "predict", model_run, tmp_path / "digits", "--topk=1")
+    model_commands.digit_files(tmp_path / "digits", 3)
+    code, shown, _ = model_commands.command(
+        capsys, "predict", model_run, tmp_path / "digits", "--topk=1"
+    )
     assert code == 0
     assert shown.count("png") == 3
-    code, shown, _ = using.command(capsys, "inspect", model_run)
+    code, shown, _ = model_commands.command(capsys, "inspect", model_run)
     assert code == 0
     assert "own" in shown
     assert "patch" in shown
-    code, shown, _ = using.command(capsys, "evaluate", model_run, f"--out={tmp_path}")
+    code, shown, _ = model_commands.command(capsys, "evaluate", model_run, f"--out={tmp_path}")
     assert code == 0
     top1 = json.loads((model_run / "results.json").read_text())["test"]["top1"]
     assert json.loads((tmp_path / "evaluation.json").read_text())["top1"] == pytest.approx(top1)
     plan = "plan", f"--config={mine / 'my_recipe.py'}", "--accelerator=h100-8"
-    code, shown, _ = using.command(capsys, *plan)
+    code, shown, _ = model_commands.command(capsys, *plan)
     assert code == 0
     assert "h100-8: fits" in shown
     exported = "export", model_run, "--format=npz", f"--out={tmp_path / 'x.npz'}"
-    code, _, said = using.command(capsys, *exported)
+    code, _, said = model_commands.command(capsys, *exported)
     assert code == 2
     assert "keep it as a run" in said
 
 
 @pytest.mark.slow
 def test_model_of_the_page_is_exported_and_reported(model_run, capsys, tmp_path):
-    code, *_ = using.command(capsys, "report", model_run, f"--out={tmp_path / 'report.html'}")
+    code, *_ = model_commands.command(
+        capsys, "report", model_run, f"--out={tmp_path / 'report.html'}"
+    )
     assert code == 0
     assert "inside of a model of one" in (tmp_path / "report.html").read_text()
     exported = "export", model_run, "--format=stablehlo", f"--out={tmp_path / 'x.stablehlo'}"
-    code, *_ = using.command(capsys, *exported)
+    code, *_ = model_commands.command(capsys, *exported)
     assert code == 0
 
 
@@ -242,16 +246,16 @@ def test_flops_of_the_page_are_those_of_its_model(mine):
 def test_source_of_the_page(run_of_three, capsys):
     names = json.loads((run_of_three / "classes.json").read_text())["classes"]
     assert names == ["vertical", "horizontal", "falling", "rising"]
-    code, shown, _ = using.command(capsys, *command("data check"))
+    code, shown, _ = model_commands.command(capsys, *command("data check"))
     assert code == 0
     assert "400 images in 4 classes, 0 bad" in shown
-    mixed = opening.opened("mix:1*python:my_source:stripes(count=40, side=8),1*digits")
+    mixed = opened_sources.opened("mix:1*python:my_source:stripes(count=40, side=8),1*digits")
     assert mixed.classes == (*names, *"0123456789")
 
 
 def test_loss_of_the_page(run_of_three):
     rows = logged(run_of_three)
-    # Of logits that are all zero: gamma = 1 leaves 3 quarters of the cross-entropy of 4 classes.
+    # Logits are all zero, so gamma = 1 leaves 3 quarters of the cross-entropy of 4 classes.
     assert rows[(1, "train/loss")] == pytest.approx(0.75 * math.log(4), abs=1e-5)
     assert_learns(rows)
     logits = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
@@ -335,12 +339,6 @@ def test_names_are_carried_by_a_sweep_and_a_saved_configuration(mine, tmp_path):
 
 # ---------------------------------------------------------------- what is refused
 
-KEYS = {
-    "loss.name": "{}",
-    "model.variant": "{}",
-    "data.source": "python:{}",
-    "evals.val.evaluator": "{}",
-}
 WRONG = {
     "no_such_module:f": ["there is no module no_such_module", "PYTHONPATH"],
     "no.such:f": ["there is no module no;"],
@@ -356,12 +354,19 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("text", WRONG)
-def test_wrong_names_are_refused(mine, tmp_path, capsys, key, text):
+@pytest.mark.parametrize(
+    "key, kind, text",
+    [
+        *(("loss.name", "", text) for text in WRONG),
+        *(("model.variant", "", text) for text in ("no_such_module:f", "others:seen(3)")),
+        ("data.source", "python:", "others:sen"),
+        ("evals.val.evaluator", "", "raises:f"),
+    ],
+)
+def test_wrong_names_are_refused(mine, tmp_path, capsys, key, kind, text):
     workdir = tmp_path / "run"
-    given = f"--config.{key}={KEYS[key].format(text)}"
-    code, _, said = using.command(
+    given = f"--config.{key}={kind}{text}"
+    code, _, said = model_commands.command(
         capsys, "train", f"--config={QUICKSTART}", f"--workdir={workdir}", given
     )
     assert code == 2
@@ -374,7 +379,7 @@ def test_wrong_names_are_refused(mine, tmp_path, capsys, key, text):
 @pytest.mark.parametrize(
     "given, parts",
     [
-        (["model.variant=others:Plain"], ["is no subclass of vit_jax.models.custom.OwnConfig"]),
+        (["model.variant=others:Plain"], ["is not a subclass of vit_jax.models.custom.OwnConfig"]),
         (["model.variant=my_model:ConvMixer(widht=3)"], ["'widht'", "ConvMixer(classes"]),
         (["model.variant=my_model:ConvMixer", "model.heads=3"], ["'heads'", "ConvMixer(classes"]),
         (["data.source=python:others:opens"], ["gave list", "{name: Split}"]),
@@ -393,7 +398,7 @@ def test_what_a_name_stands_for_is_checked(mine, tmp_path, capsys, given, parts)
     workdir = tmp_path / "run"
     words = [f"--config.{one}" for one in given]
     recipe = mine / "my_recipe.py" if "classes" in parts[-1] else QUICKSTART
-    code, _, said = using.command(
+    code, _, said = model_commands.command(
         capsys, "train", f"--config={recipe}", f"--workdir={workdir}", *words
     )
     assert code == 2
@@ -454,15 +459,15 @@ def test_module_inside_a_package(tmp_path, monkeypatch):
 def test_an_evaluator_is_tried_before_anything_is_trained(value):
     evaluator = functools.partial(custom._checked, "it", "", lambda *_: value)
     with pytest.raises(BadInput, match="it returned"):
-        custom.attempt(evaluator, 3, 1)
+        custom.try_on_random_logits(evaluator, 3, 1)
 
 
 def test_an_evaluator_that_fails_later_ends_the_run_and_keeps_it(mine, tmp_path, capsys):
     workdir = tmp_path / "run"
-    words = [*SHORT, "--config.evals.val.evaluator=others:of_all_images"]
-    code, _, said = using.command(
+    words = [*TINY, "--config.evals.val.evaluator=others:of_all_images"]  # of step 6
+    code, _, said = model_commands.command(
         capsys, "train", f"--config={QUICKSTART}", f"--workdir={workdir}", *words
     )
     assert code == 1
-    assert "KeyError: 'too many'; mend it, run again" in said
-    assert (workdir / "checkpoints" / "20").is_dir()
+    assert "KeyError: 'too many'; correct it and run again" in said
+    assert (workdir / "checkpoints" / "4").is_dir()

@@ -69,8 +69,8 @@ def all_of(cfg, count=3):
     images = tiny.images_of(cfg, count)
     pictures = np.random.default_rng(0).integers(0, 256, images.shape, np.uint8)
     params = tiny.params(cfg, *images.shape[1:3])
-    weights = figures.of_weights(cfg, params, images.shape[1:3])
-    return weights, figures.of_images(cfg, params, images, pictures)
+    weights = figures.draw_weights(cfg, params, images.shape[1:3])
+    return weights, figures.draw_attention(cfg, params, images, pictures)
 
 
 # --- figures and captions ---
@@ -95,7 +95,7 @@ def test_every_model_has_the_figures_of_what_it_has(undrawn, family, names):
 def test_positions_that_are_not_embeddings_are_said(kind, says, undrawn):
     cfg = tiny.config(posemb=kind)
     given = tiny.params(cfg), (tiny.HEIGHT, tiny.WIDTH)
-    assert [one.name for one in figures.of_weights(cfg, *given)] == ["filters"]
+    assert [one.name for one in figures.draw_weights(cfg, *given)] == ["filters"]
     assert says in figures.absent(cfg)[0]
     assert figures.absent(tiny.config()) == []
 
@@ -122,7 +122,7 @@ def test_captions_say_what_is_not_shown(undrawn):
         ]
     )
     assert "legible" not in plain + every
-    assert "Each of the 5 layers has its own; shown are 3." in every
+    assert "Each of the 5 layers has its own embeddings; 3 are shown." in every
     assert "every 2 rows and 4 columns" in large
 
 
@@ -221,7 +221,7 @@ def test_nothing_is_written_where_no_image_can_be_read(weights, tmp_path, capsys
 @pytest.mark.parametrize("given, says", [
     (["--out={root}/file", "--images={photos}"], "is not a folder"),
     (["--out=-", "--images={photos}"], "--out=- is not a path; give one"),
-    (["--out={root}/out", "--images={root}/none"], "none is not there"),
+    (["--out={root}/out", "--images={root}/none"], "none does not exist"),
     (["--out={root}/out", "--images={root}"], "has no images in it"),
     (["--out={root}/file/out", "--images={photos}"], "cannot be written"),
     (["--out={root}/out", "--images={photos}", "--image_size=-1"], "--image_size=-1"),

@@ -12,7 +12,7 @@ import tarfile
 
 import pictures
 import pytest
-from opening import labels, message, names, opened
+from opened_sources import labels, message, names, opened
 
 from vit_jax.data.inspect import check
 from vit_jax.data.ops import chain as preprocess
@@ -189,17 +189,17 @@ def test_folder_names_may_be_any_text(tmp_path):
 WRONG_FOLDERS = {
     "nothing there": ([], "does not exist"),
     "empty": (["/"], "found in"),
-    "images at the top": (["1.png", "2.png"], "2 images are in no class folder, first 1.png"),
+    "images at the top": (["1.png", "2.png"], "2 images are not in a class folder, first 1.png"),
     "no folders of classes": (["1.png"], "give csv:FILE (`vit_jax predict` takes such a folder"),
     "one class": (["cat/1.png", "cat/2.png"], "needs two classes or more, found one: cat;"),
     "one class with images": (["cat/1.png", "dog/1.txt"], "two classes or more, found one: cat;"),
     "no images": (["cat/1.txt", "dog/1.pdf"], "0 class folders with images"),
-    "images in train": (["Train/1.png", "Test/1.png"], "in no class folder, first Train/1.png"),
+    "images in train": (["Train/1.png", "Test/1.png"], "not in a class folder, first Train/1.png"),
     "two of a split": (
         ["Train/a/1.png", "train/b/1.png", "test/a/1.png"],
         "Train and train in",
     ),
-    "only test": (["test/cat/1.png", "test/dog/1.png"], "train/ is missing; found test;"),
+    "only test": (["test/cat/1.png", "test/dog/1.png"], "train/ is missing; rename"),
     "class only in test": (
         ["train/a/1.png", "train/b/1.png", "test/c/1.png", "test/a/1.png"],
         "classes ['c'] are not in train/",
@@ -234,7 +234,9 @@ def test_file_in_place_of_a_folder(tmp_path):
 def test_a_folder_without_train_is_told_what_is_missing(tmp_path, names):
     pictures.folder(tmp_path, *(f"{name}/{c}/1.png" for name in names for c in "ab"))
     said = message(f"folder:{tmp_path}")
-    assert f"train/ is missing; found {', '.join(names)}; rename the folder of" in said
+    assert "train/ is missing; rename the folder of" in said
+    assert said.count("found ") == 1
+    assert said.endswith(f"found in {tmp_path}: {', '.join(names)}.")
 
 
 @pytest.mark.parametrize("inside", ["a/b", "sp ace", "flowers/train", "x/testing"])

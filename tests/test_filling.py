@@ -6,11 +6,12 @@
 import json
 import shutil
 
-import papers
+import paper_runs
 import pytest
 
 from vit_jax.errors import BadInput
-from vit_jax.experiments.tables import catalogue, filling
+from vit_jax.experiments.tables import filling
+from vit_jax.experiments.tables.cells import find
 from vit_jax.paper import vtab
 
 CELL = ("ImageNet-21k", "CIFAR-10", "ViT-B/16")  # 98.95
@@ -19,12 +20,12 @@ JFT = ("JFT-300M", "CIFAR-10", "ViT-B/16")
 
 @pytest.fixture(autouse=True)
 def quick():
-    with papers.quick_yaml():
+    with paper_runs.quick_yaml():
         yield
 
 
 def fill(root, name="5", protocol=""):
-    return filling.fill(catalogue.find(name), root, protocol)
+    return filling.fill(find(name), root, protocol)
 
 
 def cell(report, *labels):
@@ -43,7 +44,7 @@ def test_no_runs_is_missing_and_private_and_empty(tmp_path):
 
 
 def test_three_seeds_near_the_paper_are_within_tolerance(tmp_path):
-    papers.seeds(tmp_path, [98.9, 98.95, 99.0])
+    paper_runs.seeds(tmp_path, [98.9, 98.95, 99.0])
     found = cell(fill(tmp_path), *CELL)
     assert (found.status, found.seeds) == ("within tolerance", 3)
     assert found.ours == pytest.approx(98.95)
@@ -58,39 +59,39 @@ def test_three_seeds_near_the_paper_are_within_tolerance(tmp_path):
 )
 def test_twice_the_error_of_the_test_set_is_the_limit(tmp_path, gap, status):
     # 2 sqrt(0.9895 0.0105 / 10,000) = 0.2039 points; the spread of seeds asks for less
-    papers.seeds(tmp_path, [98.95 + gap + d for d in (-0.01, 0.0, 0.01)])
+    paper_runs.seeds(tmp_path, [98.95 + gap + d for d in (-0.01, 0.0, 0.01)])
     assert cell(fill(tmp_path), *CELL).status == status
 
 
 def test_spread_between_seeds_widens_the_limit(tmp_path):
     # 2 sqrt(0.0424^2 + 0.4^2 / 3) = 0.47 > 0.3
-    papers.seeds(tmp_path, [98.65 + d for d in (-0.4, 0.0, 0.4)])
+    paper_runs.seeds(tmp_path, [98.65 + d for d in (-0.4, 0.0, 0.4)])
     assert cell(fill(tmp_path), *CELL).status == "within tolerance"
 
 
 def test_one_seed_is_no_reproduction(tmp_path):
-    papers.seeds(tmp_path, [98.95])
+    paper_runs.seeds(tmp_path, [98.95])
     found = cell(fill(tmp_path), *CELL)
     assert (found.status, found.std) == ("1 seed", None)
     assert fill(tmp_path).summary.startswith("0 of")
 
 
 def test_two_seeds_are_no_reproduction(tmp_path):
-    papers.seeds(tmp_path, [98.9, 99.0])
+    paper_runs.seeds(tmp_path, [98.9, 99.0])
     found = cell(fill(tmp_path), *CELL)
     assert (found.status, found.seeds, found.ours) == ("2 seeds", 2, pytest.approx(98.95))
     assert fill(tmp_path).summary.startswith("0 of")
 
 
 def test_run_without_results_is_running(tmp_path):
-    folder = papers.transfer(tmp_path / "a", None)
+    folder = paper_runs.transfer(tmp_path / "a", None)
     report = fill(tmp_path)
     assert cell(report, *CELL).status == "running"
     assert any("running" in text and str(folder) in text for text in report.remarks)
 
 
 def test_run_that_a_sweep_gave_up_is_not_running(tmp_path):
-    folder = papers.transfer(tmp_path / "a", None)
+    folder = paper_runs.transfer(tmp_path / "a", None)
     (folder / "failed.json").write_text("{}")
     report = fill(tmp_path)
     assert cell(report, *CELL).status == "missing"
@@ -98,9 +99,9 @@ def test_run_that_a_sweep_gave_up_is_not_running(tmp_path):
 
 
 def test_selection_that_goes_on_is_running_and_one_that_is_done_is_missing(tmp_path):
-    papers.transfer(tmp_path / "a", None, recipe__stage="select", data__split="train[:98%]")
+    paper_runs.transfer(tmp_path / "a", None, recipe__stage="select", data__split="train[:98%]")
     assert cell(fill(tmp_path), *CELL).status == "running"
-    (tmp_path / "a" / "results.json").write_text(json.dumps({"val": papers.top1(98.0)}))
+    (tmp_path / "a" / "results.json").write_text(json.dumps({"val": paper_runs.top1(98.0)}))
     assert cell(fill(tmp_path), *CELL).status == "missing"
 
 
@@ -113,7 +114,9 @@ def test_numbers_of_others_are_external():
 
 
 def test_run_on_jft_fills_a_private_cell_but_is_not_counted(tmp_path):
-    papers.seeds(tmp_path, [99.0, 99.01, 99.02], init="weights.npz", recipe__upstream="JFT-300M")
+    paper_runs.seeds(
+        tmp_path, [99.0, 99.01, 99.02], init="weights.npz", recipe__upstream="JFT-300M"
+    )
     report = fill(tmp_path)
     assert cell(report, *JFT).status == "within tolerance"
     assert report.summary == "0 of 54 public cells reproduced"
@@ -142,7 +145,7 @@ def test_run_on_jft_fills_a_private_cell_but_is_not_counted(tmp_path):
     ],
 )
 def test_run_that_is_not_the_papers_is_shown_without_a_verdict(tmp_path, said, keys):
-    papers.seeds(tmp_path, [98.95], **keys)
+    paper_runs.seeds(tmp_path, [98.95], **keys)
     report = fill(tmp_path)
     found = cell(report, *CELL)
     assert (found.status, found.ours) == ("missing", None)
@@ -152,7 +155,7 @@ def test_run_that_is_not_the_papers_is_shown_without_a_verdict(tmp_path, said, k
 
 
 def test_run_that_says_it_looked_at_test_never_counts(tmp_path):
-    papers.seeds(tmp_path, [98.95, 98.96, 98.94])
+    paper_runs.seeds(tmp_path, [98.95, 98.96, 98.94])
     for file in tmp_path.rglob("results.json"):
         file.write_text(json.dumps(json.loads(file.read_text()) | {"looked_at_test": True}))
     found = cell(fill(tmp_path), *CELL)
@@ -161,20 +164,20 @@ def test_run_that_says_it_looked_at_test_never_counts(tmp_path):
 
 
 def test_another_upstream_stands_in_for_jft_without_a_verdict(tmp_path):
-    papers.seeds(tmp_path, [99.0, 99.0, 99.0])
+    paper_runs.seeds(tmp_path, [99.0, 99.0, 99.0])
     found = cell(fill(tmp_path, "6"), "ViT-B/16", "7", "CIFAR-10")
     assert (found.status, found.ours) == ("needs private data", None)
     assert found.stand_ins == ("pre-trained on imagenet21k: 99.00 ± 0.00 (3 runs)",)
 
 
 def test_run_with_a_row_of_its_own_is_no_stand_in_elsewhere(tmp_path):
-    papers.seeds(tmp_path, [99.0, 99.0, 99.0])
+    paper_runs.seeds(tmp_path, [99.0, 99.0, 99.0])
     assert cell(fill(tmp_path), *JFT).stand_ins == ()
 
 
 def test_seed_rate_of_the_grid_and_arithmetic_are_free(tmp_path):
     keys = {"model__dtype": "bfloat16", "schedule__lr": "0.03", "model__gelu": "erf"}
-    papers.seeds(tmp_path, [98.95, 98.96, 98.94], **keys, mesh__fsdp="2")
+    paper_runs.seeds(tmp_path, [98.95, 98.96, 98.94], **keys, mesh__fsdp="2")
     assert cell(fill(tmp_path), *CELL).status == "within tolerance"
 
 
@@ -184,8 +187,8 @@ def test_seed_rate_of_the_grid_and_arithmetic_are_free(tmp_path):
 def test_pretraining_here_is_known_by_its_configuration(tmp_path):
     for name, args in (("good", ""), ("short", ",epochs=100")):
         root = tmp_path / name
-        parent = papers.pretrain(root / "pre", f"model=B/16,dataset=imagenet{args}")
-        papers.seeds(root / "cifar", [98.1, 98.13, 98.16], init=f"{parent}@best")
+        parent = paper_runs.pretrain(root / "pre", f"model=B/16,dataset=imagenet{args}")
+        paper_runs.seeds(root / "cifar", [98.1, 98.13, 98.16], init=f"{parent}@best")
     labels = ("ImageNet", "CIFAR-10", "ViT-B/16")
     assert cell(fill(tmp_path / "good"), *labels).status == "within tolerance"
     found = cell(fill(tmp_path / "short"), *labels)
@@ -194,15 +197,15 @@ def test_pretraining_here_is_known_by_its_configuration(tmp_path):
 
 
 def test_run_is_found_where_its_init_is_relative_to_the_folder(tmp_path):
-    papers.pretrain(tmp_path / "pre", "model=B/16,dataset=imagenet")
-    papers.seeds(tmp_path / "cifar", [98.1, 98.13, 98.16], init="pre")
+    paper_runs.pretrain(tmp_path / "pre", "model=B/16,dataset=imagenet")
+    paper_runs.seeds(tmp_path / "cifar", [98.1, 98.13, 98.16], init="pre")
     assert cell(fill(tmp_path), "ImageNet", "CIFAR-10", "ViT-B/16").seeds == 3
 
 
 def test_pretraining_with_other_settings_is_said(tmp_path):
-    parent = papers.pretrain(tmp_path / "p", "model=B/16,dataset=imagenet", schedule__lr="0.1",
-                             optimizer__clip="5.0")  # fmt: skip
-    papers.seeds(tmp_path / "cifar", [98.1, 98.13, 98.16], init=str(parent))
+    parent = paper_runs.pretrain(tmp_path / "p", "model=B/16,dataset=imagenet", schedule__lr="0.1",
+                                 optimizer__clip="5.0")  # fmt: skip
+    paper_runs.seeds(tmp_path / "cifar", [98.1, 98.13, 98.16], init=str(parent))
     found = cell(fill(tmp_path), "ImageNet", "CIFAR-10", "ViT-B/16")
     assert found.status == "missing"
     assert "pre-training with optimizer.clip: 5.0, not 1.0" in found.stand_ins[0]
@@ -210,9 +213,9 @@ def test_pretraining_with_other_settings_is_said(tmp_path):
 
 def test_real_labels_come_from_the_runs_of_imagenet(tmp_path):
     for seed in range(3):
-        folder = papers.transfer(tmp_path / str(seed), 83.97, "model=B/16,dataset=imagenet",
-                                 seed=seed)  # fmt: skip
-        results = {"test": papers.top1(83.97, 50_000), "real": papers.top1(88.35, 46_837)}
+        folder = paper_runs.transfer(tmp_path / str(seed), 83.97, "model=B/16,dataset=imagenet",
+                                     seed=seed)  # fmt: skip
+        results = {"test": paper_runs.top1(83.97, 50_000), "real": paper_runs.top1(88.35, 46_837)}
         (folder / "results.json").write_text(json.dumps(results))
     report = fill(tmp_path)
     for test in ("ImageNet", "ImageNet ReaL"):
@@ -220,11 +223,11 @@ def test_real_labels_come_from_the_runs_of_imagenet(tmp_path):
 
 
 def test_table_2_takes_512_pixels_and_the_average_and_table_5_does_not(tmp_path):
-    papers.seeds(tmp_path, [85.28, 85.3, 85.32], "model=L/16,dataset=imagenet,size=512",
-                 init="imagenet21k/ViT-L_16.npz", ema__decay="0.9999",
-                 recipe__protocol="paper-512-polyak")  # fmt: skip
-    papers.seeds(tmp_path / "c", [99.1, 99.15, 99.2], "model=L/16,dataset=cifar10",
-                 init="imagenet21k/ViT-L_16.npz", recipe__protocol="paper")  # fmt: skip
+    paper_runs.seeds(tmp_path, [85.28, 85.3, 85.32], "model=L/16,dataset=imagenet,size=512",
+                     init="imagenet21k/ViT-L_16.npz", ema__decay="0.9999",
+                     recipe__protocol="paper-512-polyak")  # fmt: skip
+    paper_runs.seeds(tmp_path / "c", [99.1, 99.15, 99.2], "model=L/16,dataset=cifar10",
+                     init="imagenet21k/ViT-L_16.npz", recipe__protocol="paper")  # fmt: skip
     assert fill(tmp_path, "2").protocol == "paper"
     assert cell(fill(tmp_path, "2"), "ImageNet", "Ours-I21k (ViT-L/16)").status == (
         "within tolerance"
@@ -242,9 +245,9 @@ def tasks(root, skip=(), **keys):
     for task in vtab.tasks():
         if task.slug not in skip:
             percent = printed["ViT-L/16 (I21k)", task.name]
-            papers.seeds(root / task.slug, [percent - 0.1, percent, percent + 0.1],
-                         f"model=L/16,dataset=vtab/{task.slug}",
-                         init="imagenet21k/ViT-L_16.npz", **keys.get(task.slug, {}))  # fmt: skip
+            paper_runs.seeds(root / task.slug, [percent - 0.1, percent, percent + 0.1],
+                             f"model=L/16,dataset=vtab/{task.slug}", **keys.get(task.slug, {}),
+                             init="imagenet21k/ViT-L_16.npz")  # fmt: skip
 
 
 def test_means_are_na_while_a_task_is_missing(tmp_path):
@@ -274,8 +277,8 @@ def test_means_are_na_while_a_task_is_missing(tmp_path):
 )
 def test_a_mean_names_the_stand_ins_of_its_parts(tmp_path, name, labels, model):
     said = {"init": "weights.npz", "recipe__upstream": "imagenet21k"}
-    papers.seeds(tmp_path / "a", [99.1, 99.1, 99.1], f"model={model},dataset=cifar10", **said)
-    papers.seeds(tmp_path / "b", [94.0], f"model={model},dataset=pets", **said)
+    paper_runs.seeds(tmp_path / "a", [99.1, 99.1, 99.1], f"model={model},dataset=cifar10", **said)
+    paper_runs.seeds(tmp_path / "b", [94.0], f"model={model},dataset=pets", **said)
     found = cell(fill(tmp_path, name), *labels)
     assert (found.status, found.ours, found.partial) == ("needs private data", None, True)
     assert found.stand_ins == (
@@ -289,7 +292,7 @@ CHOSEN = {"recipe__stage": "final", "schedule__lr": "0.03", "length": "500 steps
 
 def vtab_run(root, task, args="", **keys):
     args = f"model=L/16,dataset=vtab/{task}{args}"
-    papers.seeds(root / task, [80.0, 80.1, 80.2], args, init="imagenet21k/ViT-L_16.npz", **keys)
+    paper_runs.seeds(root / task, [80.0, 80.1, 80.2], args, init="imagenet21k/ViT-L_16.npz", **keys)
 
 
 def test_vtab_selected_by_its_optional_sweep_fills_cells(tmp_path):
@@ -329,8 +332,8 @@ OF_JFT = {"init": "weights.npz", "recipe__upstream": "JFT-300M"}
 
 @pytest.mark.parametrize("args", ["", ",recipe=hyperrule"])
 def test_bit_is_fine_tuned_by_the_grid_or_by_the_hyperrule(tmp_path, args):
-    papers.seeds(tmp_path / "bit", [97.7, 97.72, 97.74], BIT + args, **OF_JFT)
-    papers.seeds(tmp_path / "vit", [99.0, 99.01, 99.02], **OF_JFT)
+    paper_runs.seeds(tmp_path / "bit", [97.7, 97.72, 97.74], BIT + args, **OF_JFT)
+    paper_runs.seeds(tmp_path / "vit", [99.0, 99.01, 99.02], **OF_JFT)
     report = fill(tmp_path, "6")
     assert report.protocol == "paper"
     assert cell(report, "ResNet50x1", "7", "CIFAR-10").status == "within tolerance"
@@ -346,14 +349,14 @@ def test_bit_is_fine_tuned_by_the_grid_or_by_the_hyperrule(tmp_path, args):
     ],
 )
 def test_bit_by_another_rule_fills_no_cell(tmp_path, args, changed, said):
-    papers.seeds(tmp_path, [97.7], BIT + args, **OF_JFT, **changed)
+    paper_runs.seeds(tmp_path, [97.7], BIT + args, **OF_JFT, **changed)
     found = cell(fill(tmp_path, "6"), "ResNet50x1", "7", "CIFAR-10")
     assert found.status == "needs private data"
     assert said in found.stand_ins[0]
 
 
 def test_hyperrule_is_not_for_vit(tmp_path):
-    papers.seeds(tmp_path, [98.9, 98.95, 99.0], "model=B/16,dataset=cifar10,recipe=hyperrule")
+    paper_runs.seeds(tmp_path, [98.9, 98.95, 99.0], "model=B/16,dataset=cifar10,recipe=hyperrule")
     assert cell(fill(tmp_path), *CELL).status == "missing"
 
 
@@ -361,9 +364,9 @@ def test_hyperrule_is_not_for_vit(tmp_path):
 
 
 def test_mixed_preprocessing_names_two_runs_and_how_to_choose(tmp_path):
-    papers.seeds(tmp_path / "a", [98.9, 98.95, 99.0])
+    paper_runs.seeds(tmp_path / "a", [98.9, 98.95, 99.0])
     args = "model=B/16,dataset=cifar100,preprocess=released"
-    papers.seeds(tmp_path / "b", [91.6, 91.67, 91.7], args)
+    paper_runs.seeds(tmp_path / "b", [91.6, 91.67, 91.7], args)
     with pytest.raises(BadInput, match="mixed protocols") as caught:
         fill(tmp_path)
     said = str(caught.value)
@@ -379,39 +382,39 @@ def test_mixed_preprocessing_names_two_runs_and_how_to_choose(tmp_path):
 
 
 def test_mixed_sizes_are_refused(tmp_path):
-    papers.seeds(tmp_path / "a", [98.9, 98.95, 99.0])
-    papers.seeds(tmp_path / "b", [98.0, 98.0, 98.0], "model=B/16,dataset=cifar10,size=224")
+    paper_runs.seeds(tmp_path / "a", [98.9, 98.95, 99.0])
+    paper_runs.seeds(tmp_path / "b", [98.0, 98.0, 98.0], "model=B/16,dataset=cifar10,size=224")
     with pytest.raises(BadInput, match="paper-224"):
         fill(tmp_path)
     assert cell(fill(tmp_path, protocol="paper"), *CELL).ours == pytest.approx(98.95)
 
 
 def test_name_of_the_protocol_is_the_recipes(tmp_path):
-    papers.seeds(tmp_path / "a", [98.9, 98.95, 99.0], recipe__protocol="mine")
+    paper_runs.seeds(tmp_path / "a", [98.9, 98.95, 99.0], recipe__protocol="mine")
     assert fill(tmp_path).protocol == "mine"
 
 
 def test_two_runs_of_one_seed_are_refused(tmp_path):
-    papers.seeds(tmp_path / "a", [98.9])
-    papers.seeds(tmp_path / "b", [98.9])
+    paper_runs.seeds(tmp_path / "a", [98.9])
+    paper_runs.seeds(tmp_path / "b", [98.9])
     with pytest.raises(BadInput, match="both have seed 0"):
         fill(tmp_path)
 
 
 def test_seeds_of_unlike_pretraining_are_refused(tmp_path):
     args = "model=L/16,dataset=cifar10"
-    parent = papers.pretrain(
+    parent = paper_runs.pretrain(
         tmp_path / "p", "model=L/16,dataset=imagenet21k,epochs=30,release=fall11"
     )
-    papers.transfer(tmp_path / "a", 99.1, args, init=str(parent))
-    papers.transfer(tmp_path / "b", 99.1, args, init="imagenet21k/ViT-L_16.npz", seed=1)
+    paper_runs.transfer(tmp_path / "a", 99.1, args, init=str(parent))
+    paper_runs.transfer(tmp_path / "b", 99.1, args, init="imagenet21k/ViT-L_16.npz", seed=1)
     with pytest.raises(BadInput, match="30 and 90 epochs"):
         fill(tmp_path)
 
 
 def test_seeds_that_chose_their_own_rates_are_refused(tmp_path):
     for seed, rate in enumerate(("0.003", "0.01", "0.03")):
-        papers.transfer(tmp_path / str(seed), 98.95, seed=seed, schedule__lr=rate)
+        paper_runs.transfer(tmp_path / str(seed), 98.95, seed=seed, schedule__lr=rate)
     with pytest.raises(BadInput, match="mixed protocols") as caught:
         fill(tmp_path)
     said = str(caught.value)
@@ -421,15 +424,15 @@ def test_seeds_that_chose_their_own_rates_are_refused(tmp_path):
 
 
 def test_cells_choose_rates_of_their_own(tmp_path):
-    papers.seeds(tmp_path / "a", [98.9, 98.95, 99.0], schedule__lr="0.003")
+    paper_runs.seeds(tmp_path / "a", [98.9, 98.95, 99.0], schedule__lr="0.003")
     args = "model=B/16,dataset=cifar100"
-    papers.seeds(tmp_path / "b", [91.6, 91.67, 91.7], args, schedule__lr="0.01")
+    paper_runs.seeds(tmp_path / "b", [91.6, 91.67, 91.7], args, schedule__lr="0.01")
     assert fill(tmp_path).summary == "2 of 54 public cells reproduced"
 
 
 def test_seeds_by_the_grid_and_by_the_hyperrule_are_refused(tmp_path):
-    papers.transfer(tmp_path / "a", 97.7, BIT, **OF_JFT)
-    papers.transfer(tmp_path / "b", 97.7, BIT + ",recipe=hyperrule", seed=1, **OF_JFT)
+    paper_runs.transfer(tmp_path / "a", 97.7, BIT, **OF_JFT)
+    paper_runs.transfer(tmp_path / "b", 97.7, BIT + ",recipe=hyperrule", seed=1, **OF_JFT)
     same = "rate 0.003, 10000 steps, "
     with pytest.raises(BadInput, match=f"{same}preprocess=paper; .*{same}recipe=hyperrule"):
         fill(tmp_path, "6")
@@ -439,8 +442,8 @@ def test_seeds_by_the_grid_and_by_the_hyperrule_are_refused(tmp_path):
 
 
 def test_results_without_the_metric_and_runs_of_no_cell_are_listed(tmp_path):
-    odd = papers.transfer(tmp_path / "odd", 98.9, split="other")
-    tiny = papers.transfer(tmp_path / "tiny", 50.0, "model=Ti/16,dataset=cifar10")
+    odd = paper_runs.transfer(tmp_path / "odd", 98.9, split="other")
+    tiny = paper_runs.transfer(tmp_path / "tiny", 50.0, "model=Ti/16,dataset=cifar10")
     said = "\n".join(fill(tmp_path).remarks)
     assert f"without test/top1 in results.json: {odd}" in said
     assert f"{tiny} (Ti/16 on tfds:cifar10, test top-1 50.00 %)" in said
@@ -448,7 +451,7 @@ def test_results_without_the_metric_and_runs_of_no_cell_are_listed(tmp_path):
 
 def test_few_shot_accuracy_of_a_stand_in_is_shown_beside_figure_4(tmp_path):
     results = {"fewshot_imagenet": {"5shot": 0.41}}
-    papers.pretrain(tmp_path / "a", "model=B/32,dataset=jft", results)
+    paper_runs.pretrain(tmp_path / "a", "model=B/32,dataset=jft", results)
     found = cell(fill(tmp_path, "figure4"), "ViT-B/32", "301.99")
     assert found.status == "needs private data"
     assert found.stand_ins == ("trained on synthetic:jft300m: 41.00 (1 run)",)
@@ -456,17 +459,17 @@ def test_few_shot_accuracy_of_a_stand_in_is_shown_beside_figure_4(tmp_path):
 
 def test_few_shot_accuracy_on_jft_fills_table_8(tmp_path):
     for seed in range(3):
-        papers.pretrain(tmp_path / str(seed), "model=B/16,dataset=jft,epochs=7",
-                        {"fewshot_imagenet": {"5shot": 0.64, "examples": 50_000}}, seed=seed,
-                        data__source="records:/jft/*", recipe__upstream="jft",
-                        model__posemb="learned2d")  # fmt: skip
+        paper_runs.pretrain(tmp_path / str(seed), "model=B/16,dataset=jft,epochs=7",
+                            {"fewshot_imagenet": {"5shot": 0.64, "examples": 50_000}}, seed=seed,
+                            data__source="records:/jft/*", recipe__upstream="jft",
+                            model__posemb="learned2d")  # fmt: skip
     report = fill(tmp_path, "8")
     assert cell(report, "2-D Pos. Emb.", "Default/Stem").status == "within tolerance"
     assert cell(report, "1-D Pos. Emb.", "Default/Stem").status == "needs private data"
 
 
 def test_core_days_of_a_run_are_at_the_share_of_the_peak_that_it_reaches(tmp_path):
-    folder = papers.pretrain(tmp_path / "a", "model=L/16,dataset=imagenet21k,epochs=90")
+    folder = paper_runs.pretrain(tmp_path / "a", "model=L/16,dataset=imagenet21k,epochs=90")
     (folder / "metrics.jsonl").write_text('{"step": 1, "perf/mfu": 0.4}\n{"step": 2, "perf')
     # 6 x 61.6e9 multiply-adds x 14.2e6 x 90 / (0.4 x 61.5e12) / 86400
     said = [text for text in fill(tmp_path, "2").remarks if "core-days, Ours-I21k" in text]

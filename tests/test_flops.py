@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tiny
 
-from vit_jax.models import flops, variants
+from vit_jax.models import variants
 
 
 def compiled_flops(cfg: variants.Config, side: int) -> float:
@@ -38,13 +38,13 @@ def test_flops_equal_those_of_the_compiler(pool, representation, classes):
         classes=classes,
     )
     # The compiler also counts norms, softmax and GELU, one to two percent here.
-    ratio = compiled_flops(cfg, 32) / flops.forward_flops(cfg, 32, 32)
+    ratio = compiled_flops(cfg, 32) / variants.forward_flops(cfg, 32, 32)
     assert 1.0 <= ratio < 1.04
 
 
 def test_attention_products_count_where_they_dominate():
     cfg = variants.config(variant="Ti/2", width=64, depth=2, mlp=16, heads=1, classes=2)
-    ratio = compiled_flops(cfg, 48) / flops.forward_flops(cfg, 48, 48)
+    ratio = compiled_flops(cfg, 48) / variants.forward_flops(cfg, 48, 48)
     assert 0.97 < ratio < 1.10  # softmax is a few percent
 
 
@@ -54,7 +54,7 @@ def test_attention_products_count_where_they_dominate():
 )
 def test_flops_are_the_published_ones(variant, side, gmacs):
     cfg = variants.config(variant=variant, classes=1000)
-    assert flops.forward_flops(cfg, side, side) == pytest.approx(2e9 * gmacs, rel=0.005)
+    assert variants.forward_flops(cfg, side, side) == pytest.approx(2e9 * gmacs, rel=0.005)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_flops_of_every_family_equal_those_of_the_compiler(settings):
     cfg = variants.config(classes=500, **settings)
     # Norms, ReLU and standardisation are not counted: more of the whole in a ResNet this narrow;
     # and the compiler leaves out what a convolution multiplies with its zero padding.
-    ratio = compiled_flops(cfg, 64) / flops.forward_flops(cfg, 64, 64)
+    ratio = compiled_flops(cfg, 64) / variants.forward_flops(cfg, 64, 64)
     assert 0.9 < ratio < 1.1
 
 
@@ -84,7 +84,7 @@ def test_flops_of_every_family_equal_those_of_the_compiler(settings):
 )
 def test_flops_of_hybrid_bit_and_mixer_are_the_published_ones(variant, gmacs):
     cfg = variants.config(variant=variant, classes=1000)
-    assert flops.forward_flops(cfg, 224, 224) == pytest.approx(2e9 * gmacs, rel=0.05)
+    assert variants.forward_flops(cfg, 224, 224) == pytest.approx(2e9 * gmacs, rel=0.05)
 
 
 # Table 6 of the paper: exaFLOPs of pre-training on the 303 M images of JFT, by epochs. R50+L/16 for
@@ -102,14 +102,14 @@ TABLE_6 = [
 @pytest.mark.parametrize("variant, epochs, exaflops, tolerance", TABLE_6)
 def test_pre_training_costs_what_table_6_says(variant, epochs, exaflops, tolerance):
     cfg = variants.config(variant=variant, classes=18291)
-    cost = 3 * flops.forward_flops(cfg, 224, 224) * 303e6 * epochs
+    cost = 3 * variants.forward_flops(cfg, 224, 224) * 303e6 * epochs
     assert cost == pytest.approx(exaflops * 1e18, rel=tolerance)
 
 
 def test_parts_add_their_multiply_adds():
     def macs(pool="gap", classes=10, representation=0, height=8):
         cfg = tiny.config(pool=pool, classes=classes, representation=representation)
-        return flops.forward_flops(cfg, height, 12) / 2
+        return variants.forward_flops(cfg, height, 12) / 2
 
     width, mlp, patches = 32, 48, 6
     assert macs(classes=11) - macs() == width

@@ -146,7 +146,7 @@ def test_disk_that_takes_no_row_does_not_end_a_run(tmp_path, monkeypatch, caplog
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(jsonl, "cut", full)
+    monkeypatch.setattr(jsonl, "open_for_append", full)
     one_start(tmp_path, 0)
     assert "cannot write" in caplog.text
     assert "No space left" in caplog.text

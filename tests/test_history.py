@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a workdir says: sums by hand, states, and messages for what is no run."""
+"""What a workdir says: sums by hand, states, and messages for folders that are not runs."""
 
 import json
 from pathlib import Path
@@ -78,11 +78,11 @@ def test_run_that_ends_now_is_done(tmp_path):
 @pytest.mark.parametrize(
     "spoil, said",
     [
-        (lambda d: (d / "config.yaml").unlink(), "is no run: it has no config.yaml"),
+        (lambda d: (d / "config.yaml").unlink(), "is not a run: it has no config.yaml"),
         (lambda d: (d / "metrics.jsonl").unlink(), "has no metrics yet; wait for its first row"),
         (lambda d: (d / "metrics.jsonl").write_text('{"step": 1, "tr'), "has no metrics yet"),
         (lambda d: (d / "metrics.jsonl").write_text('{"step": 1}\n{"st\n{"step": 3}\n'),
-         "1 lines are no rows, the first is line 2"),
+         "1 lines are not rows, the first is line 2"),
         (lambda d: (d / "config.yaml").write_text("seed: [\n"), "is not readable YAML"),
     ],
 )  # fmt: skip

@@ -60,7 +60,7 @@ CHANGED = hostile.changed(files())
 @settings(max_examples=3 * settings().max_examples)
 @given(CHANGED, st.booleans())
 def test_changed_file_is_an_image_or_bad_for_a_reason(content, exif):
-    check(hostile.answer(decode.careful, content, exif, errors=(decode.BadImage,)))
+    check(hostile.answer(decode.with_pillow, content, exif, errors=(decode.BadImage,)))
     check(hostile.answer(decode.image, content, exif, errors=(decode.BadImage,)))
 
 
@@ -122,7 +122,7 @@ def test_claimed_size_is_an_image_or_bad_for_a_reason(kind, width, height):
             return
         content = resized_header(kind, width, height)
         check(hostile.answer(decode.image, content, False, errors=(decode.BadImage,)))
-        check(hostile.answer(decode.careful, content, errors=(decode.BadImage,)))
+        check(hostile.answer(decode.with_pillow, content, errors=(decode.BadImage,)))
 
 
 @pytest.mark.parametrize("sides", [(0, 0), (2**31 - 1, 2**31 - 1), (2**31, 1), (2**32 - 1, 1)])
@@ -182,4 +182,4 @@ def test_preprocessing_that_cannot_be_is_refused_before_an_image_is_read(make, s
 def test_sixteen_bits_take_little_more_than_their_image():
     deep = Image.fromarray(np.full([1000, 1000], 9, np.uint16))
     content = saved(deep, "PNG")
-    assert hostile.peak_mib(decode.careful, content) < 10  # 3 of the image, 2 of its values
+    assert hostile.peak_mib(decode.with_pillow, content) < 10  # 3 of the image, 2 of its values

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is written by hand, or comes in the YAML and JSON of a stranger, is refused or right."""
+"""Text of a person, or YAML and JSON of a stranger, is refused or read right."""
 
 import functools
 import json
@@ -21,7 +21,7 @@ from vit_jax.data.sources import registry as sources
 from vit_jax.data.sources.source import Options
 from vit_jax.errors import BadInput
 from vit_jax.experiments.sweeps import folder as sweep_folder
-from vit_jax.experiments.tables import evidence
+from vit_jax.experiments.tables import run_results
 from vit_jax.storage import jsonl
 from vit_jax.training import workdir
 from vit_jax.weights import download, loading
@@ -256,7 +256,7 @@ def test_template_of_file_names_is_no_program(tmp_path):
 def test_label_sets_of_another_kind_are_refused(tmp_path, text):
     (tmp_path / "real.json").write_text(text)
     with pytest.raises(BadInput):
-        imagenet_labels.read(str(tmp_path / "real.json"), "")
+        imagenet_labels.read_label_sets(str(tmp_path / "real.json"), "")
 
 
 @given(st.sampled_from(["timm", "hf"]), hostile.misplaced({
@@ -300,7 +300,7 @@ def test_results_are_numbers_or_refused(tmp_path_factory, results):
     folder = tmp_path_factory.getbasetemp()
     (folder / "config.yaml").write_text(config_lib.to_yaml(config_lib.load(RECIPE)))
     (folder / "results.json").write_text(json.dumps(results))
-    run = hostile.answer(evidence.open_run, folder, errors=(evidence.Unreadable,))
+    run = hostile.answer(run_results.open_run, folder, errors=(run_results.Unreadable,))
     if run is not None:
         run.metric("test/top1")
         assert run.examples("test/top1") >= 0 or "examples" in results["test"]

@@ -61,7 +61,7 @@ def npz(path: Path, *, without=(), packed=False, **more: bytes) -> Path:
 
 
 def both(path: Path):
-    """What a file holds by its headers and by its values: the same, or refused both times."""
+    """Reads a file by its headers and by its values: the same, or refused both times."""
     found = [hostile.answer(convert.read, path, shapes_only=shapes) for shapes in (True, False)]
     if None not in found:
         assert found[0].tensors == found[1].tensors

@@ -5,7 +5,7 @@
 
 import collections
 
-import packs
+import archive_files
 import pytest
 
 from vit_jax.data.catalog import prepared
@@ -34,35 +34,39 @@ def class_tars(files):
     grouped = collections.defaultdict(dict)
     for name, content in files.items():
         grouped[name[:9]][name] = content
-    return {f"{wnid}.tar": packs.tar_bytes(inside) for wnid, inside in grouped.items()}
+    return {f"{wnid}.tar": archive_files.tar_bytes(inside) for wnid, inside in grouped.items()}
 
 
 def tars(root):
     root.mkdir()
-    packs.tar(root / "ILSVRC2012_img_train.tar", class_tars(TRAIN))
-    packs.tar(root / "ILSVRC2012_img_val.tar", VAL)
+    archive_files.tar(root / "ILSVRC2012_img_train.tar", class_tars(TRAIN))
+    archive_files.tar(root / "ILSVRC2012_img_val.tar", VAL)
     return root
 
 
 def class_folders(root):
     labelled = zip(VAL.items(), VAL_LABELS, strict=True)
     val = {f"val/{WNIDS[k]}/{name}": content for (name, content), k in labelled}
-    return packs.unpacked(root, {f"train/{n[:9]}/{n}": c for n, c in TRAIN.items()} | val)
+    return archive_files.unpacked(root, {f"train/{n[:9]}/{n}": c for n, c in TRAIN.items()} | val)
 
 
 def flat_validation(root):
-    packs.unpacked(root, {f"ILSVRC/Data/CLS-LOC/train/{n[:9]}/{n}": c for n, c in TRAIN.items()})
-    return packs.unpacked(root, {f"ILSVRC/Data/CLS-LOC/val/{n}": c for n, c in VAL.items()})
+    archive_files.unpacked(
+        root, {f"ILSVRC/Data/CLS-LOC/train/{n[:9]}/{n}": c for n, c in TRAIN.items()}
+    )
+    return archive_files.unpacked(root, {f"ILSVRC/Data/CLS-LOC/val/{n}": c for n, c in VAL.items()})
 
 
 def class_tars_unpacked(root):
-    packs.unpacked(root, {f"train/{n}": c for n, c in class_tars(TRAIN).items()})
-    return packs.unpacked(root, {f"val/{n}": c for n, c in VAL.items()})
+    archive_files.unpacked(root, {f"train/{n}": c for n, c in class_tars(TRAIN).items()})
+    return archive_files.unpacked(root, {f"val/{n}": c for n, c in VAL.items()})
 
 
 def one_zip(root):
     files = {f"train/{n[:9]}/{n}": c for n, c in TRAIN.items()}
-    return packs.zipped(root.with_suffix(".zip"), files | {f"val/{n}": c for n, c in VAL.items()})
+    return archive_files.zipped(
+        root.with_suffix(".zip"), files | {f"val/{n}": c for n, c in VAL.items()}
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,8 +84,8 @@ def test_every_form_gives_the_same_images_and_labels(tmp_path, form):
 
 def test_other_files_of_the_challenge_are_left_out(tmp_path):
     root = tars(tmp_path / "x")
-    packs.tar(root / "ILSVRC2012_img_train_t3.tar", {"n01440764.tar": b""})
-    packs.unpacked(root, {"ILSVRC2012_test_00000001.JPEG": b"", "n99999999_1.JPEG": b""})
+    archive_files.tar(root / "ILSVRC2012_img_train_t3.tar", {"n01440764.tar": b""})
+    archive_files.unpacked(root, {"ILSVRC2012_test_00000001.JPEG": b"", "n99999999_1.JPEG": b""})
     index = imagenet.imagenet2012(root, tmp_path / "scratch")
     assert index.notes[0].startswith("3 files left out")
 
@@ -94,7 +98,7 @@ def message(root):
 
 def test_what_is_missing_is_said_in_numbers_and_names(tmp_path):
     root = tars(tmp_path / "x")
-    packs.tar(
+    archive_files.tar(
         root / "ILSVRC2012_img_train.tar",
         class_tars({n: TRAIN[n] for n in TRAIN if "n021" not in n}),
     )
@@ -137,13 +141,13 @@ FALL = {f"{w}_{i}.JPEG": f"{w}{i}".encode() for w in WNIDS for i in range(200)}
 
 def tar_of_tars(root, release="fall11"):
     root.mkdir()
-    return packs.tar(root / f"{release}_whole.tar", class_tars(FALL))
+    return archive_files.tar(root / f"{release}_whole.tar", class_tars(FALL))
 
 
 def tar_gz(root):
     root.mkdir()
     tars = {f"winter21_whole/{n}": c for n, c in class_tars(FALL).items()}
-    return packs.tar(root / "x.tar.gz", tars, "w:gz")
+    return archive_files.tar(root / "x.tar.gz", tars, "w:gz")
 
 
 def folder_with_the_tar(root):
@@ -151,11 +155,11 @@ def folder_with_the_tar(root):
 
 
 def folder_of_tars(root):
-    return packs.unpacked(root, class_tars(FALL))
+    return archive_files.unpacked(root, class_tars(FALL))
 
 
 def folder_of_folders(root):
-    return packs.unpacked(root, {f"{n[:9]}/{n}": c for n, c in FALL.items()})
+    return archive_files.unpacked(root, {f"{n[:9]}/{n}": c for n, c in FALL.items()})
 
 
 @pytest.mark.parametrize(
@@ -221,7 +225,7 @@ def test_unreadable_images_must_leave_every_class_and_nearly_all_images(tmp_path
 
 def test_tars_beside_what_was_unpacked_from_them_are_said_to_be_there_twice(tmp_path):
     root = tars(tmp_path / "x")
-    packs.unpacked(root, {f"train/{n[:9]}/{n}": c for n, c in TRAIN.items()})
+    archive_files.unpacked(root, {f"train/{n[:9]}/{n}": c for n, c in TRAIN.items()})
     said = message(root)
     assert "of train is there twice, in " in said
     assert "ILSVRC2012_img_train.tar" in said

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A model that is ready: of files, of splits, with names; and what of both is refused."""
+"""Models that are ready: of files, of splits, with names; and what of both is refused."""
 
 import io
 import os
@@ -11,20 +11,24 @@ import exports
 import hostile
 import jax
 import jax.numpy as jnp
+import model_commands
 import numpy as np
 import pictures
 import pytest
-import rights
-import using
+import unprivileged
+from opened_sources import opened
 
 import vit_jax
 from vit_jax.data.sources import registry as sources
 from vit_jax.data.sources.source import Options
 from vit_jax.errors import BadInput
+from vit_jax.inference import inputs
 from vit_jax.inference import model as inference
 from vit_jax.storage import regular
-from vit_jax.weights import convert
+from vit_jax.weights import convert, preprocessing
 from vit_jax.weights.formats.json_config import Images
+
+# --- a model ---
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +37,7 @@ def model(digits_run):
 
 
 def test_files_are_seen_as_load_sees_them(model, digits_run, tmp_path):
-    paths = using.digit_files(tmp_path, model.batch_size + 3)
+    paths = model_commands.digit_files(tmp_path, model.batch_size + 3)
     done = []
     read, found, bad = model.of_files(model.step(lambda logits: logits), paths, done.append)
     assert (read, bad) == (paths, {})
@@ -44,7 +48,7 @@ def test_files_are_seen_as_load_sees_them(model, digits_run, tmp_path):
 
 
 def test_what_cannot_be_read_is_left_out_and_named(model, tmp_path):
-    paths = using.digit_files(tmp_path, 3)
+    paths = model_commands.digit_files(tmp_path, 3)
     broken, gone = str(tmp_path / "broken.png"), str(tmp_path / "gone.png")
     (tmp_path / "broken.png").write_bytes(b"no image")
     step, done = model.step(lambda logits: logits), []
@@ -63,7 +67,7 @@ def test_files_and_a_split_give_the_same(model, digits_run, tmp_path):
     source = inference.open_data(str(digits_run), "digits", "")
     of_split = model.of_split(step, source.splits["test"])
     assert of_split.shape == (365, 16)
-    _, of_files, _ = model.of_files(step, using.digit_files(tmp_path, 20))
+    _, of_files, _ = model.of_files(step, model_commands.digit_files(tmp_path, 20))
     np.testing.assert_allclose(of_split[:20], of_files, atol=1e-5)
 
 
@@ -88,7 +92,7 @@ def test_names_are_those_of_the_run_unless_others_are_given(model, digits_run, t
     (tmp_path / "names.txt").write_text("\n".join("abcdefghij"))
     named = inference.open_model(str(digits_run), names=str(tmp_path / "names.txt"))
     assert named.names == tuple("abcdefghij")
-    bare = using.with_classes(digits_run, tmp_path / "bare", None)
+    bare = model_commands.with_classes(digits_run, tmp_path / "bare", None)
     assert inference.open_model(str(bare)).names == ()
 
 
@@ -109,7 +113,7 @@ def test_export_has_the_classes_of_its_run(tmp_path, name, sigmoid):
 
 
 def test_file_without_a_head_has_no_classes(tmp_path):
-    """Those of Hugging Face do name some."""
+    """Although files of Hugging Face name some."""
     one = exports.model(size=(8, 8), classes=0)
     said = Images(names=("a", "b"), sigmoid=True)
     convert.write(tmp_path / "m.safetensors", "hf", one.cfg, one.params, said)
@@ -127,7 +131,9 @@ def test_file_without_a_head_has_no_classes(tmp_path):
 )
 def test_damaged_names_of_a_run_are_told(digits_run, tmp_path, content, message):
     with pytest.raises(BadInput, match=message):
-        inference.open_model(str(using.with_classes(digits_run, tmp_path / "run", content)))
+        inference.open_model(
+            str(model_commands.with_classes(digits_run, tmp_path / "run", content))
+        )
 
 
 @pytest.mark.parametrize(
@@ -150,18 +156,18 @@ def test_images_are_files_folders_and_lists(tmp_path):
     pictures.folder(tmp_path, "b/2.png", "b/c/1.PNG", "a.png")
     (tmp_path / "b" / "notes.txt").write_text("")
     listed = io.StringIO(f"{tmp_path}/a.png\n\n{tmp_path}/b/2.png\n")
-    found = inference.image_files([str(tmp_path / "b"), "-"], listed)
+    found = inputs.image_files([str(tmp_path / "b"), "-"], listed)
     assert found == [f"{tmp_path}/{name}" for name in ("b/2.png", "b/c/1.PNG", "a.png", "b/2.png")]
 
 
 def test_all_that_is_wrong_with_images_is_said_at_once(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadInput) as caught:
-        inference.image_files([str(tmp_path / "empty"), str(tmp_path / "gone")], io.StringIO())
+        inputs.image_files([str(tmp_path / "empty"), str(tmp_path / "gone")], io.StringIO())
     assert "empty has no images in it" in str(caught.value)
-    assert "gone is not there" in str(caught.value)
+    assert "gone does not exist" in str(caught.value)
     with pytest.raises(BadInput, match="no images; give files, folders"):
-        inference.image_files(["-"], io.StringIO("\n"))
+        inputs.image_files(["-"], io.StringIO("\n"))
 
 
 @pytest.mark.parametrize("through", ["pipe", "file"])
@@ -175,11 +181,11 @@ def test_a_list_on_standard_input_has_an_end(tmp_path, monkeypatch, through):
     os.close(writing)
     with open(reading) as pipe, open(tmp_path / "list") as file:
         if through == "file":  # which has an end
-            assert inference.image_files(["-"], file) == [f"{tmp_path}/a.png"]
+            assert inputs.image_files(["-"], file) == [f"{tmp_path}/a.png"]
             return
         said = "standard input cannot be read: it is a named pipe that gives more than 0 MiB; give"
         with pytest.raises(BadInput, match=said):
-            inference.image_files(["-"], pipe)
+            inputs.image_files(["-"], pipe)
 
 
 @pytest.mark.timeout(120)
@@ -188,7 +194,7 @@ def test_what_is_no_file_is_left_out_of_a_folder_and_told(tmp_path, caplog):
     odd = hostile.no_files(tmp_path / "b.jpg")
     (tmp_path / "gone.png").symlink_to("nowhere")  # who reads it is told that it is gone
     (tmp_path / "loop.png").symlink_to("loop.png")
-    found = inference.image_files([str(tmp_path)], io.StringIO())
+    found = inputs.image_files([str(tmp_path)], io.StringIO())
     names = ("a.png", "b.jpg/1.png", "gone.png", "loop.png")
     assert found == [f"{tmp_path}/{name}" for name in names]
     assert caplog.messages == [f"left out, as pipes, sockets or devices: {', '.join(odd)}"]
@@ -201,12 +207,12 @@ def test_what_is_named_must_be_a_file(tmp_path):
     odd = hostile.no_files(tmp_path / "odd")
     listed = io.StringIO("\n".join([*odd, f"{tmp_path}/loop.jpg", "x" * 300, "a\0b"]))
     with pytest.raises(BadInput) as caught:
-        inference.image_files([str(tmp_path / "odd"), "-"], listed)
+        inputs.image_files([str(tmp_path / "odd"), "-"], listed)
     said = caught.value.parts
     assert said[0].startswith(f"{tmp_path}/odd has no images in it, only pipes")
     for part, path, kind in zip(said[1:4], odd, ("device", "named pipe", "socket"), strict=True):
         assert part.startswith(f"{path} is a {kind}, not a file; give images")
-    for part, reason in zip(said[4:], ("symbolic links", "too long", "is not there"), strict=True):
+    for part, reason in zip(said[4:], ("symbolic links", "too long", "not exist"), strict=True):
         assert reason in part
 
 
@@ -214,8 +220,8 @@ def test_a_folder_that_cannot_be_listed_is_told(tmp_path):
     pictures.folder(tmp_path, "a.png", "secret/b.png")
     (tmp_path / "secret").chmod(0)
     said = rf"{tmp_path} cannot be read: Permission denied \({tmp_path}/secret\)"
-    with rights.plain(), pytest.raises(BadInput, match=said):
-        inference.image_files([str(tmp_path)], io.StringIO())
+    with unprivileged.plain(), pytest.raises(BadInput, match=said):
+        inputs.image_files([str(tmp_path)], io.StringIO())
 
 
 @pytest.mark.timeout(120)
@@ -223,7 +229,7 @@ def test_weights_and_their_names_are_regular_files(digits_run, tmp_path):
     os.mkfifo(tmp_path / "pipe.npz")
     with pytest.raises(BadInput, match=r"pipe\.npz is a named pipe, no file and no folder"):
         inference.open_model(str(tmp_path / "pipe.npz"))
-    run = using.with_classes(digits_run, tmp_path / "run", None)
+    run = model_commands.with_classes(digits_run, tmp_path / "run", None)
     os.mkfifo(run / "classes.json")
     with pytest.raises(BadInput, match=r"classes\.json is not readable JSON.* a named pipe"):
         inference.open_model(str(run))
@@ -261,3 +267,39 @@ def test_split_is_test_or_the_only_one_or_asked_for(image_folder):
     assert (name, len(split)) == ("train[:10]", 10)
     with pytest.raises(BadInput, match=r"no split test but train, val; give --split=NAME"):
         inference.choose_split(opened("digits", val_percent=10), "")
+
+
+# --- batches ---
+
+
+@pytest.fixture
+def split(tmp_path):
+    pictures.folder(tmp_path, *(f"train/{c}/{i}.png" for c in "ab" for i in range(5)), size=8)
+    return opened(f"folder:{tmp_path}").splits["train"]
+
+
+@pytest.mark.parametrize("batch_size", [3, 5, 16])
+def test_every_image_once_in_order_as_the_reader_makes_it(split, tmp_path, batch_size):
+    reader = preprocessing.original_reader(6, 6)
+    found = list(inputs.batches(split, reader, batch_size, workers=3))
+    assert {len(b["image"]) for b in found} == {batch_size}
+    mask = np.concatenate([b["mask"] for b in found])
+    assert mask.tolist() == [True] * 10 + [False] * (len(mask) - 10)
+    images = np.concatenate([b["image"] for b in found])[mask]
+    expected = reader([tmp_path / split.name(i) for i in range(10)])
+    np.testing.assert_array_equal(images, expected)
+    assert images.dtype == np.float32
+
+
+def test_pixels_that_are_no_files_are_read():
+    digits = opened("digits", test=20).splits["test"]
+    first = next(inputs.batches(digits, preprocessing.original_reader(8, 8), 4, workers=1))
+    assert first["image"].shape == (4, 8, 8, 3)
+    assert np.abs(first["image"]).max() <= 1
+
+
+def test_a_bad_image_is_named(split, tmp_path):
+    (tmp_path / split.name(7)).write_bytes(b"no image")
+    with pytest.raises(BadInput) as caught:
+        list(inputs.batches(split, preprocessing.original_reader(6, 6), 4, workers=2))
+    assert split.name(7) in str(caught.value)

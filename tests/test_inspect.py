@@ -9,7 +9,6 @@ import sys
 
 import numpy as np
 import pytest
-from test_train import run
 
 import vit_jax
 from vit_jax import tree
@@ -76,18 +75,14 @@ def test_heads_are_asked_for_where_nothing_says_them(files, capsys):
         files["hf"].with_name("away").rename(files["hf"].with_name("config.json"))
 
 
-def test_run_and_its_steps(tmp_path, capsys):
-    workdir = tmp_path / "run"
-    keep = ("--config.checkpoint.every=4 steps", "--config.checkpoint.keep_last=3")
-    assert run(workdir, "--config.length=8 steps", *keep) == 0
-    capsys.readouterr()
-    said = found(capsys, workdir)
+def test_run_and_its_steps(digits_run, capsys):
+    said = found(capsys, digits_run)
     assert (said["format"], said["family"]) == ("run", "vit")
     assert said["architecture"]["classes"] == 10
     assert said["tensors"]["head/kernel"]["shape"][1] == 10
-    assert found(capsys, f"{workdir}@4") == said
-    assert main.main(["inspect", f"{workdir}@5"]) == 2
-    assert "[4, 8]" in capsys.readouterr().err
+    assert found(capsys, f"{digits_run}@12") == said
+    assert main.main(["inspect", f"{digits_run}@5"]) == 2
+    assert "12]" in capsys.readouterr().err
 
 
 def test_text_names_every_tensor_and_field(files, capsys):

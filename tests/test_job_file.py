@@ -6,7 +6,7 @@
 import json
 import re
 
-import launching
+import launch_jobs
 import pytest
 
 from vit_jax.cli import main
@@ -19,7 +19,7 @@ RECIPE = "configs/quickstart.py"
 
 
 def test_a_job_reads_as_it_was_written(tmp_path):
-    job = JobFile(("train", *launching.ODD), "c0de", "abc", {"jax": "1"})
+    job = JobFile(("train", *launch_jobs.ODD), "c0de", "abc", {"jax": "1"})
     (tmp_path / "job.json").write_text(job.to_json())
     assert job_file.read(str(tmp_path / "job.json")) == job
 

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What `launch slurm` renders, on a real Slurm cluster of two nodes on this machine."""
+"""Runs what `launch slurm` renders on a real Slurm cluster of two nodes on this machine."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import slurm_cluster
-from test_launch_docs import commands
+from test_launch_jobs import commands
 from test_train import QUICKSTART, TINY, logged, same_parameters
 
 from launch import main
@@ -50,7 +50,7 @@ def asked(*words):
 
 
 def fields(number):
-    """What Slurm says of a job."""
+    """Returns the facts that Slurm gives about a job."""
     return dict(re.findall(r"(\S+?)=(\S*)", asked("scontrol", "show", "job", str(number))))
 
 

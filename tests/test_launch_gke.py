@@ -7,9 +7,9 @@ import copy
 import json
 import re
 
-import jobset
+import jobset_schema
 import kubernetes_validate
-import launching
+import launch_jobs
 import pytest
 import yaml
 
@@ -27,7 +27,7 @@ VERSION = "1.33"  # of Kubernetes
 
 def made(tmp_path, accelerator="v5e-16", options=GIVEN, **more):
     given = {"workdir": "gs://bucket/runs/mine", **more}
-    return gke.render(launching.odd_job(tmp_path, accelerator, **given), options)
+    return gke.render(launch_jobs.odd_job(tmp_path, accelerator, **given), options)
 
 
 def manifest(*args, **more):
@@ -54,8 +54,8 @@ def test_manifests_are_as_the_schema_has_it_and_always_the_same(tmp_path, kind):
     rendered = made(tmp_path, **kind)
     for file in rendered.files:
         config, found = yaml.safe_load_all(file.content)
-        assert jobset.errors(config, jobset.CONFIG_MAP) == []
-        assert jobset.errors(found, jobset.JOBSET) == []
+        assert jobset_schema.errors(config, jobset_schema.CONFIG_MAP) == []
+        assert jobset_schema.errors(found, jobset_schema.JOBSET) == []
     assert rendered == made(tmp_path, **kind)
 
 
@@ -89,14 +89,14 @@ def test_the_schema_notices_what_is_misspelt_or_of_another_type(tmp_path):
     ):
         wrong = copy.deepcopy(found)
         wrong["spec"]["replicatedJobs"][0]["template"]["spec"] = spec | change
-        [error] = jobset.errors(wrong, jobset.JOBSET)
+        [error] = jobset_schema.errors(wrong, jobset_schema.JOBSET)
         assert error.endswith(said)
 
 
 def test_pods_are_the_machines_and_take_all_their_chips(tmp_path):
     for name in EVERY:
         accelerator = topology.find(name)
-        plain = launching.job(tmp_path, name, workdir="gs://bucket/runs/mine")
+        plain = launch_jobs.job(tmp_path, name, workdir="gs://bucket/runs/mine")
         _, found = yaml.safe_load_all(gke.render(plain, GIVEN).files[0].content)
         child = found["spec"]["replicatedJobs"][0]["template"]["spec"]
         [amount] = pod(found)["containers"][0]["resources"]["limits"].values()
@@ -141,10 +141,10 @@ def test_what_is_odd_arrives_letter_by_letter(tmp_path):
     config, found = manifest(tmp_path)
     told = json.loads(config["data"]["job.json"])
     assert told["arguments"][1] == "--config=/etc/vit_jax/config.yaml"
-    assert tuple(told["arguments"][3:]) == launching.OVERRIDES
+    assert tuple(told["arguments"][3:]) == launch_jobs.OVERRIDES
     [container] = pod(found)["containers"]
     env = {e["name"]: expanded(e["value"]) for e in container["env"]}
-    assert launching.ENVIRONMENT.items() <= env.items()
+    assert launch_jobs.ENVIRONMENT.items() <= env.items()
     assert env["VIT_JAX_CODE"] == told["code"]
     assert container["command"] == ["vit_jax", "@/etc/vit_jax/job.json"]
 

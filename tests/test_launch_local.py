@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a job becomes on this machine; and a real run of two processes that dies twice."""
+"""Jobs on this machine, among them a real run of two processes that dies twice."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-import launching
+import launch_jobs
 import pytest
 from test_train import QUICKSTART, TINY, logged
 
@@ -26,29 +26,29 @@ def words(rendered):
 
 
 def test_what_is_odd_reaches_the_process(tmp_path):
-    job = launching.odd_job(tmp_path / "a b", "cpu-2")
+    job = launch_jobs.odd_job(tmp_path / "a b", "cpu-2")
     env = words(local.render(job, Options()))
     until = env.index(sys.executable)
     code = "import json, os; print(json.dumps(dict(os.environ)))"
     said = subprocess.run([*env[: until + 1], "-c", code], capture_output=True, text=True).stdout
-    assert launching.ENVIRONMENT.items() <= json.loads(said).items()
+    assert launch_jobs.ENVIRONMENT.items() <= json.loads(said).items()
     assert env[-1] == f"@{tmp_path}/a b/job.json"
 
 
 @pytest.mark.parametrize("processes, each", [(1, 4), (2, 2), (4, 1)])
 def test_devices_of_a_cpu_are_shared(tmp_path, processes, each):
-    argv = words(local.render(launching.job(tmp_path, "cpu-4"), Options(processes)))
+    argv = words(local.render(launch_jobs.job(tmp_path, "cpu-4"), Options(processes)))
     assert f"XLA_FLAGS=--xla_force_host_platform_device_count={each}" in argv
     assert f"--count={processes}" in argv
 
 
 def test_each_gpu_has_a_process(tmp_path):
-    argv = words(local.render(launching.job(tmp_path, "h100-8", processes="per_gpu"), Options()))
+    argv = words(local.render(launch_jobs.job(tmp_path, "h100-8", processes="per_gpu"), Options()))
     assert {"--count=8", "--per_gpu", "--again"} <= set(argv)
 
 
 def test_a_sweep_is_that_of_vit_jax(tmp_path):
-    job = launching.job(tmp_path, points=2, sweep=("sweep", "--config=a b", "--parallel=2"))
+    job = launch_jobs.job(tmp_path, points=2, sweep=("sweep", "--config=a b", "--parallel=2"))
     rendered = local.render(job, Options())
     assert words(rendered)[-5:] == ["-m", "vit_jax", "sweep", "--config=a b", "--parallel=2"]
     assert rendered.files == ()
@@ -66,11 +66,11 @@ def test_a_sweep_is_that_of_vit_jax(tmp_path):
 )
 def test_what_cannot_be_is_refused(tmp_path, accelerator, processes, more, message):
     with pytest.raises(BadInput, match=message):
-        local.render(launching.job(tmp_path, accelerator, **more), Options(processes))
+        local.render(launch_jobs.job(tmp_path, accelerator, **more), Options(processes))
 
 
 def test_it_is_always_the_same(tmp_path):
-    one, two = (local.render(launching.odd_job(tmp_path, "cpu-2"), Options()) for _ in range(2))
+    one, two = (local.render(launch_jobs.odd_job(tmp_path, "cpu-2"), Options()) for _ in range(2))
     assert one == two
 
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-import launching
+import launch_jobs
 import pytest
 
 from launch import main, running
@@ -38,7 +38,7 @@ def launch(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipe.py").write_text(RECIPE)
     notes = 'printf "%s\\0" "$0" "$@" >> "$NOTES/called"; echo >> "$NOTES/called"'
-    bins = launching.programs(
+    bins = launch_jobs.programs(
         tmp_path / "bin",
         sbatch=notes,
         scancel=f"{notes}; exit $(cat $NOTES/exit 2>/dev/null || echo 0)",
@@ -55,7 +55,7 @@ def launch(tmp_path, monkeypatch, capfd):
 
 
 def called(tmp_path):
-    """What the programs were called with."""
+    """Returns the words that each program was called with."""
     file = tmp_path / "called"
     lines = file.read_text().splitlines() if file.exists() else []
     return [[os.path.basename(line.split("\0")[0]), *line.split("\0")[1:-1]] for line in lines]
@@ -139,7 +139,7 @@ def test_status_of_another_engine_is_bad_input(launch):
 
 
 def test_odd_arguments_arrive(launch, tmp_path):
-    for number, text in enumerate(("".join(launching.ODD), "--leading=dash")):
+    for number, text in enumerate(("".join(launch_jobs.ODD), "--leading=dash")):
         odd = f"--config.data.data_dir={text}"
         code, _, err = launch("slurm", "render", *SLURM, odd, f"--out=out{number}")
         assert code == 0, err

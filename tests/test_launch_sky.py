@@ -6,7 +6,7 @@
 import importlib.util
 import os
 
-import launching
+import launch_jobs
 import pytest
 import yaml
 
@@ -14,7 +14,7 @@ from launch.engines import sky
 from launch.engines.sky import Options
 from vit_jax.errors import BadInput
 
-# Of SkyPilot 0.14, as its documentation of the YAML has them.
+# The keys of SkyPilot 0.14, as its documentation of the YAML has them.
 KEYS = {"name", "workdir", "num_nodes", "resources", "file_mounts", "setup", "run"}
 RESOURCES = {
     "accelerators", "accelerator_args", "infra", "image_id", "use_spot", "job_recovery",
@@ -30,7 +30,7 @@ KINDS = [
 
 def made(tmp_path, accelerator="h100-16", options=None, **more):
     given = {"workdir": "gs://bucket/runs/mine", **more}
-    return sky.render(launching.odd_job(tmp_path, accelerator, **given), options or Options())
+    return sky.render(launch_jobs.odd_job(tmp_path, accelerator, **given), options or Options())
 
 
 def task(*args, **more):
@@ -53,7 +53,7 @@ def test_skypilot_reads_them(tmp_path, kind, monkeypatch):
     monkeypatch.setenv("SKYPILOT_DISABLE_USAGE_COLLECTION", "1")
     skypilot = importlib.import_module("sky")
     rendered = made(tmp_path, **kind)
-    launching.write(rendered, tmp_path)
+    launch_jobs.write(rendered, tmp_path)
     for file in rendered.files:
         if file.name.endswith(".yaml") and "config" not in file.name:
             skypilot.Task.from_yaml(str(tmp_path / file.name))
@@ -70,15 +70,15 @@ def start(tmp_path):
     found, home, notes = task(tmp_path), tmp_path / "home", tmp_path / "notes"
     (home / "vit_jax_job").mkdir(parents=True)
     notes.mkdir()
-    launching.write(made(tmp_path), tmp_path)
+    launch_jobs.write(made(tmp_path), tmp_path)
     for target, source in found["file_mounts"].items():
         os.link(source, target.replace("~", str(home)))
-    launching.programs(home / "vit_jax_venv/bin")
+    launch_jobs.programs(home / "vit_jax_venv/bin")
 
     def run(code=0):
         (notes / "code").write_text(str(code))
         words = ["bash", "-c", found["run"]]
-        return launching.bash(words, "/nowhere", notes, HOME=str(home))
+        return launch_jobs.bash(words, "/nowhere", notes, HOME=str(home))
 
     return run
 
@@ -98,18 +98,18 @@ def test_it_is_not_started_for_ever(start, tmp_path):
 
 def test_a_signal_is_for_the_trainer(start, tmp_path):
     saves = 'trap "exit 42" TERM; kill -TERM $PPID; for i in $(seq 100); do sleep 0.05; done'
-    launching.program(tmp_path / "home/vit_jax_venv/bin", "vit_jax", f"#!/bin/bash\n{saves}\n")
+    launch_jobs.program(tmp_path / "home/vit_jax_venv/bin", "vit_jax", f"#!/bin/bash\n{saves}\n")
     assert start().returncode == 42
 
 
 def test_what_is_odd_arrives_letter_by_letter(start, tmp_path):
     done = start()
     assert done.returncode == 0, done.stderr
-    [call] = launching.calls(tmp_path / "notes")
+    [call] = launch_jobs.calls(tmp_path / "notes")
     assert call["argv"] == ["@~/vit_jax_job/job.json"]
-    assert tuple(call["job"]["arguments"][3:]) == launching.OVERRIDES
+    assert tuple(call["job"]["arguments"][3:]) == launch_jobs.OVERRIDES
     assert call["job"]["arguments"][1] == "--config=~/vit_jax_job/config.yaml"
-    assert launching.ENVIRONMENT.items() <= call["env"].items()
+    assert launch_jobs.ENVIRONMENT.items() <= call["env"].items()
 
 
 def test_machines(tmp_path):

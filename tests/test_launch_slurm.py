@@ -3,7 +3,7 @@
 
 """The batch script, run by bash with programs in the place of srun, scontrol and the trainer."""
 
-import launching
+import launch_jobs
 import pytest
 
 from launch.engines import slurm
@@ -32,30 +32,30 @@ def start(tmp_path):
 
     def run(job, code=0, **env):
         folder, notes = job.folder, tmp_path / "notes"
-        launching.write(slurm.render(job, Options()), folder)
-        bins = launching.programs(tmp_path / "bin", srun=SRUN, scontrol=SCONTROL)
+        launch_jobs.write(slurm.render(job, Options()), folder)
+        bins = launch_jobs.programs(tmp_path / "bin", srun=SRUN, scontrol=SCONTROL)
         notes.mkdir(exist_ok=True)
         (notes / "code").write_text(str(code))
         given = {"SLURM_JOB_ID": "7", **env}
-        return launching.bash([f"{folder}/job.sh"], bins, notes, **given), notes
+        return launch_jobs.bash([f"{folder}/job.sh"], bins, notes, **given), notes
 
     return run
 
 
 def test_what_is_odd_arrives_letter_by_letter(start, tmp_path):
     folder = tmp_path / 'it\'s $HOME "odd"%j'
-    done, notes = start(launching.odd_job(folder, "cpu-2", workdir=f"{folder}/run"))
+    done, notes = start(launch_jobs.odd_job(folder, "cpu-2", workdir=f"{folder}/run"))
     assert done.returncode == 0, done.stderr
-    [call] = launching.calls(notes)
+    [call] = launch_jobs.calls(notes)
     assert call["argv"] == [f"@{folder}/job.json"]
     words = ["train", f"--config={folder}/config.yaml", f"--workdir={folder}/run"]
-    assert call["job"]["arguments"] == [*words, *launching.OVERRIDES]
-    assert launching.ENVIRONMENT.items() <= call["env"].items()
+    assert call["job"]["arguments"] == [*words, *launch_jobs.OVERRIDES]
+    assert launch_jobs.ENVIRONMENT.items() <= call["env"].items()
 
 
 @pytest.mark.parametrize("code, then", [(0, 0), (1, 1), (2, 2), (42, 137), (43, 137), (137, 137)])
 def test_codes_restart_or_end(start, tmp_path, code, then):
-    done, notes = start(launching.job(tmp_path / "job", "cpu-1"), code)
+    done, notes = start(launch_jobs.job(tmp_path / "job", "cpu-1"), code)
     assert done.returncode == then, done.stderr
     requeued = (notes / "scontrol").exists()
     assert requeued == (code > 2)
@@ -63,7 +63,7 @@ def test_codes_restart_or_end(start, tmp_path, code, then):
 
 
 def test_a_code_of_the_last_start_is_forgotten(start, tmp_path):
-    job = launching.job(tmp_path / "job", "cpu-1")
+    job = launch_jobs.job(tmp_path / "job", "cpu-1")
     assert start(job, 2)[0].returncode == 2
     done, notes = start(job, 43)
     assert done.returncode == 137
@@ -71,7 +71,7 @@ def test_a_code_of_the_last_start_is_forgotten(start, tmp_path):
 
 
 def test_it_is_not_requeued_for_ever_without_a_new_checkpoint(start, tmp_path):
-    job = launching.job(tmp_path / "job", "cpu-1", workdir=str(tmp_path / "run"))
+    job = launch_jobs.job(tmp_path / "job", "cpu-1", workdir=str(tmp_path / "run"))
     for step, count in (("", 1), ("", 2), ("9", 1), ("9", 2), ("10", 1)):
         (tmp_path / "run/checkpoints" / step).mkdir(parents=True, exist_ok=True)
         (tmp_path / "run/checkpoints/11.damaged").mkdir(exist_ok=True)
@@ -87,27 +87,27 @@ def test_it_is_not_requeued_for_ever_without_a_new_checkpoint(start, tmp_path):
 
 
 def test_a_job_is_not_told_what_another_one_ended_with(start, tmp_path):
-    job = launching.job(tmp_path / "job", "cpu-1")
+    job = launch_jobs.job(tmp_path / "job", "cpu-1")
     assert start(job, 2, SLURM_JOB_ID="8")[0].returncode == 2
     (tmp_path / "job/needs-a-person-8").write_text("2\n")
     assert start(job, 42)[0].returncode == 137
 
 
 def test_cores_of_each_task_are_handed_on(start, tmp_path):
-    job = launching.job(tmp_path / "job", "cpu-1")
-    launching.write(slurm.render(job, Options()), job.folder)
-    bins = launching.programs(tmp_path / "bin", srun='env > "$NOTES/env"')
+    job = launch_jobs.job(tmp_path / "job", "cpu-1")
+    launch_jobs.write(slurm.render(job, Options()), job.folder)
+    bins = launch_jobs.programs(tmp_path / "bin", srun='env > "$NOTES/env"')
     given = {"SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "12"}
-    launching.bash([f"{job.folder}/job.sh"], bins, tmp_path / "notes", **given)
+    launch_jobs.bash([f"{job.folder}/job.sh"], bins, tmp_path / "notes", **given)
     assert "SRUN_CPUS_PER_TASK=12\n" in (tmp_path / "notes/env").read_text()
 
 
 def test_a_point_of_an_array_runs_and_is_requeued_alone(start, tmp_path):
-    job = launching.job(tmp_path / "job", "cpu-1", points=3, parallel=2)
+    job = launch_jobs.job(tmp_path / "job", "cpu-1", points=3, parallel=2)
     array = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "2", "SLURM_JOB_ID": "7"}
     done, notes = start(job, 42, **array)
     assert done.returncode == 137
-    [call] = launching.calls(notes)
+    [call] = launch_jobs.calls(notes)
     assert call["argv"] == [f"@{job.folder}/2/job.json"]
     assert f"--workdir={job.runs[2].workdir}" in call["job"]["arguments"]
     assert (notes / "scontrol").read_text() == "requeue 7_2\n"
@@ -115,22 +115,22 @@ def test_a_point_of_an_array_runs_and_is_requeued_alone(start, tmp_path):
 
 
 def test_proxies_do_not_reach_the_trainer(start, tmp_path):
-    job = launching.job(tmp_path / "job", "cpu-1")
-    launching.write(slurm.render(job, Options()), job.folder)
-    bins = launching.programs(tmp_path / "bin", srun='env > "$NOTES/env"')
+    job = launch_jobs.job(tmp_path / "job", "cpu-1")
+    launch_jobs.write(slurm.render(job, Options()), job.folder)
+    bins = launch_jobs.programs(tmp_path / "bin", srun='env > "$NOTES/env"')
     proxies = {"http_proxy": "http://x", "HTTPS_PROXY": "http://y", "SLURM_JOB_ID": "7"}
-    launching.bash([f"{job.folder}/job.sh"], bins, tmp_path / "notes", **proxies)
+    launch_jobs.bash([f"{job.folder}/job.sh"], bins, tmp_path / "notes", **proxies)
     assert "PROXY=" not in (tmp_path / "notes/env").read_text().upper()
 
 
 def test_sigterm_is_for_the_trainer_whose_code_counts(tmp_path):
-    job = launching.job(tmp_path / "job", "cpu-1")
-    launching.write(slurm.render(job, Options()), job.folder)
+    job = launch_jobs.job(tmp_path / "job", "cpu-1")
+    launch_jobs.write(slurm.render(job, Options()), job.folder)
     saves = 'trap "exit 42" TERM; kill -TERM $PPID $$; sleep 5'
-    bins = launching.programs(tmp_path / "bin")
-    launching.program(bins, "vit_jax", f"#!/bin/bash\n{saves}\n")
+    bins = launch_jobs.programs(tmp_path / "bin")
+    launch_jobs.program(bins, "vit_jax", f"#!/bin/bash\n{saves}\n")
     words = [f"{job.folder}/task.sh", f"{job.folder}/job.json", f"{tmp_path}/asks"]
-    assert launching.bash(words, bins, tmp_path / "notes").returncode == 42
+    assert launch_jobs.bash(words, bins, tmp_path / "notes").returncode == 42
     assert not (tmp_path / "asks").exists()
 
 
@@ -145,37 +145,37 @@ def test_sigterm_is_for_the_trainer_whose_code_counts(tmp_path):
     ],
 )
 def test_machines(tmp_path, accelerator, more, options, nodes, tasks, gres):
-    found = directives(slurm.render(launching.job(tmp_path, accelerator, **more), options))
+    found = directives(slurm.render(launch_jobs.job(tmp_path, accelerator, **more), options))
     assert (found["nodes"], found["ntasks-per-node"], found.get("gres")) == (nodes, tasks, gres)
 
 
 def test_each_machine_of_a_cpu_job_has_its_share_of_devices(tmp_path):
-    script = slurm.render(launching.job(tmp_path, "cpu-4"), Options(nodes=2)).files[0].content
+    script = slurm.render(launch_jobs.job(tmp_path, "cpu-4"), Options(nodes=2)).files[0].content
     assert "--xla_force_host_platform_device_count=2" in script
 
 
 def test_the_contract_is_in_the_directives(tmp_path):
     given = Options("gpu", "lab", "high", "1-00:00:00", sbatch=("--mem=0", "--cpus-per-task=8"))
-    found = directives(slurm.render(launching.job(tmp_path, "h100-8"), given))
+    found = directives(slurm.render(launch_jobs.job(tmp_path, "h100-8"), given))
     assert found.items() >= {
         "requeue": "", "open-mode": "append", "signal": "TERM@180", "partition": "gpu",
         "account": "lab", "qos": "high", "time": "1-00:00:00", "mem": "0", "cpus-per-task": "8",
     }.items()  # fmt: skip
-    script = slurm.render(launching.job(tmp_path, "h100-8"), given).files[0].content
+    script = slurm.render(launch_jobs.job(tmp_path, "h100-8"), given).files[0].content
     assert "srun --kill-on-bad-exit=1 --label" in script
 
 
 @pytest.mark.parametrize("points", [0, 2])
 def test_scripts_are_bash_and_always_the_same(tmp_path, points):
-    job = launching.odd_job(tmp_path / "a b", "h100-16", points=points)
+    job = launch_jobs.odd_job(tmp_path / "a b", "h100-16", points=points)
     rendered = slurm.render(job, Options())
-    launching.check_scripts(rendered)
-    again = launching.odd_job(tmp_path / "a b", "h100-16", points=points)
+    launch_jobs.check_scripts(rendered)
+    again = launch_jobs.odd_job(tmp_path / "a b", "h100-16", points=points)
     assert rendered == slurm.render(again, Options())
 
 
 def test_percent_signs_of_a_folder_are_no_patterns(tmp_path):
-    [submit] = slurm.render(launching.job(f"{tmp_path}/100%a", "cpu-1"), Options()).submit
+    [submit] = slurm.render(launch_jobs.job(f"{tmp_path}/100%a", "cpu-1"), Options()).submit
     assert submit.argv[1] == f"--output={tmp_path}/100%%a/log.txt"
 
 
@@ -192,4 +192,4 @@ def test_percent_signs_of_a_folder_are_no_patterns(tmp_path):
 )
 def test_what_cannot_be_is_refused(tmp_path, accelerator, options, message):
     with pytest.raises(BadInput, match=message):
-        slurm.render(launching.job(tmp_path, accelerator), options)
+        slurm.render(launch_jobs.job(tmp_path, accelerator), options)

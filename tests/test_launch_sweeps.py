@@ -6,7 +6,7 @@
 import csv
 import os
 
-import launching
+import launch_jobs
 import pytest
 import yaml
 from test_train import TINY
@@ -47,7 +47,7 @@ def jobs(engine, folder):
 
 
 def run(place, told, config, folder):
-    """What a machine does, with its own place for the two files."""
+    """Runs a point as a machine does, with its own place for the two files."""
     folder.mkdir()
     (folder / job_file.FILE).write_text(told.replace(place, str(folder)))
     (folder / "config.yaml").write_text(config)
@@ -66,7 +66,7 @@ def test_points_run_once_each_and_are_read_back(engine, store, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipe.py").write_text(RECIPE)
     none = '[[ " $* " != *" get "* && " $* " != *" describe "* ]]'  # was submitted before
-    bins = launching.programs(tmp_path / "bin", kubectl=none, gcloud=none, sky="")
+    bins = launch_jobs.programs(tmp_path / "bin", kubectl=none, gcloud=none, sky="")
     monkeypatch.setenv("PATH", f"{bins}:{os.environ['PATH']}")
     monkeypatch.setattr(artefact, "locked", artefact.here)  # this machine may have others
 

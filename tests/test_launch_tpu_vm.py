@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 
-import launching
+import launch_jobs
 import pytest
 
 from launch import artefact, job
@@ -41,7 +41,7 @@ def made(tmp_path, accelerator="v4-32", options=None, **more):
     given = {"workdir": "gs://bucket/runs/mine", "artefact": packed,
              "code": artefact.digest(packed), **more}  # fmt: skip
     return tpu_vm.render(
-        launching.odd_job(tmp_path, accelerator, **given), options or Options(**GIVEN)
+        launch_jobs.odd_job(tmp_path, accelerator, **given), options or Options(**GIVEN)
     )
 
 
@@ -75,7 +75,7 @@ def test_each_command_is_one_of_gcloud(tmp_path, kind):
 
 
 def linted(text):
-    """What gcloud's own parser says of a command, without an account."""
+    """Has gcloud's own parser check a command, without an account."""
     if shutil.which("gcloud") is None:
         pytest.skip("gcloud is not installed")
     lint = ["gcloud", "meta", "lint-gcloud-commands", f"--command-string={text}"]
@@ -129,13 +129,13 @@ def start(tmp_path, monkeypatch):
     while [[ $1 == --* ]]; do shift; done
     "$@"
     """
-    bins = launching.programs(
+    bins = launch_jobs.programs(
         tmp_path / "bin", gcloud=fails + gcloud, python3=python, systemctl="true",
         journalctl="true", sleep='echo "$1" >> "$NOTES/pauses"', **{"systemd-run": unit},
     )  # fmt: skip
 
     def run(rendered, *arguments, damage=False):
-        launching.write(rendered, tmp_path / "files")
+        launch_jobs.write(rendered, tmp_path / "files")
         bucket.mkdir(exist_ok=True)
         code = next(f for f in rendered.files if f.name == "code.tar.gz").content
         target = rendered.submit[0].argv[-1].rpartition("/")[2]
@@ -144,7 +144,7 @@ def start(tmp_path, monkeypatch):
             shutil.copy(tmp_path / "files" / name, bucket)
         words = ["bash", f"{tmp_path}/files/startup.sh", *arguments]
         given = {"BUCKET": str(bucket), "TRAINER": f"{bins}/vit_jax"}
-        return launching.bash(words, bins, tmp_path / "notes", **given), tmp_path / "notes"
+        return launch_jobs.bash(words, bins, tmp_path / "notes", **given), tmp_path / "notes"
 
     return run
 
@@ -164,10 +164,10 @@ def packed(tmp_path, root):
 def test_what_is_odd_arrives_letter_by_letter(start, tmp_path, packed):
     done, notes = start(made(tmp_path, **packed), "foreground")
     assert done.returncode == 0, done.stderr
-    [call] = launching.calls(notes)
-    assert tuple(call["job"]["arguments"][3:]) == launching.OVERRIDES
+    [call] = launch_jobs.calls(notes)
+    assert tuple(call["job"]["arguments"][3:]) == launch_jobs.OVERRIDES
     assert call["job"]["arguments"][1] == f"--config={tmp_path}/opt/job/config.yaml"
-    assert launching.ENVIRONMENT.items() <= call["env"].items()
+    assert launch_jobs.ENVIRONMENT.items() <= call["env"].items()
     assert call["env"]["VIT_JAX_CODE"] == call["job"]["code"] == packed["code"]
 
 
@@ -188,7 +188,7 @@ def test_a_store_that_does_not_answer_is_asked_again(start, tmp_path, packed):
     done, notes = start(made(tmp_path, **packed), "foreground")
     assert done.returncode == 0, done.stderr
     assert (notes / "pauses").read_text().splitlines()[0] == "10"
-    assert len(launching.calls(notes)) == 1
+    assert len(launch_jobs.calls(notes)) == 1
 
 
 def test_of_machines_that_are_there_only_the_unit_is_stopped(tmp_path):
@@ -209,7 +209,7 @@ def test_what_lies_in_the_bucket_for_machines_that_are_there_stays(tmp_path):
 def test_other_code_than_that_of_the_job_does_not_run(start, tmp_path, packed):
     done, notes = start(made(tmp_path, **packed), "foreground", damage=True)
     assert done.returncode != 0
-    assert launching.calls(notes) == []
+    assert launch_jobs.calls(notes) == []
 
 
 def test_a_machine_that_starts_again_does_not_install_again(start, tmp_path, packed):
@@ -217,7 +217,7 @@ def test_a_machine_that_starts_again_does_not_install_again(start, tmp_path, pac
         done, notes = start(made(tmp_path, **packed))
         assert done.returncode == 0, done.stderr
     assert (notes / "installs").read_text().count("\n") == 1
-    assert launching.calls(notes) == []  # systemd runs it
+    assert launch_jobs.calls(notes) == []  # systemd runs it
 
 
 def test_the_unit_restarts_as_the_codes_ask(start, tmp_path, packed):
@@ -234,7 +234,7 @@ def test_the_unit_restarts_as_the_codes_ask(start, tmp_path, packed):
 @pytest.mark.parametrize("kind", KINDS)
 def test_scripts_are_bash_and_always_the_same(tmp_path, kind):
     rendered = made(tmp_path, **KINDS[kind])
-    launching.check_scripts(rendered)
+    launch_jobs.check_scripts(rendered)
     assert rendered == made(tmp_path, **KINDS[kind])
 
 

@@ -5,7 +5,7 @@
 
 import os
 
-import packs
+import archive_files
 import pytest
 
 from vit_jax.data.prepare import layouts
@@ -28,8 +28,8 @@ def seen(index):
 
 
 def own(origin):
-    index = layouts.own(origin, origin.parent / "scratch")
-    layouts.once(index, origin)
+    index = layouts.index_images(origin, origin.parent / "scratch")
+    layouts.check_unique(index, origin)
     return index
 
 
@@ -42,10 +42,10 @@ DIVIDED_SEEN = {
 
 def pack(kind, path, files):
     if kind == "folder":
-        return packs.unpacked(path, files)
+        return archive_files.unpacked(path, files)
     if kind == "zip":
-        return packs.zipped(path.with_suffix(".zip"), files)
-    return packs.tar(path.with_suffix(f".{kind}"), files, "w:gz" if kind == "tgz" else "w")
+        return archive_files.zipped(path.with_suffix(".zip"), files)
+    return archive_files.tar(path.with_suffix(f".{kind}"), files, "w:gz" if kind == "tgz" else "w")
 
 
 @pytest.mark.parametrize("kind", ["folder", "zip", "tar", "tgz"])
@@ -62,24 +62,24 @@ def test_class_folders_are_the_same_however_they_are_packed(tmp_path, kind, abov
 @pytest.mark.parametrize("name", ["val", "valid", "validation"])
 def test_a_validation_folder_has_the_name_that_tfds_gives_it(tmp_path, name):
     files = {k.replace("test/", f"{name}/"): v for k, v in DIVIDED.items()}
-    assert set(own(packs.unpacked(tmp_path / "x", files)).splits) == {"train", "validation"}
+    assert set(own(archive_files.unpacked(tmp_path / "x", files)).splits) == {"train", "validation"}
 
 
 def test_folders_of_splits_may_have_capitals(tmp_path):
     files = {k.capitalize(): v for k, v in DIVIDED.items()}
-    assert seen(own(packs.unpacked(tmp_path / "x", files))) == DIVIDED_SEEN
+    assert seen(own(archive_files.unpacked(tmp_path / "x", files))) == DIVIDED_SEEN
     alone = {k: v for k, v in files.items() if k.startswith("Train")}
-    assert set(own(packs.unpacked(tmp_path / "y", alone)).splits) == {"train"}
+    assert set(own(archive_files.unpacked(tmp_path / "y", alone)).splits) == {"train"}
 
 
 def test_only_a_train_folder_is_a_split_and_no_class(tmp_path):
     files = {k: v for k, v in DIVIDED.items() if k.startswith("train")}
-    index = own(packs.unpacked(tmp_path / "x", files))
+    index = own(archive_files.unpacked(tmp_path / "x", files))
     assert seen(index) == {"train": DIVIDED_SEEN["train"]}
 
 
 def test_a_csv_gives_labels_and_splits(tmp_path):
-    packs.unpacked(tmp_path, {"i/1.jpg": b"1", "i/2.jpg": b"2", "3.jpg": b"3"})
+    archive_files.unpacked(tmp_path, {"i/1.jpg": b"1", "i/2.jpg": b"2", "3.jpg": b"3"})
     (tmp_path / "x.csv").write_text(
         "path,label,split\ni/1.jpg,dog,train\ni/2.jpg,cat,train\n3.jpg,dog,val\n"
     )
@@ -94,7 +94,7 @@ def test_a_csv_gives_labels_and_splits(tmp_path):
 
 def test_what_is_left_out_is_counted(tmp_path):
     more = {"readme.txt": b"", "cat/notes.txt": b"", "dog/deeper/1.jpg": b"", "beside.png": b""}
-    index = own(packs.unpacked(tmp_path / "x", PLAIN | more))
+    index = own(archive_files.unpacked(tmp_path / "x", PLAIN | more))
     assert seen(index) == PLAIN_SEEN
     assert index.notes[0].startswith("4 files left out")
 
@@ -114,13 +114,13 @@ def test_what_is_left_out_is_counted(tmp_path):
 def test_another_layout_is_bad_input_that_says_what_was_found(tmp_path, files, said):
     (tmp_path / "x").mkdir()
     with pytest.raises(BadInput) as caught:
-        own(packs.unpacked(tmp_path / "x", files))
+        own(archive_files.unpacked(tmp_path / "x", files))
     assert said in str(caught.value)
     assert "train/CLASS/*.jpg" in str(caught.value)
 
 
 def test_the_same_name_twice_is_bad_input(tmp_path):
-    data = packs.tar_bytes(PLAIN)
+    data = archive_files.tar_bytes(PLAIN)
     first = data[:1024]  # header and content
     (tmp_path / "x.tar").write_bytes(first + data)
     with pytest.raises(BadInput, match=r"cat/0\.jpg of train is there twice"):
@@ -146,7 +146,7 @@ def test_the_name_of_a_class_must_be_utf_8(tmp_path, kind):
 
 
 def test_the_name_of_a_class_in_a_csv_must_be_one_line(tmp_path):
-    packs.unpacked(tmp_path, {"1.jpg": b"1", "2.jpg": b"2"})
+    archive_files.unpacked(tmp_path, {"1.jpg": b"1", "2.jpg": b"2"})
     (tmp_path / "x.csv").write_text('1.jpg,"a\nb"\n2.jpg,c\n')
     with pytest.raises(BadInput, match="has line breaks"):
         own(tmp_path / "x.csv")
@@ -154,7 +154,7 @@ def test_the_name_of_a_class_in_a_csv_must_be_one_line(tmp_path):
 
 @pytest.mark.parametrize("split", ["tr-ain", "../x", "1st", "a b", "tést", "train[:5]"])
 def test_the_name_of_a_split_in_a_csv_must_be_one_of_tfds(tmp_path, split):
-    packs.unpacked(tmp_path, {"1.jpg": b"1", "2.jpg": b"2"})
+    archive_files.unpacked(tmp_path, {"1.jpg": b"1", "2.jpg": b"2"})
     (tmp_path / "x.csv").write_text(f"1.jpg,a,{split}\n2.jpg,b,Fold_2\n")
     with pytest.raises(BadInput, match="must have a name of letters, digits and _") as caught:
         own(tmp_path / "x.csv")

@@ -21,7 +21,7 @@ from test_train_step import HALF, rules_of
 
 from vit_jax import sharding, tree
 from vit_jax.errors import BadInput
-from vit_jax.models import flops, variants
+from vit_jax.models import variants
 from vit_jax.step import masked_patches, state, train_step
 
 ROWS, COLUMNS, SIDE = 4, 6, 2
@@ -306,7 +306,7 @@ def test_mask_token_and_its_head_are_there_only_for_the_objective(kind):
     rows, columns = variants.grid(cfg, *tiny.size(cfg))
     more = 2 * width * (512 * rows * columns - plain.classes)
     size = tiny.size(cfg)
-    assert flops.forward_flops(cfg, *size) - flops.forward_flops(plain, *size) == more
+    assert variants.forward_flops(cfg, *size) - variants.forward_flops(plain, *size) == more
 
 
 # --- a step ---
@@ -410,7 +410,7 @@ def vit_steps(kind="vit", shape=(1, 1, 1, 1), remat="none"):
     )  # fmt: skip
     params = tiny.params(cfg)
     abstract = jax.eval_shape(lambda p: state.from_params(p, tx, ema=False), params)
-    axes = sharding.param_axes(abstract.params, variants.AXES)
+    axes = sharding.param_axes(abstract.params, variants.axes(cfg))
     places = sharding.place(abstract, axes, rules)
     begin = jax.jit(lambda p: state.from_params(p, tx, ema=False), out_shardings=places)
     rows, columns = variants.grid(cfg, *tiny.size(cfg))

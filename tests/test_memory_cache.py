@@ -9,7 +9,7 @@ import tarfile
 import numpy as np
 import pictures
 import pytest
-from opening import examples, opened
+from opened_sources import examples, opened
 
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.pipeline import memory_cache
@@ -39,7 +39,7 @@ def photos(tmp_path_factory):
 
 
 def cached(pipe, kind):
-    split, ops, note = memory_cache.keep(pipe.split, kind, pipe.ops, 2)
+    split, ops, note = memory_cache.cache_split(pipe.split, kind, pipe.ops, 2)
     return dataclasses.replace(pipe, split=split, ops=ops), note
 
 
@@ -48,7 +48,7 @@ def names(split):
 
 
 @pytest.mark.parametrize(
-    "kind, chain", [("none", "decode"), ("raw", "decode"), *(("decoded", c) for c in CHAINS)]
+    "kind, chain", [("raw", "decode"), *(("decoded", chain) for chain in CHAINS)]
 )
 def test_batches_are_those_without(photos, kind, chain):
     pipe = pictures.batches(photos, CHAINS[chain])
@@ -73,7 +73,9 @@ def test_boxes_of_jpegs_are_those_of_the_decoded_images(tmp_path):
 
 @pytest.mark.parametrize("kind", ["raw", "decoded"])
 def test_images_that_are_no_files(kind):
-    pipe = pictures.batches(opened("digits").splits["train"].take(range(40)), "decode|resize(4)")
+    pipe = pictures.batches(
+        opened("digits").splits["train"].take_indices(range(40)), "decode|resize(4)"
+    )
     held, _ = cached(pipe, kind)
     assert pictures.same(held.train(0, 12), pipe.train(0, 12))
 
@@ -102,8 +104,8 @@ def test_files_are_read_once(tmp_path, kind):
 def test_ops_before_the_first_random_one_are_done(photos, kind, chain, done):
     ops = preprocess.parse("x", chain, 4)
     photos = photos if chain.startswith("decode") else opened("digits").splits["train"]
-    _, left, _ = memory_cache.keep(photos.take(range(3)), kind, ops, 1)
-    assert left == (memory_cache.Done(),) * done + ops[done:]
+    _, left, _ = memory_cache.cache_split(photos.take_indices(range(3)), kind, ops, 1)
+    assert left == (memory_cache.CachedOp(),) * done + ops[done:]
 
 
 def test_ops_that_draw_nothing_are_all_that_are_done():
@@ -122,9 +124,9 @@ def test_orders_stay_those_of_windows_and_mixtures(tmp_path):
             image = pictures.encode(pictures.noise(4, 4, seed=i))
             members |= {f"{i}.png": image, f"{i}.cls": str(i).encode()}
         pictures.tar(tmp_path / f"x-{shard}.tar", members)
-    tar = opened(f"tar:{tmp_path}").splits["train"].take(np.arange(0, 20, 2))
+    tar = opened(f"tar:{tmp_path}").splits["train"].take_indices(np.arange(0, 20, 2))
     mix = opened(f"mix:3*tar:{tmp_path},1*digits").splits["train"]
-    mix = mix.take(np.array([*range(20), 30, 40]))
+    mix = mix.take_indices(np.array([*range(20), 30, 40]))
     for split in (windows.shuffle_in_windows(tar, 2), mix):
         pipe = pictures.batches(split, "decode|resize(4)")
         for kind in ("raw", "decoded"):
@@ -134,15 +136,15 @@ def test_orders_stay_those_of_windows_and_mixtures(tmp_path):
 
 
 def test_labels_are_there_without_reading(photos):
-    held, _, _ = memory_cache.keep(photos, "raw", (), 2)
+    held, _, _ = memory_cache.cache_split(photos, "raw", (), 2)
     assert held.table.labels().tolist() == [[i % 2] for i in sorted(range(19), key=lambda i: i % 2)]
 
 
 def test_note_says_what_is_held(photos):
     ops = preprocess.parse("x", CHAINS["one size"], 4)
-    note = memory_cache.keep(photos, "decoded", ops, 1)[2]
+    note = memory_cache.cache_split(photos, "decoded", ops, 1)[2]
     assert note == "19 images are held in memory, Decode|Resize|CentralCrop: about 0 MiB"
-    assert "as they are stored" in memory_cache.keep(photos, "raw", ops, 1)[2]
+    assert "as they are stored" in memory_cache.cache_split(photos, "raw", ops, 1)[2]
 
 
 # ---------------------------------------------------------------- room, and what is wrong
@@ -156,10 +158,10 @@ def test_more_than_half_of_the_memory_is_refused(photos, monkeypatch, kind, chai
     sizes = [len(image) for image, _ in examples(photos)]
     need = sum(each or size for size in sizes) + 19 * 64
     monkeypatch.setattr(host_memory, "available_bytes", lambda: 2 * need)
-    memory_cache.keep(photos, kind, ops, 1)
+    memory_cache.cache_split(photos, kind, ops, 1)
     monkeypatch.setattr(host_memory, "available_bytes", lambda: 2 * need - 2)
     with pytest.raises(BadInput, match=f"data.cache={kind} of 19 images would take") as caught:
-        memory_cache.keep(photos, kind, ops, 1)
+        memory_cache.cache_split(photos, kind, ops, 1)
     assert "data.cache=none" in str(caught.value)
 
 
@@ -167,13 +169,13 @@ def test_many_images_are_predicted_from_some_with_headroom(monkeypatch):
     split = opened("digits").splits["train"]
     asked = []
     monkeypatch.setattr(host_memory, "check", lambda need, *_: asked.append(need))
-    memory_cache.keep(split, "decoded", preprocess.parse("x", "decode|resize(10)", 4), 1)
+    memory_cache.cache_split(split, "decoded", preprocess.parse("x", "decode|resize(10)", 4), 1)
     assert asked == [1797 * (300 * 1.25 + 64)]
 
 
 def test_unknown_kind(photos):
     with pytest.raises(BadInput, match=r"unknown data.cache 'ram'"):
-        memory_cache.keep(photos, "ram", (), 1)
+        memory_cache.cache_split(photos, "ram", (), 1)
 
 
 @pytest.mark.parametrize("bad", [0, 70, 99])
@@ -184,13 +186,13 @@ def test_image_that_cannot_be_decoded_is_named(tmp_path, bad):
     split = opened(f"folder:{tmp_path}").splits["train"]
     ops = preprocess.parse("x", "decode|resize(4)", 4)
     with pytest.raises(BadInput) as caught:
-        memory_cache.keep(split, "decoded", ops, 2)
+        memory_cache.cache_split(split, "decoded", ops, 2)
     assert str(caught.value) == (
         f"{path.relative_to(tmp_path).as_posix()} cannot be decoded: no image that Pillow knows; "
         "it starts with b'no image'. Remove or replace the file; data.bad_images=skip needs "
         "data.cache=raw or none."
     )
-    assert len(memory_cache.keep(split, "raw", ops, 2)[0]) == 100
+    assert len(memory_cache.cache_split(split, "raw", ops, 2)[0]) == 100
 
 
 @pytest.mark.parametrize("kind", ["raw", "decoded"])
@@ -199,7 +201,7 @@ def test_a_file_that_is_gone_is_named(tmp_path, kind):
     split = opened(f"folder:{tmp_path}").splits["train"]
     (tmp_path / "b" / "3.png").unlink()
     with pytest.raises(BadInput, match=r"^b/3.png cannot be read: /\S+; No such file") as caught:
-        memory_cache.keep(split, kind, preprocess.parse("x", "decode|resize(4)", 4), 2)
+        memory_cache.cache_split(split, kind, preprocess.parse("x", "decode|resize(4)", 4), 2)
     assert "{{" not in str(caught.value)
 
 
@@ -208,7 +210,9 @@ def test_an_image_that_is_too_small_for_the_ops_that_are_done_is_named(tmp_path)
     (tmp_path / "b" / "3.png").write_bytes(pictures.encode(pictures.noise(3, 9)))
     split = opened(f"folder:{tmp_path}").splits["train"]
     with pytest.raises(BadInput, match=r"^b/3.png does not go through Decode\|CentralCrop: off"):
-        memory_cache.keep(split, "decoded", preprocess.parse("x", "decode|central_crop(5)", 5), 2)
+        memory_cache.cache_split(
+            split, "decoded", preprocess.parse("x", "decode|central_crop(5)", 5), 2
+        )
 
 
 @pytest.mark.parametrize("chain", ["decode|random_crop({size})", "decode|resize(9)|flip_lr"])
@@ -229,8 +233,8 @@ def test_images_that_only_pillow_decodes_are_held_as_they_are_shown(tmp_path, da
 def test_a_crop_that_decodes_parts_of_images_has_no_decoded_images(photos):
     ops = preprocess.parse("x", "decode|fast_inception_crop({size})", 4)
     with pytest.raises(BadInput, match=r"fast_inception_crop decodes parts; use data.cache=raw"):
-        memory_cache.keep(photos, "decoded", ops, 1)
-    assert memory_cache.keep(photos, "raw", ops, 1)[1] == ops
+        memory_cache.cache_split(photos, "decoded", ops, 1)
+    assert memory_cache.cache_split(photos, "raw", ops, 1)[1] == ops
 
 
 def test_held_seeds_are_those_of_the_places_of_the_ops():
@@ -239,5 +243,7 @@ def test_held_seeds_are_those_of_the_places_of_the_ops():
     image = pictures.noise(9, 9)
     for at in range(20):
         seed = order.example_seed(at, seed=1)
-        done = preprocess.apply((memory_cache.Done(), memory_cache.Done(), ops[2]))(image, seed)
+        done = preprocess.apply((memory_cache.CachedOp(), memory_cache.CachedOp(), ops[2]))(
+            image, seed
+        )
         assert (done.numpy() == preprocess.apply(ops)(image, seed).numpy()).all()

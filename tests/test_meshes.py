@@ -62,7 +62,8 @@ def step_on(cfg: variants.Config, shape: tuple[int, ...], **options):
     )
     params = tiny.params(cfg, SIDE, SIDE)
     abstract = jax.eval_shape(lambda p: state.from_params(p, tx, ema=True), params)
-    places = sharding.place(abstract, sharding.param_axes(abstract.params, variants.AXES), rules)
+    axes = sharding.param_axes(abstract.params, variants.axes(cfg))
+    places = sharding.place(abstract, axes, rules)
     begin = jax.jit(lambda p: state.from_params(p, tx, ema=True), out_shardings=places)
     jitted = jax.jit(step, out_shardings=(places, rules.replicated), donate_argnums=0)
     over = rules.sharding(("act_batch",), (16,))
@@ -130,7 +131,7 @@ def test_state_is_made_in_place_and_bitwise_the_same_on_every_mesh(family):
     for shape in [(1, 1, 1, 1), *MESHES]:
         rules = rules_of(shape)
         abstract = jax.eval_shape(create, KEY)
-        axes = sharding.param_axes(abstract.params, variants.AXES)
+        axes = sharding.param_axes(abstract.params, variants.axes(cfg))
         places = sharding.place(abstract, axes, rules)
         compiled = jax.jit(create, out_shardings=places).lower(KEY).compile()
         made[shape] = dict(tree.leaves_with_paths(compiled(KEY)))

@@ -12,7 +12,7 @@ import re
 import shlex
 
 import jax
-import papers
+import paper_runs
 import pytest
 import test_pages
 
@@ -22,7 +22,7 @@ from vit_jax.config import recipes
 from vit_jax.errors import BadInput
 from vit_jax.experiments.sweeps import points as sweep
 from vit_jax.experiments.tables import miniature
-from vit_jax.models import flops, variants
+from vit_jax.models import variants
 
 SPEC = "configs/miniature.py"
 
@@ -75,7 +75,7 @@ def test_models_of_the_hour_are_below_a_million_on_a_grid_of_4_by_4(recipe):
 
 
 def test_longer_vit_has_the_flops_of_the_hybrid(recipe):
-    vit, hybrid = (flops.forward_flops(model(recipe, n), 32, 32) for n in ("vit_long", "hybrid"))
+    vit, hybrid = (variants.forward_flops(model(recipe, n), 32, 32) for n in ("vit_long", "hybrid"))
     assert vit * recipe.LONGER == pytest.approx(hybrid, rel=0.001)
 
 
@@ -190,7 +190,7 @@ def finish(root, args, values, metric="test/top1", **keys):
     for seed, value in enumerate(values):
         folder = root / f"{args}-{seed}"
         if text is None:
-            papers.write(folder, f"{SPEC}:{args}", None, keys)
+            paper_runs.write(folder, f"{SPEC}:{args}", None, keys)
             text = (folder / "config.yaml").read_text()
             assert "\nseed: 0\n" in text or text.startswith("seed: 0\n")
         folder.mkdir(exist_ok=True)
@@ -212,15 +212,15 @@ def runs(tmp_path_factory):
     finish(root, "dataset=cifar10,method=finetune", [40.0, 42.0, 41.0], init="pre")
     finish(root, "dataset=flowers,method=finetune", [40.0])  # from nowhere
     finish(root, "dataset=fashion", [77.0], length="10 steps")
-    papers.write(root / "begun", f"{SPEC}:model=bit", None, {})
-    papers.pretrain(root / "other", "model=B/32,dataset=imagenet")
+    paper_runs.write(root / "begun", f"{SPEC}:model=bit", None, {})
+    paper_runs.pretrain(root / "other", "model=B/32,dataset=imagenet")
     return root
 
 
 @pytest.fixture(scope="module")
 def made(runs):
     values = {"0": -0.4, "1": -0.5, "2": -0.6}
-    with papers.quick_yaml():
+    with paper_runs.quick_yaml():
         return miniature.judge(runs, lambda folder: values[folder.name[-1]])
 
 
@@ -251,7 +251,7 @@ def test_runs_that_are_not_as_the_recipe_says_are_left_out_and_named(made):
 
 
 def test_flops_are_those_of_the_images_seen(made, recipe):
-    expected = 3 * 100 * 32 * flops.forward_flops(model(recipe, "vit"), 32, 32)
+    expected = 3 * 100 * 32 * variants.forward_flops(model(recipe, "vit"), 32, 32)
     assert made.flops == {"tier=hour": expected}
 
 
@@ -267,13 +267,11 @@ def test_every_format_has_every_claim_and_its_verdict(made):
     assert rows[0][-1] == "verdict"
     assert [row[1] for row in rows[1:]] == [one.claim.claim for one in made.judged]
     assert {row[-1] for row in rows[1:]} == {"shown", "not shown", "opposite", "missing"}
-    page = miniature.render(made, "html")
-    test_pages.check(page)
+    page = test_pages.check(miniature.render(made, "html"))
     text = miniature.render(made, "md")
-    for one in made.judged:
-        assert one.claim.claim in text
-        assert one.claim.claim in page
-    assert "<svg" in page
+    assert page.tables[0][1] == rows
+    assert all(one.claim.claim in text for one in made.judged)
+    assert len(page.all("svg")) == 1
     assert re.search(
         r"\| tier=hour,dataset=cifar10 +\| test/top1 \| 31\.00 +\| 1\.00 +\| 3 +\|", text
     )
@@ -316,7 +314,7 @@ def test_commands_of_the_page_and_its_models_are_as_they_are(capsys, root, recip
         cfg = model(recipe, name)
         leaves = jax.tree.leaves(variants.shapes(cfg, 32, 32))
         said = f"| {sum(math.prod(leaf.shape) for leaf in leaves):,} "
-        assert f"`{name}` {said}| {flops.forward_flops(cfg, 32, 32) / 1e6:.1f} |" in page
+        assert f"`{name}` {said}| {variants.forward_flops(cfg, 32, 32) / 1e6:.1f} |" in page
 
 
 def test_verdicts_of_the_page_follow_from_its_figures(root, recipe):

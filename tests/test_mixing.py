@@ -3,6 +3,7 @@
 
 """Mixup and CutMix: who is mixed with whom, how, and that a training step does just that."""
 
+import functools
 import re
 
 import jax
@@ -30,7 +31,7 @@ def test_the_partner_is_the_row_before_and_stays_uint8():
     np.testing.assert_array_equal(found["image"], given["image"])
 
 
-@pytest.mark.parametrize("alpha", [0.1, 0.4, 1.0, 8.0])
+@pytest.mark.parametrize("alpha", [0.2, 8.0])
 def test_share_is_the_larger_part_of_a_beta_draw(alpha):
     keys = jax.random.split(jax.random.key(0), 4000)
     found = np.asarray(jax.jit(jax.vmap(lambda k: mixing.share(k, alpha)))(keys))
@@ -52,17 +53,21 @@ def test_mixing_is_linear():
 # --- the box ---
 
 
-def boxes(alpha, sides, count=600):
-    """(own pixels bool [N, H, W], shares [N]) of many keys."""
-    keys = jax.random.split(jax.random.key(1), count)
+@functools.lru_cache
+def boxes(alpha, sides):
+    """(own pixels bool [N, H, W], shares [N]) of 1500 keys."""
+    keys = jax.random.split(jax.random.key(1), 1500)
     found = jax.jit(jax.vmap(lambda k: mixing.box(k, alpha, sides)))(keys)
-    assert found.pixels.shape == (count, 1, *sides, 1)
+    assert found.pixels.shape == (1500, 1, *sides, 1)
     assert found.pixels.dtype == found.share.dtype == jnp.float32
     assert set(np.unique(found.pixels)) == {0, 1}
     return np.asarray(found.pixels)[:, 0, :, :, 0] == 1, np.asarray(found.share)
 
 
-@pytest.mark.parametrize("alpha, sides", [(1.0, (16, 16)), (0.3, (9, 14))])
+BOTH = pytest.mark.parametrize("alpha, sides", [(1.0, (16, 16)), (0.4, (9, 14))])
+
+
+@BOTH
 def test_box_is_a_rectangle_of_one_image_and_the_share_counts_pixels(alpha, sides):
     own, shares = boxes(alpha, sides)
     np.testing.assert_allclose(shares, np.maximum(own.mean((1, 2)), 1 - own.mean((1, 2))), 1e-6)
@@ -71,7 +76,7 @@ def test_box_is_a_rectangle_of_one_image_and_the_share_counts_pixels(alpha, side
     for pixels in own:
         assert _is_box(pixels) or _is_box(~pixels)
         swapped += not _is_box(~pixels)
-    assert 15 < swapped < 300
+    assert 40 < swapped < 750
 
 
 def _is_box(pixels):
@@ -80,7 +85,7 @@ def _is_box(pixels):
     return whole and (pixels == rows[:, None] & columns[None]).all()
 
 
-@pytest.mark.parametrize("alpha, sides", [(1.0, (32, 32)), (0.5, (20, 28))])
+@BOTH
 def test_boxes_are_those_of_the_paper(alpha, sides):
     """The same distribution as the paper's algorithm, whichever of a pair is called the row."""
     rng, found = np.random.default_rng(0), []
@@ -91,7 +96,7 @@ def test_boxes_are_those_of_the_paper(alpha, sides):
             centre, half = rng.integers(side), int(side * scale) // 2
             area *= (min(centre + half, side) - max(centre - half, 0)) / side
         found.append(max(area, 1 - area))
-    _, shares = boxes(alpha, sides, 1500)
+    _, shares = boxes(alpha, sides)
     np.testing.assert_allclose(np.sort(shares)[::50], np.sort(found)[::50], atol=0.05)
 
 
@@ -119,7 +124,23 @@ def test_with_both_each_is_drawn_half_of_the_time():
 # --- in a training step ---
 
 
-@pytest.mark.parametrize("loss, smoothing", [("softmax", 0.0), ("softmax", 0.2), ("sigmoid", 0.0)])
+def assert_step(found, measured, params, given, images, targets, loss):
+    """A step of SGD at rate 0.1 was one on these images and targets."""
+
+    def mean_loss(params):
+        logits = small(params, jnp.asarray(images, jnp.float32), train=False, key=None)
+        return jnp.mean(losses.LOSSES[loss](logits, jnp.asarray(targets, jnp.float32))), logits
+
+    (expected, logits), grads = jax.value_and_grad(mean_loss, has_aux=True)(params)
+    assert float(measured["loss"]) == pytest.approx(float(expected), rel=1e-5)
+    right = np.asarray(logits).argmax(axis=-1) == given["labels"][:, 0]
+    assert float(measured["top1"]) == right.mean()
+    for name, before in params.items():
+        expected = before - 0.1 * np.asarray(grads[name])
+        np.testing.assert_allclose(found.params[name], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss, smoothing", [("softmax", 0.2), ("sigmoid", 0.0)])
 def test_step_is_that_of_mixed_images_and_targets(loss, smoothing):
     given, current = batch(8), start()
     options = {"loss": loss, "label_smoothing": smoothing}
@@ -129,51 +150,27 @@ def test_step_is_that_of_mixed_images_and_targets(loss, smoothing):
     images = (given["image"] / 127.5 - 1).astype(np.float32)
     targets = np.eye(CLASSES)[given["labels"][:, 0]] * (1 - smoothing) + smoothing / CLASSES
     images, targets = (share * x + (1 - share) * np.roll(x, 1, axis=0) for x in (images, targets))
-
-    def mean_loss(params):
-        logits = small(params, jnp.asarray(images, jnp.float32), train=False, key=None)
-        return jnp.mean(losses.LOSSES[loss](logits, jnp.asarray(targets, jnp.float32))), logits
-
-    (expected, logits), grads = jax.value_and_grad(mean_loss, has_aux=True)(current.params)
-    assert float(measured["loss"]) == pytest.approx(float(expected), rel=1e-5)
-    right = np.asarray(logits).argmax(axis=-1) == given["labels"][:, 0]
-    assert float(measured["top1"]) == right.mean()
-    for name, before in small_params().items():
-        expected = before - 0.1 * np.asarray(grads[name])
-        np.testing.assert_allclose(found.params[name], expected, rtol=1e-5, atol=1e-6)
+    assert_step(found, measured, small_params(), given, images, targets, loss)
 
 
 def wide_params():
-    """Of images of 8 x 6, where there is room for boxes."""
+    """Returns parameters for images of 8 x 6, where there is room for boxes."""
     hidden = np.random.default_rng(0).normal(size=(144, 8)).astype(np.float32) / 9
     return small_params() | {"hidden": hidden}
 
 
-@pytest.mark.parametrize("loss, smoothing", [("softmax", 0.1), ("sigmoid", 0.0)])
-def test_step_is_that_of_images_with_a_box_of_the_partner(loss, smoothing):
+def test_step_is_that_of_images_with_a_box_of_the_partner():
     given, current = batch(8, height=8, width=6), start(params=wide_params())
-    options = {"loss": loss, "label_smoothing": smoothing}
-    found, measured = jax.jit(make_step(cutmix_alpha=1.0, **options))(current, given, KEY)
+    step = jax.jit(make_step(cutmix_alpha=1.0, loss="softmax", label_smoothing=0.1))
+    found, measured = step(current, given, KEY)
     key = jax.random.fold_in(jax.random.fold_in(KEY, 0), 2**31)
     mix = mixing.draw(key, (8, 6), 0.0, 1.0)
     own, share = np.asarray(mix.pixels) == 1, float(mix.share)
     assert 0.5 <= share < 1
     pixels = np.where(own, given["image"], np.roll(given["image"], 1, axis=0))
-    targets = np.eye(CLASSES)[given["labels"][:, 0]] * (1 - smoothing) + smoothing / CLASSES
+    targets = np.eye(CLASSES)[given["labels"][:, 0]] * 0.9 + 0.1 / CLASSES
     targets = share * targets + (1 - share) * np.roll(targets, 1, axis=0)
-
-    def mean_loss(params):
-        images = jnp.asarray(pixels / 127.5 - 1, jnp.float32)
-        logits = small(params, images, train=False, key=None)
-        return jnp.mean(losses.LOSSES[loss](logits, jnp.asarray(targets, jnp.float32))), logits
-
-    (expected, logits), grads = jax.value_and_grad(mean_loss, has_aux=True)(current.params)
-    assert float(measured["loss"]) == pytest.approx(float(expected), rel=1e-5)
-    right = np.asarray(logits).argmax(axis=-1) == given["labels"][:, 0]
-    assert float(measured["top1"]) == right.mean()
-    for name, before in current.params.items():
-        expected = before - 0.1 * np.asarray(grads[name])
-        np.testing.assert_allclose(found.params[name], expected, rtol=1e-5, atol=1e-6)
+    assert_step(found, measured, current.params, given, pixels / 127.5 - 1, targets, "softmax")
 
 
 def test_every_step_draws_anew_and_no_alpha_mixes_nothing():
@@ -216,7 +213,7 @@ def test_results_depend_on_neither_mesh_nor_accumulation(how, accumulation, shap
         np.testing.assert_allclose(found.params[name], value, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("how, accumulation", [(MIXUP, 1), (MIXUP, 4), (CUTMIX, 4)], ids=str)
+@pytest.mark.parametrize("how, accumulation", [(MIXUP, 1), (MIXUP | CUTMIX, 4)], ids=str)
 def test_one_image_of_each_device_crosses_to_another_as_uint8(how, accumulation):
     rules = rules_of((1, 2, 4, 1))
     given = jax.device_put(batch(32, 0, 8, 6), rules.sharding(("act_batch",), (32,)))

@@ -8,7 +8,7 @@ import collections
 import numpy as np
 import pictures
 import pytest
-from opening import examples, labels, message, names, opened
+from opened_sources import examples, labels, message, names, opened
 
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.sources import mixture
@@ -48,12 +48,12 @@ def order_of(split, positions, seed=5):
     ],
 )
 def test_pattern_is_even(weights, wanted):
-    assert "".join("ABC"[i] for i in mixture.pattern(weights)) == wanted
+    assert "".join("ABC"[i] for i in mixture.block_pattern(weights)) == wanted
 
 
 @pytest.mark.parametrize("weights", [[7, 3], [10, 1, 1], [13, 29, 5]])
 def test_pattern_has_as_many_as_the_weights_at_each_point(weights):
-    pattern = mixture.pattern(weights)
+    pattern = mixture.block_pattern(weights)
     assert [pattern.count(i) for i in range(len(weights))] == weights
     for n in range(len(pattern)):
         for i, weight in enumerate(weights):
@@ -138,18 +138,18 @@ def test_notes_say_the_share_of_each(pair):
 def test_pixels_and_files_are_mixed_as_files(pair):
     digits = opened("digits").splits["train"]
     split = opened(f"mix:1*{pair[0]},1*digits").splits["train"]
-    part = examples(split.take(np.array([0, 6, 7])))
+    part = examples(split.take_indices(np.array([0, 6, 7])))
     decode = preprocess.Decode()
     assert part[0] == examples(opened(pair[0]).splits["train"])[0]
     for i in (1, 2):
-        wanted, (label,) = examples(digits.take(range(i - 1, i)))[0]
+        wanted, (label,) = examples(digits.take_indices(range(i - 1, i)))[0]
         assert (decode(tf.constant(part[i][0]), None).numpy() == wanted).all()
         assert part[i][1] == [label + 2]
 
 
 def test_pixels_of_several_sizes():
     split = opened("mix:1*digits,1*synthetic:imagenet").splits["train"]
-    assert [one[0].shape for one in examples(split.take(np.array([0, 2000])))] == [
+    assert [one[0].shape for one in examples(split.take_indices(np.array([0, 2000])))] == [
         (8, 8, 3), (256, 256, 3),
     ]  # fmt: skip
 
@@ -167,13 +167,17 @@ def test_labels_are_padded_to_the_most(pair, tmp_path):
 
 
 def test_part_of_a_mixture_keeps_its_pattern(pair):
-    split = opened(f"mix:3*{pair[0]},1*{pair[1]}").splits["train"].take(np.array([1, 4, 5, 7, 8]))
+    split = (
+        opened(f"mix:3*{pair[0]},1*{pair[1]}")
+        .splits["train"]
+        .take_indices(np.array([1, 4, 5, 7, 8]))
+    )
     found = order_of(split, range(40))
     assert [i < 3 for i in found] == [True, True, False, True] * 10
     assert set(found) == set(range(5))
     assert collections.Counter(found)[3] == 5
-    with pytest.raises(BadInput, match="leave none of one"):
-        split.take(np.array([0, 1]))
+    with pytest.raises(BadInput, match="leave one of its sources without any"):
+        split.take_indices(np.array([0, 1]))
 
 
 def test_slice_of_a_mixture_is_refused(pair):

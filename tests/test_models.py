@@ -46,6 +46,29 @@ def test_cost_follows_the_image_size_and_what_does_not_fit_is_left_open(capsys, 
     assert rows["H/14"][3:5] == ["-", "-"]
 
 
+@pytest.mark.parametrize("damaged", [None, "{", "[1]", '{"a": "b"}'])
+def test_parameters_are_counted_once(capsys, monkeypatch, tmp_path, damaged):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(variants, "NAMED", ("S/32",))
+    if damaged:
+        (tmp_path / "vit_jax").mkdir()
+        (tmp_path / "vit_jax" / "parameters.json").write_text(damaged)
+    assert main.main(["models"]) == 0
+    monkeypatch.delattr(variants, "shapes")
+    assert main.main(["models"]) == 0
+    first, second = capsys.readouterr().out.split("parameters with")[1:]
+    assert first == second
+    assert columns(first)["S/32"][3] == "22,878,952"
+
+
+def test_a_cache_that_cannot_be_written_changes_nothing(capsys, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(variants, "NAMED", ("S/32",))
+    assert main.main(["models"]) == 0
+    assert columns(capsys.readouterr().out)["S/32"][3] == "22,878,952"
+
+
 def test_published_weights_stand_beside_their_variant(shown):
     for name, files in published.CHECKPOINTS.items():
         assert name in variants.NAMED

@@ -54,7 +54,7 @@ def run(tour, folder, monkeypatch, **shorter):
 
 
 def output(notebook, begin):
-    """What the cell that begins so has printed and shown."""
+    """Returns what the cell that begins so has printed and shown."""
     [cell] = [c for c in notebook.cells if c.source.startswith(begin)]
     return "".join(str(o.get("text", o.get("data", ""))) for o in cell.outputs)
 

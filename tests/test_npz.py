@@ -22,158 +22,6 @@ from vit_jax.weights import convert, files
 from vit_jax.weights.formats import name_table, npz
 from vit_jax.weights.formats.name_table import Context
 
-# --- what the published files hold, name by name ---
-
-BLOCK = {
-    "LayerNorm_0/bias": (8,),
-    "LayerNorm_0/scale": (8,),
-    "LayerNorm_2/bias": (8,),
-    "LayerNorm_2/scale": (8,),
-    "MlpBlock_3/Dense_0/bias": (12,),
-    "MlpBlock_3/Dense_0/kernel": (8, 12),
-    "MlpBlock_3/Dense_1/bias": (8,),
-    "MlpBlock_3/Dense_1/kernel": (12, 8),
-    "MultiHeadDotProductAttention_1/key/bias": (2, 4),
-    "MultiHeadDotProductAttention_1/key/kernel": (8, 2, 4),
-    "MultiHeadDotProductAttention_1/out/bias": (8,),
-    "MultiHeadDotProductAttention_1/out/kernel": (2, 4, 8),
-    "MultiHeadDotProductAttention_1/query/bias": (2, 4),
-    "MultiHeadDotProductAttention_1/query/kernel": (8, 2, 4),
-    "MultiHeadDotProductAttention_1/value/bias": (2, 4),
-    "MultiHeadDotProductAttention_1/value/kernel": (8, 2, 4),
-}
-BLOCKS = {f"Transformer/encoderblock_{i}/{n}": s for i in (0, 1) for n, s in BLOCK.items()}
-VIT = BLOCKS | {
-    "Transformer/encoder_norm/bias": (8,),
-    "Transformer/encoder_norm/scale": (8,),
-    "Transformer/posembed_input/pos_embedding": (1, 10, 8),
-    "cls": (1, 1, 8),
-    "embedding/bias": (8,),
-    "embedding/kernel": (4, 4, 3, 8),
-    "head/bias": (5,),
-    "head/kernel": (6, 5),
-    "pre_logits/bias": (6,),
-    "pre_logits/kernel": (8, 6),
-}
-HYBRID = {n: s for n, s in VIT.items() if "pre_logits" not in n} | {
-    "head/kernel": (8, 5),
-    "embedding/kernel": (1, 1, 256, 8),
-    "conv_root/kernel": (7, 7, 3, 32),
-    "gn_root/bias": (1, 1, 1, 32),
-    "gn_root/scale": (1, 1, 1, 32),
-    "block1/unit1/conv1/kernel": (1, 1, 32, 32),
-    "block1/unit1/conv2/kernel": (3, 3, 32, 32),
-    "block1/unit1/conv3/kernel": (1, 1, 32, 128),
-    "block1/unit1/conv_proj/kernel": (1, 1, 32, 128),
-    "block1/unit1/gn1/bias": (1, 1, 1, 32),
-    "block1/unit1/gn1/scale": (1, 1, 1, 32),
-    "block1/unit1/gn2/bias": (1, 1, 1, 32),
-    "block1/unit1/gn2/scale": (1, 1, 1, 32),
-    "block1/unit1/gn3/bias": (1, 1, 1, 128),
-    "block1/unit1/gn3/scale": (1, 1, 1, 128),
-    "block1/unit1/gn_proj/bias": (1, 1, 1, 128),
-    "block1/unit1/gn_proj/scale": (1, 1, 1, 128),
-    "block1/unit2/conv1/kernel": (1, 1, 128, 32),
-    "block1/unit2/conv2/kernel": (3, 3, 32, 32),
-    "block1/unit2/conv3/kernel": (1, 1, 32, 128),
-    "block1/unit2/gn1/bias": (1, 1, 1, 32),
-    "block1/unit2/gn1/scale": (1, 1, 1, 32),
-    "block1/unit2/gn2/bias": (1, 1, 1, 32),
-    "block1/unit2/gn2/scale": (1, 1, 1, 32),
-    "block1/unit2/gn3/bias": (1, 1, 1, 128),
-    "block1/unit2/gn3/scale": (1, 1, 1, 128),
-    "block2/unit1/conv1/kernel": (1, 1, 128, 64),
-    "block2/unit1/conv2/kernel": (3, 3, 64, 64),
-    "block2/unit1/conv3/kernel": (1, 1, 64, 256),
-    "block2/unit1/conv_proj/kernel": (1, 1, 128, 256),
-    "block2/unit1/gn1/bias": (1, 1, 1, 64),
-    "block2/unit1/gn1/scale": (1, 1, 1, 64),
-    "block2/unit1/gn2/bias": (1, 1, 1, 64),
-    "block2/unit1/gn2/scale": (1, 1, 1, 64),
-    "block2/unit1/gn3/bias": (1, 1, 1, 256),
-    "block2/unit1/gn3/scale": (1, 1, 1, 256),
-    "block2/unit1/gn_proj/bias": (1, 1, 1, 256),
-    "block2/unit1/gn_proj/scale": (1, 1, 1, 256),
-}
-BIT = {
-    "resnet/root_block/standardized_conv2d/kernel": (7, 7, 3, 32),
-    "resnet/block1/unit01/a/group_norm/beta": (32,),
-    "resnet/block1/unit01/a/group_norm/gamma": (32,),
-    "resnet/block1/unit01/a/proj/standardized_conv2d/kernel": (1, 1, 32, 128),
-    "resnet/block1/unit01/a/standardized_conv2d/kernel": (1, 1, 32, 32),
-    "resnet/block1/unit01/b/group_norm/beta": (32,),
-    "resnet/block1/unit01/b/group_norm/gamma": (32,),
-    "resnet/block1/unit01/b/standardized_conv2d/kernel": (3, 3, 32, 32),
-    "resnet/block1/unit01/c/group_norm/beta": (32,),
-    "resnet/block1/unit01/c/group_norm/gamma": (32,),
-    "resnet/block1/unit01/c/standardized_conv2d/kernel": (1, 1, 32, 128),
-    "resnet/block2/unit01/a/group_norm/beta": (128,),
-    "resnet/block2/unit01/a/group_norm/gamma": (128,),
-    "resnet/block2/unit01/a/proj/standardized_conv2d/kernel": (1, 1, 128, 256),
-    "resnet/block2/unit01/a/standardized_conv2d/kernel": (1, 1, 128, 64),
-    "resnet/block2/unit01/b/group_norm/beta": (64,),
-    "resnet/block2/unit01/b/group_norm/gamma": (64,),
-    "resnet/block2/unit01/b/standardized_conv2d/kernel": (3, 3, 64, 64),
-    "resnet/block2/unit01/c/group_norm/beta": (64,),
-    "resnet/block2/unit01/c/group_norm/gamma": (64,),
-    "resnet/block2/unit01/c/standardized_conv2d/kernel": (1, 1, 64, 256),
-    "resnet/group_norm/beta": (256,),
-    "resnet/group_norm/gamma": (256,),
-    "resnet/head/conv2d/bias": (5,),
-    "resnet/head/conv2d/kernel": (1, 1, 256, 5),
-}
-MIXER = {
-    "MixerBlock_0/LayerNorm_0/bias": (8,),
-    "MixerBlock_0/LayerNorm_0/scale": (8,),
-    "MixerBlock_0/LayerNorm_1/bias": (8,),
-    "MixerBlock_0/LayerNorm_1/scale": (8,),
-    "MixerBlock_0/channel_mixing/Dense_0/bias": (12,),
-    "MixerBlock_0/channel_mixing/Dense_0/kernel": (8, 12),
-    "MixerBlock_0/channel_mixing/Dense_1/bias": (8,),
-    "MixerBlock_0/channel_mixing/Dense_1/kernel": (12, 8),
-    "MixerBlock_0/token_mixing/Dense_0/bias": (6,),
-    "MixerBlock_0/token_mixing/Dense_0/kernel": (9, 6),
-    "MixerBlock_0/token_mixing/Dense_1/bias": (9,),
-    "MixerBlock_0/token_mixing/Dense_1/kernel": (6, 9),
-    "head/bias": (5,),
-    "head/kernel": (8, 5),
-    "pre_head_layer_norm/bias": (8,),
-    "pre_head_layer_norm/scale": (8,),
-    "stem/bias": (8,),
-    "stem/kernel": (4, 4, 3, 8),
-}
-SMALL = {"width": 8, "mlp": 12, "heads": 2, "classes": 5}
-LISTED = {
-    "vit": (VIT, foreign.vit(**SMALL, representation=6), 12),
-    "hybrid": (HYBRID, foreign.hybrid(**SMALL), 24),
-    "bit": (BIT, foreign.bit(stages=(1, 1), classes=5), 224),
-    "mixer": (MIXER, foreign.mixer(width=8, depth=1, mlp=12, token_mlp=6, classes=5), 12),
-}
-
-
-@pytest.mark.parametrize("kind", LISTED)
-def test_listed_file_is_read_as_its_model(tmp_path, kind):
-    """Every array of the list has its own values, so that none can take the place of another."""
-    listed, cfg, _ = LISTED[kind]
-    rng = np.random.default_rng(0)
-    file = {name: rng.normal(size=shape).astype(np.float32) for name, shape in listed.items()}
-    model, params, _ = vit_jax.load(foreign.npz(tmp_path / "x.npz", file))
-    assert model.cfg == cfg
-    assert tree.size(params) == sum(array.size for array in file.values())
-    vit_jax.save(tmp_path / "y.npz", model, params)
-    with np.load(tmp_path / "y.npz") as back:
-        foreign.assert_same(dict(back), file)
-
-
-@pytest.mark.parametrize("kind", LISTED)
-def test_written_file_has_the_listed_names_and_shapes(tmp_path, kind):
-    listed, cfg, side = LISTED[kind]
-    vit_jax.save(tmp_path / "x.npz", variants.make(cfg), foreign.random(cfg, side, side))
-    with np.load(tmp_path / "x.npz") as found:
-        assert {name: found[name].shape for name in found.files} == listed
-        assert {found[name].dtype for name in found.files} == {np.dtype(np.float32)}
-
-
 # --- every layout, from files written by hand ---
 
 PRE_LINEN = foreign.original_vit
@@ -384,8 +232,10 @@ EXPORTS = {
 }
 
 
-@pytest.mark.parametrize("export", EXPORTS)
-@pytest.mark.parametrize("stacked", [False, True])
+@pytest.mark.parametrize(
+    "export, stacked",
+    [*((export, True) for export in EXPORTS), ("npz", False), ("big_vision", False)],
+)
 def test_export_is_the_file_written_by_hand(tmp_path, export, stacked):
     name, write, cfg, side = EXPORTS[export]
     weights = foreign.random(cfg, side or 12, side or 12)
@@ -395,7 +245,10 @@ def test_export_is_the_file_written_by_hand(tmp_path, export, stacked):
         foreign.assert_same(dict(found), write(weights))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "layout",
+    ["npz, hybrid with flat norms", "big_vision, scanned", "BiT of big_vision", "Mixer, no head"],
+)
 def test_import_and_export_are_inverse(tmp_path, layout):
     """A file of any layout, loaded, saved under today's names and loaded, is the same model."""
     write, cfg, side = LAYOUTS[layout]

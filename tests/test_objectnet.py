@@ -6,10 +6,10 @@
 import json
 
 import hostile
-import imagenets
 import numpy as np
 import pictures
 import pytest
+import small_imagenets
 
 from vit_jax.data.sources import objectnet
 from vit_jax.data.sources import registry as sources
@@ -24,7 +24,7 @@ def opened(root, data_dir=""):
 
 
 def test_only_the_classes_of_imagenet_are_read_and_each_stands_for_its_own(tmp_path):
-    source = opened(imagenets.objectnet(tmp_path / "x"))
+    source = opened(small_imagenets.objectnet(tmp_path / "x"))
     assert source.classes == ("alarm_clock", "bike", "chair")
     assert source.stands_for == (
         ("n02708093", "n03196217"),
@@ -37,7 +37,7 @@ def test_only_the_classes_of_imagenet_are_read_and_each_stands_for_its_own(tmp_p
 
 
 def test_the_border_is_cut_off_to_the_pixel(tmp_path):
-    split = opened(imagenets.objectnet(tmp_path / "x")).splits["test"]
+    split = opened(small_imagenets.objectnet(tmp_path / "x")).splits["test"]
     read = tf.function(split.reader())
     for index, seed in enumerate((0, 1, 100, 101, 200, 201)):
         image, labels = read(tf.constant(index, tf.int64))
@@ -47,7 +47,7 @@ def test_the_border_is_cut_off_to_the_pixel(tmp_path):
 
 def test_what_is_no_file_is_left_out_and_told(tmp_path):
     """TensorFlow would wait for a pipe for ever."""
-    root = imagenets.objectnet(tmp_path / "x")
+    root = small_imagenets.objectnet(tmp_path / "x")
     hostile.no_files(root / "images" / "bike")
     source = opened(root)
     assert len(source.splits["test"]) == 6
@@ -55,7 +55,7 @@ def test_what_is_no_file_is_left_out_and_told(tmp_path):
 
 
 def test_it_is_found_among_the_files_that_people_fetch(tmp_path):
-    imagenets.objectnet(tmp_path / "downloads" / "manual" / "objectnet-1.0")
+    small_imagenets.objectnet(tmp_path / "downloads" / "manual" / "objectnet-1.0")
     assert len(opened("objectnet-1.0", tmp_path).classes) == 3
 
 
@@ -85,7 +85,7 @@ def numbers_from_1(text):
     ],
 )  # fmt: skip
 def test_what_is_not_objectnet_is_refused(tmp_path, damage, said):
-    root = imagenets.objectnet(tmp_path / "x")
+    root = small_imagenets.objectnet(tmp_path / "x")
     damage(root)
     with pytest.raises(BadInput, match=said) as caught:
         opened(root)
@@ -98,7 +98,7 @@ def test_nothing_there_says_where_to_get_it(tmp_path):
 
 
 def test_an_image_that_cannot_be_decoded_is_named(tmp_path):
-    root = imagenets.objectnet(tmp_path / "x")
+    root = small_imagenets.objectnet(tmp_path / "x")
     (root / "images" / "bike" / "1.png").write_bytes(b"no image")
     pipe = pictures.batches(opened(root).splits["test"], "decode|resize(4)")
     with pytest.raises(BadInput, match=r"images/bike/1\.png cannot be decoded"):

@@ -6,7 +6,7 @@
 import os
 import socket
 
-import packs
+import archive_files
 import pytest
 
 from vit_jax.data.prepare import layouts, writer
@@ -88,12 +88,12 @@ def test_a_first_try_that_fails_is_the_last(tries, tmp_path):
 
 
 def test_what_we_prepared_is_read_without_a_network(tries, tmp_path):
-    files = {f"{c}/{i}.png": packs.picture(i) for c in "ab" for i in range(3)}
-    images = packs.unpacked(tmp_path / "images", files)
+    files = {f"{c}/{i}.png": archive_files.picture(i) for c in "ab" for i in range(3)}
+    images = archive_files.unpacked(tmp_path / "images", files)
     target = writer.Target("mine", "", "1.0.0", tmp_path / "data")
     with writer.held(target) as hidden:
-        writer.write(layouts.own(images, hidden), target, 1, lambda done, total: None)
-    assert len(packs.pairs(opened("mine", tmp_path / "data").splits["train"])) == 6
+        writer.write(layouts.index_images(images, hidden), target, 1, lambda done, total: None)
+    assert len(archive_files.pairs(opened("mine", tmp_path / "data").splits["train"])) == 6
     assert tries == []
 
 
@@ -116,5 +116,5 @@ def test_what_tfds_prepared_is_read_without_a_network(tries, tmp_path, monkeypat
         patch.setattr(cls, "_split_generators", lambda self, _: {"train": generate()})
         tfds.builder(name, data_dir=str(tmp_path)).download_and_prepare()
     before = len(tries)
-    assert len(packs.pairs(opened(name, tmp_path).splits["train"])) == 4
+    assert len(archive_files.pairs(opened(name, tmp_path).splits["train"])) == 4
     assert len(tries) == before

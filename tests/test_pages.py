@@ -6,37 +6,70 @@
 import os
 from html.parser import HTMLParser
 
+import pytest
+
 from vit_jax.reports import pages
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
 
-class Checker(HTMLParser):
-    """Holds open elements; fails on one that is closed out of order."""
+class Page(HTMLParser):
+    """A parsed page; fails on an element that is closed out of order.
+
+    Attributes:
+      open: open elements.
+      seen: (tag, attributes) of every element.
+      words: every text, without white space around it.
+      texts: (heading above, tag, attributes, whole text) of every element, inner ones first.
+      tables: (heading above, rows) of every table.
+    """
 
     def __init__(self):
         super().__init__()
-        self.open, self.seen, self.words = [], [], []
+        self.open, self.seen, self.words, self.texts, self.tables = [], [], [], [], []
+        self._heading = ""
 
     def handle_starttag(self, tag, attrs):
         self.seen.append((tag, dict(attrs)))
+        if tag == "table":
+            self.tables.append((self._heading, []))
+        if tag == "tr":
+            self.tables[-1][1].append([])
         if tag not in VOID:
-            self.open.append(tag)
+            self.open.append([tag, dict(attrs), ""])
 
     def handle_startendtag(self, tag, attrs):
         self.seen.append((tag, dict(attrs)))
 
     def handle_endtag(self, tag):
         assert self.open, tag
-        assert self.open.pop() == tag
+        opened, attributes, text = self.open.pop()
+        assert opened == tag
+        text = " ".join(text.split())
+        if tag == "h2":
+            self._heading = text
+        if tag in ("td", "th"):
+            self.tables[-1][1][-1].append(text)
+        self.texts.append((self._heading, tag, attributes, text))
 
     def handle_data(self, data):
-        self.words.append(data)
+        if data.strip():
+            self.words.append(" ".join(data.split()))
+        for element in self.open:
+            element[2] += data
+
+    def all(self, tag, heading=None):
+        """The texts of all elements of a kind, below a heading if one is given."""
+        return [text for h, t, _, text in self.texts if t == tag and heading in (None, h)]
+
+    def table(self, heading, number=0):
+        """The rows of a table below a heading that begins like this."""
+        return [rows for h, rows in self.tables if h.startswith(heading)][number]
 
 
 def check(text):
     """The parsed page; fails unless it is whole, and needs nothing from elsewhere."""
-    parsed = Checker()
+    parsed = Page()
     parsed.feed(text)
     parsed.close()
     assert parsed.open == []
@@ -45,63 +78,52 @@ def check(text):
         assert tag not in ("script", "link", "iframe")
         assert not {"href", "onload"} & attributes.keys()
         assert attributes.get("src", "data:").startswith("data:")
-    assert "url(" not in text
+        assert attributes.get("xlink:href", "#").startswith("#")
+    assert text.count("url(") == text.count("url(#")
     assert "@import" not in text
     return parsed
 
 
+def table_page(title="T", *, header=("a",), rows=(("1",),), charts=(), notes=(), **content):
+    """A page of a table, as `vit_jax table` makes it."""
+    content |= {"header": header, "rows": rows}
+    return pages.render("table.html", title, charts=charts, notes=notes, content=content)
+
+
 def test_page_is_well_formed_and_escapes_text():
-    table = pages.table(["a", "<b>"], [["1 < 2", "x & y"]], numbers=[0], codes=[1],
-                        styles={0: "good"})  # fmt: skip
-    text = pages.page("T <1>", [pages.paragraph("<script>"), table, ""])
-    parsed = check(text)
-    assert "".join(parsed.words).count("<script>") == 1
-    assert ("tr", {"class": "good"}) in parsed.seen
-    assert "<code>x &amp; y</code>" in text
-    assert text.count("<title>T &lt;1&gt;</title>") == 1
+    page = check(
+        table_page("T <1>", header=["a", "<b>"], rows=[["1 < 2", "x & y"]], numbers=[0], codes=[1],
+                   styles={0: "good"}, notes=["<script>"])
+    )  # fmt: skip
+    assert page.all("p") == ["<script>"]
+    assert page.tables == [("", [["a", "<b>"], ["1 < 2", "x & y"]])]
+    assert ("tr", {"class": "good"}) in page.seen
+    assert page.all("code") == ["x & y"]
+    assert page.all("title") == page.all("h1") == ["T <1>"]
 
 
 def test_picture_is_part_of_the_page_and_has_words_beside_it():
-    text = pages.page("T", [pages.heading("a < b"), pages.image(b"\x89PNG", 'the "first" one')])
-    parsed = check(text)
-    assert ("img", {"alt": 'the "first" one', "src": "data:image/png;base64,iVBORw=="}) in (
-        parsed.seen
-    )
-    assert {"a < b", 'the "first" one'} <= set(parsed.words)
+    figure = {"title": "a < b", "png": b"\x89PNG", "caption": 'the "first" one'}
+    page = check(pages.render("figures.html", "T", notes=[], figures=[figure]))
+    source = "data:image/png;base64,iVBORw=="
+    assert ("img", {"alt": 'the "first" one', "src": source}) in page.seen
+    assert page.all("h2") == ["a < b"]
+    assert page.all("figcaption") == ['the "first" one']
 
 
 def test_what_is_wide_scrolls_by_itself():
-    wide = ("div", {"class": "wide"})
-    sheet = pages.image(b"x", "y", wide=True)
-    for part in (pages.table(["a"], [["1"]]), pages.drawing("<svg></svg>"), sheet):
-        assert wide in check(pages.page("T", [part])).seen
-    assert wide not in check(pages.page("T", [pages.image(b"x", "y")])).seen
-    long = pages.table(["a"], [["1"]] * 100)
-    assert ("div", {"class": "wide high"}) in check(pages.page("T", [long])).seen
+    page = check(table_page(charts=[("", "<svg></svg>")]))
+    assert page.seen.count(("div", {"class": "wide"})) == 2  # the chart and the table
+    page = check(table_page(rows=[["1"]] * 100))
+    assert ("div", {"class": "wide high"}) in page.seen
 
 
-def test_charts_stand_in_a_row_and_empty_ones_are_left_out():
-    text = pages.page("T", [pages.row([("<svg></svg>", "a < b"), ("", "nothing")])])
-    parsed = check(text)
-    assert [tag for tag, _ in parsed.seen].count("figure") == 1
-    assert "a < b" in parsed.words
-    assert "nothing" not in parsed.words
-    assert pages.row([("", "nothing")]) == ""
-    assert pages.drawing("") == ""
-
-
-def test_facts_have_names_and_empty_ones_are_left_out():
-    parsed = check(pages.page("T", [pages.facts({"model": "<b>", "MFU": ""})]))
-    assert {"model", "<b>"} <= set(parsed.words)
-    assert "MFU" not in parsed.words
-
-
-def test_paragraph_has_a_style_or_none():
-    assert pages.paragraph("a & b", "bad") == '<p class="bad">a &amp; b</p>'
-    assert pages.paragraph("a") == "<p>a</p>"
+def test_a_variable_that_is_missing_is_an_error():
+    with pytest.raises(pages.jinja2.UndefinedError, match="notes"):
+        pages.render("figures.html", "T", figures=[])
 
 
 def test_names_of_files_may_be_any_bytes():
     name = os.fsdecode(b"caf\xe9.png")
-    made = pages.page(name, [pages.paragraph(name)])
-    assert made.encode().decode().count("caf\\udce9.png") == 3
+    page = check(table_page(name, notes=[name]).encode().decode())
+    assert page.words.count("caf\\udce9.png") == 3

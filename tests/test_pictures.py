@@ -26,12 +26,12 @@ def drawn(tmp_path, monkeypatch):
             "images": lambda *_: [Figure("rollout", "", "", b"b")]}  # fmt: skip
     cfg = variants.config(variant="Ti/2", classes=10, **SIZES)
     monkeypatch.setattr(pictures, "_weights", lambda *_: (cfg, {}))
-    monkeypatch.setattr(figures, "of_weights", lambda *given: made["weights"](*given))
-    monkeypatch.setattr(figures, "of_images", lambda *given: made["images"](*given))
+    monkeypatch.setattr(figures, "draw_weights", lambda *given: made["weights"](*given))
+    monkeypatch.setattr(figures, "draw_attention", lambda *given: made["images"](*given))
 
     def draw(weights=None, images=None):
         made.update({k: v for k, v in (("weights", weights), ("images", images)) if v})
-        return pictures.of_run(folder, config)
+        return pictures.draw(folder, config)
 
     return draw
 
@@ -94,7 +94,7 @@ def test_data_that_are_gone_leave_the_filters(drawn, monkeypatch):
 
 def test_without_a_checkpoint_there_are_no_figures(tmp_path):
     folder = written(tmp_path / "run")
-    found = pictures.of_run(folder, config_lib.load(str(folder / step_folders.CONFIG_FILE)))
+    found = pictures.draw(folder, config_lib.load(str(folder / step_folders.CONFIG_FILE)))
     assert found.sheet is not None
     assert found.figures == ()
     assert "holds no checkpoints" in found.missing[0]

@@ -27,7 +27,7 @@ def folder_split(root, count=12, size=6):
 
 
 def message(function):
-    """What a user is told, in one line."""
+    """Returns the one line that a user is told."""
     with pytest.raises(BadInput) as caught:
         function()
     said = str(caught.value)
@@ -40,7 +40,7 @@ def message(function):
 
 @pytest.mark.parametrize(
     "batch_size, ways",
-    [(1, 1), (4, 1), (4, 2), (10, 1), (10, 2), (50, 2), (100, 2), (101, 1), (128, 1), (128, 4)],
+    [(1, 1), (4, 2), (50, 2), (101, 1), (128, 4)],
 )
 def test_evaluation_counts_every_example_once(batch_size, ways):
     """101 is prime: no batch size but itself divides it."""

@@ -40,6 +40,7 @@ def figures(gib: float, **changes) -> Measured:
         "collective_bytes": {"data": {"all-reduce": 10**9}}, "flops": 1e12, "step_secs": 0.36,
         "least_collective_bytes": {"data": {"all-reduce": 8 * 10**8}}, "beyond_least": 1.25,
         "limited_by": "compute", "steps": 1000, "batch_size": 64, "compile_secs": 1.0,
+        "estimated_secs": 0.9, "parts": {"MLP": {"forward": 0.5, "backward": 0.4}},
     }  # fmt: skip
     return Measured(**given | changes)
 
@@ -102,6 +103,11 @@ def test_json_has_the_promised_keys(compiler, capsys):
         "step_secs": 0.36,
         "limited_by": "compute",
         "chip_hours": pytest.approx(1000 * 0.36 / 3600 * 16),
+        "estimated_step_secs": 0.9,
+        "estimated_mfu": pytest.approx(1e12 / 0.9 / 275e12),
+        "estimated_hours": pytest.approx(0.25),
+        "estimated_chip_hours": pytest.approx(4.0),
+        "parts": {"MLP": {"forward": 0.5, "backward": 0.4}},
     }
     assert {key: found[key] for key in promised} == promised
     assert found["images_per_sec"] == pytest.approx(64 / 0.36)
@@ -112,11 +118,37 @@ def test_text_shows_what_the_json_has(compiler, capsys):
     text = capsys.readouterr().out
     parts = (
         "16 on 4 hosts", "1 of 30.75 GiB", "1,000.0 MB all-reduce over data",
-        "1.25 times the least", "360 ms", "limited by compute",
-        "178 images/s", "1,000 steps", "1.6 chip-hours",
+        "1.25 times the least", "900 ms estimated", "360 ms at best, limited by compute",
+        "71 images/s estimated; 178 images/s at best", "1,000 steps",
+        "4 chip-hours estimated; 0.1 hours, 1.6 chip-hours at best",
     )  # fmt: skip
     for part in parts:
         assert part in text
+
+
+def test_parts_are_a_table(compiler, capsys):
+    args = ["plan", "--config=configs/base.py", "--accelerator=v4-32", "--parts", *SMALL]
+    assert main.main(args) == 0
+    header, row = capsys.readouterr().out.splitlines()[-2:]
+    assert header.split() == ["estimated", "ms", "forward", "backward", "update", "share"]
+    assert row.split() == ["MLP", "500.00", "400.00", "0.00", "100.0%"]
+
+
+def test_without_an_estimate_the_figures_are_those_at_best(monkeypatch, compiler, capsys):
+    bare = figures(1.0, estimated_secs=None, parts=None)
+    monkeypatch.setattr(compiler, "ask", lambda self, question: bare)
+    args = ["plan", "--config=configs/base.py", "--accelerator=v4-32", *SMALL]
+    assert main.main([*args, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    names = ("step_secs", "mfu", "hours", "chip_hours")
+    assert [found[f"estimated_{name}"] for name in names] == [None] * 4
+    assert found["parts"] is None
+    assert main.main(args) == 0
+    text = capsys.readouterr().out
+    assert "360 ms at best, limited by compute; this compiler gives no estimate" in text
+    assert "estimated" not in text
+    assert main.main([*args, "--parts"]) == 2
+    assert "Give a TPU" in capsys.readouterr().err
 
 
 def test_slices_multiply_cost_and_devices(compiler, capsys):
@@ -204,7 +236,6 @@ def test_alternatives_leave_out_what_is_set_already():
             ("no_such_set", "synthetic"),
         ),
         (["--accelerator=v4-8", "--config.batch_size=63"], ("63", "64")),
-        (["--accelerator=v4-8", "--config.mesh.tensor=3"], ("tensor=4 fits", "are 4")),
         (["--accelerator=v4-8", "--config.mesh.fsdp=16"], ("16", "are 4", "fsdp=4 fits")),
         (["--accelerator=v4-8", "--config.nonsense=1"], ("nonsense",)),
     ],

@@ -8,17 +8,17 @@ import importlib.util
 import math
 
 import jax
-import plans
+import plans_page
 import pytest
 
 from configs import pretrain
 from vit_jax.config import load as config_lib
-from vit_jax.data.sources import synthetic
+from vit_jax.data.sources import builtin
 from vit_jax.hardware import topology
-from vit_jax.models import flops, variants
+from vit_jax.models import variants
 
-ROWS = plans.load()
-IDS = ["-".join(plans.key(row)) for row in ROWS]
+ROWS = plans_page.load()
+IDS = ["-".join(plans_page.key(row)) for row in ROWS]
 
 
 def argument(row, name):
@@ -26,17 +26,19 @@ def argument(row, name):
 
 
 def test_every_recipe_has_a_plan_for_tpuv3_and_for_one_of_today():
-    assert [plans.key(row) for row in ROWS] == [plans.key(row) for row in plans.recipes()]
-    assert {row["accelerator"] for row in ROWS} == {"v3-8", "v3-512", plans.TODAY}
+    assert [plans_page.key(row) for row in ROWS] == [
+        plans_page.key(row) for row in plans_page.recipes()
+    ]
+    assert {row["accelerator"] for row in ROWS} == {"v3-8", "v3-512", plans_page.TODAY}
 
 
 def test_page_is_made_from_the_table():
-    assert plans.PAGE.read_text() == plans.page(ROWS)
+    assert plans_page.PAGE.read_text() == plans_page.page(ROWS)
 
 
 def size(dataset):
     """(classes, images)"""
-    return synthetic.SIZES[pretrain.STAND_INS[dataset].removeprefix("synthetic:")]
+    return builtin.SIZES[pretrain.STAND_INS[dataset].removeprefix("synthetic:")]
 
 
 @functools.lru_cache
@@ -49,7 +51,7 @@ def counted(dataset, model):
     )
     cfg = variants.config(**config.model, classes=size(dataset)[0])
     leaves = jax.tree.leaves(variants.shapes(cfg, 224, 224))
-    return sum(math.prod(x.shape) for x in leaves), flops.forward_flops(cfg, 224, 224)
+    return sum(math.prod(x.shape) for x in leaves), variants.forward_flops(cfg, 224, 224)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def test_hours_of_the_paper_are_above_the_roofline():
 @pytest.mark.parametrize("row", ROWS, ids=IDS)
 def test_compiler_says_the_same_today(row):
     """Half a minute to minutes each; BiT and hybrids the longest (they are not scanned)."""
-    made = plans.make({key: row[key] for key in ("recipe", "accelerator", "settings")})
+    made = plans_page.make({key: row[key] for key in ("recipe", "accelerator", "settings")})
     assert made["peak_bytes"] == pytest.approx(row["peak_bytes"], rel=0.02)
     assert made["collective_bytes"] == row["collective_bytes"]
     assert made["fits"]

@@ -10,9 +10,9 @@ import os
 import subprocess
 import sys
 
+import model_commands
 import numpy as np
 import pytest
-import using
 
 import vit_jax
 from vit_jax.cli import main
@@ -24,8 +24,11 @@ def rows(text):
 
 
 def test_likeliest_classes_of_each_image_are_written(digits_run, tmp_path, capsys):
-    paths, out = using.digit_files(tmp_path / "images", 12), tmp_path / "made" / "preds.csv"
-    code, printed, _ = using.command(
+    paths, out = (
+        model_commands.digit_files(tmp_path / "images", 12),
+        tmp_path / "made" / "preds.csv",
+    )
+    code, printed, _ = model_commands.command(
         capsys, "predict", digits_run, tmp_path / "images", "--topk=3", f"--out={out}"
     )
     assert (code, printed) == (0, "")
@@ -44,16 +47,16 @@ def test_likeliest_classes_of_each_image_are_written(digits_run, tmp_path, capsy
 
 
 def test_list_on_standard_input_to_standard_output(digits_run, tmp_path, capsys, monkeypatch):
-    paths = using.digit_files(tmp_path, 2)
+    paths = model_commands.digit_files(tmp_path, 2)
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(paths)))
-    code, printed, _ = using.command(capsys, "predict", digits_run, "-", "--topk=1")
+    code, printed, _ = model_commands.command(capsys, "predict", digits_run, "-", "--topk=1")
     assert code == 0
     assert [row["image"] for row in rows(printed)] == paths
 
 
 def test_more_classes_than_there_are(digits_run, tmp_path, capsys):
-    paths = using.digit_files(tmp_path, 1)
-    code, printed, _ = using.command(capsys, "predict", digits_run, *paths, "--topk=99")
+    paths = model_commands.digit_files(tmp_path, 1)
+    code, printed, _ = model_commands.command(capsys, "predict", digits_run, *paths, "--topk=99")
     assert code == 0
     assert len(rows(printed)) == 10
     assert sum(float(row["probability"]) for row in rows(printed)) == pytest.approx(1, abs=1e-5)
@@ -63,23 +66,25 @@ def test_weights_without_names_have_numbers_and_take_names(digits_run, tmp_path,
     model, params, _ = vit_jax.load(digits_run)
     file, names = tmp_path / "weights.npz", tmp_path / "names.txt"
     vit_jax.save(file, model, params)
-    paths = using.digit_files(tmp_path, 1)
-    code, printed, _ = using.command(capsys, "predict", file, *paths, "--heads=2", "--topk=1")
+    paths = model_commands.digit_files(tmp_path, 1)
+    code, printed, _ = model_commands.command(
+        capsys, "predict", file, *paths, "--heads=2", "--topk=1"
+    )
     assert code == 0
     [bare] = rows(printed)
     assert bare["name"] == ""
     names.write_text("\n".join(f"digit {k}" for k in range(10)))
     more = ("--heads=2", "--topk=1", f"--names={names}")
-    _, printed, _ = using.command(capsys, "predict", file, *paths, *more)
+    _, printed, _ = model_commands.command(capsys, "predict", file, *paths, *more)
     assert rows(printed)[0]["name"] == f"digit {bare['class']}"
 
 
 def test_images_that_cannot_be_read_are_told_once_the_others_are_written(
     digits_run, tmp_path, capsys
 ):
-    paths, out = using.digit_files(tmp_path, 2), tmp_path / "preds.csv"
+    paths, out = model_commands.digit_files(tmp_path, 2), tmp_path / "preds.csv"
     (tmp_path / "broken.png").write_bytes(b"\x89PNG no more")
-    code, _, said = using.command(
+    code, _, said = model_commands.command(
         capsys, "predict", digits_run, *paths, tmp_path / "broken.png", f"--out={out}"
     )
     assert code == 2
@@ -94,19 +99,19 @@ def test_images_that_cannot_be_read_are_told_once_the_others_are_written(
         (["--topk=0"], "--topk=0; give a number of classes from 1 on"),
         (["--image_size=-1"], "--image_size=-1; give pixels"),
         (["--image_size=9"], "use 8 or 10 (--image_size)"),
-        (["--heads=3"], "heads=3 (--heads), but these weights say themselves that there are 2"),
+        (["--heads=3"], "heads=3 (--heads), but these weights have 2 heads"),
         (["--out=-"], "--out=- is not a path; give one"),
         (["--out=."], "--out=. is a folder; give a file"),
         (["--out=/proc/none/preds.csv"], "--out=/proc/none/preds.csv cannot be written"),
         (["--out=images/0000.png/preds.csv"], "images/0000.png is not a folder; give another"),
-        (["gone.png"], "gone.png is not there; give images or folders"),
+        (["gone.png"], "gone.png does not exist; give images or folders"),
         (["--names=gone.txt"], "--names=gone.txt cannot be read"),
     ],
 )
 def test_bad_input_is_one_message(digits_run, tmp_path, capsys, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
-    paths = using.digit_files(tmp_path / "images", 1)
-    code, printed, said = using.command(capsys, "predict", digits_run, *paths, *words)
+    paths = model_commands.digit_files(tmp_path / "images", 1)
+    code, printed, said = model_commands.command(capsys, "predict", digits_run, *paths, *words)
     assert (code, printed) == (2, "")
     assert message in said
     assert "Traceback" not in said
@@ -118,17 +123,19 @@ def test_weights_without_a_head_have_no_classes(digits_run, tmp_path, capsys):
     headless = variants.make(dataclasses.replace(model.cfg, classes=0))
     rest = {name: value for name, value in params.items() if name != "head"}
     vit_jax.save(tmp_path / "headless.npz", headless, rest)
-    paths = using.digit_files(tmp_path, 1)
-    code, _, said = using.command(capsys, "predict", tmp_path / "headless.npz", *paths, "--heads=2")
+    paths = model_commands.digit_files(tmp_path, 1)
+    code, _, said = model_commands.command(
+        capsys, "predict", tmp_path / "headless.npz", *paths, "--heads=2"
+    )
     assert code == 2
     assert "no head" in said
 
 
 def test_what_is_no_file_is_written_to_and_not_replaced(digits_run, tmp_path, capsys):
-    paths = using.digit_files(tmp_path, 1)
+    paths = model_commands.digit_files(tmp_path, 1)
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    code, _, _ = using.command(
+    code, _, _ = model_commands.command(
         capsys, "predict", digits_run, *paths, f"--out={tmp_path / 'pipe'}", "--topk=1"
     )
     assert code == 0
@@ -139,7 +146,7 @@ def test_what_is_no_file_is_written_to_and_not_replaced(digits_run, tmp_path, ca
 @pytest.mark.integration
 @pytest.mark.parametrize("to_file", [True, False])
 def test_names_of_files_may_be_any_bytes(digits_run, tmp_path, monkeypatch, to_file):
-    [path] = using.digit_files(tmp_path, 1)
+    [path] = model_commands.digit_files(tmp_path, 1)
     name = os.fsencode(tmp_path) + b"/caf\xe9.png"
     os.rename(path, name)
     read = io.TextIOWrapper(io.BytesIO(name + b"\n"), "utf-8")  # strict, as where people work
@@ -155,11 +162,11 @@ def test_names_of_files_may_be_any_bytes(digits_run, tmp_path, monkeypatch, to_f
 
 @pytest.mark.integration
 def test_names_are_utf_8_whatever_the_locale(digits_run, tmp_path):
-    """Of paths, of classes and of what is printed; checkpoints are read from such a path too."""
-    run = using.with_classes(
+    """Paths, classes and output may hold such names; checkpoints are read from such a path too."""
+    run = model_commands.with_classes(
         digits_run, tmp_path / "Läufe", {"classes": list("零一二三四五六七八九")}
     )
-    [path] = using.digit_files(tmp_path / "Käfer", 1)
+    [path] = model_commands.digit_files(tmp_path / "Käfer", 1)
     odd = os.fsencode(tmp_path) + b"/\xff.png"
     os.rename(path, odd)
     os.symlink(odd, tmp_path / "Käfer" / "猫.png")

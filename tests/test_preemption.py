@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
+from test_coordinated_stop import wait_until
 from test_processes import launch, outcome, wait_for_save
-from test_stopping import wait_until
 from test_train import QUICKSTART, TINY, logged, run, same_parameters
 
 from vit_jax.build import program

@@ -94,8 +94,8 @@ def test_the_default_folder_is_that_of_tfds(tmp_path, monkeypatch):
 def test_a_given_folder_may_be_of_any_level(tmp_path):
     folder = dataset(tmp_path)
     for origin in (folder, folder.parent, tmp_path):
-        assert prepared.at("pics", origin) == folder
-    assert prepared.at("other", tmp_path) is None
+        assert prepared.find_at("pics", origin) == folder
+    assert prepared.find_at("other", tmp_path) is None
 
 
 # ---------------------------------------------------------------- checking
@@ -103,7 +103,7 @@ def test_a_given_folder_may_be_of_any_level(tmp_path):
 
 def test_a_whole_dataset_has_no_problems(tmp_path):
     folder = dataset(tmp_path)
-    prepared.record(folder, [("x.jpg", "not an image")])
+    prepared.write_notes(folder, [("x.jpg", "not an image")])
     found = prepared.check(folder)
     assert (found.name, found.classes, found.problems) == ("pics:1.0.0", 3, ())
     assert found.left_out == (("x.jpg", "not an image"),)
@@ -129,7 +129,7 @@ def test_without_a_record_the_fingerprint_is_only_shown(tmp_path):
 def test_fingerprints_see_order_and_content(tmp_path, change):
     splits = {"train": ["abc", "defg"]}
     folder = dataset(tmp_path, **splits)
-    prepared.record(folder)
+    prepared.write_notes(folder)
     notes = (folder / "vit_jax.json").read_text()
     other = {"order": ["acb", "defg"], "content": ["abc", "deFg"], "shards": ["defg", "abc"]}
     changed = dataset(tmp_path / "other", train=other[change])
@@ -207,7 +207,7 @@ def named(root, names=("a", "b", "c"), classes=3, **settings):
 )
 def test_other_names_of_classes_than_when_prepared_are_a_problem(tmp_path, change, said):
     folder = named(tmp_path)
-    prepared.record(folder)
+    prepared.write_notes(folder)
     assert prepared.check(folder).problems == ()
     change(folder / "label.labels.txt")
     [problem] = prepared.check(folder).problems

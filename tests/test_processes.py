@@ -45,7 +45,7 @@ def free_port():
 
 
 def environment(devices):
-    """Of a child process with so many fake devices."""
+    """Returns the environment of a child process with so many fake devices."""
     flag = "--xla_force_host_platform_device_count"
     flags = os.environ["XLA_FLAGS"].replace(f"{flag}=8", f"{flag}={devices}")
     return dict(os.environ, XLA_FLAGS=flags)

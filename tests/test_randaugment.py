@@ -3,19 +3,18 @@
 
 """RandAugment: each op against Pillow or numpy, what large magnitudes do, and how ops are drawn."""
 
-import functools
-
 import numpy as np
 import pictures
 import pytest
+from pictures import with_many_seeds as many
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops import randaugment
 from vit_jax.data.tensorflow import tf
 
-SIZES = [(32, 32), (23, 40), (3, 5)]
-LEVELS = [0.0, 0.4, 0.5, 1.0, 1.5, 2.0]
+ODD = (23, 40)
+LEVELS = [0.0, 0.5, 1.4]  # 0.5 changes nothing; 1 is the most that is meant
 
 
 def smooth_noise(height, width, seed=0):
@@ -40,13 +39,12 @@ def difference(a, b):
 # ---------------------------------------------------------------- colours, exactly
 
 
-@pytest.mark.parametrize("height, width", SIZES)
-def test_invert(height, width):
-    image = pictures.noise(height, width)
+def test_invert():
+    image = pictures.noise(*ODD)
     assert (apply("invert", image) == np.asarray(ImageOps.invert(Image.fromarray(image)))).all()
 
 
-@pytest.mark.parametrize("height, width", [*SIZES, (90, 70)])
+@pytest.mark.parametrize("height, width", [(3, 5), (90, 71)])
 def test_equalize_is_that_of_pillow(height, width):
     image = smooth_noise(height, width)
     wanted = np.asarray(ImageOps.equalize(Image.fromarray(image)))
@@ -55,18 +53,18 @@ def test_equalize_is_that_of_pillow(height, width):
         assert difference(wanted, image).mean() > 20
 
 
-@pytest.mark.parametrize("value", [0, 7, 255])
-def test_equalize_leaves_a_channel_of_one_value(value):
-    image = smooth_noise(40, 40)
-    image[..., 1] = value
-    got = apply("equalize", image)
-    assert (got[..., 1] == value).all()
-    assert difference(got, image)[..., 0].mean() > 20
+@pytest.mark.parametrize("name", ["equalize", "auto_contrast"])
+def test_a_channel_of_one_value_is_left(name):
+    for value in (0, 7, 255):
+        image = smooth_noise(40, 40)
+        image[..., 1] = value
+        got = apply(name, image)
+        assert (got[..., 1] == value).all()
+        assert difference(got, image)[..., 0].mean() > 20
 
 
-@pytest.mark.parametrize("height, width", SIZES)
-def test_auto_contrast_is_that_of_pillow(height, width):
-    image = smooth_noise(height, width)
+def test_auto_contrast_is_that_of_pillow():
+    image = smooth_noise(*ODD)
     wanted = ImageOps.autocontrast(Image.fromarray(image))
     got = apply("auto_contrast", image)
     assert difference(got, wanted).max() <= 1  # Pillow computes in double precision
@@ -74,16 +72,9 @@ def test_auto_contrast_is_that_of_pillow(height, width):
     assert (got.max(axis=(0, 1)) >= 254).all()
 
 
-@pytest.mark.parametrize("value", [0, 9, 255])
-def test_auto_contrast_leaves_a_channel_of_one_value(value):
-    image = smooth_noise(8, 8)
-    image[..., 2] = value
-    assert (apply("auto_contrast", image)[..., 2] == value).all()
-
-
 @pytest.mark.parametrize(
     "level, bits",
-    [(0.0, 1), (0.1, 1), (0.3, 1), (0.5, 2), (1.0, 4), (1.5, 6), (2.0, 8), (2.8, 1)],
+    [(0.0, 1), (0.3, 1), (0.5, 2), (1.5, 6), (2.0, 8), (2.8, 1)],
 )
 def test_posterize_keeps_bits_and_at_least_one(level, bits):
     """More for larger levels; beyond 8 the shift wraps around, and TensorFlow cuts it to 7."""
@@ -92,16 +83,14 @@ def test_posterize_keeps_bits_and_at_least_one(level, bits):
     assert (apply("posterize", image, level) == wanted).all()
 
 
-@pytest.mark.parametrize(
-    "level, threshold", [(0.0, 0), (0.3, 76), (0.5, 128), (1.0, 0), (1.5, 128), (2.0, 0)]
-)
+@pytest.mark.parametrize("level, threshold", [(0.0, 0), (0.3, 76), (1.5, 128)])
 def test_solarize_inverts_from_a_threshold_that_wraps_around(level, threshold):
     image = pictures.noise(9, 11)
     wanted = np.asarray(ImageOps.solarize(Image.fromarray(image), threshold))
     assert (apply("solarize", image, level) == wanted).all()
 
 
-@pytest.mark.parametrize("level, added", [(0.0, 0), (0.5, 55), (1.0, 110), (1.5, 165), (2.0, 220)])
+@pytest.mark.parametrize("level, added", [(0.0, 0), (0.5, 55), (2.0, 220)])
 def test_solarize_add_brightens_what_is_dark(level, added):
     image = pictures.noise(9, 11)
     wanted = np.where(image < 128, np.minimum(image.astype(int) + added, 255), image)
@@ -126,12 +115,9 @@ def extrapolated(degenerate, image, level):
         ("contrast", lambda image: np.floor(np.mean(Image.fromarray(image).convert("L")))),
     ],
 )
-@pytest.mark.parametrize("height, width", SIZES)
-def test_enhancement_goes_from_the_degenerate_image_beyond_the_image(
-    name, degenerate, level, height, width
-):
+def test_enhancement_goes_from_the_degenerate_image_beyond_the_image(name, degenerate, level):
     """Truncated; Pillow's grey differs by one where rounding is close."""
-    image = smooth_noise(height, width)
+    image = smooth_noise(*ODD)
     wanted = np.floor(extrapolated(degenerate(image), image, level) + 1e-3)
     bound = 0 if name == "brightness" else 1 + abs(1 - (0.1 + 1.8 * level))
     assert difference(apply(name, image, level), wanted).max() <= bound
@@ -182,7 +168,7 @@ def warped(image, matrix):
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("level", [0.0, 0.4, 1.0, 1.5])
+@pytest.mark.parametrize("level", [0.0, 0.4, 1.5])
 @pytest.mark.parametrize("name", ["shear_x", "shear_y"])
 def test_shear(name, level, sign):
     image = pictures.noise(31, 44)
@@ -194,9 +180,9 @@ def test_shear(name, level, sign):
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("level", [0.0, 0.4, 1.0, 1.5, 2.0])
-@pytest.mark.parametrize("height, width", [(31, 44), (32, 32)])
-def test_rotate_turns_about_the_middle(level, sign, height, width):
+@pytest.mark.parametrize("level", [0.0, 0.4, 2.0])
+def test_rotate_turns_about_the_middle(level, sign):
+    height, width = 31, 44
     image = pictures.noise(height, width)
     angle = sign * np.radians(30 * level)
     cos, sin = np.cos(angle), np.sin(angle)
@@ -211,10 +197,10 @@ def test_rotate_turns_about_the_middle(level, sign, height, width):
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("level", [0.0, 0.1, 0.2, 1.0, 2.0])
+@pytest.mark.parametrize("level", [0.0, 0.2, 1.0])
 @pytest.mark.parametrize("name", ["translate_x", "translate_y"])
-@pytest.mark.parametrize("height, width", [(31, 44), (250, 210)])
-def test_translate_moves_by_ten_pixels_of_each_magnitude(name, level, sign, height, width):
+def test_translate_moves_by_ten_pixels_of_each_magnitude(name, level, sign):
+    height, width = 31, 44
     image = pictures.noise(height, width)
     pixels = sign * 100 * level
     move = {"translate_x": [(1, 0, pixels), (0, 1, 0)], "translate_y": [(1, 0, 0), (0, 1, pixels)]}
@@ -224,7 +210,7 @@ def test_translate_moves_by_ten_pixels_of_each_magnitude(name, level, sign, heig
 
 
 @pytest.mark.parametrize("y, x", [(0, 0), (0.5, 0.5), (0.999, 0.1), (0.2, 0.999)])
-@pytest.mark.parametrize("level, half", [(0.0, 0), (0.1, 4), (0.26, 10), (1.0, 40), (1.5, 60)])
+@pytest.mark.parametrize("level, half", [(0.0, 0), (0.26, 10), (1.5, 60)])
 def test_cutout_fills_a_square_about_a_pixel(level, half, y, x):
     image = pictures.noise(60, 90)
     row, column = int(y * 60), int(x * 90)
@@ -236,19 +222,6 @@ def test_cutout_fills_a_square_about_a_pixel(level, half, y, x):
 # ---------------------------------------------------------------- the whole
 
 
-def many(chain, image, seeds):
-    """uint8 [seeds, h, w, 3]: one chain on one image with many seeds."""
-    process = preprocess.apply(preprocess.parse("data.train_ops", chain, 8))
-
-    @tf.function
-    def each(numbers):
-        one = functools.partial(process, tf.constant(image))
-        pairs = tf.stack([numbers * 0 + 5, numbers], axis=1)
-        return tf.map_fn(one, pairs, fn_output_signature=tf.uint8)
-
-    return each(tf.range(seeds, dtype=tf.int64)).numpy()
-
-
 def test_one_seed_is_one_image_and_many_seeds_are_many():
     image = smooth_noise(24, 30)
     once, again = many("randaug(2, 1)", image, 60), many("randaug(2, 1)", image, 60)
@@ -257,7 +230,7 @@ def test_one_seed_is_one_image_and_many_seeds_are_many():
 
 
 def test_each_op_is_chosen_as_often_and_always_applied():
-    """What every op makes of one image tells them apart; signs and places are drawn too."""
+    """The ops are told apart by their results on one image; signs and places are drawn too."""
     image = smooth_noise(24, 30)
     names = list(randaugment.OPS)
     known = {}

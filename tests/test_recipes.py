@@ -100,7 +100,7 @@ def test_bit_of_another_length_falls_in_proportion():
 def test_drops_are_durations_of_which_0_is_never():
     given = "('0', '25 percent', '12 steps', '81920 examples')"
     config = load(BIT[0], "--config.length=40 steps", f"--config.schedule.step.drops={given}")
-    assert timeline.of(config, examples=4096).drops == (10, 12, 20)
+    assert timeline.steps_of(config, examples=4096).drops == (10, 12, 20)
 
 
 @pytest.mark.parametrize("drops", ["('soon',)", "(3,)"])
@@ -431,7 +431,7 @@ def test_sweep_of_transfer_is_table_4_then_three_seeds(dataset):
     select, final = stages(f"{TRANSFER}dataset={dataset},standin=true")
     rates = transfer.table_4()[dataset].rates
     assert [p.config.schedule.lr for p in select] == list(rates)
-    assert [validation.looked_at_test(p.config) for p in select] == [False] * 4
+    assert [validation.uses_test_data(p.config) for p in select] == [False] * 4
     assert [(p.config.schedule.lr, p.config.seed) for p in final] == [
         (rates[-1], s) for s in range(3)
     ]

@@ -8,7 +8,7 @@ import logging
 import numpy as np
 import pictures
 import pytest
-from opening import examples, labels, message, names, opened
+from opened_sources import examples, labels, message, names, opened
 
 from vit_jax.data.sources import records as record_source
 from vit_jax.data.splits import split as splits
@@ -187,7 +187,7 @@ def test_shape_of_jft(tmp_path, caplog):
 
 
 def told(tmp_path, records, **options):
-    """What an example that cannot be read is told, with its file and number."""
+    """Returns the message about an example that cannot be read."""
     options = {"max_labels": 2} | options
     source = opened(f"records:{folder(tmp_path, {'a.tfrecord': records})}", **options)
     pipe = pictures.batches(source.splits["train"], "decode|resize({size})", batch_size=1)

@@ -19,8 +19,8 @@ from vit_jax.errors import BadInput
 from vit_jax.runtime import coordination, process_exit, workdir_lock
 from vit_jax.storage import checksums
 from vit_jax.storage import files as storage
+from vit_jax.training import refused_start, workdir
 from vit_jax.training import train as training
-from vit_jax.training import workdir
 from vit_jax.training.metric_writer import Report
 
 CLASSES = ("bee", "cat", "dog")
@@ -74,31 +74,15 @@ def add_class(root):
     write_class(root / "images", "ant")
 
 
-def forget_names(root):
-    (root / "run" / "classes.json").unlink()
+def damage_config_and_stop(root):
+    """The request to stop is one of before the start."""
+    (root / "run" / "config.yaml").write_text("model: {")
+    (root / "run" / "STOP").touch()
     add_class(root)
-
-
-def rename_class(root):
-    (root / "images" / "cat").rename(root / "images" / "cow")
-
-
-def remove_class(root):
-    shutil.rmtree(root / "images" / "dog")
 
 
 def no_images(root):
     shutil.rmtree(root / "images")
-
-
-def damage_config(root):
-    (root / "run" / "config.yaml").write_text("model: {")
-    add_class(root)
-
-
-def old_stop(root):
-    (root / "run" / "STOP").touch()
-    add_class(root)
 
 
 def metrics_folder(root):
@@ -114,13 +98,8 @@ def bad_image(root):
 
 CHANGES = {
     add_class: "the data has 4 classes, the run was trained with 3: new are ant. Nothing in run",
-    forget_names: "the data has 4 classes, the run was trained with 3; its classes.json is missing",
-    rename_class: "the data has other classes than the run was trained with: new are cow; missing "
-    "are cat. Nothing",
-    remove_class: "the data has 2 classes, the run was trained with 3: missing are dog. Nothing",
+    damage_config_and_stop: "the data has 4 classes",
     no_images: "does not exist",
-    damage_config: "the data has 4 classes",
-    old_stop: "the data has 4 classes",
     metrics_folder: "cannot read run/metrics.jsonl",
     bad_image: "cannot be decoded",
 }
@@ -166,31 +145,36 @@ def test_a_state_that_does_not_fit_is_said_by_its_weights_alone(stopped, monkeyp
     assert content(stopped / "run") == before
 
 
-@pytest.mark.parametrize(
-    "change, shown",
-    [
-        (add_class, "has 4 classes, the run was trained with 3; its classes.json is {}, so nobody "
-                    "knows which are new. Nothing"),
-        (remove_class, "has 2 classes, the run was trained with 3; its classes.json is {}, so "
-                       "nobody knows which are missing. Nothing"),
-    ],
-)  # fmt: skip
 @pytest.mark.parametrize("left, what", [(None, "missing"), ("{", "damaged"), ("{}", "damaged")])
-def test_classes_are_counted_where_nobody_knows_their_names(
-    stopped, capsys, change, shown, left, what
-):
+def test_classes_are_counted_where_nobody_knows_their_names(stopped, left, what):
     """By the head of the newest step that is whole."""
-    change(stopped)
     (stopped / "run" / "classes.json").unlink()
     if left is not None:
         (stopped / "run" / "classes.json").write_text(left)
     (stopped / "run" / "checkpoints" / "8" / "metrics.json").write_text("")
     before = content(stopped / "run")
-    classes = [path.name for path in (stopped / "images").iterdir()]
-    with pytest.raises(BadInput) as caught:
-        workdir.check_classes(stopped / "run", sorted(classes))
-    assert shown.format(what) in str(caught.value)
+    for classes, which in ((("ant", *CLASSES), "new"), (CLASSES[:2], "missing")):
+        with pytest.raises(BadInput) as caught:
+            workdir.check_classes(stopped / "run", classes)
+        assert (
+            f"has {len(classes)} classes, the run was trained with 3; its classes.json is {what}, "
+            f"so it is unknown which are {which}. Nothing"
+        ) in str(caught.value)
     assert content(stopped / "run") == before
+
+
+@pytest.mark.parametrize(
+    "classes, shown",
+    [
+        (("bee", "cow", "dog"), "has other classes than the run was trained with: new are cow; "
+                                "missing are cat. Nothing"),
+        (("bee", "cat"), "has 2 classes, the run was trained with 3: missing are dog. Nothing"),
+    ],
+)  # fmt: skip
+def test_classes_that_are_new_or_missing_are_named(stopped, classes, shown):
+    with pytest.raises(BadInput) as caught:
+        workdir.check_classes(stopped / "run", classes)
+    assert f"the data {shown}" in str(caught.value)
 
 
 def test_the_workdir_in_a_command_is_quoted(stopped):
@@ -262,7 +246,7 @@ def test_an_end_by_another_thread_counts_as_the_refusal_that_it_is(tmp_path, mon
     monkeypatch.setattr(process_exit.os, "_exit", ends.append)
     for code, left in ((2, {"config.yaml"}), (43, {"config.yaml", "goodput.jsonl"})):
         (tmp_path / "config.yaml").write_text("old")
-        with workdir.unchanged_if_refused(tmp_path):
+        with refused_start.unchanged_if_refused(tmp_path):
             (tmp_path / "config.yaml").write_text("new")
             (tmp_path / "goodput.jsonl").write_text("row")
             thread = threading.Thread(target=process_exit.end, args=(code,))
@@ -281,14 +265,14 @@ def test_rows_and_files_of_a_bucket_come_back(store):
     storage.write(step / "state", "arrays")
     checksums.write(step)
     storage.write(step / "commit_success.txt", "")
-    before = {name: storage.read(f"gs://{name}") for name in store.names()}
-    with pytest.raises(BadInput), workdir.unchanged_if_refused(place):  # noqa: PT012
+    before = {name: storage.as_path(f"gs://{name}").read_bytes() for name in store.names()}
+    with pytest.raises(BadInput), refused_start.unchanged_if_refused(place):  # noqa: PT012
         storage.write(place / "config.yaml", "new")
         storage.write(place / "goodput" / "000000000-000000.jsonl", "row")
         storage.write(place / "metrics" / "000000005-000001.jsonl", "row")
         storage.remove(place / "metrics" / "000000009-000001.jsonl")
         raise BadInput("")
-    assert {name: storage.read(f"gs://{name}") for name in store.names()} == before
+    assert {name: storage.as_path(f"gs://{name}").read_bytes() for name in store.names()} == before
 
 
 def test_classes_are_compared_by_process_0_for_all(tmp_path, monkeypatch):

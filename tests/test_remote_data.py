@@ -3,16 +3,16 @@
 
 """Data in a bucket, against an object store on loopback: the same as on a disk."""
 
-import packs
+import archive_files
 import pytest
-from opening import examples, message, names, opened
+from opened_sources import examples, message, names, opened
 
 from vit_jax.data.sources import records as record_source
 from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 
 PICTURES = {
-    f"{part}/{name}/{i} \u00fc [x].png": packs.picture(i, "PNG")
+    f"{part}/{name}/{i} \u00fc [x].png": archive_files.picture(i, "PNG")
     for part, count in (("train", 6), ("test", 2))
     for name in ("blue sky", "red")
     for i in range(count)
@@ -39,7 +39,7 @@ def laid_out(tmp_path, store, monkeypatch):
     """The same pictures as folders, CSV, tar files and records, on a disk and in the bucket."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # no index of another test
     root = tmp_path / "data"
-    packs.unpacked(root / "folders", PICTURES)
+    archive_files.unpacked(root / "folders", PICTURES)
     (root / "folders" / "train" / "red" / "notes.txt").write_text("not an image")
     rows = [f"{name},{name.split('/')[1]},{name.split('/')[0]}" for name in PICTURES]
     (root / "folders" / "list.csv").write_text("\n".join(rows))
@@ -47,7 +47,7 @@ def laid_out(tmp_path, store, monkeypatch):
     (root / "records").mkdir()
     for n, color in enumerate(("blue sky", "red")):
         some = {k: v for k, v in PICTURES.items() if color in k}
-        packs.tar(root / "tars" / f"x-{n:05d}-of-00002.tar", some)
+        archive_files.tar(root / "tars" / f"x-{n:05d}-of-00002.tar", some)
         file = root / "records" / f"x-train-{n:05d}-of-00002.tfrecord"
         with tf.io.TFRecordWriter(str(file)) as writer:
             for image in some.values():
@@ -87,7 +87,7 @@ def test_image_is_one_request_and_an_index_is_built_once(laid_out, store):
 def test_index_is_built_again_for_other_content(laid_out, store):
     before = names(opened("tar:gs://bucket/data/tars"))
     files = {k.replace("/0 ", "/9 "): v for k, v in PICTURES.items() if "red" in k}
-    store.put("bucket", "data/tars/x-00001-of-00002.tar", packs.tar_bytes(files))
+    store.put("bucket", "data/tars/x-00001-of-00002.tar", archive_files.tar_bytes(files))
     assert names(opened("tar:gs://bucket/data/tars")) != before
 
 
@@ -118,7 +118,7 @@ def test_object_that_is_gone_is_an_image_that_cannot_be_read(laid_out, store):
         ("csv:gs://bucket/data/none.csv", "no file"),
         ("tar:gs://bucket/data/none-*.tar", "found in gs://bucket/data: folders, records, tars"),
         ("tar:gs://bukket/data/none-*.tar", "no bucket bukket"),
-        ("objectnet:gs://bucket/data", "of gs://, folder, csv, records, tar are read"),
+        ("objectnet:gs://bucket/data", "only folder, csv, records, tar are read from gs://"),
     ],
 )
 def test_source_that_cannot_be_read_is_told_why(laid_out, spec, said):

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""`vit_jax report`: its arguments, and the command of the README. Pages: test_making."""
+"""`vit_jax report`: its arguments, and the command of the README. Pages: test_real_run_pages.py."""
 
 import shlex
 

@@ -5,6 +5,8 @@
 
 import io
 import json
+import threading
+import time
 
 import jax
 import numpy as np
@@ -141,6 +143,20 @@ def test_results_table_has_a_line_for_each_split():
     assert text.splitlines()[-1].split() == ["test", "97.00%", "100.00%", "0.1000", "365"]
 
 
+def test_metrics_of_ones_own_are_numbers_and_come_last():
+    own = RESULTS["test"] | {"mce": 0.7, "error_fog": 0.5, "mean_error": 0.4, "images": 3}
+    lines = summary.results_table({"test": {"my_error": 0.25} | own}).splitlines()
+    assert lines[0].split() == [
+        "split", "top-1", "top-5", "loss", "examples", "mCE", "my_error", "images",
+    ]  # fmt: skip
+    assert lines[-1].split()[-3:] == ["70.00%", "0.2500", "3.0000"]
+    ((header, rows),) = summary.tables({"test": own | {"step": 9}})
+    assert (header[-3:], rows[0][-3:]) == (
+        ["mean_error", "images", "step"],
+        ["40.00%", "3.0000", "9"],
+    )
+
+
 def test_few_shots_are_shares_of_so_many_examples():
     few = {"1shot": 0.4, "5shot": 0.71, "examples": 3669}
     text = summary.results_table(RESULTS | {"fewshot_pets": few})
@@ -229,14 +245,19 @@ class Terminal(io.StringIO):
 def test_bar_shows_from_the_start_on_a_terminal_and_leaves_nothing(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
+    threads = threading.active_count()
     with console.bar("images") as progress:
-        assert terminal.getvalue().endswith("images: ...")  # a compilation may come first
+        assert terminal.getvalue().startswith("\rimages: 0")  # a compilation may come first
+        assert threading.active_count() == threads
+        time.sleep(0.6)
         progress(1000, 4000)
-        assert "images: 1,000 of 4,000 (25%)" in terminal.getvalue()
+        assert "images:  25%" in terminal.getvalue()
+        assert "1000/4000" in terminal.getvalue()
         before = terminal.getvalue()
         progress(1001, 4000)  # at once: not drawn again
         assert terminal.getvalue() == before
-    assert terminal.getvalue().endswith("\r\x1b[K")
+    assert terminal.getvalue().rpartition("\r")[2] == ""
+    assert terminal.getvalue().split("\r")[-2].strip() == ""
 
 
 def test_bar_is_silent_elsewhere(monkeypatch):

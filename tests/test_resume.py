@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from resuming import ALL, MATRIX, arguments, assert_equal, cut, whole_and_cut
+from interrupted_runs import ALL, MATRIX, arguments, assert_equal, cut, whole_and_cut
 from test_processes import close, environment, free_port, outcome
 from test_train import run
 
@@ -22,7 +22,8 @@ def in_two_processes(folder, *combinations, timeout=500):
     """Whole and cut runs of two processes with four devices each."""
     address, children = f"127.0.0.1:{free_port()}", []
     for index in range(2):
-        words = [sys.executable, Path(__file__).with_name("resuming.py"), str(index), address]
+        program = Path(__file__).with_name("interrupted_runs.py")
+        words = [sys.executable, program, str(index), address]
         said = open(folder / f"log.{index}", "w+")
         children.append(
             subprocess.Popen(
@@ -36,7 +37,8 @@ def in_two_processes(folder, *combinations, timeout=500):
 
 
 @pytest.mark.parametrize(
-    "combination", [ALL, *(pytest.param(name, marks=slow) for name in MATRIX if name != ALL)]
+    "combination",
+    [pytest.param(name, marks=pytest.mark.integration if name == ALL else slow) for name in MATRIX],
 )
 def test_continued_equals_uninterrupted(tmp_path, combination):
     whole_and_cut(tmp_path, combination)

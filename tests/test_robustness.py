@@ -92,7 +92,7 @@ def test_all_of_them_are_valid():
     "args, said",
     [
         ("imagenet,also=real+vv", "unknown test set in also 'vv'.*objectnet"),
-        ("cifar10,also=a", "also=a: these test sets are of ImageNet"),
+        ("cifar10,also=a", "also=a: these are test sets of the real ImageNet"),
         ("imagenet,standin,also=a", "give dataset=imagenet without standin"),
     ],
 )

@@ -228,9 +228,13 @@ def test_models_without_patch_representations_are_refused(model):
         build.check(defaults.settle(config_lib.load(f"{RECIPE}:model={model}")))
 
 
-@pytest.mark.parametrize("model", ["B/16", "L/16", "H/14", "R50+B/16", "R50+L/32"])
-@pytest.mark.parametrize("target", ["mean", "small", "l2"])
-@pytest.mark.parametrize("dataset", ["jft", "imagenet21k", "imagenet"])
+@pytest.mark.parametrize(
+    "model, target, dataset",
+    [
+        ("B/16", "mean", "jft"), ("L/16", "small", "imagenet21k"), ("H/14", "l2", "imagenet"),
+        ("R50+B/16", "mean", "imagenet"), ("R50+L/32", "small", "jft"),
+    ],
+)  # fmt: skip
 def test_recipe_is_valid(model, target, dataset):
     spec = f"{RECIPE}:model={model},target={target},dataset={dataset},rate=0.15,standin=true"
     config = config_lib.load(spec)

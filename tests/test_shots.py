@@ -31,7 +31,7 @@ LABELS = np.random.default_rng(0).integers(0, 3, 97)
 
 def made(ks=(1, 5, 10), seeds=3, **splits):
     given = {"train": split_of(LABELS), "test": split_of([0, 1, 2, 1], "t")} | splits
-    return shots.make(source_of(**given), ks, seeds)
+    return shots.make_task(source_of(**given), ks, seeds)
 
 
 def names(task, key):
@@ -101,7 +101,7 @@ def test_classes_with_fewer_images_are_reported():
 def test_val_is_scored_where_test_is_missing_or_has_no_labels():
     val = split_of([2, 1], "v")
     for task in (
-        shots.make(source_of(train=split_of(LABELS), val=val), (1,), 1),
+        shots.make_task(source_of(train=split_of(LABELS), val=val), (1,), 1),
         made(test=split_of([-1, -1]), val=val),
     ):
         assert task.test_labels.tolist() == [2, 1]
@@ -113,12 +113,12 @@ def test_val_is_scored_where_test_is_missing_or_has_no_labels():
 def test_shots_of_a_large_source_are_picked_from_a_pool(spec, monkeypatch):
     monkeypatch.setattr(shots, "POOL", 40)
     source = source_of(spec=spec, train=split_of(LABELS), test=split_of([0]))
-    task = shots.make(source, (2, 97), 1)
+    task = shots.make_task(source, (2, 97), 1)
     assert task.notes[0] == "shots are picked from 40 images of train"
     pool = {int(name[2:-4]) for name in names(task, (97, 0))}
     assert len(pool) == 40
     assert (pool == set(range(40))) == (spec == "tfds:imagenet2012")
-    assert len(shots.make(source, (shots.ALL,), 1).train) == 97
+    assert len(shots.make_task(source, (shots.ALL,), 1).train) == 97
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_label_in_the_second_place_is_a_label():
 )
 def test_sources_that_nothing_can_be_learned_from_are_refused(source, expected):
     with pytest.raises(BadInput, match=expected):
-        shots.make(source, (1,), 1)
+        shots.make_task(source, (1,), 1)
 
 
 def test_digest_is_of_the_images():
@@ -164,5 +164,5 @@ def test_digest_is_of_the_images():
 def test_a_source_without_a_test_split_holds_out_a_tenth():
     digits = shots.open_source("digits", Options())
     assert 0.08 < len(digits.splits["test"]) / 1797 < 0.12
-    task = shots.make(digits, (10,), 3)
+    task = shots.make_task(digits, (10,), 3)
     assert len(task.picks[10, 0]) == 100

@@ -11,10 +11,10 @@ import shutil
 import subprocess
 import sys
 
+import model_commands
 import numpy as np
 import pytest
-import using
-from opening import message, opened
+from opened_sources import message, opened
 
 from vit_jax.data.sources import registry as sources
 from vit_jax.data.sources.source import Options
@@ -65,7 +65,7 @@ def test_what_is_suggested_keeps_the_path(tmp_path, spec, meant):
 
 def test_data_check_tells_of_paths_that_lead_nowhere(capsys):
     for spec, shown in (("lay/nothere/x", "does not exist"), ("1.png", "is one image")):
-        code, _, said = using.command(capsys, "data", "check", spec)
+        code, _, said = model_commands.command(capsys, "data", "check", spec)
         assert (code, shown in said) == (2, True)
 
 
@@ -84,7 +84,7 @@ def test_every_command_tells_the_kind_of_a_path(digits_run, capsys, tmp_path):
         ["features", digits_run, f"--data={tmp_path}", f"--out={tmp_path / 'out'}"],
         ["fewshot", digits_run, f"--data={tmp_path}"],
     ):
-        code, printed, said = using.command(capsys, *words)
+        code, printed, said = model_commands.command(capsys, *words)
         assert (code, printed) == (2, "")
         assert f"did you mean folder:{tmp_path}?" in said
 

@@ -54,9 +54,9 @@ def test_split_reads_and_names_its_own_rows(some):
 @pytest.mark.parametrize("some", [range(2, 7), np.array([0, 3, 4, 6, 8])])
 @pytest.mark.parametrize("indices", [range(1, 4), np.array([0, 2, 4])])
 def test_part_of_a_split_is_by_index(some, indices):
-    part = Split(split(9).table, some).take(indices)
+    part = Split(split(9).table, some).take_indices(indices)
     assert rows(part) == [some[i] for i in indices]
-    assert rows(Split(split(9).table, some).part(1, 4)) == list(some[1:4])
+    assert rows(Split(split(9).table, some).take_range(1, 4)) == list(some[1:4])
 
 
 @pytest.mark.parametrize("some", [range(3, 8), np.array([3, 4, 6, 7])])
@@ -116,7 +116,7 @@ def test_test_and_val_are_held_out_independently():
 
 @pytest.mark.parametrize("percent, held", [(0, 0), (1, 2), (10, 15), (25, 38), (90, 135)])
 def test_cut_takes_the_end(percent, held):
-    rest, last = splits.cut(split(150), percent, "val")
+    rest, last = splits.hold_out_last(split(150), percent, "val")
     assert rows(rest) == list(range(150 - held))
     assert rows(last) == list(range(150 - held, 150))
 
@@ -125,7 +125,9 @@ def test_cut_takes_the_end(percent, held):
 
 
 def standard(given, val=10, test=20):
-    made, notes = splits.standard(given, val_percent=val, test_percent=test, hold=splits.cut)
+    made, notes = splits.standard(
+        given, val_percent=val, test_percent=test, hold=splits.hold_out_last
+    )
     return {name: rows(part) for name, part in made.items()}, notes
 
 
@@ -157,7 +159,7 @@ def test_splits_that_are_there_stay_as_they_are():
 
 @pytest.mark.parametrize("name", ["val", "validation", "valid"])
 def test_without_test_the_validation_split_is_test(name):
-    """What is selected on is never what is reported."""
+    """A split that models are selected on is never the one that is reported."""
     made, notes = standard(parts(train=100, **{name: 30}))
     assert made["train"] == list(range(90))
     assert made["val"] == list(range(90, 100))

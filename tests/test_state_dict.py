@@ -8,7 +8,7 @@ import json
 
 import foreign
 import numpy as np
-import peers
+import peer_libraries
 import pytest
 
 import vit_jax
@@ -26,16 +26,16 @@ CLOSE = 3e-5  # of logits whose standard deviation is about 1; the promise is 1e
 
 
 def timm():
-    return peers.load("timm")
+    return peer_libraries.load("timm")
 
 
 def transformers():
-    return peers.load("transformers")
+    return peer_libraries.load("transformers")
 
 
 @functools.cache
 def torch():
-    found = peers.load("torch")
+    found = peer_libraries.load("torch")
     found.set_num_threads(1)  # the models are small, and several tests run at a time
     return found
 
@@ -182,9 +182,9 @@ def test_model_of_timm_and_back(tmp_path, kind):
 
 def test_bit_of_timm_of_free_sizes(tmp_path):
     """Beside R50x1, which has 16 units."""
-    conv = functools.partial(peers.load("timm.layers").StdConv2d, eps=1e-8)
+    conv = functools.partial(peer_libraries.load("timm.layers").StdConv2d, eps=1e-8)
     theirs = randomised(
-        peers.load("timm.models.resnetv2").ResNetV2(
+        peer_libraries.load("timm.models.resnetv2").ResNetV2(
             [2, 1], (128, 256), 7, stem_chs=32, stem_type="fixed", conv_layer=conv
         )
     )
@@ -447,7 +447,10 @@ def test_heads_are_said_by_the_configuration_else_by_a_variant_else_asked_for(tm
     said = {key: 2} if write is foreign.hf_vit else {"model_args": {key: 2}}
     (tmp_path / "config.json").write_text(json.dumps(said))
     assert convert.read(path).settings["heads"] == 2
-    assert convert.read(path, heads=8).settings["heads"] == 8  # who asks knows
+    with pytest.raises(
+        BadInput, match=r"heads=8 \(--heads\), but these weights have 2 heads; leave"
+    ):
+        vit_jax.load(path, heads=8)
     (tmp_path / "config.json").unlink()
 
     named = variants.config(variant="Ti/4", classes=3)
@@ -587,8 +590,8 @@ def test_pooling_of_timm_that_ours_lacks(tmp_path, settings, words):
 
 @pytest.mark.slow
 def test_every_architecture_of_timm_is_read_right_or_refused(tmp_path, monkeypatch):
-    """What only the name of an architecture says: activation, epsilon, heads, pooling."""
-    save_config_for_hf = peers.load("timm.models._hub").save_config_for_hf
+    """Only the name of an architecture says its activation, epsilon, heads and pooling."""
+    save_config_for_hf = peer_libraries.load("timm.models._hub").save_config_for_hf
     read, wanted = [], ("vit_", "deit", "flexivit", "eva", "beit", "samvit", "naflex", "test_vit")
     for name in [n for n in timm().list_models() if n.startswith(wanted)]:
         try:

@@ -9,7 +9,7 @@ import pytest
 
 from vit_jax.checkpoints import step_folders
 from vit_jax.errors import PeerLost
-from vit_jax.storage import checksums
+from vit_jax.storage import bucket, checksums
 from vit_jax.storage import files as storage
 
 WHOLE = ("commit_success.txt", "state/x", checksums.FILE)
@@ -48,7 +48,7 @@ def test_step_without_marks_is_damaged_on_a_disk_and_unfinished_in_a_bucket(tmp_
     storage.write(run / "checkpoints" / "7" / "my_notes.txt", "")
     folder = make(tmp_path, 7, ["my_notes.txt"])
     for place in (tmp_path, run):
-        step_folders.tidy(place)
+        step_folders.remove_leftovers(place)
     assert step_folders.saved(run) == []
     assert store.names() == []
     assert step_folders.saved(tmp_path) == [7]
@@ -73,7 +73,7 @@ def test_only_what_a_save_has_left_is_tidied_away(tmp_path):
     make(tmp_path, "8.orbax-checkpoint-tmp", ["state.orbax-checkpoint-tmp/x"])
     make(tmp_path, "10.orbax-checkpoint-tmp-removed", WHOLE)
     (tmp_path / "checkpoints" / "mine.txt").write_text("")
-    step_folders.tidy(tmp_path)
+    step_folders.remove_leftovers(tmp_path)
     assert names(tmp_path) == ["4", "5", "6", "7", "9.damaged", "mine.txt", "notes"]
 
 
@@ -102,7 +102,7 @@ def test_removal_that_was_cut_short_is_finished_by_the_next_start(tmp_path, monk
         patch.setattr(shutil, "rmtree", lambda *_: None)
         step_folders.remove(folder)
     assert names(tmp_path) != []
-    step_folders.tidy(tmp_path)
+    step_folders.remove_leftovers(tmp_path)
     assert names(tmp_path) == []
 
 
@@ -144,7 +144,6 @@ def test_steps_are_there_also_where_a_store_fails_after_the_list(store, monkeypa
     def lost(*_, **__):
         raise OSError("gone")
 
-    monkeypatch.setattr(storage._store(), "info", lost)
-    monkeypatch.setattr(type(run), "is_dir", lambda _: False)  # as it says where a store fails
+    monkeypatch.setattr(bucket.store(), "info", lost)
     with pytest.raises(PeerLost, match="does not answer"):
         step_folders.committed(run)

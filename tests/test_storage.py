@@ -17,9 +17,9 @@ from vit_jax.checkpoints import retention, step_folders
 from vit_jax.cli import main
 from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput, PeerLost
-from vit_jax.storage import checksums
+from vit_jax.storage import bucket, checksums
 from vit_jax.storage import files as storage
-from vit_jax.training import workdir
+from vit_jax.training import refused_start, workdir
 from vit_jax.weights import files
 
 
@@ -79,6 +79,24 @@ def test_write_is_one_put_and_replaces_the_whole(store):
     storage.write(place, b"short")
     assert store.counted() == {"write": 2}
     assert store.objects["bucket", "run/x.json"][0] == b"short" == place.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "pattern, folder",
+    [("/x*", "/"), ("a/b*/c", "a"), ("*.tar", ""), ("a/b", "a/b"), ("gs://b/x/*.tar", "gs://b/x")],
+)
+def test_plain_part_of_a_pattern(pattern, folder):
+    assert storage.plain(pattern) == folder
+
+
+def test_an_object_or_a_range_of_it_is_read_by_one_request(store):
+    place = storage.path("gs://bucket/data/x.jpg")
+    storage.write(place, b"0123456789")
+    store.asked.clear()
+    assert place.read_bytes() == b"0123456789"
+    assert place.read_range(2, 5) == b"234"  # type: ignore[attr-defined]
+    assert place.read_range(3, 3) == b""  # type: ignore[attr-defined]
+    assert store.counted() == {"read": 2}
 
 
 def test_write_to_a_disk_leaves_the_old_content_where_it_fails(tmp_path, monkeypatch):
@@ -173,7 +191,7 @@ def test_store_that_never_answers_asks_for_another_start(store, monkeypatch):
     def lost(*_):
         raise ConnectionError("gone")
 
-    monkeypatch.setattr(storage._store(), "pipe_file", lost)
+    monkeypatch.setattr(bucket.store(), "pipe_file", lost)
     with pytest.raises(PeerLost, match="does not answer: gone") as caught:
         storage.write(storage.path("gs://bucket/run/x"), "")
     assert caught.value.exit_code == 43
@@ -184,7 +202,7 @@ def test_step_in_a_bucket_counts_with_its_mark_and_its_checksums(store):
     for name in ("4/state/x", "8/state/x", "8/commit_success.txt", "8/checksums.sha256", "9x/y"):
         storage.write(run / "checkpoints" / name, "")
     assert step_folders.committed(run) == [8]
-    step_folders.tidy(run)
+    step_folders.remove_leftovers(run)
     assert store.names("bucket/run/checkpoints/4") == []
     step_folders.set_aside(run / "checkpoints" / "8")
     assert step_folders.committed(run) == []
@@ -193,7 +211,7 @@ def test_step_in_a_bucket_counts_with_its_mark_and_its_checksums(store):
 
 def test_what_a_run_that_never_began_has_written_is_removed(store):
     run = storage.path("gs://bucket/run")
-    with pytest.raises(BadInput), workdir.unchanged_if_refused(run):  # noqa: PT012
+    with pytest.raises(BadInput), refused_start.unchanged_if_refused(run):  # noqa: PT012
         storage.write(run / "config.yaml", "")
         storage.write(run / "metrics" / "000000001-000000.jsonl", "")
         raise BadInput("")
@@ -220,13 +238,13 @@ class ProxyError(Exception):
 @pytest.mark.parametrize(
     "ask",
     [
-        storage.exists,
+        lambda place: place.exists(),
         storage.is_dir,
-        storage.changed,
+        lambda place: place.stat(),
         files.read_json,
         lambda place: config_lib.load(str(place.with_suffix(".yaml"))),
-        lambda place: storage.rename(place, place.with_name("y")),
-        lambda place: storage.opened(place).__enter__(),
+        lambda place: place.rename(place.with_name("y")),
+        lambda place: place.open("rb").__enter__(),
         lambda place: workdir.continue_or_check(None, place),  # type: ignore[arg-type]
         lambda place: checksums.write(place.parent),
         lambda place: checksums.damage(place.parent),
@@ -244,19 +262,19 @@ def test_every_question_to_a_store_that_is_gone_asks_for_another_start(store, mo
         raise ProxyError("gone")
 
     for name in ("info", "exists", "open", "cat", "rm", "mv", "pipe_file"):
-        monkeypatch.setattr(storage._store(), name, lost)
+        monkeypatch.setattr(bucket.store(), name, lost)
     with pytest.raises(PeerLost, match="does not answer: gone"):
         ask(place)
 
 
 def test_file_is_looked_for_opened_and_renamed(folder):
     storage.make_folder(folder)
-    assert not storage.exists(folder / "a")
+    assert not (folder / "a").exists()
     storage.write(folder / "a", "text")
-    assert storage.exists(folder / "a")
-    assert storage.exists(folder)
-    storage.rename(folder / "a", folder / "b")
-    with storage.opened(folder / "b") as file:
+    assert (folder / "a").exists()
+    assert folder.exists()
+    (folder / "a").rename(folder / "b")
+    with (folder / "b").open("rb") as file:
         assert file.read() == b"text"
-    with pytest.raises(FileNotFoundError), storage.opened(folder / "a"):
+    with pytest.raises(FileNotFoundError), (folder / "a").open("rb"):
         pass

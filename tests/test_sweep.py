@@ -298,7 +298,7 @@ def test_recipes_of_the_page_are_sweeps(recipe, root):
         (["--config={staged}", "--config.sed=1"], "unknown config key 'sed'"),
         (["--config=none.py"], "no file none.py"),
         ([], "--config is missing"),
-        (["--collect"], "holds no sweep"),
+        (["--collect"], "is not the folder of a sweep"),
         (["--collect", "--config={staged}"], "leave out --config"),
         (["--collect", "--config.seed=1"], r"leave out --config\.seed=1"),
         (["--config={staged}", "--config.schedule.warmup=long"], r"schedule\.warmup='long'"),

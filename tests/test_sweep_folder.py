@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What lies in the folder of a sweep: workdirs, states, sweep.csv, means over seeds and tasks."""
+"""The folder of a sweep: workdirs, states, sweep.csv, means over seeds and tasks."""
 
 import csv
 import dataclasses
@@ -119,7 +119,7 @@ def test_one_fault_of_many_points_is_said_once(tmp_path):
 
 def test_file_that_is_no_record_of_a_sweep_is_said(tmp_path):
     (tmp_path / "sweep.json").write_text("{}")
-    with pytest.raises(BadInput, match="holds no sweep"):
+    with pytest.raises(BadInput, match="is not the folder of a sweep"):
         sweep_folder.entries(tmp_path)
 
 
@@ -233,9 +233,9 @@ def test_evaluations_that_read_test(source, splits, read):
     with config.unlocked():
         config.evals = {k: {**section.to_dict(), "split": v} for k, v in splits.items()}
     assert validation.evaluations_of_test(config) == read
-    assert not validation.looked_at_test(config)
+    assert not validation.uses_test_data(config)
     config.recipe.stage = "select"
-    assert validation.looked_at_test(config) == bool(read)
+    assert validation.uses_test_data(config) == bool(read)
 
 
 @pytest.mark.parametrize(
@@ -244,16 +244,16 @@ def test_evaluations_that_read_test(source, splits, read):
 def test_a_best_step_chosen_on_test_has_looked_at_it(metric, looked):
     config = quickstart.get_config()
     config.checkpoint.keep_best = metric
-    assert validation.looked_at_test(config) == looked
+    assert validation.uses_test_data(config) == looked
 
 
 def test_few_shot_tasks_score_test():
     config = quickstart.get_config()
     config.fewshot.sources = (("d", "digits"),)
     assert validation.evaluations_of_test(config) == ["fewshot_d", "test"]
-    assert not validation.looked_at_test(config)
+    assert not validation.uses_test_data(config)
     config.checkpoint.keep_best = "fewshot_d/5shot"
-    assert validation.looked_at_test(config)
+    assert validation.uses_test_data(config)
 
 
 def test_runs_that_looked_at_test_are_marked(tmp_path):

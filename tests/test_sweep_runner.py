@@ -27,7 +27,7 @@ from vit_jax.experiments.sweeps import runner as sweep_runner
 from vit_jax.experiments.sweeps.runner import Stopped
 from vit_jax.storage import jsonl
 
-# What a script finds: its workdir in $1, and `finish VALUE`, which writes results.json.
+# A script has its workdir in $1, and `finish VALUE`, which writes results.json.
 PRELUDE = """
 cd "$1"
 echo started >> starts
@@ -350,7 +350,7 @@ def test_a_second_sweep_is_kept_out(run):
 
 def test_a_run_that_is_left_keeps_the_folder_locked(run):
     run("touch ready; (sleep 0.5; touch late) & finish 0.5", SEEDS[:1])
-    with pytest.raises(BadInput, match="a run that it has left"):
+    with pytest.raises(BadInput, match="a run that it left behind"):
         run("finish 0.5", SEEDS[:1])
     while not (run.dir / "000-seed=1" / "late").exists():
         time.sleep(0.02)
@@ -449,6 +449,7 @@ def test_the_command_of_a_run_is_that_of_train():
     ]
 
 
+@pytest.mark.integration
 def test_a_sweep_of_a_real_run(tmp_path, monkeypatch, capsys, root):
     monkeypatch.setenv("PYTHONPATH", str(root))
     assert real(tmp_path, "--stage=one") == 0

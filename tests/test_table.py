@@ -64,7 +64,7 @@ def numbered(*shape: int) -> np.ndarray:
 
 
 def inverted(op: name_table.Op, foreign_array: np.ndarray, context: Context) -> tuple:
-    """What is read; writing it gives what was read."""
+    """Returns what an op reads of an array; writing it gives the array again."""
     parts = op.read(foreign_array, context)
     np.testing.assert_array_equal(op.write(parts, context), foreign_array)
     return parts
@@ -243,7 +243,7 @@ MODELS = {
 
 def tables(model: str) -> list[Format]:
     family = {"bit": "bit", "mixer": "mixer"}.get(model, "vit")
-    return [f for f in convert.FORMATS if f.family == family]
+    return [f for forms in convert.FORMATS.values() for f in forms if f.family == family]
 
 
 def whole(form: Format, names: list[str]) -> bool:

@@ -35,7 +35,7 @@ def _quiet():
 
 
 def image(i, kind):
-    """Of its own size, and told apart from every other."""
+    """Returns an image of its own size that differs from every other."""
     pixels = pictures.noise(4 + i % 3, 5, seed=i)
     return pictures.encode(pixels, kind)
 

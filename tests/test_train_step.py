@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""One training and one evaluation step, on a small function and on a ViT over several meshes."""
+"""One training and one evaluation step, on a small function."""
 
 import dataclasses
-import functools
 import re
 
 import jax
@@ -12,10 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-import tiny
 
-from vit_jax import sharding, tree
-from vit_jax.models import variants, vit
+from vit_jax import sharding
+from vit_jax.models import variants
 from vit_jax.step import losses, metrics, state, train_step
 from vit_jax.step.normalise import normalise
 
@@ -366,7 +364,7 @@ def test_steps_that_skip_nothing_are_those_of_the_optimizer_alone():
     assert found[1][1].keys() - found[0][1].keys() == {"skipped"}
 
 
-# --- a ViT over several meshes ---
+# --- over several devices; models of every family are in test_meshes.py ---
 
 
 def rules_of(shape: tuple[int, int, int, int]) -> sharding.Rules:
@@ -387,49 +385,6 @@ def test_accumulation_over_devices_moves_no_images_between_them():
     found, _ = step(current, given, KEY)
     for name, value in expected.params.items():
         np.testing.assert_allclose(found.params[name], value, rtol=1e-6, atol=1e-6)
-
-
-@functools.lru_cache
-def vit_losses(shape: tuple[int, int, int, int]):
-    """Losses of three steps of SGD with dropout on a mesh, and the paths of split leaves."""
-    rules = rules_of(shape)
-    cfg = tiny.config(dropout=0.1, drop_path=0.1, depth=2)
-    tx = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.3, momentum=0.9))
-    model = vit.ViT(cfg, rules)
-    step = make_step(
-        tx,
-        lambda p, x, *, train, key: model.apply({"params": p}, x, train=train, key=key),
-        classes=cfg.classes,
-    )
-    params = tiny.params(cfg)
-    abstract = jax.eval_shape(lambda p: state.from_params(p, tx, ema=True), params)
-    places = sharding.place(abstract, sharding.param_axes(abstract.params, vit.AXES), rules)
-    begin = jax.jit(lambda p: state.from_params(p, tx, ema=True), out_shardings=places)
-    step = jax.jit(step, out_shardings=(places, rules.replicated), donate_argnums=0)
-    current, found = begin(params), []
-    for seed in range(3):
-        given = batch(16, seed, tiny.HEIGHT, tiny.WIDTH, cfg.classes, mask=np.arange(16) != 11)
-        over = rules.sharding(("act_batch",), (16,))
-        current, measured = step(current, jax.device_put(given, over), KEY)
-        found.append([float(measured["loss"]), float(measured["grad_norm"])])
-    split = [
-        path for path, x in tree.leaves_with_paths(current) if not x.sharding.is_fully_replicated
-    ]
-    return np.array(found), split
-
-
-@pytest.mark.parametrize(
-    "shape", [(1, 2, 2, 2), pytest.param((1, 8, 1, 1), marks=pytest.mark.slow)]
-)
-def test_sharded_step_equals_that_of_one_device(shape):
-    expected, none_split = vit_losses((1, 1, 1, 1))
-    found, split = vit_losses(shape)
-    assert not none_split
-    if shape[2] > 1:
-        assert "params/blocks/attn/query/kernel" in split
-        assert "ema/blocks/mlp/down/kernel" in split
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-    assert np.ptp(expected[:, 0]) > 0.05  # it learns, so equal is not trivial
 
 
 # --- compiling ---

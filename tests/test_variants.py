@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Names of models, what they may be combined with, and what all families have in common."""
+"""Variants: their names, sizes and settings, and what all families have in common."""
 
 import dataclasses
 import functools
@@ -17,6 +17,7 @@ import tiny
 from vit_jax import sharding, tree
 from vit_jax.errors import BadInput
 from vit_jax.models import bit, mixer, resnet, variants, vit
+from vit_jax.weights import architecture
 
 # Published numbers of parameters at 224 pixels and 1000 classes (reference/compatibility.md, 2.4,
 # and reference/protocols.md, "Models beyond the published checkpoints").
@@ -82,15 +83,48 @@ def config(variant, classes=1000, **settings):
 # --- sizes ---
 
 
-@pytest.mark.parametrize("variant", PUBLISHED)
-def test_parameter_count_is_the_published_one(variant):
-    assert tree.size(tiny.shapes(config(variant), 224, 224)) == PUBLISHED[variant]
+@pytest.mark.parametrize("variant", variants.NAMED)
+def test_every_fact_of_a_named_variant(variant):
+    cfg = config(variant)
+    shapes = tiny.shapes(cfg, 224, 224)
+    if variant in PUBLISHED:
+        assert tree.size(shapes) == PUBLISHED[variant]
+    if variant in PUBLISHED_21K:
+        more = (21_843 - 1000) * (shapes["head"]["kernel"].shape[0] + 1)
+        pre_logits = 768 * 769 if variant == "B/16" else 0
+        assert tree.size(shapes) + more + pre_logits == PUBLISHED_21K[variant]
+    assert_axes(cfg, shapes, classes=1000)
+    assert (getattr(cfg, "pool", None) == "map") == (variant in MAPPED)
+    settings = dataclasses.asdict(variants.Settings(variant))
+    assert variants.config(**settings, classes=9) == variants.config(variant=variant, classes=9)
+    assert_is_found_from_shapes(variant, cfg, shapes)
+    assert_described(variant, cfg)
 
 
-@pytest.mark.parametrize("variant", PUBLISHED_21K)
-def test_parameter_count_with_the_head_of_imagenet21k_is_the_published_one(variant):
-    cfg = config(variant, 21_843, **({"representation": 768} if variant == "B/16" else {}))
-    assert tree.size(tiny.shapes(cfg, 224, 224)) == PUBLISHED_21K[variant]
+def assert_is_found_from_shapes(variant, cfg, shapes):
+    """The weights of a variant are told from all others by the shapes of their tensors."""
+    flat = dict(tree.leaves_with_paths(tree.unstack_blocks(tiny.indexable(shapes))))
+    found, size = architecture.settings_of(variants.family(cfg), flat, None)
+    assert (found["variant"], size) == (variant, (224, 224))
+    assert variants.config(**found) == cfg
+
+
+def assert_described(variant, cfg):
+    """The description is JSON with every number of the model."""
+    found = json.loads(json.dumps(variants.describe(variant, cfg)))
+    assert (found.pop("variant"), found.pop("family")) == (variant, variants.family(cfg))
+    expected = dataclasses.asdict(cfg)
+    expected.pop("patch_outputs", None)  # of training alone
+    inner = expected.pop("backbone", None) or expected.pop("resnet", None) or {}
+    expected |= {{"width": "root_width"}.get(key, key): value for key, value in inner.items()}
+    if inner:
+        expected["stages"] = list(inner["stages"])
+    assert found == expected
+
+
+def test_parameter_count_with_pre_logits_and_the_head_of_imagenet21k_is_the_published_one():
+    cfg = config("B/16", 21_843, representation=768)
+    assert tree.size(tiny.shapes(cfg, 224, 224)) == PUBLISHED_21K["B/16"]
 
 
 def test_every_named_variant_has_a_count_or_none_is_published():
@@ -99,12 +133,6 @@ def test_every_named_variant_has_a_count_or_none_is_published():
     assert len(variants.NAMED) == len(set(variants.NAMED))
     sizes = {re.sub(r"^(R\d*\+|Mixer-)", "", v).partition("/")[0] for v in set(variants.NAMED)}
     assert sizes >= vit.SIZES.keys() | mixer.SIZES.keys()
-
-
-@pytest.mark.parametrize("variant", variants.NAMED)
-def test_models_published_with_a_map_head_have_one(variant):
-    pool = getattr(config(variant), "pool", None)
-    assert (pool == "map") == (variant in MAPPED)
 
 
 def test_half_of_b_has_its_layers_and_heads():
@@ -124,21 +152,6 @@ def test_make_builds_the_model_of_the_family(variant, cls):
     assert variants.family(cfg) == cls.__name__.lower()
 
 
-@pytest.mark.parametrize("variant", variants.NAMED)
-def test_description_is_json_with_every_number(variant):
-    cfg = config(variant)
-    found = json.loads(json.dumps(variants.describe(variant, cfg)))
-    assert (found["variant"], found["family"]) == (variant, variants.family(cfg))
-    given = dataclasses.asdict(cfg)
-    given.pop("patch_outputs", None)  # of training alone
-    inner = given.pop("backbone", None) or given.pop("resnet", None) or {}
-    expected = given | {{"width": "root_width"}.get(k, k): v for k, v in inner.items()}
-    if inner:
-        expected["stages"] = list(inner["stages"])
-    del found["variant"], found["family"]
-    assert found == expected
-
-
 # --- names ---
 
 
@@ -148,12 +161,6 @@ def test_description_is_json_with_every_number(variant):
 )
 def test_other_names_of_a_variant(name, same):
     assert config(name) == config(same)
-
-
-@pytest.mark.parametrize("variant", variants.NAMED)
-def test_every_setting_at_its_default_is_the_variant_itself(variant):
-    settings = dataclasses.asdict(variants.Settings(variant))
-    assert variants.config(**settings, classes=9) == variants.config(variant=variant, classes=9)
 
 
 def test_numbers_replace_those_of_the_variant():
@@ -229,13 +236,13 @@ def test_grid_has_rows_and_columns(variant, size, expected):
 
 
 @pytest.mark.parametrize("stem_stride", [0, 1, 2])
-@pytest.mark.parametrize("variant", [*HYBRIDS, *BITS])
-def test_small_stem_suits_images_of_32_pixels(variant, stem_stride):
-    cfg = config(variant, stem="small", stem_stride=stem_stride)
-    variants.check_image_size(cfg, 32, 32)
-    assert min(variants.grid(cfg, 32, 32)) >= 2
-    backbone = getattr(cfg, "backbone", None) or cfg.resnet
-    assert backbone.stem_stride == (stem_stride or 1)
+def test_small_stem_suits_images_of_32_pixels(stem_stride):
+    for variant in (*HYBRIDS, *BITS):
+        cfg = config(variant, stem="small", stem_stride=stem_stride)
+        variants.check_image_size(cfg, 32, 32)
+        assert min(variants.grid(cfg, 32, 32)) >= 2
+        backbone = getattr(cfg, "backbone", None) or cfg.resnet
+        assert backbone.stem_stride == (stem_stride or 1)
 
 
 SMALL = "(--config.data.image_size), or model.stem=small."
@@ -273,7 +280,10 @@ def test_image_size_that_does_not_fit_names_what_does(variant, settings, size, w
         assert word in str(caught.value)
 
 
-STEMS = {variant: config(variant, stem="small") for variant in (*HYBRIDS, *BITS)}
+# One variant of each number of pixels that a token has.
+PLAIN = ("B/8", "H/14", "B/16", "S/32", "Mixer-S/8", "Mixer-L/16", "Mixer-B/32")
+RESNETS = ("R+Ti/16", "R26+S/32", "R50+B/16", "BiT-R50x1")
+STEMS = {variant: config(variant, stem="small") for variant in RESNETS}
 
 
 def accepted(cfg, size):
@@ -287,9 +297,9 @@ def accepted(cfg, size):
 @pytest.mark.parametrize(
     "variant, settings",
     [
-        *((variant, {}) for variant in variants.NAMED),
-        *((variant, {"stem": "small"}) for variant in (*HYBRIDS, *BITS)),
-        *((variant, {"stem": "small", "stem_stride": 2}) for variant in (*HYBRIDS, *BITS)),
+        *((variant, {}) for variant in (*PLAIN, *RESNETS)),
+        *((variant, {"stem": "small"}) for variant in RESNETS),
+        *((variant, {"stem": "small", "stem_stride": 2}) for variant in RESNETS),
     ],
     ids=str,
 )
@@ -396,7 +406,7 @@ def test_unknown_variant_names_near_ones(variant, words):
         ("R50+B/16", {"root_width": 48}, ["model.root_width=48", "use 32 or 64"]),
         # free sizes
         ("custom/16", {}, ["model.width, model.depth, model.mlp, model.heads", "custom/16"]),
-        ("custom/16", {"width": 32, "mlp": 9}, ["give model.depth, model.heads (from 1 on)"]),
+        ("custom/16", {"width": 32, "mlp": 9}, ["give model.depth, model.heads (1 or more)"]),
         ("R+custom/16", {"width": 32}, ["R+custom/16", "give model.depth, model.mlp"]),
         ("Mixer-custom/16", {"width": 8}, ["give model.depth, model.mlp, model.token_mlp"]),
         ("BiT-custom", {}, ["BiT-custom", "give model.stages and model.root_width"]),
@@ -406,7 +416,11 @@ def test_unknown_variant_names_near_ones(variant, words):
         ("R50x1", {"stem_stride": 2}, ["model.stem_stride=2", "standard", "set model.stem=small"]),
         ("R50+B/16", {"stem_stride": 1}, ["model.stem_stride=1", "set model.stem=small"]),
         ("R50x1", {"stem": "small", "stem_stride": 4}, ["model.stem_stride=4", "1 or 2"]),
-        ("B/16", {"posemb": "none", "posemb_at": "every"}, ["posemb_at=every", "which is none"]),
+        (
+            "B/16",
+            {"posemb": "none", "posemb_at": "every"},
+            ["posemb_at=every", "which adds nothing"],
+        ),
         ("B/16", {"posemb": "relative", "posemb_at": "shared"}, ["posemb_at=shared", "attention"]),
         ("B/16", {"posemb": "learned2d", "width": 33, "heads": 1}, ["learned2d", "33 is odd"]),
         ("B/16", {"posemb": "sincos2d", "width": 6, "heads": 1}, ["sincos2d", "8, 12, 16", "6"]),
@@ -479,15 +493,14 @@ def test_every_setting_is_taken_or_refused_below():
 @pytest.mark.parametrize(
     "letter, variant", [("v", "S/16"), ("h", "R50+S/16"), ("b", "BiT-R50x1"), ("m", "Mixer-S/16")]
 )
-@pytest.mark.parametrize("field", TAKEN)
-def test_a_setting_changes_the_model_or_is_refused_where_there_is_none(field, letter, variant):
-    value, families = TAKEN[field]
-    if value == "OTHER":
-        value = {"h": "variance"}.get(letter, "std")
-    if letter in families:
-        found = variants.config(variant=variant, classes=3, **{field: value})
-        assert found != variants.config(variant=variant, classes=3)
-    else:
+def test_a_setting_changes_the_model_or_is_refused_where_there_is_none(letter, variant):
+    for field, (value, families) in TAKEN.items():
+        if value == "OTHER":
+            value = {"h": "variance"}.get(letter, "std")
+        if letter in families:
+            found = variants.config(variant=variant, classes=3, **{field: value})
+            assert found != variants.config(variant=variant, classes=3), field
+            continue
         with pytest.raises(BadInput) as caught:
             variants.config(variant=variant, classes=3, **{field: value})
         for word in (f"model.{field}={value!r}", f"{variant} has no {field}", "leave it out"):
@@ -511,7 +524,7 @@ WHOLE = ("pre_logits/bias", "token_mlp/down/bias")  # small, and of dimensions t
 
 
 def assert_axes(cfg, shapes, **sizes):
-    axes = sharding.param_axes(shapes, variants.AXES)
+    axes = sharding.param_axes(shapes, variants.axes(cfg))
     leaves = dict(tree.leaves_with_paths(shapes))
     assert set(axes) == set(leaves)
     for path, names in axes.items():
@@ -525,21 +538,23 @@ def assert_axes(cfg, shapes, **sizes):
         assert ("layers" in names) == tree.is_stacked(path)
 
 
-@pytest.mark.parametrize("variant", variants.NAMED)
-def test_every_parameter_of_a_named_variant_has_logical_axes(variant):
-    cfg = config(variant)
-    assert_axes(cfg, tiny.shapes(cfg, 224, 224), classes=1000)
-
-
 SIZES = {"embed": 32, "heads": 4, "head_dim": 8, "mlp": 48, "classes": 7, "layers": 3}
 
 
-@pytest.mark.parametrize("pool, scan", [("token", True), ("gap", False), ("map", True)])
 @pytest.mark.parametrize(
-    "posemb, at",
+    "posemb, at, pool, scan",
     [
-        *(("none", "stem"), ("relative", "stem"), ("sincos2d", "every")),
-        *((f"learned{d}d", at) for d in (1, 2) for at in ("stem", "every", "shared")),
+        ("none", "stem", "token", True),
+        ("relative", "stem", "token", True),
+        ("relative", "stem", "gap", False),
+        ("sincos2d", "every", "map", False),
+        ("learned1d", "stem", "token", False),
+        ("learned1d", "every", "gap", True),
+        ("learned1d", "shared", "map", True),
+        ("learned2d", "stem", "gap", False),
+        ("learned2d", "every", "token", True),
+        ("learned2d", "every", "token", False),
+        ("learned2d", "shared", "map", True),
     ],
 )
 def test_every_parameter_of_a_vit_has_logical_axes(posemb, at, pool, scan):
@@ -571,7 +586,7 @@ def test_logits_on_a_mesh_equal_those_of_one_device(family):
     mesh = sharding.make_mesh(replica=1, data=2, fsdp=2, tensor=2)
     rules = sharding.Rules(mesh, TABLE)
     params, images = tiny.params(cfg), tiny.images_of(cfg, 8)
-    axes = sharding.param_axes(params, variants.AXES)
+    axes = sharding.param_axes(params, variants.axes(cfg))
     placed = tree.map_with_path(
         lambda path, x: jax.device_put(x, rules.sharding(axes[path], x.shape, path)), params
     )
@@ -666,7 +681,7 @@ def test_remat_recomputes_what_it_says(family):
 
 
 def kept_bytes(cfg):
-    """What the forward pass of eight images leaves for the backward pass."""
+    """Returns the bytes that the forward pass of eight images leaves for the backward pass."""
     model, images = variants.make(cfg), tiny.images_of(cfg, 8)
 
     def backward(params):

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What version 0.1 wrote is continued, loaded and compared: a run at step 8 of 12, and its weights.
+"""A run of version 0.1 at step 8 of 12 and its weights are continued, loaded and compared.
 
 The last commit before modules moved into rooms made `fixtures/version-0.1.tar.gz`, on one CPU
 device: a run without its last step, the metrics of its steps 9 to 12, and its final weights.

@@ -31,7 +31,7 @@ from vit_jax.paper import vtab as paper
 TASKS = {task.slug: task for task in paper.tasks()}
 EVERY_TASK = pytest.mark.parametrize("slug", TASKS)
 
-# What TFDS says of its own splits, and what of that the tasks do not use is left out.
+# The sizes of the splits of TFDS that the tasks use.
 TFDS_SIZES = {
     "caltech101": {"train": 3060, "test": 6084},
     "cifar100": {"train": 50000, "test": 10000},
@@ -179,7 +179,7 @@ def test_another_size_is_bad_input_that_says_which_and_what_to_do(sizes, said):
 
 
 def inside(slug, text):
-    """Whether the definition in words has it: the constants are those of the paper's data."""
+    """Says if the definition in words has it: the constants are those of the paper's data."""
     return text in TASKS[slug].label_definition
 
 
@@ -227,13 +227,13 @@ def test_distance_of_kitti_is_that_of_the_closest_car_van_or_truck(objects, labe
 
 
 def test_orientation_of_dsprites_has_bins_of_three_and_two():
-    bins = [int(vtab.coarse(tf.constant(k, tf.int64), 16, 40)) for k in range(40)]
+    bins = [int(vtab.coarsen(tf.constant(k, tf.int64), 16, 40)) for k in range(40)]
     assert bins == [math.floor(k / 2.5) for k in range(40)]
     assert [bins.count(k) for k in range(16)] == [3, 2] * 8
 
 
 def test_position_of_dsprites_has_bins_of_two():
-    bins = [int(vtab.coarse(tf.constant(k, tf.int64), 16, 32)) for k in range(32)]
+    bins = [int(vtab.coarsen(tf.constant(k, tf.int64), 16, 32)) for k in range(32)]
     assert bins == [k // 2 for k in range(32)]
 
 
@@ -498,7 +498,7 @@ def test_what_is_not_prepared_is_asked_for_in_the_version_of_the_task(
         asked.append(args)
         raise errors.BadInput("not prepared")
 
-    monkeypatch.setattr(tfds_source, "prepared", prepared)
+    monkeypatch.setattr(tfds_source, "open_builder", prepared)
     with pytest.raises(errors.BadInput, match="not prepared"):
         source(f"vtab:{slug}", tmp_path)
     assert asked == [(name, str(tmp_path), f"data.source=vtab:{slug}")]

@@ -8,7 +8,7 @@ import json
 import os
 
 import pytest
-import rights
+import unprivileged
 import yaml
 from test_step_folders import WHOLE, make
 from test_train import QUICKSTART, run
@@ -18,7 +18,7 @@ from vit_jax.errors import BadInput, RunFailed, stopping_when_full
 from vit_jax.runtime import coordination
 from vit_jax.storage import checksums
 from vit_jax.storage import files as storage
-from vit_jax.training import workdir
+from vit_jax.training import refused_start, workdir
 
 
 def quickstart(*overrides):
@@ -83,7 +83,7 @@ def test_few_shot_tasks_change_results_and_their_cadence_does_not(tmp_path):
 def test_what_a_refused_start_wrote_is_removed_and_nothing_else(tmp_path, there):
     for name in there:
         (tmp_path / name).write_text("old")
-    with pytest.raises(BadInput), workdir.unchanged_if_refused(tmp_path):  # noqa: PT012
+    with pytest.raises(BadInput), refused_start.unchanged_if_refused(tmp_path):  # noqa: PT012
         (tmp_path / "checkpoints").mkdir()
         (tmp_path / "config.yaml").write_text("new")
         (tmp_path / "other.txt").write_text("of a person, meanwhile")
@@ -152,8 +152,8 @@ def test_configuration_that_is_damaged_is_restored_and_still_compared(trained, c
             assert f"seed: 0 in {trained}, now 7" in str(caught.value)
             assert str(caught.value).count(", now ") == 1
         assert f"{file} {said}" in caplog.text
-        assert f"what counts is its copy {trained / 'checkpoints' / '8'}" in caplog.text
-        assert storage.exists(file) == (content is not None)  # a start may still be refused
+        assert f"its copy {trained / 'checkpoints' / '8'}" in caplog.text
+        assert file.exists() == (content is not None)  # a start may still be refused
         if content is not None:
             assert storage.read_all([file])[0] == content
         workdir.prepare(trained, quickstart("--config.mesh.data=1"), ["cat", "dog"])
@@ -174,7 +174,9 @@ def test_what_counts_is_what_the_newest_step_was_trained_with(trained, caplog):
     storage.write(trained / "config.yaml", edited)
     with pytest.raises(BadInput, match="seed: 0 in"):
         workdir.continue_or_check(quickstart(*SEVEN), trained)
-    assert f"what counts is {trained / 'checkpoints' / '8' / 'config.yaml'}" in caplog.text
+    assert (
+        f"the run was trained with {trained / 'checkpoints' / '8' / 'config.yaml'}" in caplog.text
+    )
     assert workdir.continue_or_check(quickstart(), trained) is None
     assert storage.read_all([trained / "config.yaml"])[0] == edited  # of whoever changed it
 
@@ -193,7 +195,7 @@ def test_copy_that_is_damaged_does_not_count(trained, caplog):
     storage.remove(trained / "config.yaml")
     with pytest.raises(BadInput, match="seed: 0 in"):
         workdir.continue_or_check(quickstart(*SEVEN), trained)
-    assert f"what counts is its copy {trained / 'checkpoints' / '4'}" in caplog.text
+    assert f"its copy {trained / 'checkpoints' / '4'}" in caplog.text
 
 
 def test_steps_of_which_nothing_tells_how_they_were_made_are_not_continued(trained):
@@ -201,7 +203,7 @@ def test_steps_of_which_nothing_tells_how_they_were_made_are_not_continued(train
         storage.write(trained / "checkpoints" / step / "config.yaml", "")
     assert workdir.continue_or_check(quickstart(), trained) is None
     storage.remove(trained / "config.yaml")
-    with pytest.raises(BadInput, match=r"config\.yaml is missing, and no checkpoint has .* whole"):
+    with pytest.raises(BadInput, match=r"config\.yaml is missing, and no checkpoint has an un"):
         workdir.continue_or_check(quickstart(), trained)
 
 
@@ -218,14 +220,17 @@ def test_one_process_restores_the_configuration_for_all(trained, monkeypatch):
     monkeypatch.setattr(coordination, "share", lambda name, value: str(copy))
     with pytest.raises(BadInput, match="seed: 0 in"):
         workdir.continue_or_check(quickstart(*SEVEN), trained)
-    assert not storage.exists(trained / "config.yaml")
+    assert not (trained / "config.yaml").exists()
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "checkpoints/8/config.yaml", "checkpoints/8"])
 def test_configuration_that_may_not_be_read_is_not_damaged(tmp_path, name):
     saved_step(tmp_path, 8, config_lib.to_yaml(begun(tmp_path)))
     (tmp_path / name).chmod(0)
-    with rights.plain(), pytest.raises(BadInput, match="cannot be read: Permission denied") as e:
+    with (
+        unprivileged.plain(),
+        pytest.raises(BadInput, match="cannot be read: Permission denied") as e,
+    ):
         workdir.continue_or_check(quickstart(), tmp_path)
     assert str(tmp_path / name) in str(e.value)
     (tmp_path / name).chmod(0o700)

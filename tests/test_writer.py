@@ -14,7 +14,7 @@ import sys
 import threading
 from types import SimpleNamespace
 
-import packs
+import archive_files
 import pytest
 
 from vit_jax.data.prepare import layouts, writer
@@ -26,7 +26,7 @@ from vit_jax.data.splits import subset
 from vit_jax.errors import BadInput
 
 FILES = {
-    f"{s}/{c}/{i}.jpg": packs.picture(i + 100 * (c == "b") + 50 * (s == "test"))
+    f"{s}/{c}/{i}.jpg": archive_files.picture(i + 100 * (c == "b") + 50 * (s == "test"))
     for s, n in (("train", 20), ("test", 4))
     for c in ("a", "b")
     for i in range(n)
@@ -41,7 +41,7 @@ def progress(done, total):
     if done >= int(sys.argv[3]):
         os.kill(os.getpid(), signal.SIGKILL)
 with writer.held(target) as hidden:
-    index = layouts.own(Path(sys.argv[1]), hidden / "scratch")
+    index = layouts.index_images(Path(sys.argv[1]), hidden / "scratch")
     writer.write(index, target, 2, progress)
 """
 
@@ -53,7 +53,7 @@ def _tf():
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    return packs.unpacked(tmp_path_factory.mktemp("images"), FILES)
+    return archive_files.unpacked(tmp_path_factory.mktemp("images"), FILES)
 
 
 def target(folder, name="mine", **changes):
@@ -63,7 +63,7 @@ def target(folder, name="mine", **changes):
 
 def write(images, where, workers=2, progress=lambda done, total: None):
     with writer.held(where) as hidden:
-        index = layouts.own(images, hidden / "scratch")
+        index = layouts.index_images(images, hidden / "scratch")
         writer.write(index, where, workers, progress)
     return where.folder
 
@@ -71,7 +71,7 @@ def write(images, where, workers=2, progress=lambda done, total: None):
 @pytest.fixture(scope="module")
 def whole(images, tmp_path_factory):
     """Written at one go."""
-    return packs.tree(write(images, target(tmp_path_factory.mktemp("whole"))))
+    return archive_files.tree(write(images, target(tmp_path_factory.mktemp("whole"))))
 
 
 def test_every_image_is_there_once_with_its_label(images, tmp_path):
@@ -81,7 +81,7 @@ def test_every_image_is_there_once_with_its_label(images, tmp_path):
     assert source.classes == ("a", "b")
     for split in ("train", "test"):
         expected = [(c, int("/b/" in n)) for n, c in FILES.items() if n.startswith(split)]
-        assert sorted(packs.pairs(source.splits[split])) == sorted(expected)
+        assert sorted(archive_files.pairs(source.splits[split])) == sorted(expected)
 
 
 def test_tfds_reads_what_was_written(images, tmp_path):
@@ -123,12 +123,12 @@ def test_neighbours_in_a_file_are_of_all_classes(whole):
 
 @pytest.mark.parametrize("workers", [1, 7])
 def test_the_result_does_not_depend_on_the_number_of_workers(images, tmp_path, whole, workers):
-    assert packs.tree(write(images, target(tmp_path), workers)) == whole
+    assert archive_files.tree(write(images, target(tmp_path), workers)) == whole
 
 
 def test_the_result_does_not_depend_on_how_the_images_are_packed(tmp_path, whole):
-    archive = packs.tar(tmp_path / "x.tgz", dict(reversed(FILES.items())), "w:gz")
-    assert packs.tree(write(archive, target(tmp_path))) == whole
+    archive = archive_files.tar(tmp_path / "x.tgz", dict(reversed(FILES.items())), "w:gz")
+    assert archive_files.tree(write(archive, target(tmp_path))) == whole
     assert sorted(os.listdir(tmp_path / "mine")) == ["1.0.0"]
 
 
@@ -144,14 +144,14 @@ def test_a_failure_is_resumed_to_the_same_bytes(images, tmp_path, whole, monkeyp
         return original(example, content)
 
     monkeypatch.setattr(writer, "_record", fail)
-    with pytest.raises(BadInput, match=r"No space left on device: x.*what is finished is kept"):
+    with pytest.raises(BadInput, match=r"No space left on device: x.*finished files are kept"):
         write(images, where, 1)
     assert not where.folder.exists()
     kept = {p.name: p.stat().st_mtime_ns for p in where.hidden.glob("*-of-0000?")}
     assert len(kept) == {1: 0, 9: 2, 30: 4, 47: 6}[after]
     monkeypatch.undo()
     seen = []
-    assert packs.tree(write(images, where, 2, lambda *p: seen.append(p))) == whole
+    assert archive_files.tree(write(images, where, 2, lambda *p: seen.append(p))) == whole
     assert {n: (where.folder / n).stat().st_mtime_ns for n in kept} == kept
     assert max(seen) == (48, 48)
 
@@ -162,7 +162,7 @@ def test_a_killed_process_is_resumed_to_the_same_bytes(images, tmp_path, whole, 
     command = [sys.executable, "-c", CHILD, str(images), str(tmp_path), str(after)]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     assert not target(tmp_path).folder.exists()
-    assert packs.tree(write(images, target(tmp_path))) == whole
+    assert archive_files.tree(write(images, target(tmp_path))) == whole
 
 
 def test_a_half_written_file_of_a_killed_process_is_written_again(images, tmp_path, whole):
@@ -170,19 +170,19 @@ def test_a_half_written_file_of_a_killed_process_is_written_again(images, tmp_pa
     where.hidden.mkdir(parents=True)
     (where.hidden / "mine-train.tfrecord-00001-of-00005.partial").write_bytes(b"half")
     (where.hidden / "mine-train.tfrecord-00002-of-00005").write_bytes(b"of another plan")
-    assert packs.tree(write(images, where)) == whole
+    assert archive_files.tree(write(images, where)) == whole
 
 
 def test_other_images_do_not_reuse_what_was_written_of_these(images, tmp_path, whole, monkeypatch):
     where = target(tmp_path)
-    changed = packs.unpacked(
-        tmp_path / "other", FILES | {"train/a/0.jpg": packs.picture(999, "PNG")}
+    changed = archive_files.unpacked(
+        tmp_path / "other", FILES | {"train/a/0.jpg": archive_files.picture(999, "PNG")}
     )
     monkeypatch.setattr(writer, "_finish", lambda *_: (_ for _ in ()).throw(OSError("stop")))
     with pytest.raises(BadInput, match="stop"):
         write(changed, where)
     monkeypatch.undo()
-    assert packs.tree(write(images, where)) == whole
+    assert archive_files.tree(write(images, where)) == whole
 
 
 def test_two_processes_do_not_write_at_once(images, tmp_path):
@@ -212,9 +212,9 @@ def test_files_that_are_no_images_are_left_out_and_listed(tmp_path):
     bad = {
         "train/a/html.jpg": b"<html>",
         "train/b/empty.jpg": b"",
-        "train/b/cut.png": packs.picture(1, "PNG")[:20],
+        "train/b/cut.png": archive_files.picture(1, "PNG")[:20],
     }
-    images = packs.unpacked(tmp_path / "images", FILES | bad)
+    images = archive_files.unpacked(tmp_path / "images", FILES | bad)
     folder = write(images, target(tmp_path))
     listed = dict(json.loads((folder / "vit_jax.json").read_text())["left_out"])
     assert listed["a/html.jpg"] == "not an image"
@@ -226,7 +226,7 @@ def test_files_that_are_no_images_are_left_out_and_listed(tmp_path):
 
 
 def test_a_dataset_that_is_used_whole_takes_no_bad_image(tmp_path):
-    images = packs.unpacked(tmp_path / "images", FILES | {"train/a/html.jpg": b"<html>"})
+    images = archive_files.unpacked(tmp_path / "images", FILES | {"train/a/html.jpg": b"<html>"})
     where = target(tmp_path, complete=True)
     with pytest.raises(BadInput, match=r"1 images cannot be read, first a/html.jpg: not an image"):
         write(images, where)
@@ -235,8 +235,8 @@ def test_a_dataset_that_is_used_whole_takes_no_bad_image(tmp_path):
 
 def test_images_in_any_format_and_size_of_header_are_taken(tmp_path):
     kinds = ("JPEG", "PNG", "BMP", "GIF", "WEBP")
-    kinds = {f"{c}/{i}.jpg": packs.picture(i, k) for c in "ab" for i, k in enumerate(kinds)}
-    folder = write(packs.unpacked(tmp_path / "images", kinds), target(tmp_path))
+    kinds = {f"{c}/{i}.jpg": archive_files.picture(i, k) for c in "ab" for i, k in enumerate(kinds)}
+    folder = write(archive_files.unpacked(tmp_path / "images", kinds), target(tmp_path))
     assert json.loads((folder / "vit_jax.json").read_text())["left_out"] == []
 
 
@@ -278,7 +278,7 @@ def bad(part):
 
 @pytest.mark.parametrize("part, split, number", [("test/", "test", 8), ("train/", "train", 40)])
 def test_a_split_of_which_nothing_can_be_read_is_refused(tmp_path, part, split, number):
-    images = packs.unpacked(tmp_path / "images", bad(part))
+    images = archive_files.unpacked(tmp_path / "images", bad(part))
     where = target(tmp_path / "data")
     said = rf"none of the {number} images of {split} can be read: ./\d+.jpg: not an image; "
     with pytest.raises(BadInput, match=said):
@@ -289,22 +289,22 @@ def test_a_split_of_which_nothing_can_be_read_is_refused(tmp_path, part, split, 
 def test_images_that_were_replaced_by_others_of_their_size_are_read_again(tmp_path, whole):
     size = {n: len(c) for n, c in FILES.items()}
     files = FILES | {n: bytes(size[n]) for n in FILES if n.startswith("test/")}
-    images, where = packs.unpacked(tmp_path / "images", files), target(tmp_path / "data")
+    images, where = archive_files.unpacked(tmp_path / "images", files), target(tmp_path / "data")
     with pytest.raises(BadInput, match="none of the 8 images of test"):
         write(images, where)
-    packs.unpacked(images, FILES)
-    assert packs.tree(write(images, where)) == whole
+    archive_files.unpacked(images, FILES)
+    assert archive_files.tree(write(images, where)) == whole
 
 
 def test_what_can_be_read_must_be_what_the_layout_accepts(tmp_path):
-    images = packs.unpacked(tmp_path / "images", FILES | {"train/a/html.jpg": b"<html>"})
+    images = archive_files.unpacked(tmp_path / "images", FILES | {"train/a/html.jpg": b"<html>"})
     where, seen = target(tmp_path / "data"), {}
 
     def accepts(kept):
         seen.update({split: {e.name for e in examples} for split, examples in kept.items()})
         raise BadInput("too few.")
 
-    index = dataclasses.replace(layouts.own(images, tmp_path / "scratch"), accepts=accepts)
+    index = dataclasses.replace(layouts.index_images(images, tmp_path / "scratch"), accepts=accepts)
     with (
         writer.held(where),
         pytest.raises(BadInput, match=r"too few\. .*: a/html.jpg: not an image"),
@@ -346,20 +346,20 @@ def test_a_kill_while_tidying_up_loses_nothing(images, tmp_path, whole, monkeypa
     assert calls[0] == "scratch"
     kept = {p.name: p.stat().st_mtime_ns for p in where.hidden.glob("*-of-0000?")}
     assert len(kept) == 7
-    assert packs.tree(write(images, where)) == whole
+    assert archive_files.tree(write(images, where)) == whole
     assert {n: (where.folder / n).stat().st_mtime_ns for n in kept} == kept
 
 
 def test_a_folder_that_holds_something_else_is_in_the_way(images, tmp_path):
     where = target(tmp_path)
-    packs.unpacked(where.folder, {"mine.txt": b"x"})
+    archive_files.unpacked(where.folder, {"mine.txt": b"x"})
     with pytest.raises(BadInput, match=r"1\.0\.0 is in the way: it is not empty"):
         write(images, where)
-    assert packs.tree(tmp_path) == {"mine/1.0.0/mine.txt": b"x"}
+    assert archive_files.tree(tmp_path) == {"mine/1.0.0/mine.txt": b"x"}
 
 
 def test_a_try_that_wrote_nothing_leaves_no_folders(tmp_path):
-    images = packs.unpacked(tmp_path / "images", {"a/1.jpg": b""})
+    images = archive_files.unpacked(tmp_path / "images", {"a/1.jpg": b""})
     where = writer.Target("mine", "one", "1.0.0", tmp_path / "data")
     with pytest.raises(BadInput, match="two classes or more, found one: "):
         write(images, where)

@@ -82,11 +82,11 @@ def randomised(abstract: Any, seed: int = 0) -> Any:
 
 def params(cfg: variants.Config, height: int = 0, width: int = 0, seed: int = 0) -> Any:
     """Random parameters; equal for the two layouts."""
-    looped = randomised(tree.unstack_blocks(_indexable(shapes(cfg, height, width))), seed)
+    looped = randomised(tree.unstack_blocks(indexable(shapes(cfg, height, width))), seed)
     return tree.stack_blocks(looped) if getattr(cfg, "scan", False) else looped
 
 
-def _indexable(abstract: Any) -> Any:
+def indexable(abstract: Any) -> Any:
     return jax.tree.map(lambda x: np.broadcast_to(np.float32(0), x.shape), abstract)
 
 

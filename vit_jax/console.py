@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Prints text for a person on standard error and output; the program never needs that reader.
+"""Prints text for people on standard error and output; a run never depends on a reader.
 
 The terminal may be closed, the reader of a log may die, its disk may be full. The run then goes on
-silently: its results are in its workdir. Start from `show`.
+silently, because its results are in its workdir. Start from `show`.
 """
 
 import codecs
@@ -13,7 +13,6 @@ import io
 import logging
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
@@ -81,33 +80,23 @@ class Handler(logging.StreamHandler):
             super().handleError(record)
 
 
-_BAR_SECS = 0.5  # interval between two updates of a progress bar
-
-
 @contextlib.contextmanager
-def bar(what: str) -> Iterator[Callable[[int, int], None]]:
+def bar(label: str) -> Iterator[Callable[[int, int], None]]:
     """Yields a function (done, total) that shows progress on a terminal, and elsewhere nothing."""
-    began = due = time.monotonic()
-    shown = sys.stderr.isatty()
-    if shown:  # the first update may take long, e.g. during a compilation
-        show(f"\r\x1b[K{what}: ...", end="")
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from tqdm import tqdm
 
-    def progress(done: int, total: int) -> None:
-        nonlocal due, shown
-        now = time.monotonic()
-        if now < due or not sys.stderr.isatty():
-            return
-        rate = done / max(now - began, 1e-9)
-        left = f", {(total - done) / rate:.0f} s left" if done else ""
-        text = f"{what}: {done:,} of {total:,} ({done / max(total, 1):.0%}), {rate:,.0f}/s{left}"
-        show(f"\r\x1b[K{text}", end="")
-        due, shown = now + _BAR_SECS, True
+    tqdm.monitor_interval = 0  # starts no thread
+    with tqdm(desc=label, mininterval=0.5, leave=False) as shown:
 
-    try:
+        def progress(done: int, total: int) -> None:
+            shown.total = total
+            shown.update(done - shown.n)
+
         yield progress
-    finally:
-        if shown:
-            show("\r\x1b[K", end="")
+    show(end="")  # silences the stream if the terminal was closed meanwhile
 
 
 def duration(secs: float) -> str:

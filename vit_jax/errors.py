@@ -41,6 +41,10 @@ class PeerLost(RuntimeError):
     exit_code = 43
 
 
+class StoreLost(PeerLost):
+    """The object store does not answer. The exit code is 43: run again."""
+
+
 class Stopped(RuntimeError):
     """A stop on request, after the run has saved its state. The exit code is 42: run again.
 
@@ -68,9 +72,9 @@ def runs_again(code: int) -> bool:
 
 def together(problems: Sequence[BadInput]) -> BadInput:
     """Returns one error that lists all problems, so that the user can fix them in one go."""
-    said = list(dict.fromkeys(text for p in problems for text in p.parts or (str(p),)))
-    error = BadInput("\n- ".join([f"{len(said)} problems:", *said]) if said[1:] else said[0])
-    error.parts = tuple(said)
+    texts = list(dict.fromkeys(text for p in problems for text in p.parts or (str(p),)))
+    error = BadInput("\n- ".join([f"{len(texts)} problems:", *texts]) if texts[1:] else texts[0])
+    error.parts = tuple(texts)
     return error
 
 
@@ -91,11 +95,11 @@ def writing(workdir: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def permitted(what: str) -> Iterator[None]:
+def permitted(action: str) -> Iterator[None]:
     """Turns a permission error inside the block into BadInput, which names the file.
 
     Args:
-      what: the participle that the message needs, such as "read" for "cannot be read".
+      action: the participle that the message needs, such as "read" for "cannot be read".
     """
     try:
         yield
@@ -103,7 +107,7 @@ def permitted(what: str) -> Iterator[None]:
         if e.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
         raise BadInput(
-            f"{e.filename} cannot be {what}: {e.strerror}; give the account of this process the "
+            f"{e.filename} cannot be {action}: {e.strerror}; give the account of this process the "
             "right to, then run the same command again."
         ) from e
 
@@ -136,27 +140,27 @@ def stopping_when_full(workdir: Path) -> Iterator[None]:
         raise RunFailed(f"{full}. Make room, then run the same command again to continue.") from e
 
 
-def unknown(what: str, given: str, options: Iterable[str], hint: str = "") -> BadInput:
+def unknown(kind: str, name: str, options: Iterable[str], hint: str = "") -> BadInput:
     """Returns the error for a name that is not one of `options`.
 
     The message suggests similar options. It lists all options if they are few, or if it has
     nothing to suggest.
 
     Args:
-      what: the kind of name, such as "config key".
-      given: the name.
+      kind: the kind of name, such as "config key".
+      name: the name.
       options: the known names.
       hint: a text from `synonyms.hint` that replaces the suggestions; "" keeps them.
     """
     options = list(options)
-    near = [] if hint else _near(given, options)
+    near = [] if hint else _near(name, options)
     if near:
         hint = f" Did you mean {' or '.join(repr(n) for n in near)}?"
     known = "" if hint and len(options) > 20 else f" Known: {', '.join(options) or 'none'}."
-    return BadInput(f"unknown {what} {given!r}.{hint}{known}")
+    return BadInput(f"unknown {kind} {name!r}.{hint}{known}")
 
 
-def _near(given: str, options: Sequence[str]) -> list[str]:
+def _near(name: str, options: Sequence[str]) -> list[str]:
     """Returns the options that are most similar to a name.
 
     If options differ only in case and separators, it returns those. Else it returns options with
@@ -167,9 +171,9 @@ def _near(given: str, options: Sequence[str]) -> list[str]:
     def plain(text: str) -> str:
         return re.sub(r"[\W_]", "", text.lower())
 
-    section, _, word = given.rpartition(".")
-    same = [o for o in options if plain(given) and plain(o) == plain(given)]
+    section, _, word = name.rpartition(".")
+    same = [o for o in options if plain(name) and plain(o) == plain(name)]
     ends = [o for o in options if plain(word) and plain(o.rpartition(".")[2]) == plain(word)]
     if section and len(ends) > 1:
         ends = []
-    return same or ends or difflib.get_close_matches(given, options, n=3, cutoff=0.5)
+    return same or ends or difflib.get_close_matches(name, options, n=3, cutoff=0.5)

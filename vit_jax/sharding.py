@@ -39,15 +39,15 @@ def mesh_shape(*, replica: int, data: int, fsdp: int, tensor: int, devices: int)
     """
     sizes: dict[str, int] = dict(zip(MESH_AXES, (replica, data, fsdp, tensor), strict=True))
     free = [a for a, n in sizes.items() if n == -1]
-    given = math.prod(n for n in sizes.values() if n != -1)
-    if len(free) > 1 or given < 1 or any(n < 1 and n != -1 for n in sizes.values()):
+    fixed = math.prod(n for n in sizes.values() if n != -1)
+    if len(free) > 1 or fixed < 1 or any(n < 1 and n != -1 for n in sizes.values()):
         raise BadInput(f"mesh {sizes}: sizes are positive, and at most one is -1 (the rest).")
-    if devices % given or (not free and given != devices):
+    if devices % fixed or (not free and fixed != devices):
         raise BadInput(
-            f"mesh {sizes} needs {'a multiple of ' if free else ''}{given} devices, "
+            f"mesh {sizes} needs {'a multiple of ' if free else ''}{fixed} devices, "
             f"there are {devices}; {_nearest(sizes, devices)} fits."
         )
-    return tuple(devices // given if n == -1 else n for n in sizes.values())
+    return tuple(devices // fixed if n == -1 else n for n in sizes.values())
 
 
 def _nearest(sizes: Mapping[str, int], devices: int) -> str:
@@ -162,14 +162,14 @@ class Rules:
         """Returns `spec` on this mesh."""
         return NamedSharding(self.mesh, self.spec(axes, shape, path))
 
-    def parts(self, logical: str) -> int:
+    def ways(self, logical: str) -> int:
         """Returns the number of parts into which a logical axis is split."""
         return math.prod(self.mesh.shape[a] for a in dict(self.table).get(logical, ()))
 
     @property
-    def batch_parts(self) -> int:
+    def batch_ways(self) -> int:
         """The number of parts into which the batch is split."""
-        return self.parts("act_batch")
+        return self.ways("act_batch")
 
     @property
     def replicated(self) -> NamedSharding:
@@ -196,7 +196,7 @@ def param_axes(
     Raises:
       BadInput: no pattern covers a parameter, or its number of dimensions differs.
     """
-    found = {}
+    axes_of_path = {}
     for path, leaf in tree.leaves_with_paths(params):
         axes = next((a for p, a in meaning.items() if re.fullmatch(f"(.*/)?{p}", path)), None)
         if axes is None:
@@ -207,8 +207,8 @@ def param_axes(
         axes = ("layers", *axes) if tree.is_stacked(path) else axes
         if len(axes) != len(leaf.shape):
             raise BadInput(f"parameter {path} has shape {tuple(leaf.shape)} but axes {axes}.")
-        found[path] = axes
-    return found
+        axes_of_path[path] = axes
+    return axes_of_path
 
 
 def place(state: PyTree, axes: Mapping[str, tuple[str | None, ...]], rules: Rules) -> PyTree:
@@ -242,10 +242,10 @@ def place(state: PyTree, axes: Mapping[str, tuple[str | None, ...]], rules: Rule
     return tree.map_with_path(one, state)
 
 
-def _kept(shape: tuple[int, ...], given: tuple[int, ...]) -> list[int] | None:
-    """Returns the dimensions of `shape` that make up `given`: all, or all but one; else None."""
+def _kept(shape: tuple[int, ...], part: tuple[int, ...]) -> list[int] | None:
+    """Returns the dimensions of `shape` that make up `part`: all, or all but one; else None."""
     every = list(range(len(shape)))
     for kept in (every, *(every[:k] + every[k + 1 :] for k in reversed(every))):
-        if kept and tuple(shape[k] for k in kept) == given:
+        if kept and tuple(shape[k] for k in kept) == part:
             return kept
     return None

@@ -92,9 +92,9 @@ def size(tree: PyTree) -> int:
     return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(tree))
 
 
-def difference(given: PyTree, expected: PyTree) -> str:
+def difference(actual: PyTree, expected: PyTree) -> str:
     """Describes how two trees differ in paths and shapes, from both sides; "" if they agree."""
-    have = {p: tuple(x.shape) for p, x in leaves_with_paths(given)}
+    have = {p: tuple(x.shape) for p, x in leaves_with_paths(actual)}
     want = {p: tuple(x.shape) for p, x in leaves_with_paths(expected)}
     rows = [f"  missing      {p} {want[p]}" for p in want if p not in have]
     rows += [f"  unexpected   {p} {have[p]}" for p in have if p not in want]

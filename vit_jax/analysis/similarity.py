@@ -37,7 +37,7 @@ def of_model(cfg: vit.ViTConfig, params: dict[str, Any], size: tuple[int, int]) 
 
 
 def has_embeddings(cfg: vit.ViTConfig) -> bool:
-    """Returns whether the model adds position embeddings to patches."""
+    """Returns True if the model adds position embeddings to patches."""
     return cfg.posemb not in ("none", "relative")
 
 
@@ -78,7 +78,7 @@ def distance_correlation(posemb_LD: np.ndarray, rows: int, columns: int) -> floa
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """Returns ranks from 0 on; equal values share the mean of their ranks."""
+    """Returns ranks, starting from 0; equal values share the mean of their ranks."""
     _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return (last - (counts + 1) / 2)[which]

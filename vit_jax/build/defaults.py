@@ -40,43 +40,43 @@ def settle(config: ConfigDict) -> ConfigDict:
       BadInput: `init` cannot be read, or contradicts a value that was given.
     """
     auto = config.model.variant == "auto"
-    found: dict[str, Any] = {"variant": SCRATCH_VARIANT, "image_size": SCRATCH_IMAGE_SIZE}
+    weight_settings: dict[str, Any] = {"variant": SCRATCH_VARIANT, "image_size": SCRATCH_IMAGE_SIZE}
     if config.init:
-        found = _found(config)
+        weight_settings = _read_settings(config)
     keys = _UNSET if auto else _BROUGHT
-    clashes = _fill(config, found, keys)
+    clashes = _fill(config, weight_settings, keys)
     if auto and clashes:
-        key, given, have = clashes[0]
+        key, value, have = clashes[0]
         raise BadInput(
-            f"{key}={given!r} was given, but {config.init} has {have!r}; leave it out, or give "
+            f"{key}={value!r} was given, but {config.init} has {have!r}; leave it out, or give "
             "--config.model.variant to choose an architecture of your own."
         )
     with config.unlocked():
         if auto:
-            config.model.variant = found["variant"]
+            config.model.variant = weight_settings["variant"]
         if not config.data.image_size:
-            if "image_size" not in found:
+            if "image_size" not in weight_settings:
                 raise BadInput(
-                    f"{config.init} does not say for what square image size it was made; give "
+                    f"{config.init} does not give a square image size; give "
                     "--config.data.image_size."
                 )
-            config.data.image_size = found["image_size"]
+            config.data.image_size = weight_settings["image_size"]
     return config
 
 
 def is_scratch(config: ConfigDict) -> bool:
-    """Returns whether a settled configuration has the default model of a run without `init`."""
+    """Returns True if a settled configuration has the default model of a run without `init`."""
     return not config.init and config.model.variant == SCRATCH_VARIANT
 
 
-def _found(config: ConfigDict) -> dict[str, Any]:
+def _read_settings(config: ConfigDict) -> dict[str, Any]:
     """Reads the settings of `init`, under the keys of the sections `model` and `data`."""
     from vit_jax.weights import loading
 
     weights = loading.read_weights(config.init, heads=config.model.heads, shapes_only=True)
-    found = dict(weights.settings)
+    settings = dict(weights.settings)
     if weights.image_size and weights.image_size[0] == weights.image_size[1]:
-        found["image_size"] = weights.image_size[0]
+        settings["image_size"] = weights.image_size[0]
     for key, name in (
         ("mean", "mean"),
         ("std", "std"),
@@ -84,8 +84,8 @@ def _found(config: ConfigDict) -> dict[str, Any]:
         ("std", "image_std"),
     ):
         if name in weights.images:
-            found[key] = tuple(weights.images[name])
-    return found
+            settings[key] = tuple(weights.images[name])
+    return settings
 
 
 def check_weights(config: ConfigDict) -> None:
@@ -126,17 +126,17 @@ def take_from_run(config: ConfigDict, saved: ConfigDict) -> None:
 
 
 def _fill(
-    config: ConfigDict, found: dict[str, Any], keys: dict[tuple[str, str], Any]
+    config: ConfigDict, values: dict[str, Any], keys: dict[tuple[str, str], Any]
 ) -> list[tuple[str, Any, Any]]:
     """Sets the open settings; returns (key, given, found) for given values that differ."""
     clashes = []
     with config.unlocked():
         for (section, key), unset in keys.items():
-            given = config[section][key]
-            if key not in found or given == found[key]:
+            current = config[section][key]
+            if key not in values or current == values[key]:
                 continue
-            if given == unset:
-                config[section][key] = found[key]
+            if current == unset:
+                config[section][key] = values[key]
             else:
-                clashes.append((f"{section}.{key}", given, found[key]))
+                clashes.append((f"{section}.{key}", current, values[key]))
     return clashes

@@ -21,8 +21,7 @@ from vit_jax.config import load as config_lib
 from vit_jax.config import plugins, timeline
 from vit_jax.config.load import ConfigDict
 from vit_jax.errors import BadInput
-from vit_jax.hardware import device_memory
-from vit_jax.models import attention, flops, mixer, variants, vit
+from vit_jax.models import attention, variants, vit
 from vit_jax.optim import optimizers, schedules
 from vit_jax.runtime import compile_ahead
 from vit_jax.step import state, train_step
@@ -54,19 +53,19 @@ def make_rules(config: ConfigDict, devices: Sequence[Any] | None = None) -> shar
 
 def check_batches(config: ConfigDict, rules: sharding.Rules) -> None:
     """Raises BadInput if the mesh does not divide a batch; the message names sizes that fit."""
-    unit = rules.batch_parts * config.accumulation
+    unit = rules.batch_ways * config.accumulation
     batches = {"batch_size": (config.batch_size, unit)}
     for name, section in config.evals.items():
         size = section.batch_size or config.batch_size
-        batches[f"evals.{name}.batch_size"] = (size, rules.batch_parts)
-    batches["fewshot.batch_size"] = (few_shot_batch(config), rules.batch_parts)
+        batches[f"evals.{name}.batch_size"] = (size, rules.batch_ways)
+    batches["fewshot.batch_size"] = (few_shot_batch(config), rules.batch_ways)
     for key, (size, ways) in batches.items():
         if size % ways or size < ways:
             low = size // ways * ways
             fits = f"{low} or {low + ways}" if low else str(ways)
             raise BadInput(
                 f"{key}={size} is not divisible by {ways} (devices that share the batch: "
-                f"{rules.batch_parts}, accumulation: {ways // rules.batch_parts}); use {fits}."
+                f"{rules.batch_ways}, accumulation: {ways // rules.batch_ways}); use {fits}."
             )
 
 
@@ -94,7 +93,7 @@ class Program:
     step: Any  # jitted: (state, batch, key) -> (state, metrics)
     eval_step: Any  # jitted: (params, batch) -> sums
     scores_step: Any  # jitted: like eval_step, with `scores`
-    begun: dict[str, Future[Any]]  # `create` and `step`, if another thread compiles them
+    compiling: dict[str, Future[Any]]  # `create` and `step`, if another thread compiles them
 
     @functools.cached_property
     def step_key(self) -> jax.Array:
@@ -137,17 +136,19 @@ class Program:
         """Lowers the train step, for compilation ahead of time."""
         return self.step.lower(self.abstract, self.batch(), _key_shape(self.rules.replicated))
 
-    def begin(self, name: str, submit: Callable[[Callable[[], Any]], Future[Any]]) -> None:
+    def start_compiling(
+        self, name: str, submit: Callable[[Callable[[], Any]], Future[Any]]
+    ) -> None:
         """Starts to compile `create` or `step` in another thread; `compiled` then waits for it.
 
         Tracing happens here, where jax has the settings of the caller.
         """
-        self.begun[name] = submit(self._lower(name).compile)
+        self.compiling[name] = submit(self._lower(name).compile)
 
     def compiled(self, name: str) -> jax.stages.Compiled:
         """Returns `create` or `step`, compiled."""
-        begun = self.begun.get(name)
-        return begun.result() if begun else self._lower(name).compile()
+        compiling = self.compiling.get(name)
+        return compiling.result() if compiling else self._lower(name).compile()
 
     def _lower(self, name: str) -> jax.stages.Lowered:
         if name == "step":
@@ -171,10 +172,6 @@ class Program:
             state.from_params, tx=self.tx, ema=self.config.ema.decay > 0
         )
         return jax.jit(from_params, out_shardings=places)(chosen)
-
-    def fields(self) -> dict[str, Any]:
-        """Returns the fields by name, without cached values."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def changed(self, settings: Mapping[str, Any]) -> "Program":
         """Makes the same program with other values: config key -> value."""
@@ -220,7 +217,7 @@ def make(
       BadInput: the mesh or a combination of values cannot be used.
     """
     rules = make_rules(config, devices)
-    steps, use_ema = timeline.of(config, examples), config.ema.decay > 0
+    steps, use_ema = timeline.steps_of(config, examples), config.ema.decay > 0
     cfg, side = for_devices(config, classes, rules, steps, platform), config.data.image_size
     bare = variants.make(cfg)
 
@@ -255,7 +252,7 @@ def make(
         step=jitted(step, donate_argnums=0, out_shardings=(places, rules.replicated)),
         eval_step=jitted(eval_step, out_shardings=rules.replicated),
         scores_step=jitted(scores_step, out_shardings=rules.replicated),
-        begun={},
+        compiling={},
     )
 
 
@@ -296,13 +293,13 @@ def for_devices(
     cfg = model_config(config, classes)
     if isinstance(cfg, vit.ViTConfig):
         cfg = attention.for_devices(cfg, config.model.attention, rules)
-    if not isinstance(cfg, vit.ViTConfig | mixer.MixerConfig) or not cfg.scan:
+    if cfg.FAMILY == "bit" or cfg.FAMILY == "own" or not cfg.scan:
         return cfg
     side, images = config.data.image_size, config.batch_size * steps.total
-    long = 3 * images * flops.forward_flops(cfg, side, side) > _LONG_FLOPS
+    long = 3 * images * variants.forward_flops(cfg, side, side) > _LONG_FLOPS
     on_cpu = (platform or rules.mesh.devices.flat[0].platform) == "cpu"
     # Outside the scan, a CPU's compiler keeps recomputed values beside those that they replace.
-    fits = cfg.remat == "none" and rules.parts("act_tokens") == 1
+    fits = cfg.remat == "none" and rules.ways("act_tokens") == 1
     return dataclasses.replace(cfg, unrolled=long and on_cpu and fits)
 
 
@@ -325,8 +322,8 @@ def _optimizer(
     config: ConfigDict, params: Any, steps: timeline.Steps
 ) -> tuple[schedules.Schedule, optimizers.Transform]:
     in_steps = {"warmup": steps.warmup, "cooldown": steps.cooldown, "drops": steps.drops}
-    given = _chosen(config.schedule) | in_steps
-    schedule = schedules.make_schedule(total_steps=steps.total, **given)
+    arguments = _chosen(config.schedule) | in_steps
+    schedule = schedules.make_schedule(total_steps=steps.total, **arguments)
     tx = optimizers.make_optimizer(params, schedule, **_chosen(config.optimizer))
     return schedule, train_step.skipping(tx) if config.skip_non_finite else tx
 
@@ -339,8 +336,8 @@ def _step_functions(
     Patch prediction has no scores.
     """
 
-    def apply(params: Any, images: jax.Array, **given: Any) -> jax.Array:
-        return jnp.asarray(model.apply({"params": params}, images, **given))
+    def apply(params: Any, images: jax.Array, **options: Any) -> jax.Array:
+        return jnp.asarray(model.apply({"params": params}, images, **options))
 
     objective = masked_objective(config, model.cfg)
     shared = {
@@ -379,7 +376,9 @@ def stronger_remat(model: ConfigDict) -> list[str]:
 
 def out_of_memory(run: Program) -> BadInput:
     """Returns an error that says how much memory a run needs, and which settings need less."""
-    size, parts, ways = run.config.batch_size, run.config.accumulation, run.rules.batch_parts
+    from vit_jax.hardware import device_memory
+
+    size, parts, ways = run.config.batch_size, run.config.accumulation, run.rules.batch_ways
     more = [parts * f for f in (2, 4, 8, 16) if size % (parts * f * ways) == 0]
     settings: list[dict[str, Any]] = [{"accumulation": a} for a in more]
     remat = stronger_remat(run.config.model)

@@ -22,15 +22,14 @@ import numpy as np
 
 from vit_jax.build import program
 from vit_jax.build.program import Program
-from vit_jax.config import durations, timeline, validation
 from vit_jax.config import load as config_lib
+from vit_jax.config import timeline, validation
 from vit_jax.config.load import ConfigDict
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.pipeline import pipeline
 from vit_jax.data.pipeline.pipeline import Pipeline
 from vit_jax.data.sources import registry as sources
 from vit_jax.data.sources.source import Options, Source
-from vit_jax.data.splits import subset
 from vit_jax.data.splits.split import Split
 from vit_jax.data.tasks import test_sets
 from vit_jax.data.tasks.test_sets import Evaluation
@@ -79,12 +78,14 @@ def check(config: ConfigDict) -> None:
             custom.find(name, part.evaluator, config.checkpoint.keep_best)
     for key, value in config_lib.flatten(config):
         if key in _DURATIONS or re.fullmatch(r"evals\.\w+\.every", key):
-            durations.parse(f"config.{key}", value)
+            timeline.parse_duration(f"config.{key}", value)
         if key == "schedule.step.drops":
             for text in value:
-                durations.parse(f"config.{key}", text)
-    if durations.parse("config.length", config.length).unit == "percent":
-        raise BadInput(f"length={config.length!r}: percent is of the length; give another unit.")
+                timeline.parse_duration(f"config.{key}", text)
+    if timeline.parse_duration("config.length", config.length).unit == "percent":
+        raise BadInput(
+            f"length={config.length!r}: percent refers to the length itself; give another unit."
+        )
     timeline.profile_steps(config.profile)
 
 
@@ -100,22 +101,28 @@ def _nearest(value: int, fits: list[int]) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Run(Program):
+class Run:
     """A program with its data."""
 
+    program: Program
     source: Source
     train_pipeline: Pipeline
     evaluations: dict[str, Evaluation]
     eval_pipelines: dict[str, dict[str, Pipeline]]  # by evaluation and part
     tasks: "dict[str, shots.Task]"  # few-shot tasks, by the name of their metrics
 
+    @property
+    def config(self) -> ConfigDict:
+        """The configuration of the run."""
+        return self.program.config
+
     def train_batches(self, first_step: int) -> Iterator[dict[str, jax.Array]]:
         """Yields global batches, from `first_step` on."""
-        size = self.config.batch_size
-        rows = pipeline.local_rows(self.batch_sharding, size)
-        batches = self.train_pipeline.train(first_step, self.steps.total, rows)
+        size, over = self.config.batch_size, self.program.batch_sharding
+        rows = pipeline.local_rows(over, size)
+        batches = self.train_pipeline.train(first_step, self.program.steps.total, rows)
         ahead = self.config.data.prefetch
-        return coordinated_stop.feed(pipeline.to_devices(batches, self.batch_sharding, size, ahead))
+        return coordinated_stop.feed(pipeline.to_devices(batches, over, size, ahead))
 
     def skipped_images(self, workdir: Path) -> list[dict[str, str]]:
         """Returns `file` and `reason` of every image that any process has left out of training."""
@@ -124,30 +131,30 @@ class Run(Program):
         before = skipped_images.read_skipped(workdir)
         own = json.dumps(sorted({*before, *self.train_pipeline.skipped}))
         lists = map(json.loads, coordination.gather("skipped images", own))
-        found = sorted(set(map(tuple, itertools.chain.from_iterable(lists))))
-        return [{"file": file, "reason": reason} for file, reason in found]
+        images = sorted(set(map(tuple, itertools.chain.from_iterable(lists))))
+        return [{"file": file, "reason": reason} for file, reason in images]
 
     def fingerprint(self) -> dict[str, str]:
         """Returns the values that must agree in all processes that read the same examples."""
         split = self.train_pipeline.split
-        found = {"training examples": f"{len(split)} ({split.digest()})"}
+        values = {"training examples": f"{len(split)} ({split.digest()})"}
         for name, one in self.evaluations.items():
             digests = [part.digest(1000) for part in one.parts.values()]
-            found[f"evaluation {name}"] = f"{len(one)} ({' '.join(digests)})"
-        found |= {name: task.digest() for name, task in self.tasks.items()}
-        return self.source.fingerprint() | found
+            values[f"evaluation {name}"] = f"{len(one)} ({' '.join(digests)})"
+        values |= {name: task.digest() for name, task in self.tasks.items()}
+        return self.source.fingerprint() | values
 
     def eval_batches(self, name: str) -> Iterator[tuple[str, dict[str, jax.Array]]]:
         """Yields (part, global batch) of a named evaluation; see `classification.evaluate`."""
         columns, with_columns = self.evaluations[name].columns, {}
         if columns is not None:
             with_columns["columns"] = jax.make_array_from_callback(
-                columns.shape, self.rules.replicated, lambda index: columns[index]
+                columns.shape, self.program.rules.replicated, lambda index: columns[index]
             )
+        over = self.program.batch_sharding
         for part, pipe in self.eval_pipelines[name].items():
-            rows = pipeline.local_rows(self.batch_sharding, pipe.batch_size)
-            batches = pipe.evaluation(rows)
-            placed = pipeline.to_devices(batches, self.batch_sharding, pipe.batch_size, 0)
+            batches = pipe.evaluation(pipeline.local_rows(over, pipe.batch_size))
+            placed = pipeline.to_devices(batches, over, pipe.batch_size, 0)
             for batch in coordinated_stop.feed(placed):
                 yield part, batch | with_columns
 
@@ -158,10 +165,10 @@ class Run(Program):
         size = program.few_shot_batch(self.config)
         pipe = plain_pipeline(self.config.data, split, size)
         return features.compute(
-            self.features_step,
+            self.program.features_step,
             params,
             lambda rows: coordinated_stop.feed(pipe.evaluation(rows)),
-            self.rules,
+            self.program.rules,
             size,
         )
 
@@ -171,8 +178,8 @@ def build(config: ConfigDict, compile_first: Sequence[str] = ()) -> Run:
 
     Args:
       config: the settled and checked configuration.
-      compile_first: of `create` and `step`, those to trace here (`Program.begin`) and to compile in
-        a thread while the images are opened. Opening takes about as long, including the import of
+      compile_first: `create`, `step` or both: the functions to trace here and to compile in a
+        thread while the images are opened. Opening takes about as long, including the import of
         TensorFlow.
 
     Raises:
@@ -186,23 +193,23 @@ def build(config: ConfigDict, compile_first: Sequence[str] = ()) -> Run:
     with compile_ahead.ahead() as submit:
 
         def make(labels: int) -> Program:
-            made = program.make(config, classes=classes, examples=len(split), labels=labels)
+            computation = program.make(config, classes=classes, examples=len(split), labels=labels)
             for name in compile_first:
-                made.begin(name, submit)
-            return made
+                computation.start_compiling(name, submit)
+            return computation
 
-        made = make(split.table.most_labels) if split.table.most_labels else None
+        computation = make(split.table.most_labels) if split.table.most_labels else None
         train, labels, pipelines = _pipelines(config, split, evals, notes)
         tasks = _tasks(config, few_shot)
-        made = made or make(labels)
+        computation = computation or make(labels)
         for name in config.evals:
-            _, evaluator = made.evaluator(name)
+            _, evaluator = computation.evaluator(name)
             if evaluator is not None:
                 from vit_jax.evaluators import custom
 
-                custom.attempt(evaluator, classes, labels)
+                custom.try_on_random_logits(evaluator, classes, labels)
     return Run(
-        **made.fields(),
+        program=computation,
         source=dataclasses.replace(source, notes=tuple(notes)),
         train_pipeline=train,
         evaluations=evals,
@@ -226,13 +233,13 @@ def problems(config: ConfigDict) -> list[BadInput]:
 
     It reads no image.
     """
-    found = []
+    errors = []
     for opened in (_few_shot_sources, _splits):
         try:
             opened(config)
         except BadInput as e:
-            found.append(e)
-    return found
+            errors.append(e)
+    return errors
 
 
 def options(data: ConfigDict) -> Options:
@@ -250,7 +257,7 @@ def few_shot_source(data: ConfigDict, spec: str) -> Source:
 
 
 def _few_shot_sources(config: ConfigDict) -> dict[str, Source]:
-    return _all(
+    return _call_all(
         {
             name: functools.partial(few_shot_source, config.data, spec)
             for name, spec in validation.few_shot_tasks(config).items()
@@ -264,7 +271,7 @@ def _tasks(config: ConfigDict, opened: Mapping[str, Source]) -> "dict[str, shots
     def make(name: str, source: Source) -> "shots.Task":
         from vit_jax.data.tasks import shots
 
-        task = shots.make(source, config.fewshot.shots, config.fewshot.seeds)
+        task = shots.make_task(source, config.fewshot.shots, config.fewshot.seeds)
         try:
             for split in (task.train, task.test):
                 plain_pipeline(config.data, split, 1).probe()
@@ -272,7 +279,9 @@ def _tasks(config: ConfigDict, opened: Mapping[str, Source]) -> "dict[str, shots
             raise BadInput(f"{name}: {e}") from e
         return task
 
-    return _all({name: functools.partial(make, name, source) for name, source in opened.items()})
+    return _call_all(
+        {name: functools.partial(make, name, source) for name, source in opened.items()}
+    )
 
 
 def plain_pipeline(data: ConfigDict, split: Split, batch_size: int) -> Pipeline:
@@ -281,22 +290,22 @@ def plain_pipeline(data: ConfigDict, split: Split, batch_size: int) -> Pipeline:
     return Pipeline(split, ops, batch_size, 0, data.image_size, data.workers, data.prefetch)
 
 
-_Found = dict[str, Evaluation]  # by name
+_Evaluations = dict[str, Evaluation]  # by name
 
 
-def _splits(config: ConfigDict) -> tuple[Source, list[str], Split, _Found]:
+def _splits(config: ConfigDict) -> tuple[Source, list[str], Split, _Evaluations]:
     """Returns source, notes, training split and evaluations; reads no image."""
     data = config.data
     try:
         source = open_source(data)
     except BadInput as e:
-        missing = (test_sets.problems(**_reading(config, name)) for name in config.evals)
+        missing = (test_sets.problems(**_test_set_arguments(config, name)) for name in config.evals)
         raise together([e, *itertools.chain.from_iterable(missing)]) from e
     notes = list(source.notes)
 
     def training() -> Split:
-        split, said = training_examples(source, data)
-        notes.extend(said)
+        split, more_notes = training_examples(source, data)
+        notes.extend(more_notes)
         if data.window_shards:
             from vit_jax.data.splits import windows
 
@@ -306,12 +315,12 @@ def _splits(config: ConfigDict) -> tuple[Source, list[str], Split, _Found]:
     wanted: dict[str, Callable[[], Any]] = {"": training}  # the training split has the empty name
     for name in config.evals:
         wanted[name] = functools.partial(_evaluation, config, source, name)
-    found = _all(wanted)
-    return source, notes, found.pop(""), found
+    splits = _call_all(wanted)
+    return source, notes, splits.pop(""), splits
 
 
 def _pipelines(
-    config: ConfigDict, split: Split, found: _Found, notes: list[str]
+    config: ConfigDict, split: Split, evaluations: _Evaluations, notes: list[str]
 ) -> tuple[Pipeline, int, dict[str, dict[str, Pipeline]]]:
     """Returns the training pipeline, K of its examples, and the pipelines of each evaluation.
 
@@ -319,29 +328,29 @@ def _pipelines(
     """
     data = config.data
     readers: dict[str, Callable[[], Any]] = {"": functools.partial(_pipeline, config, "", split)}
-    for name, one in found.items():
-        readers[name] = functools.partial(_of_parts, config, name, one)
-    pipes = _all(readers)
+    for name, one in evaluations.items():
+        readers[name] = functools.partial(_part_pipelines, config, name, one)
+    pipes = _call_all(readers)
     train, labels = pipes.pop("")
-    train = _kept(train, data, notes)
+    train = _cached(train, data, notes)
     for name, section in config.evals.items():
         if section.source:  # read only once, at the end
-            notes.append(f"{name} is {section.source}: {_said(found[name])}")
+            notes.append(f"{name} is {section.source}: {_sizes_in_words(evaluations[name])}")
         else:
-            pipes[name] = {part: _kept(p, data, notes) for part, p in pipes[name].items()}
+            pipes[name] = {part: _cached(p, data, notes) for part, p in pipes[name].items()}
     return train, labels, pipes
 
 
-def _reading(config: ConfigDict, name: str) -> dict[str, Any]:
+def _test_set_arguments(config: ConfigDict, name: str) -> dict[str, Any]:
     """Returns the arguments of `test_sets.problems` for an evaluation.
 
-    `test_sets.find` takes two more.
+    `test_sets.open_test_set` takes two more.
     """
     data, section = config.data, config.evals[name]
     whole = config_lib.changed(data, {"val_percent": 0, "test_percent": 0})
     return {
         "open_other": functools.partial(open_source, whole),
-        "given": f"evals.{name}",
+        "key": f"evals.{name}",
         "source": section.source,
         "labels": section.labels,
         "data_dir": data.data_dir,
@@ -349,22 +358,22 @@ def _reading(config: ConfigDict, name: str) -> dict[str, Any]:
 
 
 def _evaluation(config: ConfigDict, source: Source, name: str) -> Evaluation:
-    section, reading = config.evals[name], _reading(config, name)
-    return test_sets.find(source, split=section.split, classes=section.classes, **reading)
+    section, reading = config.evals[name], _test_set_arguments(config, name)
+    return test_sets.open_test_set(source, split=section.split, classes=section.classes, **reading)
 
 
-def _said(one: Evaluation) -> str:
+def _sizes_in_words(one: Evaluation) -> str:
     parts = f" in {len(one.parts)} parts" if len(one.parts) > 1 else ""
     among = "" if one.columns is None else f", among {len(one.columns)} classes"
     return f"{len(one):,} images{parts}{among}"
 
 
-def _of_parts(config: ConfigDict, name: str, one: Evaluation) -> dict[str, Pipeline]:
+def _part_pipelines(config: ConfigDict, name: str, one: Evaluation) -> dict[str, Pipeline]:
     """Makes a pipeline of each part; reads the first image of the first part."""
-    made = {}
+    pipelines = {}
     for part, split in one.parts.items():
-        made[part] = _pipeline(config, name, split, probe=not made)[0]
-    return made
+        pipelines[part] = _pipeline(config, name, split, probe=not pipelines)[0]
+    return pipelines
 
 
 def _pipeline(
@@ -388,23 +397,28 @@ def _pipeline(
 _T = TypeVar("_T")
 
 
-def _all(makers: Mapping[str, Callable[[], _T]]) -> dict[str, _T]:
+def _call_all(makers: Mapping[str, Callable[[], _T]]) -> dict[str, _T]:
     """Calls every maker and returns the results; raises one BadInput with all their errors."""
-    made, found = {}, list[BadInput]()
+    results, errors = {}, list[BadInput]()
     for name, maker in makers.items():
         try:
-            made[name] = maker()
+            results[name] = maker()
         except BadInput as e:
-            found.append(e)
-    if found:
-        raise together(found)
-    return made
+            errors.append(e)
+    if errors:
+        raise together(errors)
+    return results
 
 
 def training_examples(source: Source, data: ConfigDict) -> tuple[Split, list[str]]:
     """Returns the training examples, and notes."""
+    split = source.split(data.split)
+    if len(split) and not data.examples and data.fraction == 1 and not data.exclude:
+        return split, list(split.notes())
+    from vit_jax.data.splits import subset
+
     return subset.choose(
-        source.split(data.split),
+        split,
         examples=data.examples,
         fraction=data.fraction,
         balanced=data.balanced,
@@ -413,12 +427,12 @@ def training_examples(source: Source, data: ConfigDict) -> tuple[Split, list[str
     )
 
 
-def _kept(pipe: Pipeline, data: ConfigDict, notes: list[str]) -> Pipeline:
+def _cached(pipe: Pipeline, data: ConfigDict, notes: list[str]) -> Pipeline:
     """Returns the same pipeline, reading from memory if `data.cache` asks for it."""
     if data.cache == "none":
         return pipe
     from vit_jax.data.pipeline import memory_cache
 
-    split, ops, note = memory_cache.keep(pipe.split, data.cache, pipe.ops, data.workers)
+    split, ops, note = memory_cache.cache_split(pipe.split, data.cache, pipe.ops, data.workers)
     notes += [note] if note else []
     return dataclasses.replace(pipe, split=split, ops=ops)

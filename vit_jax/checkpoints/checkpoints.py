@@ -23,7 +23,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 
 from vit_jax import tree
-from vit_jax.checkpoints import plain_path, quiet_orbax, retention, step_folders
+from vit_jax.checkpoints import orbax_workarounds, retention, step_folders
 from vit_jax.checkpoints.retention import Damaged
 from vit_jax.checkpoints.step_folders import FOLDER
 from vit_jax.errors import BadInput, NotStarted, PeerLost, RunFailed, no_space, writing
@@ -61,7 +61,7 @@ class Checkpoints:
         keep_best: str = "",
         read_only: bool = False,
     ):
-        self._workdir = storage.absolute(workdir)
+        self._workdir = workdir.absolute()
         self.folder = self._workdir / FOLDER
         self._keep: Any = {"last": keep_last, "every": keep_every, "metric": keep_best}
         self._read_only = read_only
@@ -72,9 +72,10 @@ class Checkpoints:
         self._damaged: dict[int, str] = {}  # steps to set aside -> their damage
         self._under_way: Future[None] | None = None
         self._left: Path | None = None  # left by a save that failed
-        quiet_orbax.install()
+        orbax_workarounds.silence()
         self._open = contextlib.ExitStack()
-        self._for_orbax = self._open.enter_context(plain_path.to(self.folder))
+        plain = self._open.enter_context(orbax_workarounds.plain_path(self.folder))
+        self._for_orbax = epath.Path(str(plain))  # orbax needs all methods of epath
         if read_only:
             return
         if coordination.is_first():
@@ -139,15 +140,15 @@ class Checkpoints:
             step = steps.pop()
             part = (jax.process_index(), jax.process_count())
             mine = step_folders.damage(self.folder / str(step), part=part)
-            found = [what for what in coordination.gather(f"checksums of {step}", mine) if what]
-            if found:
-                damaged[step] = found[0]
+            answers = coordination.gather(f"checksums of {step}", mine)
+            if damage := next(filter(None, answers), ""):
+                damaged[step] = damage
             else:
                 good = step
         if not coordination.is_first():
             return good
         if good is None and (damaged or step_folders.aside(self._workdir)):
-            raise NotStarted(step_folders.nothing_good(self._workdir, damaged))
+            raise NotStarted(step_folders.all_damaged(self._workdir, damaged))
         self._damaged, self._good = damaged, good or 0
         for step in damaged:
             self._metrics.pop(step, None)
@@ -156,12 +157,12 @@ class Checkpoints:
     def _set_aside(self) -> None:
         """Renames the damaged steps that are newer than the good one, so that they do not count."""
         lost = max(self._damaged, default=0) - self._good
-        for step, what in self._damaged.items():
+        for step, damage in self._damaged.items():
             target = step_folders.set_aside(self.folder / str(step))
             log.warning(
                 "step %d is damaged (%s); set aside as %s; continuing from step %d: "
                 "%d steps are done again",
-                step, what, target, self._good, lost,
+                step, damage, target, self._good, lost,
             )  # fmt: skip
         self._damaged = {}
 
@@ -188,16 +189,16 @@ class Checkpoints:
 
     def _read_all(self) -> dict[int, dict[str, float]]:
         """Returns the metrics of all steps."""
-        found = {}
+        metrics = {}
         for step in self.steps:
             try:
-                found[step] = retention.read(self.folder / str(step))
+                metrics[step] = retention.read(self.folder / str(step))
             except Damaged as e:
                 if not self._read_only:
                     log.warning("%s; it cannot count as the best step", e)
                 elif step in self.steps:  # otherwise the run has removed the step meanwhile
                     raise
-        return found
+        return metrics
 
     # ------------------------------------------------------------ saving
 
@@ -225,7 +226,7 @@ class Checkpoints:
             return
         files = {_CONFIG: config_yaml, retention.FILE: json.dumps(metrics) + "\n"}
         target = self._for_orbax / str(step)
-        unfinished = self._checkpointer.get_temporary_path(epath.Path(target)).get()
+        unfinished = self._checkpointer.get_temporary_path(target).get()
         self._sealing = self.folder / unfinished.name, files
         args = ocp.args.Composite(state=ocp.args.StandardSave(state))  # type: ignore[call-arg]
         try:
@@ -241,7 +242,7 @@ class Checkpoints:
         if coordination.is_first() and not self._is_tidy:
             self._set_aside()
             with writing(self._workdir):
-                step_folders.tidy(self._workdir)
+                step_folders.remove_leftovers(self._workdir)
         self._is_tidy = True
 
     def _seal(self) -> None:
@@ -268,7 +269,7 @@ class Checkpoints:
     def _prune(self, step: int) -> None:
         """Removes the committed steps before `step` that no retention rule keeps."""
         steps = self.steps
-        kept = retention.kept(steps, self._metrics, **self._keep)
+        kept = retention.steps_to_keep(steps, self._metrics, **self._keep)
         for old in steps:
             if old < step and old not in kept:
                 self._metrics.pop(old, None)
@@ -286,8 +287,8 @@ class Checkpoints:
             return error
         if isinstance(error, TimeoutError) and jax.process_count() > 1:
             return PeerLost(f"step {step} was not saved: another process did not finish its part.")
-        if storage.is_remote(self.folder):  # a store is expected to come back
-            return storage.StoreLost(f"step {step} could not be saved: {error!r:.500}. Run again.")
+        if lost := storage.lost(self.folder, f"step {step} could not be saved: {error!r:.500}."):
+            return lost
         if not isinstance(error, OSError | ValueError):
             return error
         full = no_space(error, self.folder)
@@ -379,17 +380,17 @@ class Checkpoints:
         if difference:
             return _other_tree(folder, difference)
         text = f"{folder} could not be read: {error!r:.500}."
-        if storage.is_remote(folder):
-            return storage.StoreLost(f"{text} Run again.")
-        return RunFailed(f"{text} Mend the cause, then run the same command again.")
+        return storage.lost(folder, text) or RunFailed(
+            f"{text} Mend the cause, then run the same command again."
+        )
 
     def _saved(self, step: int) -> Any:
         """Returns the tree of a checkpoint as nested dicts of shapes."""
         with ocp.PyTreeCheckpointer() as reader:
-            found = reader.metadata(self._for_orbax / str(step) / "state").item_metadata
-        if found is None:
+            metadata = reader.metadata(self._for_orbax / str(step) / "state").item_metadata
+        if metadata is None:
             raise Damaged(f"{self.folder / str(step)} holds no arrays")
-        return found.tree
+        return metadata.tree
 
     def _weights(self, step: int) -> tuple[str, Any]:
         """Returns the part of the state that holds the weights, and their shapes."""
@@ -429,9 +430,9 @@ class Checkpoints:
     def _verify(self, step: int, *, values: bool) -> None:
         """Raises Damaged if a file of a step is not as it was saved."""
         folder = self.folder / str(step)
-        what = step_folders.damage(folder, wanted=lambda name: values or "/d/" not in name)
-        if what:
-            raise Damaged(what)
+        damage = step_folders.damage(folder, wanted=lambda name: values or "/d/" not in name)
+        if damage:
+            raise Damaged(damage)
 
 
 def _other_tree(folder: Path, difference: str) -> BadInput:

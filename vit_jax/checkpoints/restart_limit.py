@@ -81,8 +81,8 @@ def _before(path: Path, newest: int | None) -> int | None:
     Returns None if the file cannot be read; the file is then left alone.
     """
     try:
-        found = json.loads(storage.read_all([path])[0])
-        return int(found["restarts"]) if found["newest"] == newest else -1
+        stored = json.loads(storage.read_all([path])[0])
+        return int(stored["restarts"]) if stored["newest"] == newest else -1
     except (FileNotFoundError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return -1
     except OSError as e:

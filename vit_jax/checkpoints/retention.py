@@ -3,7 +3,7 @@
 
 """Decides which checkpoints of a run stay and which is the best, from the metrics saved with them.
 
-Start from `kept`.
+Start from `steps_to_keep`.
 """
 
 import json
@@ -16,7 +16,7 @@ from vit_jax.storage import checksums
 from vit_jax.storage import files as storage
 
 FILE = "metrics.json"  # in the folder of a step
-_LATER_FILE = "measured.json"  # of a step that was measured after it was saved; sealed by itself
+_LATER_FILE = "measured.json"  # of a step measured after its save; has its own checksum
 _OLDER_FILE = "metrics/metrics"  # of steps without checksums
 Metrics = Mapping[str, float]
 
@@ -37,11 +37,11 @@ def score(metrics: Metrics, metric: str) -> float:
 
 def best(metrics: Mapping[int, Metrics], metric: str) -> int | None:
     """Returns the step with the best metric (the newest of equals); None if no step has it."""
-    scored = [(score(found, metric), step) for step, found in metrics.items() if metric in found]
+    scored = [(score(values, metric), step) for step, values in metrics.items() if metric in values]
     return max(scored)[1] if scored else None
 
 
-def kept(
+def steps_to_keep(
     steps: Sequence[int],
     metrics: Mapping[int, Metrics],
     *,
@@ -65,7 +65,7 @@ def kept(
 
 def add(folder: Path, metrics: Metrics) -> None:
     """Writes the metrics of a committed step that was saved without them."""
-    storage.write(folder / _LATER_FILE, checksums.sealed(json.dumps(metrics) + "\n"))
+    storage.write(folder / _LATER_FILE, checksums.seal(json.dumps(metrics) + "\n"))
 
 
 def read(folder: Path) -> dict[str, float]:
@@ -77,16 +77,16 @@ def read(folder: Path) -> dict[str, float]:
     """
     older = step_folders.is_older(folder)
     path = folder / (_OLDER_FILE if older else FILE)
-    what = "" if older else checksums.damage(folder, wanted=lambda name: name == FILE)
-    if what:
-        raise Damaged(f"{folder} is damaged: {what}")
+    damage = "" if older else checksums.damage(folder, wanted=lambda name: name == FILE)
+    if damage:
+        raise Damaged(f"{folder} is damaged: {damage}")
     later = folder / _LATER_FILE
     with permitted("read"):
-        sealed = storage.exists(later)
+        sealed = later.exists()
         path = later if sealed else path
-        found = sealed or not older or storage.exists(path)
-        content = storage.read_all([path])[0] if found else b"{}"
+        exists = sealed or not older or path.exists()
+        content = storage.read_all([path])[0] if exists else b"{}"
     try:
-        return json.loads(checksums.unsealed(content) if sealed else content)
+        return json.loads(checksums.unseal(content) if sealed else content)
     except ValueError as e:
         raise Damaged(f"{folder} is damaged: {path.name} cannot be read ({e})") from e

@@ -48,20 +48,18 @@ def is_older(folder: Path) -> bool:
 
 def _has(folder: Path, name: str) -> bool:
     with permitted("read"):
-        return storage.exists(folder / name)
+        return (folder / name).exists()
 
 
 def _numbered(workdir: Path) -> dict[int, Path]:
     root = workdir / FOLDER
     with permitted("read"):
-        found = {
+        steps = {
             int(path.name): path
             for path in storage.listed(root)
-            if path.name.isdecimal()
-            and path.name == str(int(path.name))
-            and (storage.is_remote(root) or path.is_dir())  # a failing bucket would say "no"
+            if path.name.isdecimal() and path.name == str(int(path.name)) and path.is_dir()
         }
-    return dict(sorted(found.items()))
+    return dict(sorted(steps.items()))
 
 
 def _counts(folder: Path) -> bool:
@@ -94,8 +92,8 @@ def damage(
     return checksums.damage(folder, wanted=wanted, part=part)
 
 
-def tidy(workdir: Path) -> None:
-    """Removes what interrupted saves left; only for the single writer, before it writes."""
+def remove_leftovers(workdir: Path) -> None:
+    """Removes the files of interrupted saves; only for the single writer, before it writes."""
     root, numbered = workdir / FOLDER, set(_numbered(workdir).values())
     for path in storage.listed(root):
         if _PARTIAL in path.name or (path in numbered and _is_cut_short(path)):
@@ -112,7 +110,7 @@ def remove(folder: Path) -> None:
         unnamed = folder.with_name(f"{folder.name}{_PARTIAL}-removed")
         storage.remove(unnamed)
         with contextlib.suppress(FileNotFoundError):
-            storage.rename(folder, unnamed)
+            folder.rename(unnamed)
         folder = unnamed
     storage.remove(folder)
 
@@ -121,8 +119,8 @@ def set_aside(folder: Path) -> Path:
     """Renames a damaged step so that it is no longer a step; returns the new path."""
     names = (f"{folder.name}{ASIDE}{n}" for n in ("", *(f"-{i}" for i in range(2, 1000))))
     with permitted("set aside, damaged as it is"):
-        target = next(p for name in names if not storage.exists(p := folder.with_name(name)))
-        storage.rename(folder, target)
+        target = next(p for name in names if not (p := folder.with_name(name)).exists())
+        folder.rename(target)
     return target
 
 
@@ -141,16 +139,16 @@ def put_back(workdir: Path, names: Iterable[str]) -> None:
     """Gives steps that were set aside their original names again."""
     for name in names:
         folder = workdir / FOLDER / name
-        storage.rename(folder, folder.with_name(str(step_of(name))))
+        folder.rename(folder.with_name(str(step_of(name))))
 
 
-def nothing_good(workdir: Path, damaged: Mapping[int, str]) -> str:
+def all_damaged(workdir: Path, damaged: Mapping[int, str]) -> str:
     """Returns the message for a run whose steps are all damaged; `damaged` maps step to damage."""
-    found = "; ".join(f"step {step} ({what})" for step, what in damaged.items())
+    steps = "; ".join(f"step {step} ({damage})" for step, damage in damaged.items())
     before = ", ".join(aside(workdir))
     return (
-        f"{workdir / FOLDER} holds no checkpoint that is whole: damaged are {found or before}"
-        f"{f', and {before} set aside before' if found and before else ''}. Nothing was changed. "
+        f"{workdir / FOLDER} holds no checkpoint that is whole: damaged are {steps or before}"
+        f"{f', and {before} set aside before' if steps and before else ''}. Nothing was changed. "
         "Bring one back from a copy; or, to start the run from the beginning, remove that folder. "
         "Then run the same command again."
     )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
+from vit_jax.storage import regular
 
 if TYPE_CHECKING:
     from vit_jax.inference.model import Model
@@ -167,12 +168,11 @@ def write(path: Path, content: bytes) -> None:
       BadInput: the file cannot be written.
     """
     with _writing(str(path)):
-        if not storage.is_remote(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.exists() and not path.is_file():  # a pipe or device is not replaced
-                path.write_bytes(content)
-                return
-        storage.write(path, content)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if regular.is_odd(path):  # a pipe or device is not replaced
+            path.write_bytes(content)
+        else:
+            storage.write(path, content)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""`vit_jax bench train|eval|predict|checkpoint|startup|input|all [--models=S/16] ... [--json]`."""
+"""`vit_jax bench train|eval|predict|checkpoint|startup|input|tpu|all [--models=NAMES] [--json]`."""
 
 import argparse
 import importlib.util
@@ -29,6 +29,8 @@ _OTHERS = {
     "input": "measure decoding, cropping and transfer of generated photos",
 }
 
+_TPU = "compare training steps by the TPU compiler's clock; needs no TPU"
+
 Part = tuple[dict[str, Any], str]  # for programs, for people
 
 
@@ -36,14 +38,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments; `run` takes `--config.key=value` overrides from `rest`."""
     parts = parser.add_subparsers(dest="part", required=True, metavar="PART")
     big = bool(present_accelerators())
-    for name, text in {**_OF_MODELS, **_OTHERS, "all": "measure all of these"}.items():
+    every = {**_OF_MODELS, **_OTHERS, "all": "measure all of these", "tpu": _TPU}
+    for name, text in every.items():
         sub = parts.add_parser(name, help=text, description=text, allow_abbrev=False)
         sub.add_argument("--json", action="store_true", help="print one JSON object")
         if name in _OTHERS:
             continue
         models, batch = ("B/16,L/16", 128) if big else ("Ti/16,S/16", 16)
-        dtype = "bfloat16" if big else "float32"
+        dtype = "bfloat16" if big or name == "tpu" else "float32"
         add = sub.add_argument
+        if name == "tpu":
+            models, batch = "B/16", 64
+            add(
+                "--tpu",
+                default="v5e",
+                metavar="NAMES",
+                help="generations, separated by commas: v2 to v6e (default: v5e)",
+            )
         add(
             "--models",
             default=models,
@@ -80,7 +91,9 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
             raise BadInput(f"bench {args.part} takes no {rest[0]!r}.")
     else:
         asked = _asked(args, tuple(rest))
-    if args.part != "all":
+    if args.part == "tpu":
+        results, text = _of_tpus(asked, args.tpu.split(","))
+    elif args.part != "all":
         results, text = _measured(args.part, asked)
     else:
         parts = dict[str, Part]()
@@ -126,6 +139,16 @@ def _measured(part: str, asked: list["Asked"]) -> Part:
 
         results = suite.table(part, asked, progress=progress)
         return results, suite.text(results)
+
+
+def _of_tpus(asked: list["Asked"], names: list[str]) -> Part:
+    from vit_jax import console
+    from vit_jax.preflight.bench import suite, tpu_clock
+
+    tpu_clock.check(names)
+    with console.bar("bench tpu") as progress:
+        rows = tpu_clock.table(asked, names, progress=progress)
+    return {"versions": suite.versions(), "rows": rows}, tpu_clock.text(rows)
 
 
 def _checkpoint(asked: list["Asked"], progress: Callable[[int, int], None]) -> Part:

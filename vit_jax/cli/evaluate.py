@@ -70,7 +70,7 @@ def evaluate(args: argparse.Namespace) -> Any:
             f"{len(opened.classes)}; give the names with --names=FILE, one per line."
         )
     known = Source(args.weights, names or opened.classes, {})
-    test_set = test_sets.find(
+    test_set = test_sets.open_test_set(
         known, lambda _: opened, "--data",
         source=opened.spec, split=name, labels="", classes="all", data_dir=args.data_dir,
     )  # fmt: skip

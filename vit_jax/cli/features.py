@@ -54,9 +54,9 @@ def _of_images(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str]
     import numpy as np
 
     from vit_jax import console
-    from vit_jax.inference import model as inference
+    from vit_jax.inference import inputs
 
-    paths = inference.image_files(args.images, sys.stdin)
+    paths = inputs.image_files(args.images, sys.stdin)
     model = arguments.open_model(args)
     with console.bar("images") as progress:
         read, features, bad = model.of_files(

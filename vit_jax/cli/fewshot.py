@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from vit_jax.cli import arguments
+from vit_jax.config import plugins
 from vit_jax.errors import BadInput, together, unknown
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def evaluate(args: argparse.Namespace, shots: tuple[int, ...]) -> dict[str, Any]
     model = arguments.open_model(args)
     log.info("devices: %s", summary.device_summary(jax.devices()))
     step = model.step()
-    tasks = [shots_lib.make(source, shots, SEEDS) for source in opened]
+    tasks = [shots_lib.make_task(source, shots, SEEDS) for source in opened]
     results = {}
     for task in tasks:
         for note in task.notes:
@@ -109,9 +110,8 @@ def evaluate(args: argparse.Namespace, shots: tuple[int, ...]) -> dict[str, Any]
 
 
 def _classifier(method: str) -> Any:
-    from vit_jax.evaluators import fewshot, knn, probe
-
-    return {"ridge": fewshot.ridge, "knn": knn.knn, "probe": probe.probe}[method]
+    places = {"ridge": "fewshot:ridge", "knn": "knn:knn", "probe": "probe:probe"}
+    return plugins.resolve(f"vit_jax.evaluators.{places[method]}")
 
 
 def _open_all(args: argparse.Namespace) -> list["sources.Source"]:
@@ -147,13 +147,13 @@ def _open_all(args: argparse.Namespace) -> list["sources.Source"]:
     return opened
 
 
-def as_text(results: dict[str, Any]) -> str:
+def as_text(by_source: dict[str, Any]) -> str:
     """Returns a line for each source and number of shots: the mean over seeds, and each seed."""
     from vit_jax import console
 
     rows = [
         [source, shots, f"{r['top1']:.2%}", " ".join(f"{v:.2%}" for v in r["seeds"])]
-        for source, by_shots in results.items()
-        for shots, r in by_shots.items()
+        for source, results in by_source.items()
+        for shots, r in results.items()
     ]
     return console.table(["source", "shots", "top-1", "seeds"], rows)

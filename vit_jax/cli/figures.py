@@ -35,18 +35,18 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     arguments.check_image_size(args)
     out = arguments.writable(os.path.join(args.out, PAGE)).parent
     from vit_jax import console
-    from vit_jax.inference import model as inference
+    from vit_jax.inference import inputs
     from vit_jax.reports import figures
 
-    paths = inference.image_files(args.images, sys.stdin)
+    paths = inputs.image_files(args.images, sys.stdin)
     model = arguments.open_model(args)
-    drawn, count, bad = figures.of_weights(model.cfg, model.params, model.size), 0, {}
+    drawn, count, bad = figures.draw_weights(model.cfg, model.params, model.size), 0, {}
     if figures.attends(model.cfg):
         paths = [paths[i] for i in figures.chosen(len(paths), figures.IMAGES)]
         images, pictures, bad = read(model, paths)
         count = len(images)
         with console.bar("images") as progress:
-            drawn += figures.of_images(
+            drawn += figures.draw_attention(
                 model.cfg, model.params, images, pictures, model.rules,
                 lambda done: progress(done, count),
             )  # fmt: skip
@@ -106,12 +106,9 @@ def page(name: str, model: Any, drawn: list[Any], images: int) -> str:
     from vit_jax.reports import figures, pages
 
     rows, columns = model.size
-    caption = f"{name}: {figures.described(model.cfg)}, at {rows} x {columns} pixels"
+    subject = f"{name}: {figures.described(model.cfg)}, at {rows} x {columns} pixels"
     if images:
-        caption += f"; {figures.counted(images)}"
-        caption += f" (the paper takes {figures.IMAGES})" if images < figures.IMAGES else ""
-    body = [pages.paragraph(f"{caption}.")]
-    body += map(pages.paragraph, figures.absent(model.cfg))
-    for one in drawn:
-        body += [pages.heading(one.title), pages.image(one.png, one.caption)]
-    return pages.page(f"Inside {name}", body)
+        subject += f"; {figures.counted(images)}"
+        subject += f" (the paper takes {figures.IMAGES})" if images < figures.IMAGES else ""
+    notes = [f"{subject}.", *figures.absent(model.cfg)]
+    return pages.render("figures.html", f"Inside {name}", notes=notes, figures=drawn)

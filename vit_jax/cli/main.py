@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from vit_jax import __version__, console
-from vit_jax.config.registry import Registry
+from vit_jax.config.plugins import Registry
 from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped
 
 # Descriptions of the commands in `vit_jax --help`.

@@ -1,13 +1,14 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""`vit_jax plan --config=FILE[:ARGS] --accelerator=NAME [--slices=N] [--json]`."""
+"""`vit_jax plan --config=FILE[:ARGS] --accelerator=NAME [--slices=N] [--parts] [--json]`."""
 
 import argparse
 import json
 from typing import TYPE_CHECKING
 
 from vit_jax.cli import arguments
+from vit_jax.errors import BadInput
 
 if TYPE_CHECKING:
     from vit_jax.preflight.plan.plan import Plan
@@ -28,6 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--slices", type=int, default=1, metavar="N", help="number of slices (default: 1)"
     )
+    parser.add_argument(
+        "--parts", action="store_true", help="show where the estimated time of a step goes"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -41,7 +45,15 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     from vit_jax.preflight.plan import plan
 
     planned = plan.plan(config, accelerator, args.slices)
-    print(json.dumps(planned.to_json(), indent=2) if args.json else text(planned))
+    if args.parts and planned.fits and planned.measured.parts is None:
+        raise BadInput(
+            f"--parts: no compiler here estimates the time of a step on {args.accelerator}. Give a "
+            "TPU (v2 to v6e), or measure a run: vit_jax train ... --config.profile=100:105."
+        )
+    if args.json:
+        print(json.dumps(planned.to_json(), indent=2))
+    else:
+        print("\n".join([text(planned), *(parts(planned) if args.parts else [])]))
     return 0 if planned.fits else 2
 
 
@@ -68,15 +80,45 @@ def text(planned: "Plan") -> str:
         f"temporaries {measured.temp_bytes / gib:.3g}",
         *(f"{'sends' if i == 0 else '':14}{row}" for i, row in enumerate(_sent(planned))),
         f"computes      {measured.flops / 1e12:.3g} TFLOPs a step on each device",
-        f"step          {1000 * measured.step_secs:.3g} ms at best, limited by "
-        f"{measured.limited_by}",
-        f"speed         {measured.batch_size / measured.step_secs:,.0f} images/s at best",
-        f"whole run     {measured.steps:,} steps, {planned.hours:.3g} hours, "
-        f"{_short(planned.chip_hours)} chip-hours at best",
+        *_times(planned),
     ]
     if not planned.fits:
         lines += ["", *_advice(planned)]
     return "\n".join(lines)
+
+
+def _times(made: "Plan") -> list[str]:
+    """Returns the lines on time: the compiler's estimate where there is one, and the roofline."""
+    found, hours = made.measured, made.estimated_hours
+    step = f"{1000 * found.step_secs:.3g} ms at best, limited by {found.limited_by}"
+    speed = f"{found.batch_size / found.step_secs:,.0f} images/s at best"
+    run = f"{made.hours:.3g} hours, {_short(made.chip_hours)} chip-hours at best"
+    if found.estimated_secs is None or hours is None:
+        return [
+            f"step          {step}; this compiler gives no estimate",
+            f"speed         {speed}",
+            f"whole run     {found.steps:,} steps, {run}",
+        ]
+    secs = found.estimated_secs
+    return [
+        f"step          {1000 * secs:.3g} ms estimated (MFU {made.estimated_mfu:.0%}); {step}",
+        f"speed         {found.batch_size / secs:,.0f} images/s estimated; {speed}",
+        f"whole run     {found.steps:,} steps, {hours:.3g} hours, "
+        f"{_short(hours * made.chips)} chip-hours estimated; {run}",
+    ]
+
+
+def parts(made: "Plan") -> list[str]:
+    """Returns a table of the parts of the estimated step time, the longest first."""
+    shares = made.measured.parts or {}
+    width = max(map(len, shares), default=0)
+    total = sum(secs for directions in shares.values() for secs in directions.values())
+    rows = ["", f"{'estimated ms':{width}}   forward  backward    update  share"]
+    for part, directions in shares.items():
+        columns = (1000 * directions.get(name, 0) for name in ("forward", "backward", "update"))
+        share = sum(directions.values()) / total
+        rows.append(f"{part:{width}}" + "".join(f"{ms:10.2f}" for ms in columns) + f"{share:7.1%}")
+    return rows
 
 
 def _short(value: float) -> str:

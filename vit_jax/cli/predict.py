@@ -39,9 +39,9 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         raise BadInput(f"--topk={args.topk}; give a number of classes from 1 on.")
     out = arguments.writable(args.out) if args.out else None
     from vit_jax import console
-    from vit_jax.inference import model as inference
+    from vit_jax.inference import inputs
 
-    paths = inference.image_files(args.images, sys.stdin)
+    paths = inputs.image_files(args.images, sys.stdin)
     model = arguments.open_model(args)
     step = model.step(model.best(args.topk))
     with console.bar("images") as progress:

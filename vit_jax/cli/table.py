@@ -35,12 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code."""
-    from vit_jax.experiments.tables import catalogue, filling, miniature, missing_runs, rendering
+    from vit_jax.experiments.tables import cells, filling, miniature, missing_runs, rendering
 
     rendering.check(args.format, of_plan=args.plan)
     if args.name == miniature.NAME:
         return _miniature(args)
-    table = catalogue.find(args.name)
+    table = cells.find(args.name)
     if args.runs == "" or (args.runs is None and table.need_runs and not args.plan):
         raise BadInput(
             f"table {args.name} is filled by runs: give --runs=DIR, a folder that holds workdirs."
@@ -48,12 +48,12 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     root = None if args.runs is None else storage.workdir(args.runs)
     filled = filling.fill(table, root, args.protocol)
     if args.plan:
-        print(rendering.plan(table.title, missing_runs.jobs(filled, root), args.format))
+        print(rendering.render_plan(table.title, missing_runs.jobs(filled, root), args.format))
         return 0
     if args.format == "csv":
         for text in filled.remarks:
             print(text, file=sys.stderr)
-    print(rendering.report(filled, args.format))
+    print(rendering.render_table(filled, args.format))
     return 0
 
 

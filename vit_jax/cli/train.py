@@ -101,9 +101,9 @@ def summary(results: dict[str, Any], expected: dict[str, Any], args: argparse.Na
         "",
         summary_lib.verdict(results, expected),
         f"checkpoint  {workdir / results['checkpoint']}",
-        f"metrics     {jsonl.place(workdir / jsonl.METRICS_FILE)}{curves}",
+        f"metrics     {jsonl.rows_path(workdir / jsonl.METRICS_FILE)}{curves}",
         f"results     {workdir / summary_lib.RESULTS_FILE}",
-        f"report      {workdir / make.FILE}" if storage.exists(workdir / make.FILE) else "",
+        f"report      {workdir / make.FILE}" if (workdir / make.FILE).exists() else "",
         f"next        {following}",
     ]
     return "\n".join(line for i, line in enumerate(lines) if line or i < 3)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import ml_collections
 import yaml
 
-from vit_jax.config import recipes, synonyms
+from vit_jax.config import recipes
 from vit_jax.errors import BadInput, unknown
 from vit_jax.storage import files as storage
 
@@ -136,8 +136,8 @@ def _check_keys(path: Path, config: ConfigDict) -> None:
 
 def _check_type(path: Path, key: str, value: Any, like: Any) -> None:
     if type(value) is not type(like) or not _is_plain(value):
-        given, expected = type(value).__name__, type(like).__name__
-        raise BadInput(f"{path}: {key}={value!r} is of type {given}, expected {expected}.")
+        actual, expected = type(value).__name__, type(like).__name__
+        raise BadInput(f"{path}: {key}={value!r} is of type {actual}, expected {expected}.")
 
 
 def _with_evals(config: Any, names: Sequence[str]) -> Any:
@@ -191,10 +191,10 @@ def of_run(text: str) -> ConfigDict | None:
     """
     if "://" in text and not storage.is_remote(text):
         return None
-    plain = storage.is_remote(text) or not os.path.isdir(os.path.expanduser(text))
-    name = re.sub(r"@(best|\d+)$", "", text) if plain else text
+    is_folder = os.path.isdir(os.path.expanduser(text))
+    name = text if is_folder else re.sub(r"@(best|\d+)$", "", text)
     file = storage.workdir(name) / "config.yaml"
-    return load(str(file)) if storage.exists(file) else None
+    return load(str(file)) if file.exists() else None
 
 
 def _override(config: ConfigDict, overrides: Sequence[str]) -> set[str]:
@@ -221,12 +221,14 @@ def _not_understood(text: str, rest: Sequence[str], known: Mapping[str, Any]) ->
         return BadInput(
             f"{text!r} is not understood; write --config.{key}={value or 'VALUE'}{spaced}."
         )
-    what = f": {_unknown_key(key, value or '', known)} Write" if key else "; write"
-    return BadInput(f"{text!r} is not understood{what} --config.key=value{spaced}.")
+    explanation = f": {_unknown_key(key, value or '', known)} Write" if key else "; write"
+    return BadInput(f"{text!r} is not understood{explanation} --config.key=value{spaced}.")
 
 
 def _unknown_key(key: str, value: str, known: Mapping[str, Any]) -> BadInput:
     """Returns the error for an unknown key, or for a section given as a key."""
+    from vit_jax.config import synonyms
+
     hint = synonyms.hint("config key", key, value)
     inside = [k for k in known if k.startswith(key + ".")]
     if inside:
@@ -239,6 +241,8 @@ def _choose(config: ConfigDict, set_keys: set[str]) -> None:
     for section, options in choices(config).items():
         chosen = config[section].name
         if chosen not in options:
+            from vit_jax.config import synonyms
+
             raise unknown(section, chosen, options, synonyms.hint(f"{section}.name", chosen))
         for other in options:
             prefix = f"{section}.{other}."
@@ -255,12 +259,12 @@ def _choose(config: ConfigDict, set_keys: set[str]) -> None:
 
 def choices(config: ConfigDict) -> dict[str, list[str]]:
     """Returns section -> options, for sections with a `name` and a sub-section for each option."""
-    found = {
+    sections = {
         key: [k for k, v in section.items() if isinstance(v, ConfigDict)]
         for key, section in config.items()
         if isinstance(section, ConfigDict) and "name" in section
     }
-    return {key: options for key, options in found.items() if options}
+    return {key: options for key, options in sections.items() if options}
 
 
 def flatten(config: Mapping[str, Any] | ConfigDict, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -320,11 +324,13 @@ def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
     config = _base()
     if isinstance(evals, dict):  # the file names its own evaluations
         config = _with_evals(config, list(evals))
-    known, given = dict(flatten(config)), dict(flatten(values))
+    known, file_values = dict(flatten(config)), dict(flatten(values))
     sections = dict(_sections(config))
     wrong = {key: value for key, value in _sections(values) if key not in sections}
-    for key, value in (wrong | given).items():
+    for key, value in (wrong | file_values).items():
         if key not in known:
+            from vit_jax.config import synonyms
+
             hint = synonyms.hint("config key", key, str(value)).replace("--config.", "")
             raise unknown(f"config key in {path}", key, known, hint)
         like = known[key]
@@ -332,7 +338,7 @@ def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
             value = _read(key, str(value), like)
         _check_type(path, key, value, like)
         config.update_from_flattened_dict({key: value})
-    return config, set(given)
+    return config, set(file_values)
 
 
 def _check_names(path: Path, values: dict[Any, Any]) -> None:
@@ -374,9 +380,9 @@ def changes_results(key: str) -> bool:
     return not any(fnmatch.fnmatchcase(key, pattern) for pattern in WHERE_KEYS)
 
 
-def differences(saved: ConfigDict, given: ConfigDict) -> list[tuple[str, Any, Any]]:
+def differences(saved: ConfigDict, new: ConfigDict) -> list[tuple[str, Any, Any]]:
     """Returns (key, saved value, given value) for each difference; `"(none)"` for a missing key."""
-    a, b = dict(flatten(saved)), dict(flatten(given))
+    a, b = dict(flatten(saved)), dict(flatten(new))
     keys = list(a) + [k for k in b if k not in a]
     return [
         (k, a.get(k, "(none)"), b.get(k, "(none)"))

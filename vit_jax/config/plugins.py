@@ -1,19 +1,23 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Finds functions and classes of a user's package: `MODULE:NAME` or `MODULE:NAME(key=3)`.
+"""Finds parts by name and imports them on use: those of this package, and those of a user's.
 
-A configuration contains only that text, so it is saved, compared and swept over like any other
-value. Python must be able to import the module: it is installed, or in a folder of PYTHONPATH.
-Start from `find`.
+A run imports only the parts that it uses, so tables of parts hold their places: see `Registry`.
+
+A configuration names a function or class of a user's package by a text: `MODULE:NAME` or
+`MODULE:NAME(key=3)`. The text is saved, compared and swept over like any other value. Python must
+be able to import the module: it is installed, or in a folder of PYTHONPATH. Start from `find`.
 """
 
 import ast
 import functools
 import importlib
 import inspect
+import pkgutil
 import re
 import sys
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
 from vit_jax.errors import BadInput, unknown
@@ -27,11 +31,11 @@ def is_own(text: str) -> bool:
     return ":" in text
 
 
-def find(said: str, text: str, *args: Any, **kwargs: Any) -> functools.partial[Any]:
+def find(key: str, text: str, *args: Any, **kwargs: Any) -> functools.partial[Any]:
     """Returns the object that a name stands for, with its arguments bound; does not call it.
 
     Args:
-      said: the beginning of messages, e.g. `loss.name='m:f'`.
+      key: the beginning of messages, e.g. `loss.name='m:f'`.
       text: `MODULE:NAME` or `MODULE:NAME(key=value, ...)`; values are Python literals.
       *args: the arguments of the later call, to check the signature.
       **kwargs: the keyword arguments of the later call, likewise.
@@ -40,31 +44,31 @@ def find(said: str, text: str, *args: Any, **kwargs: Any) -> functools.partial[A
       BadInput: the text has another form; the module does not exist, cannot be imported or is part
         of Python; the name is not in it; or the signature does not take these arguments.
     """
-    module_name, name, given = _parse(said, text)
+    module_name, name, bound = _parse(key, text)
     if module_name.partition(".")[0] in sys.stdlib_module_names:
-        raise BadInput(f"{said}: {module_name} is a part of Python; name a module of yours.")
-    module = _module(said, module_name)
-    found = getattr(module, name, None)
-    if not callable(found):
+        raise BadInput(f"{key}: {module_name} is a part of Python; name a module of yours.")
+    module = _module(key, module_name)
+    callee = getattr(module, name, None)
+    if not callable(callee):
         own = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
-        raise unknown(f"{said}: name in {module_name}", name, own)
+        raise unknown(f"{key}: name in {module_name}", name, own)
     try:
-        signature = inspect.signature(found)
+        signature = inspect.signature(callee)
     except ValueError as e:  # raised for some functions written in C
-        raise BadInput(f"{said}: {name} has no signature; give one that has.") from e
+        raise BadInput(f"{key}: {name} has no signature; give one that has.") from e
     try:
-        twice = kwargs.keys() & given.keys()
+        twice = kwargs.keys() & bound.keys()
         if twice:
             raise TypeError(f"{', '.join(sorted(twice))} is given already")
         if "options" in kwargs and "options" not in signature.parameters:  # **kwargs does not count
             raise TypeError("it has no parameter called options")
-        signature.bind(*args, **kwargs, **given)
+        signature.bind(*args, **kwargs, **bound)
     except TypeError as e:
-        raise BadInput(f"{said}: {e}; it is {name}{signature}.") from e
-    return functools.partial(found, **given)
+        raise BadInput(f"{key}: {e}; it is {name}{signature}.") from e
+    return functools.partial(callee, **bound)
 
 
-def _parse(said: str, text: str) -> tuple[str, str, dict[str, Any]]:
+def _parse(key: str, text: str) -> tuple[str, str, dict[str, Any]]:
     """Returns module, name and arguments."""
     match = _NAME.fullmatch(text)
     try:
@@ -73,27 +77,67 @@ def _parse(said: str, text: str) -> tuple[str, str, dict[str, Any]]:
         call = ast.parse(f"f{match[3] or '()'}", mode="eval").body
         if not isinstance(call, ast.Call) or call.args or not isinstance(call.func, ast.Name):
             raise ValueError("not a call by keywords")
-        given = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg}
-        if len(given) < len(call.keywords):
+        arguments = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg}
+        if len(arguments) < len(call.keywords):
             raise ValueError("an argument twice, or **")
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise BadInput(
-            f"{said} is not a name; write {USAGE}, or {USAGE}(key=value) with plain "
+            f"{key} is not a name; write {USAGE}, or {USAGE}(key=value) with plain "
             "values, e.g. my_package.losses:focal(gamma=2.0)."
         ) from None
-    return match[1], match[2], given
+    return match[1], match[2], arguments
 
 
-def _module(said: str, name: str) -> Any:
+def _module(key: str, name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as e:
         if e.name is None or not f"{name}.".startswith(f"{e.name}."):
-            raise BadInput(f"{said}: {name} imports {e.name}, which is not there.") from e
+            raise BadInput(f"{key}: {name} imports {e.name}, which is not installed.") from e
         raise BadInput(
-            f"{said}: there is no module {e.name}; install the package that has it, or "
+            f"{key}: there is no module {e.name}; install the package that has it, or "
             "put its folder on PYTHONPATH."
         ) from e
     except (Exception, SystemExit) as e:  # a user's module may raise anything
-        what = " ".join(str(e).split())[:300]
-        raise BadInput(f"{said}: {name} cannot be imported: {type(e).__name__}: {what}") from e
+        reason = " ".join(str(e).split())[:300]
+        raise BadInput(f"{key}: {name} cannot be imported: {type(e).__name__}: {reason}") from e
+
+
+# ---------------------------------------------------------------- parts of this package
+
+
+def resolve(place: str) -> Any:
+    """Imports "package.module" or "package.module:name" and returns it."""
+    return pkgutil.resolve_name(place)
+
+
+class Registry(MutableMapping[str, Any]):
+    """A table whose values are imported when they are looked up.
+
+    Args:
+      places: name -> a text for `resolve`.
+    """
+
+    def __init__(self, places: Mapping[str, str]):
+        self._found: dict[str, Any] = dict(places)
+
+    def __getitem__(self, name: str) -> Any:
+        value = self._found[name]
+        if isinstance(value, str):
+            value = self._found[name] = resolve(value)
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._found
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._found[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)

@@ -95,13 +95,13 @@ def write(workdir: Path, recipe: Recipe | None, devices: str, examples: str = ""
 def read(workdir: Path) -> Origin:
     """Returns the provenance of a run; empty if the file is missing, damaged or of another kind."""
     try:
-        found = json.loads(storage.read_all([workdir / FILE])[0])
+        content = json.loads(storage.read_all([workdir / FILE])[0])
     except (OSError, ValueError, RecursionError):
         return Origin()
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         return Origin()
-    recipe, versions = found.get("recipe"), found.get("versions")
-    devices, examples = (found.get(key, "") for key in ("devices", "examples"))
+    recipe, versions = content.get("recipe"), content.get("versions")
+    devices, examples = (content.get(key, "") for key in ("devices", "examples"))
     return Origin(
         recipe=_recipe(recipe),
         devices=devices if isinstance(devices, str) else "",
@@ -110,10 +110,10 @@ def read(workdir: Path) -> Origin:
     )
 
 
-def _recipe(found: Any) -> Recipe | None:
-    if not isinstance(found, dict):
+def _recipe(content: Any) -> Recipe | None:
+    if not isinstance(content, dict):
         return None
-    config, overrides, values = (found.get(key) for key in ("config", "overrides", "values"))
+    config, overrides, values = (content.get(key) for key in ("config", "overrides", "values"))
     fits = isinstance(config, str) and isinstance(overrides, list) and isinstance(values, dict)
     return Recipe(config, tuple(map(str, overrides)), values) if fits else None  # type: ignore
 
@@ -124,8 +124,8 @@ def _texts(pairs: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
 
 def versions() -> dict[str, str]:
     """Returns the versions of Python and of the packages that are installed."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for name in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+            installed[name] = importlib.metadata.version(name)
+    return installed

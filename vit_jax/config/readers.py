@@ -128,10 +128,10 @@ def _folder(text: str) -> str | None:
 # Type -> placeholder in capitals, its description, and the reader of a value. The reader returns
 # None if the value is not of the type.
 TYPES: dict[str, tuple[str, str, Callable[[str], str | None]]] = {
-    "int": ("N", "is a whole number from 1 on", _one(lambda n: n >= 1 and n.is_integer())),
-    "count": ("N", "is a whole number from 0 on", _one(float.is_integer)),
+    "int": ("N", "is a whole number, 1 or more", _one(lambda n: n >= 1 and n.is_integer())),
+    "count": ("N", "is a whole number, 0 or more", _one(float.is_integer)),
     "amount": ("N", "is a number above 0", _one(lambda n: n >= 1e-4)),
-    "float": ("X", "is a number from 0 on", _kept(lambda n: True)),
+    "float": ("X", "is a number, 0 or more", _kept(lambda n: True)),
     "share": ("X", "is at least 0 and below 1", _kept(lambda n: n < 1)),
     "factor": ("X", "is above 0 and at most 1", _kept(lambda n: 0 < n <= 1)),
     "percent": ("N", "is the share times 100", _one(lambda n: n <= 100, 100)),

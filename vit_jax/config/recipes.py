@@ -36,8 +36,8 @@ def split(spec: str) -> tuple[Path, str]:
         kind = _kind(name)
         if kind not in ("", regular.FOLDER):
             raise BadInput(f"--config={spec}: {name} is a {kind}, not a file; give a file.")
-        what = f"{name} is a folder, not a file" if kind else f"no file {name[:200]}"
-        raise BadInput(f"--config={spec[:200]}: {what}.{_suggested(name, args)}")
+        problem = f"{name} is a folder, not a file" if kind else f"no file {name[:200]}"
+        raise BadInput(f"--config={spec[:200]}: {problem}.{_suggested(name, args)}")
     return Path(os.path.expanduser(name)), args
 
 
@@ -82,17 +82,17 @@ def call(path: Path, function: str, args: str) -> Any:
             raise BadInput(
                 f"{path} has no {function} function; a recipe defines {function}(arg=None)."
             )
-        made = getattr(module, function)
-        return made(args) if args else made()
+        callee = getattr(module, function)
+        return callee(args) if args else callee()
     except BadInput:
         raise
     except Exception as e:  # a recipe is the user's program: it may raise anything
         where = ""
         if args and isinstance(e, TypeError) and "positional argument" in str(e):
             where = f" It takes no argument; leave out {args!r}."
-        what = " ".join(str(e).split("\n\n")[0].split())
-        what = what if len(what) < 300 else what[:300] + " ..."
-        raise BadInput(f"{path} cannot be read: {type(e).__name__}: {what}{where}") from e
+        reason = " ".join(str(e).split("\n\n")[0].split())
+        reason = reason if len(reason) < 300 else reason[:300] + " ..."
+        raise BadInput(f"{path} cannot be read: {type(e).__name__}: {reason}{where}") from e
 
 
 def root() -> Path:

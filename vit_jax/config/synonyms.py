@@ -213,7 +213,8 @@ TABLE: dict[str, dict[str, tuple[str, ...]]] = {
         "center_crop": ("central_crop({size})", ""),
         "resizing": ("resize({size})", ""),
         "resize_smallest shortest_edge": ("resize_small({size})", ""),
-        "random_rotation rotate random_affine random_translation": ("affine(degrees=10)", ""),
+        "random_rotation rotate random_affine": ("affine(degrees=10)", ""),
+        "random_translation translate": ("affine(shift=4)", "It moves by up to so many pixels."),
         "rand_augment trivial_augment trivial_augment_wide auto_augment aug_mix":
             ("randaug(2, 10)", "Those are the ops in a row, and their strength up to 10."),
         "cutout random_erase": ("random_erasing", ""),
@@ -237,10 +238,10 @@ def hint(kind: str, word: str, value: str = "") -> str:
       word: the word as given.
       value: the value that was given with the word, if it is a key.
     """
-    found = meant(kind, word, value)
-    if found is None:
+    meaning = meant(kind, word, value)
+    if meaning is None:
         return ""
-    text, remark = found
+    text, remark = meaning
     keyed = kind not in ("op", "data.source", "config key")
     flag = f"--config.{kind}={text}" if keyed else text
     return f"{f' Did you mean {flag}?' if text else ''}{f' {remark}' if remark else ''}"
@@ -292,15 +293,15 @@ def _with_value(row: tuple[str, ...], value: str) -> tuple[str, str]:
     filled, more = text, ""
     for place in _PLACE.finditer(text):
         key, quote, kind, example = place.groups()
-        found = _value(key, kind, example, "" if on else value)
-        if found is None and off and value == "1":
-            found = _value(key, kind, example, "")
-        if found is None:
+        reading = _value(key, kind, example, "" if on else value)
+        if reading is None and off and value == "1":
+            reading = _value(key, kind, example, "")
+        if reading is None:
             return "", f"{_in_words(text)}{f' {remark}' if remark else ''}"
-        if not found[0]:
-            return found
-        filled = filled.replace(place[0], f"{key}={quote}{found[0]}", 1)
-        more = found[1]
+        if not reading[0]:
+            return reading
+        filled = filled.replace(place[0], f"{key}={quote}{reading[0]}", 1)
+        more = reading[1]
     return filled, more or remark
 
 
@@ -308,8 +309,8 @@ def _value(key: str, kind: str, example: str, value: str) -> tuple[str, str] | N
     """Returns a value in the form that the key accepts, and a remark; None if it does not fit."""
     if not value:
         return (example.split()[0] if kind == "name" else example), ""
-    if readers.is_plain(value) and (found := meant(key, value)):
-        return found
+    if readers.is_plain(value) and (meaning := meant(key, value)):
+        return meaning
     read = readers.option(value, example.split()) if kind == "name" else readers.read(kind, value)
     return (read, "") if read else None
 
@@ -317,14 +318,14 @@ def _value(key: str, kind: str, example: str, value: str) -> tuple[str, str] | N
 def _in_words(text: str) -> str:
     """Returns a sentence that shows how to write a flag, with placeholders in capitals."""
     places = [match.group(3, 4) for match in _PLACE.finditer(text)]
-    said = {}
+    notations = {}
     for kind, example in places:
         options = ("NAME", f"is one of {', '.join(example.split())}")
-        said[kind] = options if kind == "name" else readers.TYPES[kind][:2]
-        text = text.replace(f"<{kind} {example}>", said[kind][0])
-    capitals, what = said[places[0][0]]
+        notations[kind] = options if kind == "name" else readers.TYPES[kind][:2]
+        text = text.replace(f"<{kind} {example}>", notations[kind][0])
+    capitals, meaning = notations[places[0][0]]
     flag = text if text.startswith("--") else f"--config.{text}"
-    return f"Write {flag}, where {capitals} {what}."
+    return f"Write {flag}, where {capitals} {meaning}."
 
 
 # ---------------------------------------------------------------- names with a structure
@@ -370,10 +371,10 @@ def _variant(name: str) -> tuple[str, str] | None:
 def _source(spec: str) -> tuple[str, str] | None:
     """Returns the source for a text such as `hf:cifar10`, `imagefolder:/path` or `cifar10`."""
     kind, _, rest = re.sub(r"^(\w+)/", r"\1:", spec).partition(":")
-    found = _row("data.source", kind)
-    if found is None:
+    row = _row("data.source", kind)
+    if row is None:
         return None
-    text, remark = found[0], found[1]
+    text, remark = row[0], row[1]
     if text.startswith("tfds:") and rest:
         if rest.startswith(("/", "~", ".")):
             return f"folder:{rest}", "It holds class folders."

@@ -40,7 +40,7 @@ def check_numbers(config: ConfigDict) -> None:
     values = dict(flatten(config))
     for key, low in lowest.items():
         if not low <= values[key] < 2**31:
-            raise BadInput(f"{key}={values[key]}; give a whole number from {low} on, below 2**31.")
+            raise BadInput(f"{key}={values[key]}; give a whole number, {low} or more, below 2**31.")
     for key in ("loss.label_smoothing", "ema.decay"):
         if not 0 <= values[key] < 1:
             raise BadInput(f"{key}={values[key]}; give a value in [0, 1).")
@@ -51,10 +51,10 @@ def check_numbers(config: ConfigDict) -> None:
         minutes = config.checkpoint.every_minutes
         raise BadInput(f"checkpoint.every_minutes={minutes} is negative; give minutes, 0: never.")
     if config.schedule.lr < 0:
-        raise BadInput(f"schedule.lr={config.schedule.lr} is negative; give a rate from 0 on.")
+        raise BadInput(f"schedule.lr={config.schedule.lr} is negative; give 0 or more.")
     for key, usual in (("mixup.alpha", 0.2), ("mixup.cutmix", 1.0)):
         if not 0 <= values[key] < 1e6:
-            raise BadInput(f"{key}={values[key]}; give a number from 0 on, e.g. {usual}.")
+            raise BadInput(f"{key}={values[key]}; give 0 or more, e.g. {usual}.")
     for name, section in config.evals.items():
         if name in _TAKEN or name.endswith("_raw"):
             raise BadInput(f"evals.{name}: the name is taken; choose another, e.g. {name}_subset.")
@@ -101,13 +101,13 @@ def check_few_shot(config: ConfigDict) -> None:
             raise BadInput(f"evals.fewshot_{name}: fewshot.sources has that name; choose another.")
     whole = all(isinstance(k, int) and not isinstance(k, bool) and k > 0 for k in shots)
     if not shots or not whole or len(set(shots)) < len(shots):
-        raise BadInput(f"fewshot.shots={shots}; give numbers from 1 on, each once: (1, 5, 10, 25).")
+        raise BadInput(f"fewshot.shots={shots}; give numbers above 0, each once: (1, 5, 10, 25).")
     if not 1 <= section.seeds <= 1000:
         raise BadInput(f"fewshot.seeds={section.seeds}; give a number from 1 to 1000.")
     if not section.l2 > 0:
         raise BadInput(f"fewshot.l2={section.l2}; give a number above 0.")
     if not 0 <= section.batch_size < 2**31:
-        raise BadInput(f"fewshot.batch_size={section.batch_size}; give a number from 0 on.")
+        raise BadInput(f"fewshot.batch_size={section.batch_size}; give 0 or more.")
 
 
 def check_data(data: ConfigDict) -> None:
@@ -143,7 +143,7 @@ def check_masked(config: ConfigDict) -> None:
     for name, section in config.evals.items():
         if section.evaluator:
             raise BadInput(
-                f"evals.{name}.evaluator={section.evaluator!r} is of classes, and masked.target="
+                f"evals.{name}.evaluator={section.evaluator!r} measures classes, but masked.target="
                 f"{config.masked.target} predicts patches; leave it out."
             )
 
@@ -168,7 +168,7 @@ def _pairs(value: Any, second: Callable[[Any], bool]) -> bool:
 def check_tuples(config: ConfigDict) -> None:
     """Raises BadInput for a tuple whose elements do not fit its key."""
     mean, std, optimizer = config.data.mean, config.data.std, config.optimizer
-    found = {
+    checks = {
         "data.mean": (_numbers(mean) and len(mean) == 3, "three numbers"),
         "data.std": (_numbers(std) and len(std) == 3 and min(std) > 0, "three numbers above 0"),
         "optimizer.freeze": (_strings(optimizer.freeze), "path patterns, ('embedding/.*',)"),
@@ -183,9 +183,9 @@ def check_tuples(config: ConfigDict) -> None:
     }
     if config.schedule.name == "step":
         drops = _strings(config.schedule.step.drops)
-        found["schedule.step.drops"] = (drops, "durations, ('30 epochs', '60 epochs')")
+        checks["schedule.step.drops"] = (drops, "durations, ('30 epochs', '60 epochs')")
     values = dict(flatten(config))
-    for key, (good, expected) in found.items():
+    for key, (good, expected) in checks.items():
         if not good:
             raise BadInput(f"{key}={values[key]!r}; expected {expected}.")
 
@@ -208,7 +208,7 @@ def evaluations_of_test(config: ConfigDict) -> list[str]:
     return sorted(read | few_shot_tasks(config).keys())
 
 
-def looked_at_test(config: ConfigDict) -> bool:
+def uses_test_data(config: ConfigDict) -> bool:
     """Returns True if test data choose the best step, or a run of stage `select` reads any."""
     read = evaluations_of_test(config)
     best = config.checkpoint.keep_best.partition("/")[0].removesuffix("_raw")

@@ -1,14 +1,15 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Imports TensorFlow on first use (it takes seconds) and keeps it off the accelerators.
+"""Imports TensorFlow on first use, keeps it off the accelerators, and shortens its errors.
 
-Every module of this room takes `tf` from here, so no TensorFlow code runs before the devices are
-hidden.
+The import takes seconds. Every module of this room takes `tf` from here, so no TensorFlow code runs
+before the devices are hidden. `plain` makes a sentence of a TensorFlow error.
 """
 
 import functools
 import os
+import re
 import types
 from typing import Any
 
@@ -53,3 +54,58 @@ def tfds() -> Any:
 
 tf: Any = _Lazy()
 Tensor = Any  # a tf.Tensor; TensorFlow ships no usable types
+
+# ---------------------------------------------------------------- errors
+
+_LONGEST = 200  # characters of a message
+
+_TRACE = r"(?:\s*\n(?:  +File .*|    .*|<stack traces unavailable>))*"  # lines of a traceback
+_INNARDS = re.compile(
+    r"Graph execution error:"
+    r"|Detected at node .* defined at \(most recent call last\):" + _TRACE + r"|"
+    r"\d+ root error\(s\) found\.\s*\(0\) *[A-Z_]+: *"
+    r"|Error in user-defined function passed to \S+ transformation with iterator: \S+: "
+    r"|\[\[[^\]\n]*\]\]"
+    r"|\{\{[^}]*\}\}"
+    r"|\[Op:[^\]]*\]( name: *\S*)?"
+    r"|<(?:tf\.|dtype:|function |bound method )[^>]*>"
+    r"|^(?:[\w.]+\.)?(?:BadImage|BadInput): ",
+    re.MULTILINE,
+)
+_AFTER = re.compile(r"\s*(?:Traceback \(most recent call last\):|\n *\(1\) [A-Z_]+:)")
+_EAGER = re.compile(r"Expected '.*' to be true\. Summarized data: (.*)", re.DOTALL)
+_GRAPH = re.compile(r"assertion failed: \[([^\]]*)\]")
+_ASSERTED = re.compile(r"\n(?:Condition |Indices |x \(|\[?\[?-?\d)")
+
+
+def plain(error: Exception) -> str:
+    """Returns the message of an error in one line, without node names and without source text.
+
+    For an assertion it returns the assertion's own text, without the compared values.
+
+    Args:
+      error: a TensorFlow error, or the `UnicodeDecodeError` that replaces a TensorFlow error whose
+        text quotes a damaged record.
+
+    Returns:
+      At most 200 characters, without a full stop at the end.
+    """
+    if isinstance(error, UnicodeDecodeError):
+        text = error.object.decode("utf-8", "replace")
+    else:
+        text = str(getattr(error, "message", error))
+    text = _INNARDS.sub(" ", text).strip()
+    text = _INNARDS.sub(" ", text)  # the class of a Python error comes after the node
+    text = _AFTER.split(text, maxsplit=1)[0]
+    if match := _EAGER.search(text):
+        text = match[1].split("\n")[0].removeprefix("b").strip("'\"")
+    if match := _GRAPH.search(text):
+        text = match[1]
+    text = _ASSERTED.split(text, maxsplit=1)[0]
+    return " ".join(text.split()).removesuffix(", got").strip(" .")[:_LONGEST]
+
+
+def one_line(error: BaseException) -> str:
+    """Returns the message of any other error in one line of at most 300 characters plus "..."."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= 300 else text[:300] + "..."

@@ -46,14 +46,14 @@ def evaluate(
             scores.append(sums.pop("scores"))
             scores[-2:-1] = jax.device_get(scores[-2:-1])
     measured = jax.device_get(measured)
-    found = metrics.total(itertools.chain.from_iterable(measured.values()))
+    results = metrics.total(itertools.chain.from_iterable(measured.values()))
     if evaluator is not None:
         from vit_jax.evaluators import custom
 
-        found |= custom.measure(evaluator, jax.device_get(scores))
+        results |= custom.measure(evaluator, jax.device_get(scores))
     if "" in measured:
-        return found
+        return results
     top1 = {part: metrics.total(sums)["top1"] for part, sums in measured.items()}
     from vit_jax.paper import robustness
 
-    return found | robustness.corruption_errors(top1)
+    return results | robustness.corruption_errors(top1)

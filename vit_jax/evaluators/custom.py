@@ -34,35 +34,37 @@ def find(name: str, text: str, keep_best: str) -> Evaluator:
     """
     where, _, best = keep_best.rpartition("/")
     wanted = best if where.removesuffix("_raw") == name else ""
-    said = f"evals.{name}.evaluator={text!r}"
-    return functools.partial(_checked, said, wanted, plugins.find(said, text, None, None))
+    key = f"evals.{name}.evaluator={text!r}"
+    return functools.partial(_checked, key, wanted, plugins.find(key, text, None, None))
 
 
-def _checked(said: str, wanted: str, evaluator: Evaluator, *arrays: np.ndarray) -> dict[str, float]:
+def _checked(key: str, wanted: str, evaluator: Evaluator, *arrays: np.ndarray) -> dict[str, float]:
     try:
-        found = evaluator(*arrays)
+        results = evaluator(*arrays)
     except Exception as e:  # the user's code may raise anything
-        what = " ".join(str(e).split())[:300]
-        raise RunFailed(f"{said} failed: {type(e).__name__}: {what}; mend it, run again.") from e
-    if not isinstance(found, dict) or not found:
-        raise BadInput(f"{said} returned {type(found).__name__}; expected {{name: number}}.")
-    for name, value in found.items():
+        reason = " ".join(str(e).split())[:300]
+        raise RunFailed(
+            f"{key} failed: {type(e).__name__}: {reason}; correct it and run again."
+        ) from e
+    if not isinstance(results, dict) or not results:
+        raise BadInput(f"{key} returned {type(results).__name__}; expected {{name: number}}.")
+    for name, value in results.items():
         plain = isinstance(name, str) and re.fullmatch(r"\w+", name)
         if not plain or validation.MEASURED.fullmatch(name):
             raise BadInput(
-                f"{said} returned the metric {name!r}; names are of letters, digits and _, and "
-                "those of other metrics are taken."
+                f"{key} returned the metric {name!r}; names have letters, digits and _ "
+                "only, and must not be those of other metrics."
             )
         if np.shape(value) != () or np.asarray(value).dtype.kind not in "biuf":
-            raise BadInput(f"{said} returned {name}={value!r}; expected a number.")
+            raise BadInput(f"{key} returned {name}={value!r}; expected a number.")
         if not np.isfinite(value):
-            raise RunFailed(f"{said} returned {name}={value}; expected a finite number.")
-    if wanted and wanted not in found and not validation.MEASURED.fullmatch(wanted):
-        raise unknown(f"metric in checkpoint.keep_best, of {said},", wanted, found)
-    return {name: float(value) for name, value in found.items()}
+            raise RunFailed(f"{key} returned {name}={value}; expected a finite number.")
+    if wanted and wanted not in results and not validation.MEASURED.fullmatch(wanted):
+        raise unknown(f"metric in checkpoint.keep_best, of {key},", wanted, results)
+    return {name: float(value) for name, value in results.items()}
 
 
-def attempt(evaluator: Evaluator, classes: int, labels: int) -> None:
+def try_on_random_logits(evaluator: Evaluator, classes: int, labels: int) -> None:
     """Calls the evaluator on random logits before any training, which shows most of its errors.
 
     Args:

@@ -89,12 +89,12 @@ def compute(
     batches = pipeline.to_devices(
         rows(pipeline.local_rows(over, batch_size)), over, batch_size, ahead=1
     )
-    found: list[np.ndarray] = []
+    parts: list[np.ndarray] = []
 
     def fetch(features_BD: jax.Array, mask_B: jax.Array) -> None:
         features, mask = jax.device_get((features_BD, mask_B))
-        found.append(features[mask])
-        progress(sum(map(len, found)))
+        parts.append(features[mask])
+        progress(sum(map(len, parts)))
 
     waiting = None  # one batch late, so that the devices never wait for the host
     for batch in batches:
@@ -103,11 +103,11 @@ def compute(
             fetch(*done)
     if waiting is not None:
         fetch(*waiting)
-    features = np.concatenate(found)
+    features = np.concatenate(parts)
     bad = np.flatnonzero(~np.isfinite(features).all(axis=1))
     if len(bad):
         raise RunFailed(
-            f"what the model makes of {len(bad)} of {len(features)} images is not finite, first "
-            f"that of number {bad[0]}: the weights are damaged or have diverged."
+            f"the output for {len(bad)} of {len(features)} images is not finite, first for image "
+            f"number {bad[0]}: the weights are damaged or have diverged."
         )
     return features

@@ -30,7 +30,7 @@ def evaluate(
 
     Args:
       features: returns float32 [n, D] of a split, in its order.
-      task: from `shots.make`.
+      task: from `shots.make_task`.
       classify: a classifier such as `ridge`.
 
     Returns:

@@ -41,12 +41,14 @@ def knn(
     """
     keys_ND, queries_MD = (x / np.maximum(_norm(x), 1e-12) for x in (x_ND, x_MD))
     vote = functools.partial(_vote, classes=classes, neighbours=min(neighbours, len(x_ND)))
-    found, labels = [], jnp.asarray(labels_N)
+    classes_of_parts, labels = [], jnp.asarray(labels_N)
     for start in range(0, len(queries_MD), _AT_ONCE):
         part_BD = queries_MD[start : start + _AT_ONCE]
         padded_BD = np.pad(part_BD, ((0, _AT_ONCE - len(part_BD)), (0, 0)))  # compiles only once
-        found.append(np.asarray(vote(keys_ND, labels, padded_BD, temperature))[: len(part_BD)])
-    return np.concatenate(found)
+        classes_of_parts.append(
+            np.asarray(vote(keys_ND, labels, padded_BD, temperature))[: len(part_BD)]
+        )
+    return np.concatenate(classes_of_parts)
 
 
 def _norm(x: np.ndarray) -> np.ndarray:

@@ -67,8 +67,8 @@ def choose_strength(x_ND: np.ndarray, labels_N: np.ndarray, classes: int) -> flo
 
     def score(strength: float) -> None:
         kernel, bias = fit(x_ND[~held], labels_N[~held], classes, strength)
-        found = (x_ND[held] @ kernel + bias[None, :]).argmax(axis=1)
-        scores[strength] = float(np.mean(found == labels_N[held]))
+        predicted = (x_ND[held] @ kernel + bias[None, :]).argmax(axis=1)
+        scores[strength] = float(np.mean(predicted == labels_N[held]))
 
     for strength in STRENGTHS:
         score(strength)
@@ -96,8 +96,8 @@ def fit(
     limits = {"maxiter": MOST_STEPS, "maxcor": _MEMORY, "gtol": TOLERANCE, "ftol": 0}
     start = np.zeros((width + 1) * classes)
     # On the host: an optimizer that is compiled takes longer to compile than to run.
-    found = optimize.minimize(mean_loss, start, method="L-BFGS-B", jac=True, options=limits)
-    weights = np.float32(found.x).reshape(width + 1, classes)
+    solution = optimize.minimize(mean_loss, start, method="L-BFGS-B", jac=True, options=limits)
+    weights = np.float32(solution.x).reshape(width + 1, classes)
     return weights[:-1], weights[-1]
 
 

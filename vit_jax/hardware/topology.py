@@ -37,6 +37,7 @@ class Generation:
     memory_rate: float  # bytes/s
     link_rate: float  # bytes/s between chips of a slice (TPU) or of a machine (GPU), all links
     network_rate: float  # bytes/s between slices or machines
+    hertz: float = 0.0  # clock at which a TPU's multipliers reach `flops`; 0: not known
     devices_per_chip: int = 1
     chips_per_host: int = 4
     per_chip: int = 1  # the number in a name counts this many per chip: v4-8 has four chips
@@ -52,35 +53,36 @@ _CUBES = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8"
           "8x16x16")  # fmt: skip
 _TPUS = (
     Generation(
-        "v2", "tpu", ("tpu v2",), int(7.48 * GIB), 22.5e12, 350e9, 124e9, 1.5e9,
+        "v2", "tpu", ("tpu v2",), int(7.48 * GIB), 22.5e12, 350e9, 124e9, 1.5e9, 0.7e9,
         devices_per_chip=2, per_chip=2, slices=False,
         shapes=("2x2", "4x4", "8x8", "8x16", "16x16"),
         runtime="tpu-ubuntu2204-base",
     ),
     Generation(
-        "v3", "tpu", ("tpu v3",), int(15.48 * GIB), 61.5e12, 450e9, 164e9, 1.5e9,
+        "v3", "tpu", ("tpu v3",), int(15.48 * GIB), 61.5e12, 450e9, 164e9, 1.5e9, 0.94e9,
         devices_per_chip=2, per_chip=2, slices=False,
         shapes=("2x2", "4x4", "4x8", "8x8", "8x16", "16x16", "16x32", "32x32"),
         runtime="tpu-ubuntu2204-base",
     ),
     Generation(
-        "v4", "tpu", ("tpu v4",), int(30.75 * GIB), 275e12, 1200e9, 300e9, 3.125e9,
+        "v4", "tpu", ("tpu v4",), int(30.75 * GIB), 275e12, 1200e9, 300e9, 3.125e9, 1.05e9,
         per_chip=2, shapes=_CUBES, selector="tpu-v4-podslice",
         runtime="tpu-ubuntu2204-base",
     ),
     Generation(
         "v5e", "tpu", ("tpu v5 lite", "tpu v5e"), int(15.75 * GIB), 197e12, 819e9, 200e9, 3.125e9,
+        1.5e9,
         shapes=_SQUARES, spellings=("v5litepod",), selector="tpu-v5-lite-podslice",
         runtime="v2-alpha-tpuv5-lite",
     ),
     Generation(
         "v5p", "tpu", ("tpu v5p", "tpu v5"), int(95.74 * GIB), 459e12, 2765e9, 600e9, 6.25e9,
-        per_chip=2, shapes=(*_CUBES, "16x16x16", "16x16x24"), selector="tpu-v5p-slice",
+        1.75e9, per_chip=2, shapes=(*_CUBES, "16x16x16", "16x16x24"), selector="tpu-v5p-slice",
         runtime="v2-alpha-tpuv5",
     ),
     Generation(
         "v6e", "tpu", ("tpu v6 lite", "tpu v6e"), int(31.25 * GIB), 918e12, 1638e9, 400e9, 12.5e9,
-        shapes=_SQUARES, selector="tpu-v6e-slice",
+        1.75e9, shapes=_SQUARES, selector="tpu-v6e-slice",
         runtime="v2-alpha-tpuv6e",
     ),
     Generation(

@@ -11,8 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,9 +27,9 @@ from vit_jax.data.pipeline.pipeline import NumpyBatch, Pipeline
 from vit_jax.data.sources import registry as sources
 from vit_jax.data.sources.source import Options, Source
 from vit_jax.data.splits.split import Split
-from vit_jax.errors import BadInput, together
+from vit_jax.errors import BadInput
 from vit_jax.evaluators import features
-from vit_jax.inference import batches as batches_lib
+from vit_jax.inference import inputs
 from vit_jax.models import variants
 from vit_jax.runtime import coordination
 from vit_jax.step import metrics
@@ -71,7 +70,7 @@ class Model:
     @property
     def batch_size(self) -> int:
         """The number of images in a batch, over all devices."""
-        return EACH * self.rules.batch_parts
+        return EACH * self.rules.batch_ways
 
     def step(self, of_logits: Callable[[jax.Array], jax.Array] | None = None) -> features.Step:
         """Makes a step with `features.make_step`, for representations or a function of logits.
@@ -125,13 +124,13 @@ class Model:
         workers = os.cpu_count() or 1
         if self.weights.format != "run":
             reader = loading.reader(self.weights, self.size)
-            return lambda _: batches_lib.batches(split, reader, self.batch_size, workers)
+            return lambda _: inputs.batches(split, reader, self.batch_size, workers)
         side = self.size[0]
         ops = preprocess.parse("data.eval_ops", self.weights.images["ops"], side)
         if not any(isinstance(op, decode.Decode) for op in ops):
             ops = (decode.Decode(), *ops)
-        made = Pipeline(split, ops, self.batch_size, 0, side, workers, prefetch=2)
-        return made.evaluation
+        pipeline = Pipeline(split, ops, self.batch_size, 0, side, workers, prefetch=2)
+        return pipeline.evaluation
 
     def of_files(
         self, step: features.Step, paths: Sequence[str], progress: Progress = lambda _: None
@@ -165,11 +164,11 @@ class Model:
             if rows:
                 yield _padded(rows, self.batch_size)
 
-        found = features.compute(
+        outputs = features.compute(
             step, self.params, batches, self.rules, self.batch_size,
             lambda done: progress(done + len(bad)),
         )  # fmt: skip
-        return read, found, bad
+        return read, outputs, bad
 
     def read_files(self, paths: Sequence[str]) -> Iterator[tuple[str, np.ndarray | BadInput]]:
         """Yields each path, in order, with its image or the error that reading it gave.
@@ -221,7 +220,7 @@ def open_model(text: str, *, heads: int = 0, image_size: int = 0, names: str = "
     weights = loading.read_weights(text, heads=heads)
     size = (image_size, image_size) if image_size else weights.image_size
     if size is None:
-        raise BadInput(f"{text} does not say for what image size it was made; give --image_size=N.")
+        raise BadInput(f"{text} does not give its image size; give --image_size=N.")
     variants.check_image_size(weights.config, *size)
     known, sigmoid = (_of_run if weights.format == "run" else _of_file)(text, weights)
     if names:
@@ -327,89 +326,3 @@ def read_names(path: str) -> tuple[str, ...]:
     if not all(line.strip() for line in lines):
         raise BadInput(f"--names={path} has an empty line; give names, one a line, in order.")
     return tuple(line.strip() for line in lines)
-
-
-def image_files(given: Sequence[str], stdin: TextIO) -> list[str]:
-    """Lists the given image files, and the images in given folders, sorted by name.
-
-    It leaves out pipes, sockets and devices inside the folders, and logs a warning.
-
-    Args:
-      given: files, folders, and `-` for a list of them on `stdin`.
-      stdin: the stream with that list, one path a line.
-
-    Raises:
-      BadInput: a path is missing, not a file, or not readable; a folder has no images; or no
-        image is given.
-    """
-    found, odd, problems, named = list[str](), list[str](), list[BadInput](), list[str]()
-    for text in given:
-        named += _lines(stdin) if text == "-" else [text]
-    for text in named:
-        path = str(Path(os.path.expanduser(text)))
-        try:
-            kind = regular.kind(path)
-            files, others = _inside(path) if kind == regular.FOLDER else ([path], [])
-        except OSError as e:
-            where = f" ({e.filename})" if e.filename != path else ""
-            problems.append(
-                BadInput(
-                    f"{text} cannot be read: {e.strerror}{where}; give images or folders of them "
-                    "that can be read."
-                )
-            )
-            continue
-        odd += others
-        if kind == regular.FOLDER and not files:
-            why = f": none ends with {', '.join(decode.EXTENSIONS)}"
-            why = f", only pipes, sockets or devices: {_few(others)}" if others else why
-            problems.append(BadInput(f"{text} has no images in it{why}."))
-        elif kind == "":
-            problems.append(BadInput(f"{text} is not there; give images or folders of them."))
-        elif kind not in (regular.FILE, regular.FOLDER):
-            problems.append(
-                BadInput(f"{text} is a {kind}, not a file; give images or folders of them.")
-            )
-        found += files
-    if problems:
-        raise together(problems)
-    if not found:
-        raise BadInput("no images; give files, folders, or - for a list on standard input.")
-    if odd:
-        log.warning("left out, as pipes, sockets or devices: %s", _few(odd))
-    return found
-
-
-def _lines(stdin: TextIO) -> list[str]:
-    """Returns the non-empty lines of a list on standard input."""
-    try:
-        return [line for line in regular.read_open_list(stdin).splitlines() if line]
-    except OSError as e:
-        raise BadInput(
-            f"standard input cannot be read: {e.strerror}; give a list of images, one a line."
-        ) from e
-
-
-def _inside(folder: str) -> tuple[list[str], list[str]]:
-    """Lists the images below a folder, and the pipes, sockets and devices with image names.
-
-    Raises:
-      OSError: a folder below it cannot be listed.
-    """
-
-    def fail(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):  # that one was removed meanwhile
-            raise error
-
-    images, odd = list[str](), list[str]()
-    for place, _, names in os.walk(folder, onerror=fail):
-        for name in names:
-            if os.path.splitext(name)[1].lower() in decode.EXTENSIONS:
-                path = os.path.join(place, name)
-                (odd if regular.is_odd(path) else images).append(path)
-    return sorted(images), sorted(odd)
-
-
-def _few(paths: Sequence[str]) -> str:
-    more = f", and {len(paths) - 3} more" if len(paths) > 3 else ""
-    return ", ".join(paths[:3]) + more

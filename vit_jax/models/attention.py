@@ -226,12 +226,12 @@ class Attention(nn.Module):
         """Runs `jax.nn.dot_product_attention` on the images and heads of a device, [B, L, N, K]."""
         length = query_BLNK.shape[1]
 
-        def local(*given: jax.Array) -> jax.Array:
+        def local(*arrays: jax.Array) -> jax.Array:
             lengths = None
             if length % 2:  # jax refuses odd lengths for cuDNN's gradient: pad by a masked token
-                given = tuple(jnp.pad(x, ((0, 0), (0, 1), (0, 0), (0, 0))) for x in given)
-                lengths = jnp.full(len(given[0]), length, jnp.int32)
-            query, key, value = given
+                arrays = tuple(jnp.pad(x, ((0, 0), (0, 1), (0, 0), (0, 0))) for x in arrays)
+                lengths = jnp.full(len(arrays[0]), length, jnp.int32)
+            query, key, value = arrays
             mixed = jax.nn.dot_product_attention(
                 query,
                 key,

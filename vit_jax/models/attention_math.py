@@ -70,19 +70,19 @@ def _forward(query: Any, key: Any, value: Any, bias: Any, keep: Any, rate: float
     query = checkpoint_name(swap(query), "query")
     key = checkpoint_name(swap(key), "key")
     value = checkpoint_name(swap(value), "value")
-    found = checkpoint_name(weights(query, key, bias).astype(value.dtype), "weights")
-    mixed = swap(_products(_dropped(found, keep, rate), value, (3, 2)))
+    shares = checkpoint_name(weights(query, key, bias).astype(value.dtype), "weights")
+    mixed = swap(_products(_dropped(shares, keep, rate), value, (3, 2)))
     dtype = None if bias is None else jnp.zeros((), bias.dtype)
-    return checkpoint_name(mixed, "attention"), (query, key, value, found, keep, dtype)
+    return checkpoint_name(mixed, "attention"), (query, key, value, shares, keep, dtype)
 
 
 def _backward(rate: float, kept: Any, grad_BLNK: jax.Array) -> Any:
-    query, key, value, found, keep, dtype = kept
+    query, key, value, shares, keep, dtype = kept
     grad = swap(grad_BLNK)
-    value_grad = _products(_dropped(found, keep, rate), grad, (2, 2))
+    value_grad = _products(_dropped(shares, keep, rate), grad, (2, 2))
     weights_grad = _dropped(_products(grad, value, (3, 3)), keep, rate).astype(jnp.float32)
-    mean_BNL1 = jnp.sum(found * weights_grad, axis=-1, keepdims=True)
-    scores_grad = (found * (weights_grad - mean_BNL1)).astype(query.dtype)
+    mean_BNL1 = jnp.sum(shares * weights_grad, axis=-1, keepdims=True)
+    scores_grad = (shares * (weights_grad - mean_BNL1)).astype(query.dtype)
     query_grad = _products(scores_grad, key, (3, 2))
     key_grad = _products(scores_grad, query, (2, 2))
     bias_grad = None if dtype is None else scores_grad.astype(dtype.dtype)

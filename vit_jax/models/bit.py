@@ -8,25 +8,44 @@ Axes: B batch, H W C image, Y classes. Parameters: `backbone`, `norm`, `head`. S
 """
 
 import dataclasses
+from typing import ClassVar, Literal
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.models import layers, resnet
+from vit_jax.errors import BadInput
+from vit_jax.models import layers, resnet, settings
 from vit_jax.models.layers import Dtype, Remat
-from vit_jax.sharding import Rules
+from vit_jax.models.settings import Settings
+from vit_jax.sharding import Axes, Rules
 
 
 @dataclasses.dataclass(frozen=True)
 class BiTConfig:
     """The architecture of a BiT model; `variants.config` builds one from a name."""
 
+    AXES: ClassVar[Axes] = layers.HEAD_AXES | layers.NORM_AXES
+    FAMILY: ClassVar[Literal["bit"]] = "bit"
     resnet: resnet.ResNetConfig
     classes: int  # Y
     head_bias: float = 0.0
     dtype: Dtype = "float32"
     remat: Remat = "none"
+
+    @property
+    def stride(self) -> int:
+        """Returns the pixels per position of the last feature map in each direction."""
+        return self.resnet.stride
+
+    def make(self, rules: Rules | None) -> "BiT":
+        """Makes the model."""
+        return BiT(self, rules)
+
+    def forward_flops(self, height: int, width: int) -> int:
+        """Returns the FLOPs of one image; see `variants.forward_flops`."""
+        macs = self.resnet.multiply_adds(height, width)
+        return 2 * (macs + self.resnet.features * self.classes)
 
 
 class BiT(nn.Module):
@@ -61,3 +80,29 @@ class BiT(nn.Module):
         x_BHWC = nn.relu(resnet.group_norm(cfg.resnet, "norm", dtype)(x_BHWC))
         x_BC = jnp.mean(x_BHWC.astype(jnp.float32), axis=(1, 2))
         return layers.head(x_BC, cfg.classes, cfg.head_bias)
+
+
+def config(wanted: Settings, classes: int, number: str | None, factor: str | None) -> BiTConfig:
+    """Returns the configuration that settings describe.
+
+    Args:
+      wanted: the settings.
+      classes: Y.
+      number: the N of `BiT-RNxW`; None for the size `custom`.
+      factor: its W, likewise.
+
+    Raises:
+      BadInput: a setting does not fit.
+    """
+    settings.refuse_others(wanted, settings.BACKBONE | {"root_pool"})
+    layers.check_remat(wanted.remat, resnet.KEEPABLE)
+    stages, width = wanted.stages, wanted.root_width
+    if number and factor:
+        if int(number) not in resnet.STAGES or int(factor) < 1:
+            raise settings.unknown_variant(wanted.variant)
+        stages = stages or resnet.STAGES[int(number)]
+        width = width or 64 * int(factor)
+    if not stages or not width:
+        raise BadInput(f"model {wanted.variant}: give model.stages and model.root_width.")
+    backbone = resnet.config(wanted, stages, width, bit=True)
+    return BiTConfig(backbone, classes, **settings.shared_fields(wanted))

@@ -8,7 +8,7 @@ Start from `OwnConfig`, the base class of such a CLASS.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from vit_jax.config import plugins
 from vit_jax.errors import BadInput
@@ -29,6 +29,7 @@ class OwnConfig:
     classes: int
     dtype: Dtype = "float32"
     AXES: ClassVar[Axes] = {}
+    FAMILY: ClassVar[Literal["own"]] = "own"
 
     @property
     def stride(self) -> int:
@@ -53,26 +54,26 @@ class OwnConfig:
         return BadInput(f"{type(self).__name__} has no {name}; see docs/extending.md.")
 
 
-def config(variant: str, classes: int, given: Mapping[str, Any]) -> OwnConfig:
+def config(variant: str, classes: int, options: Mapping[str, Any]) -> OwnConfig:
     """Returns the configuration of a model that `variant` names.
 
     Args:
       variant: `MODULE:CLASS` or `MODULE:CLASS(key=value)`.
       classes: Y.
-      given: the other keys of the section `model` that the user has set.
+      options: the other keys of the section `model` that the user has set.
 
     Raises:
       BadInput: CLASS cannot be found (see `plugins.find`), is not a subclass of OwnConfig, or
         raises TypeError or ValueError.
     """
-    found = plugins.find(f"model.variant={variant!r}", variant, classes=classes, **given)
-    kind = found.func
+    plugin = plugins.find(f"model.variant={variant!r}", variant, classes=classes, **options)
+    kind = plugin.func
     if not (isinstance(kind, type) and issubclass(kind, OwnConfig)):
         raise BadInput(
-            f"model.variant={variant!r} is no subclass of vit_jax.models.custom.OwnConfig; see "
+            f"model.variant={variant!r} is not a subclass of vit_jax.models.custom.OwnConfig; see "
             "docs/extending.md."
         )
     try:
-        return found(classes=classes, **given)
+        return plugin(classes=classes, **options)
     except (TypeError, ValueError) as e:
         raise BadInput(f"model.variant={variant!r}: {e}") from e

@@ -17,20 +17,28 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 from vit_jax.errors import unknown
-from vit_jax.sharding import Rules, constrain
+from vit_jax.sharding import Axes, Rules, constrain
 
 Gelu = Literal["tanh", "erf"]
 Remat = str  # a key of REMATS, or comma-separated names of activations to keep
 Dtype = Literal["float32", "bfloat16"]
 
-# Parameter path within a block -> logical axes; see sharding.param_axes.
-MLP_AXES: dict[str, tuple[str | None, ...]] = {
+# Pattern of a parameter's path -> logical axes; see sharding.param_axes.
+STEM_AXES: Axes = {
+    r"embedding/kernel": ("patch", "patch", None, "embed"),
+    r"embedding/bias": ("embed",),
+}
+HEAD_AXES: Axes = {
+    r"(patch_)?head/kernel": ("embed", "classes"),
+    r"(patch_)?head/bias": ("classes",),
+}
+MLP_AXES: Axes = {
     r"mlp/up/kernel": ("embed", "mlp"),
     r"mlp/up/bias": ("mlp",),
     r"mlp/down/kernel": ("mlp", "embed"),
     r"mlp/down/bias": ("embed",),
 }
-NORM_AXES: dict[str, tuple[str | None, ...]] = {r"[a-z_]*norm/(scale|bias)": ("embed",)}
+NORM_AXES: Axes = {r"[a-z_]*norm/(scale|bias)": ("embed",)}
 
 
 def dropout(
@@ -68,7 +76,7 @@ def product(rules: Rules | None) -> Callable[..., jax.Array]:
     """
     if rules is None or rules.mesh.devices.flat[0].platform != "cpu":
         return jax.lax.dot_general
-    whole = all(rules.parts(axis) == 1 for axis in ("act_tokens", "act_embed", "head_dim"))
+    whole = all(rules.ways(axis) == 1 for axis in ("act_tokens", "act_embed", "head_dim"))
     return _rows_product if whole else jax.lax.dot_general
 
 
@@ -137,7 +145,7 @@ class Mlp(nn.Module):
 
 
 def _is_product(prim: Any, *args: Any, **params: Any) -> bool:
-    """Returns whether a primitive multiplies with weights.
+    """Returns True if a primitive multiplies with weights.
 
     These are convolutions, and products without batch dimensions.
     """

@@ -9,14 +9,16 @@ model, so a model fits only one image size. Start from `Mixer.__call__`.
 """
 
 import dataclasses
+from typing import ClassVar, Literal
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.models import layers
+from vit_jax.models import layers, settings
 from vit_jax.models.layers import Dtype, Gelu, Layer, Mlp, Remat, dropout, layer_norm
-from vit_jax.sharding import Rules, constrain
+from vit_jax.models.settings import Settings
+from vit_jax.sharding import Axes, Rules, constrain
 
 # name -> (width D, layers S, MLP over channels, MLP over tokens): arXiv:2105.01601, Table 1.
 SIZES: dict[str, tuple[int, int, int, int]] = {
@@ -27,7 +29,7 @@ SIZES: dict[str, tuple[int, int, int, int]] = {
 
 # Parameter path pattern -> logical axes, see sharding.param_axes. The axis of tokens is never
 # split.
-AXES: dict[str, tuple[str | None, ...]] = {
+AXES: Axes = {
     r"token_mlp/up/kernel": (None, "mlp"),
     r"token_mlp/down/kernel": ("mlp", None),
     r"token_mlp/down/bias": (None,),
@@ -35,6 +37,9 @@ AXES: dict[str, tuple[str | None, ...]] = {
     r"channel_mlp/up/kernel": ("embed", "mlp"),
     r"channel_mlp/down/kernel": ("mlp", "embed"),
     r"channel_mlp/down/bias": ("embed",),
+    **layers.STEM_AXES,
+    **layers.HEAD_AXES,
+    **layers.NORM_AXES,
 }
 
 
@@ -42,6 +47,8 @@ AXES: dict[str, tuple[str | None, ...]] = {
 class MixerConfig:
     """The architecture of a Mixer; `variants.config` builds one from a name."""
 
+    AXES: ClassVar[Axes] = AXES
+    FAMILY: ClassVar[Literal["mixer"]] = "mixer"
     patch: int  # P, pixels
     width: int  # D
     depth: int  # S
@@ -56,6 +63,22 @@ class MixerConfig:
     scan: bool = True
     unrolled: bool = False  # layers computed one by one: see `layers.apply_blocks`
     remat: Remat = "none"
+
+    @property
+    def stride(self) -> int:
+        """Returns the pixels per token in each direction."""
+        return self.patch
+
+    def make(self, rules: Rules | None) -> "Mixer":
+        """Makes the model."""
+        return Mixer(self, rules)
+
+    def forward_flops(self, height: int, width: int) -> int:
+        """Returns the FLOPs of one image; see `variants.forward_flops`."""
+        tokens, d = (height // self.patch) * (width // self.patch), self.width
+        block = 2 * d * tokens * self.token_mlp + 2 * tokens * d * self.mlp
+        macs = tokens * self.patch**2 * 3 * d + self.depth * block + d * self.classes
+        return 2 * macs
 
 
 class MixerBlock(nn.Module):
@@ -119,3 +142,18 @@ class Mixer(nn.Module):
         x_BLD = layers.apply_blocks(self, MixerBlock, (cfg, self.rules), x_BLD, cfg, key)
         x_BLD = layer_norm("norm", cfg.ln_epsilon, dtype)(x_BLD)
         return layers.head(jnp.mean(x_BLD.astype(jnp.float32), axis=1), cfg.classes, cfg.head_bias)
+
+
+def config(wanted: Settings, classes: int, size: str, patch: str) -> MixerConfig:
+    """Returns the configuration that settings describe, for `Mixer-SIZE/PATCH`.
+
+    Raises:
+      BadInput: a setting does not fit.
+    """
+    settings.refuse_others(wanted, settings.TOKENS | {"token_mlp"})
+    layers.check_remat(wanted.remat, layers.KEEPABLE)
+    numbers = settings.sizes(wanted, size, SIZES, ("width", "depth", "mlp", "token_mlp"))
+    if int(patch) < 1:
+        raise settings.unknown_variant(wanted.variant)
+    shared = settings.shared_fields(wanted, "drop_path", "gelu", "ln_epsilon", "scan")
+    return MixerConfig(patch=int(patch), classes=classes, **numbers, **shared)

@@ -57,21 +57,21 @@ _DISTILLED = {
 
 
 def _by_variant() -> dict[str, tuple[str, ...]]:
-    found: dict[str, list[str]] = collections.defaultdict(list)
+    files: dict[str, list[str]] = collections.defaultdict(list)
     for folder, stems in _FOLDERS.items():
         for stem in stems.split():
             variant = stem.removesuffix("-224").replace("ViT-", "").replace("_", "/")
-            found[variant].append(f"{folder}/{stem}.npz")
+            files[variant].append(f"{folder}/{stem}.npz")
     for model, (pretraining, transfer) in _RECOMMENDED.items():
         size, patch = model.rsplit("_", 1)
         stem = f"augreg/{model}-i21k-300ep-lr_0.001-aug_{pretraining}"
         names = f"{stem}.npz", f"{stem}--imagenet2012-steps_20k-{transfer}.npz"
-        found[f"{size.replace('_', '+')}/{patch}"] += names
+        files[f"{size.replace('_', '+')}/{patch}"] += names
     for size in _BIT:
         small = () if size == "R152x2" else (f"BiT-S-{size}.npz",)
         medium = f"BiT-M-{size}.npz", f"BiT-M-{size}-ILSVRC2012.npz"
-        found[f"BiT-{size}"] += (*small, *medium, *_DISTILLED.get(size, ()))
-    return {variant: tuple(names) for variant, names in found.items()}
+        files[f"BiT-{size}"] += (*small, *medium, *_DISTILLED.get(size, ()))
+    return {variant: tuple(names) for variant, names in files.items()}
 
 
 # Variant -> names of its published files.
@@ -101,8 +101,8 @@ _BIT_SCHEME = re.compile(
 
 def weights(name: str) -> str:
     """Returns the published weights of a timm or Hugging Face name; "" if unknown."""
-    found = synonyms.meant("model.variant", name)
-    files = CHECKPOINTS.get(found[0].partition(" ")[0], ()) if found else ()
+    variant = synonyms.meant("model.variant", name)
+    files = CHECKPOINTS.get(variant[0].partition(" ")[0], ()) if variant else ()
     return min(files, key=lambda file: file.startswith(("sam/", "gsam/", "BiT-S")), default="")
 
 

@@ -9,19 +9,19 @@ Axes: B batch, H W C. Start from `Backbone`.
 """
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
+from vit_jax.errors import BadInput
+from vit_jax.models import settings
 from vit_jax.models.layers import Remat, rematerialised
-from vit_jax.sharding import Rules, constrain
+from vit_jax.models.settings import EpsilonIn, RootPool, Settings, Stem
+from vit_jax.sharding import Axes, Rules, constrain
 
-Stem = Literal["standard", "small"]
-EpsilonIn = Literal["std", "variance"]
-Pool = Literal["zero", "-inf"]
 GROUPS = 32
 KEEPABLE = ("conv",)  # names that `layers.rematerialised` can keep
 
@@ -35,7 +35,7 @@ STAGES: dict[int, tuple[int, ...]] = {
 }
 
 # Parameter path pattern -> logical axes, see sharding.param_axes.
-AXES: dict[str, tuple[str | None, ...]] = {
+AXES: Axes = {
     r"conv(_root|_proj|\d)/kernel": (None, None, None, "embed"),
     r"norm(_root|_proj|\d)/(scale|bias)": ("embed",),
 }
@@ -45,6 +45,7 @@ AXES: dict[str, tuple[str | None, ...]] = {
 class ResNetConfig:
     """The architecture of a backbone."""
 
+    AXES: ClassVar[Axes] = AXES
     stages: tuple[int, ...]  # units of each stage; () is the root alone
     width: int  # channels of the root; a unit of stage s has width * 2^s inside, 4 times that out
     gn_epsilon: float
@@ -52,7 +53,7 @@ class ResNetConfig:
     ws_epsilon_in: EpsilonIn  # w / (std + epsilon), or w / sqrt(variance + epsilon)
     stem: Stem = "standard"  # standard: 7 x 7, stride 2, and a pool; small: 3 x 3 without a pool
     stem_stride: int = 1  # stride of a small stem
-    root_pool: Pool = "zero"  # padding of BiT's pool; no matter in a hybrid, which pools after ReLU
+    root_pool: RootPool = "zero"  # padding of BiT's pool; a hybrid pools after ReLU
 
     @property
     def stride(self) -> int:
@@ -64,6 +65,29 @@ class ResNetConfig:
     def features(self) -> int:
         """Returns the channels of the output."""
         return 4 * self.width * 2 ** (len(self.stages) - 1) if self.stages else self.width
+
+    def multiply_adds(self, height: int, width: int) -> int:
+        """Counts the multiply-adds of root and stages.
+
+        Convolutions of stride 2 round up with either padding.
+        """
+        side, stride = (7, 2) if self.stem == "standard" else (3, self.stem_stride)
+        h, w = -(-height // stride), -(-width // stride)
+        macs = h * w * side**2 * 3 * self.width
+        if self.stem == "standard":
+            h, w = -(-h // 2), -(-w // 2)
+        channels = self.width
+        for s, count in enumerate(self.stages):
+            inside, out = self.width * 2**s, 4 * self.width * 2**s
+            for u in range(count):
+                macs += h * w * channels * inside
+                if s > 0 and u == 0:
+                    h, w = -(-h // 2), -(-w // 2)
+                if u == 0:
+                    macs += h * w * channels * out  # projection
+                macs += h * w * (9 * inside * inside + inside * out)
+                channels = out
+        return macs
 
 
 def standardised(kernel_hwIO: jax.Array, cfg: ResNetConfig) -> jax.Array:
@@ -238,3 +262,55 @@ class Backbone(nn.Module):
         padding = ((0, 0), (1, 1), (1, 1), (0, 0))
         x_BHWC = jnp.pad(x_BHWC, padding, constant_values=edge)
         return nn.max_pool(x_BHWC, (3, 3), (2, 2), "VALID")
+
+
+# ---------------------------------------------------------------- configuration
+
+
+def config(wanted: Settings, stages: tuple[int, ...], width: int, *, bit: bool) -> ResNetConfig:
+    """Makes the backbone, with the constants of the published BiT models or hybrids."""
+    if width % GROUPS or width < 1:
+        low = max(1, width // GROUPS) * GROUPS
+        raise BadInput(
+            f"model.root_width={width} is not a multiple of the {GROUPS} groups of its "
+            f"norms; use {low} or {low + GROUPS}."
+        )
+    if wanted.stem_stride not in ((0, 1, 2) if wanted.stem == "small" else (0,)):
+        raise BadInput(
+            f"model.stem_stride={wanted.stem_stride} with stem={wanted.stem}: a small stem has "
+            "stride 1 or 2, the standard one its own; leave it out or set model.stem=small."
+        )
+    gn, ws, inside = (1e-5, 1e-10, "variance") if bit else (1e-6, 1e-5, "std")
+    return ResNetConfig(
+        stages=stages,
+        width=width,
+        gn_epsilon=wanted.gn_epsilon or gn,
+        ws_epsilon=wanted.ws_epsilon or ws,
+        ws_epsilon_in=inside if wanted.ws_epsilon_in == "auto" else wanted.ws_epsilon_in,  # type: ignore[arg-type]
+        stem=wanted.stem,  # type: ignore[arg-type]
+        stem_stride=wanted.stem_stride or 1,
+        root_pool="zero" if wanted.root_pool == "auto" else wanted.root_pool,  # type: ignore[arg-type]
+    )
+
+
+def hybrid(wanted: Settings, layers: str, pixels: int) -> tuple[ResNetConfig, int]:
+    """Returns a hybrid's backbone and its patch side on the feature map, for `pixels` per token.
+
+    With stride 16, the units of stage 4 move into stage 3, so R50+B/16 has stages 3, 4, 9. Section
+    4.1 of the paper keeps the depth too. The published name R+Ti/16 counts a root alone as stride
+    2, although its pool makes the stride 4. It therefore has 8 x 8 patches, and in fact 32 pixels
+    per token.
+    """
+    if layers and int(layers) not in STAGES:
+        raise settings.unknown_variant(wanted.variant)
+    stages = wanted.stages or (STAGES[int(layers)] if layers else ())
+    if not wanted.stages and len(stages) == 4 and pixels == 16:
+        stages = (*stages[:2], stages[2] + stages[3])
+    stride = 4 * 2 ** (len(stages) - 1) if stages else 2
+    if pixels % stride:
+        raise BadInput(
+            f"model {wanted.variant}: stages {stages} have stride {stride}, which does not divide "
+            f"{pixels}; use /{-(-pixels // stride) * stride} or fewer stages (model.stages)."
+        )
+    backbone = config(wanted, stages, wanted.root_width or 64, bit=False)
+    return backbone, pixels // stride

@@ -10,17 +10,20 @@ predict patches (appendix B.1.2) also have `mask_token` and `patch_head`. Start 
 """
 
 import dataclasses
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.models import layers, posemb, resnet
+from vit_jax.errors import BadInput
+from vit_jax.models import attention, layers, posemb, settings
 from vit_jax.models.attention import ATTENTION_AXES, Attention, Path
 from vit_jax.models.layers import (
+    HEAD_AXES,
     MLP_AXES,
     NORM_AXES,
+    STEM_AXES,
     Dtype,
     Gelu,
     Layer,
@@ -30,9 +33,11 @@ from vit_jax.models.layers import (
     layer_norm,
 )
 from vit_jax.models.posemb import Posemb, PosembAt
-from vit_jax.sharding import Rules, constrain
+from vit_jax.models.settings import Pool, Settings
+from vit_jax.sharding import Axes, Rules, constrain
 
-Pool = Literal["token", "gap", "map"]
+if TYPE_CHECKING:
+    from vit_jax.models import resnet
 
 # name -> (width D, layers S, MLP width F, heads N). B, L, H: Table 1 of the paper; b: its Figure 4;
 # Ti, S: arXiv:2106.10270, Table 2; g, G: arXiv:2106.04560, Table 2; e: arXiv:2209.06794; So400m:
@@ -53,17 +58,15 @@ SIZES: dict[str, tuple[int, int, int, int]] = {
 }
 
 # Parameter path pattern -> logical axes, see sharding.param_axes.
-AXES: dict[str, tuple[str | None, ...]] = {
-    r"embedding/kernel": ("patch", "patch", None, "embed"),
-    r"embedding/bias": ("embed",),
+AXES: Axes = {
     r"cls": (None, None, "embed"),
     r"registers": (None, None, "embed"),
     r"probe": (None, None, "embed"),
     r"mask_token": (None, None, "embed"),
     r"pre_logits/kernel": ("embed", None),
     r"pre_logits/bias": (None,),
-    r"(patch_)?head/kernel": ("embed", "classes"),
-    r"(patch_)?head/bias": ("classes",),
+    **STEM_AXES,
+    **HEAD_AXES,
     **posemb.AXES,
     **ATTENTION_AXES,
     **MLP_AXES,
@@ -75,6 +78,8 @@ AXES: dict[str, tuple[str | None, ...]] = {
 class ViTConfig:
     """The architecture of a ViT; `variants.config` builds one from a name."""
 
+    AXES: ClassVar[Axes] = AXES
+    FAMILY: ClassVar[Literal["vit"]] = "vit"
     patch: int  # P, in pixels; for a hybrid, in positions of its feature map
     width: int  # D
     depth: int  # S
@@ -97,7 +102,7 @@ class ViTConfig:
     unrolled: bool = False  # layers computed one by one: see `layers.apply_blocks`
     remat: Remat = "none"
     attention: Path = "plain"
-    backbone: resnet.ResNetConfig | None = None
+    backbone: "resnet.ResNetConfig | None" = None
     patch_outputs: int = 0  # O, outputs per patch; 0: no mask token, logits per image
 
     @property
@@ -107,7 +112,7 @@ class ViTConfig:
 
     @property
     def last_is_short(self) -> bool:
-        """Returns whether the last block computes only the first token, which the head reads.
+        """Returns True if the last block computes only the first token, which the head reads.
 
         This is False with dropout, because the scan would draw other numbers.
         """
@@ -115,6 +120,33 @@ class ViTConfig:
         return (
             self.scan and self.unrolled and of_one and not (self.dropout or self.attention_dropout)
         )
+
+    def make(self, rules: Rules | None) -> "ViT":
+        """Makes the model."""
+        return ViT(self, rules)
+
+    def forward_flops(self, height: int, width: int) -> int:
+        """Returns the FLOPs of one image; see `variants.forward_flops`."""
+        patches = (height // self.stride) * (width // self.stride)
+        tokens = patches + (self.pool == "token") + self.registers
+        d, f = self.width, self.mlp
+
+        def block(queries: int) -> int:
+            macs = 2 * tokens * d * d + queries * (2 * d * d + 2 * d * f + 2 * tokens * d)
+            relative = self.posemb == "relative"
+            return macs + (queries * (2 * tokens - 1) * d if relative else 0)
+
+        macs, features = 0, 3
+        if self.backbone is not None:
+            macs, features = self.backbone.multiply_adds(height, width), self.backbone.features
+        macs += patches * self.patch**2 * features * d
+        macs += (self.depth - 1) * block(tokens) + block(1 if self.last_is_short else tokens)
+        if self.patch_outputs:
+            return 2 * (macs + patches * d * self.patch_outputs)
+        macs += d * self.representation + (self.representation or d) * self.classes
+        if self.pool == "map":
+            macs += 2 * patches * d * d + 2 * patches * d + 2 * d * d + 2 * d * f
+        return 2 * macs
 
 
 class EncoderBlock(nn.Module):
@@ -280,6 +312,8 @@ class ViT(nn.Module):
         cfg = self.cfg
         x_BHWC = images_BHWC.astype(dtype)
         if cfg.backbone is not None:
+            from vit_jax.models import resnet
+
             x_BHWC = resnet.Backbone(
                 cfg.backbone, resnet.PostActUnit, cfg.remat, dtype, self.rules, name="backbone"
             )(x_BHWC)
@@ -311,3 +345,78 @@ def _corrupted(patches_BLD: jax.Array, source_BL: jax.Array, mask_11D: jax.Array
     source_BL1 = source_BL[..., None]
     taken_BLD = jnp.take_along_axis(patches_BLD, jnp.maximum(source_BL1, 0), axis=1)
     return jnp.where(source_BL1 < 0, mask_11D, taken_BLD)
+
+
+# ---------------------------------------------------------------- configuration
+
+_TAKES = settings.TOKENS | {"heads", "pool", "posemb", "posemb_at", "registers", "representation"}
+_TAKES |= {"dropout", "attention_dropout", "attention"}
+
+
+def config(wanted: Settings, classes: int, units: str | None, size: str, patch: str) -> ViTConfig:
+    """Returns the configuration that settings describe.
+
+    Args:
+      wanted: the settings.
+      classes: Y.
+      units: the N of a hybrid `RN+SIZE/PATCH`, "" for `R+SIZE/PATCH`; None without a backbone.
+      size: SIZE.
+      patch: PATCH, pixels per token.
+
+    Raises:
+      BadInput: a setting does not fit.
+    """
+    settings.refuse_others(wanted, _TAKES if units is None else _TAKES | settings.BACKBONE)
+    keepable = attention.KEEPABLE + layers.KEEPABLE
+    if units is not None:
+        from vit_jax.models import resnet
+
+        keepable += resnet.KEEPABLE
+    layers.check_remat(wanted.remat, keepable)
+    numbers = settings.sizes(wanted, size, SIZES, ("width", "depth", "mlp", "heads"))
+    if numbers["width"] % numbers["heads"]:
+        near = [n for n in range(1, numbers["width"] + 1) if numbers["width"] % n == 0]
+        raise BadInput(
+            f"model {wanted.variant}: {numbers['heads']} heads do not divide the width "
+            f"{numbers['width']}; these do: {near}."
+        )
+    if int(patch) < 1:
+        raise settings.unknown_variant(wanted.variant)
+    backbone, side = None, int(patch)
+    if units is not None:
+        from vit_jax.models import resnet
+
+        backbone, side = resnet.hybrid(wanted, units, side)
+    _check_posemb(wanted, numbers["width"])
+    fields = ("pool", "posemb", "posemb_at", "registers", "representation", "dropout")
+    fields += ("attention_dropout", "drop_path", "gelu", "ln_epsilon", "scan")
+    shared = settings.shared_fields(wanted, *fields)
+    shared["attention"] = _attention(wanted)
+    return ViTConfig(patch=side, classes=classes, backbone=backbone, **numbers, **shared)
+
+
+def _attention(wanted: Settings) -> attention.Path:
+    """Returns a code path that every device supports.
+
+    `build` replaces it if a GPU has a better one.
+    """
+    rate, relative = wanted.attention_dropout, wanted.posemb == "relative"
+    why = attention.not_fused(dropout=rate, relative=relative)
+    if wanted.attention == "fused" and why:
+        raise BadInput(f"model.attention=fused: {why}; leave model.attention out.")
+    return "xla" if wanted.attention == "fused" else "plain"
+
+
+def _check_posemb(wanted: Settings, width: int) -> None:
+    if wanted.posemb in ("none", "relative") and wanted.posemb_at != "stem":
+        where = (
+            "lies in the attention of each layer" if wanted.posemb == "relative" else "adds nothing"
+        )
+        raise BadInput(
+            f"model.posemb_at={wanted.posemb_at} with posemb={wanted.posemb}, which {where}; leave "
+            "posemb_at out."
+        )
+    if wanted.posemb == "learned2d" and width % 2:
+        raise BadInput(f"model.posemb=learned2d halves the width, and {width} is odd.")
+    if wanted.posemb == "sincos2d" and (width % 4 or width < 8):
+        raise BadInput(f"model.posemb=sincos2d needs a width of 8, 12, 16, ...; got {width}.")

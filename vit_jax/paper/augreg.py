@@ -79,14 +79,14 @@ def pretraining(dataset: str) -> Pretraining:
         raise unknown("dataset of AugReg", dataset, _DATASETS)
     long, short = _DATASETS[dataset]
     whole = paper.table("augreg")
-    found, more = whole["pretraining"], whole["pretraining"]["big_vision_details"]
+    values, more = whole["pretraining"], whole["pretraining"]["big_vision_details"]
     regularization = whole["regularization"]
     return Pretraining(
-        found["batch_size"],
-        found["peak_lr"],
-        found["warmup_steps"],
-        found["grad_clip_global_norm"],
-        tuple(sorted(found["epochs"][long])),
+        values["batch_size"],
+        values["peak_lr"],
+        values["warmup_steps"],
+        values["grad_clip_global_norm"],
+        tuple(sorted(values["epochs"][long])),
         tuple(regularization["weight_decay"]),
         tuple(setting["dropout"] for setting in regularization["settings"]),
         more["init_head_bias"][short],

@@ -79,11 +79,14 @@ def rule(*, examples: int, side: int, model: str = "", code: bool = False) -> Ru
       code: whether to follow the published code: a warm-up, other drops on small datasets, 480
         pixels.
     """
-    found = paper.table("bit_hyperrule")
-    said, coded = found["hyperrule_paper"], found["hyperrule_code"]
+    tables = paper.table("bit_hyperrule")
+    printed, coded = tables["hyperrule_paper"], tables["hyperrule_code"]
     level = 0 if examples < SMALL else 1 if examples < LARGE else 2
-    regime, schedule = said["dataset_size_regimes"][level], list(coded["schedule"].values())[level]
-    low, usual, largest = said["resolution"]
+    regime, schedule = (
+        printed["dataset_size_regimes"][level],
+        list(coded["schedule"].values())[level],
+    )
+    low, usual, largest = printed["resolution"]
     if code:
         usual = coded["resolution"][1] | {"resize": coded["resolution"][1]["precrop"]}
     elif model == "BiT-R152x4":
@@ -97,8 +100,8 @@ def rule(*, examples: int, side: int, model: str = "", code: bool = False) -> Ru
         mixup=regime["mixup_alpha"],
         resize=shape["resize"],
         crop=shape["crop"],
-        lr=said["base_lr"],
-        momentum=said["momentum"],
-        batch_size=said["batch_size"],
-        weight_decay=said["weight_decay"],
+        lr=printed["base_lr"],
+        momentum=printed["momentum"],
+        batch_size=printed["batch_size"],
+        weight_decay=printed["weight_decay"],
     )

@@ -50,7 +50,7 @@ def table_3() -> dict[str, dict[str, Row]]:
     """Returns dataset (`jft`, `imagenet21k`, `imagenet`) -> variant -> row."""
     rows: dict[str, dict[str, Row]] = {}
     for row in paper.table("vit_paper_tables")["tables"]["table_3"]["rows"]:
-        made = Row(
+        values = Row(
             tuple(row["epochs"]),
             row["base_lr"],
             row["lr_decay"],
@@ -58,7 +58,7 @@ def table_3() -> dict[str, dict[str, Row]]:
             row["dropout"],
         )
         dataset = rows.setdefault(DATASETS[row["dataset"]], {})
-        dataset |= {variant(name): made for name in row["expanded"]}
+        dataset |= {variant(name): values for name in row["expanded"]}
     return rows
 
 
@@ -81,12 +81,12 @@ class Common:
 
 def common() -> Common:
     """Returns the values in the caption of Table 3."""
-    found = paper.table("vit_paper_tables")["tables"]["table_3"]["common"]
-    clips = found["grad_clip_global_norm"]
+    values = paper.table("vit_paper_tables")["tables"]["table_3"]["common"]
+    clips = values["grad_clip_global_norm"]
     return Common(
-        found["batch_size"],
-        found["warmup_steps"],
-        found["resolution"],
+        values["batch_size"],
+        values["warmup_steps"],
+        values["resolution"],
         {DATASETS[name]: clip or 0.0 for name, clip in clips.items() if name in DATASETS},
     )
 
@@ -159,15 +159,15 @@ class Masked:
 
 def masked() -> Masked:
     """Returns the recipe of the paper's self-supervised model."""
-    found = paper.table("vit_paper_tables")["text_details"]["self_supervision"]["value"]
+    values = paper.table("vit_paper_tables")["text_details"]["self_supervision"]["value"]
     return Masked(
-        variant(found["model"]),
-        DATASETS[found["dataset"]],
-        found["corruption_rate"],
-        found["steps"],
-        found["batch_size"],
-        found["base_lr"],
-        found["warmup_steps"],
-        found["lr_decay"],
-        found["imagenet_accuracy_percent"],
+        variant(values["model"]),
+        DATASETS[values["dataset"]],
+        values["corruption_rate"],
+        values["steps"],
+        values["batch_size"],
+        values["base_lr"],
+        values["warmup_steps"],
+        values["lr_decay"],
+        values["imagenet_accuracy_percent"],
     )

@@ -47,8 +47,8 @@ def _table(number: int) -> dict[str, Any]:
 def caption(number: int, *, figure: bool = False) -> str:
     """Returns the title of a table or a figure."""
     whole = paper.table("vit_paper_tables")
-    found = whole["figures" if figure else "tables"]
-    return found[f"{'figure' if figure else 'table'}_{number}"]["title"]
+    titles = whole["figures" if figure else "tables"]
+    return titles[f"{'figure' if figure else 'table'}_{number}"]["title"]
 
 
 def variant(name: str) -> str:
@@ -155,12 +155,12 @@ def augreg_best(model: str, column: str) -> tuple[str, float]:
       model: variant, e.g. `B/16`.
       column: `i1k_300ep`, `i21k_30ep` or `i21k_300ep`.
     """
-    found = paper.table("augreg")["figure_4"]["values"][column][model]
+    values = paper.table("augreg")["figure_4"]["values"][column][model]
     rates = {"no_regularization": 0.0, "regularization_0.1": 0.1}
     best = max(
         (accuracy, -rate, level)
         for name, rate in rates.items()
-        for level, accuracy in found[name].items()
+        for level, accuracy in values[name].items()
     )
     return best[2], -best[1]
 

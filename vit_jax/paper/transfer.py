@@ -73,5 +73,5 @@ def table_4() -> dict[str, Row]:
 
 def polyak() -> float:
     """Returns the decay of parameter averaging in Table 2's ImageNet rows (section 4.1)."""
-    found = paper.table("vit_paper_tables")["text_details"]["table_2_imagenet_resolution"]
-    return found["value"]["polyak_averaging_factor"]
+    details = paper.table("vit_paper_tables")["text_details"]["table_2_imagenet_resolution"]
+    return details["value"]["polyak_averaging_factor"]

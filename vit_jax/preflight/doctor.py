@@ -291,25 +291,10 @@ def tensorflow() -> list[Finding]:
 # ---------------------------------------------------------------- folders
 
 
-def existing(folder: Path) -> Path:
-    """Returns a folder, or its nearest existing parent; a bucket is returned unchanged.
-
-    Raises:
-      NotADirectoryError: the existing path is a file, or a link that does not lead to a folder.
-    """
-    if storage.is_remote(folder):
-        return folder
-    whole = folder.absolute()
-    nearest = next(p for p in (whole, *whole.parents) if os.path.lexists(p))
-    if not os.path.isdir(nearest):
-        raise NotADirectoryError(errno.ENOTDIR, f"{nearest} is not a folder")
-    return nearest
-
-
 def writable(folder: Path) -> list[Finding]:
     """Checks that a file can be written, read back and removed where a run would write."""
     try:
-        base = existing(storage.workdir(str(folder)))
+        base = storage.existing(storage.workdir(str(folder)))
         path = base / f".vit_jax-doctor-{uuid.uuid4().hex}"
         try:
             storage.write(path, "doctor")
@@ -320,7 +305,7 @@ def writable(folder: Path) -> list[Finding]:
     except (OSError, BadInput, PeerLost) as e:
         text = f"{folder} cannot be written: {getattr(e, 'strerror', None) or e}"
         return [Finding("workdir", text, "give a --workdir that is writable, or mend its rights")]
-    new = "" if base == storage.absolute(folder) else f"; a run would make it in {base}"
+    new = "" if base == folder.absolute() else f"; a run would make it in {base}"
     return [Finding("workdir", f"{folder} can be written{new}")]
 
 
@@ -331,7 +316,7 @@ def room(folders: Mapping[str, Path]) -> list[Finding]:
         if storage.is_remote(folder):
             continue
         try:
-            left = shutil.disk_usage(existing(folder)).free
+            left = shutil.disk_usage(storage.existing(folder)).free
         except OSError as e:
             text = f"{purpose} {folder} cannot be read: {e.strerror}"
             findings.append(Finding("disk", text, "mend its rights, or give another folder"))

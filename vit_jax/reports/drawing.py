@@ -12,6 +12,7 @@ import io
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -27,28 +28,27 @@ TILES = 8  # tiles of similarity per side
 COLOURS = "viridis"  # looks uniform, also to colour-blind eyes and in grey
 
 
-def filters(found: Components) -> bytes:
+def filters(components: Components) -> bytes:
     """Draws components in rows of seven, with their shares of the variance above."""
-    count, height, width, _ = found.images_Chw3.shape
+    count, height, width, _ = components.images_Chw3.shape
     columns = min(7, max(count, 1))
     rows = max(1, math.ceil(count / columns))
     cells = math.ceil(64 / max(height, width))  # pixels of the picture per pixel of the filter
     down, right = height * cells + 20, width * cells + 6
     picture = np.ones((rows * down, columns * right - 6, 3))
-    made = Figure(
+    figure = Figure(
         figsize=(WIDTH / 7 * columns, WIDTH / 7 * columns * rows * down / columns / right)
     )
-    axes = made.add_axes((0, 0, 1, 1))
+    axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
-    for i, image in enumerate(found.images_Chw3):
+    for i, image in enumerate(components.images_Chw3):
         top, left = i // columns * down + 20, i % columns * right
         tile = np.kron(0.5 + image / (2 * np.abs(image).max()), np.ones((cells, cells, 1)))
         picture[top : top + height * cells, left : left + width * cells] = tile
-        axes.text(
-            left + width * cells / 2, top - 4, f"{found.shares_C[i]:.1%}", fontsize=8, ha="center"
-        )
+        share = f"{components.shares_C[i]:.1%}"
+        axes.text(left + width * cells / 2, top - 4, share, fontsize=8, ha="center")
     axes.imshow(picture, interpolation="nearest")
-    return _png(made)
+    return _png(figure)
 
 
 def thinned(side: int) -> int:
@@ -66,15 +66,15 @@ def similarity(tables: Mapping[int, np.ndarray]) -> bytes:
     pictures = [_mosaic(table) for table in tables.values()]
     ratio = pictures[0].shape[0] / pictures[0].shape[1]
     height = 0.75 * WIDTH * max(0.25, min(2.5, ratio)) + 0.7
-    made = Figure(figsize=(WIDTH, height * len(tables)), layout="constrained")
-    axes = made.subplots(len(tables), 1, squeeze=False)[:, 0]
+    figure = Figure(figsize=(WIDTH, height * len(tables)), layout="constrained")
+    axes = figure.subplots(len(tables), 1, squeeze=False)[:, 0]
     for one, (layer, table), picture in zip(axes, tables.items(), pictures, strict=True):
         shown = one.imshow(picture, COLOURS, vmin=-1, vmax=1, interpolation="nearest")
         _number_tiles(one, *table.shape[:2])
         if len(tables) > 1:
             one.set_title(f"layer {layer}", fontsize=10)
-        made.colorbar(shown, ax=one, fraction=0.05).set_label("cosine similarity")
-    return _png(made)
+        figure.colorbar(shown, ax=one, fraction=0.05).set_label("cosine similarity")
+    return _png(figure)
 
 
 def _tiles(rows: int, columns: int) -> tuple[range, range, int]:
@@ -109,37 +109,37 @@ def _number_tiles(axes: Axes, rows: int, columns: int) -> None:
     axes.set_ylabel("row of the patch")
 
 
-def distance(found_SN: np.ndarray, even: float) -> bytes:
+def distance(distance_SN: np.ndarray, even: float) -> bytes:
     """Draws a point for each head above the number of its layer.
 
     Args:
-      found_SN: distances in pixels.
+      distance_SN: distances in pixels.
       even: distance in pixels under uniform attention; drawn as a dashed line.
     """
-    layers, heads = found_SN.shape
-    made = Figure(figsize=(WIDTH, 0.7 * WIDTH), layout="constrained")
-    axes = made.subplots()
-    layer_SN, head_SN = np.indices(found_SN.shape) + 1
+    layers, heads = distance_SN.shape
+    figure = Figure(figsize=(WIDTH, 0.7 * WIDTH), layout="constrained")
+    axes = figure.subplots()
+    layer_SN, head_SN = np.indices(distance_SN.shape) + 1
     points = axes.scatter(
-        layer_SN, found_SN, c=head_SN, cmap=COLOURS, vmin=1, vmax=heads, s=22,
+        layer_SN, distance_SN, c=head_SN, cmap=COLOURS, vmin=1, vmax=heads, s=22,
         linewidths=0.4, edgecolors="white", zorder=3,
     )  # fmt: skip
     line = axes.axhline(even, color="#666", linestyle="--", linewidth=1)
     axes.legend(
-        [line], ["attention to all patches alike"], loc="lower right", bbox_to_anchor=(1, 1),
+        [line], ["uniform attention"], loc="lower right", bbox_to_anchor=(1, 1),
         frameon=False, fontsize=9, borderaxespad=0.2,
     )  # fmt: skip
     axes.set_xlim(0.5, layers + 0.5)
-    axes.set_ylim(0, 1.08 * max(even, found_SN.max()))
+    axes.set_ylim(0, 1.08 * max(even, distance_SN.max()))
     axes.xaxis.set_major_locator(MaxNLocator(12, integer=True, min_n_ticks=1))
     axes.grid(color="#e4e4e4", zorder=0)
     axes.set_axisbelow(True)
     axes.set_xlabel("layer")
     axes.set_ylabel("mean attention distance (pixels)")
     if heads > 1:
-        bar = made.colorbar(points, ax=axes, ticks=MaxNLocator(8, integer=True))
+        bar = figure.colorbar(points, ax=axes, ticks=MaxNLocator(8, integer=True))
         bar.set_label("head, in the order of the weights")
-    return _png(made)
+    return _png(figure)
 
 
 def rollout(pictures_BHW3: np.ndarray, attended_BHW: np.ndarray) -> bytes:
@@ -152,10 +152,10 @@ def rollout(pictures_BHW3: np.ndarray, attended_BHW: np.ndarray) -> bytes:
     count, height, width = attended_BHW.shape
     gap = max(1, height // 20)
     brightness_BHW1 = (attended_BHW / attended_BHW.max(axis=(1, 2), keepdims=True))[..., None]
-    made = Figure(
+    figure = Figure(
         figsize=(WIDTH, WIDTH / 3 * count * (height + gap) / width + 0.9), layout="constrained"
     )
-    axes = made.subplots(1, 3)
+    axes = figure.subplots(1, 3)
     columns = {
         "image": pictures_BHW3 / 255,
         "image, as attended": pictures_BHW3 / 255 * brightness_BHW1,
@@ -168,9 +168,9 @@ def rollout(pictures_BHW3: np.ndarray, attended_BHW: np.ndarray) -> bytes:
         shown = one.imshow(column, COLOURS, vmin=0, vmax=attended_BHW.max())
         one.set_axis_off()
         one.set_title(title, fontsize=10)
-    bar = made.colorbar(shown, ax=axes, location="bottom", aspect=40, pad=0.01)
+    bar = figure.colorbar(shown, ax=axes, location="bottom", aspect=40, pad=0.01)
     bar.set_label("attention rollout (multiples of the mean over patches)")
-    return _png(made)
+    return _png(figure)
 
 
 NAMED = 40  # largest number of classes for names beside a matrix, or for bars on a screen
@@ -186,8 +186,8 @@ def accuracies(names: Sequence[str], shares_Y: np.ndarray, counts_Y: np.ndarray)
       shares_Y: accuracy of each class, in [0, 1].
       counts_Y: number of examples of each class.
     """
-    made = Figure(figsize=(WIDTH, 0.6 + 0.22 * len(names)), layout="constrained")
-    axes, places = made.subplots(), range(len(names))
+    figure = Figure(figsize=(WIDTH, 0.6 + 0.22 * len(names)), layout="constrained")
+    axes, places = figure.subplots(), range(len(names))
     axes.barh(places, 100 * shares_Y, height=0.75, color=_BLUE)
     for place, share, count in zip(places, shares_Y, counts_Y, strict=True):
         inside = share > 0.25
@@ -199,7 +199,7 @@ def accuracies(names: Sequence[str], shares_Y: np.ndarray, counts_Y: np.ndarray)
     axes.set_xlim(0, 100)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlabel("accuracy (%)")
-    return _png(made)
+    return _png(figure)
 
 
 def confusions(names: Sequence[str], counts_YY: np.ndarray) -> bytes:
@@ -211,10 +211,10 @@ def confusions(names: Sequence[str], counts_YY: np.ndarray) -> bytes:
     """
     classes = len(names)
     shares_YY = 100 * counts_YY / np.maximum(counts_YY.sum(axis=1, keepdims=True), 1)
-    made = Figure(figsize=(WIDTH, 0.88 * WIDTH), layout="constrained")
-    axes = made.subplots()
+    figure = Figure(figsize=(WIDTH, 0.88 * WIDTH), layout="constrained")
+    axes = figure.subplots()
     drawn = axes.imshow(shares_YY, cmap="Blues", vmin=0, vmax=100, interpolation="nearest")
-    made.colorbar(drawn, ax=axes, label="share of the class (%)", shrink=0.8)
+    figure.colorbar(drawn, ax=axes, label="share of the class (%)", shrink=0.8)
     if classes <= NUMBERED:
         for row, column in zip(*np.nonzero(counts_YY), strict=True):
             colour = "white" if shares_YY[row, column] > 50 else "black"
@@ -228,20 +228,30 @@ def confusions(names: Sequence[str], counts_YY: np.ndarray) -> bytes:
         axes.set_yticks(range(classes), labels, fontsize=size)
     axes.set_xlabel(f"taken for{of}")
     axes.set_ylabel(f"class{of}")
-    return _png(made)
+    return _png(figure)
+
+
+def printable(text: str) -> str:
+    """Returns a text with a question mark for each character that cannot be drawn."""
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _label(name: str) -> str:
-    """Returns a name that can be drawn; a raw $ would begin a formula."""
-    plain = "".join(c if c.isprintable() else "?" for c in name).replace("$", r"\$")
+    """Returns a short name that can be drawn; a raw $ would begin a formula."""
+    plain = printable(name).replace("$", r"\$")
     return plain if len(plain) <= 24 else plain[:23] + "…"
 
 
-def _png(made: Figure) -> bytes:
-    FigureCanvasAgg(made)
-    out = io.BytesIO()
+def _png(figure: Figure) -> bytes:
+    FigureCanvasAgg(figure)
     tight = {"bbox_inches": "tight", "pad_inches": 0.06}  # so that nothing is cut off
-    with warnings.catch_warnings():  # missing glyphs become boxes; the tables have the names
+    return saved(figure, format="png", dpi=DPI, metadata={"Software": None}, **tight)
+
+
+def saved(figure: Figure, **settings: Any) -> bytes:
+    """Returns a figure as the bytes of a file; characters that the font lacks become boxes."""
+    out = io.BytesIO()
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font|Matplotlib currently")
-        made.savefig(out, format="png", dpi=DPI, metadata={"Software": None}, **tight)
+        figure.savefig(out, **settings)
     return out.getvalue()

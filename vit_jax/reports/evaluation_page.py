@@ -86,26 +86,26 @@ def mistakes(
 
 def as_json(one: Evaluated) -> dict[str, Any]:
     """Returns everything as plain values; an undefined share is None."""
-    found = one.measured
+    measured = one.measured
     return {
         "weights": one.weights,
         "data": one.data,
         "split": one.split,
-        "examples": found.examples,
-        "top1": found.top1,
-        "top5": found.top5,
-        "mean_class_accuracy": found.mean_class_accuracy,
+        "examples": measured.examples,
+        "top1": measured.top1,
+        "top5": measured.top5,
+        "mean_class_accuracy": measured.mean_class_accuracy,
         "classes": [
             {
                 "label": label,
                 "name": name,
-                "examples": int(found.counts_Y[label]),
-                "accuracy": _or_none(found.accuracy[label]),
-                "precision": _or_none(found.precision[label]),
+                "examples": int(measured.counts_Y[label]),
+                "accuracy": _or_none(measured.accuracy[label]),
+                "precision": _or_none(measured.precision[label]),
             }
             for label, name in enumerate(one.classes)
         ],
-        "confusion": None if found.confusion_YY is None else found.confusion_YY.tolist(),
+        "confusion": None if measured.confusion_YY is None else measured.confusion_YY.tolist(),
     }
 
 
@@ -115,69 +115,56 @@ def _or_none(share: float) -> float | None:
 
 def as_text(one: Evaluated) -> str:
     """Returns the accuracy, and the worst classes and confusions."""
-    found = one.measured
+    measured = one.measured
     tables = [console.table(_HEADER, _classes(one, LISTED))]
     if pairs := _pairs(one, 5):
         tables.append(console.table(["class", "taken for", "examples"], pairs))
-    return "\n\n".join([_summary(found), *tables])
+    return "\n\n".join([_summary(measured), *tables])
 
 
 def page(one: Evaluated) -> str:
     """Returns the whole HTML document."""
-    found = one.measured
-    shown, few, half = _worst_first(found), "", drawing.NAMED // 2
+    measured = one.measured
+    shown, which, half = _worst_first(measured), "", drawing.NAMED // 2
     if len(shown) > drawing.NAMED:
-        few = f"; the {half} least and the {half} most accurate of {len(shown)} classes"
+        which = f"; the {half} least and the {half} most accurate of {len(shown)} classes"
         shown = shown[:half] + shown[-half:]
     names = [one.classes[label] for label in shown]
-    bars = drawing.accuracies(names, found.accuracy[shown], found.counts_Y[shown])
-    body = [
-        pages.paragraph(f"{one.weights} on the split {one.split} of {one.data}."),
-        pages.paragraph(_summary(found)),
-        pages.heading("Accuracy by class"),
-        pages.image(bars, f"Share of the examples of each class that are taken for it{few}."),
-        pages.heading("Confusions"),
-    ]
-    if found.confusion_YY is None:
-        body.append(pages.paragraph(f"No matrix is drawn of more than {MOST:,} classes."))
-    else:
-        matrix = drawing.confusions(one.classes, found.confusion_YY)
-        caption = "Each row is a class, each column what it is taken for; the colour is the share."
-        body.append(pages.image(matrix, caption))
-    if pairs := _pairs(one, LISTED):
-        body.append(pages.table(["class", "taken for", "examples"], pairs, numbers=[2]))
-    if one.mistakes:
-        rows = [
-            [
+    counts_YY = measured.confusion_YY
+    return pages.render(
+        "evaluation.html",
+        f"Evaluation of {one.weights}",
+        notes=[f"{one.weights} on the split {one.split} of {one.data}.", _summary(measured)],
+        bars=drawing.accuracies(names, measured.accuracy[shown], measured.counts_Y[shown]),
+        chosen=which,
+        matrix=None if counts_YY is None else drawing.confusions(one.classes, counts_YY),
+        most=f"{MOST:,}",
+        confusions=_pairs(one, LISTED),
+        mistakes=[
+            (
                 mistake.example,
                 ", ".join(one.classes[label] for label in mistake.labels) or "(none)",
                 one.classes[mistake.taken_for],
                 f"{mistake.probability:.1%}",
-            ]
+            )
             for mistake in one.mistakes
-        ]
-        body += [
-            pages.heading("Mistakes that the model is surest of"),
-            pages.table(["example", "class", "taken for", "probability"], rows, numbers=[3]),
-        ]
-    body += [
-        pages.heading("Every class"),
-        pages.table(_HEADER, _classes(one, len(one.classes)), numbers=[1, 2, 3]),
-    ]
-    return pages.page(f"Evaluation of {one.weights}", body)
-
-
-def _summary(found: Measured) -> str:
-    return (
-        f"top-1 {found.top1:.2%}, top-5 {found.top5:.2%}, mean accuracy of the classes "
-        f"{found.mean_class_accuracy:.2%}, {found.examples:,} examples"
+        ],
+        header=_HEADER,
+        classes=_classes(one, len(one.classes)),
     )
 
 
-def _worst_first(found: Measured) -> list[int]:
+def _summary(measured: Measured) -> str:
+    return (
+        f"top-1 {measured.top1:.2%}, top-5 {measured.top5:.2%}, mean accuracy of the classes "
+        f"{measured.mean_class_accuracy:.2%}, {measured.examples:,} examples"
+    )
+
+
+def _worst_first(measured: Measured) -> list[int]:
     """Returns the classes that have examples, the least accurate first."""
-    order = np.argsort(found.accuracy, kind="stable").tolist()
-    return [label for label in order if found.counts_Y[label]]
+    order = np.argsort(measured.accuracy, kind="stable").tolist()
+    return [label for label in order if measured.counts_Y[label]]
 
 
 _HEADER = ["class", "examples", "accuracy", "precision"]
@@ -185,15 +172,15 @@ _HEADER = ["class", "examples", "accuracy", "precision"]
 
 def _classes(one: Evaluated, most: int) -> list[list[str]]:
     """Returns table rows of the worst classes; those without examples come last."""
-    found = one.measured
-    order = _worst_first(found)
-    order += [label for label in range(len(one.classes)) if not found.counts_Y[label]]
+    measured = one.measured
+    order = _worst_first(measured)
+    order += [label for label in range(len(one.classes)) if not measured.counts_Y[label]]
     return [
         [
             one.classes[label],
-            f"{found.counts_Y[label]:,}",
-            _percent(found.accuracy[label]),
-            _percent(found.precision[label]),
+            f"{measured.counts_Y[label]:,}",
+            _percent(measured.accuracy[label]),
+            _percent(measured.precision[label]),
         ]
         for label in order[:most]
     ]

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Figures of the inside of a model, with captions.
+"""Draws figures of the inside of a model, with captions.
 
-Start from `of_weights`, which needs only the parameters, and `of_images`. `absent` tells which
-figures a model cannot have.
+Start from `draw_weights`, which needs only the parameters, and `draw_attention`. `absent` tells
+which figures a model cannot have.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from vit_jax import sharding
-from vit_jax.analysis import distance, filters, maps, rollout, similarity
+from vit_jax.analysis import filters, maps, similarity
 from vit_jax.models import bit, custom, mixer, variants, vit
 from vit_jax.reports import drawing
 
@@ -39,7 +39,9 @@ class Figure:
     png: bytes = dataclasses.field(repr=False)
 
 
-def of_weights(cfg: variants.Config, params: dict[str, Any], size: tuple[int, int]) -> list[Figure]:
+def draw_weights(
+    cfg: variants.Config, params: dict[str, Any], size: tuple[int, int]
+) -> list[Figure]:
     """Draws the filters, and the similarity of position embeddings if the model has any.
 
     Args:
@@ -49,13 +51,13 @@ def of_weights(cfg: variants.Config, params: dict[str, Any], size: tuple[int, in
     """
     if isinstance(cfg, custom.OwnConfig):
         return []
-    made = [_filters(cfg, filters.of_model(cfg, params))]
+    drawn = [_filters(cfg, filters.of_model(cfg, params))]
     if attends(cfg) and similarity.has_embeddings(cfg):
-        made.append(_similarity(cfg, similarity.of_model(cfg, params, size)))
-    return made
+        drawn.append(_similarity(cfg, similarity.of_model(cfg, params, size)))
+    return drawn
 
 
-def of_images(
+def draw_attention(
     cfg: variants.Config,
     params: dict[str, Any],
     images: np.ndarray,
@@ -83,7 +85,7 @@ def of_images(
     seen = maps.look(cfg, params, images, rules, progress)
     size = images.shape[1:3]
     which = chosen(len(images), SHOWN)
-    attended = rollout.upsampled(seen.rollout_Bhw[which], size)
+    attended = maps.upsampled(seen.rollout_Bhw[which], size)
     return [
         _distance(cfg, seen.distance_SN, size, len(images)),
         _rollout(cfg, pictures[which], attended, len(images)),
@@ -91,26 +93,25 @@ def of_images(
 
 
 def attends(cfg: variants.Config) -> TypeGuard[vit.ViTConfig]:
-    """Returns whether a model has attention, which `of_images` needs."""
+    """Returns whether a model has attention, which `draw_attention` needs."""
     return isinstance(cfg, vit.ViTConfig)
 
 
 def absent(cfg: variants.Config) -> list[str]:
     """Returns which figures a model cannot have and why, one sentence each."""
     if isinstance(cfg, custom.OwnConfig):
-        return ["Of the inside of a model of one's own nothing is shown."]
+        return ["No figure shows the inside of a user's own model."]
     if not attends(cfg):
         name = {"bit": "BiT", "mixer": "MLP-Mixer"}[variants.family(cfg)]
         return [
-            f"{name} has neither position embeddings nor attention: of what is inside it, only "
-            "its filters are shown."
+            f"{name} has neither position embeddings nor attention, so only its filters are shown."
         ]
     if cfg.posemb == "none":
-        return ["This model has no position embeddings (posemb=none), so none are compared."]
+        return ["This model has no position embeddings to compare (posemb=none)."]
     if cfg.posemb == "relative":
         return [
-            "This model's positions are offsets inside attention (posemb=relative), not "
-            "embeddings that could be compared."
+            "This model has no position embeddings to compare: its positions are offsets inside "
+            "attention (posemb=relative)."
         ]
     return []
 
@@ -139,52 +140,53 @@ def described(cfg: variants.Config) -> str:
     )
 
 
-def _filters(cfg: variants.Config, found: filters.Components) -> Figure:
-    count, rows, columns, _ = found.images_Chw3.shape
+def _filters(cfg: variants.Config, components: filters.Components) -> Figure:
+    count, rows, columns, _ = components.images_Chw3.shape
     convolution = variants.backbone(cfg) is not None
-    what = "the first convolution" if convolution else "the linear embedding of patches"
+    layer = "the first convolution" if convolution else "the linear embedding of patches"
     caption = (
-        f"The first {count} principal components of the filters of {what} "
-        f"({rows} x {columns} pixels, RGB), around their mean, of {described(cfg)}. Together they "
-        f"are {found.shares_C.sum():.0%} of the variance of the filters, each as much as is "
-        "written above it. Grey is 0; each is scaled by its own largest number."
+        f"The first {count} principal components of the filters of {layer} "
+        f"({rows} x {columns} pixels, RGB), around their mean, in {described(cfg)}. Together they "
+        f"explain {components.shares_C.sum():.0%} of the variance of the filters; the share of "
+        "each is written above it. Grey is 0, and each component is scaled by its largest number."
     )
-    return Figure("filters", "Filters of RGB values", caption, drawing.filters(found))
+    return Figure("filters", "Filters of RGB values", caption, drawing.filters(components))
 
 
-def _similarity(cfg: vit.ViTConfig, found: np.ndarray) -> Figure:
-    layers = chosen(len(found), 3)
-    _, rows, columns, _, _ = found.shape
+def _similarity(cfg: vit.ViTConfig, similarities: np.ndarray) -> Figure:
+    layers = chosen(len(similarities), 3)
+    _, rows, columns, _, _ = similarities.shape
     more = ""
-    if len(found) > 1:
-        more += f" Each of the {len(found)} layers has its own; shown are {len(layers)}."
+    if len(similarities) > 1:
+        count = len(similarities)
+        more += f" Each of the {count} layers has its own embeddings; {len(layers)} are shown."
     steps = drawing.thinned(rows), drawing.thinned(columns)
     if max(steps) > 1:
         more += (
-            f" So many tiles would not be legible: there is one for every {steps[0]} rows and "
-            f"{steps[1]} columns, and each is whole."
+            f" To stay legible, the figure has one tile for every {steps[0]} rows and {steps[1]} "
+            "columns; each tile is whole."
         )
     caption = (
-        "Cosine similarity of the position embedding of a patch, whose row and column are "
-        f"written at the edges, to those of all patches, of {described(cfg)} "
-        f"({cfg.posemb}, a grid of {rows} x {columns}).{more}"
+        "Each tile shows the cosine similarity of one patch's position embedding to those of all "
+        "patches. The edges give the row and column of that patch. The model is "
+        f"{described(cfg)} ({cfg.posemb}, a grid of {rows} x {columns}).{more}"
     )
-    png = drawing.similarity({int(layer) + 1: found[layer] for layer in layers})
+    png = drawing.similarity({int(layer) + 1: similarities[layer] for layer in layers})
     return Figure("posemb", "Similarity of position embeddings", caption, png)
 
 
 def _distance(
-    cfg: vit.ViTConfig, found_SN: np.ndarray, size: tuple[int, int], images: int
+    cfg: vit.ViTConfig, distance_SN: np.ndarray, size: tuple[int, int], images: int
 ) -> Figure:
-    even = distance.even(variants.grid(cfg, *size), cfg.stride)
+    even = maps.even_distance(variants.grid(cfg, *size), cfg.stride)
     grid = " of its token grid" if cfg.backbone else ""
     caption = (
-        f"How far each head looks in each layer: the distance of a patch{grid} to those that it "
-        "attends to, weighted by attention without the class token and registers, as a mean over "
-        f"patches and {counted(images)}, of {described(cfg)}. Images are {size[1]} pixels wide; "
-        f"attention to all patches alike would have {even:.0f} pixels (dashed)."
+        f"How far each head looks in each layer: the distance from a patch{grid} to the patches "
+        "that it attends to, weighted by attention without class token and registers. It is a "
+        f"mean over patches and {counted(images)}, in {described(cfg)}. Images are {size[1]} "
+        f"pixels wide; uniform attention would have a distance of {even:.0f} pixels (dashed)."
     )
-    png = drawing.distance(found_SN, even)
+    png = drawing.distance(distance_SN, even)
     return Figure("attention_distance", "Mean attention distance", caption, png)
 
 
@@ -196,9 +198,9 @@ def _rollout(cfg: vit.ViTConfig, pictures: np.ndarray, attended: np.ndarray, ima
     }[cfg.pool]
     some = "" if images == len(pictures) else f" {len(pictures)} of {images} images are shown."
     caption = (
-        f"Attention rollout: from where in an image {start} at the output, through all layers of "
-        f"{described(cfg)} (mean over heads, half of each token kept). Left the image as the model "
-        "gets it, in the middle as bright as it is attended to, right the attention itself; 1 "
-        f"is the mean over patches of that image.{some}"
+        f"The parts of an image that {start} at the output, through all layers of "
+        f"{described(cfg)} (mean over heads, half of each token kept). Left: the image that the "
+        "model receives. Middle: the image, as bright as its attention. Right: the attention, as "
+        f"multiples of its mean over the patches of that image.{some}"
     )
     return Figure("rollout", "Attention rollout", caption, drawing.rollout(pictures, attended))

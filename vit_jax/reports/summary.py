@@ -7,6 +7,7 @@ Start from `results_table`.
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from vit_jax import console, tree
 from vit_jax.config import validation
 
 RESULTS_FILE = "results.json"
+PAGE_FILE = "report.html"
 
 
 def parameter_table(params: Any) -> str:
@@ -33,50 +35,66 @@ def evaluation_line(names: Iterable[str], measured: Mapping[str, float | int]) -
     """Returns a line such as `val top-1 93.10% loss 0.2110  fewshot_pets 1shot 40.00%`."""
     parts = []
     for name in names:
-        if f"{name}/top1" in measured:
-            top1, loss = measured[f"{name}/top1"], measured[f"{name}/loss"]
-            inside = {k: v for k, v in measured.items() if k.startswith(f"{name}/")}
-            inside = {k.removeprefix(f"{name}/"): v for k, v in inside.items()}
-            more = "".join(f" {k} {v:.4f}" for k, v in _own(inside).items())
-            parts.append(f"{name} top-1 {top1:.2%} loss {loss:.4f}{more}")
-        else:
-            own = {k.removeprefix(f"{name}/"): v for k, v in measured.items()}
-            shots = [f" {k} {v:.2%}" for k, v in own.items() if k.endswith("shot")]
-            parts.append(name + "".join(shots))
+        own = {k.partition("/")[2]: v for k, v in measured.items() if k.startswith(f"{name}/")}
+        shown = [k for k in _columns(own) if k not in ("top5", "examples", "mce")]
+        values = [f"{_TITLES.get(key, key)} {written(key, own[key])}" for key in shown]
+        parts.append(" ".join([name, *values]))
     return "  ".join(parts)
 
 
-def _own(measured: Mapping[str, float | int]) -> dict[str, float | int]:
-    """Returns the metrics of an evaluation that come from a user's own evaluator."""
-    return {k: v for k, v in measured.items() if not validation.MEASURED.fullmatch(k)}
-
-
 def results_table(results: Mapping[str, Any]) -> str:
-    """Returns a line per split, with ImageNet-C's mCE if measured; then few-shot tasks."""
-    found = {name: m for name, m in results.items() if isinstance(m, dict)}
-    splits = {name: m for name, m in found.items() if "top1" in m}
-    rows = [
-        [split, f"{m['top1']:.2%}", f"{m['top5']:.2%}", f"{m['loss']:.4f}", f"{m['examples']:,}"]
-        for split, m in splits.items()
-    ]
-    header = ["split", "top-1", "top-5", "loss", "examples"]
-    if any("mce" in m for m in splits.values()):
-        header.append("mCE")
-        for row, m in zip(rows, splits.values(), strict=True):
-            row.append(f"{m['mce']:.2%}" if "mce" in m else "")
-    for key in dict.fromkeys(key for m in splits.values() for key in _own(m)):
-        header.append(key)
-        for row, m in zip(rows, splits.values(), strict=True):
-            row.append(f"{m[key]:.4f}" if key in m else "")
-    tables = [console.table(header, rows)]
-    few = {name: m for name, m in found.items() if "top1" not in m}
-    if few:
-        rows = [
-            [name, *(f"{v:.2%}" if k.endswith("shot") else f"{v:,}" for k, v in m.items())]
-            for name, m in few.items()
-        ]
-        tables.append(console.table(["few-shot", *next(iter(few.values()))], rows))
-    return "\n\n".join(tables)
+    """Returns a line per split, with ImageNet-C's mCE but not its parts; then few-shot tasks."""
+    evaluations = {
+        name: {key: measured[key] for key in _columns(measured)}
+        for name, measured in results.items()
+        if isinstance(measured, dict)
+    }
+    return "\n\n".join(console.table(*table) for table in tables(evaluations))
+
+
+def _columns(measured: Iterable[str]) -> list[str]:
+    """Returns the metrics that text shows, in order; the parts of ImageNet-C's mCE have no room."""
+    return sorted(filter(re.compile(r"(?!mean_error$|error_)").match, measured), key=_place)
+
+
+_TITLES = {"top1": "top-1", "top5": "top-5", "mce": "mCE"}
+_ORDER = ("top1", "top5", "loss", "shot", "examples", "mce", "own", "step")
+
+
+def tables(
+    evaluations: Mapping[str, Mapping[str, float]],
+) -> list[tuple[list[str], list[list[str]]]]:
+    """Returns (header, rows) of a table of splits and of one of few-shot tasks, if there are any.
+
+    A column is a metric; those of a user's own evaluator come last, but for the step.
+    """
+    groups: dict[str, dict[str, Mapping[str, float]]] = {}
+    for name, measured in sorted(evaluations.items(), key=lambda item: "loss" not in item[1]):
+        groups.setdefault("split" if "loss" in measured else "few-shot", {})[name] = measured
+    content = []
+    for title, group in groups.items():
+        keys = list(dict.fromkeys(key for measured in group.values() for key in measured))
+        keys.sort(key=_place)
+        header = [title, *(_TITLES.get(key, key) for key in keys)]
+        content.append(
+            (header, [[name, *(written(k, m.get(k)) for k in keys)] for name, m in group.items()])
+        )
+    return content
+
+
+def _place(metric: str) -> int:
+    kind = "shot" if metric.endswith("shot") else metric
+    return _ORDER.index(kind if kind in _ORDER else "own")
+
+
+def written(metric: str, value: float | None) -> str:
+    """Formats a value of a metric: a share in percent, a count, or another number."""
+    if value is None:
+        return ""
+    if metric in ("examples", "step"):
+        return f"{value:,.0f}"
+    is_share = metric != "loss" and validation.MEASURED.fullmatch(metric)
+    return f"{value:.2%}" if is_share else f"{value:.4f}"
 
 
 def verdict(results: Mapping[str, Any], expected: Mapping[str, Any]) -> str:

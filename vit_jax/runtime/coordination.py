@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import jax
 from jax._src import distributed as jax_distributed
 
-from vit_jax.config import synonyms
 from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped, unknown
 from vit_jax.hardware.detect import extra, present_accelerators
 from vit_jax.runtime import coordinated_stop, process_exit, process_identity, watchdog
@@ -51,6 +50,8 @@ def start(platform: Platform, *, deterministic: bool, root: str = "/") -> list[A
         the missing extra.
     """
     if platform not in ("auto", *_JAX_NAMES):
+        from vit_jax.config import synonyms
+
         hint = synonyms.hint("platform", platform)
         raise unknown("platform", platform, ["auto", *_JAX_NAMES], hint)
     if deterministic and "xla_gpu_deterministic_ops" not in os.environ.get("XLA_FLAGS", ""):
@@ -368,13 +369,12 @@ def check_shared(folder: Path) -> None:
     """
     if _now is None:
         return
-    whole = folder if storage.is_remote(folder) else Path(os.path.abspath(folder))
+    whole = folder.absolute()
     token = f".vit_jax-{uuid.uuid4().hex}"
     levels, error = 0, ""
     if is_first():
-        if not storage.is_remote(whole):  # a bucket has no folders
-            levels = next(i for i, p in enumerate((whole, *whole.parents)) if os.path.isdir(p))
         try:
+            levels = len(whole.parts) - len(storage.existing(whole).parts)
             storage.write((whole, *whole.parents)[levels] / token, "")
         except OSError as e:
             error = f"cannot write to {folder}: {e.strerror}; give a --workdir that is writable."

@@ -46,7 +46,7 @@ class _Record:
         """Writes the waiting rows, and writes rows at once from now on."""
         with self._lock, self._tried():
             if not self._closed:
-                self._file = self._file or jsonl.cut(self._path)
+                self._file = self._file or jsonl.open_for_append(self._path)
             self._write()
 
     def _write(self) -> None:

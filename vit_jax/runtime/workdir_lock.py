@@ -289,9 +289,7 @@ def held(workdir: Path) -> Iterator[float | None]:
 def _held(workdir: Path) -> Iterator[float | None]:
     """Holds the lock of a workdir in this process; see `held`."""
     with writing(workdir):
-        folders = () if storage.is_remote(workdir) else (workdir, *workdir.parents)
-        new = [folder for folder in folders if not folder.exists()]
-        storage.make_folder(workdir)
+        new = storage.make_folder(workdir)
     before = read(workdir)
     me, ended = acquire(workdir), threading.Event()
 

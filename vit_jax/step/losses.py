@@ -11,7 +11,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from vit_jax.config import plugins, synonyms
+from vit_jax.config import plugins
 from vit_jax.errors import BadInput, unknown
 
 Loss = Callable[[jax.Array, jax.Array], jax.Array]  # logits and targets [B, Y] to float32 [B]
@@ -56,6 +56,8 @@ def find(name: str) -> Loss:
     """
     if not plugins.is_own(name):
         if name not in LOSSES:
+            from vit_jax.config import synonyms
+
             raise unknown("loss", name, [*LOSSES, plugins.USAGE], synonyms.hint("loss.name", name))
         return LOSSES[name]
     own = plugins.find(f"loss.name={name!r}", name, None, None)

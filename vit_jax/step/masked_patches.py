@@ -150,13 +150,13 @@ def make(*, target: str, rate: float, patches: int, side: int) -> Masked:
     """
     if target not in get_args(Target):
         raise unknown("masked.target", target, ("none", *get_args(Target)))
-    made = Masked(target, rate, patches, side)  # type: ignore[arg-type]
-    if not 0 < rate <= 1 or made.corrupted < 1:
+    objective = Masked(target, rate, patches, side)  # type: ignore[arg-type]
+    if not 0 < rate <= 1 or objective.corrupted < 1:
         least = math.ceil(50 / patches) / 100
         raise BadInput(
             f"masked.rate={rate} of {patches} patches; give a share from {least} up to 1."
         )
-    return made
+    return objective
 
 
 def image_keys(images_BHWC: jax.Array) -> jax.Array:
@@ -190,17 +190,17 @@ def colours(images_BHWC: jax.Array, side: int, cells: int) -> jax.Array:
         values = jnp.repeat(jnp.repeat(values, times, axis=1), times, axis=2)
     values = values.reshape(batch, rows * cells, cell, columns * cells, cell, 3)
     levels = jnp.sum(values, axis=(2, 4)) // (LEVEL * cell**2)
-    found = 64 * levels[..., 0] + 8 * levels[..., 1] + levels[..., 2]
-    found = found.reshape(batch, rows, cells, columns, cells).swapaxes(2, 3)
-    return found.reshape(batch, rows * columns, cells**2)
+    numbers = 64 * levels[..., 0] + 8 * levels[..., 1] + levels[..., 2]
+    numbers = numbers.reshape(batch, rows, cells, columns, cells).swapaxes(2, 3)
+    return numbers.reshape(batch, rows * columns, cells**2)
 
 
 def pixels(images_BHWC: jax.Array, side: int) -> jax.Array:
     """Returns every pixel of all patches [B, L, P * P * 3]: rows, columns, channels."""
     batch, height, width, channels = images_BHWC.shape
     rows, columns = height // side, width // side
-    found = images_BHWC.reshape(batch, rows, side, columns, side, channels).swapaxes(2, 3)
-    return found.reshape(batch, rows * columns, side * side * channels)
+    patches = images_BHWC.reshape(batch, rows, side, columns, side, channels).swapaxes(2, 3)
+    return patches.reshape(batch, rows * columns, side * side * channels)
 
 
 def _nearness(predicted_BLO: jax.Array) -> jax.Array:

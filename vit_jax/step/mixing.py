@@ -5,7 +5,7 @@
 
 Mixup averages two images; CutMix pastes a box of one into the other. Targets are averaged by the
 share of each image. The pairs and the mix are drawn on the global batch, before it is split into
-micro-batches, so results depend on neither the mesh nor accumulation. Images stay uint8 until they
+micro-batches. So results depend on neither the mesh nor accumulation. Images stay uint8 until they
 are mixed. Axes: B batch, H W C image. Start from `draw`.
 """
 

@@ -77,8 +77,8 @@ def _summed_loss(
             targets_BY = mixing.mixed(targets_BY, targets, mix.share)
         logits_BY = apply(params, images_BHWC, train=True, key=key)
         loss_B = loss_fn(logits_BY, targets_BY)
-        found = metrics.sums(logits_BY, batch["labels"], batch["mask"], loss_B)
-        return found["loss"], found["top1"].astype(jnp.float32)
+        sums = metrics.sums(logits_BY, batch["labels"], batch["mask"], loss_B)
+        return sums["loss"], sums["top1"].astype(jnp.float32)
 
     return summed_loss
 
@@ -104,8 +104,8 @@ def _summed_masked_loss(
     sums = _masked_sums(apply, masked, mean, std, train=True)
 
     def summed_loss(params: PyTree, batch: Batch, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        found = sums(params, batch, key)
-        return found["loss"], found["top1"]
+        totals = sums(params, batch, key)
+        return totals["loss"], totals["top1"]
 
     return summed_loss
 
@@ -146,6 +146,22 @@ def mean_gradients(
     start = (jax.tree.map(jnp.zeros_like, params), (jnp.float32(0), jnp.float32(0)))
     steps = (jnp.arange(accumulation), micro_batches(batch, accumulation))
     return jax.lax.scan(one, start, steps)[0]
+
+
+@jax.named_scope("optimizer")
+def _updated(
+    state: TrainState, grads: PyTree, tx: optax.GradientTransformation, ema_decay: float
+) -> tuple[PyTree, TrainState]:
+    """Returns the updates, and the state after them."""
+    updates, opt_state = tx.update(grads, state.opt_state, state.params)
+    params = optax.apply_updates(state.params, updates)
+    average = _averaged(state.ema, params, ema_decay)
+    return updates, TrainState(state.step + 1, params, opt_state, average)
+
+
+@jax.named_scope("metrics")
+def _norms(**trees: PyTree) -> dict[str, jax.Array]:
+    return {name: optax.tree.norm(leaves) for name, leaves in trees.items()}
 
 
 def _averaged(average: PyTree, params: PyTree, decay: float) -> PyTree:
@@ -260,15 +276,12 @@ def make_train_step(
         count = jnp.maximum(jnp.sum(batch["mask"], dtype=jnp.float32), 1.0)
         loss_fn = functools.partial(summed_loss, **mix)
         grads, sums = mean_gradients(loss_fn, state.params, batch, step_key, accumulation, count)
-        updates, opt_state = tx.update(grads, state.opt_state, state.params)
-        params = optax.apply_updates(state.params, updates)
-        average = _averaged(state.ema, params, ema_decay)
-        after = TrainState(state.step + 1, params, opt_state, average)
+        updates, after = _updated(state, grads, tx, ema_decay)
         measured = {"loss": sums[0] / count, "top1": sums[1] / count}
-        measured |= {"grad_norm": optax.tree.norm(grads), "update_norm": optax.tree.norm(updates)}
+        measured |= _norms(grad_norm=grads, update_norm=updates)
         kept, measured = _unless_finite(state, after, measured)
         # The old parameters are overwritten: their norm would cost a copy of them.
-        return kept, measured | {"param_norm": optax.tree.norm(kept.params)}
+        return kept, measured | _norms(param_norm=kept.params)
 
     return train_step
 

@@ -4,4 +4,5 @@
 """Files on a disk and objects in a bucket: atomic writes, checksums, JSON lines, caches.
 
 Imports only `errors` of this package. Open `files` first; the other files build on it.
+`bucket` gives objects in a bucket the methods of `pathlib.Path`.
 """

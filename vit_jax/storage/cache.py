@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The user's cache folder, and the compiled programs of XLA in it.
+"""Finds the user's cache folder, and keeps compiled programs of XLA in it.
 
 Everything in it can be made again, so it may be deleted at any time. Start from `keep_compiled`.
 """
@@ -10,9 +10,6 @@ import logging
 import os
 import tempfile
 from pathlib import Path
-
-import jax
-from jax.experimental.compilation_cache import compilation_cache
 
 log = logging.getLogger("vit_jax")
 
@@ -39,6 +36,9 @@ def keep_compiled(folder: str, platform: str) -> str:
         that shares the folder may crash on them (jax issue 38445).
       platform: of the devices: cpu, gpu or tpu.
     """
+    import jax
+    from jax.experimental.compilation_cache import compilation_cache
+
     if folder == "auto":
         own = "" if platform == "cpu" else str(root() / "compiled")
         folder = os.environ.get("JAX_COMPILATION_CACHE_DIR") or own

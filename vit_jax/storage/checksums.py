@@ -27,11 +27,11 @@ def write(folder: Path) -> None:
     Args:
       folder: a local or remote folder, into which no process writes meanwhile.
     """
-    names = sorted(_files(folder))
+    names = storage.find(folder)
     with ThreadPoolExecutor(_READERS) as pool:
         digests = list(pool.map(lambda name: _digest(folder / name, settle=True), names))
     lines = [f"{digest}  {name}\n" for digest, name in zip(digests, names, strict=True)]
-    storage.write(folder / FILE, sealed("".join(lines)))
+    storage.write(folder / FILE, seal("".join(lines)))
 
 
 def damage(
@@ -66,35 +66,27 @@ def damage(
     names = [name for name in sorted(listed) if wanted(name)][part[0] :: part[1]]
     with ThreadPoolExecutor(_READERS) as pool:
         states = pool.map(lambda name: _state(folder / name, listed[name]), names)
-        found = [f"{name} {state}" for name, state in zip(names, states, strict=True) if state]
-    more = f" (and {len(found) - 1} more files)" if found[1:] else ""
-    return found[0] + more if found else ""
+        changes = [f"{name} {state}" for name, state in zip(names, states, strict=True) if state]
+    more = f" (and {len(changes) - 1} more files)" if changes[1:] else ""
+    return changes[0] + more if changes else ""
 
 
-def _files(folder: Path) -> list[str]:
-    """Returns the names of all files under a folder, relative to it."""
-    found = []
-    for place, _, files in storage.walk(folder):
-        found += [(place / name).relative_to(folder).as_posix() for name in files]
-    return found
-
-
-def sealed(text: str) -> bytes:
+def seal(text: str) -> bytes:
     """Returns the content of a small file with its own checksum."""
     return f"# {hashlib.sha256(text.encode()).hexdigest()}\n{text}".encode()
 
 
-def unsealed(content: bytes) -> str:
-    """Returns the text in the content that `sealed` made; raises ValueError if it has changed."""
+def unseal(content: bytes) -> str:
+    """Returns the text in the content that `seal` made; raises ValueError if it has changed."""
     text = content.decode().partition("\n")[2]
-    if content != sealed(text):
+    if content != seal(text):
         raise ValueError("it has changed")
     return text
 
 
 def _parse(content: bytes) -> dict[str, str]:
     """Returns name -> digest; raises ValueError if `write` did not write this content."""
-    pairs = [line.split("  ", 1) for line in unsealed(content).split("\n")[:-1]]
+    pairs = [line.split("  ", 1) for line in unseal(content).split("\n")[:-1]]
     return {name: digest for digest, name in pairs}
 
 
@@ -117,7 +109,7 @@ def _unreadable(error: OSError) -> str:
 
 def _digest(path: Path, *, settle: bool = False) -> str:
     """Returns the SHA-256 of a file; with `settle`, a local file is flushed to the disk first."""
-    with storage.opened(path) as file:
+    with path.open("rb") as file:
         if settle and not storage.is_remote(path):
             os.fsync(file.fileno())
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]

@@ -4,7 +4,7 @@
 """Stores the rows that a run appends: metrics.jsonl on a disk, metrics/ in a bucket.
 
 A bucket cannot append, so each row is an object there. `metric_writer` and `goodput` define the
-meaning of the rows. Start from `cut`, which writes, and `read_rows`.
+meaning of the rows. Start from `open_for_append`, which writes, and `read_rows`.
 """
 
 import concurrent.futures
@@ -23,7 +23,7 @@ METRICS_FILE = "metrics.jsonl"
 _NAME = re.compile(r"(\d{9,})-(\d{6,})\.jsonl")
 
 
-def place(path: Path) -> Path:
+def rows_path(path: Path) -> Path:
     """Returns the place of the rows of a .jsonl file: the file or, in a bucket, a folder."""
     return path.with_suffix("") if storage.is_remote(path) else path
 
@@ -42,14 +42,12 @@ def read_rows(path: Path, last: float = math.inf) -> list[dict[str, Any]]:
     return [row for _, row in _read(path, last) if row is not None and row["step"] <= last]
 
 
-def after(path: Path, last: int) -> list[Path]:
+def objects_after(path: Path, last: int) -> list[Path]:
     """Returns the objects of a bucket with rows after a step; [] for a file."""
-    if not storage.is_remote(path):
-        return []
-    return [found for found, step, _ in _objects(place(path)) if step > last]
+    return [path for path, step, _ in _objects(rows_path(path)) if step > last]
 
 
-def damaged(path: Path) -> list[int]:
+def damaged_lines(path: Path) -> list[int]:
     """Returns the numbers, from 1, of lines that are not rows, except a torn last line.
 
     Args:
@@ -62,10 +60,10 @@ def damaged(path: Path) -> list[int]:
 def _read(path: Path, last: float = math.inf) -> list[tuple[bytes, dict[str, Any] | None]]:
     """Returns the lines, each with its row."""
     if storage.is_remote(path):
-        found = [path for path, step, _ in _objects(place(path)) if step <= last]
+        files = [path for path, step, _ in _objects(rows_path(path)) if step <= last]
     else:
-        found = [path] if path.exists() else []
-    lines = b"".join(storage.read_all(found)).splitlines(keepends=True)
+        files = [path] if path.exists() else []
+    lines = b"".join(storage.read_all(files)).splitlines(keepends=True)
     return [(line, _row(line)) for line in lines]
 
 
@@ -88,9 +86,9 @@ def _line(row: Mapping[str, Any]) -> str:
     return json.dumps(row, allow_nan=False) + "\n"
 
 
-def cut(path: Path, last: float = math.inf) -> "_File | _Objects":
-    """Cuts off the rows after a step; returns an object that appends rows."""
-    return (_Objects if storage.is_remote(path) else _File)(place(path), last)
+def open_for_append(path: Path, last: float = math.inf) -> "_File | _Objects":
+    """Removes the rows after a step; returns an object that appends rows."""
+    return (_Objects if storage.is_remote(path) else _File)(rows_path(path), last)
 
 
 class _File:
@@ -117,8 +115,8 @@ class _File:
 class _Objects:
     """An object STEP-NUMBER.jsonl for each row, never changed: the names sort in order of arrival.
 
-    A thread uploads them, so that no step waits for the store. A kill during a cut leaves some of
-    the rows; the next start, from the same checkpoint, cuts again.
+    A thread uploads them, so that no step waits for the store. A kill while later rows are
+    removed leaves some of them; the next start, from the same checkpoint, removes the rest.
     """
 
     def __init__(self, folder: Path, last: float):

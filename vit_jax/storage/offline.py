@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Keeps the one switch, for every room, that forbids the network. Start from `forbid`."""
+"""Forbids downloads in every room, by one switch. Start from `forbid`."""
 
 import os
 

@@ -64,7 +64,7 @@ def read_list(place: str | Path) -> bytes:
       OSError: it cannot be read, or a pipe or device gives more than 64 MiB.
     """
     if not is_odd(place):
-        return Path(place).read_bytes()
+        return (Path(place) if isinstance(place, str) else place).read_bytes()
     with open(place, "rb") as source:
         content = source.read(_MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:
@@ -79,15 +79,15 @@ def read_open_list(source: TextIO) -> str:
       OSError: it cannot be read, or a pipe or device gives more than 2**26 characters.
     """
     try:
-        what = kind(source.fileno())
+        noun = kind(source.fileno())
     except OSError:  # the list is in memory
-        what = FILE
-    text = source.read() if what == FILE else source.read(_MOST_BYTES + 1)
-    if what != FILE and len(text) > _MOST_BYTES:
-        raise _too_long(what, source.name)
+        noun = FILE
+    text = source.read() if noun == FILE else source.read(_MOST_BYTES + 1)
+    if noun != FILE and len(text) > _MOST_BYTES:
+        raise _too_long(noun, source.name)
     return text
 
 
-def _too_long(what: str, name: str) -> OSError:
-    said = f"it is a {what} that gives more than {_MOST_BYTES >> 20} MiB"
-    return OSError(errno.EFBIG, said, name)
+def _too_long(noun: str, name: str) -> OSError:
+    text = f"it is a {noun} that gives more than {_MOST_BYTES >> 20} MiB"
+    return OSError(errno.EFBIG, text, name)

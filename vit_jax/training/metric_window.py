@@ -9,13 +9,13 @@ every step; rows are written for the steps that the config asks for. Start from 
 
 import logging
 import math
+from typing import Any
 
 import jax
 
 from vit_jax.build import run as build
 from vit_jax.errors import RunFailed
-from vit_jax.hardware import device_memory, host_memory, topology
-from vit_jax.models import flops
+from vit_jax.models import variants
 from vit_jax.runtime import coordination
 from vit_jax.step.train_step import non_finite
 from vit_jax.training import metric_writer
@@ -39,10 +39,11 @@ class Window:
         self.last_good = first  # step of the newest checkpoint
         self._measured = first  # step of the last row
         self._first, self._began = first, 0.0  # first step, and the time at which it was done
-        self._flops = 3 * flops.forward_flops(run.model.cfg, *[run.config.data.image_size] * 2)
-        kind = run.rules.mesh.devices.flat[0].device_kind
-        self._peak = topology.peak_flops(kind)
-        self._devices = run.rules.mesh.local_devices
+        program, side = run.program, run.config.data.image_size
+        self._steps, self._schedule = program.steps, program.schedule
+        self._step_flops = 3 * variants.forward_flops(program.model.cfg, side, side)
+        self._mesh = program.rules.mesh
+        self._peak_flops = _peak_flops(self._mesh.devices.flat[0])
 
     def add(self, step: int, metrics: dict[str, jax.Array]) -> None:
         """Adds the metrics of a step; the first step after a window fetches that window.
@@ -53,7 +54,7 @@ class Window:
         ended = bool(self._waiting) and self._waiting[-1][2]
         if ended or len(self._waiting) >= _MOST_WAITING:
             self.flush()
-        due = step % self._run.steps.report == 0 or step in (1, self._run.steps.total)
+        due = step % self._steps.report == 0 or step in (1, self._steps.total)
         self._waiting.append((step, metrics, due))
         self._estimate(step, metrics)
 
@@ -70,21 +71,21 @@ class Window:
             row = self._checked(step, named)
             if due:
                 updates = step - int(row.get(_SKIPPED, 0))  # applied so far, this step included
-                row |= {"train/lr": float(self._run.schedule(max(updates - 1, 0))), **rates}
+                row |= {"train/lr": float(self._schedule(max(updates - 1, 0))), **rates}
                 self._report.row(step, row | health)
                 self._show(step, row)
 
     def _estimate(self, step: int, metrics: dict[str, jax.Array]) -> None:
         """Shows once how long the run will take, measured from the second step on."""
-        done, total = step - self._first, self._run.steps.total
+        done, total = step - self._first, self._steps.total
         if done == 1:  # the train loop has waited for this step
             self._began = self._throughput.training()
         if done != metric_writer.ESTIMATE_STEPS or step == total:
             return
         jax.block_until_ready(metrics)
         rate = (done - 1) / max(self._throughput.training() - self._began, 1e-9)
-        said = metric_writer.estimate_line(total - self._first, rate, self._run.config.batch_size)
-        self._report.progress(said)
+        line = metric_writer.estimate_line(total - self._first, rate, self._run.config.batch_size)
+        self._report.progress(line)
         self._report.end_line()
 
     def _checked(self, step: int, row: dict[str, float]) -> dict[str, float]:
@@ -109,21 +110,24 @@ class Window:
         )
 
     def _show(self, step: int, row: dict[str, float]) -> None:
-        total = self._run.steps.total
+        total = self._steps.total
         left = (total - step) * self._run.config.batch_size
         self._report.progress(metric_writer.progress_line(step, total, row, left_images=left))
 
     def _health(self) -> dict[str, int]:
         """Returns memory figures of this process and its devices, and skipped images so far."""
-        found = {
+        from vit_jax.hardware import device_memory, host_memory
+
+        devices = self._mesh.local_devices
+        figures = {
             "memory/host_bytes": host_memory.used_bytes(),
             "memory/host_free_bytes": host_memory.available_bytes(),
-            "memory/device_bytes": device_memory.most(self._devices, "bytes_in_use"),
-            "memory/device_peak_bytes": device_memory.most(self._devices, "peak_bytes_in_use"),
+            "memory/device_bytes": device_memory.most(devices, "bytes_in_use"),
+            "memory/device_peak_bytes": device_memory.most(devices, "peak_bytes_in_use"),
         }
         if self._run.config.data.bad_images == "skip" and coordination.is_first():
-            found["data/bad_images"] = self._report.bad_images()
-        return {name: value for name, value in found.items() if value is not None}
+            figures["data/bad_images"] = self._report.bad_images()
+        return {name: value for name, value in figures.items() if value is not None}
 
     def _measure(self, step: int | None) -> dict[str, float]:
         """Returns the rates of the steps just fetched, up to `step`: these are really done."""
@@ -131,7 +135,16 @@ class Window:
             return {}
         measured = self._throughput.measure((step - self._measured) * self._run.config.batch_size)
         self._measured = step
-        if self._peak:
-            flops_per_sec = measured["perf/img_per_sec"] * self._flops
-            measured["perf/mfu"] = flops_per_sec / (self._peak * self._run.rules.mesh.size)
+        if self._peak_flops:
+            flops_per_sec = measured["perf/img_per_sec"] * self._step_flops
+            measured["perf/mfu"] = flops_per_sec / (self._peak_flops * self._mesh.size)
         return measured
+
+
+def _peak_flops(device: Any) -> float | None:
+    """Returns the FLOPs per second that a device is sold with; None if they are unknown."""
+    if device.platform == "cpu":
+        return None
+    from vit_jax.hardware import topology
+
+    return topology.peak_flops(device.device_kind)

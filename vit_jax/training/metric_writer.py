@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Shows and records a run: metrics.jsonl, TensorBoard, the progress line, tables.
+"""Shows and records a run: first log lines, metrics.jsonl, TensorBoard and the progress line.
 
 Metric names are paths: `train/loss|top1|lr|skipped_updates`, `norm/grads|params|updates`,
 `perf/img_per_sec|input_wait|mfu`, `memory/host|host_free|device|device_peak` + `_bytes`,
@@ -18,16 +18,26 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
 from vit_jax import console
+from vit_jax.build import defaults
+from vit_jax.config import provenance
+from vit_jax.config.load import ConfigDict
 from vit_jax.errors import BadInput
+from vit_jax.models import variants
+from vit_jax.reports import summary
 from vit_jax.storage import files as storage
 from vit_jax.storage import jsonl
 
+if TYPE_CHECKING:
+    from vit_jax.build import run as build
+
 ESTIMATE_STEPS = 10  # after them the run time is estimated; the first step is not counted
+PROFILE_FOLDER = "profile"
+EVENT_FILES = "events.out.tfevents.*"  # files of TensorBoard
 log = logging.getLogger("vit_jax")
 
 
@@ -48,17 +58,17 @@ class Report:
             self._rows = jsonl.read_rows(metrics, step)
         except OSError as e:
             raise BadInput(
-                f"cannot read {jsonl.place(metrics)}: {e.strerror}. Make it readable, or move "
+                f"cannot read {jsonl.rows_path(metrics)}: {e.strerror}. Make it readable, or move "
                 "it away: the run then goes on with new metrics from its checkpoint on."
             ) from e
-        self._file = jsonl.cut(metrics, step) if write else None
+        self._file = jsonl.open_for_append(metrics, step) if write else None
         self._workdir = workdir
         self._skipped: set[tuple[str, str]] = set()
         self._quiet = not write
         self._writer = None
         if tensorboard and write and remote:
-            log.info("report: no TensorBoard files, which are appended to; the metrics are in %s",
-                     jsonl.place(metrics))  # fmt: skip
+            log.info("report: a bucket gets no TensorBoard files; the metrics are in %s",
+                     jsonl.rows_path(metrics))  # fmt: skip
         elif tensorboard and write:
             from clu import metric_writers  # imports TensorFlow and tensorboard
 
@@ -79,17 +89,17 @@ class Report:
         """Returns all metrics that were written for a step."""
         return {k: v for row in self._rows if row["step"] == step for k, v in row.items()}
 
-    def skipped(self, found: Iterable[tuple[str, str]]) -> None:
+    def skipped(self, images: Iterable[tuple[str, str]]) -> None:
         """Records (file, reason) of each image that this process skipped, before a checkpoint.
 
         Each process has its own file: several hosts cannot append to one file on shared storage.
         """
-        if set(found) - self._skipped:
+        if set(images) - self._skipped:
             from vit_jax.data.pipeline import skipped_images
 
             path = self._workdir / skipped_images.SKIPPED_FILE.format(jax.process_index())
             before = skipped_images.pairs(path, path.read_bytes()) if path.exists() else set()
-            self._skipped = before.union(found)
+            self._skipped = before.union(images)
             storage.write(path, json.dumps(sorted(self._skipped)) + "\n")
 
     def bad_images(self) -> int:
@@ -230,3 +240,50 @@ def estimate_line(steps: int, rate: float, batch_size: int) -> str:
         f"about {amount} {unit} for {steps:,} steps at {rate * batch_size:,.0f} img/s, without "
         "evaluations and saving"
     )
+
+
+# ---------------------------------------------------------------- before the first step
+
+
+def describe(run: "build.Run", devices: list[Any]) -> None:
+    """Logs the facts that usually explain a wrong result: devices, data, batch, model and cost."""
+    config, source, program = run.config, run.source, run.program
+    cfg, steps, mesh = program.model.cfg, program.steps, program.rules.mesh
+    counts = ", ".join(f"{name} {len(split):,}" for name, split in source.splits.items())
+    log.info("devices: %s", summary.device_summary(devices))
+    log.info("mesh: %s", ", ".join(f"{axis}={n}" for axis, n in mesh.shape.items()))
+    log.info("data: %s, %d classes; %s", source.spec, len(source.classes), counts)
+    for note in source.notes:
+        log.info("data: %s", note)
+    for name, task in run.tasks.items():
+        log.info("%s: %s; %d images scored", name, task.source, len(task.test))
+        for note in task.notes:
+            log.info("%s: %s", name, note)
+    side, ways = config.data.image_size, program.rules.batch_ways
+    log.info("images: %d x %d, mean %s, std %s", side, side, config.data.mean, config.data.std)
+    log.info("train: %s on %s", config.data.train_ops, config.data.split)
+    log.info("evaluation: %s", config.data.eval_ops)
+    log.info("batch: %d = %d devices x %d images, in %d micro-batches", config.batch_size,
+             ways, config.batch_size // ways, config.accumulation)  # fmt: skip
+    log.info("length: %d steps, %.1f epochs", steps.total, steps.total / steps.epoch)
+    log.info("model: %s\n%s", cfg, summary.parameter_table(program.abstract.params))
+    log.info("cost: %.4g GFLOPs an image forward", variants.forward_flops(cfg, side, side) / 1e9)
+
+
+def advise(config: ConfigDict, recipe: provenance.Recipe | None, steps: int) -> None:
+    """Logs that published weights would help, if the recipe leaves the model to an empty `init`.
+
+    Args:
+      config: the resolved configuration.
+      recipe: the recipe of the run, if it has one.
+      steps: the number of steps of the whole run.
+    """
+    later = f"; an estimate of the time follows after {ESTIMATE_STEPS} steps"
+    estimate = later if steps > ESTIMATE_STEPS else ""
+    if recipe and recipe.values["model.variant"] == "auto" and defaults.is_scratch(config):
+        log.info(
+            "no --config.init: %s at %d px is trained from scratch; published weights usually "
+            "reach more with few images, e.g. --config.init=imagenet21k/ViT-B_16.npz (see "
+            "`vit_jax models`)%s",
+            config.model.variant, config.data.image_size, estimate,
+        )  # fmt: skip

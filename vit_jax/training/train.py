@@ -36,29 +36,27 @@ from vit_jax.config import timeline, validation
 from vit_jax.config.load import ConfigDict
 from vit_jax.config.provenance import Recipe
 from vit_jax.errors import RunFailed, Stopped, stopping_when_full
-from vit_jax.hardware import device_memory
 from vit_jax.reports import summary
 from vit_jax.runtime import coordinated_stop, coordination, goodput, watchdog, workdir_lock
 from vit_jax.runtime.coordinated_stop import Backstop
-from vit_jax.runtime.process_identity import ProcessIdentity
 from vit_jax.step.state import TrainState
 from vit_jax.step.train_step import non_finite
 from vit_jax.storage import cache
 from vit_jax.storage import files as storage
 from vit_jax.training import metric_writer
 from vit_jax.training.metric_window import Window
-from vit_jax.training.metric_writer import Report, Throughput
-from vit_jax.training.startup_log import advise, describe
+from vit_jax.training.metric_writer import PROFILE_FOLDER, Report, Throughput
+from vit_jax.training.refused_start import unchanged_if_refused
 from vit_jax.training.workdir import (
     check_classes,
     continue_or_check,
     has_checkpoint,
     prepare,
     resumption,
-    unchanged_if_refused,
 )
 
 if TYPE_CHECKING:
+    from vit_jax.runtime.process_identity import ProcessIdentity
     from vit_jax.weights.fitting import Fitted
 
 log = logging.getLogger("vit_jax")
@@ -67,7 +65,7 @@ log = logging.getLogger("vit_jax")
 def train(
     config: ConfigDict,
     workdir: Path,
-    who: ProcessIdentity | Literal["tpu"] | None = None,
+    who: "ProcessIdentity | Literal['tpu'] | None" = None,
     recipe: Recipe | None = None,
 ) -> dict[str, Any]:
     """Trains according to `config`, or continues the run in `workdir`, and returns the results.
@@ -125,7 +123,7 @@ def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict
     coordinated_stop.check()
     dataset = run.fingerprint()
     coordination.agree("dataset", dataset)
-    if run.model.cfg.classes:  # masked patch prediction has no classes
+    if run.program.model.cfg.classes:  # masked patch prediction has no classes
         check_classes(workdir, run.source.classes)
     weights = initial_weights(run, workdir)
     if coordination.is_first():
@@ -134,9 +132,9 @@ def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict
         prepare(workdir, config, run.source.classes, recipe, made_with, examples)
         goodput.begin()
     coordination.barrier("workdir")
-    describe(run, devices)
+    metric_writer.describe(run, devices)
     if create and coordination.is_first():
-        advise(config, recipe, run.steps.total)
+        metric_writer.advise(config, recipe, run.program.steps.total)
     return run_in(workdir, run, weights)
 
 
@@ -148,7 +146,7 @@ def run_in(workdir: Path, run: build.Run, weights: "Fitted | None") -> dict[str,
             Checkpoints(
                 workdir,
                 keep_last=config.checkpoint.keep_last,
-                keep_every=run.steps.keep_every,
+                keep_every=run.program.steps.keep_every,
                 keep_best=config.checkpoint.keep_best,
             )
         )
@@ -162,13 +160,15 @@ def run_in(workdir: Path, run: build.Run, weights: "Fitted | None") -> dict[str,
                 write=coordination.is_first(),
             )
             stack.callback(report.close)
-            if step < run.steps.total:
+            if step < run.program.steps.total:
                 state = loop(run, state, step, checkpoints, report, workdir)
             return finish(run, state, checkpoints, report, workdir)
         except jax.errors.JaxRuntimeError as e:
+            from vit_jax.hardware import device_memory
+
             if not device_memory.is_out_of_memory(e):
                 raise
-            raise program.out_of_memory(run) from e
+            raise program.out_of_memory(run.program) from e
 
 
 # ---------------------------------------------------------------- start
@@ -185,7 +185,7 @@ def initial_weights(run: build.Run, workdir: Path) -> "Fitted | None":
 
     weights = loading.read_weights(run.config.init, heads=run.config.model.heads)
     side = run.config.data.image_size
-    return loading.fit(weights, run.model.cfg, (side, side), fresh_head=True)
+    return loading.fit(weights, run.program.model.cfg, (side, side), fresh_head=True)
 
 
 def start(
@@ -198,13 +198,13 @@ def start(
     step = checkpoints.newest_good()
     if step is not None:
         log.info("start: resuming %s at step %d", checkpoints.folder.parent, step)
-        return checkpoints.restore(step, run.abstract), step
+        return checkpoints.restore(step, run.program.abstract), step
     if weights is None:
         log.info("start: from scratch, seed %d", run.config.seed)
-        return run.init(), 0
+        return run.program.init(), 0
     fate = console.table(["tensor", "fate", "shape"], [list(row) for row in weights.fate])
     log.info("start: from %s\n%s", run.config.init, fate)
-    return run.init_from(weights), 0
+    return run.program.init_from(weights), 0
 
 
 # ---------------------------------------------------------------- loop
@@ -219,12 +219,12 @@ def loop(
     workdir: Path,
 ) -> TrainState:
     """Trains steps `first + 1` to the last, with all work that is due after each step."""
-    steps, config_yaml = run.steps, config_lib.to_yaml(run.config)
+    steps, config_yaml = run.program.steps, config_lib.to_yaml(run.config)
     log.info("compiling the step")
-    train_step, key = run.compiled("step"), run.step_key
+    train_step, key = run.program.compiled("step"), run.program.step_key
     throughput, backstop = Throughput(), Backstop(run.config.checkpoint.every_minutes)
     window, batches = Window(run, report, throughput, first), run.train_batches(first)
-    traced = timeline.profile_steps(run.config.profile)
+    traced, folder = timeline.profile_steps(run.config.profile), workdir / PROFILE_FOLDER
     done, due, save = first, unmeasured(run, report, first), False
 
     def finish_step() -> None:
@@ -238,7 +238,7 @@ def loop(
                 window.last_good = done
                 backstop.saved()
 
-    with contextlib.closing(metric_writer.Profile(traced, workdir / "profile")) as profile:
+    with contextlib.closing(metric_writer.Profile(traced, folder)) as profile:
         try:
             if due:
                 finish_step()
@@ -284,7 +284,7 @@ def dispatched(step: int, first: int, metrics: Any) -> None:
 def unmeasured(run: build.Run, report: Report, step: int) -> list[str]:
     """Returns the evaluations due at `step` that have no metrics because the run ended first."""
     there = {key.rpartition("/")[0] for key in report.at(step)}
-    missing = [name for name in run.steps.due(step) if name not in there]
+    missing = [name for name in run.program.steps.due(step) if name not in there]
     return coordination.share("evaluations to do", missing)
 
 
@@ -300,8 +300,8 @@ def evaluate(
             if suffix and name in run.tasks:
                 continue  # few-shot measures the representation that others load: the average
             report.progress(f"step {step}  evaluating {name}{suffix}", passing=True)
-            found = measure(run, params, name)
-            measured |= {f"{name}{suffix}/{key}": value for key, value in found.items()}
+            values = measure(run, params, name)
+            measured |= {f"{name}{suffix}/{key}": value for key, value in values.items()}
     if measured:
         bad = non_finite(measured)
         if bad is not None:
@@ -317,13 +317,13 @@ def measure(run: build.Run, params: Any, name: str) -> dict[str, float | int]:
     if name not in run.tasks:
         from vit_jax.evaluators import classification
 
-        step, evaluator = run.evaluator(name)
+        step, evaluator = run.program.evaluator(name)
         return classification.evaluate(step, params, run.eval_batches(name), evaluator)
     from vit_jax.evaluators import fewshot
 
     classify = functools.partial(fewshot.ridge, l2=run.config.fewshot.l2)
-    found = fewshot.evaluate(functools.partial(run.features, params), run.tasks[name], classify)
-    top1 = {f"{shots}shot": result["top1"] for shots, result in found.items()}
+    results = fewshot.evaluate(functools.partial(run.features, params), run.tasks[name], classify)
+    top1 = {f"{shots}shot": result["top1"] for shots, result in results.items()}
     return {**top1, "examples": len(run.tasks[name].test)}
 
 
@@ -334,7 +334,7 @@ def finish(
     run: build.Run, state: TrainState, checkpoints: Checkpoints, report: Report, workdir: Path
 ) -> dict[str, Any]:
     """Writes results.json from the metrics of the last step, once its checkpoint is committed."""
-    total = run.steps.total
+    total = run.program.steps.total
     with watchdog.longer():
         checkpoints.wait()
     written = report.at(total)
@@ -342,9 +342,9 @@ def finish(
     results: dict[str, Any] = {"step": total, "checkpoint": str(Path(FOLDER) / str(total))}
     for key, value in written.items():
         split, _, metric = key.rpartition("/")
-        if split.removesuffix("_raw") in run.steps.evals:
+        if split.removesuffix("_raw") in run.program.steps.evals:
             results.setdefault(split, {})[metric] = value
-    if validation.looked_at_test(run.config):
+    if validation.uses_test_data(run.config):
         results["looked_at_test"] = True
     if run.config.data.bad_images == "skip":
         results["skipped"] = run.skipped_images(workdir)

@@ -3,15 +3,14 @@
 
 """Looks for a run to continue in a workdir, and writes the files that a run needs before training.
 
-A refused start must leave the folder as it was. Start from `continue_or_check`.
+`refused_start` undoes these writes if the start is refused. Start from `continue_or_check`.
 """
 
 import contextlib
 import json
 import logging
-import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,10 @@ from vit_jax.checkpoints.step_folders import FOLDER, committed, saved
 from vit_jax.config import load as config_lib
 from vit_jax.config import provenance
 from vit_jax.config.load import ConfigDict
-from vit_jax.errors import BadInput, NotStarted, PeerLost, permitted, together, writing
+from vit_jax.errors import BadInput, permitted, together, writing
 from vit_jax.reports import summary
-from vit_jax.runtime import coordination, goodput, process_exit
-from vit_jax.storage import checksums, jsonl
+from vit_jax.runtime import coordination
+from vit_jax.storage import checksums
 from vit_jax.storage import files as storage
 
 log = logging.getLogger("vit_jax")
@@ -42,10 +41,10 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
       BadInput: a value is wrong, or another configuration made the run in `workdir`.
     """
     results = workdir / summary.RESULTS_FILE
-    found, damaged = _begun_with(workdir) if coordination.is_first() else (None, False)
-    begun = coordination.share("file of the configuration", str(found or ""))
-    if begun:
-        saved = config_lib.load(begun)
+    file, damaged = _config_of_run(workdir) if coordination.is_first() else (None, False)
+    config_file = coordination.share("file of the configuration", str(file or ""))
+    if config_file:
+        saved = config_lib.load(config_file)
         defaults.take_from_run(config, saved)
         compare(saved, config, workdir)
     else:
@@ -54,45 +53,47 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
         except BadInput as e:
             raise together([e, *build.problems(config)]) from e
     build.check(config)
-    if begun and storage.exists(results):
+    if config_file and results.exists():
         from vit_jax.weights import files
 
-        if found and damaged:
+        if file and damaged:
             with writing(workdir):
-                storage.write(workdir / step_folders.CONFIG_FILE, storage.read_all([found])[0])
+                storage.write(workdir / step_folders.CONFIG_FILE, storage.read_all([file])[0])
         log.info("%s is finished; nothing to do.", workdir)
         return files.read_json(results)
     return None
 
 
-def _begun_with(workdir: Path) -> tuple[Path | None, bool]:
+def _config_of_run(workdir: Path) -> tuple[Path | None, bool]:
     """Returns the file with the configuration of a run, and True if `config.yaml` is damaged.
 
-    The file is None if no run was begun. Normally it is `config.yaml`. It is the copy in the newest
-    step whose copy is whole by its checksum, if `config.yaml` is missing or damaged, or if the two
-    differ in keys that change results. `prepare` writes `config.yaml` again.
+    The file is None if the workdir holds no run. Normally it is `config.yaml`. If that is missing
+    or damaged, it is the newest undamaged copy in a step. The copy also counts if the two differ in
+    keys that change results. `prepare` writes `config.yaml` again.
     """
     file = workdir / step_folders.CONFIG_FILE
     try:
-        there, steps = storage.exists(file), saved(workdir)
+        there, steps = file.exists(), saved(workdir)
     except OSError as e:
         raise BadInput(f"cannot look into {workdir}: {e.strerror}; give another --workdir.") from e
     copy = next(filter(_is_whole, (_copy(workdir, step) for step in reversed(steps))), None)
     if copy is None:
         if steps and not there:
             raise BadInput(
-                f"{file} is missing, and no checkpoint has a whole copy of it: nothing tells how "
-                "the run was made. Bring it back; or, to start the run from the beginning, remove "
-                f"{workdir / FOLDER}."
+                f"{file} is missing, and no checkpoint has an undamaged copy, so the settings of "
+                "the run are unknown. Restore the file; or, to start the run from the beginning, "
+                f"remove {workdir / FOLDER}."
             )
         return (file if there else None), False
-    found, damage = _read(file, storage.read_all([copy])[0])
-    if found is None:
-        log.warning("%s %s; what counts is its copy %s", file, damage, copy)
+    config, damage = _read(file, storage.read_all([copy])[0])
+    if config is None:
+        log.warning("%s %s; its copy %s is used instead", file, damage, copy)
         return copy, True
-    differences = config_lib.differences(config_lib.load(str(copy)), found)
+    differences = config_lib.differences(config_lib.load(str(copy)), config)
     if any(config_lib.changes_results(key) for key, *_ in differences):
-        log.warning("%s was changed; what counts is %s, which was trained with", file, copy)
+        log.warning(
+            "%s was changed; the run was trained with %s, which is used instead", file, copy
+        )
         return copy, False
     return file, False
 
@@ -104,7 +105,7 @@ def _copy(workdir: Path, step: int) -> Path:
 def _is_whole(copy: Path) -> bool:
     """Returns True if the configuration in a step is undamaged and this version can load it."""
     with permitted("read"):
-        there = storage.exists(copy)
+        there = copy.exists()
     if not there or checksums.damage(copy.parent, wanted=lambda name: name == copy.name):
         return False
     with contextlib.suppress(BadInput):
@@ -151,13 +152,13 @@ def resumption(workdir: Path) -> str:
     return f"Run again {where}."
 
 
-def compare(saved: ConfigDict, given: ConfigDict, workdir: Path) -> None:
+def compare(saved: ConfigDict, current: ConfigDict, workdir: Path) -> None:
     """Compares the saved configuration with the given one, and logs harmless changes.
 
     Raises:
       BadInput: a key that changes results has another value.
     """
-    differences = config_lib.differences(saved, given)
+    differences = config_lib.differences(saved, current)
     listed = {
         kind: [
             f"  {key}: {old!r} in {workdir}, now {new!r}"
@@ -244,12 +245,12 @@ def _other_classes(workdir: Path, trained: Sequence[str], classes: Sequence[str]
     parts = [f"new are {_some(new)}"] if new else []
     parts += [f"missing are {_some(gone)}"] if gone else []
     if not parts:
-        said = "the data has the classes of the run in another order"
+        text = "the data has the classes of the run in another order"
     elif len(classes) == len(trained):
-        said = f"the data has other classes than the run was trained with: {'; '.join(parts)}"
+        text = f"the data has other classes than the run was trained with: {'; '.join(parts)}"
     else:
-        said = f"{_numbers(len(classes), len(trained))}: {'; '.join(parts)}"
-    return said + _instead(workdir)
+        text = f"{_numbers(len(classes), len(trained))}: {'; '.join(parts)}"
+    return text + _instead(workdir)
 
 
 def _other_number(workdir: Path, count: int) -> str:
@@ -260,14 +261,14 @@ def _other_number(workdir: Path, count: int) -> str:
     """
     trained = _trained_classes(workdir)
     file = workdir / step_folders.CLASSES_FILE
-    what = f"its {file.name} is {'damaged' if storage.exists(file) else 'missing'}"
+    reason = f"its {file.name} is {'damaged' if file.exists() else 'missing'}"
     if trained == count:
-        log.warning("the names of the classes were not compared with those of the run: %s", what)
+        log.warning("the names of the classes were not compared with those of the run: %s", reason)
     if trained in (0, count):
         return ""
     which = "new" if trained < count else "missing"
-    said = f"{_numbers(count, trained)}; {what}, so nobody knows which are {which}"
-    return said + _instead(workdir)
+    text = f"{_numbers(count, trained)}; {reason}, so it is unknown which are {which}"
+    return text + _instead(workdir)
 
 
 def _trained_classes(workdir: Path) -> int:
@@ -297,76 +298,3 @@ def _some(names: Sequence[str], most: int = 5) -> str:
     """Returns the first names as text, with the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
-
-
-# ---------------------------------------------------------------- a start that is refused
-
-# Everything that a start writes into the workdir before the first checkpoint.
-_OURS = re.compile(
-    r"config\.yaml|classes\.json|origin\.json|(goodput|metrics)(\.jsonl)?|restarts\.json|"
-    r"skipped-\d+\.json|results\.json|report\.html|events\.out\.tfevents\..*|profile|checkpoints"
-)
-_KEPT = ("config.yaml", "classes.json", "origin.json", "restarts.json", goodput.FILE)
-_KEPT += (jsonl.METRICS_FILE,)
-
-
-@contextlib.contextmanager
-def unchanged_if_refused(workdir: Path) -> Iterator[None]:
-    """Restores a workdir if the block refuses the start and has saved no step.
-
-    Only process 0 does this, because it holds the lock.
-    """
-    if not coordination.is_first():
-        yield
-        return
-    before = _Before(workdir)
-
-    def ended() -> None:
-        if process_exit.code() == BadInput.exit_code:  # refused by another process or thread
-            before.restore()
-
-    with process_exit.before_exit(ended):
-        try:
-            yield
-        except (BadInput, NotStarted):
-            before.restore()
-            raise
-
-
-class _Before:
-    """A copy of the files in a workdir that a start may change."""
-
-    def __init__(self, workdir: Path):
-        self._workdir, self._steps = workdir, saved(workdir)
-        self._aside = set(step_folders.aside(workdir))
-        self._paths = set(self._listed())
-        kept = [workdir / name for name in _KEPT if workdir / name in self._paths]
-        # In a bucket rows are objects, and a start removes those after the newest step.
-        kept += jsonl.after(workdir / jsonl.METRICS_FILE, max(self._steps, default=0))
-        self._contents = dict[Path, bytes]()
-        for path in kept:
-            with contextlib.suppress(OSError):  # the use of the file reports it
-                self._contents[path] = storage.read_all([path])[0]
-
-    def _listed(self) -> list[Path]:
-        found = [path for path in storage.listed(self._workdir) if _OURS.fullmatch(path.name)]
-        if storage.is_remote(self._workdir):
-            for name in (goodput.FILE, jsonl.METRICS_FILE):
-                found += storage.listed(jsonl.place(self._workdir / name))
-        return found
-
-    def restore(self) -> None:
-        """Removes new files and rewrites changed ones, unless a step was saved."""
-        try:
-            new = set(step_folders.aside(self._workdir)) - self._aside
-            moved = {step_folders.step_of(name) for name in new}
-            if set(saved(self._workdir)) != set(self._steps) - moved:
-                return
-            step_folders.put_back(self._workdir, new)
-            for path in set(self._listed()) - self._paths:
-                storage.remove(path)
-            for path, content in self._contents.items():
-                if not storage.exists(path) or storage.read_all([path])[0] != content:
-                    storage.write(path, content)
-        except (OSError, BadInput, PeerLost) as e:
-            log.warning("%s could not be left as it was: %s", self._workdir, e)

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from vit_jax.errors import BadInput
-from vit_jax.models import mixer, resnet, vit
-from vit_jax.models.variants import FREE
+from vit_jax.models.settings import FREE
 
 BIT_IMAGE_SIZE = 224  # image size of pre-training; the weights fit any size
 
@@ -37,13 +36,13 @@ def settings_of(
     """
     reader = {"vit": _vit, "bit": _bit, "mixer": _mixer}[family]
     try:
-        found, size = reader(flat, image_size)
+        settings, size = reader(flat, image_size)
         classes = flat["head/kernel"].shape[1] if "head/kernel" in flat else 0
     except KeyError as e:
         raise BadInput(f"the weights are not those of a {family} model: {e} is missing.") from e
     except (ValueError, IndexError) as e:
         raise BadInput(f"the weights have shapes of no {family} model: {e}.") from e
-    return found | {"classes": classes}, size
+    return settings | {"classes": classes}, size
 
 
 def _named(table: dict[str, tuple[int, ...]], sizes: tuple[int, ...]) -> str:
@@ -57,10 +56,12 @@ def _count(flat: Mapping[str, np.ndarray], pattern: str) -> int:
 def _vit(
     flat: Mapping[str, np.ndarray], image_size: tuple[int, int] | None
 ) -> tuple[dict[str, Any], tuple[int, int] | None]:
+    from vit_jax.models import vit
+
     patch, _, _, width = flat["embedding/kernel"].shape
     _, heads, _ = flat["block_0/attn/query/kernel"].shape
     sizes = (width, _count(flat, r"block_\d+/"), flat["block_0/mlp/up/kernel"].shape[1], heads)
-    found: dict[str, Any] = dict(zip(("width", "depth", "mlp", "heads"), sizes, strict=True))
+    settings: dict[str, Any] = dict(zip(("width", "depth", "mlp", "heads"), sizes, strict=True))
     prefix, stride, pixels = "", patch, patch
     if "backbone/conv_root/kernel" in flat:
         backbone = _backbone(flat)
@@ -68,17 +69,17 @@ def _vit(
         pixels = patch * (4 * 2 ** (len(stages) - 1) if stages else 2)
         stride = patch * 4 * 2 ** max(0, len(stages) - 1)
         prefix = f"R{_resnet_name(stages)}+"
-        found |= backbone
-    found["variant"] = f"{prefix}{_named(vit.SIZES, sizes)}/{pixels}"
-    found["pool"] = "map" if "map_head/probe" in flat else ("token" if "cls" in flat else "gap")
-    found["posemb"] = "learned1d" if "posemb" in flat else "none"
-    found["registers"] = flat["registers"].shape[1] if "registers" in flat else 0
-    found["representation"] = (
+        settings |= backbone
+    settings["variant"] = f"{prefix}{_named(vit.SIZES, sizes)}/{pixels}"
+    settings["pool"] = "map" if "map_head/probe" in flat else ("token" if "cls" in flat else "gap")
+    settings["posemb"] = "learned1d" if "posemb" in flat else "none"
+    settings["registers"] = flat["registers"].shape[1] if "registers" in flat else 0
+    settings["representation"] = (
         flat["pre_logits/kernel"].shape[1] if "pre_logits/kernel" in flat else 0
     )
     if "posemb" in flat:
         image_size = _size(flat["posemb"].shape[1] - ("cls" in flat), stride, image_size)
-    return found, image_size
+    return settings, image_size
 
 
 def _bit(
@@ -93,13 +94,15 @@ def _bit(
 def _mixer(
     flat: Mapping[str, np.ndarray], image_size: tuple[int, int] | None
 ) -> tuple[dict[str, Any], tuple[int, int] | None]:
+    from vit_jax.models import mixer
+
     patch, _, _, width = flat["embedding/kernel"].shape
     tokens, token_mlp = flat["block_0/token_mlp/up/kernel"].shape
     mlp = flat["block_0/channel_mlp/up/kernel"].shape[1]
     sizes = (width, _count(flat, r"block_\d+/"), mlp, token_mlp)
-    found: dict[str, Any] = dict(zip(("width", "depth", "mlp", "token_mlp"), sizes, strict=True))
-    found["variant"] = f"Mixer-{_named(mixer.SIZES, sizes)}/{patch}"
-    return found, _size(tokens, patch, image_size)
+    settings: dict[str, Any] = dict(zip(("width", "depth", "mlp", "token_mlp"), sizes, strict=True))
+    settings["variant"] = f"Mixer-{_named(mixer.SIZES, sizes)}/{patch}"
+    return settings, _size(tokens, patch, image_size)
 
 
 def _backbone(flat: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -118,6 +121,8 @@ def _backbone(flat: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 def _resnet_name(stages: tuple[int, ...]) -> str:
     """Returns the N of ResNet-N; also if the third of three stages holds the units of a fourth."""
+    from vit_jax.models import resnet
+
     for number, units in resnet.STAGES.items():
         if stages in (units, (*units[:2], units[2] + units[3])):
             return str(number)

@@ -17,16 +17,20 @@ import ml_dtypes
 import numpy as np
 
 from vit_jax import tree
+from vit_jax.config.plugins import Registry
 from vit_jax.errors import BadInput, unknown
-from vit_jax.models import variants, vit
-from vit_jax.models.bit import BiTConfig
-from vit_jax.models.custom import OwnConfig
-from vit_jax.models.mixer import MixerConfig
+from vit_jax.models import variants
 from vit_jax.weights import architecture, files
-from vit_jax.weights.formats import json_config, name_table, npz, state_dict
+from vit_jax.weights.formats import json_config, name_table
 from vit_jax.weights.formats.name_table import Context, Flat, Format
 
-FORMATS = (*npz.FORMATS, *state_dict.FORMATS)
+# Suffix of a file -> the formats that such a file may have.
+FORMATS = Registry(
+    {
+        ".npz": "vit_jax.weights.formats.npz:FORMATS",
+        ".safetensors": "vit_jax.weights.formats.state_dict:FORMATS",
+    }
+)
 SUFFIX = {"npz": ".npz", "big_vision": ".npz", "timm": ".safetensors", "hf": ".safetensors"}
 NAMES = tuple(SUFFIX)
 ORIGINAL = json_config.Images()
@@ -74,26 +78,26 @@ def read(path: Path, *, heads: int = 0, shapes_only: bool = False) -> Weights:
 
     Args:
       path: .npz or .safetensors file; for the latter, the config.json beside it is read too.
-      heads: number of attention heads, for a file that does not tell it.
+      heads: number of attention heads, used only if neither the file nor its config.json tells it.
       shapes_only: whether to read no values (the arrays are then zeros).
 
     Raises:
       BadInput: the file is damaged, has an unknown format or unknown parts (the message names
         them), or lacks a value that the user must give.
     """
-    given = files.read(path, shapes_only=shapes_only)
-    given = _prefixed(given) if path.suffix == ".npz" else given
-    tensors = {name: (tuple(a.shape), str(a.dtype)) for name, a in given.items()}
-    strange = [n for n, a in given.items() if a.dtype not in _FLOATS or not a.ndim or not a.size]
+    arrays = files.read(path, shapes_only=shapes_only)
+    arrays = _prefixed(arrays) if path.suffix == ".npz" else arrays
+    tensors = {name: (tuple(a.shape), str(a.dtype)) for name, a in arrays.items()}
+    strange = [n for n, a in arrays.items() if a.dtype not in _FLOATS or not a.ndim or not a.size]
     if strange:
         raise BadInput(f"{path}: {', '.join(strange[:6])}: not arrays of floats.")
-    given = _layers(given) if path.suffix == ".npz" else given
-    form = _format_of(path, given)
-    said, images = _beside(path, form)
-    size, said_heads = said.pop("image_size", None), said.pop("heads", 0)
-    names, sigmoid = said.pop("names", ()), said.pop("sigmoid", False)
-    context = _context(form, given, heads or said_heads, size)
-    flat = name_table.read(form, given, context)
+    arrays = _layers(arrays) if path.suffix == ".npz" else arrays
+    form = _format_of(path, arrays)
+    described, images = _beside(path, form)
+    size, described_heads = described.pop("image_size", None), described.pop("heads", 0)
+    names, sigmoid = described.pop("names", ()), described.pop("sigmoid", False)
+    context = _context(form, arrays, described_heads or heads, size)
+    flat = name_table.read(form, arrays, context)
     flat = {
         name: np.broadcast_to(np.float32(0), a.shape)
         if shapes_only
@@ -101,12 +105,12 @@ def read(path: Path, *, heads: int = 0, shapes_only: bool = False) -> Weights:
         for name, a in flat.items()
     }
     settings, size = architecture.settings_of(form.family, flat, size)
-    _check_said(path, form, settings, said)
+    _check_described(path, form, settings, described)
     if settings.get("posemb") == "none":
         if form.name != "big_vision":
             raise BadInput(f"{path}: the position embedding is missing.")
         settings["posemb"] = "sincos2d"  # the only alternative to learned embeddings
-    constants = {key: said.get(key, value) for key, value in form.constants.items()}
+    constants = {key: described.get(key, value) for key, value in form.constants.items()}
     if "stages" not in settings:
         constants = {k: v for k, v in constants.items() if k[:3] not in ("gn_", "ws_")}
     settings = constants | settings
@@ -126,39 +130,41 @@ def _beside(path: Path, form: Format) -> tuple[dict[str, Any], dict[str, Any]]:
     return json_config.read(form.name, model), images
 
 
-def _check_said(path: Path, form: Format, settings: dict[str, Any], said: dict[str, Any]) -> None:
+def _check_described(
+    path: Path, form: Format, settings: dict[str, Any], described: dict[str, Any]
+) -> None:
     """Raises BadInput if a file and the configuration beside it belong to two different models."""
-    for key in said.keys() & settings.keys():
-        if said[key] != settings[key]:
+    for key in described.keys() & settings.keys():
+        if described[key] != settings[key]:
             raise BadInput(
                 f"{path}: its weights have {key}={settings[key]}, its {json_config.NAME} says "
-                f"{said[key]}; put the right one beside it, or none."
+                f"{described[key]}; put the right one beside it, or none."
             )
     if form.name == "hf" and settings["classes"] and settings["representation"]:
         raise BadInput(f"{path}: no transformers model has a head after its pooler; drop one.")
-    if said.get("pool_include_prefix"):
+    if described.get("pool_include_prefix"):
         raise BadInput(f"{path}: pool_include_prefix; our models leave registers out of the pool.")
 
 
 _FLOATS = [np.dtype(t) for t in ("float32", "float16", "float64", ml_dtypes.bfloat16)]
 
 
-def _prefixed(given: Flat) -> Flat:
+def _prefixed(arrays: Flat) -> Flat:
     """Returns the parameters in a file that holds more: those under `params/` or `opt/target/`."""
     for prefix in ("params/", "opt/target/"):
-        inside = {n.removeprefix(prefix): a for n, a in given.items() if n.startswith(prefix)}
+        inside = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
         if inside:
             return inside
-    return given
+    return arrays
 
 
 _MOST_LAYERS = 1000
 
 
-def _layers(given: Flat) -> Flat:
+def _layers(arrays: Flat) -> Flat:
     """Splits big_vision's scanned blocks, one array for all layers, into one array per layer."""
     block, scanned, flat = "Transformer/encoderblock", {}, {}
-    for name, array in given.items():
+    for name, array in arrays.items():
         if name.startswith(f"{block}/"):
             part = name.removeprefix(block)
             if len(array) > _MOST_LAYERS:
@@ -172,44 +178,45 @@ def _layers(given: Flat) -> Flat:
     return flat | scanned
 
 
-def _format_of(path: Path, given: Flat) -> Format:
+def _format_of(path: Path, arrays: Flat) -> Format:
     """Returns the format that knows all names, with the fewest in an older spelling.
 
     Raises:
       BadInput: no format knows them; the message names those unknown to the nearest format.
     """
-    for pattern, what in state_dict.REFUSED:
-        name = next((n for n in given if re.fullmatch(pattern, n)), None)
+    for pattern, part in name_table.REFUSED:
+        name = next((n for n in arrays if re.fullmatch(pattern, n)), None)
         if name:
             raise BadInput(
-                f"{path} has {what} ({name}), which our models do not; without it the rest would "
+                f"{path} has {part} ({name}), which our models do not; without it the rest would "
                 "compute something else."
             )
 
     def cost(form: Format) -> tuple[int, int]:
-        lost = sum(form.rule_for(name) is None for name in given)
-        return lost, sum(form.canonical(name) != name for name in given)
+        lost = sum(form.rule_for(name) is None for name in arrays)
+        return lost, sum(form.canonical(name) != name for name in arrays)
 
-    candidates = [f for f in FORMATS if SUFFIX[f.name] == path.suffix]
-    best = min(candidates, key=cost)
-    missed = [name for name in given if best.rule_for(name) is None]
-    if missed or not given:
-        what = f"{best.name} file of a {best.family} model" if len(missed) < len(given) else "model"
+    best: Format = min(FORMATS[path.suffix], key=cost)
+    missed = [name for name in arrays if best.rule_for(name) is None]
+    if missed or not arrays:
+        kind = (
+            f"{best.name} file of a {best.family} model" if len(missed) < len(arrays) else "model"
+        )
         raise BadInput(
-            f"{path} is no {what} that is known; not understood: "
+            f"{path} is not a known {kind}; unknown names: "
             f"{', '.join(missed[:6]) or 'no arrays'}{' ...' if len(missed) > 6 else ''}."
         )
     return best
 
 
-def _context(form: Format, given: Flat, heads: int, image_size: tuple[int, int] | None) -> Context:
+def _context(form: Format, arrays: Flat, heads: int, image_size: tuple[int, int] | None) -> Context:
     """Returns what the table's operations need.
 
     Heads come from the argument or a variant's sizes.
     """
     ours = {
         name_table.render(template, values): a
-        for name, a in given.items()
+        for name, a in arrays.items()
         for rule, values in [form.rule_for(name) or (None, {})]
         if rule is not None
         for template in rule.ours[:1]
@@ -233,6 +240,8 @@ def _heads_of_variant(ours: Flat) -> int:
     depth = len({m[0] for m in (re.match(r"block_\d+/", name) for name in ours) if m})
     mlp = ours["block_0/mlp/up/kernel"].shape[0] if "block_0/mlp/up/kernel" in ours else 0
     width = ours["embedding/bias"].shape[0] if "embedding/bias" in ours else 0
+    from vit_jax.models import vit
+
     for name, (*sizes, heads) in vit.SIZES.items():
         if sizes == [width, depth, mlp] and name != "b":  # has S's sizes; no weights were published
             return heads
@@ -261,7 +270,7 @@ def write(
       name: npz, big_vision, timm or hf.
       cfg: the model.
       params: its parameters, in either layout.
-      images: description of images to write beside safetensors; npz has no place for it.
+      images: description of images to write beside safetensors; npz cannot store it.
 
     Raises:
       BadInput: the format or suffix does not exist, or the format cannot express the model.
@@ -282,10 +291,10 @@ def expressed(
       BadInput: the format cannot express the model. The arguments are those of `write`.
     """
     family, flat = variants.family(cfg), flatten(params)
-    if isinstance(cfg, OwnConfig):
-        raise BadInput(f"{name} is of published models, not of one's own; keep it as a run.")
+    if cfg.FAMILY == "own":
+        raise BadInput(f"the {name} format is only for published models; keep it as a run.")
     _check_params(cfg, flat)
-    having = [f for f in FORMATS if f.family == family]
+    having = [f for forms in FORMATS.values() for f in forms if f.family == family]
     form = next((f for f in having if f.name == name and f.writes(flat)), None)
     if form is None:
         names = dict.fromkeys(f.name for f in having)
@@ -297,7 +306,7 @@ def expressed(
         beside = json_config.write(name, cfg, _image_size(cfg, flat), constants, images)
     elif name == "big_vision" and {"cls", "posemb"} <= flat.keys():
         _image_size(cfg, flat)  # its readers infer the class token's row from squares
-    registers = cfg.registers if isinstance(cfg, vit.ViTConfig) else 0
+    registers = cfg.registers if cfg.FAMILY == "vit" else 0
     context = Context(class_rows=int("cls" in flat), registers=registers)
     return name_table.write(form, flat, context), beside
 
@@ -345,7 +354,7 @@ def _check_expressible(form: Format, cfg: variants.Config, constants: dict[str, 
     backbone = variants.backbone(cfg)
     if backbone is not None and backbone.stem != "standard":
         raise BadInput(f"the {form.name} format has no stem={backbone.stem}; keep it as a run.")
-    if isinstance(cfg, vit.ViTConfig):
+    if cfg.FAMILY == "vit":
         kinds = {"big_vision": ("learned1d", "sincos2d")}
         if cfg.posemb not in kinds.get(form.name, ("learned1d",)) or cfg.posemb_at != "stem":
             raise BadInput(
@@ -365,9 +374,9 @@ def _check_expressible(form: Format, cfg: variants.Config, constants: dict[str, 
 
 def _image_size(cfg: variants.Config, flat: Flat) -> int:
     """Returns the pixels per side, from the number of patches."""
-    if isinstance(cfg, BiTConfig):
+    if cfg.FAMILY == "bit":
         return architecture.BIT_IMAGE_SIZE
-    if isinstance(cfg, MixerConfig):
+    if cfg.FAMILY == "mixer":
         patches, stride = flat["block_0/token_mlp/up/kernel"].shape[0], cfg.patch
     else:
         patches, stride = flat["posemb"].shape[1] - ("cls" in flat), cfg.stride

@@ -127,16 +127,16 @@ def _checksum_file(cached: Path) -> Path:
 def _verify(cached: Path) -> None:
     """Compares a cached file with its checksum; writes the checksum of a file put there by hand."""
     with cached.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
     size, beside = cached.stat().st_size, _checksum_file(cached)
     if not beside.exists():
-        log.info("%s was put there by hand: %d bytes, SHA-256 %s", cached, size, found)
-        beside.write_text(f"{found}  {cached.name}\n", encoding="utf-8")
+        log.info("%s was put there by hand: %d bytes, SHA-256 %s", cached, size, digest)
+        beside.write_text(f"{digest}  {cached.name}\n", encoding="utf-8")
         return
     stored = beside.read_text(errors="replace", encoding="utf-8").partition(" ")[0]
-    if found != stored:
+    if digest != stored:
         raise BadInput(
-            f"{cached} has changed since it was stored: it has {size} bytes and SHA-256 {found}, "
+            f"{cached} has changed since it was stored: it has {size} bytes and SHA-256 {digest}, "
             f"{beside.name} says {stored!r}. Delete both files to fetch it again."
         )
     log.info("using the cached %s: %d bytes, SHA-256 %s", cached, size, stored)
@@ -153,9 +153,9 @@ def _download(address: str, cached: Path) -> None:
                 digest.update(chunk)
                 file.write(chunk)
         partial.replace(cached)
-    found, size = digest.hexdigest(), cached.stat().st_size
-    _checksum_file(cached).write_text(f"{found}  {cached.name}\n", encoding="utf-8")
-    log.info("downloaded %s to %s: %d bytes, SHA-256 %s", address, cached, size, found)
+    checksum, size = digest.hexdigest(), cached.stat().st_size
+    _checksum_file(cached).write_text(f"{checksum}  {cached.name}\n", encoding="utf-8")
+    log.info("downloaded %s to %s: %d bytes, SHA-256 %s", address, cached, size, checksum)
 
 
 def _body(address: str, cached: Path) -> Iterator[bytes]:

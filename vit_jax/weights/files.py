@@ -41,11 +41,11 @@ def read(path: Path, *, shapes_only: bool = False) -> Flat:
       BadInput: the file does not exist, is of another kind, or is damaged.
     """
     if path.suffix not in SUFFIXES or not path.is_file():
-        what = "is not a .npz or .safetensors file" if path.exists() else "does not exist"
-        raise BadInput(f"{path} {what}; give weights as .npz or .safetensors, or a run.")
+        problem = "is not a .npz or .safetensors file" if path.exists() else "does not exist"
+        raise BadInput(f"{path} {problem}; give weights as .npz or .safetensors, or a run.")
     reader = _read_npz if path.suffix == ".npz" else _read_safetensors
     try:
-        given = reader(path, shapes_only)
+        arrays = reader(path, shapes_only)
     except Exception as e:  # whatever the readers raise on a damaged file
         if "allow_pickle" in str(e):
             raise BadInput(f"{path} holds pickled objects, which are never loaded.") from e
@@ -53,7 +53,7 @@ def read(path: Path, *, shapes_only: bool = False) -> Flat:
             f"{path} is not a readable {path.suffix} file: {type(e).__name__}: {e}; it is damaged "
             "or incomplete, fetch it again."
         ) from e
-    return given
+    return arrays
 
 
 def _zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -66,13 +66,13 @@ def _typed(value: np.ndarray) -> np.ndarray:
 
 
 def _read_npz(path: Path, shapes_only: bool) -> Flat:
-    given = {}
+    arrays = {}
     with zipfile.ZipFile(path) as archive:
         _check_number(archive.infolist())
         for member in archive.infolist():
             name = member.filename.removesuffix(".npy")
-            if name in given:
-                raise ValueError(f"{name} is there twice")
+            if name in arrays:
+                raise ValueError(f"{name} occurs twice")
             _check_claims(archive, member, path.stat().st_size)
             with archive.open(member) as raw:
                 if shapes_only:
@@ -81,8 +81,8 @@ def _read_npz(path: Path, shapes_only: bool) -> Flat:
                     value = np.lib.format.read_array(raw, allow_pickle=False)
                     if raw.read(1):
                         raise ValueError(f"{name} has more data than its header says")
-            given[name] = _typed(value)
-    return given
+            arrays[name] = _typed(value)
+    return arrays
 
 
 def _check_number(arrays: Sized) -> None:
@@ -133,7 +133,7 @@ def _read_safetensors(path: Path, shapes_only: bool) -> Flat:
     def opened() -> Any:
         return safetensors.safe_open(path, framework="numpy")
 
-    given = {}
+    arrays = {}
     with opened() as file:
         names = list(file.keys())
         _check_number(names)
@@ -141,16 +141,16 @@ def _read_safetensors(path: Path, shapes_only: bool) -> Flat:
             for name in names:
                 part = file.get_slice(name)
                 dtype = _SAFETENSORS.get(part.get_dtype(), np.int64)
-                given[name] = _zeros(tuple(part.get_shape()), dtype)
-            return given
+                arrays[name] = _zeros(tuple(part.get_shape()), dtype)
+            return arrays
     while names:  # reopened, since read tensors count as memory until closed
         with opened() as file:
             size = 0
             while names and size < _REOPEN_BYTES:
                 name = names.pop(0)
-                given[name] = file.get_tensor(name)
-                size += given[name].nbytes
-    return given
+                arrays[name] = file.get_tensor(name)
+                size += arrays[name].nbytes
+    return arrays
 
 
 def read_json(path: Path) -> dict[str, Any]:

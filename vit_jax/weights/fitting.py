@@ -52,25 +52,25 @@ def fit(flat: Flat, target: Any, *, old: Grid | None, new: Grid, fresh_head: boo
       BadInput: any tensor is missing, left over or of another shape; the message lists up to 12.
     """
     shapes = _shapes(target)
-    fate = judge(flat, target, old=old, new=new, fresh_head=fresh_head)
-    for name in [n for n, what, _ in fate if what == "re-initialised"]:
+    fate = plan_fit(flat, target, old=old, new=new, fresh_head=fresh_head)
+    for name in [n for n, action, _ in fate if action == "re-initialised"]:
         flat.pop(name, None)
-    for name, what, _ in fate:
-        if what == "unused":
+    for name, action, _ in fate:
+        if action == "unused":
             del flat[name]
-        elif what == "resized":
+        elif action == "resized":
             flat[name] = _resized(name, flat[name], shapes, old, new)
     return Fitted(_nest(flat, target), fate)
 
 
-def judge(
+def plan_fit(
     flat: Flat, target: Any, *, old: Grid | None, new: Grid, fresh_head: bool = True
 ) -> list[tuple[str, str, str]]:
     """Returns what `fit` would do with each tensor, by shapes alone: `Fitted.fate`.
 
     Arguments and errors are those of `fit`; nothing is changed.
     """
-    fate, wrong = _judge(flat, _shapes(target), old, new, fresh_head)
+    fate, wrong = _fates(flat, _shapes(target), old, new, fresh_head)
     if wrong:
         more = f"\n  ... and {len(wrong) - 12} more" if len(wrong) > 12 else ""
         hint = _hint(wrong)
@@ -87,7 +87,7 @@ def _shapes(target: Any) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _judge(
+def _fates(
     flat: Flat,
     shapes: Mapping[str, tuple[int, ...]],
     old: Grid | None,
@@ -128,7 +128,7 @@ _ON_GRID = re.compile(r"(block_\d+/)?posemb(_[xy])?")
 
 
 def _on_grid(name: str) -> bool:
-    """Returns whether a tensor has a row for each patch, or for each row or column of patches."""
+    """Returns True if a tensor has a row for each patch, or for each row or column of patches."""
     return _ON_GRID.fullmatch(name) is not None
 
 
@@ -170,7 +170,7 @@ def _hint(wrong: list[str]) -> str:
         )
     if wrong and all(row.startswith("  wrong shape  posemb:") for row in wrong):
         return (
-            "\nNothing says what size of images these position embeddings are for: in Python, "
+            "\nNo file says for which image size these position embeddings are: in Python, "
             "vit_jax.load takes image_size=(rows, columns); a config.json beside safetensors says "
             "it."
         )

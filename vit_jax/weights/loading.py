@@ -50,8 +50,8 @@ def find_run(text: str) -> Run | None:
     """Returns the run that FILE_OR_RUN names; None if it names a file.
 
     Raises:
-      BadInput: nothing is there, it has no checkpoint, or not that step (the message lists its
-        steps).
+      BadInput: the path does not exist, or the run lacks checkpoints or that step (the message
+        lists its steps).
     """
     if _is_file(text):
         return None
@@ -60,15 +60,15 @@ def find_run(text: str) -> Run | None:
     workdir = storage.workdir(name)
     if not storage.is_dir(workdir / FOLDER):  # never raises, however long the name
         there = storage.is_dir(workdir)
-        what = "holds no checkpoints" if there else "does not exist"
-        if not storage.is_remote(workdir) and regular.is_odd(workdir):
-            what = f"is a {regular.kind(workdir)}, no file and no folder"
+        problem = "holds no checkpoints" if there else "does not exist"
+        if regular.is_odd(workdir):
+            problem = f"is a {regular.kind(workdir)}, no file and no folder"
         inside = [p for p in storage.listed(workdir) if p.suffix in files.SUFFIXES] if there else ()
         if inside:
-            what += f" but {inside[0].name}"
+            problem += f" but {inside[0].name}"
         near = published.weights(text)
         raise BadInput(
-            f"{text!r}: {workdir} {what}; give a weights file (.npz, .safetensors), its URL or "
+            f"{text!r}: {workdir} {problem}; give a weights file (.npz, .safetensors), its URL or "
             "published name (see `vit_jax models`), the workdir of a run, WORKDIR@best or "
             f"WORKDIR@STEP.{f' Published weights of that model: {near}.' if near else ''}"
         )
@@ -99,14 +99,14 @@ def find_run(text: str) -> Run | None:
 
 
 def _is_file(text: str) -> bool:
-    """Returns whether FILE_OR_RUN is a file; in a bucket, the suffix decides."""
+    """Returns True if FILE_OR_RUN is a file; in a bucket, the suffix decides."""
     if storage.is_remote(text):
         return Path(text).suffix in files.SUFFIXES
     return os.path.isfile(os.path.expanduser(text))
 
 
 def may_be_run(text: str) -> bool:
-    """Returns whether FILE_OR_RUN must be a run: a folder, or in a bucket no weights file."""
+    """Returns True if FILE_OR_RUN must be a run: a folder, or in a bucket no weights file."""
     if storage.is_remote(text):
         return not _is_file(text)
     return os.path.isdir(text) or os.path.isdir(text.rpartition("@")[0])
@@ -121,13 +121,15 @@ def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Wei
       shapes_only: whether to read no values.
 
     Raises:
-      BadInput: nothing is there, it cannot be read, or it has another number of heads.
+      BadInput: the path does not exist, it cannot be read, or it has another number of heads.
     """
-    found = _read(text, heads, shapes_only)
-    if heads and heads != (said := getattr(found.config, "heads", 0)):
-        what = f"say themselves that there are {said}" if said else "have no attention"
-        raise BadInput(f"{text}: heads={heads} (--heads), but these weights {what}; leave it out.")
-    return found
+    weights = _read(text, heads, shapes_only)
+    if heads and heads != (own_heads := getattr(weights.config, "heads", 0)):
+        statement = f"have {own_heads} heads" if own_heads else "have no attention"
+        raise BadInput(
+            f"{text}: heads={heads} (--heads), but these weights {statement}; leave it out."
+        )
+    return weights
 
 
 def _read(text: str, heads: int, shapes_only: bool) -> Weights:
@@ -212,7 +214,7 @@ def fit(
 def check_fit(weights: Weights, cfg: variants.Config, size: tuple[int, int]) -> None:
     """Raises BadInput where `fit` would, with a new head; `weights` may be shapes only."""
     target, grids = _target(weights, cfg, size)
-    fitting.judge(weights.flat, target, **grids)
+    fitting.plan_fit(weights.flat, target, **grids)
 
 
 def _target(
@@ -248,7 +250,8 @@ def load(
       configuration beside the file defines it.
 
     Raises:
-      BadInput: nothing is there, it cannot be read, or it lacks a value that the user must give.
+      BadInput: the path does not exist or cannot be read, or the user must give a value that the
+        file lacks.
     """
     weights = read_weights(str(file_or_run), heads=heads)
     sides = np.broadcast_to(np.asarray(image_size, int), 2).tolist()
@@ -256,9 +259,7 @@ def load(
         raise BadInput(f"image_size={image_size}; give pixels, a side or (rows, columns).")
     size = (sides[0], sides[1]) if sides[0] else weights.image_size
     if size is None:
-        raise BadInput(
-            f"{file_or_run} does not say for what image size it was made; give image_size=."
-        )
+        raise BadInput(f"{file_or_run} does not give its image size; give image_size=.")
     cfg = weights.config
     variants.check_image_size(cfg, *size)
     preprocess_images = reader(weights, size)
@@ -278,17 +279,17 @@ def _to_device(params: dict[str, Any]) -> None:
 
 def reader(weights: Weights, size: tuple[int, int]) -> Preprocess:
     """Makes the function from images to the input of a model with these weights."""
-    made = _reader(weights, size)
+    read_one = _reader(weights, size)
 
     def read(images: preprocessing.Images) -> np.ndarray:
-        found = made(images)
-        if found.shape[1:3] != size:  # happens if the chain does not resize
-            given = " x ".join(map(str, found.shape[1:3]))
+        prepared = read_one(images)
+        if prepared.shape[1:3] != size:  # happens if the chain does not resize
+            sides = " x ".join(map(str, prepared.shape[1:3]))
             raise BadInput(
-                f"the preprocessing of these weights gives {given} pixels, the model takes "
+                f"the preprocessing of these weights gives {sides} pixels, the model takes "
                 f"{size[0]} x {size[1]}; give images of that size."
             )
-        return found
+        return prepared
 
     return read
 
@@ -304,7 +305,7 @@ def _reader(weights: Weights, size: tuple[int, int]) -> Preprocess:
         return preprocessing.original_reader(*size)
     if not images:
         return preprocessing.unknown_reader(
-            "no configuration beside the weights says how images are prepared; put timm's "
+            "no configuration beside the weights says how to prepare images; put timm's "
             "config.json or Hugging Face's preprocessor_config.json there"
         )
     sides = {"height": size[0], "width": size[1]}

@@ -119,7 +119,7 @@ def chain_reader(
             except tf.errors.OpError:
                 if isinstance(content, np.ndarray):
                     raise
-                image = apply(decode.careful(content, exif))
+                image = apply(decode.with_pillow(content, exif))
         return np.asarray(normalise(jnp.asarray(image[None]), mean, std))[0]
 
     return _reader(one)
@@ -194,14 +194,14 @@ class _Key:
     expected: str
 
 
-def _settings(what: str, given: Mapping[str, Any], keys: Mapping[str, _Key]) -> dict[str, Any]:
+def _settings(file: str, content: Mapping[str, Any], keys: Mapping[str, _Key]) -> dict[str, Any]:
     """Returns the values of `keys`: as given, or the default if absent or null."""
-    values = {name: given.get(name) for name in keys}
+    values = {name: content.get(name) for name in keys}
     values = {name: keys[name].default if v is None else v for name, v in values.items()}
     for name, value in values.items():
         if not keys[name].fits(value):
             raise BadInput(
-                f"{what}: {name}={value!r}; expected {keys[name].expected}. Correct the file, or "
+                f"{file}: {name}={value!r}; expected {keys[name].expected}. Correct the file, or "
                 "preprocess the images yourself."
             )
     return values
@@ -334,23 +334,23 @@ _HF_UNREAD = (*_HF_TYPES, "processor_class", "do_convert_rgb", "data_format")
 def _hf_given(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the given values, over DeiT's defaults for DeiT; a flag that is null is off."""
     off = {key: False for key in config if key.startswith("do_")}
-    given = off | {key: value for key, value in config.items() if value is not None}
+    values = off | {key: value for key, value in config.items() if value is not None}
     for key in _HF_TYPES:
-        kind = str(given.get(key, "ViTImageProcessor"))
+        kind = str(values.get(key, "ViTImageProcessor"))
         if not re.fullmatch("(ViT|DeiT)(ImageProcessor(Fast|Pil)?|FeatureExtractor)", kind):
             raise BadInput(
                 f"preprocessor_config: {key}={kind!r}; expected ViT's or DeiT's. Preprocess the "
                 "images yourself."
             )
         if kind.startswith("DeiT"):
-            given = _DEIT_DEFAULTS | given
-    for key, value in given.items():
+            values = _DEIT_DEFAULTS | values
+    for key, value in values.items():
         if key not in _HF_KEYS and key not in _HF_UNREAD and value is not False:
             raise BadInput(
                 f"preprocessor_config: {key}={value!r} is not known here; expected "
                 f"{', '.join(_HF_KEYS)}. Remove the key if the images do not need it."
             )
-    return given
+    return values
 
 
 def hf_reader(preprocessor_config: Mapping[str, Any]) -> Reader:

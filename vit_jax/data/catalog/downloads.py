@@ -74,7 +74,7 @@ class Need:
 
 @dataclasses.dataclass(frozen=True)
 class _Known:
-    """How to get a dataset.
+    """A way to get a dataset.
 
     `files` selects from TFDS's list; () takes all of it. `other` lists files that are not in that
     list; a name with / is a folder.
@@ -184,7 +184,7 @@ for _part in robustness.parts("imagenet2012_corrupted/{corruption}_{severity}").
 _MODULES = {_CV2: "opencv-python-headless"}
 
 
-def names(name: str) -> dict[str, str]:
+def resolve_names(name: str) -> dict[str, str]:
     """Resolves a NAME of `vit_jax data prepare`: returns NAME -> NAME[/CONFIG] of TFDS.
 
     `vtab` and `vtab/all` mean all tasks, `imagenet21k` means its releases, and
@@ -198,8 +198,8 @@ def names(name: str) -> dict[str, str]:
         if task in ("", "all"):  # several tasks may share a dataset
             first = {t.tfds_name: t.slug for t in reversed(vtab.tasks())}
             return {f"vtab/{slug}": dataset for dataset, slug in reversed(first.items())}
-        found = vtab.find(task)
-        return {f"vtab/{found.slug}": found.tfds_name}
+        vtab_task = vtab.find(task)
+        return {f"vtab/{vtab_task.slug}": vtab_task.tfds_name}
     if name in ("imagenet21k", "imagenet2012_corrupted"):
         return {known: known for known in _KNOWN if known.startswith(f"{name}/")}
     default = next((k for k in _KNOWN if k.startswith(f"{name}/")), name)  # eurosat: eurosat/rgb
@@ -210,19 +210,19 @@ def needs(name: str, data_dir: str) -> list[Need]:
     """Returns the state of a named dataset, or of each dataset of a group.
 
     Args:
-      name: see `names`; or any name that TFDS has downloads for, or that is prepared.
+      name: see `resolve_names`; or any name that TFDS has downloads for, or that is prepared.
       data_dir: DATA_DIR; "": TFDS's default.
 
     Raises:
       BadInput: the name is unknown.
     """
-    found = [_need(said, dataset, data_dir) for said, dataset in names(name).items()]
+    states = [_need(one, dataset, data_dir) for one, dataset in resolve_names(name).items()]
     if name == "imagenet21k":  # one release is enough
-        return [need for need in found if need.state == "ready"] or found
-    return found
+        return [need for need in states if need.state == "ready"] or states
+    return states
 
 
-def usable(name: str, dataset: str, find: Callable[[str], Path | None]) -> Path | None:
+def find_usable(name: str, dataset: str, find: Callable[[str], Path | None]) -> Path | None:
     """Returns a prepared dataset that a NAME can be read from, or None.
 
     `find` looks up NAME[/CONFIG][:VERSION]. VTAB tasks accept only their version or its substitute;
@@ -243,23 +243,23 @@ def version(dataset: str) -> str:
     return _KNOWN[dataset].version if dataset in _KNOWN else ""
 
 
-def absent(need: Need, folder: Path) -> list[tuple[Download, str]]:
+def missing_files(need: Need, folder: Path) -> list[tuple[Download, str]]:
     """Returns the downloads that a folder lacks, each with what is there instead."""
-    found = []
+    lacking = []
     for download in need.downloads:
         path = folder / download.name
         if not path.exists() or path.is_dir() != download.name.endswith("/"):
-            found.append((download, "missing"))
+            lacking.append((download, "missing"))
         elif download.bytes is not None and path.stat().st_size != download.bytes:
             page = " (a web page instead of the file?)" if path.stat().st_size < 100_000 else ""
-            found.append((download, f"has {path.stat().st_size} bytes{page}"))
-    return found
+            lacking.append((download, f"has {path.stat().st_size} bytes{page}"))
+    return lacking
 
 
 def _need(name: str, dataset: str, data_dir: str) -> Need:
     known = _KNOWN.get(dataset)
-    downloads = listed(dataset.partition("/")[0])
-    folder = usable(name, dataset, lambda wanted: prepared.find(wanted, data_dir))
+    downloads = tfds_downloads(dataset.partition("/")[0])
+    folder = find_usable(name, dataset, lambda wanted: prepared.find(wanted, data_dir))
     tasks = _tasks(name, dataset)
     also = tuple(f"vtab/{t.slug}" for t in tasks if f"vtab/{t.slug}" != name)
     if known is None and not downloads and folder is None:
@@ -305,17 +305,17 @@ def _broken(folder: Path) -> str:
 
 
 @functools.cache
-def listed(dataset: str) -> tuple[Download, ...]:
+def tfds_downloads(dataset: str) -> tuple[Download, ...]:
     """Parses TFDS's list of a dataset's downloads: url, size, SHA-256, file name, with tabs."""
     package = prepared.tfds_package()
     paths = (
         package / "datasets" / dataset / "checksums.tsv",
         package / "url_checksums" / f"{dataset}.txt",
     )
-    found = []
+    entries = []
     for path in paths:
         for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
             url, size, checksum, *name = line.split("\t") if "\t" in line else line.rsplit(" ", 2)
             if name and name[0]:
-                found.append(Download(name[0], int(size), f"sha256 {checksum}", url))
-    return tuple(found)
+                entries.append(Download(name[0], int(size), f"sha256 {checksum}", url))
+    return tuple(entries)

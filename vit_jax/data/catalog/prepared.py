@@ -24,6 +24,7 @@ import numpy as np
 from vit_jax.data.catalog.sizes import CLASSES, SIZES, WITHOUT_NAMES
 from vit_jax.data.formats.tfrecord import offsets
 from vit_jax.errors import BadInput
+from vit_jax.storage import files as storage
 
 NOTES_FILE = "vit_jax.json"
 _SAMPLE = 1_000  # records of a split whose content enters its fingerprint
@@ -82,28 +83,35 @@ class Prepared:
 
 def tfds_package() -> Path:
     """Returns the folder of the installed TFDS without importing it, which takes seconds."""
-    found = importlib.util.find_spec("tensorflow_datasets")
-    assert found is not None
-    assert found.submodule_search_locations
-    return Path(found.submodule_search_locations[0])
+    spec = importlib.util.find_spec("tensorflow_datasets")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0])
+
+
+def is_listed(name: str) -> bool:
+    """Returns True if the installed TFDS keeps a folder or checksums for a dataset of that name."""
+    package = tfds_package()
+    places = package / "datasets" / name, package / "url_checksums" / f"{name}.txt"
+    return any(place.exists() for place in places)
 
 
 def data_folder(data_dir: str) -> Path:
     """Returns DATA_DIR as given, else TFDS's default."""
-    given = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
-    if "://" in given:
+    folder = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
+    if "://" in folder:
         raise BadInput(
-            f"data.data_dir={given}: prepared datasets are read from a disk; copy them to one, or "
+            f"data.data_dir={folder}: prepared datasets are read from a disk; copy them to one, or "
             "train from tar files or records: data.source=tar:gs://..., records:gs://..."
         )
-    return Path(os.path.expanduser(given))
+    return Path(os.path.expanduser(folder))
 
 
-def manual(name: str, data_dir: str) -> Path:
+def manual_path(name: str, data_dir: str) -> Path:
     """Returns a path as given if it exists, else that name among the manually fetched files."""
-    given = Path(os.path.expanduser(name))
-    inside = data_folder(data_dir) / "downloads" / "manual" / given
-    return given if name and given.exists() else inside
+    path = Path(os.path.expanduser(name))
+    inside = data_folder(data_dir) / "downloads" / "manual" / path
+    return path if name and path.exists() else inside
 
 
 def find(name: str, data_dir: str) -> Path | None:
@@ -148,7 +156,7 @@ def _configs(root: Path) -> list[Path]:
     return prepared if len(prepared) == 1 else []
 
 
-def at(name: str, origin: Path) -> Path | None:
+def find_at(name: str, origin: Path) -> Path | None:
     """Finds a prepared dataset at `origin`: VERSION, the folder of VERSION, or DATA_DIR.
 
     `name` is as for `find`. In the first two cases only its version has to fit.
@@ -168,7 +176,7 @@ def files(folder: Path) -> dict[str, tuple[list[Path], list[int]]]:
     """
     info = description(folder)
     try:
-        found = {}
+        by_split = {}
         for split in info.get("splits", ()):
             lengths = [int(n) for n in split["shardLengths"]]
             template = split.get("filepathTemplate") or _TEMPLATE
@@ -180,12 +188,12 @@ def files(folder: Path) -> dict[str, tuple[list[Path], list[int]]]:
             shards = range(len(lengths))
             paths = [folder / _file_name(template, values, i, len(lengths)) for i in shards]
             if sum(lengths):
-                found[split["name"]] = (paths, lengths)
+                by_split[split["name"]] = (paths, lengths)
     except _MALFORMED as e:
         raise BadInput(
             f"{folder}/dataset_info.json is not of TFDS: {e!r}. Prepare it again."
         ) from e
-    return found
+    return by_split
 
 
 def _file_name(template: str, values: dict[str, str], shard: int, shards: int) -> str:
@@ -194,7 +202,7 @@ def _file_name(template: str, values: dict[str, str], shard: int, shards: int) -
         "SHARD_INDEX": f"{shard:05d}",
         "NUM_SHARDS": f"{shards:05d}",
     }
-    name = re.sub(r"\{(\w+)\}", lambda found: values[found[1]], template)
+    name = re.sub(r"\{(\w+)\}", lambda match: values[match[1]], template)
     return os.path.basename(name)
 
 
@@ -209,10 +217,10 @@ def description(folder: Path) -> dict[str, Any]:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(found, dict):
-            raise ValueError(f"it holds a {type(found).__name__}, expected an object")
-        return found
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise ValueError(f"it holds a {type(content).__name__}, expected an object")
+        return content
     except (OSError, ValueError, RecursionError) as e:
         raise BadInput(f"{path} cannot be read: {e}. Prepare the dataset again.") from e
 
@@ -239,7 +247,7 @@ def _labels(folder: Path) -> dict[str, _Label]:
       BadInput: a file is damaged.
     """
     features = _json(folder / "features.json").get("featuresDict", {}).get("features", {})
-    found = {}
+    labels = {}
     for key, feature in features.items():
         if "classLabel" in feature:
             path, names = folder / f"{key}.labels.txt", None
@@ -249,8 +257,8 @@ def _labels(folder: Path) -> dict[str, _Label]:
                 except (OSError, ValueError) as e:
                     raise BadInput(f"{path} cannot be read: {e}. Prepare the dataset again.") from e
                 names = tuple(line.strip() for line in lines if line.strip())
-            found[key] = _Label(int(feature["classLabel"].get("numClasses", 0)), names)
-    return found
+            labels[key] = _Label(int(feature["classLabel"].get("numClasses", 0)), names)
+    return labels
 
 
 def _class_problems(name: str, labels: dict[str, _Label], notes: dict[str, Any]) -> list[str]:
@@ -372,14 +380,11 @@ def _check(folder: Path) -> Prepared:
     return Prepared(version, str(folder), file_format, classes, splits, left_out, tuple(problems))
 
 
-def record(folder: Path, left_out: Sequence[tuple[str, str]] = ()) -> None:
+def write_notes(folder: Path, left_out: Sequence[tuple[str, str]] = ()) -> None:
     """Writes `vit_jax.json`: hashes of splits and of class names, and the images left out."""
     file_format = description(folder).get("fileFormat", "tfrecord")
     opened = {s: _opened(paths, file_format) for s, (paths, _) in files(folder).items()}
-    found = {split: _fingerprint(*one) for split, one in opened.items()}
+    fingerprints = {split: _fingerprint(*one) for split, one in opened.items()}
     classes = {key: label.digest for key, label in _labels(folder).items()}
-    notes = {"fingerprints": found, "classes": classes, "left_out": sorted(left_out)}
-    text = json.dumps(notes, indent=2)
-    partial = folder / f"{NOTES_FILE}.{os.getpid()}.partial"
-    partial.write_text(text + "\n", encoding="utf-8")
-    partial.replace(folder / NOTES_FILE)
+    notes = {"fingerprints": fingerprints, "classes": classes, "left_out": sorted(left_out)}
+    storage.write(folder / NOTES_FILE, json.dumps(notes, indent=2) + "\n")

@@ -79,20 +79,20 @@ class Member:
         return data
 
 
-def _damaged(container: str, what: str) -> BadInput:
-    return BadInput(f"{container} is damaged: {what}. Download or copy it again.")
+def _damaged(container: str, damage: str) -> BadInput:
+    return BadInput(f"{container} is damaged: {damage}. Download or copy it again.")
 
 
 Progress = Callable[[int, int], None]  # (bytes done, total bytes)
 _Plain = Callable[[Path, Any], Path]  # (compressed file, module for it) -> its plain form
 
 
-def nothing(done: int, total: int) -> None:
+def no_progress(done: int, total: int) -> None:
     """Ignores the progress."""
 
 
 def members(
-    origin: Path, scratch: Path, opened: Callable[[str], bool], unpacked: Progress = nothing
+    origin: Path, scratch: Path, opened: Callable[[str], bool], unpacked: Progress = no_progress
 ) -> Iterator[Member]:
     """Yields every plain file of a folder (sorted) or of an archive (in stored order).
 
@@ -279,9 +279,7 @@ def _zip(path: Path, prefix: str) -> Iterator[Member]:
                 )
             start, stored = entry.header_offset, entry.compress_size if packed else entry.file_size
             if not 0 <= start <= size - 30 - stored:
-                raise _damaged(
-                    str(path), f"{entry.filename} is said to be {stored} bytes from {start} on"
-                )
+                raise _damaged(str(path), f"{entry.filename} claims {stored} bytes from {start} on")
             file.seek(start + 26)  # lengths here may differ from the index
             lengths = file.read(4)
             at = start + 30 + sum(int.from_bytes(lengths[i : i + 2], "little") for i in (0, 2))
@@ -297,8 +295,8 @@ def _checked(path: str, name: str) -> str:
     return "/".join(parts)
 
 
-def _unsafe(path: str, name: str, what: str) -> BadInput:
+def _unsafe(path: str, name: str, reason: str) -> BadInput:
     return BadInput(
-        f"{path}: member {name!r} is {what}; expected plain files and folders. Check where the "
+        f"{path}: member {name!r} is {reason}; expected plain files and folders. Check where the "
         "archive comes from, or unpack it yourself and give the folder: --from=FOLDER."
     )

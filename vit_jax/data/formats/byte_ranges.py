@@ -14,11 +14,11 @@ import os
 import resource
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
+from vit_jax.storage import cache
 from vit_jax.storage import files as storage
 
 _READERS = 4  # whole files that are read at the same time
@@ -60,14 +60,14 @@ class _Object:
     """Like `File`, for an object in a bucket; each range is one request."""
 
     def __init__(self, path: str):
-        self._path = path
-        self.size = storage.size_and_version(path)[0]
+        self._path: Any = storage.as_path(path)
+        self.size: int = self._path.stat().st_size
 
     def read(self, length: int, start: int) -> bytes:
-        return storage.read(self._path, start, min(start + length, self.size))
+        return self._path.read_range(start, min(start + length, self.size))
 
     def stream(self) -> IO[bytes]:
-        return storage.stream(self._path)
+        return self._path.stream()
 
     def close(self) -> None:
         pass
@@ -78,7 +78,7 @@ class _Streamed(_Object):
 
     def __init__(self, path: str):
         super().__init__(path)
-        self._stream = storage.stream(path)
+        self._stream = self._path.stream()
 
     def read(self, length: int, start: int) -> bytes:
         self._stream.seek(start)
@@ -163,21 +163,21 @@ class Files:
             file.close()
 
 
-def indexed(path: str, what: str, build: Callable[[str], np.ndarray]) -> np.ndarray:
+def indexed(path: str, kind: str, build: Callable[[str], np.ndarray]) -> np.ndarray:
     """Returns `build(path)`, cached in the user's cache folder by path, size and time of change.
 
     Args:
       path: the path of the file to index.
-      what: names the kind of index; each kind is cached separately.
+      kind: names the kind of index; each kind is cached separately.
       build: called if no index is cached; its errors are passed on.
 
     Returns:
       The array. A cached array is memory-mapped, so it takes no memory until it is read.
     """
     size, version = storage.size_and_version(path)
-    whole = path if storage.is_remote(path) else os.path.abspath(path)
-    identity = f"{what}\n{whole}\n{size}\n{version}".encode(errors="surrogateescape")
-    cached = _cache_folder() / f"{hashlib.sha256(identity).hexdigest()[:24]}.npy"
+    identity = f"{kind}\n{storage.as_path(path).absolute()}\n{size}\n{version}"
+    name = hashlib.sha256(os.fsencode(identity)).hexdigest()[:24]
+    cached = cache.root() / "offsets" / f"{name}.npy"
     with contextlib.suppress(OSError, ValueError, EOFError):  # missing, foreign or damaged
         return np.load(cached, mmap_mode="r")
     index = build(path)
@@ -189,7 +189,3 @@ def indexed(path: str, what: str, build: Callable[[str], np.ndarray]) -> np.ndar
     except OSError:
         pass  # the index will be rebuilt next time
     return index
-
-
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "vit_jax" / "offsets"

@@ -11,7 +11,6 @@ import glob
 import os
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
@@ -28,17 +27,17 @@ def split_of(name: str) -> str:
     Raises:
       BadInput: the name contains two splits.
     """
-    found = sorted({part for part in _SEPARATORS.split(name.lower()) if part in SPLITS})
-    if len(found) > 1:
-        raise BadInput(f"{name} could be of the splits {' and '.join(found)}; rename it.")
-    return found[0] if found else ""
+    splits = sorted({part for part in _SEPARATORS.split(name.lower()) if part in SPLITS})
+    if len(splits) > 1:
+        raise BadInput(f"{name} could be of the splits {' and '.join(splits)}; rename it.")
+    return splits[0] if splits else ""
 
 
-def find(given: str, pattern: str, kinds: Sequence[str]) -> tuple[list[str], list[str]]:
+def find(spec: str, pattern: str, kinds: Sequence[str]) -> tuple[list[str], list[str]]:
     """Returns the files that match a pattern, sorted by name, and notes for the user.
 
     Args:
-      given: the source, for messages.
+      spec: the source, for messages.
       pattern: a glob pattern or a folder; ~ is the home folder.
       kinds: the patterns of file names to take in a folder.
 
@@ -46,29 +45,25 @@ def find(given: str, pattern: str, kinds: Sequence[str]) -> tuple[list[str], lis
       BadInput: no file matches, or a file of a numbered set (`-00003-of-00064`) is missing.
     """
     whole = os.path.expanduser(pattern)
-    remote, odd = storage.is_remote(whole), list[str]()
     patterns = _patterns(whole, kinds)
-    if remote:
-        paths = sorted({p for one in patterns or [whole] for p in storage.glob(one)})
-    else:
-        paths = {p for one in patterns or [whole] for p in glob.glob(one, recursive=True)}
-        odd = sorted(filter(regular.is_odd, paths))
-        paths = sorted(p for p in paths if os.path.isfile(p))
+    matches = sorted({p for one in patterns or [whole] for p in storage.glob(one)})
+    odd = list(filter(regular.is_odd, matches))
+    paths = [p for p in matches if p not in odd]
     if odd and not paths:
-        what = f"{odd[0]} is a {regular.kind(odd[0])}, not a file"
-        raise BadInput(f"data.source={given}: {what}; give files.")
+        problem = f"{odd[0]} is a {regular.kind(odd[0])}, not a file"
+        raise BadInput(f"data.source={spec}: {problem}; give files.")
     if not paths:
-        folder = storage.path(whole) if patterns else Path(whole).parent
-        if not patterns and remote:
-            folder = storage.path(storage.plain(whole))
+        folder = storage.path(whole if patterns else storage.plain(whole))
+        if not patterns and not glob.has_magic(whole):
+            folder = folder.parent
         there = [p.name for p in storage.listed(folder)]
         inside = ", ".join(there[:8]) if storage.is_dir(folder) else "no such folder"
         wanted = f"; in a folder, {' and '.join(kinds)} are taken" if patterns else ""
         raise BadInput(
-            f"data.source={given}: no file of that name{wanted}; found in {folder}: "
+            f"data.source={spec}: no file of that name{wanted}; found in {folder}: "
             f"{inside or 'nothing'}."
         )
-    notes = _partial_sets(given, paths)
+    notes = _partial_sets(spec, paths)
     if odd:
         notes.append(f"{len(odd)} pipes, sockets or devices left out; first {odd[0]}")
     return paths, notes
@@ -76,14 +71,12 @@ def find(given: str, pattern: str, kinds: Sequence[str]) -> tuple[list[str], lis
 
 def _patterns(whole: str, kinds: Sequence[str]) -> list[str]:
     """Returns the patterns of the files in a folder; [] if `whole` is not a folder."""
-    if not storage.is_remote(whole):
-        return [os.path.join(glob.escape(whole), k) for k in kinds] if os.path.isdir(whole) else []
     folder = storage.workdir(storage.plain(whole))
-    is_folder = not glob.has_magic(whole) and storage.is_dir(folder)
-    return [f"{whole.rstrip('/')}/{k}" for k in kinds] if is_folder else []
+    is_folder = os.path.isdir(whole) or (not glob.has_magic(whole) and storage.is_dir(folder))
+    return [os.path.join(glob.escape(whole), k) for k in kinds] if is_folder else []
 
 
-def _partial_sets(given: str, paths: Sequence[str]) -> list[str]:
+def _partial_sets(spec: str, paths: Sequence[str]) -> list[str]:
     """Returns notes about numbered sets of which the pattern matches only a part.
 
     Raises:
@@ -95,26 +88,26 @@ def _partial_sets(given: str, paths: Sequence[str]) -> list[str]:
         if match:
             sets[match["start"], len(match["number"]), match["count"], match["end"]] += 1
     notes = []
-    for (start, width, count, end), found in sets.items():
+    for (start, width, count, end), matching in sets.items():
         every = [f"{start}{number:0{width}d}-of-{count}{end}" for number in range(int(count))]
         folder, first = os.path.split(every[0])
-        missing = [os.path.basename(p) for p in every if p not in paths and not _is_file(p)]
+        missing = [
+            os.path.basename(p)
+            for p in every
+            if p not in paths and not storage.as_path(p).is_file()
+        ]
         if missing:
             raise BadInput(
-                f"data.source={given}: {len(missing)} of {len(every)} files are missing: "
+                f"data.source={spec}: {len(missing)} of {len(every)} files are missing: "
                 f"{', '.join(missing[:5])}{', ...' if len(missing) > 5 else ''}; copy them to "
                 f"{folder or '.'}."
             )
-        if found < len(every):
-            notes.append(f"{found} of the {len(every)} files such as {first} are read")
+        if matching < len(every):
+            notes.append(f"{matching} of the {len(every)} files such as {first} are read")
     return notes
 
 
-def _is_file(path: str) -> bool:
-    return storage.exists(storage.path(path)) if storage.is_remote(path) else os.path.isfile(path)
-
-
-def by_split(given: str, paths: Sequence[str]) -> dict[str, list[str]]:
+def by_split(spec: str, paths: Sequence[str]) -> dict[str, list[str]]:
     """Returns split -> files; the only split is `all` if no name contains a split.
 
     Raises:
@@ -126,17 +119,17 @@ def by_split(given: str, paths: Sequence[str]) -> dict[str, list[str]]:
     if "" in parts and len(parts) > 1:
         named = next(files[0] for name, files in parts.items() if name)
         raise BadInput(
-            f"data.source={given}: {os.path.basename(named)} names a split and "
+            f"data.source={spec}: {os.path.basename(named)} names a split and "
             f"{os.path.basename(parts[''][0])} does not; name or remove it."
         )
     return {name or "all": files for name, files in parts.items()}
 
 
-def class_names(given: str, named: str, folder: str) -> list[str]:
+def class_names(spec: str, named: str, folder: str) -> list[str]:
     """Reads a file of class names; line n, counted from 0, is the name of label n.
 
     Args:
-      given: the source, for messages.
+      spec: the source, for messages.
       named: data.records.label_names; "": labels.txt in `folder`, if it exists.
       folder: the folder of the data.
 
@@ -150,19 +143,17 @@ def class_names(given: str, named: str, folder: str) -> list[str]:
     if not named and not path.is_file():
         return []
     try:
-        remote = storage.is_remote(path)
-        content = storage.read_all([path])[0] if remote else regular.read_list(path)
-        names = content.decode("utf-8-sig").splitlines()
+        names = regular.read_list(path).decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as e:
         raise BadInput(
-            f"data.source={given}: class names cannot be read: {e}; give "
+            f"data.source={spec}: class names cannot be read: {e}; give "
             "data.records.label_names=FILE with one a line."
         ) from e
     names = [name.strip() for name in names]
     empty = next((i for i, name in enumerate(names) if not name), None)
     if empty is not None or len(names) < 2:
-        what = f"line {empty + 1} is empty" if empty is not None else f"{len(names)} names"
+        problem = f"line {empty + 1} is empty" if empty is not None else f"{len(names)} names"
         raise BadInput(
-            f"data.source={given}: {path}: {what}; expected the name of one class on each line."
+            f"data.source={spec}: {path}: {problem}; expected the name of one class on each line."
         )
     return names

@@ -70,7 +70,7 @@ class Tar:
             except RecursionError:  # each extended header reads the next
                 raise tarfile.ReadError("hundreds of extended headers for one member") from None
             except Exception as e:  # tarfile may raise anything here
-                raise tarfile.ReadError(f"a header that cannot be: {e}") from e
+                raise tarfile.ReadError(f"an impossible header: {e}") from e
             if entry is None:
                 return
             self._check(entry)

@@ -83,7 +83,7 @@ def _scan(path: str) -> Any:
         kind = next((k for m, k in _COMPRESSED.items() if file.read(2, 0) == m), None)
         if kind:
             raise ValueError(
-                f"{path} is compressed ({kind}), so that no image can be read by itself; "
+                f"{path} is compressed ({kind}), so single images cannot be read; "
                 "decompress it, e.g. gunzip."
             )
         with file.stream() as stream:
@@ -111,7 +111,9 @@ def _scan(path: str) -> Any:
         if others:
             log.info("data: %s: %d members are left out, neither images nor labels", path, others)
     except tarfile.TarError as e:
-        raise ValueError(f"{path} is truncated or no tar file: {e}; copy or pack it again.") from e
+        raise ValueError(
+            f"{path} is truncated or not a tar file: {e}; copy or pack it again."
+        ) from e
     finally:
         file.close()
 
@@ -122,12 +124,12 @@ def _check_end(path: str, rest: bytes, offset: int, size: int) -> None:
     `tarfile` also takes an unreadable header or the end of the file for the end of the tar.
     """
     if rest[: tarfile.BLOCKSIZE] != bytes(tarfile.BLOCKSIZE):
-        what = "truncated: it has no end mark" if offset >= size else f"damaged at byte {offset}"
+        damage = "truncated: it has no end mark" if offset >= size else f"damaged at byte {offset}"
     elif rest.strip(b"\0"):
-        what = "several tars in one file, of which only the first would be read"
+        damage = "several tars in one file, of which only the first would be read"
     else:
         return
-    raise ValueError(f"{path} is {what}; copy or pack it again.")
+    raise ValueError(f"{path} is {damage}; copy or pack it again.")
 
 
 def _key(name: str) -> tuple[str, str]:
@@ -145,9 +147,9 @@ def _label(path: str, key: str, sample: dict[str, bytes]) -> str:
         try:
             text = sample[suffix].decode().strip()
             if suffix == "json":
-                found = json.loads(text)
-                found = found if isinstance(found, dict) else {}
-                values = [found[k] for k in _JSON_KEYS if k in found]
+                fields = json.loads(text)
+                fields = fields if isinstance(fields, dict) else {}
+                values = [fields[k] for k in _JSON_KEYS if k in fields]
                 if values and (isinstance(values[0], bool) or not isinstance(values[0], int | str)):
                     raise ValueError(f"{values[0]!r} is neither a number nor a name")
                 text = str(values[0]).strip() if values else ""

@@ -65,7 +65,7 @@ def _check_lengths(path: str, headers: bytearray) -> None:
     if len(wrong) and wrong[0] == 0:
         if headers[:2] in (b"\x1f\x8b", b"\x78\x01", b"\x78\x9c", b"\x78\xda"):  # gzip, zlib
             raise ValueError(
-                f"{path} is compressed, so that no record can be read by itself; decompress it "
+                f"{path} is compressed, so single records cannot be read; decompress it "
                 "(gunzip) or write it again without compression."
             )
         raise ValueError(f"{path} is not a TFRecord file: the checksum of its start is wrong.")

@@ -71,9 +71,9 @@ def bench(
     files = _files(split, min(images, len(split)))
     runs = _stages(split, files, workers, size) | _pipelines(files, workers, size)
     notes = [] if _all_jpeg(files) else ["bare, full, pil: left out, not all files are JPEGs"]
-    found = _interleaved(runs, rounds)
-    wall = {name: [rates[0] for rates in all_rates] for name, all_rates in found.items()}
-    core = {name: [rates[1] for rates in all_rates] for name, all_rates in found.items()}
+    rates_of = _interleaved(runs, rounds)
+    wall = {name: [rates[0] for rates in all_rates] for name, all_rates in rates_of.items()}
+    core = {name: [rates[1] for rates in all_rates] for name, all_rates in rates_of.items()}
     names = [name for name in runs if name not in _STAGES]
     return {
         "images": len(files),
@@ -96,23 +96,23 @@ def bench(
     }
 
 
-def as_text(found: dict[str, Any]) -> str:
+def as_text(result: dict[str, Any]) -> str:
     """Formats the result of `bench` for people."""
-    lines = [f"{found['images']} images, {found['cores']} threads"]
+    lines = [f"{result['images']} images, {result['cores']} threads"]
     lines += [
         f"{name:>10} {rate:10.1f} images/s per core"
-        for name, rate in found["images_per_sec_per_core"].items()
+        for name, rate in result["images_per_sec_per_core"].items()
     ]
-    for name, rate in found["pipelines"].items():
+    for name, rate in result["pipelines"].items():
         ratio = ""
-        if name in found["ratios"]:
-            by_core = found["ratios_per_core"][name]
-            ratio = f"   ours is {found['ratios'][name]:.2f}x, {by_core:.2f}x by processor time"
+        if name in result["ratios"]:
+            by_core = result["ratios_per_core"][name]
+            ratio = f"   ours is {result['ratios'][name]:.2f}x, {by_core:.2f}x by processor time"
         spread = f"({rate['lowest']:.1f} to {rate['highest']:.1f})"
         lines.append(f"{name:>10} {rate['images_per_sec']:10.1f} images/s {spread}{ratio}")
-    memory = ", ".join(f"{mib:.0f}" for mib in found["rss_mib_by_epoch"])
+    memory = ", ".join(f"{mib:.0f}" for mib in result["rss_mib_by_epoch"])
     lines.append(f"memory after each epoch: {memory} MiB")
-    return "\n".join(lines + found["notes"])
+    return "\n".join(lines + result["notes"])
 
 
 def _files(split: Split, count: int) -> list[bytes]:
@@ -126,7 +126,7 @@ def _files(split: Split, count: int) -> list[bytes]:
         except decode.BadImage as e:
             raise BadInput(
                 f"{split.name(index)} cannot be decoded: {e}. Run `vit_jax data check` and remove "
-                "what it names."
+                "the files that it names."
             ) from e
     return files
 
@@ -150,7 +150,7 @@ def _interleaved(runs: dict[str, _Run], rounds: int) -> dict[str, list[_Rates]]:
     for _ in range(rounds + 1):
         for name, run in runs.items():
             rates[name].append(run())
-    return {name: found[1:] for name, found in rates.items()}
+    return {name: all_rounds[1:] for name, all_rounds in rates.items()}
 
 
 def _dataset(count: int, example: Callable[[Tensor], Any], workers: int) -> Any:
@@ -298,15 +298,15 @@ def _pil(files: list[bytes], workers: int, size: int) -> _Run:
 
 def _memory(files: list[bytes], workers: int, size: int) -> list[float]:
     """Returns the MiB that this process holds after each of 3 epochs."""
-    found = []
+    mib = []
     steps = -(-len(files) // _BATCH)
     enough = 4 * _BATCH  # epochs; enough even for a single file
     batches = _of_files(files, _process(CHAIN, size), workers, enough).as_numpy_iterator()
     for _ in range(3):
         for _ in range(steps):
             next(batches)
-        found.append(round(_held_bytes() / 2**20, 1))
-    return found
+        mib.append(round(_held_bytes() / 2**20, 1))
+    return mib
 
 
 def _held_bytes() -> int:

@@ -14,8 +14,7 @@ import numpy as np
 from vit_jax.data.ops import decode
 from vit_jax.data.sources.source import Source
 from vit_jax.data.splits.split import Split
-from vit_jax.data.tensorflow import tf
-from vit_jax.data.tf_errors import plain
+from vit_jax.data.tensorflow import plain, tf
 
 Progress = Callable[[int, int], None]  # (images done, total images)
 
@@ -58,7 +57,7 @@ def check_images(source: Source, workers: int, progress: Progress = lambda *_: N
     """
     tables = _images(source)
     total = sum(len(split) for split in tables)
-    found: list[tuple[str, str]] = []
+    bad: list[tuple[str, str]] = []
     done = 0
     with ThreadPoolExecutor(workers) as threads:
         for split in tables:
@@ -68,10 +67,10 @@ def check_images(source: Source, workers: int, progress: Progress = lambda *_: N
             )
             for index, reason in enumerate(reasons):
                 if reason:
-                    found.append((split.name(index), reason))
+                    bad.append((split.name(index), reason))
                 done += 1
                 progress(done, total)
-    return Report(total, len(source.classes), tuple(found))
+    return Report(total, len(source.classes), tuple(bad))
 
 
 def _images(source: Source) -> list[Split]:
@@ -86,7 +85,7 @@ def _images(source: Source) -> list[Split]:
 def _ordered(
     threads: ThreadPoolExecutor, function: Callable[[int], Any], values: Iterable[int], ahead: int
 ) -> Iterator[Any]:
-    """Like threads.map, but keeps at most `ahead` results: a source may have 10^9 images."""
+    """Maps the values in order; keeps at most `ahead` results, since a source may be large."""
     waiting: collections.deque[Any] = collections.deque()
     for value in values:
         waiting.append(threads.submit(function, value))
@@ -101,7 +100,7 @@ def _reason(read: Any, index: int) -> str:
     try:
         content = read(tf.constant(index, tf.int64))[0].numpy()
         if isinstance(content, bytes):
-            decode.careful(content)
+            decode.with_pillow(content)
     except decode.BadImage as e:
         return str(e)
     except (tf.errors.OpError, OSError, UnicodeDecodeError) as e:  # the latter quotes a bad record

@@ -9,13 +9,8 @@ See `chain` for the definition of an op and for the list of all ops.
 import dataclasses
 import math
 
+from vit_jax.data.ops.resize import resize
 from vit_jax.data.tensorflow import Tensor, tf
-
-
-def resize(image: Tensor, height: int | Tensor, width: int | Tensor, *, antialias: bool) -> Tensor:
-    """Resizes uint8 [H, W, C] bilinearly (half-pixel centres) and rounds to uint8."""
-    resized = tf.image.resize(image, [height, width], method="bilinear", antialias=antialias)
-    return tf.cast(tf.round(resized), tf.uint8)  # means of values in 0 to 255 need no clipping
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,6 @@ TensorFlow, and an error in a chain should be reported at once. Start from `pars
 """
 
 import ast
-import dataclasses
 import inspect
 import itertools
 import math
@@ -17,9 +16,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from vit_jax.config import synonyms
-from vit_jax.config.registry import Registry
-from vit_jax.data.ops import augment, decode
+from vit_jax.config.plugins import Registry
+from vit_jax.data.ops import augment
 from vit_jax.data.ops.decode import Decode
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput, unknown
@@ -34,61 +32,20 @@ class Op(Protocol):
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor: ...
 
 
-@dataclasses.dataclass(frozen=True)
-class Resize:
-    """Resizes to size x size, ignoring the aspect ratio: bilinear, rounded to uint8.
-
-    `antialias` averages over source pixels when shrinking; published ViT chains do not.
-    """
-
-    size: int
-    antialias: bool = False
-
-    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        return augment.resize(image, self.size, self.size, antialias=self.antialias)
-
-
-@dataclasses.dataclass(frozen=True)
-class ResizeSmall:
-    """Resizes the shorter side to `size`, keeping the aspect ratio: bilinear, rounded to uint8."""
-
-    size: int
-    antialias: bool = True
-
-    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        height, width = tf.shape(image)[0], tf.shape(image)[1]
-        scale = self.size / tf.cast(tf.minimum(height, width), tf.float64)
-        sides = [
-            tf.cast(tf.round(tf.cast(n, tf.float64) * scale), tf.int32) for n in (height, width)
-        ]
-        return augment.resize(image, *decode.decodable(*sides), antialias=self.antialias)
-
-
-@dataclasses.dataclass(frozen=True)
-class CentralCrop:
-    """Crops the central size x size; the image must be at least that large."""
-
-    size: int
-
-    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        top, left = (tf.shape(image)[0] - self.size) // 2, (tf.shape(image)[1] - self.size) // 2
-        return tf.image.crop_to_bounding_box(image, top, left, self.size, self.size)
-
-
 OPS = Registry(
     {
         "decode": "vit_jax.data.ops.decode:Decode",
-        "resize": "vit_jax.data.ops.chain:Resize",
-        "resize_small": "vit_jax.data.ops.chain:ResizeSmall",
-        "central_crop": "vit_jax.data.ops.chain:CentralCrop",
+        "resize": "vit_jax.data.ops.resize:Resize",
+        "resize_small": "vit_jax.data.ops.resize:ResizeSmall",
+        "central_crop": "vit_jax.data.ops.resize:CentralCrop",
         "random_crop": "vit_jax.data.ops.augment:RandomCrop",
         "inception_crop": "vit_jax.data.ops.augment:InceptionCrop",
         "fast_inception_crop": "vit_jax.data.ops.crops:FastInceptionCrop",
         "flip_lr": "vit_jax.data.ops.augment:FlipLr",
         "shift": "vit_jax.data.ops.augment:Shift",
         "affine": "vit_jax.data.ops.augment:Affine",
-        "bv_resize": "vit_jax.data.ops.big_vision:BvResize",
-        "bv_resize_small": "vit_jax.data.ops.big_vision:BvResizeSmall",
+        "bv_resize": "vit_jax.data.ops.resize:BvResize",
+        "bv_resize_small": "vit_jax.data.ops.resize:BvResizeSmall",
         "randaug": "vit_jax.data.ops.randaugment:RandAugment",
         "color_jitter": "vit_jax.data.ops.color:ColorJitter",
         "three_augment": "vit_jax.data.ops.color:ThreeAugment",
@@ -134,8 +91,8 @@ def parse(key: str, chain: str, size: int) -> tuple[Op, ...]:
 
         if isinstance(op, crops.FastInceptionCrop) and not isinstance(before, Decode):
             raise BadInput(
-                f"{key}: fast_inception_crop decodes by itself what it needs, so it comes right "
-                f"after decode; write decode|fast_inception_crop({op.size})."
+                f"{key}: fast_inception_crop decodes only the pixels that it needs, so it "
+                f"stands right after decode; write decode|fast_inception_crop({op.size})."
             )
     return ops
 
@@ -158,7 +115,7 @@ def _op(key: str, text: str, size: int) -> Op:
         ) from None
     name = call.func.id
     if name not in OPS:
-        raise unknown(f"op in {key}", name, OPS, synonyms.hint("op", name))
+        raise unknown(f"op in {key}", name, OPS, _op_hint(name, args))
     fields = inspect.signature(OPS[name])
     try:
         bound = fields.bind(*args, **kwargs)
@@ -174,6 +131,16 @@ def _op(key: str, text: str, size: int) -> Op:
     return OPS[name](*args, **kwargs)
 
 
+def _op_hint(name: str, args: list[Any]) -> str:
+    """Returns the hint for an op of another library; a rotation keeps its angle."""
+    from vit_jax.config import synonyms
+
+    hint = synonyms.hint("op", name)
+    if "degrees=" in hint and args and isinstance(args[0], int | float) and 1 <= args[0] <= 180:
+        return re.sub(r"degrees=\d+", f"degrees={args[0]:g}", hint)
+    return hint
+
+
 _SIZE = re.compile(r"\{size(?:\*(\d{1,4})//([1-9]\d{0,3}))?\}")
 
 
@@ -183,6 +150,11 @@ def _multiple(size: int, match: re.Match[str]) -> str:
 
 
 _ACCEPTED: dict[Any, Any] = {int: int, bool: bool, float: (int, float), str: str}
+
+
+def names(ops: tuple[Op, ...]) -> str:
+    """Returns the classes of the ops as a text for messages, such as `Decode|Resize`."""
+    return "|".join(type(op).__name__ for op in ops)
 
 
 def apply(ops: tuple[Op, ...]) -> Callable[[Tensor, Tensor], Tensor]:

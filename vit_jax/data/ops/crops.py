@@ -4,7 +4,7 @@
 """Decodes and crops in one pass: it decodes only the pixels of a random box of a JPEG.
 
 `decode_box` gives bit for bit the result of decoding and then cropping. `FastInceptionCrop` gives
-less exact pixels of large photographs, sooner. `preprocess.apply` puts both into a chain.
+less exact pixels of large photographs, sooner. `chain.apply` puts both into a chain.
 """
 
 import dataclasses
@@ -13,8 +13,6 @@ from collections.abc import Callable
 from vit_jax.data.ops import decode
 from vit_jax.data.ops.augment import InceptionCrop
 from vit_jax.data.tensorflow import Tensor, tf
-
-Box = tuple[Tensor, Tensor]  # begin, extent: int32 [3] each, as tf.slice takes them
 
 
 @dataclasses.dataclass(frozen=True)

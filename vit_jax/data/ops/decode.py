@@ -4,8 +4,8 @@
 """Decodes image files to RGB pixels with TensorFlow where its result is right, else with Pillow.
 
 It looks at the content of a file, never at its name. The right result is Pillow's first frame as
-RGB, alpha dropped, 16 bits scaled to 8. `Decode` is the op. `careful` decides whether a file is an
-image, and states the reason if it is not.
+RGB, alpha dropped, 16 bits scaled to 8. `Decode` is the op. `with_pillow` decides whether a file is
+an image, and states the reason if it is not.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ TURNS: dict[int, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def careful(content: bytes, exif: bool = False) -> np.ndarray:
+def with_pillow(content: bytes, exif: bool = False) -> np.ndarray:
     """Decodes with Pillow; safe in several threads.
 
     Args:
@@ -62,8 +62,7 @@ def careful(content: bytes, exif: bool = False) -> np.ndarray:
     Returns:
       uint8 [H, W, 3]: the first frame; palettes expanded, alpha dropped and not blended. 16-bit
       gray is scaled by 1/257, where Pillow's own `convert` clips. 32-bit numbers have no fixed
-      white. Their white is the first of 1 (floats only), 255, 65535, 2^32 - 1 that no value
-      exceeds.
+      white: the first of 1 (floats only), 255, 65535 and 2^32 - 1 that no value exceeds counts.
 
     Raises:
       BadImage: the file is empty, not an image, truncated, damaged, or above `MOST_PIXELS`
@@ -112,7 +111,7 @@ def _rgb(picture: Any) -> np.ndarray:
         top = float(values.max())
         white = next((w for w in whites if top <= w), None)
         if white is None or not np.isfinite(values.sum(dtype=np.float64)):
-            raise BadImage(f"its values go to {top:g}, and nothing says what is white")
+            raise BadImage(f"its values go up to {top:g}, which fits no known range")
         image = np.empty([*values.shape, 3], np.uint8)
         for row, line in zip(values, image, strict=True):  # the whole would be gigabytes of floats
             line[:] = _to_8_bits(row, white)[:, None]
@@ -144,11 +143,11 @@ def is_turned(head: bytes) -> bool:
     at = head.find(b"Exif\0\0")
     if at < 0:
         return head.startswith(_PNG) and any(k in head for k in (b"eXIf", b"exif", b"XML:com"))
-    found = Image.Exif()
+    tags = Image.Exif()
     try:
         with _quiet():
-            found.load(head[at:])
-            return found.get(_ORIENTATION, 1) != 1
+            tags.load(head[at:])
+            return tags.get(_ORIENTATION, 1) != 1
     except Exception:
         return True
 
@@ -253,7 +252,7 @@ def _no_jpeg(content: Tensor, exif: bool) -> Tensor:
     return tf.cond(
         _is_png(content, exif),
         lambda: tf.io.decode_png(content, channels=3),
-        lambda: in_python(lambda c: careful(c, exif), content, tf.uint8, [None, None, 3]),
+        lambda: in_python(lambda c: with_pillow(c, exif), content, tf.uint8, [None, None, 3]),
     )
 
 
@@ -281,7 +280,7 @@ def image(content: bytes, exif: bool) -> np.ndarray:
     try:
         return _traced_pixels(exif)(tf.constant(content)).numpy()
     except tf.errors.OpError:
-        return careful(content, exif)
+        return with_pillow(content, exif)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -289,7 +288,7 @@ class Decode:
     """Decodes the bytes of an image file to pixels, uint8 [H, W, 3]; leaves pixels as they are.
 
     JPEG and plain PNG go through TensorFlow, which is within 2 gray levels of Pillow on average
-    (its inverse DCT is faster and less exact). Other files go through `careful`. `exif` turns the
+    (its inverse DCT is faster and less exact). Other files go through Pillow. `exif` turns the
     image upright; only the first 64 KiB of a JPEG are searched for its orientation.
     """
 

@@ -3,8 +3,8 @@
 
 """Handles files that the fast path could not decode: Pillow decodes some, others are replaced.
 
-The outcome for an example depends only on its index. So it is the same in every process and after
-every restart, whichever way the failure was found. Start from `Doubtful`.
+The outcome for an example depends only on its index, so it is the same in every process and after
+every restart. Start from `FallbackReader`.
 """
 
 import re
@@ -15,14 +15,13 @@ import numpy as np
 
 from vit_jax.data.ops import decode
 from vit_jax.data.splits.split import Split
-from vit_jax.data.tensorflow import Tensor, tf
-from vit_jax.data.tf_errors import plain
+from vit_jax.data.tensorflow import Tensor, plain, tf
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
 
 
-class Doubtful:
-    """A split whose reader remembers which examples turned out to be doubtful.
+class FallbackReader:
+    """A reader of a split that falls back to Pillow, or to another example.
 
     `_instead` maps the index of an undecodable example to the index of its replacement. It maps the
     index of an example that only Pillow decodes to that same index.
@@ -33,14 +32,14 @@ class Doubtful:
         self._read = split.reader()
         self._instead: dict[int, int] = {}
         self._next_good: dict[int, int] = {}  # for undecodable examples, whether used or not
-        self._in_graph: Any = None  # `_instead` as a TensorFlow table, for `careful_reader`
+        self._in_graph: Any = None  # `_instead` as a TensorFlow table, for `updating_reader`
 
     def at(self, index: int) -> int:
         """Returns the index of the example that is read in place of `index`."""
         return self._instead.get(index, index)
 
-    def is_known(self, index: int) -> bool:
-        """Returns True if this example is known to be doubtful."""
+    def needs_fallback(self, index: int) -> bool:
+        """Returns True if the fast path is known to fail for this example."""
         return index in self._instead
 
     def image(self, index: int) -> np.ndarray:
@@ -54,7 +53,7 @@ class Doubtful:
         try:
             content = self._read(tf.constant(index, tf.int64))[0].numpy()
         except (tf.errors.OpError, OSError, UnicodeDecodeError) as e:
-            raise_lost(e)
+            raise_if_store_lost(e)
             raise BadInput(
                 f"{self._split.name(index)} cannot be read: {plain(e)}. "
                 "Restore it, or remove it from the source."
@@ -64,9 +63,9 @@ class Doubtful:
     def examine(
         self, index: int, process: Callable[[Tensor], Any], chain: str, error: Exception
     ) -> str:
-        """Returns why a failed example is no usable image, or "" if Pillow decodes it.
+        """Returns why a failed example is not a usable image, or "" if Pillow decodes it.
 
-        Registers an example that Pillow decodes with `add_careful`.
+        Registers an example that Pillow decodes with `use_pillow_for`.
 
         Args:
           index: the index of the example.
@@ -78,11 +77,11 @@ class Doubtful:
           BadInput: the example cannot be read or cannot be processed.
           StoreLost: the error, or a second try, shows that the object store does not answer.
         """
-        raise_lost(error)
+        raise_if_store_lost(error)
         try:
-            if not self.is_known(index):
+            if not self.needs_fallback(index):
                 process(tf.constant(self.image(index)))
-                self.add_careful(index)
+                self.use_pillow_for(index)
                 return ""
         except decode.BadImage as e:
             return str(e)
@@ -93,7 +92,7 @@ class Doubtful:
             "Remove or replace the image, or change the chain."
         ) from None
 
-    def add_careful(self, index: int) -> None:
+    def use_pillow_for(self, index: int) -> None:
         """Makes `image` decode this example from now on."""
         self._add(index, index)
 
@@ -117,7 +116,7 @@ class Doubtful:
                 passed.append(other)
         raise BadInput(
             f"none of the {examples} images of the split can be decoded, the first being "
-            f"{self._split.name(0)}; see what `vit_jax data check` says."
+            f"{self._split.name(0)}; `vit_jax data check` lists the reasons."
         )
 
     def _add(self, index: int, other: int) -> None:
@@ -126,29 +125,29 @@ class Doubtful:
             self._in_graph.insert(tf.constant(index, tf.int64), tf.constant(other, tf.int64))
 
     def reader(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """Returns a reader like `Split.reader` that uses what is known now."""
-        return self.careful_reader() if self._instead else self._read
+        """Returns a reader like `Split.reader` with the replacements known now."""
+        return self.updating_reader() if self._instead else self._read
 
-    def careful_reader(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """Returns a reader like `Split.reader` that uses what is known at the time of each read."""
+    def updating_reader(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        """Returns a reader like `Split.reader` that looks up replacements at each read."""
         if self._in_graph is None:
             self._in_graph = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1)
             for index, other in self._instead.items():
                 self._add(index, other)
         instead = self._in_graph.lookup
 
-        def careful(content: bytes) -> np.ndarray:
+        def decoded(content: bytes) -> np.ndarray:
             return decode.image(content, self._exif)
 
         def read(index: Tensor) -> tuple[Tensor, Tensor]:
-            found = instead(index)
-            index = tf.where(found < 0, index, found)
+            other = instead(index)
+            index = tf.where(other < 0, index, other)
             image, labels = self._read(index)
             if image.dtype != tf.string:  # pixels need no decoder
                 return image, labels
 
             def as_png() -> Tensor:  # lossless, and a format that the chain decodes
-                pixels = decode.in_python(careful, image, tf.uint8, [None, None, 3])
+                pixels = decode.in_python(decoded, image, tf.uint8, [None, None, 3])
                 return tf.io.encode_png(pixels, compression=0)
 
             return tf.cond(tf.equal(instead(index), index), as_png, lambda: image), labels
@@ -156,7 +155,7 @@ class Doubtful:
         return read
 
 
-def raise_lost(error: Exception) -> None:
+def raise_if_store_lost(error: Exception) -> None:
     """Raises StoreLost if the error text names it; a graph keeps only the text of an error."""
-    if found := re.search(r"\bStoreLost: (.*)", str(error)):
-        raise storage.StoreLost(f"{found[1].removesuffix(' Run again.')} Run again.") from error
+    if match := re.search(r"\bStoreLost: (.*)", str(error)):
+        raise storage.StoreLost(f"{match[1].removesuffix(' Run again.')} Run again.") from error

@@ -4,7 +4,7 @@
 """Holds examples in memory, either as stored or as the chain's first ops leave them.
 
 The cached pipeline yields bit for bit what the uncached one yields. Each process holds the whole
-split, since the order may ask any process for any example. Start from `keep`.
+split, since the order may ask any process for any example. Start from `cache_split`.
 """
 
 import dataclasses
@@ -13,12 +13,11 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from vit_jax.data.ops import big_vision, crops
 from vit_jax.data.ops import chain as preprocess
-from vit_jax.data.pipeline.bad_images import Doubtful, raise_lost
+from vit_jax.data.ops import crops, resize
+from vit_jax.data.pipeline.bad_images import FallbackReader, raise_if_store_lost
 from vit_jax.data.splits.split import Split, Table
-from vit_jax.data.tensorflow import Tensor, tf
-from vit_jax.data.tf_errors import plain
+from vit_jax.data.tensorflow import Tensor, plain, tf
 from vit_jax.errors import BadInput, unknown
 from vit_jax.hardware import host_memory
 
@@ -27,8 +26,8 @@ KINDS = ("none", "raw", "decoded")
 
 # Ops that draw no random numbers, so they give the same image each time.
 FIXED = (
-    preprocess.Decode, preprocess.Resize, preprocess.ResizeSmall, preprocess.CentralCrop,
-    big_vision.BvResize, big_vision.BvResizeSmall,
+    preprocess.Decode, resize.Resize, resize.ResizeSmall, resize.CentralCrop,
+    resize.BvResize, resize.BvResizeSmall,
 )  # fmt: skip
 
 _SAMPLE = 64  # number of examples from which the total size is predicted
@@ -40,14 +39,14 @@ _T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True)
-class Done:
+class CachedOp:
     """A placeholder for an op whose result is cached, so later ops keep their random numbers."""
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
         return image
 
 
-def keep(split: Split, kind: Kind, ops: _Ops, workers: int) -> tuple[Split, _Ops, str]:
+def cache_split(split: Split, kind: Kind, ops: _Ops, workers: int) -> tuple[Split, _Ops, str]:
     """Returns the cached split, the rest of the chain, and a note ("" if nothing is cached).
 
     Args:
@@ -76,27 +75,27 @@ def keep(split: Split, kind: Kind, ops: _Ops, workers: int) -> tuple[Split, _Ops
     random = (i for i, op in enumerate(ops) if not isinstance(op, FIXED))
     done = next(random, len(ops)) if kind == "decoded" else 0
     exif = any(op.exif for op in ops[:done] if isinstance(op, preprocess.Decode))
-    stored = _Stored(Doubtful(split, exif), split, ops[:done], workers)
+    stored = _Stored(FallbackReader(split, exif), split, ops[:done], workers)
     advice = "Set data.cache=none" + (", or raw, which takes less." if done else ".")
-    need = stored.carefully(stored.predicted_bytes)
+    need = stored.retrying(stored.predicted_bytes)
     host_memory.check(need, f"data.cache={kind} of {len(split):,} images", advice)
-    table = stored.carefully(stored.held)
-    names = _names(ops[:done]) or "as they are stored"
+    table = stored.retrying(stored.table)
+    names = preprocess.names(ops[:done]) or "as they are stored"
     note = f"{len(split):,} images are held in memory, {names}: about {need / 2**20:,.0f} MiB"
-    held = dataclasses.replace(split, table=table, rows=range(len(split)))
-    return held, (Done(),) * done + ops[done:], note
+    cached = dataclasses.replace(split, table=table, rows=range(len(split)))
+    return cached, (CachedOp(),) * done + ops[done:], note
 
 
 @dataclasses.dataclass(frozen=True)
 class _Stored:
     """The cached form of each example: its image after `ops`, and its labels."""
 
-    doubtful: Doubtful  # wraps `split`
+    fallback: FallbackReader  # wraps `split`
     split: Split
     ops: _Ops
     workers: int
 
-    def carefully(self, function: Callable[[], _T]) -> _T:
+    def retrying(self, function: Callable[[], _T]) -> _T:
         """Calls the function, and calls it again if the failed images can be decoded by Pillow.
 
         Raises:
@@ -110,7 +109,7 @@ class _Stored:
                 self._examine(e)
                 return function()
         except (tf.errors.OpError, UnicodeDecodeError) as e:
-            raise_lost(e)
+            raise_if_store_lost(e)
             raise BadInput(f"reading failed: {plain(e)}.") from None
 
     def predicted_bytes(self) -> int:
@@ -125,7 +124,7 @@ class _Stored:
         headroom = _HEADROOM if count > len(some) else 1
         return int(count * (np.mean(sizes) * headroom + _EACH))
 
-    def held(self) -> Table:
+    def table(self) -> Table:
         """Returns a table of the examples in memory; row i is example i of the split."""
         images = self._images(np.arange(len(self.split)))
         kind = images.element_spec[0]
@@ -147,7 +146,7 @@ class _Stored:
 
     def _images(self, indices: np.ndarray) -> Any:
         """Returns a dataset of (image, labels)."""
-        read, process = self.doubtful.reader(), self._process
+        read, process = self.fallback.reader(), self._process
 
         def stored(index: Tensor) -> tuple[Tensor, Tensor]:
             image, labels = read(index)
@@ -167,12 +166,10 @@ class _Stored:
         passed = tf.data.Dataset.zip(numbers, self._images(every)).map(lambda n, _: n)
         good = np.fromiter(passed.ignore_errors().as_numpy_iterator(), np.int64)
         for index in np.setdiff1d(every, good).tolist():
-            if reason := self.doubtful.examine(index, self._process, _names(self.ops), error):
+            if reason := self.fallback.examine(
+                index, self._process, preprocess.names(self.ops), error
+            ):
                 raise BadInput(
                     f"{self.split.name(index)} cannot be decoded: {reason}. Remove or replace the "
                     "file; data.bad_images=skip needs data.cache=raw or none."
                 )
-
-
-def _names(ops: _Ops) -> str:
-    return "|".join(type(op).__name__ for op in ops)

@@ -19,11 +19,10 @@ import numpy as np
 
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops.decode import Decode
-from vit_jax.data.pipeline.bad_images import Doubtful
+from vit_jax.data.pipeline.bad_images import FallbackReader
 from vit_jax.data.splits import order
 from vit_jax.data.splits.split import Split
-from vit_jax.data.tensorflow import Tensor, tf
-from vit_jax.data.tf_errors import plain
+from vit_jax.data.tensorflow import Tensor, plain, tf
 from vit_jax.errors import BadInput
 
 log = logging.getLogger("vit_jax")
@@ -97,14 +96,14 @@ class Pipeline:
         """
         one = dataclasses.replace(self, batch_size=1, workers=1, prefetch=1)
         training = self.bad_images == "skip"  # only training skips
-        found = next(one._evaluation(None, training=training))
-        said, labels = self.split.table.most_labels, found["labels"].shape[1]
-        if said not in (0, labels):
+        batch = next(one._evaluation(None, training=training))
+        stated, labels = self.split.table.most_labels, batch["labels"].shape[1]
+        if stated not in (0, labels):
             raise BadInput(
                 f"{self.split.name(0)} has K={labels} labels, but the table of its source says "
-                f"most_labels={said}; correct one of them (0: not known beforehand)."
+                f"most_labels={stated}; correct one of them (0: not known beforehand)."
             )
-        return found
+        return batch
 
     def _evaluation(self, rows: range | None, training: bool) -> Iterator[NumpyBatch]:
         rows = rows if rows is not None else range(self.batch_size)
@@ -128,9 +127,9 @@ class Pipeline:
         and each gap is filled on its own. The other rows of the batch stay the same.
         """
         exif = any(op.exif for op in self.ops if isinstance(op, Decode))
-        doubtful = Doubtful(self.split, exif)
+        fallback = FallbackReader(self.split, exif)
         start, size = starts.start, starts.step
-        example = self._example(plan, doubtful.reader())
+        example = self._example(plan, fallback.reader())
         try:
             for batch in _joined(self._iterator(starts, example), starts):
                 yield batch
@@ -138,8 +137,8 @@ class Pipeline:
             return
         except (tf.errors.OpError, UnicodeDecodeError):  # the latter quotes a damaged record
             pass
-        example = self._example(plan, doubtful.careful_reader())
-        fill = self._filler(plan, example, doubtful, training)
+        example = self._example(plan, fallback.updating_reader())
+        fill = self._filler(plan, example, fallback, training)
         while start < starts.stop:  # gaps show after this many batches if all fails
             some = range(start, min(start + _LENIENT_BATCHES * size, starts.stop), size)
             yield from _joined(self._iterator(some, example, lenient=True), some, fill)
@@ -162,7 +161,7 @@ class Pipeline:
             raise
         except (ValueError, TypeError, IndexError, AttributeError) as e:
             raise BadInput(
-                f"the chain {_names(self.ops)} cannot be applied: {plain(e)}. "
+                f"the chain {preprocess.names(self.ops)} cannot be applied: {plain(e)}. "
                 "It starts with decode where images are files."
             ) from e
         return traced
@@ -191,7 +190,7 @@ class Pipeline:
         return dataset.with_options(options).as_numpy_iterator()
 
     def _filler(
-        self, plan: Plan, example: Any, doubtful: Doubtful, training: bool
+        self, plan: Plan, example: Any, fallback: FallbackReader, training: bool
     ) -> Callable[[int], NumpyBatch]:
         """Returns the function that maps each k whose example failed to the batch of its row.
 
@@ -213,15 +212,15 @@ class Pipeline:
                     return {key: x.numpy()[None] for key, x in example(at).items()}
                 except (tf.errors.OpError, UnicodeDecodeError) as e:
                     index, seed, _ = planned(at)
-                    index = doubtful.at(int(index))
-                    made = functools.partial(traced, seed=seed)
-                    reason = doubtful.examine(index, made, _names(self.ops), e)
+                    index = fallback.at(int(index))
+                    process_one = functools.partial(traced, seed=seed)
+                    reason = fallback.examine(index, process_one, preprocess.names(self.ops), e)
                 if reason:
-                    self._skip(index, reason, doubtful, training)
+                    self._skip(index, reason, fallback, training)
 
         return fill
 
-    def _skip(self, index: int, reason: str, doubtful: Doubtful, training: bool) -> None:
+    def _skip(self, index: int, reason: str, fallback: FallbackReader, training: bool) -> None:
         """Replaces an example that cannot be decoded, or raises BadInput."""
         name = self.split.name(index)
         if not training or self.bad_images != "skip":
@@ -229,19 +228,19 @@ class Pipeline:
             raise BadInput(
                 f"{name} cannot be decoded: {reason}. Remove or replace the file{advice}."
             )
-        doubtful.replace(index)
+        fallback.replace(index)
         if (name, reason) not in self.skipped:
             self.skipped.append((name, reason))
             log.warning("data: %s is skipped: %s", name, reason)
 
 
 def _joined(
-    found: Iterator[NumpyBatch], starts: range, fill: Callable[[int], NumpyBatch] | None = None
+    batches: Iterator[NumpyBatch], starts: range, fill: Callable[[int], NumpyBatch] | None = None
 ) -> Iterator[NumpyBatch]:
     """Yields batches of the k in `starts`, from rows in that order, some of which may be missing.
 
     Args:
-      found: batches of any size; their `k` identifies each row.
+      batches: batches of any size; their `k` identifies each row.
       starts: the first k of each batch.
       fill: k -> the batch of one row that takes its place; called only for missing rows.
     """
@@ -249,7 +248,7 @@ def _joined(
     for start in starts:
         parts: list[NumpyBatch] = []
         rows = 0
-        while rows < size and (left := next(found, None) if left is None else left) is not None:
+        while rows < size and (left := next(batches, None) if left is None else left) is not None:
             here = int(np.searchsorted(left["k"], start + size))
             parts.append({key: x[:here] for key, x in left.items()})
             rows += here
@@ -267,10 +266,6 @@ def _joined(
                 for key, x in part.items():
                     whole[key][part["k"] - start] = x
         yield {key: x for key, x in whole.items() if key != "k"}
-
-
-def _names(ops: tuple[preprocess.Op, ...]) -> str:
-    return "|".join(type(op).__name__ for op in ops)
 
 
 def local_rows(sharding: jax.sharding.Sharding, batch_size: int) -> range:

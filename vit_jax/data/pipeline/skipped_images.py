@@ -28,15 +28,15 @@ def read_skipped(workdir: Path) -> set[tuple[str, str]]:
 def pairs(path: Path, text: bytes) -> set[tuple[str, str]]:
     """Parses a file of skipped images; returns an empty set if the file is damaged."""
     with contextlib.suppress(ValueError, RecursionError):
-        found = json.loads(text)
-        if isinstance(found, list) and all(
-            isinstance(pair, list) and [type(part) for part in pair] == [str, str] for pair in found
+        content = json.loads(text)
+        if isinstance(content, list) and all(
+            isinstance(row, list) and [type(part) for part in row] == [str, str] for row in content
         ):
-            return {(file, reason) for file, reason in found}
+            return {(file, reason) for file, reason in content}
     _damaged(path)
     return set()
 
 
 @functools.cache  # the file is read for every row; one warning is enough
 def _damaged(path: Path) -> None:
-    log.warning("%s is damaged: what it said of skipped images is lost", path)
+    log.warning("%s is damaged: its list of skipped images is lost", path)

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vit_jax.data.catalog import prepared
-from vit_jax.data.formats.archives import Member, Progress, members, nothing
+from vit_jax.data.formats.archives import Member, Progress, members, no_progress
 from vit_jax.data.ops.decode import EXTENSIONS
-from vit_jax.data.prepare.layouts import Example, Index, once
+from vit_jax.data.prepare.layouts import Example, Index, check_unique
 from vit_jax.errors import BadInput, unknown
 
 # Images of each split: Russakovsky et al., arXiv:1409.0575, table 2.
@@ -36,7 +36,7 @@ _WNID = re.compile(r"n\d{8}")
 _TARS_2012 = re.compile(r"ILSVRC2012_img_(train|val)\.tar|n\d{8}\.tar")
 
 
-def imagenet2012(origin: Path, scratch: Path, unpacked: Progress = nothing) -> Index:
+def imagenet2012(origin: Path, scratch: Path, unpacked: Progress = no_progress) -> Index:
     """Indexes ILSVRC2012 from its two tars, or from images in any folders, by the file names.
 
     Labels follow the order of the WordNet ids. The label of a validation image comes from the list
@@ -77,7 +77,7 @@ def imagenet2012(origin: Path, scratch: Path, unpacked: Progress = nothing) -> I
         else:
             left_out += 1
     if any(len(splits[split]) > size for split, size in SIZES_2012.items()):
-        once(Index((), splits), origin)
+        check_unique(Index((), splits), origin)
     _complete_2012(splits, wnids, origin)
     note = f"{left_out} files left out: not named as images of ILSVRC2012's train or validation"
     return Index(tuple(wnids), splits, (note,) if left_out else ())
@@ -120,7 +120,9 @@ def check_release(release: str) -> None:
         raise unknown("--release", release, RELEASES_21K)
 
 
-def imagenet21k(origin: Path, scratch: Path, release: str, unpacked: Progress = nothing) -> Index:
+def imagenet21k(
+    origin: Path, scratch: Path, release: str, unpacked: Progress = no_progress
+) -> Index:
     """Indexes one release of ImageNet-21k: a tar of class tars, or folders of class tars or images.
 
     Classes are the WordNet ids found, sorted. `validation` and `test` get the images whose names
@@ -136,26 +138,26 @@ def imagenet21k(origin: Path, scratch: Path, release: str, unpacked: Progress = 
       BadInput: the number of classes or images is not that of the release.
     """
     tars = re.compile(rf"{release}_whole\.(tar|tar\.gz|tgz)|n\d{{8}}\.tar")
-    found: list[tuple[str, Member]] = []
+    entries: list[tuple[str, Member]] = []
     left_out = 0
     for member in members(origin, scratch, lambda name: bool(tars.fullmatch(name)), unpacked):
         *_, wnid, name = ("", *member.name.split("/"))
         if _WNID.fullmatch(wnid) and name.lower().endswith(EXTENSIONS):
-            found.append((f"{wnid}/{name}", member))
+            entries.append((f"{wnid}/{name}", member))
         else:
             left_out += 1
-    wnids = sorted({name[:9] for name, _ in found})
+    wnids = sorted({name[:9] for name, _ in entries})
     label = {wnid: number for number, wnid in enumerate(wnids)}
-    examples = [Example(name, label[name[:9]], member) for name, member in found]
+    examples = [Example(name, label[name[:9]], member) for name, member in entries]
     classes, images = RELEASES_21K[release]
-    if len(found) > images:
-        once(Index((), {release: examples}), origin)
-    if len(wnids) != classes or len(found) < images * (1 - _MISSING_21K) or len(found) > images:
+    if len(entries) > images:
+        check_unique(Index((), {release: examples}), origin)
+    if len(wnids) != classes or len(entries) < images * (1 - _MISSING_21K) or len(entries) > images:
         raise BadInput(
-            f"--from={origin}: {len(wnids)} classes and {len(found)} images; {release} has "
+            f"--from={origin}: {len(wnids)} classes and {len(entries)} images; {release} has "
             f"{classes} and {images}. Complete it, or prepare it under another name."
         )
-    notes = [f"{len(found)} of {release}'s {images} images"] if len(found) < images else []
+    notes = [f"{len(entries)} of {release}'s {images} images"] if len(entries) < images else []
     if left_out:
         notes.append(f"{left_out} files left out: not an image in a folder of a WordNet id")
     splits = _held_out(examples)

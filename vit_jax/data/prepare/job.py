@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from vit_jax.data.catalog import downloads, prepared
-from vit_jax.data.formats.archives import nothing
+from vit_jax.data.formats.archives import no_progress
 from vit_jax.data.prepare import imagenet, layouts, upstream, writer
 from vit_jax.data.prepare.layouts import Index
 from vit_jax.data.prepare.writer import Progress, Target
@@ -31,7 +31,7 @@ class Report:
       source: its name in a config, `tfds:NAME`.
       data_dir: the value that `data.data_dir` needs.
       state: from `prepared.check`, without problems.
-      notes: what was assumed, left out, or there already.
+      notes: sentences on assumptions, on files left out, and on a dataset prepared before.
     """
 
     source: str
@@ -51,14 +51,14 @@ def prepare(
     data_dir: str,
     workers: int,
     release: str = "",
-    progress: Progress = nothing,
-    unpacked: Progress = nothing,
+    progress: Progress = no_progress,
+    unpacked: Progress = no_progress,
 ) -> list[Report]:
     """Prepares a dataset from `origin`; only checks a dataset that is prepared already.
 
     Args:
       name: imagenet2012; imagenet21k[/RELEASE]; vtab/TASK or vtab/all; a dataset of TFDS; or, for
-        one's own images (see `layouts.own`), any new name of small letters, digits and _.
+        your own images (see `layouts.index_images`), any new name of small letters, digits and _.
       origin: archives, folders or lists of images; or a prepared dataset, which is not copied.
       data_dir: DATA_DIR; "": TFDS's default.
       workers: threads that copy images.
@@ -80,7 +80,7 @@ def prepare(
     if release and name != "imagenet21k":
         raise BadInput(f"--release={release} is for imagenet21k; leave it out for {name}.")
     root = prepared.data_folder(data_dir)
-    if name != "imagenet21k" and len(downloads.names(name)) > 1:
+    if name != "imagenet21k" and len(downloads.resolve_names(name)) > 1:
         return _each(name, origin, root)
     if name == "imagenet21k":
         imagenet.check_release(release)
@@ -91,21 +91,23 @@ def prepare(
         target = Target(name, "", downloads.version(name), root, _SHARDS_2012, complete=True)
         index = functools.partial(imagenet.imagenet2012, unpacked=unpacked)
         return [_own(target, index, origin, workers, progress)]
-    [(said, dataset)] = downloads.names(name).items()
+    [(one, dataset)] = downloads.resolve_names(name).items()
     if upstream.knows(dataset.partition("/")[0]):
-        return [_upstream(said, dataset, origin, root)]
+        return [_upstream(one, dataset, origin, root)]
     if not re.fullmatch("[a-z][a-z0-9_]*", name):
         raise BadInput(f"{name!r} cannot name a dataset; use small letters, digits and _.")
-    index = functools.partial(layouts.own, unpacked=unpacked)
+    index = functools.partial(layouts.index_images, unpacked=unpacked)
     return [_own(Target(name, "", "1.0.0", root), index, origin, workers, progress)]
 
 
 def _there(name: str, dataset: str, origin: Path, root: Path) -> Report | None:
     """Reports a dataset prepared in DATA_DIR, or else at `origin`; returns None without either."""
-    folder = downloads.usable(name, dataset, lambda wanted: prepared.find(wanted, str(root)))
+    folder = downloads.find_usable(name, dataset, lambda wanted: prepared.find(wanted, str(root)))
     note = "it was prepared already"
     if folder is None and origin.is_dir():
-        folder = downloads.usable(name, dataset, lambda wanted: prepared.at(wanted, origin))
+        folder = downloads.find_usable(
+            name, dataset, lambda wanted: prepared.find_at(wanted, origin)
+        )
         note = "it is prepared where it lies; nothing was copied"
     return None if folder is None else _report(dataset, folder, (note,))
 
@@ -136,10 +138,10 @@ def _own(
         writer.tidy_finished(target)
         return there
     with writer.held(target) as hidden:
-        found = index(origin, hidden / "scratch")
-        layouts.once(found, origin)
-        writer.write(found, target, max(1, workers), progress)
-    return _report(dataset, target.folder, found.notes)
+        contents = index(origin, hidden / "scratch")
+        layouts.check_unique(contents, origin)
+        writer.write(contents, target, max(1, workers), progress)
+    return _report(dataset, target.folder, contents.notes)
 
 
 def _upstream(name: str, dataset: str, origin: Path, root: Path) -> Report:
@@ -153,9 +155,9 @@ def _upstream(name: str, dataset: str, origin: Path, root: Path) -> Report:
 def _each(name: str, origin: Path, root: Path) -> list[Report]:
     """Prepares the datasets of a group whose files exist; then raises one BadInput on the rest."""
     reports, lacking = [], []
-    for said, dataset in downloads.names(name).items():
+    for one, dataset in downloads.resolve_names(name).items():
         try:
-            reports.append(_upstream(said, dataset, origin, root))
+            reports.append(_upstream(one, dataset, origin, root))
         except BadInput as e:
             lacking.append(str(e))
     if lacking:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Recognises the layout of one's own dataset: class folders, with or without splits, or a CSV.
+"""Recognises the layout of a user's dataset: class folders, with or without splits, or a CSV.
 
-Start from `own`; every layout is turned into an `Index`.
+Start from `index_images`; every layout is turned into an `Index`.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from vit_jax.data.formats.archives import ARCHIVE, Member, Progress, members, nothing
+from vit_jax.data.formats.archives import ARCHIVE, Member, Progress, members, no_progress
 from vit_jax.data.ops import decode
 from vit_jax.data.sources import folders
 from vit_jax.errors import BadInput
@@ -52,8 +52,8 @@ class Index:
     accepts: Callable[[dict[str, list[Example]]], None] = lambda kept: None
 
 
-def own(origin: Path, scratch: Path, unpacked: Progress = nothing) -> Index:
-    """Indexes one's own dataset: class folders (as folder, zip or tar) or a CSV.
+def index_images(origin: Path, scratch: Path, unpacked: Progress = no_progress) -> Index:
+    """Indexes a user's dataset: class folders (as folder, zip or tar) or a CSV.
 
     The rows of a CSV are path,label[,split]. Images outside split folders are `train`; the sources
     hold missing splits out of it.
@@ -82,18 +82,18 @@ def _line(name: str, origin: Path) -> None:
     try:
         name.encode()
     except UnicodeEncodeError:
-        what = "is not UTF-8"
+        problem = "is not UTF-8"
     else:
         if name.splitlines() == [name] == [name.strip()]:
             return
-        what = "has line breaks, or blanks at its ends"
-    raise BadInput(f"--from={origin}: the name of the class {name!r} {what}; rename that class.")
+        problem = "has line breaks, or blanks at its ends"
+    raise BadInput(f"--from={origin}: the name of the class {name!r} {problem}; rename that class.")
 
 
 def _csv(path: Path) -> Index:
-    classes, given, notes = folders.open_csv(str(path), None)
+    classes, own_splits, notes = folders.open_csv(str(path), None)
     splits: dict[str, list[Example]] = {}
-    for part, split in given.items():
+    for part, split in own_splits.items():
         if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", str(part)):
             raise BadInput(
                 f"--from={path}: the split {part!r} must have a name of letters, digits and _, "
@@ -116,25 +116,25 @@ def _class_folders(files: Sequence[Member], origin: str) -> Index:
     images = [f for f in images if not any(p[0] == "." for p in f.name.split("/"))]
     paths = _below_one_folder([f.name.split("/") for f in images])
     divided = any(len(p) == 3 and p[0].lower() == "train" for p in paths)
-    found: dict[str, list[tuple[str, str, Member]]] = {}
+    by_split: dict[str, list[tuple[str, str, Member]]] = {}
     left_out = len(files) - len(images)
     for path, member in zip(paths, images, strict=True):
         split = SPLITS.get(path[0].lower())
         if len(path) == 3 and divided and split:
-            found.setdefault(split, []).append((path[1], "/".join(path[1:]), member))
+            by_split.setdefault(split, []).append((path[1], "/".join(path[1:]), member))
         elif len(path) == 2 and not divided:
-            found.setdefault("train", []).append((path[0], "/".join(path), member))
+            by_split.setdefault("train", []).append((path[0], "/".join(path), member))
         else:
             left_out += 1
-    classes = sorted({label for label, _, _ in found.get("train", [])})
-    extra = sorted({label for part in found.values() for label, _, _ in part} - set(classes))
+    classes = sorted({label for label, _, _ in by_split.get("train", [])})
+    extra = sorted({label for part in by_split.values() for label, _, _ in part} - set(classes))
     if len(classes) < 2 or extra:
         inside = [f.name for f in files if ARCHIVE.search(f.name)]
-        what = f"classes {extra} are not in train/" if extra else f"{len(classes)} class folders"
+        problem = f"classes {extra} are not in train/" if extra else f"{len(classes)} class folders"
         if len(classes) == 1 and not extra:
-            what = f"needs two classes or more, found one: {classes[0]}"
+            problem = f"needs two classes or more, found one: {classes[0]}"
         raise BadInput(
-            f"--from={origin}: {what}; expected CLASS/*.jpg, or train/CLASS/*.jpg and "
+            f"--from={origin}: {problem}; expected CLASS/*.jpg, or train/CLASS/*.jpg and "
             f"test/CLASS/*.jpg ({', '.join(decode.EXTENSIONS)}); found "
             f"{', '.join(f.name for f in files[:4]) or 'nothing'}"
             + (f". Unpack {', '.join(inside[:3])} first, or give one of them." if inside else ".")
@@ -142,7 +142,7 @@ def _class_folders(files: Sequence[Member], origin: str) -> Index:
     label = {name: number for number, name in enumerate(classes)}
     splits = {
         split: [Example(name, label[cls], member) for cls, name, member in part]
-        for split, part in found.items()
+        for split, part in by_split.items()
     }
     note = f"{left_out} files left out: no image extension, or not in a class folder"
     return Index(tuple(classes), splits, (note,) if left_out else ())
@@ -157,7 +157,7 @@ def _below_one_folder(paths: list[list[str]]) -> list[list[str]]:
     return paths
 
 
-def once(index: Index, origin: str | os.PathLike[str]) -> None:
+def check_unique(index: Index, origin: str | os.PathLike[str]) -> None:
     """Raises BadInput if two files of a split have the same name."""
     for split, examples in index.splits.items():
         seen: dict[str, Member] = {}
@@ -166,6 +166,6 @@ def once(index: Index, origin: str | os.PathLike[str]) -> None:
             if other is not example.member:
                 raise BadInput(
                     f"--from={origin}: {example.name} of {split} is there twice, in "
-                    f"{other.container} and {example.member.container}, as where an archive and "
-                    "what was unpacked from it lie together; give a folder with one."
+                    f"{other.container} and {example.member.container}. An archive may lie beside "
+                    "its unpacked files; give a folder with one of them."
                 )

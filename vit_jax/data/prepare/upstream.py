@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from vit_jax.data.catalog import downloads, prepared
+from vit_jax.data.tensorflow import one_line
 from vit_jax.data.tensorflow import tfds as _tfds
-from vit_jax.data.tf_errors import one_line
 from vit_jax.errors import BadInput
 
 
@@ -42,9 +42,9 @@ def build(need: downloads.Need, origin: Path, data_dir: Path) -> Path:
       BadInput: a file is missing or has another size or checksum, or TFDS cannot prepare the
         dataset.
     """
-    lacking = downloads.absent(need, origin)
+    lacking = downloads.missing_files(need, origin)
     if lacking:
-        listed = "\n".join(f"  {download.text()}: {what}" for download, what in lacking)
+        listed = "\n".join(f"  {download.text()}: {problem}" for download, problem in lacking)
         notes = "".join(f"\n  note: {note}" for note in need.notes)
         raise BadInput(
             f"{need.dataset} needs {len(need.downloads)} files in {origin}, {len(lacking)} of them "
@@ -72,7 +72,7 @@ def build(need: downloads.Need, origin: Path, data_dir: Path) -> Path:
             f"{'; '.join(need.notes)}"
         ) from e
     folder = Path(str(builder.data_dir))
-    prepared.record(folder)
+    prepared.write_notes(folder)
     return folder
 
 

@@ -91,8 +91,8 @@ def held(target: Target) -> Iterator[Path]:
         advice = "free some space" if full else "make it readable, or writable"
         raise BadInput(
             f"{target.name} cannot be prepared: {e.strerror or e}: {e.filename or target.hidden}; "
-            f"{advice} and run the same command: what is finished is kept. Another place: "
-            "--data_dir=DIR."
+            f"{advice} and run the same command: finished files are kept. To prepare it "
+            "elsewhere, add --data_dir=DIR."
         ) from e
 
 
@@ -139,7 +139,7 @@ def write(index: Index, target: Target, workers: int, progress: Progress) -> Non
         raise
     _finish(index, target, plan, results)
     left_out = [(name, reason) for r in results.values() for name, reason in r["left_out"]]
-    prepared.record(target.hidden, left_out)
+    prepared.write_notes(target.hidden, left_out)
     shutil.rmtree(target.hidden / "scratch", ignore_errors=True)
     target.hidden.rename(target.folder)  # until here the folder keeps all that a new start needs
     tidy_finished(target)
@@ -200,7 +200,7 @@ def _accept(
         if reasons and target.complete:
             raise BadInput(
                 f"{len(reasons)} images cannot be read, first {shown}. "
-                f"{target.name} is used whole: replace them and run the command again."
+                f"{target.name} needs every image: replace them and run the command again."
             )
         if not kept[split]:
             raise BadInput(
@@ -310,8 +310,8 @@ def _record(example: Example, content: bytes) -> bytes:
         "image": train.Feature(bytes_list=train.BytesList(value=[content])),
         "label": train.Feature(int64_list=train.Int64List(value=[example.label])),
     }
-    made = train.Example(features=train.Features(feature=features))
-    return made.SerializeToString(deterministic=True)
+    record = train.Example(features=train.Features(feature=features))
+    return record.SerializeToString(deterministic=True)
 
 
 def _unreadable(content: bytes) -> str:
@@ -346,12 +346,12 @@ def _finish(
     )
     infos = []
     for split, shards in plan.items():
-        found = [results[path] for path, _ in shards]
+        written = [results[path] for path, _ in shards]
         infos.append(
             tfds.core.SplitInfo(
                 name=split,
-                shard_lengths=[f["examples"] for f in found],
-                num_bytes=sum(f["bytes"] for f in found),
+                shard_lengths=[f["examples"] for f in written],
+                num_bytes=sum(f["bytes"] for f in written),
                 filename_template=template,
             )
         )

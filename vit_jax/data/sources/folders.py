@@ -40,9 +40,9 @@ def _file_table(paths: Sequence[str], names: Sequence[str], labels: Sequence[int
     def content(path: Tensor) -> Tensor:
         if not any(map(storage.is_remote, paths[:1])):
             return tf.io.read_file(path)
-        found = tf.numpy_function(_get, [path], tf.string, stateful=False)
-        found.set_shape([])
-        return found
+        data = tf.numpy_function(_get, [path], tf.string, stateful=False)
+        data.set_shape([])
+        return data
 
     return Table(
         len(paths), lambda row: names[row], reader, labels=lambda: labels_N1, most_labels=1
@@ -53,7 +53,7 @@ def _get(path: np.ndarray) -> bytes:
     """Reads an object of a bucket; raises NotFoundError if it is gone, as a disk read would."""
     name = os.fsdecode(np.asarray(path).item())
     try:
-        return storage.read(name)
+        return storage.as_path(name).read_bytes()
     except FileNotFoundError as e:
         raise tf.errors.NotFoundError(None, None, f"{name} is gone") from e
 
@@ -72,7 +72,7 @@ def _entries(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def sorted_out(class_folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
+def sort_files(class_folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
     """Sorts a class folder into images, other files, and pipes, sockets or devices.
 
     The last kind is kept apart because reading a pipe would wait for ever. A broken link counts as
@@ -104,18 +104,18 @@ def _parts(rest: str, root: Path) -> dict[str, Path]:
     folders: dict[str, list[Path]] = {name: [] for name in SPLITS}
     for path in _subfolders(root):
         folders.get(path.name.lower(), []).append(path)
-    layouts = {name: found for name, found in folders.items() if found}
+    layouts = {name: paths for name, paths in folders.items() if paths}
     # A lone folder called train that holds images is a class of that name.
     train = layouts.get("train", [])
     if not train or not (len(layouts) > 1 or any(map(_subfolders, train))):
         return {"all": root}
-    twice = next((found for found in layouts.values() if len(found) > 1), None)
+    twice = next((paths for paths in layouts.values() if len(paths) > 1), None)
     if twice:
         raise BadInput(
             f"data.source=folder:{rest}: {' and '.join(p.name for p in twice)} in {root} differ "
             "only in capitals, and are one split; put their images into one folder."
         )
-    return {name: found[0] for name, found in layouts.items()}
+    return {name: paths[0] for name, paths in layouts.items()}
 
 
 def _wrong_layout(
@@ -130,44 +130,43 @@ def _wrong_layout(
       extra: the classes that train lacks.
       images: the images outside class folders.
     """
-    place, splits = ("", []) if names or images or extra else _elsewhere(root)
+    place, has_splits = ("", False) if names or images or extra else _elsewhere(root)
     if place:
         meant = shlex.quote(f"folder:{place}")
         return BadInput(
             f"data.source=folder:{rest}: no class folders with images in {root}; "
             f"did you mean {meant}?"
         )
-    if splits:
-        found = ", ".join(splits[:5])
-        what = f"train/ is missing; found {found}; rename the folder of training images to train"
+    if has_splits:
+        problem = "train/ is missing; rename the folder of training images to train"
     elif extra:
-        what = f"classes {extra} are not in train/"
+        problem = f"classes {extra} are not in train/"
     elif len(names) == 1:
-        what = f"needs two classes or more, found one: {names[0]}"
+        problem = f"needs two classes or more, found one: {names[0]}"
     elif images:
-        what = (
-            f"{len(images)} images are in no class folder, {_first(images, root)}; move them into "
-            "one folder a class, or list them with their labels in a CSV file and give csv:FILE "
-            "(`vit_jax predict` takes such a folder as it is)"
+        problem = (
+            f"{len(images)} images are not in a class folder, {_first(images, root)}; move them "
+            "into one folder a class, or list them with their labels in a CSV file and give "
+            "csv:FILE (`vit_jax predict` takes such a folder as it is)"
         )
     else:
-        what = f"{len(names)} class folders with images"
-    found = ", ".join([p.name for p in _entries(root)][:8]) or "nothing"
-    return BadInput(f"data.source=folder:{rest}: {what}; {_LAYOUT}; found in {root}: {found}.")
+        problem = f"{len(names)} class folders with images"
+    entries = ", ".join([p.name for p in _entries(root)][:8]) or "nothing"
+    return BadInput(f"data.source=folder:{rest}: {problem}; {_LAYOUT}; found in {root}: {entries}.")
 
 
 _DEEPEST, _MOST_FOLDERS = 3, 100  # limits of a search for class folders: levels, folders a level
 _SPLIT = re.compile("train|val|test")  # how the name of a folder of a split begins
 
 
-def _elsewhere(root: Path) -> tuple[str, list[str]]:
+def _elsewhere(root: Path) -> tuple[str, bool]:
     """Searches below a folder for the class folders that the user may have meant.
 
     Returns:
-      The path to give instead and [], if there is exactly one such path below `root`. If the path
-      is `root` itself: "" and the names of its split folders. Otherwise "" and [].
+      The path to give instead if there is exactly one, else ""; and True if it is `root` itself,
+      which has folders of splits but no train/. The path is then "" too.
     """
-    places: dict[str, list[str]] = {}
+    places = set[str]()
     level = [(root, path) for path in _subfolders(root)]
     for _ in range(_DEEPEST):
         deeper = []
@@ -176,14 +175,14 @@ def _elsewhere(root: Path) -> tuple[str, list[str]]:
                 inside = _subfolders(folder)
                 if any(map(_has_images, inside)):
                     is_split = _SPLIT.match(folder.name.lower())
-                    places.setdefault(str(parent if is_split else folder), []).append(folder.name)
+                    places.add(str(parent if is_split else folder))
                 else:
                     deeper += [(folder, path) for path in inside]
         level = deeper
     if len(places) != 1:
-        return "", []
-    ((place, names),) = places.items()
-    return ("", names) if place == str(root) else (place, [])
+        return "", False
+    [place] = places
+    return ("", True) if place == str(root) else (place, False)
 
 
 def _has_images(folder: Path) -> bool:
@@ -196,11 +195,11 @@ def open_folder(rest: str, _: Any) -> _Opened:
     Raises:
       BadInput: the folder is missing or has another layout.
     """
-    root = storage.tree(rest) if storage.is_remote(rest) else storage.path(rest)
+    root = storage.tree(rest)
     if not root.is_dir():
-        kind = regular.FILE if storage.is_remote(rest) else regular.kind(root)
-        what = f"is a {kind}" if kind else "does not exist"
-        raise BadInput(f"data.source=folder:{rest}: {root} {what}; {_LAYOUT}.")
+        kind = regular.kind(root)
+        problem = f"is a {kind}" if kind else "does not exist"
+        raise BadInput(f"data.source=folder:{rest}: {root} {problem}; {_LAYOUT}.")
     parts = _parts(rest, root)
     files: list[tuple[str, str]] = []  # (split, path relative to root)
     left_out: list[Path] = []
@@ -209,7 +208,7 @@ def open_folder(rest: str, _: Any) -> _Opened:
     for part, folder in parts.items():
         left_out += [p for p in _entries(folder) if p.is_file() and p.name[0] != "."]
         for class_folder in _subfolders(folder):
-            images, others, odd = sorted_out(class_folder)
+            images, others, odd = sort_files(class_folder)
             left_out += others
             no_files += odd
             deeper += len(_subfolders(class_folder))
@@ -226,17 +225,17 @@ def open_folder(rest: str, _: Any) -> _Opened:
         [path for _, path in files],
         [label[path.split("/")[-2]] for _, path in files],
     )
-    given = {p: np.array([i for i, f in enumerate(files) if f[0] == p], np.int64) for p in parts}
+    rows_of = {p: np.array([i for i, f in enumerate(files) if f[0] == p], np.int64) for p in parts}
     notes = []
     if left_out:
-        what = f"{len(left_out)} files left out: beside class folders, or no image extension"
-        notes.append(f"{what}; {_first(left_out, root)}")
+        text = f"{len(left_out)} files left out: beside class folders, or no image extension"
+        notes.append(f"{text}; {_first(left_out, root)}")
     if no_files:
-        what = f"{len(no_files)} pipes, sockets or devices in class folders left out"
-        notes.append(f"{what}; {_first(no_files, root)}")
+        text = f"{len(no_files)} pipes, sockets or devices in class folders left out"
+        notes.append(f"{text}; {_first(no_files, root)}")
     if deeper:
         notes.append(f"{deeper} folders inside class folders left out")
-    return names, {p: Split(table, rows) for p, rows in given.items() if len(rows)}, notes
+    return names, {p: Split(table, rows) for p, rows in rows_of.items() if len(rows)}, notes
 
 
 def open_csv(rest: str, _: Any) -> _Opened:
@@ -247,9 +246,9 @@ def open_csv(rest: str, _: Any) -> _Opened:
     """
     path = storage.path(rest)
     if not path.is_file():
-        kind = "" if storage.is_remote(path) else regular.kind(path)
-        what = f"{path} is a {kind}, not a file" if kind else f"no file {path}"
-        raise BadInput(f"data.source=csv:{rest}: {what}; expected rows of path,label.")
+        kind = regular.kind(path)
+        problem = f"{path} is a {kind}, not a file" if kind else f"no file {path}"
+        raise BadInput(f"data.source=csv:{rest}: {problem}; expected rows of path,label.")
     try:
         text = storage.read_all([path])[0].decode("utf-8-sig")
         rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
@@ -263,16 +262,11 @@ def open_csv(rest: str, _: Any) -> _Opened:
     short = next((i for i, row in enumerate(rows) if len(row) < 2 or not row[1].strip()), None)
     labels = sorted({row[1].strip() for row in rows if len(row) > 1}, key=as_number)
     if short is not None or len(labels) < 2:
-        what = f"needs two labels or more, found {f'one: {labels[0]}' if labels else 'none'}"
-        what = f"row {short + 1} is {rows[short]}" if short is not None else what
-        raise BadInput(f"data.source=csv:{rest}: {what}; expected rows of path,label[,split].")
-    if storage.is_remote(path):
-        files = [f"{path.parent}/{row[0].strip().removeprefix('./')}" for row in rows]
-        there = {f"{path.parent}/{name}" for name in storage.find(str(path.parent))}
-        missing = [f for f in files if f not in there]
-    else:
-        files = [str(path.parent / os.path.expanduser(row[0].strip())) for row in rows]
-        missing = [f for f in files if not os.path.isfile(f)]
+        problem = f"needs two labels or more, found {f'one: {labels[0]}' if labels else 'none'}"
+        problem = f"row {short + 1} is {rows[short]}" if short is not None else problem
+        raise BadInput(f"data.source=csv:{rest}: {problem}; expected rows of path,label[,split].")
+    files = [str(path.parent / os.path.expanduser(row[0].strip())) for row in rows]
+    missing = storage.missing(files, path.parent)
     odd = bool(missing) and regular.is_odd(missing[0])
     if missing == files[:1] and len(files) > 1 and not odd:
         raise BadInput(
@@ -280,10 +274,10 @@ def open_csv(rest: str, _: Any) -> _Opened:
             f"is a header, {','.join(rows[0])}, name its second column label, or leave the row out."
         )
     if missing:
-        what = f" (a {regular.kind(missing[0])})" if odd else ""
+        problem = f" (a {regular.kind(missing[0])})" if odd else ""
         raise BadInput(
             f"data.source=csv:{rest}: {len(missing)} of {len(files)} images are not there, first "
-            f"{missing[0]}{what}; paths are relative to {path.parent}."
+            f"{missing[0]}{problem}; paths are relative to {path.parent}."
         )
     label = {name: i for i, name in enumerate(labels)}
     table = _file_table(
@@ -291,10 +285,10 @@ def open_csv(rest: str, _: Any) -> _Opened:
     )
     parts = [(row[named].strip() if len(row) > named else "") or "all" for row in rows]
     parts = [part.lower() if part.lower() in SPLITS else part for part in parts]
-    given = {p: np.flatnonzero([q == p for q in parts]) for p in dict.fromkeys(parts)}
-    if "all" in given and len(given) > 1:
+    rows_of = {p: np.flatnonzero([q == p for q in parts]) for p in dict.fromkeys(parts)}
+    if "all" in rows_of and len(rows_of) > 1:
         raise BadInput(f"data.source=csv:{rest}: some rows name a split and some do not.")
-    return labels, {p: Split(table, indices) for p, indices in given.items()}, []
+    return labels, {p: Split(table, indices) for p, indices in rows_of.items()}, []
 
 
 def as_number(text: str) -> tuple[int, str]:

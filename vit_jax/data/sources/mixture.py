@@ -44,18 +44,18 @@ def parse(rest: str) -> tuple[list[int], list[str]]:
       BadInput: the text has another form, a weight is out of range, or a part is a mixture.
     """
     parts = [_PART.fullmatch(part.strip()) for part in re.split(r",(?=\s*\d+\*)", rest)]
-    found = [(int(p["weight"]), p["spec"]) for p in parts if p]
-    total = sum(weight for weight, _ in found)
-    if len(found) < max(len(parts), 2) or any(w < 1 for w, _ in found) or total > _MOST:
+    terms = [(int(p["weight"]), p["spec"]) for p in parts if p]
+    total = sum(weight for weight, _ in terms)
+    if len(terms) < max(len(parts), 2) or any(w < 1 for w, _ in terms) or total > _MOST:
         raise BadInput(
             f"data.source='mix:{rest}': expected at least two sources with the number of examples "
             f"that each has in a block of at most {_MOST}, e.g. mix:3*folder:A,1*folder:B."
         )
-    if any(spec.startswith("mix:") for _, spec in found):
+    if any(spec.startswith("mix:") for _, spec in terms):
         raise BadInput(
             f"data.source='mix:{rest}': a mixture cannot hold a mixture; list all sources in one."
         )
-    return [weight for weight, _ in found], [spec for _, spec in found]
+    return [weight for weight, _ in terms], [spec for _, spec in terms]
 
 
 def mix(
@@ -111,7 +111,7 @@ def _of_classes(source: Source, sources: Sequence[Source]) -> list[str]:
     return [f"{len(source.classes)} classes{also}"]
 
 
-def pattern(weights: Sequence[int]) -> list[int]:
+def block_pattern(weights: Sequence[int]) -> list[int]:
     """Returns the source of each position in a block, evenly spread: 3, 1 gives [0, 0, 1, 0]."""
     block = sum(weights)
     times = [((2 * j + 1) * block / w, i) for i, w in enumerate(weights) for j in range(w)]
@@ -143,17 +143,17 @@ class Mixed(Split):
             for weight, size, spec in zip(self.weights, sizes, self.specs, strict=True)
         ]
 
-    def take(self, indices: Rows) -> Split:
-        """Takes a part, see `Split.take`; raises BadInput if a source would keep no example."""
+    def take_indices(self, indices: Rows) -> Split:
+        """Returns a part, see `Split`; raises BadInput if a source would keep no example."""
         firsts = tuple(first_at_least(indices, self.firsts).tolist())
         if any(a == b for a, b in itertools.pairwise(firsts)):
             raise BadInput(
-                f"{len(indices)} of the {len(self)} examples of a mixture leave none of one of its "
-                "sources; take more, or leave the source out."
+                f"{len(indices)} of the {len(self)} examples of a mixture leave one of its sources "
+                "without any; take more, or leave the source out."
             )
-        return dataclasses.replace(super().take(indices), firsts=firsts)
+        return dataclasses.replace(super().take_indices(indices), firsts=firsts)
 
-    def part(self, start: int, stop: int) -> Split:
+    def take_range(self, start: int, stop: int) -> Split:
         """Raises BadInput: sources are stored one after another, so a slice is not a sample."""
         raise BadInput(
             "a slice such as train[:98%] of a mixture would take its sources one after another; "
@@ -162,7 +162,7 @@ class Mixed(Split):
 
     def order(self, seed: int) -> Order:
         """Returns the order of the examples in the block pattern; see `Split.order`."""
-        slots = np.array(pattern(self.weights))
+        slots = np.array(block_pattern(self.weights))
         ranks = np.array([(slots[:s] == slots[s]).sum() for s in range(len(slots))])
         sizes = np.diff(self.firsts).tolist()
         seeds = [order.stream_seed(seed, f"mix/{i}") for i in range(len(sizes))]
@@ -172,11 +172,11 @@ class Mixed(Split):
             source = tf.gather(tf.constant(slots), slot)
             weight = tf.gather(tf.constant(self.weights, tf.int64), source)
             own = position // len(slots) * weight + tf.gather(tf.constant(ranks), slot)
-            found = [
+            candidates = [
                 order.example_at(own, examples=size, seed=one) + first
                 for size, one, first in zip(sizes, seeds, self.firsts, strict=False)
             ]
-            return tf.gather(tf.stack(found), source)
+            return tf.gather(tf.stack(candidates), source)
 
         return at
 

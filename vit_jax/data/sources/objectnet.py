@@ -47,7 +47,7 @@ def open_objectnet(rest: str, data_dir: str) -> tuple[Sequence[str], dict[str, S
     paths, labels, no_files = [], [], list[str]()
     for label, name in enumerate(classes):
         folder = root / "images" / name
-        images, _, odd = folders.sorted_out(folder) if folder.is_dir() else ([], [], [])
+        images, _, odd = folders.sort_files(folder) if folder.is_dir() else ([], [], [])
         no_files += [f"images/{name}/{path.name}" for path in odd]
         if not images:
             raise BadInput(
@@ -67,7 +67,7 @@ def open_objectnet(rest: str, data_dir: str) -> tuple[Sequence[str], dict[str, S
 
 
 def _root(rest: str, data_dir: str) -> Path:
-    root = prepared.manual(rest, data_dir)
+    root = prepared.manual_path(rest, data_dir)
     missing = [n for n in ("images", *(f"mappings/{f}" for f in _FILES)) if not (root / n).exists()]
     if missing:
         raise BadInput(
@@ -116,12 +116,12 @@ def stands_for(rest: str, data_dir: str) -> dict[str, tuple[str, ...]]:
         wnid_of = {int(line): classes[int(number)] for number, line in numbers.items()}
         if sorted(wnid_of) != list(range(len(classes))):
             raise ValueError(f"{_FILES[3]} does not number {len(classes)} lines from 0")
-        found = {}
+        wnids_of = {}
         for name, text in meanings.items():
             wanted = text.split("; ")
             if twice := [n for n in wanted if lines.count(n) != 1]:
                 raise ValueError(f"{_FILES[2]} does not have {twice[0]!r} once")
-            found[folder_of[name]] = tuple(sorted(wnid_of[lines.index(n)] for n in wanted))
+            wnids_of[folder_of[name]] = tuple(sorted(wnid_of[lines.index(n)] for n in wanted))
     except (
         OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError
     ) as e:  # fmt: skip
@@ -129,4 +129,4 @@ def stands_for(rest: str, data_dir: str) -> dict[str, tuple[str, ...]]:
             f"data.source=objectnet:{rest}: {folder} is not ObjectNet's: {type(e).__name__}: {e}. "
             "Unpack it again."
         ) from e
-    return dict(sorted(found.items()))
+    return dict(sorted(wnids_of.items()))

@@ -48,7 +48,7 @@ class _Keys:
     Attributes:
       image: the feature with the encoded image.
       label: the feature with the labels.
-      name: the feature with the name of the example; "" if there is none.
+      name: the feature with the name of the example; "" if examples have no name.
       text: True if labels are class names, False if they are numbers.
     """
 
@@ -65,13 +65,13 @@ def open_records(rest: str, options: Options) -> tuple[list[str], dict[str, Spli
       BadInput: files are missing or damaged, records are not tf.train.Example, features are
         missing, or the list of class names is missing. The message says what was found.
     """
-    given = f"records:{rest}"
-    paths, notes = shards.find(given, rest, _FILES)
-    parts = shards.by_split(given, paths)
-    names = shards.class_names(given, options.label_names, os.path.dirname(paths[0]))
+    spec = f"records:{rest}"
+    paths, notes = shards.find(spec, rest, _FILES)
+    parts = shards.by_split(spec, paths)
+    names = shards.class_names(spec, options.label_names, os.path.dirname(paths[0]))
     if not names:
         raise BadInput(
-            f"data.source={given}: records hold numbers of classes, not how many there are; give "
+            f"data.source={spec}: records do not say how many classes there are; give "
             "data.records.label_names=FILE with the name of one class on each line, or put it "
             f"beside the records as {os.path.join(os.path.dirname(paths[0]), 'labels.txt')}."
         )
@@ -80,29 +80,29 @@ def open_records(rest: str, options: Options) -> tuple[list[str], dict[str, Spli
         try:
             opened = RecordFiles(files)
         except ValueError as e:
-            raise BadInput(f"data.source={given}: {e} Copy or write it again.") from e
+            raise BadInput(f"data.source={spec}: {e} Copy or write it again.") from e
         empty = np.flatnonzero(np.diff(opened.shards) == 0)
         if len(empty):
             first = os.path.basename(files[int(empty[0])])
             notes.append(f"{len(empty)} of {len(files)} files hold no record, first {first}")
         if len(opened):
-            table = _table(given, opened, names, options)
+            table = _table(spec, opened, names, options)
             splits[part] = Split(table, range(table.rows))
     if not splits:
-        raise BadInput(f"data.source={given}: its {len(paths)} files hold no record.")
+        raise BadInput(f"data.source={spec}: its {len(paths)} files hold no record.")
     return names, splits, notes
 
 
-def _table(given: str, opened: RecordFiles, names: Sequence[str], options: Options) -> Table:
+def _table(spec: str, opened: RecordFiles, names: Sequence[str], options: Options) -> Table:
     def name(row: int) -> str:
         number, record = opened.locate(row)
         return f"{os.path.basename(opened.files.paths[number])}/{record}"
 
-    keys = _keys(f"data.source={given}: record {name(0)}", opened[0], options)
+    keys = _keys(f"data.source={spec}: record {name(0)}", opened[0], options)
     if keys.text and len(set(names)) < len(names):
         twice = next(n for n, times in collections.Counter(names).items() if times > 1)
         raise BadInput(
-            f"data.source={given}: labels are names, and {twice!r} is the name of two classes; "
+            f"data.source={spec}: labels are names, and {twice!r} is the name of two classes; "
             "give each class a name of its own."
         )
     return Table(
@@ -117,12 +117,12 @@ def _table(given: str, opened: RecordFiles, names: Sequence[str], options: Optio
     )
 
 
-def _keys(what: str, record: bytes, options: Options) -> _Keys:
+def _keys(subject: str, record: bytes, options: Options) -> _Keys:
     """Chooses the features for image, label and name by the first record."""
     try:
         features = tf.train.Example.FromString(record).features.feature
     except Exception as e:  # protobuf has moved its DecodeError between modules
-        raise BadInput(f"{what} is not a tf.train.Example: {e}.") from e
+        raise BadInput(f"{subject} is not a tf.train.Example: {e}.") from e
     kinds = {k: f.WhichOneof("kind") for k, f in features.items()}
     listed = ", ".join(f"{k} ({(v or 'empty').removesuffix('_list')})" for k, v in kinds.items())
 
@@ -133,7 +133,7 @@ def _keys(what: str, record: bytes, options: Options) -> _Keys:
         wrong = f"no {asked!r}" if asked else f"none of {', '.join(usual)}"
         expected = " or ".join(kind.removesuffix("_list") for kind in fits if kind)
         raise BadInput(
-            f"{what} has {wrong} of kind {expected}; it holds {listed or 'nothing'}. "
+            f"{subject} has {wrong} of kind {expected}; it holds {listed or 'nothing'}. "
             f"Set data.records.{key} to one of these."
         )
 

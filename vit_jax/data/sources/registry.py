@@ -31,8 +31,7 @@ import re
 import shlex
 from urllib.parse import unquote
 
-from vit_jax.config import synonyms
-from vit_jax.config.registry import resolve
+from vit_jax.config.plugins import resolve
 from vit_jax.data.sources.source import Options, Source
 from vit_jax.data.splits import split as splits_lib
 from vit_jax.errors import BadInput, unknown
@@ -74,7 +73,9 @@ def unknown_kind(key: str, spec: str) -> BadInput:
             f"{key}={spec!r} is one image; give folder:PATH, a folder with a folder of images for "
             "each class (`vit_jax predict` takes images as they are)."
         )
-    hint = synonyms.hint("data.source", spec) or _near_kind(spec)
+    from vit_jax.config import synonyms
+
+    hint = _tfds_hint(synonyms.hint("data.source", spec)) or _near_kind(spec)
     path = unquote(spec.removeprefix("file://")) if spec.startswith("file:///") else spec
     kind = kind_of_path(path)
     if not (kind or hint or ":" in spec) and "/" in spec:
@@ -88,6 +89,19 @@ def unknown_kind(key: str, spec: str) -> BadInput:
             f"{shlex.quote(f'{kind}:{path}')}?{gone} Known kinds: {', '.join(usages)}."
         )
     return unknown(key, spec, usages, hint)
+
+
+def _tfds_hint(hint: str) -> str:
+    """Returns a hint; one that names a dataset which TFDS does not list offers folder: too."""
+    from vit_jax.data.catalog import prepared
+
+    match = re.search(r"tfds:(\w+)", hint)
+    if match is None or prepared.is_listed(match[1]):
+        return hint
+    return (
+        f" Datasets of that library are not read. If TensorFlow Datasets has it, write {match[0]}; "
+        "otherwise save its images in class folders and write folder:PATH."
+    )
 
 
 def may_be_path(text: str) -> bool:
@@ -135,7 +149,8 @@ def open_source(spec: str, options: Options, *, val_percent: int, test_percent: 
             raise BadInput(f"data.{key}={percent}; give a percentage from 0 to 90.")
     if storage.is_remote(rest) and kind not in IN_BUCKETS:
         raise BadInput(
-            f"data.source={spec!r}: of gs://, {', '.join(IN_BUCKETS)} are read; copy it to a disk."
+            f"data.source={spec!r}: only {', '.join(IN_BUCKETS)} are read from gs://; copy it to a "
+            "disk."
         )
     if kind == "mix":
         from vit_jax.data.sources import mixture
@@ -146,7 +161,7 @@ def open_source(spec: str, options: Options, *, val_percent: int, test_percent: 
         return Source(spec, *mixture.mix(weights, parts))
     try:
         given_to = options.data_dir if kind in IN_DATA_DIR else options
-        classes, given, notes = resolve(KINDS[kind][1])(rest, given_to)
+        classes, own_splits, notes = resolve(KINDS[kind][1])(rest, given_to)
         meant = {}
         if kind == "objectnet":
             from vit_jax.data.sources import objectnet
@@ -154,11 +169,11 @@ def open_source(spec: str, options: Options, *, val_percent: int, test_percent: 
             meant = objectnet.stands_for(rest, options.data_dir)
     except OSError as e:
         raise BadInput(f"data.source={spec!r} cannot be read: {e.strerror}: {e.filename}.") from e
-    hold = splits_lib.cut if kind == "tfds" else splits_lib.hold_out
-    made, more = splits_lib.standard(
-        given, val_percent=val_percent, test_percent=test_percent, hold=hold
+    hold = splits_lib.hold_out_last if kind == "tfds" else splits_lib.hold_out
+    splits, more = splits_lib.standard(
+        own_splits, val_percent=val_percent, test_percent=test_percent, hold=hold
     )
-    return Source(spec, tuple(classes), made, (*notes, *more), tuple(meant.values()))
+    return Source(spec, tuple(classes), splits, (*notes, *more), tuple(meant.values()))
 
 
 # Kind -> how it is written, and the function that opens it, imported on use: (rest, options or
@@ -172,11 +187,11 @@ KINDS: dict[str, tuple[str, str]] = {
     "tar": ("tar:GLOB", "vit_jax.data.sources.tars:open_tar"),
     "vtab": ("vtab:TASK[/full]", "vit_jax.data.sources.vtab:open_vtab"),
     "mix": ("mix:N*SOURCE,N*SOURCE", "vit_jax.data.sources.mixture:mix"),
-    "synthetic": ("synthetic:NAME", "vit_jax.data.sources.synthetic:open_synthetic"),
+    "synthetic": ("synthetic:NAME", "vit_jax.data.sources.builtin:open_synthetic"),
     "objectnet": (
         "objectnet:PATH",
         "vit_jax.data.sources.objectnet:open_objectnet",
     ),
-    "python": ("python:MODULE:FUNCTION", "vit_jax.data.sources.custom:open_custom"),
-    "digits": ("digits", "vit_jax.data.sources.digits:open_digits"),
+    "python": ("python:MODULE:FUNCTION", "vit_jax.data.sources.source:open_custom"),
+    "digits": ("digits", "vit_jax.data.sources.builtin:open_digits"),
 }

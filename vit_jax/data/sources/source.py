@@ -1,15 +1,19 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Defines a dataset as the rest of the program sees it. Start from `Source`."""
+"""Defines a dataset as the rest of the program sees it. Start from `Source`.
+
+Users write functions that open sources of their own; `open_custom` calls them.
+"""
 
 import dataclasses
 import hashlib
 from collections.abc import Sequence
 
+from vit_jax.config import plugins
 from vit_jax.data.splits import split as splits_lib
-from vit_jax.data.splits import subset
 from vit_jax.data.splits.split import Split
+from vit_jax.errors import BadInput
 
 # Kinds whose examples may be ordered by class: the first 90 % would lack the last classes.
 BY_CLASS = ("folder", "csv", "tar")
@@ -36,7 +40,11 @@ class Source:
 
     def split(self, expression: str) -> Split:
         """Returns a split by name or slice; see `splits.select`."""
-        part = subset.part if self.spec.partition(":")[0] in BY_CLASS else None
+        part = None
+        if self.spec.partition(":")[0] in BY_CLASS:
+            from vit_jax.data.splits import subset
+
+            part = subset.take_range_by_hash
         return splits_lib.select(self.splits, expression, self.spec, part)
 
     def fingerprint(self) -> dict[str, str]:
@@ -45,10 +53,10 @@ class Source:
         Equal datasets have equal digests, wherever they are stored.
         """
         classes = hashlib.blake2b("\0".join(self.classes).encode(errors="surrogateescape"))
-        found = {"classes": f"{len(self.classes)} ({classes.hexdigest()[:12]})"}
+        digests = {"classes": f"{len(self.classes)} ({classes.hexdigest()[:12]})"}
         for name, split in self.splits.items():
-            found[f"split {name}"] = f"{len(split)} examples ({split.digest()})"
-        return found
+            digests[f"split {name}"] = f"{len(split)} examples ({split.digest()})"
+        return digests
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,3 +81,21 @@ class Options:
 
 
 Opened = tuple[Sequence[str], dict[str, Split], list[str]]
+
+
+def open_custom(rest: str, options: Options) -> Opened:
+    """Calls a function of the user's package with `options=`; returns the opened source.
+
+    Raises:
+      BadInput: the function returned anything but (class names, {name: Split}, notes).
+    """
+    opened = plugins.find(f"data.source='python:{rest}'", rest, options=options)(options=options)
+    empty: Opened = ((), {}, [])
+    classes, splits, notes = opened if isinstance(opened, tuple) and len(opened) == 3 else empty
+    good = isinstance(splits, dict) and all(isinstance(s, Split) for s in splits.values())
+    if not good or not splits or not len(classes):
+        raise BadInput(
+            f"data.source='python:{rest}' gave {type(opened).__name__}; expected (names of "
+            "classes, {name: Split}, notes), see docs/extending.md."
+        )
+    return classes, splits, notes

@@ -41,29 +41,29 @@ def open_tar(rest: str, options: Options) -> tuple[list[str], dict[str, Split], 
       BadInput: files are missing, compressed or damaged, an image has no label, or labels of
         different files do not fit together. The message names the file or label.
     """
-    given = f"tar:{rest}"
-    paths, notes = shards.find(given, rest, _FILES)
+    spec = f"tar:{rest}"
+    paths, notes = shards.find(spec, rest, _FILES)
     if len(paths) >= _MANY:
         log.info("data: indexing %d tar files, where that is not done yet", len(paths))
     try:
         with concurrent.futures.ThreadPoolExecutor(_INDEXERS) as pool:
             members = list(pool.map(tar_index.members, paths))
     except ValueError as e:
-        raise BadInput(f"data.source={given}: {e}") from e
+        raise BadInput(f"data.source={spec}: {e}") from e
     firsts = np.cumsum([0, *(len(m) for m in members)])
     if not firsts[-1]:
         raise BadInput(
-            f"data.source={given}: its {len(paths)} files hold no image "
+            f"data.source={spec}: its {len(paths)} files hold no image "
             f"({', '.join(EXTENSIONS)}); tars inside tars: vit_jax data prepare."
         )
-    manifest = shards.class_names(given, options.label_names, os.path.dirname(paths[0]))
-    names, labels = _labels(given, paths, members, manifest)
+    manifest = shards.class_names(spec, options.label_names, os.path.dirname(paths[0]))
+    names, labels = _labels(spec, paths, members, manifest)
     table = _table(paths, members, firsts, labels)
-    return names, _splits(given, table, paths, members), notes
+    return names, _splits(spec, table, paths, members), notes
 
 
 def _labels(
-    given: str, paths: Sequence[str], members: Sequence[np.ndarray], manifest: Sequence[str]
+    spec: str, paths: Sequence[str], members: Sequence[np.ndarray], manifest: Sequence[str]
 ) -> tuple[list[str], np.ndarray]:
     """Returns class names, and labels as int32 [rows, 1]; raises BadInput for unusable labels."""
     kinds = [set(m["numeric"].tolist()) for m in members]
@@ -71,7 +71,7 @@ def _labels(
     if len(numeric) > 1:
         some = [next(p for p, k in zip(paths, kinds, strict=True) if n in k) for n in (True, False)]
         raise BadInput(
-            f"data.source={given}: labels are numbers in {os.path.basename(some[0])} and names in "
+            f"data.source={spec}: labels are numbers in {os.path.basename(some[0])} and names in "
             f"{os.path.basename(some[1])}; expected one of them in all files."
         )
     used = set().union(*(np.unique(m["label"]).tolist() for m in members))
@@ -79,7 +79,7 @@ def _labels(
     if numeric == {True}:
         if int(texts[-1]) >= _MOST_CLASSES and not manifest:
             raise BadInput(
-                f"data.source={given}: label {texts[-1]} makes more than {_MOST_CLASSES:,} "
+                f"data.source={spec}: label {texts[-1]} makes more than {_MOST_CLASSES:,} "
                 "classes; correct it, or list them, one a line: data.records.label_names=FILE."
             )
         names = list(manifest) or [str(k) for k in range(int(texts[-1]) + 1)]
@@ -88,12 +88,12 @@ def _labels(
         names = list(manifest) or texts
         number = {name: k for k, name in enumerate(names)}
         if len(number) < len(names):
-            raise BadInput(f"data.source={given}: a name is there twice in the list of classes.")
+            raise BadInput(f"data.source={spec}: the list of classes has a name twice.")
     wrong = [text for text in texts if not 0 <= number.get(text, -1) < len(names)]
     if wrong or len(names) < 2:
-        what = f"label {wrong[0]!r} is not one of" if wrong else "found only"
+        problem = f"label {wrong[0]!r} is not one of" if wrong else "found only"
         raise BadInput(
-            f"data.source={given}: {what} {len(names)} classes ({', '.join(names[:4])}, ...); "
+            f"data.source={spec}: {problem} {len(names)} classes ({', '.join(names[:4])}, ...); "
             "data.records.label_names=FILE lists the classes, one a line, else labels.txt beside "
             "the tars, else the labels themselves."
         )
@@ -144,10 +144,10 @@ def _table(
 
 
 def _splits(
-    given: str, table: Table, paths: Sequence[str], members: Sequence[np.ndarray]
+    spec: str, table: Table, paths: Sequence[str], members: Sequence[np.ndarray]
 ) -> dict[str, Split]:
     """Makes splits by the names of the tar files, or else by the folders inside them."""
-    named = shards.by_split(given, paths)
+    named = shards.by_split(spec, paths)
     if set(named) == {"all"}:
         parts = np.concatenate([m["split"] for m in members])
     else:
@@ -160,7 +160,7 @@ def _splits(
     if "all" in splits and len(splits) > 1:
         odd = splits["all"].name(0)
         raise BadInput(
-            f"data.source={given}: {odd} is in no folder of a split, others are in "
+            f"data.source={spec}: {odd} is not in a folder of a split, but others are in "
             f"{' and '.join(sorted(set(splits) - {'all'}))}; expected all or none."
         )
     return splits

@@ -16,9 +16,8 @@ from vit_jax.data.catalog.prepared import data_folder
 from vit_jax.data.formats.tfrecord import RecordFiles
 from vit_jax.data.sources import records as record_source
 from vit_jax.data.splits.split import Split, Table
-from vit_jax.data.tensorflow import Tensor, tf
+from vit_jax.data.tensorflow import Tensor, one_line, tf
 from vit_jax.data.tensorflow import tfds as _tfds
-from vit_jax.data.tf_errors import one_line
 from vit_jax.errors import BadInput
 from vit_jax.storage import offline
 
@@ -51,25 +50,25 @@ def open_tfds(name: str, data_dir: str) -> tuple[list[str], dict[str, Split], li
       BadInput: the name is unknown, the dataset is neither prepared nor downloadable, or it has no
         single image with a class label.
     """
-    given = f"data.source=tfds:{name}"
-    builder = prepared(name, data_dir, given)
-    image_key, label_key = _keys(builder, given)
+    setting = f"data.source=tfds:{name}"
+    builder = open_builder(name, data_dir, setting)
+    image_key, label_key = _keys(builder, setting)
     reading = Reading(image_key, {label_key: True}, lambda example: example[label_key])
     splits = {}
     for split, info in builder.info.splits.items():
         if info.num_examples:
-            table = _table(builder, [info], reading, given)
+            table = _table(builder, [info], reading, setting)
             splits[split] = Split(table, range(table.rows))
     return list(builder.info.features[label_key].names), splits, []
 
 
-def prepared(name: str, data_dir: str, given: str) -> Any:
+def open_builder(name: str, data_dir: str, setting: str) -> Any:
     """Returns the builder of a dataset, after downloading and preparing it if necessary.
 
     Args:
       name: the TFDS name, with a config and a version if necessary.
       data_dir: the data folder of TFDS; empty: its default.
-      given: the source as the user wrote it, for messages.
+      setting: the source as the user wrote it, for messages.
 
     Raises:
       BadInput: the name is unknown, or the dataset is neither prepared nor downloadable.
@@ -80,30 +79,30 @@ def prepared(name: str, data_dir: str, given: str) -> Any:
     try:
         builder = tfds.builder(name, data_dir=data_dir or None)
         if not builder.info.splits:
-            _may_download(name, data_dir, given)
+            _may_download(name, data_dir, setting)
             builder.download_and_prepare()
     except BadInput:
         raise
     except tfds.core.registered.DatasetNotFoundError as e:
         where = data_dir or "TFDS's default folder"
         raise BadInput(
-            f"{given}: no dataset of that name is prepared in {where} or known to TFDS; "
+            f"{setting}: no dataset of that name is prepared in {where} or known to TFDS; "
             "check the name, or give the folder where it is prepared: --config.data.data_dir=DIR."
             + "".join(f"\n{need.text()}" for need in _needs(name, data_dir))
         ) from e
     except Exception as e:  # requests, urllib, zipfile and TFDS raise many types
         raise BadInput(
-            f"{given} is not prepared and could not be: {type(e).__name__}: {one_line(e)} "
+            f"{setting} is not prepared and could not be: {type(e).__name__}: {one_line(e)} "
             "Prepare it where there is a network (tfds build) and give its folder: "
             "--config.data.data_dir=DIR."
         ) from e
     return builder
 
 
-def joined(builder: Any, reading: Reading, given: str) -> dict[str, Split]:
+def join_splits(builder: Any, reading: Reading, setting: str) -> dict[str, Split]:
     """Returns the dataset's own splits in one table, so that a new split can combine several."""
     infos = [info for info in builder.info.splits.values() if info.num_examples]
-    table = _table(builder, infos, reading, given)
+    table = _table(builder, infos, reading, setting)
     ends = np.cumsum([info.num_examples for info in infos]).tolist()
     return {
         info.name: Split(table, range(end - info.num_examples, end))
@@ -120,7 +119,7 @@ def _needs(name: str, data_dir: str) -> list[downloads.Need]:
     return [need for need in needs if need.state != "ready"]
 
 
-def _may_download(name: str, data_dir: str, given: str) -> None:
+def _may_download(name: str, data_dir: str, setting: str) -> None:
     """Raises BadInput at once if downloads are forbidden or the network does not answer.
 
     TFDS itself would try for minutes.
@@ -139,8 +138,8 @@ def _may_download(name: str, data_dir: str, given: str) -> None:
         reason = f"{urls[0]}: {e.reason}" if isinstance(e, urllib.error.URLError) else e
         how = "".join(f"\n{need.text()}" for need in needs)
         raise BadInput(
-            f"{given} is not prepared and cannot be downloaded: {reason}. Prepare it, or give the "
-            f"folder where it is prepared: --config.data.data_dir=DIR.{how}"
+            f"{setting} is not prepared and cannot be downloaded: {reason}. Prepare it, or give "
+            f"the folder where it is prepared: --config.data.data_dir=DIR.{how}"
         ) from e
 
 
@@ -152,7 +151,7 @@ def is_prepared(name: str, data_dir: str) -> bool:
         return False
 
 
-def _keys(builder: Any, given: str) -> tuple[str, str]:
+def _keys(builder: Any, setting: str) -> tuple[str, str]:
     """Returns the features for image and label: the supervised keys, or the only ones of a type.
 
     Raises:
@@ -168,7 +167,7 @@ def _keys(builder: Any, given: str) -> tuple[str, str]:
     label = label if label in labels else (labels[0] if len(labels) == 1 else None)
     if image is None or label is None:
         raise BadInput(
-            f"{given} has no single image with a class label; its features: {list(features)}."
+            f"{setting} has no single image with a class label; its features: {list(features)}."
         )
     return image, label
 
@@ -184,7 +183,7 @@ def _open_files(file_format: str, paths: list[str]) -> Any:
     return None
 
 
-def _records(builder: Any, infos: Sequence[Any], given: str) -> Any:
+def _records(builder: Any, infos: Sequence[Any], setting: str) -> Any:
     """Opens the records of some splits, one after another, for access by number.
 
     Raises:
@@ -193,24 +192,26 @@ def _records(builder: Any, infos: Sequence[Any], given: str) -> Any:
     file_format = builder.info.file_format.value
     names = " and ".join(info.name for info in infos)
     try:
-        found = _open_files(file_format, [str(p) for info in infos for p in info.filepaths])
+        records = _open_files(file_format, [str(p) for info in infos for p in info.filepaths])
     except (ValueError, RuntimeError, OSError) as e:
-        raise BadInput(f"{given}: split {names} is damaged: {one_line(e)} Prepare it again.") from e
-    if found is None:
-        raise BadInput(f"{given} is stored as {file_format}; expected tfrecord or array_record.")
-    expected = sum(info.num_examples for info in infos)
-    if len(found) != expected:
         raise BadInput(
-            f"{given}: split {names} should have {expected} examples, its files hold "
-            f"{len(found)}; prepare it again."
+            f"{setting}: split {names} is damaged: {one_line(e)} Prepare it again."
+        ) from e
+    if records is None:
+        raise BadInput(f"{setting} is stored as {file_format}; expected tfrecord or array_record.")
+    expected = sum(info.num_examples for info in infos)
+    if len(records) != expected:
+        raise BadInput(
+            f"{setting}: split {names} should have {expected} examples, its files hold "
+            f"{len(records)}; prepare it again."
         )
-    return found
+    return records
 
 
-def _table(builder: Any, infos: Sequence[Any], reading: Reading, given: str) -> Table:
+def _table(builder: Any, infos: Sequence[Any], reading: Reading, setting: str) -> Table:
     """Returns a table of the examples of some of the dataset's own splits, one after another."""
     tfds = _tfds()
-    records = _records(builder, infos, given)
+    records = _records(builder, infos, setting)
     firsts = np.cumsum([0, *(info.num_examples for info in infos)])
 
     def name(row: int) -> str:

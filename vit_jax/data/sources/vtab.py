@@ -39,7 +39,7 @@ def open_vtab(rest: str, data_dir: str) -> tuple[Sequence[str], dict[str, Split]
 
     Raises:
       BadInput: the task or protocol is unknown, the dataset has another version or other sizes, or
-        `tfds_source.prepared` refuses it.
+        `tfds_source.open_builder` refuses it.
     """
     name, slash, protocol = rest.partition("/")
     task = vtab.find(name)
@@ -52,40 +52,42 @@ def open_task(
     task: Task, *, full: bool, data_dir: str
 ) -> tuple[Sequence[str], dict[str, Split], list[str]]:
     """Opens a task that was found already; see `open_vtab`."""
-    given = f"data.source=vtab:{task.slug}"
-    builder = _builder(task, data_dir, given)
+    setting = f"data.source=vtab:{task.slug}"
+    builder = _builder(task, data_dir, setting)
     notes = []
     if task.substitute and str(builder.version) == task.substitute:
         notes.append(f"{task.name} is read from version {task.substitute}: {task.notes[0]}")
-    made = named_splits(task, tfds_source.joined(builder, _reading(task, builder), given), given)
+    splits = named_splits(
+        task, tfds_source.join_splits(builder, _reading(task, builder), setting), setting
+    )
     if full:
-        chosen = {name: made[name] for name in task.splits_full}
+        chosen = {name: splits[name] for name in task.splits_full}
     else:
-        chosen = {name: made[name] for name in task.splits_1k}
-        chosen |= {"train": made["train800"], "val": made["val200"]}
+        chosen = {name: splits[name] for name in task.splits_1k}
+        chosen |= {"train": splits["train800"], "val": splits["val200"]}
     notes += filter(None, map(task.coverage, chosen))
-    return _class_names(task, builder, given), chosen, notes
+    return _class_names(task, builder, setting), chosen, notes
 
 
-def named_splits(task: Task, own: Mapping[str, Split], given: str) -> dict[str, Split]:
+def named_splits(task: Task, own: Mapping[str, Split], setting: str) -> dict[str, Split]:
     """Makes the splits of both protocols from the dataset's own splits, which share one table.
 
     Raises:
       BadInput: a split does not have the size of the protocol.
     """
-    made, wrong = {}, []
+    splits, wrong = {}, []
     for name, expression in task.splits.items():
-        made[name] = _union(own, expression)
-        if len(made[name]) != task.num_examples[name]:
-            wrong.append(f"{name} ({expression}) {len(made[name])}/{task.num_examples[name]}")
+        splits[name] = _union(own, expression)
+        if len(splits[name]) != task.num_examples[name]:
+            wrong.append(f"{name} ({expression}) {len(splits[name])}/{task.num_examples[name]}")
     if wrong:
         raise BadInput(
-            f"{given}: the prepared {task.tfds_name} is not the one that the task is made of: "
+            f"{setting}: the prepared {task.tfds_name} is not the dataset of the task: "
             f"examples found/expected: {', '.join(wrong)}. Prepare {task.tfds_name}:{task.version} "
             "again from the complete original files, or give the folder of another copy: "
             "--config.data.data_dir=DIR."
         )
-    return made
+    return splits
 
 
 def _union(own: Mapping[str, Split], expression: str) -> Split:
@@ -106,20 +108,21 @@ def _union(own: Mapping[str, Split], expression: str) -> Split:
     return Split(table, np.concatenate(rows) if rows else range(0))
 
 
-def _builder(task: Task, data_dir: str, given: str) -> Any:
+def _builder(task: Task, data_dir: str, setting: str) -> Any:
     versions = [v for v in (task.version, task.substitute) if v]
     for version in versions:
         if tfds_source.is_prepared(f"{task.tfds_name}:{version}", data_dir):
-            return tfds_source.prepared(f"{task.tfds_name}:{version}", data_dir, given)
+            return tfds_source.open_builder(f"{task.tfds_name}:{version}", data_dir, setting)
     if tfds_source.is_prepared(f"{task.tfds_name}:*.*.*", data_dir):
-        other = tfds_source.prepared(f"{task.tfds_name}:*.*.*", data_dir, given)
+        other = tfds_source.open_builder(f"{task.tfds_name}:*.*.*", data_dir, setting)
         raise BadInput(
-            f"{given} is made of {task.tfds_name}:{task.version}, prepared is {other.version}: the "
-            "examples of a task are counted off in the order of the prepared files, which another "
-            f"version may change. Prepare {task.tfds_name}:{downloads.version(task.tfds_name)} "
-            f"beside it: vit_jax data prepare vtab/{task.slug} --from=DIR."
+            f"{setting} is made of {task.tfds_name}:{task.version}, prepared is {other.version}: "
+            "the examples of a task are counted off in the order of the prepared files, which "
+            "another version may change. Prepare "
+            f"{task.tfds_name}:{downloads.version(task.tfds_name)} beside it: "
+            f"vit_jax data prepare vtab/{task.slug} --from=DIR."
         )
-    return tfds_source.prepared(f"{task.tfds_name}:{versions[-1]}", data_dir, given)
+    return tfds_source.open_builder(f"{task.tfds_name}:{versions[-1]}", data_dir, setting)
 
 
 # ---------------------------------------------------------------- labels
@@ -130,7 +133,7 @@ def bin_of(value: Tensor, edges: Sequence[float]) -> Tensor:
     return tf.reduce_sum(tf.cast(tf.constant(edges, tf.float32) < value, tf.int32)) - 1
 
 
-def coarse(label: Tensor, classes: int, fine: int) -> Tensor:
+def coarsen(label: Tensor, classes: int, fine: int) -> Tensor:
     """Maps a label of `fine` bins to `classes` bins: floor(label / (fine / classes))."""
     return label * classes // fine
 
@@ -168,7 +171,7 @@ def _reading(task: Task, builder: Any) -> Reading:
         return Reading("image", wanted, lambda e: _checked(function(e[key]), task.classes), image)
     if task.label_kind == "bins":
         fine = builder.info.features[key].num_classes
-        return Reading("image", {key: True}, lambda e: coarse(e[key], task.classes, fine), image)
+        return Reading("image", {key: True}, lambda e: coarsen(e[key], task.classes, fine), image)
     return Reading("image", {key: True}, lambda e: e[key], image)
 
 
@@ -192,13 +195,13 @@ def dsprites_image(encoded: Tensor) -> Tensor:
     return tf.io.decode_png(encoded, channels=3) * 255
 
 
-def _class_names(task: Task, builder: Any, given: str) -> list[str]:
+def _class_names(task: Task, builder: Any, setting: str) -> list[str]:
     if task.label_kind == "given":
         names = list(builder.info.features[task.label_feature].names)
         if len(names) != task.classes:
             raise BadInput(
-                f"{given} has {task.classes} classes, the prepared {task.tfds_name} {len(names)}; "
-                f"prepare {task.tfds_name}:{task.version} again."
+                f"{setting} has {task.classes} classes, the prepared {task.tfds_name} "
+                f"{len(names)}; prepare {task.tfds_name}:{task.version} again."
             )
         return names
     if task.label_kind == "count":

@@ -4,8 +4,8 @@
 """Maps positions to examples. Row r of step n is position n * B + r of an endless order.
 
 The order is pure arithmetic on (seed, position). It knows no process, mesh or restart, so resuming
-means counting from another position. Start from `example_at`. `hashed` serves choices and shuffles
-in numpy that must be the same on every host.
+means counting from another position. Start from `example_at`. `hash_numbers` serves choices and
+shuffles in numpy that must be the same on every host.
 """
 
 import hashlib
@@ -58,7 +58,7 @@ _STEPS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # splitmix64; `_L
 _GOLDEN, _LAST = 0x9E3779B97F4A7C15, 31
 
 
-def hashed(numbers: range | np.ndarray, *keys: int) -> np.ndarray:
+def hash_numbers(numbers: range | np.ndarray, *keys: int) -> np.ndarray:
     """Hashes each number, uint64 [n]; depends on the keys and is the same on every machine.
 
     Uses splitmix64 (Steele, Lea, Flood 2014): returns the number-th output from a start that the

@@ -94,7 +94,7 @@ class Split:
         rows = tf.constant(self.rows, tf.int64)
         return lambda index: read(tf.gather(rows, index))
 
-    def take(self, indices: Rows) -> "Split":
+    def take_indices(self, indices: Rows) -> "Split":
         """Returns the split of these ascending indices, with the same kind of order."""
         if isinstance(self.rows, range) and isinstance(indices, np.ndarray):
             return dataclasses.replace(self, rows=indices + self.rows.start)
@@ -102,9 +102,9 @@ class Split:
             return dataclasses.replace(self, rows=self.rows[indices.start : indices.stop])
         return dataclasses.replace(self, rows=self.rows[indices])
 
-    def part(self, start: int, stop: int) -> "Split":
+    def take_range(self, start: int, stop: int) -> "Split":
         """Returns the split of examples `start` to `stop` - 1."""
-        return self.take(range(start, stop))
+        return self.take_indices(range(start, stop))
 
     def order(self, seed: int) -> Order:
         """Returns the endless training order: a graph function, position -> index in this split.
@@ -170,7 +170,7 @@ def hold_out(split: Split, percent: int, salt: str) -> tuple[Split, Split]:
     """
     rows = np.asarray(split.rows)
     if split.table.numbered:
-        buckets = (order.hashed(rows, bucket(salt)) % np.uint64(10000)).astype(np.int64)
+        buckets = (order.hash_numbers(rows, bucket(salt)) % np.uint64(10000)).astype(np.int64)
     else:
         names = (salt + split.table.name(int(r)) for r in rows)
         buckets = np.array([bucket(name) for name in names], np.int64)
@@ -180,14 +180,14 @@ def hold_out(split: Split, percent: int, salt: str) -> tuple[Split, Split]:
     return Split(split.table, rows[~held]), Split(split.table, rows[held])
 
 
-def cut(split: Split, percent: int, salt: str) -> tuple[Split, Split]:
+def hold_out_last(split: Split, percent: int, salt: str) -> tuple[Split, Split]:
     """Returns (the rest, the last `percent` %), for tables stored shuffled, such as TFDS's."""
     at = len(split) - round(len(split) * percent / 100)
     return Split(split.table, split.rows[:at]), Split(split.table, split.rows[at:])
 
 
 def standard(
-    given: dict[str, Split],
+    own: dict[str, Split],
     *,
     val_percent: int,
     test_percent: int,
@@ -200,7 +200,7 @@ def standard(
     results are never reported on the images used for selection.
 
     Args:
-      given: the source's own splits.
+      own: the source's own splits.
       val_percent: percentage of train to hold out if there is no `val`; 0 makes no `val`.
       test_percent: percentage of train to hold out if there is no `test`; 0 makes no `test`.
       hold: chooses the examples that are held out.
@@ -208,7 +208,7 @@ def standard(
     Returns:
       The splits, and one sentence for each split that was made.
     """
-    splits, notes = dict(given), []
+    splits, notes = dict(own), []
     for alias in ("validation", "valid"):
         if alias in splits and "val" not in splits:
             splits["val"] = splits[alias]
@@ -243,7 +243,7 @@ def select(
       splits: the splits by name.
       expression: a name or a slice.
       source: the source's name, for messages.
-      part: takes [start:stop] of a split; None: `Split.part`.
+      part: takes [start:stop] of a split; None: `Split.take_range`.
 
     Raises:
       BadInput: the split is unknown (the message lists the options), or the slice is malformed or
@@ -269,4 +269,4 @@ def select(
         raise BadInput(
             f"split {expression!r} of {source} is empty: {match['name']} has {len(split)}."
         )
-    return split.part(start, stop) if part is None else part(split, start, stop)
+    return split.take_range(start, stop) if part is None else part(split, start, stop)

@@ -4,7 +4,7 @@
 """Chooses a part of the training examples by hash.
 
 The choice is the same on every host, and a smaller part lies within every larger one. The paper's
-Figure 4 is trained on 9, 30 and 90 of 303 million examples. Start from `choose`.
+Figure 4 uses 9, 30 and 90 of 303 million examples. Start from `choose`.
 """
 
 import hashlib
@@ -16,8 +16,7 @@ import numpy as np
 
 from vit_jax.data.splits import order
 from vit_jax.data.splits.split import Split, split_ids, take_rows
-from vit_jax.data.tensorflow import Tensor, tf
-from vit_jax.data.tf_errors import plain
+from vit_jax.data.tensorflow import Tensor, plain, tf
 from vit_jax.errors import BadInput
 from vit_jax.storage import regular
 
@@ -76,7 +75,7 @@ def choose(
         note += f", evenly from each class{few}"
     else:
         chosen = _smallest(split, count)
-    part = split.take(chosen)
+    part = split.take_indices(chosen)
     return part, [*notes, note, *part.notes()]
 
 
@@ -86,16 +85,16 @@ Hashes = Callable[[int, int], np.ndarray]  # (start, stop) -> uint64 of those ex
 def hashes(split: Split) -> Hashes:
     """Returns a function that gives the hashes of rows (on each call) or of names (all at once)."""
     if split.table.numbered:
-        return lambda start, stop: order.hashed(split.rows[start:stop], _PURPOSE)
+        return lambda start, stop: order.hash_numbers(split.rows[start:stop], _PURPOSE)
     names = (os.fsencode(split.name(i)) for i in range(len(split)))
-    found = np.fromiter(map(_of_name, names), np.uint64, len(split))
-    return lambda start, stop: found[start:stop]
+    values = np.fromiter(map(_of_name, names), np.uint64, len(split))
+    return lambda start, stop: values[start:stop]
 
 
-def part(split: Split, start: int, stop: int) -> Split:
+def take_range_by_hash(split: Split, start: int, stop: int) -> Split:
     """Returns examples `start` to `stop` - 1 in hash order, as a split in its original order."""
     by_hash = np.argsort(hashes(split)(0, len(split)), kind="stable")
-    return split.take(np.sort(by_hash[start:stop]))
+    return split.take_indices(np.sort(by_hash[start:stop]))
 
 
 def _of_name(name: bytes) -> int:
@@ -198,21 +197,21 @@ def _without(split: Split, path: str) -> tuple[Split, str]:
     wanted = {line.strip() for line in lines} - {b""}
     if not wanted:
         raise BadInput(f"data.exclude={path} has no names; expected one a line.")
-    found, kept = set(), np.ones(len(split), bool)
+    matched, kept = set(), np.ones(len(split), bool)
 
     def search(names: Iterable[bytes], whole: bool) -> None:
         for index, name in enumerate(names):
             for form in _forms(name, whole):
                 if form in wanted:
-                    found.add(form)
+                    matched.add(form)
                     kept[index] = False
 
     if split.table.ids is not None:
         search(split_ids(split), False)
-    if wanted - found:
+    if wanted - matched:
         names = (os.fsencode(split.name(i)) for i in range(len(split)))
         search(names, split.table.numbered)
-    if not found:
+    if not matched:
         raise BadInput(
             f"data.exclude={path}: none of its {len(wanted):,} names, such as "
             f"{os.fsdecode(min(wanted))}, is a training image here, such as {split.name(0)}; "
@@ -221,10 +220,12 @@ def _without(split: Split, path: str) -> tuple[Split, str]:
     if not kept.any():
         raise BadInput(f"data.exclude={path} names all {len(split)} training images.")
     note = f"{(~kept).sum():,} training images are excluded by {path}"
-    if missing := sorted(wanted - found):
+    if missing := sorted(wanted - matched):
         first = os.fsdecode(missing[0])
-        note += f"; {len(missing):,} of its {len(wanted):,} names are no image here, first {first}"
-    return split.take(np.flatnonzero(kept)), note
+        note += (
+            f"; {len(missing):,} of its {len(wanted):,} names are not images here, first {first}"
+        )
+    return split.take_indices(np.flatnonzero(kept)), note
 
 
 def _forms(name: bytes, whole: bool) -> list[bytes]:

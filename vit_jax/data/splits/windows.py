@@ -5,8 +5,8 @@
 
 Each epoch shuffles the files, then the examples within windows of `window_shards` files. Like every
 order, it is a function of (seed, position); resuming costs reading one window. Each process holds
-the files of the current and the next window in memory. It reads all of them, so what it reads does
-not depend on the number of processes. Start from `shuffle_in_windows`.
+the files of the current and the next window in memory. It reads all of them, so its reads do not
+depend on the number of processes. Start from `shuffle_in_windows`.
 """
 
 import dataclasses
@@ -61,10 +61,10 @@ class Windowed(Split):
         """Returns the files that hold examples of the split."""
         return np.flatnonzero(np.diff(self.firsts))
 
-    def take(self, indices: Rows) -> Split:
-        """Returns some examples; see `Split.take`."""
+    def take_indices(self, indices: Rows) -> Split:
+        """Returns some examples; see `Split.take_indices`."""
         firsts = first_at_least(indices, self.firsts)
-        return dataclasses.replace(super().take(indices), firsts=firsts)
+        return dataclasses.replace(super().take_indices(indices), firsts=firsts)
 
     def order(self, seed: int) -> Order:
         """Returns the order; see `Split.order`.
@@ -107,7 +107,7 @@ class _Windows:
     def _windows(self, epoch: int) -> tuple[list[np.ndarray], np.ndarray]:
         """Returns the files of each window of an epoch, and where each window ends, [windows]."""
         shards, k = self._split.shards(), self._split.window_shards
-        shuffled = shards[np.argsort(order.hashed(shards, self._seed, epoch))]
+        shuffled = shards[np.argsort(order.hash_numbers(shards, self._seed, epoch))]
         windows = [shuffled[i : i + k] for i in range(0, len(shuffled), k)]
         sizes = np.diff(self._split.firsts)
         return windows, np.cumsum([sizes[w].sum() for w in windows])
@@ -117,7 +117,7 @@ class _Windows:
         firsts = self._split.firsts.tolist()
         files = self._layout(epoch)[0][window]
         indices = np.concatenate([np.arange(firsts[f], firsts[f + 1]) for f in files])
-        return indices[np.argsort(order.hashed(indices, self._seed, epoch, window))]
+        return indices[np.argsort(order.hash_numbers(indices, self._seed, epoch, window))]
 
     def _enter(self, epoch: int, window: int) -> None:
         """Holds the files of this window and of the next in memory.

@@ -4,7 +4,7 @@
 """Few-shot tasks: a few images of each class to learn from, and another split to score on.
 
 The choice of images is a function of seed, names and labels. It is the same on every host, for any
-number of processes and any batch size. Start from `make`.
+number of processes and any batch size. Start from `make_task`.
 """
 
 import dataclasses
@@ -73,7 +73,7 @@ def check(source: Source) -> None:
             )
 
 
-def make(source: Source, shots: tuple[int, ...], seeds: int) -> Task:
+def make_task(source: Source, shots: tuple[int, ...], seeds: int) -> Task:
     """Picks the images; reads labels, but decodes no image.
 
     Args:
@@ -94,7 +94,7 @@ def make(source: Source, shots: tuple[int, ...], seeds: int) -> Task:
         notes.append(f"shots are picked from {POOL:,} images of train")
     labels = _one_each(source, "train", split, subset.labels(split, _WHY))
     wanted = [(k, seed) for k in shots for seed in range(seeds if k != ALL else 1)]
-    chosen = {key: pick(split, labels, *key) for key in wanted}
+    chosen = {key: pick_shots(split, labels, *key) for key in wanted}
     used = np.unique(np.concatenate(list(chosen.values())))
     sizes = np.bincount(labels, minlength=len(source.classes))
     for k in shots:
@@ -108,7 +108,7 @@ def make(source: Source, shots: tuple[int, ...], seeds: int) -> Task:
     return Task(
         source=source.spec,
         classes=len(source.classes),
-        train=split.take(used),
+        train=split.take_indices(used),
         train_labels=labels[used],
         picks={key: np.searchsorted(used, indices) for key, indices in chosen.items()},
         test=test,
@@ -117,7 +117,7 @@ def make(source: Source, shots: tuple[int, ...], seeds: int) -> Task:
     )
 
 
-def pick(split: Split, labels: np.ndarray, shots: int, seed: int) -> np.ndarray:
+def pick_shots(split: Split, labels: np.ndarray, shots: int, seed: int) -> np.ndarray:
     """Picks the images of each class with the smallest hashes; returns int64 indices, ascending.
 
     A class with fewer images than `shots` gives all it has.
@@ -131,7 +131,7 @@ def pick(split: Split, labels: np.ndarray, shots: int, seed: int) -> np.ndarray:
     if shots == ALL:
         return np.arange(len(split))
     purpose = order.stream_seed(seed, "shots")
-    hashes = order.hashed(subset.hashes(split)(0, len(split)), purpose)
+    hashes = order.hash_numbers(subset.hashes(split)(0, len(split)), purpose)
     by_class, rank = subset.ranked(labels, hashes)
     return np.sort(by_class[rank < shots])
 
@@ -139,7 +139,7 @@ def pick(split: Split, labels: np.ndarray, shots: int, seed: int) -> np.ndarray:
 def _pool(source: Source, split: Split) -> Split:
     """Returns `POOL` images: the first of a split stored shuffled (TFDS's), else chosen by hash."""
     if source.spec.partition(":")[0] in ("tfds", "vtab"):
-        return split.part(0, POOL)
+        return split.take_range(0, POOL)
     return subset.choose(split, examples=POOL, classes=len(source.classes))[0]
 
 

@@ -4,7 +4,7 @@
 """Opens the images of an evaluation and maps their labels to the model's classes.
 
 A source other than the training data is matched to the model by the names of its classes. Start
-from `find`.
+from `open_test_set`.
 """
 
 import dataclasses
@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from vit_jax.data.sources.source import Source
-from vit_jax.data.splits import subset
 from vit_jax.data.splits.split import Split, Table
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
@@ -40,10 +39,10 @@ class Evaluation:
         return sum(map(len, self.parts.values()))
 
 
-def find(
+def open_test_set(
     model: Source,
     open_other: Callable[[str], Source],
-    given: str,
+    key: str,
     *,
     source: str,
     split: str,
@@ -56,13 +55,13 @@ def find(
     Args:
       model: the training data, whose classes are the model's.
       open_other: `kind:rest` -> source, with nothing held out.
-      given: `evals.NAME`, for messages.
+      key: `evals.NAME`, for messages.
       source: "": the training data; `{corruption}` and `{severity}` stand for ImageNet-C's.
       split: name or slice; `all` is the only split of another source.
       labels: a file of other labels, see `imagenet_labels`; "": uses the source's own.
       classes: `all`: predictions are among all of the model's classes (or all of the source's, if
         each of them stands for several); `present`: only among classes that some image has.
-      data_dir: see `imagenet_labels.read`.
+      data_dir: see `imagenet_labels.read_label_sets`.
 
     Raises:
       BadInput: something is missing, or classes are not the model's.
@@ -72,21 +71,21 @@ def find(
     else:
         from vit_jax.paper import robustness
 
-        named = _opened(robustness.parts(source), open_other, given)
+        named = _opened(robustness.parts(source), open_other, key)
         opened = list(named.values())
-        splits = {part: _split(one, split, given) for part, one in named.items()}
+        splits = {part: _split(one, split, key) for part, one in named.items()}
     if any(one.classes != opened[0].classes for one in opened):
-        raise BadInput(f"{given}.source={source}: its parts have not the same classes.")
+        raise BadInput(f"{key}.source={source}: its parts do not have the same classes.")
     meant, where, own = opened[0].stands_for, source or model.spec, opened[0].classes
     parts: _Parts = {part: (one, None) for part, one in splits.items()}
     if labels:
         from vit_jax.data.catalog import imagenet_labels
 
-        sets = imagenet_labels.read(labels, data_dir)
+        sets = imagenet_labels.read_label_sets(labels, data_dir)
         meant, where, own = (), labels, tuple(imagenet_labels.wnids())
         for part, one in splits.items():
-            parts[part] = imagenet_labels.matched(one, sets, f"{given}.labels={labels}")
-    numbers = _numbers(meant or [(name,) for name in own], model, where, given)
+            parts[part] = imagenet_labels.match_labels(one, sets, f"{key}.labels={labels}")
+    numbers = _numbers(meant or [(name,) for name in own], model, where, key)
     if classes == "all" and not meant:
         return _evaluation(parts, np.array(numbers, np.int32)[:, 0], None, len(model.classes))
     used = range(len(numbers))
@@ -101,35 +100,35 @@ def find(
 
 
 def problems(
-    open_other: Callable[[str], Source], given: str, *, source: str, labels: str, data_dir: str
+    open_other: Callable[[str], Source], key: str, *, source: str, labels: str, data_dir: str
 ) -> list[BadInput]:
     """Returns a BadInput for each thing that an evaluation lacks beside the training data."""
-    found = []
+    errors = []
     try:
         if source:
             from vit_jax.paper import robustness
 
-            _opened(robustness.parts(source), open_other, given)
+            _opened(robustness.parts(source), open_other, key)
     except BadInput as e:
-        found.append(e)
+        errors.append(e)
     try:
         if labels:
             from vit_jax.data.catalog import imagenet_labels
 
-            imagenet_labels.read(labels, data_dir)
+            imagenet_labels.read_label_sets(labels, data_dir)
     except BadInput as e:
-        found.append(e)
-    return found
+        errors.append(e)
+    return errors
 
 
 def _opened(
-    specs: dict[str, str], open_other: Callable[[str], Source], given: str
+    specs: dict[str, str], open_other: Callable[[str], Source], key: str
 ) -> dict[str, Source]:
     """Opens all parts; raises one BadInput about those that cannot be opened."""
-    found, failed = {}, {}
+    sources, failed = {}, {}
     for part, spec in specs.items():
         try:
-            found[part] = open_other(spec)
+            sources[part] = open_other(spec)
         except BadInput as e:
             failed[part] = e
             if spec.startswith("tfds:"):  # each tfds part asks a server
@@ -137,24 +136,24 @@ def _opened(
     if failed:
         others = list(failed)[1:]
         more = f"\nlikewise {', '.join(others)}" if others else ""
-        if unseen := len(specs) - len(found) - len(failed):
+        if unseen := len(specs) - len(sources) - len(failed):
             more += f"\nperhaps likewise the other {unseen} parts"
-        raise BadInput(f"{given}: {next(iter(failed.values()))}{more}")
-    return found
+        raise BadInput(f"{key}: {next(iter(failed.values()))}{more}")
+    return sources
 
 
-def _split(source: Source, split: str, given: str) -> Split:
+def _split(source: Source, split: str, key: str) -> Split:
     if split != "all":
         return source.split(split)
     if len(source.splits) > 1:
         raise BadInput(
-            f"{given}.split=all: {source.spec} has several, {', '.join(source.splits)}; name one."
+            f"{key}.split=all: {source.spec} has several, {', '.join(source.splits)}; name one."
         )
     return next(iter(source.splits.values()))
 
 
 def _numbers(
-    meant: Sequence[tuple[str, ...]], model: Source, where: str, given: str
+    meant: Sequence[tuple[str, ...]], model: Source, where: str, key: str
 ) -> list[list[int]]:
     """Returns the numbers of the model's classes that each class stands for.
 
@@ -166,9 +165,9 @@ def _numbers(
         shown = ", ".join(map(repr, strange[:5])) + (", ..." if strange[5:] else "")
         have = ", ".join(map(repr, model.classes[:5])) + (", ..." if model.classes[5:] else "")
         raise BadInput(
-            f"{given}: {len(strange)} classes of {where} are not classes of {model.spec}, by whose "
-            f"names the model's are known: {shown}; the model's are {have}. Give class folders or "
-            "labels those names, or leave the evaluation out."
+            f"{key}: {len(strange)} classes of {where} are not classes of the training data "
+            f"{model.spec}: {shown}; its classes are {have}. Rename the class folders or labels, "
+            "or leave the evaluation out."
         )
     return [[number[name] for name in names] for names in meant]
 
@@ -178,20 +177,24 @@ def _evaluation(
 ) -> Evaluation:
     """Returns the evaluation of some parts; label k becomes column column_of[k]."""
     same = columns is None and np.array_equal(column_of, np.arange(model_classes))
-    made = {
-        part: split if same and other is None else relabelled(split, column_of, other)
+    mapped = {
+        part: split if same and other is None else relabel_split(split, column_of, other)
         for part, (split, other) in parts.items()
     }
-    return Evaluation(made, columns)
+    return Evaluation(mapped, columns)
 
 
 def _used(split: Split, other: np.ndarray | None) -> np.ndarray:
     """Returns the labels that examples have, ascending."""
-    labels = subset.labels(split, "the classes that are present") if other is None else other
+    labels = other
+    if labels is None:
+        from vit_jax.data.splits import subset
+
+        labels = subset.labels(split, "the classes that are present")
     return np.unique(labels[labels >= 0])
 
 
-def relabelled(split: Split, column_of: np.ndarray, other: np.ndarray | None = None) -> Split:
+def relabel_split(split: Split, column_of: np.ndarray, other: np.ndarray | None = None) -> Split:
     """Returns the same images with each label mapped through a table; -1 stays -1.
 
     Args:

@@ -34,7 +34,7 @@ from vit_jax.experiments.sweeps.points import Point, Problems, Sweep, described
 from vit_jax.paper import vtab
 from vit_jax.reports import summary
 from vit_jax.storage import files as storage
-from vit_jax.storage.jsonl import METRICS_FILE, place
+from vit_jax.storage.jsonl import METRICS_FILE, rows_path
 from vit_jax.weights import files
 
 RECORD_FILE, CSV_FILE = "sweep.json", "sweep.csv"
@@ -51,19 +51,19 @@ def settled(points: Sequence[Point], workdir: Path) -> list[Point]:
       BadInput: values are impossible, or a run in the same place has another configuration; the
         message lists all problems. Nothing was written.
     """
-    made, problems = list[Point](), Problems()
+    checked, problems = list[Point](), Problems()
     starts: dict[tuple[Any, ...], list[Point]] = {}  # points with the same weights and model
     for point in points:
         try:
             config, are_new = _settled(point, workdir)
             build.check(config)
-            made.append(dataclasses.replace(point, config=config))
+            checked.append(dataclasses.replace(point, config=config))
         except BadInput as e:
             problems.add(point.run, e)
             continue
         if config.init and are_new:
             alike = config.init, config.model.to_json(), config.data.image_size
-            starts.setdefault(alike, []).append(made[-1])
+            starts.setdefault(alike, []).append(checked[-1])
     for alike in starts.values():
         try:
             defaults.check_weights(alike[0].config)
@@ -71,7 +71,7 @@ def settled(points: Sequence[Point], workdir: Path) -> list[Point]:
             for point in alike:
                 problems.add(point.run, e)
     problems.check()
-    return made
+    return checked
 
 
 def _settled(point: Point, workdir: Path) -> tuple[ConfigDict, bool]:
@@ -80,7 +80,7 @@ def _settled(point: Point, workdir: Path) -> tuple[ConfigDict, bool]:
     number = folder.name.partition("-")[0]
     alike = [p for p in storage.listed(folder.parent) if p.name.startswith(f"{number}-")]
     for there in (p / step_folders.CONFIG_FILE for p in alike):
-        if not storage.exists(there):
+        if not there.exists():
             continue
         saved = config_lib.load(str(there))
         defaults.take_from_run(config, saved)
@@ -108,7 +108,7 @@ def _begun(folder: Path) -> bool:
 
 def is_done(folder: Path) -> bool:
     """Returns True if the workdir of a run has its results."""
-    return storage.exists(folder / summary.RESULTS_FILE)
+    return (folder / summary.RESULTS_FILE).exists()
 
 
 def _same_weights(old: str, new: str, workdir: Path) -> bool:
@@ -140,9 +140,9 @@ def write(sweep: Sweep, stage: str, points: Sequence[Point], workdir: Path) -> N
                 text = config_lib.to_yaml(point.config)
                 storage.write(folder / step_folders.CONFIG_FILE, text)
                 provenance.write(folder, recipe, devices="")  # a run from config.yaml keeps it
-        stages = _record(workdir)["stages"] if storage.exists(workdir / RECORD_FILE) else {}
+        stages = _record(workdir)["stages"] if (workdir / RECORD_FILE).exists() else {}
         listed = {
-            p.run: {"run": p.run, "keys": p.keys, "test": validation.looked_at_test(p.config)}
+            p.run: {"run": p.run, "keys": p.keys, "test": validation.uses_test_data(p.config)}
             for p in points
         }
         stages[stage] = list(({row["run"]: row for row in stages.get(stage, ())} | listed).values())
@@ -154,16 +154,16 @@ def write(sweep: Sweep, stage: str, points: Sequence[Point], workdir: Path) -> N
 def _record(workdir: Path) -> dict[str, Any]:
     path = workdir / RECORD_FILE
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(found, dict) or not isinstance(found.get("stages"), dict):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(record, dict) or not isinstance(record.get("stages"), dict):
             raise ValueError("not a sweep")
-        if not all(_is_row(row) for rows in found["stages"].values() for row in rows):
+        if not all(_is_row(row) for rows in record["stages"].values() for row in rows):
             raise ValueError("not the runs of a sweep")
-        return found
+        return record
     except (OSError, ValueError, TypeError, RecursionError) as e:
         raise BadInput(
-            f"{workdir} holds no sweep ({RECORD_FILE} is not readable); give the --workdir of "
-            "`vit_jax sweep --config=... --workdir=DIR`."
+            f"{workdir} is not the folder of a sweep ({RECORD_FILE} is not readable); give the "
+            "--workdir of `vit_jax sweep --config=... --workdir=DIR`."
         ) from e
 
 
@@ -179,7 +179,7 @@ def _is_row(row: Any) -> bool:
     )
 
 
-# ---------------------------------------------------------------- what the runs have reached
+# ---------------------------------------------------------------- results
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,10 +236,10 @@ def _entry(
 ) -> Entry:
     folder, metrics, message = workdir / run, dict[str, float](), ""
     results, failed = folder / summary.RESULTS_FILE, folder / FAILED_FILE
-    begun = storage.exists(place(folder / METRICS_FILE)) if running is None else run in running
-    if storage.exists(results):
+    begun = rows_path(folder / METRICS_FILE).exists() if running is None else run in running
+    if results.exists():
         state, metrics = "done", _metrics(files.read_json(results))
-    elif storage.exists(failed):
+    elif failed.exists():
         state, message = "failed", str(files.read_json(failed).get("message", ""))
     else:
         state = "running" if begun else "pending"
@@ -251,9 +251,9 @@ def _entry(
 def _metrics(results: Mapping[str, Any]) -> dict[str, float]:
     return {
         f"{split}/{name}": value
-        for split, found in results.items()
-        if isinstance(found, dict)
-        for name, value in found.items()
+        for split, measured in results.items()
+        if isinstance(measured, dict)
+        for name, value in measured.items()
         if isinstance(value, int | float)
     }
 
@@ -264,14 +264,14 @@ def fail(workdir: Path, run: str, code: int, message: str) -> None:
     storage.write(workdir / run / FAILED_FILE, text)
 
 
-def write_csv(workdir: Path, found: Sequence[Entry]) -> None:
+def write_csv(workdir: Path, runs: Sequence[Entry]) -> None:
     """Replaces sweep.csv."""
-    keys, metrics = (_union(rows) for rows in ([e.keys for e in found], [e.metrics for e in found]))
-    marked = ["looked_at_test"] if any(e.looked_at_test for e in found) else []
+    keys, metrics = (_union(rows) for rows in ([e.keys for e in runs], [e.metrics for e in runs]))
+    marked = ["looked_at_test"] if any(e.looked_at_test for e in runs) else []
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["run", "state", *keys, *metrics, *marked])
-    for entry in found:
+    for entry in runs:
         values = [entry.keys.get(k, "") for k in keys] + [entry.metrics.get(m, "") for m in metrics]
         mark = [str(entry.looked_at_test).lower()] if marked else []
         writer.writerow([entry.run, entry.state, *values, *mark])
@@ -289,21 +289,21 @@ def _union(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 # ---------------------------------------------------------------- table
 
 
-def table(found: Sequence[Entry]) -> str:
+def table(runs: Sequence[Entry]) -> str:
     """Formats a table with one line for runs that differ only in the seed.
 
     A line shows the mean top-1 and its standard deviation, that of a sample (n - 1). VTAB's tasks
     get a last line: the mean of all 19, with its deviation over seeds, or `n/a` while a task is not
     finished.
     """
-    metrics = _shown([e.metrics for e in found])
+    metrics = _shown([e.metrics for e in runs])
     header = ["run", "done", *(m.removesuffix("/top1") for m in metrics)]
     lines = []
-    for (name, *_), group in _groups(found, ("seed",)).items():
+    for (name, *_), group in _groups(runs, ("seed",)).items():
         done = [e for e in group if e.state == "done"]
         cells = [_spread([e.metrics[m] for e in done if m in e.metrics]) for m in metrics]
         lines.append([name, f"{len(done)}/{len(group)}", *cells])
-    of_vtab = [e for e in found if str(e.keys.get(":dataset", "")).startswith("vtab/")]
+    of_vtab = [e for e in runs if str(e.keys.get(":dataset", "")).startswith("vtab/")]
     for (name, *_), group in _groups(of_vtab, ("seed", ":dataset")).items():
         if len({_task(e) for e in group}) < len(vtab.tasks()):
             continue
@@ -311,26 +311,26 @@ def table(found: Sequence[Entry]) -> str:
         cells = [_spread(_means(group, m), missing="n/a") for m in metrics]
         lines.append([f"mean of {len(vtab.tasks())} tasks: {name}", f"{done}/{len(group)}", *cells])
     text = console.table(header, lines)
-    if any(e.looked_at_test for e in found):
+    if any(e.looked_at_test for e in runs):
         text += "\n\nlooked_at_test: runs that something is selected by have read test."
     return text
 
 
-def report(workdir: Path, found: Sequence[Entry]) -> str:
+def report(workdir: Path, runs: Sequence[Entry]) -> str:
     """Formats the table, the failures with their reasons, and the path of the results."""
-    failed = [f"{entry.run}: {entry.message}" for entry in found if entry.state == "failed"]
+    failed = [f"{entry.run}: {entry.message}" for entry in runs if entry.state == "failed"]
     listed = ["", f"{len(failed)} failed:", *failed] if failed else []
-    return "\n".join(["", table(found), *listed, "", f"results     {workdir / CSV_FILE}"])
+    return "\n".join(["", table(runs), *listed, "", f"results     {workdir / CSV_FILE}"])
 
 
 def _shown(rows: Iterable[Mapping[str, float]]) -> list[str]:
     return [m for m in _union(rows) if m.endswith("/top1") and not m.endswith("_raw/top1")]
 
 
-def _groups(found: Iterable[Entry], without: tuple[str, ...]) -> dict[tuple[str, str], list[Entry]]:
+def _groups(runs: Iterable[Entry], without: tuple[str, ...]) -> dict[tuple[str, str], list[Entry]]:
     """Groups runs that differ only in the keys `without`: (common keys, stage) -> runs."""
     groups: dict[tuple[str, str], list[Entry]] = {}
-    for entry in found:
+    for entry in runs:
         keys = {k: v for k, v in entry.keys.items() if k not in (*without, ":stage")}
         name = f"{entry.stage} {described(keys)}".strip() or "all"
         groups.setdefault((name, entry.stage), []).append(entry)

@@ -73,16 +73,16 @@ class Sweep:
         Raises:
           BadInput: points cannot be used; the message names all of them.
         """
-        given = self.stages[stage]
-        if callable(given):
+        points = self.stages[stage]
+        if callable(points):
             try:
-                given = given([dict(row) for row in rows])
+                points = points([dict(row) for row in rows])
             except BadInput:
                 raise
             except Exception as e:  # the user's code may raise anything
-                what = f"{type(e).__name__}: {e}"[:300]
-                raise BadInput(f"stage {stage!r} cannot be made of finished runs: {what}") from e
-        return self._points(stage, given)
+                reason = f"{type(e).__name__}: {e}"[:300]
+                raise BadInput(f"stage {stage!r} cannot be made of finished runs: {reason}") from e
+        return self._points(stage, points)
 
     @functools.cached_property
     def expected(self) -> dict[str, list[Point]]:
@@ -94,39 +94,39 @@ class Sweep:
         Raises:
           BadInput: points cannot be used; the message names all of them.
         """
-        found, problems, rows = dict[str, list[Point]](), list[BadInput](), list[Row]()
-        for name, given in self.stages.items():
+        points, problems, rows = dict[str, list[Point]](), list[BadInput](), list[Row]()
+        for name, stage in self.stages.items():
             try:
-                found[name] = self._imagined(name, rows) if callable(given) else self.points(name)
+                points[name] = self._imagined(name, rows) if callable(stage) else self.points(name)
             except BadInput as e:
-                found[name] = []
+                points[name] = []
                 problems.append(e)
-            rows = [{"run": p.run, "workdir": p.run, **p.keys} for p in found[name]]
+            rows = [{"run": p.run, "workdir": p.run, **p.keys} for p in points[name]]
         if problems:
             raise together(problems)
-        return found
+        return points
 
     def _imagined(self, stage: str, rows: Sequence[Row]) -> list[Point]:
         try:
-            given = list(self.stages[stage]([_Imagined(row) for row in rows]))
+            points = list(self.stages[stage]([_Imagined(row) for row in rows]))
         except Exception:  # the metrics mean nothing here; the stage is checked later
             return []
-        return self._points(stage, given) if given else []
+        return self._points(stage, points) if points else []
 
-    def _points(self, stage: str, given: Any) -> list[Point]:
-        listed = _listed(given, f"stage {stage!r}" if stage else "sweep()")
+    def _points(self, stage: str, points: Any) -> list[Point]:
+        listed = _listed(points, f"stage {stage!r}" if stage else "sweep()")
         folder = f"{stage}/" if len(self.stages) > 1 else ""
         names = [folder + name for name in _names([_named(keys, stage) for keys in listed])]
         selects = any(self.before(later) == stage for later in self.stages)
-        made, problems = list[Point](), Problems()
+        loaded, problems = list[Point](), Problems()
         for name, keys in zip(names, listed, strict=True):
             try:
-                made.append(Point(name, keys, self._config(keys, selects)))
+                loaded.append(Point(name, keys, self._config(keys, selects)))
             except BadInput as e:
                 problems.add(name, e)
         problems.check()
-        _check_different(made)
-        return made
+        _check_different(loaded)
+        return loaded
 
     def _config(self, keys: Mapping[str, Any], selects: bool) -> ConfigDict:
         for key in keys:
@@ -155,8 +155,8 @@ def read(spec: str, overrides: Iterable[str] = ()) -> Sweep:
     path, args = recipes.split(spec)
     if path.suffix != ".py":
         raise BadInput(f"--config={spec}: only a recipe (.py) has a sweep; {path.name} is a run's.")
-    found = recipes.call(path, "sweep", args)
-    stages = dict(found) if isinstance(found, Mapping) else {"": found}
+    result = recipes.call(path, "sweep", args)
+    stages = dict(result) if isinstance(result, Mapping) else {"": result}
     if not stages or not all(isinstance(name, str) for name in stages):
         raise BadInput(f"{path}: sweep() has the stages {list(stages)}; expected names of stages.")
     for name in stages:
@@ -171,8 +171,8 @@ def read(spec: str, overrides: Iterable[str] = ()) -> Sweep:
 
 def _evaluation(override: str) -> str:
     """Returns the evaluation that an override belongs to, or ""."""
-    found = re.match(r"--config\.evals\.(\w+)\.", override)
-    return found[1] if found else ""
+    match = re.match(r"--config\.evals\.(\w+)\.", override)
+    return match[1] if match else ""
 
 
 def _check_evaluations(sweep: Sweep) -> None:
@@ -209,8 +209,8 @@ def _named(keys: Mapping[str, Any], stage: str) -> Mapping[str, Any]:
     `init` is a path. It would change the name of a run with the spelling of the sweep's folder, and
     leave no room for the other keys.
     """
-    said = {k: v for k, v in keys.items() if k != "init" and not (k == ":stage" and v == stage)}
-    return said or keys
+    named = {k: v for k, v in keys.items() if k != "init" and not (k == ":stage" and v == stage)}
+    return named or keys
 
 
 class Problems(dict[str, list[str]]):
@@ -229,21 +229,21 @@ def _few(runs: Sequence[str]) -> str:
     return ", ".join(runs[:3]) + (f" and {len(runs) - 3} more" if runs[3:] else "")
 
 
-def _listed(given: Any, where: str) -> list[dict[str, Any]]:
+def _listed(points: Any, where: str) -> list[dict[str, Any]]:
     """Returns the points of a stage with plain keys and values."""
-    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
-        raise BadInput(f"{where} is {type(given).__name__}; expected a list of points.")
-    made = []
-    for number, point in enumerate(given):
+    if isinstance(points, str | Mapping) or not isinstance(points, Iterable):
+        raise BadInput(f"{where} is {type(points).__name__}; expected a list of points.")
+    listed = []
+    for number, point in enumerate(points):
         if not isinstance(point, Mapping) or not all(isinstance(k, str) for k in point):
             raise BadInput(f"{where}: point {number} is {point!r}; expected {{key: value}}.")
         keys = {k.removeprefix("config."): _plain(k, v) for k, v in point.items()}
         if len(keys) < len(point):
             raise BadInput(f"{where}: point {number} names a key twice: {', '.join(point)}.")
-        made.append(keys)
-    if not made:
+        listed.append(keys)
+    if not listed:
         raise BadInput(f"{where} is empty: there is nothing to run; return at least one point.")
-    return made
+    return listed
 
 
 def _plain(key: str, value: Any) -> Any:
@@ -309,21 +309,21 @@ def _names(points: Sequence[Mapping[str, Any]]) -> list[str]:
     digits = max(3, len(str(len(points) - 1)))
     names = []
     for number, keys in enumerate(points):
-        said = "_".join(f"{short[k]}={_safe(v)}" for k, v in keys.items())
-        names.append(f"{number:0{digits}}-{said}"[:MOST_CHARACTERS].rstrip("-_. "))
+        name = "_".join(f"{short[k]}={_safe(v)}" for k, v in keys.items())
+        names.append(f"{number:0{digits}}-{name}"[:MOST_CHARACTERS].rstrip("-_. "))
     return names
 
 
 def _short(keys: Sequence[str]) -> dict[str, str]:
     """Returns the shortest unambiguous end of each key: `lr`, or `optimizer.name`."""
-    found = {}
+    short = {}
     for key in keys:
         words = key.removeprefix(":").split(".")
         ends = [".".join(words[-n:]) for n in range(1, len(words) + 1)]
         others = [k.removeprefix(":") for k in keys if k != key]
         clear = [e for e in ends if not any(o == e or o.endswith(f".{e}") for o in others)]
-        found[key] = clear[0] if clear else ends[-1]
-    return found
+        short[key] = clear[0] if clear else ends[-1]
+    return short
 
 
 def _safe(value: Any) -> str:

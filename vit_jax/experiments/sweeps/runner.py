@@ -44,9 +44,9 @@ def beside(folder: Path) -> Path:
     if not storage.is_remote(folder):
         return folder
     name = hashlib.sha256(str(folder).encode()).hexdigest()[:24]
-    made = cache.root() / "sweeps" / name
-    made.mkdir(parents=True, exist_ok=True)
-    return made
+    local = cache.root() / "sweeps" / name
+    local.mkdir(parents=True, exist_ok=True)
+    return local
 
 
 def train_command(folder: Path) -> list[str]:
@@ -158,7 +158,7 @@ def finished(sweep: Sweep, stage: str, workdir: Path) -> list[Entry]:
     Raises:
       BadInput: runs are not finished; the message names all of them.
     """
-    begun = storage.exists(workdir / sweep_folder.RECORD_FILE)
+    begun = (workdir / sweep_folder.RECORD_FILE).exists()
     states = {e.run: e for e in (sweep_folder.entries(workdir, ()) if begun else ())}
     points = _points(sweep, stage, workdir)
     missing = [
@@ -168,7 +168,7 @@ def finished(sweep: Sweep, stage: str, workdir: Path) -> list[Entry]:
     ]
     if missing:
         raise BadInput(
-            f"the next stage is chosen by all runs of {stage!r}, but of these are not finished: "
+            f"the next stage needs all runs of {stage!r}, but these are not finished: "
             f"{', '.join(missing)}; run --stage={stage} first."
         )
     sweep_folder.settled(points, workdir)  # the runs must be the same as then
@@ -186,10 +186,11 @@ def _locked(workdir: Path) -> Iterator[int]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as e:
             raise BadInput(
-                f"another sweep, or a run that it has left, is at work in {workdir}; wait for it."
+                f"another sweep, or a run that it left behind, is at work in {workdir}; wait for "
+                "it to end."
             ) from e
         except OSError:  # some network file systems cannot lock
-            log.info("%s cannot be locked; see that no other sweep is at work there", workdir)
+            log.info("%s cannot be locked; make sure that no other sweep is at work there", workdir)
         yield file.fileno()
 
 
@@ -220,11 +221,11 @@ def _stops(stop_file: signals.StopFile) -> Iterator[_Stops]:
     with signals.collected() as numbers:
         stops = _Stops(numbers)
 
-        def found() -> None:
+        def request() -> None:
             stops.file = True
             numbers.append(signal.SIGTERM)
 
-        with stop_file.watched(found):
+        with stop_file.watched(request):
             yield stops
 
 
@@ -318,7 +319,7 @@ class _Stage:
             one.process.kill() if again else one.process.send_signal(number)
 
     def ended(self, one: _Active, *, stopping: bool) -> None:
-        """Decides whether a run whose process has ended is done, waits again, or is given up."""
+        """Counts a run whose process has ended as done, lets it wait again, or gives it up."""
         job, code = one.job, one.process.returncode
         file = beside(job.folder) / LOG_FILE
         if storage.is_remote(job.folder):
@@ -357,5 +358,6 @@ def last_message(file: Path, start: int = 0) -> str:
     with open(file, "rb") as lines:
         lines.seek(start)
         text = "\n" + lines.read().decode(errors="replace").strip()
-    _, mark, said = text.rpartition("\nvit_jax: ")
-    return (said if mark else text.splitlines()[-1])[:MOST_CHARACTERS].strip() or "it said nothing"
+    _, mark, message = text.rpartition("\nvit_jax: ")
+    message = message if mark else text.splitlines()[-1]
+    return message[:MOST_CHARACTERS].strip() or "it printed nothing"

@@ -3,20 +3,19 @@
 
 """Fills the cells of the papers' tables with runs, and compares with the papers' values.
 
-    cells         a cell, and the run that it wants
+    cells         a cell, and the run that it wants; every table by name
     transfers     the cells of Tables 2, 5, 6, 7, 9, Figures 2, 3, 5 and of AugReg's Table 3
     ablations     the cells of Table 8 and Figures 4, 8, 9 and 12
     settings      Tables 1, 3 and 4: the models and the recipes themselves
-    evidence      the runs in a folder
+    run_results   the runs in a folder
     lineage       the training data of a run's starting weights
     recipe_diff   differences between a run and its recipe
-    filling       runs into cells: mean over seeds, status
-    tolerance     the formula
+    filling       runs into cells: mean over seeds, tolerance, status
     compute       exaFLOPs, core-days, chip-hours
     missing_runs  the runs that missing cells need
     rendering     markdown, CSV, HTML
     claims        a criterion as data, a computed verdict
     miniature     the claims of configs/miniature.py
 
-Imports no jax until models are needed. Start from `catalogue.find`, then `filling.fill`.
+Imports no jax until models are needed. Start from `cells.find`, then `filling.fill`.
 """

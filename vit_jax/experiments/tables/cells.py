@@ -1,10 +1,16 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The parts of a table. Start from `Table`; `Want` describes the runs that fill a cell."""
+"""The parts of a table, and every table by name.
+
+Start from `find` and `Table`; `Want` describes the runs that fill a cell.
+"""
 
 import dataclasses
 from typing import Any, Literal
+
+from vit_jax.config.plugins import Registry
+from vit_jax.errors import unknown
 
 # public: anybody can reproduce it; private: needs JFT-300M; external: the paper quotes it from
 # others; absent: the paper leaves it empty.
@@ -106,3 +112,39 @@ class Table:
     def need_runs(self) -> bool:
         """Returns True if runs fill some of its cells."""
         return any(cell.wants for cell in self.cells)
+
+
+# name -> the function that returns the table
+TABLES = Registry({
+    name: f"vit_jax.experiments.tables.{place}"
+    for name, place in {
+        "1": "settings:table_1",
+        "2": "transfers:table_2",
+        "3": "settings:table_3",
+        "4": "settings:table_4",
+        "5": "transfers:table_5",
+        "6": "transfers:table_6",
+        "7": "transfers:table_7",
+        "8": "ablations:table_8",
+        "9": "transfers:table_9",
+        "figure2": "transfers:figure_2",
+        "figure3": "transfers:figure_3",
+        "figure4": "ablations:figure_4",
+        "figure5": "transfers:figure_5",
+        "figure8": "ablations:figure_8",
+        "figure9": "ablations:figure_9",
+        "figure12": "ablations:figure_12",
+        "augreg3": "transfers:augreg_3",
+    }.items()
+})  # fmt: skip
+
+
+def find(name: str) -> Table:
+    """Returns the table of a name such as `5` or `figure4`, without runs.
+
+    Raises:
+      BadInput: no table has this name; the message lists all names.
+    """
+    if name not in TABLES:
+        raise unknown("table", name, [*TABLES, "miniature"])
+    return TABLES[name]()

@@ -53,12 +53,12 @@ class Claim:
     @property
     def criterion(self) -> str:
         """Returns the test in words."""
-        what = {
+        test = {
             "above": f"> {self.margin:g}",
             "below": f"< {-self.margin:g}",
             "equal": f"within ± {self.margin:g}",
         }[self.test]
-        return f"mean ± t se {what} {self.unit}, {self.seeds} seeds"
+        return f"mean ± t se {test} {self.unit}, {self.seeds} seeds"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +91,7 @@ def judge(claim: Claim, measured: Mapping[tuple[str, str], Mapping[int, float]])
     seeds = sorted(set.intersection(*map(set, each)))
     weights = [weight for weight, _, _ in claim.terms]
     values = tuple(
-        math.fsum(w * found[seed] for w, found in zip(weights, each, strict=True)) for seed in seeds
+        math.fsum(w * m[seed] for w, m in zip(weights, each, strict=True)) for seed in seeds
     )
     mean = statistics.fmean(values) if values else None
     error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None

@@ -10,7 +10,7 @@ import functools
 import statistics
 from collections.abc import Iterable
 
-from vit_jax.experiments.tables.evidence import Run
+from vit_jax.experiments.tables.run_results import Run
 from vit_jax.hardware import topology
 from vit_jax.paper import pretraining, results
 
@@ -36,15 +36,15 @@ def forward_flops(variant: str, pixels: int) -> int:
 
     The 18,291 classes of JFT-300M would add up to 0.9 %, which would leave Table 6's bounds.
     """
-    from vit_jax.models import flops, variants
+    from vit_jax.models import variants
 
     cfg = variants.config(variant=variant, classes=1000, **variants.published(variant))
-    return flops.forward_flops(cfg, pixels, pixels)
+    return variants.forward_flops(cfg, pixels, pixels)
 
 
 def training_flops(run: Run) -> float:
     """Returns the FLOPs of a finished run: 3 forward passes for each image that it saw."""
-    from vit_jax.models import flops, variants
+    from vit_jax.models import variants
 
     side, assigned = run.config["data.image_size"], "model."
     settings = {
@@ -53,7 +53,7 @@ def training_flops(run: Run) -> float:
     cfg = variants.config(**settings, classes=100)
     assert run.results is not None, run.folder
     images = run.results["step"] * run.config["batch_size"]
-    return 3 * images * flops.forward_flops(cfg, side, side)
+    return 3 * images * variants.forward_flops(cfg, side, side)
 
 
 def exaflops(variant: str, epochs: float, dataset: str = "jft") -> float:
@@ -93,22 +93,22 @@ _COLUMNS = {
 
 def core_days_notes() -> tuple[str, ...]:
     """Returns notes on core-days: Table 2's, the implied throughput, ours at H/14's throughput."""
-    found = []
+    notes = []
     for column, (variant, epochs, dataset) in _COLUMNS.items():
         theirs, total = results.core_days()[column], exaflops(variant, epochs, dataset)
         rate = total * 1e18 / (theirs * DAY) / 1e12
         ours = core_days(variant, epochs, dataset, utilisation())
-        found.append(
+        notes.append(
             f"TPUv3 core-days, {column}: paper {theirs:,}, which for our {total:,.0f} exaFLOPs of "
             f"{epochs} epochs implies {rate:.1f} TFLOP/s a core; planned at {utilisation():.0%} of "
             f"the peak, {ours:,.0f}."
         )
-    return tuple(found)
+    return tuple(notes)
 
 
 def measured_core_days(runs: Iterable[Run]) -> list[str]:
     """Returns notes on Table 2's core-days at the share of the peak that its models' runs reach."""
-    found = []
+    notes = []
     models = {variant for variant, *_ in _COLUMNS.values()}
     for run in runs:
         if run.fine_tunes or run.config["model.variant"] not in models:
@@ -117,8 +117,8 @@ def measured_core_days(runs: Iterable[Run]) -> list[str]:
         for column, (variant, epochs, dataset) in _COLUMNS.items():
             if shares and run.config["model.variant"] == variant:
                 share = statistics.median(shares)
-                found.append(
+                notes.append(
                     f"TPUv3 core-days, {column}: {core_days(variant, epochs, dataset, share):,.0f} "
                     f"at the {share:.0%} of the peak that {run.folder} reaches on its devices."
                 )
-    return found
+    return notes

@@ -3,7 +3,7 @@
 
 """Determines the training data of a run and of the weights that it started from.
 
-Start from `Ancestry.origin_of`; `tested_on` gives the dataset of a fine-tuning run.
+Start from `Ancestry.origin`; `tested_on` gives the dataset of a fine-tuning run.
 """
 
 import dataclasses
@@ -12,13 +12,12 @@ import os
 import re
 from pathlib import Path
 
-from vit_jax.config import durations
-from vit_jax.experiments.tables import evidence, recipe_diff
+from vit_jax.config import timeline
+from vit_jax.experiments.tables import recipe_diff, run_results
 from vit_jax.experiments.tables.cells import Want
-from vit_jax.experiments.tables.evidence import Run
+from vit_jax.experiments.tables.run_results import Run
 from vit_jax.models import published
 from vit_jax.paper import transfer, vtab
-from vit_jax.storage import files as storage
 
 # Every spelling, without "-" and "_" and in lower case -> dataset.
 _NAMES = {
@@ -66,67 +65,69 @@ class Ancestry:
         self._known = {_key(run.folder): run for run in runs}
         self._origins: dict[tuple[Path, str], Origin] = {}
 
-    def origin_of(self, run: Run) -> Origin:
+    def origin(self, run: Run) -> Origin:
         """Returns the training data of a run, or of the weights that it started from."""
         if not run.fine_tunes:
             return self._pretraining(run)
         init = run.config["init"]
         if not init:
             return Origin("nothing (from scratch)")
-        said: str = run.config["recipe.upstream"]
-        said = _NAMES.get(_plain(said), said)
+        upstream: str = run.config["recipe.upstream"]
+        upstream = _NAMES.get(_plain(upstream), upstream)
         parent = self._run(init)
         if parent is not None:
             if parent.fine_tunes:
                 return Origin(f"{parent.config['data.source']} (itself fine-tuned)")
-            return self._pretraining(parent, said)
-        return of_published(init) or Origin(said or f"{init} (recipe.upstream does not say)")
+            return self._pretraining(parent, upstream)
+        return published_origin(init) or Origin(
+            upstream or f"{init} (recipe.upstream does not say)"
+        )
 
-    def _pretraining(self, run: Run, said: str = "") -> Origin:
-        key = run.folder, said
+    def _pretraining(self, run: Run, upstream: str = "") -> Origin:
+        key = run.folder, upstream
         if key not in self._origins:
-            self._origins[key] = of_pretraining(run, said)
+            self._origins[key] = pretraining_origin(run, upstream)
         return self._origins[key]
 
     def _run(self, init: str) -> Run | None:
         """Returns the run that `init` names; None if it names a file or nothing that exists."""
-        name = re.sub(r"@(best|\d+)$", "", init)
-        if storage.is_remote(name):
-            return self._known.get(name.rstrip("/"))
+        name = re.sub(r"@(best|\d+)$", "", init).rstrip("/")
+        if name in self._known:
+            return self._known[name]
         for base in (Path(), self._root or Path()):
             folder = base / os.path.expanduser(name)
             if _key(folder) in self._known:
                 return self._known[_key(folder)]
-            if (folder / evidence.CONFIG).is_file():
+            if (folder / run_results.CONFIG).is_file():
                 try:
-                    return evidence.open_run(folder)
-                except evidence.Unreadable:
+                    return run_results.open_run(folder)
+                except run_results.Unreadable:
                     return None
         return None
 
 
 def _key(folder: Path) -> str:
-    return str(folder if storage.is_remote(folder) else folder.resolve())
+    return str(folder.resolve())
 
 
-def of_pretraining(run: Run, said: str = "") -> Origin:
+def pretraining_origin(run: Run, upstream: str = "") -> Origin:
     """Returns the origin that a pre-training run itself represents.
 
     Args:
       run: the run.
-      said: dataset named by `recipe.upstream`, used if the source does not tell.
+      upstream: dataset named by `recipe.upstream`, used if the source does not tell.
     """
     source = run.config["data.source"]
-    said = said or _NAMES.get(_plain(run.config["recipe.upstream"]), "")
+    upstream = upstream or _NAMES.get(_plain(run.config["recipe.upstream"]), "")
     dataset = next((name for known, name in _SOURCES.items() if _is(source, known)), "")
     if not dataset:
-        dataset = source if source.startswith("synthetic:") else said or source
+        dataset = source if source.startswith("synthetic:") else upstream or source
     if dataset not in _NAMES.values():
         return Origin(dataset)
     epochs = _epochs(run.config["length"])
-    name, found = judged(run.config, dataset, epochs)
+    name, differences = judged(run.config, dataset, epochs)
     unlike = [] if run.results is not None else ["it is not finished"]
-    return Origin(dataset, name, epochs, (*unlike, *phrases(found)))
+    return Origin(dataset, name, epochs, (*unlike, *phrases(differences)))
 
 
 def judged(
@@ -140,31 +141,31 @@ def judged(
       epochs: number of epochs; 0: the length has another unit.
       **own: see `recipe_diff.differences`.
     """
-    found = {}
+    by_recipe = {}
     for name in ("paper", "bit", "augreg"):
         for length in (epochs, 90, 300) if not epochs else (epochs,):
             recipe = recipe_diff.pre_training(config["model.variant"], dataset, name, length)
             if recipe is not None:
                 unlike = recipe_diff.differences(config, recipe, **own)
                 free = _AUGREG if name == "augreg" else ()
-                found.setdefault(name, tuple(d for d in unlike if d[0] not in free))
-    if not found:
+                by_recipe.setdefault(name, tuple(d for d in unlike if d[0] not in free))
+    if not by_recipe:
         return "", (("model.variant", config["model.variant"], "one that a recipe has"),)
-    best = min(found, key=lambda name: len(found[name]))
-    return best, found[best]
+    best = min(by_recipe, key=lambda name: len(by_recipe[name]))
+    return best, by_recipe[best]
 
 
-def phrases(found: tuple[recipe_diff.Difference, ...]) -> tuple[str, ...]:
+def phrases(differences: tuple[recipe_diff.Difference, ...]) -> tuple[str, ...]:
     """Formats each difference as `length: 100 steps, not 10000 steps`."""
-    return tuple(f"{key}: {given}, not {wanted}" for key, given, wanted in found)
+    return tuple(f"{key}: {own}, not {wanted}" for key, own, wanted in differences)
 
 
 def _epochs(length: str) -> int:
-    found = durations.parse("length", length)
-    return int(found.amount) if found.unit == "epochs" else 0
+    duration = timeline.parse_duration("length", length)
+    return int(duration.amount) if duration.unit == "epochs" else 0
 
 
-def of_published(init: str) -> Origin | None:
+def published_origin(init: str) -> Origin | None:
     """Returns the origin of a published file, by its name or its place; None for other files."""
     if not init.endswith(".npz"):
         return None

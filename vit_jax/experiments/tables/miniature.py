@@ -11,15 +11,15 @@ from pathlib import Path
 
 from vit_jax.config import recipes
 from vit_jax.errors import BadInput
-from vit_jax.experiments.tables import claims, compute, evidence, recipe_diff, rendering
+from vit_jax.experiments.tables import claims, compute, recipe_diff, rendering, run_results
 from vit_jax.experiments.tables.claims import Claim, Judged
-from vit_jax.experiments.tables.evidence import Run
-from vit_jax.reports import charts, pages
+from vit_jax.experiments.tables.run_results import Run
+from vit_jax.reports import pages
 
 NAME = "miniature"
 CORRELATION = "posemb/distance_correlation"  # measured on weights, not in results.json
 _FILE = "miniature.py"
-_TITLE = "The paper in miniature: what was claimed beforehand, and what runs show"
+_TITLE = "The paper in miniature: claims made beforehand, and results of runs"
 _CLAIMS = ("tier", "claim", "criterion", "mean", "standard error", "seeds", "verdict")
 _MEASURED = ("run", "metric", "mean in %", "standard deviation", "seeds")
 _STYLES = {"shown": "good", "opposite": "bad", "not shown": "some", "missing": "quiet"}
@@ -54,9 +54,9 @@ def judge(root: Path, correlation: Callable[[Path], float]) -> Report:
     Raises:
       BadInput: the folder does not exist, or two runs share a seed.
     """
-    found, broken = evidence.read(root)
+    runs, broken = run_results.read(root)
     remarks = [f"not readable: {text}" for text in broken]
-    cells = _cells(found, remarks)
+    cells = _cells(runs, remarks)
     listed = recipes.call(recipes.root() / "configs" / _FILE, "claims", "")
     asked = [Claim(**one) for one in listed]
     measured = _measured(cells)
@@ -76,10 +76,10 @@ def judge(root: Path, correlation: Callable[[Path], float]) -> Report:
     )
 
 
-def _cells(found: Iterable[Run], remarks: list[str]) -> dict[str, dict[int, Run]]:
+def _cells(runs: Iterable[Run], remarks: list[str]) -> dict[str, dict[int, Run]]:
     """Returns cell -> seed -> finished run that follows the recipe; adds remarks on others."""
     cells: dict[str, dict[int, Run]] = defaultdict(dict)
-    for run in found:
+    for run in runs:
         cell, seed = run.config["recipe.protocol"], run.config["seed"]
         if run.config["recipe.name"] != NAME:
             continue
@@ -103,10 +103,10 @@ def _why_not(run: Run, cell: str) -> str:
         differences = recipe_diff.differences(run.config, recipe_diff.recipe(_FILE, cell))
     except BadInput as e:
         return str(e)
-    said = [f"{key}: {own}, not {wanted}" for key, own, wanted in differences]
+    reasons = [f"{key}: {own}, not {wanted}" for key, own, wanted in differences]
     if bool(run.config["init"]) != ("method=finetune" in cell):
-        said.append(f"init: {run.config['init'] or 'none'}")
-    return "; ".join(said)
+        reasons.append(f"init: {run.config['init'] or 'none'}")
+    return "; ".join(reasons)
 
 
 def _measured(cells: Mapping[str, Mapping[int, Run]]) -> dict[tuple[str, str], dict[int, float]]:
@@ -125,29 +125,32 @@ def _measured(cells: Mapping[str, Mapping[int, Run]]) -> dict[tuple[str, str], d
 # ---------------------------------------------------------------- rendering
 
 
-def render(made: Report, form: str) -> str:
+def render(report: Report, form: str) -> str:
     """Renders the report as md, csv (only the claims) or html."""
-    rows = [_row(one) for one in made.judged]
+    rows = [_row(one) for one in report.judged]
     if form == "csv":
         return rendering.csv_text([_CLAIMS, *rows])
     reached = [
         (cell, metric, f"{statistics.fmean(v.values()):.2f}", _std(list(v.values())), str(len(v)))
-        for (cell, metric), v in sorted(made.measured.items())
+        for (cell, metric), v in sorted(report.measured.items())
         if metric != CORRELATION
     ]
     about = (
         "t is Student's, such that mean ± t se covers the truth in 90 % of cases.",
-        *made.remarks,
+        *report.remarks,
     )
     if form == "html":
-        styles = {i: _STYLES[one.verdict] for i, one in enumerate(made.judged)}
-        body = [
-            pages.table(_CLAIMS, rows, numbers=(3, 4, 5), styles=styles),
-            pages.drawing(_chart(made)),
-            pages.table(_MEASURED, reached, numbers=(2, 3, 4), codes=(0,)),
-            *map(pages.paragraph, about),
-        ]
-        return pages.page(_TITLE, body)
+        styles = {i: _STYLES[one.verdict] for i, one in enumerate(report.judged)}
+        return pages.render(
+            "claims.html",
+            _TITLE,
+            claims={"header": _CLAIMS, "rows": rows, "numbers": (3, 4, 5), "styles": styles},
+            svg=_chart(report),
+            measured={
+                "header": _MEASURED, "rows": reached, "numbers": (2, 3, 4), "codes": (0,),
+            },
+            notes=about,
+        )  # fmt: skip
     text = rendering.markdown(_TITLE, _CLAIMS, rows, about)
     return f"{text}\n\n{rendering.markdown('Measured', _MEASURED, reached, ())}"
 
@@ -171,20 +174,22 @@ def _std(values: Sequence[float]) -> str:
     return f"{statistics.stdev(values):.2f}" if len(values) > 1 else ""
 
 
-def _chart(made: Report) -> str:
+def _chart(report: Report) -> str:
     """Draws CIFAR-100 accuracy by training cost: a colour for each model, lines join data sizes."""
+    from vit_jax.reports import charts  # imports matplotlib
+
     lines: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for cell, flops in sorted(made.flops.items(), key=lambda item: _examples(item[0])):
-        own = [made.measured.get((cell, f"{split}/top1")) for split in ("test", "val")]
+    for cell, flops in sorted(report.flops.items(), key=lambda item: _examples(item[0])):
+        own = [report.measured.get((cell, f"{split}/top1")) for split in ("test", "val")]
         top1 = own[0] or own[1]
         if top1:
-            said = [part for part in cell.split(",") if not part.startswith("examples=")]
-            lines[", ".join(said)].append((flops / 1e12, statistics.fmean(top1.values())))
+            parts = [part for part in cell.split(",") if not part.startswith("examples=")]
+            lines[", ".join(parts)].append((flops / 1e12, statistics.fmean(top1.values())))
     series = [
         charts.Series(name, line, True, colour=i) for i, (name, line) in enumerate(lines.items())
     ]
     return charts.chart(
-        series, "teraFLOPs of training", "CIFAR-100 top-1 in % (hour: val)", log_x=True
+        series, "teraFLOPs of training", "CIFAR-100 top-1 in % (hour: val)", log="x"
     )
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from vit_jax.experiments.tables import compute, filling
 from vit_jax.experiments.tables.cells import Want
-from vit_jax.experiments.tables.evidence import Run
 from vit_jax.experiments.tables.filling import Report
 from vit_jax.experiments.tables.lineage import Ancestry
 from vit_jax.experiments.tables.run_matching import image_size
+from vit_jax.experiments.tables.run_results import Run
 from vit_jax.models import published
 from vit_jax.paper import augreg, results, transfer
 
@@ -56,15 +56,15 @@ class Plan:
     def notes(self) -> tuple[str, ...]:
         """Returns the sum, and the meaning of the hours."""
         hours = sum(job.chip_hours for job in self.jobs)
-        found = (
+        sentences = (
             f"{len(self.jobs)} commands, {hours:,.0f} chip-hours of TPUv3.",
-            f"Hours are FLOPs at {compute.utilisation():.0%} of a chip's peak (what Table 2 "
-            "implies for H/14), without evaluation; nothing was compiled (vit_jax plan does). A "
-            f"sweep is counted as every rate once and {SEEDS} final runs.",
+            f"Hours are FLOPs at {compute.utilisation():.0%} of a chip's peak, the share that "
+            "Table 2 implies for H/14. They exclude evaluation, and nothing was compiled (`vit_jax "
+            f"plan` compiles). A sweep counts as every rate once and {SEEDS} final runs.",
         )
         return (
-            found if not self.without else
-            (*found, f"{self.without} missing cells are of no run that a command makes.")
+            sentences if not self.without else
+            (*sentences, f"No command makes the runs of {self.without} missing cells.")
         )  # fmt: skip
 
 
@@ -129,7 +129,7 @@ class _Maker:
                 return file
         for run in self._runs:
             if not run.fine_tunes and run.config["model.variant"] == want.variant:
-                origin = self._origins.origin_of(run)
+                origin = self._origins.origin(run)
                 if origin.is_of(want) and not origin.unlike:
                     return str(run.folder)
         return self._pretrain(want)

@@ -66,9 +66,9 @@ def recipe(file: str, args: str) -> Flat:
 def fine_tuning(variant: str, dataset: str, **arguments: Any) -> Flat:
     """Returns configs/transfer.py as it trains once everything is chosen: on all of train."""
     args = {"model": variant, "dataset": dataset, **arguments}
-    found = recipe("transfer.py", ",".join(f"{key}={value}" for key, value in args.items()))
+    values = recipe("transfer.py", ",".join(f"{key}={value}" for key, value in args.items()))
     whole = {} if dataset.startswith("vtab/") else {"data.split": "train"}
-    return {**found, **whole}
+    return {**values, **whole}
 
 
 def pre_training(variant: str, dataset: str, name: str, epochs: int) -> Flat | None:

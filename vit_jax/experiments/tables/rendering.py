@@ -3,7 +3,7 @@
 
 """Renders a filled table, or a plan, as markdown, CSV or one HTML file.
 
-Start from `report` or `plan`.
+Start from `render_table` or `render_plan`.
 """
 
 import csv
@@ -14,7 +14,7 @@ from vit_jax.errors import unknown
 from vit_jax.experiments.tables import filling
 from vit_jax.experiments.tables.filling import Filled, Report
 from vit_jax.experiments.tables.missing_runs import Plan
-from vit_jax.reports import charts, pages
+from vit_jax.reports import pages
 
 FORMATS = ("md", "csv", "html")
 PLAN_FORMATS = (*FORMATS, "sh")
@@ -41,33 +41,34 @@ def check(name: str, *, of_plan: bool = False) -> None:
         raise unknown("--format", name, options)
 
 
-def report(made: Report, form: str) -> str:
+def render_table(report: Report, form: str) -> str:
     """Renders a filled table; the last line counts the reproduced cells."""
-    header = (*made.table.columns, *_COLUMNS)
-    rows = [_row(filled, made.table.digits) for filled in made.cells]
-    about = [*made.table.notes, *made.remarks]
-    if made.protocol:
-        about = [f"Protocol of the runs: {made.protocol}.", *about]
+    header = (*report.table.columns, *_COLUMNS)
+    rows = [_row(filled, report.table.digits) for filled in report.cells]
+    about = [*report.table.notes, *report.remarks]
+    if report.protocol:
+        about = [f"Protocol of the runs: {report.protocol}.", *about]
     if form == "csv":
-        return csv_text([header, *rows, (made.summary,)])
+        return csv_text([header, *rows, (report.summary,)])
     if form == "html":
-        first = len(made.table.columns)
-        table = pages.table(
-            header,
-            rows,
-            numbers=range(first, first + 5),
-            styles={i: _STYLES.get(filled.status, "") for i, filled in enumerate(made.cells)},
+        first = len(report.table.columns)
+        styles = {i: _STYLES.get(filled.status, "") for i, filled in enumerate(report.cells)}
+        content = {"header": header, "rows": rows, "numbers": range(first, first + 5)}
+        return pages.render(
+            "table.html",
+            report.table.title,
+            charts=_charts(report),
+            content={**content, "styles": styles},
+            notes=[*about, report.summary],
         )
-        said = [pages.paragraph(text) for text in (*about, made.summary)]
-        return pages.page(made.table.title, [_chart(made), table, *said])
-    return markdown(made.table.title, header, rows, [*about, made.summary])
+    return markdown(report.table.title, header, rows, [*about, report.summary])
 
 
-def plan(title: str, made: Plan, form: str) -> str:
+def render_plan(title: str, plan: Plan, form: str) -> str:
     """Renders the commands of a plan; as `sh`, one command a line."""
     header = ("command", "cells", "chip-hours")
-    rows = [(job.command, str(job.cells), _hours(job.chip_hours)) for job in made.jobs]
-    notes = list(made.notes) if rows else ["No missing cell is of a run that a command makes."]
+    rows = [(job.command, str(job.cells), _hours(job.chip_hours)) for job in plan.jobs]
+    notes = list(plan.notes) if rows else ["No missing cell has a run that a command makes."]
     title = f"{title}: runs to do"
     if form == "sh":
         return "\n".join(
@@ -76,8 +77,8 @@ def plan(title: str, made: Plan, form: str) -> str:
     if form == "csv":
         return csv_text([header, *rows])
     if form == "html":
-        table = pages.table(header, rows, numbers=(1, 2), codes=(0,))
-        return pages.page(title, [table, *map(pages.paragraph, notes)])
+        content = {"header": header, "rows": rows, "numbers": (1, 2), "codes": (0,)}
+        return pages.render("table.html", title, charts=[], content=content, notes=notes)
     return markdown(title, header, rows, notes)
 
 
@@ -133,26 +134,28 @@ def markdown(
 # ---------------------------------------------------------------- charts
 
 
-def _chart(made: Report) -> str:
-    """Draws a figure of the paper with our values in it; for a table, ours against the paper's."""
-    if made.table.axes is None:
-        return _agreement(made)
+def _charts(report: Report) -> list[tuple[str, str]]:
+    """Draws a figure of the paper with our values in it; for a table, ours against the paper's.
+
+    Returns (name, SVG) of each chart; a single chart has no name.
+    """
+    if report.table.axes is None:
+        return [("", _agreement(report))]
     panels: dict[tuple[str, ...], list[Filled]] = {}
-    for filled in made.cells:
+    for filled in report.cells:
         if filled.cell.x is not None:
-            panels.setdefault(filled.cell.labels[: max(0, made.table.series - 1)], []).append(
-                filled
-            )
-    drawn = [(labels, _panel(made, len(labels), cells)) for labels, cells in panels.items()]
-    return "\n".join(
-        (pages.paragraph(", ".join(labels)) if labels else "") + pages.drawing(svg)
-        for labels, svg in drawn
-    )
+            labels = filled.cell.labels[: max(0, report.table.series - 1)]
+            panels.setdefault(labels, []).append(filled)
+    return [
+        (", ".join(labels), _panel(report, len(labels), cells)) for labels, cells in panels.items()
+    ]
 
 
-def _panel(made: Report, first: int, cells: Sequence[Filled]) -> str:
+def _panel(report: Report, first: int, cells: Sequence[Filled]) -> str:
     """Draws one chart; the labels from `first` on name its lines."""
-    table = made.table
+    from vit_jax.reports import charts  # imports matplotlib
+
+    table = report.table
     assert table.axes is not None
     lines: dict[str, list[Filled]] = {}
     for filled in cells:
@@ -169,8 +172,7 @@ def _panel(made: Report, first: int, cells: Sequence[Filled]) -> str:
     return charts.chart(
         [*paper, *ours],
         *table.axes,
-        log_x="x" in table.log,
-        log_y="y" in table.log,
+        log=table.log,
         x_names=dict(table.x_names),
     )
 
@@ -184,11 +186,13 @@ def _points(pairs: Sequence[tuple[object, object]]) -> list[tuple[float, float]]
     ]
 
 
-def _agreement(made: Report) -> str:
-    """Draws our values against the paper's, with one colour for each status."""
+def _agreement(report: Report) -> str:
+    """Draws our values against the paper's, with one colour for each status; "" without values."""
+    from vit_jax.reports import charts  # imports matplotlib
+
     colours = {filling.WITHIN: 2, filling.OFF: 1} | dict.fromkeys(filling.FEW, 4)
     groups = {
-        status: _points([(f.cell.paper, f.ours) for f in made.cells if f.status == status])
+        status: _points([(f.cell.paper, f.ours) for f in report.cells if f.status == status])
         for status in colours
     }
     series = [
@@ -196,5 +200,4 @@ def _agreement(made: Report) -> str:
         for status, points in groups.items()
         if points
     ]
-    drawn = charts.chart(series, "paper", "ours", diagonal=True)
-    return pages.drawing(drawn) or pages.paragraph("No cell has a value of ours yet.")
+    return charts.chart(series, "paper", "ours", diagonal=True)

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Finds the cells that a run belongs to, and what keeps it from filling them.
+"""Finds the cells that a run belongs to, and the reasons why it does not fill them.
 
 Start from `Placer.place`.
 """
@@ -14,9 +14,9 @@ from typing import Any
 from vit_jax.config import load as config_lib
 from vit_jax.experiments.tables import lineage, recipe_diff
 from vit_jax.experiments.tables.cells import Want
-from vit_jax.experiments.tables.evidence import Run
 from vit_jax.experiments.tables.lineage import Ancestry, Origin
 from vit_jax.experiments.tables.recipe_diff import Difference
+from vit_jax.experiments.tables.run_results import Run
 from vit_jax.paper import transfer
 
 SELECT = "stage select, not final"
@@ -59,7 +59,7 @@ class Placer:
         The best matches agree in pre-training and image size, or else in pre-training.
         """
         near = [want for want in self._wants if want.known and self._near(run, want)]
-        origin = self._origins.origin_of(run)
+        origin = self._origins.origin(run)
         own = [want for want in near if origin.is_of(want)]
         size = run.config["data.image_size"]
         same = [want for want in own if image_size(want) == size]
@@ -88,13 +88,13 @@ def _transfer(run: Run, want: Want, origin: Origin) -> Placed:
     config = run.config
     recipes = _recipes(want)
     chain = next(
-        (k for k, made in recipes.items() if made["data.train_ops"] == config["data.train_ops"]),
+        (k for k, v in recipes.items() if v["data.train_ops"] == config["data.train_ops"]),
         want.preprocess or "paper",
     )
     recipe = recipes[want.preprocess or chain]
     options = _options(run, want, recipe, by_rule=chain == HYPERRULE)
     own = {key: config[key] for key in ("data.split", *options)} | {"ema.decay": want.ema}
-    found = [
+    differences = [
         *recipe_diff.differences(config, recipe, **own),
         *((k, config[k], f"of {', '.join(map(str, v))}")
           for k, v in options.items() if config[k] not in v),
@@ -104,16 +104,15 @@ def _transfer(run: Run, want: Want, origin: Origin) -> Placed:
     # The recipe adds suffixes that belong to the cell: 512 pixels and an average in Table 2.
     protocol = re.sub(r"(-\d+)?(-polyak)?$", "", config["recipe.protocol"]) or chain
     protocol = "paper" if chain == HYPERRULE else protocol  # the paper tries both for BiT
-    resized = [key for key, *_ in found] == ["data.image_size"]
+    resized = [key for key, *_ in differences] == ["data.image_size"]
     if resized:
         protocol = f"{protocol}-{config['data.image_size']}"
-    mixes = not why_not and (resized or not found)
+    mixes = not why_not and (resized or not differences)
     choice = (f"rate {config['schedule.lr']}", config["length"])
     if not is_vtab(want):
         choice += (f"{'recipe' if chain == HYPERRULE else 'preprocess'}={chain}",)
-    return Placed(
-        run, protocol, choice, origin.epochs, (*why_not, *lineage.phrases(tuple(found))), mixes
-    )
+    why_not += lineage.phrases(tuple(differences))
+    return Placed(run, protocol, choice, origin.epochs, tuple(why_not), mixes)
 
 
 def is_vtab(want: Want) -> bool:
@@ -123,14 +122,14 @@ def is_vtab(want: Want) -> bool:
 
 def _recipes(want: Want) -> Mapping[str, recipe_diff.Flat]:
     """Returns the fine-tuning recipes that a cell allows, by name; each has its own train chain."""
-    size, found = image_size(want), dict[str, recipe_diff.Flat]()
+    size, recipes = image_size(want), dict[str, recipe_diff.Flat]()
     for name in CHAINS:
-        found[name] = recipe_diff.fine_tuning(
+        recipes[name] = recipe_diff.fine_tuning(
             want.variant, want.dataset, preprocess=name, size=size
         )
     if want.variant.startswith("BiT-"):  # B.1.1: the better of both
-        found[HYPERRULE] = recipe_diff.fine_tuning(want.variant, want.dataset, recipe=HYPERRULE)
-    return found
+        recipes[HYPERRULE] = recipe_diff.fine_tuning(want.variant, want.dataset, recipe=HYPERRULE)
+    return recipes
 
 
 def _options(
@@ -153,8 +152,8 @@ def _pretraining(run: Run, want: Want, origin: Origin) -> Placed:
             f"{origin.epochs} epochs of recipe={origin.recipe}"
         ]  # fmt: skip
     elif run.results is not None:
-        _, found = lineage.judged(run.config, origin.dataset, origin.epochs, **own)
-        why_not = list(lineage.phrases(found))
+        _, differences = lineage.judged(run.config, origin.dataset, origin.epochs, **own)
+        why_not = list(lineage.phrases(differences))
     why_not += _looked(run)
     return Placed(run, "", (), origin.epochs, tuple(why_not), mixes=False)
 
@@ -162,18 +161,18 @@ def _pretraining(run: Run, want: Want, origin: Origin) -> Placed:
 def _foreign(run: Run, want: Want, origin: Origin) -> list[str]:
     """Returns how the data differ from the paper's."""
     source = run.config["data.source"]
-    found = [] if lineage.tested_on(source)[1] else [f"on {source}"]
+    reasons = [] if lineage.tested_on(source)[1] else [f"on {source}"]
     if not origin.is_of(want):
         other = origin.dataset != want.upstream
-        found.append(
+        reasons.append(
             f"pre-trained on {origin.dataset}" if other
             else f"pre-trained for {origin.epochs} epochs with recipe={origin.recipe}"
         )  # fmt: skip
-    return found + [f"pre-training with {phrase}" for phrase in origin.unlike]
+    return reasons + [f"pre-training with {phrase}" for phrase in origin.unlike]
 
 
 def _stage(run: Run, want: Want) -> list[str]:
-    """Returns what a run lacks of selecting on held-out images first and reading test once."""
+    """Returns violations of the protocol: select on held-out images first, then read test once."""
     stage = run.config["recipe.stage"]
     complete = stage == "final" or (is_vtab(want) and not stage)
     looked = _looked(run)
@@ -183,21 +182,21 @@ def _stage(run: Run, want: Want) -> list[str]:
 
 
 def _looked(run: Run) -> list[str]:
-    said = (run.results or {}).get("looked_at_test")
+    recorded = (run.results or {}).get("looked_at_test")
     kept = run.config["checkpoint.keep_best"].startswith("test/")
-    return ["looked at test"] if said or kept else []
+    return ["looked at test"] if recorded or kept else []
 
 
 def _read(run: Run, want: Want, recipe: recipe_diff.Flat) -> list[Difference]:
     """Returns how the images trained on and scored differ from the recipe's."""
-    made = run.config
-    if made["recipe.stage"] == "select":  # this stage reads no test, and holds images out
+    settings = run.config
+    if settings["recipe.stage"] == "select":  # this stage reads no test, and holds images out
         return []
     keys = [k for k in recipe if k.startswith("evals.test.") and config_lib.changes_results(k)]
-    if made["recipe.stage"] == "final" or is_vtab(want):
+    if settings["recipe.stage"] == "final" or is_vtab(want):
         keys.append("data.split")
     return [
-        (key, made.get(key, "(none)"), recipe[key])
+        (key, settings.get(key, "(none)"), recipe[key])
         for key in keys
-        if made.get(key, "(none)") != recipe[key]
+        if settings.get(key, "(none)") != recipe[key]
     ]

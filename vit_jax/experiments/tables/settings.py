@@ -65,12 +65,12 @@ def table_3() -> Table:
                 pairs = _pairs_3(row, epochs, same, same.clip[dataset], config or {})
                 labels = (row["dataset"], name, str(epochs))
                 cells += [
-                    Cell((*labels, what), "public", theirs, ours=ours if config else "no recipe")
-                    for what, theirs, ours in pairs
+                    Cell((*labels, key), "public", theirs, ours=ours if config else "no recipe")
+                    for key, theirs, ours in pairs
                 ]
     return Table(
         "3", f"Table 3: {results.caption(3)}", ("dataset", "model", "epochs", "what"), tuple(cells),
-        notes=("Ours is what configs/pretrain.py resolves to.",),
+        notes=("Ours are the values of configs/pretrain.py.",),
     )  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def table_4() -> Table:
         cells.append(Cell((row["dataset"], "schedule.lr"), "public", theirs, ours=ours))
     return Table(
         "4", f"Table 4: {results.caption(4)}", ("dataset", "what"), tuple(cells),
-        notes=("Ours is what configs/transfer.py resolves to, and the rates that it takes.",),
+        notes=("Ours are the values of configs/transfer.py, and the rates that it accepts.",),
     )  # fmt: skip
 
 

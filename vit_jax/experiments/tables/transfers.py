@@ -247,8 +247,8 @@ def figure_5() -> Table:
     cells = []
     for value in results.figure(5):
         variant = results.variant(value.labels[0])
-        said = re.search(r"\((\d+) ep\)", value.labels[0])
-        epochs = int(said[1]) if said else lengths[variant]
+        match = re.search(r"\((\d+) ep\)", value.labels[0])
+        epochs = int(match[1]) if match else lengths[variant]
         wants = tuple(_want(test, variant, "jft", epochs=(epochs,)) for test in FIVE)
         cells.append(Cell(value.labels, "private", value.value, 0.0, 1, wants, x=value.x))
     return Table(

@@ -29,8 +29,8 @@ def check(name: str, out: Path, *, with_preprocess: bool) -> None:
         bytes(out).decode()
     except UnicodeDecodeError as e:
         if name == "savedmodel":  # TensorFlow treats the path as text
-            what = "is not UTF-8, as the path of a SavedModel must be; rename it"
-            raise BadInput(f"--out={str(out)!r} {what}.") from e
+            problem = "is not UTF-8, as the path of a SavedModel must be; rename it"
+            raise BadInput(f"--out={str(out)!r} {problem}.") from e
     suffix = SUFFIX.get(name, out.suffix)
     if out.suffix != suffix:
         raise BadInput(f"--out={out}: the {name} format is written to a {suffix} file.")
@@ -41,4 +41,4 @@ def check(name: str, out: Path, *, with_preprocess: bool) -> None:
             raise BadInput(f"--out={out} is a device or a pipe; give the name of a file.")
     elif out.exists() and not (out / MARK).exists():
         if not out.is_dir() or any(out.iterdir()):
-            raise BadInput(f"--out={out} is there and is no SavedModel; give another folder.")
+            raise BadInput(f"--out={out} exists and is not a SavedModel; give another folder.")

@@ -50,10 +50,8 @@ def read(name: str, cfg: variants.Config, forward: Forward, path: Path) -> tuple
         except (ImportError, RuntimeError):  # e.g. a torchvision built for another torch
             module = None
         if module is not None:
-            found = (
-                _of_timm(module, path) if name == "timm" else _of_transformers(module, cfg, path)
-            )
-            return f"{PEER[name]} {module.__version__}", found
+            call = _of_timm(module, path) if name == "timm" else _of_transformers(module, cfg, path)
+            return f"{PEER[name]} {module.__version__}", call
     return "vit_jax.load", _of_ours(cfg, forward, path)
 
 
@@ -77,8 +75,8 @@ def _of_transformers(transformers: Any, cfg: Any, path: Path) -> Call:
     model = transformers.ViTModel.from_pretrained(path.parent, add_pooling_layer=pooled).eval()
 
     def call(images: np.ndarray) -> np.ndarray:
-        found = _channels_first(model, images)
-        return (found.pooler_output if pooled else found.last_hidden_state[:, 0]).numpy()
+        outputs = _channels_first(model, images)
+        return (outputs.pooler_output if pooled else outputs.last_hidden_state[:, 0]).numpy()
 
     return call
 

@@ -13,20 +13,17 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from vit_jax.config.plugins import Registry
 from vit_jax.errors import BadInput, RunFailed, no_space
+from vit_jax.inference.export import forward as forward_lib
 from vit_jax.inference.export import (
-    formats,
     preprocessing_facts,
-    saved_model,
-    stablehlo,
     weights_file,
 )
-from vit_jax.inference.export import forward as forward_lib
 from vit_jax.inference.export.forward import Call, Forward
 from vit_jax.inference.model import Model
 from vit_jax.models import variants
@@ -34,7 +31,12 @@ from vit_jax.step.normalise import normalise
 from vit_jax.weights import convert, files
 from vit_jax.weights.formats.json_config import Images
 
-_GRAPHS: dict[str, Any] = dict(zip(formats.GRAPHS, (stablehlo, saved_model), strict=True))
+_GRAPHS = Registry(
+    {
+        "stablehlo": "vit_jax.inference.export.stablehlo",
+        "savedmodel": "vit_jax.inference.export.saved_model",
+    }
+)
 FACTS = "vit_jax.json"  # name inside a folder; beside a file, its name plus .json
 BATCHES = (2, 3)  # images to compare: two sizes, as the batch is free
 BOUND = 1e-4  # relative to the largest output
@@ -85,12 +87,14 @@ def write(
       BadInput: the format cannot hold the model, or the place is not writable.
       RunFailed: the artefact computes other outputs than the model; nothing is then written.
     """
-    images, words = preprocessing_facts.found(model.weights, model.size)
+    images, words = preprocessing_facts.describe(model.weights, model.size)
     if with_preprocess and images is None:
         raise BadInput(f"--with-preprocess: {words}; leave it out, or put the configuration there.")
     forward = forward_lib.make(model, images if with_preprocess else None)
-    said = dataclasses.replace(images or convert.ORIGINAL, names=model.names, sigmoid=model.sigmoid)
-    put, take = _format(name, model, forward, said, images)
+    description = dataclasses.replace(
+        images or convert.ORIGINAL, names=model.names, sigmoid=model.sigmoid
+    )
+    put, take = _format(name, model, forward, description, images)
     with _placed(out) as folder:
         progress(0, 3)
         put(folder / out.name)
@@ -98,27 +102,27 @@ def write(
         progress(1, 3)
         consumer, call = take(folder / out.name)
         progress(2, 3)
-        difference, scale = _compared(forward, call, said)
+        difference, scale = _compared(forward, call, description)
         bound = _bound(name, model) * scale
         if not difference <= bound:  # also catches NaN
             raise RunFailed(
-                f"{consumer} makes other {forward.output} of the {name} export than the model: "
-                f"they differ by up to {difference:.3g}, where {bound:.3g} is the bound. Nothing "
-                "was written; export another format, and see `vit_jax doctor` for versions."
+                f"{consumer} computes other {forward.output} from the {name} export than the "
+                f"model: they differ by up to {difference:.3g}, where {bound:.3g} is the bound. "
+                "Nothing was written; export another format, and see `vit_jax doctor` for versions."
             )
-    notes = _notes(name, model, said, words)
+    notes = _notes(name, model, description, words)
     return Written(size, consumer, difference, scale, forward.output, notes)
 
 
 def _format(
-    name: str, model: Model, forward: Forward, said: Images, images: Images | None
+    name: str, model: Model, forward: Forward, description: Images, images: Images | None
 ) -> tuple[Callable[[Path], None], Callable[[Path], tuple[str, Call]]]:
     """Returns a function that writes a format, and one that lets its consumer read it back."""
     if name not in _GRAPHS:
         cfg = forward_lib.config(model.cfg)
-        given = weights_file.expressed(name, cfg, forward, said)
+        content = weights_file.expressed(name, cfg, forward, description)
         return (
-            lambda path: files.write(path, *given),
+            lambda path: files.write(path, *content),
             lambda path: weights_file.read(name, cfg, forward, path),
         )
     graph = _GRAPHS[name]
@@ -142,11 +146,11 @@ def _placed(out: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)  # left by an export that was killed
         folder.mkdir()
         yield folder
-        for made in list(folder.iterdir()):
-            place = out.with_name(made.name)
+        for written in list(folder.iterdir()):
+            place = out.with_name(written.name)
             if place.is_dir():
                 place.rename(folder / "replaced")
-            made.replace(place)
+            written.replace(place)
     except OSError as e:
         full = no_space(e, out.parent)
         if full:
@@ -158,12 +162,12 @@ def _placed(out: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _compared(forward: Forward, call: Call, said: Images) -> tuple[float, float]:
+def _compared(forward: Forward, call: Call, description: Images) -> tuple[float, float]:
     """Returns the largest difference of two functions on random pixels, and the largest output."""
     shape = (max(BATCHES), *forward.shape)
     images = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
     if forward.dtype == "float32":
-        images = np.asarray(normalise(jnp.asarray(images), said.mean, said.std))
+        images = np.asarray(normalise(jnp.asarray(images), description.mean, description.std))
     expected, difference = forward.reference(images), 0.0
     for count in BATCHES:
         outputs, wanted = call(images[:count]), expected[:count]
@@ -178,44 +182,44 @@ def _bound(name: str, model: Model) -> float:
     return TIMM_BOUND if name == "timm" and resnet else BOUND
 
 
-def _notes(name: str, model: Model, said: Images, words: str) -> tuple[str, ...]:
+def _notes(name: str, model: Model, description: Images, words: str) -> tuple[str, ...]:
     """Returns the facts that a user of the artefact alone would not know."""
     notes = []
     if name in ("npz", "big_vision"):
         parts = [words] if words else []
-        if said.shorter_side:
-            parts.append(f"the shorter side resized to {said.shorter_side}, then the centre")
-        if said.interpolation != convert.ORIGINAL.interpolation:
-            parts.append(f"{said.interpolation} resizing")
-        if said.antialias:
+        if description.shorter_side:
+            parts.append(f"the shorter side resized to {description.shorter_side}, then the centre")
+        if description.interpolation != convert.ORIGINAL.interpolation:
+            parts.append(f"{description.interpolation} resizing")
+        if description.antialias:
             parts.append("averaging over pixels when shrinking")
-        if (said.mean, said.std) != (convert.ORIGINAL.mean, convert.ORIGINAL.std):
-            parts.append(f"mean {_numbers(said.mean)} and std {_numbers(said.std)}")
+        if (description.mean, description.std) != (convert.ORIGINAL.mean, convert.ORIGINAL.std):
+            parts.append(f"mean {_numbers(description.mean)} and std {_numbers(description.std)}")
         if model.names:
             parts.append(f"the names of {len(model.names)} classes")
         if model.sigmoid:
             parts.append(_SIGMOID)
         if parts:
-            notes.append(f"{name} has no place for {'; '.join(parts)}")
+            notes.append(f"{name} cannot store {'; '.join(parts)}")
     elif name not in _GRAPHS:
-        notes += _unsaid(name, model, said, words)
+        notes += _not_described(name, model, description, words)
     if model.cfg.dtype != "float32":
         notes.append(f"the model was trained in {model.cfg.dtype}, the export computes in float32")
     return tuple(notes)
 
 
-def _unsaid(name: str, model: Model, said: Images, words: str) -> list[str]:
+def _not_described(name: str, model: Model, description: Images, words: str) -> list[str]:
     """Returns the facts that the JSON beside timm's or Hugging Face's weights cannot express."""
     peer, notes = weights_file.PEER[name], list[str]()
     if words:
         notes.append(f"{name} cannot say: {words}; it says: resized straight to the model's size")
-    elif said.antialias is False:
+    elif description.antialias is False:
         notes.append(
             f"{peer} averages over pixels when shrinking, the preprocessing of these weights does "
             "not (antialias=False): of images larger than the model's, outputs differ"
         )
     if name == "timm" and model.sigmoid:
-        notes.append(f"timm has no place for {_SIGMOID}")
+        notes.append(f"timm cannot store {_SIGMOID}")
     if name == "hf" and model.weights.classes and not model.names:
         last = model.weights.classes - 1
         notes.append(f"nothing names the classes, config.json calls them LABEL_0 to LABEL_{last}")

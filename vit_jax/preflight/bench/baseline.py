@@ -8,6 +8,7 @@ hand. Its steps share no line with the rest of the package. Its logits are those
 same weights. Axes: B batch, L tokens, D width, N heads, K head dim. Start from `logits`.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -96,14 +97,39 @@ def logits(params: Params, images: jax.Array, cfg: vit.ViTConfig) -> jax.Array:
 
 
 def train(asked: Asked) -> Timed:
-    """Prepares training steps: AdamW with weight decay, clipping at 1 and softmax cross-entropy."""
+    """Prepares training steps, see `step`."""
     cfg, (images, labels) = _begin(asked)
+    trained = state(cfg, asked.resolution)
+    jitted = jax.jit(step(cfg), donate_argnums=0)
+    trained, value = jitted(trained, images, labels)
+    value.block_until_ready()
+
+    def once() -> jax.Array:
+        nonlocal trained
+        trained, value = jitted(trained, images, labels)
+        return value
+
+    return Timed(once, jax.block_until_ready, {})
+
+
+def state(cfg: vit.ViTConfig, side: int) -> Any:
+    """Makes (number of the step, parameters, first moments, second moments)."""
+    params = init(jax.random.key(0), cfg, side)
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    return (jnp.float32(1), params, zeros, jax.tree.map(jnp.copy, zeros))
+
+
+def step(cfg: vit.ViTConfig) -> Callable[..., tuple[Any, jax.Array]]:
+    """Returns (state, images, labels) -> (state, loss).
+
+    It has AdamW with weight decay, clipping at 1 and softmax cross-entropy.
+    """
 
     def loss(params: Params, images: jax.Array, labels: jax.Array) -> jax.Array:
         logp = jax.nn.log_softmax(logits(params, images, cfg))
         return -jnp.take_along_axis(logp, labels[:, None], axis=1).mean()
 
-    def step(state: Any, images: jax.Array, labels: jax.Array) -> tuple[Any, jax.Array]:
+    def update(state: Any, images: jax.Array, labels: jax.Array) -> tuple[Any, jax.Array]:
         t, params, mean, square = state
         value, grads = jax.value_and_grad(loss)(params, images, labels)
         norm = jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(grads)))
@@ -117,19 +143,7 @@ def train(asked: Asked) -> Timed:
 
         return (t + 1, jax.tree.map(updated, params, mean, square), mean, square), value
 
-    params = init(jax.random.key(0), cfg, asked.resolution)
-    zeros = jax.tree.map(jnp.zeros_like, params)
-    state = (jnp.float32(1), params, zeros, jax.tree.map(jnp.copy, zeros))
-    jitted = jax.jit(step, donate_argnums=0)
-    state, value = jitted(state, images, labels)
-    value.block_until_ready()
-
-    def once() -> jax.Array:
-        nonlocal state
-        state, found = jitted(state, images, labels)
-        return found
-
-    return Timed(once, jax.block_until_ready, {})
+    return update
 
 
 def predict(asked: Asked) -> Timed:

@@ -21,7 +21,7 @@ from vit_jax.config.load import ConfigDict
 from vit_jax.errors import BadInput
 from vit_jax.evaluators import features
 from vit_jax.hardware import detect, device_memory
-from vit_jax.models import flops, variants
+from vit_jax.models import variants
 from vit_jax.preflight.bench.interleaved import Asked, Timed
 from vit_jax.runtime import coordination
 
@@ -164,4 +164,4 @@ def device() -> str:
 def _forward_flops(made: program.Program, cfg: variants.Config) -> int:
     """Returns the FLOPs of a batch."""
     side = made.config.data.image_size
-    return made.config.batch_size * flops.forward_flops(cfg, side, side)
+    return made.config.batch_size * variants.forward_flops(cfg, side, side)

@@ -33,7 +33,7 @@ from vit_jax.errors import BadInput
 from vit_jax.hardware import device_memory, topology
 from vit_jax.hardware.topology import Accelerator
 from vit_jax.models import mixer, vit
-from vit_jax.preflight.plan import estimate, hlo
+from vit_jax.preflight.plan import clock, estimate, hlo
 from vit_jax.runtime import coordination
 from vit_jax.storage import cache
 from vit_jax.storage import files as storage
@@ -62,8 +62,10 @@ class Measured:
     least_collective_bytes: estimate.Collectives  # minimum for this sharding
     beyond_least: float | None  # bytes that leave a device, relative to the minimum; None: unknown
     flops: float
-    step_secs: float
+    step_secs: float  # at best: the roofline
     limited_by: str
+    estimated_secs: float | None  # by the compiler's clock; None: it gives no cycles
+    parts: dict[str, dict[str, float]] | None  # of `estimated_secs`, see `clock.Estimate`
     steps: int
     batch_size: int
     compile_secs: float
@@ -71,11 +73,11 @@ class Measured:
 
 def measuring(accelerator: Accelerator, slices: int) -> Callable[[tuple[str, Any]], Measured]:
     """Returns, in a fresh process, a function from (config file, settings) to `Measured`."""
-    _start(accelerator, slices)
+    start(accelerator, slices)
     return lambda asked: measure(asked[0], accelerator, slices, asked[1])
 
 
-def _start(accelerator: Accelerator, slices: int) -> None:
+def start(accelerator: Accelerator, slices: int) -> None:
     """Hides all accelerators of this machine except the planned one."""
     generation = accelerator.generation
     os.environ |= {
@@ -90,7 +92,7 @@ def _start(accelerator: Accelerator, slices: int) -> None:
         jax.config.update("jax_num_cpu_devices", accelerator.devices * slices)
 
 
-def _devices(accelerator: Accelerator, slices: int) -> tuple[Any, bool]:
+def devices(accelerator: Accelerator, slices: int) -> tuple[Any, bool]:
     """Returns (devices for the mesh, whether there is a compiler for them)."""
     generation, count = accelerator.generation, accelerator.devices * slices
     if generation.platform == "tpu":
@@ -154,12 +156,12 @@ def measure(
     if accelerator.generation.platform == "cpu":
         rates = dataclasses.replace(accelerator.generation, flops=_cpu_flops() / accelerator.chips)
         accelerator = dataclasses.replace(accelerator, generation=rates)
-    devices, compiler = _devices(accelerator, slices)
+    targets, compiler = devices(accelerator, slices)
     config = config_lib.changed(config_lib.load(config_yaml), settings)
     build.check(config)
     platform = accelerator.generation.platform
     made = program.make(
-        config, classes=classes, examples=examples, devices=devices, platform=platform
+        config, classes=classes, examples=examples, devices=targets, platform=platform
     )
     sent = least = estimate.collectives(made)
     if compiler:
@@ -175,6 +177,8 @@ def measure(
             "temp_bytes": peak - args,
             "collective_bytes": sent,
             "compile_secs": 0.0,
+            "estimated_secs": None,
+            "parts": None,
         }
     secs, limit = estimate.step_secs(made, accelerator, sent)
     mesh = dict(made.rules.mesh.shape)
@@ -199,7 +203,8 @@ def _compiled(made: program.Program, accelerator: Accelerator) -> dict[str, Any]
     versions += [f"libtpu={v}" for v in _version("libtpu")]
     versions += [os.environ.get(flags, "") for flags in ("XLA_FLAGS", "LIBTPU_INIT_ARGS")]
     versions += [
-        Path(module).read_text(encoding="utf-8") for module in (__file__, str(hlo.__file__))
+        Path(module).read_text(encoding="utf-8")
+        for module in (__file__, str(hlo.__file__), str(clock.__file__))
     ]
     text = "\n".join([accelerator.name, str(dict(made.rules.mesh.shape)), *versions])
     key = hashlib.sha256((text + lowered.as_text()).encode()).hexdigest()
@@ -213,7 +218,8 @@ def _compiled(made: program.Program, accelerator: Accelerator) -> dict[str, Any]
         if not device_memory.is_out_of_memory(e):
             raise
         found = {"peak_bytes": _wanted_bytes(str(e)), "args_bytes": estimate.state_bytes(made),
-                 "temp_bytes": 0, "collective_bytes": None}  # fmt: skip
+                 "temp_bytes": 0, "collective_bytes": None,
+                 "estimated_secs": None, "parts": None}  # fmt: skip
         found["temp_bytes"] = found["peak_bytes"] - found["args_bytes"]
     else:
         needs, optimised = compiled.memory_analysis(), compiled.as_text()
@@ -228,6 +234,7 @@ def _compiled(made: program.Program, accelerator: Accelerator) -> dict[str, Any]
             "temp_bytes": needs.temp_size_in_bytes,
             "collective_bytes": None,
         }
+        found |= _timed(made, accelerator, optimised)
         if accelerator.generation.name in _READABLE:
             mesh = dict(made.rules.mesh.shape)
             try:
@@ -239,6 +246,26 @@ def _compiled(made: program.Program, accelerator: Accelerator) -> dict[str, Any]
         cached.parent.mkdir(parents=True, exist_ok=True)
         storage.write(cached, json.dumps(found))
     return found
+
+
+def _timed(made: program.Program, accelerator: Accelerator, optimised: str) -> dict[str, Any]:
+    """Returns `estimated_secs` and `parts` of a compiled step; None where nothing is known."""
+    mesh = hlo.program_mesh(optimised, dict(made.rules.mesh.shape))
+
+    def collective_secs(computation: str, each: hlo.Instruction) -> float:
+        axes, kind, size = hlo.sent(computation, each, mesh)
+        needed = estimate.sending_secs(made, accelerator, axes, kind, size) if axes else {}
+        return sum(needed.values())
+
+    timed, hertz = None, accelerator.generation.hertz
+    try:
+        timed = clock.read(optimised, hertz, collective_secs) if hertz else None
+    except ValueError as e:  # another version of the compiler writes differently
+        log.warning("the compiler's cycles cannot be read: %s", e)
+    return {
+        "estimated_secs": timed.secs if timed else None,
+        "parts": timed.parts if timed else None,
+    }
 
 
 def _version(package: str) -> list[str]:

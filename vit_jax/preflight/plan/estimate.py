@@ -20,7 +20,7 @@ from jax.extend.core import Literal
 from vit_jax import tree
 from vit_jax.build.program import Program
 from vit_jax.hardware.topology import Accelerator
-from vit_jax.models import flops, mixer, variants, vit
+from vit_jax.models import mixer, variants, vit
 from vit_jax.models.bit import BiTConfig
 from vit_jax.models.custom import OwnConfig
 from vit_jax.step.normalise import normalise
@@ -29,9 +29,9 @@ Collectives = dict[str, dict[str, int]]  # mesh axes joined by + -> kind -> byte
 
 
 def step_flops(program: Program) -> float:
-    """Returns the FLOPs of one device in a training step, without recomputation: see `flops`."""
+    """Returns the FLOPs of one device in a training step, without recomputation."""
     side = program.config.data.image_size
-    forward = flops.forward_flops(program.model.cfg, side, side)
+    forward = variants.forward_flops(program.model.cfg, side, side)
     return 3.0 * forward * program.config.batch_size / program.rules.mesh.size
 
 
@@ -56,7 +56,7 @@ def saved_bytes(program: Program) -> int:
     that tensor parallelism splits over devices count in full.
     """
     config = program.config
-    images = config.batch_size // config.accumulation // program.rules.batch_parts
+    images = config.batch_size // config.accumulation // program.rules.batch_ways
     side = config.data.image_size
     cfg = program.model.cfg
     if isinstance(cfg, vit.ViTConfig | mixer.MixerConfig):  # separated parameters would count
@@ -155,7 +155,7 @@ def _stream_bytes(program: Program) -> int:
     cfg, side = program.model.cfg, program.config.data.image_size
     if isinstance(cfg, BiTConfig | OwnConfig):
         return 0
-    images = program.config.batch_size // program.rules.batch_parts
+    images = program.config.batch_size // program.rules.batch_ways
     tokens = images * math.prod(variants.grid(cfg, side, side))
     return cfg.depth * tokens * cfg.width * _compute_bytes(program)
 
@@ -187,19 +187,36 @@ def step_secs(program: Program, accelerator: Accelerator, sent: Collectives) -> 
         "network": 0.0,
     }
     for axes, kinds in sent.items():
-        near, far = _members(axes, dict(program.rules.mesh.shape), accelerator)
         for kind, size in kinds.items():
-            ways = 2 if kind == "all-reduce" else 1
-            if kind == "collective-permute":
-                where, rate = (
-                    ("links", rates.link_rate) if near > 1 else ("network", rates.network_rate)
-                )
-                secs[where] += size / rate
-                continue
-            secs["links"] += ways * (near - 1) / near * size / rates.link_rate
-            secs["network"] += ways * (far - 1) / far * size / near / rates.network_rate
+            for where, needed in sending_secs(program, accelerator, axes, kind, size).items():
+                secs[where] += needed
     limit = max(secs, key=lambda k: secs[k])
     return secs[limit], limit
+
+
+def sending_secs(
+    program: Program, accelerator: Accelerator, axes: str, kind: str, size: float
+) -> dict[str, float]:
+    """Returns the seconds of one collective on the `links` and on the `network`, see `step_secs`.
+
+    Args:
+      program: the step, for its mesh.
+      accelerator: one slice of the hardware.
+      axes: mesh axes joined by +.
+      kind: such as all-reduce.
+      size: bytes as from `hlo.sent`.
+    """
+    rates = accelerator.generation
+    near, far = _members(axes, dict(program.rules.mesh.shape), accelerator)
+    if kind == "collective-permute":
+        if near > 1:
+            return {"links": size / rates.link_rate, "network": 0.0}
+        return {"links": 0.0, "network": size / rates.network_rate}
+    ways = 2 if kind == "all-reduce" else 1
+    return {
+        "links": ways * (near - 1) / near * size / rates.link_rate,
+        "network": ways * (far - 1) / far * size / near / rates.network_rate,
+    }
 
 
 def _members(axes: str, mesh: dict[str, int], accelerator: Accelerator) -> tuple[int, int]:

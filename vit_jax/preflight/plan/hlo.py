@@ -8,13 +8,14 @@ the members of its groups differ. Start from `collective_bytes`.
 """
 
 import dataclasses
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-_KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
+KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 _BYTES = {"pred": 1, "bf16": 2, "f16": 2, "f32": 4, "f64": 8, "token": 0}
 
 
@@ -90,14 +91,10 @@ def _executed(
         yield entry, each, times
         called = dict(re.findall(r"\b(body|condition|calls)=%([\w.-]+)", each.attributes))
         if each.opcode == "while":
-            trips = _trip_count(each, entry, computations)
+            trips = trip_count(each, entry, computations)
             yield from _executed(called["body"], computations, times * trips)
         elif each.opcode == "conditional":
-            names = re.search(r"(?:branch_computations=\{([^}]*)\})", each.attributes)
-            branches = names[1] if names else ",".join(
-                re.findall(r"(?:true|false)_computation=(%[\w.-]+)", each.attributes)
-            )  # fmt: skip
-            for branch in re.findall(r"%([\w.-]+)", branches):
+            for branch in branches(each):
                 yield from _executed(branch, computations, times)
         elif each.opcode == "call":
             inner = re.search(r"to_apply=%([\w.-]+)", each.attributes)
@@ -106,7 +103,15 @@ def _executed(
             yield from _executed(called["calls"], computations, times)
 
 
-def _trip_count(loop: Instruction, around: str, computations: Computations) -> int:
+def branches(each: Instruction) -> list[str]:
+    """Returns the computations of which a `conditional` runs one."""
+    listed = re.search(r"branch_computations=\{([^}]*)\}", each.attributes)
+    names = listed[1] if listed else each.attributes
+    pattern = r"%([\w.-]+)" if listed else r"(?:true|false)_computation=%([\w.-]+)"
+    return re.findall(pattern, names)
+
+
+def trip_count(loop: Instruction, around: str, computations: Computations) -> int:
     """Returns how often a loop runs, as the compiler noted it or from its counter.
 
     Raises:
@@ -233,28 +238,45 @@ def collective_bytes(text: str, mesh: dict[str, int]) -> dict[str, dict[str, int
     Raises:
       ValueError: a loop or a group cannot be read.
     """
-    inside = {axis: size for axis, size in mesh.items()}
-    partitions = re.search(r"num_partitions=(\d+)", text.partition("\n")[0])
-    devices = int(np.prod(list(mesh.values())))
-    if partitions and int(partitions[1]) < devices:  # one program per slice
-        inside, devices = inside | {"replica": 1}, devices // mesh["replica"]
+    inside = program_mesh(text, mesh)
     entry, computations = parse(text)
-    found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    total: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for computation, each, times in _executed(entry, computations):
-        kind = each.opcode.removesuffix("-start")
         between = re.search(r'_xla_megascale_transfer_type="(\w+)"', each.attributes)
         if each.opcode == "send" and between:
             kind = between[1].lower().replace("_", "-")
-            found["replica"][kind] += times * shape_bytes(_elements(each.shape)[0])
-        elif kind in _KINDS:
-            group = first_group(each.attributes, devices)
-            axes = axes_of(group, inside)
-            size = _payload(each, kind, len(group))
-            if computation.startswith("all-reduce-scatter"):  # an all-reduce that keeps a part
-                kind = "reduce-scatter"
+            total["replica"][kind] += times * shape_bytes(_elements(each.shape)[0])
+        elif each.opcode.removesuffix("-start") in KINDS:
+            axes, kind, size = sent(computation, each, inside)
             if axes:
-                found[axes][kind] += times * size
-    return {axes: dict(kinds) for axes, kinds in sorted(found.items())}
+                total[axes][kind] += times * size
+    return {axes: dict(kinds) for axes, kinds in sorted(total.items())}
+
+
+def program_mesh(text: str, mesh: dict[str, int]) -> dict[str, int]:
+    """Returns the mesh that a program sees; `replica` is 1 if each slice has its own program."""
+    partitions = re.search(r"num_partitions=(\d+)", text.partition("\n")[0])
+    own = bool(partitions) and int(partitions[1]) < math.prod(mesh.values())
+    return mesh | {"replica": 1} if own else dict(mesh)
+
+
+def sent(computation: str, each: Instruction, mesh: dict[str, int]) -> tuple[str, str, int]:
+    """Returns (axes, kind, bytes) of a collective; axes are "" if it has one member.
+
+    Args:
+      computation: the name of the computation around it.
+      each: an instruction of one of `KINDS`, or the start of one.
+      mesh: see `program_mesh`.
+
+    Raises:
+      ValueError: its groups cannot be read.
+    """
+    kind = each.opcode.removesuffix("-start")
+    group = first_group(each.attributes, math.prod(mesh.values()))
+    size = _payload(each, kind, len(group))
+    if computation.startswith("all-reduce-scatter"):  # an all-reduce that keeps a part
+        kind = "reduce-scatter"
+    return axes_of(group, mesh), kind, size
 
 
 def _elements(shape: str) -> list[str]:

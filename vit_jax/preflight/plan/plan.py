@@ -70,31 +70,52 @@ class Plan:
     @property
     def chip_hours(self) -> float:
         """`hours` summed over all chips."""
-        return self.hours * self.accelerator.chips * self.slices
+        return self.hours * self.chips
+
+    @property
+    def chips(self) -> int:
+        """The chips of all slices."""
+        return self.accelerator.chips * self.slices
+
+    @property
+    def estimated_hours(self) -> float | None:
+        """Wall time of the whole recipe in hours, by the compiler's clock; None if not known."""
+        secs = self.measured.estimated_secs
+        return None if secs is None else self.measured.steps * secs / 3600
+
+    @property
+    def estimated_mfu(self) -> float | None:
+        """Share of the peak FLOP/s that the model uses by the compiler's clock."""
+        secs = self.measured.estimated_secs
+        peak = self.accelerator.generation.flops
+        return None if secs is None else self.measured.flops / secs / peak
 
     def to_json(self) -> dict[str, Any]:
         """Returns what `--json` prints; bytes, FLOPs and collectives are per device and step."""
-        measured = self.measured
+        found, hours = self.measured, self.estimated_hours
         return {
             "fits": self.fits,
             "share": self.share,
-            "peak_bytes": measured.peak_bytes,
+            "peak_bytes": found.peak_bytes,
             "limit_bytes": self.limit_bytes,
-            "args_bytes": measured.args_bytes,
-            "temp_bytes": measured.temp_bytes,
-            "collective_bytes": measured.collective_bytes,
-            "least_collective_bytes": measured.least_collective_bytes,
-            "beyond_least": measured.beyond_least
-            if measured.collective_bytes is not None
-            else None,
-            "flops": measured.flops,
-            "step_secs": measured.step_secs,
-            "limited_by": measured.limited_by,
+            "args_bytes": found.args_bytes,
+            "temp_bytes": found.temp_bytes,
+            "collective_bytes": found.collective_bytes,
+            "least_collective_bytes": found.least_collective_bytes,
+            "beyond_least": found.beyond_least if found.collective_bytes is not None else None,
+            "flops": found.flops,
+            "step_secs": found.step_secs,
+            "limited_by": found.limited_by,
+            "estimated_step_secs": found.estimated_secs,
+            "estimated_mfu": self.estimated_mfu,
+            "estimated_hours": hours,
+            "estimated_chip_hours": None if hours is None else hours * self.chips,
+            "parts": found.parts,
             "chip_hours": self.chip_hours,
             "hours": self.hours,
-            "images_per_sec": measured.batch_size / measured.step_secs,
-            "steps": measured.steps,
-            "how": measured.how,
+            "images_per_sec": found.batch_size / found.step_secs,
+            "steps": found.steps,
+            "how": found.how,
             "fitting": [{**settings, "peak_bytes": peak} for settings, peak in self.fitting],
         }
 
@@ -129,14 +150,14 @@ def plan(config: ConfigDict, accelerator: Accelerator, slices: int = 1) -> Plan:
             log.info("working out %s for %s", shown, described(accelerator, slices))
             return process.ask((str(file), settings))
 
-        whole = Plan(accelerator, slices, limit, measure({}))
-        if whole.share > WARNS_ABOVE:
-            log.warning("the step takes %.0f %% of the memory", 100 * whole.share)
-        if whole.fits:
-            return whole
+        made = Plan(accelerator, slices, limit, measure({}))
+        if made.share > WARNS_ABOVE:
+            log.warning("the step takes %.0f %% of the memory", 100 * made.share)
+        if made.fits:
+            return made
         log.info("trying other settings")
         tried = fitting(config, accelerator, limit, measure)
-        return dataclasses.replace(whole, fitting=tuple(tried))
+        return dataclasses.replace(made, fitting=tuple(tried))
 
 
 def limit_bytes(generation: Generation) -> int:
@@ -155,7 +176,7 @@ def fitting(
     config: ConfigDict, accelerator: Accelerator, limit: int, measure: Measure
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """Yields (settings that fit, peak bytes): the mildest of each kind, else all kinds together."""
-    any_fits, strongest = False, []
+    found, strongest = False, []
     for kind in alternatives(config, accelerator):
         for settings in kind:
             try:
@@ -164,11 +185,11 @@ def fitting(
                 continue
             strongest = [s for s in strongest if s.keys() != settings.keys()] + [settings]
             if peak <= FAILS_ABOVE * limit:
-                any_fits = True
+                found = True
                 yield settings, peak
                 break
     together = {key: value for settings in strongest for key, value in settings.items()}
-    if not any_fits and len(strongest) > 1:
+    if not found and len(strongest) > 1:
         try:
             peak = measure(together).peak_bytes
         except BadInput:

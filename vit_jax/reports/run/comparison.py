@@ -7,10 +7,11 @@ Start from `page`.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from vit_jax import console
 from vit_jax.config import load as config_lib
-from vit_jax.reports import pages
+from vit_jax.reports import pages, summary
 from vit_jax.reports.run import curves, single
 from vit_jax.reports.run.history import History
 
@@ -24,18 +25,14 @@ def page(runs: Sequence[History]) -> str:
     Args:
       runs: two or more runs with different names.
     """
-    drawn, said = chosen(runs)
-    return pages.page(
+    drawn, sentence = chosen(runs)
+    return pages.render(
+        "comparison.html",
         f"{len(runs)} runs",
-        [
-            pages.heading("Results"),
-            _results(runs),
-            pages.heading("Curves"),
-            pages.paragraph(said),
-            pages.row(curves.of_several(drawn)),
-            pages.heading("Where they differ"),
-            *_differences(runs),
-        ],
+        results=_results(runs),
+        chosen=sentence,
+        curves=curves.comparison_charts(drawn),
+        differences=_differences(runs),
     )
 
 
@@ -44,9 +41,7 @@ def metric(runs: Sequence[History]) -> str:
 
     It is "" if no run has a top-1.
     """
-    tops = [
-        f"{name}/top1" for run in runs for name, found in run.evaluations.items() if "top1" in found
-    ]
+    tops = [f"{name}/top1" for run in runs for name, m in run.evaluations.items() if "top1" in m]
     named = [key for key in ("test/top1", "val/top1") if key in tops]
     return named[0] if named else max(tops, key=tops.count, default="")
 
@@ -59,8 +54,8 @@ def chosen(runs: Sequence[History]) -> tuple[Sequence[History], str]:
     if not key:
         return runs[:DRAWN], f"Curves are those of the first {DRAWN} of {len(runs)} runs."
     best = sorted(runs, key=lambda run: -_value(run, key))[:DRAWN]
-    said = f"Curves are those of the {DRAWN} runs of {len(runs)} with the best {key}."
-    return [run for run in runs if run in best], said
+    sentence = f"Curves are those of the {DRAWN} runs of {len(runs)} with the best {key}."
+    return [run for run in runs if run in best], sentence
 
 
 def _value(run: History, key: str) -> float:
@@ -68,13 +63,18 @@ def _value(run: History, key: str) -> float:
     return run.evaluations.get(split, {}).get(name, -1.0)
 
 
-def _results(runs: Sequence[History]) -> str:
+def _results(runs: Sequence[History]) -> dict[str, Any]:
     """Returns a table with a line per run, and a column per split's top-1 and few-shot accuracy."""
     keys = list(dict.fromkeys(
-        (name, key) for run in runs for name, found in run.evaluations.items()
-        for key in found if key == "top1" or key.endswith("shot")
+        (name, key) for run in runs for name, measured in run.evaluations.items()
+        for key in measured if key == "top1" or key.endswith("shot")
     ))  # fmt: skip
-    header = ["run", "state", "step", *(f"{name} {_title(key)}" for name, key in keys)]
+    header = [
+        "run",
+        "state",
+        "step",
+        *(f"{name} {'top-1' if key == 'top1' else key}" for name, key in keys),
+    ]
     header += ["training loss", "images a second", "waiting", "time"]
     best = {k: max(run.evaluations.get(k[0], {}).get(k[1], -1.0) for run in runs) for k in keys}
     rows = []
@@ -83,7 +83,7 @@ def _results(runs: Sequence[History]) -> str:
         for name, key in keys:
             value = run.evaluations.get(name, {}).get(key)
             mark = " ★" if value == best[name, key] else ""
-            cells.append(single.written(key, value) + mark)
+            cells.append(summary.written(key, value) + mark)
         loss = run.series("train/loss")
         cells += [
             f"{loss[-1][1]:.4f}" if loss else "",
@@ -93,26 +93,21 @@ def _results(runs: Sequence[History]) -> str:
         ]
         rows.append(cells)
     styles = {i: single.STYLES.get(r.state, "bad") for i, r in enumerate(runs) if r.state != "done"}
-    return pages.table(header, rows, numbers=range(2, len(header)), styles=styles)
+    return {"header": header, "rows": rows, "numbers": range(2, len(header)), "styles": styles}
 
 
-def _title(key: str) -> str:
-    return "top-1" if key == "top1" else key
-
-
-def _differences(runs: Sequence[History]) -> list[str]:
-    """Returns a table of keys against runs; the longer of the two becomes the rows."""
+def _differences(runs: Sequence[History]) -> dict[str, Any]:
+    """Returns a table of keys against runs, the longer of the two as rows; {} if no key differs."""
     flat = [dict(config_lib.flatten(run.config)) for run in runs]
     keys = [
-        key for key in dict.fromkeys(key for one_ in flat for key in one_)
+        key for key in dict.fromkeys(key for values in flat for key in values)
         if len({repr(values.get(key)) for values in flat}) > 1 and not key.startswith(_WHERE)
     ]  # fmt: skip
     if not keys:
-        return [pages.paragraph("In no key.")]
-    cells = [[single.text(values.get(key)) for key in keys] for values in flat]
+        return {}
     names = [run.name for run in runs]
+    columns = [[single.text(values.get(key)) for values in flat] for key in keys]
     if len(keys) >= len(runs):
-        rows = [(key, *column) for key, column in zip(keys, zip(*cells, strict=True), strict=True)]
-        return [pages.table(("key", *names), rows, codes=(0,))]
-    rows = [(name, *row) for name, row in zip(names, cells, strict=True)]
-    return [pages.table(("run", *keys), rows)]
+        rows = [(key, *column) for key, column in zip(keys, columns, strict=True)]
+        return {"header": ("key", *names), "rows": rows, "codes": (0,)}
+    return {"header": ("run", *keys), "rows": list(zip(names, *columns, strict=True))}

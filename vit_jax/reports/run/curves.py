@@ -3,118 +3,72 @@
 
 """Draws curves over the steps of one run or of several: narrow charts with captions.
 
-Start from `of_one` or `of_several`.
+Start from `run_charts` or `comparison_charts`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from vit_jax.reports import charts
 from vit_jax.reports.charts import Series
-from vit_jax.reports.run.history import History, Pairs
+from vit_jax.reports.run.history import History
 
-STRETCHES = 200  # stretches of a curve, each of which keeps its least and greatest value
-_MARKED = 12  # longest curve whose points are also drawn as discs
 Figure = tuple[str, str]  # SVG, caption
 
 
-def thinned(points: Pairs) -> tuple[Pairs, bool]:
-    """Thins points without a visible difference; also returns whether it dropped any.
-
-    Args:
-      points: (x, y), sorted by x.
-
-    Returns:
-      The first and the last point, and the lowest and the highest in each of `STRETCHES` equal
-      parts of x. No spike is lost.
-    """
-    if len(points) <= 2 * STRETCHES:
-        return points, False
-    begin, end = points[0][0], points[-1][0]
-    parts: dict[int, Pairs] = {}
-    for point in points:
-        parts.setdefault(int((point[0] - begin) / (end - begin) * STRETCHES), []).append(point)
-    kept = {points[0], points[-1]}
-    for part in parts.values():
-        kept |= {min(part, key=lambda p: p[1]), max(part, key=lambda p: p[1])}
-    return sorted(kept), True
-
-
-def of_one(run: History) -> list[Figure]:
+def run_charts(run: History) -> list[Figure]:
     """Draws loss, accuracy, learning rate, throughput, utilisation and waiting for images."""
-    splits = [name for name, found in run.evaluations.items() if "loss" in found]
-    few = {
-        f"{name} {metric}": f"{name}/{metric}"
-        for name, found in run.evaluations.items()
-        for metric in found
+    names = ["train", *(name for name, metrics in run.evaluations.items() if "loss" in metrics)]
+    shots = {
+        f"{name} {metric}": (run, f"{name}/{metric}")
+        for name, metrics in run.evaluations.items()
+        for metric in metrics
         if metric.endswith("shot") and len(run.series(f"{name}/{metric}")) > 1
     }
+    loss, top1 = ({name: (run, f"{name}/{key}") for name in names} for key in ("loss", "top1"))
     return [
-        _lines(run, "loss", {name: f"{name}/loss" for name in ("train", *splits)},
-               "Loss of training batches, and of each evaluation."),
-        _lines(run, "top-1 in %", {name: f"{name}/top1" for name in ("train", *splits)},
-               "Top-1 accuracy, likewise.", 100),
-        _lines(run, "few-shot top-1 in %", few, "Few-shot top-1 accuracy.", 100),
-        _lines(run, "learning rate", {"": "train/lr"}, "Learning rate."),
-        _lines(run, "images a second", {"": "perf/img_per_sec"},
-               "Images a second, without evaluating and saving."),
-        _lines(run, "MFU in %", {"": "perf/mfu"},
-               "Model FLOPs utilisation: the share of the devices' peak that trains.", 100),
-        _lines(run, "waiting in %", {"": "perf/input_wait"},
+        _chart("loss", loss, "Loss of training batches and of each evaluation."),
+        _chart("top-1 in %", top1, "Top-1 accuracy on training batches and evaluations.", 100),
+        _chart("few-shot top-1 in %", shots, "Few-shot top-1 accuracy.", 100),
+        _chart("learning rate", {"": (run, "train/lr")}, "Learning rate."),
+        _chart("images a second", {"": (run, "perf/img_per_sec")},
+               "Images a second, without evaluation and saving."),
+        _chart("MFU in %", {"": (run, "perf/mfu")},
+               "Model FLOPs utilisation: the share of the devices' peak that training uses.", 100),
+        _chart("waiting in %", {"": (run, "perf/input_wait")},
                "The share of the time that the devices waited for images.", 100),
     ]  # fmt: skip
 
 
-def _lines(
-    run: History, title: str, metrics: dict[str, str], caption: str, factor: float = 1
-) -> Figure:
-    """Draws metrics of a run; the keys are the names of the lines."""
-    whole = {name: _settled(metric, run.series(metric)) for name, metric in metrics.items()}
-    return _drawn(title, whole, caption, factor)
-
-
-def _settled(metric: str, points: Pairs) -> Pairs:
-    """Drops the first row of a rate, because its step waits for the first images."""
-    return points[1:] if metric.startswith("perf/") and len(points) > 1 else points
-
-
-def of_several(runs: Sequence[History]) -> list[Figure]:
+def comparison_charts(runs: Sequence[History]) -> list[Figure]:
     """Draws training loss, each evaluation, learning rate and throughput, one line per run."""
-    splits = list(dict.fromkeys(name for run in runs for name in run.evaluations))
-    shots = list(dict.fromkeys(
-        f"{name}/{metric}" for name in splits for run in runs
-        for metric in run.evaluations.get(name, {}) if metric.endswith("shot")
+    evaluations = list(dict.fromkeys(
+        (name, key) for run in runs for name, metrics in run.evaluations.items() for key in metrics
     ))  # fmt: skip
-    wanted: list[tuple[str, str, str, float]] = [
-        ("train/loss", "training loss", "Loss of training batches.", 1)
-    ]
-    for name in splits:
-        if any("top1" in run.evaluations.get(name, {}) for run in runs):
-            caption = f"Top-1 accuracy on {name}."
-            wanted.append((f"{name}/top1", f"{name} top-1 in %", caption, 100))
-    for metric in shots:
-        name, _, shot = metric.rpartition("/")
-        wanted.append((metric, f"{shot} top-1 in %", f"{name}: {shot} top-1 accuracy.", 100))
-    wanted += [
+    charts_of: list[tuple[str, str, str, float]] = [
+        ("train/loss", "training loss", "Loss of training batches.", 1),
+        *((f"{name}/top1", f"{name} top-1 in %", f"Top-1 accuracy on {name}.", 100)
+          for name, key in evaluations if key == "top1"),
+        *((f"{name}/{key}", f"{key} top-1 in %", f"{name}: {key} top-1 accuracy.", 100)
+          for name, key in evaluations if key.endswith("shot")),
         ("train/lr", "learning rate", "Learning rate.", 1),
         ("perf/img_per_sec", "images a second", "Images a second.", 1),
-    ]
+    ]  # fmt: skip
     return [
-        _drawn(title, {r.name: _settled(m, r.series(m)) for r in runs}, caption, factor)
-        for m, title, caption, factor in wanted
-        if any(len(run.series(m)) > 1 for run in runs)
+        _chart(title, {run.name: (run, metric) for run in runs}, caption, factor)
+        for metric, title, caption, factor in charts_of
+        if any(len(run.series(metric)) > 1 for run in runs)
     ]
 
 
-def _drawn(title: str, lines: dict[str, Pairs], caption: str, factor: float) -> Figure:
-    """Draws a chart over steps; empty if there are no points."""
-    series, fewer = [], False
-    for colour, (name, whole) in enumerate(lines.items()):
-        points, less = thinned(whole)
-        fewer |= less
+def _chart(
+    title: str, metrics: Mapping[str, tuple[History, str]], caption: str, factor: float = 1
+) -> Figure:
+    """Draws metrics of runs over steps, by the names of the lines; empty if there are no points."""
+    series = []
+    for i, (name, (run, metric)) in enumerate(metrics.items()):
+        points = [(step, factor * value) for step, value in run.series(metric)]
+        if metric.startswith("perf/") and len(points) > 1:
+            del points[0]  # its step waited for the first images
         if points:
-            scaled = [(x, factor * y) for x, y in points]
-            marks, filled = len(scaled) <= _MARKED, colour < len(charts.COLOURS)
-            series.append(Series(name, scaled, True, filled, colour, marks))
-    if fewer:
-        caption += f" Of many rows, the least and the greatest in each of {STRETCHES} stretches."
+            series.append(Series(name, points, True, i < len(charts.COLOURS), i))
     return charts.chart(series, "step", title, size=(charts.NARROW, charts.LOW)), caption

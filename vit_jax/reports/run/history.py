@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads the history of a run from its workdir, and whether it is done, running or failed.
+"""Reads the history of a run and its state (done, running, failed) from its workdir.
 
 Start from `read`.
 """
@@ -22,7 +22,6 @@ from vit_jax.errors import BadInput
 from vit_jax.reports import summary
 from vit_jax.reports.run import time_accounting
 from vit_jax.reports.run.time_accounting import Spent
-from vit_jax.storage import files as storage
 from vit_jax.storage import jsonl
 
 DONE = "done"
@@ -61,8 +60,8 @@ class History:
 
     def series(self, metric: str) -> Pairs:
         """Returns (step, value) of a metric, sorted by step."""
-        found = {row["step"]: row[metric] for row in self.rows if _is_number(row.get(metric))}
-        return sorted(found.items())
+        values = {row["step"]: row[metric] for row in self.rows if _is_number(row.get(metric))}
+        return sorted(values.items())
 
     @functools.cached_property
     def metrics(self) -> list[str]:
@@ -72,15 +71,15 @@ class History:
     @functools.cached_property
     def evaluations(self) -> dict[str, dict[str, float]]:
         """The last evaluations: split or few-shot task -> metric -> value, and their `step`."""
-        found: dict[str, dict[str, float]] = {}
+        last: dict[str, dict[str, float]] = {}
         for key in self.metrics:
             name, _, metric = key.rpartition("/")
             points = self.series(key)
             if name not in _GROUPS and points:
                 step, value = points[-1]
-                found.setdefault(name, {})[metric] = value
-                found[name]["step"] = step
-        return found
+                last.setdefault(name, {})[metric] = value
+                last[name]["step"] = step
+        return last
 
     @property
     def img_per_sec(self) -> float | None:
@@ -117,22 +116,21 @@ class History:
     def compared(self) -> tuple[str, list[tuple[str, Any, Any]]]:
         """The name of a reference, and [(key, value of the reference, value of this run)].
 
-        The reference is the recipe or, if unknown, configs/base.py.
-
-        A key that one of the two lacks is None there.
+        The reference is the recipe or, if unknown, configs/base.py. A missing key has the value
+        None.
         """
         recipe = self.origin.recipe
         if recipe is not None:
-            what, values = recipe.config, recipe.values
+            reference, values = recipe.config, recipe.values
         else:
-            what = "configs/base.py"
-            values = config_lib.load(str(recipes.root() / what))
-        found = config_lib.differences(values, self.config)
-        pairs = [(key, _found(old), _found(new)) for key, old, new in found]
-        return what, [row for row in pairs if set(row[1:]) != {None, ""}]
+            reference = "configs/base.py"
+            values = config_lib.load(str(recipes.root() / reference))
+        differences = config_lib.differences(values, self.config)
+        pairs = [(key, _or_none(old), _or_none(new)) for key, old, new in differences]
+        return reference, [row for row in pairs if set(row[1:]) != {None, ""}]
 
 
-def _found(value: Any) -> Any:
+def _or_none(value: Any) -> Any:
     return None if value == "(none)" else value
 
 
@@ -153,13 +151,13 @@ def read(workdir: Path, name: str = "", *, ends: bool = False) -> History:
       BadInput: the folder is not a run, has no row of metrics yet, or has damaged metrics.
     """
     try:
-        if not storage.exists(workdir / CONFIG_FILE):
+        if not (workdir / CONFIG_FILE).exists():
             raise BadInput(
-                f"{workdir} is no run: it has no {CONFIG_FILE}; give the workdir of a run."
+                f"{workdir} is not a run: it has no {CONFIG_FILE}; give the workdir of a run."
             )
         config = config_lib.load(str(workdir / CONFIG_FILE))
         rows = _metrics(workdir, config)
-        done = storage.exists(workdir / summary.RESULTS_FILE)
+        done = (workdir / summary.RESULTS_FILE).exists()
     except OSError as e:
         raise BadInput(
             f"{workdir} cannot be read: {e.strerror or e}; give the workdir of a run."
@@ -168,7 +166,7 @@ def read(workdir: Path, name: str = "", *, ends: bool = False) -> History:
     state = DONE if done or ends else where.state if where else "not done"
     return History(
         workdir=workdir,
-        name=name or storage.absolute(workdir).name,
+        name=name or workdir.absolute().name,
         config=config,
         rows=rows,
         origin=provenance.read(workdir),
@@ -180,11 +178,11 @@ def read(workdir: Path, name: str = "", *, ends: bool = False) -> History:
 
 def _metrics(workdir: Path, config: ConfigDict) -> list[dict[str, Any]]:
     path = workdir / jsonl.METRICS_FILE
-    bad, rows = jsonl.damaged(path), jsonl.read_rows(path)
+    bad, rows = jsonl.damaged_lines(path), jsonl.read_rows(path)
     if bad:
         raise BadInput(
-            f"{jsonl.place(path)} is damaged: {len(bad)} lines are no rows, the first is line "
-            f"{bad[0]}. Remove those."
+            f"{jsonl.rows_path(path)} is damaged: {len(bad)} lines are not rows, the first is line "
+            f"{bad[0]}. Remove these lines."
         )
     if not rows:
         raise BadInput(
@@ -214,7 +212,7 @@ def short_names(workdirs: Sequence[Path]) -> list[str]:
     Raises:
       BadInput: a workdir is given twice.
     """
-    paths = [storage.absolute(workdir) for workdir in workdirs]
+    paths = [workdir.absolute() for workdir in workdirs]
     twice = [str(path) for path in paths if paths.count(path) > 1]
     if twice:
         raise BadInput(f"{twice[0]} is given twice; give each run once.")

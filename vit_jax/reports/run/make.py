@@ -15,12 +15,13 @@ import jax
 
 from vit_jax.build import run as build
 from vit_jax.errors import BadInput, together
+from vit_jax.reports import summary
 from vit_jax.reports.run import comparison, history, pictures, single
 from vit_jax.reports.run.history import History
 from vit_jax.runtime import watchdog
 from vit_jax.storage import files as storage
 
-FILE = "report.html"
+FILE = summary.PAGE_FILE
 log = logging.getLogger("vit_jax")
 
 
@@ -34,9 +35,9 @@ def at_end(run: build.Run, sync: Callable[[], None], workdir: Path) -> None:
         sync()
         began = time.monotonic()
         try:
-            found = history.read(workdir, ends=True)
-            drawn = pictures.of_run(workdir, found.config, run.source)
-            storage.write(workdir / FILE, single.page(found, drawn))
+            recorded = history.read(workdir, ends=True)
+            drawn = pictures.draw(workdir, recorded.config, run.source)
+            storage.write(workdir / FILE, single.page(recorded, drawn))
         except (OSError, BadInput) as e:
             log.warning("report: %s is not written: %s", workdir / FILE, e)
             return
@@ -72,4 +73,4 @@ def page(runs: Sequence[History]) -> str:
     if runs[1:]:
         return comparison.page(runs)
     jax.config.update("jax_platforms", "cpu")  # a device may be in use by this very run
-    return single.page(runs[0], pictures.of_run(runs[0].workdir, runs[0].config))
+    return single.page(runs[0], pictures.draw(runs[0].workdir, runs[0].config))

@@ -4,7 +4,7 @@
 """Makes the parts of a report that need images and weights besides the workdir's texts.
 
 Parts that are missing or unusable are left out and listed; they never fail the report. Only this
-process reads and computes; in a run of several processes it is process 0. Start from `of_run`.
+process reads and computes; in a run of several processes it is process 0. Start from `draw`.
 """
 
 import dataclasses
@@ -53,7 +53,7 @@ class Pictures:
     missing: tuple[str, ...]
 
 
-def of_run(workdir: Path, config: ConfigDict, source: Source | None = None) -> Pictures:
+def draw(workdir: Path, config: ConfigDict, source: Source | None = None) -> Pictures:
     """Opens the data and the newest weights of a run, and draws the pictures.
 
     Args:
@@ -70,19 +70,19 @@ def _drawn(
 ) -> Pictures:
     drawn, missing, done = list[Figure](), list[str](), itertools.count()
 
-    def tried(what: str, make: Callable[[], Any]) -> Any:
+    def tried(part: str, make: Callable[[], Any]) -> Any:
         """Returns the result of `make`; None, with a sentence in `missing`, if it fails."""
         progress(next(done), _PARTS)
         try:
             return make()
         except (BadInput, OSError, RunFailed) as e:
-            said = str(e)
+            reason = str(e)
         except jax.errors.JaxRuntimeError as e:
             if not device_memory.is_out_of_memory(e):
                 raise
-            said = "the device has no memory left for it"
-        log.warning("report: no %s: %s", what, said)
-        missing.append(f"No {what}: {said}")
+            reason = "the device has no memory left for it"
+        log.warning("report: no %s: %s", part, reason)
+        missing.append(f"No {part}: {reason}")
         return None
 
     opened = source or tried("training images", lambda: build.open_source(config.data))
@@ -92,7 +92,8 @@ def _drawn(
         cfg, params = read
         side = config.data.image_size
         size = (side, side)
-        drawn += tried("figures of the model", lambda: figures.of_weights(cfg, params, size)) or []
+        weights = tried("figures of the model", lambda: figures.draw_weights(cfg, params, size))
+        drawn += weights or []
         if opened:
             attended = tried("attention", lambda: _attention(config, cfg, params, opened))
             drawn += attended or []
@@ -124,11 +125,11 @@ def _attention(config: ConfigDict, cfg: Any, params: Any, source: Source) -> lis
     """Draws the attention on images of an evaluation or of training, as evaluations see them."""
     split = _evaluated(config, source)  # often sorted by class: the first would have one or two
     few = figures.chosen(len(split), figures.IMAGES)
-    split = Split(split.table, split.rows).take(few)  # for a mixture, regardless of sources
+    split = Split(split.table, split.rows).take_indices(few)  # for a mixture, regardless of sources
     pipe = build.plain_pipeline(config.data, split, len(split))
     batch = next(pipe.evaluation())
     images = np.asarray(normalise(jnp.asarray(batch["image"]), config.data.mean, config.data.std))
-    return figures.of_images(cfg, params, images, batch["image"])
+    return figures.draw_attention(cfg, params, images, batch["image"])
 
 
 def _evaluated(config: ConfigDict, source: Source) -> Split:

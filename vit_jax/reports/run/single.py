@@ -8,7 +8,6 @@ Start from `page`.
 
 import shlex
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from vit_jax import console
@@ -21,49 +20,61 @@ from vit_jax.reports.run.history import DONE, History
 from vit_jax.reports.run.pictures import Pictures
 
 WAITING = 0.02  # share of waiting for images above which the page gives advice
-_NO_TURNS = "Not known: the workdir has no whole goodput.jsonl."
 _SHOWN = 20  # skipped images that are listed by name
 STYLES = {DONE: "good", "running": "some", "stopped": "some", "not done": "some"}
 
 
-def page(run: History, drawn: Pictures) -> str:
+def page(run: History, pictures: Pictures) -> str:
     """Returns the document, in one file.
 
     Args:
       run: history from `history.read`.
-      drawn: pictures from `pictures.of_run`.
+      pictures: pictures from `pictures.draw`.
     """
-    return pages.page(
+    reference, differences = run.compared
+    skipped = sorted(skipped_images.read_skipped(run.workdir))
+    more = [("…", f"{len(skipped) - _SHOWN:,} more")] if len(skipped) > _SHOWN else []
+    waits = run.input_wait is not None and run.input_wait > WAITING
+    return pages.render(
+        "run.html",
         f"Run {run.name}",
-        [
-            pages.paragraph(state(run), STYLES.get(run.state, "bad")),
-            pages.facts(_facts(run)),
-            *_results(run),
-            pages.heading("Curves"),
-            pages.row(curves.of_one(run)),
-            *_waiting(run),
-            *_time(run),
-            *_differences(run),
-            *_images(run, drawn),
-            *_model(drawn),
-            *_versions(run),
-        ],
+        state=state(run),
+        style=STYLES.get(run.state, "bad"),
+        about=_facts(run),
+        results=summary.tables(run.evaluations),
+        verdict=verdict(run),
+        looked_at_test=validation.uses_test_data(run.config),
+        curves=curves.run_charts(run),
+        waiting=f"{run.input_wait:.1%}" if waits else "",
+        tolerated=f"{WAITING:.0%}",
+        data=run.config.data,
+        time=_time(run),
+        reference=reference,
+        recorded=run.origin.recipe is not None,
+        differences=[(key, text(old), text(new)) for key, old, new in differences],
+        sheet=pictures.sheet,
+        skipped=len(skipped),
+        skipped_rows=[*skipped[:_SHOWN], *more],
+        figures=pictures.figures,
+        missing_images=[text for text in pictures.missing if "training images" in text],
+        missing_figures=[text for text in pictures.missing if "training images" not in text],
+        versions=run.origin.versions,
     )
 
 
 def state(run: History) -> str:
     """Returns the state of the run, in a sentence."""
-    said = {
+    last = f"its last row is of step {run.step:,}."
+    sentences = {
         DONE: "This run is done.",
-        "running": f"This run goes on; its last row is of step {run.step:,}.",
+        "running": f"This run is in progress; {last}",
         "stopped": f"This run was stopped and saved at step {_saved(run):,}; the same command "
         "continues it.",
-        "dead": f"This run has ended without a word; its last row is of step {run.step:,}. The "
-        "same command continues it from its last checkpoint.",
-        "not done": f"This run has no results yet; its last row is of step {run.step:,}.",
+        "dead": f"This run ended without recording why; {last} The same command continues it from "
+        "its last checkpoint.",
+        "not done": f"This run has no results yet; {last}",
     }
-    failed = f"This run failed ({run.state}); its last row is of step {run.step:,}."
-    return said.get(run.state, failed)
+    return sentences.get(run.state, f"This run failed ({run.state}); {last}")
 
 
 def _saved(run: History) -> int:
@@ -99,10 +110,11 @@ def _facts(run: History) -> dict[str, str]:
 
 
 def _model_line(config: ConfigDict) -> str:
-    sizes = ("width", "depth", "mlp", "heads")
-    own = [f"{key} {config.model[key]}" for key in sizes if config.model[key]]
-    said = ", ".join([config.model.variant, *own, f"pool {config.model.pool}"])
-    return f"{said}; from {config.init}" if config.init else said
+    sizes = [
+        f"{k} {config.model[k]}" for k in ("width", "depth", "mlp", "heads") if config.model[k]
+    ]
+    line = ", ".join([config.model.variant, *sizes, f"pool {config.model.pool}"])
+    return f"{line}; from {config.init}" if config.init else line
 
 
 def _clock(run: History, *, first: bool) -> str:
@@ -127,109 +139,27 @@ def _throughput(run: History) -> str:
     return f"{run.img_per_sec:,.0f} images a second{used}, waiting for images {run.input_wait:.1%}"
 
 
-# ---------------------------------------------------------------- results
-
-
-def _results(run: History) -> list[str]:
-    """Returns tables of the last evaluations: splits, then few-shot tasks."""
-    found = run.evaluations
-    splits = {name: m for name, m in found.items() if "loss" in m}
-    few = {name: m for name, m in found.items() if name not in splits}
-    body = [pages.heading("Results")]
-    expected = verdict(run)
-    if expected:
-        within = "within the tolerance" in expected
-        body.append(pages.paragraph(expected + ".", "good" if within else "bad"))
-    body += [_measured("split", splits), _measured("few-shot", few)]
-    if not found:
-        body.append(pages.paragraph("Nothing has been evaluated yet."))
-    if validation.looked_at_test(run.config):
-        said = "Something was selected by what this run has measured on test."
-        body.append(pages.paragraph(said, "some"))
-    return body
-
-
-_ORDER = ("top1", "top5", "loss", "mce", "examples", "step")
-_TITLES = {"top1": "top-1", "top5": "top-5", "mce": "mCE"}
-_COUNTS = ("examples", "step")
-
-
-def _measured(title: str, found: Mapping[str, Mapping[str, float]]) -> str:
-    """Returns a table of evaluations, with a column per metric."""
-    keys = list(dict.fromkeys(key for m in found.values() for key in m))
-    keys.sort(key=lambda key: _ORDER.index(key) if key in _ORDER else -1)
-    rows = [(name, *(written(key, m.get(key)) for key in keys)) for name, m in found.items()]
-    header = (title, *(_TITLES.get(key, key) for key in keys))
-    return pages.table(header, rows, numbers=range(1, len(header))) if rows else ""
-
-
-def written(metric: str, value: float | None) -> str:
-    """Formats a value of a metric: a share in percent, a count or a loss."""
-    if value is None:
-        return ""
-    if metric in _COUNTS:
-        return f"{value:,.0f}"
-    return f"{value:.4f}" if metric.endswith("loss") else f"{value:.2%}"
-
-
-# ---------------------------------------------------------------- time
-
-
-def _waiting(run: History) -> list[str]:
-    if run.input_wait is None or run.input_wait <= WAITING:
-        return []
-    return [
-        pages.paragraph(
-            f"The devices waited for images {run.input_wait:.1%} of the time, which is more than "
-            f"{WAITING:.0%}. What helps, in this order: data.workers, one for each core (now "
-            f"{run.config.data.workers}); data.cache=raw or decoded (now "
-            f"{run.config.data.cache}), where the images fit into memory; images that are prepared "
-            "in their size and sharded (`vit_jax data prepare`); a cheaper data.train_ops. "
-            "`vit_jax data bench` tells which part is slow; see docs/data.md.",
-            "some",
-        )
-    ]
-
-
-def _time(run: History) -> list[str]:
-    heading = pages.heading("Where the time went")
+def _time(run: History) -> list[tuple[str, str, str, str]]:
+    """Returns the rows of the table of time; [] if the time is not known."""
     if run.spent is None:
-        return [heading, pages.paragraph(_NO_TURNS, "quiet")]
+        return []
     evaluating = sum(secs for _, secs in run.series("perf/eval_secs"))
     steps = min(run.step_secs, run.spent.productive)
     evaluating = min(evaluating, run.spent.productive - steps)
-    parts = {
-        "steps": (steps, "training, with waiting for images"),
-        "evaluation": (evaluating, "with compiling it"),
-        "saving and the rest": (
-            run.spent.productive - steps - evaluating, "what steps and evaluation leave over"
-        ),
-        "start-up": (run.spent.startup, "until the first step is done: reading, compiling"),
-        "lost": (run.spent.lost, "after the last checkpoint that was gone on from"),
-        "down": (run.spent.down, "between an end and the next start"),
-    }  # fmt: skip
-    whole = run.spent.elapsed or 1.0
-    rows = [
-        (name, console.duration(secs), f"{secs / whole:.1%}", said)
-        for name, (secs, said) in parts.items()
+    rest = run.spent.productive - steps - evaluating
+    parts = [
+        ("steps", steps, "training, including waiting for images"),
+        ("evaluation", evaluating, "including its compilation"),
+        ("saving and the rest", rest, "time that neither steps nor evaluation took"),
+        ("start-up", run.spent.startup, "until the end of the first step: reading, compiling"),
+        ("lost", run.spent.lost, "work after the checkpoint that was resumed"),
+        ("down", run.spent.down, "between an end and the next start"),
+        ("all", run.spent.elapsed, ""),
     ]
-    rows.append(("all", console.duration(run.spent.elapsed), "100.0%", ""))
-    return [heading, pages.table(("", "time", "share", ""), rows, numbers=(1, 2))]
-
-
-# ---------------------------------------------------------------- the run itself
-
-
-def _differences(run: History) -> list[str]:
-    what, found = run.compared
-    rows = [(key, text(old), text(new)) for key, old, new in found]
-    body = [pages.heading(f"Differences from {what}")]
-    if run.origin.recipe is None:
-        said = "Which recipe this run comes from is not recorded; these are all keys that were set."
-        body.append(pages.paragraph(said, "quiet"))
-    if not rows:
-        return [*body, pages.paragraph("None.")]
-    return [*body, pages.table(("key", what, "this run"), rows, codes=(0, 1, 2))]
+    whole = run.spent.elapsed or 1.0
+    return [
+        (name, console.duration(secs), f"{secs / whole:.1%}", note) for name, secs, note in parts
+    ]
 
 
 def text(value: Any) -> str:
@@ -237,31 +167,3 @@ def text(value: Any) -> str:
     if value is None:
         return "–"
     return value if isinstance(value, str) and value else repr(value)
-
-
-def _images(run: History, drawn: Pictures) -> list[str]:
-    body = [pages.heading("Training images")]
-    if drawn.sheet is not None:
-        said = "The first examples of training as the model gets them, with their classes."
-        body.append(pages.image(drawn.sheet, said, wide=True))
-    body += [pages.paragraph(t, "quiet") for t in drawn.missing if "training images" in t]
-    skipped = sorted(skipped_images.read_skipped(run.workdir))
-    if skipped:
-        body.append(pages.paragraph(f"{len(skipped):,} images were skipped.", "some"))
-        more = [("…", f"{len(skipped) - _SHOWN:,} more")] if len(skipped) > _SHOWN else []
-        body.append(pages.table(("file", "reason"), [*skipped[:_SHOWN], *more], codes=(0,)))
-    return body
-
-
-def _model(drawn: Pictures) -> list[str]:
-    body = [pages.heading("Inside the model")]
-    body += [pages.image(figure.png, figure.caption) for figure in drawn.figures]
-    said = [t for t in drawn.missing if "training images" not in t]
-    return [*body, *(pages.paragraph(text, "quiet") for text in said)]
-
-
-def _versions(run: History) -> list[str]:
-    body = [pages.heading("Versions")]
-    if not run.origin.versions:
-        return [*body, pages.paragraph("Not recorded by this run.", "quiet")]
-    return [*body, pages.facts(run.origin.versions)]

@@ -6,12 +6,11 @@
 Start from `examine`.
 """
 
-import contextlib
 import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,20 +57,14 @@ def examine(workdir: Path) -> Spent:
     Raises:
       BadInput: there is no run.
     """
-    with _readable(workdir):
+    try:
         owner = workdir_lock.read(workdir)  # first: an owner that ends meanwhile has a last row
         rows, now = read(workdir), time.time()
+    except OSError as e:
+        reason = e.strerror or e
+        raise BadInput(f"{workdir} cannot be read: {reason}; give the workdir of a run.") from e
     alive = owner is not None and not workdir_lock.is_dead(owner, now)
     return spent(rows, now if alive else owner.beat if owner else 0.0, alive=alive)
-
-
-@contextlib.contextmanager
-def _readable(workdir: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as e:
-        said = e.strerror or e
-        raise BadInput(f"{workdir} cannot be read: {said}; give the workdir of a run.") from e
 
 
 def read(workdir: Path) -> list[dict[str, Any]]:
@@ -81,11 +74,11 @@ def read(workdir: Path) -> list[dict[str, Any]]:
       BadInput: there are no rows.
     """
     path = workdir / goodput.FILE
-    found = [row for row in jsonl.read_rows(path) if _is_turn(row)]
-    found.sort(key=lambda row: row["time"])
-    if not found or found[0].get("event") != "start":
+    rows = [row for row in jsonl.read_rows(path) if _is_turn(row)]
+    rows.sort(key=lambda row: row["time"])
+    if not rows or rows[0].get("event") != "start":
         raise BadInput(f"{workdir} has no {goodput.FILE} of a run; give the workdir of a run.")
-    return found
+    return rows
 
 
 def _is_turn(row: dict[str, Any]) -> bool:

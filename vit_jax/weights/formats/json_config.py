@@ -11,13 +11,15 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vit_jax.errors import BadInput, unknown
-from vit_jax.models import mixer, resnet, variants
-from vit_jax.models.bit import BiTConfig
-from vit_jax.models.mixer import MixerConfig
-from vit_jax.models.vit import ViTConfig
+from vit_jax.models import variants
+
+if TYPE_CHECKING:
+    from vit_jax.models.bit import BiTConfig
+    from vit_jax.models.mixer import MixerConfig
+    from vit_jax.models.vit import ViTConfig
 
 NAME = "config.json"
 PREPROCESSOR = "preprocessor_config.json"
@@ -62,7 +64,7 @@ class Images:
     sigmoid: bool = False
 
 
-def read(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def read(name: str, content: Mapping[str, Any]) -> dict[str, Any]:
     """Reads `heads`, `image_size` (rows, columns), constants and sizes from a config.json.
 
     It also reads the class `names` by label, if present, and `sigmoid` if each class has an
@@ -70,74 +72,76 @@ def read(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
       name: timm or hf.
-      given: the JSON object; {} if the file is absent.
+      content: the JSON object; {} if the file is absent.
 
     Raises:
       BadInput: an activation is one that our models do not have, or a value has a wrong type.
     """
     try:
-        found = _read_timm(given) if name == "timm" else _read_hf(given)
-        own = dict(given.get(OWN, {}))
+        facts = _read_timm(content) if name == "timm" else _read_hf(content)
+        own = dict(content.get(OWN, {}))
         for key, value in own.items():
             if not (key in _OWN_WORDS and isinstance(value, str)) and key not in _OWN_NUMBERS:
                 raise ValueError(f"{OWN}.{key}={value!r}")
         own |= {key: _number(own, key, float) for key in _OWN_NUMBERS if key in own}
     except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as e:
         raise BadInput(f"{NAME} of the weights is not understood: {e}; repair or remove it.") from e
-    return found | own
+    return facts | own
 
 
-def _read_timm(given: Mapping[str, Any]) -> dict[str, Any]:
-    args = given.get("model_args", {})
-    name = str(given.get("architecture", "")).partition(".")[0]
+def _read_timm(content: Mapping[str, Any]) -> dict[str, Any]:
+    args = content.get("model_args", {})
+    name = str(content.get("architecture", "")).partition(".")[0]
     keys = {"num_heads": "heads", "embed_dim": "width", "depth": "depth", "reg_tokens": "registers"}
-    found: dict[str, Any] = {ours: _number(args, k, int) for k, ours in keys.items() if args.get(k)}
+    facts: dict[str, Any] = {ours: _number(args, k, int) for k, ours in keys.items() if args.get(k)}
     if name in _TIMM_HEADS:
-        found.setdefault("heads", _TIMM_HEADS[name])
+        facts.setdefault("heads", _TIMM_HEADS[name])
     if args.get("act_layer"):
-        found["gelu"] = _gelu("act_layer", args["act_layer"], _TIMM_GELU)
+        facts["gelu"] = _gelu("act_layer", args["act_layer"], _TIMM_GELU)
     elif _TIMM_TANH.fullmatch(name):
-        found["gelu"] = "tanh"
-    pool = args.get("global_pool") or given.get("global_pool")
+        facts["gelu"] = "tanh"
+    pool = args.get("global_pool") or content.get("global_pool")
     if pool:
-        found["pool"] = _POOLS.get(pool, pool)
-    found["pool_include_prefix"] = bool(args.get("pool_include_prefix"))
-    if given.get("label_names"):
-        found["names"] = _names(given["label_names"])
-    size = given.get("pretrained_cfg", given).get("input_size", ())[1:]
-    return found | _size(args.get("img_size") or size)
+        facts["pool"] = _POOLS.get(pool, pool)
+    facts["pool_include_prefix"] = bool(args.get("pool_include_prefix"))
+    if content.get("label_names"):
+        facts["names"] = _names(content["label_names"])
+    size = content.get("pretrained_cfg", content).get("input_size", ())[1:]
+    return facts | _size(args.get("img_size") or size)
 
 
-def _read_hf(given: Mapping[str, Any]) -> dict[str, Any]:
+def _read_hf(content: Mapping[str, Any]) -> dict[str, Any]:
     keys = {"num_attention_heads": "heads", "hidden_size": "width", "num_hidden_layers": "depth"}
     keys |= {"intermediate_size": "mlp"}
-    found: dict[str, Any] = {ours: _number(given, k, int) for k, ours in keys.items() if k in given}
+    facts: dict[str, Any] = {
+        ours: _number(content, k, int) for k, ours in keys.items() if k in content
+    }
     for key, value in (("model_type", "vit"), ("pooler_act", "tanh")):
-        if given.get(key, value) != value:
-            raise unknown(f"{key} in {NAME}", str(given[key]), [value])
-    if "hidden_act" in given:
-        found["gelu"] = _gelu("hidden_act", given["hidden_act"], _HF_GELU)
-    if "layer_norm_eps" in given:
-        found["ln_epsilon"] = float(_number(given, "layer_norm_eps", float, int))
-    labels = {int(number): name for number, name in (given.get("id2label") or {}).items()}
+        if content.get(key, value) != value:
+            raise unknown(f"{key} in {NAME}", str(content[key]), [value])
+    if "hidden_act" in content:
+        facts["gelu"] = _gelu("hidden_act", content["hidden_act"], _HF_GELU)
+    if "layer_norm_eps" in content:
+        facts["ln_epsilon"] = float(_number(content, "layer_norm_eps", float, int))
+    labels = {int(number): name for number, name in (content.get("id2label") or {}).items()}
     if any(name != f"LABEL_{number}" for number, name in labels.items()):  # placeholder names
-        found["names"] = _names([labels[number] for number in range(len(labels))])
-    if given.get("problem_type") == SEVERAL:
-        found["sigmoid"] = True
-    return found | _size(given.get("image_size", ()))
+        facts["names"] = _names([labels[number] for number in range(len(labels))])
+    if content.get("problem_type") == SEVERAL:
+        facts["sigmoid"] = True
+    return facts | _size(content.get("image_size", ()))
 
 
-def _names(given: Any) -> tuple[str, ...]:
+def _names(names: Any) -> tuple[str, ...]:
     """Checks and returns names of classes, which may be numbers."""
-    if type(given) is not list or not all(type(name) in (str, int) for name in given):
-        raise ValueError("names of classes that are no list of text")
-    return tuple(map(str, given))
+    if type(names) is not list or not all(type(name) in (str, int) for name in names):
+        raise ValueError("class names that are not a list of text")
+    return tuple(map(str, names))
 
 
-def _number(given: Mapping[str, Any], key: str, *kinds: type) -> Any:
-    if type(given[key]) not in kinds or not 0 < given[key] < math.inf:
-        raise ValueError(f"{key}={given[key]!r}")
-    return given[key]
+def _number(content: Mapping[str, Any], key: str, *kinds: type) -> Any:
+    if type(content[key]) not in kinds or not 0 < content[key] < math.inf:
+        raise ValueError(f"{key}={content[key]!r}")
+    return content[key]
 
 
 def _size(size: Any) -> dict[str, tuple[int, int]]:
@@ -157,7 +161,7 @@ def _gelu(key: str, value: Any, table: dict[str, str]) -> str:
 
 def write(
     name: str,
-    cfg: ViTConfig | BiTConfig | MixerConfig,
+    cfg: "ViTConfig | BiTConfig | MixerConfig",
     image_size: int,
     constants: dict[str, Any],
     images: Images,
@@ -176,7 +180,7 @@ def write(
     """
     if name == "timm":
         return {NAME: _write_timm(cfg, image_size, images) | {OWN: constants}}
-    if not isinstance(cfg, ViTConfig) or cfg.backbone or cfg.pool != "token":
+    if cfg.FAMILY != "vit" or cfg.backbone or cfg.pool != "token":
         raise BadInput("hf: transformers' ViT has a class token and no backbone; use timm or npz.")
     if cfg.classes and cfg.representation:
         raise BadInput(
@@ -192,7 +196,7 @@ def write(
     }
 
 
-def _write_hf(cfg: ViTConfig, image_size: int, images: Images) -> dict[str, Any]:
+def _write_hf(cfg: "ViTConfig", image_size: int, images: Images) -> dict[str, Any]:
     names = images.names or tuple(f"LABEL_{i}" for i in range(cfg.classes))
     several = cfg.classes and images.sigmoid
     return {
@@ -248,17 +252,21 @@ _TIMM_BIT = ((50, 1), (50, 3), (101, 1), (101, 3), (152, 2), (152, 4))
 
 
 def _write_timm(
-    cfg: ViTConfig | BiTConfig | MixerConfig, image_size: int, images: Images
+    cfg: "ViTConfig | BiTConfig | MixerConfig", image_size: int, images: Images
 ) -> dict[str, Any]:
     _check_timm_epsilons(cfg)
-    if isinstance(cfg, MixerConfig):
+    if cfg.FAMILY == "mixer":
+        from vit_jax.models import mixer
+
         sizes = (cfg.width, cfg.depth, cfg.mlp, cfg.token_mlp)
         name = next((n.lower() for n, named in mixer.SIZES.items() if named == sizes), None)
         if name is None or cfg.gelu != "erf" or cfg.patch not in (16, 32):
             raise BadInput("timm's Mixers are S, B and L /16 and /32 with erf GELU; write npz.")
         architecture, args = f"mixer_{name}{cfg.patch}_224", {"img_size": image_size}
         features = cfg.width
-    elif isinstance(cfg, BiTConfig):
+    elif cfg.FAMILY == "bit":
+        from vit_jax.models import resnet
+
         named = {(resnet.STAGES[n], 64 * w): f"resnetv2_{n}x{w}_bit" for n, w in _TIMM_BIT}
         key = (cfg.resnet.stages, cfg.resnet.width)
         if key not in named or cfg.resnet.root_pool != "zero":
@@ -293,16 +301,16 @@ def _timm_crop(image_size: int, shorter_side: int) -> dict[str, Any]:
     return {"crop_pct": share, "crop_mode": "center"}
 
 
-def _check_timm_epsilons(cfg: ViTConfig | BiTConfig | MixerConfig) -> None:
+def _check_timm_epsilons(cfg: "ViTConfig | BiTConfig | MixerConfig") -> None:
     """Raises BadInput for epsilons that are not near timm's own; those of published weights are."""
     backbone = variants.backbone(cfg)
-    given: dict[str, tuple[float, tuple[float, ...]]] = {}
-    if not isinstance(cfg, BiTConfig):
-        given["ln_epsilon"] = (cfg.ln_epsilon, (1e-12, 1e-6))
+    epsilons: dict[str, tuple[float, tuple[float, ...]]] = {}
+    if cfg.FAMILY != "bit":
+        epsilons["ln_epsilon"] = (cfg.ln_epsilon, (1e-12, 1e-6))
     if backbone is not None:
-        given["gn_epsilon"] = (backbone.gn_epsilon, (1e-6, 1e-5))
-        given["ws_epsilon"] = (backbone.ws_epsilon, (1e-10, 1e-5))
-    for key, (value, range_) in given.items():
+        epsilons["gn_epsilon"] = (backbone.gn_epsilon, (1e-6, 1e-5))
+        epsilons["ws_epsilon"] = (backbone.ws_epsilon, (1e-10, 1e-5))
+    for key, (value, range_) in epsilons.items():
         if not range_[0] <= value <= range_[-1]:
             raise BadInput(
                 f"timm: {key}={value} is not what its models compute with, nor near to it; keep "
@@ -310,7 +318,7 @@ def _check_timm_epsilons(cfg: ViTConfig | BiTConfig | MixerConfig) -> None:
             )
 
 
-def _timm_vit(cfg: ViTConfig, image_size: int) -> tuple[str, dict[str, Any]]:
+def _timm_vit(cfg: "ViTConfig", image_size: int) -> tuple[str, dict[str, Any]]:
     if cfg.representation:
         raise BadInput("timm's ViT has no pre-logits layer; export it as npz or big_vision.")
     architecture = "vit_base_patch16_224"

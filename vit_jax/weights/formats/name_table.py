@@ -24,6 +24,19 @@ Arrays = tuple[np.ndarray, ...]
 # counts from 0 where our names count from 1.
 _WORDS = {"kb": "kernel|bias", "sb": "scale|bias", "qkvo": "query|key|value|out", "xy": "x|y"}
 
+# Parts that some models have and ours lack: loading only the rest would compute something else.
+REFUSED: tuple[tuple[str, str], ...] = (
+    (r".*\.ls[12]\.gamma|.*\.gamma_[12]|.*layer_scale[12]?\.lambda1|.*/ls[12]/.*"
+     r"|.*[Ll]ayer_?[Ss]cale.*", "LayerScale"),
+    (r"(.*\.)?(dist_token|distillation_token)|head_dist\..*|distillation_classifier\..*",
+     "a distillation token"),
+    (r".*\.(q_norm|k_norm)\..*|.*/(query|key)_(ln|norm)/.*", "qk-norm"),
+    (r"fc_norm\..*", "a norm after pooling (fc_norm)"),
+    (r"(.*\.)?norm_pre\..*", "a norm before the blocks"),
+    (r".*rel_pos.*|.*relative_position.*", "another kind of relative position"),
+    (r".*\.mlp\.(w12|w3|fc1_g|fc1_x)\..*", "a gated MLP"),
+)  # fmt: skip
+
 
 @dataclasses.dataclass(frozen=True)
 class Context:
@@ -183,8 +196,8 @@ def _compiled(template: str) -> tuple[re.Pattern[str], dict[str, str]]:
     """Returns the pattern of a template, and the number format of each placeholder."""
     formats: dict[str, str] = {}
 
-    def group(found: re.Match[str]) -> str:
-        name, form = found[1], found[2] or ""
+    def group(placeholder: re.Match[str]) -> str:
+        name, form = placeholder[1], placeholder[2] or ""
         formats[name] = form
         return f"(?P<{name}>{_WORDS.get(name, r'[0-9]{1,9}')})"
 
@@ -199,10 +212,10 @@ def _compiled(template: str) -> tuple[re.Pattern[str], dict[str, str]]:
 def match(template: str, name: str) -> dict[str, Any] | None:
     """Returns the values of the placeholders if the template renders to exactly this name."""
     pattern, formats = _compiled(template)
-    found = pattern.fullmatch(name)
-    if found is None:
+    matched = pattern.fullmatch(name)
+    if matched is None:
         return None
-    values: dict[str, Any] = dict(found.groupdict())
+    values: dict[str, Any] = dict(matched.groupdict())
     for key, form in formats.items():
         if key not in _WORDS:
             values[key] = int(values[key]) + (1 if form == "-1" else 0)
@@ -212,8 +225,8 @@ def match(template: str, name: str) -> dict[str, Any] | None:
 def render(template: str, values: Mapping[str, Any]) -> str:
     """Returns a template with its placeholders filled in."""
 
-    def fill(found: re.Match[str]) -> str:
-        value, form = values[found[1]], found[2] or ""
+    def fill(placeholder: re.Match[str]) -> str:
+        value, form = values[placeholder[1]], placeholder[2] or ""
         if form == "-1":
             return str(value - 1)
         return f"{value:{form}}"
@@ -221,18 +234,18 @@ def render(template: str, values: Mapping[str, Any]) -> str:
     return re.sub(r"\{(\w+)(?::([^}]*))?\}", fill, template)
 
 
-def read(form: Format, given: Flat, context: Context) -> Flat:
-    """Returns foreign weights under our names; empties `given` on the way to keep memory low.
+def read(form: Format, foreign: Flat, context: Context) -> Flat:
+    """Returns foreign weights under our names; empties `foreign` on the way to keep memory low.
 
     Raises:
       BadInput: an operation cannot take the shape of its array, or a name occurs twice.
     """
     flat: Flat = {}
-    for name in list(given):
-        found = form.rule_for(name)
-        assert found is not None, name  # the caller has checked that every name has a rule
-        rule, values = found
-        array = given.pop(name)
+    for name in list(foreign):
+        rule_and_values = form.rule_for(name)
+        assert rule_and_values is not None, name  # the caller has checked the names
+        rule, values = rule_and_values
+        array = foreign.pop(name)
         try:
             arrays = rule.op.read(array, context)
         except (ValueError, IndexError) as e:
@@ -259,9 +272,9 @@ def write(form: Format, flat: Flat, context: Context) -> Flat:
             f"{' ...' if len(lacking) > 6 else ''}; a model that has it stays a run."
         )
     for name in flat:
-        found = form.rule_of_ours(name)
-        assert found is not None, name
-        rule, values = found
+        rule_and_values = form.rule_of_ours(name)
+        assert rule_and_values is not None, name
+        rule, values = rule_and_values
         group = [render(template, values) for template in rule.ours]
         if group[0] in done:
             continue

@@ -169,16 +169,3 @@ HUGGING_FACE_VIT = Format(
 )
 
 FORMATS = (TIMM_ROOT_VIT, TIMM_VIT, TIMM_BIT, TIMM_MIXER, HUGGING_FACE_VIT)
-
-# Parts that some models have and ours lack: loading only the rest would compute something else.
-REFUSED: tuple[tuple[str, str], ...] = (
-    (r".*\.ls[12]\.gamma|.*\.gamma_[12]|.*layer_scale[12]?\.lambda1|.*/ls[12]/.*"
-     r"|.*[Ll]ayer_?[Ss]cale.*", "LayerScale"),
-    (r"(.*\.)?(dist_token|distillation_token)|head_dist\..*|distillation_classifier\..*",
-     "a distillation token"),
-    (r".*\.(q_norm|k_norm)\..*|.*/(query|key)_(ln|norm)/.*", "qk-norm"),
-    (r"fc_norm\..*", "a norm after pooling (fc_norm)"),
-    (r"(.*\.)?norm_pre\..*", "a norm before the blocks"),
-    (r".*rel_pos.*|.*relative_position.*", "another kind of relative position"),
-    (r".*\.mlp\.(w12|w3|fc1_g|fc1_x)\..*", "a gated MLP"),
-)  # fmt: skip

@@ -1,0 +1,167 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Plans every pre-training recipe of the paper; writes golden/plans.json and docs/plans.md.
+
+    python tests/plans_page.py [v3-512 ...]     makes the missing plans, or those of these accelerators
+
+Takes two hours on one core and needs the extra `plan`.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+GOLDEN = ROOT / "tests" / "golden" / "plans.json"
+PAGE = ROOT / "docs" / "plans.md"
+TODAY = "v5e-256"
+INTRODUCTION = """\
+# Plans of the paper's pre-training recipes
+
+These tables show the output of `vit_jax plan` for every recipe of `configs/pretrain.py`. Use them to see whether a recipe
+fits a TPU and what it costs at least. To make such a plan yourself (`pip install -e '.[plan]'`; no TPU needed):
+
+```console
+vit_jax plan --config=configs/pretrain.py:model=L/16,dataset=jft,epochs=7 --accelerator=v3-512
+```
+
+Each recipe has a plan for the TPUv3 of the paper and one for a current TPU (v5e-256). The TPUv3 is v3-512, except for L/16
+on ImageNet-21k. Section 4.2 of the paper says that v3-8 is enough for that model.
+
+| columns | source |
+|---|---|
+| peak GiB, of limit | the memory that the TPU compiler reserves on one device for the compiled step (libtpu 0.0.42, jax 0.10.2) |
+| sends MB | collectives of the compiled program, per device and step; n/a if the compiler hides them |
+| step ms, limited by, images/s, hours, chip-hours | the roofline (below) |
+| compiled in s | wall time on two cores shared with other work; shows which models compile slowly, not how slowly |
+
+None of these recipes was run on a TPU. The roofline is a lower bound of the time. It assumes that the slowest of computing,
+memory traffic and sending runs at its full rate and hides the other two. A good run takes one and a half to three times as
+long. The figures of the paper imply about a third of the peak.
+
+| model | memory that the compiler itself needs |
+|---|---|
+| ViT | 1 to 2 GiB |
+| ViT with dropout, hybrid | up to 4 GiB |
+| BiT, whose units cannot be scanned | 2 to 14 GiB |
+
+`python tests/plans_page.py` writes this page; tests/test_plans.py checks it.
+"""
+
+
+def recipes() -> list[dict[str, Any]]:
+    """Every row: the argument of configs/pretrain.py, an accelerator, and settings beside it."""
+    sys.path.insert(0, str(ROOT))
+    from configs import pretrain
+
+    rows = []
+    for dataset, models in pretrain.TABLE_3.items():
+        for model, row in models.items():
+            for epochs in row.epochs:
+                recipe = f"model={model},dataset={dataset},epochs={epochs}"
+                big = dataset == "imagenet21k" and model == "L/16"
+                then = ("v3-8", ["accumulation=32"]) if big else ("v3-512", [])
+                for accelerator, settings in (then, (TODAY, [])):
+                    rows.append(
+                        {"recipe": recipe, "accelerator": accelerator, "settings": settings}
+                    )
+    return rows
+
+
+def make(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with its figures."""
+    from vit_jax.config import load as config_lib
+    from vit_jax.hardware import topology
+    from vit_jax.preflight.plan import plan
+
+    overrides = [f"--config.{setting}" for setting in row["settings"]]
+    config = config_lib.load(f"{ROOT}/configs/pretrain.py:{row['recipe']}", overrides)
+    began = time.monotonic()
+    made = plan.plan(config, topology.find(row["accelerator"]))
+    print(row, f"{time.monotonic() - began:.0f} s", file=sys.stderr)
+    figures = made.to_json() | {"compile_secs": round(made.measured.compile_secs)}
+    return row | figures
+
+
+def key(row: dict[str, Any]) -> tuple[str, str]:
+    return row["recipe"], row["accelerator"]
+
+
+def load() -> list[dict[str, Any]]:
+    return json.loads(GOLDEN.read_text()) if GOLDEN.exists() else []
+
+
+def page(rows: list[dict[str, Any]]) -> str:
+    """docs/plans.md."""
+    head = [
+        "| model | epochs | settings | peak GiB | of limit | sends MB | step ms | limited by "
+        "| images/s | hours | chip-hours | compiled in s |",
+        "|" + "---|" * 12,
+    ]
+    lines = [INTRODUCTION]
+    for dataset in dict.fromkeys(_argument(row, "dataset") for row in rows):
+        for accelerator in dict.fromkeys(row["accelerator"] for row in rows):
+            wanted = (dataset, accelerator)
+            mine = [r for r in rows if (_argument(r, "dataset"), r["accelerator"]) == wanted]
+            if mine:
+                lines += [f"## {dataset} on {accelerator}", "", *head, *map(_line, mine), ""]
+    return "\n".join(lines)
+
+
+def _argument(row: dict[str, Any], name: str) -> str:
+    return dict(part.split("=") for part in row["recipe"].split(","))[name]
+
+
+def _line(row: dict[str, Any]) -> str:
+    sent = row["collective_bytes"]
+    total = None if sent is None else sum(n for kinds in sent.values() for n in kinds.values())
+    cells = [
+        _argument(row, "model"),
+        _argument(row, "epochs"),
+        " ".join(row["settings"]),
+        f"{row['peak_bytes'] / 2**30:.2f}",
+        f"{row['peak_bytes'] / row['limit_bytes']:.0%}",
+        "n/a" if total is None else f"{total / 1e6:,.0f}",
+        f"{1000 * row['step_secs']:.1f}",
+        row["limited_by"],
+        f"{row['images_per_sec']:,.0f}",
+        f"{row['hours']:.2f}",
+        f"{row['chip_hours']:,.0f}",
+        f"{row['compile_secs']}",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def main(accelerators: list[str]) -> None:
+    """Makes the rows that are missing (of these accelerators, if any are given), then the page."""
+    have = {key(row): row for row in load()}
+    for row in sorted(recipes(), key=lambda row: ("BiT" in row["recipe"], "R" in row["recipe"])):
+        known = have.get(key(row))
+        if known and known["settings"] == row["settings"]:
+            continue
+        if accelerators and row["accelerator"] not in accelerators:
+            continue
+        made = longer(row, list(have.values())) or make(row)
+        have[key(row)] = made
+        rows = [have[key(r)] for r in recipes() if key(r) in have]
+        GOLDEN.write_text(json.dumps(rows, indent=1) + "\n")
+    PAGE.write_text(page(load()))
+
+
+def longer(row: dict[str, Any], known: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The figures of the same step in a recipe of another length: only time and cost differ."""
+    same = ("model", "dataset")
+    for other in known:
+        alike = all(_argument(row, name) == _argument(other, name) for name in same)
+        if alike and all(row[name] == other[name] for name in ("accelerator", "settings")):
+            factor = int(_argument(row, "epochs")) / int(_argument(other, "epochs"))
+            more = {name: other[name] * factor for name in ("hours", "chip_hours", "steps")}
+            return other | row | more | {"steps": int(more["steps"])}
+    return None
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,178 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The TPU compiler's clock: cycles, loops, hidden collectives and the parts that they belong to."""
+
+import importlib.util
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.experimental import topologies
+from jax.sharding import SingleDeviceSharding
+
+from vit_jax.hardware import topology
+from vit_jax.preflight.plan import clock, compile_for
+from vit_jax.runtime.worker_process import Child
+
+# A loop of 3 with 100 cycles a run; 50 cycles that hide a part of an all-reduce; an exposed one.
+PROGRAM = """\
+HloModule step, is_scheduled=true, num_partitions=2
+
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %sum = f32[] add(%a, %b)
+}
+
+%inner (in: f32[64,8]) -> f32[64,8] {
+  %in = f32[64,8]{1,0} parameter(0)
+  ROOT %double = f32[64,8]{1,0} add(%in, %in)
+}
+
+%body (state: (s32[], f32[64,8])) -> (s32[], f32[64,8]) {
+  %state = (s32[], f32[64,8]{1,0}) parameter(0)
+  %i = s32[] get-tuple-element(%state), index=0
+  %x = f32[64,8]{1,0} get-tuple-element(%state), index=1
+  %up = f32[64,8]{1,0} fusion(%x), kind=kLoop, calls=%inner, metadata={op_name="jit(step)/jvp(ViT)/while/body/closed_call/blocks/mlp/up/dot_general"}, backend_config={"estimated_cycles":"70"}
+  %kept = f32[64,8]{1,0} fusion(%up), kind=kLoop, calls=%inner, metadata={op_name="jit(step)/jvp(ViT)/while/body/dynamic_update_slice"}, backend_config={"estimated_cycles":"30"}
+  ROOT %out = (s32[], f32[64,8]{1,0}) tuple(%i, %kept)
+}
+
+%condition (state: (s32[], f32[64,8])) -> pred[] {
+  %limit = s32[] constant(3)
+  %state = (s32[], f32[64,8]{1,0}) parameter(0)
+  %i = s32[] get-tuple-element(%state), index=0
+  ROOT %lt = pred[] compare(%i, %limit), direction=LT
+}
+
+ENTRY %main (g: f32[64,8]) -> f32[64,8] {
+  %state_params__blocks____mlp____up____kernel__.1 = f32[64,8]{1,0} parameter(0)
+  %converted = f32[64,8]{1,0} convert(%state_params__blocks____mlp____up____kernel__.1), backend_config={"estimated_cycles":"5"}
+  %zero = s32[] constant(0)
+  %first = (s32[], f32[64,8]{1,0}) tuple(%zero, %converted)
+  %loop = (s32[], f32[64,8]{1,0}) while(%first), condition=%condition, body=%body
+  %after = f32[64,8]{1,0} get-tuple-element(%loop), index=1
+  %sum-start = f32[64,8]{1,0} all-reduce-start(%after), replica_groups={{0,1}}, to_apply=%add
+  %adam = f32[64,8]{1,0} fusion(%after), kind=kLoop, calls=%inner, metadata={op_name="jit(step)/optimizer/mul"}, backend_config={"estimated_cycles":"50"}
+  %sum-done = f32[64,8]{1,0} all-reduce-done(%sum-start)
+  %alone = f32[64,8]{1,0} all-reduce(%sum-done), replica_groups={{0,1}}, to_apply=%add, metadata={op_name="jit(step)/metrics/add"}
+  ROOT %moved = f32[64,8]{0,1} copy(%alone), metadata={op_name="jit(step)/transpose(jvp(ViT))/ViT._embed/reshape"}, backend_config={"estimated_cycles":"7"}
+}
+"""  # noqa: E501
+
+
+def of_80(computation, each):
+    assert each.opcode in ("all-reduce", "all-reduce-start")
+    return 80.0
+
+
+def test_every_part_of_a_program_has_its_cycles():
+    found = clock.read(PROGRAM, 1.0, of_80)
+    assert found is not None
+    assert found.parts == {
+        "MLP": {"update": 5, "forward": 3 * 70},
+        clock.COLLECTIVES: {"update": (80 - 50) + 80},
+        "storing and fetching of what layers keep": {"forward": 3 * 30},
+        "optimizer": {"update": 50},
+        clock.COPIES: {"backward": 7},
+    }
+    assert list(found.parts) == sorted(
+        found.parts, key=lambda part: -sum(found.parts[part].values())
+    )
+    assert found.secs == sum(secs for part in found.parts.values() for secs in part.values())
+    faster = clock.read(PROGRAM, 2.0, of_80)
+    assert faster is not None
+    assert faster.parts["MLP"] == {"update": 2.5, "forward": 105}
+
+
+def test_hidden_collectives_cost_nothing():
+    hidden = clock.read(PROGRAM, 1.0, lambda *_: 20.0)
+    assert hidden is not None
+    assert hidden.parts[clock.COLLECTIVES] == {"update": 20}  # only the one that nothing follows
+
+
+def test_a_collective_inside_a_fusion_counts_as_far_as_it_is_longer():
+    text = PROGRAM.replace(
+        "%double = f32[64,8]{1,0} add(%in, %in)",
+        "%double = f32[64,8]{1,0} all-reduce(%in), replica_groups={{0,1}}, to_apply=%add",
+    )
+    found = clock.read(text, 1.0, of_80)
+    assert found is not None
+    longer = 3 * ((80 - 70) + (80 - 30)) + (80 - 50)
+    started = max(0, 80 - 50 - 30)  # the fusion of 50 cycles now lasts 80
+    assert found.parts[clock.COLLECTIVES] == {"update": longer + started + 80}
+
+
+def test_a_program_without_cycles_has_no_estimate():
+    bare = re.sub(r', backend_config=\{"estimated_cycles":"\d+"\}', "", PROGRAM)
+    assert clock.read(bare, 1.0, of_80) is None
+
+
+@pytest.mark.parametrize(
+    "name, part",
+    [
+        ("jvp(ViT)/EncoderBlock/attn/query/dot_general", "attention: projections"),
+        ("jvp(ViT)/EncoderBlock/attn/attn._plain/dot_general", "attention: scores and softmax"),
+        ("jvp(ViT)/EncoderBlock/attn/out/dot_general", "attention: output"),
+        ("jvp(ViT)/while/body/closed_call/blocks/attn_norm/reduce_sum", "norms"),
+        ("jvp(ViT)/ViT._embed/embedding/conv_general_dilated", "patch embedding"),
+        ("jvp(jit(log_softmax))/reduce_sum", "head and loss"),
+        ("jvp(ViT)/backbone/block1/unit1/conv1/conv_general_dilated", "convolutions"),
+        ("metrics/reduce_sum", "norms for metrics"),
+        ("fancy", clock.OTHER),
+    ],
+)
+def test_parts_follow_the_names_of_modules(name, part):
+    line = PROGRAM.replace("jit(step)/optimizer/mul", f"jit(step)/{name}")
+    found = clock.read(line, 1.0, of_80)
+    assert found is not None
+    assert sum(found.parts[part].values()) >= 50
+
+
+def estimating():
+    """In a process of its own: (layers, whether in a scan) -> seconds by the clock of a v5e."""
+    accelerator = topology.find("v5e-1")
+    compile_for.start(accelerator, 1)
+    described = topologies.get_topology_desc(
+        platform="tpu", topology_name="v5e:1x1", chips_per_host_bounds=(1, 1, 1)
+    )
+    place = SingleDeviceSharding(described.devices[0])
+
+    def estimated(asked):
+        layers, in_a_scan = asked
+
+        def layer(x, kernels):  # large products: a scan also copies what it carries
+            up, down = kernels
+            return jax.nn.gelu(x @ up) @ down, None
+
+        def whole(x, up, down):
+            if in_a_scan:
+                return jax.lax.scan(layer, x, (up, down))[0]
+            for i in range(layers):
+                x, _ = layer(x, (up[i], down[i]))
+            return x
+
+        shapes = (4096, 2048), (layers, 2048, 4096), (layers, 4096, 2048)
+        args = (jax.ShapeDtypeStruct(s, jnp.bfloat16, sharding=place) for s in shapes)
+        text = jax.jit(whole).lower(*args).compile().as_text()
+        found = clock.read(text, accelerator.generation.hertz, of_80)
+        assert found is not None
+        assert found.secs == pytest.approx(
+            sum(secs for part in found.parts.values() for secs in part.values())
+        )
+        return found.secs
+
+    return estimated
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs the extra `plan`")
+def test_the_compiler_counts_a_scan_like_its_layers_one_by_one():
+    with Child(estimating) as child:
+        once, scanned, unrolled = (child.ask(a) for a in ((1, False), (8, True), (8, False)))
+    assert scanned == pytest.approx(unrolled, rel=0.25)
+    assert unrolled == pytest.approx(8 * once, rel=0.25)
+    flops = 8 * 2 * 2 * 4096 * 2048 * 4096
+    assert 0.4 < flops / unrolled / topology.find("v5e-1").generation.flops <= 1

@@ -1,0 +1,195 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""How processes notice each other's end, and what they tell each other on the way."""
+
+import errno
+import queue
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+import pytest
+from test_rendezvous import free_port
+
+from vit_jax.errors import PeerLost
+from vit_jax.runtime import peer_links
+from vit_jax.runtime.process_identity import ProcessIdentity
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize("linger_secs", [None, 0])
+def test_whether_the_other_end_is_gone(linger_secs):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        theirs = socket.create_connection(listener.getsockname())
+        channel = peer_links.Channel(listener.accept()[0])
+    with channel.socket, theirs:
+        assert not channel.ended()
+        theirs.sendall(b"x")
+        assert not channel.ended()
+        assert channel.socket.recv(2) == b"x"  # it was only looked at
+        if linger_secs is not None:  # a reset
+            linger = struct.pack("ii", 1, linger_secs)
+            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        theirs.close()
+        assert channel.ended()
+
+
+def test_what_follows_the_first_message_is_not_lost():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        theirs = socket.create_connection(listener.getsockname())
+        ours = listener.accept()[0]
+    with ours, theirs:
+        theirs.sendall(b'{"hosts": []}\n{"bye": true}\n')
+        channel = peer_links.Channel(ours)
+        assert channel.first(1) == {"hosts": []}
+        ours.settimeout(2)
+        assert channel.receive() == [{"bye": True}]
+
+
+# ---------------------------------------------------------------- the end of a run
+
+
+class Stub:
+    """A connection that has something to read, and what reading it does."""
+
+    def __init__(self, result):
+        self.result = result
+        self.ours, self.theirs = socket.socketpair()
+        self.theirs.send(b"x")
+
+    def recv(self, _):
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+    def fileno(self):
+        return self.ours.fileno()
+
+    def setsockopt(self, *_): ...
+
+    def sendall(self, _): ...
+
+    def close(self):
+        self.ours.close()
+        self.theirs.close()
+
+
+@pytest.mark.parametrize(
+    "result, why",
+    [
+        (TimeoutError(errno.ETIMEDOUT, "Connection timed out"), "its host is silent"),
+        (ConnectionResetError(errno.ECONNRESET, "reset"), "it ended or was killed"),
+        (b"5\n", "cannot be read (TypeError"),
+        (b"{}\n", "cannot be read (KeyError('code'))"),
+        (RuntimeError("a bug"), "cannot be read (RuntimeError('a bug'))"),
+    ],
+)
+def test_whatever_reading_does_the_process_is_missed(monkeypatch, capsys, result, why):
+    codes = queue.Queue()
+    monkeypatch.setattr(peer_links.PeerLinks, "_exit", lambda self, code: codes.put(code))
+    line = peer_links.PeerLinks(
+        ProcessIdentity("127.0.0.1:1", 2, 0, "test"),
+        {1: peer_links.Channel(Stub(result))},
+        ["a", "b"],
+    )
+    assert codes.get(timeout=5) == PeerLost.exit_code
+    line.close()
+    said = capsys.readouterr().err
+    assert "process 1 of 2 (b) is gone: " in said
+    assert why in said
+
+
+def test_silence_within_the_time_is_no_end():
+    """The timeout of a socket and that of keepalive have one class."""
+    channel = peer_links.Channel(Stub(TimeoutError("timed out")))
+    with pytest.raises(TimeoutError):
+        channel.receive()
+    channel.socket.close()
+
+
+def test_hint_that_fails_does_not_keep_a_process(monkeypatch, capsys):
+    codes = []
+    monkeypatch.setattr(peer_links.PeerLinks, "_exit", lambda self, code: codes.append(code))
+    line = peer_links.PeerLinks(ProcessIdentity("127.0.0.1:1", 2, 0, "test"), {}, ["a", "b"])
+    line.hint = lambda: str(1 / 0)
+    line._end(PeerLost.exit_code, "process 1 is gone.")
+    line.close()
+    assert codes == [PeerLost.exit_code]
+    assert "process 1 is gone. Run again." in capsys.readouterr().err
+
+
+CHILD = """
+import sys, threading, time
+from vit_jax.runtime import rendezvous as meeting
+from vit_jax.runtime.process_identity import ProcessIdentity
+index, coordinator = int(sys.argv[1]), sys.argv[2]
+who = ProcessIdentity(coordinator, 3, index, "test")
+line = meeting.meet(who, who.address, {}, 20)
+line.hint = lambda: "Run again."
+print("met", flush=True)
+order = sys.stdin.readline().split()
+if order[0] == "leave":
+    line.end_all(int(order[1]), "the reason")
+elif order[0] == "close":
+    line.close()
+else:
+    time.sleep(60)
+"""
+
+
+def three(orders):
+    """Three small processes that meet and then do what they are told; (codes, what they said)."""
+    coordinator = f"127.0.0.1:{free_port()}"
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(i), coordinator],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for i in range(3)
+    ]  # fmt: skip
+    assert [child.stdout.readline() for child in children] == ["met\n"] * 3
+    start = time.monotonic()
+    for child, order in zip(children, orders, strict=True):
+        if order == "kill":
+            child.kill()
+        else:
+            child.stdin.write(f"{order}\n")
+            child.stdin.flush()
+    said = [child.communicate(timeout=20)[1] for child in children]
+    return [child.returncode for child in children], said, time.monotonic() - start
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_end_of_a_process_is_noticed_at_once(victim):
+    orders = ["kill" if i == victim else "wait" for i in range(3)]
+    codes, said, secs = three(orders)
+    assert codes == [-9 if i == victim else 43 for i in range(3)]
+    assert secs < 2
+    for i in {0, 1, 2} - {victim}:
+        assert f"process {victim} of 3 ({socket.gethostname()}) is gone" in said[i]
+        assert said[i].count("Run again.") == 1
+
+
+@pytest.mark.parametrize("victim, code", [(0, 1), (1, 2), (2, 43)])
+def test_process_that_fails_tells_the_others_why(victim, code):
+    codes, said, secs = three([f"leave {code}" if i == victim else "wait" for i in range(3)])
+    assert codes == [code] * 3
+    assert secs < 2 * peer_links.GRACE_SECS
+    for i in {0, 1, 2} - {victim}:
+        assert f"process {victim} of 3 ({socket.gethostname()}) failed: the reason" in said[i]
+
+
+def test_own_error_comes_before_that_of_another():
+    codes, said, _ = three(["leave 2", "leave 2", "leave 2"])
+    assert codes == [2, 2, 2]
+    assert said == ["", "", ""]  # each has printed its own
+
+
+def test_goodbye_is_no_loss():
+    codes, said, _ = three(["close", "close", "close"])
+    assert codes == [0, 0, 0]
+    assert said == ["", "", ""]

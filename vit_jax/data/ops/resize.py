@@ -1,0 +1,90 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Ops that resize or crop without randomness. See `chain` for the definition of an op.
+
+`bv_resize` and `bv_resize_small` repeat big_vision's resizing bit for bit, for chains whose results
+are compared with its numbers. `bv_resize` does not average over source pixels when it should. Both
+drop the fraction of a grey level, half a level on average, and compute sizes and pixels in float32.
+"""
+
+import dataclasses
+from typing import Any
+
+from vit_jax.data.ops import decode
+from vit_jax.data.tensorflow import Tensor, tf
+
+
+def resize(image: Tensor, height: int | Tensor, width: int | Tensor, *, antialias: bool) -> Tensor:
+    """Resizes uint8 [H, W, C] bilinearly (half-pixel centres) and rounds to uint8."""
+    resized = tf.image.resize(image, [height, width], method="bilinear", antialias=antialias)
+    return tf.cast(tf.round(resized), tf.uint8)  # means of values in 0 to 255 need no clipping
+
+
+@dataclasses.dataclass(frozen=True)
+class Resize:
+    """Resizes to size x size, ignoring the aspect ratio: bilinear, rounded to uint8.
+
+    `antialias` averages over source pixels when shrinking; published ViT chains do not.
+    """
+
+    size: int
+    antialias: bool = False
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        return resize(image, self.size, self.size, antialias=self.antialias)
+
+
+@dataclasses.dataclass(frozen=True)
+class ResizeSmall:
+    """Resizes the shorter side to `size`, keeping the aspect ratio: bilinear, rounded to uint8."""
+
+    size: int
+    antialias: bool = True
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        height, width = tf.shape(image)[0], tf.shape(image)[1]
+        scale = self.size / tf.cast(tf.minimum(height, width), tf.float64)
+        sides = [
+            tf.cast(tf.round(tf.cast(n, tf.float64) * scale), tf.int32) for n in (height, width)
+        ]
+        return resize(image, *decode.decodable(*sides), antialias=self.antialias)
+
+
+@dataclasses.dataclass(frozen=True)
+class CentralCrop:
+    """Crops the central size x size; the image must be at least that large."""
+
+    size: int
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        top, left = (tf.shape(image)[0] - self.size) // 2, (tf.shape(image)[1] - self.size) // 2
+        return tf.image.crop_to_bounding_box(image, top, left, self.size, self.size)
+
+
+def _truncated(image: Tensor, sides: Any, method: str) -> Tensor:
+    resized = tf.image.resize(image, sides, method=method)
+    return tf.cast(tf.clip_by_value(resized, 0.0, 255.0), tf.uint8)
+
+
+@dataclasses.dataclass(frozen=True)
+class BvResize:
+    """Resizes to size x size like big_vision's `resize`: bilinear, not antialiased, truncated."""
+
+    size: int
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        return _truncated(image, [self.size, self.size], "bilinear")
+
+
+@dataclasses.dataclass(frozen=True)
+class BvResizeSmall:
+    """Resizes the shorter side to `size` like big_vision's `resize_small`: area mean, truncated."""
+
+    size: int
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        sides = tf.cast(tf.shape(image)[:2], tf.float32)
+        factor = tf.constant(self.size, tf.float32) / tf.reduce_min(sides)
+        sides = tf.cast(tf.round(sides * factor), tf.int32)
+        return _truncated(image, decode.decodable(*tf.unstack(sides)), "area")

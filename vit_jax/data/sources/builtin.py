@@ -1,0 +1,100 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Opens sources that need no files of the user: scikit-learn's digits, and noise.
+
+The noise stands in for large or private datasets, with their size and number of classes. It serves
+plans, timing and a first step on any machine; nothing can be learned from it. Start from
+`open_digits` and `open_synthetic`.
+"""
+
+import gzip
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from vit_jax.data.sources.source import Opened, Options
+from vit_jax.data.splits import split as splits_lib
+from vit_jax.data.splits.split import Split, Table
+from vit_jax.data.tensorflow import Tensor, tf
+from vit_jax.errors import BadInput, unknown
+
+
+def open_digits(_: str, __: Options) -> Opened:
+    """Reads scikit-learn's data file, without the import of scikit-learn (1 s) or scipy.
+
+    Raises:
+      BadInput: scikit-learn is not installed.
+    """
+    package = importlib.util.find_spec("sklearn")
+    if package is None or not package.submodule_search_locations:
+        raise BadInput("data.source=digits reads a file of scikit-learn; pip install scikit-learn.")
+    path = Path(package.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        values = np.array([line.split(",") for line in file], np.float32)
+    grey = np.round(values[:, :-1] * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8, 1)
+    images, labels = np.repeat(grey, 3, axis=-1), values[:, -1:].astype(np.int32)
+
+    split = splits_lib.of_arrays("digits", images, labels)
+    return [str(d) for d in range(10)], {"all": split}, []
+
+
+# Name -> classes, training images. JFT-300M: arXiv:2010.11929, section 4.1, and 18,291 classes
+# (arXiv:1707.02968); ImageNet-21k: fall 2011, and the 21,843 outputs of the published heads.
+SIZES = {
+    "jft300m": (18_291, 303_000_000),
+    "imagenet21k": (21_843, 14_197_122),
+    "imagenet": (1_000, 1_281_167),
+    "cifar10": (10, 50_000),
+    "cifar100": (100, 50_000),
+    "pets": (37, 3_680),
+    "flowers": (102, 1_020),
+}
+_HELD_OUT = 1_000  # images in val, and in test
+_SIDE = 256
+
+
+def open_synthetic(name: str, _: Options) -> Opened:
+    """Returns class names, splits and notes of a stand-in.
+
+    Raises:
+      BadInput: the name is unknown; the message lists the known names.
+    """
+    of_vtab = name.startswith("vtab/")
+    if not of_vtab and name not in SIZES:
+        raise unknown("data.source=synthetic:NAME", name, [*SIZES, "vtab/TASK"])
+    if of_vtab:
+        from vit_jax.paper import vtab
+
+        classes = vtab.find(name.removeprefix("vtab/")).classes
+        sizes = {"train800": 800, "val200": 200, "test": _HELD_OUT}
+    else:
+        classes, examples = SIZES[name]
+        sizes = {"train": examples, "val": _HELD_OUT, "test": _HELD_OUT}
+
+    def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        def read(row: Tensor) -> tuple[Tensor, Tensor]:
+            seed = tf.stack([row, tf.constant(0, tf.int64)])
+            shape = (_SIDE, _SIDE, 3)
+            noise = tf.random.stateless_uniform(shape, seed, minval=0, maxval=256, dtype=tf.int32)
+            return tf.cast(noise, tf.uint8), tf.cast(row % classes, tf.int32)[None]
+
+        return read
+
+    rows = sum(sizes.values())
+
+    def labels() -> np.ndarray:
+        return np.arange(rows, dtype=np.int32)[:, None] % np.int32(classes)
+
+    table = Table(rows, lambda row: f"{name}/{row}", reader, labels, numbered=True, most_labels=1)
+    ends = np.cumsum(list(sizes.values())).tolist()
+    splits = {
+        split: Split(table, range(end - size, end))
+        for (split, size), end in zip(sizes.items(), ends, strict=True)
+    }
+    if of_vtab:
+        splits["train800val200"] = Split(table, range(1000))
+    note = f"images of {name} are noise: a stand-in from which nothing can be learned"
+    return [str(k) for k in range(classes)], splits, [note]

@@ -1,0 +1,159 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Compares our training step with the plain one by the TPU compiler's clock, without a TPU.
+
+Both are compiled for one device. The figures are the compiler's estimates, see `plan.clock`. Start
+from `table`.
+"""
+
+import importlib.util
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import SingleDeviceSharding
+
+from vit_jax.build import program
+from vit_jax.errors import BadInput
+from vit_jax.hardware import device_memory, topology
+from vit_jax.models import variants
+from vit_jax.preflight.bench import baseline, our_steps
+from vit_jax.preflight.bench.interleaved import Asked
+from vit_jax.preflight.plan import clock, compile_for
+from vit_jax.runtime.worker_process import Child
+
+
+def check(names: Sequence[str]) -> None:
+    """Raises BadInput unless each name is a TPU with a known clock, and the compiler is here."""
+    known = [name for name, generation in topology.GENERATIONS.items() if generation.hertz]
+    for name in names:
+        if name not in known:
+            raise BadInput(f"--tpu={name}: choose from {', '.join(known)}, with commas between.")
+    if importlib.util.find_spec("libtpu") is None:
+        raise BadInput("bench tpu needs the TPU compiler: pip install -e '.[plan]'.")
+
+
+def table(
+    asked: Sequence[Asked],
+    names: Sequence[str],
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[dict[str, Any]]:
+    """Returns a row for each model and TPU.
+
+    A row has `tpu`, `model`, `batch`, `resolution`, `dtype`, and for `ours` and `baseline` (None if
+    the model is not a plain ViT): `secs`, `img_per_sec`, `mfu`, `peak_bytes`, `compile_secs`, or
+    `error`. `ratio` is our rate relative to that of the baseline.
+    """
+    rows, total = [], len(names) * len(asked)
+    for name in names:
+        accelerator = topology.sold(topology.GENERATIONS[name])[0]  # a step uses one device of it
+        for one in asked:
+            progress(len(rows), total)
+            with Child(answering, accelerator, one) as child:
+                ours = child.ask("ours")
+            with Child(answering, accelerator, one) as child:
+                plain = child.ask("baseline")
+            both = ours and plain and "secs" in ours and "secs" in plain
+            rows.append(
+                {
+                    "tpu": name,
+                    "model": one.model,
+                    "batch": one.batch,
+                    "resolution": one.resolution,
+                    "dtype": one.dtype,
+                    "ours": ours,
+                    "baseline": plain,
+                    "ratio": plain["secs"] / ours["secs"] if both else None,
+                }
+            )
+    progress(total, total)
+    return rows
+
+
+def answering(
+    accelerator: topology.Accelerator, asked: Asked
+) -> Callable[[str], dict[str, Any] | None]:
+    """Returns, in a fresh process, a function from a candidate to its figures."""
+    compile_for.start(accelerator, 1)
+    device = compile_for.devices(accelerator, 1)[0][0]
+
+    def measure(candidate: str) -> dict[str, Any] | None:
+        if candidate == "ours":
+            config = our_steps.config(asked)
+            made = program.make(
+                config, classes=our_steps.CLASSES, examples=1000 * asked.batch, devices=[device]
+            )
+            return _measured(made.lower_step, made.model.cfg, accelerator, asked)
+        cfg = baseline.config_of(asked)
+        if cfg is None:
+            return None
+        return _measured(lambda: _plain(cfg, asked, device), cfg, accelerator, asked)
+
+    return measure
+
+
+def _plain(cfg: Any, asked: Asked, device: Any) -> jax.stages.Lowered:
+    place = SingleDeviceSharding(device)
+    state = jax.eval_shape(lambda: baseline.state(cfg, asked.resolution))
+    images = (asked.batch, asked.resolution, asked.resolution, 3)
+    shapes = (
+        state,
+        jax.ShapeDtypeStruct(images, jnp.uint8),
+        jax.ShapeDtypeStruct((asked.batch,), jnp.int32),
+    )
+    placed = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), shapes)
+    return jax.jit(baseline.step(cfg), donate_argnums=0).lower(*placed)
+
+
+def _measured(
+    lower: Callable[[], jax.stages.Lowered],
+    cfg: variants.Config,
+    accelerator: topology.Accelerator,
+    asked: Asked,
+) -> dict[str, Any]:
+    generation, began = accelerator.generation, time.monotonic()
+    try:
+        compiled = lower().compile()
+    except jax.errors.JaxRuntimeError as e:
+        if not device_memory.is_out_of_memory(e):
+            raise
+        return {"error": "does not fit in memory"}
+    secs = time.monotonic() - began
+    estimate = clock.read(compiled.as_text() or "", generation.hertz, lambda *_: 0.0)
+    needs = compiled.memory_analysis()
+    if estimate is None or needs is None:
+        raise BadInput(f"the compiler writes no cycles for {accelerator.name}.")
+    side = asked.resolution
+    work = 3 * asked.batch * variants.forward_flops(cfg, side, side)
+    return {
+        "secs": estimate.secs,
+        "img_per_sec": asked.batch / estimate.secs,
+        "mfu": work / estimate.secs / generation.flops,
+        "peak_bytes": needs.peak_memory_in_bytes,
+        "compile_secs": secs,
+    }
+
+
+def text(rows: Sequence[dict[str, Any]]) -> str:
+    """Returns a table for people."""
+    lines = ["estimated by the TPU compiler, for one device of each TPU"]
+    for row in rows:
+        lines.append(f"{row['model']}, {row['batch']} images, {row['tpu']}: " + "; ".join(
+            f"{name} {_figures(row[name])}" for name in ("ours", "baseline") if row[name]
+        ))  # fmt: skip
+        if row["ratio"]:
+            lines[-1] += f"; ratio {row['ratio']:.2f}"
+    return "\n".join(lines)
+
+
+def _figures(found: dict[str, Any]) -> str:
+    if "error" in found:
+        return found["error"]
+    return (
+        f"{1000 * found['secs']:.1f} ms, {found['img_per_sec']:,.0f} images/s, MFU "
+        f"{found['mfu']:.1%}, {found['peak_bytes'] / 2**30:.2f} GiB, compiled in "
+        f"{found['compile_secs']:.0f} s"
+    )

@@ -1,0 +1,176 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Reads from optimised HLO text how long the TPU compiler expects a program to take.
+
+The compiler writes `"estimated_cycles":"N"` behind the instructions of a program for a TPU. Their
+sum, divided by the clock rate, is an estimate, not a measurement: docs/planning.md compares it with
+what others have measured. Other compilers write no cycles. Start from `read`.
+"""
+
+import dataclasses
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+from vit_jax.preflight.plan import hlo
+from vit_jax.preflight.plan.hlo import Computations, Instruction
+
+OTHER = "not attributed"
+COLLECTIVES = "collectives that nothing hides"
+COPIES = "copies and transposes"
+_STORING = "storing and fetching of what layers keep"
+
+# The first pattern that occurs in `op_name` decides. `op_name` is a path of functions, modules and
+# operations: jit(train_step)/transpose(jvp(ViT))/while/body/.../blocks/attn/query/dot_general.
+_PARTS: tuple[tuple[str, str], ...] = (
+    (r"dynamic_(update_)?(index_in_dim|slice)|/concatenate$", _STORING),
+    (r"/metrics/", "norms for metrics"),
+    (r"/optimizer/|opt_state", "optimizer"),
+    (r"map_head|attn/+(query|key|value)\b", "attention: projections"),
+    (r"attn/+out\b", "attention: output"),
+    (r"attn/", "attention: scores and softmax"),
+    (r"mlp\b|mixer|tokens_mlp|channels_mlp", "MLP"),
+    (r"_embed|embedding|posemb|\bcls\b|registers", "patch embedding"),
+    (r"backbone|root|stage|unit|\bconv|\bgn", "convolutions"),
+    (r"norm", "norms"),
+    (r"head|softmax|sigmoid|loss|take_along_axis|one_hot|pre_logits|jvp\(\)", "head and loss"),
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """The compiler's estimate of one run of a program on one device.
+
+    Attributes:
+      secs: seconds of the whole program.
+      parts: part -> direction (`forward`, `backward` or `update`) -> seconds; they add up to
+        `secs`.
+    """
+
+    secs: float
+    parts: dict[str, dict[str, float]]
+
+
+def read(
+    text: str, hertz: float, collective_secs: Callable[[str, Instruction], float]
+) -> Estimate | None:
+    """Returns the estimate of a scheduled program; None if its compiler wrote no cycles.
+
+    A collective counts as far as the instructions between its start and its end do not hide it.
+
+    Args:
+      text: optimised HLO.
+      hertz: clock rate of the device.
+      collective_secs: (computation, collective) -> its seconds on the links.
+
+    Raises:
+      ValueError: a loop cannot be read.
+    """
+    if '"estimated_cycles"' not in text:
+        return None
+    entry, computations = hlo.parse(text)
+    parts: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for part, direction, secs in _costs(entry, computations, hertz, collective_secs):
+        parts[part][direction] += secs
+    total = sum(secs for directions in parts.values() for secs in directions.values())
+    ordered = sorted(parts.items(), key=lambda item: -sum(item[1].values()))
+    return Estimate(total, {part: dict(directions) for part, directions in ordered})
+
+
+Cost = tuple[str, str, float]  # part, direction, seconds
+
+
+def _costs(
+    name: str,
+    computations: Computations,
+    hertz: float,
+    collective_secs: Callable[[str, Instruction], float],
+) -> Iterator[Cost]:
+    """Yields the costs of one run of a computation, in the order of its schedule."""
+    under_way: dict[str, float] = {}  # collective that has started -> its seconds still to come
+    for each in computations[name]:
+        if each.opcode.endswith("-done") and (start := _operand(each)) in under_way:
+            for earlier in list(under_way)[: list(under_way).index(start) + 1]:
+                yield COLLECTIVES, "update", under_way.pop(earlier)
+            continue
+        costs = list(_own_costs(each, name, computations, hertz, collective_secs))
+        yield from costs
+        passed = sum(secs for *_, secs in costs)
+        for started in under_way:
+            hidden = min(passed, under_way[started])
+            under_way[started] -= hidden
+            passed -= hidden
+        if each.opcode.endswith("-start"):
+            under_way[each.name] = _sending_secs(each, name, computations, collective_secs)
+
+
+def _own_costs(
+    each: Instruction,
+    around: str,
+    computations: Computations,
+    hertz: float,
+    collective_secs: Callable[[str, Instruction], float],
+) -> Iterator[Cost]:
+    """Yields the costs of one instruction; a loop has those of all its runs."""
+    called = dict(re.findall(r"\b(body|condition|calls|to_apply)=%([\w.-]+)", each.attributes))
+    if each.opcode == "while":
+        trips = hlo.trip_count(each, around, computations)
+        for part, direction, secs in _costs(called["body"], computations, hertz, collective_secs):
+            yield part, direction, trips * secs
+    elif each.opcode == "call":
+        yield from _costs(called["to_apply"], computations, hertz, collective_secs)
+    elif each.opcode == "conditional":
+        branches = [
+            list(_costs(branch, computations, hertz, collective_secs))
+            for branch in hlo.branches(each)
+        ]
+        yield from max(branches, key=lambda costs: sum(secs for *_, secs in costs), default=[])
+    elif not each.opcode.endswith(("-start", "-done")):
+        cycles = re.search(r'"estimated_cycles":"(\d+)"', each.attributes)
+        secs = int(cycles[1]) / hertz if cycles else 0.0
+        sending = _sending_secs(each, around, computations, collective_secs)
+        if secs:
+            yield *attribution(each), secs
+        if sending > secs:
+            yield COLLECTIVES, "update", sending - secs
+
+
+def _sending_secs(
+    each: Instruction,
+    around: str,
+    computations: Computations,
+    collective_secs: Callable[[str, Instruction], float],
+) -> float:
+    """Returns the seconds that the collectives in an instruction need on the links."""
+    if each.opcode.removesuffix("-start") in hlo.KINDS:
+        return collective_secs(around, each)
+    called = re.search(r"\bcalls=%([\w.-]+)", each.attributes)
+    if not called:
+        return 0.0
+    inside = computations[called[1]]
+    return sum(_sending_secs(i, called[1], computations, collective_secs) for i in inside)
+
+
+def _operand(each: Instruction) -> str:
+    """Returns the name of the first operand."""
+    names = re.findall(r"%([\w.-]+)", each.operands)
+    return names[0] if names else ""
+
+
+def attribution(each: Instruction) -> tuple[str, str]:
+    """Returns (part, direction) of an instruction, from the name that jax gave its operation.
+
+    An instruction without a name, such as a conversion of a parameter, belongs to its operand.
+    """
+    named = re.search(r'op_name="([^"]*)"', each.attributes)
+    name = named[1] if named else each.operands.replace("__", "/")
+    direction = "backward" if "transpose(jvp" in name else "forward" if "jvp(" in name else "update"
+    if each.opcode in ("copy", "transpose") or name.endswith("/transpose"):
+        return COPIES, direction
+    if each.opcode in hlo.KINDS:
+        return COLLECTIVES, direction
+    for pattern, part in _PARTS:
+        if re.search(pattern, name):
+            return part, direction
+    return OTHER, direction

@@ -40,8 +40,8 @@ setup(
         "pillow>=11,<14",  # timm's and Hugging Face's preprocessing is its resizing
         "safetensors>=0.5,<1",
         "pyyaml>=6,<7",
-        "packaging>=24,<27",  # the doctor compares versions
         "tqdm>=4.66,<5",  # progress on a terminal
+        "packaging>=24,<27",  # the doctor compares versions
     ],
     extras_require={
         "cuda12": [f"jax[cuda12]{JAX}"],

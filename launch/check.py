@@ -101,12 +101,12 @@ def plan(job: Job, configs: Sequence[Any]) -> str:
         )
     kinds = [config_lib.fingerprint(config_lib.changed(c, _SAME_COST)) for c in configs]
     one_of = dict(zip(kinds, configs, strict=True))
-    made = {kind: _planned(job, config) for kind, config in one_of.items()}
-    estimates = {kind: plan.estimated_hours for kind, plan in made.items()}
+    plans = {kind: _planned(job, config) for kind, config in one_of.items()}
+    estimates = {kind: plan.estimated_hours for kind, plan in plans.items()}
     known = all(hours is not None for hours in estimates.values())
-    run_hours = {kind: estimates[kind] if known else plan.hours for kind, plan in made.items()}
-    total = sum(run_hours[kind] * made[kind].chips for kind in kinds)
-    tightest = max(made.values(), key=lambda plan: plan.share)
+    run_hours = {kind: estimates[kind] if known else plan.hours for kind, plan in plans.items()}
+    total = sum(run_hours[kind] * plans[kind].chips for kind in kinds)
+    tightest = max(plans.values(), key=lambda plan: plan.share)
     shown = [f"{hours:.3g}" for hours in sorted(run_hours.values())]
     each = f" for {len(configs)} runs" if len(configs) > 1 else ""
     return (

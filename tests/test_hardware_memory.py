@@ -215,7 +215,7 @@ def test_memory_of_this_process(tmp_path):
     assert host_memory.used_bytes(tmp_path / "none") is None
 
 
-# --- huge pages ---
+# --- large pages ---
 
 
 PROGRAM = """

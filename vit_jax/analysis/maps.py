@@ -110,7 +110,7 @@ def look(
         return distance_SBN.swapaxes(0, 1), shares_BL.reshape(-1, *grid)
 
     run = jax.jit(step, out_shardings=rules.replicated if rules else None)
-    size = batch_size(cfg, len(pixels_LL), count, rules.batch_ways if rules else 1)
+    size = batch_size(cfg, len(pixels_LL), count, rules.batch_parts if rules else 1)
     batches = []
     for start in range(0, count, size):
         part = images_BHW3[start : start + size]

@@ -378,7 +378,7 @@ def out_of_memory(run: Program) -> BadInput:
     """Returns an error that says how much memory a run needs, and which settings need less."""
     from vit_jax.hardware import device_memory
 
-    size, parts, ways = run.config.batch_size, run.config.accumulation, run.rules.batch_ways
+    size, parts, ways = run.config.batch_size, run.config.accumulation, run.rules.batch_parts
     more = [parts * f for f in (2, 4, 8, 16) if size % (parts * f * ways) == 0]
     settings: list[dict[str, Any]] = [{"accumulation": a} for a in more]
     remat = stronger_remat(run.config.model)

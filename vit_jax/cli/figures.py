@@ -106,9 +106,9 @@ def page(name: str, model: Any, drawn: list[Any], images: int) -> str:
     from vit_jax.reports import figures, pages
 
     rows, columns = model.size
-    subject = f"{name}: {figures.described(model.cfg)}, at {rows} x {columns} pixels"
+    caption = f"{name}: {figures.described(model.cfg)}, at {rows} x {columns} pixels"
     if images:
-        subject += f"; {figures.counted(images)}"
-        subject += f" (the paper takes {figures.IMAGES})" if images < figures.IMAGES else ""
-    notes = [f"{subject}.", *figures.absent(model.cfg)]
+        caption += f"; {figures.counted(images)}"
+        caption += f" (the paper takes {figures.IMAGES})" if images < figures.IMAGES else ""
+    notes = [f"{caption}.", *figures.absent(model.cfg)]
     return pages.render("figures.html", f"Inside {name}", notes=notes, figures=drawn)

@@ -259,7 +259,7 @@ def describe(run: "build.Run", devices: list[Any]) -> None:
         log.info("%s: %s; %d images scored", name, task.source, len(task.test))
         for note in task.notes:
             log.info("%s: %s", name, note)
-    side, ways = config.data.image_size, program.rules.batch_ways
+    side, ways = config.data.image_size, program.rules.batch_parts
     log.info("images: %d x %d, mean %s, std %s", side, side, config.data.mean, config.data.std)
     log.info("train: %s on %s", config.data.train_ops, config.data.split)
     log.info("evaluation: %s", config.data.eval_ops)

@@ -111,7 +111,7 @@ def _rgb(picture: Any) -> np.ndarray:
         top = float(values.max())
         white = next((w for w in whites if top <= w), None)
         if white is None or not np.isfinite(values.sum(dtype=np.float64)):
-            raise BadImage(f"its values go up to {top:g}, which fits no known range")
+            raise BadImage(f"its values go up to {top:g}, and their white is unknown")
         image = np.empty([*values.shape, 3], np.uint8)
         for row, line in zip(values, image, strict=True):  # the whole would be gigabytes of floats
             line[:] = _to_8_bits(row, white)[:, None]

@@ -92,25 +92,27 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Returns what `--json` prints; bytes, FLOPs and collectives are per device and step."""
-        found, hours = self.measured, self.estimated_hours
+        measured, hours = self.measured, self.estimated_hours
         return {
             "fits": self.fits,
             "share": self.share,
             "peak_bytes": found.peak_bytes,
             "limit_bytes": self.limit_bytes,
-            "args_bytes": found.args_bytes,
-            "temp_bytes": found.temp_bytes,
-            "collective_bytes": found.collective_bytes,
-            "least_collective_bytes": found.least_collective_bytes,
-            "beyond_least": found.beyond_least if found.collective_bytes is not None else None,
-            "flops": found.flops,
-            "step_secs": found.step_secs,
-            "limited_by": found.limited_by,
-            "estimated_step_secs": found.estimated_secs,
+            "args_bytes": measured.args_bytes,
+            "temp_bytes": measured.temp_bytes,
+            "collective_bytes": measured.collective_bytes,
+            "least_collective_bytes": measured.least_collective_bytes,
+            "beyond_least": measured.beyond_least
+            if measured.collective_bytes is not None
+            else None,
+            "flops": measured.flops,
+            "step_secs": measured.step_secs,
+            "limited_by": measured.limited_by,
+            "estimated_step_secs": measured.estimated_secs,
             "estimated_mfu": self.estimated_mfu,
             "estimated_hours": hours,
             "estimated_chip_hours": None if hours is None else hours * self.chips,
-            "parts": found.parts,
+            "parts": measured.parts,
             "chip_hours": self.chip_hours,
             "hours": self.hours,
             "images_per_sec": found.batch_size / found.step_secs,

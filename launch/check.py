@@ -123,18 +123,18 @@ def _planned(job: Job, config: Any) -> Any:
 
     assert job.accelerator is not None
     try:
-        made = plan_lib.plan(config, job.accelerator, job.slices)
+        planned = plan_lib.plan(config, job.accelerator, job.slices)
     except BadInput as e:
         raise BadInput(f"{e} (--no_plan submits without asking.)") from e
-    if not made.fits:
-        rows = [" ".join(f"--config.{k}={v}" for k, v in s.items()) for s, _ in made.fitting]
-        peak, limit = (n / topology.GIB for n in (made.measured.peak_bytes, made.limit_bytes))
+    if not planned.fits:
+        rows = [" ".join(f"--config.{k}={v}" for k, v in s.items()) for s, _ in planned.fitting]
+        peak, limit = (n / topology.GIB for n in (planned.measured.peak_bytes, planned.limit_bytes))
         raise BadInput(
             f"a step takes {peak:.3g} of {limit:.4g} GiB of {job.accelerator.name} "
-            f"({made.measured.how}); {'it would fit with ' if rows else 'take more devices'}"
+            f"({planned.measured.how}); {'it would fit with ' if rows else 'take more devices'}"
             f"{' or '.join(rows)}. Nothing was submitted (--no_plan submits without asking)."
         )
-    return made
+    return planned
 
 
 def _many(count: int, noun: str) -> str:

@@ -104,7 +104,7 @@ def test_spec_joins_meaning_and_placement():
         ("data", "fsdp"), None, None
     )
     assert ours.sharding(("embed",), (32,)).mesh == ours.mesh
-    assert ours.batch_ways == 4
+    assert ours.batch_parts == 4
     assert ours.replicated.is_fully_replicated
 
 

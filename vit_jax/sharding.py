@@ -162,14 +162,14 @@ class Rules:
         """Returns `spec` on this mesh."""
         return NamedSharding(self.mesh, self.spec(axes, shape, path))
 
-    def ways(self, logical: str) -> int:
+    def parts(self, logical: str) -> int:
         """Returns the number of parts into which a logical axis is split."""
         return math.prod(self.mesh.shape[a] for a in dict(self.table).get(logical, ()))
 
     @property
-    def batch_ways(self) -> int:
+    def batch_parts(self) -> int:
         """The number of parts into which the batch is split."""
-        return self.ways("act_batch")
+        return self.parts("act_batch")
 
     @property
     def replicated(self) -> NamedSharding:

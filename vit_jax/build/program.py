@@ -53,19 +53,19 @@ def make_rules(config: ConfigDict, devices: Sequence[Any] | None = None) -> shar
 
 def check_batches(config: ConfigDict, rules: sharding.Rules) -> None:
     """Raises BadInput if the mesh does not divide a batch; the message names sizes that fit."""
-    unit = rules.batch_ways * config.accumulation
+    unit = rules.batch_parts * config.accumulation
     batches = {"batch_size": (config.batch_size, unit)}
     for name, section in config.evals.items():
         size = section.batch_size or config.batch_size
-        batches[f"evals.{name}.batch_size"] = (size, rules.batch_ways)
-    batches["fewshot.batch_size"] = (few_shot_batch(config), rules.batch_ways)
+        batches[f"evals.{name}.batch_size"] = (size, rules.batch_parts)
+    batches["fewshot.batch_size"] = (few_shot_batch(config), rules.batch_parts)
     for key, (size, ways) in batches.items():
         if size % ways or size < ways:
             low = size // ways * ways
             fits = f"{low} or {low + ways}" if low else str(ways)
             raise BadInput(
                 f"{key}={size} is not divisible by {ways} (devices that share the batch: "
-                f"{rules.batch_ways}, accumulation: {ways // rules.batch_ways}); use {fits}."
+                f"{rules.batch_parts}, accumulation: {ways // rules.batch_parts}); use {fits}."
             )
 
 
@@ -299,7 +299,7 @@ def for_devices(
     long = 3 * images * variants.forward_flops(cfg, side, side) > _LONG_FLOPS
     on_cpu = (platform or rules.mesh.devices.flat[0].platform) == "cpu"
     # Outside the scan, a CPU's compiler keeps recomputed values beside those that they replace.
-    fits = cfg.remat == "none" and rules.ways("act_tokens") == 1
+    fits = cfg.remat == "none" and rules.parts("act_tokens") == 1
     return dataclasses.replace(cfg, unrolled=long and on_cpu and fits)
 
 

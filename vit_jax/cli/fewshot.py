@@ -147,13 +147,13 @@ def _open_all(args: argparse.Namespace) -> list["sources.Source"]:
     return opened
 
 
-def as_text(by_source: dict[str, Any]) -> str:
+def as_text(results: dict[str, Any]) -> str:
     """Returns a line for each source and number of shots: the mean over seeds, and each seed."""
     from vit_jax import console
 
     rows = [
         [source, shots, f"{r['top1']:.2%}", " ".join(f"{v:.2%}" for v in r["seeds"])]
-        for source, results in by_source.items()
-        for shots, r in results.items()
+        for source, by_shots in results.items()
+        for shots, r in by_shots.items()
     ]
     return console.table(["source", "shots", "top-1", "seeds"], rows)

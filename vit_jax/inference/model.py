@@ -70,7 +70,7 @@ class Model:
     @property
     def batch_size(self) -> int:
         """The number of images in a batch, over all devices."""
-        return EACH * self.rules.batch_ways
+        return EACH * self.rules.batch_parts
 
     def step(self, of_logits: Callable[[jax.Array], jax.Array] | None = None) -> features.Step:
         """Makes a step with `features.make_step`, for representations or a function of logits.

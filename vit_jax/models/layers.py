@@ -76,7 +76,7 @@ def product(rules: Rules | None) -> Callable[..., jax.Array]:
     """
     if rules is None or rules.mesh.devices.flat[0].platform != "cpu":
         return jax.lax.dot_general
-    whole = all(rules.ways(axis) == 1 for axis in ("act_tokens", "act_embed", "head_dim"))
+    whole = all(rules.parts(axis) == 1 for axis in ("act_tokens", "act_embed", "head_dim"))
     return _rows_product if whole else jax.lax.dot_general
 
 

@@ -56,7 +56,7 @@ def saved_bytes(program: Program) -> int:
     that tensor parallelism splits over devices count in full.
     """
     config = program.config
-    images = config.batch_size // config.accumulation // program.rules.batch_ways
+    images = config.batch_size // config.accumulation // program.rules.batch_parts
     side = config.data.image_size
     cfg = program.model.cfg
     if isinstance(cfg, vit.ViTConfig | mixer.MixerConfig):  # separated parameters would count
@@ -155,7 +155,7 @@ def _stream_bytes(program: Program) -> int:
     cfg, side = program.model.cfg, program.config.data.image_size
     if isinstance(cfg, BiTConfig | OwnConfig):
         return 0
-    images = program.config.batch_size // program.rules.batch_ways
+    images = program.config.batch_size // program.rules.batch_parts
     tokens = images * math.prod(variants.grid(cfg, side, side))
     return cfg.depth * tokens * cfg.width * _compute_bytes(program)
 

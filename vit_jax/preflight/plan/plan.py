@@ -96,7 +96,7 @@ class Plan:
         return {
             "fits": self.fits,
             "share": self.share,
-            "peak_bytes": found.peak_bytes,
+            "peak_bytes": measured.peak_bytes,
             "limit_bytes": self.limit_bytes,
             "args_bytes": measured.args_bytes,
             "temp_bytes": measured.temp_bytes,
@@ -115,9 +115,9 @@ class Plan:
             "parts": measured.parts,
             "chip_hours": self.chip_hours,
             "hours": self.hours,
-            "images_per_sec": found.batch_size / found.step_secs,
-            "steps": found.steps,
-            "how": found.how,
+            "images_per_sec": measured.batch_size / measured.step_secs,
+            "steps": measured.steps,
+            "how": measured.how,
             "fitting": [{**settings, "peak_bytes": peak} for settings, peak in self.fitting],
         }
 
@@ -152,14 +152,14 @@ def plan(config: ConfigDict, accelerator: Accelerator, slices: int = 1) -> Plan:
             log.info("working out %s for %s", shown, described(accelerator, slices))
             return process.ask((str(file), settings))
 
-        made = Plan(accelerator, slices, limit, measure({}))
-        if made.share > WARNS_ABOVE:
-            log.warning("the step takes %.0f %% of the memory", 100 * made.share)
-        if made.fits:
-            return made
+        whole = Plan(accelerator, slices, limit, measure({}))
+        if whole.share > WARNS_ABOVE:
+            log.warning("the step takes %.0f %% of the memory", 100 * whole.share)
+        if whole.fits:
+            return whole
         log.info("trying other settings")
         tried = fitting(config, accelerator, limit, measure)
-        return dataclasses.replace(made, fitting=tuple(tried))
+        return dataclasses.replace(whole, fitting=tuple(tried))
 
 
 def limit_bytes(generation: Generation) -> int:
@@ -178,7 +178,7 @@ def fitting(
     config: ConfigDict, accelerator: Accelerator, limit: int, measure: Measure
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """Yields (settings that fit, peak bytes): the mildest of each kind, else all kinds together."""
-    found, strongest = False, []
+    any_fits, strongest = False, []
     for kind in alternatives(config, accelerator):
         for settings in kind:
             try:
@@ -187,11 +187,11 @@ def fitting(
                 continue
             strongest = [s for s in strongest if s.keys() != settings.keys()] + [settings]
             if peak <= FAILS_ABOVE * limit:
-                found = True
+                any_fits = True
                 yield settings, peak
                 break
     together = {key: value for settings in strongest for key, value in settings.items()}
-    if not found and len(strongest) > 1:
+    if not any_fits and len(strongest) > 1:
         try:
             peak = measure(together).peak_bytes
         except BadInput:

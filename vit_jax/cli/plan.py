@@ -87,30 +87,30 @@ def text(planned: "Plan") -> str:
     return "\n".join(lines)
 
 
-def _times(made: "Plan") -> list[str]:
+def _times(planned: "Plan") -> list[str]:
     """Returns the lines on time: the compiler's estimate where there is one, and the roofline."""
-    found, hours = made.measured, made.estimated_hours
-    step = f"{1000 * found.step_secs:.3g} ms at best, limited by {found.limited_by}"
-    speed = f"{found.batch_size / found.step_secs:,.0f} images/s at best"
-    run = f"{made.hours:.3g} hours, {_short(made.chip_hours)} chip-hours at best"
-    if found.estimated_secs is None or hours is None:
+    measured, hours = planned.measured, planned.estimated_hours
+    step = f"{1000 * measured.step_secs:.3g} ms at best, limited by {measured.limited_by}"
+    speed = f"{measured.batch_size / measured.step_secs:,.0f} images/s at best"
+    run = f"{planned.hours:.3g} hours, {_short(planned.chip_hours)} chip-hours at best"
+    if measured.estimated_secs is None or hours is None:
         return [
             f"step          {step}; this compiler gives no estimate",
             f"speed         {speed}",
-            f"whole run     {found.steps:,} steps, {run}",
+            f"whole run     {measured.steps:,} steps, {run}",
         ]
-    secs = found.estimated_secs
+    secs = measured.estimated_secs
     return [
-        f"step          {1000 * secs:.3g} ms estimated (MFU {made.estimated_mfu:.0%}); {step}",
-        f"speed         {found.batch_size / secs:,.0f} images/s estimated; {speed}",
-        f"whole run     {found.steps:,} steps, {hours:.3g} hours, "
-        f"{_short(hours * made.chips)} chip-hours estimated; {run}",
+        f"step          {1000 * secs:.3g} ms estimated (MFU {planned.estimated_mfu:.0%}); {step}",
+        f"speed         {measured.batch_size / secs:,.0f} images/s estimated; {speed}",
+        f"whole run     {measured.steps:,} steps, {hours:.3g} hours, "
+        f"{_short(hours * planned.chips)} chip-hours estimated; {run}",
     ]
 
 
-def parts(made: "Plan") -> list[str]:
+def parts(planned: "Plan") -> list[str]:
     """Returns a table of the parts of the estimated step time, the longest first."""
-    shares = made.measured.parts or {}
+    shares = planned.measured.parts or {}
     width = max(map(len, shares), default=0)
     total = sum(secs for directions in shares.values() for secs in directions.values())
     rows = ["", f"{'estimated ms':{width}}   forward  backward    update  share"]

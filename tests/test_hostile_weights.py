@@ -165,9 +165,7 @@ def test_many_small_tensors_are_read_in_one_go(tmp_path):
     header = {f"x{i}": empty | {"data_offsets": [4 * i, 4 * i + 4]} for i in range(5000)}
     content = safetensors(json.dumps(header).encode(), bytes(20_000))
     (tmp_path / "x.safetensors").write_bytes(content)
-    with pytest.raises(BadInput, match=r"is not a known model; unknown names: x0, x1, "):
-    with pytest.raises(BadInput, match=r"is not a known model; unknown names: x0, x1, "):
-    ):
+    with pytest.raises(BadInput, match="is not a known model; unknown names: x0, x1, "):
         convert.read(tmp_path / "x.safetensors")
 
 

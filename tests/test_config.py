@@ -456,7 +456,7 @@ def test_evaluation_by_hand_without_a_split_does_not_take_one_in_silence(tmp_pat
         ("- seed\n- 1", ["list"]),
         ("seed", ["str"]),
         ("", ["NoneType"]),
-        ("{", ["not readable YAML"]),
+        ("{", ["not readable YAML", "correct the file"]),
         ("seed: 1\n  batch_size: 2", ["not readable YAML"]),
         ("a: \x01", ["not readable YAML"]),
         ("1: 2", ["1"]),
@@ -470,6 +470,11 @@ def test_wrong_yaml_names_the_file_or_key(tmp_path, text, parts):
     path = write(tmp_path, text, "mine.yaml")
     said = message(config_lib.load, str(path))
     assert [p for p in parts if p not in said] == []
+
+
+def test_a_file_without_a_suffix_is_not_a_recipe(tmp_path):
+    path = write(tmp_path, "", "mine")
+    assert f"{path} is not a recipe; recipes end in .py" in message(config_lib.load, str(path))
 
 
 def test_bytes_that_are_no_text_are_not_yaml(tmp_path):

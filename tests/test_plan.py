@@ -134,6 +134,14 @@ def test_parts_are_a_table(compiler, capsys):
     assert row.split() == ["MLP", "500.00", "400.00", "0.00", "100.0%"]
 
 
+def test_parts_of_a_short_step_are_not_rounded_to_zero(monkeypatch, compiler, capsys):
+    short = figures(1.0, estimated_secs=1e-5, parts={"MLP": {"forward": 1e-5}})
+    monkeypatch.setattr(compiler, "ask", lambda self, question: short)
+    args = ["plan", "--config=configs/base.py", "--accelerator=v4-32", "--parts", *SMALL]
+    assert main.main(args) == 0
+    assert capsys.readouterr().out.split()[-4:] == ["0.0100", "0.0000", "0.0000", "100.0%"]
+
+
 def test_without_an_estimate_the_figures_are_those_at_best(monkeypatch, compiler, capsys):
     bare = figures(1.0, estimated_secs=None, parts=None)
     monkeypatch.setattr(compiler, "ask", lambda self, question: bare)

@@ -14,7 +14,7 @@ from test_step_folders import WHOLE, make
 from test_train import QUICKSTART, run
 
 from vit_jax.config import load as config_lib
-from vit_jax.errors import BadInput, RunFailed, stopping_when_full
+from vit_jax.errors import BadInput, RunFailed, stopping_when_full, writing
 from vit_jax.runtime import coordination
 from vit_jax.storage import checksums
 from vit_jax.storage import files as storage
@@ -253,3 +253,11 @@ def test_full_disk_at_the_start_is_said_as_in_the_midst_of_a_run(tmp_path, monke
             full()
         said.append(str(caught.value))
     assert len({text.partition(" (")[2].partition(")")[2] for text in said}) == 1
+
+
+def test_a_file_as_workdir_is_called_a_file(tmp_path):
+    path = tmp_path / "file"
+    path.touch()
+    with pytest.raises(BadInput, match=r"file: it is a file; give a --workdir"):
+        with writing(path):
+            path.mkdir()

@@ -89,8 +89,9 @@ def writing(workdir: Path) -> Iterator[None]:
             yield
     except OSError as e:
         inside = f" ({e.filename})" if str(e.filename or workdir) != str(workdir) else ""
+        reason = "it is a file" if isinstance(e, FileExistsError) and not inside else e.strerror
         raise BadInput(
-            f"cannot write to {workdir}: {e.strerror}{inside}; give a --workdir that is writable."
+            f"cannot write to {workdir}: {reason}{inside}; give a --workdir that is writable."
         ) from e
 
 

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     if args.json:
         print(json.dumps(planned.to_json(), indent=2))
     else:
-        print("\n".join([text(planned), *(parts(planned) if args.parts else [])]))
+        print("\n".join([text(planned), *(parts(planned) if args.parts and planned.fits else [])]))
     return 0 if planned.fits else 2
 
 
@@ -62,6 +62,7 @@ def text(planned: "Plan") -> str:
     from vit_jax.preflight.plan import plan
 
     measured, gib = planned.measured, 2**30
+    hosts = planned.accelerator.hosts * planned.slices
     verdict = "fits" if planned.fits else "does not fit"
     if planned.fits and planned.share > plan.WARNS_ABOVE:
         verdict = "fits, but barely"
@@ -74,7 +75,7 @@ def text(planned: "Plan") -> str:
         f"{plan.described(planned.accelerator, planned.slices)}: {verdict} ({how})",
         "",
         f"devices       {planned.accelerator.devices * planned.slices} on "
-        f"{planned.accelerator.hosts * planned.slices} hosts",
+        f"{hosts} {'host' if hosts == 1 else 'hosts'}",
         f"memory        {measured.peak_bytes / gib:.3g} of {planned.limit_bytes / gib:.4g} GiB at "
         f"the peak ({planned.share:.0%}): arguments {measured.args_bytes / gib:.3g}, "
         f"temporaries {measured.temp_bytes / gib:.3g}",
@@ -113,11 +114,14 @@ def parts(planned: "Plan") -> list[str]:
     shares = planned.measured.parts or {}
     width = max(map(len, shares), default=0)
     total = sum(secs for directions in shares.values() for secs in directions.values())
+    digits = 2 if total >= 0.01 else 4  # a step of less than 10 ms needs more of them
     rows = ["", f"{'estimated ms':{width}}   forward  backward    update  share"]
     for part, directions in shares.items():
         columns = (1000 * directions.get(name, 0) for name in ("forward", "backward", "update"))
         share = sum(directions.values()) / total
-        rows.append(f"{part:{width}}" + "".join(f"{ms:10.2f}" for ms in columns) + f"{share:7.1%}")
+        rows.append(
+            f"{part:{width}}" + "".join(f"{ms:10.{digits}f}" for ms in columns) + f"{share:7.1%}"
+        )
     return rows
 
 

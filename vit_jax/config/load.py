@@ -316,7 +316,8 @@ def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
     try:
         values = yaml.load(content.decode(), _PlainYaml)
     except Exception as e:  # the reader of a tag such as !!bool may raise anything
-        raise BadInput(f"{path} is not readable YAML: {' '.join(str(e).split())[:300]}") from e
+        reason = " ".join(str(e).split())[:300]
+        raise BadInput(f"{path} is not readable YAML: {reason}; correct the file.") from e
     if not isinstance(values, dict):
         raise BadInput(f"{path} holds {type(values).__name__}, expected the keys of a config.")
     _check_names(path, values)

@@ -76,6 +76,10 @@ def call(path: Path, function: str, args: str) -> Any:
     Raises:
       BadInput: the recipe has no such function, or raises any error.
     """
+    if path.suffix != ".py":
+        raise BadInput(
+            f"{path} is not a recipe; recipes end in .py, and the configuration of a run in .yaml."
+        )
     try:
         module = _run_file(path)
         if not hasattr(module, function):

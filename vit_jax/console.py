@@ -89,7 +89,8 @@ def bar(label: str) -> Iterator[Callable[[int, int], None]]:
     from tqdm import tqdm
 
     tqdm.monitor_interval = 0  # starts no thread
-    with tqdm(desc=label, mininterval=0.5, leave=False) as shown:
+    often = {"mininterval": 0.5, "miniters": 1}  # also after a fast start
+    with tqdm(desc=label, leave=False, **often, **_assumed_size()) as shown:
 
         def progress(done: int, total: int) -> None:
             shown.total = total
@@ -97,6 +98,14 @@ def bar(label: str) -> Iterator[Callable[[int, int], None]]:
 
         yield progress
     show(end="")  # silences the stream if the terminal was closed meanwhile
+
+
+def _assumed_size() -> dict[str, int]:
+    """Returns a usual size for a terminal that gives none, as in some containers; else {}."""
+    with contextlib.suppress(OSError, ValueError):
+        if os.get_terminal_size(sys.stderr.fileno()).columns:
+            return {}
+    return {"ncols": 80, "nrows": 24}
 
 
 def duration(secs: float) -> str:

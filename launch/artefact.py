@@ -50,7 +50,8 @@ def pack(root: Path) -> bytes:
 
 
 def _is_source(path: Path) -> bool:
-    return path.is_file() and path.suffix in (".py", ".json") and "__pycache__" not in path.parts
+    kinds = (".py", ".json", ".html", ".css")  # code, tables of the papers, templates of pages
+    return path.is_file() and path.suffix in kinds and "__pycache__" not in path.parts
 
 
 def digest(artefact: bytes) -> str:

@@ -76,7 +76,7 @@ def machines(job: Job) -> str:
 
 
 def can_plan(job: Job) -> bool:
-    """Returns whether `vit_jax plan` can give a verdict here."""
+    """Returns True if `vit_jax plan` can give a verdict here."""
     if job.accelerator is None or job.accelerator.generation.platform == "cpu":
         return False
     on_tpu = job.accelerator.generation.platform == "tpu"

@@ -17,7 +17,7 @@ from vit_jax.storage.jsonl import read_rows
 
 
 def terminal():
-    """A pseudo-terminal of a usual size: without one, a bar has no room."""
+    """A pseudo-terminal of a usual size."""
     reader, writer = os.openpty()
     termios.tcsetwinsize(writer, (24, 80))
     return reader, writer
@@ -85,6 +85,28 @@ def test_terminal_that_is_closed_during_a_bar_changes_no_exit_code():
     os.close(reader)
     child.communicate()
     assert child.returncode == 42
+
+
+SLOWER = """with console.bar("a line") as shown:
+    start, done = time.monotonic(), 0
+    while time.monotonic() < start + 0.8: done += 1; shown(done, 10**9)
+    time.sleep(0.6)
+    shown(done + 1, 10**9 + 7)
+"""
+
+
+@pytest.mark.parametrize("size", [(24, 80), (0, 0)])
+def test_bar_goes_on_after_a_fast_start_whatever_the_size_of_the_terminal(size):
+    reader, writer = os.openpty()
+    termios.tcsetwinsize(writer, size)
+    words = [sys.executable, "-c", f"import time\nfrom vit_jax import console\n{SLOWER}"]
+    child = subprocess.Popen(words, stderr=writer)
+    os.close(writer)
+    try:
+        read_until(reader, b"/1000000007 ")
+    finally:
+        child.wait()
+        os.close(reader)
 
 
 def test_streams_that_are_closed_at_the_start_are_not_files_of_the_run(tmp_path):

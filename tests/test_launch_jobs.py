@@ -21,6 +21,7 @@ from test_time_accounting import row, start, write
 from launch import artefact, check, job, main, report
 from launch.job import Command
 from vit_jax.config import load as config_lib
+from vit_jax.config import recipes
 from vit_jax.errors import BadInput
 from vit_jax.hardware import topology
 from vit_jax.preflight.plan import plan
@@ -272,6 +273,15 @@ def test_the_archive_has_the_code_and_nothing_else(checkout):
         [*artefact._FILES, "vit_jax/a.py", "vit_jax/paper/t.json", "configs/c.py",
          "launch/engines/e.py"]
     )  # fmt: skip
+
+
+def test_the_archive_has_every_file_that_the_trainer_reads():
+    tracked = ["git", "ls-files", "vit_jax", "configs", "launch"]
+    files = subprocess.run(tracked, cwd=recipes.root(), capture_output=True, text=True).stdout
+    if not files:
+        pytest.skip("no git checkout")
+    with tarfile.open(fileobj=io.BytesIO(artefact.pack(recipes.root()))) as tar:
+        assert set(files.split()) <= set(tar.getnames())
 
 
 def test_the_same_code_has_the_same_hash_and_other_code_another(checkout):

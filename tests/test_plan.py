@@ -159,6 +159,18 @@ def test_without_an_estimate_the_figures_are_those_at_best(monkeypatch, compiler
     assert "Give a TPU" in capsys.readouterr().err
 
 
+def test_step_that_does_not_fit_has_neither_estimate_nor_parts(monkeypatch, compiler, capsys):
+    large = figures(100.0, estimated_secs=None, parts=None)
+    monkeypatch.setattr(compiler, "ask", lambda self, question: large)
+    args = ["plan", "--config=configs/base.py", "--accelerator=v4-32", "--parts", *SMALL]
+    assert main.main(args) == 2
+    text = capsys.readouterr().out
+    assert "does not fit" in text
+    assert "too large to estimate" in text
+    assert "estimated ms" not in text
+    assert "this compiler" not in text
+
+
 def test_slices_multiply_cost_and_devices(compiler, capsys):
     args = ["plan", "--config=configs/base.py", "--accelerator=v4-32", "--slices=2", *SMALL]
     assert main.main([*args, "--json"]) == 0

@@ -89,7 +89,15 @@ def bar(label: str) -> Iterator[Callable[[int, int], None]]:
     from tqdm import tqdm
 
     tqdm.monitor_interval = 0  # starts no thread
-    with tqdm(desc=label, mininterval=0.5, leave=False) as shown:
+    columns, rows = _assumed_size()
+    with tqdm(
+        desc=label,
+        mininterval=0.5,
+        miniters=1,  # otherwise a fast start makes later updates rare
+        leave=False,
+        ncols=columns,
+        nrows=rows,
+    ) as shown:
 
         def progress(done: int, total: int) -> None:
             shown.total = total
@@ -97,6 +105,14 @@ def bar(label: str) -> Iterator[Callable[[int, int], None]]:
 
         yield progress
     show(end="")  # silences the stream if the terminal was closed meanwhile
+
+
+def _assumed_size() -> tuple[int, int] | tuple[None, None]:
+    """Returns a usual size for a terminal that gives none, as in some containers; else Nones."""
+    with contextlib.suppress(OSError, ValueError):
+        if os.get_terminal_size(sys.stderr.fileno()).columns:
+            return None, None
+    return 80, 24
 
 
 def duration(secs: float) -> str:

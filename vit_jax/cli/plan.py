@@ -95,8 +95,9 @@ def _times(planned: "Plan") -> list[str]:
     speed = f"{measured.batch_size / measured.step_secs:,.0f} images/s at best"
     run = f"{planned.hours:.3g} hours, {_short(planned.chip_hours)} chip-hours at best"
     if measured.estimated_secs is None or hours is None:
+        unknown = "this compiler gives no estimate" if planned.fits else "too large to estimate"
         return [
-            f"step          {step}; this compiler gives no estimate",
+            f"step          {step}; {unknown}",
             f"speed         {speed}",
             f"whole run     {measured.steps:,} steps, {run}",
         ]
@@ -110,9 +111,11 @@ def _times(planned: "Plan") -> list[str]:
 
 
 def parts(planned: "Plan") -> list[str]:
-    """Returns a table of the parts of the estimated step time, the longest first."""
-    shares = planned.measured.parts or {}
-    width = max(map(len, shares), default=0)
+    """Returns a table of the parts of the estimated step time, the longest first; [] without it."""
+    shares = planned.measured.parts
+    if not shares:
+        return []
+    width = max(map(len, shares))
     total = sum(secs for directions in shares.values() for secs in directions.values())
     digits = 2 if total >= 0.01 else 4  # a step of less than 10 ms needs more of them
     rows = ["", f"{'estimated ms':{width}}   forward  backward    update  share"]

@@ -93,7 +93,7 @@ def draw_attention(
 
 
 def attends(cfg: variants.Config) -> TypeGuard[vit.ViTConfig]:
-    """Returns whether a model has attention, which `draw_attention` needs."""
+    """Returns True if a model has attention, which `draw_attention` needs."""
     return isinstance(cfg, vit.ViTConfig)
 
 

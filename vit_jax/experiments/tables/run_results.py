@@ -73,7 +73,10 @@ def read(root: Path) -> tuple[list[Run], list[str]]:
       BadInput: the folder does not exist, an accuracy is not a share, or a result is not finite.
     """
     if not storage.is_dir(root):
-        problem = "is a file" if root.exists() else "does not exist"
+        try:
+            problem = "is a file" if root.exists() else "does not exist"
+        except OSError as e:
+            problem = f"cannot be read ({e.strerror})"
         raise BadInput(f"--runs={root} {problem}; give the folder that holds the workdirs of runs.")
     runs, broken = [], []
     folders = sorted(_workdirs(root))

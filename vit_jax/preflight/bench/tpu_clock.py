@@ -8,6 +8,7 @@ from `table`.
 """
 
 import importlib.util
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,6 +25,8 @@ from vit_jax.preflight.bench import baseline, our_steps
 from vit_jax.preflight.bench.interleaved import Asked
 from vit_jax.preflight.plan import clock, compile_for
 from vit_jax.runtime.worker_process import Child
+
+log = logging.getLogger("vit_jax")
 
 
 def check(names: Sequence[str]) -> None:
@@ -52,6 +55,7 @@ def table(
         accelerator = topology.sold(topology.GENERATIONS[name])[0]  # a step uses one device of it
         for one in asked:
             progress(len(rows), total)
+            log.info("compiling %s and the plain step for %s, which takes minutes", one.model, name)
             with Child(answering, accelerator, one) as child:
                 ours = child.ask("ours")
             with Child(answering, accelerator, one) as child:

@@ -143,6 +143,7 @@ def test_plan_as_a_script_is_a_command_a_line(capsys):
         (["55"], ("unknown table '55'", "augreg3")),
         (["figure1", "--runs=."], ("figure1", "figure12")),
         (["5", "--runs=/no/such"], ("--runs=/no/such does not exist", "workdirs")),
+        (["5", "--runs=/" + "x" * 5000], ("cannot be read (File name too long)", "workdirs")),
         (["5"], ("give --runs=DIR",)),
         (["5", "--runs="], ("give --runs=DIR",)),
         (["5", "--runs=.", "--format=pdf"], ("unknown --format 'pdf'", "md, csv, html")),

@@ -230,6 +230,7 @@ with distributed.session("tpu", Path(folder), **times):
 """
 
 
+@pytest.mark.integration
 def test_agreeing_and_barriers_that_name_who_is_missing(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"

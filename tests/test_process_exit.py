@@ -114,6 +114,7 @@ def test_the_command_that_fails_does_not_wait_for_storage(error, code, said):
     assert errors.endswith(f"{said}\n")
 
 
+@pytest.mark.integration
 def test_a_script_that_used_the_command_ends_with_its_own_code():
     program = """
 from vit_jax.cli import main

@@ -289,6 +289,7 @@ def leave(folder, before):
         (folder / claim).write_bytes(content.replace(b'"started": "1"', b'"started": "2"'))
 
 
+@pytest.mark.integration
 def test_of_several_processes_that_begin_together_one_wins_and_the_others_name_it(tmp_path):
     for n in range(TRIES):
         (tmp_path / str(n)).mkdir()

@@ -57,7 +57,9 @@ def _numbered(workdir: Path) -> dict[int, Path]:
         steps = {
             int(path.name): path
             for path in storage.listed(root)
-            if path.name.isdecimal() and path.name == str(int(path.name)) and path.is_dir()
+            if path.name.isdecimal()
+            and path.name == str(int(path.name))
+            and (storage.is_remote(root) or path.is_dir())  # one request less for each step
         }
     return dict(sorted(steps.items()))
 

@@ -93,6 +93,15 @@ def test_hidden_collectives_cost_nothing():
     assert hidden.parts[clock.COLLECTIVES] == {"update": 20}  # only the one that nothing follows
 
 
+def test_a_copy_that_ends_meanwhile_does_not_end_the_collectives_before_it():
+    copied = PROGRAM.replace(
+        "  %adam = ",
+        "  %ahead = (f32[64,8]{1,0}, f32[64,8]{1,0}, u32[]) copy-start(%after)\n"
+        "  %there = f32[64,8]{1,0} copy-done(%ahead)\n  %adam = ",
+    )
+    assert clock.read(copied, 1.0, of_80) == clock.read(PROGRAM, 1.0, of_80)
+
+
 def test_a_collective_inside_a_fusion_counts_as_far_as_it_is_longer():
     text = PROGRAM.replace(
         "%double = f32[64,8]{1,0} add(%in, %in)",

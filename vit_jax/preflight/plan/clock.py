@@ -71,7 +71,7 @@ def read(
         return None
     entry, computations = hlo.parse(text)
     parts: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for part, direction, secs in _costs(entry, computations, hertz, collective_secs):
+    for part, direction, secs in _Reader(computations, hertz, collective_secs).costs(entry):
         parts[part][direction] += secs
     total = sum(secs for directions in parts.values() for secs in directions.values())
     ordered = sorted(parts.items(), key=lambda item: -sum(item[1].values()))
@@ -81,75 +81,61 @@ def read(
 Cost = tuple[str, str, float]  # part, direction, seconds
 
 
-def _costs(
-    name: str,
-    computations: Computations,
-    hertz: float,
-    collective_secs: Callable[[str, Instruction], float],
-) -> Iterator[Cost]:
-    """Yields the costs of one run of a computation, in the order of its schedule."""
-    under_way: dict[str, float] = {}  # collective that has started -> its seconds still to come
-    for each in computations[name]:
-        if each.opcode.endswith("-done") and (start := _operand(each)) in under_way:
-            for earlier in list(under_way)[: list(under_way).index(start) + 1]:
-                yield COLLECTIVES, "update", under_way.pop(earlier)
-            continue
-        costs = list(_own_costs(each, name, computations, hertz, collective_secs))
-        yield from costs
-        passed = sum(secs for *_, secs in costs)
-        for started in under_way:
-            hidden = min(passed, under_way[started])
-            under_way[started] -= hidden
-            passed -= hidden
-        if each.opcode.endswith("-start"):
-            under_way[each.name] = _sending_secs(each, name, computations, collective_secs)
+@dataclasses.dataclass(frozen=True)
+class _Reader:
+    """Adds up the costs of a program; the fields are those of `read`."""
 
+    computations: Computations
+    hertz: float
+    collective_secs: Callable[[str, Instruction], float]
 
-def _own_costs(
-    each: Instruction,
-    around: str,
-    computations: Computations,
-    hertz: float,
-    collective_secs: Callable[[str, Instruction], float],
-) -> Iterator[Cost]:
-    """Yields the costs of one instruction; a loop has those of all its runs."""
-    called = dict(re.findall(r"\b(body|condition|calls|to_apply)=%([\w.-]+)", each.attributes))
-    if each.opcode == "while":
-        trips = hlo.trip_count(each, around, computations)
-        for part, direction, secs in _costs(called["body"], computations, hertz, collective_secs):
-            yield part, direction, trips * secs
-    elif each.opcode == "call":
-        yield from _costs(called["to_apply"], computations, hertz, collective_secs)
-    elif each.opcode == "conditional":
-        branches = [
-            list(_costs(branch, computations, hertz, collective_secs))
-            for branch in hlo.branches(each)
-        ]
-        yield from max(branches, key=lambda costs: sum(secs for *_, secs in costs), default=[])
-    elif not each.opcode.endswith(("-start", "-done")):
-        cycles = re.search(r'"estimated_cycles":"(\d+)"', each.attributes)
-        secs = int(cycles[1]) / hertz if cycles else 0.0
-        sending = _sending_secs(each, around, computations, collective_secs)
-        if secs:
-            yield *attribution(each), secs
-        if sending > secs:
-            yield COLLECTIVES, "update", sending - secs
+    def costs(self, name: str) -> Iterator[Cost]:
+        """Yields the costs of one run of a computation, in the order of its schedule."""
+        under_way: dict[str, float] = {}  # collective that has started -> its seconds still to come
+        for each in self.computations[name]:
+            if each.opcode.endswith("-done") and (start := _operand(each)) in under_way:
+                for earlier in list(under_way)[: list(under_way).index(start) + 1]:
+                    yield COLLECTIVES, "update", under_way.pop(earlier)
+                continue
+            own = list(self._own_costs(each, name))
+            yield from own
+            passed = sum(secs for *_, secs in own)
+            for started in under_way:
+                hidden = min(passed, under_way[started])
+                under_way[started] -= hidden
+                passed -= hidden
+            if each.opcode.endswith("-start") and (sending := self._sending_secs(each, name)):
+                under_way[each.name] = sending  # copies start and end too, but send nothing
 
+    def _own_costs(self, each: Instruction, around: str) -> Iterator[Cost]:
+        """Yields the costs of one instruction; a loop has those of all its runs."""
+        called = dict(re.findall(r"\b(body|to_apply)=%([\w.-]+)", each.attributes))
+        if each.opcode == "while":
+            trips = hlo.trip_count(each, around, self.computations)
+            for part, direction, secs in self.costs(called["body"]):
+                yield part, direction, trips * secs
+        elif each.opcode == "call":
+            yield from self.costs(called["to_apply"])
+        elif each.opcode == "conditional":
+            branches = [list(self.costs(branch)) for branch in hlo.branches(each)]
+            yield from max(branches, key=lambda costs: sum(secs for *_, secs in costs), default=[])
+        elif not each.opcode.endswith(("-start", "-done")):
+            cycles = re.search(r'"estimated_cycles":"(\d+)"', each.attributes)
+            secs = int(cycles[1]) / self.hertz if cycles else 0.0
+            if secs:
+                yield *attribution(each), secs
+            sending = self._sending_secs(each, around)
+            if sending > secs:
+                yield COLLECTIVES, "update", sending - secs
 
-def _sending_secs(
-    each: Instruction,
-    around: str,
-    computations: Computations,
-    collective_secs: Callable[[str, Instruction], float],
-) -> float:
-    """Returns the seconds that the collectives in an instruction need on the links."""
-    if each.opcode.removesuffix("-start") in hlo.KINDS:
-        return collective_secs(around, each)
-    called = re.search(r"\bcalls=%([\w.-]+)", each.attributes)
-    if not called:
-        return 0.0
-    inside = computations[called[1]]
-    return sum(_sending_secs(i, called[1], computations, collective_secs) for i in inside)
+    def _sending_secs(self, each: Instruction, around: str) -> float:
+        """Returns the seconds that the collectives in an instruction need on the links."""
+        if each.opcode.removesuffix("-start") in hlo.KINDS:
+            return self.collective_secs(around, each)
+        called = re.search(r"\bcalls=%([\w.-]+)", each.attributes)
+        if not called:
+            return 0.0
+        return sum(self._sending_secs(i, called[1]) for i in self.computations[called[1]])
 
 
 def _operand(each: Instruction) -> str:

@@ -6,7 +6,6 @@
 A mistake must show here within seconds, not later on a thousand chips. Start from `check`.
 """
 
-import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from vit_jax.build import defaults, program
 from vit_jax.build import run as build
 from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
-from vit_jax.hardware import topology
+from vit_jax.hardware import detect, topology
 from vit_jax.hardware.topology import Accelerator
 
 _SAME_COST = {"seed": 0, "schedule.lr": 0.0, "loss.label_smoothing": 0.0, "init": ""}
@@ -80,7 +79,7 @@ def can_plan(job: Job) -> bool:
     if job.accelerator is None or job.accelerator.generation.platform == "cpu":
         return False
     on_tpu = job.accelerator.generation.platform == "tpu"
-    return not on_tpu or importlib.util.find_spec("libtpu") is not None
+    return not on_tpu or detect.has_tpu_compiler()
 
 
 def plan(job: Job, configs: Sequence[Any]) -> str:
@@ -102,12 +101,16 @@ def plan(job: Job, configs: Sequence[Any]) -> str:
     kinds = [config_lib.fingerprint(config_lib.changed(c, _SAME_COST)) for c in configs]
     one_of = dict(zip(kinds, configs, strict=True))
     plans = {kind: _planned(job, config) for kind, config in one_of.items()}
-    estimates = {kind: plan.estimated_hours for kind, plan in plans.items()}
-    known = all(hours is not None for hours in estimates.values())
-    run_hours = {kind: estimates[kind] if known else plan.hours for kind, plan in plans.items()}
-    total = sum(run_hours[kind] * plans[kind].chips for kind in kinds)
+    known = all(plan.estimated_hours is not None for plan in plans.values())
+    costs = {
+        kind: (plan.estimated_hours, plan.estimated_chip_hours)
+        if known
+        else (plan.hours, plan.chip_hours)
+        for kind, plan in plans.items()
+    }
+    total = sum(costs[kind][1] for kind in kinds)
     tightest = max(plans.values(), key=lambda plan: plan.share)
-    shown = [f"{hours:.3g}" for hours in sorted(run_hours.values())]
+    shown = [f"{hours:.3g}" for hours, _ in sorted(costs.values())]
     each = f" for {len(configs)} runs" if len(configs) > 1 else ""
     return (
         f"fits: {tightest.share:.0%} of the memory ({tightest.measured.how}); "

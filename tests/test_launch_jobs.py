@@ -4,6 +4,7 @@
 """Jobs: names, checks before anything is submitted, the code that is sent along, their report."""
 
 import dataclasses
+import importlib.util
 import io
 import json
 import os
@@ -200,7 +201,7 @@ def test_machines_are_said(tmp_path):
 def test_a_plan_is_made_where_one_can_be(tmp_path, monkeypatch):
     assert not check.can_plan(launch_jobs.job(tmp_path, "cpu-8"))
     assert check.can_plan(launch_jobs.job(tmp_path, "h100-8"))
-    monkeypatch.setattr(check.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert not check.can_plan(launch_jobs.job(tmp_path, "v4-8"))
 
 
@@ -242,7 +243,7 @@ def test_points_that_cost_something_else_are_planned_apart(planned):
 
 def test_what_is_not_planned_says_why(tmp_path, monkeypatch):
     assert "those of TPUs and GPUs" in check.plan(launch_jobs.job(tmp_path, "cpu-8"), [])
-    monkeypatch.setattr(check.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert "pip install -e '.[plan]'" in check.plan(launch_jobs.job(tmp_path, "v4-8"), [])
 
 

@@ -90,11 +90,13 @@ def text(planned: "Plan") -> str:
 
 def _times(planned: "Plan") -> list[str]:
     """Returns the lines on time: the compiler's estimate where there is one, and the roofline."""
-    measured, hours = planned.measured, planned.estimated_hours
+    measured, hours, chip_hours = (
+        planned.measured, planned.estimated_hours, planned.estimated_chip_hours,
+    )  # fmt: skip
     step = f"{1000 * measured.step_secs:.3g} ms at best, limited by {measured.limited_by}"
     speed = f"{measured.batch_size / measured.step_secs:,.0f} images/s at best"
     run = f"{planned.hours:.3g} hours, {_short(planned.chip_hours)} chip-hours at best"
-    if measured.estimated_secs is None or hours is None:
+    if measured.estimated_secs is None or hours is None or chip_hours is None:
         unknown = "this compiler gives no estimate" if planned.fits else "too large to estimate"
         return [
             f"step          {step}; {unknown}",
@@ -106,7 +108,7 @@ def _times(planned: "Plan") -> list[str]:
         f"step          {1000 * secs:.3g} ms estimated (MFU {planned.estimated_mfu:.0%}); {step}",
         f"speed         {measured.batch_size / secs:,.0f} images/s estimated; {speed}",
         f"whole run     {measured.steps:,} steps, {hours:.3g} hours, "
-        f"{_short(hours * planned.chips)} chip-hours estimated; {run}",
+        f"{_short(chip_hours)} chip-hours estimated; {run}",
     ]
 
 

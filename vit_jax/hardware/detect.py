@@ -7,6 +7,7 @@ It reads only files of the kernel and imports no library. Start from `present_ac
 """
 
 import glob
+import importlib.util
 import os
 import platform
 import re
@@ -31,6 +32,11 @@ def present_accelerators(root: str = "/") -> list[str]:
         if maker == _GOOGLE_PCI_VENDOR and device in _TPU_PCI_DEVICES:
             return [*kinds, "tpu"]
     return kinds
+
+
+def has_tpu_compiler() -> bool:
+    """Returns True if libtpu is installed, whose compiler needs no TPU."""
+    return importlib.util.find_spec("libtpu") is not None
 
 
 def extra(platform: str) -> str:

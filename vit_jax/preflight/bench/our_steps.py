@@ -65,8 +65,13 @@ def make(asked: Asked) -> program.Program:
     """Makes the program of that configuration, on one device like the other candidates."""
     made = config(asked)
     begin(made)
-    devices = jax.devices()[:1]
-    return program.make(made, classes=CLASSES, examples=1000 * asked.batch, devices=devices)
+    return for_device(made, jax.devices()[0])
+
+
+def for_device(made: ConfigDict, device: Any) -> program.Program:
+    """Makes the program of a configuration from `config` on one device, or a description of one."""
+    examples = 1000 * made.batch_size
+    return program.make(made, classes=CLASSES, examples=examples, devices=[device])
 
 
 def begin(made: ConfigDict) -> None:

@@ -7,7 +7,6 @@ Both are compiled for one device. The figures are the compiler's estimates, see 
 from `table`.
 """
 
-import importlib.util
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -17,9 +16,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
-from vit_jax.build import program
 from vit_jax.errors import BadInput
-from vit_jax.hardware import device_memory, topology
+from vit_jax.hardware import detect, device_memory, topology
 from vit_jax.models import variants
 from vit_jax.preflight.bench import baseline, our_steps
 from vit_jax.preflight.bench.interleaved import Asked
@@ -35,7 +33,7 @@ def check(names: Sequence[str]) -> None:
     for name in names:
         if name not in known:
             raise BadInput(f"--tpu={name}: choose from {', '.join(known)}, with commas between.")
-    if importlib.util.find_spec("libtpu") is None:
+    if not detect.has_tpu_compiler():
         raise BadInput("bench tpu needs the TPU compiler: pip install -e '.[plan]'.")
 
 
@@ -57,9 +55,7 @@ def table(
             progress(len(rows), total)
             log.info("compiling %s and the plain step for %s, which takes minutes", one.model, name)
             with Child(answering, accelerator, one) as child:
-                ours = child.ask("ours")
-            with Child(answering, accelerator, one) as child:
-                plain = child.ask("baseline")
+                ours, plain = child.ask("ours"), child.ask("baseline")
             both = ours and plain and "secs" in ours and "secs" in plain
             rows.append(
                 {
@@ -86,10 +82,7 @@ def answering(
 
     def measure(candidate: str) -> dict[str, Any] | None:
         if candidate == "ours":
-            config = our_steps.config(asked)
-            made = program.make(
-                config, classes=our_steps.CLASSES, examples=1000 * asked.batch, devices=[device]
-            )
+            made = our_steps.for_device(our_steps.config(asked), device)
             return _measured(made.lower_step, made.model.cfg, accelerator, asked)
         cfg = baseline.config_of(asked)
         if cfg is None:

@@ -8,7 +8,6 @@ not fit, other settings are tried. Start from `plan`.
 """
 
 import dataclasses
-import importlib.util
 import logging
 import os
 import tempfile
@@ -21,7 +20,7 @@ from vit_jax.build import run as build_lib
 from vit_jax.config import load as config_lib
 from vit_jax.config.load import ConfigDict
 from vit_jax.errors import BadInput
-from vit_jax.hardware import topology
+from vit_jax.hardware import detect, topology
 from vit_jax.hardware.topology import Accelerator, Generation
 from vit_jax.preflight.plan import compile_for
 from vit_jax.preflight.plan.compile_for import Measured
@@ -84,6 +83,11 @@ class Plan:
         return None if secs is None else self.measured.steps * secs / 3600
 
     @property
+    def estimated_chip_hours(self) -> float | None:
+        """`estimated_hours` summed over all chips."""
+        return None if self.estimated_hours is None else self.estimated_hours * self.chips
+
+    @property
     def estimated_mfu(self) -> float | None:
         """Share of the peak FLOP/s that the model uses by the compiler's clock."""
         secs = self.measured.estimated_secs
@@ -92,7 +96,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Returns what `--json` prints; bytes, FLOPs and collectives are per device and step."""
-        measured, hours = self.measured, self.estimated_hours
+        measured = self.measured
         return {
             "fits": self.fits,
             "share": self.share,
@@ -110,8 +114,8 @@ class Plan:
             "limited_by": measured.limited_by,
             "estimated_step_secs": measured.estimated_secs,
             "estimated_mfu": self.estimated_mfu,
-            "estimated_hours": hours,
-            "estimated_chip_hours": None if hours is None else hours * self.chips,
+            "estimated_hours": self.estimated_hours,
+            "estimated_chip_hours": self.estimated_chip_hours,
             "parts": measured.parts,
             "chip_hours": self.chip_hours,
             "hours": self.hours,
@@ -135,7 +139,7 @@ def plan(config: ConfigDict, accelerator: Accelerator, slices: int = 1) -> Plan:
     """
     generation = accelerator.generation
     topology.check_slices(accelerator, slices)
-    if generation.platform == "tpu" and importlib.util.find_spec("libtpu") is None:
+    if generation.platform == "tpu" and not detect.has_tpu_compiler():
         raise BadInput(
             f"planning for {accelerator.name} needs the TPU compiler, which runs without a TPU: "
             "pip install -e '.[plan]'."

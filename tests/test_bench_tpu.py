@@ -68,10 +68,10 @@ def test_text_says_that_these_are_estimates(compiler, capsys):
     assert row.endswith("baseline does not fit in memory")
 
 
-@pytest.mark.parametrize("name", ["v9", "h100", "tpu7x", ""])
+@pytest.mark.parametrize("name", ["v9", "h100", ""])
 def test_unknown_tpus_are_named_with_the_known_ones(compiler, name, capsys):
     assert main.main(["bench", "tpu", f"--tpu={name}", *SMALL]) == 2
-    assert "choose from v2, v3, v4, v5e, v5p, v6e" in capsys.readouterr().err
+    assert "choose from v2, v3, v4, v5e, v5p, v6e, tpu7x" in capsys.readouterr().err
 
 
 def test_missing_compiler_names_the_extra(monkeypatch, capsys):

@@ -8,7 +8,6 @@ Start from `text`.
 
 from vit_jax.preflight.plan import plan as plan_lib
 from vit_jax.preflight.plan.plan import Plan
-from vit_jax.reports import charts, pages
 
 _DIRECTIONS = ("forward", "backward", "update")
 _GIB = 2**30
@@ -33,6 +32,8 @@ def page(planned: Plan, name: str) -> str:
       planned: the plan.
       name: what is planned.
     """
+    from vit_jax.reports import charts, pages  # only a page needs matplotlib and jinja2
+
     measured = planned.measured
     assert measured.estimated_secs is not None
     assert measured.parts is not None

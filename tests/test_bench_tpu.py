@@ -93,3 +93,13 @@ def test_a_small_step_by_the_real_clock(capsys):
     assert plain["ratio"] == pytest.approx(plain["baseline"]["secs"] / plain["ours"]["secs"])
     assert mixer["baseline"] is None
     assert mixer["ratio"] is None
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs the extra `plan`")
+def test_the_newest_tpu_uses_its_peak_as_well_as_the_one_before(capsys):
+    """Its clock is derived: a wrong number of multipliers would halve or double the share."""
+    args = ["bench", "tpu", "--models=Ti/16", "--tpu=v6e,tpu7x", "--json", *SMALL]
+    assert main.main(args) == 0
+    before, newest = (row["ours"]["mfu"] for row in json.loads(capsys.readouterr().out)["rows"])
+    assert newest == pytest.approx(before, rel=0.35)

@@ -216,8 +216,7 @@ def make(
     rules = make_rules(config, devices)
     steps, use_ema = timeline.steps_of(config, examples), config.ema.decay > 0
     chosen, side = _execution(config, classes, rules, steps, platform), config.data.image_size
-    cfg = chosen.cfg
-    bare = variants.make(cfg)
+    cfg, bare = chosen.cfg, variants.make(chosen.cfg)
 
     def init_params(key: jax.Array) -> Any:
         return bare.init(key, jnp.zeros((1, side, side, 3)))["params"]
@@ -294,7 +293,7 @@ def _execution(
     # A user's own model has one form, and its FLOPs may not be known.
     flops = 0 if cfg.FAMILY == "own" else 3 * images * variants.forward_flops(cfg, side, side)
     platform = platform or rules.mesh.devices.flat[0].platform
-    return execution.choose(cfg, config.model, rules, platform, flops / rules.mesh.size)
+    return execution.choose(cfg, config.model, rules, platform, flops / rules.mesh.size, side)
 
 
 def _placed(

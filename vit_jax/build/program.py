@@ -324,7 +324,10 @@ def _optimizer(
     in_steps = {"warmup": steps.warmup, "cooldown": steps.cooldown, "drops": steps.drops}
     arguments = _chosen(config.schedule) | in_steps
     schedule = schedules.make_schedule(total_steps=steps.total, **arguments)
-    tx = optimizers.make_optimizer(params, schedule, **_chosen(config.optimizer))
+    multipliers = config.optimizer.decay.multipliers
+    tx = optimizers.make_optimizer(
+        params, schedule, decay_multipliers=multipliers, **_chosen(config.optimizer)
+    )
     return schedule, train_step.skipping(tx) if config.skip_non_finite else tx
 
 

@@ -257,10 +257,17 @@ def _choose(config: ConfigDict, set_keys: set[str]) -> None:
                     del config[section][other]
 
 
+_OF_EVERY_CHOICE = ("optimizer.decay",)  # sub-sections that are not a choice
+
+
 def choices(config: ConfigDict) -> dict[str, list[str]]:
     """Returns section -> options, for sections with a `name` and a sub-section for each option."""
     sections = {
-        key: [k for k, v in section.items() if isinstance(v, ConfigDict)]
+        key: [
+            k
+            for k, v in section.items()
+            if isinstance(v, ConfigDict) and f"{key}.{k}" not in _OF_EVERY_CHOICE
+        ]
         for key, section in config.items()
         if isinstance(section, ConfigDict) and "name" in section
     }

@@ -73,6 +73,9 @@ def get_config() -> ConfigDict:
     config.init = (
         ""  # [where] run or weights file to start from, while the workdir has no checkpoint
     )
+    config.branch = (
+        ""  # [where] WORKDIR@STEP: run and step whose whole state the run begins with (--branch)
+    )
     config.length = "10 epochs"  # [results] duration of the training
     config.batch_size = 512  # [results] images per optimizer step over all devices, >= 1
     config.accumulation = (
@@ -229,9 +232,7 @@ def get_config() -> ConfigDict:
     )
     config.optimizer.decay_mask = "kernels"  # [results] kernels | all: parameters that decay
     config.optimizer.decay = ConfigDict()
-    config.optimizer.decay.multipliers = (
-        ()  # [results] ((path pattern, factor on weight_decay), ...): the first match wins
-    )
+    config.optimizer.decay.multipliers = ()  # [results] ((pattern, factor), ...): first match wins
     config.optimizer.lr_mults = ()  # [results] ((path pattern, factor), ...): the first match wins
     config.optimizer.layer_decay = (
         1.0  # [results] factor on the rate for each layer below the head; 1: off

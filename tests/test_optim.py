@@ -124,7 +124,12 @@ def test_a_factor_on_all_decay_is_another_decay(name, scan):
 def test_factors_on_decay_that_have_no_use_are_bad_input():
     params = tiny.params(tiny.config())
     for mask, pattern, factor, words in (
-        ("kernels", "head/bias", 2.0, "only parameters that do not decay with .*decay_mask=kernels"),
+        (
+            "kernels",
+            "head/bias",
+            2.0,
+            "only parameters that do not decay with .*decay_mask=kernels",
+        ),
         ("kernels", "heads/.*", 2.0, "'heads/.*' matches no parameter; near are head/bias, head/k"),
         ("all", "head/.*", -1.0, r"'head/\.\*' has -1.0; give 0 or more"),
     ):

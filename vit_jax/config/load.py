@@ -33,7 +33,8 @@ else:
 # These keys only set where and how often things happen, so they may change when a run continues.
 # Every other key changes results. configs/base.py marks each key too; a test compares the two.
 WHERE_KEYS = (
-    "platform", "deterministic", "compile_cache", "profile", "init", "accumulation",
+    "platform", "deterministic", "compile_cache", "profile", "init", "branch",
+    "accumulation",
     "model.remat", "model.attention",
     "data.data_dir", "data.workers", "data.prefetch", "data.cache",
     "mesh.*", "checkpoint.*", "evals.*.every", "evals.*.batch_size", "report.*", "processes.*",

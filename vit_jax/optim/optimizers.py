@@ -280,9 +280,7 @@ def _decays(path: str, which: str) -> bool:
     return which == "all" or path.endswith("/kernel")
 
 
-def decay_factors(
-    params: PyTree, which: str, multipliers: Sequence[tuple[str, float]]
-) -> PyTree:
+def decay_factors(params: PyTree, which: str, multipliers: Sequence[tuple[str, float]]) -> PyTree:
     """Returns the factor on the weight decay of each parameter, or of each layer of it.
 
     Args:

@@ -77,9 +77,7 @@ def make_optimizer(
     ):
         if value < 0:
             raise BadInput(f"optimizer.{key}={value} is negative; give 0 or more.")
-    decay = optax.identity()
-    if weight_decay or decay_multipliers:
-        decay = _decay(params, weight_decay, decay_mask, decay_multipliers)
+    decay = _decay(params, weight_decay, decay_mask, decay_multipliers)
     factors = rate_factors(params, lr_mults, layer_decay)
     frozen = _multiply(trainable(params, freeze)) if freeze else optax.identity()
     return optax.chain(
@@ -96,15 +94,19 @@ def _decay(
     params: PyTree, rate: float, mask: str, multipliers: Sequence[tuple[str, float]]
 ) -> Transform:
     """Adds rate * multiplier * parameter to the update of each parameter that decays."""
+    factors = decay_factors(params, mask, multipliers)
+    if not rate:
+        return optax.identity()
     if not multipliers:
         return optax.add_decayed_weights(rate, decayed(params, mask))
-    factors = decay_factors(params, mask, multipliers)
 
     def add(update: jax.Array, param: jax.Array, factor: np.ndarray) -> jax.Array:
-        decays = rate and np.any(factor)
-        return update + jnp.asarray(rate * factor, param.dtype) * param if decays else update
+        if not np.any(factor):
+            return update
+        return update + jnp.asarray(rate * factor, param.dtype) * param
 
-    return optax.stateless(lambda updates, params: jax.tree.map(add, updates, params, factors))
+    adding = optax.stateless(lambda updates, params: jax.tree.map(add, updates, params, factors))
+    return optax.masked(adding, True)  # its state is that of `add_decayed_weights`
 
 
 def adamw(decay: Transform, *, b1: float, b2: float, eps: float, mu_dtype: str) -> Transform:

@@ -43,7 +43,7 @@ FREE = (
     "model.dropout", "model.attention_dropout", "model.drop_path",
 )  # fmt: skip
 _KEPT = ("optimizer.name", "optimizer.*dtype", "optimizer.*.min_factored")  # despite FREE
-_ON_OR_OFF = ("ema.decay", "skip_non_finite")  # may change, but not from or to 0
+_ON_OR_OFF = ("ema.decay", "skip_non_finite", "optimizer.weight_decay")  # likewise from or to 0
 _LEFT = (jsonl.METRICS_FILE, summary.RESULTS_FILE, step_folders.FOLDER)  # of a run
 log = logging.getLogger("vit_jax")
 
@@ -88,6 +88,8 @@ def may_change(key: str, old: Any, new: Any) -> bool:
 
     if not config_lib.changes_results(key):
         return key != "init"
+    if key.startswith("optimizer.") and "(none)" in (old, new):
+        return True  # of another optimizer: `optimizer.name` differs too
     if is_in(_ON_OR_OFF):
         return bool(old) == bool(new)
     return is_in(FREE) and not is_in(_KEPT)

@@ -285,6 +285,9 @@ def _decays(path: str, which: str) -> bool:
 def decay_factors(params: PyTree, which: str, multipliers: Sequence[tuple[str, float]]) -> PyTree:
     """Returns the factor on the weight decay of each parameter, or of each layer of it.
 
+    ViT-G decays its head by 3.0 and its body by 0.03 (arXiv:2106.04560): weight_decay=0.03 with
+    (("head/.*", 100.0),).
+
     Args:
       params: tree of arrays or shapes.
       which: see `decayed`; a parameter that it leaves out has the factor 0.

@@ -62,7 +62,7 @@ def settle(config: ConfigDict, workdir: Path) -> None:
     if coordination.is_first():
         parent = _parent(text)
         _check_empty(workdir, text)
-        name, file = _spelled(parent), str(_config_file(parent.workdir, parent.step))
+        name, file = _spelled(parent), str(_config_file(parent))
     name, file = coordination.share("branch", [name, file])
     saved = config_lib.load(file)
     defaults.take_from_run(config, saved)
@@ -164,10 +164,24 @@ def _spelled(parent: "Run") -> str:
     return name if not storage.is_dir(storage.path(name)) else f"{folder}/@{parent.step}"
 
 
-def _config_file(parent: Path, step: int) -> Path:
+def _config_file(parent: "Run") -> Path:
     """Returns the file with the configuration that a step was trained with."""
-    copy = parent / step_folders.FOLDER / str(step) / step_folders.CONFIG_FILE
-    return copy if copy.exists() else parent / step_folders.CONFIG_FILE
+    copy = _folder(parent) / step_folders.CONFIG_FILE
+    _check_whole(parent, step_folders.damage(copy.parent, wanted=lambda name: name == copy.name))
+    return copy if copy.exists() else parent.workdir / step_folders.CONFIG_FILE
+
+
+def _folder(parent: "Run") -> Path:
+    return parent.workdir / step_folders.FOLDER / str(parent.step)
+
+
+def _check_whole(parent: "Run", damage: str) -> None:
+    if damage:
+        others = [step for step in step_folders.committed(parent.workdir) if step != parent.step]
+        raise BadInput(
+            f"--branch={_spelled(parent)}: step {parent.step} is damaged ({damage}). Bring it back "
+            f"from a copy, or give another step of that run: {others or 'it has no other'}."
+        )
 
 
 def _check_empty(workdir: Path, text: str) -> None:
@@ -182,35 +196,36 @@ def _check_empty(workdir: Path, text: str) -> None:
 # ---------------------------------------------------------------- once the data are open
 
 
-def parent_to_begin_with(config: ConfigDict, workdir: Path) -> Path | None:
-    """Returns the workdir of the parent while the run has no checkpoint of its own, else None."""
+def parent_to_begin_with(config: ConfigDict, workdir: Path) -> "Run | None":
+    """Returns the parent and its step while the run has no checkpoint of its own, else None."""
     if not config.branch or step_folders.saved(workdir):
         return None
     from vit_jax.weights import loading
 
-    return storage.workdir(loading.split_run(config.branch)[0])
+    folder, step = loading.split_run(config.branch)
+    return loading.Run(storage.workdir(folder), int(step))
 
 
-def check_length(run: build.Run, parent: Path) -> None:
-    """Logs a jump of the learning rate at the branch.
+def check_length(run: build.Run, parent: "Run") -> None:
+    """Checks that steps are left to train, and logs a jump of the learning rate at the branch.
 
     Raises:
       BadInput: the run ends at the step of the branch, or before it.
     """
-    config, steps, first = run.config, run.program.steps, timeline.first_step(run.config)
+    config, steps, first = run.config, run.program.steps, parent.step
     if first >= steps.total:
         raise BadInput(
             f"--branch={config.branch}: step {first} is not before the end of the new run, whose "
             f"length={config.length!r} is {steps.total} steps; give a longer --config.length, or "
             "an earlier step."
         )
-    saved = config_lib.load(str(_config_file(parent, first)))
+    saved = config_lib.load(str(_config_file(parent)))
     before = program_lib.schedule(saved, timeline.steps_of(saved, run.program.examples))
     old, new = (float(schedule(first)) for schedule in (before, run.program.schedule))
     if abs(new - old) > 1e-6 * max(abs(old), abs(new)):
         log.warning(
             "branch: the learning rate jumps: after step %d %s would go on with %.4g, this run "
-            "goes on with %.4g", first, parent, old, new,
+            "goes on with %.4g", first, parent.workdir, old, new,
         )  # fmt: skip
 
 
@@ -223,21 +238,15 @@ def begin(run: build.Run, checkpoints: Checkpoints, workdir: Path) -> tuple[Trai
       BadInput: the step is gone or damaged, or holds another state.
     """
     parent = _parent(run.config.branch)
-    step, folder = parent.step, parent.workdir / step_folders.FOLDER / str(parent.step)
+    step = parent.step
     with Checkpoints(parent.workdir, read_only=True) as of_parent:
-        damage = of_parent.damage(step)
-        if damage:
-            others = [s for s in of_parent.steps if s != step]
-            raise BadInput(
-                f"--branch={run.config.branch}: step {step} is damaged ({damage}). Bring it back "
-                f"from a copy, or give another step of that run: {others or 'it has no other'}."
-            )
+        _check_whole(parent, of_parent.damage(step))
         state = of_parent.restore(step, run.program.abstract)
     log.info("start: branching from %s at step %d", parent.workdir, step)
     measured: dict[str, float] = {}
     if coordination.is_first():
         _copy_rows(parent.workdir, workdir, step)
-        measured = retention.read(folder)
+        measured = retention.read(_folder(parent))
     with watchdog.longer():
         checkpoints.save(step, state, config_lib.to_yaml(run.config), measured)
         checkpoints.wait()

@@ -125,7 +125,7 @@ def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict
     dataset = run.fingerprint()
     coordination.agree("dataset", dataset)
     if run.program.model.cfg.classes:  # masked patch prediction has no classes
-        check_classes(parent or workdir, run.source.classes)
+        check_classes(parent.workdir if parent else workdir, run.source.classes)
     if parent is not None:
         branch.check_length(run, parent)
     weights = initial_weights(run, workdir)

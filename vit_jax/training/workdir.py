@@ -42,7 +42,7 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
       BadInput: a value is wrong, or another configuration made the run in `workdir`.
     """
     results = workdir / summary.RESULTS_FILE
-    file, damaged = config_of_run(workdir) if coordination.is_first() else (None, False)
+    file, damaged = _config_of_run(workdir) if coordination.is_first() else (None, False)
     config_file = coordination.share("file of the configuration", str(file or ""))
     if config_file:
         saved = config_lib.load(config_file)
@@ -68,7 +68,7 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
     return None
 
 
-def config_of_run(workdir: Path) -> tuple[Path | None, bool]:
+def _config_of_run(workdir: Path) -> tuple[Path | None, bool]:
     """Returns the file with the configuration of a run, and True if `config.yaml` is damaged.
 
     The file is None if the workdir holds no run. Normally it is `config.yaml`. If that is missing
@@ -201,8 +201,9 @@ def prepare(
       examples: the identity of the training examples, see `provenance.Origin`.
     """
     parent = branch.parent_to_begin_with(config, workdir)
-    before = provenance.read(parent or workdir)
-    if before.examples not in ("", examples) and has_checkpoint(parent or workdir):
+    previous = parent.workdir if parent else workdir
+    before = provenance.read(previous)
+    if before.examples not in ("", examples) and has_checkpoint(previous):
         log.warning("the training examples have changed since the run was last started: %s, before "
                     "%s; it goes on with the new ones, unlike a run that never stopped",
                     examples, before.examples)  # fmt: skip

@@ -96,7 +96,7 @@ def test_branch_says_where_it_comes_from(parent, cooled, capsys):
     assert origin.branch == name
     assert origin.recipe == provenance.read(parent).recipe is not None
     page = (cooled / "report.html").read_text()
-    assert f"of {name}: all before step 9 is that run" in page
+    assert f"of {name}: the curves up to step 8 are those of that run" in page
     assert re.search(r"schedule\.cooldown</code>.*?4 steps", page, re.DOTALL)
     assert main.main(["inspect", str(cooled), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["branch"] == name
@@ -114,7 +114,7 @@ def test_page_counts_the_time_of_its_own_steps_alone(parent, tmp_path):
     of_branch = history.read(copy)
     assert 0 < of_branch.step_secs < whole.step_secs
     assert of_branch.series("train/loss") == whole.series("train/loss")
-    assert "all before step 11" in single._facts(of_branch)["branch"]
+    assert "up to step 10 are" in single._facts(of_branch)["branch"]
 
 
 def test_branch_that_ended_before_its_first_save_branches_from_the_same_step(

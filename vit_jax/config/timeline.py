@@ -100,7 +100,8 @@ def profile_steps(text: str) -> range:
 
 def first_step(config: ConfigDict) -> int:
     """Returns the step with whose state a run began: that of its branch, else 0."""
-    return int(config.branch.rpartition("@")[2]) if config.branch else 0
+    match = re.search(r"@(\d+)$", config.branch)
+    return int(match[1]) if match else 0
 
 
 def steps_of(config: ConfigDict, examples: int) -> Steps:

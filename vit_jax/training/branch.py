@@ -126,7 +126,7 @@ def _is_same(text: str, name: str) -> bool:
 
     if not name or text == name:
         return bool(name)
-    (run, which), (saved, step) = loading.split_run(text), name.rsplit("@", 1)
+    (run, which), (saved, _, step) = loading.split_run(text), name.rpartition("@")
     places = [
         p.rstrip("/") if storage.is_remote(p) else os.path.realpath(p)
         for p in (str(storage.path(run)), saved)
@@ -200,10 +200,7 @@ def parent_to_begin_with(config: ConfigDict, workdir: Path) -> "Run | None":
     """Returns the parent and its step while the run has no checkpoint of its own, else None."""
     if not config.branch or step_folders.saved(workdir):
         return None
-    from vit_jax.weights import loading
-
-    folder, step = loading.split_run(config.branch)
-    return loading.Run(storage.workdir(folder), int(step))
+    return _parent(config.branch)
 
 
 def check_length(run: build.Run, parent: "Run") -> None:

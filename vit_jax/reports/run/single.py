@@ -94,7 +94,7 @@ def _facts(run: History) -> dict[str, str]:
         made_from = " ".join([recipe.config, *map(shlex.quote, recipe.overrides)])
     return {
         "recipe": made_from or config.recipe.name or "not known: it was made from a config.yaml",
-        "branch": f"of {config.branch}: all before step {run.first + 1:,} is that run's"
+        "branch": f"of {config.branch}: the curves up to step {run.first:,} are those of that run"
         if config.branch
         else "",
         "model": _model_line(config),

@@ -282,7 +282,7 @@ def test_settings_that_change_no_results_may_all_change():
         ),
         ("itself", ["--branch=parent@8", "--workdir=parent"], ["is that run itself"]),
         ("other", ["--branch=parent@8", "--workdir=other"], ["holds a run that is not a branch"]),
-        ("left", ["--branch=parent@8", "--workdir=left"], ["left has metrics.jsonl of a run"]),
+        ("left", ["--branch=parent@8", "--workdir=left"], ["left has the metrics.jsonl of a run"]),
         (
             "other step",
             ["--branch=parent@8", "--workdir=branched"],

@@ -25,7 +25,7 @@ from vit_jax.checkpoints.checkpoints import Checkpoints
 from vit_jax.config import load as config_lib
 from vit_jax.config import timeline
 from vit_jax.config.load import ConfigDict
-from vit_jax.errors import BadInput
+from vit_jax.errors import BadInput, permitted
 from vit_jax.reports import summary
 from vit_jax.runtime import coordination, watchdog
 from vit_jax.step.state import TrainState
@@ -44,7 +44,6 @@ FREE = (
 )  # fmt: skip
 _KEPT = ("optimizer.name", "optimizer.*dtype", "optimizer.*.min_factored")  # despite FREE
 _ON_OR_OFF = ("ema.decay", "skip_non_finite", "optimizer.weight_decay")  # likewise from or to 0
-_LEFT = (jsonl.METRICS_FILE, summary.RESULTS_FILE, step_folders.FOLDER)  # of a run
 log = logging.getLogger("vit_jax")
 
 
@@ -185,12 +184,13 @@ def _check_whole(parent: "Run", damage: str) -> None:
 
 
 def _check_empty(workdir: Path, text: str) -> None:
-    left = [name for name in _LEFT if jsonl.rows_path(workdir / name).exists()]
-    if left:
-        raise BadInput(
-            f"--branch={text}: {workdir} has {', '.join(left)} of a run, but no configuration; "
-            "give the folder of a new run."
-        )
+    rows = jsonl.rows_path(workdir / jsonl.METRICS_FILE)
+    for left in (rows, workdir / summary.RESULTS_FILE, workdir / step_folders.FOLDER):
+        if left.exists():
+            raise BadInput(
+                f"--branch={text}: {workdir} has the {left.name} of a run, but no configuration; "
+                "give the folder of a new run."
+            )
 
 
 # ---------------------------------------------------------------- once the data are open
@@ -242,8 +242,12 @@ def begin(run: build.Run, checkpoints: Checkpoints, workdir: Path) -> tuple[Trai
     log.info("start: branching from %s at step %d", parent.workdir, step)
     measured: dict[str, float] = {}
     if coordination.is_first():
-        _copy_rows(parent.workdir, workdir, step)
-        measured = retention.read(_folder(parent))
+        with permitted("read"):
+            _copy_rows(parent.workdir, workdir, step)
+        try:
+            measured = retention.read(_folder(parent))
+        except retention.Damaged as e:
+            log.warning("%s; it cannot count as the best step", e)
     with watchdog.longer():
         checkpoints.save(step, state, config_lib.to_yaml(run.config), measured)
         checkpoints.wait()

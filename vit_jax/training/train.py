@@ -5,7 +5,7 @@
 
     workdir  -> is there a run to continue, or a finished one?
     build    -> data, model, optimizer, compiled step
-    start    -> resume, or start from weights, or from scratch
+    start    -> resume, or branch off another run, or start from weights, or from scratch
     loop     -> steps; every so often a row of metrics, an evaluation, a checkpoint
     finish   -> final evaluation, report.html, results.json, what to do next
 

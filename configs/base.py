@@ -148,10 +148,10 @@ def get_config() -> ConfigDict:
         "float32"  # [results] float32 | bfloat16: dtype of compute; parameters are float32
     )
     config.model.scan = (
-        True  # [results] stack the layers and compile one block (but not always on CPUs)
+        True  # [results] stack the layers' parameters, so that a block can be compiled once
     )
-    config.model.remat = (  # [where] none | dots | full: what the backward pass recomputes; or the
-        "none"  # names of activations that it keeps, e.g. "query,key,value" (docs/memory.md)
+    config.model.remat = (  # [where] none | dots | full | auto: what the backward pass recomputes;
+        "none"  # or the names of activations that it keeps, e.g. "query,key" (docs/memory.md)
     )
     config.model.attention = (
         "auto"  # [where] auto (cuDNN where a GPU supports it) | plain | fused (docs/memory.md)

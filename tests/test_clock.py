@@ -13,7 +13,7 @@ from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
 from vit_jax.hardware import topology
-from vit_jax.preflight.plan import clock, compile_for
+from vit_jax.preflight.plan import attribution, clock, compile_for
 from vit_jax.runtime.worker_process import Child
 
 # A loop of 3 with 100 cycles a run; 50 cycles that hide a part of an all-reduce; an exposed one.
@@ -72,11 +72,11 @@ def test_every_part_of_a_program_has_its_cycles():
     found = clock.read(PROGRAM, 1.0, of_80)
     assert found is not None
     assert found.parts == {
-        "MLP": {"update": 5, "forward": 3 * 70},
-        clock.COLLECTIVES: {"update": (80 - 50) + 80},
+        "MLP": {"forward": 5 + 3 * 70},  # the conversion belongs to what it feeds
+        attribution.COLLECTIVES: {"update": (80 - 50) + 80},
         "storing and fetching of what layers keep": {"forward": 3 * 30},
         "optimizer": {"update": 50},
-        clock.COPIES: {"backward": 7},
+        attribution.COPIES: {"backward": 7},
     }
     assert list(found.parts) == sorted(
         found.parts, key=lambda part: -sum(found.parts[part].values())
@@ -84,13 +84,15 @@ def test_every_part_of_a_program_has_its_cycles():
     assert found.secs == sum(secs for part in found.parts.values() for secs in part.values())
     faster = clock.read(PROGRAM, 2.0, of_80)
     assert faster is not None
-    assert faster.parts["MLP"] == {"update": 2.5, "forward": 105}
+    assert faster.parts["MLP"] == {"forward": 107.5}
 
 
 def test_hidden_collectives_cost_nothing():
     hidden = clock.read(PROGRAM, 1.0, lambda *_: 20.0)
     assert hidden is not None
-    assert hidden.parts[clock.COLLECTIVES] == {"update": 20}  # only the one that nothing follows
+    assert hidden.parts[attribution.COLLECTIVES] == {
+        "update": 20
+    }  # only the one that nothing follows
 
 
 def test_a_copy_that_ends_meanwhile_does_not_end_the_collectives_before_it():
@@ -111,33 +113,12 @@ def test_a_collective_inside_a_fusion_counts_as_far_as_it_is_longer():
     assert found is not None
     longer = 3 * ((80 - 70) + (80 - 30)) + (80 - 50)
     started = max(0, 80 - 50 - 30)  # the fusion of 50 cycles now lasts 80
-    assert found.parts[clock.COLLECTIVES] == {"update": longer + started + 80}
+    assert found.parts[attribution.COLLECTIVES] == {"update": longer + started + 80}
 
 
 def test_a_program_without_cycles_has_no_estimate():
     bare = re.sub(r', backend_config=\{"estimated_cycles":"\d+"\}', "", PROGRAM)
     assert clock.read(bare, 1.0, of_80) is None
-
-
-@pytest.mark.parametrize(
-    "name, part",
-    [
-        ("jvp(ViT)/EncoderBlock/attn/query/dot_general", "attention: projections"),
-        ("jvp(ViT)/EncoderBlock/attn/attn._plain/dot_general", "attention: scores and softmax"),
-        ("jvp(ViT)/EncoderBlock/attn/out/dot_general", "attention: output"),
-        ("jvp(ViT)/while/body/closed_call/blocks/attn_norm/reduce_sum", "norms"),
-        ("jvp(ViT)/ViT._embed/embedding/conv_general_dilated", "patch embedding"),
-        ("jvp(jit(log_softmax))/reduce_sum", "head and loss"),
-        ("jvp(ViT)/backbone/block1/unit1/conv1/conv_general_dilated", "convolutions"),
-        ("metrics/reduce_sum", "norms for metrics"),
-        ("fancy", clock.OTHER),
-    ],
-)
-def test_parts_follow_the_names_of_modules(name, part):
-    line = PROGRAM.replace("jit(step)/optimizer/mul", f"jit(step)/{name}")
-    found = clock.read(line, 1.0, of_80)
-    assert found is not None
-    assert sum(found.parts[part].values()) >= 50
 
 
 def estimating():

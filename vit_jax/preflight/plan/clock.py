@@ -14,28 +14,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from vit_jax.preflight.plan import hlo
+from vit_jax.preflight.plan.attribution import COLLECTIVES, Attribution
 from vit_jax.preflight.plan.hlo import Computations, Instruction
-
-OTHER = "not attributed"
-COLLECTIVES = "collectives that nothing hides"
-COPIES = "copies and transposes"
-_STORING = "storing and fetching of what layers keep"
-
-# The first pattern that occurs in `op_name` decides. `op_name` is a path of functions, modules and
-# operations: jit(train_step)/transpose(jvp(ViT))/while/body/.../blocks/attn/query/dot_general.
-_PARTS: tuple[tuple[str, str], ...] = (
-    (r"dynamic_(update_)?(index_in_dim|slice)|/concatenate$", _STORING),
-    (r"/metrics/", "norms for metrics"),
-    (r"/optimizer/|opt_state", "optimizer"),
-    (r"map_head|attn/+(query|key|value)\b", "attention: projections"),
-    (r"attn/+out\b", "attention: output"),
-    (r"attn/", "attention: scores and softmax"),
-    (r"mlp\b|mixer|tokens_mlp|channels_mlp", "MLP"),
-    (r"_embed|embedding|posemb|\bcls\b|registers", "patch embedding"),
-    (r"backbone|root|stage|unit|\bconv|\bgn", "convolutions"),
-    (r"norm", "norms"),
-    (r"head|softmax|sigmoid|loss|take_along_axis|one_hot|pre_logits|jvp\(\)", "head and loss"),
-)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +50,9 @@ def read(
     if '"estimated_cycles"' not in text:
         return None
     entry, computations = hlo.parse(text)
+    reader = _Reader(computations, hertz, collective_secs, Attribution(computations))
     parts: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for part, direction, secs in _Reader(computations, hertz, collective_secs).costs(entry):
+    for part, direction, secs in reader.costs(entry):
         parts[part][direction] += secs
     total = sum(secs for directions in parts.values() for secs in directions.values())
     ordered = sorted(parts.items(), key=lambda item: -sum(item[1].values()))
@@ -83,11 +64,12 @@ Cost = tuple[str, str, float]  # part, direction, seconds
 
 @dataclasses.dataclass(frozen=True)
 class _Reader:
-    """Adds up the costs of a program; the fields are those of `read`."""
+    """Adds up the costs of a program; the first fields are those of `read`."""
 
     computations: Computations
     hertz: float
     collective_secs: Callable[[str, Instruction], float]
+    attribution: Attribution
 
     def costs(self, name: str) -> Iterator[Cost]:
         """Yields the costs of one run of a computation, in the order of its schedule."""
@@ -123,7 +105,7 @@ class _Reader:
             cycles = re.search(r'"estimated_cycles":"(\d+)"', each.attributes)
             secs = int(cycles[1]) / self.hertz if cycles else 0.0
             if secs:
-                yield *attribution(each), secs
+                yield *self.attribution.find(around, each), secs
             sending = self._sending_secs(each, around)
             if sending > secs:
                 yield COLLECTIVES, "update", sending - secs
@@ -142,21 +124,3 @@ def _operand(each: Instruction) -> str:
     """Returns the name of the first operand."""
     names = re.findall(r"%([\w.-]+)", each.operands)
     return names[0] if names else ""
-
-
-def attribution(each: Instruction) -> tuple[str, str]:
-    """Returns (part, direction) of an instruction, from the name that jax gave its operation.
-
-    An instruction without a name, such as a conversion of a parameter, belongs to its operand.
-    """
-    named = re.search(r'op_name="([^"]*)"', each.attributes)
-    name = named[1] if named else each.operands.replace("__", "/")
-    direction = "backward" if "transpose(jvp" in name else "forward" if "jvp(" in name else "update"
-    if each.opcode in ("copy", "transpose") or name.endswith("/transpose"):
-        return COPIES, direction
-    if each.opcode in hlo.KINDS:
-        return COLLECTIVES, direction
-    for pattern, part in _PARTS:
-        if re.search(pattern, name):
-            return part, direction
-    return OTHER, direction

@@ -9,6 +9,7 @@
 A duration is text: a number and `steps`, `epochs`, `examples` or `percent` (of `length`). "0" means
 never.
 A section with `name` has one sub-section for each choice. Only the chosen one counts and is saved.
+`optimizer.decay` is not a choice: every optimizer has it.
 The keys of a section are the keyword arguments of one function, whose docstring explains them too.
 """
 
@@ -71,6 +72,9 @@ def get_config() -> ConfigDict:
     )
     config.init = (
         ""  # [where] run or weights file to start from, while the workdir has no checkpoint
+    )
+    config.branch = (
+        ""  # [where] WORKDIR@STEP: run and step whose whole state the run begins with (--branch)
     )
     config.length = "10 epochs"  # [results] duration of the training
     config.batch_size = 512  # [results] images per optimizer step over all devices, >= 1
@@ -227,6 +231,8 @@ def get_config() -> ConfigDict:
         0.0  # [results] decay, multiplied by the learning rate (0.1 in Table 3)
     )
     config.optimizer.decay_mask = "kernels"  # [results] kernels | all: parameters that decay
+    config.optimizer.decay = ConfigDict()
+    config.optimizer.decay.multipliers = ()  # [results] ((pattern, factor), ...): first match wins
     config.optimizer.lr_mults = ()  # [results] ((path pattern, factor), ...): the first match wins
     config.optimizer.layer_decay = (
         1.0  # [results] factor on the rate for each layer below the head; 1: off

@@ -222,7 +222,7 @@ def make(
         return bare.init(key, jnp.zeros((1, side, side, 3)))["params"]
 
     params = jax.eval_shape(init_params, _key_shape())
-    schedule, tx = _optimizer(config, params, steps)
+    rates, tx = _optimizer(config, params, steps)
 
     def create(key: jax.Array) -> state.TrainState:
         return state.create(init_params, tx, key, ema=use_ema)
@@ -242,7 +242,7 @@ def make(
         model=model,
         execution=chosen.reason,
         rules=rules,
-        schedule=schedule,
+        schedule=rates,
         abstract=abstract,
         create=jax.jit(create, out_shardings=places),
         init_params=init_params,
@@ -311,14 +311,21 @@ def _chosen(section: ConfigDict) -> dict[str, Any]:
     return own | section[section.name].to_dict()
 
 
+def schedule(config: ConfigDict, steps: timeline.Steps) -> schedules.Schedule:
+    """Returns the learning rate of a run of this length as a function of the updates done."""
+    in_steps = {"warmup": steps.warmup, "cooldown": steps.cooldown, "drops": steps.drops}
+    arguments = _chosen(config.schedule) | in_steps
+    return schedules.make_schedule(total_steps=steps.total, **arguments)
+
+
 def _optimizer(
     config: ConfigDict, params: Any, steps: timeline.Steps
 ) -> tuple[schedules.Schedule, optimizers.Transform]:
-    in_steps = {"warmup": steps.warmup, "cooldown": steps.cooldown, "drops": steps.drops}
-    arguments = _chosen(config.schedule) | in_steps
-    schedule = schedules.make_schedule(total_steps=steps.total, **arguments)
-    tx = optimizers.make_optimizer(params, schedule, **_chosen(config.optimizer))
-    return schedule, train_step.skipping(tx) if config.skip_non_finite else tx
+    rates, multipliers = schedule(config, steps), config.optimizer.decay.multipliers
+    tx = optimizers.make_optimizer(
+        params, rates, decay_multipliers=multipliers, **_chosen(config.optimizer)
+    )
+    return rates, train_step.skipping(tx) if config.skip_non_finite else tx
 
 
 def _step_functions(

@@ -33,7 +33,8 @@ else:
 # These keys only set where and how often things happen, so they may change when a run continues.
 # Every other key changes results. configs/base.py marks each key too; a test compares the two.
 WHERE_KEYS = (
-    "platform", "deterministic", "compile_cache", "profile", "init", "accumulation",
+    "platform", "deterministic", "compile_cache", "profile", "init", "branch",
+    "accumulation",
     "model.remat", "model.attention",
     "data.data_dir", "data.workers", "data.prefetch", "data.cache",
     "mesh.*", "checkpoint.*", "evals.*.every", "evals.*.batch_size", "report.*", "processes.*",
@@ -257,10 +258,17 @@ def _choose(config: ConfigDict, set_keys: set[str]) -> None:
                     del config[section][other]
 
 
+_OF_EVERY_CHOICE = ("optimizer.decay",)  # sub-sections that are not a choice
+
+
 def choices(config: ConfigDict) -> dict[str, list[str]]:
     """Returns section -> options, for sections with a `name` and a sub-section for each option."""
     sections = {
-        key: [k for k, v in section.items() if isinstance(v, ConfigDict)]
+        key: [
+            k
+            for k, v in section.items()
+            if isinstance(v, ConfigDict) and f"{key}.{k}" not in _OF_EVERY_CHOICE
+        ]
         for key, section in config.items()
         if isinstance(section, ConfigDict) and "name" in section
     }

@@ -98,6 +98,12 @@ def profile_steps(text: str) -> range:
     return range(int(match[1]), int(match[2])) if match else range(0)
 
 
+def first_step(config: ConfigDict) -> int:
+    """Returns the step with whose state a run began: that of its branch, else 0."""
+    match = re.search(r"@(\d+)$", config.branch)
+    return int(match[1]) if match else 0
+
+
 def steps_of(config: ConfigDict, examples: int) -> Steps:
     """Returns the durations of a checked configuration, for a training split of `examples`.
 

@@ -172,10 +172,16 @@ def check_tuples(config: ConfigDict) -> None:
         "data.mean": (_numbers(mean) and len(mean) == 3, "three numbers"),
         "data.std": (_numbers(std) and len(std) == 3 and min(std) > 0, "three numbers above 0"),
         "optimizer.freeze": (_strings(optimizer.freeze), "path patterns, ('embedding/.*',)"),
-        "optimizer.lr_mults": (
-            _pairs(optimizer.lr_mults, lambda v: _numbers((v,))),
-            "pairs of a path pattern and a factor, (('head/.*', 10.0),)",
-        ),
+        **{
+            f"optimizer.{key}": (
+                _pairs(pairs, lambda v: _numbers((v,))),
+                "pairs of a path pattern and a factor, (('head/.*', 10.0),)",
+            )
+            for key, pairs in (
+                ("lr_mults", optimizer.lr_mults),
+                ("decay.multipliers", optimizer.decay.multipliers),
+            )
+        },
         "mesh.rules": (
             _pairs(config.mesh.rules, _strings),
             "pairs of a logical axis and mesh axes, (('embed', ('fsdp',)),)",

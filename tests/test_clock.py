@@ -69,7 +69,7 @@ def of_80(computation, each):
 
 
 def test_every_part_of_a_program_has_its_cycles():
-    found = clock.read(PROGRAM, 1.0, of_80)
+    found = clock.read(PROGRAM, 1.0, 1.0, of_80)
     assert found is not None
     assert found.parts == {
         "MLP": {"forward": 5 + 3 * 70},  # the conversion belongs to what it feeds
@@ -82,13 +82,13 @@ def test_every_part_of_a_program_has_its_cycles():
         found.parts, key=lambda part: -sum(found.parts[part].values())
     )
     assert found.secs == sum(secs for part in found.parts.values() for secs in part.values())
-    faster = clock.read(PROGRAM, 2.0, of_80)
+    faster = clock.read(PROGRAM, 2.0, 1.0, of_80)
     assert faster is not None
     assert faster.parts["MLP"] == {"forward": 107.5}
 
 
 def test_hidden_collectives_cost_nothing():
-    hidden = clock.read(PROGRAM, 1.0, lambda *_: 20.0)
+    hidden = clock.read(PROGRAM, 1.0, 1.0, lambda *_: 20.0)
     assert hidden is not None
     assert hidden.parts[attribution.COLLECTIVES] == {
         "update": 20
@@ -101,7 +101,7 @@ def test_a_copy_that_ends_meanwhile_does_not_end_the_collectives_before_it():
         "  %ahead = (f32[64,8]{1,0}, f32[64,8]{1,0}, u32[]) copy-start(%after)\n"
         "  %there = f32[64,8]{1,0} copy-done(%ahead)\n  %adam = ",
     )
-    assert clock.read(copied, 1.0, of_80) == clock.read(PROGRAM, 1.0, of_80)
+    assert clock.read(copied, 1.0, 1.0, of_80) == clock.read(PROGRAM, 1.0, 1.0, of_80)
 
 
 def test_a_collective_inside_a_fusion_counts_as_far_as_it_is_longer():
@@ -109,16 +109,28 @@ def test_a_collective_inside_a_fusion_counts_as_far_as_it_is_longer():
         "%double = f32[64,8]{1,0} add(%in, %in)",
         "%double = f32[64,8]{1,0} all-reduce(%in), replica_groups={{0,1}}, to_apply=%add",
     )
-    found = clock.read(text, 1.0, of_80)
+    found = clock.read(text, 1.0, 1.0, of_80)
     assert found is not None
     longer = 3 * ((80 - 70) + (80 - 30)) + (80 - 50)
     started = max(0, 80 - 50 - 30)  # the fusion of 50 cycles now lasts 80
     assert found.parts[attribution.COLLECTIVES] == {"update": longer + started + 80}
 
 
+def test_a_kernel_without_cycles_counts_with_its_flops_in_a_part_of_its_own():
+    kernel = (
+        "  %splash_mha_dkv_no_residuals.1 = bf16[2,4,256,80]{3,2,1,0} custom-call(%after), "
+        'custom_call_target="tpu_custom_call", operand_layout_constraints={s8[1,3,3]{2,1,0}, '
+        "bf16[2,4,256,80]{3,2,1,0}, bf16[2,4,256,80]{3,2,1,0}}\n  %sum-start = "
+    )
+    found = clock.read(PROGRAM.replace("  %sum-start = ", kernel), 1.0, 1e6, of_80)
+    assert found is not None
+    flops = 4 * 2 * (2 * 4 * 256 * 256 * 80)  # four products of the scores' size
+    assert found.parts[clock.KERNELS] == {"backward": flops / 1e6}
+
+
 def test_a_program_without_cycles_has_no_estimate():
     bare = re.sub(r', backend_config=\{"estimated_cycles":"\d+"\}', "", PROGRAM)
-    assert clock.read(bare, 1.0, of_80) is None
+    assert clock.read(bare, 1.0, 1.0, of_80) is None
 
 
 def estimating():
@@ -147,7 +159,7 @@ def estimating():
         shapes = (4096, 2048), (layers, 2048, 4096), (layers, 4096, 2048)
         args = (jax.ShapeDtypeStruct(s, jnp.bfloat16, sharding=place) for s in shapes)
         text = jax.jit(whole).lower(*args).compile().as_text()
-        found = clock.read(text, accelerator.generation.hertz, of_80)
+        found = clock.read(text, accelerator.generation.hertz, accelerator.generation.flops, of_80)
         assert found is not None
         assert found.secs == pytest.approx(
             sum(secs for part in found.parts.values() for secs in part.values())

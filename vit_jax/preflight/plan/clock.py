@@ -6,6 +6,9 @@
 The compiler writes `"estimated_cycles":"N"` behind the instructions of a program for a TPU. Their
 sum, divided by the clock rate, is an estimate, not a measurement: docs/planning.md compares it with
 what others have measured. Other compilers write no cycles. Start from `read`.
+
+For the kernels of splash attention the compiler writes no cycles. They count with the FLOPs of
+their products at the peak rate, in a part of their own; a real kernel is slower.
 """
 
 import dataclasses
@@ -16,6 +19,10 @@ from collections.abc import Callable, Iterator
 from vit_jax.preflight.plan import hlo
 from vit_jax.preflight.plan.attribution import COLLECTIVES, Attribution
 from vit_jax.preflight.plan.hlo import Computations, Instruction
+
+KERNELS = "attention: splash kernels, at best"
+# Kernel -> its products of tokens x tokens x head dim.
+_PRODUCTS = {"fwd": 2, "dq": 3, "dkv": 4}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +40,10 @@ class Estimate:
 
 
 def read(
-    text: str, hertz: float, collective_secs: Callable[[str, Instruction], float]
+    text: str,
+    hertz: float,
+    peak: float,
+    collective_secs: Callable[[str, Instruction], float],
 ) -> Estimate | None:
     """Returns the estimate of a scheduled program; None if its compiler wrote no cycles.
 
@@ -42,6 +52,7 @@ def read(
     Args:
       text: optimised HLO.
       hertz: clock rate of the device.
+      peak: FLOP/s of the device, for kernels without cycles.
       collective_secs: (computation, collective) -> its seconds on the links.
 
     Raises:
@@ -50,7 +61,7 @@ def read(
     if '"estimated_cycles"' not in text:
         return None
     entry, computations = hlo.parse(text)
-    reader = _Reader(computations, hertz, collective_secs, Attribution(computations))
+    reader = _Reader(computations, hertz, peak, collective_secs, Attribution(computations))
     parts: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for part, direction, secs in reader.costs(entry):
         parts[part][direction] += secs
@@ -68,6 +79,7 @@ class _Reader:
 
     computations: Computations
     hertz: float
+    peak: float
     collective_secs: Callable[[str, Instruction], float]
     attribution: Attribution
 
@@ -101,6 +113,9 @@ class _Reader:
         elif each.opcode == "conditional":
             branches = [list(self.costs(branch)) for branch in hlo.branches(each)]
             yield from max(branches, key=lambda costs: sum(secs for *_, secs in costs), default=[])
+        elif kernel := re.match(r"splash_mha_(fwd|dq|dkv)_", each.name):
+            direction = "forward" if kernel[1] == "fwd" else "backward"
+            yield KERNELS, direction, _PRODUCTS[kernel[1]] * _product_flops(each) / self.peak
         elif not each.opcode.endswith(("-start", "-done")):
             cycles = re.search(r'"estimated_cycles":"(\d+)"', each.attributes)
             secs = int(cycles[1]) / self.hertz if cycles else 0.0
@@ -118,6 +133,13 @@ class _Reader:
         if not called:
             return 0.0
         return sum(self._sending_secs(i, called[1]) for i in self.computations[called[1]])
+
+
+def _product_flops(kernel: Instruction) -> int:
+    """Returns the FLOPs of the scores of a kernel, whose queries are [B, N, L, K]."""
+    shapes = re.findall(r"\[(\d+),(\d+),(\d+),(\d+)\]", kernel.attributes)
+    batch, heads, tokens, head_dim = map(int, shapes[0])
+    return 2 * batch * heads * tokens**2 * head_dim
 
 
 def _operand(each: Instruction) -> str:

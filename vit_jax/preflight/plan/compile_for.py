@@ -257,9 +257,9 @@ def _timed(made: program.Program, accelerator: Accelerator, optimised: str) -> d
         needed = estimate.sending_secs(made, accelerator, axes, kind, size) if axes else {}
         return sum(needed.values())
 
-    timed, hertz = None, accelerator.generation.hertz
+    timed, hertz, peak = None, accelerator.generation.hertz, accelerator.generation.flops
     try:
-        timed = clock.read(optimised, hertz, collective_secs) if hertz else None
+        timed = clock.read(optimised, hertz, peak, collective_secs) if hertz else None
     except ValueError as e:  # another version of the compiler writes differently
         log.warning("the compiler's cycles cannot be read: %s", e)
     return {

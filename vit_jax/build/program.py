@@ -216,7 +216,7 @@ def make(
     rules = make_rules(config, devices)
     steps, use_ema = timeline.steps_of(config, examples), config.ema.decay > 0
     chosen, side = _execution(config, classes, rules, steps, platform), config.data.image_size
-    cfg, bare = chosen.cfg, variants.make(chosen.cfg)
+    bare = variants.make(chosen.cfg)
 
     def init_params(key: jax.Array) -> Any:
         return bare.init(key, jnp.zeros((1, side, side, 3)))["params"]
@@ -227,12 +227,12 @@ def make(
     def create(key: jax.Array) -> state.TrainState:
         return state.create(init_params, tx, key, ema=use_ema)
 
-    abstract = _placed(jax.eval_shape(create, _key_shape()), params, variants.axes(cfg), rules)
+    shapes = jax.eval_shape(create, _key_shape())
+    abstract = _placed(shapes, params, variants.axes(chosen.cfg), rules)
     places = jax.tree.map(lambda x: x.sharding, abstract)
-    model = variants.make(cfg, rules)
+    model, everywhere = variants.make(chosen.cfg, rules), rules.replicated
     step, eval_step, scores_step = _step_functions(config, model, tx)
-    options = compile_ahead.options(rules.mesh.devices.flat[0].platform)
-    jitted = functools.partial(jax.jit, compiler_options=options)
+    jitted = functools.partial(jax.jit, compiler_options=_options(rules))
     return Program(
         config=config,
         classes=classes,
@@ -247,11 +247,15 @@ def make(
         create=jax.jit(create, out_shardings=places),
         init_params=init_params,
         tx=tx,
-        step=jitted(step, donate_argnums=0, out_shardings=(places, rules.replicated)),
-        eval_step=jitted(eval_step, out_shardings=rules.replicated),
-        scores_step=jitted(scores_step, out_shardings=rules.replicated),
+        step=jitted(step, donate_argnums=0, out_shardings=(places, everywhere)),
+        eval_step=jitted(eval_step, out_shardings=everywhere),
+        scores_step=jitted(scores_step, out_shardings=everywhere),
         compiling={},
     )
+
+
+def _options(rules: sharding.Rules) -> dict[str, str]:
+    return compile_ahead.options(rules.mesh.devices.flat[0].platform)
 
 
 def masked_objective(config: ConfigDict, cfg: variants.Config) -> "masked_patches.Masked | None":

@@ -83,9 +83,9 @@ def test_every_model_has_the_figures_of_what_it_has(undrawn, family, names):
     cfg = tiny.FAMILIES[family]()
     of_weights, of_images = all_of(cfg)
     assert [one.name for one in of_weights + of_images] == names
-    assert bool(figures.absent(cfg)) == (len(names) < 4) == (not of_images)
+    assert bool(cfg.lacking_figures()) == (len(names) < 4) == (not of_images)
     for one in of_weights + of_images:
-        assert figures.described(cfg) in one.caption
+        assert cfg.in_words() in one.caption
         assert one.png.startswith(b"\x89PNG")
     convolution = family in ("hybrid", "bit")
     assert ("first convolution" in of_weights[0].caption) == convolution
@@ -96,8 +96,8 @@ def test_positions_that_are_not_embeddings_are_said(kind, says, undrawn):
     cfg = tiny.config(posemb=kind)
     given = tiny.params(cfg), (tiny.HEIGHT, tiny.WIDTH)
     assert [one.name for one in figures.draw_weights(cfg, *given)] == ["filters"]
-    assert says in figures.absent(cfg)[0]
-    assert figures.absent(tiny.config()) == []
+    assert says in cfg.lacking_figures()[0]
+    assert tiny.config().lacking_figures() == []
 
 
 def test_captions_say_of_how_many_images_and_pixels(undrawn):

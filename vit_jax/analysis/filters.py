@@ -3,16 +3,13 @@
 
 """Principal components of the filters on pixels (Figure 7, left, of arXiv:2010.11929).
 
-Start from `of_model`; `components` does the arithmetic.
+Start from `components`; `ModelConfig.pixel_filters` gives the filters of a model.
 """
 
 import dataclasses
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-
-from vit_jax.models import resnet, variants
 
 COUNT = 28  # number that the paper shows
 
@@ -30,19 +27,7 @@ class Components:
     shares_C: np.ndarray
 
 
-def of_model(cfg: variants.Config, params: dict[str, Any]) -> Components:
-    """Returns the `components` of a model's patch embedding, or of a ResNet's first convolution.
-
-    The filters of the latter are standardised, as in the model.
-    """
-    backbone = variants.backbone(cfg)
-    if backbone is None:
-        return components(np.asarray(params["embedding"]["kernel"]))
-    kernel = jnp.asarray(params["backbone"]["conv_root"]["kernel"], jnp.float32)
-    return components(np.asarray(resnet.standardised(kernel, backbone)))
-
-
-def components(kernel_hw3D: np.ndarray, count: int = COUNT) -> Components:
+def components(kernel_hw3D: Any, count: int = COUNT) -> Components:
     """Returns the principal components of D filters around their mean.
 
     Args:

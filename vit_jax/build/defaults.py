@@ -9,12 +9,15 @@ Start from `settle`. `check_weights` checks before a run starts that `init` fits
 """
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vit_jax.config import plugins
 from vit_jax.config.load import ConfigDict
 from vit_jax.errors import BadInput
 from vit_jax.models import variants
+
+if TYPE_CHECKING:
+    from vit_jax.weights.convert import Weights
 
 SCRATCH_VARIANT, SCRATCH_IMAGE_SIZE = "Ti/8", 64  # the meaning of "auto" without `init`
 
@@ -71,9 +74,7 @@ def is_scratch(config: ConfigDict) -> bool:
 
 def _read_settings(config: ConfigDict) -> dict[str, Any]:
     """Reads the settings of `init`, under the keys of the sections `model` and `data`."""
-    from vit_jax.weights import loading
-
-    weights = loading.read_weights(config.init, heads=config.model.heads, shapes_only=True)
+    weights = _weight_shapes(config)
     settings = dict(weights.settings)
     if weights.image_size and weights.image_size[0] == weights.image_size[1]:
         settings["image_size"] = weights.image_size[0]
@@ -88,6 +89,16 @@ def _read_settings(config: ConfigDict) -> dict[str, Any]:
     return settings
 
 
+def _weight_shapes(config: ConfigDict) -> "Weights":
+    from vit_jax.weights import loading
+
+    own = None
+    if plugins.is_own(config.model.variant):
+        own = variants.config(**config.model, classes=2)
+    heads = config.model.heads
+    return loading.read_weights(config.init, heads=heads, shapes_only=True, own=own)
+
+
 def check_weights(config: ConfigDict) -> None:
     """Checks by shapes that the weights of `init` fit the model of a settled configuration.
 
@@ -98,13 +109,13 @@ def check_weights(config: ConfigDict) -> None:
     Raises:
       BadInput: the weights cannot be read, or do not fit.
     """
-    from vit_jax.weights import loading
-
-    weights = loading.read_weights(config.init, heads=config.model.heads, shapes_only=True)
+    weights = _weight_shapes(config)
     if plugins.is_own(config.model.variant) and not weights.classes:
         return
     cfg = variants.config(**config.model, classes=weights.classes or 2)
     side = config.data.image_size
+    from vit_jax.weights import loading
+
     try:
         loading.check_fit(weights, cfg, (side, side))
     except BadInput as e:

@@ -51,16 +51,16 @@ def choose(
       BadInput: `model.attention=fused`, and the platform has no such attention for this model.
     """
     reasons = []
-    if hasattr(cfg, "unrolled"):
+    if "unrolled" in cfg.FORMS:
         cfg, reason = _layers(cfg, wanted.remat, rules, platform, flops)
         reasons.append(reason)
-    if hasattr(cfg, "attention"):
+    if "attention" in cfg.FORMS:
         tokens = math.prod(variants.grid(cfg, side, side))
         cfg, reason = _attention(cfg, wanted.attention, rules, platform, tokens)
         reasons.append(reason)
     if wanted.remat == "auto":
-        remat = "none" if getattr(cfg, "unrolled", False) else "dots"
-        cfg = dataclasses.replace(cfg, remat=remat)
+        remat = "none" if "unrolled" in cfg.FORMS and cfg.unrolled else "dots"
+        cfg = dataclasses.replace(cfg, remat=remat)  # a user's own model may have it as a field
         reasons.append(f"remat {remat}")
     return Execution(cfg, "; ".join(reasons))
 
@@ -90,7 +90,7 @@ def _attention(cfg: Any, wanted: str, rules: Rules, platform: str, tokens: int) 
     """
     if cfg.attention == "xla" and platform == "cpu":
         return cfg, "attention xla (model.attention=fused)"
-    why = attention.not_fused(dropout=cfg.attention_dropout, relative=cfg.posemb == "relative")
+    why = cfg.fused_refusal()
     if platform == "gpu" and wanted != "plain":
         why = why or attention.not_cudnn(
             dtype=cfg.dtype,

@@ -19,10 +19,10 @@ import jax.numpy as jnp
 from vit_jax import sharding, tree
 from vit_jax.build import execution
 from vit_jax.config import load as config_lib
-from vit_jax.config import plugins, timeline
+from vit_jax.config import timeline
 from vit_jax.config.load import ConfigDict
 from vit_jax.errors import BadInput
-from vit_jax.models import variants, vit
+from vit_jax.models import variants
 from vit_jax.optim import optimizers, schedules
 from vit_jax.runtime import compile_ahead
 from vit_jax.step import state, train_step
@@ -267,8 +267,8 @@ def masked_objective(config: ConfigDict, cfg: variants.Config) -> "masked_patche
     """
     if config.masked.target == "none":
         return None
-    if not isinstance(cfg, vit.ViTConfig) or cfg.pool == "map":
-        pool = "pool=map" if isinstance(cfg, vit.ViTConfig) else config.model.variant
+    if not cfg.predicts_patches:
+        pool = "pool=map" if config.model.pool == "map" else config.model.variant
         raise BadInput(
             f"masked.target={config.masked.target} is for ViT and hybrids with pool=token or gap, "
             f"not for {pool}; give another model, or leave masked.target out."
@@ -285,7 +285,7 @@ def model_config(config: ConfigDict, classes: int) -> variants.Config:
     objective = masked_objective(config, cfg)
     if objective is None:
         return cfg
-    return dataclasses.replace(cfg, classes=0, patch_outputs=objective.outputs)
+    return cfg.for_patches(objective.outputs)
 
 
 def _execution(
@@ -294,8 +294,8 @@ def _execution(
     """Returns the model in the form that these devices compute in a run of this length."""
     cfg, side = model_config(config, classes), config.data.image_size
     images = config.batch_size * steps.total
-    # A user's own model has one form, and its FLOPs may not be known.
-    flops = 0 if cfg.FAMILY == "own" else 3 * images * variants.forward_flops(cfg, side, side)
+    # A user's own model with one form may not know its FLOPs.
+    flops = 3 * images * variants.forward_flops(cfg, side, side) if cfg.FORMS else 0
     platform = platform or rules.mesh.devices.flat[0].platform
     return execution.choose(cfg, config.model, rules, platform, flops / rules.mesh.size, side)
 
@@ -370,11 +370,9 @@ def _step_functions(
 
 
 def stronger_remat(model: ConfigDict) -> list[str]:
-    """Returns the policies of `model.remat` that keep less, mildest first.
-
-    A user's own model has no such policy.
-    """
-    remat = "full" if plugins.is_own(model.variant) else model.remat
+    """Returns the policies of `model.remat` that keep less, mildest first; [] without `remat`."""
+    forms = variants.config(**model, classes=1).FORMS
+    remat = model.remat if "remat" in forms else "full"
     return {"none": ["dots", "full"], "auto": ["dots", "full"], "full": []}.get(remat, ["full"])
 
 

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     for one in drawn:
         arguments.write(out / f"{one.name}.png", one.png)
     arguments.write(out / PAGE, text.encode())
-    for sentence in figures.absent(model.cfg):
+    for sentence in model.cfg.lacking_figures():
         log.info("%s", sentence)
     log.info("%s: %s", out / PAGE, ", ".join(one.name for one in drawn))
     arguments.check_all_read(bad, len(paths))
@@ -106,9 +106,9 @@ def page(name: str, model: Any, drawn: list[Any], images: int) -> str:
     from vit_jax.reports import figures, pages
 
     rows, columns = model.size
-    caption = f"{name}: {figures.described(model.cfg)}, at {rows} x {columns} pixels"
+    caption = f"{name}: {model.cfg.in_words()}, at {rows} x {columns} pixels"
     if images:
         caption += f"; {figures.counted(images)}"
         caption += f" (the paper takes {figures.IMAGES})" if images < figures.IMAGES else ""
-    notes = [f"{caption}.", *figures.absent(model.cfg)]
+    notes = [f"{caption}.", *model.cfg.lacking_figures()]
     return pages.render("figures.html", f"Inside {name}", notes=notes, figures=drawn)

@@ -7,7 +7,6 @@ Features are the input of the model's head; if a model has a pre-logits layer, t
 Axes: B batch, H W C image, D width. Start from `make_step`, then `compute`.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,7 +16,7 @@ import numpy as np
 
 from vit_jax.data.pipeline import pipeline
 from vit_jax.errors import RunFailed
-from vit_jax.models import variants, vit
+from vit_jax.models import variants
 from vit_jax.runtime import compile_ahead
 from vit_jax.sharding import Rules
 from vit_jax.step.normalise import normalise
@@ -45,10 +44,7 @@ def make_step(
       of_logits: maps logits [B, Y] to the result [B, D]; the logits are not finite if the weights
         are not. None gives features; the parameters may then have a head or not.
     """
-    heads = {"patch_outputs": 0} if isinstance(cfg, vit.ViTConfig) else {}
-    if of_logits is None:
-        heads["classes"] = 0
-    model = variants.make(dataclasses.replace(cfg, **heads), rules)
+    model = variants.make(cfg.for_images(0 if of_logits is None else cfg.classes), rules)
 
     def step(params: Any, batch: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
         image_BHWC = batch["image"]

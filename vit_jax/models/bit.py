@@ -8,7 +8,7 @@ Axes: B batch, H W C image, Y classes. Parameters: `backbone`, `norm`, `head`. S
 """
 
 import dataclasses
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
@@ -17,16 +17,22 @@ import jax.numpy as jnp
 from vit_jax.errors import BadInput
 from vit_jax.models import layers, resnet, settings
 from vit_jax.models.layers import Dtype, Remat
+from vit_jax.models.model_config import ModelConfig, only_filters
 from vit_jax.models.settings import Settings
 from vit_jax.sharding import Axes, Rules
 
+IMAGE_SIZE = 224  # of pre-training; the weights fit any size
+
 
 @dataclasses.dataclass(frozen=True)
-class BiTConfig:
+class BiTConfig(ModelConfig):
     """The architecture of a BiT model; `variants.config` builds one from a name."""
 
     AXES: ClassVar[Axes] = layers.HEAD_AXES | layers.NORM_AXES
     FAMILY: ClassVar[Literal["bit"]] = "bit"
+    FORMS: ClassVar[tuple[str, ...]] = ("remat",)
+    RESNET: ClassVar[str] = "resnet"
+    TILED: ClassVar[bool] = False
     resnet: resnet.ResNetConfig
     classes: int  # Y
     head_bias: float = 0.0
@@ -46,6 +52,15 @@ class BiTConfig:
         """Returns the FLOPs of one image; see `variants.forward_flops`."""
         macs = self.resnet.multiply_adds(height, width)
         return 2 * (macs + self.resnet.features * self.classes)
+
+    def in_words(self) -> str:
+        return f"a BiT ResNet of {sum(self.resnet.stages)} units"
+
+    def lacking_figures(self) -> list[str]:
+        return only_filters("BiT")
+
+    def weights_side(self, flat: Any) -> int:
+        return IMAGE_SIZE
 
 
 class BiT(nn.Module):

@@ -8,50 +8,27 @@ Start from `OwnConfig`, the base class of such a CLASS.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 from vit_jax.config import plugins
 from vit_jax.errors import BadInput
 from vit_jax.models.layers import Dtype
-from vit_jax.sharding import Axes, Rules
+from vit_jax.models.model_config import ModelConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class OwnConfig:
+class OwnConfig(ModelConfig):
     """Base class of a user's model configuration: a frozen dataclass whose fields are its keys.
+
+    `ModelConfig` says which members a CLASS needs, and which others it may have.
 
     Attributes:
       classes: Y; with 0 the model has no head and returns the representation.
       dtype: dtype of the computation.
-      AXES: parameter path pattern -> logical axes, see `sharding.param_axes`.
     """
 
     classes: int
     dtype: Dtype = "float32"
-    AXES: ClassVar[Axes] = {}
-    FAMILY: ClassVar[Literal["own"]] = "own"
-
-    @property
-    def stride(self) -> int:
-        """Returns the pixels per position of the last grid; image sides are multiples of it."""
-        raise self._missing("stride")
-
-    def make(self, rules: Rules | None) -> Any:
-        """Returns the Linen module, with the fields `cfg` (this object) and `rules`.
-
-        The module uses `rules` for `sharding.constrain`.
-
-        Its call maps (images_BHWC, *, train=False, key=None) to float32 [B, Y]. Its parameters
-        include a head named `head`, which transfer initialises afresh.
-        """
-        raise self._missing("make")
-
-    def forward_flops(self, height: int, width: int) -> int:
-        """Returns the FLOPs (2 per multiply-add) of one image, for utilisation and plans."""
-        raise self._missing("forward_flops")
-
-    def _missing(self, name: str) -> BadInput:
-        return BadInput(f"{type(self).__name__} has no {name}; see docs/extending.md.")
 
 
 def config(variant: str, classes: int, options: Mapping[str, Any]) -> OwnConfig:

@@ -9,7 +9,7 @@ model, so a model fits only one image size. Start from `Mixer.__call__`.
 """
 
 import dataclasses
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from vit_jax.models import layers, settings
 from vit_jax.models.layers import Dtype, Gelu, Layer, Mlp, Remat, dropout, layer_norm
+from vit_jax.models.model_config import TokenConfig, only_filters
 from vit_jax.models.settings import Settings
 from vit_jax.sharding import Axes, Rules, constrain
 
@@ -44,7 +45,7 @@ AXES: Axes = {
 
 
 @dataclasses.dataclass(frozen=True)
-class MixerConfig:
+class MixerConfig(TokenConfig):
     """The architecture of a Mixer; `variants.config` builds one from a name."""
 
     AXES: ClassVar[Axes] = AXES
@@ -79,6 +80,15 @@ class MixerConfig:
         block = 2 * d * tokens * self.token_mlp + 2 * tokens * d * self.mlp
         macs = tokens * self.patch**2 * 3 * d + self.depth * block + d * self.classes
         return 2 * macs
+
+    def in_words(self) -> str:
+        return f"an MLP-Mixer of {self.depth} layers"
+
+    def lacking_figures(self) -> list[str]:
+        return only_filters("MLP-Mixer")
+
+    def patches_of(self, flat: Any) -> int:
+        return flat["block_0/token_mlp/up/kernel"].shape[0]
 
 
 class MixerBlock(nn.Module):

@@ -124,3 +124,31 @@ def resize_axis(posemb_1XD: np.ndarray, new: int) -> np.ndarray:
     """Resizes an axis of learned 2-D embeddings: align-corners linear, float32."""
     weights: Any = _weights(posemb_1XD.shape[1], new)
     return np.einsum("xo,bod->bxd", weights, posemb_1XD).astype(np.float32)
+
+
+# ---------------------------------------------------------------- kinds
+
+
+def check(kind: str, at: str, width: int) -> None:
+    """Raises BadInput unless a model of this width can have `model.posemb` and `posemb_at`."""
+    if kind in ("none", "relative") and at != "stem":
+        where = "lies in the attention of each layer" if kind == "relative" else "adds nothing"
+        raise BadInput(
+            f"model.posemb_at={at} with posemb={kind}, which {where}; leave posemb_at out."
+        )
+    if kind == "learned2d" and width % 2:
+        raise BadInput(f"model.posemb=learned2d halves the width, and {width} is odd.")
+    if kind == "sincos2d" and (width % 4 or width < 8):
+        raise BadInput(f"model.posemb=sincos2d needs a width of 8, 12, 16, ...; got {width}.")
+
+
+def without_embeddings(kind: str) -> list[str]:
+    """Returns why a model has no position embeddings to show, as sentences; [] if it has."""
+    if kind == "none":
+        return ["This model has no position embeddings to compare (posemb=none)."]
+    if kind == "relative":
+        return [
+            "This model has no position embeddings to compare: its positions are offsets inside "
+            "attention (posemb=relative)."
+        ]
+    return []

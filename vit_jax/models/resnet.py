@@ -66,6 +66,11 @@ class ResNetConfig:
         """Returns the channels of the output."""
         return 4 * self.width * 2 ** (len(self.stages) - 1) if self.stages else self.width
 
+    def pixel_filters(self, params: dict[str, Any]) -> jax.Array:
+        """Returns the kernel on pixels [h, w, 3, C] as it multiplies them, standardised."""
+        kernel = jnp.asarray(params["backbone"]["conv_root"]["kernel"], jnp.float32)
+        return standardised(kernel, self)
+
     def multiply_adds(self, height: int, width: int) -> int:
         """Counts the multiply-adds of root and stages.
 

@@ -7,30 +7,28 @@ A family of models is a module that is imported on use. It has `config`, which t
 the family's configuration. Start from `config`, then `make`.
 """
 
-import dataclasses
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 
 from vit_jax.config import plugins
 from vit_jax.config.plugins import Registry
-from vit_jax.errors import BadInput
 from vit_jax.models import settings as settings_lib
+from vit_jax.models.model_config import ModelConfig
 from vit_jax.models.settings import FREE as FREE
 from vit_jax.models.settings import NAMED as NAMED
 from vit_jax.models.settings import Settings as Settings
 from vit_jax.sharding import Axes, Rules
 
 if TYPE_CHECKING:
-    from vit_jax.models import bit, custom, mixer, resnet, vit
+    from vit_jax.models import bit, mixer, resnet, vit
 
-    Config = vit.ViTConfig | bit.BiTConfig | mixer.MixerConfig | custom.OwnConfig
     Model = vit.ViT | bit.BiT | mixer.Mixer
 else:
-    Config = Model = Any
-Family = Literal["vit", "bit", "mixer", "own"]
+    Model = Any
+Config = ModelConfig
 
 # Pattern of a variant's name -> the function that makes its configuration. The first match counts;
 # the groups of the pattern are arguments.
@@ -80,15 +78,14 @@ def make(cfg: Config, rules: Rules | None = None) -> Model:
     return cfg.make(rules)
 
 
-def family(cfg: Config) -> Family:
-    """Returns the family of a model; "own" for a user's own model."""
+def family(cfg: Config) -> str:
+    """Returns the name of a model's family; "own" for a user's own model."""
     return cfg.FAMILY
 
 
 def axes(cfg: Config) -> Axes:
     """Returns the map from parameter path pattern to logical axes; see `sharding.param_axes`."""
-    inner = backbone(cfg)
-    return cfg.AXES if inner is None else inner.AXES | cfg.AXES
+    return cfg.parameter_axes
 
 
 def shapes(cfg: Config, height: int, width: int) -> Any:
@@ -100,27 +97,17 @@ def shapes(cfg: Config, height: int, width: int) -> Any:
 
 def describe(variant: str, cfg: Config) -> dict[str, Any]:
     """Returns every field of a model and of its backbone, for people and for JSON."""
-    fields = dataclasses.asdict(cfg)
-    fields.pop("patch_outputs", None)  # only used in training
-    backbone = fields.pop("backbone", None) or fields.pop("resnet", None) or {}
-    if backbone:
-        backbone["root_width"] = backbone.pop("width")
-        backbone["stages"] = list(backbone["stages"])
-    return {"variant": variant, "family": family(cfg), **fields, **backbone}
+    return {"variant": variant, "family": cfg.FAMILY, **cfg.described_fields()}
 
 
 def grid(cfg: Config, height: int, width: int) -> tuple[int, int]:
     """Returns the rows and columns of what is pooled: patches, or BiT's last feature map."""
-    pixels = stride(cfg)
-    if family(cfg) == "bit":
-        return -(-height // pixels), -(-width // pixels)
-    return height // pixels, width // pixels
+    return cfg.patch_grid(height, width)
 
 
 def backbone(cfg: Config) -> "resnet.ResNetConfig | None":
     """Returns the ResNet inside a model; None if it has none."""
-    field = {"bit": "resnet", "vit": "backbone"}.get(family(cfg))
-    return getattr(cfg, field) if field else None
+    return cfg.inner_resnet
 
 
 def stride(cfg: Config) -> int:
@@ -144,38 +131,5 @@ def forward_flops(cfg: Config, height: int, width: int) -> int:
 
 
 def check_image_size(cfg: Config, height: int, width: int) -> None:
-    """Raises BadInput unless the model accepts images of this size.
-
-    The message names sides that fit.
-
-    Tokens must tile the image, and the grid must have at least 2 x 2 positions.
-    """
-    pixels, tiled = stride(cfg), family(cfg) != "bit"
-    least = 2 * pixels if tiled else pixels + 1
-    for side in (height, width):
-        low = side // pixels * pixels
-        if side < least:
-            raise BadInput(
-                f"image size {side} gives a grid of {grid(cfg, side, side)[0]} positions a side, "
-                f"and 2 is the least; use {least} or more (--config.data.image_size)"
-                f"{_or_small(cfg, height, width)}."
-            )
-        if side % pixels and tiled:
-            raise BadInput(
-                f"image size {side} is not divisible by the {pixels} pixels of a token; use {low} "
-                f"or {low + pixels} (--config.data.image_size){_or_small(cfg, height, width)}."
-            )
-
-
-def _or_small(cfg: Config, height: int, width: int) -> str:
-    """Returns advice to use the small stem, if that accepts images of this size."""
-    inner = backbone(cfg)
-    if inner is None or inner.stem == "small":
-        return ""
-    field = "resnet" if family(cfg) == "bit" else "backbone"
-    small: Any = dataclasses.replace(cfg, **{field: dataclasses.replace(inner, stem="small")})
-    try:
-        check_image_size(small, height, width)
-    except BadInput:
-        return ""
-    return ", or model.stem=small"
+    """Raises BadInput unless the model accepts images of this size; see `ModelConfig`."""
+    cfg.check_image_size(height, width)

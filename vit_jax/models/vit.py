@@ -32,6 +32,7 @@ from vit_jax.models.layers import (
     dropout,
     layer_norm,
 )
+from vit_jax.models.model_config import TokenConfig
 from vit_jax.models.posemb import Posemb, PosembAt
 from vit_jax.models.settings import Pool, Settings
 from vit_jax.sharding import Axes, Rules, constrain
@@ -75,11 +76,14 @@ AXES: Axes = {
 
 
 @dataclasses.dataclass(frozen=True)
-class ViTConfig:
+class ViTConfig(TokenConfig):
     """The architecture of a ViT; `variants.config` builds one from a name."""
 
     AXES: ClassVar[Axes] = AXES
     FAMILY: ClassVar[Literal["vit"]] = "vit"
+    FORMS: ClassVar[tuple[str, ...]] = ("unrolled", "attention", "remat")
+    RESNET: ClassVar[str] = "backbone"
+    attends: ClassVar[bool] = True
     patch: int  # P, in pixels; for a hybrid, in positions of its feature map
     width: int  # D
     depth: int  # S
@@ -147,6 +151,43 @@ class ViTConfig:
         if self.pool == "map":
             macs += 2 * patches * d * d + 2 * patches * d + 2 * d * d + 2 * d * f
         return 2 * macs
+
+    def in_words(self) -> str:
+        kind, side = "hybrid" if self.backbone else "ViT", self.stride
+        return (
+            f"a {kind} of {self.depth} layers with {self.heads} heads, {side} x {side} pixels a "
+            "patch"
+        )
+
+    def fused_refusal(self) -> str:
+        relative = self.posemb == "relative"
+        return attention.not_fused(dropout=self.attention_dropout, relative=relative)
+
+    def for_images(self, classes: int) -> "ViTConfig":
+        return dataclasses.replace(self, classes=classes, patch_outputs=0)
+
+    @property
+    def predicts_patches(self) -> bool:
+        return self.pool != "map"
+
+    def for_patches(self, outputs: int) -> "ViTConfig":
+        return dataclasses.replace(self, classes=0, patch_outputs=outputs)
+
+    def lacking_figures(self) -> list[str]:
+        return posemb.without_embeddings(self.posemb)
+
+    @property
+    def published_heads(self) -> int:
+        return self.heads
+
+    def unwritten(self, weight_format: str) -> str:
+        kinds = ("learned1d", "sincos2d") if weight_format == "big_vision" else ("learned1d",)
+        positions = f"posemb={self.posemb} at {self.posemb_at}"
+        shown = self.posemb in kinds and self.posemb_at == "stem"
+        return super().unwritten(weight_format) or ("" if shown else positions)
+
+    def patches_of(self, flat: Any) -> int:
+        return flat["posemb"].shape[1] - ("cls" in flat)
 
 
 class EncoderBlock(nn.Module):
@@ -349,6 +390,13 @@ def _corrupted(patches_BLD: jax.Array, source_BL: jax.Array, mask_11D: jax.Array
 
 # ---------------------------------------------------------------- configuration
 
+
+def plain(cfg: Any) -> ViTConfig | None:
+    """Returns a ViT with a class token and without a backbone; None for any other model."""
+    found = isinstance(cfg, ViTConfig) and not cfg.backbone and cfg.pool == "token"
+    return cfg if found else None
+
+
 _TAKES = settings.TOKENS | {"heads", "pool", "posemb", "posemb_at", "registers", "representation"}
 _TAKES |= {"dropout", "attention_dropout", "attention"}
 
@@ -387,36 +435,13 @@ def config(wanted: Settings, classes: int, units: str | None, size: str, patch: 
         from vit_jax.models import resnet
 
         backbone, side = resnet.hybrid(wanted, units, side)
-    _check_posemb(wanted, numbers["width"])
+    posemb.check(wanted.posemb, wanted.posemb_at, numbers["width"])
     fields = ("pool", "posemb", "posemb_at", "registers", "representation", "dropout")
     fields += ("attention_dropout", "drop_path", "gelu", "ln_epsilon", "scan")
     shared = settings.shared_fields(wanted, *fields)
-    shared["attention"] = _attention(wanted)
-    return ViTConfig(patch=side, classes=classes, backbone=backbone, **numbers, **shared)
-
-
-def _attention(wanted: Settings) -> attention.Path:
-    """Returns a code path that every device supports.
-
-    `build` replaces it if a GPU has a better one.
-    """
-    rate, relative = wanted.attention_dropout, wanted.posemb == "relative"
-    why = attention.not_fused(dropout=rate, relative=relative)
-    if wanted.attention == "fused" and why:
+    cfg = ViTConfig(patch=side, classes=classes, backbone=backbone, **numbers, **shared)
+    if wanted.attention != "fused":
+        return cfg
+    if why := cfg.fused_refusal():
         raise BadInput(f"model.attention=fused: {why}; leave model.attention out.")
-    return "xla" if wanted.attention == "fused" else "plain"
-
-
-def _check_posemb(wanted: Settings, width: int) -> None:
-    if wanted.posemb in ("none", "relative") and wanted.posemb_at != "stem":
-        where = (
-            "lies in the attention of each layer" if wanted.posemb == "relative" else "adds nothing"
-        )
-        raise BadInput(
-            f"model.posemb_at={wanted.posemb_at} with posemb={wanted.posemb}, which {where}; leave "
-            "posemb_at out."
-        )
-    if wanted.posemb == "learned2d" and width % 2:
-        raise BadInput(f"model.posemb=learned2d halves the width, and {width} is odd.")
-    if wanted.posemb == "sincos2d" and (width % 4 or width < 8):
-        raise BadInput(f"model.posemb=sincos2d needs a width of 8, 12, 16, ...; got {width}.")
+    return dataclasses.replace(cfg, attention="xla")  # `build` may choose a better path

@@ -3,8 +3,8 @@
 
 """Draws figures of the inside of a model, with captions.
 
-Start from `draw_weights`, which needs only the parameters, and `draw_attention`. `absent` tells
-which figures a model cannot have.
+Start from `draw_weights`, which needs only the parameters, and `draw_attention`.
+`ModelConfig.lacking_figures` tells which figures a model cannot have.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ import numpy as np
 
 from vit_jax import sharding
 from vit_jax.analysis import filters, maps, similarity
-from vit_jax.models import bit, custom, mixer, variants, vit
+from vit_jax.models import variants, vit
 from vit_jax.reports import drawing
 
 IMAGES = 128  # number in the paper's mean
@@ -49,9 +49,8 @@ def draw_weights(
       params: nested dict of arrays, for images of that size.
       size: rows and columns of pixels.
     """
-    if isinstance(cfg, custom.OwnConfig):
-        return []
-    drawn = [_filters(cfg, filters.of_model(cfg, params))]
+    kernel = cfg.pixel_filters(params)
+    drawn = [] if kernel is None else [_filters(cfg, filters.components(kernel[0]), kernel[1])]
     if attends(cfg) and similarity.has_embeddings(cfg):
         drawn.append(_similarity(cfg, similarity.of_model(cfg, params, size)))
     return drawn
@@ -94,26 +93,7 @@ def draw_attention(
 
 def attends(cfg: variants.Config) -> TypeGuard[vit.ViTConfig]:
     """Returns True if a model has attention, which `draw_attention` needs."""
-    return isinstance(cfg, vit.ViTConfig)
-
-
-def absent(cfg: variants.Config) -> list[str]:
-    """Returns which figures a model cannot have and why, one sentence each."""
-    if isinstance(cfg, custom.OwnConfig):
-        return ["No figure shows the inside of a user's own model."]
-    if not attends(cfg):
-        name = {"bit": "BiT", "mixer": "MLP-Mixer"}[variants.family(cfg)]
-        return [
-            f"{name} has neither position embeddings nor attention, so only its filters are shown."
-        ]
-    if cfg.posemb == "none":
-        return ["This model has no position embeddings to compare (posemb=none)."]
-    if cfg.posemb == "relative":
-        return [
-            "This model has no position embeddings to compare: its positions are offsets inside "
-            "attention (posemb=relative)."
-        ]
-    return []
+    return cfg.attends
 
 
 def chosen(count: int, most: int) -> np.ndarray:
@@ -126,27 +106,11 @@ def counted(images: int) -> str:
     return "1 image" if images == 1 else f"{images} images"
 
 
-def described(cfg: variants.Config) -> str:
-    """Describes a model in a few words."""
-    if isinstance(cfg, bit.BiTConfig):
-        return f"a BiT ResNet of {sum(cfg.resnet.stages)} units"
-    if isinstance(cfg, mixer.MixerConfig):
-        return f"an MLP-Mixer of {cfg.depth} layers"
-    if isinstance(cfg, custom.OwnConfig):
-        return f"a {type(cfg).__name__}"
-    return (
-        f"a {'hybrid' if cfg.backbone else 'ViT'} of {cfg.depth} layers with {cfg.heads} heads, "
-        f"{cfg.stride} x {cfg.stride} pixels a patch"
-    )
-
-
-def _filters(cfg: variants.Config, components: filters.Components) -> Figure:
+def _filters(cfg: variants.Config, components: filters.Components, layer: str) -> Figure:
     count, rows, columns, _ = components.images_Chw3.shape
-    convolution = variants.backbone(cfg) is not None
-    layer = "the first convolution" if convolution else "the linear embedding of patches"
     caption = (
         f"The first {count} principal components of the filters of {layer} "
-        f"({rows} x {columns} pixels, RGB), around their mean, in {described(cfg)}. Together they "
+        f"({rows} x {columns} pixels, RGB), around their mean, in {cfg.in_words()}. Together they "
         f"explain {components.shares_C.sum():.0%} of the variance of the filters; the share of "
         "each is written above it. Grey is 0, and each component is scaled by its largest number."
     )
@@ -169,7 +133,7 @@ def _similarity(cfg: vit.ViTConfig, similarities: np.ndarray) -> Figure:
     caption = (
         "Each tile shows the cosine similarity of one patch's position embedding to those of all "
         "patches. The edges give the row and column of that patch. The model is "
-        f"{described(cfg)} ({cfg.posemb}, a grid of {rows} x {columns}).{more}"
+        f"{cfg.in_words()} ({cfg.posemb}, a grid of {rows} x {columns}).{more}"
     )
     png = drawing.similarity({int(layer) + 1: similarities[layer] for layer in layers})
     return Figure("posemb", "Similarity of position embeddings", caption, png)
@@ -183,7 +147,7 @@ def _distance(
     caption = (
         f"How far each head looks in each layer: the distance from a patch{grid} to the patches "
         "that it attends to, weighted by attention without class token and registers. It is a "
-        f"mean over patches and {counted(images)}, in {described(cfg)}. Images are {size[1]} "
+        f"mean over patches and {counted(images)}, in {cfg.in_words()}. Images are {size[1]} "
         f"pixels wide; uniform attention would have a distance of {even:.0f} pixels (dashed)."
     )
     png = drawing.distance(distance_SN, even)
@@ -199,7 +163,7 @@ def _rollout(cfg: vit.ViTConfig, pictures: np.ndarray, attended: np.ndarray, ima
     some = "" if images == len(pictures) else f" {len(pictures)} of {images} images are shown."
     caption = (
         f"The parts of an image that {start} at the output, through all layers of "
-        f"{described(cfg)} (mean over heads, half of each token kept). Left: the image that the "
+        f"{cfg.in_words()} (mean over heads, half of each token kept). Left: the image that the "
         "model receives. Middle: the image, as bright as its attention. Right: the attention, as "
         f"multiples of its mean over the patches of that image.{some}"
     )

@@ -186,9 +186,9 @@ def initial_weights(run: build.Run, workdir: Path) -> "Fitted | None":
         return None
     from vit_jax.weights import loading
 
-    weights = loading.read_weights(run.config.init, heads=run.config.model.heads)
-    side = run.config.data.image_size
-    return loading.fit(weights, run.program.model.cfg, (side, side), fresh_head=True)
+    cfg, side = run.program.model.cfg, run.config.data.image_size
+    weights = loading.read_weights(run.config.init, heads=run.config.model.heads, own=cfg)
+    return loading.fit(weights, cfg, (side, side), fresh_head=True)
 
 
 def start(

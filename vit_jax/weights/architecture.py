@@ -15,8 +15,6 @@ import numpy as np
 from vit_jax.errors import BadInput
 from vit_jax.models.settings import FREE
 
-BIT_IMAGE_SIZE = 224  # image size of pre-training; the weights fit any size
-
 
 def settings_of(
     family: str, flat: Mapping[str, np.ndarray], image_size: tuple[int, int] | None
@@ -85,10 +83,12 @@ def _vit(
 def _bit(
     flat: Mapping[str, np.ndarray], image_size: tuple[int, int] | None
 ) -> tuple[dict[str, Any], tuple[int, int] | None]:
+    from vit_jax.models import bit
+
     backbone = _backbone(flat)
     number, factor = _resnet_name(backbone["stages"]), backbone["root_width"] / 64
     name = f"R{number}x{int(factor)}" if number and factor.is_integer() else FREE
-    return {"variant": f"BiT-{name}", **backbone}, image_size or (BIT_IMAGE_SIZE, BIT_IMAGE_SIZE)
+    return {"variant": f"BiT-{name}", **backbone}, image_size or (bit.IMAGE_SIZE, bit.IMAGE_SIZE)
 
 
 def _mixer(

@@ -53,6 +53,7 @@ class Weights:
         read.
       sigmoid: whether the config.json says that each class has an independent probability.
       branch: for a run that began with the state of another run: WORKDIR@STEP of that run.
+      own: the user's own model whose table of names the file has; `settings` are then empty.
     """
 
     flat: Flat
@@ -65,23 +66,29 @@ class Weights:
     names: tuple[str, ...] = ()
     sigmoid: bool = False
     branch: str = ""
+    own: variants.Config | None = None
 
     @property
     def config(self) -> variants.Config:
         """The configuration of the model that has these weights."""
+        if self.own is not None:
+            return self.own.for_images(self.classes)
         return variants.config(classes=self.classes, **self.settings)
 
 
 # ---------------------------------------------------------------- reading
 
 
-def read(path: Path, *, heads: int = 0, shapes_only: bool = False) -> Weights:
+def read(
+    path: Path, *, heads: int = 0, shapes_only: bool = False, own: variants.Config | None = None
+) -> Weights:
     """Reads the weights in a file.
 
     Args:
       path: .npz or .safetensors file; for the latter, the config.json beside it is read too.
       heads: number of attention heads, used only if neither the file nor its config.json tells it.
       shapes_only: whether to read no values (the arrays are then zeros).
+      own: a user's own model, whose tables of names are tried too.
 
     Raises:
       BadInput: the file is damaged, has an unknown format or unknown parts (the message names
@@ -94,18 +101,16 @@ def read(path: Path, *, heads: int = 0, shapes_only: bool = False) -> Weights:
     if strange:
         raise BadInput(f"{path}: {', '.join(strange[:6])}: not arrays of floats.")
     arrays = _layers(arrays) if path.suffix == ".npz" else arrays
-    form = _format_of(path, arrays)
+    own_formats = own.weight_formats if own is not None else ()
+    form = _format_of(path, arrays, own_formats)
+    if form in own_formats:
+        flat = _float32(name_table.read(form, arrays, Context(heads)), shapes_only)
+        return Weights(flat, form.name, {}, head_classes(flat), None, tensors, {}, own=own)
     described, images = _beside(path, form)
     size, described_heads = described.pop("image_size", None), described.pop("heads", 0)
     names, sigmoid = described.pop("names", ()), described.pop("sigmoid", False)
     context = _context(form, arrays, described_heads or heads, size)
-    flat = name_table.read(form, arrays, context)
-    flat = {
-        name: np.broadcast_to(np.float32(0), a.shape)
-        if shapes_only
-        else a.astype(np.float32, copy=False)
-        for name, a in flat.items()
-    }
+    flat = _float32(name_table.read(form, arrays, context), shapes_only)
     settings, size = architecture.settings_of(form.family, flat, size)
     _check_described(path, form, settings, described)
     if settings.get("posemb") == "none":
@@ -118,6 +123,18 @@ def read(path: Path, *, heads: int = 0, shapes_only: bool = False) -> Weights:
     settings = constants | settings
     classes = settings.pop("classes")
     return Weights(flat, form.name, settings, classes, size, tensors, images, names, sigmoid)
+
+
+def _float32(flat: Flat, shapes_only: bool) -> Flat:
+    """Returns arrays as float32; zeros that take no memory if only the shapes are wanted."""
+    if shapes_only:
+        return {name: np.broadcast_to(np.float32(0), a.shape) for name, a in flat.items()}
+    return {name: a.astype(np.float32, copy=False) for name, a in flat.items()}
+
+
+def head_classes(flat: Flat) -> int:
+    """Returns the classes of the head in weights under our names; 0 without a head."""
+    return flat["head/kernel"].shape[1] if "head/kernel" in flat else 0
 
 
 def _beside(path: Path, form: Format) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -180,8 +197,10 @@ def _layers(arrays: Flat) -> Flat:
     return flat | scanned
 
 
-def _format_of(path: Path, arrays: Flat) -> Format:
+def _format_of(path: Path, arrays: Flat, own: tuple[Format, ...] = ()) -> Format:
     """Returns the format that knows all names, with the fewest in an older spelling.
+
+    `own` are formats of a user's own model for files of any suffix.
 
     Raises:
       BadInput: no format knows them; the message names those unknown to the nearest format.
@@ -198,7 +217,7 @@ def _format_of(path: Path, arrays: Flat) -> Format:
         lost = sum(form.rule_for(name) is None for name in arrays)
         return lost, sum(form.canonical(name) != name for name in arrays)
 
-    best: Format = min(FORMATS[path.suffix], key=cost)
+    best: Format = min((*own, *FORMATS[path.suffix]), key=cost)
     missed = [name for name in arrays if best.rule_for(name) is None]
     if missed or not arrays:
         kind = (
@@ -292,11 +311,12 @@ def expressed(
     Raises:
       BadInput: the format cannot express the model. The arguments are those of `write`.
     """
-    family, flat = variants.family(cfg), flatten(params)
-    if cfg.FAMILY == "own":
+    family, flat = cfg.FAMILY, flatten(params)
+    having = [f for forms in FORMATS.values() for f in forms if f.family == family]
+    having += cfg.weight_formats
+    if not having:
         raise BadInput(f"the {name} format is only for published models; keep it as a run.")
     _check_params(cfg, flat)
-    having = [f for forms in FORMATS.values() for f in forms if f.family == family]
     form = next((f for f in having if f.name == name and f.writes(flat)), None)
     if form is None:
         names = dict.fromkeys(f.name for f in having)
@@ -304,11 +324,11 @@ def expressed(
     constants = _constants(form, cfg)
     _check_expressible(form, cfg, constants)
     beside: dict[str, dict[str, Any]] = {}
-    if SUFFIX[name] == ".safetensors":
-        beside = json_config.write(name, cfg, _image_size(cfg, flat), constants, images)
+    if form.beside is not None:
+        beside = form.beside(cfg, cfg.weights_side(flat), constants, images)
     elif name == "big_vision" and {"cls", "posemb"} <= flat.keys():
-        _image_size(cfg, flat)  # its readers infer the class token's row from squares
-    registers = cfg.registers if cfg.FAMILY == "vit" else 0
+        cfg.weights_side(flat)  # its readers infer the class token's row from squares
+    registers = flat["registers"].shape[1] if "registers" in flat else 0
     context = Context(class_rows=int("cls" in flat), registers=registers)
     return name_table.write(form, flat, context), beside
 
@@ -353,16 +373,8 @@ def _constants(form: Format, cfg: variants.Config) -> dict[str, Any]:
 
 def _check_expressible(form: Format, cfg: variants.Config, constants: dict[str, Any]) -> None:
     """Raises BadInput for features without a tensor, whose absence would not show."""
-    backbone = variants.backbone(cfg)
-    if backbone is not None and backbone.stem != "standard":
-        raise BadInput(f"the {form.name} format has no stem={backbone.stem}; keep it as a run.")
-    if cfg.FAMILY == "vit":
-        kinds = {"big_vision": ("learned1d", "sincos2d")}
-        if cfg.posemb not in kinds.get(form.name, ("learned1d",)) or cfg.posemb_at != "stem":
-            raise BadInput(
-                f"the {form.name} format has no posemb={cfg.posemb} at {cfg.posemb_at}; keep it as "
-                "a run."
-            )
+    if setting := cfg.unwritten(form.name):
+        raise BadInput(f"the {form.name} format has no {setting}; keep it as a run.")
     if form.name in ("timm", "hf"):
         return  # json_config writes them down
     for key, value in constants.items():
@@ -372,17 +384,3 @@ def _check_expressible(form: Format, cfg: variants.Config, constants: dict[str, 
                 "write another format (timm and hf say their GELU, hf its epsilon too), or keep "
                 "the model as a run."
             )
-
-
-def _image_size(cfg: variants.Config, flat: Flat) -> int:
-    """Returns the pixels per side, from the number of patches."""
-    if cfg.FAMILY == "bit":
-        return architecture.BIT_IMAGE_SIZE
-    if cfg.FAMILY == "mixer":
-        patches, stride = flat["block_0/token_mlp/up/kernel"].shape[0], cfg.patch
-    else:
-        patches, stride = flat["posemb"].shape[1] - ("cls" in flat), cfg.stride
-    side = round(patches**0.5)
-    if side * side != patches:
-        raise BadInput(f"{patches} patches are not a square image; write npz, which takes any.")
-    return side * stride

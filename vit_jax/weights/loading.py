@@ -117,18 +117,21 @@ def may_be_run(text: str) -> bool:
     return os.path.isdir(text) or os.path.isdir(text.rpartition("@")[0])
 
 
-def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Weights:
+def read_weights(
+    text: str, *, heads: int = 0, shapes_only: bool = False, own: variants.Config | None = None
+) -> Weights:
     """Reads the weights of FILE_OR_RUN as numpy arrays, and their description of the model.
 
     Args:
       text: FILE_OR_RUN.
       heads: number of attention heads, for a file that does not tell it.
       shapes_only: whether to read no values.
+      own: a user's own model, whose tables of names are tried too.
 
     Raises:
       BadInput: the path does not exist, it cannot be read, or it has another number of heads.
     """
-    weights = _read(text, heads, shapes_only)
+    weights = _read(text, heads, shapes_only, own)
     if heads and heads != (own_heads := getattr(weights.config, "heads", 0)):
         statement = f"have {own_heads} heads" if own_heads else "have no attention"
         raise BadInput(
@@ -137,12 +140,12 @@ def read_weights(text: str, *, heads: int = 0, shapes_only: bool = False) -> Wei
     return weights
 
 
-def _read(text: str, heads: int, shapes_only: bool) -> Weights:
+def _read(text: str, heads: int, shapes_only: bool, own: variants.Config | None) -> Weights:
     path = None if may_be_run(text) else download.local(text)
     if path is not None and os.path.isfile(path):
         if path.suffix == ".safetensors":
             download.beside(text, (json_config.NAME, json_config.PREPROCESSOR))
-        return convert.read(path, heads=heads, shapes_only=shapes_only)
+        return convert.read(path, heads=heads, shapes_only=shapes_only, own=own)
     failed, error = None, None
     for _ in range(RETRIES):  # a run in progress replaces its checkpoints
         run = None
@@ -195,12 +198,11 @@ def _read_run(run: Run, *, shapes_only: bool) -> Weights:
         params = jax.tree.map(lambda x: np.broadcast_to(np.zeros((), x.dtype), x.shape), params)
     flat = convert.flatten(params)
     size = saved.data.image_size
-    classes = flat["head/kernel"].shape[1] if "head/kernel" in flat else 0
     return Weights(
         flat=flat,
         format="run",
         settings=dict(saved.model),
-        classes=classes,
+        classes=convert.head_classes(flat),
         image_size=(size, size),
         tensors={p: (tuple(x.shape), str(x.dtype)) for p, x in tree.leaves_with_paths(params)},
         images={"mean": list(saved.data.mean), "std": list(saved.data.std),
@@ -232,7 +234,11 @@ def _target(
 
 
 def load(
-    file_or_run: str | Path, *, heads: int = 0, image_size: int | tuple[int, int] = 0
+    file_or_run: str | Path,
+    *,
+    heads: int = 0,
+    image_size: int | tuple[int, int] = 0,
+    own: variants.Config | None = None,
 ) -> tuple[variants.Model, dict[str, Any], Preprocess]:
     """Loads a model, its parameters and its preprocessing from the weights alone.
 
@@ -247,6 +253,7 @@ def load(
       image_size: pixels, a side or (rows, columns); 0 means the size that the weights were made
         for. Position embeddings are resized. A file that does not tell its size is taken to be for
         square images.
+      own: configuration of a user's own model, for a file under its own table of names.
 
     Returns:
       The model; its parameters, a nested dict of float32 `jax.Array`; and the preprocessing. The
@@ -259,7 +266,7 @@ def load(
       BadInput: the path does not exist or cannot be read, or the user must give a value that the
         file lacks.
     """
-    weights = read_weights(str(file_or_run), heads=heads)
+    weights = read_weights(str(file_or_run), heads=heads, own=own)
     sides = np.broadcast_to(np.asarray(image_size, int), 2).tolist()
     if min(sides) < 0 or (min(sides) == 0) != (max(sides) == 0):
         raise BadInput(f"image_size={image_size}; give pixels, a side or (rows, columns).")

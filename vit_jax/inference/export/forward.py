@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vit_jax.inference.model import Model
-from vit_jax.models import custom, variants, vit
+from vit_jax.models import variants
 from vit_jax.step.normalise import normalise
 from vit_jax.weights.formats.json_config import Images
 
@@ -55,12 +55,8 @@ class Forward:
 
 def config(cfg: variants.Config) -> variants.Config:
     """Returns the configuration to export: the same function without training-only features."""
-    changes: dict[str, Any] = {"dtype": "float32"}
-    if not isinstance(cfg, custom.OwnConfig):
-        changes["remat"] = "none"
-    if isinstance(cfg, vit.ViTConfig):
-        changes |= {"attention": "plain", "patch_outputs": 0}
-    return dataclasses.replace(cfg, **changes)
+    plain = cfg.for_images(cfg.classes).in_form(attention="plain", remat="none")
+    return dataclasses.replace(plain, dtype="float32")
 
 
 def make(model: Model, normalised: Images | None) -> Forward:

@@ -15,7 +15,7 @@ import numpy as np
 
 from vit_jax.errors import BadInput
 from vit_jax.inference.export.forward import Call, Forward
-from vit_jax.models import variants, vit
+from vit_jax.models import variants
 from vit_jax.weights import convert, loading
 from vit_jax.weights.formats.json_config import Images
 
@@ -56,8 +56,8 @@ def read(name: str, cfg: variants.Config, forward: Forward, path: Path) -> tuple
 
 
 def _of_ours(cfg: variants.Config, forward: Forward, path: Path) -> Call:
-    heads = cfg.heads if isinstance(cfg, vit.ViTConfig) else 0
-    model, params, _ = loading.load(path, heads=heads, image_size=forward.size)
+    size, heads = forward.size, cfg.published_heads
+    model, params, _ = loading.load(path, heads=heads, image_size=size, own=cfg)
     apply = jax.jit(lambda params, images: model.apply({"params": params}, images, train=False))
     return lambda images: np.asarray(apply(params, images))
 

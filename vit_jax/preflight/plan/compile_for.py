@@ -32,7 +32,6 @@ from vit_jax.data.sources.tfds import is_prepared
 from vit_jax.errors import BadInput
 from vit_jax.hardware import device_memory, topology
 from vit_jax.hardware.topology import Accelerator
-from vit_jax.models import mixer, vit
 from vit_jax.preflight.plan import attribution, clock, estimate, hlo
 from vit_jax.runtime import coordination
 from vit_jax.storage import cache
@@ -182,7 +181,8 @@ def measure(
         }
     secs, limit = estimate.step_secs(made, accelerator, sent)
     mesh = dict(made.rules.mesh.shape)
-    known = mesh["tensor"] == 1 or isinstance(made.model.cfg, vit.ViTConfig | mixer.MixerConfig)
+    side = config.data.image_size
+    known = mesh["tensor"] == 1 or made.model.cfg.stream_size(side, side) > 0
     wire, at_least = estimate.wire_bytes(sent, mesh), estimate.wire_bytes(least, mesh)
     return Measured(
         **found,

@@ -7,7 +7,6 @@ Nothing is compiled. The figures are lower bounds for any compiler, and the only
 compiler for the device is available. Start from `step_secs`.
 """
 
-import dataclasses
 import math
 from collections import defaultdict
 from typing import Any
@@ -20,9 +19,7 @@ from jax.extend.core import Literal
 from vit_jax import tree
 from vit_jax.build.program import Program
 from vit_jax.hardware.topology import Accelerator
-from vit_jax.models import mixer, variants, vit
-from vit_jax.models.bit import BiTConfig
-from vit_jax.models.custom import OwnConfig
+from vit_jax.models import variants
 from vit_jax.step.normalise import normalise
 
 Collectives = dict[str, dict[str, int]]  # mesh axes joined by + -> kind -> bytes
@@ -58,10 +55,7 @@ def saved_bytes(program: Program) -> int:
     config = program.config
     images = config.batch_size // config.accumulation // program.rules.batch_parts
     side = config.data.image_size
-    cfg = program.model.cfg
-    if isinstance(cfg, vit.ViTConfig | mixer.MixerConfig):  # separated parameters would count
-        cfg = dataclasses.replace(cfg, unrolled=False)
-    bare = variants.make(cfg)
+    bare = variants.make(program.model.cfg.in_form(unrolled=False))  # else copies would count
 
     def kept(params: Any, batch: jax.Array, key: jax.Array) -> Any:
         def forward(params: Any) -> jax.Array:
@@ -148,16 +142,13 @@ def wire_bytes(sent: Collectives, mesh: dict[str, int]) -> float:
 
 
 def _stream_bytes(program: Program) -> int:
-    """Returns the bytes between the blocks [S, B, L, D] of one device; 0 for BiT and own models.
+    """Returns the bytes between the blocks [S, B, L, D] of one device; 0 if they are unknown.
 
     They cover all micro-batches of a step.
     """
     cfg, side = program.model.cfg, program.config.data.image_size
-    if isinstance(cfg, BiTConfig | OwnConfig):
-        return 0
     images = program.config.batch_size // program.rules.batch_parts
-    tokens = images * math.prod(variants.grid(cfg, side, side))
-    return cfg.depth * tokens * cfg.width * _compute_bytes(program)
+    return images * cfg.stream_size(side, side) * _compute_bytes(program)
 
 
 # ---------------------------------------------------------------- time

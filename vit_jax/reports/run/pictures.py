@@ -97,7 +97,7 @@ def _drawn(
         if opened:
             attended = tried("attention", lambda: _attention(config, cfg, params, opened))
             drawn += attended or []
-        missing += figures.absent(cfg)
+        missing += cfg.lacking_figures()
     return Pictures(sheet, tuple(drawn), tuple(missing))
 
 

@@ -3,8 +3,8 @@
 
 """Reads and writes the config.json of timm and Hugging Face, for what weight files do not say.
 
-Constants that neither format can express are stored under the key `vit_jax`. Start from `read` and
-`write`.
+Constants that neither format can express are stored under the key `vit_jax`. Start from `read`;
+a `Format` names the function that writes.
 """
 
 import dataclasses
@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from vit_jax.errors import BadInput, unknown
-from vit_jax.models import variants
 
 if TYPE_CHECKING:
     from vit_jax.models.bit import BiTConfig
@@ -159,28 +158,15 @@ def _gelu(key: str, value: Any, table: dict[str, str]) -> str:
     return table[value]
 
 
-def write(
-    name: str,
-    cfg: "ViTConfig | BiTConfig | MixerConfig",
-    image_size: int,
-    constants: dict[str, Any],
-    images: Images,
+# The functions below are for `name_table.Format.beside`. They take the model, the pixels per side
+# of its images, its constants as fields of `variants.Settings`, and the description of images.
+
+
+def hf_vit(
+    cfg: "ViTConfig", image_size: int, constants: dict[str, Any], images: Images
 ) -> dict[str, dict[str, Any]]:
-    """Returns the JSON files beside an export: file name -> object.
-
-    Args:
-      name: timm or hf.
-      cfg: the model.
-      image_size: pixels per side.
-      constants: constants of the model, as fields of `variants.Settings`.
-      images: their description.
-
-    Raises:
-      BadInput: timm or transformers have no such model.
-    """
-    if name == "timm":
-        return {NAME: _write_timm(cfg, image_size, images) | {OWN: constants}}
-    if cfg.FAMILY != "vit" or cfg.backbone or cfg.pool != "token":
+    """Returns the JSON files beside weights for transformers' ViT."""
+    if cfg.backbone or cfg.pool != "token":
         raise BadInput("hf: transformers' ViT has a class token and no backbone; use timm or npz.")
     if cfg.classes and cfg.representation:
         raise BadInput(
@@ -248,36 +234,56 @@ _TIMM_HYBRIDS = {
     (3, 4, 9): "vit_base_r50_s16_224",
     (3, 4, 6, 3): "vit_large_r50_s32_224",
 }
+_TIMM_EPSILONS = {
+    "ln_epsilon": (1e-12, 1e-6),
+    "gn_epsilon": (1e-6, 1e-5),
+    "ws_epsilon": (1e-10, 1e-5),
+}
 _TIMM_BIT = ((50, 1), (50, 3), (101, 1), (101, 3), (152, 2), (152, 4))
 
 
-def _write_timm(
-    cfg: "ViTConfig | BiTConfig | MixerConfig", image_size: int, images: Images
-) -> dict[str, Any]:
-    _check_timm_epsilons(cfg)
-    if cfg.FAMILY == "mixer":
-        from vit_jax.models import mixer
+def timm_mixer(
+    cfg: "MixerConfig", image_size: int, constants: dict[str, Any], images: Images
+) -> dict[str, dict[str, Any]]:
+    """Returns the JSON file beside weights for timm's Mixer."""
+    from vit_jax.models import mixer
 
-        sizes = (cfg.width, cfg.depth, cfg.mlp, cfg.token_mlp)
-        name = next((n.lower() for n, named in mixer.SIZES.items() if named == sizes), None)
-        if name is None or cfg.gelu != "erf" or cfg.patch not in (16, 32):
-            raise BadInput("timm's Mixers are S, B and L /16 and /32 with erf GELU; write npz.")
-        architecture, args = f"mixer_{name}{cfg.patch}_224", {"img_size": image_size}
-        features = cfg.width
-    elif cfg.FAMILY == "bit":
-        from vit_jax.models import resnet
+    _check_timm_epsilons(constants)
+    sizes = (cfg.width, cfg.depth, cfg.mlp, cfg.token_mlp)
+    name = next((n.lower() for n, named in mixer.SIZES.items() if named == sizes), None)
+    if name is None or cfg.gelu != "erf" or cfg.patch not in (16, 32):
+        raise BadInput("timm's Mixers are S, B and L /16 and /32 with erf GELU; write npz.")
+    architecture, args = f"mixer_{name}{cfg.patch}_224", {"img_size": image_size}
+    return _timm(architecture, args, cfg.width, cfg.classes, image_size, constants, images)
 
-        named = {(resnet.STAGES[n], 64 * w): f"resnetv2_{n}x{w}_bit" for n, w in _TIMM_BIT}
-        key = (cfg.resnet.stages, cfg.resnet.width)
-        if key not in named or cfg.resnet.root_pool != "zero":
-            raise BadInput(f"timm has no such BiT; it has {', '.join(named.values())}; write npz.")
-        architecture, args, features = named[key], {}, cfg.resnet.features
-    else:
-        architecture, args = _timm_vit(cfg, image_size)
-        features = cfg.width
-    return {
+
+def timm_bit(
+    cfg: "BiTConfig", image_size: int, constants: dict[str, Any], images: Images
+) -> dict[str, dict[str, Any]]:
+    """Returns the JSON file beside weights for timm's BiT."""
+    from vit_jax.models import resnet
+
+    _check_timm_epsilons(constants)
+    named = {(resnet.STAGES[n], 64 * w): f"resnetv2_{n}x{w}_bit" for n, w in _TIMM_BIT}
+    key = (cfg.resnet.stages, cfg.resnet.width)
+    if key not in named or cfg.resnet.root_pool != "zero":
+        raise BadInput(f"timm has no such BiT; it has {', '.join(named.values())}; write npz.")
+    features = cfg.resnet.features
+    return _timm(named[key], {}, features, cfg.classes, image_size, constants, images)
+
+
+def _timm(
+    architecture: str,
+    args: dict[str, Any],
+    features: int,
+    classes: int,
+    image_size: int,
+    constants: dict[str, Any],
+    images: Images,
+) -> dict[str, dict[str, Any]]:
+    content = {
         "architecture": architecture,
-        "num_classes": cfg.classes,
+        "num_classes": classes,
         "num_features": features,
         "model_args": args,
         **({"label_names": list(images.names)} if images.names else {}),
@@ -287,9 +293,10 @@ def _write_timm(
             **_timm_crop(image_size, images.shorter_side),
             "mean": list(images.mean),
             "std": list(images.std),
-            "num_classes": cfg.classes,
+            "num_classes": classes,
         },
     }
+    return {NAME: content | {OWN: constants}}
 
 
 def _timm_crop(image_size: int, shorter_side: int) -> dict[str, Any]:
@@ -301,24 +308,21 @@ def _timm_crop(image_size: int, shorter_side: int) -> dict[str, Any]:
     return {"crop_pct": share, "crop_mode": "center"}
 
 
-def _check_timm_epsilons(cfg: "ViTConfig | BiTConfig | MixerConfig") -> None:
+def _check_timm_epsilons(constants: dict[str, Any]) -> None:
     """Raises BadInput for epsilons that are not near timm's own; those of published weights are."""
-    backbone = variants.backbone(cfg)
-    epsilons: dict[str, tuple[float, tuple[float, ...]]] = {}
-    if cfg.FAMILY != "bit":
-        epsilons["ln_epsilon"] = (cfg.ln_epsilon, (1e-12, 1e-6))
-    if backbone is not None:
-        epsilons["gn_epsilon"] = (backbone.gn_epsilon, (1e-6, 1e-5))
-        epsilons["ws_epsilon"] = (backbone.ws_epsilon, (1e-10, 1e-5))
-    for key, (value, range_) in epsilons.items():
-        if not range_[0] <= value <= range_[-1]:
+    for key, (low, high) in _TIMM_EPSILONS.items():
+        if key in constants and not low <= constants[key] <= high:
             raise BadInput(
-                f"timm: {key}={value} is not what its models compute with, nor near to it; keep "
-                "the model as a run."
+                f"timm: {key}={constants[key]} is not what its models compute with, nor near to "
+                "it; keep the model as a run."
             )
 
 
-def _timm_vit(cfg: "ViTConfig", image_size: int) -> tuple[str, dict[str, Any]]:
+def timm_vit(
+    cfg: "ViTConfig", image_size: int, constants: dict[str, Any], images: Images
+) -> dict[str, dict[str, Any]]:
+    """Returns the JSON file beside weights for timm's ViT or hybrid."""
+    _check_timm_epsilons(constants)
     if cfg.representation:
         raise BadInput("timm's ViT has no pre-logits layer; export it as npz or big_vision.")
     architecture = "vit_base_patch16_224"
@@ -329,7 +333,7 @@ def _timm_vit(cfg: "ViTConfig", image_size: int) -> tuple[str, dict[str, Any]]:
                 f"{cfg.backbone.width} channels; it has {list(_TIMM_HYBRIDS)} with 64; write npz."
             )
         architecture = _TIMM_HYBRIDS[cfg.backbone.stages]
-    return architecture, {
+    args = {
         "img_size": image_size,
         "patch_size": cfg.patch,
         "embed_dim": cfg.width,
@@ -344,3 +348,4 @@ def _timm_vit(cfg: "ViTConfig", image_size: int) -> tuple[str, dict[str, Any]]:
         "pos_embed": "learn",
         "act_layer": {"erf": "gelu", "tanh": "gelu_tanh"}[cfg.gelu],
     }
+    return _timm(architecture, args, cfg.width, cfg.classes, image_size, constants, images)

@@ -155,6 +155,9 @@ class Format:
       aliases: (pattern, replacement) of spellings that are read but never written.
       before_write: change to our weights that the format needs.
       writes: predicate of the weights whose kind of model this table can write.
+      beside: (cfg, image size, constants, `json_config.Images`) -> the JSON files to write beside
+        the weights: file name -> object. It raises BadInput for a model that their readers cannot
+        have.
     """
 
     name: str
@@ -164,6 +167,7 @@ class Format:
     aliases: tuple[tuple[str, str], ...] = ()
     before_write: Callable[[Flat], Flat] = lambda flat: flat
     writes: Callable[[Flat], bool] = lambda flat: True
+    beside: Callable[..., dict[str, dict[str, Any]]] | None = None
 
     def canonical(self, name: str) -> str:
         """Returns a foreign name in the spelling of the table."""

@@ -6,6 +6,7 @@
 They state the names in their state dicts. Start from `FORMATS`.
 """
 
+from vit_jax.weights.formats import json_config
 from vit_jax.weights.formats.name_table import (
     CONV,
     HEAD_OIHW,
@@ -95,7 +96,12 @@ def _fuse_for_registers(flat: Flat) -> Flat:
 
 
 TIMM_VIT = Format(
-    "timm", "vit", _timm_vit(f"{_HYBRID}stem."), _ERF | _RESNET, before_write=_fuse_for_registers
+    "timm",
+    "vit",
+    _timm_vit(f"{_HYBRID}stem."),
+    _ERF | _RESNET,
+    before_write=_fuse_for_registers,
+    beside=json_config.timm_vit,
 )
 TIMM_ROOT_VIT = Format(  # for a backbone that is only a root, without stages
     "timm",
@@ -106,6 +112,7 @@ TIMM_ROOT_VIT = Format(  # for a backbone that is only a root, without stages
     writes=lambda flat: (
         "backbone/conv_root/kernel" in flat and "backbone/stage1_unit1/conv1/kernel" not in flat
     ),
+    beside=json_config.timm_vit,
 )
 TIMM_BIT = Format(
     "timm",
@@ -117,6 +124,7 @@ TIMM_BIT = Format(
         *_dense("head.fc", "head", HEAD_OIHW),
     ),
     _RESNET | {"root_pool": "zero"},
+    beside=json_config.timm_bit,
 )
 TIMM_MIXER = Format(
     "timm",
@@ -133,6 +141,7 @@ TIMM_MIXER = Format(
         *_dense("head", "head"),
     ),
     _ERF,
+    beside=json_config.timm_mixer,
 )
 
 _LAYER = "vit.encoder.layer.{i}"
@@ -166,6 +175,7 @@ HUGGING_FACE_VIT = Format(
         (r"\.mlp\.fc1\.", ".intermediate.dense."),
         (r"\.mlp\.fc2\.", ".output.dense."),
     ),
+    beside=json_config.hf_vit,
 )
 
 FORMATS = (TIMM_ROOT_VIT, TIMM_VIT, TIMM_BIT, TIMM_MIXER, HUGGING_FACE_VIT)

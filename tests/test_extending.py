@@ -11,6 +11,7 @@ import re
 import shlex
 import sys
 
+import jax
 import jax.numpy as jnp
 import model_commands
 import numpy as np
@@ -19,16 +20,16 @@ import pytest
 from test_train import QUICKSTART, ROOT, TINY, logged, stop_at
 
 import vit_jax
-from vit_jax.build import defaults
+from vit_jax.build import defaults, program
 from vit_jax.cli import main
 from vit_jax.config import load as config_lib
 from vit_jax.config import plugins
 from vit_jax.errors import BadInput
 from vit_jax.evaluators import custom
 from vit_jax.models import variants
-from vit_jax.reports import summary
+from vit_jax.reports import figures, summary
 from vit_jax.step import losses
-from vit_jax.weights import loading
+from vit_jax.weights import convert, loading
 
 PAGE = (ROOT / "docs" / "extending.md").read_text()
 OTHERS = """
@@ -222,6 +223,59 @@ def test_model_of_the_page_in_other_commands(model_run, mine, capsys, tmp_path):
     code, _, said = model_commands.command(capsys, *exported)
     assert code == 2
     assert "keep it as a run" in said
+
+
+MEMBER = re.findall(r"```python\n(    @property\n    def weight_formats.*?)```", PAGE, re.DOTALL)[0]
+
+
+def test_table_of_names_of_the_page_writes_and_reads_weights(mine, tmp_path, monkeypatch):
+    text = (mine / "my_model.py").read_text()
+    text = text.replace("    def make(self", f"{MEMBER}\n    def make(self")
+    (tmp_path / "my_named.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    cfg = variants.config(variant="my_named:ConvMixer(patch=2)", width=8, depth=2, classes=3)
+    params = cfg.make(None).init(jax.random.key(0), jnp.zeros((1, 8, 8, 3)))["params"]
+    path = tmp_path / "x.npz"
+    convert.write(path, "npz", cfg, params)
+    with np.load(path) as file:
+        assert "pointwise1/kernel" in file
+        np.testing.assert_array_equal(file["stem/kernel"], params["embedding"]["kernel"])
+    read = loading.load(path, image_size=8, own=cfg)
+    assert read[0].cfg == cfg
+    jax.tree.map(np.testing.assert_array_equal, read[1], dict(params))
+    with pytest.raises(BadInput, match="unknown names"):
+        loading.load(path, image_size=8)
+    given = ["--config.data.source=digits", f"--config.init={path}"]
+    given += [
+        "--config.data.image_size=8",
+        f"--config.model.variant={'my_named:ConvMixer(patch=2)'}",
+    ]
+    given += ["--config.model.width=8", "--config.model.depth=2"]
+    recipe = str(ROOT / "configs" / "finetune.py")
+    config = defaults.settle(config_lib.load(recipe, given))
+    defaults.check_weights(config)
+    with pytest.raises(BadInput, match="channels_1"), config.unlocked():
+        config.model.depth = 3 - 2
+        defaults.check_weights(config)
+
+
+def test_members_that_a_model_overrides_are_used(mine, monkeypatch):
+    cfg = variants.config(variant="my_model:ConvMixer(patch=2)", width=8, depth=2, classes=3)
+    params = {"embedding": {"kernel": np.random.default_rng(0).normal(size=(2, 2, 3, 8))}}
+    assert figures.draw_weights(cfg, params, (8, 8)) == []
+    assert cfg.lacking_figures() == ["No figure shows the inside of a user's own model."]
+    kernel = lambda self, params: (params["embedding"]["kernel"], "the stem")  # noqa: E731
+    monkeypatch.setattr(type(cfg), "pixel_filters", kernel)
+    (drawn,) = figures.draw_weights(cfg, params, (8, 8))
+    assert (
+        "filters of the stem (2 x 2 pixels, RGB), around their mean, in a ConvMixer"
+        in drawn.caption
+    )
+    assert cfg.lacking_figures() == ["Only the filters of a user's own model are shown."]
+    model = config_lib.load(str(mine / "my_recipe.py"), []).model
+    assert program.stronger_remat(model) == []
+    monkeypatch.setattr(type(cfg), "FORMS", ("remat",))
+    assert program.stronger_remat(model) == ["dots", "full"]
 
 
 @pytest.mark.slow

@@ -97,3 +97,45 @@ def test_extras_of_the_readme_exist():
     for extra in ("cuda12", "cuda13", "tpu", "plan", "gcs", "dev", "export"):
         assert f'"{extra}": [' in setup
         assert re.search(rf"\.\[(\w+,)?{extra}\]", readme)
+
+
+FAMILIES = {f"vit_jax/models/{name}.py" for name in ("vit", "bit", "mixer", "custom")}
+PROTOCOL = {"vit_jax/models/model_config.py", "vit_jax/models/variants.py"}
+LEFT = {"vit_jax/weights/convert.py": ["cfg.FAMILY"]}  # chooses tables of names, by their family
+
+
+def questions_of_family(text):
+    """Returns the code that asks which family the configuration of a model belongs to."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Attribute) and node.attr == "FAMILY":
+            found.append(ast.unparse(node))
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            kinds = called in ("isinstance", "issubclass") and ast.unparse(node.args[1])
+            if kinds and re.search(r"(ViT|BiT|Mixer|Own|ResNet|Model|Token)Config\b", kinds):
+                found.append(ast.unparse(node))
+            if called.split(".")[-1] == "family":
+                found.append(ast.unparse(node))
+    return found
+
+
+def test_no_room_asks_for_the_family_of_a_model():
+    found = {
+        path.relative_to(ROOT).as_posix(): questions_of_family(path.read_text(encoding="utf-8"))
+        for path in SOURCES
+    }
+    assert found["vit_jax/models/vit.py"]  # which may ask
+    outside = {n: q for n, q in found.items() if q and n not in FAMILIES | PROTOCOL}
+    assert outside == LEFT
+
+
+@pytest.mark.parametrize("text, count", [
+    ("isinstance(cfg, vit.ViTConfig)", 1),
+    ("isinstance(cfg, BiTConfig | OwnConfig)", 1),
+    ("x = cfg.FAMILY == 'vit'", 1),
+    ("x = {'bit': 1}[variants.family(cfg)]", 1),
+    ("isinstance(config, ConfigDict); form.family == 'vit'; cfg.FORMS", 0),
+])  # fmt: skip
+def test_each_question_of_family_is_found(text, count):
+    assert len(questions_of_family(text)) == count

@@ -163,18 +163,6 @@ def test_rate_follows_the_count_of_updates_done():
     np.testing.assert_allclose(found[1][1]["a"]["kernel"], -0.1 * 1.9, rtol=1e-6)
 
 
-@pytest.mark.parametrize("key", ["clip", "weight_decay", "layer_decay"])
-def test_negative_numbers_are_bad_input(key):
-    params = normal({"a/kernel": (2, 2)})
-    with pytest.raises(BadInput, match=rf"optimizer\.{key}=-0\.5 is negative"):
-        make(params, "adamw", **{key: -0.5})
-
-
-def test_unknown_mask_is_bad_input():
-    with pytest.raises(BadInput, match="'kernel'; known: kernels, all"):
-        make(normal({"a/kernel": (2, 2)}), "adamw", decay_mask="kernel")
-
-
 # --- each direction ---
 
 

@@ -257,7 +257,7 @@ def _of_run(text: str, weights: Weights) -> tuple[tuple[str, ...], bool]:
         return (), False
     run = loading.find_run(text)
     assert run is not None, text
-    loss = config_lib.load(str(run.workdir / step_folders.CONFIG_FILE)).loss.name
+    loss = config_lib.read(str(run.workdir / step_folders.CONFIG_FILE)).loss.name
     path, names = run.workdir / step_folders.CLASSES_FILE, loading.class_names(run.workdir)
     if names and len(names) != weights.classes:
         raise BadInput(
@@ -287,7 +287,7 @@ def open_data(text: str, spec: str, data_dir: str) -> Source:
         return sources.open_source(spec, options, val_percent=0, test_percent=0)
     run = loading.find_run(text)
     assert run is not None, text
-    data = config_lib.load(str(run.workdir / step_folders.CONFIG_FILE)).data
+    data = config_lib.read(str(run.workdir / step_folders.CONFIG_FILE)).data
     more = {"data_dir": data_dir} if data_dir else {}
     if spec not in ("", data.source):
         more |= {"source": spec, "val_percent": 0, "test_percent": 0}

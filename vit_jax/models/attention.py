@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
+from vit_jax.config.sections import Attention as Wanted
 from vit_jax.errors import BadInput
 from vit_jax.models import attention_math
 from vit_jax.models.layers import product
@@ -23,7 +24,6 @@ from vit_jax.sharding import Rules, constrain
 
 log = logging.getLogger("vit_jax")
 
-Wanted = Literal["auto", "plain", "fused"]
 # `plain` is written out and differentiable in every way. `memory_efficient` has a written-out
 # backward pass too: it keeps less in memory, but has no forward-mode derivative. The other two call
 # jax.nn.dot_product_attention: `xla` keeps the scores too, `cudnn` (flash attention,

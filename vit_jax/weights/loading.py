@@ -78,7 +78,7 @@ def find_run(text: str) -> Run | None:
         if not steps:
             raise BadInput(f"{text!r}: {workdir} has no checkpoint yet; wait for its first.")
         if which == "best":
-            metric = config_lib.load(str(workdir / step_folders.CONFIG_FILE)).checkpoint.keep_best
+            metric = config_lib.read(str(workdir / step_folders.CONFIG_FILE)).checkpoint.keep_best
             try:
                 step = checkpoints.best(metric)
             except Damaged as e:
@@ -179,7 +179,7 @@ def _checkpoints(workdir: Path) -> "Checkpoints":
 
 
 def _read_run(run: Run, *, shapes_only: bool) -> Weights:
-    saved = config_lib.load(str(run.workdir / step_folders.CONFIG_FILE))
+    saved = config_lib.read(str(run.workdir / step_folders.CONFIG_FILE))
     checkpoints = _checkpoints(run.workdir)
     try:
         read = checkpoints.weight_shapes if shapes_only else checkpoints.weights

@@ -73,9 +73,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.getLogger("vit_jax").setLevel(logging.INFO)
     logging.getLogger("absl").setLevel(logging.ERROR)  # orbax's and clu's running commentary
     if args.offline:
-        from vit_jax.storage import offline
+        from vit_jax.storage import cache
 
-        offline.forbid()
+        cache.forbid_downloads()
     try:
         if job is not None:
             job.check(rest, getattr(args, "config", None))

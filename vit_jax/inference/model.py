@@ -33,7 +33,7 @@ from vit_jax.inference import inputs
 from vit_jax.models import variants
 from vit_jax.runtime import coordination
 from vit_jax.step import metrics
-from vit_jax.storage import regular
+from vit_jax.storage import files as storage
 from vit_jax.weights import loading
 from vit_jax.weights.convert import Weights
 
@@ -320,7 +320,7 @@ def read_names(path: str) -> tuple[str, ...]:
       BadInput: the file cannot be read, or a line is empty.
     """
     try:
-        lines = regular.read_list(os.path.expanduser(path)).decode("utf-8-sig").splitlines()
+        lines = storage.read_list(os.path.expanduser(path)).decode("utf-8-sig").splitlines()
     except (OSError, ValueError) as e:  # ValueError: not UTF-8, or a null byte in the path
         raise BadInput(f"--names={path} cannot be read: {e}; give names, one a line.") from e
     if not all(line.strip() for line in lines):

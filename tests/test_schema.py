@@ -6,6 +6,7 @@
 import pytest
 
 from configs import base
+from vit_jax.cli import main
 from vit_jax.config import load as config_lib
 from vit_jax.config import schema, sections
 from vit_jax.errors import BadInput
@@ -156,6 +157,24 @@ def test_all_wrong_values_are_told_at_once():
         "- unknown optimizer.adamw.mu_dtype 'float61'. Did you mean 'bfloat16' or 'float32'? "
         "Known: float32, bfloat16."
     )
+
+
+@pytest.mark.parametrize(
+    "name, code, parts",
+    [
+        ("optimizer", 0, ["optimizer.clip\n", "[0, 1e30]; default 1", "optimizer.lamb.eps\n"]),
+        ("schedule.lr", 0, ["schedule.lr\n    peak learning rate\n", "changes results"]),
+        ("config.evals.val.every", 0, ["evals.val.every\n", "changes how often"]),
+        ("", 0, ["batch_size\n", "whole number of images", "evals.NAME", "optimizer.sgd"]),
+        ("optimzer", 2, ["vit_jax: unknown config key or section 'optimzer'", "'optimizer'"]),
+        ("schedule.rl", 2, ["'schedule.lr'"]),
+    ],
+)
+def test_help_config_prints_a_section_or_a_key(capsys, name, code, parts):
+    assert main.main(["train", f"--help-config={name}"]) == code
+    printed = capsys.readouterr()
+    assert [part for part in parts if part not in (printed.err if code else printed.out)] == []
+    assert not (printed.out if code else printed.err)
 
 
 def test_runs_of_earlier_versions_are_read_whatever_values_they_have(tmp_path):

@@ -46,13 +46,14 @@ class Range:
         return (low and high) or value in self.also
 
     def __str__(self) -> str:
-        high = "2^31)" if self.high == MOST else f"{_short(self.high)}{')' if self.below else ']'}"
+        high = "2^31)" if self.high == MOST else f"{short(self.high)}{')' if self.below else ']'}"
         also = "".join(f" or {n}" for n in self.also)
-        return f"{'(' if self.above else '['}{_short(self.low)}, {high}{also}"
+        return f"{'(' if self.above else '['}{short(self.low)}, {high}{also}"
 
 
-def _short(number: float) -> str:
-    return re.sub(r"e\+?(-?)0*", r"e\1", f"{number:.10g}")
+def short(number: float) -> str:
+    """Returns the shortest text of a number: 1048576, 0.5, 1e6."""
+    return str(number) if isinstance(number, int) else re.sub(r"e\+?(-?)0*", r"e\1", f"{number:g}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -330,16 +331,20 @@ FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 # ---------------------------------------------------------------- values
 
 
-def expected(declared: Declared) -> str:
-    """Returns a description of the values of a key, such as "a whole number from 1 to 90"."""
-    kind, allowed = type(declared.default), declared.key.allowed
+def allowed(declared: Declared) -> str:
+    """Returns the range, the choices or the form of a key; "" if it has none."""
+    rule = declared.key.allowed
     if declared.choices:
         return " | ".join(option or '""' for option in declared.options)
-    if isinstance(allowed, Range):
-        return f"a {'whole ' if kind is int else ''}number in {allowed}"
-    if allowed is not None:
-        return FORMS[allowed][0]
-    return {bool: "true or false", str: "a text"}[kind]
+    return "" if rule is None else str(rule) if isinstance(rule, Range) else FORMS[rule][0]
+
+
+def expected(declared: Declared) -> str:
+    """Returns a description of the values of a key, such as "a whole number in [1, 90]"."""
+    kind, text = type(declared.default), allowed(declared)
+    if kind in (int, float):
+        return f"a {'whole ' if kind is int else ''}number in {text}"
+    return text or {bool: "true or false", str: "a text"}[kind]
 
 
 def check(values: Iterable[tuple[str, Declared | None, Any]]) -> None:

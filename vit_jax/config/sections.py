@@ -3,8 +3,8 @@
 
 """Declares every configuration key: type, default, range or choices, unit, effect and meaning.
 
-A section is a frozen dataclass and a key is a field of it; configs/base.py turns the defaults into
-the ConfigDict that recipes change. `results`, `where` and `how_often` say what another value
+A section is a frozen dataclass and a key is a field of it; configs/base.py makes the ConfigDict
+that recipes change from the defaults. `results`, `where` and `how_often` say what another value
 changes: a run cannot continue with another value of a key that changes results.
 
 A section with `name` has one sub-section for each choice. Only the chosen one counts and is saved.
@@ -244,8 +244,8 @@ class Rsqrt:
 class Step:
     """A constant rate that falls now and then."""
     drops: tuple[str, ...] = results(
-        ("30 percent", "60 percent", "90 percent"), "when the rate falls (BiT's HyperRule)",
-        "durations")
+        ("30 percent", "60 percent", "90 percent"),
+        "durations after which the rate falls (BiT's HyperRule)", "durations")
     factor: float = results(0.1, "factor on the rate at each drop", Range(0, 10))
 
 
@@ -255,8 +255,8 @@ class Schedule:
     name: Literal["cosine", "linear", "rsqrt", "step"] = results(
         "cosine", "shape after the warm-up")
     lr: float = results(1e-3, "peak learning rate", _NOT_NEGATIVE)
-    warmup: str = results("0", "the linear warm-up from 0", "duration")
-    cooldown: str = results("0", "the linear descent to 0 at the end", "duration")
+    warmup: str = results("0", "duration of the linear warm-up from 0", "duration")
+    cooldown: str = results("0", "duration of the linear descent to 0 at the end", "duration")
     cosine: Cosine = inside(Cosine)
     linear: Linear = inside(Linear)
     rsqrt: Rsqrt = inside(Rsqrt)
@@ -295,12 +295,14 @@ class Mesh:
 @dataclass(frozen=True)
 class Checkpoint:
     """What is saved and kept (docs/checkpoints.md)."""
-    every: str = how_often("1 epochs", "between saves; the last step is always saved", "duration")
+    every: str = how_often(
+        "1 epochs", "duration between saves; the last step is always saved", "duration")
     every_minutes: float = how_often(
         30.0, "also save when the newest is this old; 0: never", Range(0, 1e7), "minutes")
     keep_last: int = where(
         2, "newest to keep; if the only one is damaged, none is left", _POSITIVE, "checkpoints")
-    keep_every: str = where("0", 'keep saves at multiples of this for good; "0": off', "duration")
+    keep_every: str = where(
+        "0", 'keep saves at multiples of this duration for good; "0": off', "duration")
     keep_best: str = where("", 'metric whose best step is kept, e.g. "val/top1"; "": off')
 
 
@@ -315,7 +317,7 @@ class Evaluation:
         "all", "predict among all model classes, or among those of the images")
     evaluator: str = results(
         "", 'MODULE:FUNCTION, your own metrics (docs/extending.md); "": no function')
-    every: str = how_often("0", 'between evaluations; "0": only at the end', "duration")
+    every: str = how_often("0", 'duration between evaluations; "0": only at the end', "duration")
     batch_size: int = where(
         0, "images per batch over all devices; 0: as in training", _COUNT, "images")
 
@@ -329,7 +331,7 @@ class Fewshot:
         (1, 5, 10, 25), "images per class, chosen by seed and hash", "shots")
     seeds: int = results(3, "number of choices of images", Range(1, 1000))
     l2: float = results(1024.0, "strength of the ridge regression", Range(0, _LARGEST, above=True))
-    every: str = how_often("0", 'between evaluations; "0": only at the end', "duration")
+    every: str = how_often("0", 'duration between evaluations; "0": only at the end', "duration")
     batch_size: int = where(
         0, "images per batch over all devices; 0: as in training", _COUNT, "images")
 
@@ -337,7 +339,7 @@ class Fewshot:
 @dataclass(frozen=True)
 class Report:
     """What is written about a run (docs/runs.md)."""
-    every: str = how_often("50 steps", "between rows of metrics.jsonl", "duration")
+    every: str = how_often("50 steps", "duration between rows of metrics.jsonl", "duration")
     tensorboard: bool = where(True, "also write TensorBoard event files")
     page: bool = where(True, "also write report.html at the end of the run")
 
@@ -348,12 +350,14 @@ _SECS = Range(1, 10**6)
 @dataclass(frozen=True)
 class Processes:
     """Several processes of one run (docs/processes.md)."""
-    connect_secs: int = where(600, "to wait for all processes to start", _SECS, "seconds")
-    heartbeat_secs: int = where(100, "of silence before a process is given up", _SECS, "seconds")
-    barrier_secs: int = where(600, "that processes wait for each other", _SECS, "seconds")
+    connect_secs: int = where(600, "longest wait for all processes to start", _SECS, "seconds")
+    heartbeat_secs: int = where(
+        100, "longest silence before a process is given up", _SECS, "seconds")
+    barrier_secs: int = where(600, "longest wait of processes for each other", _SECS, "seconds")
     hang_secs: int = where(
-        0, "without a step, then the run ends with 43; start-up, evaluation and saving have 6 "
-        "times as long; 0: the longer of 600 s and 40 steps", Range(0, 10**6), "seconds")
+        0, "longest time without a step, then the run ends with 43; start-up, evaluation and "
+        "saving have 6 times as long; 0: the longer of 600 s and 40 steps", Range(0, 10**6),
+        "seconds")
 
 
 @dataclass(frozen=True)
@@ -387,7 +391,7 @@ class Config:
     compile_cache: str = where(
         "auto", 'folder for compiled programs; auto: ~/.cache/vit_jax; "": no cache')
     init: str = where("", "run or weights file to start from, while the workdir has no checkpoint")
-    length: str = results("10 epochs", "the training", "length")
+    length: str = results("10 epochs", "duration of the training", "length")
     batch_size: int = results(
         512, "images per optimizer step over all devices", _POSITIVE, "images")
     accumulation: int = where(

@@ -254,7 +254,7 @@ class Schedule:
     """The learning rate."""
     name: Literal["cosine", "linear", "rsqrt", "step"] = results(
         "cosine", "shape after the warm-up")
-    lr: float = results(1e-3, "peak learning rate", _NOT_NEGATIVE)
+    lr: float = results(1e-3, "peak learning rate", Range(0, _LARGEST))
     warmup: str = results("0", "duration of the linear warm-up from 0", "duration")
     cooldown: str = results("0", "duration of the linear descent to 0 at the end", "duration")
     cosine: Cosine = inside(Cosine)

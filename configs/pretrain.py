@@ -78,7 +78,8 @@ label smoothing 0, 1e-4 as above, and 0.1, the usual value: 18 runs.
 
     vit_jax sweep --config=configs/pretrain.py:model=B/32,dataset=imagenet --workdir=/shared/reg
 
-Compute is in bfloat16, and the weight products are kept for the backward pass (`model.remat`).
+Compute is in bfloat16. On a TPU the layers are unrolled and the compiler decides what the backward
+pass recomputes; elsewhere the weight products are kept (`model.remat`).
 docs/plans.md says what fits where, and how long it takes.
 """
 
@@ -147,7 +148,7 @@ def get_config(arg=None):
     config = base.get_config()
     config.model.variant = args.model
     config.model.dtype = "bfloat16"
-    config.model.remat = "dots"
+    config.model.remat = "auto"
     config.checkpoint.every = "5000 steps"
     config.report.every = "100 steps"
     config.recipe.name = "pretrain"

@@ -5,7 +5,6 @@
 
 import dataclasses
 import functools
-import logging
 import re
 import types
 
@@ -16,6 +15,8 @@ import pytest
 import tiny
 from test_train_step import rules_of
 
+from vit_jax.build import execution
+from vit_jax.config.load import ConfigDict
 from vit_jax.errors import BadInput
 from vit_jax.models import attention, attention_math, layers, variants
 
@@ -227,7 +228,7 @@ def test_cudnn_is_given_whole_sequences_of_even_length_by_each_device(monkeypatc
 def test_cudnn_agrees_with_the_plain_path(patch):
     given = {"variant": f"Ti/{patch}", "dtype": "bfloat16", "depth": 2}
     plain = tiny.config(**given)
-    fused = attention.for_devices(plain, "fused", rules_of((1, 1, 1, 1)))
+    fused = formed(plain, "fused", rules_of((1, 1, 1, 1)))
     assert fused.attention == "cudnn"
     params, images = tiny.params(plain, tiny.HEIGHT, tiny.WIDTH), tiny.images()
     found = jax.tree.map(np.asarray, [weighted(c)(params, images) for c in (fused, plain)])
@@ -238,31 +239,37 @@ def test_cudnn_agrees_with_the_plain_path(patch):
 
 
 def devices(platform, capability="9.0"):
-    """Returns the facts that `for_devices` reads of a mesh, without its devices."""
+    """Returns the facts that `execution.choose` reads of a mesh, without its devices."""
     device = types.SimpleNamespace(platform=platform, compute_capability=capability)
-    return types.SimpleNamespace(mesh=types.SimpleNamespace(devices=np.array([device])))
+    mesh = types.SimpleNamespace(devices=np.array([device]))
+    return types.SimpleNamespace(mesh=mesh, parts=lambda axis: 1)
+
+
+def formed(cfg, wanted, rules):
+    section = ConfigDict({"attention": wanted, "remat": "none"})
+    platform = rules.mesh.devices.flat[0].platform
+    return execution.choose(cfg, section, rules, platform, 0.0)
 
 
 def chosen(wanted="auto", rules=None, **changes):
+    """Returns the path, and the reason."""
     cfg = variants.config(**{"variant": "B/16", "classes": 9, "dtype": "bfloat16"} | changes)
-    return attention.for_devices(cfg, wanted, rules or devices("gpu")).attention
+    made = formed(cfg, wanted, rules or devices("gpu"))
+    return made.cfg.attention, made.reason
 
 
 @pytest.mark.parametrize("variant", ["B/16", "H/14", "g/14", "R50+L/32"])
-def test_auto_is_cudnn_on_a_gpu(variant, caplog):
-    with caplog.at_level(logging.INFO, "vit_jax"):
-        assert chosen(variant=variant) == "cudnn"
-        assert chosen("fused", variant=variant) == "cudnn"
-        assert chosen("plain", variant=variant) == "memory_efficient"
-    assert not caplog.records
+def test_auto_is_cudnn_on_a_gpu(variant):
+    assert chosen(variant=variant)[0] == "cudnn"
+    assert chosen("fused", variant=variant)[0] == "cudnn"
+    assert chosen("plain", variant=variant)[0] == "memory_efficient"
 
 
-@pytest.mark.parametrize("platform", ["cpu", "tpu"])
-def test_auto_is_lean_elsewhere_and_says_nothing(platform, caplog):
-    with caplog.at_level(logging.INFO, "vit_jax"):
-        assert chosen(rules=devices(platform)) == "memory_efficient"
-        assert chosen(rules=devices(platform), attention="fused") == "xla"
-    assert not caplog.records
+@pytest.mark.parametrize("platform, path", [("cpu", "memory_efficient"), ("tpu", "packed")])
+def test_auto_is_another_path_elsewhere(platform, path):
+    assert chosen(rules=devices(platform))[0] == path
+    assert chosen("plain", rules=devices(platform))[0] == path
+    assert chosen(rules=devices(platform), attention="fused")[0] == "xla"
 
 
 @pytest.mark.parametrize(
@@ -278,18 +285,41 @@ def test_auto_is_lean_elsewhere_and_says_nothing(platform, caplog):
         ({}, devices("gpu", "gfx942"), "'gfx942'"),
     ],
 )
-def test_what_cudnn_cannot_do_is_lean_and_said_once(changes, rules, word, caplog):
-    with caplog.at_level(logging.INFO, "vit_jax"):
-        assert chosen("auto", rules, **changes) == "memory_efficient"
-    assert [word in r.getMessage() for r in caplog.records] == [True]
+def test_what_cudnn_cannot_do_is_memory_efficient_and_the_reason_is_told(changes, rules, word):
+    path, reason = chosen("auto", rules, **changes)
+    assert path == "memory_efficient"
+    assert reason.count(word) == 1
     with pytest.raises(BadInput, match=r"model\.attention=fused.*leave") as caught:
         chosen("fused", rules, **changes)
     assert word in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "changes, word",
+    [
+        ({"attention_dropout": 0.1}, "model.attention_dropout=0.1"),
+        ({"posemb": "relative"}, "model.posemb=relative"),
+    ],
+)
+def test_what_cannot_be_packed_is_memory_efficient_and_the_reason_is_told(changes, word):
+    path, reason = chosen(rules=devices("tpu"), **changes)
+    assert path == "memory_efficient"
+    assert reason.count(word) == 1
+
+
 def test_wide_heads_are_fine_on_newer_gpus():
-    assert chosen(heads=4) == "cudnn"
-    assert chosen(rules=devices("gpu", "8.6")) == "cudnn"
+    assert chosen(heads=4)[0] == "cudnn"
+    assert chosen(rules=devices("gpu", "8.6"))[0] == "cudnn"
+
+
+@pytest.mark.parametrize(
+    "heads, head_dim, devices, expected",
+    [(12, 64, 1, 2), (16, 80, 1, 1), (3, 64, 1, 1), (12, 32, 1, 4), (6, 32, 1, 3), (12, 32, 2, 3),
+     (12, 64, 4, 1), (4, 256, 1, 1)],
+)  # fmt: skip
+def test_heads_beside_each_other_fill_128_numbers_on_one_device(heads, head_dim, devices, expected):
+    rules = types.SimpleNamespace(parts={"act_heads": devices}.__getitem__)
+    assert attention.heads_in_group(heads, head_dim, rules) == expected
 
 
 def test_a_path_that_cannot_is_never_taken_in_silence():

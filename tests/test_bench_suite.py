@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from vit_jax import tree
-from vit_jax.build import program
+from vit_jax.build import execution
 from vit_jax.cli import bench, main
 from vit_jax.config import recipes
 from vit_jax.data.inspect import bench as data_bench
@@ -125,7 +125,7 @@ def test_flops_are_those_of_the_model_that_runs(candidate, unrolled, passes, mon
 
     made = variants.make
     monkeypatch.setattr(variants, "make", make)
-    monkeypatch.setattr(program, "_LONG_FLOPS", 0)
+    monkeypatch.setitem(execution._UNROLLED_ABOVE, "cpu", 0)
     found = candidate(ASKED).figures["step_flops"]
     assert ran[-1].unrolled == unrolled
     assert found == passes * 8 * variants.forward_flops(ran[-1], 16, 16)

@@ -14,7 +14,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from vit_jax import sharding
-from vit_jax.build import program
+from vit_jax.build import execution, program
 from vit_jax.config import load as config_lib
 from vit_jax.hardware import device_memory, topology
 from vit_jax.preflight.plan import estimate, hlo
@@ -60,7 +60,7 @@ def test_state_is_what_lies_on_one_device():
 
 def test_parameters_are_no_activations_where_layers_are_apart(monkeypatch):
     kept = estimate.saved_bytes(small())
-    monkeypatch.setattr(program, "_LONG_FLOPS", 0)
+    monkeypatch.setitem(execution._UNROLLED_ABOVE, "cpu", 0)
     unrolled = small.__wrapped__()
     assert unrolled.model.cfg.unrolled
     assert estimate.saved_bytes(unrolled) == kept

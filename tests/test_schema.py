@@ -123,10 +123,14 @@ def wrong_texts(declared):
 def test_a_wrong_value_is_refused_by_key_and_range_or_nearest_choice(key):
     """The value is read and checked as `load` does it for each key."""
     declared = sections.KEYS[key]
+
+    def read(text):
+        value = config_lib._read(key, text, declared.default, schema.expected(declared))
+        schema.check([(key, declared, value)])
+
     for text in wrong_texts(declared):
         with pytest.raises(BadInput) as caught:
-            value = config_lib._read(key, text, declared.default, schema.expected(declared))
-            schema.check([(key, declared, value)])
+            read(text)
         message = str(caught.value)
         assert key in message, text
         assert len(message) < 1200

@@ -5,7 +5,6 @@
 
 import dataclasses
 import functools
-import types
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +13,8 @@ import pytest
 import tiny
 
 from vit_jax.analysis import maps
-from vit_jax.build import program
+from vit_jax.build import execution, program
 from vit_jax.config import load as config_lib
-from vit_jax.config import timeline
 from vit_jax.models import variants
 from vit_jax.preflight.bench.our_steps import random_batch
 
@@ -116,7 +114,7 @@ def test_attention_maps_are_of_all_tokens():
 
 def losses(long, monkeypatch, **changes):
     """Returns those of three steps on four devices in micro-batches, and if layers are unrolled."""
-    monkeypatch.setattr(program, "_LONG_FLOPS", 0 if long else float("inf"))
+    monkeypatch.setitem(execution._UNROLLED_ABOVE, "cpu", 0 if long else float("inf"))
     given = {
         "model.variant": "Ti/8", "model.width": 32, "model.heads": 4, "model.mlp": 64,
         "model.depth": 2, "data.image_size": 16, "batch_size": 16, "accumulation": 2,
@@ -175,7 +173,7 @@ def test_layers_that_are_not_stacked_are_not_unrolled():
 
 
 def test_remat_saves_memory_in_long_runs_too(monkeypatch):
-    monkeypatch.setattr(program, "_LONG_FLOPS", 0)
+    monkeypatch.setitem(execution._UNROLLED_ABOVE, "cpu", 0)
     kept = {}
     for remat in ("none", "full"):
         given = {
@@ -186,13 +184,3 @@ def test_remat_saves_memory_in_long_runs_too(monkeypatch):
         made = program.make(config, classes=10, examples=1000, devices=jax.devices()[:1])
         kept[remat] = made.lower_step().compile().memory_analysis().temp_size_in_bytes
     assert kept["full"] < 0.5 * kept["none"]
-
-
-@pytest.mark.parametrize("platform, expected", [("cpu", True), ("gpu", False), ("tpu", False)])
-def test_accelerators_keep_the_scan(platform, expected):
-    config = config_lib.load("configs/base.py", ["--config.batch_size=1024"])
-    device = types.SimpleNamespace(platform=platform, compute_capability="9.0")
-    mesh = types.SimpleNamespace(devices=np.array([device]))
-    rules = types.SimpleNamespace(mesh=mesh, parts=lambda axis: 1)
-    steps = timeline.steps_of(config, 10**6)
-    assert program.for_devices(config, 10, rules, steps, platform).unrolled == expected

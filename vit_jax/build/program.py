@@ -17,11 +17,12 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax import sharding, tree
+from vit_jax.build import execution
 from vit_jax.config import load as config_lib
 from vit_jax.config import plugins, timeline
 from vit_jax.config.load import ConfigDict
 from vit_jax.errors import BadInput
-from vit_jax.models import attention, variants, vit
+from vit_jax.models import variants, vit
 from vit_jax.optim import optimizers, schedules
 from vit_jax.runtime import compile_ahead
 from vit_jax.step import state, train_step
@@ -30,11 +31,6 @@ if TYPE_CHECKING:
     from vit_jax.evaluators import custom, features
     from vit_jax.step import masked_patches
     from vit_jax.weights.fitting import Fitted
-
-# Computing every layer outside the scan saves a CPU a tenth of each step. It adds a third of a
-# second of compilation per layer. It pays off in runs of more FLOPs than this, a minute on two
-# cores.
-_LONG_FLOPS = 1e13
 
 
 def make_rules(config: ConfigDict, devices: Sequence[Any] | None = None) -> sharding.Rules:
@@ -84,6 +80,7 @@ class Program:
     labels: int  # K, the largest number of labels of an image
     steps: timeline.Steps
     model: variants.Model
+    execution: str  # how the devices compute the model, and why
     rules: sharding.Rules
     schedule: schedules.Schedule
     abstract: state.TrainState  # shapes with shardings
@@ -218,7 +215,8 @@ def make(
     """
     rules = make_rules(config, devices)
     steps, use_ema = timeline.steps_of(config, examples), config.ema.decay > 0
-    cfg, side = for_devices(config, classes, rules, steps, platform), config.data.image_size
+    chosen, side = _execution(config, classes, rules, steps, platform), config.data.image_size
+    cfg = chosen.cfg
     bare = variants.make(cfg)
 
     def init_params(key: jax.Array) -> Any:
@@ -243,6 +241,7 @@ def make(
         labels=labels,
         steps=steps,
         model=model,
+        execution=chosen.reason,
         rules=rules,
         schedule=schedule,
         abstract=abstract,
@@ -286,21 +285,16 @@ def model_config(config: ConfigDict, classes: int) -> variants.Config:
     return dataclasses.replace(cfg, classes=0, patch_outputs=objective.outputs)
 
 
-def for_devices(
+def _execution(
     config: ConfigDict, classes: int, rules: sharding.Rules, steps: timeline.Steps, platform: str
-) -> variants.Config:
-    """Returns the model in the form that these devices compute best in a run of this length."""
-    cfg = model_config(config, classes)
-    if isinstance(cfg, vit.ViTConfig):
-        cfg = attention.for_devices(cfg, config.model.attention, rules)
-    if cfg.FAMILY == "bit" or cfg.FAMILY == "own" or not cfg.scan:
-        return cfg
-    side, images = config.data.image_size, config.batch_size * steps.total
-    long = 3 * images * variants.forward_flops(cfg, side, side) > _LONG_FLOPS
-    on_cpu = (platform or rules.mesh.devices.flat[0].platform) == "cpu"
-    # Outside the scan, a CPU's compiler keeps recomputed values beside those that they replace.
-    fits = cfg.remat == "none" and rules.parts("act_tokens") == 1
-    return dataclasses.replace(cfg, unrolled=long and on_cpu and fits)
+) -> execution.Execution:
+    """Returns the model in the form that these devices compute in a run of this length."""
+    cfg, side = model_config(config, classes), config.data.image_size
+    images = config.batch_size * steps.total
+    # A user's own model has one form, and its FLOPs may not be known.
+    flops = 0 if cfg.FAMILY == "own" else 3 * images * variants.forward_flops(cfg, side, side)
+    platform = platform or rules.mesh.devices.flat[0].platform
+    return execution.choose(cfg, config.model, rules, platform, flops / rules.mesh.size)
 
 
 def _placed(
@@ -371,7 +365,7 @@ def stronger_remat(model: ConfigDict) -> list[str]:
     A user's own model has no such policy.
     """
     remat = "full" if plugins.is_own(model.variant) else model.remat
-    return {"none": ["dots", "full"], "full": []}.get(remat, ["full"])
+    return {"none": ["dots", "full"], "auto": ["dots", "full"], "full": []}.get(remat, ["full"])
 
 
 def out_of_memory(run: Program) -> BadInput:

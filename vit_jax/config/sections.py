@@ -88,10 +88,10 @@ class Model:
     ws_epsilon_in: Literal["auto", EpsilonIn] = results(
         "auto", "hybrid, BiT: where ws_epsilon is added")
     dtype: Dtype = results("float32", "dtype of compute; parameters are float32")
-    scan: bool = results(True, "stack the layers and compile one block (but not always on CPUs)")
+    scan: bool = results(True, "stack the layers' parameters, so that a block can be compiled once")
     remat: str = where(
-        "none", "what the backward pass recomputes: none | dots | full; or the names of "
-                       'activations that it keeps, e.g. "query,key,value" (docs/memory.md)')
+        "none", "what the backward pass recomputes: none | dots | full | auto; or the names of "
+        'activations that it keeps, e.g. "query,key" (docs/memory.md)')
     attention: Attention = where("auto", "auto: cuDNN where a GPU supports it (docs/memory.md)")
 
 

@@ -1,34 +1,33 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Multi-head attention, and the choice of the code path that computes it on a device.
+"""Multi-head attention, and the code paths that compute it.
 
 Axes: B batch, L tokens (M memory tokens), D width, N heads, K head dim, R offsets. The softmax is
-computed in float32. Start from `Attention`; `for_devices` chooses the path.
+computed in float32. Start from `Attention`; `build.execution` chooses the path.
 """
 
-import dataclasses
-import logging
-from typing import Any, Literal, Protocol
+import math
+from collections.abc import Callable
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 
-from vit_jax.config.sections import Attention as Wanted
-from vit_jax.errors import BadInput
 from vit_jax.models import attention_math
 from vit_jax.models.layers import product
 from vit_jax.sharding import Rules, constrain
 
-log = logging.getLogger("vit_jax")
+# `plain` is written out and differentiable in every way. `memory_efficient` and `packed` have a
+# written-out backward pass too: they keep less in memory, but have no forward-mode derivative. The
+# others never hold all scores in memory (flash attention, arXiv:2205.14135), but for `xla`: `cudnn`
+# and `xla` call jax.nn.dot_product_attention, `splash` calls jax's Pallas kernel for TPUs.
+Path = Literal["plain", "memory_efficient", "packed", "splash", "xla", "cudnn"]
 
-# `plain` is written out and differentiable in every way. `memory_efficient` has a written-out
-# backward pass too: it keeps less in memory, but has no forward-mode derivative. The other two call
-# jax.nn.dot_product_attention: `xla` keeps the scores too, `cudnn` (flash attention,
-# arXiv:2205.14135) never holds them in memory.
-Path = Literal["plain", "memory_efficient", "xla", "cudnn"]
+_BLOCK = 512  # tokens that splash attention computes at once
 
 # Parameter path within a block -> logical axes; see sharding.param_axes.
 ATTENTION_AXES: dict[str, tuple[str | None, ...]] = {
@@ -73,53 +72,43 @@ def not_cudnn(*, dtype: str, head_dim: int, capability: str) -> str:
     return ""
 
 
-class Attending(Protocol):
-    """The fields of a model's configuration that `for_devices` reads."""
-
-    @property
-    def width(self) -> int: ...
-    @property
-    def heads(self) -> int: ...
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def posemb(self) -> str: ...
-    @property
-    def attention_dropout(self) -> float: ...
-    @property
-    def attention(self) -> Path: ...
+def heads_in_group(heads: int, head_dim: int, rules: Rules | None) -> int:
+    """Returns how many heads lie in the 128 numbers that a TPU computes beside each other."""
+    on_device = heads // (1 if rules is None else rules.parts("act_heads"))
+    return next(n for n in range(max(1, 128 // head_dim), 0, -1) if on_device % n == 0)
 
 
-def for_devices(cfg: Attending, wanted: Wanted, rules: Rules) -> Any:
-    """Returns the configuration to train: cuDNN's attention if possible, else `memory_efficient`.
+class Projection(nn.Module):
+    """A dense layer between a token and its heads, with a kernel [*inputs, *outputs] and a bias.
 
-    Logs the reason if a GPU cannot use cuDNN's attention.
-
-    Args:
-      cfg: configuration of a model with attention, in the form that every device can compute.
-      wanted: `model.attention`.
-      rules: the mesh; its first device stands for all.
-
-    Raises:
-      BadInput: `wanted` is "fused" and the GPU cannot use cuDNN's attention.
+    Attributes:
+      inputs: shape of what the parameters map.
+      outputs: shape of the result.
+      dtype: dtype of the computation.
+      rules: placement of activations.
     """
-    device = rules.mesh.devices.flat[0]
-    memory_efficient: Any = cfg
-    if cfg.attention == "plain":
-        memory_efficient = dataclasses.replace(cfg, attention="memory_efficient")  # type: ignore
-    if wanted == "plain" or device.platform != "gpu":
-        return memory_efficient
-    why = not_fused(dropout=cfg.attention_dropout, relative=cfg.posemb == "relative") or not_cudnn(
-        dtype=cfg.dtype,
-        head_dim=cfg.width // cfg.heads,
-        capability=str(device.compute_capability),
-    )
-    if why and wanted == "fused":
-        raise BadInput(f"model.attention=fused: {why}; leave model.attention out.")
-    if why:
-        log.info("attention: plain, since %s", why)
-        return memory_efficient
-    return dataclasses.replace(cfg, attention="cudnn")  # type: ignore[type-var]
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    dtype: Any
+    rules: Rules | None
+
+    @nn.compact
+    def __call__(self, x: jax.Array, result: tuple[int, ...]) -> jax.Array:
+        """Maps [B, L, *any shape of `inputs`] to [B, L, *result], a shape of `outputs`."""
+        shape = (*self.inputs, *self.outputs)
+
+        def init(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+            flat = math.prod(self.inputs), math.prod(self.outputs)
+            return nn.initializers.xavier_uniform()(key, flat).reshape(shape)
+
+        kernel = self.param("kernel", init, shape)
+        bias = self.param("bias", nn.initializers.zeros, self.outputs)
+        x, kernel, bias = (a.astype(self.dtype) for a in (x, kernel, bias))
+        summed = x.shape[2:]
+        axes = tuple(range(2, x.ndim)), tuple(range(len(summed)))
+        sums = product(self.rules)(x, kernel.reshape(*summed, *result), (axes, ((), ())))
+        return sums + bias.reshape(1, 1, *result)
 
 
 def relative_scores(query_BLNK: jax.Array, table_RNK: jax.Array) -> jax.Array:
@@ -163,16 +152,14 @@ class Attention(nn.Module):
     ) -> jax.Array:
         """Lets queries [B, L, D] attend to memory [B, M, D]; returns [B, L, D]."""
         width = query_BLD.shape[-1]
-        head_dim = width // self.heads
+        heads = self.heads, width // self.heads
+        grouped = heads
+        if self.path == "packed":
+            beside = heads_in_group(self.heads, heads[1], self.rules)
+            grouped = self.heads // beside, beside * heads[1]
 
         def project(x: jax.Array, name: str) -> jax.Array:
-            x = nn.DenseGeneral(
-                (self.heads, head_dim),
-                kernel_init=nn.initializers.xavier_uniform(),
-                dtype=self.dtype,
-                dot_general=product(self.rules),
-                name=name,
-            )(x)
+            x = Projection((width,), heads, self.dtype, self.rules, name=name)(x, grouped)
             return constrain(x, ("act_batch", "act_tokens", "act_heads", None), self.rules)
 
         query_BLNK = project(query_BLD, "query")
@@ -181,20 +168,22 @@ class Attention(nn.Module):
             mixed_BLNK = self._plain(query_BLNK, key_BMNK, value_BMNK, key)
         else:
             assert not not_fused(dropout=self.dropout, relative=self.relative)
-            query_BLNK = checkpoint_name(query_BLNK, "query")
-            key_BMNK = checkpoint_name(key_BMNK, "key")
-            value_BMNK = checkpoint_name(value_BMNK, "value")
-            mixed_BLNK = self._fused(query_BLNK, key_BMNK, value_BMNK)
-            mixed_BLNK = checkpoint_name(mixed_BLNK, "attention")
-        out_BLD = nn.DenseGeneral(
-            width,
-            axis=(-2, -1),
-            kernel_init=nn.initializers.xavier_uniform(),
-            dtype=self.dtype,
-            dot_general=product(self.rules),
-            name="out",
-        )(mixed_BLNK)
-        return checkpoint_name(out_BLD, "attention_out")
+            mixed_BLNK = self._without_weights(query_BLNK, key_BMNK, value_BMNK, heads[1])
+        out = Projection(heads, (width,), self.dtype, self.rules, name="out")
+        return checkpoint_name(out(mixed_BLNK, (width,)), "attention_out")
+
+    def _without_weights(
+        self, query_BLNK: jax.Array, key_BMNK: jax.Array, value_BMNK: jax.Array, head_dim: int
+    ) -> jax.Array:
+        if self.path == "packed":
+            query_BLNK = query_BLNK / jnp.sqrt(head_dim).astype(self.dtype)
+            return attention_math.packed(query_BLNK, key_BMNK, value_BMNK, head_dim)
+        query_BLNK = checkpoint_name(query_BLNK, "query")
+        key_BMNK = checkpoint_name(key_BMNK, "key")
+        value_BMNK = checkpoint_name(value_BMNK, "value")
+        fused = self._splash if self.path == "splash" else self._fused
+        mixed_BLNK = self._on_each_device(fused, query_BLNK, key_BMNK, value_BMNK)
+        return checkpoint_name(mixed_BLNK, "attention")
 
     def _plain(
         self, query_BLNK: jax.Array, key_BMNK: jax.Array, value_BMNK: jax.Array, key: Any
@@ -222,30 +211,59 @@ class Attention(nn.Module):
         )
         return attended(query_BLNK, key_BMNK, value_BMNK, bias_BNLM, keep_BNLM, self.dropout)
 
-    def _fused(self, query_BLNK: jax.Array, key_BLNK: jax.Array, value_BLNK: jax.Array) -> Any:
-        """Runs `jax.nn.dot_product_attention` on the images and heads of a device, [B, L, N, K]."""
-        length = query_BLNK.shape[1]
-
-        def local(*arrays: jax.Array) -> jax.Array:
-            lengths = None
-            if length % 2:  # jax refuses odd lengths for cuDNN's gradient: pad by a masked token
-                arrays = tuple(jnp.pad(x, ((0, 0), (0, 1), (0, 0), (0, 0))) for x in arrays)
-                lengths = jnp.full(len(arrays[0]), length, jnp.int32)
-            query, key, value = arrays
-            mixed = jax.nn.dot_product_attention(
-                query,
-                key,
-                value,
-                key_value_seq_lengths=lengths,
-                implementation="cudnn" if self.path == "cudnn" else "xla",
-            )
-            return mixed[:, :length]
-
-        if self.rules is None:
-            return local(query_BLNK, key_BLNK, value_BLNK)
-        axes = ("act_batch", None, "act_heads", None)
-        spec = self.rules.spec(axes, query_BLNK.shape, "attention")
-        on_each = jax.shard_map(
-            local, mesh=self.rules.mesh, in_specs=(spec,) * 3, out_specs=spec, check_vma=False
+    def _fused(self, *arrays_BLNK: jax.Array) -> jax.Array:
+        """Runs `jax.nn.dot_product_attention` on query, key and value, [B, L, N, K]."""
+        batch, length = arrays_BLNK[0].shape[:2]
+        lengths = None
+        if length % 2:  # jax refuses odd lengths for cuDNN's gradient: pad by a masked token
+            arrays_BLNK = _padded(arrays_BLNK, length + 1)
+            lengths = jnp.full(batch, length, jnp.int32)
+        mixed_BLNK = jax.nn.dot_product_attention(
+            *arrays_BLNK,
+            key_value_seq_lengths=lengths,
+            implementation="cudnn" if self.path == "cudnn" else "xla",
         )
-        return on_each(query_BLNK, key_BLNK, value_BLNK)
+        return mixed_BLNK[:, :length]
+
+    def _splash(self, *arrays_BLNK: jax.Array) -> jax.Array:
+        """Runs jax's splash attention on query, key and value, [B, L, N, K]."""
+        from jax.experimental.pallas.ops.tpu.splash_attention import (
+            splash_attention_kernel as kernel_lib,
+        )
+        from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask
+
+        length, heads, head_dim = arrays_BLNK[0].shape[1:]
+        padded = -(-length // _BLOCK) * _BLOCK
+        real_LM = np.broadcast_to(np.arange(padded) < length, (padded, padded))
+        mask = splash_attention_mask.NumpyMask(np.array(real_LM))
+        names = ("q", "kv", "kv_compute", "q_dkv", "kv_dkv", "kv_dkv_compute", "q_dq", "kv_dq")
+        on_tpu = self.rules is not None and self.rules.mesh.devices.flat[0].platform == "tpu"
+        attend = kernel_lib.make_splash_mha(
+            splash_attention_mask.MultiHeadMask([mask] * heads),
+            block_sizes=kernel_lib.BlockSizes(**{f"block_{name}": _BLOCK for name in names}),
+            head_shards=1,
+            q_seq_shards=1,
+            interpret=not on_tpu,
+        )
+        query, key, value = map(attention_math.swap, _padded(arrays_BLNK, padded))
+        mixed_BNLK = jax.vmap(attend)(query / jnp.sqrt(head_dim).astype(self.dtype), key, value)
+        return attention_math.swap(mixed_BNLK)[:, :length]
+
+    def _on_each_device(
+        self, attend: Callable[..., jax.Array], *arrays_BLNK: jax.Array
+    ) -> jax.Array:
+        """Runs `attend` on the images and heads of each device."""
+        if self.rules is None:
+            return attend(*arrays_BLNK)
+        axes = ("act_batch", None, "act_heads", None)
+        spec = self.rules.spec(axes, arrays_BLNK[0].shape, "attention")
+        on_each = jax.shard_map(
+            attend, mesh=self.rules.mesh, in_specs=(spec,) * 3, out_specs=spec, check_vma=False
+        )
+        return on_each(*arrays_BLNK)
+
+
+def _padded(arrays_BLNK: tuple[jax.Array, ...], length: int) -> tuple[jax.Array, ...]:
+    """Appends zeros to the tokens up to a length."""
+    more = length - arrays_BLNK[0].shape[1]
+    return tuple(jnp.pad(x, ((0, 0), (0, more), (0, 0), (0, 0))) for x in arrays_BLNK)

@@ -166,10 +166,10 @@ KEEPABLE = ("mlp_up", "mlp_down")
 
 
 def check_remat(remat: str, names: tuple[str, ...]) -> None:
-    """Raises BadInput unless `remat` is a policy or a comma-separated list of `names`."""
-    for name in () if remat in REMATS else remat.split(","):
+    """Raises BadInput unless `remat` is auto, a policy or a comma-separated list of `names`."""
+    for name in () if remat in ("auto", *REMATS) else remat.split(","):
         if name not in names:
-            options = [*REMATS, *names, "or several names with commas between"]
+            options = ["auto", *REMATS, *names, "or several names with commas between"]
             raise unknown("model.remat", name, options)
 
 

@@ -69,6 +69,7 @@ def sizes(
 def shared_fields(wanted: Settings, *fields: str) -> dict[str, Any]:
     """Returns the fields that are used as given; "auto" and 0 become the published values."""
     values = {f: getattr(wanted, f) for f in ("head_bias", "dtype", "remat", *fields)}
+    values["remat"] = "none" if wanted.remat == "auto" else wanted.remat
     if "gelu" in values:
         values["gelu"] = "tanh" if wanted.gelu == "auto" else wanted.gelu
         values["ln_epsilon"] = wanted.ln_epsilon or 1e-6

@@ -1,0 +1,120 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The form in which each platform computes a model, and that no form changes an update."""
+
+import dataclasses
+import types
+
+import jax
+import numpy as np
+import pytest
+
+from vit_jax.build import execution, program
+from vit_jax.config import load as config_lib
+from vit_jax.models import attention, variants
+from vit_jax.preflight.bench.our_steps import random_batch
+
+LONG, SHORT = 1e18, 1e12  # FLOPs of a run on one device
+
+
+def chosen(platform, variant, flops=LONG, **settings):
+    """Returns the reason for the form of a model in bfloat16 on one device without a mesh."""
+    values = {"variant": variant, "dtype": "bfloat16"} | settings
+    overrides = [f"--config.model.{key}={value}" for key, value in values.items()]
+    section = config_lib.load("configs/base.py", overrides).model
+    device = types.SimpleNamespace(platform=platform, compute_capability="9.0")
+    mesh = types.SimpleNamespace(devices=np.array([device]))
+    rules = types.SimpleNamespace(mesh=mesh, parts=lambda axis: 1)
+    cfg = variants.config(**section, classes=10)
+    return execution.choose(cfg, section, rules, platform, flops).reason
+
+
+@pytest.mark.parametrize(
+    "platform, variant, reason",
+    [
+        ("cpu", "B/16", "layers unrolled; attention memory-efficient; remat none"),
+        ("tpu", "B/16", "layers unrolled; attention packed (groups of 2); remat none"),
+        ("tpu", "H/14", "layers unrolled; attention packed (groups of 1); remat none"),
+        ("gpu", "B/16", "layers scanned (a GPU has no figures); attention cudnn; remat dots"),
+        ("cpu", "R26+S/32", "layers unrolled; attention memory-efficient; remat none"),
+        ("tpu", "Mixer-B/16", "layers unrolled; remat none"),
+        ("gpu", "Mixer-B/16", "layers scanned (a GPU has no figures); remat dots"),
+        ("tpu", "BiT-R50x1", "remat dots"),
+    ],
+)
+def test_the_form_for_each_platform_and_family(platform, variant, reason):
+    assert chosen(platform, variant, remat="auto") == reason
+
+
+@pytest.mark.parametrize("platform", ["cpu", "tpu"])
+def test_a_short_run_or_another_remat_scans_its_layers(platform):
+    assert chosen(platform, "B/16").startswith("layers unrolled; ")
+    short = "layers scanned (1e+12 FLOPs a device do not pay for compiling each layer); "
+    assert chosen(platform, "B/16", SHORT).startswith(short)
+    assert chosen(platform, "B/16", remat="full").startswith("layers scanned (model.remat=full); ")
+    alone = chosen(platform, "B/16", scan=False)
+    assert alone.startswith("layers unrolled (model.scan=false); ")
+
+
+def updated(variant, form):
+    """Returns the parameters after two steps of SGD in a form of the model.
+
+    In the first step the head is zero, and only its own gradient is not.
+    """
+    given = {"model.variant": variant, "data.image_size": 32, "batch_size": 4}
+    given |= {f"model.{key}": value for key, value in SIZES[variant].items()}
+    given |= {"optimizer.name": "sgd", "schedule.lr": 0.1}
+    config = config_lib.load("configs/base.py", [f"--config.{k}={v}" for k, v in given.items()])
+
+    def choose(cfg, *_):
+        return execution.Execution(dataclasses.replace(cfg, **form), "")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attention, "_BLOCK", 128)
+        patch.setattr(execution, "choose", choose)
+        made = program.make(config, classes=10, examples=1000, devices=jax.devices()[:1])
+    batch = random_batch(made)
+    batch["labels"] = batch["labels"] % 10
+    state = made.init()
+    for _ in range(2):
+        state, _ = made.step(state, batch, made.step_key)
+    return jax.tree.map(np.asarray, state.params)
+
+
+ENCODER, RESNET = (
+    {"width": 64, "heads": 4, "mlp": 48, "depth": 2},
+    {"stages": (1, 1), "root_width": 32},
+)
+SIZES = {
+    "Ti/8": ENCODER,
+    "R+Ti/8": ENCODER | RESNET,
+    "BiT-custom": RESNET,
+    "Mixer-S/16": {"token_mlp": 8, "depth": 2},
+}
+FORMS = {
+    "Ti/8": [
+        {"unrolled": False, "attention": "plain"},
+        {"unrolled": True, "attention": "memory_efficient", "remat": "dots"},
+        {"unrolled": True, "attention": "packed"},
+        {"unrolled": False, "attention": "splash"},
+    ],
+    "R+Ti/8": [
+        {"unrolled": False, "attention": "plain"},
+        {"unrolled": True, "attention": "packed", "remat": "dots"},
+    ],
+    "BiT-custom": [{"remat": "none"}, {"remat": "dots"}],
+    "Mixer-S/16": [{"unrolled": False}, {"unrolled": True}],
+}
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("variant", FORMS)
+def test_an_update_is_the_same_in_every_form(variant):
+    first, *others = FORMS[variant]
+    expected = updated(variant, first)
+    for form in others:
+        for leaf, other in zip(
+            *map(jax.tree.leaves, (expected, updated(variant, form))), strict=True
+        ):
+            np.testing.assert_allclose(other, leaf, rtol=0, atol=1e-6, err_msg=str(form))

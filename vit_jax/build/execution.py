@@ -1,0 +1,102 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Chooses how a platform computes a model: layers, attention, and what the backward pass keeps.
+
+Parameters, checkpoints and results are those of any other choice, up to rounding. The figures
+behind the choices are in docs/performance.md. Start from `choose`.
+"""
+
+import dataclasses
+from typing import Any
+
+from vit_jax.config.load import ConfigDict
+from vit_jax.errors import BadInput
+from vit_jax.models import attention, variants
+from vit_jax.sharding import Rules
+
+# platform -> FLOPs of a run on one device above which the layers are unrolled. Each layer is then
+# compiled: on a CPU a third of a second for a tenth of each step (1e13 is a minute on two cores),
+# on a TPU some seconds for two fifths of each step (1e16 is two minutes on a v5e).
+_UNROLLED_ABOVE = {"cpu": 1e13, "tpu": 1e16}
+
+
+@dataclasses.dataclass(frozen=True)
+class Execution:
+    """A model in the form that a platform computes, and the reason in one line."""
+
+    cfg: variants.Config
+    reason: str
+
+
+def choose(
+    cfg: variants.Config, wanted: ConfigDict, rules: Rules, platform: str, flops: float
+) -> Execution:
+    """Chooses the fastest form that is known for a platform.
+
+    Args:
+      cfg: the model in the form that every platform computes.
+      wanted: the section `model`.
+      rules: the mesh.
+      platform: cpu, gpu or tpu.
+      flops: FLOPs of the whole run on one device.
+
+    Raises:
+      BadInput: `model.attention=fused`, and the platform has no such attention for this model.
+    """
+    reasons = []
+    if hasattr(cfg, "unrolled"):
+        cfg, reason = _layers(cfg, wanted.remat, rules, platform, flops)
+        reasons.append(reason)
+    if hasattr(cfg, "attention"):
+        cfg, reason = _attention(cfg, wanted.attention, rules, platform)
+        reasons.append(reason)
+    if wanted.remat == "auto":
+        remat = "none" if getattr(cfg, "unrolled", False) else "dots"
+        cfg = dataclasses.replace(cfg, remat=remat)
+        reasons.append(f"remat {remat}")
+    return Execution(cfg, "; ".join(reasons))
+
+
+def _layers(cfg: Any, remat: str, rules: Rules, platform: str, flops: float) -> tuple[Any, str]:
+    """Chooses between a scan over layers and unrolled layers."""
+    if not cfg.scan:
+        return cfg, "layers unrolled (model.scan=false)"
+    why = ""
+    if platform not in _UNROLLED_ABOVE:
+        why = f"a {platform.upper()} has no figures"
+    elif rules.parts("act_tokens") > 1:
+        why = "tokens are split over devices"
+    elif remat not in ("none", "auto"):  # unrolled, a compiler computes too little again
+        why = f"model.remat={remat}"
+    elif flops <= _UNROLLED_ABOVE[platform]:
+        why = f"{flops:.0e} FLOPs a device do not pay for compiling each layer"
+    if why:
+        return cfg, f"layers scanned ({why})"
+    return dataclasses.replace(cfg, unrolled=True), "layers unrolled"
+
+
+def _attention(cfg: Any, wanted: str, rules: Rules, platform: str) -> tuple[Any, str]:
+    """Chooses the path of attention.
+
+    `model.attention=plain` leaves out fused attention, `fused` insists on it.
+    """
+    if cfg.attention == "xla" and platform != "gpu":
+        return cfg, "attention xla (model.attention=fused)"
+    why = attention.not_fused(dropout=cfg.attention_dropout, relative=cfg.posemb == "relative")
+    if platform == "gpu" and wanted != "plain":
+        why = why or attention.not_cudnn(
+            dtype=cfg.dtype,
+            head_dim=cfg.width // cfg.heads,
+            capability=str(rules.mesh.devices.flat[0].compute_capability),
+        )
+        if why and wanted == "fused":
+            raise BadInput(f"model.attention=fused: {why}; leave model.attention out.")
+        if not why:
+            return dataclasses.replace(cfg, attention="cudnn"), "attention cudnn"
+    if platform == "tpu" and not why:
+        beside = attention.heads_in_group(cfg.heads, cfg.width // cfg.heads, rules)
+        reason = f"attention packed (groups of {beside})"
+        return dataclasses.replace(cfg, attention="packed"), reason
+    reason = f"attention memory-efficient{f' ({why})' if why else ''}"
+    return dataclasses.replace(cfg, attention="memory_efficient"), reason

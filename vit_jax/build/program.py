@@ -90,7 +90,8 @@ class Program:
     step: Any  # jitted: (state, batch, key) -> (state, metrics)
     eval_step: Any  # jitted: (params, batch) -> sums
     scores_step: Any  # jitted: like eval_step, with `scores`
-    compiling: dict[str, Future[Any]]  # `create` and `step`, if another thread compiles them
+    # `create` and `step`, if another thread compiles them.
+    compiling: dict[str, Future[Any]] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def step_key(self) -> jax.Array:
@@ -250,7 +251,6 @@ def make(
         step=jitted(step, donate_argnums=0, out_shardings=(places, everywhere)),
         eval_step=jitted(eval_step, out_shardings=everywhere),
         scores_step=jitted(scores_step, out_shardings=everywhere),
-        compiling={},
     )
 
 

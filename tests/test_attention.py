@@ -248,7 +248,7 @@ def devices(platform, capability="9.0"):
 def formed(cfg, wanted, rules):
     section = ConfigDict({"attention": wanted, "remat": "none"})
     platform = rules.mesh.devices.flat[0].platform
-    return execution.choose(cfg, section, rules, platform, 0.0)
+    return execution.choose(cfg, section, rules, platform, 0.0, 224)
 
 
 def chosen(wanted="auto", rules=None, **changes):
@@ -269,7 +269,11 @@ def test_auto_is_cudnn_on_a_gpu(variant):
 def test_auto_is_another_path_elsewhere(platform, path):
     assert chosen(rules=devices(platform))[0] == path
     assert chosen("plain", rules=devices(platform))[0] == path
-    assert chosen(rules=devices(platform), attention="fused")[0] == "xla"
+
+
+def test_fused_attention_is_that_of_the_platform():
+    assert chosen("fused", devices("cpu"), attention="fused")[0] == "xla"
+    assert chosen("fused", devices("tpu"), attention="fused")[0] == "splash"
 
 
 @pytest.mark.parametrize(

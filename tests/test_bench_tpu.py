@@ -68,10 +68,10 @@ def test_text_says_that_these_are_estimates(compiler, capsys):
     assert row.endswith("baseline does not fit in memory")
 
 
-@pytest.mark.parametrize("name", ["v9", "h100", "tpu7x", ""])
+@pytest.mark.parametrize("name", ["v9", "h100", ""])
 def test_unknown_tpus_are_named_with_the_known_ones(compiler, name, capsys):
     assert main.main(["bench", "tpu", f"--tpu={name}", *SMALL]) == 2
-    assert "choose from v2, v3, v4, v5e, v5p, v6e" in capsys.readouterr().err
+    assert "choose from v2, v3, v4, v5e, v5p, v6e, tpu7x" in capsys.readouterr().err
 
 
 def test_missing_compiler_names_the_extra(monkeypatch, capsys):
@@ -93,3 +93,13 @@ def test_a_small_step_by_the_real_clock(capsys):
     assert plain["ratio"] == pytest.approx(plain["baseline"]["secs"] / plain["ours"]["secs"])
     assert mixer["baseline"] is None
     assert mixer["ratio"] is None
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs the extra `plan`")
+def test_the_newest_tpu_uses_its_peak_as_well_as_the_one_before(capsys):
+    """Its clock is derived: a wrong number of multipliers would halve or double the share."""
+    args = ["bench", "tpu", "--models=Ti/16", "--tpu=v6e,tpu7x", "--json", *SMALL]
+    assert main.main(args) == 0
+    before, newest = (row["ours"]["mfu"] for row in json.loads(capsys.readouterr().out)["rows"])
+    assert newest == pytest.approx(before, rel=0.35)

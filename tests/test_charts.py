@@ -172,3 +172,24 @@ def test_long_line_is_short_text_that_keeps_every_spike():
         x, y = extreme(places, key=lambda place: place[1])
         assert x == pytest.approx(left + (right - left) * spike / 100_000, abs=1.5)
         assert abs(y - charts.LOW / 2) > 70
+
+
+def test_bars_stand_end_to_end_in_the_order_of_the_rows():
+    svg = charts.bars({"a & b": (1, 3, 0), "c": (2, 0, 2)}, ("one", "two", "three"), "ms")
+    drawn = {}
+    for path in parts(svg, "path"):
+        fill = re.search(r"fill: (#\w+)", path.get("style") or "")
+        numbers = [float(n) for n in re.findall(r"-?[\d.]+", path.get("d"))]
+        if fill and fill[1] in COLOURS[:3] and min(numbers[0::2]) != max(numbers[0::2]):
+            drawn.setdefault(fill[1], []).append(numbers)
+    one, two, three = (drawn[colour] for colour in COLOURS[:3])
+    ends = [(min(n[0::2]), max(n[0::2]), n[1]) for n in (one[0], two[0], one[1], three[0])]
+    (start, joint, top), (again, end, _), (low_start, low_end, low), (low_again, last, _) = ends
+    assert start == low_start
+    assert joint == again
+    assert low_end == low_again
+    assert (end - joint) / (joint - start) == pytest.approx(3, rel=0.01)
+    assert end == pytest.approx(last, abs=0.1)
+    assert top < low  # the first row is on top
+    assert {"a & b", "c", "one", "two", "three", "ms"} <= set(words(svg))
+    assert charts.bars({}, ("one",), "ms") == ""

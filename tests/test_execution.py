@@ -18,7 +18,7 @@ from vit_jax.preflight.bench.our_steps import random_batch
 LONG, SHORT = 1e18, 1e12  # FLOPs of a run on one device
 
 
-def chosen(platform, variant, flops=LONG, **settings):
+def chosen(platform, variant, flops=LONG, side=224, **settings):
     """Returns the reason for the form of a model in bfloat16 on one device without a mesh."""
     values = {"variant": variant, "dtype": "bfloat16"} | settings
     overrides = [f"--config.model.{key}={value}" for key, value in values.items()]
@@ -27,7 +27,7 @@ def chosen(platform, variant, flops=LONG, **settings):
     mesh = types.SimpleNamespace(devices=np.array([device]))
     rules = types.SimpleNamespace(mesh=mesh, parts=lambda axis: 1)
     cfg = variants.config(**section, classes=10)
-    return execution.choose(cfg, section, rules, platform, flops).reason
+    return execution.choose(cfg, section, rules, platform, flops, side).reason
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,13 @@ def test_a_short_run_or_another_remat_scans_its_layers(platform):
     assert chosen(platform, "B/16", remat="full").startswith("layers scanned (model.remat=full); ")
     alone = chosen(platform, "B/16", scan=False)
     assert alone.startswith("layers unrolled (model.scan=false); ")
+
+
+def test_many_tokens_have_attention_that_never_holds_all_scores():
+    assert "attention packed" in chosen("tpu", "H/14", side=378)
+    assert "attention splash (1369 tokens)" in chosen("tpu", "H/14", side=518)
+    assert "attention packed" in chosen("tpu", "H/14", side=518, attention="plain")
+    assert "attention splash (256 tokens)" in chosen("tpu", "H/14", attention="fused")
 
 
 def updated(variant, form):

@@ -225,6 +225,10 @@ BAD = {
     "mesh rules": (["--config.mesh.rules=(('embed',('x',)),)"], ["mesh.rules", "fsdp"]),
     "mesh rule form": (["--config.mesh.rules=(1,2)"], ["mesh.rules"]),
     "multiplier form": (["--config.optimizer.lr_mults=(1,)"], ["optimizer.lr_mults"]),
+    "decay form": (
+        ["--config.optimizer.decay.multipliers=(('head/.*',),)"],
+        ["optimizer.decay.multipliers", "pairs of a path pattern and a factor"],
+    ),
     "freeze form": (["--config.optimizer.freeze=(1,)"], ["optimizer.freeze"]),
     "duration": (["--config.length=10"], ["length='10'", "'90 epochs'"]),
     "cadence": (["--config.evals.val.every=often"], ["evals.val.every", "'often'", "'90 epochs'"]),

@@ -93,6 +93,51 @@ def test_zero_gradients_leave_only_decay(mask):
         assert decays or np.array_equal(after, before)
 
 
+@pytest.mark.parametrize("scan", [True, False])
+@pytest.mark.parametrize("name", ["adamw", "sgd", "adafactor"])
+def test_decay_has_a_factor_of_its_own_for_each_layer_and_head(name, scan):
+    """As in "Scaling Vision Transformers": 0.03 on the body and 100 times as much on the head."""
+    params = tiny.params(tiny.config(scan=scan))
+    multipliers = [("head/.*", 100.0), (r"blocks/1/.*", 0.0), ("blocks/.*", 2.0)]
+    momentum = {} if name == "adamw" else {"momentum": 0.0}
+    tx = make(params, name, weight_decay=0.03, decay_multipliers=multipliers, **momentum)
+    found, _ = run(tx, params, [jax.tree.map(np.zeros_like, params)])
+    before, after = tree.unstack_blocks(params), tree.unstack_blocks(found[0][0])
+    expected = {"head": 3.0, "block_0": 0.06, "block_1": 0.0, "block_2": 0.06}
+    for (path, old), (_, new) in zip(*map(tree.leaves_with_paths, (before, after)), strict=True):
+        decay = expected.get(path.split("/")[0], 0.03) if path.endswith("/kernel") else 0.0
+        np.testing.assert_allclose(new, old * (1 - LR * decay), rtol=3e-7, atol=1e-7, err_msg=path)
+
+
+@pytest.mark.parametrize("scan", [True, False])
+@pytest.mark.parametrize("name", optimizers.DIRECTIONS)
+def test_a_factor_on_all_decay_is_another_decay(name, scan):
+    params = tiny.params(tiny.config(scan=scan))
+    grads = [tiny.randomised(params, seed) for seed in (3, 4)]
+    twice = make(params, name, weight_decay=0.1, decay_multipliers=[(".*", 2.0)])
+    found, state = run(twice, params, grads)
+    expected, expected_state = run(make(params, name, weight_decay=0.2), params, grads)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    assert len(jax.tree.leaves(state)) == len(jax.tree.leaves(expected_state))
+
+
+def test_factors_on_decay_that_have_no_use_are_bad_input():
+    params = tiny.params(tiny.config())
+    for mask, pattern, factor, words in (
+        (
+            "kernels",
+            "head/bias",
+            2.0,
+            "only parameters that do not decay with .*decay_mask=kernels",
+        ),
+        ("kernels", "heads/.*", 2.0, "'heads/.*' matches no parameter; near are head/bias, head/k"),
+        ("all", "head/.*", -1.0, r"'head/\.\*' has -1.0; give 0 or more"),
+    ):
+        with pytest.raises(BadInput, match=rf"optimizer\.decay\.multipliers: .*{words}"):
+            make(params, "adamw", decay_mask=mask, decay_multipliers=[(pattern, factor)])
+    make(params, "adamw", decay_mask="all", decay_multipliers=[("head/bias", 2.0)])
+
+
 def test_chain_of_sgd_is_clip_decay_momentum_factor_rate():
     params = normal({"a/kernel": (3, 4), "a/bias": (4,), "head/kernel": (4, 2)})
     tx = make(params, "sgd", clip=1.5, weight_decay=0.3, lr_mults=[("head/.*", 4.0)], momentum=0.75)
@@ -304,6 +349,7 @@ def test_updates_of_stacked_blocks_equal_those_of_loop_blocks(name, depth):
     gradients = [blocks(depth, seed, bias=depth < 40) for seed in (1, 2)]
     settings = {"weight_decay": 0.1, "layer_decay": 0.9, "freeze": ["blocks/[0]/thin/.*"]}
     settings |= {"lr_mults": [("blocks/1/.*", 3.0)], "clip": 2.0}
+    settings |= {"decay_multipliers": [("blocks/1/.*", 50.0), ("head/.*", 0.0)]}
 
     found, _ = run(make(looped, name, **settings), looped, gradients)
     stacked = tree.stack_blocks(looped)

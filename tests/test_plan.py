@@ -3,19 +3,26 @@
 
 """Verdicts, what is tried where a step does not fit, and the command; most with made-up figures."""
 
+import contextlib
 import dataclasses
 import importlib.util
 import json
 import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
 
 import jax
 import pytest
+import test_pages
 
 from vit_jax.cli import main
 from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput, RunFailed
 from vit_jax.hardware import topology
-from vit_jax.preflight.plan import compile_for, plan
+from vit_jax.preflight.plan import attribution, compile_for, plan, summary
 from vit_jax.preflight.plan.compile_for import Measured
 
 GIB = 2**30
@@ -169,6 +176,69 @@ def test_step_that_does_not_fit_has_neither_estimate_nor_parts(monkeypatch, comp
     assert "too large to estimate" in text
     assert "estimated ms" not in text
     assert "this compiler" not in text
+
+
+def test_a_page_has_both_times_and_every_part(compiler, tmp_path, capsys):
+    out = tmp_path / "new" / "plan.html"
+    args = ["plan", "--config=configs/base.py", "--accelerator=v4-32", *SMALL]
+    assert main.main([*args, f"--out={out}"]) == 0
+    page = test_pages.check(out.read_text(encoding="utf-8"))
+    text = " ".join(page.words)
+    assert "900 ms as estimated by the TPU compiler's clock (MFU 0%)" in text
+    assert "360 ms at best by the roofline" in text
+    assert "Nothing here was measured" in text
+    assert "1 of 30.75 GiB at the peak" in text
+    assert page.table("Where the estimated time")[1] == [
+        "MLP",
+        "500.00",
+        "400.00",
+        "0.00",
+        "100.0%",
+    ]
+    assert [tag for tag, _ in page.seen].count("svg") == 1
+    assert "MLP" not in capsys.readouterr().out  # without --parts
+
+
+def test_a_step_that_does_not_fit_writes_no_page(monkeypatch, compiler, tmp_path, capsys):
+    large = figures(100.0, estimated_secs=None, parts=None)
+    monkeypatch.setattr(compiler, "ask", lambda self, question: large)
+    args = ["plan", "--config=configs/base.py", "--accelerator=v4-32", *SMALL]
+    assert main.main([*args, f"--out={tmp_path}/plan.html"]) == 2
+    assert not list(tmp_path.iterdir())
+    captured = capsys.readouterr()
+    assert "does not fit" in captured.out
+    assert "is not written" in captured.err
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--accelerator=v4-32", "--out=plan.txt"], ".html"),
+        (["--accelerator=v4-32", "--out="], ".html"),
+        (["--accelerator=v4-32", "--out=README.md/plan.html"], "cannot be written"),
+        (["--accelerator=cpu-1", "--parts"], "Give a TPU"),
+        (["--accelerator=h100-8", "--out=plan.html"], "Give a TPU"),
+    ],
+)
+def test_pages_and_parts_that_cannot_be_are_refused_first(compiler, arguments, words, capsys):
+    assert main.main(["plan", "--config=configs/base.py", *arguments, *SMALL]) == 2
+    assert words in capsys.readouterr().err
+    assert not compiler.asked
+
+
+@pytest.mark.parametrize(
+    "peak, lines",
+    [
+        (3, ["3 of 30.75 GiB at the peak (10%): arguments 1, temporaries 2"]),
+        (2.5, ["2.5 of 30.75 GiB at the peak (8%): arguments 1, temporaries 1.5",
+               "2 GiB are laid out for temporaries, never all in use at once"]),
+        (4, ["4 of 30.75 GiB at the peak (13%): arguments 1, temporaries 3",
+             "2 GiB are laid out for temporaries, the peak also counts fast memory on the chip"]),
+    ],
+)  # fmt: skip
+def test_memory_adds_up_to_the_peak(peak, lines):
+    planned = plan.Plan(V4, 1, V4.generation.memory_bytes, figures(peak))
+    assert summary.facts(planned)["memory"] == lines
 
 
 def test_slices_multiply_cost_and_devices(compiler, capsys):
@@ -375,6 +445,65 @@ def test_plans_of_gpus_are_of_the_model_that_gpus_run():
 needs_libtpu = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None, reason="needs the extra `plan` (libtpu)"
 )
+
+
+@needs_libtpu
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ["--config.accumulation=2", "--config.model.remat=full"],
+        ["--config.model.remat=dots", "--config.mesh.fsdp=8", "--config.model.width=256",
+         "--config.model.mlp=1024", "--config.model.heads=4"],
+        ["--config.model.variant=Mixer-S/16"],
+    ],
+    ids=["plain", "accumulation", "sharded", "mixer"],
+)  # fmt: skip
+def test_parts_of_real_steps_are_attributed_and_add_up(overrides, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    overrides = ["--config.model.dtype=bfloat16", *overrides]
+    measured = plan.plan(base(*overrides), topology.find("v3-8")).measured
+    parts = {part: sum(directions.values()) for part, directions in measured.parts.items()}
+    assert sum(parts.values()) == pytest.approx(measured.estimated_secs)
+    assert parts.get(attribution.OTHER, 0) < 0.05 * measured.estimated_secs
+    assert {"MLP", "optimizer", "norms for metrics", "patch embedding", "norms"} <= parts.keys()
+    directions = measured.parts["MLP"]
+    assert 0.2 < directions["forward"] / directions["backward"] < 1.5
+    assert 0 < sum(measured.parts["optimizer"].values()) < 0.3 * measured.estimated_secs
+
+
+@needs_libtpu
+@pytest.mark.integration
+def test_a_signal_to_the_whole_group_ends_a_plan_silently(tmp_path):
+    """As timeout and schedulers send it: libtpu would print a stack."""
+    command = [sys.executable, "-m", "vit_jax", "plan", "--config=configs/base.py",
+               "--accelerator=v3-8", *SMALL, "--config.model.scan=false"]  # fmt: skip
+    planning = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)},
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not (compiling := _with_libtpu(planning.pid)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(planning.pid, signal.SIGTERM)
+    _, shown = planning.communicate()
+    assert planning.returncode == -signal.SIGTERM
+    assert "SIGTERM" not in shown
+    while any(os.path.exists(f"/proc/{pid}/exe") for pid in compiling):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _with_libtpu(session):
+    """Returns the processes of a session that have loaded the TPU compiler."""
+    found = []
+    for maps in pathlib.Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            if os.getsid(int(maps.parent.name)) == session and "libtpu" in maps.read_text():
+                found.append(int(maps.parent.name))
+    return found
 
 
 @needs_libtpu

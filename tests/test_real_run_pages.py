@@ -16,12 +16,14 @@ import sys
 
 import browser
 import pytest
+import test_plan
 from test_pages import check, table_page
 from test_train import TINY
 from workdirs import QUICKSTART, rows, written
 
 from vit_jax.build import run as build
 from vit_jax.cli import main
+from vit_jax.preflight.plan import plan, summary
 from vit_jax.reports import charts
 from vit_jax.reports.run import make
 from vit_jax.reports.run.pictures import Pictures
@@ -225,7 +227,7 @@ return [...document.querySelectorAll('p, dd, dt, figcaption')].filter(
 
 @pytest.fixture(scope="module")
 def made(finished, tmp_path_factory):
-    """Pages by name: of a real run, of many runs with long names, and one with a wide chart."""
+    """Pages by name: of a real run, of many runs with long names, with a wide chart, of a plan."""
     root = tmp_path_factory.mktemp("pages")
     runs = [
         written(root / f"{i:03}-model=vit,learning_rate={i}e-3,seed=0" / "run",
@@ -245,16 +247,21 @@ def made(finished, tmp_path_factory):
     (root / "table.html").write_text(
         table_page("A table", charts=[("It is wide", drawn)], header=row, rows=[row] * 40)
     )
+    parts = {f"attention: part number {i} of a step": {"forward": i, "update": 1} for i in range(9)}
+    figures = test_plan.figures(27.0, estimated_secs=45.0, parts=parts)
+    planned = plan.Plan(test_plan.V4, 2, test_plan.V4.generation.memory_bytes, figures)
+    name = "configs/pretrain.py:model=B/16 " + " ".join(test_plan.SMALL)
+    (root / "plan.html").write_text(summary.page(planned, name))
     return {
         "one": finished / "report.html", "several": root / "several.html",
-        "table": root / "table.html",
+        "table": root / "table.html", "plan": root / "plan.html",
     }  # fmt: skip
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("width", browser.WIDTHS)
 @pytest.mark.parametrize(
-    "name, images, drawings", [("one", 5, 5), ("several", 0, 4), ("table", 0, 1)]
+    "name, images, drawings", [("one", 5, 5), ("several", 0, 4), ("table", 0, 1), ("plan", 0, 1)]
 )
 def test_page_is_whole_legible_and_offline(made, tmp_path, width, name, images, drawings):
     with browser.opened(made[name], width, tmp_path) as driver:

@@ -61,3 +61,20 @@ def test_devices_are_told_apart_by_whole_words():
     assert topology.is_named("NVIDIA L4", "l4")
     assert topology.is_named("NVIDIA GH200 480GB", "h200")
     assert not topology.is_named("NVIDIA L40S", "l4")
+
+
+@pytest.mark.parametrize(
+    "name, products",
+    [  # multiply-adds a device and cycle, see the sources in `topology`
+        ("v2", 128**2),
+        ("v3", 2 * 128**2),
+        ("v4", 8 * 128**2),
+        ("v5e", 4 * 128**2),
+        ("v5p", 8 * 128**2),
+        ("v6e", 4 * 256**2),
+        ("tpu7x", 4 * 256**2),
+    ],
+)
+def test_clock_rates_make_the_published_peaks(name, products):
+    generation = topology.GENERATIONS[name]
+    assert 2 * products * generation.hertz == pytest.approx(generation.flops, rel=0.02)

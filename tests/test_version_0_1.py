@@ -63,3 +63,13 @@ def test_run_is_inspected_used_and_reported(continued, tmp_path):
         assert main.main(list(map(str, words))) == 0
     found = json.loads((out / "evaluation.json").read_text(encoding="utf-8"))
     assert found["top1"] == pytest.approx(logged(continued)[(12, "test/top1")], abs=1e-6)
+
+
+def test_run_is_branched_off(continued, tmp_path):
+    words = [f"--config={continued}/config.yaml", f"--branch={continued}@8"]
+    words += [f"--workdir={tmp_path / 'new'}", "--config.length=13 steps"]
+    assert main.main(["train", *words]) == 0
+    rows = logged(continued)
+    assert {row: v for row, v in logged(tmp_path / "new").items() if row[0] <= 8} == {
+        row: v for row, v in rows.items() if row[0] <= 8
+    }

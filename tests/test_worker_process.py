@@ -48,6 +48,15 @@ def test_death_is_reported_in_the_words_of_the_caller():
         child.ask(-2)
 
 
+def test_signals_to_the_whole_group_leave_the_process_to_its_caller():
+    with Child(adding, 10) as child:
+        pid = child.ask(-3)
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGINT)
+        assert child.ask(1) == 11
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()).isdisjoint({signal.SIGTERM, signal.SIGINT})
+
+
 def test_is_gone_after_the_block():
     with Child(adding, 10) as child:
         pid = child.ask(-3)

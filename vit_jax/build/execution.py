@@ -8,6 +8,7 @@ behind the choices are in docs/performance.md. Start from `choose`.
 """
 
 import dataclasses
+import math
 from typing import Any
 
 from vit_jax.config.load import ConfigDict
@@ -21,6 +22,10 @@ from vit_jax.sharding import Rules
 _UNROLLED_ABOVE = {"cpu": 1e13, "tpu": 1e16}
 
 
+# Tokens from which scores take more memory than all else that a layer keeps.
+_SPLASH_FROM = 1024
+
+
 @dataclasses.dataclass(frozen=True)
 class Execution:
     """A model in the form that a platform computes, and the reason in one line."""
@@ -30,7 +35,7 @@ class Execution:
 
 
 def choose(
-    cfg: variants.Config, wanted: ConfigDict, rules: Rules, platform: str, flops: float
+    cfg: variants.Config, wanted: ConfigDict, rules: Rules, platform: str, flops: float, side: int
 ) -> Execution:
     """Chooses the fastest form that is known for a platform.
 
@@ -40,6 +45,7 @@ def choose(
       rules: the mesh.
       platform: cpu, gpu or tpu.
       flops: FLOPs of the whole run on one device.
+      side: side of the images in pixels.
 
     Raises:
       BadInput: `model.attention=fused`, and the platform has no such attention for this model.
@@ -49,7 +55,8 @@ def choose(
         cfg, reason = _layers(cfg, wanted.remat, rules, platform, flops)
         reasons.append(reason)
     if hasattr(cfg, "attention"):
-        cfg, reason = _attention(cfg, wanted.attention, rules, platform)
+        tokens = math.prod(variants.grid(cfg, side, side))
+        cfg, reason = _attention(cfg, wanted.attention, rules, platform, tokens)
         reasons.append(reason)
     if wanted.remat == "auto":
         remat = "none" if getattr(cfg, "unrolled", False) else "dots"
@@ -76,12 +83,12 @@ def _layers(cfg: Any, remat: str, rules: Rules, platform: str, flops: float) -> 
     return dataclasses.replace(cfg, unrolled=True), "layers unrolled"
 
 
-def _attention(cfg: Any, wanted: str, rules: Rules, platform: str) -> tuple[Any, str]:
+def _attention(cfg: Any, wanted: str, rules: Rules, platform: str, tokens: int) -> tuple[Any, str]:
     """Chooses the path of attention.
 
-    `model.attention=plain` leaves out fused attention, `fused` insists on it.
+    `model.attention=plain` leaves out attention that never holds all scores, `fused` insists on it.
     """
-    if cfg.attention == "xla" and platform != "gpu":
+    if cfg.attention == "xla" and platform == "cpu":
         return cfg, "attention xla (model.attention=fused)"
     why = attention.not_fused(dropout=cfg.attention_dropout, relative=cfg.posemb == "relative")
     if platform == "gpu" and wanted != "plain":
@@ -94,6 +101,10 @@ def _attention(cfg: Any, wanted: str, rules: Rules, platform: str) -> tuple[Any,
             raise BadInput(f"model.attention=fused: {why}; leave model.attention out.")
         if not why:
             return dataclasses.replace(cfg, attention="cudnn"), "attention cudnn"
+    if platform == "tpu" and not why and wanted != "plain":
+        if wanted == "fused" or tokens >= _SPLASH_FROM:
+            reason = f"attention splash ({tokens} tokens)"
+            return dataclasses.replace(cfg, attention="splash"), reason
     if platform == "tpu" and not why:
         beside = attention.heads_in_group(cfg.heads, cfg.width // cfg.heads, rules)
         reason = f"attention packed (groups of {beside})"

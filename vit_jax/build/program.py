@@ -90,7 +90,8 @@ class Program:
     step: Any  # jitted: (state, batch, key) -> (state, metrics)
     eval_step: Any  # jitted: (params, batch) -> sums
     scores_step: Any  # jitted: like eval_step, with `scores`
-    compiling: dict[str, Future[Any]]  # `create` and `step`, if another thread compiles them
+    # `create` and `step`, if another thread compiles them.
+    compiling: dict[str, Future[Any]] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def step_key(self) -> jax.Array:
@@ -214,24 +215,24 @@ def make(
       BadInput: the mesh or a combination of values cannot be used.
     """
     rules = make_rules(config, devices)
+    platform = platform or rules.mesh.devices.flat[0].platform
     steps, use_ema = timeline.steps_of(config, examples), config.ema.decay > 0
     chosen, side = _execution(config, classes, rules, steps, platform), config.data.image_size
-    cfg = chosen.cfg
-    bare = variants.make(cfg)
+    bare = variants.make(chosen.cfg)
 
     def init_params(key: jax.Array) -> Any:
         return bare.init(key, jnp.zeros((1, side, side, 3)))["params"]
 
     params = jax.eval_shape(init_params, _key_shape())
-    schedule, tx = _optimizer(config, params, steps)
+    rates, tx = _optimizer(config, params, steps)
 
     def create(key: jax.Array) -> state.TrainState:
         return state.create(init_params, tx, key, ema=use_ema)
 
-    abstract = _placed(jax.eval_shape(create, _key_shape()), params, variants.axes(cfg), rules)
+    abstract = _placed(jax.eval_shape(create, _key_shape()), params, chosen.cfg, rules)
     places = jax.tree.map(lambda x: x.sharding, abstract)
-    model = variants.make(cfg, rules)
-    step, eval_step, scores_step = _step_functions(config, model, tx)
+    model, everywhere = variants.make(chosen.cfg, rules), rules.replicated
+    step, eval_step, scores_step = _step_functions(config, model, tx, platform)
     options = compile_ahead.options(rules.mesh.devices.flat[0].platform)
     jitted = functools.partial(jax.jit, compiler_options=options)
     return Program(
@@ -243,15 +244,14 @@ def make(
         model=model,
         execution=chosen.reason,
         rules=rules,
-        schedule=schedule,
+        schedule=rates,
         abstract=abstract,
         create=jax.jit(create, out_shardings=places),
         init_params=init_params,
         tx=tx,
-        step=jitted(step, donate_argnums=0, out_shardings=(places, rules.replicated)),
-        eval_step=jitted(eval_step, out_shardings=rules.replicated),
-        scores_step=jitted(scores_step, out_shardings=rules.replicated),
-        compiling={},
+        step=jitted(step, donate_argnums=0, out_shardings=(places, everywhere)),
+        eval_step=jitted(eval_step, out_shardings=everywhere),
+        scores_step=jitted(scores_step, out_shardings=everywhere),
     )
 
 
@@ -293,14 +293,13 @@ def _execution(
     images = config.batch_size * steps.total
     # A user's own model has one form, and its FLOPs may not be known.
     flops = 0 if cfg.FAMILY == "own" else 3 * images * variants.forward_flops(cfg, side, side)
-    platform = platform or rules.mesh.devices.flat[0].platform
-    return execution.choose(cfg, config.model, rules, platform, flops / rules.mesh.size)
+    return execution.choose(cfg, config.model, rules, platform, flops / rules.mesh.size, side)
 
 
 def _placed(
-    shapes: state.TrainState, params: Any, meaning: sharding.Axes, rules: sharding.Rules
+    shapes: state.TrainState, params: Any, cfg: variants.Config, rules: sharding.Rules
 ) -> state.TrainState:
-    places = sharding.place(shapes, sharding.param_axes(params, meaning), rules)
+    places = sharding.place(shapes, sharding.param_axes(params, variants.axes(cfg)), rules)
     return jax.tree.map(
         lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, places
     )
@@ -312,18 +311,25 @@ def _chosen(section: ConfigDict) -> dict[str, Any]:
     return own | section[section.name].to_dict()
 
 
+def schedule(config: ConfigDict, steps: timeline.Steps) -> schedules.Schedule:
+    """Returns the learning rate of a run of this length as a function of the updates done."""
+    in_steps = {"warmup": steps.warmup, "cooldown": steps.cooldown, "drops": steps.drops}
+    arguments = _chosen(config.schedule) | in_steps
+    return schedules.make_schedule(total_steps=steps.total, **arguments)
+
+
 def _optimizer(
     config: ConfigDict, params: Any, steps: timeline.Steps
 ) -> tuple[schedules.Schedule, optimizers.Transform]:
-    in_steps = {"warmup": steps.warmup, "cooldown": steps.cooldown, "drops": steps.drops}
-    arguments = _chosen(config.schedule) | in_steps
-    schedule = schedules.make_schedule(total_steps=steps.total, **arguments)
-    tx = optimizers.make_optimizer(params, schedule, **_chosen(config.optimizer))
-    return schedule, train_step.skipping(tx) if config.skip_non_finite else tx
+    rates, multipliers = schedule(config, steps), config.optimizer.decay.multipliers
+    tx = optimizers.make_optimizer(
+        params, rates, decay_multipliers=multipliers, **_chosen(config.optimizer)
+    )
+    return rates, train_step.skipping(tx) if config.skip_non_finite else tx
 
 
 def _step_functions(
-    config: ConfigDict, model: variants.Model, tx: optimizers.Transform
+    config: ConfigDict, model: variants.Model, tx: optimizers.Transform, platform: str
 ) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
     """Returns (train step, evaluation step, evaluation step with scores).
 
@@ -349,6 +355,7 @@ def _step_functions(
         mixup_alpha=config.mixup.alpha,
         cutmix_alpha=config.mixup.cutmix,
         masked=objective,
+        norm_of_change=platform == "tpu",
         **shared,
     )
     if objective is not None:

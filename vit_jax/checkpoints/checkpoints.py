@@ -138,10 +138,7 @@ class Checkpoints:
         good = None
         while steps and good is None:
             step = steps.pop()
-            part = (jax.process_index(), jax.process_count())
-            mine = step_folders.damage(self.folder / str(step), part=part)
-            answers = coordination.gather(f"checksums of {step}", mine)
-            if damage := next(filter(None, answers), ""):
+            if damage := self.damage(step):
                 damaged[step] = damage
             else:
                 good = step
@@ -153,6 +150,12 @@ class Checkpoints:
         for step in damaged:
             self._metrics.pop(step, None)
         return good
+
+    def damage(self, step: int) -> str:
+        """Returns the damage of a step, or ""; all processes call this and share the reading."""
+        part = (jax.process_index(), jax.process_count())
+        mine = step_folders.damage(self.folder / str(step), part=part)
+        return next(filter(None, coordination.gather(f"checksums of {step}", mine)), "")
 
     def _set_aside(self) -> None:
         """Renames the damaged steps that are newer than the good one, so that they do not count."""
@@ -344,7 +347,7 @@ class Checkpoints:
         """Returns the state at a step, placed according to `abstract`.
 
         Args:
-          step: from `newest_good`.
+          step: from `newest_good`, or one without `damage`.
           abstract: shapes, dtypes and shardings of the whole state.
 
         Raises:
@@ -354,6 +357,9 @@ class Checkpoints:
         self._check_params(step, abstract)
         wanted = ocp.args.Composite(state=ocp.args.StandardRestore(abstract))  # type: ignore[call-arg]
         try:
+            if self._read_only:
+                reader = ocp.Checkpointer(ocp.CompositeCheckpointHandler())
+                self._checkpointer = self._open.enter_context(reader)
             restored = self._checkpointer.restore(self._for_orbax / str(step), args=wanted)
         except Exception as e:  # a store raises errors of any class
             raise self._not_restored(step, abstract, e) from e

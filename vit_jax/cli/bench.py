@@ -30,6 +30,7 @@ _OTHERS = {
 }
 
 _TPU = "compare training steps by the TPU compiler's clock; needs no TPU"
+_TPU_EXAMPLE = "vit_jax bench tpu --models=B/16,L/16 --batch=64 --tpu=v5e,v4 --json"
 
 Part = tuple[dict[str, Any], str]  # for programs, for people
 
@@ -40,7 +41,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     big = bool(present_accelerators())
     every = {**_OF_MODELS, **_OTHERS, "all": "measure all of these", "tpu": _TPU}
     for name, text in every.items():
-        sub = parts.add_parser(name, help=text, description=text, allow_abbrev=False)
+        example = _TPU_EXAMPLE if name == "tpu" else f"vit_jax bench {name} --json"
+        sub = parts.add_parser(
+            name,
+            help=text,
+            description=text,
+            epilog=f"example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,  # or it breaks the example
+            allow_abbrev=False,
+        )
         sub.add_argument("--json", action="store_true", help="print one JSON object")
         if name in _OTHERS:
             continue
@@ -53,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 "--tpu",
                 default="v5e",
                 metavar="NAMES",
-                help="generations, separated by commas: v2 to v6e (default: v5e)",
+                help="generations, separated by commas: v2 to tpu7x (default: v5e)",
             )
         add(
             "--models",

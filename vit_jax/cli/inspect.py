@@ -56,6 +56,7 @@ def describe(weights: Any) -> dict[str, Any]:
     }
     return {
         "format": weights.format,
+        **({"branch": weights.branch} if weights.branch else {}),
         "family": family,
         "architecture": architecture,
         "parameters": sum(math.prod(t["shape"]) for t in tensors.values()),
@@ -71,8 +72,9 @@ def as_text(description: dict[str, Any]) -> str:
         [name, str(tuple(t["shape"])), t["dtype"]] for name, t in description["tensors"].items()
     ]
     facts = "\n".join(f"  {key:<18} {value}" for key, value in description["architecture"].items())
+    branch = f"branch of    {description['branch']}\n" if "branch" in description else ""
     return (
         f"{console.table(['tensor', 'shape', 'dtype'], rows)}\n\n"
-        f"format       {description['format']}\nfamily       {description['family']}\n"
+        f"{branch}format       {description['format']}\nfamily       {description['family']}\n"
         f"parameters   {description['parameters']:,}\narchitecture\n{facts}"
     )

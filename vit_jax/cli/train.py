@@ -39,6 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     several.add_argument("--num_processes", metavar="N", help="number of processes of the run")
     several.add_argument("--process_id", metavar="I", help="number of this process, from 0")
     parser.add_argument("--workdir", required=True, metavar="DIR", help="folder of the run")
+    parser.add_argument(
+        "--branch",
+        metavar="RUN@STEP",
+        help="begin with the whole state of a step of another run (or RUN, RUN@best), to give it "
+        "another length or schedule; short for --config.branch=RUN@STEP, see docs/runs.md",
+    )
 
 
 class _HelpConfig(argparse.Action):
@@ -66,6 +72,15 @@ def _run(args: argparse.Namespace, rest: list[str]) -> int:
     from vit_jax.config import load as config_lib
 
     overrides = arguments.overrides(args, rest)
+    if args.branch is not None:
+        if not args.branch:
+            raise BadInput("--branch is empty; give RUN@STEP, or leave it out.")
+        if any(override.startswith("--config.init=") for override in overrides):
+            raise BadInput(
+                "--branch and --config.init cannot be given together: a branch begins with the "
+                "whole state of a run, --config.init with weights alone. Leave one of them out."
+            )
+        overrides.append(f"--config.branch={args.branch}")
     config = config_lib.load(args.config, overrides)
     from vit_jax.config import provenance  # after the config, because this takes seconds
     from vit_jax.runtime import coordination, process_identity

@@ -279,12 +279,12 @@ def _choose(config: ConfigDict, set_keys: set[str]) -> None:
 
 def choices(config: ConfigDict) -> dict[str, list[str]]:
     """Returns section -> options, for sections with a `name` and a sub-section for each option."""
-    sections = {
-        key: [k for k, v in section.items() if isinstance(v, ConfigDict)]
+    options = {
+        key: [choice for choice in sections.KEYS[f"{key}.name"].choices if choice in section]
         for key, section in config.items()
         if isinstance(section, ConfigDict) and "name" in section
     }
-    return {key: options for key, options in sections.items() if options}
+    return {key: listed for key, listed in options.items() if listed}
 
 
 def flatten(config: Mapping[str, Any] | ConfigDict, prefix: str = "") -> Iterator[tuple[str, Any]]:

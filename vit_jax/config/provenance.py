@@ -53,12 +53,14 @@ class Origin:
       devices: the hardware, in one line.
       examples: number of training examples and a digest of their names, of the last start.
       versions: package, or `python` -> version, of the last start.
+      branch: WORKDIR@STEP of the run whose state the run began with.
     """
 
     recipe: Recipe | None = None
     devices: str = ""
     examples: str = ""
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    branch: str = ""
 
 
 def recipe(spec: str, overrides: Sequence[str]) -> Recipe | None:
@@ -77,7 +79,9 @@ def recipe(spec: str, overrides: Sequence[str]) -> Recipe | None:
     return Recipe(spec, tuple(overrides), dict(config_lib.flatten(alone)))
 
 
-def write(workdir: Path, recipe: Recipe | None, devices: str, examples: str = "") -> None:
+def write(
+    workdir: Path, recipe: Recipe | None, devices: str, examples: str = "", branch: str = ""
+) -> None:
     """Writes the provenance of a start.
 
     Args:
@@ -85,9 +89,10 @@ def write(workdir: Path, recipe: Recipe | None, devices: str, examples: str = ""
       recipe: None for a config.yaml, such as that of the run itself: the recorded recipe stays.
       devices: the hardware, in one line.
       examples: see `Origin`.
+      branch: see `Origin`.
     """
     recipe = recipe or read(workdir).recipe
-    origin = Origin(recipe, devices, examples, versions())
+    origin = Origin(recipe, devices, examples, versions(), branch)
     text = json.dumps(dataclasses.asdict(origin), indent=1)
     storage.write(workdir / FILE, text + "\n")
 
@@ -101,13 +106,9 @@ def read(workdir: Path) -> Origin:
     if not isinstance(content, dict):
         return Origin()
     recipe, versions = content.get("recipe"), content.get("versions")
-    devices, examples = (content.get(key, "") for key in ("devices", "examples"))
-    return Origin(
-        recipe=_recipe(recipe),
-        devices=devices if isinstance(devices, str) else "",
-        examples=examples if isinstance(examples, str) else "",
-        versions=dict(_texts(versions)) if isinstance(versions, dict) else {},
-    )
+    texts = dict(_texts({key: content.get(key) for key in ("devices", "examples", "branch")}))
+    known = dict(_texts(versions)) if isinstance(versions, dict) else {}
+    return Origin(recipe=_recipe(recipe), versions=known, **texts)
 
 
 def _recipe(content: Any) -> Recipe | None:

@@ -201,6 +201,13 @@ class Lamb:
 
 
 @dataclass(frozen=True)
+class Decay:
+    """Weight decay by parameter, for every optimizer."""
+    multipliers: tuple[tuple[str, float], ...] = results(
+        (), "((path pattern, factor), ...): the first match wins", "multipliers")
+
+
+@dataclass(frozen=True)
 class Optimizer:
     """The way from gradients to updates; patterns are regular expressions for whole paths."""
     name: Literal["adamw", "sgd", "adafactor", "lamb"] = results("adamw", "which optimizer")
@@ -209,6 +216,7 @@ class Optimizer:
     weight_decay: float = results(
         0.0, "decay, multiplied by the learning rate (0.1 in Table 3)", _NOT_NEGATIVE)
     decay_mask: Literal["kernels", "all"] = results("kernels", "parameters that decay")
+    decay: Decay = inside(Decay)
     lr_mults: tuple[tuple[str, float], ...] = results(
         (), "((path pattern, factor), ...): the first match wins", "multipliers")
     layer_decay: float = results(
@@ -391,6 +399,8 @@ class Config:
     compile_cache: str = where(
         "auto", 'folder for compiled programs; auto: ~/.cache/vit_jax; "": no cache')
     init: str = where("", "run or weights file to start from, while the workdir has no checkpoint")
+    branch: str = where(
+        "", "WORKDIR@STEP: run and step whose whole state the run begins with (--branch)")
     length: str = results("10 epochs", "duration of the training", "length")
     batch_size: int = results(
         512, "images per optimizer step over all devices", _POSITIVE, "images")

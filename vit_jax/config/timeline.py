@@ -7,6 +7,7 @@
 """
 
 import dataclasses
+import re
 
 from vit_jax.config import schema, validation
 from vit_jax.config.load import ConfigDict
@@ -44,6 +45,12 @@ def _divides(every: int, step: int) -> bool:
 def profile_steps(text: str) -> range:
     """Parses `"100:105"` to range(100, 105), and an empty text to an empty range."""
     return range(*map(int, text.split(":"))) if text else range(0)
+
+
+def first_step(config: ConfigDict) -> int:
+    """Returns the step with whose state a run began: that of its branch, else 0."""
+    match = re.search(r"@(\d+)$", config.branch)
+    return int(match[1]) if match else 0
 
 
 def steps_of(config: ConfigDict, examples: int) -> Steps:

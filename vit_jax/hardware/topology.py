@@ -12,6 +12,13 @@ and v3 from Jouppi et al., "A Domain-Specific Supercomputer for Training Deep Ne
 (CACM 2020), and of GPUs from the vendor's data sheets and its eight-GPU machines. The memory of a
 TPU device is what its compiler lets a program use (libtpu 0.0.42). Selectors and runtimes: "TPUs in
 GKE", "GPUs in GKE" and "Cloud TPU software versions" of the same documentation.
+
+Clock rates are derived: at that rate, a device's multipliers make the published peak. The number of
+multipliers is that of jax's table of TPUs (jax/_src/pallas/mosaic/tpu_info.py, jax 0.10.2): one of
+128 x 128 in a core of v2, two of v3, four of v4, v5e and v5p (v4 and v5p have two cores a device),
+two of 256 x 256 in a core of v6e and TPU7x. Those two take two rows a cycle: the compiler expects
+more than one of a large product (v6e 1.4, TPU7x 1.6). So TPU7x runs at 1153.5e12 / (2 x 2 x 256 x
+256 x 2) = 2.2 GHz. No publication confirms it.
 """
 
 import dataclasses
@@ -87,7 +94,7 @@ _TPUS = (
     ),
     Generation(
         "tpu7x", "tpu", ("tpu7x",), int(94.75 * GIB), 1153.5e12, 3690e9, 300e9, 6.25e9,
-        devices_per_chip=2, per_chip=2, shapes=_CUBES, selector="tpu7x",
+        2.2e9, devices_per_chip=2, per_chip=2, shapes=_CUBES, selector="tpu7x",
     ),
 )  # fmt: skip
 

@@ -12,6 +12,7 @@ layer, such as `blocks/3/attn/query/kernel`. They mean the same with and without
 `make_optimizer`.
 """
 
+import difflib
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -38,6 +39,7 @@ def make_optimizer(
     clip: float = 0.0,
     weight_decay: float = 0.0,
     decay_mask: str = "kernels",
+    decay_multipliers: Sequence[tuple[str, float]] = (),
     lr_mults: Sequence[tuple[str, float]] = (),
     layer_decay: float = 1.0,
     freeze: Sequence[str] = (),
@@ -57,6 +59,7 @@ def make_optimizer(
       clip: largest global norm of the gradients that are not frozen; 0 turns clipping off.
       weight_decay: see above.
       decay_mask: `kernels` or `all`.
+      decay_multipliers: see `decay_factors`.
       lr_mults: see `rate_factors`.
       layer_decay: see `rate_factors`.
       freeze: see `trainable`.
@@ -65,8 +68,7 @@ def make_optimizer(
     Raises:
       BadInput: a pattern matches nothing, or everything is frozen.
     """
-    mask = decayed(params, decay_mask)
-    decay = optax.add_decayed_weights(weight_decay, mask) if weight_decay else optax.identity()
+    decay = _decay(params, weight_decay, decay_mask, decay_multipliers)
     factors = rate_factors(params, lr_mults, layer_decay)
     frozen = _multiply(trainable(params, freeze)) if freeze else optax.identity()
     return optax.chain(
@@ -77,6 +79,25 @@ def make_optimizer(
         _by_rate(schedule),
         frozen,
     )
+
+
+def _decay(
+    params: PyTree, rate: float, mask: str, multipliers: Sequence[tuple[str, float]]
+) -> Transform:
+    """Adds rate * multiplier * parameter to the update of each parameter that decays."""
+    factors = decay_factors(params, mask, multipliers)
+    if not rate:
+        return optax.identity()
+    if not multipliers:
+        return optax.add_decayed_weights(rate, decayed(params, mask))
+
+    def add(update: jax.Array, param: jax.Array, factor: np.ndarray) -> jax.Array:
+        if not np.any(factor):
+            return update
+        return update + jnp.asarray(rate * factor, param.dtype) * param
+
+    adding = optax.stateless(lambda updates, params: jax.tree.map(add, updates, params, factors))
+    return optax.masked(adding, True)  # its state is that of `add_decayed_weights`
 
 
 def adamw(decay: Transform, *, b1: float, b2: float, eps: float, mu_dtype: str) -> Transform:
@@ -234,14 +255,60 @@ def _compile(key: str, pattern: str, paths: Sequence[str]) -> re.Pattern[str]:
     except re.error as e:
         raise BadInput(f"{key}: {pattern!r} is not a regular expression: {e}.") from e
     if not any(compiled.fullmatch(p) for p in paths):
+        near = ", ".join(difflib.get_close_matches(pattern, paths, cutoff=0.4))
         shown = ", ".join(paths[:: max(1, len(paths) // 8)])
-        raise BadInput(f"{key}: {pattern!r} matches no parameter; paths look like {shown}.")
+        raise BadInput(
+            f"{key}: {pattern!r} matches no parameter; "
+            f"{f'near are {near}; ' if near else ''}paths look like {shown}."
+        )
     return compiled
 
 
 def decayed(params: PyTree, which: str) -> PyTree:
     """Returns a mask, True where weight decay acts: `kernels` (big_vision, AugReg) or `all`."""
-    return tree.map_with_path(lambda path, _: which == "all" or path.endswith("/kernel"), params)
+    return tree.map_with_path(lambda path, _: _decays(path, which), params)
+
+
+def _decays(path: str, which: str) -> bool:
+    return which == "all" or path.endswith("/kernel")
+
+
+def decay_factors(params: PyTree, which: str, multipliers: Sequence[tuple[str, float]]) -> PyTree:
+    """Returns the factor on the weight decay of each parameter, or of each layer of it.
+
+    ViT-G decays its head by 3.0 and its body by 0.03 (arXiv:2106.04560): weight_decay=0.03 with
+    (("head/.*", 100.0),).
+
+    Args:
+      params: tree of arrays or shapes.
+      which: see `decayed`; a parameter that it leaves out has the factor 0.
+      multipliers: (pattern, factor) pairs; the first match wins; without a match the factor is 1.
+
+    Raises:
+      BadInput: a pattern matches no parameter or only some that do not decay, or a factor is
+        negative.
+    """
+    key, paths = "optimizer.decay.multipliers", canonical_paths(params)
+    decaying = [path for path in paths if _decays(path, which)]
+    patterns = []
+    for pattern, factor in multipliers:
+        compiled = _compile(key, pattern, paths)
+        if factor < 0:
+            raise BadInput(f"{key}: {pattern!r} has {factor}; give 0 or more.")
+        if not any(map(compiled.fullmatch, decaying)):
+            raise BadInput(
+                f"{key}: {pattern!r} matches only parameters that do not decay with "
+                f"optimizer.decay_mask={which}; leave it out, or give "
+                "--config.optimizer.decay_mask=all."
+            )
+        patterns.append((compiled, factor))
+
+    def factor_of(path: str) -> float:
+        if not _decays(path, which):
+            return 0.0
+        return next((factor for p, factor in patterns if p.fullmatch(path)), 1.0)
+
+    return _layer_factors(params, factor_of)
 
 
 def trainable(params: PyTree, freeze: Sequence[str]) -> PyTree:

@@ -3,5 +3,5 @@
 
 """Checks before a run: does it fit (plan), is the machine fit (doctor), how fast is it (bench).
 
-Imports `build` and the rooms below it. Open `plan/plan.py` first.
+Imports `reports` and the rooms below it. Open `plan/plan.py` first.
 """

@@ -3,7 +3,7 @@
 
 """Draws charts as SVG for a page, by matplotlib without its global state.
 
-Equal data give equal text. Start from `chart`.
+Equal data give equal text. Start from `chart` (points and lines) or `bars`.
 """
 
 import dataclasses
@@ -84,16 +84,14 @@ def chart(
     columns = max(1, width // (50 + 7 * max(map(len, names))))
     rows = -(-sum(map(bool, names)) // columns)
     title = f"{y_title} by {x_title}"
-    settings: dict[Any, Any] = {**_SETTINGS, "svg.hashsalt": title}
-    with matplotlib.rc_context(settings):
+    with matplotlib.rc_context(_settings(title)):
         inches = width / _UNITS, (height + rows * _LINE) / _UNITS
         figure = Figure(figsize=inches, layout="constrained")
         axes = figure.subplots()
-        axes.set(xlabel=x_title, ylabel=y_title, axisbelow=True)
+        _prepare(axes, xlabel=x_title, ylabel=y_title)
         axes.set(**{f"{letter}scale": "log" for letter in log})
         axes.grid(color="#e4e4e4")
         axes.margins(0.06)
-        axes.spines[["top", "right"]].set_visible(False)
         lines = [_draw(axes, one) for one in series]
         longest = max(5, len(f"{axes.get_xlim()[1]:,.0f}"))  # characters of a number below the axis
         _put_ticks(axes.xaxis, width // (30 + 6 * longest))
@@ -108,7 +106,57 @@ def chart(
             figure.legend(
                 *zip(*shown, strict=True), loc="outside lower left", ncols=columns, frameon=False
             )
-        svg = drawing.saved(figure, format="svg", metadata=dict.fromkeys(_METADATA))
+        return _element(figure, title)
+
+
+def bars(
+    rows: Mapping[str, Sequence[float]], names: Sequence[str], x_title: str, *, width: int = WIDTH
+) -> str:
+    """Returns an <svg> element with one stacked bar for each row, the first on top; "" without any.
+
+    Args:
+      rows: name of a row -> the lengths that stand end to end, at least 0.
+      names: what each length is, for the legend.
+      x_title: title of the horizontal axis.
+      width: width; text has 12 units.
+    """
+    if not rows:
+        return ""
+    with matplotlib.rc_context(_settings(x_title)):
+        inches = width / _UNITS, (70 + 26 * len(rows)) / _UNITS
+        figure = Figure(figsize=inches, layout="constrained")
+        axes = figure.subplots()
+        _prepare(axes, xlabel=x_title)
+        axes.grid(color="#e4e4e4", axis="x")
+        starts = [0.0] * len(rows)
+        for number, name in enumerate(names):
+            lengths = [row[number] for row in rows.values()]
+            axes.barh(
+                range(len(rows)), lengths, left=starts, height=0.72, label=name,
+                color=COLOURS[number % len(COLOURS)],
+            )  # fmt: skip
+            starts = [start + length for start, length in zip(starts, lengths, strict=True)]
+        axes.set_yticks(range(len(rows)), [_shortened(name, width // 16) for name in rows])
+        axes.tick_params(axis="y", length=0)
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.margins(x=0.02)
+        _put_ticks(axes.xaxis, width // 90)
+        figure.legend(loc="outside lower left", ncols=len(names), frameon=False)
+        return _element(figure, x_title)
+
+
+def _settings(title: str) -> dict[Any, Any]:
+    return {**_SETTINGS, "svg.hashsalt": title}
+
+
+def _prepare(axes: Axes, **titles: str) -> None:
+    axes.set(axisbelow=True, **titles)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _element(figure: Figure, title: str) -> str:
+    """Returns a figure as an <svg> element."""
+    svg = drawing.saved(figure, format="svg", metadata=dict.fromkeys(_METADATA))
     svg = re.sub(
         r'<g id="[^"]+">', "<g>", svg.decode().partition("<svg ")[2]
     )  # ids of a page differ

@@ -11,7 +11,8 @@ import ctypes
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -37,7 +38,8 @@ class Child:
         self._ours, theirs = context.Pipe()
         self._died = died or "a process of its own ended; its last words are above."
         self._process = context.Process(target=_serve, args=(theirs, make, args), daemon=True)
-        self._process.start()
+        with _blocked():
+            self._process.start()
         theirs.close()
 
     def __enter__(self) -> "Child":
@@ -63,8 +65,22 @@ class Child:
         return answer
 
 
+@contextlib.contextmanager
+def _blocked() -> Iterator[None]:
+    """Blocks SIGINT and SIGTERM in every thread of a process that starts meanwhile.
+
+    The parent gets these signals too, and ends that process. Handled there, they would interrupt
+    its work, or make libtpu print a stack.
+    """
+    resource_tracker.ensure_running()  # its first start would unblock both
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _serve(channel: Connection, make: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets the signal and ends this process
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: also if the parent is killed
     os.dup2(2, 1)  # keeps stdout clean

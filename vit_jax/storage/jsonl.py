@@ -91,6 +91,21 @@ def open_for_append(path: Path, last: float = math.inf) -> "_File | _Objects":
     return (_Objects if storage.is_remote(path) else _File)(rows_path(path), last)
 
 
+def copy_rows(source: Path, target: Path, last: int) -> None:
+    """Replaces the rows of a .jsonl file by those of another up to a step.
+
+    A bucket gets all of them as one object.
+    """
+    text = "".join(map(_line, read_rows(source, last)))
+    if not storage.is_remote(target):
+        storage.write(target, text)
+        return
+    for path, _, _ in _objects(rows_path(target)):
+        storage.remove(path)
+    if text:
+        storage.write(rows_path(target) / f"{last:09d}-000000.jsonl", text)
+
+
 class _File:
     """A file that rows are appended to."""
 

@@ -5,7 +5,7 @@
 
     workdir  -> is there a run to continue, or a finished one?
     build    -> data, model, optimizer, compiled step
-    start    -> resume, or start from weights, or from scratch
+    start    -> resume, or branch off another run, or start from weights, or from scratch
     loop     -> steps; every so often a row of metrics, an evaluation, a checkpoint
     finish   -> final evaluation, report.html, results.json, what to do next
 
@@ -43,7 +43,7 @@ from vit_jax.step.state import TrainState
 from vit_jax.step.train_step import non_finite
 from vit_jax.storage import cache
 from vit_jax.storage import files as storage
-from vit_jax.training import metric_writer
+from vit_jax.training import branch, metric_writer
 from vit_jax.training.metric_window import Window
 from vit_jax.training.metric_writer import PROFILE_FOLDER, Report, Throughput
 from vit_jax.training.refused_start import unchanged_if_refused
@@ -119,13 +119,16 @@ def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict
     """Trains a checked configuration; the processes are already connected."""
     devices = coordination.start(config.platform, deterministic=config.deterministic)
     cache.keep_compiled(config.compile_cache, devices[0].platform)
-    create = [] if config.init or has_checkpoint(workdir) else ["create"]
+    parent = branch.parent_to_begin_with(config, workdir)
+    create = [] if config.init or parent or has_checkpoint(workdir) else ["create"]
     run = build.build(config, compile_first=[*create, "step"])
     coordinated_stop.check()
     dataset = run.fingerprint()
     coordination.agree("dataset", dataset)
     if run.program.model.cfg.classes:  # masked patch prediction has no classes
-        check_classes(workdir, run.source.classes)
+        check_classes(parent.workdir if parent else workdir, run.source.classes)
+    if parent is not None:
+        branch.check_length(run, parent)
     weights = initial_weights(run, workdir)
     if coordination.is_first():
         made_with = summary.device_summary(devices)
@@ -152,7 +155,7 @@ def run_in(workdir: Path, run: build.Run, weights: "Fitted | None") -> dict[str,
             )
         )
         try:
-            state, step = start(run, checkpoints, weights)
+            state, step = start(run, checkpoints, weights, workdir)
             goodput.event("initialised", step)
             report = Report(
                 workdir,
@@ -178,9 +181,9 @@ def run_in(workdir: Path, run: build.Run, weights: "Fitted | None") -> dict[str,
 def initial_weights(run: build.Run, workdir: Path) -> "Fitted | None":
     """Returns the weights of `init`, fitted to the model.
 
-    Returns None when training from scratch or when there is a checkpoint.
+    Returns None when training from scratch, from a branch, or when there is a checkpoint.
     """
-    if not run.config.init or has_checkpoint(workdir):
+    if not run.config.init or run.config.branch or has_checkpoint(workdir):
         return None
     from vit_jax.weights import loading
 
@@ -190,16 +193,19 @@ def initial_weights(run: build.Run, workdir: Path) -> "Fitted | None":
 
 
 def start(
-    run: build.Run, checkpoints: Checkpoints, weights: "Fitted | None"
+    run: build.Run, checkpoints: Checkpoints, weights: "Fitted | None", workdir: Path
 ) -> tuple[TrainState, int]:
     """Returns the state and the step from which the run starts.
 
-    This is the newest good checkpoint, else the weights of `init`, else scratch.
+    This is the newest good checkpoint, else the step of the branch, else the weights of `init`,
+    else scratch.
     """
     step = checkpoints.newest_good()
     if step is not None:
         log.info("start: resuming %s at step %d", checkpoints.folder.parent, step)
         return checkpoints.restore(step, run.program.abstract), step
+    if run.config.branch:
+        return branch.begin(run, checkpoints, workdir)
     if weights is None:
         log.info("start: from scratch, seed %d", run.config.seed)
         return run.program.init(), 0
@@ -221,8 +227,7 @@ def loop(
 ) -> TrainState:
     """Trains steps `first + 1` to the last, with all work that is due after each step."""
     steps, config_yaml = run.program.steps, config_lib.to_yaml(run.config)
-    platform = run.program.rules.mesh.devices.flat[0].platform
-    log.info("compiling the step for %s: %s", platform, run.program.execution)
+    log.info("compiling the step: %s", run.program.execution)
     train_step, key = run.program.compiled("step"), run.program.step_key
     throughput, backstop = Throughput(), Backstop(run.config.checkpoint.every_minutes)
     window, batches = Window(run, report, throughput, first), run.train_batches(first)

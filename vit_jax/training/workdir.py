@@ -28,6 +28,7 @@ from vit_jax.reports import summary
 from vit_jax.runtime import coordination
 from vit_jax.storage import checksums
 from vit_jax.storage import files as storage
+from vit_jax.training import branch
 
 log = logging.getLogger("vit_jax")
 
@@ -45,8 +46,11 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
     config_file = coordination.share("file of the configuration", str(file or ""))
     if config_file:
         saved = config_lib.read(config_file)
+        branch.settle_again(config, saved, workdir)
         defaults.take_from_run(config, saved)
         compare(saved, config, workdir)
+    elif config.branch:
+        branch.settle(config, workdir)
     else:
         try:
             defaults.settle(config)
@@ -196,17 +200,19 @@ def prepare(
       devices: a description of the devices.
       examples: the identity of the training examples, see `provenance.Origin`.
     """
-    before = provenance.read(workdir).examples
-    if before not in ("", examples) and has_checkpoint(workdir):
+    parent = branch.parent_to_begin_with(config, workdir)
+    previous = parent.workdir if parent else workdir
+    before = provenance.read(previous)
+    if before.examples not in ("", examples) and has_checkpoint(previous):
         log.warning("the training examples have changed since the run was last started: %s, before "
                     "%s; it goes on with the new ones, unlike a run that never stopped",
-                    examples, before)  # fmt: skip
+                    examples, before.examples)  # fmt: skip
     with writing(workdir):
         storage.make_folder(workdir)
         storage.write(workdir / step_folders.CONFIG_FILE, config_lib.to_yaml(config))
         names = json.dumps({"classes": list(classes)}, indent=1)
         storage.write(workdir / step_folders.CLASSES_FILE, names + "\n")
-        provenance.write(workdir, recipe, devices, examples)
+        provenance.write(workdir, recipe or before.recipe, devices, examples, config.branch)
 
 
 def check_classes(workdir: Path, classes: Sequence[str]) -> None:

@@ -52,6 +52,7 @@ class Weights:
       names: names of the classes by label, if the config.json has them; those of a run are not
         read.
       sigmoid: whether the config.json says that each class has an independent probability.
+      branch: for a run that began with the state of another run: WORKDIR@STEP of that run.
     """
 
     flat: Flat
@@ -63,6 +64,7 @@ class Weights:
     images: dict[str, Any]
     names: tuple[str, ...] = ()
     sigmoid: bool = False
+    branch: str = ""
 
     @property
     def config(self) -> variants.Config:

@@ -54,8 +54,7 @@ def find_run(text: str) -> Run | None:
     """
     if _is_file(text):
         return None
-    plain = "@" not in text or storage.is_dir(storage.path(text))
-    name, which = (text, "") if plain else text.rsplit("@", 1)
+    name, which = split_run(text)
     workdir = storage.workdir(name)
     if not storage.is_dir(workdir / FOLDER):  # never raises, however long the name
         there = storage.is_dir(workdir)
@@ -95,6 +94,12 @@ def find_run(text: str) -> Run | None:
     if step is None or step not in steps:
         raise BadInput(f"{text!r}: no such checkpoint in {workdir}; its steps are {steps}.")
     return Run(workdir, step)
+
+
+def split_run(text: str) -> tuple[str, str]:
+    """Returns (WORKDIR, `best`, the step or "") of a run; an existing folder has any name."""
+    plain = "@" not in text or storage.is_dir(storage.path(text))
+    return (text, "") if plain else tuple(text.rsplit("@", 1))  # type: ignore[return-value]
 
 
 def _is_file(text: str) -> bool:
@@ -199,6 +204,7 @@ def _read_run(run: Run, *, shapes_only: bool) -> Weights:
         tensors={p: (tuple(x.shape), str(x.dtype)) for p, x in tree.leaves_with_paths(params)},
         images={"mean": list(saved.data.mean), "std": list(saved.data.std),
                 "ops": saved.data.eval_ops},
+        branch=saved.branch,
     )  # fmt: skip
 
 

@@ -119,7 +119,8 @@ def _measured(
             raise
         return {"error": "does not fit in memory"}
     secs = time.monotonic() - began
-    estimate = clock.read(compiled.as_text() or "", generation.hertz, lambda *_: 0.0)
+    text, peak = compiled.as_text() or "", generation.flops
+    estimate = clock.read(text, generation.hertz, peak, lambda *_: 0.0)
     needs = compiled.memory_analysis()
     if estimate is None or needs is None:
         raise BadInput(f"the compiler writes no cycles for {accelerator.name}.")

@@ -3,5 +3,5 @@
 
 """Compiles a step ahead of time for an accelerator; counts its memory, hours and traffic.
 
-Imports `build` and the rooms below it. Open `plan` first.
+Imports `reports` and the rooms below it. Open `plan` first.
 """

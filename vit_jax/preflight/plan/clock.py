@@ -6,36 +6,26 @@
 The compiler writes `"estimated_cycles":"N"` behind the instructions of a program for a TPU. Their
 sum, divided by the clock rate, is an estimate, not a measurement: docs/planning.md compares it with
 what others have measured. Other compilers write no cycles. Start from `read`.
+
+For the kernels of splash attention the compiler writes no cycles. They count with the FLOPs of
+their products at the peak rate, in a part of their own; a real kernel is slower.
 """
 
 import dataclasses
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from vit_jax.preflight.plan import hlo
+from vit_jax.preflight.plan.attribution import COLLECTIVES, Attribution
 from vit_jax.preflight.plan.hlo import Computations, Instruction
 
-OTHER = "not attributed"
-COLLECTIVES = "collectives that nothing hides"
-COPIES = "copies and transposes"
-_STORING = "storing and fetching of what layers keep"
-
-# The first pattern that occurs in `op_name` decides. `op_name` is a path of functions, modules and
-# operations: jit(train_step)/transpose(jvp(ViT))/while/body/.../blocks/attn/query/dot_general.
-_PARTS: tuple[tuple[str, str], ...] = (
-    (r"dynamic_(update_)?(index_in_dim|slice)|/concatenate$", _STORING),
-    (r"/metrics/", "norms for metrics"),
-    (r"/optimizer/|opt_state", "optimizer"),
-    (r"map_head|attn/+(query|key|value)\b", "attention: projections"),
-    (r"attn/+out\b", "attention: output"),
-    (r"attn/", "attention: scores and softmax"),
-    (r"mlp\b|mixer|tokens_mlp|channels_mlp", "MLP"),
-    (r"_embed|embedding|posemb|\bcls\b|registers", "patch embedding"),
-    (r"backbone|root|stage|unit|\bconv|\bgn", "convolutions"),
-    (r"norm", "norms"),
-    (r"head|softmax|sigmoid|loss|take_along_axis|one_hot|pre_logits|jvp\(\)", "head and loss"),
-)  # fmt: skip
+# The compiler splits an asynchronous collective into fusions: one starts it, those that compute
+# meanwhile carry it on, one ends it. All contain the same channel.
+_ASYNC_START, _ASYNC_DONE = "async-collective-start", "async-collective-done"
+KERNELS = "attention: splash kernels, at best"
+# Kernel -> its products of tokens x tokens x head dim.
+_PRODUCTS = {"fwd": 2, "dq": 3, "dkv": 4}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +43,10 @@ class Estimate:
 
 
 def read(
-    text: str, hertz: float, collective_secs: Callable[[str, Instruction], float]
+    text: str,
+    hertz: float,
+    peak: float,
+    collective_secs: Callable[[str, Instruction], float],
 ) -> Estimate | None:
     """Returns the estimate of a scheduled program; None if its compiler wrote no cycles.
 
@@ -62,6 +55,7 @@ def read(
     Args:
       text: optimised HLO.
       hertz: clock rate of the device.
+      peak: FLOP/s of the device, for kernels without cycles.
       collective_secs: (computation, collective) -> its seconds on the links.
 
     Raises:
@@ -70,8 +64,9 @@ def read(
     if '"estimated_cycles"' not in text:
         return None
     entry, computations = hlo.parse(text)
+    reader = _Reader(computations, hertz, peak, collective_secs, Attribution(computations))
     parts: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for part, direction, secs in _Reader(computations, hertz, collective_secs).costs(entry):
+    for part, direction, secs in reader.costs(entry):
         parts[part][direction] += secs
     total = sum(secs for directions in parts.values() for secs in directions.values())
     ordered = sorted(parts.items(), key=lambda item: -sum(item[1].values()))
@@ -83,31 +78,50 @@ Cost = tuple[str, str, float]  # part, direction, seconds
 
 @dataclasses.dataclass(frozen=True)
 class _Reader:
-    """Adds up the costs of a program; the fields are those of `read`."""
+    """Adds up the costs of a program; the first fields are those of `read`."""
 
     computations: Computations
     hertz: float
+    peak: float
     collective_secs: Callable[[str, Instruction], float]
+    attribution: Attribution
 
     def costs(self, name: str) -> Iterator[Cost]:
         """Yields the costs of one run of a computation, in the order of its schedule."""
         under_way: dict[str, float] = {}  # collective that has started -> its seconds still to come
         for each in self.computations[name]:
-            if each.opcode.endswith("-done") and (start := _operand(each)) in under_way:
-                for earlier in list(under_way)[: list(under_way).index(start) + 1]:
+            ended = self._ended(each, name, under_way)
+            if ended:
+                for earlier in list(under_way)[: list(under_way).index(ended[-1]) + 1]:
                     yield COLLECTIVES, "update", under_way.pop(earlier)
                 continue
-            own = list(self._own_costs(each, name))
+            starts = each.name.startswith(_ASYNC_START)
+            own = [] if starts else list(self._own_costs(each, name, under_way))
             yield from own
             passed = sum(secs for *_, secs in own)
             for started in under_way:
                 hidden = min(passed, under_way[started])
                 under_way[started] -= hidden
                 passed -= hidden
-            if each.opcode.endswith("-start") and (sending := self._sending_secs(each, name)):
-                under_way[each.name] = sending  # copies start and end too, but send nothing
+            if starts:
+                under_way |= self._sending_secs(each, name)
+            elif each.opcode.endswith("-start") and (sending := self._sending_secs(each, name)):
+                # Copies start and end too, but send nothing.
+                under_way[each.name] = sum(sending.values())
 
-    def _own_costs(self, each: Instruction, around: str) -> Iterator[Cost]:
+    def _ended(self, each: Instruction, around: str, under_way: dict[str, float]) -> list[str]:
+        """Returns the collectives that end with an instruction."""
+        if each.opcode.endswith("-done"):
+            ended = [_operand(each)]
+        elif each.name.startswith(_ASYNC_DONE):
+            ended = list(self._sending_secs(each, around))
+        else:
+            return []
+        return [one for one in under_way if one in ended]
+
+    def _own_costs(
+        self, each: Instruction, around: str, under_way: Collection[str]
+    ) -> Iterator[Cost]:
         """Yields the costs of one instruction; a loop has those of all its runs."""
         called = dict(re.findall(r"\b(body|to_apply)=%([\w.-]+)", each.attributes))
         if each.opcode == "while":
@@ -119,44 +133,40 @@ class _Reader:
         elif each.opcode == "conditional":
             branches = [list(self.costs(branch)) for branch in hlo.branches(each)]
             yield from max(branches, key=lambda costs: sum(secs for *_, secs in costs), default=[])
+        elif kernel := re.match(r"splash_mha_(fwd|dq|dkv)_", each.name):
+            direction = "forward" if kernel[1] == "fwd" else "backward"
+            yield KERNELS, direction, _PRODUCTS[kernel[1]] * _product_flops(each) / self.peak
         elif not each.opcode.endswith(("-start", "-done")):
             cycles = re.search(r'"estimated_cycles":"(\d+)"', each.attributes)
             secs = int(cycles[1]) / self.hertz if cycles else 0.0
             if secs:
-                yield *attribution(each), secs
-            sending = self._sending_secs(each, around)
+                yield *self.attribution.find(around, each), secs
+            # A fusion may carry on a collective that started before it.
+            collectives = self._sending_secs(each, around).items()
+            sending = sum(own for channel, own in collectives if channel not in under_way)
             if sending > secs:
                 yield COLLECTIVES, "update", sending - secs
 
-    def _sending_secs(self, each: Instruction, around: str) -> float:
-        """Returns the seconds that the collectives in an instruction need on the links."""
+    def _sending_secs(self, each: Instruction, around: str) -> dict[str, float]:
+        """Returns channel -> the seconds on the links, for the collectives in an instruction."""
         if each.opcode.removesuffix("-start") in hlo.KINDS:
-            return self.collective_secs(around, each)
+            channel = re.search(r"\bchannel_id=\d+", each.attributes)
+            return {channel[0] if channel else each.name: self.collective_secs(around, each)}
         called = re.search(r"\bcalls=%([\w.-]+)", each.attributes)
-        if not called:
-            return 0.0
-        return sum(self._sending_secs(i, called[1]) for i in self.computations[called[1]])
+        secs: dict[str, float] = {}
+        for inner in self.computations[called[1]] if called else ():
+            secs |= self._sending_secs(inner, called[1])
+        return secs
+
+
+def _product_flops(kernel: Instruction) -> int:
+    """Returns the FLOPs of the scores of a kernel, whose queries are [B, N, L, K]."""
+    shapes = re.findall(r"\[(\d+),(\d+),(\d+),(\d+)\]", kernel.attributes)
+    batch, heads, tokens, head_dim = map(int, shapes[0])
+    return 2 * batch * heads * tokens**2 * head_dim
 
 
 def _operand(each: Instruction) -> str:
     """Returns the name of the first operand."""
     names = re.findall(r"%([\w.-]+)", each.operands)
     return names[0] if names else ""
-
-
-def attribution(each: Instruction) -> tuple[str, str]:
-    """Returns (part, direction) of an instruction, from the name that jax gave its operation.
-
-    An instruction without a name, such as a conversion of a parameter, belongs to its operand.
-    """
-    named = re.search(r'op_name="([^"]*)"', each.attributes)
-    name = named[1] if named else each.operands.replace("__", "/")
-    direction = "backward" if "transpose(jvp" in name else "forward" if "jvp(" in name else "update"
-    if each.opcode in ("copy", "transpose") or name.endswith("/transpose"):
-        return COPIES, direction
-    if each.opcode in hlo.KINDS:
-        return COLLECTIVES, direction
-    for pattern, part in _PARTS:
-        if re.search(pattern, name):
-            return part, direction
-    return OTHER, direction

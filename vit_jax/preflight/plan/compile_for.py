@@ -33,7 +33,7 @@ from vit_jax.errors import BadInput
 from vit_jax.hardware import device_memory, topology
 from vit_jax.hardware.topology import Accelerator
 from vit_jax.models import mixer, vit
-from vit_jax.preflight.plan import clock, estimate, hlo
+from vit_jax.preflight.plan import attribution, clock, estimate, hlo
 from vit_jax.runtime import coordination
 from vit_jax.storage import cache
 from vit_jax.storage import files as storage
@@ -204,7 +204,7 @@ def _compiled(made: program.Program, accelerator: Accelerator) -> dict[str, Any]
     versions += [os.environ.get(flags, "") for flags in ("XLA_FLAGS", "LIBTPU_INIT_ARGS")]
     versions += [
         Path(module).read_text(encoding="utf-8")
-        for module in (__file__, str(hlo.__file__), str(clock.__file__))
+        for module in (__file__, *(str(m.__file__) for m in (attribution, clock, hlo)))
     ]
     text = "\n".join([accelerator.name, str(dict(made.rules.mesh.shape)), *versions])
     key = hashlib.sha256((text + lowered.as_text()).encode()).hexdigest()
@@ -257,9 +257,9 @@ def _timed(made: program.Program, accelerator: Accelerator, optimised: str) -> d
         needed = estimate.sending_secs(made, accelerator, axes, kind, size) if axes else {}
         return sum(needed.values())
 
-    timed, hertz = None, accelerator.generation.hertz
+    timed, hertz, peak = None, accelerator.generation.hertz, accelerator.generation.flops
     try:
-        timed = clock.read(optimised, hertz, collective_secs) if hertz else None
+        timed = clock.read(optimised, hertz, peak, collective_secs) if hertz else None
     except ValueError as e:  # another version of the compiler writes differently
         log.warning("the compiler's cycles cannot be read: %s", e)
     return {

@@ -16,7 +16,7 @@ from typing import Any
 
 from vit_jax.checkpoints.step_folders import CONFIG_FILE
 from vit_jax.config import load as config_lib
-from vit_jax.config import provenance, recipes
+from vit_jax.config import provenance, recipes, timeline
 from vit_jax.config.load import ConfigDict
 from vit_jax.errors import BadInput
 from vit_jax.reports import summary
@@ -57,6 +57,11 @@ class History:
     def step(self) -> int:
         """The last step that a row reports."""
         return max(row["step"] for row in self.rows)
+
+    @functools.cached_property
+    def first(self) -> int:
+        """The step with whose state the run began; earlier rows are those of another run."""
+        return timeline.first_step(self.config)
 
     def series(self, metric: str) -> Pairs:
         """Returns (step, value) of a metric, sorted by step."""
@@ -104,7 +109,8 @@ class History:
     def _stretches(self) -> list[tuple[float, float, float]]:
         """Returns (images, seconds, share of waiting) from each row to the next."""
         waits = dict(self.series("perf/input_wait"))
-        pairs = itertools.pairwise(self.series("perf/img_per_sec"))
+        rates = self.series("perf/img_per_sec")
+        pairs = itertools.pairwise(pair for pair in rates if pair[0] > self.first)
         size = self.config.batch_size
         return [
             ((b - a) * size, (b - a) * size / rate, waits.get(b, 0.0))
@@ -127,7 +133,7 @@ class History:
             values = config_lib.read(str(recipes.root() / reference))
         differences = config_lib.differences(values, self.config)
         pairs = [(key, _or_none(old), _or_none(new)) for key, old, new in differences]
-        return reference, [row for row in pairs if set(row[1:]) != {None, ""}]
+        return reference, [row for row in pairs if set(row[1:]) not in ({None, ""}, {None, ()})]
 
 
 def _or_none(value: Any) -> Any:

@@ -94,6 +94,9 @@ def _facts(run: History) -> dict[str, str]:
         made_from = " ".join([recipe.config, *map(shlex.quote, recipe.overrides)])
     return {
         "recipe": made_from or config.recipe.name or "not known: it was made from a config.yaml",
+        "branch": f"of {config.branch}: the curves up to step {run.first:,} are those of that run"
+        if config.branch
+        else "",
         "model": _model_line(config),
         "data": f"{config.data.source}, {config.data.split}; {config.data.image_size} pixels; "
         f"{config.data.train_ops}",
@@ -143,7 +146,7 @@ def _time(run: History) -> list[tuple[str, str, str, str]]:
     """Returns the rows of the table of time; [] if the time is not known."""
     if run.spent is None:
         return []
-    evaluating = sum(secs for _, secs in run.series("perf/eval_secs"))
+    evaluating = sum(secs for step, secs in run.series("perf/eval_secs") if step > run.first)
     steps = min(run.step_secs, run.spent.productive)
     evaluating = min(evaluating, run.spent.productive - steps)
     rest = run.spent.productive - steps - evaluating

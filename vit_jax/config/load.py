@@ -280,7 +280,7 @@ def _choose(config: ConfigDict, set_keys: set[str]) -> None:
 def choices(config: ConfigDict) -> dict[str, list[str]]:
     """Returns section -> options, for sections with a `name` and a sub-section for each option."""
     options = {
-        key: [choice for choice in sections.KEYS[f"{key}.name"].choices if choice in section]
+        key: sorted(c for c in sections.KEYS[f"{key}.name"].choices if c in section)
         for key, section in config.items()
         if isinstance(section, ConfigDict) and "name" in section
     }

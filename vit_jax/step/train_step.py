@@ -259,16 +259,13 @@ def make_train_step(
       cutmix_alpha: see `mixing.draw`.
       masked: an objective that replaces the classes; `apply` then takes `source_BL`, see `ViT`.
       norm_of_change: whether `update_norm` is that of the parameters after the step minus those
-        before it, rounded to float32. On a TPU the norm of the updates costs another pass over the
-        moments, on a CPU that of the change a copy of the parameters.
+        before. The norm of updates costs a TPU another pass, that of the change a CPU a copy.
 
     Returns:
       A function for `jax.jit`. Its metrics are float32 []: `loss` and `top1` of the batch before
-      the update, and the global norms `grad_norm` (before clipping), `update_norm`, and
-      `param_norm` of the parameters after it.
-      With `skipping(tx)`, a loss or gradients that are not finite change only `step` and the count
-      of skipped updates. That count is then the metric `skipped`, int32 [].
-      All randomness is a function of (key, state.step).
+      the update, and the global norms `grad_norm` (before clipping), `update_norm`, `param_norm`.
+      With `skipping(tx)`, a loss or gradients that are not finite change only `step` and the metric
+      `skipped`, int32 [], of skipped updates. All randomness is a function of (key, state.step).
     """
     summed_loss = _summed_loss(apply, classes, mean, std, loss, label_smoothing)
     if masked is not None:

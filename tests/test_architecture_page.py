@@ -28,6 +28,11 @@ def test_picture_is_that_of_the_source(root, name):
     assert text == module.picture(), f"run python docs/{name}.py"
 
 
+def test_page_of_keys_is_that_of_the_declarations(root):
+    module = script(root, "list_keys")
+    assert module.PAGE.read_text(encoding="utf-8") == module.page(), "run python docs/list_keys.py"
+
+
 def test_picture_has_every_room_and_its_dots_lie_below_the_diagonal(drawing, root):
     rooms, arrows = drawing.rooms(), drawing.arrows()
     folders = {path.parent.name for path in root.glob("vit_jax/*/__init__.py")}

@@ -128,6 +128,33 @@ def test_a_kernel_without_cycles_counts_with_its_flops_in_a_part_of_its_own():
     assert found.parts[clock.KERNELS] == {"backward": flops / 1e6}
 
 
+def test_an_asynchronous_collective_in_several_fusions_counts_once_and_is_hidden_by_them():
+    gather = "all-gather(%in), channel_id=7, dimensions={0}"
+    text = PROGRAM.replace(
+        "%inner (", f"%gathering (in: f32[64,8]) -> f32[64,8] {{\n"
+        "  %in = f32[64,8]{1,0} parameter(0)\n"
+        f"  ROOT %gathered = f32[64,8]{{1,0}} {gather}\n}}\n\n%inner (", 1
+    ).replace("  %sum-start = ", "".join(
+        f"  %{name} = f32[64,8]{{1,0}} fusion(%after), kind=kCustom, calls=%gathering{cycles}\n"
+        for name, cycles in (
+            ("async-collective-start", ""),
+            ("carries-on", ', metadata={op_name="jvp(ViT)/mlp/up/dot_general"}, '
+                           'backend_config={"estimated_cycles":"30"}'),
+            ("async-collective-done", ""),
+        )
+    ) + "  %sum-start = ")  # fmt: skip
+
+    def secs(computation, each):
+        return 100.0 if each.opcode == "all-gather" else 80.0
+
+    found, before = clock.read(text, 1.0, 1.0, secs), clock.read(PROGRAM, 1.0, 1.0, of_80)
+    assert found is not None
+    assert before is not None
+    assert found.secs == before.secs + 30 + (100 - 30)
+    more = found.parts[attribution.COLLECTIVES]["update"]
+    assert more == before.parts[attribution.COLLECTIVES]["update"] + 70
+
+
 def test_a_program_without_cycles_has_no_estimate():
     bare = re.sub(r', backend_config=\{"estimated_cycles":"\d+"\}', "", PROGRAM)
     assert clock.read(bare, 1.0, 1.0, of_80) is None

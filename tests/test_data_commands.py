@@ -22,7 +22,7 @@ from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.sources import registry as sources
 from vit_jax.data.sources.source import Options
 from vit_jax.data.tensorflow import tf
-from vit_jax.storage import offline
+from vit_jax.storage import cache
 
 # --- commands ---
 
@@ -158,9 +158,9 @@ def _network_is_as_it_was(monkeypatch):
 
 @pytest.mark.parametrize("argv", [("--offline", "check"), ("check", "--offline")])
 def test_offline_is_heard_before_and_after_the_action(images, capsys, argv):
-    assert offline.allowed()
+    assert cache.may_download()
     assert run(capsys, *argv, f"folder:{images}")[0] == 0
-    assert not offline.allowed()
+    assert not cache.may_download()
 
 
 @pytest.mark.parametrize(

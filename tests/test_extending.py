@@ -254,8 +254,8 @@ def test_table_of_names_of_the_page_writes_and_reads_weights(mine, tmp_path, mon
     recipe = str(ROOT / "configs" / "finetune.py")
     config = defaults.settle(config_lib.load(recipe, given))
     defaults.check_weights(config)
-    with pytest.raises(BadInput, match="channels_1"), config.unlocked():
-        config.model.depth = 3 - 2
+    config = config_lib.changed(config, {"model.depth": 1})
+    with pytest.raises(BadInput, match="channels_1"):
         defaults.check_weights(config)
 
 
@@ -267,10 +267,8 @@ def test_members_that_a_model_overrides_are_used(mine, monkeypatch):
     kernel = lambda self, params: (params["embedding"]["kernel"], "the stem")  # noqa: E731
     monkeypatch.setattr(type(cfg), "pixel_filters", kernel)
     (drawn,) = figures.draw_weights(cfg, params, (8, 8))
-    assert (
-        "filters of the stem (2 x 2 pixels, RGB), around their mean, in a ConvMixer"
-        in drawn.caption
-    )
+    assert "filters of the stem (2 x 2 pixels, RGB)" in drawn.caption
+    assert "in a ConvMixer" in drawn.caption
     assert cfg.lacking_figures() == ["Only the filters of a user's own model are shown."]
     model = config_lib.load(str(mine / "my_recipe.py"), []).model
     assert program.stronger_remat(model) == []

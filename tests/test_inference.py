@@ -24,7 +24,7 @@ from vit_jax.data.sources.source import Options
 from vit_jax.errors import BadInput
 from vit_jax.inference import inputs
 from vit_jax.inference import model as inference
-from vit_jax.storage import regular
+from vit_jax.storage import files as storage
 from vit_jax.weights import convert, preprocessing
 from vit_jax.weights.formats.json_config import Images
 
@@ -172,7 +172,7 @@ def test_all_that_is_wrong_with_images_is_said_at_once(tmp_path):
 
 @pytest.mark.parametrize("through", ["pipe", "file"])
 def test_a_list_on_standard_input_has_an_end(tmp_path, monkeypatch, through):
-    monkeypatch.setattr(regular, "_MOST_BYTES", 10)
+    monkeypatch.setattr(storage, "_MOST_BYTES", 10)
     pictures.folder(tmp_path, "a.png")
     listed = f"{tmp_path}/a.png\n"
     (tmp_path / "list").write_text(listed)

@@ -14,7 +14,7 @@ from vit_jax.data.sources import registry as sources
 from vit_jax.data.sources import tfds as tfds_source
 from vit_jax.data.sources.source import Options
 from vit_jax.errors import BadInput
-from vit_jax.storage import offline
+from vit_jax.storage import cache
 from vit_jax.weights import download
 
 
@@ -42,19 +42,19 @@ def tries(monkeypatch):
 @pytest.mark.parametrize("value, allowed", [("", True), ("0", True), ("1", False)])
 def test_the_variable_forbids_too(value, allowed):
     os.environ["VIT_JAX_OFFLINE"] = value
-    assert offline.allowed() is allowed
+    assert cache.may_download() is allowed
 
 
 def test_forbid_holds_for_this_process_and_its_children():
-    assert offline.allowed()
-    offline.forbid()
-    assert not offline.allowed()
+    assert cache.may_download()
+    cache.forbid_downloads()
+    assert not cache.may_download()
     assert os.environ["VIT_JAX_OFFLINE"] == "1"
 
 
 def test_weights_are_not_downloaded(tries, tmp_path):
     os.environ["XDG_CACHE_HOME"] = str(tmp_path)
-    offline.forbid()
+    cache.forbid_downloads()
     with pytest.raises(BadInput, match=r"https://h/a/w\.npz is not in the cache.*--offline") as e:
         download.local("https://h/a/w.npz")
     assert str(download.cache_path("https://h/a/w.npz")) in str(e.value)
@@ -70,7 +70,7 @@ def opened(name, data_dir):
     "name", ["mnist", "cifar10:3.0.2", "eurosat/rgb", "food101", "no_such_set"]
 )
 def test_what_is_not_prepared_is_said_without_trying(tries, tmp_path, name):
-    offline.forbid()
+    cache.forbid_downloads()
     with pytest.raises(BadInput) as caught:
         opened(name, tmp_path)
     assert tries == []

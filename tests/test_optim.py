@@ -185,9 +185,9 @@ def test_an_update_on_a_cpu_writes_moments_updates_and_parameters_and_no_more(na
     settings = OPTIONS["adamw"] | {"clip": 1.0, "weight_decay": 0.1}
     tx = optimizers.make_optimizer(params, schedule, name="adamw", **settings)
 
-    @functools.partial(
-        jax.jit, donate_argnums=(0, 1), compiler_options=compile_ahead.options("cpu")
-    )
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), "x")
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1), compiler_options=compile_ahead.options(mesh))
     def step(params, state, grads):
         updates, state = tx.update(grads, state, params)
         norms = optax.tree.norm(grads), optax.tree.norm(updates)
@@ -206,18 +206,6 @@ def test_rate_follows_the_count_of_updates_done():
     found, _ = run(tx, params, [grads, grads])
     assert not np.any(found[0][1]["a"]["kernel"])  # the first rate is that at 0
     np.testing.assert_allclose(found[1][1]["a"]["kernel"], -0.1 * 1.9, rtol=1e-6)
-
-
-@pytest.mark.parametrize("key", ["clip", "weight_decay", "layer_decay"])
-def test_negative_numbers_are_bad_input(key):
-    params = normal({"a/kernel": (2, 2)})
-    with pytest.raises(BadInput, match=rf"optimizer\.{key}=-0\.5 is negative"):
-        make(params, "adamw", **{key: -0.5})
-
-
-def test_unknown_mask_is_bad_input():
-    with pytest.raises(BadInput, match="'kernel'; known: kernels, all"):
-        make(normal({"a/kernel": (2, 2)}), "adamw", decay_mask="kernel")
 
 
 # --- each direction ---

@@ -84,7 +84,7 @@ def test_recipe_adds_what_is_named_and_nothing_else():
 
 def test_all_of_them_are_valid():
     config = config_lib.load(f"{TRANSFER},also={'+'.join(robustness.sets())}")
-    validation.check_numbers(config)
+    validation.check_together(config)
     assert len(config.evals) == 2 + 9
 
 
@@ -133,9 +133,10 @@ def test_validation_is_a_test_set_of_imagenet_alone():
     ],
 )
 def test_values_that_no_evaluation_has_are_refused(override, said):
-    config = config_lib.load("configs/quickstart.py", [f"--config.evals.val.{override}"])
     with pytest.raises(BadInput) as caught:
-        validation.check_numbers(config)
+        validation.check_together(
+            config_lib.load("configs/quickstart.py", [f"--config.evals.val.{override}"])
+        )
     assert said in str(caught.value)
 
 

@@ -157,8 +157,10 @@ def test_what_only_says_where_may_change_while_a_run_is_not_finished(tmp_path):
 
 
 def test_values_are_checked_in_all_points(tmp_path):
-    points = made({"": [{"batch_size": -1}, {"seed": 1}, {"schedule.lr": -1.0}]}).points("")
     with pytest.raises(BadInput, match=r"(?s)000-batch_size=-1: .*002-lr=-1\.0: "):
+        made({"": [{"batch_size": -1}, {"seed": 1}, {"schedule.lr": -1.0}]}).points("")
+    points = made({"": [{"accumulation": 7}, {"seed": 1}, {"accumulation": 9}]}).points("")
+    with pytest.raises(BadInput, match=r"(?s)000-accumulation=7: .*002-accumulation=9: "):
         sweep_folder.settled(points, tmp_path / "none")
     assert not (tmp_path / "none").exists()
 

@@ -14,17 +14,18 @@ from vit_jax import errors
 from vit_jax.build import run as build
 from vit_jax.cli import main
 from vit_jax.config import load as config_lib
-from vit_jax.config import readers, synonyms
+from vit_jax.config import readers, sections, synonyms
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.sources import registry as sources
 from vit_jax.errors import BadInput
-from vit_jax.models import published, settings, variants
+from vit_jax.models import published, variants
+from vit_jax.optim import optimizers
 from vit_jax.runtime import coordination
 from vit_jax.step import losses
 
 ROOT = Path(__file__).resolve().parent.parent
 BASE, FINETUNE = ROOT / "configs" / "base.py", ROOT / "configs" / "finetune.py"
-KEYS = [key for key, _ in config_lib.flatten(config_lib._base())]
+KEYS = [key for key, _ in config_lib.flatten(config_lib.defaults())]
 WORDS = [
     (kind, word)
     for kind, rows in synonyms.TABLE.items()
@@ -189,16 +190,11 @@ def test_what_cannot_be_carried_over_is_said_in_words(key, value, words):
     assert "Did you mean" not in said
 
 
-def test_options_of_the_table_are_all_that_there_are():
-    texts = " ".join(row[0] for row in synonyms.TABLE["config key"].values())
-    options = {m[0]: set(m[1].split()) for m in re.findall(r"([\w.]+)=<name (.*?)>", texts)}
-    chosen = config_lib.choices(config_lib._base())
-    assert options["optimizer.name"] == set(chosen["optimizer"])
-    assert options["schedule.name"] == set(chosen["schedule"])
-    assert options["loss.name"] == {*losses.LOSSES, "MODULE:NAME"}
-    assert options["model.pool"] == set(settings._OPTIONS["pool"])
-    assert options["model.dtype"] == set(settings._OPTIONS["dtype"])
-    assert options["platform"] <= {"auto", *coordination._JAX_NAMES}
+def test_parts_that_a_user_names_are_those_that_there_are():
+    """What rooms above config hold under the names of choices."""
+    chosen = {key: set(sections.KEYS[f"{key}.name"].choices) for key in ("optimizer", "loss")}
+    assert chosen == {"optimizer": {*optimizers.DIRECTIONS}, "loss": {*losses.LOSSES}}
+    assert {"auto", *coordination._JAX_NAMES} == set(sections.KEYS["platform"].choices)
     assert set(readers.SOURCES) == set(sources.KINDS)
     for name in variants.NAMED:
         assert readers.read("variant", name) == name

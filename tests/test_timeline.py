@@ -6,7 +6,7 @@
 import pytest
 
 from vit_jax.config import load as config_lib
-from vit_jax.config import timeline
+from vit_jax.config import schema, timeline
 from vit_jax.errors import BadInput
 
 # --- durations ---
@@ -41,7 +41,7 @@ from vit_jax.errors import BadInput
     ],
 )
 def test_duration_in_steps(text, steps):
-    found = timeline.parse_duration("config.length", text)
+    found = schema.parse_duration("config.length", text)
     assert found.steps(batch_size=8, examples=1000, total_steps=400) == steps
 
 
@@ -56,7 +56,7 @@ def test_duration_in_steps(text, steps):
 )  # fmt: skip
 def test_what_is_not_a_duration_says_so(text):
     with pytest.raises(BadInput) as caught:
-        timeline.parse_duration("config.schedule.warmup", text)
+        schema.parse_duration("config.schedule.warmup", text)
     assert f"config.schedule.warmup={text!r}" in str(caught.value)
     assert "'90 epochs'" in str(caught.value)
 
@@ -87,7 +87,7 @@ def test_what_is_due_after_a_step():
 
 @pytest.mark.parametrize(
     "given, part",
-    [("length=0 steps", "leaves nothing to train"), ("profile=39:42", "beyond the 40 steps")],
+    [("length=0 steps", "a number above 0 and a unit"), ("profile=39:42", "beyond the 40 steps")],
 )
 def test_what_cannot_be_is_refused(given, part):
     with pytest.raises(BadInput, match=part):

@@ -125,10 +125,12 @@ def test_loss_and_gradient_are_means_over_examples_that_count(loss, smoothing):
         )
 
 
-def test_metrics_are_those_before_the_update_but_for_the_norm_of_parameters():
+@pytest.mark.parametrize("norm_of_change", [False, True])
+def test_metrics_are_those_before_the_update_but_for_the_norm_of_parameters(norm_of_change):
     tx = optax.chain(optax.clip_by_global_norm(0.5), optax.sgd(100.0))
     given = batch()
-    found, measured = jax.jit(make_step(tx))(start(tx), given, KEY)
+    step = make_step(tx, norm_of_change=norm_of_change)
+    found, measured = jax.jit(step)(start(tx), given, KEY)
     evaluate = train_step.make_eval_step(
         small, classes=CLASSES, mean=HALF, std=HALF, loss="softmax"
     )

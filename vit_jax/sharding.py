@@ -40,8 +40,8 @@ def mesh_shape(*, replica: int, data: int, fsdp: int, tensor: int, devices: int)
     sizes: dict[str, int] = dict(zip(MESH_AXES, (replica, data, fsdp, tensor), strict=True))
     free = [a for a, n in sizes.items() if n == -1]
     fixed = math.prod(n for n in sizes.values() if n != -1)
-    if len(free) > 1 or fixed < 1 or any(n < 1 and n != -1 for n in sizes.values()):
-        raise BadInput(f"mesh {sizes}: sizes are positive, and at most one is -1 (the rest).")
+    if len(free) > 1:
+        raise BadInput(f"mesh {sizes}: at most one size is -1 (the rest).")
     if devices % fixed or (not free and fixed != devices):
         raise BadInput(
             f"mesh {sizes} needs {'a multiple of ' if free else ''}{fixed} devices, "

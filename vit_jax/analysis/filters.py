@@ -3,13 +3,16 @@
 
 """Principal components of the filters on pixels (Figure 7, left, of arXiv:2010.11929).
 
-Start from `components`; `ModelConfig.pixel_filters` gives the filters of a model.
+Start from `of_model`; `components` does the arithmetic.
 """
 
 import dataclasses
 from typing import Any
 
 import numpy as np
+
+from vit_jax.errors import BadInput
+from vit_jax.models import variants
 
 COUNT = 28  # number that the paper shows
 
@@ -25,6 +28,17 @@ class Components:
 
     images_Chw3: np.ndarray
     shares_C: np.ndarray
+
+
+def of_model(cfg: variants.Config, params: dict[str, Any]) -> Components:
+    """Returns the `components` of the filters on pixels of a model, see `pixel_filters`.
+
+    The filters of a ResNet are standardised, as in the model.
+    """
+    filters = cfg.pixel_filters(params)
+    if filters is None:
+        raise BadInput(f"{cfg.in_words()} has no pixel_filters; see docs/extending.md.")
+    return components(filters[0])
 
 
 def components(kernel_hw3D: Any, count: int = COUNT) -> Components:

@@ -8,10 +8,9 @@ Examples are `model.variant=auto` and `data.image_size=0`.
 Start from `settle`. `check_weights` checks before a run starts that `init` fits.
 """
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from vit_jax.config import plugins
+from vit_jax.config import plugins, schema, sections
 from vit_jax.config.load import ConfigDict
 from vit_jax.errors import BadInput
 from vit_jax.models import variants
@@ -25,10 +24,10 @@ SCRATCH_VARIANT, SCRATCH_IMAGE_SIZE = "Ti/8", 64  # the meaning of "auto" withou
 _OWN = ("variant", "representation", "head_bias", "dropout", "attention_dropout", "drop_path")
 _OWN += ("dtype", "scan", "remat", "attention")
 _UNSET: dict[tuple[str, str], Any] = {
-    ("model", f.name): f.default
-    for f in dataclasses.fields(variants.Settings)
-    if f.name not in _OWN
-} | {("data", "mean"): (0.5, 0.5, 0.5), ("data", "std"): (0.5, 0.5, 0.5)}
+    ("model", name): declared.default
+    for name, declared in schema.keys(sections.Model).items()
+    if name not in _OWN
+} | {("data", name): sections.KEYS[f"data.{name}"].default for name in ("mean", "std")}
 
 # Settings that come with the weights for every variant: constants of the arithmetic, and
 # normalisation.

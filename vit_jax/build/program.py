@@ -90,7 +90,8 @@ class Program:
     step: Any  # jitted: (state, batch, key) -> (state, metrics)
     eval_step: Any  # jitted: (params, batch) -> sums
     scores_step: Any  # jitted: like eval_step, with `scores`
-    compiling: dict[str, Future[Any]]  # `create` and `step`, if another thread compiles them
+    # `create` and `step`, if another thread compiles them.
+    compiling: dict[str, Future[Any]] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def step_key(self) -> jax.Array:
@@ -214,6 +215,7 @@ def make(
       BadInput: the mesh or a combination of values cannot be used.
     """
     rules = make_rules(config, devices)
+    platform = platform or rules.mesh.devices.flat[0].platform
     steps, use_ema = timeline.steps_of(config, examples), config.ema.decay > 0
     chosen, side = _execution(config, classes, rules, steps, platform), config.data.image_size
     bare = variants.make(chosen.cfg)
@@ -227,12 +229,11 @@ def make(
     def create(key: jax.Array) -> state.TrainState:
         return state.create(init_params, tx, key, ema=use_ema)
 
-    shapes = jax.eval_shape(create, _key_shape())
-    abstract = _placed(shapes, params, variants.axes(chosen.cfg), rules)
+    abstract = _placed(jax.eval_shape(create, _key_shape()), params, chosen.cfg, rules)
     places = jax.tree.map(lambda x: x.sharding, abstract)
     model, everywhere = variants.make(chosen.cfg, rules), rules.replicated
-    step, eval_step, scores_step = _step_functions(config, model, tx)
-    jitted = functools.partial(jax.jit, compiler_options=_options(rules))
+    step, eval_step, scores_step = _step_functions(config, model, tx, platform)
+    jitted = functools.partial(jax.jit, compiler_options=compile_ahead.options(rules.mesh))
     return Program(
         config=config,
         classes=classes,
@@ -250,12 +251,7 @@ def make(
         step=jitted(step, donate_argnums=0, out_shardings=(places, everywhere)),
         eval_step=jitted(eval_step, out_shardings=everywhere),
         scores_step=jitted(scores_step, out_shardings=everywhere),
-        compiling={},
     )
-
-
-def _options(rules: sharding.Rules) -> dict[str, str]:
-    return compile_ahead.options(rules.mesh.devices.flat[0].platform)
 
 
 def masked_objective(config: ConfigDict, cfg: variants.Config) -> "masked_patches.Masked | None":
@@ -296,14 +292,13 @@ def _execution(
     images = config.batch_size * steps.total
     # A user's own model with one form may not know its FLOPs.
     flops = 3 * images * variants.forward_flops(cfg, side, side) if cfg.FORMS else 0
-    platform = platform or rules.mesh.devices.flat[0].platform
     return execution.choose(cfg, config.model, rules, platform, flops / rules.mesh.size, side)
 
 
 def _placed(
-    shapes: state.TrainState, params: Any, meaning: sharding.Axes, rules: sharding.Rules
+    shapes: state.TrainState, params: Any, cfg: variants.Config, rules: sharding.Rules
 ) -> state.TrainState:
-    places = sharding.place(shapes, sharding.param_axes(params, meaning), rules)
+    places = sharding.place(shapes, sharding.param_axes(params, variants.axes(cfg)), rules)
     return jax.tree.map(
         lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, places
     )
@@ -333,7 +328,7 @@ def _optimizer(
 
 
 def _step_functions(
-    config: ConfigDict, model: variants.Model, tx: optimizers.Transform
+    config: ConfigDict, model: variants.Model, tx: optimizers.Transform, platform: str
 ) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
     """Returns (train step, evaluation step, evaluation step with scores).
 
@@ -359,6 +354,7 @@ def _step_functions(
         mixup_alpha=config.mixup.alpha,
         cutmix_alpha=config.mixup.cutmix,
         masked=objective,
+        norm_of_change=platform == "tpu",
         **shared,
     )
     if objective is not None:

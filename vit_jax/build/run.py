@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import itertools
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,7 +22,7 @@ import numpy as np
 from vit_jax.build import program
 from vit_jax.build.program import Program
 from vit_jax.config import load as config_lib
-from vit_jax.config import timeline, validation
+from vit_jax.config import validation
 from vit_jax.config.load import ConfigDict
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.pipeline import pipeline
@@ -48,20 +47,11 @@ def check(config: ConfigDict) -> None:
     Raises:
       BadInput: the first error found.
     """
-    validation.check_few_shot(config)  # first, because later checks need the names
-    validation.check_numbers(config)
-    validation.check_tuples(config)
-    validation.check_data(config.data)
-    if config.batch_size % config.accumulation:
-        fits = [a for a in range(1, config.batch_size + 1) if config.batch_size % a == 0]
-        raise BadInput(
-            f"accumulation={config.accumulation} does not divide batch_size={config.batch_size}; "
-            f"{_nearest(config.accumulation, fits)} would."
-        )
+    config_lib.check(config)
+    validation.check_together(config)
     cfg = variants.config(**config.model, classes=2)
     variants.check_image_size(cfg, config.data.image_size, config.data.image_size)
-    if program.masked_objective(config, cfg) is not None:
-        validation.check_masked(config)
+    program.masked_objective(config, cfg)
     for key in ("train_ops", "eval_ops"):
         preprocess.parse(f"data.{key}", config.data[key], config.data.image_size)
     specs = [("data.source", config.data.source)]
@@ -76,28 +66,6 @@ def check(config: ConfigDict) -> None:
             from vit_jax.evaluators import custom
 
             custom.find(name, part.evaluator, config.checkpoint.keep_best)
-    for key, value in config_lib.flatten(config):
-        if key in _DURATIONS or re.fullmatch(r"evals\.\w+\.every", key):
-            timeline.parse_duration(f"config.{key}", value)
-        if key == "schedule.step.drops":
-            for text in value:
-                timeline.parse_duration(f"config.{key}", text)
-    if timeline.parse_duration("config.length", config.length).unit == "percent":
-        raise BadInput(
-            f"length={config.length!r}: percent refers to the length itself; give another unit."
-        )
-    timeline.profile_steps(config.profile)
-
-
-_DURATIONS = (
-    "length", "schedule.warmup", "schedule.cooldown",
-    "checkpoint.every", "checkpoint.keep_every", "report.every", "fewshot.every",
-)  # fmt: skip
-
-
-def _nearest(value: int, fits: list[int]) -> str:
-    near = sorted(sorted(fits, key=lambda f: abs(f - value))[:3])
-    return " or ".join(map(str, near))
 
 
 @dataclasses.dataclass(frozen=True)

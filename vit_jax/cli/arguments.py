@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
-from vit_jax.storage import regular
 
 if TYPE_CHECKING:
     from vit_jax.inference.model import Model
@@ -169,7 +168,7 @@ def write(path: Path, content: bytes) -> None:
     """
     with _writing(str(path)):
         path.parent.mkdir(parents=True, exist_ok=True)
-        if regular.is_odd(path):  # a pipe or device is not replaced
+        if storage.is_odd(path):  # a pipe or device is not replaced
             path.write_bytes(content)
         else:
             storage.write(path, content)

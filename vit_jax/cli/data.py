@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     for sub in (check, show, bench):
         keys = sub.add_argument_group(
-            "options of records and tar sources", "same meaning as data.records in configs/base.py"
+            "options of records and tar sources", "same meaning as data.records in docs/config.md"
         )
         for key in ("image_key", "label_key", "name_key", "label_names"):
             keys.add_argument(f"--{key}", default="", metavar="TEXT")

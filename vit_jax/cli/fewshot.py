@@ -127,7 +127,7 @@ def _open_all(args: argparse.Namespace) -> list["sources.Source"]:
     own: Any = None
     if loading.may_be_run(args.weights):
         own = loading.find_run(args.weights)
-    data = config_lib.load(str(own.workdir / step_folders.CONFIG_FILE)).data if own else None
+    data = config_lib.read(str(own.workdir / step_folders.CONFIG_FILE)).data if own else None
     opened, wrong = list[Source](), list[BadInput]()
     for spec in args.data:
         try:

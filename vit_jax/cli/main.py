@@ -11,6 +11,7 @@ Start from `main`.
 import argparse
 import logging
 import sys
+import warnings
 from collections.abc import Sequence
 
 from vit_jax import __version__, console
@@ -49,6 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     job = None
     console.begin()
+    # About texts such as (1or 2) in arguments, which `BadInput` names.
+    warnings.filterwarnings("ignore", category=SyntaxWarning, module="<unknown>")
     try:
         if len(argv) == 1 and argv[0].startswith("@"):
             from vit_jax.runtime import job_file
@@ -73,9 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.getLogger("vit_jax").setLevel(logging.INFO)
     logging.getLogger("absl").setLevel(logging.ERROR)  # orbax's and clu's running commentary
     if args.offline:
-        from vit_jax.storage import offline
+        from vit_jax.storage import cache
 
-        offline.forbid()
+        cache.forbid_downloads()
     try:
         if job is not None:
             job.check(rest, getattr(args, "config", None))

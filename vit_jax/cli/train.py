@@ -21,6 +21,14 @@ EXAMPLE = "vit_jax train --config=configs/quickstart.py --workdir=runs/quickstar
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments; `run` takes `--config.key=value` overrides from `rest`."""
     arguments.recipe(parser)
+    parser.add_argument(
+        "--help-config",
+        action=_HelpConfig,
+        nargs="?",
+        const="",
+        metavar="KEY",
+        help="print the reference of a section or a key of the configuration, and exit",
+    )
     several = parser.add_argument_group(
         "several processes",
         "detected under Slurm, MPI, Kubernetes, SkyPilot and on TPUs; see docs/processes.md",
@@ -37,6 +45,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="begin with the whole state of a step of another run (or RUN, RUN@best), to give it "
         "another length or schedule; short for --config.branch=RUN@STEP, see docs/runs.md",
     )
+
+
+class _HelpConfig(argparse.Action):
+    """Prints a part of the reference and exits, as --help does."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *arguments: Any) -> None:
+        from vit_jax.config import reference
+
+        try:
+            console.show(reference.text(arguments[1]), file=sys.stdout)
+        except BadInput as e:
+            parser.exit(e.exit_code, f"vit_jax: {e}\n")
+        parser.exit()
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:

@@ -3,5 +3,6 @@
 
 """Turns a recipe and overrides into one validated configuration, and records where it came from.
 
-Imports the root modules and `storage`. Open `load` first; `plugins` finds what users wrote.
+Imports the root modules and `storage`. Open `load` first; `sections` declares the keys,
+and `plugins` finds what users wrote.
 """

@@ -9,7 +9,6 @@ Start from `load`.
 """
 
 import ast
-import fnmatch
 import hashlib
 import json
 import os
@@ -21,26 +20,14 @@ from typing import TYPE_CHECKING, Any
 import ml_collections
 import yaml
 
-from vit_jax.config import recipes
+from vit_jax.config import recipes, schema, sections
 from vit_jax.errors import BadInput, unknown
 from vit_jax.storage import files as storage
 
 if TYPE_CHECKING:
-    ConfigDict = Any  # its values are checked against base.py when they are set
+    ConfigDict = Any  # its values are checked against `sections`
 else:
     ConfigDict = ml_collections.ConfigDict
-
-# These keys only set where and how often things happen, so they may change when a run continues.
-# Every other key changes results. configs/base.py marks each key too; a test compares the two.
-WHERE_KEYS = (
-    "platform", "deterministic", "compile_cache", "profile", "init", "branch",
-    "accumulation",
-    "model.remat", "model.attention",
-    "data.data_dir", "data.workers", "data.prefetch", "data.cache",
-    "mesh.*", "checkpoint.*", "evals.*.every", "evals.*.batch_size", "report.*", "processes.*",
-    "fewshot.every", "fewshot.batch_size",
-    "recipe.*", "expected.*",
-)  # fmt: skip
 
 
 # ---------------------------------------------------------------- argument strings
@@ -73,9 +60,9 @@ def parse_args(text: str | None, **defaults: Any) -> Any:
     return ml_collections.ConfigDict(values)
 
 
-def _read(key: str, text: str, like: Any) -> Any:
-    """Reads `text` from the command line as a value of the type of `like`."""
-    expected = type(like).__name__
+def _read(key: str, text: str, like: Any, expected: str = "") -> Any:
+    """Reads `text` from the command line as a value of the type of `like`; `expected` says more."""
+    kind = type(like).__name__
     if isinstance(like, str):
         return text
     try:
@@ -90,9 +77,9 @@ def _read(key: str, text: str, like: Any) -> Any:
             return _tuples(value)
     except (KeyError, ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         pass
-    example = " such as \"('a', 'b')\"" if isinstance(like, tuple) else ""
+    shown = text if len(text) < 100 else f"{text[:100]}..."
     raise BadInput(
-        f"{key}={text!r} is not of type {expected}; give a value of type {expected}{example}."
+        f"{key}={shown!r} is not of type {kind}; give {expected or f'a value of type {kind}'}."
     )
 
 
@@ -110,8 +97,9 @@ def _tuples(value: Any) -> Any:
 # ---------------------------------------------------------------- recipes
 
 
-def _base() -> ConfigDict:
-    return recipes.call(recipes.root() / "configs" / "base.py", "get_config", "")
+def defaults() -> ConfigDict:
+    """Returns all keys with their defaults, locked."""
+    return ml_collections.ConfigDict(schema.defaults(sections.Config())).lock()
 
 
 def _recipe(path: Path, args: str) -> ConfigDict:
@@ -125,7 +113,7 @@ def _check_keys(path: Path, config: ConfigDict) -> None:
     if not isinstance(config, ConfigDict):
         raise BadInput(f"{path}: get_config returned {type(config).__name__}, not a ConfigDict.")
     evals = list(config["evals"].keys()) if "evals" in config else []
-    want, have = dict(flatten(_with_evals(_base(), evals))), dict(flatten(config))
+    want, have = dict(flatten(_with_evals(defaults(), evals))), dict(flatten(config))
     for key in have:
         if key not in want:
             raise unknown(f"config key in {path}", key, want)
@@ -138,7 +126,14 @@ def _check_keys(path: Path, config: ConfigDict) -> None:
 def _check_type(path: Path, key: str, value: Any, like: Any) -> None:
     if type(value) is not type(like) or not _is_plain(value):
         actual, expected = type(value).__name__, type(like).__name__
-        raise BadInput(f"{path}: {key}={value!r} is of type {actual}, expected {expected}.")
+        raise BadInput(
+            f"{path}: {key}={value!r} is of type {actual}, expected {expected}: {_expected(key)}."
+        )
+
+
+def _expected(key: str) -> str:
+    declared = sections.find(key)
+    return schema.expected(declared) if declared else ""
 
 
 def _with_evals(config: Any, names: Sequence[str]) -> Any:
@@ -153,7 +148,29 @@ def _with_evals(config: Any, names: Sequence[str]) -> Any:
 
 
 def load(spec: str, overrides: Sequence[str] = ()) -> ConfigDict:
+    """Reads a configuration as `read` does, and checks each value against its declaration.
+
+    Raises:
+      BadInput: the file or an override cannot be used, or values are not allowed.
+    """
+    config = read(spec, overrides)
+    check(config)
+    return config
+
+
+def check(config: ConfigDict) -> None:
+    """Checks the values one by one.
+
+    Raises:
+      BadInput: some values are not allowed; the message lists them all.
+    """
+    schema.check((key, sections.find(key), value) for key, value in flatten(config))
+
+
+def read(spec: str, overrides: Sequence[str] = ()) -> ConfigDict:
     """Reads a recipe or saved YAML file, applies overrides, and keeps the chosen sub-sections.
+
+    A finished run may have values that are not allowed any more, so only `load` checks values.
 
     Args:
       spec: `FILE.py`, `FILE.py:ARGS`, or `FILE.yaml` (the `config.yaml` of a run).
@@ -195,7 +212,7 @@ def of_run(text: str) -> ConfigDict | None:
     is_folder = os.path.isdir(os.path.expanduser(text))
     name = text if is_folder else re.sub(r"@(best|\d+)$", "", text)
     file = storage.workdir(name) / "config.yaml"
-    return load(str(file)) if file.exists() else None
+    return read(str(file)) if file.exists() else None
 
 
 def _override(config: ConfigDict, overrides: Sequence[str]) -> set[str]:
@@ -207,7 +224,8 @@ def _override(config: ConfigDict, overrides: Sequence[str]) -> set[str]:
         key, value = match.groups()
         if key not in known:
             raise _unknown_key(key, value, known)
-        config.update_from_flattened_dict({key: _read(f"config.{key}", value, known[key])})
+        value = _read(f"config.{key}", value, known[key], _expected(key))
+        config.update_from_flattened_dict({key: value})
     return {o[len("--config.") :].partition("=")[0] for o in overrides}
 
 
@@ -244,7 +262,8 @@ def _choose(config: ConfigDict, set_keys: set[str]) -> None:
         if chosen not in options:
             from vit_jax.config import synonyms
 
-            raise unknown(section, chosen, options, synonyms.hint(f"{section}.name", chosen))
+            name = f"{section}.name"
+            raise unknown(name, chosen, options, synonyms.hint(name, chosen))
         for other in options:
             prefix = f"{section}.{other}."
             clash = sorted(k for k in set_keys if k.startswith(prefix))
@@ -258,21 +277,14 @@ def _choose(config: ConfigDict, set_keys: set[str]) -> None:
                     del config[section][other]
 
 
-_OF_EVERY_CHOICE = ("optimizer.decay",)  # sub-sections that are not a choice
-
-
 def choices(config: ConfigDict) -> dict[str, list[str]]:
     """Returns section -> options, for sections with a `name` and a sub-section for each option."""
-    sections = {
-        key: [
-            k
-            for k, v in section.items()
-            if isinstance(v, ConfigDict) and f"{key}.{k}" not in _OF_EVERY_CHOICE
-        ]
+    options = {
+        key: sorted(c for c in sections.KEYS[f"{key}.name"].choices if c in section)
         for key, section in config.items()
         if isinstance(section, ConfigDict) and "name" in section
     }
-    return {key: options for key, options in sections.items() if options}
+    return {key: listed for key, listed in options.items() if listed}
 
 
 def flatten(config: Mapping[str, Any] | ConfigDict, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -330,7 +342,7 @@ def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
         raise BadInput(f"{path} holds {type(values).__name__}, expected the keys of a config.")
     _check_names(path, values)
     evals = values.get("evals")
-    config = _base()
+    config = defaults()
     if isinstance(evals, dict):  # the file names its own evaluations
         config = _with_evals(config, list(evals))
     known, file_values = dict(flatten(config)), dict(flatten(values))
@@ -344,7 +356,7 @@ def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
             raise unknown(f"config key in {path}", key, known, hint)
         like = known[key]
         if isinstance(like, float) and isinstance(value, int | str) and not isinstance(value, bool):
-            value = _read(key, str(value), like)
+            value = _read(key, str(value), like, _expected(key))
         _check_type(path, key, value, like)
         config.update_from_flattened_dict({key: value})
     return config, set(file_values)
@@ -385,8 +397,9 @@ def common(config: ConfigDict) -> dict[str, str]:
 
 
 def changes_results(key: str) -> bool:
-    """Returns True if a dotted key changes results; False for the keys in `WHERE_KEYS`."""
-    return not any(fnmatch.fnmatchcase(key, pattern) for pattern in WHERE_KEYS)
+    """Returns True if a dotted key changes results; so does a key that is unknown here."""
+    declared = sections.find(key)
+    return declared is None or declared.key.effect == "results"
 
 
 def differences(saved: ConfigDict, new: ConfigDict) -> list[tuple[str, Any, Any]]:

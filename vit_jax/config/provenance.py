@@ -73,7 +73,7 @@ def recipe(spec: str, overrides: Sequence[str]) -> Recipe | None:
     if recipes.split(spec)[0].suffix in (".yaml", ".yml"):
         return None
     try:
-        alone = config_lib.load(spec)
+        alone = config_lib.read(spec)
     except BadInput:  # the recipe is not valid without its overrides
         return None
     return Recipe(spec, tuple(overrides), dict(config_lib.flatten(alone)))

@@ -17,7 +17,6 @@ from typing import Any
 
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
-from vit_jax.storage import regular
 
 
 def split(spec: str) -> tuple[Path, str]:
@@ -34,7 +33,7 @@ def split(spec: str) -> tuple[Path, str]:
     name, _, args = (spec, "", "") if _is_file(spec) else spec.partition(":")
     if not _is_file(name):
         kind = _kind(name)
-        if kind not in ("", regular.FOLDER):
+        if kind not in ("", storage.FOLDER):
             raise BadInput(f"--config={spec}: {name} is a {kind}, not a file; give a file.")
         problem = f"{name} is a folder, not a file" if kind else f"no file {name[:200]}"
         raise BadInput(f"--config={spec[:200]}: {problem}.{_suggested(name, args)}")
@@ -54,13 +53,13 @@ def _suggested(name: str, args: str) -> str:
 
 
 def _is_file(text: str) -> bool:
-    return _kind(text) == regular.FILE
+    return _kind(text) == storage.FILE
 
 
 def _kind(text: str) -> str:
     """Returns the kind of file at a path; "" if it does not exist or cannot be looked up."""
     try:
-        return regular.kind(os.path.expanduser(text))
+        return storage.kind(os.path.expanduser(text))
     except OSError:
         return ""
 

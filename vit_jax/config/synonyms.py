@@ -7,13 +7,15 @@ The translations serve messages only: no such word is accepted. Start from `hint
 """
 
 import re
+from collections.abc import Sequence
 
-from vit_jax.config import readers
+from vit_jax.config import readers, sections
 
 # Kind -> words of the same meaning -> (the text to write here, a remark). The kind is "config key",
 # "op", or the key that takes the word as its value. The first part is empty if there is nothing to
-# write here. In a key, <TYPE EXAMPLE> stands for a value (`readers.TYPES`), and <name OPTION ...>
-# lists all options, the example first. A third part is the setting that turns a switch off.
+# write here. In a key, <TYPE EXAMPLE> stands for a value (`readers.TYPES`), and <name EXAMPLE ...>
+# for a choice of the key; a key without choices has more examples, which are all that is read. A
+# third part is the setting that turns a switch off.
 TABLE: dict[str, dict[str, tuple[str, ...]]] = {
     "config key": {
         "epochs num_epochs num_train_epochs max_epochs train_epochs total_epochs":
@@ -27,10 +29,10 @@ TABLE: dict[str, dict[str, tuple[str, ...]]] = {
              "batch."),
         "min_lr end_learning_rate":
             ("schedule.name=linear --config.schedule.linear.end=<float 1e-5>", "Cosine ends at 0."),
-        "opt optim optimizer optimizer_name": ("optimizer.name=<name adamw adafactor lamb sgd>",
+        "opt optim optimizer optimizer_name": ("optimizer.name=<name adamw>",
                                                ""),
         "schedule scheduler sched lr_scheduler lr_scheduler_type lr_schedule":
-            ("schedule.name=<name cosine linear rsqrt step>", ""),
+            ("schedule.name=<name cosine>", ""),
         "warmup_steps num_warmup_steps warmup_iters": ("schedule.warmup='<count 500> steps'", ""),
         "warmup_epochs num_warmup_epochs": ("schedule.warmup='<amount 5> epochs'", ""),
         "warmup_ratio warmup_fraction warmup_proportion":
@@ -58,8 +60,8 @@ TABLE: dict[str, dict[str, tuple[str, ...]]] = {
         "beta2 adam_beta2": ("optimizer.adamw.b2=<share 0.999>", ""),
         "betas opt_betas adam_betas":
             ("optimizer.adamw.b1=<first 0.9> --config.optimizer.adamw.b2=<second 0.999>", ""),
-        "epsilon adam_epsilon opt_eps": ("optimizer.adamw.eps=<float 1e-8>", ""),
-        "loss criterion loss_fn": ("loss.name=<name softmax sigmoid MODULE:NAME>", ""),
+        "epsilon adam_epsilon opt_eps": ("optimizer.adamw.eps=<factor 1e-8>", ""),
+        "loss criterion loss_fn": ("loss.name=<name softmax>", ""),
         "label_smoothing_factor smoothing label_smooth":
             ("loss.label_smoothing=<share 0.1>", ""),
         "mixup mixup_alpha use_mixup": ("mixup.alpha=<float 0.2>", "", "mixup.alpha=0"),
@@ -85,7 +87,7 @@ TABLE: dict[str, dict[str, tuple[str, ...]]] = {
         "mlp_dim intermediate_size": ("model.mlp=<int 3072>", "It is the width of the MLP."),
         "mlp_ratio": ("", "The key --config.model.mlp is the width of the MLP: multiply the width "
                       "of the tokens by the ratio."),
-        "global_pool pooling": ("model.pool=<name gap token map>", "", "model.pool=token"),
+        "global_pool pooling": ("model.pool=<name gap>", "", "model.pool=token"),
         "num_register_tokens reg_tokens": ("model.registers=<count 4>", ""),
         "dropout_rate drop_rate drop hidden_dropout_prob": ("model.dropout=<share 0.1>", ""),
         "attn_drop attn_drop_rate attention_probs_dropout_prob":
@@ -93,7 +95,7 @@ TABLE: dict[str, dict[str, tuple[str, ...]]] = {
         "drop_path_rate stochastic_depth stochastic_depth_rate":
             ("model.drop_path=<share 0.1>", "It is the rate of the last block."),
         "fp16 bf16 float16 bfloat16 mixed_precision amp half_precision precision":
-            ("model.dtype=<name bfloat16 float32>", "Parameters stay in float32.",
+            ("model.dtype=<name bfloat16>", "Parameters stay in float32.",
              "model.dtype=float32"),
         "gradient_checkpointing grad_checkpointing":
             ("model.remat=<name full dots>", "", "model.remat=none"),
@@ -129,8 +131,8 @@ TABLE: dict[str, dict[str, tuple[str, ...]]] = {
         "early_stopping patience":
             ("", "Training goes on to its end; the key --config.checkpoint.keep_best keeps the "
              "best step."),
-        "device accelerator": ("platform=<name auto cpu gpu tpu>", ""),
-        "cuda gpu use_gpu use_cuda": ("platform=<name gpu cpu>", ""),
+        "device accelerator": ("platform=<name auto>", ""),
+        "cuda gpu use_gpu use_cuda": ("platform=<name gpu>", ""),
         "num_gpus gpus devices n_gpu":
             ("", "All devices that the process sees share the batch; leave it out."),
         "random_seed": ("seed=<count 0>", ""),
@@ -311,19 +313,29 @@ def _value(key: str, kind: str, example: str, value: str) -> tuple[str, str] | N
         return (example.split()[0] if kind == "name" else example), ""
     if readers.is_plain(value) and (meaning := meant(key, value)):
         return meaning
-    read = readers.option(value, example.split()) if kind == "name" else readers.read(kind, value)
+    read = (
+        readers.option(value, _options(key, example))
+        if kind == "name"
+        else readers.read(kind, value)
+    )
     return (read, "") if read else None
+
+
+def _options(key: str, example: str) -> Sequence[str]:
+    """Returns the choices of a key, or the examples in the table if it has none."""
+    declared = sections.find(key)
+    return declared.options if declared and declared.choices else example.split()
 
 
 def _in_words(text: str) -> str:
     """Returns a sentence that shows how to write a flag, with placeholders in capitals."""
-    places = [match.group(3, 4) for match in _PLACE.finditer(text)]
+    places = [match.group(1, 3, 4) for match in _PLACE.finditer(text)]
     notations = {}
-    for kind, example in places:
-        options = ("NAME", f"is one of {', '.join(example.split())}")
+    for key, kind, example in places:
+        options = ("NAME", f"is one of {', '.join(_options(key, example))}")
         notations[kind] = options if kind == "name" else readers.TYPES[kind][:2]
         text = text.replace(f"<{kind} {example}>", notations[kind][0])
-    capitals, meaning = notations[places[0][0]]
+    capitals, meaning = notations[places[0][1]]
     flag = text if text.startswith("--") else f"--config.{text}"
     return f"Write {flag}, where {capitals} {meaning}."
 

@@ -21,7 +21,7 @@ from vit_jax.data.pipeline.pipeline import NumpyBatch
 from vit_jax.data.splits.split import Split
 from vit_jax.data.tensorflow import plain, tf
 from vit_jax.errors import BadInput, together
-from vit_jax.storage import regular
+from vit_jax.storage import files as storage
 from vit_jax.weights.preprocessing import Reader
 
 log = logging.getLogger("vit_jax")
@@ -79,8 +79,8 @@ def image_files(names: Sequence[str], stdin: TextIO) -> list[str]:
     for text in named:
         path = str(Path(os.path.expanduser(text)))
         try:
-            kind = regular.kind(path)
-            files, others = _inside(path) if kind == regular.FOLDER else ([path], [])
+            kind = storage.kind(path)
+            files, others = _inside(path) if kind == storage.FOLDER else ([path], [])
         except OSError as e:
             where = f" ({e.filename})" if e.filename != path else ""
             problems.append(
@@ -91,13 +91,13 @@ def image_files(names: Sequence[str], stdin: TextIO) -> list[str]:
             )
             continue
         odd += others
-        if kind == regular.FOLDER and not files:
+        if kind == storage.FOLDER and not files:
             why = f": none ends with {', '.join(decode.EXTENSIONS)}"
             why = f", only pipes, sockets or devices: {_few(others)}" if others else why
             problems.append(BadInput(f"{text} has no images in it{why}."))
         elif kind == "":
             problems.append(BadInput(f"{text} does not exist; give images or folders of them."))
-        elif kind not in (regular.FILE, regular.FOLDER):
+        elif kind not in (storage.FILE, storage.FOLDER):
             problems.append(
                 BadInput(f"{text} is a {kind}, not a file; give images or folders of them.")
             )
@@ -114,7 +114,7 @@ def image_files(names: Sequence[str], stdin: TextIO) -> list[str]:
 def _lines(stdin: TextIO) -> list[str]:
     """Returns the non-empty lines of a list on standard input."""
     try:
-        return [line for line in regular.read_open_list(stdin).splitlines() if line]
+        return [line for line in storage.read_open_list(stdin).splitlines() if line]
     except OSError as e:
         raise BadInput(
             f"standard input cannot be read: {e.strerror}; give a list of images, one a line."
@@ -137,7 +137,7 @@ def _inside(folder: str) -> tuple[list[str], list[str]]:
         for name in names:
             if os.path.splitext(name)[1].lower() in decode.EXTENSIONS:
                 path = os.path.join(place, name)
-                (odd if regular.is_odd(path) else images).append(path)
+                (odd if storage.is_odd(path) else images).append(path)
     return sorted(images), sorted(odd)
 
 

@@ -33,7 +33,7 @@ from vit_jax.inference import inputs
 from vit_jax.models import variants
 from vit_jax.runtime import coordination
 from vit_jax.step import metrics
-from vit_jax.storage import regular
+from vit_jax.storage import files as storage
 from vit_jax.weights import loading
 from vit_jax.weights.convert import Weights
 
@@ -257,7 +257,7 @@ def _of_run(text: str, weights: Weights) -> tuple[tuple[str, ...], bool]:
         return (), False
     run = loading.find_run(text)
     assert run is not None, text
-    loss = config_lib.load(str(run.workdir / step_folders.CONFIG_FILE)).loss.name
+    loss = config_lib.read(str(run.workdir / step_folders.CONFIG_FILE)).loss.name
     path, names = run.workdir / step_folders.CLASSES_FILE, loading.class_names(run.workdir)
     if names and len(names) != weights.classes:
         raise BadInput(
@@ -287,7 +287,7 @@ def open_data(text: str, spec: str, data_dir: str) -> Source:
         return sources.open_source(spec, options, val_percent=0, test_percent=0)
     run = loading.find_run(text)
     assert run is not None, text
-    data = config_lib.load(str(run.workdir / step_folders.CONFIG_FILE)).data
+    data = config_lib.read(str(run.workdir / step_folders.CONFIG_FILE)).data
     more = {"data_dir": data_dir} if data_dir else {}
     if spec not in ("", data.source):
         more |= {"source": spec, "val_percent": 0, "test_percent": 0}
@@ -320,7 +320,7 @@ def read_names(path: str) -> tuple[str, ...]:
       BadInput: the file cannot be read, or a line is empty.
     """
     try:
-        lines = regular.read_list(os.path.expanduser(path)).decode("utf-8-sig").splitlines()
+        lines = storage.read_list(os.path.expanduser(path)).decode("utf-8-sig").splitlines()
     except (OSError, ValueError) as e:  # ValueError: not UTF-8, or a null byte in the path
         raise BadInput(f"--names={path} cannot be read: {e}; give names, one a line.") from e
     if not all(line.strip() for line in lines):

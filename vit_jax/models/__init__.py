@@ -3,5 +3,5 @@
 
 """The architectures, which map images to features and logits. No other room imports flax.
 
-This room imports the root modules, and `config` only for plugins. Open `vit` first.
+This room imports the root modules, and `config` only for the schema and plugins. Open `vit` first.
 """

@@ -21,7 +21,6 @@ from vit_jax.models import attention_math
 from vit_jax.models.layers import product
 from vit_jax.sharding import Rules, constrain
 
-Wanted = Literal["auto", "plain", "fused"]
 # `plain` is written out and differentiable in every way. `memory_efficient` and `packed` have a
 # written-out backward pass too: they keep less in memory, but have no forward-mode derivative. The
 # others never hold all scores in memory (flash attention, arXiv:2205.14135), but for `xla`: `cudnn`

@@ -14,9 +14,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from vit_jax.config.sections import Dtype
 from vit_jax.errors import BadInput
 from vit_jax.models import layers, resnet, settings
-from vit_jax.models.layers import Dtype, Remat
+from vit_jax.models.layers import Remat
 from vit_jax.models.model_config import ModelConfig, only_filters
 from vit_jax.models.settings import Settings
 from vit_jax.sharding import Axes, Rules

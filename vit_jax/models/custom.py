@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from vit_jax.config import plugins
+from vit_jax.config.sections import Dtype
 from vit_jax.errors import BadInput
-from vit_jax.models.layers import Dtype
 from vit_jax.models.model_config import ModelConfig
 
 

@@ -9,19 +9,18 @@ Axes: B batch, L tokens, D width, F mlp width, S layers. Norms are computed in f
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
+from vit_jax.config.sections import Gelu
 from vit_jax.errors import unknown
 from vit_jax.sharding import Axes, Rules, constrain
 
-Gelu = Literal["tanh", "erf"]
 Remat = str  # a key of REMATS, or comma-separated names of activations to keep
-Dtype = Literal["float32", "bfloat16"]
 
 # Pattern of a parameter's path -> logical axes; see sharding.param_axes.
 STEM_AXES: Axes = {

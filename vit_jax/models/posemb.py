@@ -8,17 +8,15 @@ Start from `table`.
 """
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vit_jax.config.sections import Posemb
 from vit_jax.errors import BadInput
-
-Posemb = Literal["none", "learned1d", "learned2d", "relative", "sincos2d"]
-PosembAt = Literal["stem", "every", "shared"]
 
 # Parameter path pattern -> logical axes, see sharding.param_axes.
 AXES: dict[str, tuple[str | None, ...]] = {

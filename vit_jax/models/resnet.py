@@ -16,10 +16,11 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
+from vit_jax.config.sections import EpsilonIn, RootPool, Stem
 from vit_jax.errors import BadInput
 from vit_jax.models import settings
 from vit_jax.models.layers import Remat, rematerialised
-from vit_jax.models.settings import EpsilonIn, RootPool, Settings, Stem
+from vit_jax.models.settings import Settings
 from vit_jax.sharding import Axes, Rules, constrain
 
 GROUPS = 32

@@ -1,24 +1,18 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The settings of a model: the keys of the config section `model`, their options and ranges.
+"""The settings of a model: the keys of the config section `model`, and who accepts which.
 
-Each model family turns settings into its own configuration. Start from `Settings`.
+Each model family turns settings into its own configuration. Start from `check`.
 """
 
 import dataclasses
-from typing import Any, Literal, get_args
+from typing import Any
 
-from vit_jax.config import plugins
+from vit_jax.config import plugins, schema
+from vit_jax.config.sections import Model as Settings
 from vit_jax.errors import BadInput, unknown
-from vit_jax.models import attention
-from vit_jax.models.layers import Dtype, Gelu
-from vit_jax.models.posemb import Posemb, PosembAt
 
-Pool = Literal["token", "gap", "map"]
-Stem = Literal["standard", "small"]
-EpsilonIn = Literal["std", "variance"]
-RootPool = Literal["zero", "-inf"]
 FREE = "custom"  # the size of a variant whose numbers the user gives
 
 # The models of the papers, which `vit_jax models` lists.
@@ -33,52 +27,6 @@ NAMED: tuple[str, ...] = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """The keys of the section `model`; 0, () and "auto" leave a value to the variant."""
-
-    variant: str
-    width: int = 0
-    depth: int = 0
-    mlp: int = 0
-    heads: int = 0
-    token_mlp: int = 0
-    stages: tuple[int, ...] = ()
-    root_width: int = 0
-    stem: str = "standard"
-    stem_stride: int = 0
-    root_pool: str = "auto"
-    pool: str = "token"
-    posemb: str = "learned1d"
-    posemb_at: str = "stem"
-    registers: int = 0
-    representation: int = 0
-    head_bias: float = 0.0
-    dropout: float = 0.0
-    attention_dropout: float = 0.0
-    drop_path: float = 0.0
-    gelu: str = "auto"
-    ln_epsilon: float = 0.0
-    gn_epsilon: float = 0.0
-    ws_epsilon: float = 0.0
-    ws_epsilon_in: str = "auto"
-    dtype: str = "float32"
-    scan: bool = True
-    remat: str = "none"
-    attention: str = "auto"
-
-
-_OPTIONS: dict[str, tuple[str, ...]] = {
-    "pool": get_args(Pool),
-    "posemb": get_args(Posemb),
-    "posemb_at": get_args(PosembAt),
-    "stem": get_args(Stem),
-    "root_pool": ("auto", *get_args(RootPool)),
-    "gelu": ("auto", *get_args(Gelu)),
-    "ws_epsilon_in": ("auto", *get_args(EpsilonIn)),
-    "dtype": get_args(Dtype),
-    "attention": get_args(attention.Wanted),
-}
 # Settings that several families accept; those of `_ALL` fit every model.
 BACKBONE = {"stages", "root_width", "stem", "stem_stride", "gn_epsilon", "ws_epsilon"}
 BACKBONE |= {"ws_epsilon_in"}
@@ -87,21 +35,8 @@ _ALL = {"variant", "head_bias", "dtype", "remat"}
 
 
 def check(wanted: Settings) -> None:
-    """Raises BadInput for an unknown option or a number out of range."""
-    for field, options in _OPTIONS.items():
-        if (value := getattr(wanted, field)) not in options:
-            from vit_jax.config import synonyms
-
-            raise unknown(f"model.{field}", value, options, synonyms.hint(f"model.{field}", value))
-    for field in ("dropout", "attention_dropout", "drop_path"):
-        if not 0.0 <= getattr(wanted, field) < 1.0:
-            raise BadInput(f"model.{field}={getattr(wanted, field)} is a rate; give one in [0, 1).")
-    for field in dataclasses.fields(Settings):
-        value = getattr(wanted, field.name)
-        if field.type in (int, float) and field.name != "head_bias" and value < 0:
-            raise BadInput(f"model.{field.name}={value} is negative; give 0 or more.")
-    if any(not isinstance(n, int) or n < 1 for n in wanted.stages):
-        raise BadInput(f"model.stages={wanted.stages}: units of each stage, e.g. (3, 4, 9).")
+    """Raises BadInput for settings that their declarations do not allow."""
+    schema.check((f"model.{f}", d, getattr(wanted, f)) for f, d in schema.keys(Settings).items())
 
 
 def refuse_others(wanted: Settings, takes: set[str]) -> None:

@@ -16,6 +16,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from vit_jax.config.sections import Dtype, Gelu, Pool, Posemb, PosembAt
 from vit_jax.errors import BadInput
 from vit_jax.models import attention, layers, posemb, settings
 from vit_jax.models.attention import ATTENTION_AXES, Attention, Path
@@ -24,8 +25,6 @@ from vit_jax.models.layers import (
     MLP_AXES,
     NORM_AXES,
     STEM_AXES,
-    Dtype,
-    Gelu,
     Layer,
     Mlp,
     Remat,
@@ -33,8 +32,7 @@ from vit_jax.models.layers import (
     layer_norm,
 )
 from vit_jax.models.model_config import TokenConfig
-from vit_jax.models.posemb import Posemb, PosembAt
-from vit_jax.models.settings import Pool, Settings
+from vit_jax.models.settings import Settings
 from vit_jax.sharding import Axes, Rules, constrain
 
 if TYPE_CHECKING:

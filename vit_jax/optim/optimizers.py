@@ -66,17 +66,8 @@ def make_optimizer(
       **options: arguments of the function in `DIRECTIONS`.
 
     Raises:
-      BadInput: a pattern matches nothing, a number is negative, or the mask is unknown.
+      BadInput: a pattern matches nothing, or everything is frozen.
     """
-    if decay_mask not in ("kernels", "all"):
-        raise BadInput(f"optimizer.decay_mask={decay_mask!r}; known: kernels, all.")
-    for key, value in (
-        ("clip", clip),
-        ("weight_decay", weight_decay),
-        ("layer_decay", layer_decay),
-    ):
-        if value < 0:
-            raise BadInput(f"optimizer.{key}={value} is negative; give 0 or more.")
     decay = _decay(params, weight_decay, decay_mask, decay_multipliers)
     factors = rate_factors(params, lr_mults, layer_decay)
     frozen = _multiply(trainable(params, freeze)) if freeze else optax.identity()

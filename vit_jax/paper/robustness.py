@@ -14,7 +14,7 @@ from vit_jax import paper
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationSet:
-    """A test set; the first four fields are keys of `evals.<name>` in configs/base.py.
+    """A test set; the first four fields are keys of `evals.NAME` in docs/config.md.
 
     Attributes:
       source: `kind:rest`; "" is ImageNet itself.

@@ -18,7 +18,7 @@ from typing import Any
 from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput, unknown
 from vit_jax.runtime import rendezvous
-from vit_jax.storage import regular
+from vit_jax.storage import files as storage
 
 FILE = "job.json"
 
@@ -79,7 +79,7 @@ def read(path: str) -> JobFile:
       BadInput: the file does not exist, or is not a job.
     """
     try:
-        content: Any = json.loads(regular.read_list(os.path.expanduser(path)))
+        content: Any = json.loads(storage.read_list(os.path.expanduser(path)))
     except (OSError, ValueError, RecursionError) as e:
         raise BadInput(f"@{path} cannot be read: {e}; give a job file of `launch`.") from e
     known = {field.name for field in dataclasses.fields(JobFile)}

@@ -23,8 +23,8 @@ from typing import Any, Literal
 
 from vit_jax.errors import PeerLost
 from vit_jax.runtime import process_exit
+from vit_jax.storage import cache
 from vit_jax.storage import files as storage
-from vit_jax.storage import offline
 
 # A closed terminal, a scheduler's warning (Slurm's --signal), a used-up limit on processor time.
 # They may arrive repeatedly, and SIGTERM may follow while the run saves.
@@ -228,7 +228,7 @@ def on_google_cloud() -> bool:
 
     It sends no request, because a request may take long.
     """
-    if not offline.allowed():
+    if not cache.may_download():
         return False
     if os.environ.get("GCE_METADATA_HOST"):
         return True

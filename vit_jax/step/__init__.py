@@ -3,5 +3,5 @@
 
 """One update and one evaluation step, as pure functions of arrays: objectives, losses, metrics.
 
-Imports the root modules, and `config` only for plugins. Open `train_step` first.
+Imports the root modules, and `config` only for the schema and plugins. Open `train_step` first.
 """

@@ -12,15 +12,15 @@ that 3 bits per channel distinguish. Start from `make`.
 import dataclasses
 import functools
 import math
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from vit_jax.errors import BadInput, unknown
+from vit_jax.config.sections import Target
+from vit_jax.errors import BadInput
 from vit_jax.step import losses, metrics
 
-Target = Literal["mean", "small", "l2"]
 COLOURS = 512
 LEVEL = 32  # values of a channel in each of its 8 levels
 CELLS = {"mean": 1, "small": 4, "l2": 1}  # cells per side into which a patch is averaged
@@ -146,12 +146,10 @@ def make(*, target: str, rate: float, patches: int, side: int) -> Masked:
       side: P.
 
     Raises:
-      BadInput: the target is unknown, or the rate corrupts no patch.
+      BadInput: the rate corrupts no patch.
     """
-    if target not in get_args(Target):
-        raise unknown("masked.target", target, ("none", *get_args(Target)))
     objective = Masked(target, rate, patches, side)  # type: ignore[arg-type]
-    if not 0 < rate <= 1 or objective.corrupted < 1:
+    if objective.corrupted < 1:
         least = math.ceil(50 / patches) / 100
         raise BadInput(
             f"masked.rate={rate} of {patches} patches; give a share from {least} up to 1."

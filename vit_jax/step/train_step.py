@@ -151,12 +151,12 @@ def mean_gradients(
 @jax.named_scope("optimizer")
 def _updated(
     state: TrainState, grads: PyTree, tx: optax.GradientTransformation, ema_decay: float
-) -> TrainState:
-    """Returns the state after an update."""
+) -> tuple[PyTree, TrainState]:
+    """Returns the updates, and the state after them."""
     updates, opt_state = tx.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
     average = _averaged(state.ema, params, ema_decay)
-    return TrainState(state.step + 1, params, opt_state, average)
+    return updates, TrainState(state.step + 1, params, opt_state, average)
 
 
 @jax.named_scope("metrics")
@@ -241,6 +241,7 @@ def make_train_step(
     mixup_alpha: float = 0.0,
     cutmix_alpha: float = 0.0,
     masked: "Masked | None" = None,
+    norm_of_change: bool = False,
 ) -> Callable[[TrainState, Batch, jax.Array], _Stepped]:
     """Returns the function (state, batch, key) -> (state after one update, its metrics).
 
@@ -257,14 +258,14 @@ def make_train_step(
       mixup_alpha: see `mixing.draw`. `top1` counts the labels of the larger part of an image.
       cutmix_alpha: see `mixing.draw`.
       masked: an objective that replaces the classes; `apply` then takes `source_BL`, see `ViT`.
+      norm_of_change: whether `update_norm` is that of the parameters after the step minus those
+        before. The norm of updates costs a TPU another pass, that of the change a CPU a copy.
 
     Returns:
       A function for `jax.jit`. Its metrics are float32 []: `loss` and `top1` of the batch before
-      the update, and the global norms `grad_norm` (before clipping), `update_norm` of the change
-      of the parameters, and `param_norm` of the parameters after it.
-      With `skipping(tx)`, a loss or gradients that are not finite change only `step` and the count
-      of skipped updates. That count is then the metric `skipped`, int32 [].
-      All randomness is a function of (key, state.step).
+      the update, and the global norms `grad_norm` (before clipping), `update_norm`, `param_norm`.
+      With `skipping(tx)`, a loss or gradients that are not finite change only `step` and the metric
+      `skipped`, int32 [], of skipped updates. All randomness is a function of (key, state.step).
     """
     summed_loss = _summed_loss(apply, classes, mean, std, loss, label_smoothing)
     if masked is not None:
@@ -276,11 +277,11 @@ def make_train_step(
         count = jnp.maximum(jnp.sum(batch["mask"], dtype=jnp.float32), 1.0)
         loss_fn = functools.partial(summed_loss, **mix)
         grads, sums = mean_gradients(loss_fn, state.params, batch, step_key, accumulation, count)
-        after = _updated(state, grads, tx, ema_decay)
-        # The norm of the updates themselves would cost a TPU another pass over all moments.
-        change = jax.tree.map(jnp.subtract, after.params, state.params)
+        updates, after = _updated(state, grads, tx, ema_decay)
+        if norm_of_change:
+            updates = jax.tree.map(jnp.subtract, after.params, state.params)
         measured = {"loss": sums[0] / count, "top1": sums[1] / count}
-        measured |= _norms(grad_norm=grads, update_norm=change)
+        measured |= _norms(grad_norm=grads, update_norm=updates)
         kept, measured = _unless_finite(state, after, measured)
         # The old parameters are overwritten: their norm would cost a copy of them.
         return kept, measured | _norms(param_norm=kept.params)

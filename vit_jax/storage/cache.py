@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Finds the user's cache folder, and keeps compiled programs of XLA in it.
+"""Finds the user's cache folder, keeps compiled programs in it, and may forbid downloads.
 
 Everything in it can be made again, so it may be deleted at any time. Start from `keep_compiled`.
 """
@@ -15,6 +15,7 @@ log = logging.getLogger("vit_jax")
 
 # Smaller programs are compiled again: reading them is not faster, and there are hundreds.
 LEAST_SECS = 0.1
+_OFFLINE = "VIT_JAX_OFFLINE"
 
 
 def root() -> Path:
@@ -61,3 +62,18 @@ def _writable(path: Path) -> bool:
     except OSError as e:
         log.warning("compiled programs are not kept: cannot write to %s: %s", path, e.strerror)
         return False
+
+
+def forbid_downloads() -> None:
+    """Forbids downloads from now on, also in processes started later and in libraries."""
+    os.environ |= {
+        _OFFLINE: "1",
+        "NO_GCE_CHECK": "true",  # TensorFlow then requests no token of a Google Cloud machine
+        "HF_HUB_OFFLINE": "1",
+        "HF_DATASETS_OFFLINE": "1",
+    }
+
+
+def may_download() -> bool:
+    """Returns True if a download may be tried: not if `forbid_downloads` or VIT_JAX_OFFLINE=1."""
+    return os.environ.get(_OFFLINE, "") in ("", "0")

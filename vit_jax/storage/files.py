@@ -4,7 +4,8 @@
 """Paths on a disk, and names under gs://BUCKET/ in Google Cloud Storage.
 
 `path` returns a `pathlib.Path` or a `BucketPath` with the same methods. This module adds what
-neither class has, above all writing a file as a whole. Start from `workdir` and `write`.
+neither class has, above all writing a file as a whole. Reading a named pipe or a device may never
+end, so `read` and `read_list` look at the kind of a file. Start from `workdir` and `write`.
 """
 
 import contextlib
@@ -16,16 +17,24 @@ import os
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from vit_jax.errors import BadInput, StoreLost
-from vit_jax.storage import regular
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)  # from file systems without hard links
 _NOT_A_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
+FILE, FOLDER = "file", "folder"
+_KINDS = {
+    stat.S_IFREG: FILE,
+    stat.S_IFDIR: FOLDER,
+    stat.S_IFIFO: "named pipe",
+    stat.S_IFSOCK: "socket",
+}
+_MOST_BYTES = 2**26  # limit for a list that comes through a pipe
 
 
 def is_remote(place: str | Path) -> bool:
@@ -191,7 +200,7 @@ def listed(folder: Path) -> list[Path]:
 def read_all(places: Sequence[Path]) -> list[bytes]:
     """Returns the contents of several regular files; reads those in a bucket in parallel."""
     if not places or not is_remote(places[0]):
-        return [regular.read(place) for place in places]
+        return [read(place) for place in places]
     from vit_jax.storage import bucket
 
     return bucket.read_all(places)
@@ -263,3 +272,77 @@ def tree(text: str) -> Path:
 
         return bucket.tree(folder)  # type: ignore[return-value]
     return folder
+
+
+# ---------------------------------------------------------------- kinds of files
+
+
+def kind(place: str | Path | int) -> str:
+    """Returns the kind of a file, by name (following links) or descriptor; "" if it does not exist.
+
+    Returns:
+      `FILE`, `FOLDER`, or a noun for a kind that cannot be read as a file.
+
+    Raises:
+      OSError: the place may not be inspected, its name is too long, or links form a circle.
+    """
+    try:
+        mode = os.stat(place).st_mode
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a null byte
+        return ""
+    return _KINDS.get(stat.S_IFMT(mode), "device")
+
+
+def is_odd(place: str | Path) -> bool:
+    """Returns True if a name is that of a pipe, a socket or a device."""
+    try:
+        return kind(place) not in (FILE, FOLDER, "")
+    except OSError:
+        return False  # reading the place raises the reason
+
+
+def read(place: str | Path) -> bytes:
+    """Returns the bytes of a regular file.
+
+    Raises:
+      OSError: the file cannot be read, or it is a pipe, a socket or a device.
+    """
+    if is_odd(place):
+        raise OSError(errno.EINVAL, f"it is a {kind(place)}, not a file", str(place))
+    return Path(place).read_bytes()
+
+
+def read_list(place: str | Path) -> bytes:
+    """Returns the bytes of a list that a user names; a shell may give it as a pipe: `<(ls)`.
+
+    Raises:
+      OSError: it cannot be read, or a pipe or device gives more than 64 MiB.
+    """
+    if not is_odd(place):
+        return (Path(place) if isinstance(place, str) else place).read_bytes()
+    with open(place, "rb") as source:
+        content = source.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise _too_long(kind(place), str(place))
+    return content
+
+
+def read_open_list(source: TextIO) -> str:
+    """Returns the text of a list that is already open, such as standard input.
+
+    Raises:
+      OSError: it cannot be read, or a pipe or device gives more than 2**26 characters.
+    """
+    try:
+        noun = kind(source.fileno())
+    except OSError:  # the list is in memory
+        noun = FILE
+    text = source.read() if noun == FILE else source.read(_MOST_BYTES + 1)
+    if noun != FILE and len(text) > _MOST_BYTES:
+        raise _too_long(noun, source.name)
+    return text
+
+
+def _too_long(noun: str, name: str) -> OSError:
+    text = f"it is a {noun} that gives more than {_MOST_BYTES >> 20} MiB"
+    return OSError(errno.EFBIG, text, name)

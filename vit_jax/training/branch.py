@@ -63,7 +63,7 @@ def settle(config: ConfigDict, workdir: Path) -> None:
         _check_empty(workdir, text)
         name, file = _spelled(parent), str(_config_file(parent))
     name, file = coordination.share("branch", [name, file])
-    saved = config_lib.load(file)
+    saved = config_lib.read(file)
     defaults.take_from_run(config, saved)
     with config.unlocked():
         config.init = config.init or saved.init  # of no use to this run, but a part of its origin
@@ -216,7 +216,7 @@ def check_length(run: build.Run, parent: "Run") -> None:
             f"length={config.length!r} is {steps.total} steps; give a longer --config.length, or "
             "an earlier step."
         )
-    saved = config_lib.load(str(_config_file(parent)))
+    saved = config_lib.read(str(_config_file(parent)))
     before = program_lib.schedule(saved, timeline.steps_of(saved, run.program.examples))
     old, new = (float(schedule(first)) for schedule in (before, run.program.schedule))
     if abs(new - old) > 1e-6 * max(abs(old), abs(new)):

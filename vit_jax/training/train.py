@@ -86,6 +86,7 @@ def train(
       PeerLost: not all processes arrived.
       Stopped: the run was asked to stop and has saved its state.
     """
+    config_lib.check(config)
     both = (
         coordinated_stop.watching(workdir, who),
         coordination.session(who, workdir, **config.processes),

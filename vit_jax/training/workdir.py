@@ -45,7 +45,7 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
     file, damaged = _config_of_run(workdir) if coordination.is_first() else (None, False)
     config_file = coordination.share("file of the configuration", str(file or ""))
     if config_file:
-        saved = config_lib.load(config_file)
+        saved = config_lib.read(config_file)
         branch.settle_again(config, saved, workdir)
         defaults.take_from_run(config, saved)
         compare(saved, config, workdir)
@@ -93,7 +93,7 @@ def _config_of_run(workdir: Path) -> tuple[Path | None, bool]:
     if config is None:
         log.warning("%s %s; its copy %s is used instead", file, damage, copy)
         return copy, True
-    differences = config_lib.differences(config_lib.load(str(copy)), config)
+    differences = config_lib.differences(config_lib.read(str(copy)), config)
     if any(config_lib.changes_results(key) for key, *_ in differences):
         log.warning(
             "%s was changed; the run was trained with %s, which is used instead", file, copy
@@ -113,7 +113,7 @@ def _is_whole(copy: Path) -> bool:
     if not there or checksums.damage(copy.parent, wanted=lambda name: name == copy.name):
         return False
     with contextlib.suppress(BadInput):
-        config_lib.load(str(copy))
+        config_lib.read(str(copy))
         return True
     return False
 
@@ -132,7 +132,7 @@ def _read(file: Path, copy: bytes) -> tuple[ConfigDict | None, str]:
     except OSError as e:
         return None, f"cannot be read: {e.strerror}"
     try:
-        config = config_lib.load(str(file))
+        config = config_lib.read(str(file))
     except BadInput as e:
         return None, f"is damaged ({e})"
     lost = _keys(copy) - _keys(content)

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from vit_jax.errors import BadInput
 from vit_jax.models import published
-from vit_jax.storage import cache, offline
+from vit_jax.storage import cache
 
 log = logging.getLogger("vit_jax")
 
@@ -160,7 +160,7 @@ def _download(address: str, cached: Path) -> None:
 
 def _body(address: str, cached: Path) -> Iterator[bytes]:
     """Yields the bytes behind a URL; turns every network failure into one kind of error."""
-    if not offline.allowed():
+    if not cache.may_download():
         raise BadInput(
             f"{address} is not in the cache, and downloads are forbidden (--offline). Fetch the "
             f"file where there is a network and put it there: {cached}"

@@ -27,7 +27,6 @@ from vit_jax.data.ops import chain as preprocess
 from vit_jax.errors import BadInput, PeerLost
 from vit_jax.models import published, variants
 from vit_jax.storage import files as storage
-from vit_jax.storage import regular
 from vit_jax.weights import convert, download, files, fitting, preprocessing
 from vit_jax.weights.convert import Weights
 from vit_jax.weights.formats import json_config
@@ -60,8 +59,8 @@ def find_run(text: str) -> Run | None:
     if not storage.is_dir(workdir / FOLDER):  # never raises, however long the name
         there = storage.is_dir(workdir)
         problem = "holds no checkpoints" if there else "does not exist"
-        if regular.is_odd(workdir):
-            problem = f"is a {regular.kind(workdir)}, no file and no folder"
+        if storage.is_odd(workdir):
+            problem = f"is a {storage.kind(workdir)}, no file and no folder"
         inside = [p for p in storage.listed(workdir) if p.suffix in files.SUFFIXES] if there else ()
         if inside:
             problem += f" but {inside[0].name}"
@@ -77,7 +76,7 @@ def find_run(text: str) -> Run | None:
         if not steps:
             raise BadInput(f"{text!r}: {workdir} has no checkpoint yet; wait for its first.")
         if which == "best":
-            metric = config_lib.load(str(workdir / step_folders.CONFIG_FILE)).checkpoint.keep_best
+            metric = config_lib.read(str(workdir / step_folders.CONFIG_FILE)).checkpoint.keep_best
             try:
                 step = checkpoints.best(metric)
             except Damaged as e:
@@ -187,7 +186,7 @@ def _checkpoints(workdir: Path) -> "Checkpoints":
 
 
 def _read_run(run: Run, *, shapes_only: bool) -> Weights:
-    saved = config_lib.load(str(run.workdir / step_folders.CONFIG_FILE))
+    saved = config_lib.read(str(run.workdir / step_folders.CONFIG_FILE))
     checkpoints = _checkpoints(run.workdir)
     try:
         read = checkpoints.weight_shapes if shapes_only else checkpoints.weights

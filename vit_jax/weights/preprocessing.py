@@ -26,7 +26,7 @@ from vit_jax.data.ops import decode
 from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 from vit_jax.step.normalise import normalise
-from vit_jax.storage import regular
+from vit_jax.storage import files as storage
 
 # The bytes of an image file, its path, uint8 [H, W, 3], a list of those, or uint8 [B, H, W, 3].
 Images = bytes | str | Path | np.ndarray | Sequence[bytes | str | Path | np.ndarray]
@@ -64,7 +64,7 @@ def _content(number: int, image: Any) -> tuple[str, bytes | np.ndarray]:
     """Returns a name for messages, and encoded bytes or uint8 [H, W, 3]."""
     if isinstance(image, str | Path):
         try:
-            return f"image {image}", regular.read(os.path.expanduser(image))
+            return f"image {image}", storage.read(os.path.expanduser(image))
         except (OSError, ValueError) as e:
             raise BadInput(f"image {str(image)!r} cannot be read: {e}; {_EXPECTED}.") from e
     if isinstance(image, bytes):

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
-from vit_jax.storage import regular
 
 SPLITS = ("train", "val", "validation", "valid", "test")
 _SEPARATORS = re.compile(r"[-._]")
@@ -47,10 +46,10 @@ def find(spec: str, pattern: str, kinds: Sequence[str]) -> tuple[list[str], list
     whole = os.path.expanduser(pattern)
     patterns = _patterns(whole, kinds)
     matches = sorted({p for one in patterns or [whole] for p in storage.glob(one)})
-    odd = list(filter(regular.is_odd, matches))
+    odd = list(filter(storage.is_odd, matches))
     paths = [p for p in matches if p not in odd]
     if odd and not paths:
-        problem = f"{odd[0]} is a {regular.kind(odd[0])}, not a file"
+        problem = f"{odd[0]} is a {storage.kind(odd[0])}, not a file"
         raise BadInput(f"data.source={spec}: {problem}; give files.")
     if not paths:
         folder = storage.path(whole if patterns else storage.plain(whole))
@@ -143,7 +142,7 @@ def class_names(spec: str, named: str, folder: str) -> list[str]:
     if not named and not path.is_file():
         return []
     try:
-        names = regular.read_list(path).decode("utf-8-sig").splitlines()
+        names = storage.read_list(path).decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as e:
         raise BadInput(
             f"data.source={spec}: class names cannot be read: {e}; give "

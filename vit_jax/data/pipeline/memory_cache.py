@@ -9,10 +9,11 @@ split, since the order may ask any process for any example. Start from `cache_sp
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
+from vit_jax.config.sections import Cache
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops import crops, resize
 from vit_jax.data.pipeline.bad_images import FallbackReader, raise_if_store_lost
@@ -21,7 +22,6 @@ from vit_jax.data.tensorflow import Tensor, plain, tf
 from vit_jax.errors import BadInput, unknown
 from vit_jax.hardware import host_memory
 
-Kind = Literal["none", "raw", "decoded"]
 KINDS = ("none", "raw", "decoded")
 
 # Ops that draw no random numbers, so they give the same image each time.
@@ -46,7 +46,7 @@ class CachedOp:
         return image
 
 
-def cache_split(split: Split, kind: Kind, ops: _Ops, workers: int) -> tuple[Split, _Ops, str]:
+def cache_split(split: Split, kind: Cache, ops: _Ops, workers: int) -> tuple[Split, _Ops, str]:
     """Returns the cached split, the rest of the chain, and a note ("" if nothing is cached).
 
     Args:

@@ -12,11 +12,12 @@ import dataclasses
 import functools
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import numpy as np
 
+from vit_jax.config.sections import BadImages
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops.decode import Decode
 from vit_jax.data.pipeline.bad_images import FallbackReader
@@ -59,7 +60,7 @@ class Pipeline:
     image_size: int
     workers: int
     prefetch: int
-    bad_images: Literal["error", "skip"] = "error"
+    bad_images: BadImages = "error"
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list, init=False)
 
     def train(

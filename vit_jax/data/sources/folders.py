@@ -24,7 +24,6 @@ from vit_jax.data.splits.split import Split, Table
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
-from vit_jax.storage import regular
 
 _Opened = tuple[Sequence[str], dict[str, Split], list[str]]
 
@@ -197,7 +196,7 @@ def open_folder(rest: str, _: Any) -> _Opened:
     """
     root = storage.tree(rest)
     if not root.is_dir():
-        kind = regular.kind(root)
+        kind = storage.kind(root)
         problem = f"is a {kind}" if kind else "does not exist"
         raise BadInput(f"data.source=folder:{rest}: {root} {problem}; {_LAYOUT}.")
     parts = _parts(rest, root)
@@ -246,7 +245,7 @@ def open_csv(rest: str, _: Any) -> _Opened:
     """
     path = storage.path(rest)
     if not path.is_file():
-        kind = regular.kind(path)
+        kind = storage.kind(path)
         problem = f"{path} is a {kind}, not a file" if kind else f"no file {path}"
         raise BadInput(f"data.source=csv:{rest}: {problem}; expected rows of path,label.")
     try:
@@ -267,14 +266,14 @@ def open_csv(rest: str, _: Any) -> _Opened:
         raise BadInput(f"data.source=csv:{rest}: {problem}; expected rows of path,label[,split].")
     files = [str(path.parent / os.path.expanduser(row[0].strip())) for row in rows]
     missing = storage.missing(files, path.parent)
-    odd = bool(missing) and regular.is_odd(missing[0])
+    odd = bool(missing) and storage.is_odd(missing[0])
     if missing == files[:1] and len(files) > 1 and not odd:
         raise BadInput(
             f"data.source=csv:{rest}: there is no image {rows[0][0]}, the first row; if that row "
             f"is a header, {','.join(rows[0])}, name its second column label, or leave the row out."
         )
     if missing:
-        problem = f" (a {regular.kind(missing[0])})" if odd else ""
+        problem = f" (a {storage.kind(missing[0])})" if odd else ""
         raise BadInput(
             f"data.source=csv:{rest}: {len(missing)} of {len(files)} images are not there, first "
             f"{missing[0]}{problem}; paths are relative to {path.parent}."

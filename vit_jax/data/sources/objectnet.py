@@ -21,7 +21,7 @@ from vit_jax.data.sources import folders
 from vit_jax.data.splits.split import Split, Table
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
-from vit_jax.storage import regular
+from vit_jax.storage import files as storage
 
 BORDER = 2  # pixels
 _FILES = (
@@ -109,8 +109,8 @@ def stands_for(rest: str, data_dir: str) -> dict[str, tuple[str, ...]]:
     """
     folder = _root(rest, data_dir) / "mappings"
     try:
-        names, meanings, numbers = (json.loads(regular.read(folder / _FILES[i])) for i in (0, 1, 3))
-        lines = [line.strip() for line in regular.read(folder / _FILES[2]).decode().splitlines()]
+        names, meanings, numbers = (json.loads(storage.read(folder / _FILES[i])) for i in (0, 1, 3))
+        lines = [line.strip() for line in storage.read(folder / _FILES[2]).decode().splitlines()]
         folder_of = {name: key for key, name in names.items()}
         classes = imagenet_labels.wnids()
         wnid_of = {int(line): classes[int(number)] for number, line in numbers.items()}

@@ -144,9 +144,6 @@ def open_source(spec: str, options: Options, *, val_percent: int, test_percent: 
         raise unknown_kind("data.source", spec)
     if bool(rest) != (kind != "digits"):
         raise BadInput(f"data.source={spec!r}: write it as {KINDS[kind][0]}.")
-    for key, percent in (("val_percent", val_percent), ("test_percent", test_percent)):
-        if not 0 <= percent <= 90:
-            raise BadInput(f"data.{key}={percent}; give a percentage from 0 to 90.")
     if storage.is_remote(rest) and kind not in IN_BUCKETS:
         raise BadInput(
             f"data.source={spec!r}: only {', '.join(IN_BUCKETS)} are read from gs://; copy it to a "

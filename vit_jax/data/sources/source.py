@@ -61,7 +61,7 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Options that some kinds of source need besides their `rest`; see `data` in configs/base.py.
+    """Options that some kinds of source need besides their `rest`; see `data` in docs/config.md.
 
     Attributes:
       data_dir: the data folder of TFDS; empty: its default.

@@ -19,7 +19,7 @@ from vit_jax.data.splits.split import Split, Table
 from vit_jax.data.tensorflow import Tensor, one_line, tf
 from vit_jax.data.tensorflow import tfds as _tfds
 from vit_jax.errors import BadInput
-from vit_jax.storage import offline
+from vit_jax.storage import cache
 
 _CONNECT_SECS = 20  # longest wait for the first server that TFDS would download from
 
@@ -127,7 +127,7 @@ def _may_download(name: str, data_dir: str, setting: str) -> None:
     needs = _needs(name, data_dir)
     urls = [d.url for need in needs for d in need.downloads if d.url]
     try:
-        if not offline.allowed():
+        if not cache.may_download():
             raise OSError("downloads are forbidden (--offline)")
         for url in urls[:1]:
             request = urllib.request.Request(url, method="HEAD")

@@ -18,7 +18,7 @@ from vit_jax.data.splits import order
 from vit_jax.data.splits.split import Split, split_ids, take_rows
 from vit_jax.data.tensorflow import Tensor, plain, tf
 from vit_jax.errors import BadInput
-from vit_jax.storage import regular
+from vit_jax.storage import files as storage
 
 log = logging.getLogger("vit_jax")
 
@@ -189,7 +189,7 @@ def labels(split: Split, why: str, most: int | None = None) -> np.ndarray:
 def _without(split: Split, path: str) -> tuple[Split, str]:
     """Returns the split without the excluded examples, and a note with their number."""
     try:
-        lines = regular.read_list(os.path.expanduser(path)).splitlines()
+        lines = storage.read_list(os.path.expanduser(path)).splitlines()
     except OSError as e:
         raise BadInput(
             f"data.exclude={path} cannot be read: {e.strerror}; give a file of names, one a line."

@@ -82,7 +82,7 @@ def _settled(point: Point, workdir: Path) -> tuple[ConfigDict, bool]:
     for there in (p / step_folders.CONFIG_FILE for p in alike):
         if not there.exists():
             continue
-        saved = config_lib.load(str(there))
+        saved = config_lib.read(str(there))
         defaults.take_from_run(config, saved)
         differences = [
             f"  {key}: {old!r} there, now {new!r}"

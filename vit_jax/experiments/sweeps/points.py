@@ -134,7 +134,7 @@ class Sweep:
                 raise BadInput(f"{key} is swept over; leave out --config.{key}.")
         own = [f"--config.{k}={_text(v)}" for k, v in keys.items() if not k.startswith(":")]
         spec = with_arguments(self.spec, keys)
-        have = config_lib.load(spec).evals if any(map(_evaluation, self.overrides)) else ()
+        have = config_lib.read(spec).evals if any(map(_evaluation, self.overrides)) else ()
         overrides = [o for o in self.overrides if not _evaluation(o) or _evaluation(o) in have]
         config = config_lib.load(spec, [*overrides, *own])
         if selects and not config.recipe.stage:

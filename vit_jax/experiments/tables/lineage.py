@@ -12,7 +12,7 @@ import os
 import re
 from pathlib import Path
 
-from vit_jax.config import timeline
+from vit_jax.config import schema
 from vit_jax.experiments.tables import recipe_diff, run_results
 from vit_jax.experiments.tables.cells import Want
 from vit_jax.experiments.tables.run_results import Run
@@ -161,7 +161,7 @@ def phrases(differences: tuple[recipe_diff.Difference, ...]) -> tuple[str, ...]:
 
 
 def _epochs(length: str) -> int:
-    duration = timeline.parse_duration("length", length)
+    duration = schema.parse_duration("length", length)
     return int(duration.amount) if duration.unit == "epochs" else 0
 
 

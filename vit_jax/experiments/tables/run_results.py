@@ -102,7 +102,7 @@ def open_run(folder: Path) -> Run:
       BadInput: an accuracy is not a share, or a result is not finite.
     """
     try:
-        config = dict(config_lib.flatten(config_lib.load(str(folder / CONFIG))))
+        config = dict(config_lib.flatten(config_lib.read(str(folder / CONFIG))))
     except BadInput as e:
         raise Unreadable(f"its configuration cannot be read ({e})") from e
     file = folder / RESULTS

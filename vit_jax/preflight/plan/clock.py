@@ -14,12 +14,15 @@ their products at the peak rate, in a part of their own; a real kernel is slower
 import dataclasses
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from vit_jax.preflight.plan import hlo
 from vit_jax.preflight.plan.attribution import COLLECTIVES, Attribution
 from vit_jax.preflight.plan.hlo import Computations, Instruction
 
+# The compiler splits an asynchronous collective into fusions: one starts it, those that compute
+# meanwhile carry it on, one ends it. All contain the same channel.
+_ASYNC_START, _ASYNC_DONE = "async-collective-start", "async-collective-done"
 KERNELS = "attention: splash kernels, at best"
 # Kernel -> its products of tokens x tokens x head dim.
 _PRODUCTS = {"fwd": 2, "dq": 3, "dkv": 4}
@@ -87,21 +90,38 @@ class _Reader:
         """Yields the costs of one run of a computation, in the order of its schedule."""
         under_way: dict[str, float] = {}  # collective that has started -> its seconds still to come
         for each in self.computations[name]:
-            if each.opcode.endswith("-done") and (start := _operand(each)) in under_way:
-                for earlier in list(under_way)[: list(under_way).index(start) + 1]:
+            ended = self._ended(each, name, under_way)
+            if ended:
+                for earlier in list(under_way)[: list(under_way).index(ended[-1]) + 1]:
                     yield COLLECTIVES, "update", under_way.pop(earlier)
                 continue
-            own = list(self._own_costs(each, name))
+            starts = each.name.startswith(_ASYNC_START)
+            own = [] if starts else list(self._own_costs(each, name, under_way))
             yield from own
             passed = sum(secs for *_, secs in own)
             for started in under_way:
                 hidden = min(passed, under_way[started])
                 under_way[started] -= hidden
                 passed -= hidden
-            if each.opcode.endswith("-start") and (sending := self._sending_secs(each, name)):
-                under_way[each.name] = sending  # copies start and end too, but send nothing
+            if starts:
+                under_way |= self._sending_secs(each, name)
+            elif each.opcode.endswith("-start") and (sending := self._sending_secs(each, name)):
+                # Copies start and end too, but send nothing.
+                under_way[each.name] = sum(sending.values())
 
-    def _own_costs(self, each: Instruction, around: str) -> Iterator[Cost]:
+    def _ended(self, each: Instruction, around: str, under_way: dict[str, float]) -> list[str]:
+        """Returns the collectives that end with an instruction."""
+        if each.opcode.endswith("-done"):
+            ended = [_operand(each)]
+        elif each.name.startswith(_ASYNC_DONE):
+            ended = list(self._sending_secs(each, around))
+        else:
+            return []
+        return [one for one in under_way if one in ended]
+
+    def _own_costs(
+        self, each: Instruction, around: str, under_way: Collection[str]
+    ) -> Iterator[Cost]:
         """Yields the costs of one instruction; a loop has those of all its runs."""
         called = dict(re.findall(r"\b(body|to_apply)=%([\w.-]+)", each.attributes))
         if each.opcode == "while":
@@ -121,18 +141,22 @@ class _Reader:
             secs = int(cycles[1]) / self.hertz if cycles else 0.0
             if secs:
                 yield *self.attribution.find(around, each), secs
-            sending = self._sending_secs(each, around)
+            # A fusion may carry on a collective that started before it.
+            collectives = self._sending_secs(each, around).items()
+            sending = sum(own for channel, own in collectives if channel not in under_way)
             if sending > secs:
                 yield COLLECTIVES, "update", sending - secs
 
-    def _sending_secs(self, each: Instruction, around: str) -> float:
-        """Returns the seconds that the collectives in an instruction need on the links."""
+    def _sending_secs(self, each: Instruction, around: str) -> dict[str, float]:
+        """Returns channel -> the seconds on the links, for the collectives in an instruction."""
         if each.opcode.removesuffix("-start") in hlo.KINDS:
-            return self.collective_secs(around, each)
+            channel = re.search(r"\bchannel_id=\d+", each.attributes)
+            return {channel[0] if channel else each.name: self.collective_secs(around, each)}
         called = re.search(r"\bcalls=%([\w.-]+)", each.attributes)
-        if not called:
-            return 0.0
-        return sum(self._sending_secs(i, called[1]) for i in self.computations[called[1]])
+        secs: dict[str, float] = {}
+        for inner in self.computations[called[1]] if called else ():
+            secs |= self._sending_secs(inner, called[1])
+        return secs
 
 
 def _product_flops(kernel: Instruction) -> int:

@@ -33,7 +33,7 @@ from vit_jax.errors import BadInput
 from vit_jax.hardware import device_memory, topology
 from vit_jax.hardware.topology import Accelerator
 from vit_jax.preflight.plan import attribution, clock, estimate, hlo
-from vit_jax.runtime import coordination
+from vit_jax.runtime import compile_ahead, coordination
 from vit_jax.storage import cache
 from vit_jax.storage import files as storage
 
@@ -123,7 +123,7 @@ def _bounds(accelerator: Accelerator, slices: int) -> dict[str, Any]:
 @functools.cache
 def size(config_yaml: str) -> tuple[int, int]:
     """Returns (classes, training examples) of the data that a configuration names."""
-    data = config_lib.load(config_yaml).data
+    data = config_lib.read(config_yaml).data
     kind, _, name = str(data.source).partition(":")
     stand_in = _STAND_INS.get(str(data.source), "")
     if kind == "vtab" and not name.endswith("/full"):
@@ -156,7 +156,7 @@ def measure(
         rates = dataclasses.replace(accelerator.generation, flops=_cpu_flops() / accelerator.chips)
         accelerator = dataclasses.replace(accelerator, generation=rates)
     targets, compiler = devices(accelerator, slices)
-    config = config_lib.changed(config_lib.load(config_yaml), settings)
+    config = config_lib.changed(config_lib.read(config_yaml), settings)
     build.check(config)
     platform = accelerator.generation.platform
     made = program.make(
@@ -206,6 +206,7 @@ def _compiled(made: program.Program, accelerator: Accelerator) -> dict[str, Any]
         Path(module).read_text(encoding="utf-8")
         for module in (__file__, *(str(m.__file__) for m in (attribution, clock, hlo)))
     ]
+    versions.append(str(compile_ahead.options(made.rules.mesh)))
     text = "\n".join([accelerator.name, str(dict(made.rules.mesh.shape)), *versions])
     key = hashlib.sha256((text + lowered.as_text()).encode()).hexdigest()
     cached = cache.root() / "plans" / f"{key}.json"

@@ -130,7 +130,7 @@ class History:
             reference, values = recipe.config, recipe.values
         else:
             reference = "configs/base.py"
-            values = config_lib.load(str(recipes.root() / reference))
+            values = config_lib.read(str(recipes.root() / reference))
         differences = config_lib.differences(values, self.config)
         pairs = [(key, _or_none(old), _or_none(new)) for key, old, new in differences]
         return reference, [row for row in pairs if set(row[1:]) not in ({None, ""}, {None, ()})]
@@ -161,7 +161,7 @@ def read(workdir: Path, name: str = "", *, ends: bool = False) -> History:
             raise BadInput(
                 f"{workdir} is not a run: it has no {CONFIG_FILE}; give the workdir of a run."
             )
-        config = config_lib.load(str(workdir / CONFIG_FILE))
+        config = config_lib.read(str(workdir / CONFIG_FILE))
         rows = _metrics(workdir, config)
         done = (workdir / summary.RESULTS_FILE).exists()
     except OSError as e:

@@ -1,0 +1,442 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Declares every configuration key: type, default, range or choices, unit, effect and meaning.
+
+A section is a frozen dataclass and a key is a field of it; configs/base.py makes the ConfigDict
+that recipes change from the defaults. `results`, `where` and `how_often` say what another value
+changes: a run cannot continue with another value of a key that changes results.
+
+A section with `name` has one sub-section for each choice. Only the chosen one counts and is saved.
+A duration is text: a number and `steps`, `epochs`, `examples` or `percent` (of `length`). "0" means
+never. The keys of a section are the keyword arguments of one function.
+
+Imports only `schema`. Start from `Config`.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from vit_jax.config import schema
+from vit_jax.config.schema import MOST, Range, how_often, inside, results, where
+
+# Choices that other rooms name too.
+BadImages = Literal["error", "skip"]
+Cache = Literal["none", "raw", "decoded"]
+Attention = Literal["auto", "plain", "fused"]
+Dtype = Literal["float32", "bfloat16"]
+EpsilonIn = Literal["std", "variance"]
+Gelu = Literal["tanh", "erf"]
+Pool = Literal["token", "gap", "map"]
+Posemb = Literal["none", "learned1d", "learned2d", "relative", "sincos2d"]
+PosembAt = Literal["stem", "every", "shared"]
+RootPool = Literal["zero", "-inf"]
+Stem = Literal["standard", "small"]
+Target = Literal["mean", "small", "l2"]
+Platform = Literal["auto", "cpu", "gpu", "tpu"]
+
+_COUNT, _POSITIVE = Range(0, MOST), Range(1, MOST)
+_RATE = Range(0, 1, below=True)
+_SHARE = Range(0, 1, above=True)
+_EPSILON = Range(0, 1)
+_NOT_NEGATIVE = Range(0, 1e6)
+_WIDTH = Range(0, 2**20)
+_LARGEST = 1e30  # a float32 holds it
+
+# fmt: off
+
+
+@dataclass(frozen=True)
+class Model:
+    """The architecture (docs/models.md); 0, () and "auto" leave a value to the variant."""
+    variant: str = results(
+        "B/16", "name of `vit_jax models`, any patch; auto: init's or Ti/8", "model")
+    width: int = results(
+        0, "token width D; 0, here and in the next four keys: the variant's value", _WIDTH)
+    depth: int = results(0, "number of encoder or Mixer blocks", Range(0, 10_000))
+    mlp: int = results(0, "width of the MLP (Mixer: of the MLP over channels)", _WIDTH)
+    heads: int = results(0, "number of attention heads; divides width", _WIDTH)
+    token_mlp: int = results(0, "Mixer: width of the MLP over tokens", _WIDTH)
+    stages: tuple[int, ...] = results(
+        (), "hybrid, BiT: units per ResNet stage; (): the variant's", "counts")
+    root_width: int = results(
+        0, "hybrid, BiT: channels of the root, a multiple of 32; 0: the variant's", _WIDTH)
+    stem: Stem = results("standard", "hybrid, BiT: small is 3 x 3 without a pool, for small images")
+    stem_stride: int = results(0, "stride of the small stem; 0: 1", Range(0, 2))
+    root_pool: Literal["auto", RootPool] = results(
+        "auto", "BiT: padding value of the root's pooling; auto: zero")
+    pool: Pool = results("token", "class token, global average or attention pooling")
+    posemb: Posemb = results("learned1d", "position embedding (Table 8)")
+    posemb_at: PosembAt = results(
+        "stem", "every: a table per layer; shared: one table in all layers")
+    registers: int = results(0, "number of extra tokens that belong to no patch", Range(0, 2**16))
+    representation: int = results(0, "width of the tanh layer before the head; 0: no layer", _WIDTH)
+    head_bias: float = results(
+        0.0, "initial bias of the head; -10 suits sigmoid on 21k classes", Range(-1000, 1000))
+    dropout: float = results(0.0, "rate after position embedding, attention and MLP layers", _RATE)
+    attention_dropout: float = results(0.0, "rate on attention weights", _RATE)
+    drop_path: float = results(
+        0.0, "stochastic depth: rate of the last block, linear from 0", _RATE)
+    gelu: Literal["auto", Gelu] = results(
+        "auto", "form of GELU; auto, here and below: init's, else the published")
+    ln_epsilon: float = results(
+        0.0, "epsilon of LayerNorm; 0, here and below: init's, else the published", _EPSILON)
+    gn_epsilon: float = results(0.0, "hybrid, BiT: epsilon of GroupNorm", _EPSILON)
+    ws_epsilon: float = results(0.0, "hybrid, BiT: epsilon of weight standardisation", _EPSILON)
+    ws_epsilon_in: Literal["auto", EpsilonIn] = results(
+        "auto", "hybrid, BiT: where ws_epsilon is added")
+    dtype: Dtype = results("float32", "dtype of compute; parameters are float32")
+    scan: bool = results(True, "stack the layers' parameters, so that a block can be compiled once")
+    remat: str = where(
+        "none", "what the backward pass recomputes: none | dots | full | auto; or the names of "
+        'activations that it keeps, e.g. "query,key" (docs/memory.md)')
+    attention: Attention = where("auto", "auto: cuDNN where a GPU supports it (docs/memory.md)")
+
+
+@dataclass(frozen=True)
+class Records:
+    """For sources records:GLOB and tar:GLOB; "": the first usual name that is there."""
+    image_key: str = results("", "feature with the encoded image")
+    label_key: str = results("", "feature with the label or labels")
+    name_key: str = results("", "feature with the name of the image")
+    label_names: str = results("", 'file of class names, one per line; "": labels.txt beside them')
+    max_labels: int = results(1, "largest number of labels of an image", Range(1, 10_000))
+
+
+@dataclass(frozen=True)
+class Data:
+    """Images for training, and their preprocessing (docs/data.md, docs/preprocessing.md)."""
+    source: str = results("digits", "source to train on, kind:rest; docs/data.md lists the kinds")
+    data_dir: str = where("", 'folder of prepared TFDS datasets; "": the default of TFDS')
+    split: str = results("train", 'training split: name, or slice such as "train[:98%]"')
+    val_percent: int = results(
+        10, "share of train held out as val if the source has no val", Range(0, 90), "percent")
+    test_percent: int = results(
+        10, "share of all images held out as test if the source has no test", Range(0, 90),
+        "percent")
+    examples: int = results(
+        0, "training images to keep, chosen by hash (nested); 0: all", _COUNT, "images")
+    fraction: float = results(1.0, "share of the training images to keep, chosen by hash", _SHARE)
+    balanced: bool = results(False, "choose the images to keep evenly from all classes")
+    exclude: str = results(
+        "", 'file of image names to leave out of training, one per line; "": no file')
+    bad_images: BadImages = results(
+        "error", "what to do with training images that cannot be decoded")
+    window_shards: int = results(
+        0, "size of a shuffle window, read whole; 0: shuffle all examples", _COUNT, "files")
+    cache: Cache = where(
+        "none", "form in which examples are kept in memory")
+    image_size: int = results(
+        224, "side of an image, {size} in chains; 0: init's, else 64", Range(0, 2**16), "pixels")
+    train_ops: str = results("decode|inception_crop({size})|flip_lr", "chain of ops for training")
+    eval_ops: str = results("decode|resize({size})", "chain of ops for evaluation")
+    mean: tuple[float, ...] = results(
+        (0.5, 0.5, 0.5), "mean of each channel, pixels scaled to [0, 1]", "mean")
+    std: tuple[float, ...] = results((0.5, 0.5, 0.5), "standard deviation of each channel", "std")
+    workers: int = where(8, "threads that read and decode", Range(1, 4096), "threads")
+    prefetch: int = where(2, "batches kept ready", Range(0, 10_000), "batches")
+    records: Records = inside(Records)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss of an image (docs/extending.md has your own)."""
+    name: Literal["softmax", "sigmoid"] | str = results(
+        "softmax", "sigmoid: summed over classes", "plug-in")
+    label_smoothing: float = results(0.0, "share of the target spread over all classes", _RATE)
+
+
+@dataclass(frozen=True)
+class Masked:
+    """Prediction of patches instead of classes (docs/masked.md)."""
+    target: Literal["none", Target] = results(
+        "none", "mean: the colour; small: 4 x 4 colours; l2: all pixels; none: classes")
+    rate: float = results(0.5, "share of the patches to corrupt", _SHARE)
+
+
+@dataclass(frozen=True)
+class Mixup:
+    """Mixing of the images of a batch; if both are set, they take turns."""
+    alpha: float = results(0.0, "mix pairs of images by Beta(alpha, alpha); 0: off", _NOT_NEGATIVE)
+    cutmix: float = results(0.0, "alpha of CutMix; 0: off", _NOT_NEGATIVE)
+
+
+_EPS = Range(0, 10, above=True)
+
+
+@dataclass(frozen=True)
+class Adamw:
+    """Adam (arXiv:1412.6980) with decay apart from the moments."""
+    b1: float = results(0.9, "decay of the first moment", _RATE)
+    b2: float = results(0.999, "decay of the second moment", _RATE)
+    eps: float = results(1e-8, "added to the root of the second moment", _EPS)
+    mu_dtype: Dtype = results("float32", "dtype of the first moment")
+
+
+@dataclass(frozen=True)
+class Sgd:
+    """Stochastic gradient descent with momentum."""
+    momentum: float = results(0.9, "factor on the previous momentum", _RATE)
+    nesterov: bool = results(False, "use Nesterov momentum")
+    accumulator_dtype: Dtype = results("bfloat16", "dtype of the momentum")
+
+
+@dataclass(frozen=True)
+class Adafactor:
+    """Adafactor as for ViT-G (arXiv:2106.04560)."""
+    momentum: float = results(0.9, "momentum of the update, without bias correction", _RATE)
+    beta2_cap: float = results(0.999, "upper bound of the decay 1 - t^-0.8", Range(0, 1))
+    min_factored: int = results(32, "smallest dimension that is factored", _POSITIVE)
+    accumulator_dtype: Dtype = results("bfloat16", "dtype of the momentum")
+
+
+@dataclass(frozen=True)
+class Lamb:
+    """LAMB (arXiv:1904.00962)."""
+    b1: float = results(0.9, "decay of the first moment", _RATE)
+    b2: float = results(0.999, "decay of the second moment", _RATE)
+    eps: float = results(1e-6, "added to the root of the second moment", _EPS)
+
+
+@dataclass(frozen=True)
+class Decay:
+    """Weight decay by parameter, for every optimizer."""
+    multipliers: tuple[tuple[str, float], ...] = results(
+        (), "((path pattern, factor), ...): the first match wins", "multipliers")
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """The way from gradients to updates; patterns are regular expressions for whole paths."""
+    name: Literal["adamw", "sgd", "adafactor", "lamb"] = results("adamw", "which optimizer")
+    clip: float = results(
+        1.0, "largest global norm of the gradients; 0: no clipping", Range(0, _LARGEST))
+    weight_decay: float = results(
+        0.0, "decay, multiplied by the learning rate (0.1 in Table 3)", _NOT_NEGATIVE)
+    decay_mask: Literal["kernels", "all"] = results("kernels", "parameters that decay")
+    decay: Decay = inside(Decay)
+    lr_mults: tuple[tuple[str, float], ...] = results(
+        (), "((path pattern, factor), ...): the first match wins", "multipliers")
+    layer_decay: float = results(
+        1.0, "factor on the rate for each layer below the head; 1: off", Range(0, 10))
+    freeze: tuple[str, ...] = results(
+        (), 'patterns, e.g. ("embedding/.*", "blocks/[01]/.*")', "patterns")
+    adamw: Adamw = inside(Adamw)
+    sgd: Sgd = inside(Sgd)
+    adafactor: Adafactor = inside(Adafactor)
+    lamb: Lamb = inside(Lamb)
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """A cosine that ends at 0."""
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A line."""
+    end: float = results(1e-5, "learning rate at the end", _NOT_NEGATIVE)
+
+
+@dataclass(frozen=True)
+class Rsqrt:
+    """The inverse square root of the steps (arXiv:2106.04560)."""
+    timescale: int = results(
+        10000, "steps until the rate has fallen by a factor of sqrt(2)", _POSITIVE, "steps")
+    shift: int = results(0, "steps that already count when the warm-up ends", _COUNT, "steps")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A constant rate that falls now and then."""
+    drops: tuple[str, ...] = results(
+        ("30 percent", "60 percent", "90 percent"),
+        "durations after which the rate falls (BiT's HyperRule)", "durations")
+    factor: float = results(0.1, "factor on the rate at each drop", Range(0, 10))
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The learning rate."""
+    name: Literal["cosine", "linear", "rsqrt", "step"] = results(
+        "cosine", "shape after the warm-up")
+    lr: float = results(1e-3, "peak learning rate", Range(0, _LARGEST))
+    warmup: str = results("0", "duration of the linear warm-up from 0", "duration")
+    cooldown: str = results("0", "duration of the linear descent to 0 at the end", "duration")
+    cosine: Cosine = inside(Cosine)
+    linear: Linear = inside(Linear)
+    rsqrt: Rsqrt = inside(Rsqrt)
+    step: Step = inside(Step)
+
+
+@dataclass(frozen=True)
+class Ema:
+    """Averaged parameters."""
+    decay: float = results(
+        0.0, "decay per step of averaged parameters (paper: 0.9999); 0: off", _RATE)
+
+
+_AXIS = Range(1, MOST, also=(-1,))
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """How devices share the work (docs/scale.md); at most one size is -1."""
+    replica: int = where(
+        0, "slices joined by the data-centre network; 0: all slices", _COUNT, "slices")
+    data: int = where(
+        -1, "devices that split the batch; -1: all remaining devices", _AXIS, "devices")
+    fsdp: int = where(1, "devices that split the batch and the parameters", _AXIS, "devices")
+    tensor: int = where(1, "devices that split attention heads and MLP", _AXIS, "devices")
+    rules: tuple[tuple[str, tuple[str, ...]], ...] = where((
+        ("act_batch", ("replica", "data", "fsdp")),
+        ("act_heads", ("tensor",)),
+        ("act_mlp", ("tensor",)),
+        ("embed", ("fsdp",)),
+        ("heads", ("tensor",)),
+        ("mlp", ("tensor",)),
+    ), "logical axis -> mesh axes; axes not listed are not split", "rules")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What is saved and kept (docs/checkpoints.md)."""
+    every: str = how_often(
+        "1 epochs", "duration between saves; the last step is always saved", "duration")
+    every_minutes: float = how_often(
+        30.0, "also save when the newest is this old; 0: never", Range(0, 1e7), "minutes")
+    keep_last: int = where(
+        2, "newest to keep; if the only one is damaged, none is left", _POSITIVE, "checkpoints")
+    keep_every: str = where(
+        "0", 'keep saves at multiples of this duration for good; "0": off', "duration")
+    keep_best: str = where("", 'metric whose best step is kept, e.g. "val/top1"; "": off')
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """An evaluation; its name is the prefix of its metrics (docs/evaluation.md)."""
+    source: str = results("", 'source to evaluate, kind:rest; "": data.source')
+    split: str = results("val", 'split of the source: name, or slice such as "train[:10%]"', "word")
+    labels: str = results(
+        "", "file of other labels, such as ReaL's real.json; \"\": labels of the source")
+    classes: Literal["all", "present"] = results(
+        "all", "predict among all model classes, or among those of the images")
+    evaluator: str = results(
+        "", 'MODULE:FUNCTION, your own metrics (docs/extending.md); "": no function')
+    every: str = how_often("0", 'duration between evaluations; "0": only at the end', "duration")
+    batch_size: int = where(
+        0, "images per batch over all devices; 0: as in training", _COUNT, "images")
+
+
+@dataclass(frozen=True)
+class Fewshot:
+    """Few-shot evaluation of frozen features (docs/fewshot.md)."""
+    sources: tuple[tuple[str, str], ...] = results(
+        (), "((name of the metrics, source), ...); (): no evaluation", "sources")
+    shots: tuple[int, ...] = results(
+        (1, 5, 10, 25), "images per class, chosen by seed and hash", "shots")
+    seeds: int = results(3, "number of choices of images", Range(1, 1000))
+    l2: float = results(1024.0, "strength of the ridge regression", Range(0, _LARGEST, above=True))
+    every: str = how_often("0", 'duration between evaluations; "0": only at the end', "duration")
+    batch_size: int = where(
+        0, "images per batch over all devices; 0: as in training", _COUNT, "images")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is written about a run (docs/runs.md)."""
+    every: str = how_often("50 steps", "duration between rows of metrics.jsonl", "duration")
+    tensorboard: bool = where(True, "also write TensorBoard event files")
+    page: bool = where(True, "also write report.html at the end of the run")
+
+
+_SECS = Range(1, 10**6)
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Several processes of one run (docs/processes.md)."""
+    connect_secs: int = where(600, "longest wait for all processes to start", _SECS, "seconds")
+    heartbeat_secs: int = where(
+        100, "longest silence before a process is given up", _SECS, "seconds")
+    barrier_secs: int = where(600, "longest wait of processes for each other", _SECS, "seconds")
+    hang_secs: int = where(
+        0, "longest time without a step, then the run ends with 43; start-up, evaluation and "
+        "saving have 6 times as long; 0: the longer of 600 s and 40 steps", Range(0, 10**6),
+        "seconds")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What tables and sweeps need to know about the run."""
+    name: str = where("", 'name of the recipe, e.g. "transfer"')
+    protocol: str = where("", 'protocol, the same for all runs of a table, e.g. "paper"')
+    stage: Literal["", "select", "final"] = where("", 'purpose of the run; "": neither')
+    upstream: str = where("", "dataset that the weights of init were trained on")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the recipe reaches, if that is known."""
+    metric: str = where("", 'metric with an expected value, e.g. "test/top1"; "": unknown')
+    value: float = where(0.0, "expected value of the metric", Range(-_LARGEST, _LARGEST))
+    tolerance: float = where(
+        0.0, "largest difference from value, plus or minus", Range(0, _LARGEST))
+    source: str = where("", "where the value comes from")
+    hardware: str = where("", "hardware of the measurement")
+    hours: float = where(0.0, "time the run takes on this hardware", Range(0, 1e6), "hours")
+
+
+@dataclass(frozen=True)
+class Config:
+    """The run as a whole."""
+    seed: int = results(0, "seed of initialisation, data order, augmentation and dropout", _COUNT)
+    platform: Platform = where("auto", "auto: what the machine has")
+    deterministic: bool = where(
+        False, "GPU: use only kernels that return the same bits each time (slower)")
+    compile_cache: str = where(
+        "auto", 'folder for compiled programs; auto: ~/.cache/vit_jax; "": no cache')
+    init: str = where("", "run or weights file to start from, while the workdir has no checkpoint")
+    branch: str = where(
+        "", "WORKDIR@STEP: run and step whose whole state the run begins with (--branch)")
+    length: str = results("10 epochs", "duration of the training", "length")
+    batch_size: int = results(
+        512, "images per optimizer step over all devices", _POSITIVE, "images")
+    accumulation: int = where(
+        1, "micro-batches per step, run one after another; divides batch_size", _POSITIVE)
+    skip_non_finite: int = results(
+        0, "non-finite updates (loss, gradients) to skip in total; the next ends the run", _COUNT,
+        "updates")
+    profile: str = where(
+        "", 'steps to trace into WORKDIR/profile, such as "100:105"; "": no trace', "steps")
+
+    model: Model = inside(Model)
+    data: Data = inside(Data)
+    loss: Loss = inside(Loss)
+    masked: Masked = inside(Masked)
+    mixup: Mixup = inside(Mixup)
+    optimizer: Optimizer = inside(Optimizer)
+    schedule: Schedule = inside(Schedule)
+    ema: Ema = inside(Ema)
+    mesh: Mesh = inside(Mesh)
+    checkpoint: Checkpoint = inside(Checkpoint)
+    evals: Mapping[str, Evaluation] = field(
+        default_factory=lambda: {
+            "val": Evaluation(every="1 epochs"), "test": Evaluation(split="test")})
+    fewshot: Fewshot = inside(Fewshot)
+    report: Report = inside(Report)
+    processes: Processes = inside(Processes)
+    recipe: Recipe = inside(Recipe)
+    expected: Expected = inside(Expected)
+
+
+# fmt: on
+
+KEYS = schema.by_key(Config)  # an evaluation is called `*`
+
+
+def find(key: str) -> schema.Declared | None:
+    """Returns the declaration of a dotted key; None for an unknown key."""
+    return KEYS.get(re.sub(r"^evals\.\w+\.", "evals.*.", key))

@@ -23,7 +23,7 @@ from vit_jax.hardware.topology import Accelerator
 from vit_jax.models import mixer, variants, vit
 from vit_jax.models.bit import BiTConfig
 from vit_jax.models.custom import OwnConfig
-from vit_jax.step.normalise import normalise
+from vit_jax.step.state import normalise
 
 Collectives = dict[str, dict[str, int]]  # mesh axes joined by + -> kind -> bytes
 

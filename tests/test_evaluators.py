@@ -20,7 +20,7 @@ from vit_jax.evaluators import features, probe
 from vit_jax.evaluators.fewshot import whitening
 from vit_jax.evaluators.knn import knn
 from vit_jax.models import variants
-from vit_jax.step.normalise import normalise
+from vit_jax.step.state import normalise
 
 # --- k nearest neighbours, against votes counted one by one ---
 

@@ -18,7 +18,7 @@ import vit_jax
 from vit_jax.cli import main
 from vit_jax.inference.export import weights_file
 from vit_jax.models import variants
-from vit_jax.step.normalise import normalise
+from vit_jax.step.state import normalise
 
 PAGE = ("docs/export.md",)
 

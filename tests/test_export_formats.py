@@ -30,7 +30,7 @@ from vit_jax.inference.export import (
     weights_file,
     writer,
 )
-from vit_jax.step.normalise import normalise
+from vit_jax.step.state import normalise
 from vit_jax.weights import convert, files, loading
 from vit_jax.weights.convert import ORIGINAL
 from vit_jax.weights.formats.json_config import Images

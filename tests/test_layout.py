@@ -100,7 +100,7 @@ def test_extras_of_the_readme_exist():
 
 
 FAMILIES = {f"vit_jax/models/{name}.py" for name in ("vit", "bit", "mixer", "custom")}
-PROTOCOL = {"vit_jax/models/model_config.py", "vit_jax/models/variants.py"}
+PROTOCOL = {"vit_jax/models/settings.py", "vit_jax/models/variants.py"}
 LEFT = {"vit_jax/weights/convert.py": ["cfg.FAMILY"]}  # chooses tables of names, by their family
 
 

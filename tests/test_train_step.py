@@ -15,7 +15,7 @@ import pytest
 from vit_jax import sharding
 from vit_jax.models import variants
 from vit_jax.step import losses, metrics, state, train_step
-from vit_jax.step.normalise import normalise
+from vit_jax.step.state import normalise
 
 HALF = (0.5, 0.5, 0.5)
 CLASSES = 6

@@ -10,7 +10,7 @@ from PIL import Image
 
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.errors import BadInput
-from vit_jax.step.normalise import normalise
+from vit_jax.step.state import normalise
 from vit_jax.weights import preprocessing
 
 HALF = (0.5, 0.5, 0.5)

@@ -19,7 +19,7 @@ from vit_jax.errors import RunFailed
 from vit_jax.models import variants
 from vit_jax.runtime import compile_ahead
 from vit_jax.sharding import Rules
-from vit_jax.step.normalise import normalise
+from vit_jax.step.state import normalise
 
 Step = Callable[[Any, dict[str, jax.Array]], tuple[jax.Array, jax.Array]]
 Rows = Callable[[range], Iterator[pipeline.NumpyBatch]]  # this process's rows of a batch -> batches

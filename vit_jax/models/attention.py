@@ -237,10 +237,11 @@ class Attention(nn.Module):
         real_LM = np.broadcast_to(np.arange(padded) < length, (padded, padded))
         mask = splash_attention_mask.NumpyMask(np.array(real_LM))
         names = ("q", "kv", "kv_compute", "q_dkv", "kv_dkv", "kv_dkv_compute", "q_dq", "kv_dq")
+        sizes: dict[str, Any] = {f"block_{name}": _BLOCK for name in names}
         on_tpu = self.rules is not None and self.rules.mesh.devices.flat[0].platform == "tpu"
-        attend = kernel_lib.make_splash_mha(
+        attend: Any = kernel_lib.make_splash_mha(
             splash_attention_mask.MultiHeadMask([mask] * heads),
-            block_sizes=kernel_lib.BlockSizes(**{f"block_{name}": _BLOCK for name in names}),
+            block_sizes=kernel_lib.BlockSizes(**sizes),
             head_shards=1,
             q_seq_shards=1,
             interpret=not on_tpu,

@@ -18,8 +18,7 @@ from vit_jax.config.sections import Dtype
 from vit_jax.errors import BadInput
 from vit_jax.models import layers, resnet, settings
 from vit_jax.models.layers import Remat
-from vit_jax.models.model_config import ModelConfig, only_filters
-from vit_jax.models.settings import Settings
+from vit_jax.models.settings import ModelConfig, Settings, only_filters
 from vit_jax.sharding import Axes, Rules
 
 IMAGE_SIZE = 224  # of pre-training; the weights fit any size

@@ -13,7 +13,7 @@ from typing import Any
 from vit_jax.config import plugins
 from vit_jax.config.sections import Dtype
 from vit_jax.errors import BadInput
-from vit_jax.models.model_config import ModelConfig
+from vit_jax.models.settings import ModelConfig
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,8 +18,7 @@ import jax.numpy as jnp
 from vit_jax.config.sections import Dtype, Gelu
 from vit_jax.models import layers, settings
 from vit_jax.models.layers import Layer, Mlp, Remat, dropout, layer_norm
-from vit_jax.models.model_config import TokenConfig, only_filters
-from vit_jax.models.settings import Settings
+from vit_jax.models.settings import Settings, TokenConfig, only_filters
 from vit_jax.sharding import Axes, Rules, constrain
 
 # name -> (width D, layers S, MLP over channels, MLP over tokens): arXiv:2105.01601, Table 1.

@@ -1,17 +1,266 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The settings of a model: the keys of the config section `model`, and who accepts which.
+"""Defines the configuration of a model, and how a family makes one from the section `model`.
 
-Each model family turns settings into its own configuration. Start from `check`.
+Rooms ask a configuration what it can do, never which family it belongs to. A family, or a user's
+own model, overrides what it can answer better than `ModelConfig`; docs/extending.md lists the
+members. Start from `ModelConfig`.
 """
 
 import dataclasses
-from typing import Any
+import math
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from vit_jax.config import plugins, schema
 from vit_jax.config.sections import Model as Settings
 from vit_jax.errors import BadInput, unknown
+from vit_jax.sharding import Axes, Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import jax
+    import numpy as np
+
+    from vit_jax.models.resnet import ResNetConfig
+
+
+class ModelConfig:
+    """Base class of every configuration, which is a frozen dataclass.
+
+    A subclass must have the fields `classes` and `dtype`, and `stride`, `make`, `forward_flops` and
+    `AXES`. Everything else has a default, which suits a model about which nothing more is known.
+
+    Attributes:
+      AXES: parameter path pattern -> logical axes, see `sharding.param_axes`.
+      FAMILY: name of the family in `describe` and in tables of weight formats.
+      FORMS: the fields that a platform may choose: `unrolled`, `attention`, `remat`.
+      RESNET: name of the field that holds the ResNet inside the model; "" without one.
+      TILED: whether tokens must tile the image exactly; otherwise the last ones may hang over.
+    """
+
+    if TYPE_CHECKING:
+        classes: Any  # fields of every subclass
+        dtype: Any
+        unrolled: Any  # these three exist if FORMS has them
+        attention: Any
+        remat: Any
+        __dataclass_fields__: ClassVar[dict[str, Any]]
+    AXES: ClassVar[Axes] = {}
+    FAMILY: ClassVar[str] = "own"
+    FORMS: ClassVar[tuple[str, ...]] = ()
+    RESNET: ClassVar[str] = ""
+    TILED: ClassVar[bool] = True
+
+    # ------------------------------------------------------------ required
+
+    @property
+    def stride(self) -> int:
+        """Returns the pixels per position of the last grid in each direction."""
+        raise self._missing("stride")
+
+    def make(self, rules: Rules | None) -> Any:
+        """Returns the Linen module, with the fields `cfg` (this object) and `rules`.
+
+        The module uses `rules` for `sharding.constrain`.
+
+        Its call maps (images_BHWC, *, train=False, key=None) to float32 [B, Y]. Its parameters
+        include a head named `head`, which transfer initialises afresh.
+        """
+        raise self._missing("make")
+
+    def forward_flops(self, height: int, width: int) -> int:
+        """Returns the FLOPs (2 per multiply-add) of one image, for utilisation and plans."""
+        raise self._missing("forward_flops")
+
+    def _missing(self, name: str) -> BadInput:
+        return BadInput(f"{type(self).__name__} has no {name}; see docs/extending.md.")
+
+    # ------------------------------------------------------------ shape
+
+    @property
+    def parameter_axes(self) -> Axes:
+        """Returns the map from parameter path pattern to logical axes, of all parts."""
+        inner = self.inner_resnet
+        return self.AXES if inner is None else inner.AXES | self.AXES
+
+    def described_fields(self) -> dict[str, Any]:
+        """Returns every field of the model and of its ResNet, for people and for JSON."""
+        fields = dataclasses.asdict(self)
+        fields.pop("patch_outputs", None)  # only used in training
+        resnet = fields.pop(self.RESNET, None) or {}
+        if resnet:
+            resnet["root_width"] = resnet.pop("width")
+            resnet["stages"] = list(resnet["stages"])
+        return fields | resnet
+
+    def in_words(self) -> str:
+        """Describes the model in a few words, for captions."""
+        return f"a {type(self).__name__}"
+
+    def patch_grid(self, height: int, width: int) -> tuple[int, int]:
+        """Returns the rows and columns of what is pooled, for an image size."""
+        if self.TILED:
+            return height // self.stride, width // self.stride
+        return -(-height // self.stride), -(-width // self.stride)
+
+    def stream_size(self, height: int, width: int) -> int:
+        """Returns the numbers that pass between the blocks for one image, over all blocks.
+
+        Plans count from them what tensor parallelism sends; 0 leaves it out.
+        """
+        return 0
+
+    @property
+    def inner_resnet(self) -> "ResNetConfig | None":
+        """Returns the ResNet inside the model; None if it has none."""
+        return getattr(self, self.RESNET) if self.RESNET else None
+
+    def small_stem(self) -> Self | None:
+        """Returns the same model with the stem for small images; None if it has no other stem."""
+        inner = self.inner_resnet
+        if inner is None or inner.stem == "small":
+            return None
+        small = dataclasses.replace(inner, stem="small")
+        return dataclasses.replace(self, **{self.RESNET: small})
+
+    def check_image_size(self, height: int, width: int) -> None:
+        """Raises BadInput unless the model accepts images of this size.
+
+        The message names sides that fit. Tokens must tile the image, and the grid must have at
+        least 2 x 2 positions.
+        """
+        pixels = self.stride
+        least = 2 * pixels if self.TILED else pixels + 1
+        for side in (height, width):
+            low = side // pixels * pixels
+            if side < least:
+                raise BadInput(
+                    f"image size {side} gives a grid of {self.patch_grid(side, side)[0]} positions "
+                    f"a side, and 2 is the least; use {least} or more (--config.data.image_size)"
+                    f"{self._or_small(height, width)}."
+                )
+            if side % pixels and self.TILED:
+                raise BadInput(
+                    f"image size {side} is not divisible by the {pixels} pixels of a token; use "
+                    f"{low} or {low + pixels} (--config.data.image_size)"
+                    f"{self._or_small(height, width)}."
+                )
+
+    def _or_small(self, height: int, width: int) -> str:
+        """Returns advice to use the small stem, if that accepts images of this size."""
+        small = self.small_stem()
+        if small is None:
+            return ""
+        try:
+            small.check_image_size(height, width)
+        except BadInput:
+            return ""
+        return ", or model.stem=small"
+
+    # ------------------------------------------------------------ forms and heads
+
+    def in_form(self, **choices: Any) -> Self:
+        """Returns the same function with other values of `FORMS`; leaves out the rest."""
+        possible = {name: value for name, value in choices.items() if name in self.FORMS}
+        return dataclasses.replace(self, **possible)
+
+    def fused_refusal(self) -> str:
+        """Returns why no fused path can compute the attention; "" if one can.
+
+        A model with `attention` in `FORMS` also has the fields `width` and `heads`.
+        """
+        return ""
+
+    def for_images(self, classes: int) -> Self:
+        """Returns the model that maps an image to logits; with 0 classes, to its representation."""
+        return dataclasses.replace(self, classes=classes)
+
+    @property
+    def predicts_patches(self) -> bool:
+        """Returns True if `for_patches` exists, which masked patch prediction needs."""
+        return False
+
+    def for_patches(self, outputs: int) -> Self:
+        """Returns the model with that many outputs for each patch, and no other head."""
+        raise self._missing("for_patches")
+
+    # ------------------------------------------------------------ figures and weights
+
+    def pixel_filters(self, params: dict[str, Any]) -> "tuple[jax.Array, str] | None":
+        """Returns the kernel on pixels [h, w, 3, D], and words for its layer; None if unknown."""
+        inner = self.inner_resnet
+        return None if inner is None else (inner.pixel_filters(params), "the first convolution")
+
+    @property
+    def attends(self) -> bool:
+        """Returns True if `analysis.maps` can read the attention, and positions, of the model."""
+        return False
+
+    def lacking_figures(self) -> list[str]:
+        """Returns which figures the model cannot have and why, one sentence each."""
+        if type(self).pixel_filters is ModelConfig.pixel_filters and self.inner_resnet is None:
+            return ["No figure shows the inside of a user's own model."]
+        return ["Only the filters of a user's own model are shown."]
+
+    @property
+    def published_heads(self) -> int:
+        """Returns the attention heads, which a file of weights may not tell; 0 without any."""
+        return 0
+
+    @property
+    def weight_formats(self) -> tuple[Any, ...]:
+        """Returns a user's own tables of names in weight files, each a `name_table.Format`."""
+        return ()
+
+    def unwritten(self, weight_format: str) -> str:
+        """Returns a setting that no tensor in a file of this format shows; "" if there is none."""
+        inner = self.inner_resnet
+        return "" if inner is None or inner.stem == "standard" else f"stem={inner.stem}"
+
+    def weights_side(self, flat: "Mapping[str, np.ndarray]") -> int:
+        """Returns the pixels per side of images that the weights were made for; 0 if unknown.
+
+        Raises:
+          BadInput: the weights are for images that are not square.
+        """
+        return 0
+
+
+class TokenConfig(ModelConfig):
+    """Base class of models that embed patches and have `depth` layers of tokens of one width."""
+
+    if TYPE_CHECKING:
+        depth: Any
+        width: Any
+    FORMS: ClassVar[tuple[str, ...]] = ("unrolled", "remat")
+
+    def stream_size(self, height: int, width: int) -> int:
+        return self.depth * math.prod(self.patch_grid(height, width)) * self.width
+
+    def pixel_filters(self, params: dict[str, Any]) -> "tuple[jax.Array, str] | None":
+        embedding = "the linear embedding of patches"
+        return super().pixel_filters(params) or (params["embedding"]["kernel"], embedding)
+
+    def patches_of(self, flat: "Mapping[str, np.ndarray]") -> int:
+        """Returns the number of patches that weights were made for."""
+        raise self._missing("patches_of")
+
+    def weights_side(self, flat: "Mapping[str, np.ndarray]") -> int:
+        patches = self.patches_of(flat)
+        side = round(patches**0.5)
+        if side * side != patches:
+            raise BadInput(f"{patches} patches are not a square image; write npz, which takes any.")
+        return side * self.stride
+
+
+def only_filters(name: str) -> list[str]:
+    """Returns the sentence for a family with neither position embeddings nor attention."""
+    return [f"{name} has neither position embeddings nor attention, so only its filters are shown."]
+
+
+# ---------------------------------------------------------------- settings
 
 FREE = "custom"  # the size of a variant whose numbers the user gives
 

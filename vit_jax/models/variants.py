@@ -16,9 +16,9 @@ import jax.numpy as jnp
 from vit_jax.config import plugins
 from vit_jax.config.plugins import Registry
 from vit_jax.models import settings as settings_lib
-from vit_jax.models.model_config import ModelConfig
 from vit_jax.models.settings import FREE as FREE
 from vit_jax.models.settings import NAMED as NAMED
+from vit_jax.models.settings import ModelConfig
 from vit_jax.models.settings import Settings as Settings
 from vit_jax.sharding import Axes, Rules
 

@@ -31,8 +31,7 @@ from vit_jax.models.layers import (
     dropout,
     layer_norm,
 )
-from vit_jax.models.model_config import TokenConfig
-from vit_jax.models.settings import Settings
+from vit_jax.models.settings import Settings, TokenConfig
 from vit_jax.sharding import Axes, Rules, constrain
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The state that training carries from step to step: arrays only, saved as one tree."""
+"""The arrays that a step works on: the state of training, saved as one tree, and its images."""
 
 import dataclasses
 from collections.abc import Callable
@@ -47,3 +47,13 @@ def from_params(params: PyTree, tx: optax.GradientTransformation, *, ema: bool) 
     """Returns the state that starts at the given parameters."""
     average = jax.tree.map(jnp.copy, params) if ema else None
     return TrainState(jnp.zeros((), jnp.int32), params, tx.init(params), average)
+
+
+def normalise(image_BHWC: jax.Array, mean: tuple[float, ...], std: tuple[float, ...]) -> jax.Array:
+    """Maps uint8 [0, 255] to float32: (image / 255 - mean) / std, per channel.
+
+    It takes one multiplication and one addition: (0.5, 0.5) gives image / 127.5 - 1.
+    """
+    scale = jnp.asarray([[[[1.0 / (255.0 * s) for s in std]]]], jnp.float32)
+    shift = jnp.asarray([[[[-m / s for m, s in zip(mean, std, strict=True)]]]], jnp.float32)
+    return image_BHWC.astype(jnp.float32) * scale + shift

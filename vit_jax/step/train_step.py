@@ -18,8 +18,7 @@ import jax.numpy as jnp
 import optax
 
 from vit_jax.step import losses, metrics
-from vit_jax.step.normalise import normalise
-from vit_jax.step.state import TrainState
+from vit_jax.step.state import TrainState, normalise
 
 if TYPE_CHECKING:
     from vit_jax.step import mixing

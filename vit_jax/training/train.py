@@ -43,7 +43,7 @@ from vit_jax.step.state import TrainState
 from vit_jax.step.train_step import non_finite
 from vit_jax.storage import cache
 from vit_jax.storage import files as storage
-from vit_jax.training import branch, metric_writer
+from vit_jax.training import metric_writer
 from vit_jax.training.metric_window import Window
 from vit_jax.training.metric_writer import PROFILE_FOLDER, Report, Throughput
 from vit_jax.training.refused_start import unchanged_if_refused
@@ -51,6 +51,7 @@ from vit_jax.training.workdir import (
     check_classes,
     continue_or_check,
     has_checkpoint,
+    parent_of_branch,
     prepare,
     resumption,
 )
@@ -119,7 +120,7 @@ def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict
     """Trains a checked configuration; the processes are already connected."""
     devices = coordination.start(config.platform, deterministic=config.deterministic)
     cache.keep_compiled(config.compile_cache, devices[0].platform)
-    parent = branch.parent_to_begin_with(config, workdir)
+    parent = parent_of_branch(config, workdir)
     create = [] if config.init or parent or has_checkpoint(workdir) else ["create"]
     run = build.build(config, compile_first=[*create, "step"])
     coordinated_stop.check()
@@ -128,6 +129,8 @@ def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict
     if run.program.model.cfg.classes:  # masked patch prediction has no classes
         check_classes(parent.workdir if parent else workdir, run.source.classes)
     if parent is not None:
+        from vit_jax.training import branch
+
         branch.check_length(run, parent)
     weights = initial_weights(run, workdir)
     if coordination.is_first():
@@ -205,6 +208,8 @@ def start(
         log.info("start: resuming %s at step %d", checkpoints.folder.parent, step)
         return checkpoints.restore(step, run.program.abstract), step
     if run.config.branch:
+        from vit_jax.training import branch
+
         return branch.begin(run, checkpoints, workdir)
     if weights is None:
         log.info("start: from scratch, seed %d", run.config.seed)

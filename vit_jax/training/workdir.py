@@ -12,7 +12,7 @@ import logging
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -28,7 +28,9 @@ from vit_jax.reports import summary
 from vit_jax.runtime import coordination
 from vit_jax.storage import checksums
 from vit_jax.storage import files as storage
-from vit_jax.training import branch
+
+if TYPE_CHECKING:
+    from vit_jax.weights.loading import Run
 
 log = logging.getLogger("vit_jax")
 
@@ -46,10 +48,15 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
     config_file = coordination.share("file of the configuration", str(file or ""))
     if config_file:
         saved = config_lib.read(config_file)
-        branch.settle_again(config, saved, workdir)
+        if config.branch or saved.branch:
+            from vit_jax.training import branch
+
+            branch.settle_again(config, saved, workdir)
         defaults.take_from_run(config, saved)
         compare(saved, config, workdir)
     elif config.branch:
+        from vit_jax.training import branch
+
         branch.settle(config, workdir)
     else:
         try:
@@ -200,7 +207,7 @@ def prepare(
       devices: a description of the devices.
       examples: the identity of the training examples, see `provenance.Origin`.
     """
-    parent = branch.parent_to_begin_with(config, workdir)
+    parent = parent_of_branch(config, workdir)
     previous = parent.workdir if parent else workdir
     before = provenance.read(previous)
     if before.examples not in ("", examples) and has_checkpoint(previous):
@@ -213,6 +220,15 @@ def prepare(
         names = json.dumps({"classes": list(classes)}, indent=1)
         storage.write(workdir / step_folders.CLASSES_FILE, names + "\n")
         provenance.write(workdir, recipe or before.recipe, devices, examples, config.branch)
+
+
+def parent_of_branch(config: ConfigDict, workdir: Path) -> "Run | None":
+    """Returns the run and step that a branch begins with; None if it has a checkpoint already."""
+    if not config.branch:
+        return None
+    from vit_jax.training import branch
+
+    return branch.parent_to_begin_with(config, workdir)
 
 
 def check_classes(workdir: Path, classes: Sequence[str]) -> None:

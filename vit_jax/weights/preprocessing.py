@@ -25,7 +25,7 @@ from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops import decode
 from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
-from vit_jax.step.normalise import normalise
+from vit_jax.step.state import normalise
 from vit_jax.storage import files as storage
 
 # The bytes of an image file, its path, uint8 [H, W, 3], a list of those, or uint8 [B, H, W, 3].

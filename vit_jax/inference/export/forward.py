@@ -17,7 +17,7 @@ import numpy as np
 
 from vit_jax.inference.model import Model
 from vit_jax.models import variants
-from vit_jax.step.normalise import normalise
+from vit_jax.step.state import normalise
 from vit_jax.weights.formats.json_config import Images
 
 PLATFORMS = ("cpu", "cuda", "tpu")  # one artefact serves all of these

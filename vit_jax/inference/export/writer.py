@@ -27,7 +27,7 @@ from vit_jax.inference.export import (
 from vit_jax.inference.export.forward import Call, Forward
 from vit_jax.inference.model import Model
 from vit_jax.models import variants
-from vit_jax.step.normalise import normalise
+from vit_jax.step.state import normalise
 from vit_jax.weights import convert, files
 from vit_jax.weights.formats.json_config import Images
 

@@ -154,8 +154,9 @@ class _Reader:
             return {channel[0] if channel else each.name: self.collective_secs(around, each)}
         called = re.search(r"\bcalls=%([\w.-]+)", each.attributes)
         secs: dict[str, float] = {}
-        for inner in self.computations[called[1]] if called else ():
-            secs |= self._sending_secs(inner, called[1])
+        if called:
+            for inner in self.computations[called[1]]:
+                secs |= self._sending_secs(inner, called[1])
         return secs
 
 

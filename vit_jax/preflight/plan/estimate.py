@@ -20,7 +20,7 @@ from vit_jax import tree
 from vit_jax.build.program import Program
 from vit_jax.hardware.topology import Accelerator
 from vit_jax.models import variants
-from vit_jax.step.normalise import normalise
+from vit_jax.step.state import normalise
 
 Collectives = dict[str, dict[str, int]]  # mesh axes joined by + -> kind -> bytes
 

@@ -30,7 +30,7 @@ from vit_jax.errors import BadInput, RunFailed
 from vit_jax.hardware import device_memory
 from vit_jax.reports import figures
 from vit_jax.reports.figures import Figure
-from vit_jax.step.normalise import normalise
+from vit_jax.step.state import normalise
 from vit_jax.weights import loading
 
 ROWS, COLUMNS = 4, 5  # size of the contact sheet

@@ -390,8 +390,8 @@ def _corrupted(patches_BLD: jax.Array, source_BL: jax.Array, mask_11D: jax.Array
 
 def plain(cfg: Any) -> ViTConfig | None:
     """Returns a ViT with a class token and without a backbone; None for any other model."""
-    found = isinstance(cfg, ViTConfig) and not cfg.backbone and cfg.pool == "token"
-    return cfg if found else None
+    is_plain = isinstance(cfg, ViTConfig) and not cfg.backbone and cfg.pool == "token"
+    return cfg if is_plain else None
 
 
 _TAKES = settings.TOKENS | {"heads", "pool", "posemb", "posemb_at", "registers", "representation"}

@@ -257,7 +257,7 @@ def test_settings_that_the_state_or_the_order_depends_on_stay(change):
 
 
 def test_settings_that_change_no_results_may_all_change():
-    for key, value in config_lib.flatten(config_lib._base()):
+    for key, value in config_lib.flatten(config_lib.defaults()):
         if not config_lib.changes_results(key):
             assert branch.may_change(key, value, "other") == (key != "init"), key
 

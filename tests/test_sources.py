@@ -107,11 +107,6 @@ def test_kind_without_its_rest_shows_how_to_write_it(spec, usage):
     assert f"write it as {usage}." in said
 
 
-@pytest.mark.parametrize("percents", [{"val": -1}, {"val": 91}, {"test": -1}, {"test": 100}])
-def test_share_that_is_held_out_has_bounds(percents):
-    assert f"data.{next(iter(percents))}_percent=" in message("digits", **percents)
-
-
 # ---------------------------------------------------------------- digits
 
 

@@ -458,7 +458,7 @@ def test_of_what_is_not_finite_the_first_that_a_step_computes_is_named(tmp_path,
 
 def poison(monkeypatch, *steps):
     """Makes the loss, and so the gradients, of these steps not a number."""
-    real = Pipeline.train, program.train_step.state
+    real = Pipeline.train, program.train_step.normalise
 
     def train(self, first, *rest):
         for step, batch in enumerate(real[0](self, first, *rest), first + 1):

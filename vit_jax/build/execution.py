@@ -88,14 +88,15 @@ def _attention(cfg: Any, wanted: str, rules: Rules, platform: str, tokens: int) 
 
     `model.attention=plain` leaves out attention that never holds all scores, `fused` insists on it.
     """
-    if cfg.attention == "xla" and platform == "cpu":
+    device = rules.mesh.devices.flat[0]  # of a CPU, if it stands in for a GPU
+    if cfg.attention == "xla" and device.platform == "cpu":
         return cfg, "attention xla (model.attention=fused)"
     why = cfg.fused_refusal()
-    if platform == "gpu" and wanted != "plain":
+    if device.platform == "gpu" and wanted != "plain":
         why = why or attention.not_cudnn(
             dtype=cfg.dtype,
             head_dim=cfg.width // cfg.heads,
-            capability=str(rules.mesh.devices.flat[0].compute_capability),
+            capability=str(device.compute_capability),
         )
         if why and wanted == "fused":
             raise BadInput(f"model.attention=fused: {why}; leave model.attention out.")

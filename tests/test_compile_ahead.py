@@ -41,7 +41,7 @@ def test_products_of_a_step_are_not_given_to_ynnpack():
 
 @pytest.mark.parametrize("platform", ["gpu", "tpu"])
 def test_one_other_device_has_the_defaults_of_its_compiler(platform):
-    devices = np.array([types.SimpleNamespace(platform=platform)])
+    devices = np.array([types.SimpleNamespace(platform=platform, process_index=0)])
     assert compile_ahead.options(types.SimpleNamespace(devices=devices, size=1)) == {}
 
 

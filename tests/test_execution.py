@@ -53,8 +53,10 @@ def test_a_short_run_or_another_remat_scans_its_layers(platform):
     short = "layers scanned (1e+12 FLOPs a device do not pay for compiling each layer); "
     assert chosen(platform, "B/16", SHORT).startswith(short)
     assert chosen(platform, "B/16", remat="full").startswith("layers scanned (model.remat=full); ")
-    alone = chosen(platform, "B/16", scan=False)
+    alone = chosen(platform, "B/16", scan=False, remat="auto")
     assert alone.startswith("layers unrolled (model.scan=false); ")
+    assert alone.endswith("; remat none")
+    assert chosen(platform, "B/16", SHORT, remat="auto").endswith("; remat dots")
 
 
 def test_many_tokens_have_attention_that_never_holds_all_scores():

@@ -309,17 +309,17 @@ def test_bad_input_is_one_message(case, trained, bad_places, capsys):
 
 
 CONFIG = {
-    "pairs": ("sources=('digits',)", "pairs of a name and a source"),
+    "pairs": ("sources=('digits',)", "give pairs of a name"),
     "name": ("sources=(('my digits', 'digits'),)", "letters, digits and _"),
     "twice": ("sources=(('a', 'digits'), ('a', 'digits'))", "each name once"),
     "kind": ("sources=(('a', 'digit'),)", "unknown source in fewshot.sources 'digit'"),
-    "shots": ("shots=(0,)", "numbers above 0"),
-    "no shots": ("shots=()", "numbers above 0"),
+    "shots": ("shots=(0,)", "whole numbers from 1"),
+    "no shots": ("shots=()", "whole numbers from 1"),
     "same shots": ("shots=(5, 5)", "each once"),
-    "seeds": ("seeds=0", "from 1 to 1000"),
-    "l2": ("l2=0", "above 0"),
-    "every": ("every=often", "config.fewshot.every"),
-    "batch": ("batch_size=-1", "0 or more"),
+    "seeds": ("seeds=0", "[1, 1000]"),
+    "l2": ("l2=0", "(0, 1e30]"),
+    "every": ("every=often", "fewshot.every"),
+    "batch": ("batch_size=-1", "[0, 2^31)"),
 }
 
 

@@ -92,3 +92,8 @@ def test_what_is_due_after_a_step():
 def test_what_cannot_be_is_refused(given, part):
     with pytest.raises(BadInput, match=part):
         of(given)
+
+
+def test_more_steps_than_a_counter_holds_are_refused():
+    with pytest.raises(BadInput, match=r"length='9e14 steps' is 9e\+14 steps; give fewer than"):
+        of("length=9e14 steps")

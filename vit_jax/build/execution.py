@@ -59,7 +59,9 @@ def choose(
         cfg, reason = _attention(cfg, wanted.attention, rules, platform, tokens)
         reasons.append(reason)
     if wanted.remat == "auto":
-        remat = "none" if "unrolled" in cfg.FORMS and cfg.unrolled else "dots"
+        layered: Any = cfg
+        alone = "unrolled" in cfg.FORMS and (layered.unrolled or not layered.scan)
+        remat = "none" if alone else "dots"
         cfg = dataclasses.replace(cfg, remat=remat)  # a user's own model may have it as a field
         reasons.append(f"remat {remat}")
     return Execution(cfg, "; ".join(reasons))

@@ -92,7 +92,7 @@ class Model:
     remat: str = where(
         "none", "what the backward pass recomputes: none | dots | full | auto; or the names of "
         'activations that it keeps, e.g. "query,key" (docs/memory.md)')
-    attention: Attention = where("auto", "auto: cuDNN where a GPU supports it (docs/memory.md)")
+    attention: Attention = where("auto", "auto: the fastest path of a platform (docs/memory.md)")
 
 
 @dataclass(frozen=True)

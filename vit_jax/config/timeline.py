@@ -57,12 +57,15 @@ def steps_of(config: ConfigDict, examples: int) -> Steps:
     """Returns the durations of a checked configuration, for a training split of `examples`.
 
     Raises:
-      BadInput: the profile goes beyond the end of the run.
+      BadInput: the profile goes beyond the end of the run, or a duration has too many steps.
     """
 
     def steps(key: str, text: str, total: int = 0) -> int:
         length = schema.parse_duration(key, text)
-        return length.steps(batch_size=config.batch_size, examples=examples, total_steps=total)
+        count = length.steps(batch_size=config.batch_size, examples=examples, total_steps=total)
+        if count >= 2**31:
+            raise BadInput(f"{key}={text!r} is {count:.3g} steps; give fewer than {2**31:,}.")
+        return count
 
     total = steps("length", config.length)
     profile = profile_steps(config.profile)

@@ -136,7 +136,8 @@ class Attention(nn.Module):
       rules: placement of activations.
       relative: whether the scores include a term for the offset between query and key in the
         sequence (appendix D.4; self-attention only).
-      path: code path; xla and cudnn support neither dropout nor relative scores, see `not_fused`.
+      path: code path; all but plain and memory_efficient support neither dropout nor relative
+        scores, see `not_fused`.
     """
 
     heads: int

@@ -44,7 +44,9 @@ def options(mesh: jax.sharding.Mesh) -> dict[str, str]:
     Args:
       mesh: the devices, or descriptions of devices.
     """
-    device = mesh.devices.flat[0]
+    # Of several processes, each tries its own compiler, with a device of its own.
+    own = (d for d in mesh.devices.flat if d.process_index == jax.process_index())
+    device = next(own, mesh.devices.flat[0])
     alone = device.platform == "tpu" and mesh.size == 1
     return {} if alone or device.platform not in _OPTIONS else _known(device)
 

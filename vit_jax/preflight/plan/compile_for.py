@@ -70,6 +70,10 @@ class Measured:
     compile_secs: float
 
 
+# Modules that a cached plan depends on.
+_ESTIMATING = (attribution, clock, estimate, hlo, topology)
+
+
 def measuring(accelerator: Accelerator, slices: int) -> Callable[[tuple[str, Any]], Measured]:
     """Returns, in a fresh process, a function from (config file, settings) to `Measured`."""
     start(accelerator, slices)
@@ -204,7 +208,7 @@ def _compiled(made: program.Program, accelerator: Accelerator) -> dict[str, Any]
     versions += [os.environ.get(flags, "") for flags in ("XLA_FLAGS", "LIBTPU_INIT_ARGS")]
     versions += [
         Path(module).read_text(encoding="utf-8")
-        for module in (__file__, *(str(m.__file__) for m in (attribution, clock, hlo)))
+        for module in (__file__, *(str(m.__file__) for m in _ESTIMATING))
     ]
     versions.append(str(compile_ahead.options(made.rules.mesh)))
     text = "\n".join([accelerator.name, str(dict(made.rules.mesh.shape)), *versions])

@@ -398,9 +398,9 @@ def test_stop_file_counts_for_process_0_that_still_waits_for_the_others(
     monkeypatch.setattr(signals, "POLL_SECS", 0.01)
 
     def meet(*_):
+        seen.append([t.name for t in threading.enumerate()].count("STOP"))
         (tmp_path / "STOP").touch()
         os.utime(tmp_path / "STOP", (time.time() + 60,) * 2)  # whatever the disk's clock says
-        seen.append([t.name for t in threading.enumerate()].count("STOP"))
         if index == 0:
             wait_until(lambda: ends)
         raise PeerLost("nobody came")

@@ -33,7 +33,6 @@ _OPTIONS: dict[str, dict[str, str]] = {
     "tpu": {
         "xla_jf_crs_combiner_threshold_in_bytes": str(2**20),
         "xla_enable_async_all_reduce": "true",
-        "xla_tpu_enable_async_collective_fusion_fuse_all_reduce": "true",
     },
 }
 

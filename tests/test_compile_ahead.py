@@ -6,32 +6,29 @@
 import subprocess
 import sys
 import threading
-import types
 
 import jax
-import numpy as np
 import pytest
 
 from vit_jax.preflight.bench import our_steps
 from vit_jax.preflight.bench.interleaved import Asked
 from vit_jax.runtime import compile_ahead
 
-MESH = jax.sharding.Mesh(np.array(jax.devices()[:1]), "x")
 ASKED = Asked("Ti/8", 8, 16, "float32", ("--config.platform=cpu", "--config.model.depth=1"))
 
 
 @pytest.fixture(autouse=True)
 def fresh():
-    compile_ahead._known.cache_clear()
+    compile_ahead.options.cache_clear()
     yield
-    compile_ahead._known.cache_clear()
+    compile_ahead.options.cache_clear()
 
 
 def test_products_of_a_step_are_not_given_to_ynnpack():
     lowered = our_steps.make(ASKED).lower_step()
     text = lowered.compile().as_text()
     plain = lowered.compile(
-        compiler_options=dict.fromkeys(compile_ahead.options(MESH), "")
+        compiler_options=dict.fromkeys(compile_ahead.options("cpu"), "")
     ).as_text()
     products = [line for line in text.splitlines() if " dot(" in line and "ynn" in line]
     assert not products
@@ -39,24 +36,23 @@ def test_products_of_a_step_are_not_given_to_ynnpack():
     assert "__ynn_fusion" not in plain
 
 
-@pytest.mark.parametrize("platform", ["gpu", "tpu"])
-def test_one_other_device_has_the_defaults_of_its_compiler(platform):
-    devices = np.array([types.SimpleNamespace(platform=platform, process_index=0)])
-    assert compile_ahead.options(types.SimpleNamespace(devices=devices, size=1)) == {}
+def test_other_devices_have_the_defaults_of_their_compiler():
+    assert compile_ahead.options("tpu") == {}
+    assert compile_ahead.options("gpu") == {}
 
 
 def test_options_that_a_compiler_does_not_know_are_left_out(monkeypatch, caplog):
     monkeypatch.setitem(compile_ahead._OPTIONS, "cpu", {"xla_cpu_make_it_fast": "true"})
     caplog.set_level("INFO", "vit_jax")
-    assert compile_ahead.options(MESH) == {}
+    assert compile_ahead.options("cpu") == {}
     assert "xla_cpu_make_it_fast" in caplog.text
 
 
 def test_a_value_that_a_compiler_does_not_know_is_left_out(monkeypatch):
     (option,) = compile_ahead._OPTIONS["cpu"]
     monkeypatch.setitem(compile_ahead._OPTIONS, "cpu", {option: "LIBRARY_FUSION_TYPE_MAGIC"})
-    assert compile_ahead.options(MESH) == {}
-    assert jax.jit(lambda x: x + 1, compiler_options=compile_ahead.options(MESH))(1) == 2
+    assert compile_ahead.options("cpu") == {}
+    assert jax.jit(lambda x: x + 1, compiler_options=compile_ahead.options("cpu"))(1) == 2
 
 
 # ---------------------------------------------------------------- in a thread

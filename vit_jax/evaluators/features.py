@@ -55,7 +55,7 @@ def make_step(
             features_BD = of_logits(features_BD)
         return features_BD.astype(jnp.float32), batch["mask"]
 
-    options = compile_ahead.options(rules.mesh)
+    options = compile_ahead.options(rules.mesh.devices.flat[0].platform)
     return jax.jit(step, out_shardings=rules.replicated, compiler_options=options)
 
 

@@ -28,34 +28,21 @@ _OPTIONS: dict[str, dict[str, str]] = {
     # (63 against 99 GFLOP/s for [3152, 384] x [384, 384] on two cores with AVX2), but faster with
     # sums along an axis. A step of S/16 in float32 then runs 1.24 times as many images a second.
     "cpu": {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE"},
-    # By default, the TPU compiler joins all sums over devices into one at the end of the step, and
-    # waits for it. These sum the gradients of a layer while the layers before it compute.
-    "tpu": {
-        "xla_jf_crs_combiner_threshold_in_bytes": str(2**20),
-        "xla_enable_async_all_reduce": "true",
-    },
 }
 
 
-def options(mesh: jax.sharding.Mesh) -> dict[str, str]:
+@functools.cache
+def options(platform: str) -> dict[str, str]:
     """Returns options for `jax.jit(..., compiler_options=)`; {} if the compiler lacks them.
 
     Args:
-      mesh: the devices, or descriptions of devices.
+      platform: of the devices: cpu, gpu or tpu.
     """
-    # Of several processes, each tries its own compiler, with a device of its own.
-    own = (d for d in mesh.devices.flat if d.process_index == jax.process_index())
-    device = next(own, mesh.devices.flat[0])
-    alone = device.platform == "tpu" and mesh.size == 1
-    return {} if alone or device.platform not in _OPTIONS else _known(device)
-
-
-@functools.cache
-def _known(device: Any) -> dict[str, str]:
-    wanted = _OPTIONS[device.platform]
+    wanted = _OPTIONS.get(platform, {})
+    if not wanted:
+        return {}
     try:
-        place = jax.sharding.SingleDeviceSharding(device)
-        jax.jit(lambda: 0, out_shardings=place, compiler_options=wanted).lower().compile()
+        jax.jit(lambda: 0, compiler_options=wanted).lower().compile()
     except (jax.errors.JaxRuntimeError, ValueError) as e:  # another version of the compiler
         log.info("compiler options are left out: %s", str(e).splitlines()[0])
         return {}

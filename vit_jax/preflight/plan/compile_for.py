@@ -33,7 +33,7 @@ from vit_jax.errors import BadInput
 from vit_jax.hardware import device_memory, topology
 from vit_jax.hardware.topology import Accelerator
 from vit_jax.preflight.plan import attribution, clock, estimate, hlo
-from vit_jax.runtime import compile_ahead, coordination
+from vit_jax.runtime import coordination
 from vit_jax.storage import cache
 from vit_jax.storage import files as storage
 
@@ -210,7 +210,6 @@ def _compiled(made: program.Program, accelerator: Accelerator) -> dict[str, Any]
         Path(module).read_text(encoding="utf-8")
         for module in (__file__, *(str(m.__file__) for m in _ESTIMATING))
     ]
-    versions.append(str(compile_ahead.options(made.rules.mesh)))
     text = "\n".join([accelerator.name, str(dict(made.rules.mesh.shape)), *versions])
     key = hashlib.sha256((text + lowered.as_text()).encode()).hexdigest()
     cached = cache.root() / "plans" / f"{key}.json"

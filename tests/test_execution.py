@@ -4,11 +4,11 @@
 """The form in which each platform computes a model, and that no form changes an update."""
 
 import dataclasses
-import types
 
 import jax
 import numpy as np
 import pytest
+from test_attention import devices
 
 from vit_jax.build import execution, program
 from vit_jax.config import load as config_lib
@@ -23,9 +23,7 @@ def chosen(platform, variant, flops=LONG, side=224, **settings):
     values = {"variant": variant, "dtype": "bfloat16"} | settings
     overrides = [f"--config.model.{key}={value}" for key, value in values.items()]
     section = config_lib.load("configs/base.py", overrides).model
-    device = types.SimpleNamespace(platform=platform, compute_capability="9.0")
-    mesh = types.SimpleNamespace(devices=np.array([device]))
-    rules = types.SimpleNamespace(mesh=mesh, parts=lambda axis: 1)
+    rules = devices(platform)
     cfg = variants.config(**section, classes=10)
     return execution.choose(cfg, section, rules, platform, flops, side).reason
 

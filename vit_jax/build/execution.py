@@ -21,7 +21,6 @@ from vit_jax.sharding import Rules
 # on a TPU some seconds for two fifths of each step (1e16 is two minutes on a v5e).
 _UNROLLED_ABOVE = {"cpu": 1e13, "tpu": 1e16}
 
-
 # Tokens from which scores take more memory than all else that a layer keeps.
 _SPLASH_FROM = 1024
 
@@ -104,11 +103,10 @@ def _attention(cfg: Any, wanted: str, rules: Rules, platform: str, tokens: int) 
             raise BadInput(f"model.attention=fused: {why}; leave model.attention out.")
         if not why:
             return dataclasses.replace(cfg, attention="cudnn"), "attention cudnn"
-    if platform == "tpu" and not why and wanted != "plain":
-        if wanted == "fused" or tokens >= _SPLASH_FROM:
+    if platform == "tpu" and not why:
+        if wanted == "fused" or (wanted == "auto" and tokens >= _SPLASH_FROM):
             reason = f"attention splash ({tokens} tokens)"
             return dataclasses.replace(cfg, attention="splash"), reason
-    if platform == "tpu" and not why:
         beside = attention.heads_in_group(cfg.heads, cfg.width // cfg.heads, rules)
         reason = f"attention packed (groups of {beside})"
         return dataclasses.replace(cfg, attention="packed"), reason

@@ -85,11 +85,11 @@ def _decay(
     params: PyTree, rate: float, mask: str, multipliers: Sequence[tuple[str, float]]
 ) -> Transform:
     """Adds rate * multiplier * parameter to the update of each parameter that decays."""
+    if not multipliers:
+        return optax.add_decayed_weights(rate, decayed(params, mask)) if rate else optax.identity()
     factors = decay_factors(params, mask, multipliers)
     if not rate:
         return optax.identity()
-    if not multipliers:
-        return optax.add_decayed_weights(rate, decayed(params, mask))
 
     def add(update: jax.Array, param: jax.Array, factor: np.ndarray) -> jax.Array:
         if not np.any(factor):
@@ -264,6 +264,10 @@ def _compile(key: str, pattern: str, paths: Sequence[str]) -> re.Pattern[str]:
     return compiled
 
 
+def _first_match(patterns: Sequence[tuple[re.Pattern[str], float]], path: str) -> float:
+    return next((factor for pattern, factor in patterns if pattern.fullmatch(path)), 1.0)
+
+
 def decayed(params: PyTree, which: str) -> PyTree:
     """Returns a mask, True where weight decay acts: `kernels` (big_vision, AugReg) or `all`."""
     return tree.map_with_path(lambda path, _: _decays(path, which), params)
@@ -306,7 +310,7 @@ def decay_factors(params: PyTree, which: str, multipliers: Sequence[tuple[str, f
     def factor_of(path: str) -> float:
         if not _decays(path, which):
             return 0.0
-        return next((factor for p, factor in patterns if p.fullmatch(path)), 1.0)
+        return _first_match(patterns, path)
 
     return _layer_factors(params, factor_of)
 
@@ -346,7 +350,6 @@ def rate_factors(
     def factor(path: str) -> float:
         index = tree.layer_index(path)
         layer = index + 1 if index is not None else (0 if _STEM.fullmatch(path) else depth + 1)
-        multiple = next((f for p, f in patterns if p.fullmatch(path)), 1.0)
-        return multiple * layer_decay ** (depth + 1 - layer)
+        return _first_match(patterns, path) * layer_decay ** (depth + 1 - layer)
 
     return _layer_factors(params, factor)

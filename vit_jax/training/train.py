@@ -121,13 +121,14 @@ def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict
     devices = coordination.start(config.platform, deterministic=config.deterministic)
     cache.keep_compiled(config.compile_cache, devices[0].platform)
     parent = parent_of_branch(config, workdir)
+    previous = parent.workdir if parent else workdir
     create = [] if config.init or parent or has_checkpoint(workdir) else ["create"]
     run = build.build(config, compile_first=[*create, "step"])
     coordinated_stop.check()
     dataset = run.fingerprint()
     coordination.agree("dataset", dataset)
     if run.program.model.cfg.classes:  # masked patch prediction has no classes
-        check_classes(parent.workdir if parent else workdir, run.source.classes)
+        check_classes(previous, run.source.classes)
     if parent is not None:
         from vit_jax.training import branch
 
@@ -136,7 +137,7 @@ def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict
     if coordination.is_first():
         made_with = summary.device_summary(devices)
         examples = dataset["training examples"]
-        prepare(workdir, config, run.source.classes, recipe, made_with, examples)
+        prepare(workdir, previous, config, run.source.classes, recipe, made_with, examples)
         goodput.begin()
     coordination.barrier("workdir")
     metric_writer.describe(run, devices)

@@ -189,6 +189,7 @@ def compare(saved: ConfigDict, current: ConfigDict, workdir: Path) -> None:
 
 def prepare(
     workdir: Path,
+    previous: Path,
     config: ConfigDict,
     classes: Sequence[str],
     recipe: provenance.Recipe | None = None,
@@ -201,14 +202,13 @@ def prepare(
 
     Args:
       workdir: the folder of the run.
+      previous: the folder whose run goes on: that of the parent at the beginning of a branch.
       config: the resolved configuration.
       classes: the class names, by label.
       recipe: the recipe of the run, if it has one.
       devices: a description of the devices.
       examples: the identity of the training examples, see `provenance.Origin`.
     """
-    parent = parent_of_branch(config, workdir)
-    previous = parent.workdir if parent else workdir
     before = provenance.read(previous)
     if before.examples not in ("", examples) and has_checkpoint(previous):
         log.warning("the training examples have changed since the run was last started: %s, before "

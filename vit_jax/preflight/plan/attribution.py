@@ -97,8 +97,7 @@ class Attribution:
 
     def _contained(self, each: Instruction) -> list[Instruction]:
         """Returns the instructions that are fused into one."""
-        called = re.search(r"\bcalls=%([\w.-]+)", each.attributes)
-        inside = self._computations.get(called[1], []) if called else []
+        inside = self._computations.get(each.fused, [])
         return [one for i in inside for one in (i, *self._contained(i))]
 
     def _around(self, place: Place, farthest: int) -> Iterator[tuple[str | None, str | None]]:
@@ -124,7 +123,7 @@ class Attribution:
         reads: dict[Place, list[Place]] = defaultdict(list)
         for place, each in self._instructions.items():
             if each.opcode not in ("parameter", "while", "tuple"):
-                reads[place] += [(place[0], name) for name in _operands(each)]
+                reads[place] += [(place[0], name) for name in each.operand_names]
         for (around, _), each in self._instructions.items():
             if each.opcode == "while":
                 self._link_loop(around, each, reads)
@@ -141,7 +140,7 @@ class Attribution:
         if body is None:
             return
         inside = self._computations[body[1]]
-        entering = self._instructions.get((around, (_operands(loop) or [""])[0]))
+        entering = self._instructions.get((around, (loop.operand_names or [""])[0]))
         parameter = next((i.name for i in inside if i.opcode == "parameter"), "")
         ends = (
             (entering, around, inside, body[1], parameter),
@@ -150,15 +149,11 @@ class Attribution:
         for packed, here, users, there, unpacked in ends:
             if packed is None or packed.opcode != "tuple":
                 continue
-            elements = _operands(packed)
+            elements = packed.operand_names
             for user in users:
                 index = re.search(r"\bindex=(\d+)", user.attributes)
-                if index and _operands(user) == [unpacked]:
+                if index and user.operand_names == [unpacked]:
                     reads[there, user.name].append((here, elements[int(index[1])]))
-
-
-def _operands(each: Instruction) -> list[str]:
-    return re.findall(r"%([\w.-]+)", each.operands)
 
 
 def _name(each: Instruction) -> str:

@@ -112,7 +112,7 @@ class _Reader:
     def _ended(self, each: Instruction, around: str, under_way: dict[str, float]) -> list[str]:
         """Returns the collectives that end with an instruction."""
         if each.opcode.endswith("-done"):
-            ended = [_operand(each)]
+            ended = each.operand_names[:1]
         elif each.name.startswith(_ASYNC_DONE):
             ended = list(self._sending_secs(each, around))
         else:
@@ -152,11 +152,9 @@ class _Reader:
         if each.opcode.removesuffix("-start") in hlo.KINDS:
             channel = re.search(r"\bchannel_id=\d+", each.attributes)
             return {channel[0] if channel else each.name: self.collective_secs(around, each)}
-        called = re.search(r"\bcalls=%([\w.-]+)", each.attributes)
         secs: dict[str, float] = {}
-        if called:
-            for inner in self.computations[called[1]]:
-                secs |= self._sending_secs(inner, called[1])
+        for inner in self.computations[each.fused] if each.fused else ():
+            secs |= self._sending_secs(inner, each.fused)
         return secs
 
 
@@ -165,9 +163,3 @@ def _product_flops(kernel: Instruction) -> int:
     shapes = re.findall(r"\[(\d+),(\d+),(\d+),(\d+)\]", kernel.attributes)
     batch, heads, tokens, head_dim = map(int, shapes[0])
     return 2 * batch * heads * tokens**2 * head_dim
-
-
-def _operand(each: Instruction) -> str:
-    """Returns the name of the first operand."""
-    names = re.findall(r"%([\w.-]+)", each.operands)
-    return names[0] if names else ""

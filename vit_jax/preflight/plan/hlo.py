@@ -29,6 +29,17 @@ class Instruction:
     operands: str
     attributes: str
 
+    @property
+    def operand_names(self) -> list[str]:
+        """The instructions that it reads."""
+        return re.findall(r"%([\w.-]+)", self.operands)
+
+    @property
+    def fused(self) -> str:
+        """The computation that it fuses; "" if it is not a fusion."""
+        called = re.search(r"\bcalls=%([\w.-]+)", self.attributes)
+        return called[1] if called else ""
+
 
 Computations = dict[str, list[Instruction]]
 
@@ -125,7 +136,7 @@ def trip_count(loop: Instruction, around: str, computations: Computations) -> in
     compare = next((i for i in condition.values() if i.opcode == "compare"), None)
     if compare is None or "direction=LT" not in compare.attributes:
         raise ValueError(f"the loop {loop.name} has no counter that can be read")
-    counter, limit = (condition[name] for name in re.findall(r"%([\w.-]+)", compare.operands))
+    counter, limit = (condition[name] for name in compare.operand_names)
     index = re.search(r"index=(\d+)", counter.attributes)
     if limit.opcode != "constant" or index is None:
         raise ValueError(f"the loop {loop.name} is not bounded by a constant")
@@ -139,7 +150,7 @@ def _element(index: int, operand: str, around: list[Instruction]) -> int:
     given = by_name.get(operand.strip().removeprefix("%"))
     if given is None or given.opcode != "tuple":
         return 0
-    first = by_name.get(re.findall(r"%([\w.-]+)", given.operands)[index])
+    first = by_name.get(given.operand_names[index])
     while first is not None and first.opcode in ("copy", "bitcast"):
         first = by_name.get(first.operands.strip().removeprefix("%"))
     return int(first.operands) if first is not None and first.opcode == "constant" else 0

@@ -233,8 +233,7 @@ def make(
     places = jax.tree.map(lambda x: x.sharding, abstract)
     model, everywhere = variants.make(chosen.cfg, rules), rules.replicated
     step, eval_step, scores_step = _step_functions(config, model, tx, platform)
-    options = compile_ahead.options(rules.mesh.devices.flat[0].platform)
-    jitted = functools.partial(jax.jit, compiler_options=options)
+    jitted = functools.partial(jax.jit, compiler_options=compile_ahead.options(platform))
     return Program(
         config=config,
         classes=classes,

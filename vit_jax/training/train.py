@@ -137,7 +137,7 @@ def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict
     if coordination.is_first():
         made_with = summary.device_summary(devices)
         examples = dataset["training examples"]
-        prepare(workdir, previous, config, run.source.classes, recipe, made_with, examples)
+        prepare(workdir, config, run.source.classes, recipe, made_with, examples, previous)
         goodput.begin()
     coordination.barrier("workdir")
     metric_writer.describe(run, devices)

@@ -189,12 +189,12 @@ def compare(saved: ConfigDict, current: ConfigDict, workdir: Path) -> None:
 
 def prepare(
     workdir: Path,
-    previous: Path,
     config: ConfigDict,
     classes: Sequence[str],
     recipe: provenance.Recipe | None = None,
     devices: str = "",
     examples: str = "",
+    parent: Path | None = None,
 ) -> None:
     """Makes the workdir and writes the configuration, the class names and the provenance into it.
 
@@ -202,13 +202,14 @@ def prepare(
 
     Args:
       workdir: the folder of the run.
-      previous: the folder whose run goes on: that of the parent at the beginning of a branch.
       config: the resolved configuration.
       classes: the class names, by label.
       recipe: the recipe of the run, if it has one.
       devices: a description of the devices.
       examples: the identity of the training examples, see `provenance.Origin`.
+      parent: the folder of the run that goes on at the beginning of a branch, if not `workdir`.
     """
+    previous = parent or workdir
     before = provenance.read(previous)
     if before.examples not in ("", examples) and has_checkpoint(previous):
         log.warning("the training examples have changed since the run was last started: %s, before "

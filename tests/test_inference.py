@@ -283,7 +283,7 @@ def test_every_image_once_in_order_as_the_reader_makes_it(split, tmp_path, batch
     reader = preprocessing.original_reader(6, 6)
     found = list(inputs.batches(split, reader, batch_size, workers=3))
     assert {len(b["image"]) for b in found} == {batch_size}
-    mask = np.concatenate([b["mask"] for b in found])
+    mask = np.concatenate([b["_mask"] for b in found])
     assert mask.tolist() == [True] * 10 + [False] * (len(mask) - 10)
     images = np.concatenate([b["image"] for b in found])[mask]
     expected = reader([tmp_path / split.name(i) for i in range(10)])

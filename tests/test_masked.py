@@ -327,7 +327,7 @@ def batch_of(size, side=SIDE, rows=ROWS, columns=COLUMNS):
     """Images, a few of them padding, and labels that nobody looks at."""
     given = images(size, side, rows=rows, columns=columns)
     mask = np.arange(size) % 5 != 1
-    return {"image": given, "labels": np.full((size, 1), -1, np.int32), "mask": mask}
+    return {"image": given, "labels": np.full((size, 1), -1, np.int32), "_mask": mask}
 
 
 def linear_steps(target, accumulation=1, lr=0.2, devices=1):
@@ -382,7 +382,7 @@ def test_evaluation_does_not_depend_on_batches_and_padding():
             part = given[first : first + size]
             fill = images(size - len(part), seed=7)
             mask = np.arange(size) < len(part)
-            batch = {"image": np.concatenate([part, fill]), "mask": mask}
+            batch = {"image": np.concatenate([part, fill]), "_mask": mask}
             for name, value in evaluate(params, batch).items():
                 found[name] = found.get(name, 0) + float(value)
         return found

@@ -23,7 +23,7 @@ MIXUP, CUTMIX = {"mixup_alpha": ALPHA}, {"cutmix_alpha": 1.0}
 def test_the_partner_is_the_row_before_and_stays_uint8():
     given = batch(6)
     found = mixing.with_partners(given)
-    assert found.keys() == {"image", "labels", "mask", "partner_image", "partner_labels"}
+    assert found.keys() == {"image", "labels", "_mask", "partner_image", "partner_labels"}
     for i in range(6):
         for name in ("image", "labels"):
             np.testing.assert_array_equal(found["partner_" + name][i], given[name][i - 1])

@@ -52,8 +52,8 @@ def test_evaluation_counts_every_example_once(batch_size, ways):
         steps.add(len(batches))
         for batch in batches:
             assert {len(x) for x in batch.values()} == {each}
-            counted += int(batch["mask"].sum())
-            labels += batch["labels"][batch["mask"], 0].tolist()
+            counted += int(batch["_mask"].sum())
+            labels += batch["labels"][batch["_mask"], 0].tolist()
     assert counted == 101
     assert sorted(labels) == list(range(101))
     assert steps == {-(-101 // batch_size)}
@@ -62,7 +62,7 @@ def test_evaluation_counts_every_example_once(batch_size, ways):
 def test_evaluation_is_in_order_and_pads_only_the_end():
     pipe = pictures.batches(pictures.split(11), batch_size=4)
     batches = list(pipe.evaluation())
-    masks = np.concatenate([b["mask"] for b in batches])
+    masks = np.concatenate([b["_mask"] for b in batches])
     assert masks.tolist() == [True] * 11 + [False]
     labels = np.concatenate([b["labels"][:, 0] for b in batches])
     assert labels[:11].tolist() == list(range(11))
@@ -93,9 +93,9 @@ def test_batches_are_uint8_images_int32_labels_and_a_bool_mask(tmp_path, train):
         assert kinds == {
             "image": ("uint8", (4, 4, 4, 3)),
             "labels": ("int32", (4, 1)),
-            "mask": ("bool", (4,)),
+            "_mask": ("bool", (4,)),
         }
-        assert batch["mask"].all() or not train
+        assert batch["_mask"].all() or not train
 
 
 def test_no_steps_are_no_batches():
@@ -128,8 +128,8 @@ def test_batches_before_the_unreadable_file_are_good(tmp_path):
     split = folder_split(tmp_path)
     DAMAGE["empty"](tmp_path / "b" / "11.png")  # the last in the order of evaluation
     batches = pictures.batches(split, "decode|resize({size})").evaluation()
-    assert next(batches)["mask"].all()
-    assert next(batches)["mask"].all()
+    assert next(batches)["_mask"].all()
+    assert next(batches)["_mask"].all()
     assert "b/11.png" in message(lambda: next(batches))
 
 
@@ -265,7 +265,7 @@ def test_shards_of_processes_are_disjoint_and_cover_the_batch(processes, evaluat
     assert len(joined) == 3
     assert pictures.same(joined, read())
     if evaluation:
-        assert sum(batch["mask"].sum() for batch in joined) == 40
+        assert sum(batch["_mask"].sum() for batch in joined) == 40
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 9])
@@ -293,12 +293,12 @@ def test_batches_are_made_that_many_steps_early(ahead):
     def endless():
         while True:
             taken.append(len(taken))
-            yield {"mask": np.full(8, len(taken) % 2 == 0)}
+            yield {"_mask": np.full(8, len(taken) % 2 == 0)}
 
     sharding = NamedSharding(eight_ways(8), PartitionSpec("data"))
     made = pipeline.to_devices(endless(), sharding, 8, ahead)
     for step in range(1, 4):
-        assert bool(next(made)["mask"][0]) == (step % 2 == 0)
+        assert bool(next(made)["_mask"][0]) == (step % 2 == 0)
         assert len(taken) == step + ahead
 
 

@@ -287,7 +287,7 @@ def lowered_step(cfg, ours):
     batch = {
         "image": jax.ShapeDtypeStruct((8, tiny.HEIGHT, tiny.WIDTH, 3), np.uint8),
         "labels": jax.ShapeDtypeStruct((8, 1), np.int32),
-        "mask": jax.ShapeDtypeStruct((8,), np.bool_),
+        "_mask": jax.ShapeDtypeStruct((8,), np.bool_),
     }
     return jax.jit(step).lower(abstract, batch, jax.random.key(0)).as_text()
 

@@ -333,7 +333,7 @@ def test_real_photographs_are_the_members(data_dir, tmp_path):
         assert image == data
         assert source.classes[label] == name.split("/")[0]
     pipe = pictures.batches(split, "decode|resize(4)", batch_size=50)
-    assert sum(batch["mask"].sum() for batch in pipe.evaluation()) == 150
+    assert sum(batch["_mask"].sum() for batch in pipe.evaluation()) == 150
 
 
 def test_only_some_images_with_a_class_are_refused(data_dir):

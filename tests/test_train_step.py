@@ -34,7 +34,7 @@ def batch(size=16, seed=0, height=2, width=2, classes=CLASSES, mask=None):
     return {
         "image": rng.integers(0, 256, (size, height, width, 3), dtype=np.uint8),
         "labels": rng.integers(0, classes, (size, 1), dtype=np.int32),
-        "mask": np.ones(size, bool) if mask is None else np.asarray(mask, bool),
+        "_mask": np.ones(size, bool) if mask is None else np.asarray(mask, bool),
     }
 
 
@@ -87,10 +87,10 @@ def test_normalise_by_halves_is_minus_one_to_one():
 
 
 def test_micro_batches_take_every_nth_row():
-    given = {"image": np.arange(24).reshape(12, 2), "mask": np.arange(12)}
+    given = {"image": np.arange(24).reshape(12, 2), "_mask": np.arange(12)}
     found = train_step.micro_batches(given, 3)
     assert found["image"].shape == (3, 4, 2)
-    np.testing.assert_array_equal(found["mask"], [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]])
+    np.testing.assert_array_equal(found["_mask"], [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]])
     np.testing.assert_array_equal(found["image"][1, 2], given["image"][7])
 
 
@@ -258,7 +258,7 @@ def test_evaluation_does_not_depend_on_batches_and_padding(loss):
         rows = []
         for first in range(0, 14, size):
             part = {name: x[first : first + size] for name, x in given.items()}
-            missing = size - len(part["mask"])
+            missing = size - len(part["_mask"])
             fill = batch(missing, seed=9, mask=np.zeros(missing, bool))
             rows.append(
                 evaluate(params, jax.tree.map(lambda a, b: np.concatenate([a, b]), part, fill))

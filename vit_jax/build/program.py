@@ -127,7 +127,7 @@ class Program:
         return {
             "image": jax.ShapeDtypeStruct((size, side, side, 3), jnp.uint8, sharding=over),
             "labels": jax.ShapeDtypeStruct((size, self.labels), jnp.int32, sharding=over),
-            "mask": jax.ShapeDtypeStruct((size,), jnp.bool_, sharding=over),
+            "_mask": jax.ShapeDtypeStruct((size,), jnp.bool_, sharding=over),
         }
 
     def lower_step(self) -> jax.stages.Lowered:

@@ -92,7 +92,7 @@ def measure(evaluator: Evaluator, batches: Sequence[dict[str, np.ndarray]]) -> d
       RunFailed: the evaluator fails, or returns anything but finite numbers by name.
     """
     logits_NY, labels_NK = (
-        np.concatenate([batch[key][batch["mask"]] for batch in batches])
+        np.concatenate([batch[key][batch["_mask"]] for batch in batches])
         for key in ("logits", "labels")
     )
     try:

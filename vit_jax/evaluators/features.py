@@ -53,7 +53,7 @@ def make_step(
         features_BD = jnp.asarray(model.apply({"params": params}, image_BHWC, train=False))
         if of_logits is not None:
             features_BD = of_logits(features_BD)
-        return features_BD.astype(jnp.float32), batch["mask"]
+        return features_BD.astype(jnp.float32), batch["_mask"]
 
     options = compile_ahead.options(rules.mesh.devices.flat[0].platform)
     return jax.jit(step, out_shardings=rules.replicated, compiler_options=options)

@@ -57,7 +57,7 @@ def batches(split: Split, reader: Reader, batch_size: int, workers: int) -> Iter
             rows = list(threads.map(image, range(start, min(start + batch_size, len(split)))))
             padding = [np.zeros_like(rows[0])] * (batch_size - len(rows))
             mask = np.arange(batch_size) < len(rows)
-            yield {"image": np.stack(rows + padding), "mask": mask}
+            yield {"image": np.stack(rows + padding), "_mask": mask}
 
 
 def image_files(names: Sequence[str], stdin: TextIO) -> list[str]:

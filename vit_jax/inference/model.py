@@ -199,7 +199,7 @@ class Model:
 
 def _padded(rows: list[np.ndarray], batch_size: int) -> NumpyBatch:
     padding = [np.zeros_like(rows[0])] * (batch_size - len(rows))
-    return {"image": np.stack(rows + padding), "mask": np.arange(batch_size) < len(rows)}
+    return {"image": np.stack(rows + padding), "_mask": np.arange(batch_size) < len(rows)}
 
 
 def open_model(text: str, *, heads: int = 0, image_size: int = 0, names: str = "") -> Model:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vit_jax.step.masked_patches import Masked
 
 PyTree = Any
-Batch = dict[str, Any]  # image uint8 [B, H, W, C], labels int32 [B, K], mask bool [B]
+Batch = dict[str, Any]  # image uint8 [B, H, W, C], labels int32 [B, K], _mask bool [B]
 _Stepped = tuple[TrainState, dict[str, jax.Array]]  # the state after a step, metrics
 _MIXING = 2**31  # stands for a micro-batch's number in the key of mixing
 _CORRUPTION = 2**31 + 1  # the same for the key of corruption
@@ -76,7 +76,7 @@ def _summed_loss(
             targets_BY = mixing.mixed(targets_BY, targets, mix.share)
         logits_BY = apply(params, images_BHWC, train=True, key=key)
         loss_B = loss_fn(logits_BY, targets_BY)
-        sums = metrics.sums(logits_BY, batch["labels"], batch["mask"], loss_B)
+        sums = metrics.sums(logits_BY, batch["labels"], batch["_mask"], loss_B)
         return sums["loss"], sums["top1"].astype(jnp.float32)
 
     return summed_loss
@@ -91,7 +91,7 @@ def _masked_sums(
         source_BL, corrupted_BL = batch["corruption"]
         images_BHWC = normalise(batch["image"], mean, std)
         predicted_BLO = apply(params, images_BHWC, train=train, key=key, source_BL=source_BL)
-        return masked.sums(predicted_BLO, batch["image"], corrupted_BL, batch["mask"])
+        return masked.sums(predicted_BLO, batch["image"], corrupted_BL, batch["_mask"])
 
     return sums
 
@@ -215,7 +215,7 @@ def _drawn(
     The draws depend on neither the mesh nor the accumulation.
     """
     if masked is not None:
-        keys_B = jax.random.split(jax.random.fold_in(key, _CORRUPTION), len(batch["mask"]))
+        keys_B = jax.random.split(jax.random.fold_in(key, _CORRUPTION), len(batch["_mask"]))
         return batch | {"corruption": masked.draw(keys_B)}, {}
     if not mixup_alpha and not cutmix_alpha:
         return batch, {}
@@ -273,7 +273,7 @@ def make_train_step(
     def train_step(state: TrainState, batch: Batch, key: jax.Array) -> _Stepped:
         step_key = jax.random.fold_in(key, state.step)
         batch, mix = _drawn(batch, step_key, mixup_alpha, cutmix_alpha, masked)
-        count = jnp.maximum(jnp.sum(batch["mask"], dtype=jnp.float32), 1.0)
+        count = jnp.maximum(jnp.sum(batch["_mask"], dtype=jnp.float32), 1.0)
         loss_fn = functools.partial(summed_loss, **mix)
         grads, sums = mean_gradients(loss_fn, state.params, batch, step_key, accumulation, count)
         updates, after = _updated(state, grads, tx, ema_decay)
@@ -312,8 +312,8 @@ def make_eval_step(
             logits_BY = metrics.of_columns(logits_BY, batch["columns"])
             known = logits_BY.shape[1]
         loss_B = loss_fn(logits_BY, losses.multi_hot(batch["labels"], known))
-        sums = metrics.sums(logits_BY, batch["labels"], batch["mask"], loss_B)
-        seen = {"logits": logits_BY, "labels": batch["labels"], "mask": batch["mask"]}
+        sums = metrics.sums(logits_BY, batch["labels"], batch["_mask"], loss_B)
+        seen = {"logits": logits_BY, "labels": batch["labels"], "_mask": batch["_mask"]}
         return sums | ({"scores": seen} if scores else {})
 
     return eval_step

@@ -32,7 +32,8 @@ _LENIENT_BATCHES = 256  # batches between two checks for missing examples
 
 # k -> (index in the split, seed of the example, False for a padding row)
 Plan = Callable[[Tensor], tuple[Any, Any, Any]]
-NumpyBatch = dict[str, np.ndarray]  # image uint8 [b, H, W, 3], labels int32 [b, K], mask bool [b]
+# image uint8 [b, H, W, 3], labels int32 [b, K], _mask bool [b], False for padding
+NumpyBatch = dict[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,7 +154,7 @@ class Pipeline:
             index, seed, mask = plan(k)
             image, labels = read(index)
             image = self._checked(process(image, seed))
-            return {"image": image, "labels": labels, "mask": mask, "k": k}
+            return {"image": image, "labels": labels, "_mask": mask, "k": k}
 
         traced = tf.function(example, autograph=False)
         try:

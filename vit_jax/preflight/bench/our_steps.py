@@ -155,7 +155,7 @@ def random_batch(made: program.Program) -> dict[str, jax.Array]:
     arrays = {
         "image": random.integers(0, 256, made.batch()["image"].shape, np.uint8),
         "labels": random.integers(0, CLASSES, made.batch()["labels"].shape, np.int32),
-        "mask": np.ones(made.config.batch_size, bool),
+        "_mask": np.ones(made.config.batch_size, bool),
     }
     return jax.device_put(arrays, made.batch_sharding)
 

@@ -146,7 +146,10 @@ def reader(images, batch_size, garbage=77):
             mask = np.arange(batch_size) < len(part)
             padding = np.full((batch_size - len(part), *images.shape[1:]), garbage, images.dtype)
             image = np.concatenate([part, padding])
-            yield {"image": image[local.start : local.stop], "_mask": mask[local.start : local.stop]}
+            yield {
+                "image": image[local.start : local.stop],
+                "_mask": mask[local.start : local.stop],
+            }
 
     return rows
 

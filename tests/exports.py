@@ -60,7 +60,7 @@ def model(kind="token", form="run", images=OWN, names=(), size=None, **changes):
     given = weights(kind, form, images, **changes)
     size = size or tiny.size(given.config)
     params = jax.tree.map(jnp.asarray, tiny.params(given.config, *size))
-    return inference.Model(given, size, tuple(names), False, params, None)
+    return inference.Model(given, size, tuple(names), False, given.config, params, None)
 
 
 def run(folder, names=NAMES):

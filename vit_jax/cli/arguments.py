@@ -55,6 +55,13 @@ def weights(parser: argparse.ArgumentParser) -> None:
         help="side of the images in pixels (default: that of the weights)",
     )
     parser.add_argument(
+        "--patch",
+        type=int,
+        default=0,
+        metavar="N",
+        help="side of a patch in pixels, for FlexiViT and ViT (default: that of the weights)",
+    )
+    parser.add_argument(
         "--heads",
         type=int,
         default=0,
@@ -110,6 +117,7 @@ def open_model(args: argparse.Namespace) -> "Model":
             args.weights,
             heads=args.heads,
             image_size=args.image_size,
+            patch=args.patch,
             names=getattr(args, "names", ""),
         )
 

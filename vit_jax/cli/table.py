@@ -88,13 +88,12 @@ def posemb_correlation(folder: Path) -> float:
       BadInput: the run has no such embeddings, or cannot be read.
     """
     from vit_jax.analysis import similarity
-    from vit_jax.models import variants
     from vit_jax.weights import loading
 
     weights = loading.read_weights(str(folder))
     if "posemb" not in weights.flat or weights.image_size is None:
         raise BadInput(f"{folder} has no learned 1-D position embeddings (model.posemb=learned1d).")
-    rows, columns = variants.grid(weights.config, *weights.image_size)
+    rows, columns = weights.config.parameter_grid(*weights.image_size)
     return similarity.distance_correlation(
         weights.flat["posemb"][0, -rows * columns :], rows, columns
     )

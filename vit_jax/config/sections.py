@@ -59,6 +59,8 @@ class Model:
     mlp: int = results(0, "width of the MLP (Mixer: of the MLP over channels)", _WIDTH)
     heads: int = results(0, "number of attention heads; divides width", _WIDTH)
     token_mlp: int = results(0, "Mixer: width of the MLP over tokens", _WIDTH)
+    patches: tuple[int, ...] = results(
+        (), "FlexiViT: patch sides that training draws from; (): those of the paper", "counts")
     stages: tuple[int, ...] = results(
         (), "hybrid, BiT: units per ResNet stage; (): the variant's", "counts")
     root_width: int = results(

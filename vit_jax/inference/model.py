@@ -51,6 +51,7 @@ class Model:
       size: rows and columns of pixels.
       names: the class names; () if they are unknown.
       sigmoid: True if each class has its own probability; False if classes exclude each other.
+      cfg: the configuration of the model.
       params: the parameters, replicated on every device.
       rules: mesh and placement; images are split over all devices.
     """
@@ -59,13 +60,9 @@ class Model:
     size: tuple[int, int]
     names: tuple[str, ...]
     sigmoid: bool
+    cfg: variants.Config
     params: Any = dataclasses.field(repr=False)
     rules: sharding.Rules
-
-    @property
-    def cfg(self) -> variants.Config:
-        """The configuration of the model."""
-        return self.weights.config
 
     @property
     def batch_size(self) -> int:
@@ -202,13 +199,16 @@ def _padded(rows: list[np.ndarray], batch_size: int) -> NumpyBatch:
     return {"image": np.stack(rows + padding), "_mask": np.arange(batch_size) < len(rows)}
 
 
-def open_model(text: str, *, heads: int = 0, image_size: int = 0, names: str = "") -> Model:
+def open_model(
+    text: str, *, heads: int = 0, image_size: int = 0, patch: int = 0, names: str = ""
+) -> Model:
     """Loads the model of FILE_OR_RUN onto all devices of this process.
 
     Args:
       text: FILE_OR_RUN, see `loading`.
       heads: the number of attention heads, for a file that does not store it.
       image_size: pixels a side; 0: the size that the weights were made for.
+      patch: pixels a side of a patch; 0: that of the weights.
       names: a file of class names, one a line; "": the names in the run, or in config.json beside
         the file.
 
@@ -217,7 +217,7 @@ def open_model(text: str, *, heads: int = 0, image_size: int = 0, names: str = "
     """
     if not coordination.present_accelerators():
         jax.config.update("jax_platforms", "cpu")  # or libtpu complains about a missing TPU
-    weights = loading.read_weights(text, heads=heads)
+    weights = loading.read_weights(text, heads=heads, patch=patch)
     size = (image_size, image_size) if image_size else weights.image_size
     if size is None:
         raise BadInput(f"{text} does not give its image size; give --image_size=N.")
@@ -230,11 +230,11 @@ def open_model(text: str, *, heads: int = 0, image_size: int = 0, names: str = "
                 f"--names={names} has {len(known)} names, the model {weights.classes} classes; "
                 "give the list that it was trained with."
             )
-    params = loading.fit(weights, weights.config, size, fresh_head=False).params
+    cfg, params = loading.ordinary(weights, size)
     mesh = sharding.make_mesh(replica=0, data=-1, fsdp=1, tensor=1)
     rules = sharding.Rules(mesh, (("act_batch", ("replica", "data")),))
     params = jax.device_put(params, rules.replicated)
-    return Model(weights, size, known, sigmoid, params, rules)
+    return Model(weights, size, known, sigmoid, cfg, params, rules)
 
 
 def _of_file(text: str, weights: Weights) -> tuple[tuple[str, ...], bool]:

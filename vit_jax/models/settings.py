@@ -36,6 +36,8 @@ class ModelConfig:
       AXES: parameter path pattern -> logical axes, see `sharding.param_axes`.
       FAMILY: name of the family in `describe` and in tables of weight formats.
       FORMS: the fields that a platform may choose: `unrolled`, `attention`, `remat`.
+      RESIZES_KERNEL: whether weights with patches of another size are taken, and their kernel on
+        pixels is resized (`weights.fitting`).
       RESNET: name of the field that holds the ResNet inside the model; "" without one.
       TILED: whether tokens must tile the image exactly; otherwise the last ones may hang over.
     """
@@ -50,6 +52,7 @@ class ModelConfig:
     AXES: ClassVar[Axes] = {}
     FAMILY: ClassVar[str] = "own"
     FORMS: ClassVar[tuple[str, ...]] = ()
+    RESIZES_KERNEL: ClassVar[bool] = False
     RESNET: ClassVar[str] = ""
     TILED: ClassVar[bool] = True
 
@@ -104,6 +107,31 @@ class ModelConfig:
         if self.TILED:
             return height // self.stride, width // self.stride
         return -(-height // self.stride), -(-width // self.stride)
+
+    def parameter_grid(self, height: int, width: int) -> tuple[int, int]:
+        """Returns the rows and columns that parameters with a row for each position are made for.
+
+        They are those of `patch_grid`, unless the model resizes its position embeddings itself.
+        """
+        return self.patch_grid(height, width)
+
+    def at_patch(self, patch: int) -> Self:
+        """Returns the model with another patch size; `weights.fitting` can resize its kernel.
+
+        Raises:
+          BadInput: the model has no patches of pixels, or has weights for one number of them.
+        """
+        raise BadInput(f"patch={patch}: {self.in_words()} has a fixed patch size; leave it out.")
+
+    def ordinary(
+        self, params: dict[str, Any], height: int, width: int
+    ) -> "tuple[ModelConfig, dict[str, Any]]":
+        """Returns what computes the same outside training, for images of one size.
+
+        A model with parts that only training needs can return a simpler one here, which predicts,
+        is exported and shown in its place.
+        """
+        return self, params
 
     def stream_size(self, height: int, width: int) -> int:
         """Returns the numbers that pass between the blocks for one image, over all blocks.

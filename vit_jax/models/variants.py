@@ -36,6 +36,7 @@ _FAMILIES = Registry(
     {
         r"(?:BiT-)?R(\d+)x(\d+)|BiT-custom": "vit_jax.models.bit:config",
         r"Mixer-(\w+)/(\d+)": "vit_jax.models.mixer:config",
+        r"Flexi-([\w-]+)/(\d+)": "vit_jax.models.flexi:config",
         r"(?:R(\d*)\+)?(?:ViT-)?([\w-]+)/(\d+)": "vit_jax.models.vit:config",
     }
 )

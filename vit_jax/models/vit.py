@@ -10,7 +10,7 @@ predict patches (appendix B.1.2) also have `mask_token` and `patch_head`. Start 
 """
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import flax.linen as nn
 import jax
@@ -155,6 +155,11 @@ class ViTConfig(TokenConfig):
             f"a {kind} of {self.depth} layers with {self.heads} heads, {side} x {side} pixels a "
             "patch"
         )
+
+    def at_patch(self, patch: int) -> Self:
+        if self.backbone is not None:
+            return super().at_patch(patch)
+        return dataclasses.replace(self, patch=patch)
 
     def fused_refusal(self) -> str:
         relative = self.posemb == "relative"

@@ -54,6 +54,7 @@ class Weights:
       sigmoid: whether the config.json says that each class has an independent probability.
       branch: for a run that began with the state of another run: WORKDIR@STEP of that run.
       own: the user's own model whose table of names the file has; `settings` are then empty.
+      patch: the patch side to use the model with; 0: that of the weights.
     """
 
     flat: Flat
@@ -67,9 +68,15 @@ class Weights:
     sigmoid: bool = False
     branch: str = ""
     own: variants.Config | None = None
+    patch: int = 0
 
     @property
     def config(self) -> variants.Config:
+        """The configuration of the model that is used with these weights."""
+        return self.stored.at_patch(self.patch) if self.patch else self.stored
+
+    @property
+    def stored(self) -> variants.Config:
         """The configuration of the model that has these weights."""
         if self.own is not None:
             return self.own.for_images(self.classes)

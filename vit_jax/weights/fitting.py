@@ -36,7 +36,15 @@ class Fitted:
     fate: list[tuple[str, str, str]]
 
 
-def fit(flat: Flat, target: Any, *, old: Grid | None, new: Grid, fresh_head: bool = True) -> Fitted:
+def fit(
+    flat: Flat,
+    target: Any,
+    *,
+    old: Grid | None,
+    new: Grid,
+    resizes_kernel: bool = False,
+    fresh_head: bool = True,
+) -> Fitted:
     """Fits weights into a model; empties `flat` on the way to keep memory low.
 
     Args:
@@ -44,6 +52,7 @@ def fit(flat: Flat, target: Any, *, old: Grid | None, new: Grid, fresh_head: boo
       target: parameter tree (arrays or shapes) of the model, in either layout.
       old: grid of patches that the weights were made for; None if unknown.
       new: grid of the model.
+      resizes_kernel: whether a kernel on pixels of another size is resized.
       fresh_head: whether heads start anew, with the model's own initial values (zeros). The mask
         token and the head of masked patch prediction then start anew too; a model without them
         drops them.
@@ -52,7 +61,8 @@ def fit(flat: Flat, target: Any, *, old: Grid | None, new: Grid, fresh_head: boo
       BadInput: any tensor is missing, left over or of another shape; the message lists up to 12.
     """
     shapes = _shapes(target)
-    fate = plan_fit(flat, target, old=old, new=new, fresh_head=fresh_head)
+    resizing: dict[str, Any] = {"old": old, "new": new, "resizes_kernel": resizes_kernel}
+    fate = plan_fit(flat, target, **resizing, fresh_head=fresh_head)
     for name in [n for n, action, _ in fate if action == "re-initialised"]:
         flat.pop(name, None)
     for name, action, _ in fate:
@@ -64,13 +74,19 @@ def fit(flat: Flat, target: Any, *, old: Grid | None, new: Grid, fresh_head: boo
 
 
 def plan_fit(
-    flat: Flat, target: Any, *, old: Grid | None, new: Grid, fresh_head: bool = True
+    flat: Flat,
+    target: Any,
+    *,
+    old: Grid | None,
+    new: Grid,
+    resizes_kernel: bool = False,
+    fresh_head: bool = True,
 ) -> list[tuple[str, str, str]]:
     """Returns what `fit` would do with each tensor, by shapes alone: `Fitted.fate`.
 
     Arguments and errors are those of `fit`; nothing is changed.
     """
-    fate, wrong = _fates(flat, _shapes(target), old, new, fresh_head)
+    fate, wrong = _fates(flat, _shapes(target), old, new, resizes_kernel, fresh_head)
     if wrong:
         more = f"\n  ... and {len(wrong) - 12} more" if len(wrong) > 12 else ""
         hint = _hint(wrong)
@@ -92,6 +108,7 @@ def _fates(
     shapes: Mapping[str, tuple[int, ...]],
     old: Grid | None,
     new: Grid,
+    resizes_kernel: bool,
     fresh_head: bool,
 ) -> tuple[list[tuple[str, str, str]], list[str]]:
     """Returns the fate of each tensor, and the list of misfits."""
@@ -114,6 +131,8 @@ def _fates(
             assert old is not None
             grids = f"grid {old[0]} x {old[1]} -> {new[0]} x {new[1]}"
             fate.append((name, "resized", f"{have} -> {shape}: {grids}"))
+        elif name == _KERNEL and resizes_kernel and have[2:] == shape[2:]:
+            fate.append((name, "resized", f"{have} -> {shape}: patches"))
         else:
             wrong.append(f"  wrong shape  {name}: {have}, the model has {shape}")
     for name in sorted(set(flat) - set(shapes)):
@@ -124,6 +143,7 @@ def _fates(
     return fate, wrong
 
 
+_KERNEL = "embedding/kernel"  # on pixels
 _ON_GRID = re.compile(r"(block_\d+/)?posemb(_[xy])?")
 
 
@@ -153,6 +173,10 @@ def _resized(
     old: Grid | None,
     new: Grid,
 ) -> np.ndarray:
+    if name == _KERNEL:
+        from vit_jax.models import flexi
+
+        return np.array(flexi.resize_kernel(array, shapes[name][:2]))
     if name.endswith(("_x", "_y")):
         return posemb.resize_axis(array, shapes[name][1])
     assert old is not None

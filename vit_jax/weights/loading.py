@@ -117,20 +117,30 @@ def may_be_run(text: str) -> bool:
 
 
 def read_weights(
-    text: str, *, heads: int = 0, shapes_only: bool = False, own: variants.Config | None = None
+    text: str,
+    *,
+    heads: int = 0,
+    patch: int = 0,
+    shapes_only: bool = False,
+    own: variants.Config | None = None,
 ) -> Weights:
     """Reads the weights of FILE_OR_RUN as numpy arrays, and their description of the model.
 
     Args:
       text: FILE_OR_RUN.
       heads: number of attention heads, for a file that does not tell it.
+      patch: patch side to use the model with; 0: that of the weights.
       shapes_only: whether to read no values.
       own: a user's own model, whose tables of names are tried too.
 
     Raises:
-      BadInput: the path does not exist, it cannot be read, or it has another number of heads.
+      BadInput: the path does not exist, it cannot be read, or it has another number of heads or no
+        choice of the patch side.
     """
-    weights = _read(text, heads, shapes_only, own)
+    if patch < 0:
+        raise BadInput(f"patch={patch}; give the pixels a side, or leave it out.")
+    weights = dataclasses.replace(_read(text, heads, shapes_only, own), patch=patch)
+    assert weights.config is not None  # raises if the model has a fixed patch size
     if heads and heads != (own_heads := getattr(weights.config, "heads", 0)):
         statement = f"have {own_heads} heads" if own_heads else "have no attention"
         raise BadInput(
@@ -218,6 +228,15 @@ def fit(
     return fitting.fit(weights.flat, target, **grids, fresh_head=fresh_head)
 
 
+def ordinary(weights: Weights, size: tuple[int, int]) -> tuple[variants.Config, dict[str, Any]]:
+    """Returns the model of weights and its parameters, for use outside training on one image size.
+
+    Empties `weights.flat`.
+    """
+    cfg = weights.config
+    return cfg.ordinary(fit(weights, cfg, size, fresh_head=False).params, *size)
+
+
 def check_fit(weights: Weights, cfg: variants.Config, size: tuple[int, int]) -> None:
     """Raises BadInput where `fit` would, with a new head; `weights` may be shapes only."""
     target, grids = _target(weights, cfg, size)
@@ -227,9 +246,13 @@ def check_fit(weights: Weights, cfg: variants.Config, size: tuple[int, int]) -> 
 def _target(
     weights: Weights, cfg: variants.Config, size: tuple[int, int]
 ) -> tuple[Any, dict[str, Any]]:
-    """Returns the parameters of a model as shapes, and the grids of weights and model."""
-    old = variants.grid(weights.config, *weights.image_size) if weights.image_size else None
-    return variants.shapes(cfg, *size), {"old": old, "new": variants.grid(cfg, *size)}
+    """Returns the parameters of a model as shapes, and how `fitting` resizes weights for it."""
+    old = weights.stored.parameter_grid(*weights.image_size) if weights.image_size else None
+    return variants.shapes(cfg, *size), {
+        "old": old,
+        "new": cfg.parameter_grid(*size),
+        "resizes_kernel": cfg.RESIZES_KERNEL or weights.patch > 0,
+    }
 
 
 def load(
@@ -237,6 +260,7 @@ def load(
     *,
     heads: int = 0,
     image_size: int | tuple[int, int] = 0,
+    patch: int = 0,
     own: variants.Config | None = None,
 ) -> tuple[variants.Model, dict[str, Any], Preprocess]:
     """Loads a model, its parameters and its preprocessing from the weights alone.
@@ -252,6 +276,8 @@ def load(
       image_size: pixels, a side or (rows, columns); 0 means the size that the weights were made
         for. Position embeddings are resized. A file that does not tell its size is taken to be for
         square images.
+      patch: patch side in pixels, to use a FlexiViT or a ViT with another one; 0: that of the
+        weights. The kernel on pixels is resized (`flexi.resize_kernel`).
       own: configuration of a user's own model, for a file under its own table of names.
 
     Returns:
@@ -265,17 +291,16 @@ def load(
       BadInput: the path does not exist or cannot be read, or the user must give a value that the
         file lacks.
     """
-    weights = read_weights(str(file_or_run), heads=heads, own=own)
+    weights = read_weights(str(file_or_run), heads=heads, patch=patch, own=own)
     sides = np.broadcast_to(np.asarray(image_size, int), 2).tolist()
     if min(sides) < 0 or (min(sides) == 0) != (max(sides) == 0):
         raise BadInput(f"image_size={image_size}; give pixels, a side or (rows, columns).")
     size = (sides[0], sides[1]) if sides[0] else weights.image_size
     if size is None:
         raise BadInput(f"{file_or_run} does not give its image size; give image_size=.")
-    cfg = weights.config
-    variants.check_image_size(cfg, *size)
+    variants.check_image_size(weights.config, *size)
     preprocess_images = reader(weights, size)
-    params = fit(weights, cfg, size, fresh_head=False).params
+    cfg, params = ordinary(weights, size)
     _to_device(params)
     return variants.make(cfg), params, preprocess_images
 

@@ -116,9 +116,8 @@ def _sheet(config: ConfigDict, source: Source) -> bytes:
 
 def _weights(workdir: Path, config: ConfigDict) -> tuple[Any, Any]:
     """Returns the model's configuration and parameters, at the newest step."""
-    weights = loading.read_weights(str(workdir))
-    cfg, side = weights.config, config.data.image_size
-    return cfg, loading.fit(weights, cfg, (side, side), fresh_head=False).params
+    side = config.data.image_size
+    return loading.ordinary(loading.read_weights(str(workdir)), (side, side))
 
 
 def _attention(config: ConfigDict, cfg: Any, params: Any, source: Source) -> list[Figure]:

@@ -47,7 +47,8 @@ def _spread(values: list[float]) -> float:
 def table(measured: Measured) -> str:
     """Returns mean ± standard deviation over seeds, as Markdown."""
     sizes = list(next(iter(measured.values())))
-    rows = ["| patch in training | " + " | ".join(map(str, sizes)) + " |", "|---" * (1 + len(sizes)) + "|"]
+    rows = [f"| patch in training | {' | '.join(map(str, sizes))} |"]
+    rows += ["|---" * (1 + len(sizes)) + "|"]
     for trained, tops in measured.items():
         cells = [f"{statistics.mean(v):.1f} ± {_spread(v):.1f}" for v in tops.values()]
         rows.append(f"| {trained} | {' | '.join(cells)} |")

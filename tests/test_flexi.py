@@ -190,7 +190,7 @@ def test_a_run_is_continued_evaluated_exported_and_fine_tuned(tmp_path, capsys):
     run, whole, tuned = (str(tmp_path / name) for name in ("run", "whole", "tuned"))
     settings = ["--config.model.variant=Flexi-Ti/2", "--config.model.patches=(1,2,4)"]
     settings += ["--config.batch_size=32", "--config.schedule.warmup=0", "--config.length=12 steps"]
-    settings += ["--config.checkpoint.every=6 steps", "--config.checkpoint.keep=3"]
+    settings += ["--config.checkpoint.every=6 steps", "--config.checkpoint.keep_last=3"]
     train = ["train", "--config=configs/quickstart.py", *settings]
     assert main.main([*train, f"--workdir={whole}"]) == 0
     assert (tmp_path / "whole" / "report.html").exists()
@@ -203,11 +203,12 @@ def test_a_run_is_continued_evaluated_exported_and_fine_tuned(tmp_path, capsys):
         assert main.main(["evaluate", whole, f"--patch={patch}", f"--out={out}"]) == 0
         assert (out / "evaluation.json").exists()
     assert main.main(["export", whole, "--format=npz", "--patch=4", f"--out={tmp_path}/a.npz"]) == 0
-    assert main.main(["evaluate", f"{tmp_path}/a.npz", "--data=digits", "--split=test", "--patch=2",
-                      f"--out={tmp_path / 'plain'}"]) == 0  # fmt: skip
+    of_plain = ["--data=digits", "--split=train", "--patch=2", f"--out={tmp_path / 'plain'}"]
+    assert main.main(["evaluate", f"{tmp_path}/a.npz", *of_plain]) == 0
     assert main.main(["inspect", whole]) == 0
     assert "patches" in capsys.readouterr().out
     assert main.main(["evaluate", whole, "--patch=3", f"--out={out}"]) == 2
     assert main.main(["evaluate", whole, "--patch=-1", f"--out={out}"]) == 2
     assert main.main([*train[:2], "--config.model.variant=auto", f"--config.init={whole}",
-                      "--config.length=2 steps", f"--workdir={tuned}"]) == 0  # fmt: skip
+                      "--config.length=2 steps", "--config.schedule.warmup=0",
+                      f"--workdir={tuned}"]) == 0  # fmt: skip

@@ -41,8 +41,9 @@ class FlexiConfig(vit.ViTConfig):
     def at(self, patch: int) -> vit.ViTConfig:
         """Returns the ViT that this model is at a patch size."""
         names = [field.name for field in dataclasses.fields(vit.ViTConfig)]
-        values = {name: getattr(self, name) for name in names}
-        return vit.ViTConfig(**values | {"patch": patch})
+        values: dict[str, Any] = {name: getattr(self, name) for name in names}
+        values["patch"] = patch
+        return vit.ViTConfig(**values)
 
     def at_patch(self, patch: int) -> Self:
         return dataclasses.replace(self, patch=patch, patches=(patch,))
@@ -82,9 +83,7 @@ class FlexiConfig(vit.ViTConfig):
             )
 
     def in_words(self) -> str:
-        return (
-            f"a FlexiViT at {self.patch} x {self.patch} pixels a patch, like {super().in_words()}"
-        )
+        return f"a FlexiViT, at one patch size {super().in_words()}"
 
     @property
     def predicts_patches(self) -> bool:
@@ -187,7 +186,7 @@ def resize(params: Any, patch: int, image: tuple[int, ...]) -> dict[str, Any]:
     return resized
 
 
-def resize_kernel(kernel_hwCD: jax.Array, new: tuple[int, int]) -> jax.Array:
+def resize_kernel(kernel_hwCD: jax.Array | np.ndarray, new: tuple[int, ...]) -> jax.Array:
     """Resizes a kernel on pixels so that it maps patches resized alike to the same tokens.
 
     A token is <x, w>. If B enlarges the patch x, the result (B^T)^+ w gives <Bx, (B^T)^+ w> =
@@ -199,9 +198,8 @@ def resize_kernel(kernel_hwCD: jax.Array, new: tuple[int, int]) -> jax.Array:
       new: rows and columns of the result.
     """
     rows, columns = (pseudo_inverse(*s) for s in zip(kernel_hwCD.shape[:2], new, strict=True))
-    return jnp.einsum(
-        "ph,qw,hwcd->pqcd", rows, columns, kernel_hwCD.astype(jnp.float32), precision="highest"
-    )
+    kernel_hwCD = jnp.asarray(kernel_hwCD, jnp.float32)
+    return jnp.einsum("ph,qw,hwcd->pqcd", rows, columns, kernel_hwCD, precision="highest")
 
 
 @functools.cache
@@ -227,7 +225,9 @@ def _positions(posemb_1LD: jax.Array, grid: tuple[int, int]) -> jax.Array:
     before = posemb_1LD.shape[1] - GRID * GRID
     width = posemb_1LD.shape[2]
     patches_hwD = posemb_1LD[0, before:].reshape(GRID, GRID, width)
-    resized = jax.image.resize(patches_hwD, (*grid, width), "linear", precision="highest")
+    resized = jax.image.resize(
+        patches_hwD, (*grid, width), "linear", precision=jax.lax.Precision.HIGHEST
+    )
     return jnp.concatenate([posemb_1LD[:, :before], resized.reshape(1, -1, width)], axis=1)
 
 

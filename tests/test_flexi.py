@@ -113,6 +113,7 @@ def test_gradients_are_those_of_the_vit_that_was_drawn():
     assert seen == {8, 16}
 
 
+@pytest.mark.integration
 def test_losses_of_three_steps_on_a_mesh_are_those_of_one_device():
     """Each of the two micro-batches draws a size of its own."""
     cfg = config(8, (8, 12), width=32, depth=1, heads=4, drop_path=0.1)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import jax
 import numpy as np
 
-from vit_jax.build import program
+from vit_jax.build import objectives, program
 from vit_jax.build.program import Program
 from vit_jax.config import load as config_lib
 from vit_jax.config import validation
@@ -48,10 +48,9 @@ def check(config: ConfigDict) -> None:
       BadInput: the first error found.
     """
     config_lib.check(config)
-    validation.check_together(config)
     cfg = variants.config(**config.model, classes=2)
     variants.check_image_size(cfg, config.data.image_size, config.data.image_size)
-    program.masked_objective(config, cfg)
+    validation.check_together(config, objectives.make(config, cfg).EVALUATED)
     for key in ("train_ops", "eval_ops"):
         preprocess.parse(f"data.{key}", config.data[key], config.data.image_size)
     specs = [("data.source", config.data.source)]
@@ -83,6 +82,11 @@ class Run:
     def config(self) -> ConfigDict:
         """The configuration of the run."""
         return self.program.config
+
+    @property
+    def learned_classes(self) -> Sequence[str]:
+        """The class names by label; empty if the objective learns no classes."""
+        return self.source.classes if self.program.objective.LABELLED else ()
 
     def train_batches(self, first_step: int) -> Iterator[dict[str, jax.Array]]:
         """Yields global batches, from `first_step` on."""

@@ -255,7 +255,8 @@ def _tasks(config: ConfigDict, opened: Mapping[str, Source]) -> "dict[str, shots
 def plain_pipeline(data: ConfigDict, split: Split, batch_size: int) -> Pipeline:
     """Makes a pipeline that reads a split as evaluations do."""
     ops = preprocess.parse("data.eval_ops", data.eval_ops, data.image_size)
-    return Pipeline(split, ops, batch_size, 0, data.image_size, data.workers, data.prefetch)
+    sides = (data.image_size, data.image_size)
+    return Pipeline(split, ops, batch_size, 0, sides, data.workers, data.prefetch)
 
 
 _Evaluations = dict[str, Evaluation]  # by name
@@ -356,7 +357,7 @@ def _pipeline(
     ops = preprocess.parse(f"data.{key}", data[key], data.image_size)
     batch_size = (config.evals[name].batch_size if name else 0) or config.batch_size
     pipe = Pipeline(
-        split, ops, batch_size, config.seed, data.image_size, data.workers,
+        split, ops, batch_size, config.seed, (data.image_size, data.image_size), data.workers,
         data.prefetch, "error" if name else data.bad_images,
     )  # fmt: skip
     return pipe, pipe.probe()["labels"].shape[1] if probe else 0

@@ -107,7 +107,7 @@ def _sheet(config: ConfigDict, source: Source) -> bytes:
     split, _ = build.training_examples(source, data)
     ops = preprocess.parse("data.train_ops", data.train_ops, data.image_size)
     pipe = pipeline.Pipeline(
-        split, ops, 1, config.seed, data.image_size, data.workers, 1, data.bad_images
+        split, ops, 1, config.seed, (data.image_size,) * 2, data.workers, 1, data.bad_images
     )
     return show.sheet(
         pipe, source.classes, source=source.spec, chain=data.train_ops, rows=ROWS, columns=COLUMNS

@@ -400,8 +400,6 @@ def _cached(pipe: Pipeline, data: ConfigDict, notes: list[str]) -> Pipeline:
     """Returns the same pipeline, reading from memory if `data.cache` asks for it."""
     if data.cache == "none":
         return pipe
-    from vit_jax.data.pipeline import memory_cache
-
-    split, ops, note = memory_cache.cache_split(pipe.split, data.cache, pipe.ops, data.workers)
+    cached, note = pipe.cached(data.cache)
     notes += [note] if note else []
-    return dataclasses.replace(pipe, split=split, ops=ops)
+    return cached

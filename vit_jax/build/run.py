@@ -53,6 +53,13 @@ def check(config: ConfigDict) -> None:
     validation.check_together(config, objectives.make(config, cfg).EVALUATED)
     for key in ("train_ops", "eval_ops"):
         preprocess.parse(f"data.{key}", config.data[key], config.data.image_size)
+    views = preprocess.parse_views("data.views", config.data.views, config.data.image_size)
+    if views and [(view.name, view.count) for view in views] != [("image", 0)]:
+        names = ", ".join(view.name for view in views)
+        raise BadInput(
+            f"data.views={config.data.views!r} makes {names}, but training on classes or patches "
+            "takes one view of each image; leave data.views empty and set data.train_ops."
+        )
     specs = [("data.source", config.data.source)]
     specs += [(f"evals.{n}.source", part.source) for n, part in config.evals.items() if part.source]
     specs += [("source in fewshot.sources", spec) for _, spec in config.fewshot.sources]
@@ -259,7 +266,8 @@ def _tasks(config: ConfigDict, opened: Mapping[str, Source]) -> "dict[str, shots
 def plain_pipeline(data: ConfigDict, split: Split, batch_size: int) -> Pipeline:
     """Makes a pipeline that reads a split as evaluations do."""
     ops = preprocess.parse("data.eval_ops", data.eval_ops, data.image_size)
-    return Pipeline(split, ops, batch_size, 0, data.image_size, data.workers, data.prefetch)
+    sides = (data.image_size, data.image_size)
+    return Pipeline(split, ops, batch_size, 0, sides, data.workers, data.prefetch)
 
 
 _Evaluations = dict[str, Evaluation]  # by name
@@ -358,10 +366,12 @@ def _pipeline(
     data = config.data
     key = "eval_ops" if name else "train_ops"
     ops = preprocess.parse(f"data.{key}", data[key], data.image_size)
+    views = "" if name else data.views
     batch_size = (config.evals[name].batch_size if name else 0) or config.batch_size
     pipe = Pipeline(
-        split, ops, batch_size, config.seed, data.image_size, data.workers,
+        split, ops, batch_size, config.seed, (data.image_size, data.image_size), data.workers,
         data.prefetch, "error" if name else data.bad_images,
+        views=preprocess.parse_views("data.views", views, data.image_size),
     )  # fmt: skip
     return pipe, pipe.probe()["labels"].shape[1] if probe else 0
 
@@ -403,8 +413,6 @@ def _cached(pipe: Pipeline, data: ConfigDict, notes: list[str]) -> Pipeline:
     """Returns the same pipeline, reading from memory if `data.cache` asks for it."""
     if data.cache == "none":
         return pipe
-    from vit_jax.data.pipeline import memory_cache
-
-    split, ops, note = memory_cache.cache_split(pipe.split, data.cache, pipe.ops, data.workers)
+    cached, note = pipe.cached(data.cache)
     notes += [note] if note else []
-    return dataclasses.replace(pipe, split=split, ops=ops)
+    return cached

@@ -6,8 +6,11 @@
 Start from `make`.
 """
 
+from collections.abc import Mapping
+
 from vit_jax.config import plugins, sections
 from vit_jax.config.load import ConfigDict, flatten
+from vit_jax.data.ops import chain as preprocess
 from vit_jax.errors import BadInput, unknown
 from vit_jax.models import variants
 from vit_jax.step.objective import Objective
@@ -92,3 +95,32 @@ def _check_unused(config: ConfigDict, objective: Objective) -> None:
                 f"evals.{evaluation}.evaluator={section.evaluator!r} measures classes, but {name} "
                 "learns none; leave it out."
             )
+
+
+def check_views(config: ConfigDict, objective: Objective) -> None:
+    """Raises BadInput unless training batches hold just the images that the objective takes."""
+    side = config.data.image_size
+    made = {"image": (side, side, 3)}
+    if views := preprocess.parse_views("data.views", config.data.views, side):
+        made = {
+            view.name: (*([view.count] if view.count else []), *view.size((side, side)), 3)
+            for view in views
+        }
+    needed = {name: field.shape for name, field in objective.batch(side, side, 3).items()}
+    if made != needed:
+        several = [name for name, shape in needed.items() if len(shape) > 3]
+        advice = "leave data.views empty and set data.train_ops"
+        if needed.keys() != {"image"}:
+            text = " ; ".join(
+                f"{name}{f'*{needed[name][0]}' if name in several else ''}: {config.data.train_ops}"
+                for name in needed
+            )
+            advice = f"give --config.data.views='{text}'"
+        raise BadInput(
+            f"data.views={config.data.views!r} makes {_listed(made)} of an image, but "
+            f"objective={config.objective} takes {_listed(needed)}; {advice}."
+        )
+
+
+def _listed(shapes: Mapping[str, tuple[int, ...]]) -> str:
+    return ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())

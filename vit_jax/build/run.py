@@ -50,16 +50,11 @@ def check(config: ConfigDict) -> None:
     config_lib.check(config)
     cfg = variants.config(**config.model, classes=2)
     variants.check_image_size(cfg, config.data.image_size, config.data.image_size)
-    validation.check_together(config, objectives.make(config, cfg).EVALUATED)
+    objective = objectives.make(config, cfg)
+    validation.check_together(config, objective.EVALUATED)
+    objectives.check_views(config, objective)
     for key in ("train_ops", "eval_ops"):
         preprocess.parse(f"data.{key}", config.data[key], config.data.image_size)
-    views = preprocess.parse_views("data.views", config.data.views, config.data.image_size)
-    if views and [(view.name, view.count) for view in views] != [("image", 0)]:
-        names = ", ".join(view.name for view in views)
-        raise BadInput(
-            f"data.views={config.data.views!r} makes {names}, but training on classes or patches "
-            "takes one view of each image; leave data.views empty and set data.train_ops."
-        )
     specs = [("data.source", config.data.source)]
     specs += [(f"evals.{n}.source", part.source) for n, part in config.evals.items() if part.source]
     specs += [("source in fewshot.sources", spec) for _, spec in config.fewshot.sources]
@@ -366,12 +361,14 @@ def _pipeline(
     data = config.data
     key = "eval_ops" if name else "train_ops"
     ops = preprocess.parse(f"data.{key}", data[key], data.image_size)
-    views = "" if name else data.views
+    views = preprocess.parse_views("data.views", data.views, data.image_size)
+    if name and any(view.name == "image" for view in views):
+        views = ()  # otherwise an evaluation sees the same views, drawn the same way each time
     batch_size = (config.evals[name].batch_size if name else 0) or config.batch_size
     pipe = Pipeline(
         split, ops, batch_size, config.seed, (data.image_size, data.image_size), data.workers,
         data.prefetch, "error" if name else data.bad_images,
-        views=preprocess.parse_views("data.views", views, data.image_size),
+        views=views,
     )  # fmt: skip
     return pipe, pipe.probe()["labels"].shape[1] if probe else 0
 

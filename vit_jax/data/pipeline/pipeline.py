@@ -213,7 +213,7 @@ class Pipeline:
             traced.get_concrete_function(tf.TensorSpec([], tf.int64))
         except BadInput:
             raise
-        except (ValueError, TypeError, IndexError, AttributeError) as e:
+        except (ValueError, TypeError, IndexError, AttributeError, tf.errors.OpError) as e:
             raise BadInput(
                 f"the chain {self._names()} cannot be applied: {plain(e)}. "
                 "It starts with decode where images are files."

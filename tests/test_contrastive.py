@@ -5,6 +5,7 @@
 
 import functools
 import re
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +14,7 @@ import optax
 import pytest
 from test_train_step import HALF, rules_of
 
-
-from vit_jax.__main__ import main
+from vit_jax.cli.main import main
 from vit_jax.step import state, train_step
 from vit_jax.step.contrastive import Contrastive
 from vit_jax.step.objective import Network
@@ -61,7 +61,7 @@ def in_numpy(objective, params, given):
     head = jax.tree.map(lambda x: np.asarray(x, np.float64), params["objective"])
     x = np.tanh(pixels @ np.asarray(params["weights"], np.float64))
     x = np.maximum(x @ head["hidden"]["kernel"] + head["hidden"]["bias"], 0)
-    x = x @ head["embedding"]["kernel"]
+    x = x @ head["projection"]["kernel"]
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     losses, hits = [], []
     for a, (i, _) in enumerate(views):
@@ -193,7 +193,7 @@ def test_run_is_measured_continued_and_fine_tuned(tmp_path, capsys):
         (["objective=contrastve"], ["objective 'contrastve'", "contrastive(...)"]),
         (["objective=contrastive(temperature=0)"], ["temperature=0", "above 0"]),
         (["objective=contrastive(temperatur=1)"], ["temperatur", "temperature: float"]),
-        (["objective=vit_jax.step.metrics:total(batches=())"], ["objective=", "Objective"]),
+        (["objective=vit_jax.step.losses:find(name='softmax')"], ["objective=", "Objective"]),
         (["loss.name=sigmoid"], ["loss.name='sigmoid'", "no use with contrastive("]),
         (["mixup.alpha=0.2"], ["mixup.alpha=0.2", "no use"]),
         (["data.views="], ["takes view [2, 8, 8, 3]", "--config.data.views='view*2: decode"]),

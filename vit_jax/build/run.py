@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import jax
 import numpy as np
 
-from vit_jax.build import program
+from vit_jax.build import objectives, program
 from vit_jax.build.program import Program
 from vit_jax.config import load as config_lib
 from vit_jax.config import validation
@@ -48,10 +48,11 @@ def check(config: ConfigDict) -> None:
       BadInput: the first error found.
     """
     config_lib.check(config)
-    validation.check_together(config)
     cfg = variants.config(**config.model, classes=2)
     variants.check_image_size(cfg, config.data.image_size, config.data.image_size)
-    program.masked_objective(config, cfg)
+    objective = objectives.make(config, cfg)
+    validation.check_together(config, objective.EVALUATED)
+    objectives.check_views(config, objective)
     for key in ("train_ops", "eval_ops"):
         preprocess.parse(f"data.{key}", config.data[key], config.data.image_size)
     specs = [("data.source", config.data.source)]
@@ -83,6 +84,11 @@ class Run:
     def config(self) -> ConfigDict:
         """The configuration of the run."""
         return self.program.config
+
+    @property
+    def learned_classes(self) -> Sequence[str]:
+        """The class names by label; empty if the objective learns no classes."""
+        return self.source.classes if self.program.objective.LABELLED else ()
 
     def train_batches(self, first_step: int) -> Iterator[dict[str, jax.Array]]:
         """Yields global batches, from `first_step` on."""
@@ -255,7 +261,8 @@ def _tasks(config: ConfigDict, opened: Mapping[str, Source]) -> "dict[str, shots
 def plain_pipeline(data: ConfigDict, split: Split, batch_size: int) -> Pipeline:
     """Makes a pipeline that reads a split as evaluations do."""
     ops = preprocess.parse("data.eval_ops", data.eval_ops, data.image_size)
-    return Pipeline(split, ops, batch_size, 0, data.image_size, data.workers, data.prefetch)
+    sides = (data.image_size, data.image_size)
+    return Pipeline(split, ops, batch_size, 0, sides, data.workers, data.prefetch)
 
 
 _Evaluations = dict[str, Evaluation]  # by name
@@ -354,10 +361,14 @@ def _pipeline(
     data = config.data
     key = "eval_ops" if name else "train_ops"
     ops = preprocess.parse(f"data.{key}", data[key], data.image_size)
+    views = preprocess.parse_views("data.views", data.views, data.image_size)
+    if name and any(view.name == "image" for view in views):
+        views = ()  # otherwise an evaluation sees the same views, drawn the same way each time
     batch_size = (config.evals[name].batch_size if name else 0) or config.batch_size
     pipe = Pipeline(
-        split, ops, batch_size, config.seed, data.image_size, data.workers,
+        split, ops, batch_size, config.seed, (data.image_size, data.image_size), data.workers,
         data.prefetch, "error" if name else data.bad_images,
+        views=views,
     )  # fmt: skip
     return pipe, pipe.probe()["labels"].shape[1] if probe else 0
 
@@ -399,8 +410,6 @@ def _cached(pipe: Pipeline, data: ConfigDict, notes: list[str]) -> Pipeline:
     """Returns the same pipeline, reading from memory if `data.cache` asks for it."""
     if data.cache == "none":
         return pipe
-    from vit_jax.data.pipeline import memory_cache
-
-    split, ops, note = memory_cache.cache_split(pipe.split, data.cache, pipe.ops, data.workers)
+    cached, note = pipe.cached(data.cache)
     notes += [note] if note else []
-    return dataclasses.replace(pipe, split=split, ops=ops)
+    return cached

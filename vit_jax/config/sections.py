@@ -134,6 +134,8 @@ class Data:
         224, "side of an image, {size} in chains; 0: init's, else 64", Range(0, 2**16), "pixels")
     train_ops: str = results("decode|inception_crop({size})|flip_lr", "chain of ops for training")
     eval_ops: str = results("decode|resize({size})", "chain of ops for evaluation")
+    views: str = results(
+        "", 'views of a training image in place of train_ops, "NAME*COUNT: CHAIN ; ..."; "": one')
     mean: tuple[float, ...] = results(
         (0.5, 0.5, 0.5), "mean of each channel, pixels scaled to [0, 1]", "mean")
     std: tuple[float, ...] = results((0.5, 0.5, 0.5), "standard deviation of each channel", "std")
@@ -408,6 +410,8 @@ class Config:
         512, "images per optimizer step over all devices", _POSITIVE, "images")
     accumulation: int = where(
         1, "micro-batches per step, run one after another; divides batch_size", _POSITIVE)
+    objective: str = results(
+        "auto", "what to learn; auto: classes, or patches if masked.target is set", "objective")
     skip_non_finite: int = results(
         0, "non-finite updates (loss, gradients) to skip in total; the next ends the run", _COUNT,
         "updates")

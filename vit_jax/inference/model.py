@@ -122,11 +122,10 @@ class Model:
         if self.weights.format != "run":
             reader = loading.reader(self.weights, self.size)
             return lambda _: inputs.batches(split, reader, self.batch_size, workers)
-        side = self.size[0]
-        ops = preprocess.parse("data.eval_ops", self.weights.images["ops"], side)
+        ops = preprocess.parse("data.eval_ops", self.weights.images["ops"], self.size)
         if not any(isinstance(op, decode.Decode) for op in ops):
             ops = (decode.Decode(), *ops)
-        pipeline = Pipeline(split, ops, self.batch_size, 0, side, workers, prefetch=2)
+        pipeline = Pipeline(split, ops, self.batch_size, 0, self.size, workers, prefetch=2)
         return pipeline.evaluation
 
     def of_files(

@@ -40,10 +40,11 @@ def sheet(
       columns: number of columns of images.
     """
     batch = next(dataclasses.replace(pipe, batch_size=rows * columns).train(0, 1))
-    tile = pipe.image_size * max(1, _TILE // pipe.image_size)
-    tile = min(tile, _TILE)
+    larger = max(pipe.image_size)
+    share = max(1, _TILE // larger) if larger <= _TILE else _TILE / larger
+    high, wide = (max(1, round(side * share)) for side in pipe.image_size)
     font = ImageFont.load_default(size=_FONT)
-    step_x, step_y = tile + _MARGIN, tile + _LINE + _MARGIN
+    step_x, step_y = wide + _MARGIN, high + _LINE + _MARGIN
     width = columns * step_x + _MARGIN
     facts = f"{source}: {len(pipe.split):,} training examples, {len(classes):,} classes"
     heading = [line for text in (facts, chain) for line in _lines(text, width - 2 * _MARGIN, font)]
@@ -54,9 +55,9 @@ def sheet(
         draw.text((_MARGIN, _MARGIN + number * _LINE), line, _INK, font)
     for number, (pixels, labels) in enumerate(zip(batch["image"], batch["labels"], strict=True)):
         x, y = _MARGIN + number % columns * step_x, top + number // columns * step_y
-        way = Image.Resampling.NEAREST if tile >= len(pixels) else Image.Resampling.LANCZOS
-        page.paste(Image.fromarray(pixels).resize((tile, tile), way), (x, y))
-        draw.text((x, y + tile + 2), _shortened(_names(labels, classes), tile, font), _INK, font)
+        way = Image.Resampling.NEAREST if high >= len(pixels) else Image.Resampling.LANCZOS
+        page.paste(Image.fromarray(pixels).resize((wide, high), way), (x, y))
+        draw.text((x, y + high + 2), _shortened(_names(labels, classes), wide, font), _INK, font)
     out = io.BytesIO()
     page.save(out, "PNG")
     return out.getvalue()

@@ -9,9 +9,11 @@ less exact pixels of large photographs, sooner. `chain.apply` puts both into a c
 
 import dataclasses
 from collections.abc import Callable
+from typing import ClassVar
 
 from vit_jax.data.ops import decode
 from vit_jax.data.ops.augment import InceptionCrop
+from vit_jax.data.ops.resize import rows_columns
 from vit_jax.data.tensorflow import Tensor, tf
 
 
@@ -25,10 +27,14 @@ class FastInceptionCrop(InceptionCrop):
     images of 320 pixels, 4.7 at 112 (3.8) and 4.5 at 64 (5.7). Not for published numbers.
     """
 
+    IN_PARTS: ClassVar[bool] = True
+
     REDUCTIONS = (1, 2, 4, 8)  # the reductions that a JPEG's inverse transform can do itself
 
 
-def decode_box(op: decode.Decode, crop: InceptionCrop, content: Tensor, seed: Tensor) -> Tensor:
+def decode_box(
+    op: decode.Decode, crop: InceptionCrop, content: Tensor, seed: Tensor
+) -> tuple[Tensor, Tensor]:
     """Returns the pixels of `crop`'s box for `crop.resize`; edges of wide boxes may be inexact.
 
     Args:
@@ -38,27 +44,28 @@ def decode_box(op: decode.Decode, crop: InceptionCrop, content: Tensor, seed: Te
       seed: int64 [2], the seed of the crop.
 
     Returns:
-      uint8 [h, w, 3].
+      uint8 [h, w, 3], and the shape of the whole image, int32 [3].
     """
     shape = decode.jpeg_shape(content)
 
-    def in_two_passes() -> Tensor:
+    def in_two_passes() -> tuple[Tensor, Tensor]:
         image = decode.pixels(content, op.exif)
-        return tf.slice(image, *crop.box(tf.shape(image), seed))
+        return tf.slice(image, *crop.box(tf.shape(image), seed)), tf.shape(image)
 
     return tf.cond(
         decode.is_jpeg(content, shape, op.exif) & decode.is_whole(content),
-        lambda: _jpeg_box(crop, content, shape, seed),
+        lambda: (_jpeg_box(crop, content, shape, seed), shape),
         in_two_passes,
     )
 
 
 def _jpeg_box(crop: InceptionCrop, content: Tensor, shape: Tensor, seed: Tensor) -> Tensor:
     begin, extent = crop.box(shape, seed)
-    exact: list[Callable[[], Tensor]] = [lambda: _exact(crop.size, content, shape, begin, extent)]
+    rows, columns = rows_columns(crop.size)
+    exact: list[Callable[[], Tensor]] = [lambda: _exact(columns, content, shape, begin, extent)]
     if not isinstance(crop, FastInceptionCrop):
         return exact[0]()
-    fits = tf.reduce_min(extent[:2]) // crop.size  # the largest factor by which the box may shrink
+    fits = tf.reduce_min(extent[:2] // [rows, columns])  # by which the box may shrink at most
     number = tf.reduce_sum(tf.cast(fits >= list(crop.REDUCTIONS[1:]), tf.int32))
     reduced = [
         lambda ratio=ratio: _reduced(content, begin, extent, ratio) for ratio in crop.REDUCTIONS[1:]
@@ -66,7 +73,7 @@ def _jpeg_box(crop: InceptionCrop, content: Tensor, shape: Tensor, seed: Tensor)
     return tf.switch_case(number, exact + reduced)
 
 
-def _exact(size: int, content: Tensor, shape: Tensor, begin: Tensor, extent: Tensor) -> Tensor:
+def _exact(columns: int, content: Tensor, shape: Tensor, begin: Tensor, extent: Tensor) -> Tensor:
     """Decodes the box with one more column on either side, then cuts these columns off.
 
     Halved chroma is interpolated from neighbouring columns. If a box is at least four times as wide
@@ -74,7 +81,7 @@ def _exact(size: int, content: Tensor, shape: Tensor, begin: Tensor, extent: Ten
     nothing off saves a copy.
     """
     (top, x, _), (height, width, _) = tf.unstack(begin), tf.unstack(extent)
-    more = tf.cast(width < 4 * size, tf.int32)
+    more = tf.cast(width < 4 * columns, tf.int32)
     left, right = tf.maximum(x - more, 0), tf.minimum(x + width + more, shape[1])
     window = tf.stack([top, left, height, right - left])
     box = tf.io.decode_and_crop_jpeg(content, window, channels=3)

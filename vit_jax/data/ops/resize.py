@@ -11,8 +11,15 @@ drop the fraction of a grey level, half a level on average, and compute sizes an
 import dataclasses
 from typing import Any
 
-from vit_jax.data.ops import decode
+from vit_jax.data.ops import decode, geometry
 from vit_jax.data.tensorflow import Tensor, tf
+
+Size = int | tuple[int, int]  # a side, or rows and columns
+
+
+def rows_columns(size: Size) -> tuple[int, int]:
+    """Returns rows and columns."""
+    return size if isinstance(size, tuple) else (size, size)
 
 
 def resize(image: Tensor, height: int | Tensor, width: int | Tensor, *, antialias: bool) -> Tensor:
@@ -22,69 +29,103 @@ def resize(image: Tensor, height: int | Tensor, width: int | Tensor, *, antialia
 
 
 @dataclasses.dataclass(frozen=True)
-class Resize:
-    """Resizes to size x size, ignoring the aspect ratio: bilinear, rounded to uint8.
+class Resize(geometry.Geometric):
+    """Resizes to `size`, ignoring the aspect ratio: bilinear, rounded to uint8.
 
     `antialias` averages over source pixels when shrinking; published ViT chains do not.
     """
 
-    size: int
+    size: Size
     antialias: bool = False
 
+    def placement(self, sides: Tensor, seed: Tensor) -> geometry.Placement:
+        """Returns where pixels come from."""
+        return geometry.of_box((0, 0), sides, rows_columns(self.size))
+
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        return resize(image, self.size, self.size, antialias=self.antialias)
+        return resize(image, *rows_columns(self.size), antialias=self.antialias)
 
 
 @dataclasses.dataclass(frozen=True)
-class ResizeSmall:
-    """Resizes the shorter side to `size`, keeping the aspect ratio: bilinear, rounded to uint8."""
+class ResizeSmall(geometry.Geometric):
+    """Resizes the shorter side to `size`, keeping the aspect ratio: bilinear, rounded to uint8.
 
-    size: int
+    With rows and columns, resizes to the smallest image that covers them.
+    """
+
+    size: Size
     antialias: bool = True
 
+    def _after(self, sides: Tensor) -> Tensor:
+        """Returns int32 [2], the sides of the result for those of an image."""
+        before = tf.cast(sides, tf.float64)
+        scale = tf.reduce_max(tf.constant(rows_columns(self.size), tf.float64) / before)
+        return tf.cast(tf.round(before * scale), tf.int32)
+
+    def placement(self, sides: Tensor, seed: Tensor) -> geometry.Placement:
+        """Returns where pixels come from."""
+        return geometry.of_box((0, 0), sides, self._after(sides))
+
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        height, width = tf.shape(image)[0], tf.shape(image)[1]
-        scale = self.size / tf.cast(tf.minimum(height, width), tf.float64)
-        sides = [
-            tf.cast(tf.round(tf.cast(n, tf.float64) * scale), tf.int32) for n in (height, width)
-        ]
-        return resize(image, *decode.decodable(*sides), antialias=self.antialias)
+        after = tf.unstack(self._after(tf.shape(image)[:2]))
+        return resize(image, *decode.decodable(*after), antialias=self.antialias)
 
 
 @dataclasses.dataclass(frozen=True)
-class CentralCrop:
-    """Crops the central size x size; the image must be at least that large."""
+class CentralCrop(geometry.Geometric):
+    """Crops the central `size`; the image must be at least that large."""
 
-    size: int
+    size: Size
+
+    def placement(self, sides: Tensor, seed: Tensor) -> geometry.Placement:
+        """Returns where pixels come from."""
+        size = rows_columns(self.size)
+        return geometry.of_box((sides - size) // 2, size, size)
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        top, left = (tf.shape(image)[0] - self.size) // 2, (tf.shape(image)[1] - self.size) // 2
-        return tf.image.crop_to_bounding_box(image, top, left, self.size, self.size)
+        rows, columns = rows_columns(self.size)
+        top, left = (tf.shape(image)[0] - rows) // 2, (tf.shape(image)[1] - columns) // 2
+        return tf.image.crop_to_bounding_box(image, top, left, rows, columns)
 
 
-def _truncated(image: Tensor, sides: Any, method: str) -> Tensor:
-    resized = tf.image.resize(image, sides, method=method)
+def _truncated(image: Tensor, shape: Any, method: str) -> Tensor:
+    resized = tf.image.resize(image, shape, method=method)
     return tf.cast(tf.clip_by_value(resized, 0.0, 255.0), tf.uint8)
 
 
 @dataclasses.dataclass(frozen=True)
-class BvResize:
-    """Resizes to size x size like big_vision's `resize`: bilinear, not antialiased, truncated."""
+class BvResize(geometry.Geometric):
+    """Resizes to `size` like big_vision's `resize`: bilinear, not antialiased, truncated."""
 
-    size: int
+    size: Size
+
+    def placement(self, sides: Tensor, seed: Tensor) -> geometry.Placement:
+        """Returns where pixels come from."""
+        return geometry.of_box((0, 0), sides, rows_columns(self.size))
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        return _truncated(image, [self.size, self.size], "bilinear")
+        return _truncated(image, rows_columns(self.size), "bilinear")
 
 
 @dataclasses.dataclass(frozen=True)
-class BvResizeSmall:
-    """Resizes the shorter side to `size` like big_vision's `resize_small`: area mean, truncated."""
+class BvResizeSmall(geometry.Geometric):
+    """Resizes the shorter side to `size` like big_vision's `resize_small`: area mean, truncated.
 
-    size: int
+    With rows and columns, resizes to the smallest image that covers them.
+    """
+
+    size: Size
+
+    def _after(self, sides: Tensor) -> Tensor:
+        """Returns int32 [2], the sides of the result for those of an image."""
+        before = tf.cast(sides, tf.float32)
+        factor = tf.reduce_max(tf.constant(rows_columns(self.size), tf.float32) / before)
+        return tf.cast(tf.round(before * factor), tf.int32)
+
+    def placement(self, sides: Tensor, seed: Tensor) -> geometry.Placement:
+        """Returns where pixels come from."""
+        return geometry.of_box((0, 0), sides, self._after(sides))
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        sides = tf.cast(tf.shape(image)[:2], tf.float32)
-        factor = tf.constant(self.size, tf.float32) / tf.reduce_min(sides)
-        sides = tf.cast(tf.round(sides * factor), tf.int32)
-        return _truncated(image, decode.decodable(*tf.unstack(sides)), "area")
+        after = tf.unstack(self._after(tf.shape(image)[:2]))
+        return _truncated(image, decode.decodable(*after), "area")

@@ -106,11 +106,12 @@ def _sheet(config: ConfigDict, source: Source) -> bytes:
     data = config.data
     split, _ = build.training_examples(source, data)
     ops = preprocess.parse("data.train_ops", data.train_ops, data.image_size)
-    pipe = pipeline.Pipeline(
-        split, ops, 1, config.seed, data.image_size, data.workers, 1, data.bad_images
-    )
+    sides, chain = (data.image_size, data.image_size), data.train_ops
+    if views := preprocess.parse_views("data.views", data.views, data.image_size):
+        ops, sides, chain = views[0].ops, views[0].size(sides), data.views  # draws the first
+    pipe = pipeline.Pipeline(split, ops, 1, config.seed, sides, data.workers, 1, data.bad_images)
     return show.sheet(
-        pipe, source.classes, source=source.spec, chain=data.train_ops, rows=ROWS, columns=COLUMNS
+        pipe, source.classes, source=source.spec, chain=chain, rows=ROWS, columns=COLUMNS
     )
 
 

@@ -44,23 +44,26 @@ def _spread(values: list[float]) -> float:
     return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
+def _name(trained: str) -> str:
+    return "FlexiViT" if trained == "flexi" else f"ViT, patches of {trained}"
+
+
 def table(measured: Measured) -> str:
     """Returns mean ± standard deviation over seeds, as Markdown."""
     sizes = list(next(iter(measured.values())))
-    rows = [f"| patch in training | {' | '.join(map(str, sizes))} |"]
+    rows = [f"| model | {' | '.join(map(str, sizes))} |"]
     rows += ["|---" * (1 + len(sizes)) + "|"]
     for trained, tops in measured.items():
         cells = [f"{statistics.mean(v):.1f} ± {_spread(v):.1f}" for v in tops.values()]
-        rows.append(f"| {trained} | {' | '.join(cells)} |")
+        rows.append(f"| {_name(trained)} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
 def picture(measured: Measured) -> str:
     """Returns the chart as SVG."""
-    names = {"flexi": "FlexiViT"}
     series = [
         charts.Series(
-            names.get(trained, f"ViT, patches of {trained}"),
+            _name(trained),
             [(size, statistics.mean(v)) for size, v in tops.items()],
             line=True,
             colour=number,

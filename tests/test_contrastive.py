@@ -82,7 +82,7 @@ def in_numpy(objective, params, given):
 def test_loss_and_hits_are_those_of_the_papers_formula(supervised):
     objective = Contrastive(**SIZES, supervised=supervised)
     params, given = parameters(objective), batch(mask=np.arange(16) % 5 != 2)
-    sums = jax.jit(functools.partial(objective.eval_sums, NETWORK))(params, given)
+    sums = jax.jit(functools.partial(objective.eval_sums, NETWORK))(params, None, given)
     loss, hits = in_numpy(objective, params, given)
     assert float(sums["loss"]) == pytest.approx(loss, rel=1e-5)
     assert (float(sums["top1"]), int(sums["examples"])) == (hits, 13)

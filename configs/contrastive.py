@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Pre-trains without labels: which two views show the same image? (SimCLR, arXiv:2002.05709)
+"""Pre-trains without labels, by recognising two views of one image (SimCLR, arXiv:2002.05709).
 
     vit_jax train --config=configs/contrastive.py --workdir=runs/contrastive
         --config.data.source=folder:/path/to/images
-    vit_jax fewshot runs/contrastive --source=folder:/path/to/images --method=probe
+    vit_jax fewshot runs/contrastive --data=folder:/path/to/images --method=probe
 
     model        a model of `vit_jax models`; the default is a ViT of 0.3 M parameters for 32 pixels
     size         side of a view in pixels (32)
@@ -33,9 +33,7 @@ def get_config(arg=None):
     config = base.get_config()
     config.length = "20 epochs"
     config.batch_size = 256
-    config.objective = (
-        f"contrastive(temperature={args.temperature}, supervised={args.supervised})"
-    )
+    config.objective = f"contrastive(temperature={args.temperature}, supervised={args.supervised})"
 
     config.model.pool = "gap"
     config.model.variant = args.model or "Ti/4"

@@ -5,6 +5,7 @@
 
 import functools
 import re
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +14,7 @@ import optax
 import pytest
 from test_train_step import HALF, rules_of
 
-
-from vit_jax.__main__ import main
+from vit_jax.cli.main import main
 from vit_jax.step import state, train_step
 from vit_jax.step.contrastive import Contrastive
 from vit_jax.step.objective import Network
@@ -61,7 +61,7 @@ def in_numpy(objective, params, given):
     head = jax.tree.map(lambda x: np.asarray(x, np.float64), params["objective"])
     x = np.tanh(pixels @ np.asarray(params["weights"], np.float64))
     x = np.maximum(x @ head["hidden"]["kernel"] + head["hidden"]["bias"], 0)
-    x = x @ head["embedding"]["kernel"]
+    x = x @ head["projection"]["kernel"]
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     losses, hits = [], []
     for a, (i, _) in enumerate(views):
@@ -82,7 +82,7 @@ def in_numpy(objective, params, given):
 def test_loss_and_hits_are_those_of_the_papers_formula(supervised):
     objective = Contrastive(**SIZES, supervised=supervised)
     params, given = parameters(objective), batch(mask=np.arange(16) % 5 != 2)
-    sums = jax.jit(functools.partial(objective.eval_sums, NETWORK))(params, given)
+    sums = jax.jit(functools.partial(objective.eval_sums, NETWORK))(params, None, given)
     loss, hits = in_numpy(objective, params, given)
     assert float(sums["loss"]) == pytest.approx(loss, rel=1e-5)
     assert (float(sums["top1"]), int(sums["examples"])) == (hits, 13)
@@ -193,7 +193,7 @@ def test_run_is_measured_continued_and_fine_tuned(tmp_path, capsys):
         (["objective=contrastve"], ["objective 'contrastve'", "contrastive(...)"]),
         (["objective=contrastive(temperature=0)"], ["temperature=0", "above 0"]),
         (["objective=contrastive(temperatur=1)"], ["temperatur", "temperature: float"]),
-        (["objective=vit_jax.step.metrics:total(batches=())"], ["objective=", "Objective"]),
+        (["objective=vit_jax.step.losses:find(name='softmax')"], ["objective=", "Objective"]),
         (["loss.name=sigmoid"], ["loss.name='sigmoid'", "no use with contrastive("]),
         (["mixup.alpha=0.2"], ["mixup.alpha=0.2", "no use"]),
         (["data.views="], ["takes view [2, 8, 8, 3]", "--config.data.views='view*2: decode"]),

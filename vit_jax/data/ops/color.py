@@ -24,7 +24,7 @@ def gray(image: Tensor) -> Tensor:
     return _GRAY[0] * red + _GRAY[1] * green + _GRAY[2] * blue
 
 
-def grey(image: Tensor) -> Tensor:
+def as_gray(image: Tensor) -> Tensor:
     """Returns the luma of an image in each of three channels, uint8 [H, W, 3]."""
     return tf.repeat(to_uint8(gray(image)), 3, axis=-1)
 
@@ -90,7 +90,7 @@ class Grayscale:
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
         draw = tf.random.stateless_uniform([], seed)
-        return _with_probability(self.probability, draw, image, lambda: grey(image))
+        return _with_probability(self.probability, draw, image, lambda: as_gray(image))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,12 +129,13 @@ class GaussianBlur:
             )
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        if None in (rows_columns := image.shape[:2].as_list()):
+        sides = image.shape[:2].as_list()
+        if None in sides:
             raise BadInput(
                 "gaussian_blur takes the width of its kernel from the size of the image; put it "
                 "after an op that sets the size, e.g. inception_crop({size})|gaussian_blur."
             )
-        reach = min(max(min(rows_columns) // 20, 1), math.ceil(3 * self.sigma_max))
+        reach = min(max(min(sides) // 20, 1), math.ceil(3 * self.sigma_max))
         draws = tf.random.stateless_uniform([2], seed)
         sigma = self.sigma_min + (self.sigma_max - self.sigma_min) * draws[1]
         return _with_probability(
@@ -158,7 +159,7 @@ class ThreeAugment:
         changed = tf.switch_case(
             tf.cast(choice * 3, tf.int32),
             [
-                lambda: grey(image),
+                lambda: as_gray(image),
                 lambda: randaugment.invert_from(image, 128),
                 lambda: blur(image, 0.1 + 1.9 * sigma),
             ],

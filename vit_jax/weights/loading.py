@@ -139,8 +139,10 @@ def read_weights(
     """
     if patch < 0:
         raise BadInput(f"patch={patch}; give the pixels a side, or leave it out.")
-    weights = dataclasses.replace(_read(text, heads, shapes_only, own), patch=patch)
-    assert weights.config is not None  # raises if the model has a fixed patch size
+    weights = _read(text, heads, shapes_only, own)
+    if patch:
+        weights.config.at_patch(patch)  # raises if it is fixed
+        weights = dataclasses.replace(weights, patch=patch)
     if heads and heads != (own_heads := getattr(weights.config, "heads", 0)):
         statement = f"have {own_heads} heads" if own_heads else "have no attention"
         raise BadInput(

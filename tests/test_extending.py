@@ -121,7 +121,7 @@ def test_the_page_has_an_example_of_each(mine):
     assert names == {
         "my_model", "my_recipe", "my_source", "my_fields", "my_loss", "my_evaluator"
     }  # fmt: skip
-    sections = re.split(r"^##? ", PAGE, flags=re.MULTILINE)[1:]
+    sections = re.split(r"^##? (?=[A-Z])", PAGE, flags=re.MULTILINE)[1:]
     sections = [section for section in sections if "```python" in section]
     assert [s.split("\n")[0] for s in sections] == [
         "A model of your own", "Examples of your own", "A source with more fields", "A loss",

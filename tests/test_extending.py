@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Plugins: runs the examples of docs/extending.md and refuses wrong names."""
+"""Plugins: runs the examples of the pages on extending, and refuses wrong names."""
 
 import dataclasses
 import functools
@@ -32,7 +32,9 @@ from vit_jax.reports import figures, summary
 from vit_jax.step import losses
 from vit_jax.weights import convert, loading
 
-PAGE = (ROOT / "docs" / "extending.md").read_text()
+PAGE = "\n".join(  # test_objective has the page on objectives
+    (ROOT / "docs" / f"extending{page}.md").read_text() for page in ("_model", "_data", "")
+)
 OTHERS = """
 import os
 import numpy as np
@@ -119,9 +121,11 @@ def test_the_page_has_an_example_of_each(mine):
     assert names == {
         "my_model", "my_recipe", "my_source", "my_fields", "my_loss", "my_evaluator"
     }  # fmt: skip
-    sections = re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]
+    sections = re.split(r"^##? (?=[A-Z])", PAGE, flags=re.MULTILINE)[1:]
+    sections = [section for section in sections if "```python" in section]
     assert [s.split("\n")[0] for s in sections] == [
-        "A model", "A source", "A source with more fields", "A loss", "An evaluator"
+        "A model of your own", "Examples of your own", "A source with more fields", "A loss",
+        "An evaluator",
     ]  # fmt: skip
     for section in sections[1:]:
         assert section.count("\n") < 60, "a page has 60 lines"

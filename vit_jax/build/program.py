@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from vit_jax import sharding, tree
 from vit_jax.build import execution
+from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
 from vit_jax.config import timeline
 from vit_jax.config.load import ConfigDict
@@ -94,6 +95,11 @@ class Program:
     compiling: dict[str, Future[Any]] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
+    def images(self) -> images_lib.Images:
+        """The images that the model receives."""
+        return images_lib.of(self.config.data)
+
+    @functools.cached_property
     def step_key(self) -> jax.Array:
         """The key of dropout; every step folds its own number in."""
         return _keys(self.config, self.rules)[1]
@@ -103,8 +109,8 @@ class Program:
         """The jitted function (params, batch) -> representations; compiled once for all sources."""
         from vit_jax.evaluators import features
 
-        data = self.config.data
-        return features.make_step(self.model.cfg, self.rules, mean=data.mean, std=data.std)
+        images = self.images
+        return features.make_step(self.model.cfg, self.rules, mean=images.mean, std=images.std)
 
     def evaluator(self, name: str) -> "tuple[Any, custom.Evaluator | None]":
         """Returns the step of a named evaluation, and the user's own evaluator if it has one."""
@@ -122,10 +128,10 @@ class Program:
 
     def batch(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Returns the shapes of a global batch of images."""
-        size, side = self.config.batch_size, self.config.data.image_size
+        size = self.config.batch_size
         over = self.batch_sharding
         return {
-            "image": jax.ShapeDtypeStruct((size, side, side, 3), jnp.uint8, sharding=over),
+            "image": jax.ShapeDtypeStruct((size, *self.images.shape), jnp.uint8, sharding=over),
             "labels": jax.ShapeDtypeStruct((size, self.labels), jnp.int32, sharding=over),
             "_mask": jax.ShapeDtypeStruct((size,), jnp.bool_, sharding=over),
         }
@@ -217,11 +223,11 @@ def make(
     rules = make_rules(config, devices)
     platform = platform or rules.mesh.devices.flat[0].platform
     steps, use_ema = timeline.steps_of(config, examples), config.ema.decay > 0
-    chosen, side = _execution(config, classes, rules, steps, platform), config.data.image_size
+    chosen, images = _execution(config, classes, rules, steps, platform), images_lib.of(config.data)
     bare = variants.make(chosen.cfg)
 
     def init_params(key: jax.Array) -> Any:
-        return bare.init(key, jnp.zeros((1, side, side, 3)))["params"]
+        return bare.init(key, jnp.zeros((1, *images.shape)))["params"]
 
     params = jax.eval_shape(init_params, _key_shape())
     rates, tx = _optimizer(config, params, steps)
@@ -269,7 +275,12 @@ def masked_objective(config: ConfigDict, cfg: variants.Config) -> "masked_patche
             f"masked.target={config.masked.target} is for ViT and hybrids with pool=token or gap, "
             f"not for {pool}; give another model, or leave masked.target out."
         )
-    rows, columns = variants.grid(cfg, *[config.data.image_size] * 2)
+    rows, columns = variants.grid(cfg, *images_lib.of(config.data).size)
+    if config.data.channels != 3:
+        raise BadInput(
+            f"masked.target={config.masked.target} predicts colours of RGB images, and "
+            f"data.channels={config.data.channels}; set data.channels=3, or leave masked.target out."
+        )
     from vit_jax.step import masked_patches
 
     return masked_patches.make(**config.masked, patches=rows * columns, side=cfg.stride)
@@ -288,11 +299,11 @@ def _execution(
     config: ConfigDict, classes: int, rules: sharding.Rules, steps: timeline.Steps, platform: str
 ) -> execution.Execution:
     """Returns the model in the form that these devices compute in a run of this length."""
-    cfg, side = model_config(config, classes), config.data.image_size
+    cfg, shape = model_config(config, classes), images_lib.of(config.data)
     images = config.batch_size * steps.total
     # A user's own model with one form may not know its FLOPs.
-    flops = 3 * images * variants.forward_flops(cfg, side, side) if cfg.FORMS else 0
-    return execution.choose(cfg, config.model, rules, platform, flops / rules.mesh.size, side)
+    flops = 3 * images * variants.forward_flops(cfg, *shape.shape) if cfg.FORMS else 0
+    return execution.choose(cfg, config.model, rules, platform, flops / rules.mesh.size, shape.size)
 
 
 def _placed(
@@ -338,11 +349,11 @@ def _step_functions(
     def apply(params: Any, images: jax.Array, **options: Any) -> jax.Array:
         return jnp.asarray(model.apply({"params": params}, images, **options))
 
-    objective = masked_objective(config, model.cfg)
+    objective, images = masked_objective(config, model.cfg), images_lib.of(config.data)
     shared = {
         "classes": model.cfg.classes,
-        "mean": config.data.mean,
-        "std": config.data.std,
+        "mean": images.mean,
+        "std": images.std,
         "loss": config.loss.name,
     }
     step = train_step.make_train_step(
@@ -358,8 +369,8 @@ def _step_functions(
         **shared,
     )
     if objective is not None:
-        images = {"mean": config.data.mean, "std": config.data.std}
-        sums = train_step.make_masked_eval_step(apply, objective, **images)
+        normalisation = {"mean": images.mean, "std": images.std}
+        sums = train_step.make_masked_eval_step(apply, objective, **normalisation)
         return step, sums, sums
     with_scores = train_step.make_eval_step(apply, **shared, scores=True)
     return step, train_step.make_eval_step(apply, **shared), with_scores

@@ -50,10 +50,11 @@ def check(config: ConfigDict) -> None:
     config_lib.check(config)
     validation.check_together(config)
     cfg = variants.config(**config.model, classes=2)
-    variants.check_image_size(cfg, config.data.image_size, config.data.image_size)
+    images = images_lib.of(config.data)
+    variants.check_image_size(cfg, *images.size)
     program.masked_objective(config, cfg)
     for key in ("train_ops", "eval_ops"):
-        preprocess.parse(f"data.{key}", config.data[key], config.data.image_size)
+        preprocess.parse(f"data.{key}", config.data[key], images.size, images.channels)
     specs = [("data.source", config.data.source)]
     specs += [(f"evals.{n}.source", part.source) for n, part in config.evals.items() if part.source]
     specs += [("source in fewshot.sources", spec) for _, spec in config.fewshot.sources]
@@ -254,8 +255,12 @@ def _tasks(config: ConfigDict, opened: Mapping[str, Source]) -> "dict[str, shots
 
 def plain_pipeline(data: ConfigDict, split: Split, batch_size: int) -> Pipeline:
     """Makes a pipeline that reads a split as evaluations do."""
-    ops = preprocess.parse("data.eval_ops", data.eval_ops, data.image_size)
-    return Pipeline(split, ops, batch_size, 0, data.image_size, data.workers, data.prefetch)
+    images = images_lib.of(data)
+    ops = preprocess.parse("data.eval_ops", data.eval_ops, images.size, images.channels)
+    return Pipeline(
+        split, ops, batch_size, 0, images.size, data.workers, data.prefetch,
+        channels=images.channels,
+    )  # fmt: skip
 
 
 _Evaluations = dict[str, Evaluation]  # by name
@@ -351,13 +356,13 @@ def _pipeline(
 
     Also returns K of its first example.
     """
-    data = config.data
+    data, images = config.data, images_lib.of(config.data)
     key = "eval_ops" if name else "train_ops"
-    ops = preprocess.parse(f"data.{key}", data[key], data.image_size)
+    ops = preprocess.parse(f"data.{key}", data[key], images.size, images.channels)
     batch_size = (config.evals[name].batch_size if name else 0) or config.batch_size
     pipe = Pipeline(
-        split, ops, batch_size, config.seed, data.image_size, data.workers,
-        data.prefetch, "error" if name else data.bad_images,
+        split, ops, batch_size, config.seed, images.size, data.workers,
+        data.prefetch, "error" if name else data.bad_images, channels=images.channels,
     )  # fmt: skip
     return pipe, pipe.probe()["labels"].shape[1] if probe else 0
 

@@ -10,6 +10,7 @@ Combinations that depend on a model, a mesh or data are checked at their use. St
 import math
 import re
 
+from vit_jax.config import images
 from vit_jax.config.load import ConfigDict, flatten
 from vit_jax.errors import BadInput, unknown
 
@@ -33,6 +34,7 @@ def check_together(config: ConfigDict) -> None:
     """Raises BadInput for values that are allowed one by one, but not together."""
     _check_evaluations(config)
     _check_best_metric(config)
+    images.of(config.data)
     data, parts, size = config.data, config.accumulation, config.batch_size
     if size % parts:
         low = [a for a in range(1, math.isqrt(size) + 1) if size % a == 0]

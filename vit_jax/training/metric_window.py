@@ -39,9 +39,9 @@ class Window:
         self.last_good = first  # step of the newest checkpoint
         self._measured = first  # step of the last row
         self._first, self._began = first, 0.0  # first step, and the time at which it was done
-        program, side = run.program, run.config.data.image_size
+        program = run.program
         self._steps, self._schedule = program.steps, program.schedule
-        self._step_flops = 3 * variants.forward_flops(program.model.cfg, side, side)
+        self._step_flops = 3 * variants.forward_flops(program.model.cfg, *program.images.shape)
         self._mesh = program.rules.mesh
         self._peak_flops = _peak_flops(self._mesh.devices.flat[0])
 

@@ -54,6 +54,7 @@ class Weights:
       sigmoid: whether the config.json says that each class has an independent probability.
       branch: for a run that began with the state of another run: WORKDIR@STEP of that run.
       own: the user's own model whose table of names the file has; `settings` are then empty.
+      channels: channels of the images that the weights were made for.
     """
 
     flat: Flat
@@ -67,6 +68,7 @@ class Weights:
     sigmoid: bool = False
     branch: str = ""
     own: variants.Config | None = None
+    channels: int = 3
 
     @property
     def config(self) -> variants.Config:
@@ -121,8 +123,10 @@ def read(
     if "stages" not in settings:
         constants = {k: v for k, v in constants.items() if k[:3] not in ("gn_", "ws_")}
     settings = constants | settings
-    classes = settings.pop("classes")
-    return Weights(flat, form.name, settings, classes, size, tensors, images, names, sigmoid)
+    classes, channels = settings.pop("classes"), architecture.channels(flat)
+    return Weights(
+        flat, form.name, settings, classes, size, tensors, images, names, sigmoid, channels=channels
+    )
 
 
 def _float32(flat: Flat, shapes_only: bool) -> Flat:

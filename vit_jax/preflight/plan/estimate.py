@@ -27,8 +27,7 @@ Collectives = dict[str, dict[str, int]]  # mesh axes joined by + -> kind -> byte
 
 def step_flops(program: Program) -> float:
     """Returns the FLOPs of one device in a training step, without recomputation."""
-    side = program.config.data.image_size
-    forward = variants.forward_flops(program.model.cfg, side, side)
+    forward = variants.forward_flops(program.model.cfg, *program.images.shape)
     return 3.0 * forward * program.config.batch_size / program.rules.mesh.size
 
 
@@ -54,17 +53,17 @@ def saved_bytes(program: Program) -> int:
     """
     config = program.config
     images = config.batch_size // config.accumulation // program.rules.batch_parts
-    side = config.data.image_size
+    shape, mean, std = program.images.shape, program.images.mean, program.images.std
     bare = variants.make(program.model.cfg.in_form(unrolled=False))  # else copies would count
 
     def kept(params: Any, batch: jax.Array, key: jax.Array) -> Any:
         def forward(params: Any) -> jax.Array:
-            pixels = normalise(batch, config.data.mean, config.data.std)
+            pixels = normalise(batch, mean, std)
             return jnp.asarray(bare.apply({"params": params}, pixels, train=True, key=key))
 
         return jax.vjp(forward, params)[1]
 
-    batch = jax.ShapeDtypeStruct((images, side, side, 3), jnp.uint8)
+    batch = jax.ShapeDtypeStruct((images, *shape), jnp.uint8)
     key = jax.eval_shape(lambda: jax.random.key(0))
     jaxpr = jax.make_jaxpr(kept)(program.abstract.params, batch, key).jaxpr
     inputs = set(jaxpr.invars)
@@ -146,9 +145,9 @@ def _stream_bytes(program: Program) -> int:
 
     They cover all micro-batches of a step.
     """
-    cfg, side = program.model.cfg, program.config.data.image_size
+    cfg, size = program.model.cfg, program.images.size
     images = program.config.batch_size // program.rules.batch_parts
-    return images * cfg.stream_size(side, side) * _compute_bytes(program)
+    return images * cfg.stream_size(*size) * _compute_bytes(program)
 
 
 # ---------------------------------------------------------------- time

@@ -21,6 +21,7 @@ import numpy as np
 
 from vit_jax.build import program
 from vit_jax.build.program import Program
+from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
 from vit_jax.config import validation
 from vit_jax.config.load import ConfigDict

@@ -163,7 +163,7 @@ def _is_rgb(have: tuple[int, ...], want: tuple[int, ...]) -> bool:
     return len(have) == len(want) == 4 and have[2] == 3 and have == (*want[:2], 3, want[3])
 
 
-def other_channels(kernel_hw3D: np.ndarray, channels: int) -> np.ndarray:
+def other_channels(kernel_hwID: np.ndarray, channels: int) -> np.ndarray:
     """Returns the kernel on RGB pixels for other channels, [h, w, C, D], as timm does it.
 
     One channel takes the sum over RGB, so a gray image gives what it gave as RGB. More channels
@@ -171,8 +171,8 @@ def other_channels(kernel_hw3D: np.ndarray, channels: int) -> np.ndarray:
     if C is a multiple of 3.
     """
     if channels == 1:
-        return kernel_hw3D.sum(axis=2, keepdims=True)
-    return kernel_hw3D[:, :, np.arange(channels) % 3] * np.float32(3 / channels)
+        return kernel_hwID.sum(axis=2, keepdims=True)
+    return kernel_hwID[:, :, np.arange(channels) % 3] * np.float32(3 / channels)
 
 
 def _resized(

@@ -23,6 +23,14 @@ _LINE = 21
 _INK, _PAPER = (20, 20, 20), (255, 255, 255)
 
 
+def visible(images: np.ndarray) -> np.ndarray:
+    """Returns images, uint8 [..., C], as RGB; other channels than three are averaged to gray."""
+    if images.shape[-1] == 3:
+        return images
+    gray = images.mean(axis=-1, keepdims=True, dtype=np.float32).round().astype(np.uint8)
+    return np.repeat(gray, 3, axis=-1)
+
+
 def sheet(
     pipe: Pipeline, classes: Sequence[str], *, source: str, chain: str, rows: int, columns: int
 ) -> bytes:
@@ -40,10 +48,11 @@ def sheet(
       columns: number of columns of images.
     """
     batch = next(dataclasses.replace(pipe, batch_size=rows * columns).train(0, 1))
-    tile = pipe.image_size * max(1, _TILE // pipe.image_size)
-    tile = min(tile, _TILE)
+    longer = max(pipe.image_size)
+    times = max(1, _TILE // longer) if longer <= _TILE else _TILE / longer
+    high, wide = (max(1, round(side * times)) for side in pipe.image_size)
     font = ImageFont.load_default(size=_FONT)
-    step_x, step_y = tile + _MARGIN, tile + _LINE + _MARGIN
+    step_x, step_y = wide + _MARGIN, high + _LINE + _MARGIN
     width = columns * step_x + _MARGIN
     facts = f"{source}: {len(pipe.split):,} training examples, {len(classes):,} classes"
     heading = [line for text in (facts, chain) for line in _lines(text, width - 2 * _MARGIN, font)]
@@ -52,11 +61,13 @@ def sheet(
     draw = ImageDraw.Draw(page)
     for number, line in enumerate(heading):
         draw.text((_MARGIN, _MARGIN + number * _LINE), line, _INK, font)
-    for number, (pixels, labels) in enumerate(zip(batch["image"], batch["labels"], strict=True)):
+    for number, (pixels, labels) in enumerate(
+        zip(visible(batch["image"]), batch["labels"], strict=True)
+    ):
         x, y = _MARGIN + number % columns * step_x, top + number // columns * step_y
-        way = Image.Resampling.NEAREST if tile >= len(pixels) else Image.Resampling.LANCZOS
-        page.paste(Image.fromarray(pixels).resize((tile, tile), way), (x, y))
-        draw.text((x, y + tile + 2), _shortened(_names(labels, classes), tile, font), _INK, font)
+        way = Image.Resampling.NEAREST if times >= 1 else Image.Resampling.LANCZOS
+        page.paste(Image.fromarray(pixels).resize((wide, high), way), (x, y))
+        draw.text((x, y + high + 2), _shortened(_names(labels, classes), wide, font), _INK, font)
     out = io.BytesIO()
     page.save(out, "PNG")
     return out.getvalue()

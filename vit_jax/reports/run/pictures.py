@@ -20,6 +20,7 @@ import numpy as np
 
 from vit_jax import console
 from vit_jax.build import run as build
+from vit_jax.config import images as images_lib
 from vit_jax.config.load import ConfigDict
 from vit_jax.data.inspect import show
 from vit_jax.data.ops import chain as preprocess
@@ -90,8 +91,7 @@ def _drawn(
     read = tried("figures of the model", lambda: _weights(workdir, config))
     if read is not None:
         cfg, params = read
-        side = config.data.image_size
-        size = (side, side)
+        size = images_lib.of(config.data).size
         weights = tried("figures of the model", lambda: figures.draw_weights(cfg, params, size))
         drawn += weights or []
         if opened:
@@ -105,10 +105,12 @@ def _sheet(config: ConfigDict, source: Source) -> bytes:
     """Draws the first training examples, as the model receives them."""
     data = config.data
     split, _ = build.training_examples(source, data)
-    ops = preprocess.parse("data.train_ops", data.train_ops, data.image_size)
+    images = images_lib.of(data)
+    ops = preprocess.parse("data.train_ops", data.train_ops, images.size, images.channels)
     pipe = pipeline.Pipeline(
-        split, ops, 1, config.seed, data.image_size, data.workers, 1, data.bad_images
-    )
+        split, ops, 1, config.seed, images.size, data.workers, 1, data.bad_images,
+        channels=images.channels,
+    )  # fmt: skip
     return show.sheet(
         pipe, source.classes, source=source.spec, chain=data.train_ops, rows=ROWS, columns=COLUMNS
     )
@@ -117,8 +119,8 @@ def _sheet(config: ConfigDict, source: Source) -> bytes:
 def _weights(workdir: Path, config: ConfigDict) -> tuple[Any, Any]:
     """Returns the model's configuration and parameters, at the newest step."""
     weights = loading.read_weights(str(workdir))
-    cfg, side = weights.config, config.data.image_size
-    return cfg, loading.fit(weights, cfg, (side, side), fresh_head=False).params
+    cfg, size = weights.config, images_lib.of(config.data).size
+    return cfg, loading.fit(weights, cfg, size, fresh_head=False).params
 
 
 def _attention(config: ConfigDict, cfg: Any, params: Any, source: Source) -> list[Figure]:
@@ -128,8 +130,9 @@ def _attention(config: ConfigDict, cfg: Any, params: Any, source: Source) -> lis
     split = Split(split.table, split.rows).take_indices(few)  # for a mixture, regardless of sources
     pipe = build.plain_pipeline(config.data, split, len(split))
     batch = next(pipe.evaluation())
-    images = np.asarray(normalise(jnp.asarray(batch["image"]), config.data.mean, config.data.std))
-    return figures.draw_attention(cfg, params, images, batch["image"])
+    shown = images_lib.of(config.data)
+    images = np.asarray(normalise(jnp.asarray(batch["image"]), shown.mean, shown.std))
+    return figures.draw_attention(cfg, params, images, show.visible(batch["image"]))
 
 
 def _evaluated(config: ConfigDict, source: Source) -> Split:

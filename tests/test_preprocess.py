@@ -102,7 +102,7 @@ def test_what_is_no_chain_says_how_to_write_one(chain):
         ("parse('a', 'b', 3)", ["'parse'", ALL_OPS]),
         ("resize", ["'resize'", "size", "resize(size: int"]),
         ("resize()", ["'resize()'", "size"]),
-        ("resize(8, True, 9)", ["too many", "resize(size: int, antialias: bool"]),
+        ("resize(8, True, 9)", ["too many", "resize(size: int | tuple[int, int], antialias: bool"]),
         ("resize(width=8)", ["width", "resize(size: int"]),
         ("resize(8, size=9)", ["size"]),
         ("decode(3)", ["'decode(3)'", "exif=3", "bool"]),
@@ -115,7 +115,10 @@ def test_what_is_no_chain_says_how_to_write_one(chain):
         ("resize(None)", ["size=None", "int"]),
         ("resize(True)", ["size=True", "int"]),
         ("resize(8, antialias=1)", ["antialias=1", "bool"]),
-        ("resize((8, 8))", ["size=(8, 8)", "int"]),
+        ("resize((8, 8, 8))", ["size=(8, 8, 8)", "int"]),
+        ("resize((8, True))", ["size=(8, True)", "int"]),
+        ("resize((8, 0))", ["size=(8, 0)", "1 to 65535"]),
+        ("affine((8, 8))", ["degrees=(8, 8)", "float"]),
         ("affine('10')", ["degrees='10'", "float"]),
         ("affine(False)", ["degrees=False", "float"]),
         ("resize(-8)", ["size=-8"]),
@@ -137,6 +140,23 @@ def test_wrong_op_names_what_it_takes(chain, parts):
     with pytest.raises(BadInput) as caught:
         preprocess.parse(KEY, chain, 32)
     assert [p for p in (KEY, *parts) if p not in str(caught.value)] == []
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_rows_and_columns_may_differ(exact):
+    chain = "resize({size})|central_crop({size})" if exact else "resize_small({size*8//7})"
+    ops = preprocess.parse(KEY, chain, (8, 14))
+    assert ops == preprocess.parse(KEY, chain.replace("{size}", "(8, 14)").replace(
+        "{size*8//7}", "(9, 16)"), 1)  # fmt: skip
+    assert preprocess.parse(KEY, chain, (8, 8)) == preprocess.parse(KEY, chain, 8)
+    image = pictures.smooth(20, 30)
+    got = run(chain, image, (8, 14))
+    assert got.shape == ((8, 14, 3) if exact else (11, 16, 3))
+    wanted = Image.fromarray(image).resize(got.shape[1::-1], Image.Resampling.BILINEAR)
+    assert abs(got.astype(int) - np.asarray(wanted)).max() <= 4
+    for crop in ("inception_crop", "fast_inception_crop", "random_crop", "bv_resize"):
+        box = run(f"decode|{crop}({{size}})", pictures.encode(image, "JPEG"), (8, 14))
+        assert box.shape == (8, 14, 3)
 
 
 def test_ops_are_all_listed_and_described():

@@ -35,7 +35,7 @@ def test_sizes_are_those_of_the_dataset(name, size):
 
 def batches(first):
     ops = preprocess.parse("data.train_ops", "decode|inception_crop({size})|flip_lr", 24)
-    pipe = Pipeline(source("jft300m").split("train"), ops, 4, 0, 24, 2, 1)
+    pipe = Pipeline(source("jft300m").split("train"), ops, 4, 0, (24, 24), 2, 1)
     return list(itertools.islice(pipe.train(first, first + 2), 2))
 
 

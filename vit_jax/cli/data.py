@@ -185,7 +185,7 @@ def _show(args: argparse.Namespace, workers: int) -> int:
     out = arguments.writable(args.out)
     source = _open(args)
     split = source.split("train" if "train" in source.splits else next(iter(source.splits)))
-    pipe = pipeline.Pipeline(split, ops, 1, args.seed, args.size, workers, prefetch=1)
+    pipe = pipeline.Pipeline(split, ops, 1, args.seed, (args.size, args.size), workers, prefetch=1)
     pipe.probe()
     picture = show.sheet(
         pipe, source.classes, source=source.spec, chain=args.ops, rows=4, columns=6

@@ -48,9 +48,9 @@ def sheet(
       columns: number of columns of images.
     """
     batch = next(dataclasses.replace(pipe, batch_size=rows * columns).train(0, 1))
-    longer = max(pipe.image_size)
-    times = max(1, _TILE // longer) if longer <= _TILE else _TILE / longer
-    high, wide = (max(1, round(side * times)) for side in pipe.image_size)
+    larger = max(pipe.image_size)
+    share = max(1, _TILE // larger) if larger <= _TILE else _TILE / larger
+    high, wide = (max(1, round(side * share)) for side in pipe.image_size)
     font = ImageFont.load_default(size=_FONT)
     step_x, step_y = wide + _MARGIN, high + _LINE + _MARGIN
     width = columns * step_x + _MARGIN
@@ -65,7 +65,7 @@ def sheet(
         zip(visible(batch["image"]), batch["labels"], strict=True)
     ):
         x, y = _MARGIN + number % columns * step_x, top + number // columns * step_y
-        way = Image.Resampling.NEAREST if times >= 1 else Image.Resampling.LANCZOS
+        way = Image.Resampling.NEAREST if high >= len(pixels) else Image.Resampling.LANCZOS
         page.paste(Image.fromarray(pixels).resize((wide, high), way), (x, y))
         draw.text((x, y + high + 2), _shortened(_names(labels, classes), wide, font), _INK, font)
     out = io.BytesIO()

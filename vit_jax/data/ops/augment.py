@@ -9,7 +9,7 @@ See `chain` for the definition of an op and for the list of all ops.
 import dataclasses
 import math
 
-from vit_jax.data.ops.resize import resize
+from vit_jax.data.ops.resize import Size, resize, sides
 from vit_jax.data.tensorflow import Tensor, tf
 
 
@@ -23,12 +23,12 @@ class FlipLr:
 
 @dataclasses.dataclass(frozen=True)
 class RandomCrop:
-    """Crops a random size x size; the image must be at least that large."""
+    """Crops a random `size`; the image must be at least that large."""
 
-    size: int
+    size: Size
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        return tf.image.stateless_random_crop(image, [self.size, self.size, image.shape[-1]], seed)
+        return tf.image.stateless_random_crop(image, [*sides(self.size), image.shape[-1]], seed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,14 +46,14 @@ class Shift:
 
 @dataclasses.dataclass(frozen=True)
 class InceptionCrop:
-    """Crops a random box and resizes it to size x size.
+    """Crops a random box and resizes it to `size`.
 
     The box covers 5 % (`area_min`) to 100 % of the area and has an aspect ratio of 3/4 to 4/3, as
     described in arXiv:1409.4842. The resize is bilinear without antialias, as in the published
     code.
     """
 
-    size: int
+    size: Size
     area_min: float = 0.05
 
     def box(self, shape: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
@@ -70,8 +70,8 @@ class InceptionCrop:
         return begin, extent
 
     def resize(self, box: Tensor) -> Tensor:
-        """Resizes the pixels of a box, uint8 [h, w, C], to size x size."""
-        return resize(box, self.size, self.size, antialias=False)
+        """Resizes the pixels of a box, uint8 [h, w, C], to `size`."""
+        return resize(box, *sides(self.size), antialias=False)
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
         box = tf.slice(image, *self.box(tf.shape(image), seed))

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from vit_jax.config.plugins import Registry
 from vit_jax.data.ops import augment
 from vit_jax.data.ops.decode import Decode
+from vit_jax.data.ops.resize import Size, sides
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput, unknown
 
@@ -74,8 +75,10 @@ RANGES: dict[str, tuple[float, float]] = {
 }
 
 
-def parse(key: str, chain: str, size: int) -> tuple[Op, ...]:
+def parse(key: str, chain: str, size: Size) -> tuple[Op, ...]:
     """Parses a chain; `{size}` means the image size, `{size*8//7}` its multiple, rounded down.
+
+    The size is a side, or `(rows, columns)` where they differ.
 
     Raises:
       BadInput: the text is not of the form `op|op(1, name=2)`, an op is unknown (the message lists
@@ -97,7 +100,7 @@ def parse(key: str, chain: str, size: int) -> tuple[Op, ...]:
     return ops
 
 
-def _op(key: str, text: str, size: int) -> Op:
+def _op(key: str, text: str, size: Size) -> Op:
     try:
         call = ast.parse(_SIZE.sub(lambda m: _multiple(size, m), text), mode="eval").body
         if isinstance(call, ast.Name):
@@ -123,10 +126,12 @@ def _op(key: str, text: str, size: int) -> Op:
         raise BadInput(f"{key}: {text!r}: {e}; it is {name}{fields}.") from None
     for field, value in bound.arguments.items():
         kind = fields.parameters[field].annotation
-        if isinstance(value, bool) != (kind is bool) or not isinstance(value, _ACCEPTED[kind]):
-            raise BadInput(f"{key}: {text!r}: {field}={value!r} is not of type {kind.__name__}.")
+        if not _is_a(kind, value):
+            wanted = inspect.formatannotation(kind)
+            raise BadInput(f"{key}: {text!r}: {field}={value!r} is not of type {wanted}.")
         low, high = RANGES.get(field, (0, math.inf))
-        if not isinstance(value, bool) and not low <= value <= high:
+        numbers = value if isinstance(value, tuple) else (value,)
+        if not isinstance(value, bool) and not all(low <= n <= high for n in numbers):
             raise BadInput(f"{key}: {text!r}: {field}={value}; give a value from {low} to {high}.")
     return OPS[name](*args, **kwargs)
 
@@ -144,12 +149,20 @@ def _op_hint(name: str, args: list[Any]) -> str:
 _SIZE = re.compile(r"\{size(?:\*(\d{1,4})//([1-9]\d{0,3}))?\}")
 
 
-def _multiple(size: int, match: re.Match[str]) -> str:
-    """Returns the number that `{size}` or `{size*8//7}` stands for."""
-    return str(size * int(match[1] or 1) // int(match[2] or 1))
+def _multiple(size: Size, match: re.Match[str]) -> str:
+    """Returns the number, or the rows and columns, that `{size}` or `{size*8//7}` stands for."""
+    rows, columns = (side * int(match[1] or 1) // int(match[2] or 1) for side in sides(size))
+    return str(rows) if rows == columns else f"({rows}, {columns})"
 
 
-_ACCEPTED: dict[Any, Any] = {int: int, bool: bool, float: (int, float), str: str}
+_ACCEPTED: dict[Any, Any] = {int: int, bool: bool, float: (int, float), str: str, Size: int}
+
+
+def _is_a(kind: Any, value: Any) -> bool:
+    """Returns True if an op's argument of this type takes the value."""
+    if kind == Size and isinstance(value, tuple):
+        return len(value) == 2 and all(_is_a(int, side) for side in value)
+    return isinstance(value, bool) == (kind is bool) and isinstance(value, _ACCEPTED[kind])
 
 
 def names(ops: tuple[Op, ...]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from vit_jax.data.ops import decode
 from vit_jax.data.ops.augment import InceptionCrop
+from vit_jax.data.ops.resize import sides
 from vit_jax.data.tensorflow import Tensor, tf
 
 
@@ -55,10 +56,11 @@ def decode_box(op: decode.Decode, crop: InceptionCrop, content: Tensor, seed: Te
 
 def _jpeg_box(crop: InceptionCrop, content: Tensor, shape: Tensor, seed: Tensor) -> Tensor:
     begin, extent = crop.box(shape, seed)
-    exact: list[Callable[[], Tensor]] = [lambda: _exact(crop.size, content, shape, begin, extent)]
+    rows, columns = sides(crop.size)
+    exact: list[Callable[[], Tensor]] = [lambda: _exact(columns, content, shape, begin, extent)]
     if not isinstance(crop, FastInceptionCrop):
         return exact[0]()
-    fits = tf.reduce_min(extent[:2]) // crop.size  # the largest factor by which the box may shrink
+    fits = tf.reduce_min(extent[:2] // [rows, columns])  # by which the box may shrink at most
     number = tf.reduce_sum(tf.cast(fits >= list(crop.REDUCTIONS[1:]), tf.int32))
     reduced = [
         lambda ratio=ratio: _reduced(content, begin, extent, ratio) for ratio in crop.REDUCTIONS[1:]
@@ -66,7 +68,7 @@ def _jpeg_box(crop: InceptionCrop, content: Tensor, shape: Tensor, seed: Tensor)
     return tf.switch_case(number, exact + reduced)
 
 
-def _exact(size: int, content: Tensor, shape: Tensor, begin: Tensor, extent: Tensor) -> Tensor:
+def _exact(columns: int, content: Tensor, shape: Tensor, begin: Tensor, extent: Tensor) -> Tensor:
     """Decodes the box with one more column on either side, then cuts these columns off.
 
     Halved chroma is interpolated from neighbouring columns. If a box is at least four times as wide
@@ -74,7 +76,7 @@ def _exact(size: int, content: Tensor, shape: Tensor, begin: Tensor, extent: Ten
     nothing off saves a copy.
     """
     (top, x, _), (height, width, _) = tf.unstack(begin), tf.unstack(extent)
-    more = tf.cast(width < 4 * size, tf.int32)
+    more = tf.cast(width < 4 * columns, tf.int32)
     left, right = tf.maximum(x - more, 0), tf.minimum(x + width + more, shape[1])
     window = tf.stack([top, left, height, right - left])
     box = tf.io.decode_and_crop_jpeg(content, window, channels=3)

@@ -14,6 +14,13 @@ from typing import Any
 from vit_jax.data.ops import decode
 from vit_jax.data.tensorflow import Tensor, tf
 
+Size = int | tuple[int, int]  # a side, or rows and columns
+
+
+def sides(size: Size) -> tuple[int, int]:
+    """Returns rows and columns."""
+    return size if isinstance(size, tuple) else (size, size)
+
 
 def resize(image: Tensor, height: int | Tensor, width: int | Tensor, *, antialias: bool) -> Tensor:
     """Resizes uint8 [H, W, C] bilinearly (half-pixel centres) and rounds to uint8."""
@@ -23,68 +30,73 @@ def resize(image: Tensor, height: int | Tensor, width: int | Tensor, *, antialia
 
 @dataclasses.dataclass(frozen=True)
 class Resize:
-    """Resizes to size x size, ignoring the aspect ratio: bilinear, rounded to uint8.
+    """Resizes to `size`, ignoring the aspect ratio: bilinear, rounded to uint8.
 
     `antialias` averages over source pixels when shrinking; published ViT chains do not.
     """
 
-    size: int
+    size: Size
     antialias: bool = False
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        return resize(image, self.size, self.size, antialias=self.antialias)
+        return resize(image, *sides(self.size), antialias=self.antialias)
 
 
 @dataclasses.dataclass(frozen=True)
 class ResizeSmall:
-    """Resizes the shorter side to `size`, keeping the aspect ratio: bilinear, rounded to uint8."""
+    """Resizes the shorter side to `size`, keeping the aspect ratio: bilinear, rounded to uint8.
 
-    size: int
+    With rows and columns, resizes to the smallest image that covers them.
+    """
+
+    size: Size
     antialias: bool = True
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        height, width = tf.shape(image)[0], tf.shape(image)[1]
-        scale = self.size / tf.cast(tf.minimum(height, width), tf.float64)
-        sides = [
-            tf.cast(tf.round(tf.cast(n, tf.float64) * scale), tf.int32) for n in (height, width)
-        ]
-        return resize(image, *decode.decodable(*sides), antialias=self.antialias)
+        before = tf.cast(tf.shape(image)[:2], tf.float64)
+        scale = tf.reduce_max(tf.constant(sides(self.size), tf.float64) / before)
+        after = tf.cast(tf.round(before * scale), tf.int32)
+        return resize(image, *decode.decodable(*tf.unstack(after)), antialias=self.antialias)
 
 
 @dataclasses.dataclass(frozen=True)
 class CentralCrop:
-    """Crops the central size x size; the image must be at least that large."""
+    """Crops the central `size`; the image must be at least that large."""
 
-    size: int
+    size: Size
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        top, left = (tf.shape(image)[0] - self.size) // 2, (tf.shape(image)[1] - self.size) // 2
-        return tf.image.crop_to_bounding_box(image, top, left, self.size, self.size)
+        rows, columns = sides(self.size)
+        top, left = (tf.shape(image)[0] - rows) // 2, (tf.shape(image)[1] - columns) // 2
+        return tf.image.crop_to_bounding_box(image, top, left, rows, columns)
 
 
-def _truncated(image: Tensor, sides: Any, method: str) -> Tensor:
-    resized = tf.image.resize(image, sides, method=method)
+def _truncated(image: Tensor, shape: Any, method: str) -> Tensor:
+    resized = tf.image.resize(image, shape, method=method)
     return tf.cast(tf.clip_by_value(resized, 0.0, 255.0), tf.uint8)
 
 
 @dataclasses.dataclass(frozen=True)
 class BvResize:
-    """Resizes to size x size like big_vision's `resize`: bilinear, not antialiased, truncated."""
+    """Resizes to `size` like big_vision's `resize`: bilinear, not antialiased, truncated."""
 
-    size: int
+    size: Size
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        return _truncated(image, [self.size, self.size], "bilinear")
+        return _truncated(image, sides(self.size), "bilinear")
 
 
 @dataclasses.dataclass(frozen=True)
 class BvResizeSmall:
-    """Resizes the shorter side to `size` like big_vision's `resize_small`: area mean, truncated."""
+    """Resizes the shorter side to `size` like big_vision's `resize_small`: area mean, truncated.
 
-    size: int
+    With rows and columns, resizes to the smallest image that covers them.
+    """
+
+    size: Size
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        sides = tf.cast(tf.shape(image)[:2], tf.float32)
-        factor = tf.constant(self.size, tf.float32) / tf.reduce_min(sides)
-        sides = tf.cast(tf.round(sides * factor), tf.int32)
-        return _truncated(image, decode.decodable(*tf.unstack(sides)), "area")
+        before = tf.cast(tf.shape(image)[:2], tf.float32)
+        factor = tf.reduce_max(tf.constant(sides(self.size), tf.float32) / before)
+        after = tf.cast(tf.round(before * factor), tf.int32)
+        return _truncated(image, decode.decodable(*tf.unstack(after)), "area")

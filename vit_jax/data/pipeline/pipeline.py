@@ -45,12 +45,13 @@ class Pipeline:
       ops: the preprocessing chain, from `preprocess.parse`.
       batch_size: B, the number of rows of a global batch.
       seed: seeds the order and the augmentation.
-      image_size: the side of every image that the ops must produce.
+      image_size: rows and columns of every image that the ops must produce.
       workers: number of threads.
       prefetch: number of batches kept ready.
       bad_images: how training treats a file that cannot be decoded: `error` raises an error that
         names the file; `skip` replaces it with the next good example of the split. `evaluation`
         always raises, and so does `probe` unless this is `skip`.
+      channels: number of channels of those images.
       skipped: (name, reason) of each file that this process has replaced so far.
     """
 
@@ -58,10 +59,11 @@ class Pipeline:
     ops: tuple[preprocess.Op, ...]
     batch_size: int
     seed: int
-    image_size: int
+    image_size: tuple[int, int]
     workers: int
     prefetch: int
     bad_images: BadImages = "error"
+    channels: int = 3
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list, init=False)
 
     def train(
@@ -169,7 +171,7 @@ class Pipeline:
         return traced
 
     def _checked(self, image: Tensor) -> Tensor:
-        shape = [self.image_size, self.image_size, 3]
+        shape = [*self.image_size, self.channels]
         if image.dtype != tf.uint8 or not image.shape.is_compatible_with(shape):
             raise BadInput(
                 f"the chain gives {image.dtype.name} {image.shape}, expected uint8 {shape}; "

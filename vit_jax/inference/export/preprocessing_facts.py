@@ -73,7 +73,7 @@ def _chain_resizing(chain: str, side: int) -> tuple[int | None, bool | None]:
         case [resize_ops.Resize(size=n) | resize_ops.BvResize(size=n) as resize] if n == side:
             return 0, getattr(resize, "antialias", False)
         case [
-            resize_ops.ResizeSmall(size=n) | resize_ops.BvResizeSmall(size=n) as resize,
+            resize_ops.ResizeSmall(size=int(n)) | resize_ops.BvResizeSmall(size=int(n)) as resize,
             resize_ops.CentralCrop(size=to),
         ] if to == side:
             return n, getattr(resize, "antialias", True)

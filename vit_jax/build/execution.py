@@ -34,7 +34,11 @@ class Execution:
 
 
 def choose(
-    cfg: variants.Config, wanted: ConfigDict, rules: Rules, platform: str, flops: float,
+    cfg: variants.Config,
+    wanted: ConfigDict,
+    rules: Rules,
+    platform: str,
+    flops: float,
     size: tuple[int, int],
 ) -> Execution:
     """Chooses the fastest form that is known for a platform.

@@ -111,11 +111,16 @@ def _filters(cfg: variants.Config, components: filters.Components, layer: str) -
     kind = "RGB" if channels == 3 else f"{channels} channels, drawn as their mean"
     caption = (
         f"The first {count} principal components of the filters of {layer} "
-        f"({rows} x {columns} pixels, {kind}), around their mean, in {cfg.in_words()}. Together they "
-        f"explain {components.shares_C.sum():.0%} of the variance of the filters; the share of "
+        f"({rows} x {columns} pixels, {kind}), around their mean, in {cfg.in_words()}. Together "
+        f"they explain {components.shares_C.sum():.0%} of the variance of the filters; the share of "
         "each is written above it. Grey is 0, and each component is scaled by its largest number."
     )
-    return Figure("filters", "Filters of RGB values" if channels == 3 else "Filters", caption, drawing.filters(components))
+    return Figure(
+        "filters",
+        "Filters of RGB values" if channels == 3 else "Filters",
+        caption,
+        drawing.filters(components),
+    )
 
 
 def _similarity(cfg: vit.ViTConfig, similarities: np.ndarray) -> Figure:

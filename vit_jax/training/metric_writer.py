@@ -269,7 +269,9 @@ def describe(run: "build.Run", devices: list[Any]) -> None:
              ways, config.batch_size // ways, config.accumulation)  # fmt: skip
     log.info("length: %d steps, %.1f epochs", steps.total, steps.total / steps.epoch)
     log.info("model: %s\n%s", cfg, summary.parameter_table(program.abstract.params))
-    log.info("cost: %.4g GFLOPs per image, forward", variants.forward_flops(cfg, *images.shape) / 1e9)
+    log.info(
+        "cost: %.4g GFLOPs per image, forward", variants.forward_flops(cfg, *images.shape) / 1e9
+    )
 
 
 def advise(config: ConfigDict, recipe: provenance.Recipe | None, steps: int) -> None:

@@ -227,9 +227,7 @@ def fit(
     return fitting.fit(weights.flat, target, **grids, fresh_head=fresh_head)
 
 
-def check_fit(
-    weights: Weights, cfg: variants.Config, size: tuple[int, int], channels: int
-) -> None:
+def check_fit(weights: Weights, cfg: variants.Config, size: tuple[int, int], channels: int) -> None:
     """Raises BadInput where `fit` would, with a new head; `weights` may be shapes only."""
     target, grids = _target(weights, cfg, size, channels)
     fitting.plan_fit(weights.flat, target, **grids)

@@ -9,6 +9,7 @@ TensorFlow, and an error in a chain should be reported at once. Start from `pars
 """
 
 import ast
+import dataclasses
 import inspect
 import itertools
 import math
@@ -25,7 +26,7 @@ from vit_jax.errors import BadInput, unknown
 
 
 class Op(Protocol):
-    """Maps an image (encoded bytes before `Decode`, then uint8 [H, W, 3]) and a seed to an image.
+    """Maps an image (encoded bytes before `Decode`, then uint8 [H, W, C]) and a seed to an image.
 
     The seed is int64 [2].
     """
@@ -72,13 +73,15 @@ RANGES: dict[str, tuple[float, float]] = {
     "probability": (0, 1),
     "area_max": (1e-6, 1),
     "fill": (-1, 255),
+    "low": (0, 65534),
+    "high": (0, 65535),
 }
 
 
-def parse(key: str, chain: str, size: Size) -> tuple[Op, ...]:
+def parse(key: str, chain: str, size: Size, channels: int = 3) -> tuple[Op, ...]:
     """Parses a chain; `{size}` means the image size, `{size*8//7}` its multiple, rounded down.
 
-    The size is a side, or `(rows, columns)` where they differ.
+    The size is a side, or `(rows, columns)` where they differ. `channels` are those of the images.
 
     Raises:
       BadInput: the text is not of the form `op|op(1, name=2)`, an op is unknown (the message lists
@@ -86,7 +89,7 @@ def parse(key: str, chain: str, size: Size) -> tuple[Op, ...]:
         message names `key`.
     """
     parts = chain.split("|")
-    ops = tuple(_op(key, part.strip(), size) for part in parts)
+    ops = tuple(_in_channels(key, _op(key, part.strip(), size), channels) for part in parts)
     for part, (before, op) in zip(parts, itertools.pairwise((None, *ops)), strict=True):
         if "fast_inception_crop" not in part:
             continue
@@ -98,6 +101,16 @@ def parse(key: str, chain: str, size: Size) -> tuple[Op, ...]:
                 f"stands right after decode; write decode|fast_inception_crop({op.size})."
             )
     return ops
+
+
+def _in_channels(key: str, op: Any, channels: int) -> Op:
+    """Returns an op for images of these channels; raises BadInput for ops on colours."""
+    if channels != 3 and getattr(op, "ONLY_RGB", False):
+        raise BadInput(
+            f"{key}: {names((op,))} changes colours of RGB images, and data.channels={channels}; "
+            "leave it out."
+        )
+    return dataclasses.replace(op, channels=channels) if isinstance(op, Decode) else op
 
 
 def _op(key: str, text: str, size: Size) -> Op:
@@ -124,6 +137,8 @@ def _op(key: str, text: str, size: Size) -> Op:
         bound = fields.bind(*args, **kwargs)
     except TypeError as e:
         raise BadInput(f"{key}: {text!r}: {e}; it is {name}{fields}.") from None
+    if "channels" in bound.arguments:
+        raise BadInput(f"{key}: {text!r}: set data.channels instead (--config.data.channels).")
     for field, value in bound.arguments.items():
         kind = fields.parameters[field].annotation
         if not _is_a(kind, value):

@@ -7,6 +7,7 @@ See `chain` for the definition of an op. Start from `ColorJitter`.
 """
 
 import dataclasses
+from typing import ClassVar
 
 from vit_jax.data.ops import randaugment
 from vit_jax.data.tensorflow import Tensor, tf
@@ -35,6 +36,8 @@ class ColorJitter:
     order and rounds in between.
     """
 
+    ONLY_RGB: ClassVar[bool] = True
+
     brightness: float = 0.0
     contrast: float = 0.0
     saturation: float = 0.0
@@ -62,6 +65,8 @@ class ThreeAugment:
     Makes the image grey, solarizes it from 128 on, or blurs it with a Gaussian of 0.1 to 2 pixels,
     each equally often. Then jitters brightness, contrast and saturation by 0.3.
     """
+
+    ONLY_RGB: ClassVar[bool] = True
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
         fold_in = tf.random.experimental.stateless_fold_in

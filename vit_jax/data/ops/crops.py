@@ -39,17 +39,19 @@ def decode_box(op: decode.Decode, crop: InceptionCrop, content: Tensor, seed: Te
       seed: int64 [2], the seed of the crop.
 
     Returns:
-      uint8 [h, w, 3].
+      uint8 [h, w, C].
     """
     shape = decode.jpeg_shape(content)
 
     def in_two_passes() -> Tensor:
-        image = decode.pixels(content, op.exif)
+        image = op.pixels(content)
         return tf.slice(image, *crop.box(tf.shape(image), seed))
 
+    if not op.in_colour:
+        return in_two_passes()
     return tf.cond(
         decode.is_jpeg(content, shape, op.exif) & decode.is_whole(content),
-        lambda: _jpeg_box(crop, content, shape, seed),
+        lambda: op.of_rgb(_jpeg_box(crop, content, shape, seed)),
         in_two_passes,
     )
 

@@ -74,8 +74,10 @@ def cache_split(split: Split, kind: Cache, ops: _Ops, workers: int) -> tuple[Spl
         )
     random = (i for i, op in enumerate(ops) if not isinstance(op, FIXED))
     done = next(random, len(ops)) if kind == "decoded" else 0
-    exif = any(op.exif for op in ops[:done] if isinstance(op, preprocess.Decode))
-    stored = _Stored(FallbackReader(split, exif), split, ops[:done], workers)
+    decodes = (op for op in ops[:done] if isinstance(op, preprocess.Decode))
+    stored = _Stored(
+        FallbackReader(split, next(decodes, preprocess.Decode())), split, ops[:done], workers
+    )
     advice = "Set data.cache=none" + (", or raw, which takes less." if done else ".")
     need = stored.retrying(stored.predicted_bytes)
     host_memory.check(need, f"data.cache={kind} of {len(split):,} images", advice)

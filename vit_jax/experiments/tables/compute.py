@@ -52,7 +52,8 @@ def training_flops(run: Run) -> float:
         k.removeprefix(assigned): v for k, v in run.config.items() if k.startswith(assigned)
     }
     cfg = variants.config(**settings, classes=100)
-    assert run.results is not None and size is not None, run.folder
+    assert run.results is not None, run.folder
+    assert size is not None, run.folder
     images = run.results["step"] * run.config["batch_size"]
     return 3 * images * variants.forward_flops(cfg, *size, run.config["data.channels"])
 

@@ -29,6 +29,12 @@ def expressed(name: str, cfg: variants.Config, forward: Forward, images: Images)
     Raises:
       BadInput: the format cannot hold the model; the message names formats that can.
     """
+    if name in PEER and (forward.size[0] != forward.size[1] or forward.channels != 3):
+        shape = " x ".join(map(str, forward.shape))
+        raise BadInput(
+            f"{name}: its files describe square RGB images, and these are {shape}; write npz, or "
+            "--format=stablehlo or savedmodel."
+        )
     try:
         return convert.expressed(name, cfg, forward.params, images)
     except BadInput as e:

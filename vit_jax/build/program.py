@@ -279,7 +279,7 @@ def masked_objective(config: ConfigDict, cfg: variants.Config) -> "masked_patche
     if config.data.channels != 3:
         raise BadInput(
             f"masked.target={config.masked.target} predicts colours of RGB images, and "
-            f"data.channels={config.data.channels}; set data.channels=3, or leave masked.target out."
+            f"data.channels={config.data.channels}; leave masked.target out."
         )
     from vit_jax.step import masked_patches
 

@@ -112,8 +112,9 @@ def _filters(cfg: variants.Config, components: filters.Components, layer: str) -
     caption = (
         f"The first {count} principal components of the filters of {layer} "
         f"({rows} x {columns} pixels, {kind}), around their mean, in {cfg.in_words()}. Together "
-        f"they explain {components.shares_C.sum():.0%} of the variance of the filters; the share of "
-        "each is written above it. Grey is 0, and each component is scaled by its largest number."
+        f"they explain {components.shares_C.sum():.0%} of the variance of the filters; the share "
+        "of each is written above it. Grey is 0, and each component is scaled by its largest "
+        "number."
     )
     return Figure(
         "filters",

@@ -329,6 +329,10 @@ def expressed(
     _check_expressible(form, cfg, constants)
     beside: dict[str, dict[str, Any]] = {}
     if form.beside is not None:
+        if (channels := architecture.channels(flat)) != 3:
+            raise BadInput(
+                f"{name} describes RGB images, these have {channels} channels; write npz."
+            )
         beside = form.beside(cfg, cfg.weights_side(flat), constants, images)
     elif name == "big_vision" and {"cls", "posemb"} <= flat.keys():
         cfg.weights_side(flat)  # its readers infer the class token's row from squares
@@ -340,7 +344,7 @@ def expressed(
 def _check_params(cfg: variants.Config, flat: Flat) -> None:
     """Raises BadInput unless the parameters are those of the model, for any image size."""
     small = 2 * variants.stride(cfg)
-    wanted = variants.shapes(cfg, small, small)
+    wanted = variants.shapes(cfg, small, small, architecture.channels(flat))
     want = {p: x.shape for p, x in tree.leaves_with_paths(tree.unstack_blocks(_indexable(wanted)))}
     of_grid = re.compile(r"(block_\d+/)?(posemb(_[xy])?|attn/relative|token_mlp/.*)")
     wrong = [f"  unexpected   {name}" for name in flat if name not in want][:6]

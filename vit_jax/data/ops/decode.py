@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import functools
 import io
+import logging
 import re
 import threading
 import warnings
@@ -84,6 +85,7 @@ def opened(content: bytes) -> Iterator[Any]:
     """Yields the Pillow image of a file, loaded; raises BadImage for errors inside, too."""
     from PIL import Image, UnidentifiedImageError
 
+    logging.getLogger("PIL.TiffImagePlugin").disabled = True  # it logs what it raises
     if not content:
         raise BadImage("the file is empty")
     try:

@@ -65,7 +65,7 @@ def _chain_resizing(chain: str, size: tuple[int, int]) -> tuple[int | None, bool
     ops = [
         op
         for op in preprocess.parse("data.eval_ops", chain, size)
-        if not isinstance(op, decode.Decode)
+        if not isinstance(op, decode.Decode) or op.low or op.high
     ]
     match ops:
         case []:  # images already have the size

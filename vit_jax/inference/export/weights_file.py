@@ -7,6 +7,7 @@ Start from `expressed`, then `read`.
 """
 
 import importlib
+import math
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,12 @@ def expressed(name: str, cfg: variants.Config, forward: Forward, images: Images)
     Raises:
       BadInput: the format cannot hold the model; the message names formats that can.
     """
-    if name in PEER and (forward.size[0] != forward.size[1] or forward.channels != 3):
-        shape = " x ".join(map(str, forward.shape))
+    rows, columns = variants.grid(cfg, *forward.size)
+    square = math.isqrt(rows * columns) ** 2 == rows * columns  # a number that files mean as such
+    if rows != columns and cfg.TILED and (name in PEER or square):
         raise BadInput(
-            f"{name}: its files describe square RGB images, and these are {shape}; write npz, or "
-            "--format=stablehlo or savedmodel."
+            f"{name}: a file of {rows} x {columns} patches would be taken for a square image; "
+            "--format=stablehlo and savedmodel hold every model."
         )
     try:
         return convert.expressed(name, cfg, forward.params, images)

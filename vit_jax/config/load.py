@@ -63,6 +63,8 @@ def parse_args(text: str | None, **defaults: Any) -> Any:
 def _read(key: str, text: str, like: Any, expected: str = "") -> Any:
     """Reads `text` from the command line as a value of the type of `like`; `expected` says more."""
     kind = type(like).__name__
+    if _is_size(key.removeprefix("config.")):
+        return images.plain(text)
     if isinstance(like, str):
         return text
     try:
@@ -243,10 +245,7 @@ def _override(config: ConfigDict, overrides: Sequence[str]) -> set[str]:
         key, value = match.groups()
         if key not in known:
             raise _unknown_key(key, value, known)
-        if _is_size(key):
-            value = images.plain(value)
-        else:
-            value = _read(f"config.{key}", value, known[key], _expected(key))
+        value = _read(f"config.{key}", value, known[key], _expected(key))
         _set(config, {key: value})
     return {o[len("--config.") :].partition("=")[0] for o in overrides}
 

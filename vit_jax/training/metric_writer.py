@@ -262,7 +262,8 @@ def describe(run: "build.Run", devices: list[Any]) -> None:
     images, ways = program.images, program.rules.batch_parts
     rows, columns, channels = images.shape
     more = f", {channels} channels" if channels != 3 else ""
-    log.info("images: %d x %d%s, mean %s, std %s", rows, columns, more, images.mean, images.std)
+    data = config.data
+    log.info("images: %d x %d%s, mean %s, std %s", rows, columns, more, data.mean, data.std)
     log.info("train: %s on %s", config.data.train_ops, config.data.split)
     log.info("evaluation: %s", config.data.eval_ops)
     log.info("batch: %d = %d devices x %d images, in %d micro-batches", config.batch_size,

@@ -309,6 +309,7 @@ class Decode:
     """
 
     exif: bool = False
+    _: dataclasses.KW_ONLY
     low: int = 0
     high: int = 0
     channels: int = 3

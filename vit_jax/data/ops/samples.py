@@ -77,7 +77,7 @@ def read(content: bytes, op: "decode.Decode") -> np.ndarray:
 def _to_8_bits(values: np.ndarray, low: int, high: int) -> np.ndarray:
     """Maps low..high to 0..255 linearly, to the nearest; values outside become 0 or 255."""
     levels = np.arange(2**16, dtype=np.float64)
-    table = np.clip(np.round((levels - low) * (255.0 / (high - low))), 0, 255).astype(np.uint8)
+    table = np.clip(np.round((levels - low) * 255.0 / (high - low)), 0, 255).astype(np.uint8)
     return table[values]
 
 
@@ -173,8 +173,9 @@ def _check_page(page: Any, content: bytes) -> None:
     if largest > 2 * _MOST_VALUES:
         raise BadImage(f"a strip or tile of {largest} bytes is too large")
     offsets, sizes = page.dataoffsets, page.databytecounts
-    # tifffile joins strips that follow each other, and fills those that are missing with zeros.
-    if len(offsets) != len(sizes) or len(offsets) not in (1, math.prod(page.chunked)):
+    # tifffile joins plain strips that follow each other, and fills missing ones with zeros.
+    joined = page.compression == _NO_COMPRESSION and len(offsets) == 1
+    if len(offsets) != len(sizes) or not (joined or len(offsets) == math.prod(page.chunked)):
         raise BadImage("strips or tiles are missing")
     whole = math.prod(page.shaped) * page.bitspersample // 8
     if page.compression == _NO_COMPRESSION and sum(sizes) < whole:

@@ -56,9 +56,14 @@ def test_thirteen_bands_in_every_layout(options, planar):
     low = decoded(content, 13, low=2000, high=HIGH).astype(int)
     expected = np.rint((np.clip(VALUES, 2000, HIGH) - 2000.0) * 255 / 8000)
     assert abs(low - expected).max() == 0
-    for end in (len(content) // 2, len(content) - 1):
-        with pytest.raises(decode.BadImage):
-            decoded(content[:end], 13)
+    with pytest.raises(decode.BadImage):
+        decoded(content[: len(content) // 2], 13)
+    for end in range(len(content) - 4, len(content)):  # tifffile may end a file with padding
+        image = hostile.answer(
+            lambda c: decoded(c, 13, high=HIGH), content[:end], errors=(decode.BadImage,)
+        )
+        assert image is None or np.array_equal(image, EXPECTED)
+        assert image is None or end > len(content) - 4
     for channels in (1, 3, 4):
         with pytest.raises(decode.BadImage, match=f"13 channels, and data.channels={channels}"):
             decoded(content, channels)

@@ -34,6 +34,7 @@ FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF"
 _JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 _END = b"\xff\xd9"  # the last bytes of a JPEG
 ORIENTATION = 0x0112
+_SAMPLES = 277  # tag of the channels of a TIFF file
 _HEAD = 65536  # leading bytes of a JPEG that are searched for its orientation
 
 
@@ -75,6 +76,8 @@ def with_pillow(content: bytes, exif: bool = False) -> np.ndarray:
         (detected before any pixel is stored).
     """
     with opened(content) as picture:
+        if picture.format == "TIFF" and picture.tag_v2.get(_SAMPLES, 1) > 4:
+            raise UnknownImage("Pillow reads only the first of its channels")
         image = _rgb(picture)
         turn = TURNS.get(_orientation(picture)) if exif else None
     return np.ascontiguousarray(turn(image) if turn else image)

@@ -70,7 +70,7 @@ def test_another_size_is_one_message(tmp_path, capsys, text):
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "data.image_size=" in said
-    assert "[0, 65536], or of both sides, ROWSxCOLUMNS: 224x112" in said
+    assert "give a side in [0, 65536] pixels, or ROWSxCOLUMNS: 224x112" in said
     assert not (tmp_path / "run").exists()
 
 
@@ -226,16 +226,14 @@ def test_thirteen_bands_are_trained_resumed_and_used(tmp_path, bands, capsys):
     npz = tmp_path / "out" / "bands.npz"
     assert main.main(["export", name, "--format=npz", f"--out={npz}"]) == 0
     assert "images of 48 x 64 (give --image_size)" in capsys.readouterr().out
-    assert (
-        main.main(["export", name, "--format=timm", f"--out={npz.parent / 't.safetensors'}"]) == 2
-    )
+    peer = npz.parent / "model.safetensors"
+    assert main.main(["export", name, "--format=timm", f"--out={peer}"]) == 2
     assert "3 x 4 patches would be taken for a square" in capsys.readouterr().err
     given = vit_jax.load(npz, image_size=(ROWS, COLUMNS))
     again = np.asarray(given[0].apply({"params": given[1]}, prepare(file), train=False))
     np.testing.assert_allclose(again, logits, atol=1e-6)
 
-    tuned = config(f"init={name}", "model.variant=auto", "data.image_size=0")
-    settled = defaults.settle(tuned)
+    settled = defaults.settle(load.load("configs/finetune.py", [f"--config.init={name}"]))
     assert (settled.data.image_size, settled.data.channels) == ("48x64", BANDS)
 
 

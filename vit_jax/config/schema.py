@@ -318,8 +318,7 @@ FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     ),
     "shots": ("whole numbers from 1, each once: (1, 5, 10, 25)", _shots),
     "size": (
-        f"pixels of a side, a whole number in {Range(0, images.LARGEST)}, or of both sides, "
-        "ROWSxCOLUMNS: 224x112",
+        f"a side in {Range(0, images.LARGEST)} pixels, or ROWSxCOLUMNS: 224x112",
         lambda value: images.parse(value) is not None,
     ),
     "sources": (

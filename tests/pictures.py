@@ -60,7 +60,7 @@ def batches(examples: Split, chain: str = "decode", **changes) -> pipeline.Pipel
     """A pipeline over `examples` with small defaults."""
     settings = {"batch_size": 4, "seed": 0, "image_size": 4, "workers": 2, "prefetch": 1} | changes
     ops = preprocess.parse("data.train_ops", chain, settings["image_size"])
-    settings["image_size"] = resize.sides(settings["image_size"])
+    settings["image_size"] = resize.rows_columns(settings["image_size"])
     return pipeline.Pipeline(split=examples, ops=ops, **settings)
 
 

@@ -17,6 +17,7 @@ from workdirs import QUICKSTART
 from vit_jax.config import load as config_lib
 from vit_jax.config import provenance, validation
 from vit_jax.errors import BadInput
+from vit_jax.step.classification import Classification
 
 # --- recipes, overrides and YAML ---
 
@@ -560,7 +561,7 @@ def test_what_processes_must_have_alike_is_all_but_what_belongs_to_a_host():
 
 @pytest.mark.parametrize("choice", ["examples=90", "fraction=0.5"])
 def test_images_are_chosen_by_number_or_by_share(choice):
-    validation.check_together(base(f"--config.data.{choice}"))
+    validation.check_together(base(f"--config.data.{choice}"), Classification.EVALUATED)
 
 
 # --- provenance ---

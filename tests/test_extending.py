@@ -442,7 +442,7 @@ def test_wrong_names_are_refused(mine, tmp_path, capsys, key, kind, text):
         (["checkpoint.keep_best=val/ece"], ["keep_best", "val/top1"]),
         (
             ["masked.target=mean", "evals.val.evaluator=others:seen"],
-            ["evals.val.evaluator", "predicts patches"],
+            ["evals.val.evaluator", "masked.target=mean learns none"],
         ),
     ],
 )  # fmt: skip

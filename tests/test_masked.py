@@ -23,6 +23,7 @@ from vit_jax import sharding, tree
 from vit_jax.errors import BadInput
 from vit_jax.models import variants
 from vit_jax.step import masked_patches, state, train_step
+from vit_jax.step.objective import Network
 
 ROWS, COLUMNS, SIDE = 4, 6, 2
 PATCHES = ROWS * COLUMNS
@@ -31,7 +32,8 @@ EIGHT, CUBE, SLOW = (1, 8, 1, 1), (1, 2, 2, 2), pytest.mark.slow
 
 
 def objective(target="mean", rate=0.5, patches=PATCHES, side=SIDE):
-    return masked_patches.make(target=target, rate=rate, patches=patches, side=side)
+    cfg = variants.config(variant=f"Ti/{side}", classes=0)
+    return masked_patches.make(cfg, "Ti", side, side * patches, target=target, rate=rate)
 
 
 def images(batch=4, side=SIDE, seed=0, rows=ROWS, columns=COLUMNS):
@@ -54,7 +56,7 @@ def patch(image, place, side=SIDE, columns=COLUMNS):
 
 def drawn(made, seed, batch):
     """`Corruption` of a batch in numpy."""
-    return map(np.asarray, jax.jit(made.draw)(jax.random.split(jax.random.key(seed), batch)))
+    return map(np.asarray, jax.jit(made.corruption)(jax.random.split(jax.random.key(seed), batch)))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_counts_are_rounded_as_promised(patches, rate, corrupted, counts):
 def test_every_image_has_exactly_these_counts(patches, rate):
     made = objective(rate=rate, patches=patches)
     source, corrupted = map(
-        np.asarray, jax.jit(made.draw)(jax.random.split(jax.random.key(1), 300))
+        np.asarray, jax.jit(made.corruption)(jax.random.split(jax.random.key(1), 300))
     )
     own = np.arange(patches)[None]
     found = [
@@ -92,7 +94,7 @@ def test_every_image_has_exactly_these_counts(patches, rate):
 def test_every_patch_is_corrupted_as_often_and_lends_as_often():
     made = objective(patches=16)
     source, corrupted = map(
-        np.asarray, jax.jit(made.draw)(jax.random.split(jax.random.key(2), 4000))
+        np.asarray, jax.jit(made.corruption)(jax.random.split(jax.random.key(2), 4000))
     )
     assert np.ptp(corrupted.mean(0)) < 0.06  # 0.5 each, standard error 0.008
     assert np.ptp((source == -1).mean(0)) < 0.06
@@ -181,7 +183,7 @@ def predictions(made, batch=4):
 
 def sums(made, predicted, given, corrupted, mask=None):
     mask = np.ones(len(given), bool) if mask is None else mask
-    return jax.jit(made.sums)(predicted, given, corrupted, mask)
+    return jax.jit(made.measured)(predicted, given, corrupted, mask)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -336,11 +338,8 @@ def linear_steps(target, accumulation=1, lr=0.2, devices=1):
     params, apply = linear(made)
     params = jax.device_put(params, rules.replicated)
     batch = jax.device_put(batch_of(16), rules.sharding(("act_batch",), (16,)))
-    step = jax.jit(
-        train_step.make_train_step(
-            apply, tx, classes=0, mean=HALF, std=HALF, accumulation=accumulation, masked=made
-        )
-    )
+    network = Network(apply, HALF, HALF)
+    step = jax.jit(train_step.make_train_step(made, network, tx, accumulation=accumulation))
     current, found = state.from_params(params, tx, ema=False), []
     for _ in range(3):
         current, measured = step(current, batch, jax.random.key(0))
@@ -373,7 +372,7 @@ def test_every_step_draws_anew():
 def test_evaluation_does_not_depend_on_batches_and_padding():
     made = objective()
     params, apply = linear(made)
-    evaluate = jax.jit(train_step.make_masked_eval_step(apply, made, mean=HALF, std=HALF))
+    evaluate = jax.jit(functools.partial(made.eval_sums, Network(apply, HALF, HALF)))
     given = images(10)
 
     def total(size):
@@ -399,10 +398,8 @@ def vit_steps(kind="vit", shape=(1, 1, 1, 1), remat="none"):
     rules = rules_of(shape)
     cfg, made = predicting(tiny.FAMILIES[kind](remat=remat, depth=2))
     model, tx = variants.make(cfg, rules), optax.sgd(0.2)
-    step = train_step.make_train_step(
-        lambda p, x, **given: model.apply({"params": p}, x, **given),
-        tx, classes=0, mean=HALF, std=HALF, masked=made,
-    )  # fmt: skip
+    network = Network(lambda p, x, **given: model.apply({"params": p}, x, **given), HALF, HALF)
+    step = train_step.make_train_step(made, network, tx)
     params = tiny.params(cfg)
     abstract = jax.eval_shape(lambda p: state.from_params(p, tx, ema=False), params)
     axes = sharding.param_axes(abstract.params, variants.axes(cfg))

@@ -3,7 +3,6 @@
 
 """Examples in memory: the same batches bit for bit, read once, never more than there is room."""
 
-import dataclasses
 import tarfile
 
 import numpy as np
@@ -39,8 +38,13 @@ def photos(tmp_path_factory):
 
 
 def cached(pipe, kind):
-    split, ops, note = memory_cache.cache_split(pipe.split, kind, pipe.ops, 2)
-    return dataclasses.replace(pipe, split=split, ops=ops), note
+    return pipe.cached(kind)
+
+
+def cache_split(split, kind, ops, workers):
+    """`memory_cache.cache_split` for one chain."""
+    held, (left,), note = memory_cache.cache_split(split, kind, (ops,), workers)
+    return held, left, note
 
 
 def names(split):
@@ -104,7 +108,7 @@ def test_files_are_read_once(tmp_path, kind):
 def test_ops_before_the_first_random_one_are_done(photos, kind, chain, done):
     ops = preprocess.parse("x", chain, 4)
     photos = photos if chain.startswith("decode") else opened("digits").splits["train"]
-    _, left, _ = memory_cache.cache_split(photos.take_indices(range(3)), kind, ops, 1)
+    _, left, _ = cache_split(photos.take_indices(range(3)), kind, ops, 1)
     assert left == (memory_cache.CachedOp(),) * done + ops[done:]
 
 
@@ -113,7 +117,8 @@ def test_ops_that_draw_nothing_are_all_that_are_done():
     random = {name for name, op in preprocess.OPS.items() if op not in memory_cache.FIXED}
     assert random == {
         "random_crop", "inception_crop", "fast_inception_crop", "flip_lr", "shift", "affine",
-        "randaug", "color_jitter", "three_augment", "random_erasing",
+        "randaug", "color_jitter", "three_augment", "random_erasing", "grayscale",
+        "gaussian_blur", "solarize",
     }  # fmt: skip
 
 
@@ -136,15 +141,15 @@ def test_orders_stay_those_of_windows_and_mixtures(tmp_path):
 
 
 def test_labels_are_there_without_reading(photos):
-    held, _, _ = memory_cache.cache_split(photos, "raw", (), 2)
+    held, _, _ = cache_split(photos, "raw", (), 2)
     assert held.table.labels().tolist() == [[i % 2] for i in sorted(range(19), key=lambda i: i % 2)]
 
 
 def test_note_says_what_is_held(photos):
     ops = preprocess.parse("x", CHAINS["one size"], 4)
-    note = memory_cache.cache_split(photos, "decoded", ops, 1)[2]
+    note = cache_split(photos, "decoded", ops, 1)[2]
     assert note == "19 images are held in memory, Decode|Resize|CentralCrop: about 0 MiB"
-    assert "as they are stored" in memory_cache.cache_split(photos, "raw", ops, 1)[2]
+    assert "as they are stored" in cache_split(photos, "raw", ops, 1)[2]
 
 
 # ---------------------------------------------------------------- room, and what is wrong
@@ -158,10 +163,10 @@ def test_more_than_half_of_the_memory_is_refused(photos, monkeypatch, kind, chai
     sizes = [len(image) for image, _ in examples(photos)]
     need = sum(each or size for size in sizes) + 19 * 64
     monkeypatch.setattr(host_memory, "available_bytes", lambda: 2 * need)
-    memory_cache.cache_split(photos, kind, ops, 1)
+    cache_split(photos, kind, ops, 1)
     monkeypatch.setattr(host_memory, "available_bytes", lambda: 2 * need - 2)
     with pytest.raises(BadInput, match=f"data.cache={kind} of 19 images would take") as caught:
-        memory_cache.cache_split(photos, kind, ops, 1)
+        cache_split(photos, kind, ops, 1)
     assert "data.cache=none" in str(caught.value)
 
 
@@ -169,13 +174,13 @@ def test_many_images_are_predicted_from_some_with_headroom(monkeypatch):
     split = opened("digits").splits["train"]
     asked = []
     monkeypatch.setattr(host_memory, "check", lambda need, *_: asked.append(need))
-    memory_cache.cache_split(split, "decoded", preprocess.parse("x", "decode|resize(10)", 4), 1)
+    cache_split(split, "decoded", preprocess.parse("x", "decode|resize(10)", 4), 1)
     assert asked == [1797 * (300 * 1.25 + 64)]
 
 
 def test_unknown_kind(photos):
     with pytest.raises(BadInput, match=r"unknown data.cache 'ram'"):
-        memory_cache.cache_split(photos, "ram", (), 1)
+        cache_split(photos, "ram", (), 1)
 
 
 @pytest.mark.parametrize("bad", [0, 70, 99])
@@ -186,13 +191,13 @@ def test_image_that_cannot_be_decoded_is_named(tmp_path, bad):
     split = opened(f"folder:{tmp_path}").splits["train"]
     ops = preprocess.parse("x", "decode|resize(4)", 4)
     with pytest.raises(BadInput) as caught:
-        memory_cache.cache_split(split, "decoded", ops, 2)
+        cache_split(split, "decoded", ops, 2)
     assert str(caught.value) == (
         f"{path.relative_to(tmp_path).as_posix()} cannot be decoded: no image that Pillow knows; "
         "it starts with b'no image'. Remove or replace the file; data.bad_images=skip needs "
         "data.cache=raw or none."
     )
-    assert len(memory_cache.cache_split(split, "raw", ops, 2)[0]) == 100
+    assert len(cache_split(split, "raw", ops, 2)[0]) == 100
 
 
 @pytest.mark.parametrize("kind", ["raw", "decoded"])
@@ -201,7 +206,7 @@ def test_a_file_that_is_gone_is_named(tmp_path, kind):
     split = opened(f"folder:{tmp_path}").splits["train"]
     (tmp_path / "b" / "3.png").unlink()
     with pytest.raises(BadInput, match=r"^b/3.png cannot be read: /\S+; No such file") as caught:
-        memory_cache.cache_split(split, kind, preprocess.parse("x", "decode|resize(4)", 4), 2)
+        cache_split(split, kind, preprocess.parse("x", "decode|resize(4)", 4), 2)
     assert "{{" not in str(caught.value)
 
 
@@ -210,9 +215,7 @@ def test_an_image_that_is_too_small_for_the_ops_that_are_done_is_named(tmp_path)
     (tmp_path / "b" / "3.png").write_bytes(pictures.encode(pictures.noise(3, 9)))
     split = opened(f"folder:{tmp_path}").splits["train"]
     with pytest.raises(BadInput, match=r"^b/3.png does not go through Decode\|CentralCrop: off"):
-        memory_cache.cache_split(
-            split, "decoded", preprocess.parse("x", "decode|central_crop(5)", 5), 2
-        )
+        cache_split(split, "decoded", preprocess.parse("x", "decode|central_crop(5)", 5), 2)
 
 
 @pytest.mark.parametrize("chain", ["decode|random_crop({size})", "decode|resize(9)|flip_lr"])
@@ -233,8 +236,8 @@ def test_images_that_only_pillow_decodes_are_held_as_they_are_shown(tmp_path, da
 def test_a_crop_that_decodes_parts_of_images_has_no_decoded_images(photos):
     ops = preprocess.parse("x", "decode|fast_inception_crop({size})", 4)
     with pytest.raises(BadInput, match=r"fast_inception_crop decodes parts; use data.cache=raw"):
-        memory_cache.cache_split(photos, "decoded", ops, 1)
-    assert memory_cache.cache_split(photos, "raw", ops, 1)[1] == ops
+        cache_split(photos, "decoded", ops, 1)
+    assert cache_split(photos, "raw", ops, 1)[1] == ops
 
 
 def test_held_seeds_are_those_of_the_places_of_the_ops():

@@ -17,7 +17,7 @@ from vit_jax.step import losses, mixing
 
 ALPHA = 0.4
 KEY = jax.random.key(3)
-MIXUP, CUTMIX = {"mixup_alpha": ALPHA}, {"cutmix_alpha": 1.0}
+MIXUP, CUTMIX = {"mixup": ALPHA}, {"cutmix": 1.0}
 
 
 def test_the_partner_is_the_row_before_and_stays_uint8():
@@ -144,7 +144,7 @@ def assert_step(found, measured, params, given, images, targets, loss):
 def test_step_is_that_of_mixed_images_and_targets(loss, smoothing):
     given, current = batch(8), start()
     options = {"loss": loss, "label_smoothing": smoothing}
-    found, measured = jax.jit(make_step(mixup_alpha=ALPHA, **options))(current, given, KEY)
+    found, measured = jax.jit(make_step(mixup=ALPHA, **options))(current, given, KEY)
     share = float(mixing.share(jax.random.fold_in(jax.random.fold_in(KEY, 0), 2**31), ALPHA))
     assert 0.5 < share < 0.99
     images = (given["image"] / 127.5 - 1).astype(np.float32)
@@ -161,7 +161,7 @@ def wide_params():
 
 def test_step_is_that_of_images_with_a_box_of_the_partner():
     given, current = batch(8, height=8, width=6), start(params=wide_params())
-    step = jax.jit(make_step(cutmix_alpha=1.0, loss="softmax", label_smoothing=0.1))
+    step = jax.jit(make_step(cutmix=1.0, loss="softmax", label_smoothing=0.1))
     found, measured = step(current, given, KEY)
     key = jax.random.fold_in(jax.random.fold_in(KEY, 0), 2**31)
     mix = mixing.draw(key, (8, 6), 0.0, 1.0)
@@ -174,7 +174,7 @@ def test_step_is_that_of_images_with_a_box_of_the_partner():
 
 
 def test_every_step_draws_anew_and_no_alpha_mixes_nothing():
-    step = jax.jit(make_step(optax.sgd(0.0), mixup_alpha=ALPHA))
+    step = jax.jit(make_step(optax.sgd(0.0), mixup=ALPHA))
     current, seen = start(optax.sgd(0.0)), []
     for _ in range(4):
         current, measured = step(current, batch(8), KEY)

@@ -13,6 +13,7 @@ from vit_jax.config import load as config_lib
 from vit_jax.config import validation
 from vit_jax.errors import BadInput
 from vit_jax.paper import robustness
+from vit_jax.step.classification import Classification
 
 TRANSFER = "configs/transfer.py:dataset=imagenet"
 
@@ -84,7 +85,7 @@ def test_recipe_adds_what_is_named_and_nothing_else():
 
 def test_all_of_them_are_valid():
     config = config_lib.load(f"{TRANSFER},also={'+'.join(robustness.sets())}")
-    validation.check_together(config)
+    validation.check_together(config, Classification.EVALUATED)
     assert len(config.evals) == 2 + 9
 
 
@@ -135,7 +136,8 @@ def test_validation_is_a_test_set_of_imagenet_alone():
 def test_values_that_no_evaluation_has_are_refused(override, said):
     with pytest.raises(BadInput) as caught:
         validation.check_together(
-            config_lib.load("configs/quickstart.py", [f"--config.evals.val.{override}"])
+            config_lib.load("configs/quickstart.py", [f"--config.evals.val.{override}"]),
+            Classification.EVALUATED,
         )
     assert said in str(caught.value)
 

@@ -18,6 +18,8 @@ from vit_jax.errors import BadInput
 from vit_jax.models import vit
 from vit_jax.optim import optimizers
 from vit_jax.step import state, train_step
+from vit_jax.step.classification import Classification
+from vit_jax.step.objective import Network
 
 TABLE = (
     ("act_batch", ("replica", "data", "fsdp")),
@@ -277,13 +279,12 @@ def constraints(text: str) -> list[str]:
 def lowered_step(cfg, ours):
     tx, abstract = abstract_state(cfg, "sgd", ema=False)
     model = vit.ViT(cfg, ours)
-    step = train_step.make_train_step(
+    network = Network(
         lambda p, x, *, train, key: model.apply({"params": p}, x, train=train, key=key),
-        tx,
-        classes=cfg.classes,
-        mean=(0.5,) * 3,
-        std=(0.5,) * 3,
+        (0.5,) * 3,
+        (0.5,) * 3,
     )
+    step = train_step.make_train_step(Classification(cfg.classes), network, tx)
     batch = {
         "image": jax.ShapeDtypeStruct((8, tiny.HEIGHT, tiny.WIDTH, 3), np.uint8),
         "labels": jax.ShapeDtypeStruct((8, 1), np.int32),

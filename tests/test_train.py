@@ -27,6 +27,7 @@ from vit_jax.config import provenance
 from vit_jax.data.pipeline.pipeline import Pipeline
 from vit_jax.hardware import device_memory
 from vit_jax.models import published, variants
+from vit_jax.step import objective
 from vit_jax.storage import checksums
 from vit_jax.storage import files as storage
 from vit_jax.storage.jsonl import read_rows
@@ -458,7 +459,7 @@ def test_of_what_is_not_finite_the_first_that_a_step_computes_is_named(tmp_path,
 
 def poison(monkeypatch, *steps):
     """Makes the loss, and so the gradients, of these steps not a number."""
-    real = Pipeline.train, program.train_step.normalise
+    real = Pipeline.train, objective.normalise
 
     def train(self, first, *rest):
         for step, batch in enumerate(real[0](self, first, *rest), first + 1):
@@ -470,7 +471,7 @@ def poison(monkeypatch, *steps):
         return jax.numpy.where(white, jax.numpy.nan, real[1](image, *rest))
 
     monkeypatch.setattr(Pipeline, "train", train)
-    monkeypatch.setattr(program.train_step, "normalise", normalise)
+    monkeypatch.setattr(objective, "normalise", normalise)
 
 
 @pytest.mark.slow

@@ -15,6 +15,8 @@ import pytest
 from vit_jax import sharding
 from vit_jax.models import variants
 from vit_jax.step import losses, metrics, state, train_step
+from vit_jax.step.classification import Classification
+from vit_jax.step.objective import Network
 from vit_jax.step.state import normalise
 
 HALF = (0.5, 0.5, 0.5)
@@ -55,8 +57,16 @@ def small(params, images, *, train, key):
 
 
 def make_step(tx=None, apply=small, **options):
-    given = {"classes": CLASSES, "mean": HALF, "std": HALF} | options
-    return train_step.make_train_step(apply, tx or optax.sgd(0.1), **given)
+    own = {f.name for f in dataclasses.fields(Classification)} & set(options)
+    objective = Classification(CLASSES, **{name: options.pop(name) for name in own})
+    network = Network(apply, HALF, HALF)
+    return train_step.make_train_step(objective, network, tx or optax.sgd(0.1), **options)
+
+
+def evaluation(loss="softmax"):
+    """Jitted (params, batch) -> sums of `small`."""
+    objective, network = Classification(CLASSES, loss), Network(small, HALF, HALF)
+    return jax.jit(lambda params, batch: objective.eval_sums(network, params, batch))
 
 
 def start(tx=None, params=None, ema=False):
@@ -131,16 +141,14 @@ def test_metrics_are_those_before_the_update_but_for_the_norm_of_parameters(norm
     given = batch()
     step = make_step(tx, norm_of_change=norm_of_change)
     found, measured = jax.jit(step)(start(tx), given, KEY)
-    evaluate = train_step.make_eval_step(
-        small, classes=CLASSES, mean=HALF, std=HALF, loss="softmax"
-    )
-    before = metrics.total([jax.jit(evaluate)(start().params, given)])
+    evaluate = evaluation()
+    before = metrics.total([evaluate(start().params, given)])
     assert {name: value.dtype for name, value in measured.items()} == dict.fromkeys(
         ["loss", "top1", "grad_norm", "param_norm", "update_norm"], jnp.float32
     )
     assert float(measured["loss"]) == pytest.approx(before["loss"], rel=1e-5)
     assert float(measured["top1"]) == before["top1"]
-    after = metrics.total([jax.jit(evaluate)(found.params, given)])
+    after = metrics.total([evaluate(found.params, given)])
     assert abs(after["loss"] - before["loss"]) > 1
     norm = np.sqrt(sum(np.sum(np.square(x)) for x in found.params.values()))
     assert float(measured["param_norm"]) == pytest.approx(norm, rel=1e-5)
@@ -236,12 +244,10 @@ def test_every_micro_batch_of_every_step_has_its_own_key(accumulation):
 
 
 def test_evaluation_drops_nothing():
-    evaluate = train_step.make_eval_step(
-        small, classes=CLASSES, mean=HALF, std=HALF, loss="softmax"
-    )
+    evaluate = evaluation()
     _, current = dropped()
-    plain = jax.jit(evaluate)(start().params, batch())
-    assert float(jax.jit(evaluate)(current.params, batch())["loss"]) == float(plain["loss"])
+    plain = evaluate(start().params, batch())
+    assert float(evaluate(current.params, batch())["loss"]) == float(plain["loss"])
 
 
 # --- evaluation ---
@@ -249,9 +255,7 @@ def test_evaluation_drops_nothing():
 
 @pytest.mark.parametrize("loss", losses.LOSSES)
 def test_evaluation_does_not_depend_on_batches_and_padding(loss):
-    evaluate = jax.jit(
-        train_step.make_eval_step(small, classes=CLASSES, mean=HALF, std=HALF, loss=loss)
-    )
+    evaluate = evaluation(loss)
     params, given = start().params, batch(14)
 
     def total(size):
@@ -273,15 +277,13 @@ def test_evaluation_does_not_depend_on_batches_and_padding(loss):
 
 
 def test_evaluation_of_several_labels():
-    evaluate = train_step.make_eval_step(
-        small, classes=CLASSES, mean=HALF, std=HALF, loss="softmax"
-    )
+    evaluate = evaluation()
     given = batch(4) | {"labels": np.array([[0, 1], [2, -1], [3, 4], [5, -1]], np.int32)}
     images = (given["image"] / 127.5 - 1).astype(np.float32)
     logits = np.asarray(small(start().params, images, train=False, key=None))
     log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     expected = -(log_p[0, [0, 1]].sum() + log_p[1, 2] + log_p[2, [3, 4]].sum() + log_p[3, 5])
-    found = jax.jit(evaluate)(start().params, given)
+    found = evaluate(start().params, given)
     assert float(found["loss"]) == pytest.approx(float(expected), rel=1e-5)
     best = logits.argmax(-1)
     hits = sum(int(b in labels) for b, labels in zip(best, given["labels"], strict=True))

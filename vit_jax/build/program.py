@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax import sharding, tree
-from vit_jax.build import execution
+from vit_jax.build import execution, objectives
 from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
 from vit_jax.config import timeline
@@ -27,11 +27,14 @@ from vit_jax.models import variants
 from vit_jax.optim import optimizers, schedules
 from vit_jax.runtime import compile_ahead
 from vit_jax.step import state, train_step
+from vit_jax.step.objective import PARAMETERS, Network, Objective
 
 if TYPE_CHECKING:
     from vit_jax.evaluators import custom, features
-    from vit_jax.step import masked_patches
     from vit_jax.weights.fitting import Fitted
+
+
+_OWN = 2**31  # number of the objective's parameters in the key of initialisation
 
 
 def make_rules(config: ConfigDict, devices: Sequence[Any] | None = None) -> sharding.Rules:
@@ -80,6 +83,7 @@ class Program:
     examples: int
     labels: int  # K, the largest number of labels of an image
     steps: timeline.Steps
+    objective: Objective
     model: variants.Model
     execution: str  # how the devices compute the model, and why
     rules: sharding.Rules
@@ -127,14 +131,21 @@ class Program:
         return self.rules.sharding(("act_batch",), (self.config.batch_size,), "batch")
 
     def batch(self) -> dict[str, jax.ShapeDtypeStruct]:
-        """Returns the shapes of a global batch of images."""
-        size = self.config.batch_size
-        over = self.batch_sharding
-        return {
-            "image": jax.ShapeDtypeStruct((size, *self.images.shape), jnp.uint8, sharding=over),
-            "labels": jax.ShapeDtypeStruct((size, self.labels), jnp.int32, sharding=over),
-            "_mask": jax.ShapeDtypeStruct((size,), jnp.bool_, sharding=over),
+        """Returns the shapes of a global batch."""
+        fields = self.objective.batch(*self.images.shape) | {
+            "labels": jax.ShapeDtypeStruct((self.labels,), jnp.int32),
+            "_mask": jax.ShapeDtypeStruct((), jnp.bool_),
         }
+        size, over = self.config.batch_size, self.batch_sharding
+        return {
+            name: jax.ShapeDtypeStruct((size, *field.shape), field.dtype, sharding=over)
+            for name, field in fields.items()
+        }
+
+    @property
+    def step_flops(self) -> int:
+        """The FLOPs of one example in a training step, without recomputation."""
+        return _step_flops(self.objective, self.model.cfg, self.images)
 
     def lower_step(self) -> jax.stages.Lowered:
         """Lowers the train step, for compilation ahead of time."""
@@ -173,7 +184,7 @@ class Program:
             lambda path, leaf: jax.device_put(taken.get(path, leaf), leaf.sharding), fresh
         )
         from_params = functools.partial(
-            state.from_params, tx=self.tx, ema=self.config.ema.decay > 0
+            state.from_params, tx=self.tx, ema=self.config.ema.decay > 0, keep=self.objective.kept
         )
         return jax.jit(from_params, out_shardings=places)(chosen)
 
@@ -222,30 +233,30 @@ def make(
     """
     rules = make_rules(config, devices)
     platform = platform or rules.mesh.devices.flat[0].platform
-    steps, use_ema = timeline.steps_of(config, examples), config.ema.decay > 0
-    chosen, images = _execution(config, classes, rules, steps, platform), images_lib.of(config.data)
-    bare = variants.make(chosen.cfg)
-
-    def init_params(key: jax.Array) -> Any:
-        return bare.init(key, jnp.zeros((1, *images.shape)))["params"]
-
+    cfg, steps = (
+        variants.config(**config.model, classes=classes),
+        timeline.steps_of(config, examples),
+    )
+    objective = objectives.make(config, cfg)
+    chosen = _execution(config, objective, objective.model(cfg), rules, steps, platform)
+    init_params = _initialiser(chosen.cfg, objective, images_lib.of(config.data))
     params = jax.eval_shape(init_params, _key_shape())
     rates, tx = _optimizer(config, params, steps)
-
-    def create(key: jax.Array) -> state.TrainState:
-        return state.create(init_params, tx, key, ema=use_ema)
-
-    abstract = _placed(jax.eval_shape(create, _key_shape()), params, chosen.cfg, rules)
+    state_options = {"ema": config.ema.decay > 0, "keep": objective.kept}
+    create = functools.partial(state.create, init_params, tx, **state_options)
+    abstract = _placed(create, params, variants.axes(chosen.cfg) | objective.AXES, rules)
     places = jax.tree.map(lambda x: x.sharding, abstract)
-    model, everywhere = variants.make(chosen.cfg, rules), rules.replicated
-    step, eval_step, scores_step = _step_functions(config, model, tx, platform)
+    everywhere, model = rules.replicated, variants.make(chosen.cfg, rules)
+    step, *evaluation = _step_functions(config, objective, model, tx, platform)
     jitted = functools.partial(jax.jit, compiler_options=compile_ahead.options(platform))
+    eval_step, scores_step = (jitted(one, out_shardings=everywhere) for one in evaluation)
     return Program(
         config=config,
         classes=classes,
         examples=examples,
         labels=labels,
         steps=steps,
+        objective=objective,
         model=model,
         execution=chosen.reason,
         rules=rules,
@@ -255,61 +266,66 @@ def make(
         init_params=init_params,
         tx=tx,
         step=jitted(step, donate_argnums=0, out_shardings=(places, everywhere)),
-        eval_step=jitted(eval_step, out_shardings=everywhere),
-        scores_step=jitted(scores_step, out_shardings=everywhere),
+        eval_step=eval_step,
+        scores_step=scores_step,
     )
 
 
-def masked_objective(config: ConfigDict, cfg: variants.Config) -> "masked_patches.Masked | None":
-    """Returns the objective that `config.masked` asks for; None if it asks for none.
-
-    Raises:
-      BadInput: the model has no patch embeddings or no final patch representations, or a value
-        cannot be used.
-    """
-    if config.masked.target == "none":
-        return None
-    if not cfg.predicts_patches:
-        pool = "pool=map" if config.model.pool == "map" else config.model.variant
-        raise BadInput(
-            f"masked.target={config.masked.target} is for ViT and hybrids with pool=token or gap, "
-            f"not for {pool}; give another model, or leave masked.target out."
-        )
-    rows, columns = variants.grid(cfg, *images_lib.of(config.data).size)
-    if config.data.channels != 3:
-        raise BadInput(
-            f"masked.target={config.masked.target} predicts colours of RGB images, and "
-            f"data.channels={config.data.channels}; leave masked.target out."
-        )
-    from vit_jax.step import masked_patches
-
-    return masked_patches.make(**config.masked, patches=rows * columns, side=cfg.stride)
-
-
 def model_config(config: ConfigDict, classes: int) -> variants.Config:
-    """Returns the model that a configuration trains; it has no class head for patch prediction."""
+    """Returns the model that a configuration trains; its head is the objective's choice."""
     cfg = variants.config(**config.model, classes=classes)
-    objective = masked_objective(config, cfg)
-    if objective is None:
-        return cfg
-    return cfg.for_patches(objective.outputs)
+    return objectives.make(config, cfg).model(cfg)
+
+
+def _initialiser(
+    cfg: variants.Config, objective: Objective, images: images_lib.Images
+) -> Callable[[jax.Array], Any]:
+    """Returns key -> parameters of the model, and the objective's own beside them."""
+    bare, image = variants.make(cfg), jnp.zeros((1, *images.shape))
+
+    def init_params(key: jax.Array) -> Any:
+        output, variables = bare.init_with_output(key, image)
+        shape = jax.ShapeDtypeStruct(output.shape, output.dtype)
+        own = objective.parameters(jax.random.fold_in(key, _OWN), shape)
+        return {**variables["params"], **({PARAMETERS: own} if own else {})}
+
+    return init_params
 
 
 def _execution(
-    config: ConfigDict, classes: int, rules: sharding.Rules, steps: timeline.Steps, platform: str
+    config: ConfigDict,
+    objective: Objective,
+    cfg: variants.Config,
+    rules: sharding.Rules,
+    steps: timeline.Steps,
+    platform: str,
 ) -> execution.Execution:
     """Returns the model in the form that these devices compute in a run of this length."""
-    cfg, shape = model_config(config, classes), images_lib.of(config.data)
-    images = config.batch_size * steps.total
+    images, examples = images_lib.of(config.data), config.batch_size * steps.total
     # A user's own model with one form may not know its FLOPs.
-    flops = 3 * images * variants.forward_flops(cfg, *shape.shape) if cfg.FORMS else 0
-    return execution.choose(cfg, config.model, rules, platform, flops / rules.mesh.size, shape.size)
+    flops = examples * _step_flops(objective, cfg, images) if cfg.FORMS else 0
+    share = flops / rules.mesh.size
+    return execution.choose(cfg, config.model, rules, platform, share, images.size)
+
+
+def _step_flops(objective: Objective, cfg: variants.Config, images: images_lib.Images) -> int:
+    """Returns the FLOPs of an example in a training step; objectives count RGB images."""
+    flops = objective.step_flops(cfg, *images.size)
+    if images.channels == 3:
+        return flops
+    forward = variants.forward_flops(cfg, *images.size)
+    return flops * variants.forward_flops(cfg, *images.shape) // forward
 
 
 def _placed(
-    shapes: state.TrainState, params: Any, cfg: variants.Config, rules: sharding.Rules
+    create: Callable[[jax.Array], state.TrainState],
+    params: Any,
+    meaning: sharding.Axes,
+    rules: sharding.Rules,
 ) -> state.TrainState:
-    places = sharding.place(shapes, sharding.param_axes(params, variants.axes(cfg)), rules)
+    """Returns the state that `create` makes, as shapes with shardings."""
+    shapes = jax.eval_shape(create, _key_shape())
+    places = sharding.place(shapes, sharding.param_axes(params, meaning), rules)
     return jax.tree.map(
         lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, places
     )
@@ -338,42 +354,38 @@ def _optimizer(
     return rates, train_step.skipping(tx) if config.skip_non_finite else tx
 
 
-def _step_functions(
-    config: ConfigDict, model: variants.Model, tx: optimizers.Transform, platform: str
-) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-    """Returns (train step, evaluation step, evaluation step with scores).
-
-    Patch prediction has no scores.
-    """
+def network(config: ConfigDict, model: variants.Model) -> Network:
+    """Returns a model as objectives call it."""
 
     def apply(params: Any, images: jax.Array, **options: Any) -> jax.Array:
         return jnp.asarray(model.apply({"params": params}, images, **options))
 
-    objective, images = masked_objective(config, model.cfg), images_lib.of(config.data)
-    shared = {
-        "classes": model.cfg.classes,
-        "mean": images.mean,
-        "std": images.std,
-        "loss": config.loss.name,
-    }
+    images = images_lib.of(config.data)
+    return Network(apply, images.mean, images.std)
+
+
+def _step_functions(
+    config: ConfigDict,
+    objective: Objective,
+    model: variants.Model,
+    tx: optimizers.Transform,
+    platform: str,
+) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+    """Returns (train step, evaluation step, evaluation step with scores).
+
+    Only an objective that learns classes has scores.
+    """
+    called = network(config, model)
     step = train_step.make_train_step(
-        apply,
+        objective,
+        called,
         tx,
-        label_smoothing=config.loss.label_smoothing,
         accumulation=config.accumulation,
         ema_decay=config.ema.decay,
-        mixup_alpha=config.mixup.alpha,
-        cutmix_alpha=config.mixup.cutmix,
-        masked=objective,
         norm_of_change=platform == "tpu",
-        **shared,
     )
-    if objective is not None:
-        normalisation = {"mean": images.mean, "std": images.std}
-        sums = train_step.make_masked_eval_step(apply, objective, **normalisation)
-        return step, sums, sums
-    with_scores = train_step.make_eval_step(apply, **shared, scores=True)
-    return step, train_step.make_eval_step(apply, **shared), with_scores
+    evaluate = functools.partial(objective.eval_sums, called)
+    return step, evaluate, functools.partial(getattr(objective, "scores", evaluate), called)
 
 
 def stronger_remat(model: ConfigDict) -> list[str]:

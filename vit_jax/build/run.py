@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import jax
 import numpy as np
 
-from vit_jax.build import program
+from vit_jax.build import objectives, program
 from vit_jax.build.program import Program
 from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
@@ -49,11 +49,12 @@ def check(config: ConfigDict) -> None:
       BadInput: the first error found.
     """
     config_lib.check(config)
-    validation.check_together(config)
     cfg = variants.config(**config.model, classes=2)
     images = images_lib.of(config.data)
     variants.check_image_size(cfg, *images.size)
-    program.masked_objective(config, cfg)
+    objective = objectives.make(config, cfg)
+    validation.check_together(config, objective.EVALUATED)
+    objectives.check_views(config, objective)
     for key in ("train_ops", "eval_ops"):
         preprocess.parse(f"data.{key}", config.data[key], images.size, images.channels)
     specs = [("data.source", config.data.source)]
@@ -85,6 +86,11 @@ class Run:
     def config(self) -> ConfigDict:
         """The configuration of the run."""
         return self.program.config
+
+    @property
+    def learned_classes(self) -> Sequence[str]:
+        """The class names by label; empty if the objective learns no classes."""
+        return self.source.classes if self.program.objective.LABELLED else ()
 
     def train_batches(self, first_step: int) -> Iterator[dict[str, jax.Array]]:
         """Yields global batches, from `first_step` on."""
@@ -360,10 +366,14 @@ def _pipeline(
     data, images = config.data, images_lib.of(config.data)
     key = "eval_ops" if name else "train_ops"
     ops = preprocess.parse(f"data.{key}", data[key], images.size, images.channels)
+    views = preprocess.parse_views("data.views", data.views, images.size, images.channels)
+    if name and any(view.name == "image" for view in views):
+        views = ()  # otherwise an evaluation sees the same views, drawn the same way each time
     batch_size = (config.evals[name].batch_size if name else 0) or config.batch_size
     pipe = Pipeline(
         split, ops, batch_size, config.seed, images.size, data.workers,
-        data.prefetch, "error" if name else data.bad_images, channels=images.channels,
+        data.prefetch, "error" if name else data.bad_images,
+        views=views, channels=images.channels,
     )  # fmt: skip
     return pipe, pipe.probe()["labels"].shape[1] if probe else 0
 
@@ -405,8 +415,6 @@ def _cached(pipe: Pipeline, data: ConfigDict, notes: list[str]) -> Pipeline:
     """Returns the same pipeline, reading from memory if `data.cache` asks for it."""
     if data.cache == "none":
         return pipe
-    from vit_jax.data.pipeline import memory_cache
-
-    split, ops, note = memory_cache.cache_split(pipe.split, data.cache, pipe.ops, data.workers)
+    cached, note = pipe.cached(data.cache)
     notes += [note] if note else []
-    return dataclasses.replace(pipe, split=split, ops=ops)
+    return cached

@@ -231,7 +231,7 @@ class Checkpoints:
         target = self._for_orbax / str(step)
         unfinished = self._checkpointer.get_temporary_path(target).get()
         self._sealing = self.folder / unfinished.name, files
-        args = ocp.args.Composite(state=ocp.args.StandardSave(state))  # type: ignore[call-arg]
+        args = ocp.args.Composite(state=ocp.args.StandardSave(state.saved()))  # type: ignore[call-arg]
         try:
             self._checkpointer.save(target, args=args)
         except Exception as e:  # a store raises errors of any class
@@ -355,7 +355,7 @@ class Checkpoints:
           StoreLost, RunFailed: a bucket, or a disk, fails.
         """
         self._check_params(step, abstract)
-        wanted = ocp.args.Composite(state=ocp.args.StandardRestore(abstract))  # type: ignore[call-arg]
+        wanted = ocp.args.Composite(state=ocp.args.StandardRestore(abstract.saved()))  # type: ignore[call-arg]
         try:
             if self._read_only:
                 reader = ocp.Checkpointer(ocp.CompositeCheckpointHandler())
@@ -365,7 +365,7 @@ class Checkpoints:
             raise self._not_restored(step, abstract, e) from e
         self._known.add(step)
         self._set_aside()
-        return restored["state"]
+        return TrainState(**restored["state"])
 
     def _check_params(self, step: int, abstract: TrainState) -> None:
         """Refuses other parameters before orbax reads any; the optimizer state repeats them."""
@@ -382,7 +382,7 @@ class Checkpoints:
         if isinstance(error, jax.errors.JaxRuntimeError):  # a device failed, e.g. out of memory
             return error
         with contextlib.suppress(Exception):  # the same disk or store may fail again
-            difference = tree.difference(self._saved(step), _as_dict(abstract))
+            difference = tree.difference(self._saved(step), abstract.saved())
         if difference:
             return _other_tree(folder, difference)
         text = f"{folder} could not be read: {error!r:.500}."
@@ -444,7 +444,3 @@ class Checkpoints:
 def _other_tree(folder: Path, difference: str) -> BadInput:
     text = f"{folder} does not hold the state that this config needs:"
     return BadInput(f"{text}\n{difference}")
-
-
-def _as_dict(state: TrainState) -> dict[str, Any]:
-    return {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}

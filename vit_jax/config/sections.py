@@ -134,6 +134,8 @@ class Data:
         3, "channels of an image; 1: gray (docs/preprocessing.md)", Range(1, 1024), "channels")
     train_ops: str = results("decode|inception_crop({size})|flip_lr", "chain of ops for training")
     eval_ops: str = results("decode|resize({size})", "chain of ops for evaluation")
+    views: str = results(
+        "", 'views of a training image in place of train_ops, "NAME*COUNT: CHAIN ; ..."; "": one')
     mean: tuple[float, ...] = results(
         (0.5, 0.5, 0.5), "mean of each channel, or one for all; pixels scaled to [0, 1]", "mean")
     std: tuple[float, ...] = results(
@@ -409,6 +411,9 @@ class Config:
         512, "images per optimizer step over all devices", _POSITIVE, "images")
     accumulation: int = where(
         1, "micro-batches per step, run one after another; divides batch_size", _POSITIVE)
+    objective: Literal["auto"] | str = results(
+        "auto", "what to learn: auto: classes, or patches if masked.target is set; "
+        "contrastive(...); or your own", "plug-in")
     skip_non_finite: int = results(
         0, "non-finite updates (loss, gradients) to skip in total; the next ends the run", _COUNT,
         "updates")

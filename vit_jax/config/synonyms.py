@@ -220,8 +220,9 @@ TABLE: dict[str, dict[str, tuple[str, ...]]] = {
         "rand_augment trivial_augment trivial_augment_wide auto_augment aug_mix":
             ("randaug(2, 10)", "Those are the ops in a row, and their strength up to 10."),
         "cutout random_erase": ("random_erasing", ""),
-        "gaussian_blur solarize grayscale random_grayscale":
-            ("three_augment", "It draws one of grey, solarized and blurred."),
+        "random_grayscale grey gray greyscale to_grayscale": ("grayscale(0.2)", ""),
+        "blur random_gaussian_blur": ("gaussian_blur(0.5)", ""),
+        "random_solarize": ("solarize(0.2)", ""),
         "decode_image decode_jpeg pil_to_tensor to_tensor to_image":
             ("decode", "A chain begins with it; batches are made later."),
         "normalize normalization rescale rescaling value_range":

@@ -9,9 +9,9 @@ Combinations that depend on a model, a mesh or data are checked at their use. St
 
 import math
 import re
+from collections.abc import Sequence
 
-from vit_jax.config import images
-from vit_jax.config.load import ConfigDict, flatten
+from vit_jax.config.load import ConfigDict
 from vit_jax.errors import BadInput, unknown
 
 _TAKEN = (
@@ -25,16 +25,19 @@ _TAKEN = (
     "skipped",
     "looked_at_test",
 )  # names of other metrics and keys of results
-METRICS = ("top1", "top5", "loss")  # of an evaluation
 # All metrics of the built-in evaluations; other metrics come from a user's own evaluator.
 MEASURED = re.compile(r"top1|top5|loss|examples|mce|mean_error|error_\w+|\d+shot")
 
 
-def check_together(config: ConfigDict) -> None:
-    """Raises BadInput for values that are allowed one by one, but not together."""
+def check_together(config: ConfigDict, evaluated: Sequence[str]) -> None:
+    """Raises BadInput for values that are allowed one by one, but not together.
+
+    Args:
+      config: a configuration whose single values are checked.
+      evaluated: the metrics of an evaluation, which the objective names.
+    """
     _check_evaluations(config)
-    _check_best_metric(config)
-    images.of(config.data)
+    _check_best_metric(config, evaluated)
     data, parts, size = config.data, config.accumulation, config.batch_size
     if size % parts:
         low = [a for a in range(1, math.isqrt(size) + 1) if size % a == 0]
@@ -50,8 +53,6 @@ def check_together(config: ConfigDict) -> None:
         )
     if data.balanced and not data.examples and data.fraction == 1:
         raise BadInput("data.balanced=True chooses nothing without data.examples or data.fraction.")
-    if config.masked.target != "none":
-        _check_masked(config)
 
 
 def _nearest(value: int, fits: list[int]) -> str:
@@ -73,9 +74,9 @@ def _check_evaluations(config: ConfigDict) -> None:
             raise BadInput(f"evals.{name}: fewshot.sources has that name; choose another.")
 
 
-def _check_best_metric(config: ConfigDict) -> None:
+def _check_best_metric(config: ConfigDict, evaluated: Sequence[str]) -> None:
     """Raises BadInput if no evaluation measures `checkpoint.keep_best`."""
-    metrics = [f"{n}{raw}/{m}" for n in config.evals for raw in ("", "_raw") for m in METRICS]
+    metrics = [f"{n}{raw}/{m}" for n in config.evals for raw in ("", "_raw") for m in evaluated]
     best = config.checkpoint.keep_best
     where = best.rpartition("/")[0].removesuffix("_raw")
     if where in config.evals and config.evals[where].evaluator:
@@ -88,25 +89,6 @@ def _check_best_metric(config: ConfigDict) -> None:
 def few_shot_tasks(config: ConfigDict) -> dict[str, str]:
     """Returns the name of each few-shot evaluation, the prefix of its metrics -> its source."""
     return {f"fewshot_{name}": source for name, source in config.fewshot.sources}
-
-
-def _check_masked(config: ConfigDict) -> None:
-    """Raises BadInput for a value that only classes use, in masked patch prediction."""
-    unset = {"loss.name": "softmax", "loss.label_smoothing": 0.0, "mixup.alpha": 0.0}
-    unset |= {"mixup.cutmix": 0.0, "model.representation": 0, "model.head_bias": 0.0}
-    values = dict(flatten(config))
-    for key, value in unset.items():
-        if values[key] != value:
-            raise BadInput(
-                f"{key}={values[key]!r} has no use with masked.target={config.masked.target}, "
-                "which has its own loss and head; leave it out."
-            )
-    for name, section in config.evals.items():
-        if section.evaluator:
-            raise BadInput(
-                f"evals.{name}.evaluator={section.evaluator!r} measures classes, but masked.target="
-                f"{config.masked.target} predicts patches; leave it out."
-            )
 
 
 def evaluations_of_test(config: ConfigDict) -> list[str]:

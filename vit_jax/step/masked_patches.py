@@ -12,7 +12,7 @@ that 3 bits per channel distinguish. Start from `make`.
 import dataclasses
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,10 +20,12 @@ import jax.numpy as jnp
 from vit_jax.config.sections import Target
 from vit_jax.errors import BadInput
 from vit_jax.step import losses, metrics
+from vit_jax.step.objective import Batch, Network, Objective, PyTree, Sums
 
 COLOURS = 512
 LEVEL = 32  # values of a channel in each of its 8 levels
 CELLS = {"mean": 1, "small": 4, "l2": 1}  # cells per side into which a patch is averaged
+_CORRUPTION = 2**31 + 1  # stands for a micro-batch's number in the key of corruption
 
 
 class Corruption(NamedTuple):
@@ -39,8 +41,8 @@ class Corruption(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Masked:
-    """The objective for images of one size.
+class Masked(Objective):
+    """The objective for images of one size. It ignores labels.
 
     Attributes:
       target: `mean`: the mean colour; `small`: the colours of the patch averaged to 4 x 4; `l2`:
@@ -54,6 +56,13 @@ class Masked:
     rate: float
     patches: int
     side: int
+
+    METRICS = ("loss", "top1")
+    EVALUATED = ("top1", "top5", "loss")
+    SECTIONS = ("masked",)
+
+    def model(self, cfg: Any) -> Any:
+        return cfg.for_patches(self.outputs)
 
     @property
     def corrupted(self) -> int:
@@ -75,7 +84,38 @@ class Masked:
         """O: the logits of each colour, or the pixels row by row."""
         return 3 * self.side**2 if self.target == "l2" else COLOURS * CELLS[self.target] ** 2
 
-    def draw(self, keys_B: jax.Array) -> Corruption:
+    def draw(self, batch: Batch, key: jax.Array) -> tuple[Batch, None]:
+        keys_B = jax.random.split(jax.random.fold_in(key, _CORRUPTION), len(batch["_mask"]))
+        return batch | {"corruption": self.corruption(keys_B)}, None
+
+    def sums(
+        self,
+        network: Network,
+        params: PyTree,
+        kept: PyTree,
+        batch: Batch,
+        drawn: None,
+        key: jax.Array,
+    ) -> Sums:
+        totals = self._predicted(network, params, batch, train=True, key=key)
+        return {"loss": totals["loss"], "top1": totals["top1"]}
+
+    def eval_sums(self, network: Network, params: PyTree, batch: Batch) -> Sums:
+        """Returns `measured` of a batch; an image is corrupted the same way every time."""
+        batch = batch | {"corruption": self.corruption(image_keys(batch["image"]))}
+        return self._predicted(network, params, batch, train=False, key=None)
+
+    def _predicted(
+        self, network: Network, params: PyTree, batch: Batch, *, train: bool, key: Any
+    ) -> Sums:
+        source_BL, corrupted_BL = batch["corruption"]
+        images_BHWC = network.normalise(batch["image"])
+        predicted_BLO = network.apply(
+            params, images_BHWC, train=train, key=key, source_BL=source_BL
+        )
+        return self.measured(predicted_BLO, batch["image"], corrupted_BL, batch["_mask"])
+
+    def corruption(self, keys_B: jax.Array) -> Corruption:
         """Draws the corruption of each image from its key: `counts` patches in every image.
 
         The other patch is any patch of the same image except itself, corrupted or not. It lends
@@ -93,7 +133,7 @@ class Masked:
         source_L = jnp.where(rank_L < by_mask + by_other, other_L, own_L)
         return jnp.where(rank_L < by_mask, -1, source_L), rank_L < self.corrupted
 
-    def sums(
+    def measured(
         self,
         predicted_BLO: jax.Array,
         images_BHWC: jax.Array,
@@ -136,23 +176,33 @@ class Masked:
         return {"top1": share(1), "top5": share(5), "loss": loss, "examples": examples}
 
 
-def make(*, target: str, rate: float, patches: int, side: int) -> Masked:
+def make(cfg: Any, variant: str, height: int, width: int, *, target: str, rate: float) -> Masked:
     """Returns the objective that a configuration names.
 
     Args:
+      cfg: the model, with a head of any kind.
+      variant: its name, for messages.
+      height: pixels of an image.
+      width: pixels of an image.
       target: see `Masked`.
       rate: above 0, up to 1 (0.5 in the paper, which also tried 0.15).
-      patches: L.
-      side: P.
 
     Raises:
-      BadInput: the rate corrupts no patch.
+      BadInput: the model has no patch embeddings or no final patch representations, or the rate
+        corrupts no patch.
     """
-    objective = Masked(target, rate, patches, side)  # type: ignore[arg-type]
-    if objective.corrupted < 1:
-        least = math.ceil(50 / patches) / 100
+    if not cfg.predicts_patches:
+        pool = "pool=map" if getattr(cfg, "pool", "") == "map" else variant
         raise BadInput(
-            f"masked.rate={rate} of {patches} patches; give a share from {least} up to 1."
+            f"masked.target={target} is for ViT and hybrids with pool=token or gap, not for "
+            f"{pool}; give another model, or leave masked.target out."
+        )
+    rows, columns = cfg.patch_grid(height, width)
+    objective = Masked(target, rate, rows * columns, cfg.stride)  # type: ignore[arg-type]
+    if objective.corrupted < 1:
+        least = math.ceil(50 / (rows * columns)) / 100
+        raise BadInput(
+            f"masked.rate={rate} of {rows * columns} patches; give a share from {least} up to 1."
         )
     return objective
 

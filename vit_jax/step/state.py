@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The arrays that a step works on: the state of training, saved as one tree, and its images."""
+"""The arrays that a step works on: the state of training and its images."""
 
 import dataclasses
 from collections.abc import Callable
@@ -17,12 +17,26 @@ PyTree = Any
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass
 class TrainState:
-    """Step count, parameters, optimizer state, and the average of parameters (None when off)."""
+    """The state of training, saved as one tree.
 
-    step: jax.Array  # int32 [], optimizer steps done
-    params: PyTree  # float32 leaves
+    Attributes:
+      step: int32 [], optimizer steps done.
+      params: float32 leaves.
+      opt_state: of the optimizer.
+      ema: the average of parameters, or None.
+      kept: what the objective keeps, such as a teacher, or None.
+    """
+
+    step: jax.Array
+    params: PyTree
     opt_state: PyTree
-    ema: PyTree  # as params, or None
+    ema: PyTree
+    kept: PyTree = None
+
+    def saved(self) -> dict[str, PyTree]:
+        """Returns the tree that checkpoints hold: the fields, without a `kept` that is None."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {name: x for name, x in fields.items() if name != "kept" or x is not None}
 
 
 def create(
@@ -31,6 +45,7 @@ def create(
     key: jax.Array,
     *,
     ema: bool,
+    keep: Callable[[PyTree], PyTree] = lambda _: None,
 ) -> TrainState:
     """Returns the state before the first step. Pure: meant for `jax.jit` with out-shardings.
 
@@ -39,14 +54,21 @@ def create(
       tx: the optimizer.
       key: typed key.
       ema: keeps an average of the parameters, which starts at the initial parameters.
+      keep: parameters -> what the objective keeps, see `Objective.kept`.
     """
-    return from_params(init(key), tx, ema=ema)
+    return from_params(init(key), tx, ema=ema, keep=keep)
 
 
-def from_params(params: PyTree, tx: optax.GradientTransformation, *, ema: bool) -> TrainState:
+def from_params(
+    params: PyTree,
+    tx: optax.GradientTransformation,
+    *,
+    ema: bool,
+    keep: Callable[[PyTree], PyTree] = lambda _: None,
+) -> TrainState:
     """Returns the state that starts at the given parameters."""
     average = jax.tree.map(jnp.copy, params) if ema else None
-    return TrainState(jnp.zeros((), jnp.int32), params, tx.init(params), average)
+    return TrainState(jnp.zeros((), jnp.int32), params, tx.init(params), average, keep(params))
 
 
 def normalise(image_BHWC: jax.Array, mean: tuple[float, ...], std: tuple[float, ...]) -> jax.Array:

@@ -15,16 +15,15 @@ import jax
 
 from vit_jax.build import run as build
 from vit_jax.errors import RunFailed
-from vit_jax.models import variants
 from vit_jax.runtime import coordination
 from vit_jax.step.train_step import non_finite
 from vit_jax.training import metric_writer
 from vit_jax.training.metric_writer import Report, Throughput
 
 _MOST_WAITING = 1000  # steps after which a loss is checked, however long a window is
-_NAMES = {  # in the order of computation: the first that is not finite is the one reported
-    "loss": "train/loss", "top1": "train/top1", "grad_norm": "norm/grads",
-    "update_norm": "norm/updates", "param_norm": "norm/params", "skipped": "train/skipped_updates",
+_NAMES = {  # after the metrics of the objective: the first that is not finite is the one reported
+    "grad_norm": "norm/grads", "update_norm": "norm/updates", "param_norm": "norm/params",
+    "skipped": "train/skipped_updates",
 }  # fmt: skip
 _SKIPPABLE, _SKIPPED = ("train/loss", "norm/grads"), "train/skipped_updates"
 log = logging.getLogger("vit_jax")
@@ -40,8 +39,9 @@ class Window:
         self._measured = first  # step of the last row
         self._first, self._began = first, 0.0  # first step, and the time at which it was done
         program = run.program
+        self._names = {name: f"train/{name}" for name in program.objective.METRICS} | _NAMES
         self._steps, self._schedule = program.steps, program.schedule
-        self._step_flops = 3 * variants.forward_flops(program.model.cfg, *program.images.shape)
+        self._step_flops = program.step_flops
         self._mesh = program.rules.mesh
         self._peak_flops = _peak_flops(self._mesh.devices.flat[0])
 
@@ -67,7 +67,7 @@ class Window:
         rates = self._measure(newest)
         health = {} if newest is None else self._health()
         for (step, _, due), values in zip(ready, fetched, strict=True):
-            named = {_NAMES[name]: values[name].item() for name in _NAMES if name in values}
+            named = {new: values[old].item() for old, new in self._names.items() if old in values}
             row = self._checked(step, named)
             if due:
                 updates = step - int(row.get(_SKIPPED, 0))  # applied so far, this step included

@@ -127,8 +127,7 @@ def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict
     coordinated_stop.check()
     dataset = run.fingerprint()
     coordination.agree("dataset", dataset)
-    if run.program.model.cfg.classes:  # masked patch prediction has no classes
-        check_classes(previous, run.source.classes)
+    check_classes(previous, run.learned_classes)
     if parent is not None:
         from vit_jax.training import branch
 

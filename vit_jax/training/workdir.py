@@ -240,13 +240,13 @@ def check_classes(workdir: Path, classes: Sequence[str]) -> None:
     Args:
       workdir: the folder of the run. Without a saved step, all classes are accepted. If the names
         of the trained classes are unknown, only their number is compared.
-      classes: the class names of the data, by label.
+      classes: the class names that the run learns, by label; without any, nothing is compared.
 
     Raises:
       BadInput: a class is new, missing, or has another label.
     """
     refused = ""
-    if coordination.is_first() and has_checkpoint(workdir):
+    if classes and coordination.is_first() and has_checkpoint(workdir):
         trained: tuple[str, ...] = ()
         with contextlib.suppress(BadInput):  # `prepare` writes a damaged file again
             from vit_jax.weights import loading

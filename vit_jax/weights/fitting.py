@@ -21,7 +21,7 @@ from vit_jax.weights.architecture import PIXEL_KERNELS
 from vit_jax.weights.formats.name_table import Flat
 
 Grid = tuple[int, int]  # rows and columns of patches
-_OF_MASKED = re.compile(r"mask_token|patch_head/.*")  # only masked patch prediction has these
+_OF_OBJECTIVE = re.compile(r"mask_token|patch_head/.*|objective/.*")  # only pre-training has these
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,9 +46,9 @@ def fit(flat: Flat, target: Any, *, old: Grid | None, new: Grid, fresh_head: boo
       target: parameter tree (arrays or shapes) of the model, in either layout.
       old: grid of patches that the weights were made for; None if unknown.
       new: grid of the model.
-      fresh_head: whether heads start anew, with the model's own initial values (zeros). The mask
-        token and the head of masked patch prediction then start anew too; a model without them
-        drops them.
+      fresh_head: whether heads start anew, with the model's own initial values (zeros). What only
+        an objective such as masked patch prediction uses then starts anew too; a model without it
+        drops it.
 
     Raises:
       BadInput: any tensor is missing, left over or of another shape; the message lists up to 12.
@@ -103,7 +103,9 @@ def _fates(
     on_pixels = next((name for name in PIXEL_KERNELS if name in shapes), "")
 
     def fresh(name: str) -> bool:
-        return fresh_head and (name.startswith("head/") or _OF_MASKED.fullmatch(name) is not None)
+        return fresh_head and (
+            name.startswith("head/") or _OF_OBJECTIVE.fullmatch(name) is not None
+        )
 
     for name, shape in shapes.items():
         have = flat[name].shape if name in flat else None
@@ -129,7 +131,7 @@ def _fates(
                     "(--config.data.channels)"
                 )
     for name in sorted(set(flat) - set(shapes)):
-        if name.startswith("pre_logits/") or _OF_MASKED.fullmatch(name) or fresh(name):
+        if name.startswith("pre_logits/") or _OF_OBJECTIVE.fullmatch(name) or fresh(name):
             fate.append((name, "unused", f"{flat[name].shape}"))
         else:
             wrong.append(f"  unexpected   {name} {flat[name].shape}")

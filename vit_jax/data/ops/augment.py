@@ -8,34 +8,66 @@ See `chain` for the definition of an op and for the list of all ops.
 
 import dataclasses
 import math
+from typing import ClassVar
 
-from vit_jax.data.ops.resize import Size, resize, sides
+from vit_jax.data.ops import geometry
+from vit_jax.data.ops.resize import Size, resize, rows_columns
 from vit_jax.data.tensorflow import Tensor, tf
 
 
 @dataclasses.dataclass(frozen=True)
-class FlipLr:
+class FlipLr(geometry.Geometric):
     """Mirrors left and right with probability 1/2."""
+
+    def placement(self, sides: Tensor, seed: Tensor) -> geometry.Placement:
+        """Returns where pixels come from; draws what TensorFlow's function draws."""
+        last = tf.cast(sides[1], tf.float32) - 1.0
+        flipped = tf.random.stateless_uniform([], seed) < 0.5
+        source = tf.where(flipped, [-1.0, 0.0, last, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0, 1.0, 0.0])
+        return geometry.Placement(sides, source)
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
         return tf.image.stateless_random_flip_left_right(image, seed)
 
 
+def _begin(room: Tensor, seed: Tensor) -> Tensor:
+    """Returns where `tf.image.stateless_random_crop` begins to cut, int32 [2], row and column.
+
+    Args:
+      room: int32 [2], how many rows and columns the image has more than the crop.
+      seed: the seed of the crop.
+    """
+    draws = tf.random.stateless_uniform([3], seed, maxval=tf.int32.max, dtype=tf.int32)
+    return draws[:2] % (room + 1)
+
+
 @dataclasses.dataclass(frozen=True)
-class RandomCrop:
+class RandomCrop(geometry.Geometric):
     """Crops a random `size`; the image must be at least that large."""
 
     size: Size
 
+    def placement(self, sides: Tensor, seed: Tensor) -> geometry.Placement:
+        """Returns where pixels come from."""
+        size = rows_columns(self.size)
+        return geometry.of_box(_begin(sides - size, seed), size, size)
+
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        return tf.image.stateless_random_crop(image, [*sides(self.size), image.shape[-1]], seed)
+        return tf.image.stateless_random_crop(
+            image, [*rows_columns(self.size), image.shape[-1]], seed
+        )
 
 
 @dataclasses.dataclass(frozen=True)
-class Shift:
+class Shift(geometry.Geometric):
     """Moves the image by up to `pixels` in each direction; uncovered pixels are black."""
 
     pixels: int
+
+    def placement(self, sides: Tensor, seed: Tensor) -> geometry.Placement:
+        """Returns where pixels come from."""
+        begin = _begin(tf.constant([2 * self.pixels] * 2), seed) - self.pixels
+        return geometry.of_box(begin, sides, sides)
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
         shape = tf.shape(image)
@@ -45,13 +77,15 @@ class Shift:
 
 
 @dataclasses.dataclass(frozen=True)
-class InceptionCrop:
+class InceptionCrop(geometry.Geometric):
     """Crops a random box and resizes it to `size`.
 
     The box covers 5 % (`area_min`) to 100 % of the area and has an aspect ratio of 3/4 to 4/3, as
     described in arXiv:1409.4842. The resize is bilinear without antialias, as in the published
     code.
     """
+
+    IN_PARTS: ClassVar[bool] = False  # True: needs the bytes of a file, and decodes parts of it
 
     size: Size
     area_min: float = 0.05
@@ -69,9 +103,14 @@ class InceptionCrop:
         )
         return begin, extent
 
+    def placement(self, sides: Tensor, seed: Tensor) -> geometry.Placement:
+        """Returns where pixels come from."""
+        begin, extent = self.box(tf.concat([sides, [3]], axis=0), seed)
+        return geometry.of_box(begin[:2], extent[:2], rows_columns(self.size))
+
     def resize(self, box: Tensor) -> Tensor:
         """Resizes the pixels of a box, uint8 [h, w, C], to `size`."""
-        return resize(box, *sides(self.size), antialias=False)
+        return resize(box, *rows_columns(self.size), antialias=False)
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
         box = tf.slice(image, *self.box(tf.shape(image), seed))
@@ -80,7 +119,7 @@ class InceptionCrop:
 
 
 @dataclasses.dataclass(frozen=True)
-class Affine:
+class Affine(geometry.Geometric):
     """Turns by up to `degrees`, scales sides by up to 1 +- `scale`, moves by up to `shift` pixels.
 
     Bilinear; uncovered pixels are black. Meant for small images, such as digits.
@@ -90,20 +129,25 @@ class Affine:
     scale: float = 0.0
     shift: float = 0.0
 
-    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+    def placement(self, sides: Tensor, seed: Tensor) -> geometry.Placement:
+        """Returns where pixels come from."""
         draws = tf.random.stateless_uniform([5], seed, -1.0, 1.0)
         angle = draws[0] * (self.degrees * math.pi / 180.0)
         zoom_x, zoom_y = 1.0 + draws[1] * self.scale, 1.0 + draws[2] * self.scale
         # Output pixel p takes the input at centre + matrix (p - centre) + move.
         a, b = tf.cos(angle) / zoom_x, -tf.sin(angle) / zoom_y
         c, d = tf.sin(angle) / zoom_x, tf.cos(angle) / zoom_y
-        centre = (tf.cast(tf.shape(image)[:2], tf.float32) - 1.0) / 2.0
+        centre = (tf.cast(sides, tf.float32) - 1.0) / 2.0
         x = centre[1] - a * centre[1] - b * centre[0] + draws[3] * self.shift
         y = centre[0] - c * centre[1] - d * centre[0] + draws[4] * self.shift
+        return geometry.Placement(sides, tf.stack([a, b, x, c, d, y]))
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        place = self.placement(tf.shape(image)[:2], seed)
         moved = tf.raw_ops.ImageProjectiveTransformV3(
             images=tf.cast(image, tf.float32)[None],
-            transforms=tf.stack([a, b, x, c, d, y, 0.0, 0.0])[None],
-            output_shape=tf.shape(image)[:2],
+            transforms=tf.concat([place.source, [0.0, 0.0]], axis=0)[None],
+            output_shape=place.sides,
             interpolation="BILINEAR",
             fill_mode="CONSTANT",
             fill_value=0.0,

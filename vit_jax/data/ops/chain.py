@@ -4,8 +4,10 @@
 """Turns preprocessing chains such as `"decode|resize(224)|flip_lr"` into functions on one example.
 
 An op is a frozen dataclass. Its fields are its arguments, and its call maps (image, seed) to an
-image; `OPS` lists all ops. This module parses chains itself because clu's preprocess_spec imports
-TensorFlow, and an error in a chain should be reported at once. Start from `parse`.
+image; `OPS` lists all ops. `changes` names the fields of an example that an op changes; `follow`
+makes those other than the image (`geometry`). This module parses chains itself because clu's
+preprocess_spec imports TensorFlow, and an error in a chain should be reported at once. Start from
+`parse`, or from `parse_views` for several views of an image.
 """
 
 import ast
@@ -18,9 +20,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from vit_jax.config.plugins import Registry
-from vit_jax.data.ops import augment
+from vit_jax.data.example import FIELDS, SPATIAL
+from vit_jax.data.ops import augment, resize
 from vit_jax.data.ops.decode import Decode
-from vit_jax.data.ops.resize import Size, sides
+from vit_jax.data.ops.resize import Size, rows_columns
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput, unknown
 
@@ -28,7 +31,8 @@ from vit_jax.errors import BadInput, unknown
 class Op(Protocol):
     """Maps an image (encoded bytes before `Decode`, then uint8 [H, W, C]) and a seed to an image.
 
-    The seed is int64 [2].
+    The seed is int64 [2]. An op without `changes` cannot be applied to examples with fields that
+    move with the pixels. One whose `changes` names such fields has `follow`, as `Geometric` does.
     """
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor: ...
@@ -52,6 +56,9 @@ OPS = Registry(
         "color_jitter": "vit_jax.data.ops.color:ColorJitter",
         "three_augment": "vit_jax.data.ops.color:ThreeAugment",
         "random_erasing": "vit_jax.data.ops.erasing:RandomErasing",
+        "grayscale": "vit_jax.data.ops.color:Grayscale",
+        "gaussian_blur": "vit_jax.data.ops.color:GaussianBlur",
+        "solarize": "vit_jax.data.ops.color:Solarize",
     }
 )
 
@@ -75,6 +82,8 @@ RANGES: dict[str, tuple[float, float]] = {
     "fill": (-1, 255),
     "low": (0, 65534),
     "high": (0, 65535),
+    "sigma_min": (0.01, 100),
+    "sigma_max": (0.01, 100),
 }
 
 
@@ -111,6 +120,68 @@ def _in_channels(key: str, op: Any, channels: int) -> Op:
             "leave it out."
         )
     return dataclasses.replace(op, channels=channels) if isinstance(op, Decode) else op
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """One output of preprocessing.
+
+    Attributes:
+      name: the field of a batch that holds it.
+      count: how many are drawn of each example, along an axis of their own; 0: one, without it.
+      ops: the chain that makes it.
+    """
+
+    name: str
+    count: int
+    ops: tuple[Op, ...]
+
+    def size(self, otherwise: tuple[int, int]) -> tuple[int, int]:
+        """Returns the rows and columns that the chain states, or else `otherwise`."""
+        for op in reversed(self.ops):
+            if isinstance(op, resize.ResizeSmall | resize.BvResizeSmall):
+                break
+            if size := getattr(op, "size", None):
+                return rows_columns(size)
+        return otherwise
+
+
+_VIEW = re.compile(
+    r"\s*(?P<name>[A-Za-z]\w*)\s*(\*\s*(?P<count>\d{1,9})\s*)?:(?P<chain>.*)", re.DOTALL
+)
+_MOST_VIEWS = 64  # of one chain; each is a part of the graph
+
+
+def parse_views(key: str, text: str, size: Size, channels: int = 3) -> tuple[View, ...]:
+    """Parses views such as `"global*2: decode|inception_crop({size}) ; local*6: ..."`.
+
+    Returns:
+      The views in the order of the text; () for an empty text.
+
+    Raises:
+      BadInput: the text has another form, a chain is wrong (see `parse`), or a name is used twice
+        or is that of another field; the message names `key`.
+    """
+    views: dict[str, View] = {}
+    for part in text.split(";") if text.strip() else ():
+        match = _VIEW.fullmatch(part)
+        if match is None:
+            raise BadInput(
+                f"{key}: {part.strip()!r} is not a view; write NAME: CHAIN, or NAME*COUNT: CHAIN, "
+                "separated by semicolons, e.g. global*2: decode|inception_crop({size}) ; "
+                "local*6: decode|inception_crop(96)."
+            )
+        name, count = match["name"], match["count"]
+        if name in views or (name in FIELDS and name != "image"):
+            why = "is named twice" if name in views else "has the name of another field"
+            raise BadInput(f"{key}: the view {name} {why}; give it a name of its own.")
+        if count is not None and not 1 <= int(count) <= _MOST_VIEWS:
+            raise BadInput(f"{key}: {name}*{count}; give a count from 1 to {_MOST_VIEWS}.")
+        ops = parse(f"{key}, view {name}", match["chain"], size, channels)
+        views[name] = View(name, int(count or 0), ops)
+    if len({op for view in views.values() for op in view.ops if isinstance(op, Decode)}) > 1:
+        raise BadInput(f"{key}: the views decode differently; write the same decode in each chain.")
+    return tuple(views.values())
 
 
 def _op(key: str, text: str, size: Size) -> Op:
@@ -166,7 +237,7 @@ _SIZE = re.compile(r"\{size(?:\*(\d{1,4})//([1-9]\d{0,3}))?\}")
 
 def _multiple(size: Size, match: re.Match[str]) -> str:
     """Returns the number, or the rows and columns, that `{size}` or `{size*8//7}` stands for."""
-    rows, columns = (side * int(match[1] or 1) // int(match[2] or 1) for side in sides(size))
+    rows, columns = (side * int(match[1] or 1) // int(match[2] or 1) for side in rows_columns(size))
     return str(rows) if rows == columns else f"({rows}, {columns})"
 
 
@@ -186,25 +257,70 @@ def names(ops: tuple[Op, ...]) -> str:
 
 
 def apply(ops: tuple[Op, ...]) -> Callable[[Tensor, Tensor], Tensor]:
+    """Returns the composition of the ops on an image; see `apply_to_fields`."""
+    chained = apply_to_fields(ops)
+    return lambda image, seed: chained({"image": image}, seed)["image"]
+
+
+_Fields = dict[str, Tensor]
+
+
+def apply_to_fields(ops: tuple[Op, ...]) -> Callable[[_Fields, Tensor], _Fields]:
     """Returns the composition of the ops; each op draws from its own stream of the example's seed.
 
     A random crop right after decoding is done in the same pass as the decoding.
     """
 
-    def chained(image: Tensor, seed: Tensor) -> Tensor:
+    def chained(fields: _Fields, seed: Tensor) -> _Fields:
         seeds = [tf.random.experimental.stateless_fold_in(seed, n) for n in range(len(ops))]
         left = list(zip(ops, seeds, strict=True))
         while left:
             op, own = left.pop(0)
+            image = fields["image"]
             if isinstance(op, Decode) and image.dtype == tf.string and left:
                 crop, drawn = left[0]
                 if isinstance(crop, augment.InceptionCrop):
                     from vit_jax.data.ops import crops
 
-                    image = crop.resize(crops.decode_box(op, crop, image, drawn))
+                    box, shape = crops.decode_box(op, crop, image, drawn)
+                    image = crop.resize(box)
+                    fields = _follow(crop, fields, lambda s=shape: s[:2], drawn) | {"image": image}
                     del left[0]
                     continue
-            image = op(image, own)
-        return image
+            fields = _follow(op, fields, lambda i=image: tf.shape(i)[:2], own) | {
+                "image": op(image, own)
+            }
+        return fields
 
     return chained
+
+
+def _follow(op: Op, fields: _Fields, sides: Callable[[], Tensor], seed: Tensor) -> _Fields:
+    """Returns the fields with those that move with the image as they are after the op.
+
+    Args:
+      op: an op of a chain.
+      fields: the fields of an example.
+      sides: () -> int32 [2], rows and columns of the image before the op.
+      seed: the seed of the op.
+
+    Raises:
+      BadInput: the op moves the image alone, and the example has such fields.
+    """
+    spatial = {key: fields[key] for key in SPATIAL if key in fields}
+    if not spatial:
+        return fields
+    changes = ("image",) if isinstance(op, Decode) and not op.exif else getattr(op, "changes", ())
+    if not changes:
+        raise BadInput(
+            f"{type(op).__name__} may move pixels, but not {' and '.join(spatial)} with them; "
+            "leave it out of the chain (decode without exif=True), or do without these fields."
+        )
+    if changes == ("image",):
+        return fields
+    own_sides = sides()
+    if "mask" in spatial:
+        tf.debugging.assert_equal(
+            tf.shape(spatial["mask"]), own_sides, "the mask has another size than the image"
+        )
+    return fields | op.follow(spatial, own_sides, seed)  # type: ignore[attr-defined]

@@ -1,16 +1,19 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Random colours and 3-Augment: these ops map uint8 [H, W, 3] and a seed to uint8.
+"""Random colours, blur and 3-Augment: these ops map uint8 [H, W, 3] and a seed to uint8.
 
 See `chain` for the definition of an op. Start from `ColorJitter`.
 """
 
 import dataclasses
+import math
+from collections.abc import Callable
 from typing import ClassVar
 
 from vit_jax.data.ops import randaugment
 from vit_jax.data.tensorflow import Tensor, tf
+from vit_jax.errors import BadInput
 
 _GRAY = (0.299, 0.587, 0.114)  # ITU-R 601-2, like Pillow
 
@@ -21,9 +24,21 @@ def gray(image: Tensor) -> Tensor:
     return _GRAY[0] * red + _GRAY[1] * green + _GRAY[2] * blue
 
 
+def grey(image: Tensor) -> Tensor:
+    """Returns the luma of an image in each of three channels, uint8 [H, W, 3]."""
+    return tf.repeat(to_uint8(gray(image)), 3, axis=-1)
+
+
 def to_uint8(values: Tensor) -> Tensor:
     """Rounds, clips and casts to uint8."""
     return tf.cast(tf.clip_by_value(tf.round(values), 0.0, 255.0), tf.uint8)
+
+
+def _with_probability(
+    probability: float, draw: Tensor, image: Tensor, change: Callable[[], Tensor]
+) -> Tensor:
+    """Returns the changed image if a draw from [0, 1) is below the probability, else the image."""
+    return tf.ensure_shape(tf.cond(draw < probability, change, lambda: image), image.shape)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,17 +48,25 @@ class ColorJitter:
     Factors are drawn uniformly; the hue turns by [-x, x] turns. Brightness blends with black,
     contrast with the mean grey, saturation with each pixel's grey. Apart from clipping the three
     commute. So they are one step here, clipped and rounded once; torchvision applies them in random
-    order and rounds in between.
+    order and rounds in between. `probability` is that of any change.
     """
 
     ONLY_RGB: ClassVar[bool] = True
+    changes: ClassVar[tuple[str, ...]] = ("image",)
 
     brightness: float = 0.0
     contrast: float = 0.0
     saturation: float = 0.0
     hue: float = 0.0
+    probability: float = 1.0
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        if self.probability == 1.0:
+            return self._jittered(image, seed)
+        draw = tf.random.stateless_uniform([], tf.random.experimental.stateless_fold_in(seed, 1))
+        return _with_probability(self.probability, draw, image, lambda: self._jittered(image, seed))
+
+    def _jittered(self, image: Tensor, seed: Tensor) -> Tensor:
         most = tf.constant([self.brightness, self.contrast, self.saturation])
         draws = tf.random.stateless_uniform([4], seed, -1.0, 1.0)
         brightness, contrast, saturation = tf.unstack(tf.maximum(1.0 + most * draws[:3], 0.0))
@@ -59,6 +82,69 @@ class ColorJitter:
 
 
 @dataclasses.dataclass(frozen=True)
+class Grayscale:
+    """Makes the image grey with `probability`; it keeps its three channels."""
+
+    ONLY_RGB: ClassVar[bool] = True
+    changes: ClassVar[tuple[str, ...]] = ("image",)
+
+    probability: float = 0.2
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        draw = tf.random.stateless_uniform([], seed)
+        return _with_probability(self.probability, draw, image, lambda: grey(image))
+
+
+@dataclasses.dataclass(frozen=True)
+class Solarize:
+    """Inverts all values from 128 on, with `probability`."""
+
+    changes: ClassVar[tuple[str, ...]] = ("image",)
+
+    probability: float = 0.2
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        draw = tf.random.stateless_uniform([], seed)
+        change = lambda: randaugment.invert_from(image, 128)  # noqa: E731
+        return _with_probability(self.probability, draw, image, change)
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianBlur:
+    """Blurs with `probability`, by a Gaussian of `sigma_min` to `sigma_max` pixels.
+
+    The kernel covers 10 % of the shorter side, as in SimCLR (arXiv:2002.05709, appendix A), but at
+    least 3 pixels, and not more than 3 `sigma_max` to either side. Stands after an op that sets the
+    size.
+    """
+
+    changes: ClassVar[tuple[str, ...]] = ("image",)
+
+    probability: float = 0.5
+    sigma_min: float = 0.1
+    sigma_max: float = 2.0
+
+    def __post_init__(self) -> None:
+        if self.sigma_min > self.sigma_max:
+            raise BadInput(
+                f"gaussian_blur: sigma_min={self.sigma_min} is above sigma_max={self.sigma_max}."
+            )
+
+    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+        if None in (rows_columns := image.shape[:2].as_list()):
+            raise BadInput(
+                "gaussian_blur takes the width of its kernel from the size of the image; put it "
+                "after an op that sets the size, e.g. inception_crop({size})|gaussian_blur."
+            )
+        reach = min(max(min(rows_columns) // 20, 1), math.ceil(3 * self.sigma_max))
+        draws = tf.random.stateless_uniform([2], seed)
+        sigma = self.sigma_min + (self.sigma_max - self.sigma_min) * draws[1]
+        return _with_probability(
+            self.probability, draws[0], image, lambda: blur(image, sigma, reach)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class ThreeAugment:
     """3-Augment of DeiT III (arXiv:2204.07118), without its flip.
 
@@ -67,6 +153,7 @@ class ThreeAugment:
     """
 
     ONLY_RGB: ClassVar[bool] = True
+    changes: ClassVar[tuple[str, ...]] = ("image",)
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
         fold_in = tf.random.experimental.stateless_fold_in
@@ -74,7 +161,7 @@ class ThreeAugment:
         changed = tf.switch_case(
             tf.cast(choice * 3, tf.int32),
             [
-                lambda: tf.repeat(to_uint8(gray(image)), 3, axis=-1),
+                lambda: grey(image),
                 lambda: randaugment.invert_from(image, 128),
                 lambda: blur(image, 0.1 + 1.9 * sigma),
             ],

@@ -9,10 +9,11 @@ less exact pixels of large photographs, sooner. `chain.apply` puts both into a c
 
 import dataclasses
 from collections.abc import Callable
+from typing import ClassVar
 
 from vit_jax.data.ops import decode
 from vit_jax.data.ops.augment import InceptionCrop
-from vit_jax.data.ops.resize import sides
+from vit_jax.data.ops.resize import rows_columns
 from vit_jax.data.tensorflow import Tensor, tf
 
 
@@ -26,10 +27,14 @@ class FastInceptionCrop(InceptionCrop):
     images of 320 pixels, 4.7 at 112 (3.8) and 4.5 at 64 (5.7). Not for published numbers.
     """
 
+    IN_PARTS: ClassVar[bool] = True
+
     REDUCTIONS = (1, 2, 4, 8)  # the reductions that a JPEG's inverse transform can do itself
 
 
-def decode_box(op: decode.Decode, crop: InceptionCrop, content: Tensor, seed: Tensor) -> Tensor:
+def decode_box(
+    op: decode.Decode, crop: InceptionCrop, content: Tensor, seed: Tensor
+) -> tuple[Tensor, Tensor]:
     """Returns the pixels of `crop`'s box for `crop.resize`; edges of wide boxes may be inexact.
 
     Args:
@@ -39,26 +44,26 @@ def decode_box(op: decode.Decode, crop: InceptionCrop, content: Tensor, seed: Te
       seed: int64 [2], the seed of the crop.
 
     Returns:
-      uint8 [h, w, C].
+      uint8 [h, w, C], and the shape of the whole image, int32 [3].
     """
     shape = decode.jpeg_shape(content)
 
-    def in_two_passes() -> Tensor:
+    def in_two_passes() -> tuple[Tensor, Tensor]:
         image = op.pixels(content)
-        return tf.slice(image, *crop.box(tf.shape(image), seed))
+        return tf.slice(image, *crop.box(tf.shape(image), seed)), tf.shape(image)
 
     if not op.in_colour:
         return in_two_passes()
     return tf.cond(
         decode.is_jpeg(content, shape, op.exif) & decode.is_whole(content),
-        lambda: op.of_rgb(_jpeg_box(crop, content, shape, seed)),
+        lambda: (op.of_rgb(_jpeg_box(crop, content, shape, seed)), shape),
         in_two_passes,
     )
 
 
 def _jpeg_box(crop: InceptionCrop, content: Tensor, shape: Tensor, seed: Tensor) -> Tensor:
     begin, extent = crop.box(shape, seed)
-    rows, columns = sides(crop.size)
+    rows, columns = rows_columns(crop.size)
     exact: list[Callable[[], Tensor]] = [lambda: _exact(columns, content, shape, begin, extent)]
     if not isinstance(crop, FastInceptionCrop):
         return exact[0]()

@@ -11,13 +11,13 @@ drop the fraction of a grey level, half a level on average, and compute sizes an
 import dataclasses
 from typing import Any
 
-from vit_jax.data.ops import decode
+from vit_jax.data.ops import decode, geometry
 from vit_jax.data.tensorflow import Tensor, tf
 
 Size = int | tuple[int, int]  # a side, or rows and columns
 
 
-def sides(size: Size) -> tuple[int, int]:
+def rows_columns(size: Size) -> tuple[int, int]:
     """Returns rows and columns."""
     return size if isinstance(size, tuple) else (size, size)
 
@@ -29,7 +29,7 @@ def resize(image: Tensor, height: int | Tensor, width: int | Tensor, *, antialia
 
 
 @dataclasses.dataclass(frozen=True)
-class Resize:
+class Resize(geometry.Geometric):
     """Resizes to `size`, ignoring the aspect ratio: bilinear, rounded to uint8.
 
     `antialias` averages over source pixels when shrinking; published ViT chains do not.
@@ -38,12 +38,16 @@ class Resize:
     size: Size
     antialias: bool = False
 
+    def placement(self, sides: Tensor, seed: Tensor) -> geometry.Placement:
+        """Returns where pixels come from."""
+        return geometry.of_box((0, 0), sides, rows_columns(self.size))
+
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        return resize(image, *sides(self.size), antialias=self.antialias)
+        return resize(image, *rows_columns(self.size), antialias=self.antialias)
 
 
 @dataclasses.dataclass(frozen=True)
-class ResizeSmall:
+class ResizeSmall(geometry.Geometric):
     """Resizes the shorter side to `size`, keeping the aspect ratio: bilinear, rounded to uint8.
 
     With rows and columns, resizes to the smallest image that covers them.
@@ -52,21 +56,34 @@ class ResizeSmall:
     size: Size
     antialias: bool = True
 
+    def _after(self, sides: Tensor) -> Tensor:
+        """Returns int32 [2], the sides of the result for those of an image."""
+        before = tf.cast(sides, tf.float64)
+        scale = tf.reduce_max(tf.constant(rows_columns(self.size), tf.float64) / before)
+        return tf.cast(tf.round(before * scale), tf.int32)
+
+    def placement(self, sides: Tensor, seed: Tensor) -> geometry.Placement:
+        """Returns where pixels come from."""
+        return geometry.of_box((0, 0), sides, self._after(sides))
+
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        before = tf.cast(tf.shape(image)[:2], tf.float64)
-        scale = tf.reduce_max(tf.constant(sides(self.size), tf.float64) / before)
-        after = tf.cast(tf.round(before * scale), tf.int32)
-        return resize(image, *decode.decodable(*tf.unstack(after)), antialias=self.antialias)
+        after = tf.unstack(self._after(tf.shape(image)[:2]))
+        return resize(image, *decode.decodable(*after), antialias=self.antialias)
 
 
 @dataclasses.dataclass(frozen=True)
-class CentralCrop:
+class CentralCrop(geometry.Geometric):
     """Crops the central `size`; the image must be at least that large."""
 
     size: Size
 
+    def placement(self, sides: Tensor, seed: Tensor) -> geometry.Placement:
+        """Returns where pixels come from."""
+        size = rows_columns(self.size)
+        return geometry.of_box((sides - size) // 2, size, size)
+
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        rows, columns = sides(self.size)
+        rows, columns = rows_columns(self.size)
         top, left = (tf.shape(image)[0] - rows) // 2, (tf.shape(image)[1] - columns) // 2
         return tf.image.crop_to_bounding_box(image, top, left, rows, columns)
 
@@ -77,17 +94,21 @@ def _truncated(image: Tensor, shape: Any, method: str) -> Tensor:
 
 
 @dataclasses.dataclass(frozen=True)
-class BvResize:
+class BvResize(geometry.Geometric):
     """Resizes to `size` like big_vision's `resize`: bilinear, not antialiased, truncated."""
 
     size: Size
 
+    def placement(self, sides: Tensor, seed: Tensor) -> geometry.Placement:
+        """Returns where pixels come from."""
+        return geometry.of_box((0, 0), sides, rows_columns(self.size))
+
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        return _truncated(image, sides(self.size), "bilinear")
+        return _truncated(image, rows_columns(self.size), "bilinear")
 
 
 @dataclasses.dataclass(frozen=True)
-class BvResizeSmall:
+class BvResizeSmall(geometry.Geometric):
     """Resizes the shorter side to `size` like big_vision's `resize_small`: area mean, truncated.
 
     With rows and columns, resizes to the smallest image that covers them.
@@ -95,8 +116,16 @@ class BvResizeSmall:
 
     size: Size
 
+    def _after(self, sides: Tensor) -> Tensor:
+        """Returns int32 [2], the sides of the result for those of an image."""
+        before = tf.cast(sides, tf.float32)
+        factor = tf.reduce_max(tf.constant(rows_columns(self.size), tf.float32) / before)
+        return tf.cast(tf.round(before * factor), tf.int32)
+
+    def placement(self, sides: Tensor, seed: Tensor) -> geometry.Placement:
+        """Returns where pixels come from."""
+        return geometry.of_box((0, 0), sides, self._after(sides))
+
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        before = tf.cast(tf.shape(image)[:2], tf.float32)
-        factor = tf.reduce_max(tf.constant(sides(self.size), tf.float32) / before)
-        after = tf.cast(tf.round(before * factor), tf.int32)
-        return _truncated(image, decode.decodable(*tf.unstack(after)), "area")
+        after = tf.unstack(self._after(tf.shape(image)[:2]))
+        return _truncated(image, decode.decodable(*after), "area")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from vit_jax.data.ops import decode
-from vit_jax.data.splits.split import Split
+from vit_jax.data.splits.split import Fields, Split
 from vit_jax.data.tensorflow import Tensor, plain, tf
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
@@ -29,7 +29,7 @@ class FallbackReader:
 
     def __init__(self, split: Split, op: decode.Decode):
         self._split, self._op = split, op
-        self._read = split.reader()
+        self._read = split.fields_reader()
         self._instead: dict[int, int] = {}
         self._next_good: dict[int, int] = {}  # for undecodable examples, whether used or not
         self._in_graph: Any = None  # `_instead` as a TensorFlow table, for `updating_reader`
@@ -51,7 +51,7 @@ class FallbackReader:
           StoreLost: the object store does not answer.
         """
         try:
-            content = self._read(tf.constant(index, tf.int64))[0].numpy()
+            content = self._read(tf.constant(index, tf.int64))["image"].numpy()
         except (tf.errors.OpError, OSError, UnicodeDecodeError) as e:
             raise_if_store_lost(e)
             raise BadInput(
@@ -124,24 +124,25 @@ class FallbackReader:
         if self._in_graph is not None:
             self._in_graph.insert(tf.constant(index, tf.int64), tf.constant(other, tf.int64))
 
-    def reader(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """Returns a reader like `Split.reader` with the replacements known now."""
+    def reader(self) -> Callable[[Tensor], Fields]:
+        """Returns a reader like `Split.fields_reader` with the replacements known now."""
         return self.updating_reader() if self._instead else self._read
 
-    def updating_reader(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """Returns a reader like `Split.reader` that looks up replacements at each read."""
+    def updating_reader(self) -> Callable[[Tensor], Fields]:
+        """Returns a reader like `Split.fields_reader` that looks up replacements at each read."""
         if self._in_graph is None:
             self._in_graph = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1)
             for index, other in self._instead.items():
                 self._add(index, other)
         instead = self._in_graph.lookup
 
-        def read(index: Tensor) -> tuple[Tensor, Tensor]:
+        def read(index: Tensor) -> Fields:
             other = instead(index)
             index = tf.where(other < 0, index, other)
-            image, labels = self._read(index)
+            fields = self._read(index)
+            image = fields["image"]
             if image.dtype != tf.string:  # pixels need no decoder
-                return image, labels
+                return fields
 
             def as_png() -> Tensor:  # lossless, and a format that the chain decodes
                 pixels = decode.in_python(
@@ -149,7 +150,8 @@ class FallbackReader:
                 )
                 return tf.io.encode_png(pixels, compression=0)
 
-            return tf.cond(tf.equal(instead(index), index), as_png, lambda: image), labels
+            decodable = tf.cond(tf.equal(instead(index), index), as_png, lambda: image)
+            return fields | {"image": decodable}
 
         return read
 

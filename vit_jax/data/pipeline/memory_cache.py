@@ -8,16 +8,16 @@ split, since the order may ask any process for any example. Start from `cache_sp
 """
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from vit_jax.config.sections import Cache
 from vit_jax.data.ops import chain as preprocess
-from vit_jax.data.ops import crops, resize
+from vit_jax.data.ops import resize
 from vit_jax.data.pipeline.bad_images import FallbackReader, raise_if_store_lost
-from vit_jax.data.splits.split import Split, Table
+from vit_jax.data.splits.split import Fields, Split, Table
 from vit_jax.data.tensorflow import Tensor, plain, tf
 from vit_jax.errors import BadInput, unknown
 from vit_jax.hardware import host_memory
@@ -42,22 +42,32 @@ _T = TypeVar("_T")
 class CachedOp:
     """A placeholder for an op whose result is cached, so later ops keep their random numbers."""
 
+    changes: ClassVar[tuple[str, ...]] = ("image",)
+
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
         return image
 
 
-def cache_split(split: Split, kind: Cache, ops: _Ops, workers: int) -> tuple[Split, _Ops, str]:
-    """Returns the cached split, the rest of the chain, and a note ("" if nothing is cached).
+def cache_split(
+    split: Split,
+    kind: Cache,
+    chains: Sequence[_Ops],
+    workers: int,
+    fields: Sequence[str] = ("image", "labels"),
+) -> tuple[Split, list[_Ops], str]:
+    """Returns the cached split, the rest of each chain, and a note ("" if nothing is cached).
 
     Args:
       split: the examples; read once, in this call.
-      kind: `raw` caches the images as stored; `decoded` caches them after the chain's first ops, up
-        to the first op that draws random numbers; `none` caches nothing.
-      ops: the ops of the chain.
+      kind: `raw` caches the examples as stored; `decoded` caches them after the first ops, up to
+        the first op that draws random numbers or that is not the same in every chain; `none`
+        caches nothing.
+      chains: the ops of each view.
       workers: number of threads.
+      fields: the fields to cache.
 
     Returns:
-      A split with the same names, order and examples, a chain for its images, and the note.
+      A split with the same names, order and examples, the chains for them, and the note.
 
     Raises:
       BadInput: the kind is unknown, the cache needs more than half of the available memory, the
@@ -66,18 +76,21 @@ def cache_split(split: Split, kind: Cache, ops: _Ops, workers: int) -> tuple[Spl
     if kind not in KINDS:
         raise unknown("data.cache", kind, KINDS)
     if kind == "none":
-        return split, ops, ""
-    if kind == "decoded" and any(isinstance(op, crops.FastInceptionCrop) for op in ops):
+        return split, list(chains), ""
+    if kind == "decoded" and any(getattr(op, "IN_PARTS", False) for ops in chains for op in ops):
         raise BadInput(
             "data.cache=decoded holds whole images, fast_inception_crop decodes parts; "
             "use data.cache=raw."
         )
-    random = (i for i, op in enumerate(ops) if not isinstance(op, FIXED))
-    done = next(random, len(ops)) if kind == "decoded" else 0
+    done, ops = 0, chains[0]
+    if kind == "decoded":  # ops of the same place in all chains, up to the shortest
+        for same in zip(*chains, strict=False):
+            if len(set(same)) > 1 or not isinstance(same[0], FIXED):
+                break
+            done += 1
     decodes = (op for op in ops[:done] if isinstance(op, preprocess.Decode))
-    stored = _Stored(
-        FallbackReader(split, next(decodes, preprocess.Decode())), split, ops[:done], workers
-    )
+    fallback = FallbackReader(split, next(decodes, preprocess.Decode()))
+    stored = _Stored(fallback, split, ops[:done], workers, tuple(fields))
     advice = "Set data.cache=none" + (", or raw, which takes less." if done else ".")
     need = stored.retrying(stored.predicted_bytes)
     host_memory.check(need, f"data.cache={kind} of {len(split):,} images", advice)
@@ -85,17 +98,18 @@ def cache_split(split: Split, kind: Cache, ops: _Ops, workers: int) -> tuple[Spl
     names = preprocess.names(ops[:done]) or "as they are stored"
     note = f"{len(split):,} images are held in memory, {names}: about {need / 2**20:,.0f} MiB"
     cached = dataclasses.replace(split, table=table, rows=range(len(split)))
-    return cached, (CachedOp(),) * done + ops[done:], note
+    return cached, [(CachedOp(),) * done + ops[done:] for ops in chains], note
 
 
 @dataclasses.dataclass(frozen=True)
 class _Stored:
-    """The cached form of each example: its image after `ops`, and its labels."""
+    """The cached form of each example: its fields after `ops`."""
 
     fallback: FallbackReader  # wraps `split`
     split: Split
     ops: _Ops
     workers: int
+    fields: tuple[str, ...]
 
     def retrying(self, function: Callable[[], _T]) -> _T:
         """Calls the function, and calls it again if the failed images can be decoded by Pillow.
@@ -119,40 +133,48 @@ class _Stored:
         count = len(self.split)
         some = np.unique(np.linspace(0, count - 1, min(count, _SAMPLE)).astype(np.int64))
 
-        def size(image: Tensor, _: Tensor) -> Tensor:
-            return tf.strings.length(image) if image.dtype == tf.string else tf.size(image)
+        def size(fields: Fields) -> Tensor:
+            sizes = [
+                tf.strings.length(x) if x.dtype == tf.string else tf.size(x) * x.dtype.size
+                for key, x in fields.items()
+                if key != "labels"
+            ]
+            return tf.add_n(sizes)
 
-        sizes = list(self._images(some).map(size).as_numpy_iterator())
+        sizes = list(self._examples(some).map(size).as_numpy_iterator())
         headroom = _HEADROOM if count > len(some) else 1
         return int(count * (np.mean(sizes) * headroom + _EACH))
 
     def table(self) -> Table:
         """Returns a table of the examples in memory; row i is example i of the split."""
-        images = self._images(np.arange(len(self.split)))
-        kind = images.element_spec[0]
-        pixels = kind.dtype != tf.string
+        examples = self._examples(np.arange(len(self.split)))
+        kinds = examples.element_spec
+        # A batch moves packed values instead of copying them, and their sizes may differ.
+        pack = {k for k in ("image", "mask") if k in kinds and kinds[k].dtype != tf.string}
 
-        def packed(image: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-            return (tf.io.serialize_tensor(image) if pixels else image), labels
+        def packed(fields: Fields) -> Fields:
+            return {k: tf.io.serialize_tensor(x) if k in pack else x for k, x in fields.items()}
 
-        # A single batch moves the images instead of copying them.
-        all_images, all_labels = next(iter(images.map(packed).batch(len(self.split))))
+        held = next(iter(examples.map(packed).batch(len(self.split))))
 
-        def read(row: Tensor) -> tuple[Tensor, Tensor]:
-            image = tf.gather(all_images, row)
-            if pixels:
-                image = tf.ensure_shape(tf.io.parse_tensor(image, kind.dtype), kind.shape)
-            return image, tf.gather(all_labels, row)
+        def read(row: Tensor) -> Fields:
+            fields = {key: tf.gather(values, row) for key, values in held.items()}
+            for key in pack:
+                value = tf.io.parse_tensor(fields[key], kinds[key].dtype)
+                fields[key] = tf.ensure_shape(value, kinds[key].shape)
+            return fields
 
-        return Table(len(self.split), self.split.name, lambda: read, labels=all_labels.numpy)
+        labels = held["labels"].numpy
+        return Table(len(self.split), self.split.name, lambda: read, labels=labels)
 
-    def _images(self, indices: np.ndarray) -> Any:
-        """Returns a dataset of (image, labels)."""
-        read, process = self.fallback.reader(), self._process
+    def _examples(self, indices: np.ndarray) -> Any:
+        """Returns a dataset of the fields of these examples."""
+        read = self.fallback.reader()
+        process = preprocess.apply_to_fields(self.ops)
 
-        def stored(index: Tensor) -> tuple[Tensor, Tensor]:
-            image, labels = read(index)
-            return process(image), labels
+        def stored(index: Tensor) -> Fields:
+            example = read(index)
+            return process({k: example[k] for k in self.fields}, tf.zeros([2], tf.int64))
 
         plainly = tf.autograph.experimental.do_not_convert(stored)
         dataset = tf.data.Dataset.from_tensor_slices(indices)
@@ -165,7 +187,7 @@ class _Stored:
         """Finds all failing examples in one pass; from now on Pillow decodes those it can."""
         every = np.arange(len(self.split))
         numbers = tf.data.Dataset.from_tensor_slices(every)
-        passed = tf.data.Dataset.zip(numbers, self._images(every)).map(lambda n, _: n)
+        passed = tf.data.Dataset.zip(numbers, self._examples(every)).map(lambda n, _: n)
         good = np.fromiter(passed.ignore_errors().as_numpy_iterator(), np.int64)
         for index in np.setdiff1d(every, good).tolist():
             if reason := self.fallback.examine(

@@ -17,12 +17,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from vit_jax.config.sections import BadImages
+from vit_jax.config.sections import BadImages, Cache
+from vit_jax.data.example import SPATIAL
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops.decode import Decode
 from vit_jax.data.pipeline.bad_images import FallbackReader
 from vit_jax.data.splits import order
-from vit_jax.data.splits.split import Split
+from vit_jax.data.splits.split import Fields, Split
 from vit_jax.data.tensorflow import Tensor, plain, tf
 from vit_jax.errors import BadInput
 
@@ -32,7 +33,8 @@ _LENIENT_BATCHES = 256  # batches between two checks for missing examples
 
 # k -> (index in the split, seed of the example, False for a padding row)
 Plan = Callable[[Tensor], tuple[Any, Any, Any]]
-# image uint8 [b, H, W, 3], labels int32 [b, K], _mask bool [b], False for padding
+# The fields of the examples, e.g. image uint8 [b, H, W, C] and labels int32 [b, K]; one field for
+# each view in place of image; _mask bool [b], False for padding.
 NumpyBatch = dict[str, np.ndarray]
 
 
@@ -42,7 +44,7 @@ class Pipeline:
 
     Attributes:
       split: the examples.
-      ops: the preprocessing chain, from `preprocess.parse`.
+      ops: the preprocessing chain, from `preprocess.parse`; the same as a single view `image`.
       batch_size: B, the number of rows of a global batch.
       seed: seeds the order and the augmentation.
       image_size: rows and columns of every image that the ops must produce.
@@ -52,6 +54,10 @@ class Pipeline:
         names the file; `skip` replaces it with the next good example of the split. `evaluation`
         always raises, and so does `probe` unless this is `skip`.
       channels: number of channels of those images.
+      views: views of each image, from `preprocess.parse_views`; they take the place of `ops`. A
+        view whose chain states no size must have `image_size`.
+      fields: the fields of examples to read; None: all that the source gives. Mask and boxes follow
+        the view `image`; `box_classes` brings `boxes`.
       skipped: (name, reason) of each file that this process has replaced so far.
     """
 
@@ -64,7 +70,14 @@ class Pipeline:
     prefetch: int
     bad_images: BadImages = "error"
     channels: int = 3
+    views: tuple[preprocess.View, ...] = ()
+    fields: tuple[str, ...] | None = ("image", "labels")
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list, init=False)
+
+    @property
+    def chains(self) -> tuple[preprocess.View, ...]:
+        """The views; a chain without a name is the view `image`."""
+        return self.views or (preprocess.View("image", 0, self.ops),)
 
     def train(
         self, first_step: int, last_step: int, rows: range | None = None
@@ -101,13 +114,52 @@ class Pipeline:
         one = dataclasses.replace(self, batch_size=1, workers=1, prefetch=1)
         training = self.bad_images == "skip"  # only training skips
         batch = next(one._evaluation(None, training=training))
-        stated, labels = self.split.table.most_labels, batch["labels"].shape[1]
+        stated = self.split.table.most_labels
+        labels = batch["labels"].shape[1] if "labels" in batch else stated
         if stated not in (0, labels):
             raise BadInput(
                 f"{self.split.name(0)} has K={labels} labels, but the table of its source says "
                 f"most_labels={stated}; correct one of them (0: not known beforehand)."
             )
         return batch
+
+    def shapes(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Returns the shape of every field of a batch, without the axis of examples, and its dtype.
+
+        Reads the first example if the source does not know its shapes beforehand.
+
+        Raises:
+          BadInput: see `probe`.
+        """
+        read = self.split.fields_reader()
+        example = self._example(lambda k: (k, tf.zeros([2], tf.int64), tf.constant(True)), read)
+        specs = example.get_concrete_function(tf.TensorSpec([], tf.int64)).structured_outputs
+        specs = {key: spec for key, spec in specs.items() if key != "_k"}
+        if all(spec.shape.is_fully_defined() for spec in specs.values()):
+            return {
+                key: (tuple(spec.shape.as_list()), np.dtype(spec.dtype.as_numpy_dtype))
+                for key, spec in specs.items()
+            }
+        return {key: (x.shape[1:], x.dtype) for key, x in self.probe().items()}
+
+    def cached(self, kind: Cache) -> tuple["Pipeline", str]:
+        """Returns the same pipeline with its examples in memory, and a note; see `cache_split`."""
+        from vit_jax.data.pipeline import memory_cache
+
+        chains, fields = self.chains, self.fields
+        if fields is None:
+            specs = tf.function(self.split.fields_reader(), autograph=False)
+            fields = tuple(
+                specs.get_concrete_function(tf.TensorSpec([], tf.int64)).structured_outputs
+            )
+        split, left, note = memory_cache.cache_split(
+            self.split, kind, [view.ops for view in chains], self.workers, fields
+        )
+        if not self.views:
+            return dataclasses.replace(self, split=split, ops=left[0]), note
+        views = zip(self.views, left, strict=True)
+        replaced = tuple(dataclasses.replace(view, ops=ops) for view, ops in views)
+        return dataclasses.replace(self, split=split, views=replaced), note
 
     def _evaluation(self, rows: range | None, training: bool) -> Iterator[NumpyBatch]:
         rows = rows if rows is not None else range(self.batch_size)
@@ -130,7 +182,7 @@ class Pipeline:
         A file that cannot be decoded ends the dataset. From then on, examples that fail leave gaps,
         and each gap is filled on its own. The other rows of the batch stay the same.
         """
-        decodes = (op for op in self.ops if isinstance(op, Decode))
+        decodes = (op for v in self.chains for op in v.ops if isinstance(op, Decode))
         fallback = FallbackReader(self.split, next(decodes, Decode(channels=self.channels)))
         start, size = starts.start, starts.step
         example = self._example(plan, fallback.reader())
@@ -148,37 +200,90 @@ class Pipeline:
             yield from _joined(self._iterator(some, example, lenient=True), some, fill)
             start = some.stop
 
-    def _example(self, plan: Plan, read: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Any:
+    def _example(self, plan: Plan, read: Callable[[Tensor], Fields]) -> Any:
         """Returns the tf.function k -> example."""
-        process = preprocess.apply(self.ops)
 
         def example(k: Tensor) -> dict[str, Any]:
             index, seed, mask = plan(k)
-            image, labels = read(index)
-            image = self._checked(process(image, seed))
-            return {"image": image, "labels": labels, "_mask": mask, "k": k}
+            fields = self._processed(self._wanted(read(index)), seed)
+            return fields | {"_mask": mask, "_k": k}
 
         traced = tf.function(example, autograph=False)
         try:
             traced.get_concrete_function(tf.TensorSpec([], tf.int64))
         except BadInput:
             raise
-        except (ValueError, TypeError, IndexError, AttributeError) as e:
+        except (ValueError, TypeError, IndexError, AttributeError, tf.errors.OpError) as e:
             raise BadInput(
-                f"the chain {preprocess.names(self.ops)} cannot be applied: {plain(e)}. "
+                f"the chain {self._names()} cannot be applied: {plain(e)}. "
                 "It starts with decode where images are files."
             ) from e
         return traced
 
-    def _checked(self, image: Tensor) -> Tensor:
-        shape = [*self.image_size, self.channels]
-        if image.dtype != tf.uint8 or not image.shape.is_compatible_with(shape):
+    def _names(self) -> str:
+        return "; ".join(preprocess.names(view.ops) for view in self.chains)
+
+    def _wanted(self, example: Fields) -> Fields:
+        """Returns the fields to read; raises BadInput if the source lacks one."""
+        if self.fields is None:
+            return example
+        if lacking := [key for key in self.fields if key not in example]:
             raise BadInput(
-                f"the chain gives {image.dtype.name} {image.shape}, expected uint8 {shape}; "
+                f"the examples, such as {self.split.name(0)}, have no {' and no '.join(lacking)}, "
+                f"only {', '.join(example)}; take a source that gives it, see docs/data.md."
+            )
+        boxes = ("boxes",) if "box_classes" in self.fields else ()
+        return {key: example[key] for key in ("image", *boxes, *self.fields)}
+
+    def _processed(self, example: Fields, seed: Tensor) -> Fields:
+        """Returns the fields of a row: one for each view, and those of the example beside image."""
+        moving = {key: example[key] for key in SPATIAL if key in example}
+        if moving and all(view.name != "image" for view in self.chains):
+            raise BadInput(
+                f"{' and '.join(moving)} of an example belong to the view image, and data.views "
+                "has no view of that name; name one image."
+            )
+        fields = {key: x for key, x in example.items() if key != "image" and key not in moving}
+        shared, times = example["image"], sum(max(view.count, 1) for view in self.chains)
+        decode = next((op for op in self.chains[0].ops if isinstance(op, Decode)), None)
+        if times > 1 and decode is not None:
+            shared = decode(shared, seed)  # once for all views; it draws nothing
+        for view in self.chains:
+            parts = any(getattr(op, "IN_PARTS", False) for op in view.ops)
+            source = {"image": example["image"] if parts else shared}
+            fields |= self._view(view, source | (moving if view.name == "image" else {}), seed)
+        return fields
+
+    def _view(self, view: preprocess.View, source: Fields, seed: Tensor) -> Fields:
+        """Returns the fields of one view: its image under its name, and mask and boxes."""
+        process = preprocess.apply_to_fields(view.ops)
+        if not view.count:
+            own = seed if view.name == "image" else order.stream_of(seed, view.name, 0)
+            return self._checked(view, process(source, own))
+        drawn = [
+            self._checked(view, process(source, order.stream_of(seed, view.name, number)))
+            for number in range(view.count)
+        ]
+        return {key: tf.stack([one[key] for one in drawn]) for key in drawn[0]}
+
+    def _checked(self, view: preprocess.View, fields: Fields) -> Fields:
+        """Returns the fields under their names in a batch, after a check of their shapes."""
+        image = fields["image"]
+        sides = view.size(self.image_size) if self.views else self.image_size
+        shape = [*sides, self.channels]
+        if image.dtype != tf.uint8 or not image.shape.is_compatible_with(shape):
+            name = f"the chain of view {view.name}" if self.views else "the chain"
+            raise BadInput(
+                f"{name} gives {image.dtype.name} {image.shape}, expected uint8 {shape}; "
                 "it starts with decode and ends at data.image_size, e.g. decode|resize({size})."
             )
         tf.debugging.assert_equal(tf.shape(image), shape, "size after the chain")
-        return tf.ensure_shape(image, shape)
+        checked = fields | {view.name: tf.ensure_shape(image, shape)}
+        if "mask" in fields:
+            same = "size of the mask, which is not that of the image"
+            tf.debugging.assert_equal(tf.shape(fields["mask"]), sides, same)
+            checked["mask"] = tf.ensure_shape(fields["mask"], sides)
+        return {key: x for key, x in checked.items() if key != "image" or view.name == "image"}
 
     def _iterator(
         self, starts: range, example: Any, *, lenient: bool = False
@@ -203,8 +308,8 @@ class Pipeline:
             if it cannot be decoded and such examples are not skipped.
         """
 
-        def process(image: Tensor, seed: Tensor) -> Tensor:
-            return self._checked(preprocess.apply(self.ops)(image, seed))
+        def process(image: Tensor, seed: Tensor) -> Fields:
+            return self._processed({"image": image}, seed)
 
         traced = tf.function(process, autograph=False, reduce_retracing=True)
         planned = tf.function(plan, autograph=False)
@@ -213,12 +318,12 @@ class Pipeline:
             at = tf.constant(k, tf.int64)
             while True:
                 try:
-                    return {key: x.numpy()[None] for key, x in example(at).items()}
+                    return {key: x[None].numpy() for key, x in example(at).items()}
                 except (tf.errors.OpError, UnicodeDecodeError) as e:
                     index, seed, _ = planned(at)
                     index = fallback.at(int(index))
                     process_one = functools.partial(traced, seed=seed)
-                    reason = fallback.examine(index, process_one, preprocess.names(self.ops), e)
+                    reason = fallback.examine(index, process_one, self._names(), e)
                 if reason:
                     self._skip(index, reason, fallback, training)
 
@@ -244,7 +349,7 @@ def _joined(
     """Yields batches of the k in `starts`, from rows in that order, some of which may be missing.
 
     Args:
-      batches: batches of any size; their `k` identifies each row.
+      batches: batches of any size; their `_k` identifies each row.
       starts: the first k of each batch.
       fill: k -> the batch of one row that takes its place; called only for missing rows.
     """
@@ -253,23 +358,23 @@ def _joined(
         parts: list[NumpyBatch] = []
         rows = 0
         while rows < size and (left := next(batches, None) if left is None else left) is not None:
-            here = int(np.searchsorted(left["k"], start + size))
+            here = int(np.searchsorted(left["_k"], start + size))
             parts.append({key: x[:here] for key, x in left.items()})
             rows += here
-            if here < len(left["k"]):
+            if here < len(left["_k"]):
                 left = {key: x[here:] for key, x in left.items()}
                 break
             left = None
         whole = parts[0] if len(parts) == 1 else {}
         if rows < size or not whole:
-            known = {int(k) for part in parts for k in part["k"]}
+            known = {int(k) for part in parts for k in part["_k"]}
             assert fill is not None or rows == size
             parts += [fill(k) for k in range(start, start + size) if k not in known]  # type: ignore[misc]
             whole = {k: np.empty((size, *x.shape[1:]), x.dtype) for k, x in parts[0].items()}
             for part in parts:
                 for key, x in part.items():
-                    whole[key][part["k"] - start] = x
-        yield {key: x for key, x in whole.items() if key != "k"}
+                    whole[key][part["_k"] - start] = x
+        yield {key: x for key, x in whole.items() if key != "_k"}
 
 
 def local_rows(sharding: jax.sharding.Sharding, batch_size: int) -> range:
@@ -289,7 +394,10 @@ def local_rows(sharding: jax.sharding.Sharding, batch_size: int) -> range:
 def to_devices(
     batches: Iterator[NumpyBatch], sharding: jax.sharding.Sharding, batch_size: int, ahead: int
 ) -> Iterator[dict[str, jax.Array]]:
-    """Yields global arrays made from this process's rows, placed `ahead` batches early."""
+    """Yields global arrays made from this process's rows, placed `ahead` batches early.
+
+    Texts stay on the host.
+    """
 
     def place(x: np.ndarray) -> jax.Array:
         shape = (batch_size, *x.shape[1:])
@@ -298,7 +406,7 @@ def to_devices(
 
     queue: collections.deque[dict[str, jax.Array]] = collections.deque()
     for batch in batches:
-        queue.append({key: place(x) for key, x in batch.items()})
+        queue.append({key: place(x) for key, x in batch.items() if x.dtype != object})
         if len(queue) > ahead:
             yield queue.popleft()
     yield from queue

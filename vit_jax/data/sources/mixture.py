@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vit_jax.data.example import FIELDS
 from vit_jax.data.splits import order
 from vit_jax.data.splits.split import (
+    Fields,
     Order,
     Rows,
     Split,
@@ -217,27 +219,42 @@ def _concatenated(splits: Sequence[Split], maps: Sequence[np.ndarray]) -> Table:
 
 def _reader(
     splits: Sequence[Split], maps: Sequence[np.ndarray], firsts: np.ndarray
-) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-    readers = [split.reader() for split in splits]
+) -> Callable[[Tensor], Fields]:
+    """Returns a reader of the fields that all splits have; the fewer boxes are filled up."""
+    readers = [split.fields_reader() for split in splits]
     index = tf.TensorSpec([], tf.int64)
-    kinds = [tf.function(r, autograph=False).get_concrete_function(index) for r in readers]
-    images, labels = zip(*(kind.structured_outputs for kind in kinds), strict=True)
-    files = any(image.dtype == tf.string for image in images)
-    most = max(label.shape[0] for label in labels)
+    kinds = [
+        tf.function(r, autograph=False).get_concrete_function(index).structured_outputs
+        for r in readers
+    ]
+    common = [key for key in kinds[0] if all(key in kind for kind in kinds)]
+    files = any(kind["image"].dtype == tf.string for kind in kinds)
+    most = {
+        key: max(kind[key].shape[0] for kind in kinds)
+        for key in common
+        if FIELDS[key].axes[:1] in (("K",), ("M",))
+    }
 
-    def branch(part: int, row: Tensor) -> tuple[Tensor, Tensor]:
-        image, own = readers[part](row - int(firsts[part]))
-        if files and image.dtype != tf.string:
-            image = tf.io.encode_png(image)  # all branches return one type; PNG is lossless
+    def branch(part: int, row: Tensor) -> Fields:
+        fields = dict(readers[part](row - int(firsts[part])))
+        if files and fields["image"].dtype != tf.string:
+            # All branches return one type, and PNG is lossless.
+            fields["image"] = tf.io.encode_png(fields["image"])
+        own = fields["labels"]
         number = tf.gather(tf.constant(maps[part]), tf.maximum(own, 0))
-        number = tf.where(own < 0, -1, number)
-        return image, tf.pad(number, [[0, most - own.shape[0]]], constant_values=-1)
+        fields["labels"] = tf.where(own < 0, -1, number)
+        for key, length in most.items():
+            more = [[0, length - fields[key].shape[0]], [0, 0]][: fields[key].shape.rank]
+            fields[key] = tf.pad(fields[key], more, constant_values=FIELDS[key].missing)
+        return {key: fields[key] for key in common}
 
-    def read(row: Tensor) -> tuple[Tensor, Tensor]:
+    def read(row: Tensor) -> Fields:
         part = tf.searchsorted(tf.constant(firsts), row[None], side="right")[0] - 1
         branches = [lambda p=p: branch(p, row) for p in range(len(splits))]
-        image, label = tf.switch_case(part, branches)
-        image.set_shape([] if files else [None, None, 3])
-        return image, tf.ensure_shape(label, [most])
+        fields = tf.switch_case(part, branches)
+        fields["image"].set_shape([] if files else [None, None, 3])
+        for key, length in most.items():
+            fields[key] = tf.ensure_shape(fields[key], [length, *fields[key].shape[1:]])
+        return fields
 
     return read

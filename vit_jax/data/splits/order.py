@@ -53,6 +53,11 @@ def example_seed(position: Tensor, *, seed: int) -> Tensor:
     return tf.stack([tf.constant(seed, tf.int64), tf.cast(position, tf.int64)])
 
 
+def stream_of(seed: Tensor, purpose: str, number: int) -> Tensor:
+    """Returns int64 [2], a seed of an example for one purpose and number; see `stream_seed`."""
+    return tf.random.experimental.stateless_fold_in(seed, stream_seed(number, purpose))
+
+
 _MASK = 2**64 - 1
 _STEPS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # splitmix64; `_LAST`: final shift
 _GOLDEN, _LAST = 0x9E3779B97F4A7C15, 31

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vit_jax.data import example
 from vit_jax.data.splits import order
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput, unknown
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from vit_jax.data.formats.byte_ranges import Files
 
 Rows = range | np.ndarray  # rows of a table
+Fields = dict[str, Tensor]  # an example, see data/example.py
 Order = Callable[[Tensor], Tensor]  # a graph function: position (int64 []) -> index in a split
 
 
@@ -34,8 +36,9 @@ class Table:
     Attributes:
       rows: number of rows.
       name: row -> the example's name in error messages (a path).
-      reader: () -> a graph function, row (int64 []) -> image (bytes, or uint8 [H, W, C]) and labels
-        (int32 [K], padded with -1).
+      reader: () -> a graph function, row (int64 []) -> the fields of an example (data/example.py),
+        a dict; or a pair of image (bytes, or uint8 [H, W, C]) and labels (int32 [K], padded with
+        -1).
       labels: () -> int32 [rows, K], padded with -1; None unless the labels are known without
         reading every image.
       shards: int64 [S + 1], the first row of each file and, last, `rows`; None unless the examples
@@ -50,7 +53,7 @@ class Table:
 
     rows: int
     name: Callable[[int], str]
-    reader: Callable[[], Callable[[Tensor], tuple[Tensor, Tensor]]]
+    reader: Callable[[], Callable[[Tensor], Fields | tuple[Tensor, Tensor]]]
     labels: Callable[[], np.ndarray] | None = None
     shards: np.ndarray | None = None
     files: "Files | None" = None
@@ -87,12 +90,29 @@ class Split:
 
     def reader(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         """Returns a graph function, index in this split (int64 []) -> (image, labels)."""
+        read = self.fields_reader()
+
+        def pair(index: Tensor) -> tuple[Tensor, Tensor]:
+            fields = read(index)
+            return fields["image"], fields["labels"]
+
+        return pair
+
+    def fields_reader(self) -> Callable[[Tensor], Fields]:
+        """Returns a graph function, index in this split (int64 []) -> all fields of the example."""
         read = self.table.reader()
-        if isinstance(self.rows, range):
-            start = self.rows.start
-            return lambda index: read(index + start)
-        rows = tf.constant(self.rows, tf.int64)
-        return lambda index: read(tf.gather(rows, index))
+        rows = self.rows if isinstance(self.rows, range) else tf.constant(self.rows, tf.int64)
+
+        def fields(index: Tensor) -> Fields:
+            row = index + rows.start if isinstance(rows, range) else tf.gather(rows, index)
+            values = read(row)
+            if isinstance(values, tuple | list):
+                return {"image": values[0], "labels": values[1]}
+            values = {key: tf.convert_to_tensor(value) for key, value in values.items()}
+            example.check(values, self.name(0))
+            return values
+
+        return fields
 
     def take_indices(self, indices: Rows) -> "Split":
         """Returns the split of these ascending indices, with the same kind of order."""
@@ -115,18 +135,25 @@ class Split:
         return lambda position: order.example_at(position, examples=len(self), seed=seed)
 
 
-def of_arrays(name: str, images: np.ndarray, labels: np.ndarray) -> Split:
-    """Returns a split whose examples are in memory.
+def of_arrays(name: str, images: np.ndarray, labels: np.ndarray, **fields: np.ndarray) -> Split:
+    """Returns a split whose examples are in memory; their field `id` is their name.
 
     Args:
       name: examples are named `name/0000` and so on; they are held out and chosen by these names.
       images: uint8 [N, H, W, 3].
       labels: int32 [N, K], padded with -1.
+      fields: further fields of the examples (data/example.py), each with an axis of N examples.
     """
+    if wrong := [key for key, values in fields.items() if len(values) != len(images)]:
+        raise BadInput(
+            f"{name}: {wrong[0]} has {len(fields[wrong[0]])} examples, image has {len(images)}."
+        )
 
-    def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        all_images, all_labels = tf.constant(images), tf.constant(labels)
-        return lambda row: (tf.gather(all_images, row), tf.gather(all_labels, row))
+    def reader() -> Callable[[Tensor], Fields]:
+        ids = np.array([f"{name}/{row:04d}" for row in range(len(images))], object)
+        arrays = {"image": images, "labels": labels, "id": ids} | fields
+        constants = {key: tf.constant(values) for key, values in arrays.items()}
+        return lambda row: {key: tf.gather(all_, row) for key, all_ in constants.items()}
 
     table = Table(
         len(images),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from vit_jax.data.sources.source import Source
-from vit_jax.data.splits.split import Split, Table
+from vit_jax.data.splits.split import Fields, Split, Table
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
 
@@ -206,15 +206,17 @@ def relabel_split(split: Split, column_of: np.ndarray, other: np.ndarray | None 
     def mapped(labels: np.ndarray) -> np.ndarray:
         return np.where(labels < 0, np.int32(-1), column_of[labels])
 
-    def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        read = split.reader()
+    def reader() -> Callable[[Tensor], Fields]:
+        read = split.fields_reader()
         table = tf.constant(column_of if other is None else mapped(other))
 
-        def relabel(row: Tensor) -> tuple[Tensor, Tensor]:
-            image, labels = read(row)
+        def relabel(row: Tensor) -> Fields:
+            fields = read(row)
             if other is not None:
-                return image, tf.gather(table, row)
-            return image, tf.where(labels < 0, -1, tf.gather(table, tf.maximum(labels, 0)))
+                return fields | {"labels": tf.gather(table, row)}
+            labels = fields["labels"]
+            own = tf.where(labels < 0, -1, tf.gather(table, tf.maximum(labels, 0)))
+            return fields | {"labels": own}
 
         return relabel
 

@@ -71,13 +71,13 @@ def _chain_resizing(chain: str, size: tuple[int, int]) -> tuple[int | None, bool
         case []:  # images already have the size
             return 0, None
         case [resize_ops.Resize(size=n) | resize_ops.BvResize(size=n) as resize] if (
-            resize_ops.sides(n) == size
+            resize_ops.rows_columns(n) == size
         ):
             return 0, getattr(resize, "antialias", False)
         case [
             resize_ops.ResizeSmall(size=int(n)) | resize_ops.BvResizeSmall(size=int(n)) as resize,
             resize_ops.CentralCrop(size=to),
-        ] if resize_ops.sides(to) == size:
+        ] if resize_ops.rows_columns(to) == size:
             return n, getattr(resize, "antialias", True)
     return None, None
 

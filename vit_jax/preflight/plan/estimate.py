@@ -17,18 +17,16 @@ import numpy as np
 from jax.extend.core import Literal
 
 from vit_jax import tree
-from vit_jax.build.program import Program
+from vit_jax.build.program import Program, network
 from vit_jax.hardware.topology import Accelerator
 from vit_jax.models import variants
-from vit_jax.step.state import normalise
 
 Collectives = dict[str, dict[str, int]]  # mesh axes joined by + -> kind -> bytes
 
 
 def step_flops(program: Program) -> float:
     """Returns the FLOPs of one device in a training step, without recomputation."""
-    forward = variants.forward_flops(program.model.cfg, *program.images.shape)
-    return 3.0 * forward * program.config.batch_size / program.rules.mesh.size
+    return float(program.step_flops) * program.config.batch_size / program.rules.mesh.size
 
 
 def state_bytes(program: Program) -> int:
@@ -51,21 +49,25 @@ def saved_bytes(program: Program) -> int:
     They are the residuals that differentiation records under the model's remat policy. Activations
     that tensor parallelism splits over devices count in full.
     """
-    config = program.config
-    images = config.batch_size // config.accumulation // program.rules.batch_parts
-    shape, mean, std = program.images.shape, program.images.mean, program.images.std
+    config, objective = program.config, program.objective
+    examples = config.batch_size // config.accumulation // program.rules.batch_parts
     bare = variants.make(program.model.cfg.in_form(unrolled=False))  # else copies would count
+    called = network(config, bare)
 
-    def kept(params: Any, batch: jax.Array, key: jax.Array) -> Any:
-        def forward(params: Any) -> jax.Array:
-            pixels = normalise(batch, mean, std)
-            return jnp.asarray(bare.apply({"params": params}, pixels, train=True, key=key))
+    def kept(params: Any, state: Any, batch: Any, key: jax.Array) -> Any:
+        batch, drawn = objective.draw(batch, key)
 
-        return jax.vjp(forward, params)[1]
+        def loss(params: Any) -> jax.Array:
+            return objective.sums(called, params, state, batch, drawn, key)["loss"]
 
-    batch = jax.ShapeDtypeStruct((images, *shape), jnp.uint8)
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    jaxpr = jax.make_jaxpr(kept)(program.abstract.params, batch, key).jaxpr
+        return jax.vjp(loss, params)[1]
+
+    batch = {
+        name: jax.ShapeDtypeStruct((examples, *field.shape[1:]), field.dtype)
+        for name, field in program.batch().items()
+    }
+    abstract, key = program.abstract, jax.eval_shape(lambda: jax.random.key(0))
+    jaxpr = jax.make_jaxpr(kept)(abstract.params, abstract.kept, batch, key).jaxpr
     inputs = set(jaxpr.invars)
     intermediates = {v for v in jaxpr.outvars if not isinstance(v, Literal)} - inputs
     return sum(v.aval.size * v.aval.dtype.itemsize for v in intermediates)

@@ -106,13 +106,16 @@ def _sheet(config: ConfigDict, source: Source) -> bytes:
     data = config.data
     split, _ = build.training_examples(source, data)
     images = images_lib.of(data)
-    ops = preprocess.parse("data.train_ops", data.train_ops, images.size, images.channels)
+    shape, chain = (images.size, images.channels), data.train_ops
+    ops, size = preprocess.parse("data.train_ops", chain, *shape), images.size
+    if views := preprocess.parse_views("data.views", data.views, *shape):
+        ops, size, chain = views[0].ops, views[0].size(size), data.views  # draws the first
     pipe = pipeline.Pipeline(
-        split, ops, 1, config.seed, images.size, data.workers, 1, data.bad_images,
+        split, ops, 1, config.seed, size, data.workers, 1, data.bad_images,
         channels=images.channels,
     )  # fmt: skip
     return show.sheet(
-        pipe, source.classes, source=source.spec, chain=data.train_ops, rows=ROWS, columns=COLUMNS
+        pipe, source.classes, source=source.spec, chain=chain, rows=ROWS, columns=COLUMNS
     )
 
 

@@ -1,0 +1,132 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Makes the objective that a configuration names: one of this package, or a user's own.
+
+Start from `make`.
+"""
+
+from collections.abc import Mapping
+
+from vit_jax.config import images as images_lib
+from vit_jax.config import plugins, sections
+from vit_jax.config.load import ConfigDict, flatten
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.errors import BadInput, unknown
+from vit_jax.models import variants
+from vit_jax.step.objective import Objective
+
+# Name in `objective` -> class. `auto` stands for the two that have sections of their own.
+OBJECTIVES = {"contrastive": "vit_jax.step.contrastive:Contrastive"}
+_SECTIONS = ("loss", "masked", "mixup")  # every objective uses some of them, or none
+_HEAD = ("model.representation", "model.head_bias")  # keys of the head on classes
+
+
+def make(config: ConfigDict, cfg: variants.Config) -> Objective:
+    """Returns the objective of a configuration, for a model with a head on classes.
+
+    Raises:
+      BadInput: the objective does not exist or does not fit the model, a value cannot be used, or a
+        key is set that has no use with it.
+    """
+    objective = _auto(config, cfg) if config.objective == "auto" else _named(config.objective)
+    if not objective.LABELLED:
+        _check_unused(config, objective)
+    return objective
+
+
+def _auto(config: ConfigDict, cfg: variants.Config) -> Objective:
+    if config.masked.target != "none":
+        from vit_jax.step import masked_patches
+
+        if config.data.channels != 3:
+            raise BadInput(
+                f"masked.target={config.masked.target} predicts colours of RGB images, and "
+                f"data.channels={config.data.channels}; leave masked.target out."
+            )
+        size = images_lib.of(config.data).size
+        return masked_patches.make(cfg, config.model.variant, *size, **config.masked)
+    from vit_jax.step.classification import Classification
+
+    return Classification(
+        classes=cfg.classes,
+        loss=config.loss.name,
+        label_smoothing=config.loss.label_smoothing,
+        mixup=config.mixup.alpha,
+        cutmix=config.mixup.cutmix,
+    )
+
+
+def _named(text: str) -> Objective:
+    """Returns `NAME(key=value)` of this package, or a user's `MODULE:NAME(key=value)`."""
+    name, bracket, arguments = text.partition("(")
+    place = name
+    if not plugins.is_own(name):
+        if name not in OBJECTIVES:
+            options = ["auto", *(f"{known}(...)" for known in OBJECTIVES), plugins.USAGE]
+            raise unknown("objective", text, options)
+        place = OBJECTIVES[name]
+    plugin = plugins.find(f"objective={text!r}", f"{place}{bracket}{arguments}")
+    try:
+        objective = plugin()
+    except (TypeError, ValueError) as e:
+        raise BadInput(f"objective={text!r}: {e}") from e
+    if not isinstance(objective, Objective):
+        raise BadInput(
+            f"objective={text!r} gave {type(objective).__name__}, expected an object of a subclass "
+            "of vit_jax.step.objective.Objective; see docs/extending.md."
+        )
+    return objective
+
+
+def _check_unused(config: ConfigDict, objective: Objective) -> None:
+    """Raises BadInput for a key that has no use with this objective, which learns no classes."""
+    name = config.objective
+    if name == "auto":
+        name = f"masked.target={config.masked.target}"
+    unused = [section for section in _SECTIONS if section not in objective.SECTIONS]
+    for key, value in flatten(config):
+        declared = sections.find(key)
+        mine = key.partition(".")[0] not in unused and key not in _HEAD
+        if mine or declared is None or value == declared.default:
+            continue
+        raise BadInput(
+            f"{key}={value!r} has no use with {name}, which has its own loss and head; "
+            "leave it out."
+        )
+    for evaluation, section in config.evals.items():
+        if section.evaluator:
+            raise BadInput(
+                f"evals.{evaluation}.evaluator={section.evaluator!r} measures classes, but {name} "
+                "learns none; leave it out."
+            )
+
+
+def check_views(config: ConfigDict, objective: Objective) -> None:
+    """Raises BadInput unless training batches hold just the images that the objective takes."""
+    images = images_lib.of(config.data)
+    size, channels = images.size, images.channels
+    made = {"image": images.shape}
+    if views := preprocess.parse_views("data.views", config.data.views, size, channels):
+        made = {
+            view.name: (*([view.count] if view.count else []), *view.size(size), channels)
+            for view in views
+        }
+    needed = {name: field.shape for name, field in objective.batch(*images.shape).items()}
+    if made != needed:
+        several = [name for name, shape in needed.items() if len(shape) > 3]
+        advice = "leave data.views empty and set data.train_ops"
+        if needed.keys() != {"image"}:
+            text = " ; ".join(
+                f"{name}{f'*{needed[name][0]}' if name in several else ''}: {config.data.train_ops}"
+                for name in needed
+            )
+            advice = f"give --config.data.views='{text}'"
+        raise BadInput(
+            f"data.views={config.data.views!r} makes {_listed(made)} of an image, but "
+            f"objective={config.objective} takes {_listed(needed)}; {advice}."
+        )
+
+
+def _listed(shapes: Mapping[str, tuple[int, ...]]) -> str:
+    return ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())

@@ -1,0 +1,110 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The objective of learning classes: logits against labels, with smoothing, mixup and CutMix.
+
+Axes: B batch, H W C image, K labels of an example, Y classes.
+"""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+from vit_jax.step import losses, metrics
+from vit_jax.step.objective import Batch, Network, Objective, PyTree, Sums
+
+if TYPE_CHECKING:
+    from vit_jax.step import mixing
+
+_MIXING = 2**31  # stands for a micro-batch's number in the key of mixing
+
+
+@dataclasses.dataclass(frozen=True)
+class Classification(Objective):
+    """The objective of learning the labels of images.
+
+    Attributes:
+      classes: Y.
+      loss: see `losses.find`.
+      label_smoothing: see `losses.multi_hot`; only in training.
+      mixup: alpha of mixup, see `mixing.draw`; 0 is off. `top1` then counts the labels of the
+        larger part of an image.
+      cutmix: alpha of CutMix, likewise.
+    """
+
+    classes: int
+    loss: str = "softmax"
+    label_smoothing: float = 0.0
+    mixup: float = 0.0
+    cutmix: float = 0.0
+
+    METRICS = ("loss", "top1")
+    EVALUATED = ("top1", "top5", "loss")
+    LABELLED = True
+    SECTIONS = ("loss", "mixup")
+
+    def model(self, cfg: Any) -> Any:
+        return cfg
+
+    def draw(self, batch: Batch, key: jax.Array) -> "tuple[Batch, mixing.Mix | None]":
+        if not self.mixup and not self.cutmix:
+            return batch, None
+        from vit_jax.step import mixing
+
+        sides, mixing_key = batch["image"].shape[1:3], jax.random.fold_in(key, _MIXING)
+        mix = mixing.draw(mixing_key, sides, self.mixup, self.cutmix)
+        return mixing.with_partners(batch), mix
+
+    def sums(
+        self,
+        network: Network,
+        params: PyTree,
+        kept: PyTree,
+        batch: Batch,
+        drawn: "mixing.Mix | None",
+        key: jax.Array,
+    ) -> Sums:
+        images_BHWC, targets_BY = self._inputs(network, batch)
+        if drawn is not None:
+            from vit_jax.step import mixing
+
+            images, targets = self._inputs(network, batch, mixing.PARTNER)
+            images_BHWC = mixing.mixed(images_BHWC, images, drawn.pixels)
+            targets_BY = mixing.mixed(targets_BY, targets, drawn.share)
+        logits_BY = network.apply(params, images_BHWC, train=True, key=key)
+        loss_B = losses.find(self.loss)(logits_BY, targets_BY)
+        sums = metrics.sums(logits_BY, batch["labels"], batch["_mask"], loss_B)
+        return {"loss": sums["loss"], "top1": sums["top1"].astype(jnp.float32)}
+
+    def _inputs(
+        self, network: Network, batch: Batch, prefix: str = ""
+    ) -> tuple[jax.Array, jax.Array]:
+        labels_BK = batch[prefix + "labels"]
+        targets_BY = losses.multi_hot(labels_BK, self.classes, smoothing=self.label_smoothing)
+        return network.normalise(batch[prefix + "image"]), targets_BY
+
+    def eval_sums(self, network: Network, params: PyTree, batch: Batch) -> Sums:
+        return self._measured(network, params, batch)[0]
+
+    def scores(self, network: Network, params: PyTree, batch: Batch) -> dict[str, Any]:
+        """Returns `eval_sums` with `scores`: `logits` float32 [B, Y], `labels` and `_mask`."""
+        sums, logits_BY = self._measured(network, params, batch)
+        scores = {"logits": logits_BY, "labels": batch["labels"], "_mask": batch["_mask"]}
+        return sums | {"scores": scores}
+
+    def _measured(self, network: Network, params: PyTree, batch: Batch) -> tuple[Sums, jax.Array]:
+        """Returns `metrics.sums`, without label smoothing, and the logits, float32 [B, Y].
+
+        A batch with `columns` (see `metrics.of_columns`) belongs to a data set of other classes:
+        its labels and the predictions are numbers of columns.
+        """
+        images_BHWC = network.normalise(batch["image"])
+        logits_BY, known = network.apply(params, images_BHWC, train=False, key=None), self.classes
+        if "columns" in batch:
+            logits_BY = metrics.of_columns(logits_BY, batch["columns"])
+            known = logits_BY.shape[1]
+        targets_BY = losses.multi_hot(batch["labels"], known)
+        loss_B = losses.find(self.loss)(logits_BY, targets_BY)
+        return metrics.sums(logits_BY, batch["labels"], batch["_mask"], loss_B), logits_BY

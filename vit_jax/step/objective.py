@@ -1,0 +1,178 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Defines the objective of a run: what it learns, from which batch, and how that is measured.
+
+The trainer, the plan and the reports ask the objective and never which one it is. Everything about
+one objective is in its own file: classification.py, masked_patches.py, contrastive.py. A user's own
+is named in the same way, see docs/extending.md. Start from `Objective`.
+
+Axes: B batch, H W C image, D representation.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from vit_jax.sharding import Axes
+from vit_jax.step.state import normalise
+
+PyTree = Any
+Batch = dict[str, Any]  # fields [B, ...]; `labels` int32 [B, K], `_mask` bool [B] are always there
+Sums = dict[str, jax.Array]
+PARAMETERS = "objective"  # name of an objective's own parameters, beside those of the model
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """The model of a run, as an objective calls it.
+
+    Attributes:
+      apply: (params, images float32 [B, H, W, C], train=, key=) -> float32 output of the model.
+        It ignores the objective's own parameters. `key` drives dropout.
+      mean: mean of each channel, see `normalise`.
+      std: standard deviation of each channel.
+    """
+
+    apply: Callable[..., jax.Array]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def normalise(self, images_BHWC: jax.Array) -> jax.Array:
+        """Maps uint8 pixels to the float32 input of the model."""
+        return normalise(images_BHWC, self.mean, self.std)
+
+
+class Objective:
+    """Base class of every objective, which is a frozen dataclass of its settings.
+
+    A subclass must have `sums` and `eval_sums`. All arrays that they see belong to the global
+    batch, whatever the mesh, so a loss may compare any two examples.
+
+    Attributes:
+      METRICS: names of the training metrics that `sums` returns, `loss` first. A run writes them as
+        `train/NAME`.
+      EVALUATED: names of the metrics of an evaluation, as in `eval_sums`, without `examples`. A
+        metric is best when it is highest, unless its name ends in `loss` or `error`.
+      LABELLED: whether it learns the classes of the data.
+      SECTIONS: sections of the configuration that only some objectives use, and this one does.
+      AXES: parameter path pattern -> logical axes, of the objective's own parameters.
+    """
+
+    METRICS: ClassVar[tuple[str, ...]] = ("loss",)
+    EVALUATED: ClassVar[tuple[str, ...]] = ("loss",)
+    LABELLED: ClassVar[bool] = False
+    SECTIONS: ClassVar[tuple[str, ...]] = ()
+    AXES: ClassVar[Axes] = {}
+
+    # ------------------------------------------------------------ before the run
+
+    def model(self, cfg: Any) -> Any:
+        """Returns the configuration of the model to train, made from that of `model`."""
+        return cfg.for_images(0)
+
+    def batch(self, height: int, width: int, channels: int) -> dict[str, jax.ShapeDtypeStruct]:
+        """Returns shape and dtype of an example's fields, besides `labels` and `_mask`."""
+        return {"image": jax.ShapeDtypeStruct((height, width, channels), jnp.uint8)}
+
+    def step_flops(self, cfg: Any, height: int, width: int) -> int:
+        """Returns the FLOPs of an example in a training step: 3 times a forward pass."""
+        return 3 * cfg.forward_flops(height, width)
+
+    def parameters(self, key: jax.Array, output: jax.ShapeDtypeStruct) -> PyTree:
+        """Returns parameters to train beside those of the model, e.g. of a projection head.
+
+        They are lost when the model is fine-tuned.
+
+        Args:
+          key: typed key.
+          output: shape of the model's output, [1, D].
+
+        Returns:
+          A nested dict; empty without parameters. The step sees it as `params["objective"]`.
+        """
+        return {}
+
+    def kept(self, params: PyTree) -> PyTree:
+        """Returns what the train state keeps beside parameters, e.g. a teacher; None for nothing.
+
+        An array under the path of a parameter is placed like the parameter, every other array is
+        whole on every device. All are saved, and restored, with the run.
+        """
+        return None
+
+    # ------------------------------------------------------------ a training step
+
+    def draw(self, batch: Batch, key: jax.Array) -> tuple[Batch, PyTree]:
+        """Returns the global batch with what is drawn for each example, and what is drawn for all.
+
+        The draws depend on neither the mesh nor the accumulation.
+        """
+        return batch, None
+
+    def relate(
+        self,
+        network: Network,
+        params: PyTree,
+        kept: PyTree,
+        batch: Batch,
+        keys: jax.Array,
+    ) -> Batch:
+        """Returns the batch with what its micro-batches must know of each other.
+
+        A loss that compares examples of different micro-batches needs it. It is called only with
+        accumulation.
+
+        Args:
+          network: the model.
+          params: the parameters of the state.
+          kept: what `kept` returned, after the updates so far.
+          batch: the micro-batches, [A, B/A, ...]; this method returns the same form.
+          keys: the keys with which `sums` will see each micro-batch, [A].
+        """
+        return batch
+
+    def sums(
+        self,
+        network: Network,
+        params: PyTree,
+        kept: PyTree,
+        batch: Batch,
+        drawn: PyTree,
+        key: jax.Array,
+    ) -> Sums:
+        """Returns sums over the real examples of a micro-batch.
+
+        Args:
+          network: the model.
+          params: parameters; the gradient of `loss` by them makes the update.
+          kept: what `kept` returned, after the updates so far.
+          batch: the micro-batch, from `draw`.
+          drawn: what `draw` drew for all examples.
+          key: typed key of the micro-batch.
+
+        Returns:
+          float32 [] for every name of `METRICS`. Further float32 arrays of any shape are summed
+          over micro-batches and passed to `after_update`.
+        """
+        raise NotImplementedError
+
+    def after_update(self, kept: PyTree, params: PyTree, sums: Sums, step: jax.Array) -> PyTree:
+        """Returns what the state keeps after an update, e.g. the moved average of a teacher.
+
+        Args:
+          kept: what the state kept before it.
+          params: the parameters after the update.
+          sums: from `sums`, over the whole batch.
+          step: int32 [], updates done before this one.
+        """
+        return kept
+
+    # ------------------------------------------------------------ evaluation
+
+    def eval_sums(self, network: Network, params: PyTree, batch: Batch) -> Sums:
+        """Returns sums over the real examples of a batch: `EVALUATED`, and `examples`, int32 []."""
+        raise NotImplementedError

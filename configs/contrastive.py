@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Pre-trains without labels: which two views show the same image? (SimCLR, arXiv:2002.05709)
+"""Pre-trains without labels, by recognising two views of one image (SimCLR, arXiv:2002.05709).
 
     vit_jax train --config=configs/contrastive.py --workdir=runs/contrastive
         --config.data.source=folder:/path/to/images

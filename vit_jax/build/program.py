@@ -244,7 +244,7 @@ def make(
     rates, tx = _optimizer(config, params, steps)
     state_options = {"ema": config.ema.decay > 0, "keep": objective.kept}
     create = functools.partial(state.create, init_params, tx, **state_options)
-    abstract = _placed(create, params, variants.axes(chosen.cfg) | objective.AXES, rules)
+    abstract = _placed(create, params, objective.AXES | variants.axes(chosen.cfg), rules)
     places = jax.tree.map(lambda x: x.sharding, abstract)
     everywhere, model = rules.replicated, variants.make(chosen.cfg, rules)
     step, *evaluation = _step_functions(config, objective, model, tx, platform)

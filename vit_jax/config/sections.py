@@ -411,9 +411,8 @@ class Config:
         512, "images per optimizer step over all devices", _POSITIVE, "images")
     accumulation: int = where(
         1, "micro-batches per step, run one after another; divides batch_size", _POSITIVE)
-    objective: Literal["auto"] | str = results(
-        "auto", "what to learn: auto: classes, or patches if masked.target is set; "
-        "contrastive(...); or your own", "plug-in")
+    objective: str = results(
+        "auto", "what to learn; auto: classes, or patches if masked.target is set", "objective")
     skip_non_finite: int = results(
         0, "non-finite updates (loss, gradients) to skip in total; the next ends the run", _COUNT,
         "updates")

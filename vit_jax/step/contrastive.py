@@ -44,7 +44,7 @@ class Contrastive(Objective):
     AXES: ClassVar[Axes] = {
         r"objective/hidden/kernel": ("embed", "mlp"),
         r"objective/hidden/bias": ("mlp",),
-        r"objective/embedding/kernel": ("mlp", None),
+        r"objective/projection/kernel": ("mlp", None),
     }
 
     def __post_init__(self) -> None:
@@ -60,14 +60,14 @@ class Contrastive(Objective):
         return VIEWS * super().step_flops(cfg, height, width)
 
     def parameters(self, key: jax.Array, output: jax.ShapeDtypeStruct) -> PyTree:
-        hidden_key, embedding_key = jax.random.split(key)
+        hidden_key, projection_key = jax.random.split(key)
         initial, width = jax.nn.initializers.lecun_normal(), output.shape[-1]
         return {
             "hidden": {
                 "kernel": initial(hidden_key, (width, self.hidden)),
                 "bias": jnp.zeros(self.hidden),
             },
-            "embedding": {"kernel": initial(embedding_key, (self.hidden, self.embedding))},
+            "projection": {"kernel": initial(projection_key, (self.hidden, self.embedding))},
         }
 
     # ------------------------------------------------------------ a training step
@@ -126,8 +126,8 @@ class Contrastive(Objective):
         flat = views.reshape(-1, *views.shape[2:])
         x = network.apply(params, network.normalise(flat), train=train, key=key)
         head = params[PARAMETERS]
-        x = jax.nn.relu(x @ head["hidden"]["kernel"] + head["hidden"]["bias"])
-        x = x @ head["embedding"]["kernel"]
+        x = jax.nn.relu(x @ head["hidden"]["kernel"] + head["hidden"]["bias"][None])
+        x = x @ head["projection"]["kernel"]
         x = x * jax.lax.rsqrt(jnp.sum(x * x, axis=-1, keepdims=True) + 1e-12)
         return x.reshape(*views.shape[:2], -1)
 

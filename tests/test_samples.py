@@ -96,7 +96,7 @@ def test_a_range_leaves_eight_bits_as_they_are_and_gray_is_that_of_pillow(kind):
     op = decode.Decode(channels=1)
     crop = chain.parse("k", "inception_crop(5)", 5)[0]
     seed = tf.constant([1, 2], tf.int64)
-    box = crops.decode_box(op, crop, tf.constant(content), seed).numpy()
+    box = crops.decode_box(op, crop, tf.constant(content), seed)[0].numpy()
     begin, extent = (t.numpy() for t in crop.box(tf.constant(plain.shape), seed))
     cut = luma[begin[0] : begin[0] + extent[0], begin[1] : begin[1] + extent[1]]
     np.testing.assert_array_equal(box, cut)

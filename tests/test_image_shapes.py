@@ -4,6 +4,8 @@
 """Images that are not square, and images of other channels than three, from config to export."""
 
 import json
+import re
+import shlex
 import shutil
 
 import numpy as np
@@ -16,7 +18,7 @@ import test_vit
 import tifffile
 import tiny
 import yaml
-from test_train import logged, run, same_parameters
+from test_train import ROOT, logged, run, same_parameters
 
 import vit_jax
 from vit_jax import tree
@@ -28,7 +30,7 @@ from vit_jax.errors import BadInput
 from vit_jax.models import variants
 from vit_jax.weights import fitting
 
-QUICKSTART = "configs/quickstart.py"
+QUICKSTART = str(ROOT / "configs" / "quickstart.py")
 
 
 def config(*values):
@@ -233,8 +235,25 @@ def test_thirteen_bands_are_trained_resumed_and_used(tmp_path, bands, capsys):
     again = np.asarray(given[0].apply({"params": given[1]}, prepare(file), train=False))
     np.testing.assert_allclose(again, logits, atol=1e-6)
 
-    settled = defaults.settle(load.load("configs/finetune.py", [f"--config.init={name}"]))
+    settled = defaults.settle(
+        load.load(str(ROOT / "configs/finetune.py"), [f"--config.init={name}"])
+    )
     assert (settled.data.image_size, settled.data.channels) == ("48x64", BANDS)
+
+
+@pytest.mark.integration
+def test_the_command_of_the_page_trains_from_weights_for_rgb(tmp_path, bands, digits_run, caplog):
+    page = (ROOT / "docs" / "preprocessing.md").read_text()
+    (command,) = re.findall(r"```bash\n(vit_jax train.*?data\.channels=13.*?)```", page, re.DOTALL)
+    command = command.replace("/path/to/EuroSAT_MS", str(bands))
+    command = command.replace("runs/bands", str(tmp_path / "run"))
+    short = ("length=2 steps", "batch_size=8", "schedule.warmup=0", "report.page=false")
+    short += (f"init={digits_run}", "checkpoint.keep_best=")
+    given = [*shlex.split(command.replace("\\\n", " "))[1:], *(f"--config.{s}" for s in short)]
+    assert (
+        main.main([f"--config={ROOT / a[9:]}" if a[:9] == "--config=" else a for a in given]) == 0
+    )
+    assert any("RGB -> 13 channels" in record.getMessage() for record in caplog.records)
 
 
 @pytest.mark.integration

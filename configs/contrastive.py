@@ -5,7 +5,7 @@
 
     vit_jax train --config=configs/contrastive.py --workdir=runs/contrastive
         --config.data.source=folder:/path/to/images
-    vit_jax fewshot runs/contrastive --source=folder:/path/to/images --method=probe
+    vit_jax fewshot runs/contrastive --data=folder:/path/to/images --method=probe
 
     model        a model of `vit_jax models`; the default is a ViT of 0.3 M parameters for 32 pixels
     size         side of a view in pixels (32)

@@ -5,6 +5,7 @@
 
 import functools
 import re
+import shlex
 from pathlib import Path
 
 import jax
@@ -82,7 +83,7 @@ def in_numpy(objective, params, given):
 def test_loss_and_hits_are_those_of_the_papers_formula(supervised):
     objective = Contrastive(**SIZES, supervised=supervised)
     params, given = parameters(objective), batch(mask=np.arange(16) % 5 != 2)
-    sums = jax.jit(functools.partial(objective.eval_sums, NETWORK))(params, given)
+    sums = jax.jit(functools.partial(objective.eval_sums, NETWORK))(params, None, given)
     loss, hits = in_numpy(objective, params, given)
     assert float(sums["loss"]) == pytest.approx(loss, rel=1e-5)
     assert (float(sums["top1"]), int(sums["examples"])) == (hits, 13)
@@ -162,7 +163,7 @@ def run(workdir, *args):
     return main(["train", f"--config={RECIPE}", f"--workdir={workdir}", *TINY, *args])
 
 
-def test_run_is_measured_continued_and_fine_tuned(tmp_path, capsys):
+def test_run_is_measured_and_branched_bit_for_bit(tmp_path, capsys):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     assert run(whole, "--config.evals.val.batch_size=32", "--config.ema.decay=0.9") == 0
     text = capsys.readouterr()
@@ -179,12 +180,21 @@ def test_run_is_measured_continued_and_fine_tuned(tmp_path, capsys):
     assert a.keys() == b.keys()
     for name, value in a.items():
         np.testing.assert_array_equal(value, b[name])
-    tuned = tmp_path / "tuned"
-    assert main(["train", f"--config={ROOT / 'configs' / 'finetune.py'}", f"--workdir={tuned}",
-                 f"--config.init={whole}", "--config.data.source=digits",
-                 "--config.length=1 steps", "--config.batch_size=16",
-                 "--config.data.examples=64"]) == 0  # fmt: skip
-    assert "head" in {n.partition("/")[0] for n in loading.read_weights(str(tuned)).flat}
+
+
+@pytest.mark.integration
+def test_commands_of_the_page_run_one_after_the_other(tmp_path, monkeypatch, image_folder):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "contrastive.md").read_text()
+    commands = re.findall(r"^vit_jax (.*)$", text, re.MULTILINE)
+    assert [c.split()[0] for c in commands] == ["train", "fewshot", "train"]
+    short = ["--config.length=1 steps", "--config.batch_size=8", "--config.schedule.warmup=0"]
+    short += ["--config.report.tensorboard=false", "--config.report.page=false"]
+    for command in commands:
+        command = command.replace("/path/to/images", str(image_folder))
+        words = shlex.split(command.replace("configs/", f"{ROOT}/configs/"))
+        assert main([*words, *(short if words[0] == "train" else [])]) == 0, command
+    assert "head" in {n.partition("/")[0] for n in loading.read_weights("runs/tuned").flat}
 
 
 @pytest.mark.parametrize(

@@ -447,3 +447,68 @@ def test_result_is_a_function_of_the_seed_in_a_graph_of_unknown_size(chain):
 
     assert results() == results()
     assert len(set(results())) == 12
+
+
+# ---------------------------------------------------------------- ops of self-supervised recipes
+
+
+def changed(chain, image):
+    """The distinct results of a chain that are not the image, and their share, over 300 seeds."""
+    results = many(chain, image, 300)
+    others = results[(results != image).any(axis=(1, 2, 3))]
+    return others, len(others) / 300
+
+
+def test_grayscale_and_solarize_are_those_of_pillow_as_often_as_they_say():
+    image = pictures.noise(9, 12)
+    gray, share = changed("grayscale(0.3)", image)
+    wanted = np.asarray(Image.fromarray(image).convert("L"))[..., None]
+    assert abs(gray.astype(int) - wanted).max() <= 1
+    assert (gray == gray[..., :1]).all()
+    assert 0.22 < share < 0.38
+    solarized, share = changed("solarize", image)
+    assert (solarized == np.asarray(ImageOps.solarize(Image.fromarray(image), 128))).all()
+    assert 0.13 < share < 0.27
+    for name, widths in (("grayscale", ""), ("solarize", ""), ("gaussian_blur", ", 1")):
+        assert changed(f"{name}(1.0{widths})", image)[1] == 1
+        assert changed(f"{name}(0.0{widths})", image)[1] == 0
+
+
+@pytest.mark.parametrize("side, reach", [(32, 1), (64, 3), (224, 6)])
+def test_gaussian_blur_has_a_kernel_of_a_tenth_of_the_side(drawn, side, reach):
+    image = pictures.noise(side, side + 6)
+    drawn(0.3, 0.75)  # below the probability; sigma = 0.5 + 1.5 * 0.75
+    got = colored("gaussian_blur(0.5, 0.5, 2.0)", image).astype(float)
+    weights = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * 1.625**2))
+    wanted = np.pad(image.astype(float), [(reach, reach), (reach, reach), (0, 0)], "symmetric")
+    for axis in (0, 1):
+        wanted = np.apply_along_axis(np.convolve, axis, wanted, weights / weights.sum(), "valid")
+    assert abs(got - wanted).max() <= 0.51
+    drawn(0.6, 0.75)
+    assert (colored("gaussian_blur(0.5, 0.5, 2.0)", image) == image).all()
+
+
+def test_gaussian_blur_draws_its_width():
+    image = pictures.noise(40, 40)
+    spread, share = changed("gaussian_blur(0.5, 0.1, 2.0)", image)
+    assert 0.35 < share < 0.55  # a Gaussian of 0.1 to 0.25 pixels changes nothing
+    assert len(np.unique(spread.std(axis=(1, 2, 3)).round())) > 15
+
+
+def test_gaussian_blur_needs_a_size_and_widths_in_order():
+    process = preprocess.apply(preprocess.parse("k", "gaussian_blur", 8))
+    graph = tf.function(process, autograph=False)
+    with pytest.raises(BadInput, match=r"put it after an op that sets the size"):
+        graph.get_concrete_function(
+            tf.TensorSpec([None, None, 3], tf.uint8), tf.TensorSpec([2], tf.int64)
+        )
+    with pytest.raises(BadInput, match=r"sigma_min=3 is above sigma_max=2\.0"):
+        preprocess.parse("k", "gaussian_blur(0.5, 3)", 8)
+
+
+def test_jitter_with_a_probability_is_the_jitter_or_nothing():
+    always = many("color_jitter(0.4, 0.4, 0.4, 0.1)", soft(), 200)
+    often = many("color_jitter(0.4, 0.4, 0.4, 0.1, probability=0.8)", soft(), 200)
+    jittered = (often == always).all(axis=(1, 2, 3))
+    assert (often[~jittered] == soft()).all()
+    assert 0.72 < jittered.mean() < 0.88

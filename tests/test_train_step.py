@@ -66,7 +66,7 @@ def make_step(tx=None, apply=small, **options):
 def evaluation(loss="softmax"):
     """Jitted (params, batch) -> sums of `small`."""
     objective, network = Classification(CLASSES, loss), Network(small, HALF, HALF)
-    return jax.jit(lambda params, batch: objective.eval_sums(network, params, batch))
+    return jax.jit(lambda params, batch: objective.eval_sums(network, params, None, batch))
 
 
 def start(tx=None, params=None, ema=False):

@@ -93,7 +93,7 @@ class Program:
     init_params: Callable[[jax.Array], Any]  # key -> parameters
     tx: optimizers.Transform
     step: Any  # jitted: (state, batch, key) -> (state, metrics)
-    eval_step: Any  # jitted: (params, batch) -> sums
+    eval_step: Any  # jitted: (params, batch, kept=None) -> sums
     scores_step: Any  # jitted: like eval_step, with `scores`
     # `create` and `step`, if another thread compiles them.
     compiling: dict[str, Future[Any]] = dataclasses.field(default_factory=dict)
@@ -384,8 +384,13 @@ def _step_functions(
         ema_decay=config.ema.decay,
         norm_of_change=platform == "tpu",
     )
-    evaluate = functools.partial(objective.eval_sums, called)
-    return step, evaluate, functools.partial(getattr(objective, "scores", evaluate), called)
+    with_scores = getattr(objective, "scores", objective.eval_sums)
+
+    def evaluate(params: Any, batch: Any, kept: Any = None, *, function: Any) -> Any:
+        return function(called, params, kept, batch)
+
+    sums = functools.partial(evaluate, function=objective.eval_sums)
+    return step, sums, functools.partial(evaluate, function=with_scores)
 
 
 def stronger_remat(model: ConfigDict) -> list[str]:

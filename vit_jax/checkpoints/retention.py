@@ -26,8 +26,8 @@ class Damaged(RuntimeError):
 
 
 def lower_is_better(metric: str) -> bool:
-    """Returns True if a metric such as `val/loss` is a loss."""
-    return metric.endswith("loss")
+    """Returns True if a metric is a loss or an error by its name, such as `val/loss`."""
+    return metric.endswith(("loss", "error"))
 
 
 def score(metrics: Metrics, metric: str) -> float:

@@ -85,10 +85,12 @@ class Classification(Objective):
         targets_BY = losses.multi_hot(labels_BK, self.classes, smoothing=self.label_smoothing)
         return network.normalise(batch[prefix + "image"]), targets_BY
 
-    def eval_sums(self, network: Network, params: PyTree, batch: Batch) -> Sums:
+    def eval_sums(self, network: Network, params: PyTree, kept: PyTree, batch: Batch) -> Sums:
         return self._measured(network, params, batch)[0]
 
-    def scores(self, network: Network, params: PyTree, batch: Batch) -> dict[str, Any]:
+    def scores(
+        self, network: Network, params: PyTree, kept: PyTree, batch: Batch
+    ) -> dict[str, Any]:
         """Returns `eval_sums` with `scores`: `logits` float32 [B, Y], `labels` and `_mask`."""
         sums, logits_BY = self._measured(network, params, batch)
         scores = {"logits": logits_BY, "labels": batch["labels"], "_mask": batch["_mask"]}

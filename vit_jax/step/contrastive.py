@@ -113,7 +113,7 @@ class Contrastive(Objective):
         loss = jnp.sum(batch["loss"]) + share - jax.lax.stop_gradient(share)
         return {"loss": loss, "top1": jnp.sum(batch["right"])}
 
-    def eval_sums(self, network: Network, params: PyTree, batch: Batch) -> Sums:
+    def eval_sums(self, network: Network, params: PyTree, kept: PyTree, batch: Batch) -> Sums:
         embedded_BVE = self._embed(network, params, batch["view"], train=False, key=None)
         loss_B, right_B = self._compared(embedded_BVE, batch["labels"], batch["_mask"])
         examples = jnp.sum(batch["_mask"], dtype=jnp.int32)

@@ -100,7 +100,7 @@ class Masked(Objective):
         totals = self._predicted(network, params, batch, train=True, key=key)
         return {"loss": totals["loss"], "top1": totals["top1"]}
 
-    def eval_sums(self, network: Network, params: PyTree, batch: Batch) -> Sums:
+    def eval_sums(self, network: Network, params: PyTree, kept: PyTree, batch: Batch) -> Sums:
         """Returns `measured` of a batch; an image is corrupted the same way every time."""
         batch = batch | {"corruption": self.corruption(image_keys(batch["image"]))}
         return self._predicted(network, params, batch, train=False, key=None)

@@ -173,6 +173,9 @@ class Objective:
 
     # ------------------------------------------------------------ evaluation
 
-    def eval_sums(self, network: Network, params: PyTree, batch: Batch) -> Sums:
-        """Returns sums over the real examples of a batch: `EVALUATED`, and `examples`, int32 []."""
+    def eval_sums(self, network: Network, params: PyTree, kept: PyTree, batch: Batch) -> Sums:
+        """Returns sums over the real examples of a batch: `EVALUATED`, and `examples`, int32 [].
+
+        `params` may be the average of the parameters.
+        """
         raise NotImplementedError

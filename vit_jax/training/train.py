@@ -312,7 +312,7 @@ def evaluate(
             if suffix and name in run.tasks:
                 continue  # few-shot measures the representation that others load: the average
             report.progress(f"step {step}  evaluating {name}{suffix}", passing=True)
-            values = measure(run, params, name)
+            values = measure(run, params, state.kept, name)
             measured |= {f"{name}{suffix}/{key}": value for key, value in values.items()}
     if measured:
         bad = non_finite(measured)
@@ -324,12 +324,16 @@ def evaluate(
     return measured
 
 
-def measure(run: build.Run, params: Any, name: str) -> dict[str, float | int]:
-    """Returns the metrics of one evaluation: of a split, or of a few-shot task."""
+def measure(run: build.Run, params: Any, kept: Any, name: str) -> dict[str, float | int]:
+    """Returns the metrics of one evaluation: of a split, or of a few-shot task.
+
+    `kept` is what the objective keeps beside the parameters.
+    """
     if name not in run.tasks:
         from vit_jax.evaluators import classification
 
         step, evaluator = run.program.evaluator(name)
+        step = functools.partial(step, kept=kept)
         return classification.evaluate(step, params, run.eval_batches(name), evaluator)
     from vit_jax.evaluators import fewshot
 

@@ -131,12 +131,13 @@ class GaussianBlur:
             )
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        if None in (rows_columns := image.shape[:2].as_list()):
+        sides = image.shape[:2].as_list()
+        if None in sides:
             raise BadInput(
                 "gaussian_blur takes the width of its kernel from the size of the image; put it "
                 "after an op that sets the size, e.g. inception_crop({size})|gaussian_blur."
             )
-        reach = min(max(min(rows_columns) // 20, 1), math.ceil(3 * self.sigma_max))
+        reach = min(max(min(sides) // 20, 1), math.ceil(3 * self.sigma_max))
         draws = tf.random.stateless_uniform([2], seed)
         sigma = self.sigma_min + (self.sigma_max - self.sigma_min) * draws[1]
         return _with_probability(

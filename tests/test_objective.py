@@ -1,0 +1,143 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The interface of objectives: runs the example of docs/extending_objective.md."""
+
+import re
+import shlex
+import sys
+
+import jax
+import numpy as np
+import optax
+import pytest
+from test_contrastive import NETWORK, parameters
+from test_contrastive import batch as views
+from test_train import ROOT, logged, stop_at
+from test_train_step import rules_of
+
+from vit_jax import sharding
+from vit_jax.checkpoints.checkpoints import Checkpoints
+from vit_jax.checkpoints.retention import lower_is_better
+from vit_jax.cli import main
+from vit_jax.step import state, train_step
+from vit_jax.step.objective import Objective
+
+PAGE = (ROOT / "docs" / "extending_objective.md").read_text()
+SHORT = (
+    "--config.length=6 steps", "--config.checkpoint.every=3 steps", "--config.batch_size=16",
+    "--config.model.width=32", "--config.model.depth=1", "--config.model.mlp=32",
+    "--config.model.heads=2", "--config.data.examples=64", "--config.report.every=1 steps",
+    "--config.report.tensorboard=False", "--config.report.page=False",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory):
+    """A folder with the file of the page, which is on Python's path."""
+    folder = tmp_path_factory.mktemp("mine")
+    ((name, text),) = re.findall(r"```python\n# (my_\w+\.py)\n(.*?)```", PAGE, re.DOTALL)
+    (folder / name).write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        yield folder
+    sys.modules.pop("my_objective", None)
+
+
+def run(workdir, *args):
+    """The command of the page, shortened."""
+    (block,) = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+    words = shlex.split(block.replace("\\\n", " "))[1:]
+    words = [w.replace("configs/", f"{ROOT}/configs/") for w in words if "--workdir" not in w]
+    return main.main([*words, f"--workdir={workdir}", *SHORT, *args])
+
+
+def saved(workdir, step):
+    return Checkpoints(workdir, read_only=True)._saved(step)
+
+
+@pytest.fixture(scope="module")
+def whole(mine, tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("runs") / "whole"
+    assert run(workdir) == 0
+    return workdir
+
+
+def test_what_it_keeps_is_saved_and_a_run_goes_on_bit_for_bit(whole, tmp_path, monkeypatch):
+    assert set(saved(whole, 6)["kept"]["teacher"]) >= {"embedding", "objective"}
+    cut = tmp_path / "cut"
+    with monkeypatch.context() as patch:
+        stop_at(patch, 5)
+        with pytest.raises(KeyboardInterrupt):
+            run(cut)
+    assert run(cut) == 0
+    rows = logged(whole)
+    assert {key: v for key, v in logged(cut).items() if not key[1].startswith(("perf", "mem"))} == {
+        key: v for key, v in rows.items() if not key[1].startswith(("perf", "mem"))
+    }
+    assert {name for _, name in rows if name.startswith(("train", "val"))} == {
+        "train/loss", "train/lr", "val/loss", "val/examples"
+    }  # fmt: skip
+    assert rows[6, "train/loss"] != rows[1, "train/loss"]
+
+
+def stepped(accumulation=1, shape=(1, 1, 1, 1), count=3):
+    """State and losses after some steps of a function, with the batch and all else on a mesh."""
+    from my_objective import Byol  # type: ignore[import-not-found]
+
+    objective, tx, rules = Byol(momentum=0.5), optax.sgd(0.1), rules_of(shape)
+    params = parameters(objective)
+    meaning = {r"weights": (None, "embed"), **objective.AXES}
+    shapes = jax.eval_shape(
+        lambda p: state.from_params(p, tx, ema=True, keep=objective.kept), params
+    )
+    places = sharding.place(shapes, sharding.param_axes(params, meaning), rules)
+    begin = jax.jit(
+        lambda p: state.from_params(p, tx, ema=True, keep=objective.kept), out_shardings=places
+    )
+    step = jax.jit(
+        train_step.make_train_step(objective, NETWORK, tx, accumulation=accumulation),
+        out_shardings=(places, rules.replicated),
+    )
+    given = jax.device_put(views(), rules.sharding(("act_batch",), (16,)))
+    current, losses = begin(params), []
+    for _ in range(count):
+        current, measured = step(current, given, jax.random.key(0))
+        losses.append(float(measured["loss"]))
+    return current, losses
+
+
+def test_what_it_keeps_follows_the_updates_on_any_mesh_and_by_micro_batches(mine):
+    (before, _), (expected, losses) = stepped(count=2), stepped()
+    jax.tree.map(
+        lambda t, old, new: np.testing.assert_allclose(t, (old + new) / 2, rtol=1e-5, atol=1e-6),
+        expected.kept["teacher"], before.kept["teacher"], expected.params,
+    )  # fmt: skip
+    assert not np.allclose(before.kept["teacher"]["weights"], expected.params["weights"], atol=1e-5)
+    for accumulation, shape in ((4, (1, 1, 1, 1)), (2, (1, 2, 4, 1))):
+        found, again = stepped(accumulation, shape)
+        assert again == pytest.approx(losses, rel=1e-5)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
+            jax.device_get(found), jax.device_get(expected),
+        )  # fmt: skip
+        split = shape[2] > 1
+        for tree in (found.params, found.kept["teacher"]):
+            assert (not tree["weights"].sharding.is_fully_replicated) == split
+
+
+def test_default_members_are_those_of_images_without_labels():
+    fields = Objective().batch(4, 6, 5)
+    assert {name: (x.shape, x.dtype.name) for name, x in fields.items()} == {
+        "image": ((4, 6, 5), "uint8")
+    }
+    assert Objective().kept({}) is None
+
+
+@pytest.mark.parametrize(
+    "metric, lower",
+    [("val/loss", True), ("val/calibration_loss", True), ("val/mean_error", True),
+     ("val/top1", False), ("a/5shot", False)],
+)  # fmt: skip
+def test_the_name_of_a_metric_says_when_it_is_best(metric, lower):
+    assert lower_is_better(metric) == lower

@@ -32,17 +32,17 @@ class Forward:
       apply: (params, images [B, H, W, C]) -> float32 [B, D]; B is free.
       params: tree of numpy float32 arrays.
       size: H and W of the images.
-      channels: C.
       dtype: dtype of the images: float32 (normalised) or uint8.
       output: "logits", or "representation" for a model without a head.
+      channels: C of the images.
     """
 
     apply: Callable[[Any, jax.Array], jax.Array]
     params: Any = dataclasses.field(repr=False)
     size: tuple[int, int]
-    channels: int
     dtype: str
     output: str
+    channels: int = 3
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -79,7 +79,7 @@ def make(model: Model, normalised: Images | None) -> Forward:
 
     output = "logits" if cfg.classes else "representation"
     dtype = "float32" if normalised is None else "uint8"
-    return Forward(apply, jax.device_get(model.params), model.size, model.channels, dtype, output)
+    return Forward(apply, jax.device_get(model.params), model.size, dtype, output, model.channels)
 
 
 def facts(forward: Forward, model: Model, images: Images | None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Plugins: runs the examples of docs/extending.md and refuses wrong names."""
+"""Plugins: runs the examples of the pages on extending, and refuses wrong names."""
 
 import dataclasses
 import functools
@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import model_commands
 import numpy as np
 import opened_sources
+import pictures
 import pytest
 from test_train import QUICKSTART, ROOT, TINY, logged, stop_at
 
@@ -31,7 +32,9 @@ from vit_jax.reports import figures, summary
 from vit_jax.step import losses
 from vit_jax.weights import convert, loading
 
-PAGE = (ROOT / "docs" / "extending.md").read_text()
+PAGE = "\n".join(  # test_objective has the page on objectives
+    (ROOT / "docs" / f"extending{page}.md").read_text() for page in ("_model", "_data", "")
+)
 OTHERS = """
 import os
 import numpy as np
@@ -115,10 +118,14 @@ def assert_learns(rows):
 
 def test_the_page_has_an_example_of_each(mine):
     names = {path.stem for path in mine.glob("my_*.py")}
-    assert names == {"my_model", "my_recipe", "my_source", "my_loss", "my_evaluator"}
-    sections = re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]
+    assert names == {
+        "my_model", "my_recipe", "my_source", "my_fields", "my_loss", "my_evaluator"
+    }  # fmt: skip
+    sections = re.split(r"^##? (?=[A-Z])", PAGE, flags=re.MULTILINE)[1:]
+    sections = [section for section in sections if "```python" in section]
     assert [s.split("\n")[0] for s in sections] == [
-        "A model", "A source", "A loss", "An evaluator"
+        "A model of your own", "Examples of your own", "A source with more fields", "A loss",
+        "An evaluator",
     ]  # fmt: skip
     for section in sections[1:]:
         assert section.count("\n") < 60, "a page has 60 lines"
@@ -303,6 +310,27 @@ def test_source_of_the_page(run_of_three, capsys):
     assert "400 images in 4 classes, 0 bad" in shown
     mixed = opened_sources.opened("mix:1*python:my_source:stripes(count=40, side=8),1*digits")
     assert mixed.classes == (*names, *"0123456789")
+
+
+def test_source_with_fields_of_the_page(mine, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert model_commands.command(capsys, *command("my_fields"))[0] == 0
+    assert (tmp_path / "runs" / "discs.png").exists()
+    split = opened_sources.opened("python:my_fields:discs").splits["train"]
+    chain = "inception_crop({size}, 0.3)|flip_lr|shift(4)"
+    pipe = pictures.batches(split, chain, image_size=24, batch_size=16, fields=None)
+    batch = next(pipe.train(0, 1))
+    for image, mask, boxes, classes, text in zip(
+        *(batch[key] for key in ("image", "mask", "boxes", "box_classes", "text")), strict=True
+    ):
+        assert (mask[image.max(axis=-1) > 200] > 0).all()  # a disc in the image is one in the mask
+        rows, columns = np.nonzero(mask > 0)
+        if len(rows) and classes[0] >= 0:
+            ends = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+            assert (boxes[0, :2] <= np.array(ends[:2]) + 1).all()
+            assert (boxes[0, 2:] >= np.array(ends[2:]) - 1).all()
+            assert text.decode() == f"a {('red', 'blue')[classes[0]]} disc"
+            assert mask.max() == classes[0] + 1
 
 
 def test_loss_of_the_page(run_of_three):

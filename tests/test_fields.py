@@ -4,6 +4,7 @@
 """Fields of an example: masks and boxes follow the image, batches hold what is asked for."""
 
 import io
+import re
 import tarfile
 
 import numpy as np
@@ -441,6 +442,15 @@ def test_an_unstated_size_is_that_of_the_configuration(tmp_path):
 def test_wrong_views_are_named(text, part):
     with pytest.raises(BadInput, match=part):
         views(text)
+
+
+def test_views_of_the_page(root):
+    page = (root / "docs" / "preprocessing.md").read_text()
+    (text,) = re.findall(r"```yaml\ndata:\n  views: >-\n(.*?)```", page, re.DOTALL)
+    two = views(" ".join(text.split()), 224)
+    assert [(v.name, v.count, v.size((9, 9))) for v in two] == [
+        ("global", 2, (224, 224)), ("local", 6, (96, 96)),
+    ]  # fmt: skip
 
 
 def test_no_views_are_no_views():

@@ -37,7 +37,7 @@ def of_model(cfg: variants.Config, params: dict[str, Any]) -> Components:
     """
     filters = cfg.pixel_filters(params)
     if filters is None:
-        raise BadInput(f"{cfg.in_words()} has no pixel_filters; see docs/extending.md.")
+        raise BadInput(f"{cfg.in_words()} has no pixel_filters; see docs/extending_model.md.")
     return components(filters[0])
 
 

@@ -74,7 +74,7 @@ def _named(text: str) -> Objective:
     if not isinstance(objective, Objective):
         raise BadInput(
             f"objective={text!r} gave {type(objective).__name__}, expected an object of a subclass "
-            "of vit_jax.step.objective.Objective; see docs/extending.md."
+            "of vit_jax.step.objective.Objective; see docs/extending_objective.md."
         )
     return objective
 

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Models from a user's own package: `model.variant=MODULE:CLASS(key=value)`, see docs/extending.md.
+"""Models from a user's own package: `model.variant=MODULE:CLASS(key=value)`.
 
-Start from `OwnConfig`, the base class of such a CLASS.
+Start from `OwnConfig`, the base class of such a CLASS; docs/extending_model.md has an example.
 """
 
 import dataclasses
@@ -48,7 +48,7 @@ def config(variant: str, classes: int, options: Mapping[str, Any]) -> OwnConfig:
     if not (isinstance(kind, type) and issubclass(kind, OwnConfig)):
         raise BadInput(
             f"model.variant={variant!r} is not a subclass of vit_jax.models.custom.OwnConfig; see "
-            "docs/extending.md."
+            "docs/extending_model.md."
         )
     try:
         return plugin(classes=classes, **options)

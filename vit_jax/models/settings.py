@@ -4,7 +4,7 @@
 """Defines the configuration of a model, and how a family makes one from the section `model`.
 
 Rooms ask a configuration what it can do, never which family it belongs to. A family, or a user's
-own model, overrides what it can answer better than `ModelConfig`; docs/extending.md lists the
+own model, overrides what it can answer better than `ModelConfig`; docs/extending_model.md lists the
 members. Start from `ModelConfig`.
 """
 
@@ -83,7 +83,7 @@ class ModelConfig:
         return 0 if inner is None else 2 * inner.channel_multiply_adds(height, width)
 
     def _missing(self, name: str) -> BadInput:
-        return BadInput(f"{type(self).__name__} has no {name}; see docs/extending.md.")
+        return BadInput(f"{type(self).__name__} has no {name}; see docs/extending_model.md.")
 
     # ------------------------------------------------------------ shape
 

@@ -5,7 +5,7 @@
 
 The trainer, the plan and the reports ask the objective and never which one it is. Everything about
 one objective is in its own file: classification.py, masked_patches.py, contrastive.py. A user's own
-is named in the same way, see docs/extending.md. Start from `Objective`.
+is named in the same way, see docs/extending_objective.md. Start from `Objective`.
 
 Axes: B batch, H W C image, D representation.
 """

@@ -24,7 +24,7 @@ def gray(image: Tensor) -> Tensor:
     return _GRAY[0] * red + _GRAY[1] * green + _GRAY[2] * blue
 
 
-def grey(image: Tensor) -> Tensor:
+def as_gray(image: Tensor) -> Tensor:
     """Returns the luma of an image in each of three channels, uint8 [H, W, 3]."""
     return tf.repeat(to_uint8(gray(image)), 3, axis=-1)
 
@@ -92,7 +92,7 @@ class Grayscale:
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
         draw = tf.random.stateless_uniform([], seed)
-        return _with_probability(self.probability, draw, image, lambda: grey(image))
+        return _with_probability(self.probability, draw, image, lambda: as_gray(image))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +162,7 @@ class ThreeAugment:
         changed = tf.switch_case(
             tf.cast(choice * 3, tf.int32),
             [
-                lambda: grey(image),
+                lambda: as_gray(image),
                 lambda: randaugment.invert_from(image, 128),
                 lambda: blur(image, 0.1 + 1.9 * sigma),
             ],

@@ -16,7 +16,7 @@
                        classes of the same name are merged, val and test hold those of all sources
     synthetic:NAME     noise in the size of a dataset of the recipes, e.g. jft300m or vtab/eurosat
     objectnet:PATH     a test set: the 113 classes of ObjectNet that ImageNet has too
-    python:M:F(k=v)    a function of the user's own package, see docs/extending.md
+    python:M:F(k=v)    a function of the user's own package, see docs/extending_data.md
     digits             the handwritten digits of scikit-learn, 1,797 images of 8 x 8
 
 PATH, FILE and GLOB may begin with ~; for folder, csv, records and tar also with gs://BUCKET/. Quote

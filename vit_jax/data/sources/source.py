@@ -96,6 +96,6 @@ def open_custom(rest: str, options: Options) -> Opened:
     if not good or not splits or not len(classes):
         raise BadInput(
             f"data.source='python:{rest}' gave {type(opened).__name__}; expected (names of "
-            "classes, {name: Split}, notes), see docs/extending.md."
+            "classes, {name: Split}, notes), see docs/extending_data.md."
         )
     return classes, splits, notes

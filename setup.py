@@ -38,6 +38,7 @@ setup(
         "jinja2>=3.1,<4",  # pages
         "matplotlib>=3.10,<4",  # figures of what is inside a model, and charts of pages
         "pillow>=11,<14",  # timm's and Hugging Face's preprocessing is its resizing
+        "tifffile>=2025,<2027",  # images of more channels, and of 16 bits in more than one
         "safetensors>=0.5,<1",
         "pyyaml>=6,<7",
         "tqdm>=4.66,<5",  # progress on a terminal

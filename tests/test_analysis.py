@@ -294,8 +294,8 @@ def of_rank(scales, count=40, seed=0):
 def test_directions_are_found_in_the_order_of_what_they_explain():
     kernel, directions = of_rank([9.0, 5.0, 2.0])
     found = filters.components(kernel)
-    assert found.images_Chw3.shape == (3, *SHAPE)  # there are no more
-    alike = np.einsum("chwk,dhwk->cd", found.images_Chw3, directions)
+    assert found.images_ChwI.shape == (3, *SHAPE)  # there are no more
+    alike = np.einsum("chwk,dhwk->cd", found.images_ChwI, directions)
     np.testing.assert_allclose(np.abs(alike), np.eye(3), atol=1e-4)
     np.testing.assert_allclose(found.shares_C, np.square([9, 5, 2]) / 110, rtol=1e-4)
 
@@ -304,8 +304,8 @@ def test_components_are_those_of_the_covariance():
     kernel = np.random.default_rng(1).normal(size=(*SHAPE, 200)).astype(np.float32)
     found = filters.components(kernel)
     values, vectors = np.linalg.eigh(np.cov(kernel.reshape(-1, 200)))
-    assert found.images_Chw3.shape == (filters.COUNT, *SHAPE)
-    alike = np.abs(found.images_Chw3.reshape(28, -1) @ vectors[:, ::-1][:, :28])
+    assert found.images_ChwI.shape == (filters.COUNT, *SHAPE)
+    alike = np.abs(found.images_ChwI.reshape(28, -1) @ vectors[:, ::-1][:, :28])
     np.testing.assert_allclose(alike, np.eye(28), atol=1e-3)
     np.testing.assert_allclose(found.shares_C, (values[::-1] / values.sum())[:28], rtol=1e-5)
 
@@ -313,8 +313,8 @@ def test_components_are_those_of_the_covariance():
 def test_the_sign_does_not_depend_on_that_of_the_filters():
     kernel, _ = of_rank([3.0, 1.0])
     one, other = filters.components(kernel), filters.components(-kernel)
-    np.testing.assert_allclose(one.images_Chw3, other.images_Chw3, atol=1e-6)
-    rows = one.images_Chw3.reshape(2, -1)
+    np.testing.assert_allclose(one.images_ChwI, other.images_ChwI, atol=1e-6)
+    rows = one.images_ChwI.reshape(2, -1)
     assert (rows.max(axis=1) == np.abs(rows).max(axis=1)).all()
 
 
@@ -339,9 +339,9 @@ def test_filters_of_a_model_are_those_that_see_pixels(family):
         kernel = (kernel - kernel.mean(axis=0)) / kernel.std(axis=0)
         expected = kernel.reshape(7, 7, 3, 32)
     expected = filters.components(expected)
-    assert found.images_Chw3.shape[1:3] == ((4, 4) if family in ("vit", "mixer") else (7, 7))
+    assert found.images_ChwI.shape[1:3] == ((4, 4) if family in ("vit", "mixer") else (7, 7))
     np.testing.assert_allclose(found.shares_C, expected.shares_C, rtol=1e-4)
-    np.testing.assert_allclose(found.images_Chw3, expected.images_Chw3, atol=0.01)
+    np.testing.assert_allclose(found.images_ChwI, expected.images_ChwI, atol=0.01)
 
 
 # --- similarity of position embeddings ---

@@ -248,7 +248,7 @@ def devices(platform, capability="9.0"):
 def formed(cfg, wanted, rules):
     section = ConfigDict({"attention": wanted, "remat": "none"})
     platform = rules.mesh.devices.flat[0].platform
-    return execution.choose(cfg, section, rules, platform, 0.0, 224)
+    return execution.choose(cfg, section, rules, platform, 0.0, (224, 224))
 
 
 def chosen(wanted="auto", rules=None, **changes):

@@ -286,7 +286,7 @@ def test_gaps_are_filled_wherever_they_are(tmp_path, monkeypatch, size):
 
 def test_reading_is_left_alone_where_nothing_is_doubtful(tmp_path):
     split = files(tmp_path)
-    known = bad_images_lib.FallbackReader(split, exif=False)
+    known = bad_images_lib.FallbackReader(split, decode.Decode())
     assert known.reader() is known.reader()
     assert not known.needs_fallback(3)
     known.use_pillow_for(3)
@@ -309,13 +309,13 @@ def test_a_store_that_is_gone_is_no_bad_image(tmp_path, monkeypatch, bad_images)
 
     gone = dataclasses.replace(split, table=dataclasses.replace(split.table, reader=lambda: read))
     with pytest.raises(PeerLost, match=r"^gs://bucket/x: .* gone\. Run again\.$"):
-        bad_images_lib.FallbackReader(gone, exif=False).image(0)
+        bad_images_lib.FallbackReader(gone, decode.Decode()).image(0)
     with pytest.raises(PeerLost, match=r"gone\. Run again\.$"):
         next(pictures.batches(gone, CHAIN, bad_images=bad_images).train(0, 1))
 
 
 def test_an_image_that_a_store_did_not_give_is_not_doubtful(tmp_path):
-    found = bad_images_lib.FallbackReader(files(tmp_path), exif=False)
+    found = bad_images_lib.FallbackReader(files(tmp_path), decode.Decode())
     error = tf.errors.UnknownError(None, None, "StoreLost: gone. Run again.\nTraceback")
     with pytest.raises(PeerLost, match=r"^gone\. Run again\.$"):
         found.examine(0, lambda image: image, "", error)

@@ -19,6 +19,7 @@ from vit_jax.cli import main
 from vit_jax.data.catalog import downloads, prepared
 from vit_jax.data.inspect import check, show
 from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.ops import decode
 from vit_jax.data.sources import registry as sources
 from vit_jax.data.sources.source import Options
 from vit_jax.data.tensorflow import tf
@@ -291,7 +292,7 @@ def test_an_error_that_quotes_bytes_is_a_reason():
     def read(index):
         raise UnicodeDecodeError("utf-8", b"record \xff is damaged", 7, 8, "invalid start byte")
 
-    assert check._reason(read, 0) == "cannot be read: record \ufffd is damaged"
+    assert check._reason(decode.Decode(), read, 0) == "cannot be read: record \ufffd is damaged"
 
 
 def test_progress_counts_every_image(folder):

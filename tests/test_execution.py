@@ -25,7 +25,7 @@ def chosen(platform, variant, flops=LONG, side=224, **settings):
     section = config_lib.load("configs/base.py", overrides).model
     rules = devices(platform)
     cfg = variants.config(**section, classes=10)
-    return execution.choose(cfg, section, rules, platform, flops, side).reason
+    return execution.choose(cfg, section, rules, platform, flops, (side, side)).reason
 
 
 @pytest.mark.parametrize(

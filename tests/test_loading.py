@@ -203,8 +203,9 @@ def test_run_at_another_image_size(workdir):
     assert preprocess(np.zeros((9, 12, 3), np.uint8)).shape == (1, 20, 20, 3)
     logits = foreign.logits(model.cfg, params, foreign.images(20, 20))
     assert np.isfinite(logits).all()
-    with pytest.raises(BadInput, match="square"):
-        vit_jax.load(workdir, image_size=(12, 20))
+    wide = vit_jax.load(workdir, image_size=(12, 20))
+    assert wide[2](np.zeros((9, 12, 3), np.uint8)).shape == (1, 12, 20, 3)
+    assert [wide[1][f"posemb_{axis}"].shape[1] for axis in "yx"] == [3, 5]
 
 
 # --- loading a file ---

@@ -12,7 +12,11 @@ from vit_jax.config import schema, sections
 from vit_jax.errors import BadInput
 
 DEFAULTS = dict(config_lib.flatten(config_lib.defaults()))
-NUMBERS = {k: d for k, d in sections.KEYS.items() if type(d.default) in (int, float)}
+NUMBERS = {  # a size is a number or a text
+    k: d
+    for k, d in sections.KEYS.items()
+    if type(d.default) in (int, float) and d.key.allowed != "size"
+}
 
 
 def test_base_has_the_declared_keys_and_defaults():
@@ -81,18 +85,19 @@ BAD_FORMS = {
     "duration": ("", "90", "-1 steps", "nan steps", "90 epoks", "1e99 steps"),
     "durations": ("('30',)", "(30,)", "('x epochs',)", "30"),
     "length": ("0", "0 steps", "5 percent", "10", "inf epochs"),
-    "mean": ("(0.5,)", "(0.5, 0.5, 1e9)", "('a', 0.5, 0.5)", "(True, 0.5, 0.5)", "()"),
+    "mean": ("0.5", "(0.5, 0.5, 1e9)", "('a', 0.5, 0.5)", "(True, 0.5, 0.5)", "()"),
     "multipliers": ("(('head/.*',),)", "(('(', 1.0),)", "(('.*', -1.0),)", "(('.*', 1e400),)"),
     "patterns": ("(1,)", "('(',)", "('*',)", "'x'"),
     "rules": ("(('embed', 'fsdp'),)", "('embed',)", "(1,)"),
     "shots": ("()", "(0,)", "(5, 5)", "(1.5,)", "('1',)"),
+    "size": (*TEXTS, "-1", "65537", "2.5", "0x5", "224x", "axb", "-3x4", "4x3x3", "4X3"),
     "sources": (
         "(('a b', 'digits'),)",
         "('a',)",
         "(('a', 'digits'), ('a', 'digits'))",
         "(('a', 3),)",
     ),
-    "std": ("(0.5, 0.5, 0.0)", "(0.5, 0.5, -1.0)", "(0.5, 0.5)", "(1e-300, 1.0, 1.0)"),
+    "std": ("(0.5, 0.5, 0.0)", "(0.5, 0.5, -1.0)", "(1e-300, 1.0, 1.0)"),
     "steps": ("5", "5:5", "0:3", "7:3", "a:b", "1:2:3"),
     "word": ("",),
 }
@@ -111,7 +116,7 @@ def wrong_texts(declared):
     if declared.choices:
         texts = {miss for choice in declared.choices for miss in near_misses(choice)}
         return sorted(texts - set(declared.choices))
-    if kind in (int, float):
+    if kind in (int, float) and declared.key.allowed not in BAD_FORMS:
         allowed = declared.key.allowed
         edges = [allowed.low - 1, allowed.high + 1, allowed.low - 1e-9, allowed.high * 2]
         edges += [allowed.low] * allowed.above + [allowed.high] * allowed.below

@@ -22,11 +22,11 @@ class Components:
     """Directions in which filters differ, the most important first.
 
     Attributes:
-      images_Chw3: float64 [C, h, w, 3], each of length 1.
+      images_ChwI: float64 [C, h, w, I], I channels, each of length 1.
       shares_C: float64 [C], shares of the variance of all filters; in (0, 1].
     """
 
-    images_Chw3: np.ndarray
+    images_ChwI: np.ndarray
     shares_C: np.ndarray
 
 
@@ -41,17 +41,17 @@ def of_model(cfg: variants.Config, params: dict[str, Any]) -> Components:
     return components(filters[0])
 
 
-def components(kernel_hw3D: Any, count: int = COUNT) -> Components:
+def components(kernel_hwID: Any, count: int = COUNT) -> Components:
     """Returns the principal components of D filters around their mean.
 
     Args:
-      kernel_hw3D: float [h, w, 3, D].
+      kernel_hwID: float [h, w, I, D].
       count: largest number of components; the rank of the filters limits it too.
 
     Returns:
       Components whose largest entry is positive.
     """
-    filters_DF = np.asarray(kernel_hw3D, np.float64).reshape(-1, kernel_hw3D.shape[-1]).T
+    filters_DF = np.asarray(kernel_hwID, np.float64).reshape(-1, kernel_hwID.shape[-1]).T
     centred_DF = filters_DF - filters_DF.mean(axis=0)
     _, values, directions_CF = np.linalg.svd(centred_DF, full_matrices=False)
     least = 1e-6 * max(values[0], np.abs(filters_DF).max())  # float32 has no more digits
@@ -60,4 +60,4 @@ def components(kernel_hw3D: Any, count: int = COUNT) -> Components:
     largest = np.abs(directions_CF).argmax(axis=1)
     directions_CF *= np.sign(directions_CF[np.arange(kept), largest])[:, None]
     shares = np.square(values[:kept]) / max(np.square(values).sum(), 1e-300)
-    return Components(directions_CF.reshape(kept, *kernel_hw3D.shape[:3]), shares)
+    return Components(directions_CF.reshape(kept, *kernel_hwID.shape[:3]), shares)

@@ -10,7 +10,7 @@ Start from `settle`. `check_weights` checks before a run starts that `init` fits
 
 from typing import TYPE_CHECKING, Any
 
-from vit_jax.config import plugins, schema, sections
+from vit_jax.config import images, plugins, schema, sections
 from vit_jax.config.load import ConfigDict
 from vit_jax.errors import BadInput
 from vit_jax.models import variants
@@ -35,6 +35,9 @@ _CONSTANTS = ("gelu", "ln_epsilon", "gn_epsilon", "ws_epsilon", "ws_epsilon_in",
 _BROUGHT = {key: unset for key, unset in _UNSET.items() if key[0] == "data" or key[1] in _CONSTANTS}
 
 
+_CHANNELS = sections.KEYS["data.channels"].default
+
+
 def settle(config: ConfigDict) -> ConfigDict:
     """Replaces open settings by those of `init`, or by the defaults if there is no `init`.
 
@@ -45,6 +48,7 @@ def settle(config: ConfigDict) -> ConfigDict:
     weight_settings: dict[str, Any] = {"variant": SCRATCH_VARIANT, "image_size": SCRATCH_IMAGE_SIZE}
     if config.init:
         weight_settings = _read_settings(config)
+        _settle_channels(config, weight_settings)
     keys = _UNSET if auto else _BROUGHT
     clashes = _fill(config, weight_settings, keys)
     if auto and clashes:
@@ -59,10 +63,10 @@ def settle(config: ConfigDict) -> ConfigDict:
         if not config.data.image_size:
             if "image_size" not in weight_settings:
                 raise BadInput(
-                    f"{config.init} does not give a square image size; give "
-                    "--config.data.image_size."
+                    f"{config.init} does not give its image size; give --config.data.image_size."
                 )
-            config.data.image_size = weight_settings["image_size"]
+            with config.ignore_type():  # a number or a text
+                config.data.image_size = weight_settings["image_size"]
     return config
 
 
@@ -71,12 +75,27 @@ def is_scratch(config: ConfigDict) -> bool:
     return not config.init and config.model.variant == SCRATCH_VARIANT
 
 
+def _settle_channels(config: ConfigDict, weight_settings: dict[str, Any]) -> None:
+    """Takes the channels of the weights unless the recipe sets others; `fitting` then adapts RGB.
+
+    Other channels have no use for the mean and the deviation of those of the weights.
+    """
+    channels = weight_settings.pop("channels")
+    if config.data.channels == _CHANNELS:
+        with config.unlocked():
+            config.data.channels = channels
+    for key in {"mean", "std"} & weight_settings.keys():
+        numbers = weight_settings[key]
+        if len(numbers) != config.data.channels and len(set(numbers)) > 1:
+            del weight_settings[key]
+
+
 def _read_settings(config: ConfigDict) -> dict[str, Any]:
     """Reads the settings of `init`, under the keys of the sections `model` and `data`."""
     weights = _weight_shapes(config)
     settings = dict(weights.settings)
-    if weights.image_size and weights.image_size[0] == weights.image_size[1]:
-        settings["image_size"] = weights.image_size[0]
+    if weights.image_size:
+        settings["image_size"] = images.text(weights.image_size)
     for key, name in (
         ("mean", "mean"),
         ("std", "std"),
@@ -85,7 +104,7 @@ def _read_settings(config: ConfigDict) -> dict[str, Any]:
     ):
         if name in weights.images:
             settings[key] = tuple(weights.images[name])
-    return settings
+    return settings | {"channels": weights.channels}
 
 
 def _weight_shapes(config: ConfigDict) -> "Weights":
@@ -112,11 +131,11 @@ def check_weights(config: ConfigDict) -> None:
     if plugins.is_own(config.model.variant) and not weights.classes:
         return
     cfg = variants.config(**config.model, classes=weights.classes or 2)
-    side = config.data.image_size
+    shown = images.of(config.data)
     from vit_jax.weights import loading
 
     try:
-        loading.check_fit(weights, cfg, (side, side))
+        loading.check_fit(weights, cfg, shown.size, shown.channels)
     except BadInput as e:
         raise BadInput(
             f"{config.init} and {config.model.variant}: {e}\nGive the model of these weights, or "
@@ -128,11 +147,13 @@ def take_from_run(config: ConfigDict, saved: ConfigDict) -> None:
     """Copies the values that a run has already settled into the open settings."""
     auto = config.model.variant == "auto"
     keys = _UNSET if auto else _BROUGHT
+    keys = keys | {("data", "channels"): _CHANNELS}
     _fill(config, {**saved.model.to_dict(), **saved.data.to_dict()}, keys)
     with config.unlocked():
         if auto:
             config.model.variant = saved.model.variant
-        config.data.image_size = config.data.image_size or saved.data.image_size
+        with config.ignore_type():
+            config.data.image_size = config.data.image_size or saved.data.image_size
 
 
 def _fill(

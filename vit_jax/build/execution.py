@@ -34,7 +34,12 @@ class Execution:
 
 
 def choose(
-    cfg: variants.Config, wanted: ConfigDict, rules: Rules, platform: str, flops: float, side: int
+    cfg: variants.Config,
+    wanted: ConfigDict,
+    rules: Rules,
+    platform: str,
+    flops: float,
+    size: tuple[int, int],
 ) -> Execution:
     """Chooses the fastest form that is known for a platform.
 
@@ -44,7 +49,7 @@ def choose(
       rules: the mesh.
       platform: cpu, gpu or tpu.
       flops: FLOPs of the whole run on one device.
-      side: side of the images in pixels.
+      size: rows and columns of the images in pixels.
 
     Raises:
       BadInput: `model.attention=fused`, and the platform has no such attention for this model.
@@ -54,7 +59,7 @@ def choose(
         cfg, reason = _layers(cfg, wanted.remat, rules, platform, flops)
         reasons.append(reason)
     if "attention" in cfg.FORMS:
-        tokens = math.prod(variants.grid(cfg, side, side))
+        tokens = math.prod(variants.grid(cfg, *size))
         cfg, reason = _attention(cfg, wanted.attention, rules, platform, tokens)
         reasons.append(reason)
     if wanted.remat == "auto":

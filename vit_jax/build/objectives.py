@@ -8,6 +8,7 @@ Start from `make`.
 
 from collections.abc import Mapping
 
+from vit_jax.config import images as images_lib
 from vit_jax.config import plugins, sections
 from vit_jax.config.load import ConfigDict, flatten
 from vit_jax.data.ops import chain as preprocess
@@ -38,9 +39,13 @@ def _auto(config: ConfigDict, cfg: variants.Config) -> Objective:
     if config.masked.target != "none":
         from vit_jax.step import masked_patches
 
-        return masked_patches.make(
-            cfg, config.model.variant, *[config.data.image_size] * 2, **config.masked
-        )
+        if config.data.channels != 3:
+            raise BadInput(
+                f"masked.target={config.masked.target} predicts colours of RGB images, and "
+                f"data.channels={config.data.channels}; leave masked.target out."
+            )
+        size = images_lib.of(config.data).size
+        return masked_patches.make(cfg, config.model.variant, *size, **config.masked)
     from vit_jax.step.classification import Classification
 
     return Classification(
@@ -99,14 +104,15 @@ def _check_unused(config: ConfigDict, objective: Objective) -> None:
 
 def check_views(config: ConfigDict, objective: Objective) -> None:
     """Raises BadInput unless training batches hold just the images that the objective takes."""
-    side = config.data.image_size
-    made = {"image": (side, side, 3)}
-    if views := preprocess.parse_views("data.views", config.data.views, side):
+    images = images_lib.of(config.data)
+    size, channels = images.size, images.channels
+    made = {"image": images.shape}
+    if views := preprocess.parse_views("data.views", config.data.views, size, channels):
         made = {
-            view.name: (*([view.count] if view.count else []), *view.size((side, side)), 3)
+            view.name: (*([view.count] if view.count else []), *view.size(size), channels)
             for view in views
         }
-    needed = {name: field.shape for name, field in objective.batch(side, side, 3).items()}
+    needed = {name: field.shape for name, field in objective.batch(*images.shape).items()}
     if made != needed:
         several = [name for name, shape in needed.items() if len(shape) > 3]
         advice = "leave data.views empty and set data.train_ops"

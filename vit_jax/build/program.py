@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from vit_jax import sharding, tree
 from vit_jax.build import execution, objectives
+from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
 from vit_jax.config import timeline
 from vit_jax.config.load import ConfigDict
@@ -98,6 +99,11 @@ class Program:
     compiling: dict[str, Future[Any]] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
+    def images(self) -> images_lib.Images:
+        """The images that the model receives."""
+        return images_lib.of(self.config.data)
+
+    @functools.cached_property
     def step_key(self) -> jax.Array:
         """The key of dropout; every step folds its own number in."""
         return _keys(self.config, self.rules)[1]
@@ -107,8 +113,8 @@ class Program:
         """The jitted function (params, batch) -> representations; compiled once for all sources."""
         from vit_jax.evaluators import features
 
-        data = self.config.data
-        return features.make_step(self.model.cfg, self.rules, mean=data.mean, std=data.std)
+        images = self.images
+        return features.make_step(self.model.cfg, self.rules, mean=images.mean, std=images.std)
 
     def evaluator(self, name: str) -> "tuple[Any, custom.Evaluator | None]":
         """Returns the step of a named evaluation, and the user's own evaluator if it has one."""
@@ -126,8 +132,7 @@ class Program:
 
     def batch(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Returns the shapes of a global batch."""
-        side = self.config.data.image_size
-        fields = self.objective.batch(side, side, 3) | {
+        fields = self.objective.batch(*self.images.shape) | {
             "labels": jax.ShapeDtypeStruct((self.labels,), jnp.int32),
             "_mask": jax.ShapeDtypeStruct((), jnp.bool_),
         }
@@ -140,8 +145,7 @@ class Program:
     @property
     def step_flops(self) -> int:
         """The FLOPs of one example in a training step, without recomputation."""
-        side = self.config.data.image_size
-        return self.objective.step_flops(self.model.cfg, side, side)
+        return _step_flops(self.objective, self.model.cfg, self.images)
 
     def lower_step(self) -> jax.stages.Lowered:
         """Lowers the train step, for compilation ahead of time."""
@@ -235,7 +239,7 @@ def make(
     )
     objective = objectives.make(config, cfg)
     chosen = _execution(config, objective, objective.model(cfg), rules, steps, platform)
-    init_params = _initialiser(chosen.cfg, objective, config.data.image_size)
+    init_params = _initialiser(chosen.cfg, objective, images_lib.of(config.data))
     params = jax.eval_shape(init_params, _key_shape())
     rates, tx = _optimizer(config, params, steps)
     state_options = {"ema": config.ema.decay > 0, "keep": objective.kept}
@@ -274,10 +278,10 @@ def model_config(config: ConfigDict, classes: int) -> variants.Config:
 
 
 def _initialiser(
-    cfg: variants.Config, objective: Objective, side: int
+    cfg: variants.Config, objective: Objective, images: images_lib.Images
 ) -> Callable[[jax.Array], Any]:
     """Returns key -> parameters of the model, and the objective's own beside them."""
-    bare, image = variants.make(cfg), jnp.zeros((1, side, side, 3))
+    bare, image = variants.make(cfg), jnp.zeros((1, *images.shape))
 
     def init_params(key: jax.Array) -> Any:
         output, variables = bare.init_with_output(key, image)
@@ -297,10 +301,20 @@ def _execution(
     platform: str,
 ) -> execution.Execution:
     """Returns the model in the form that these devices compute in a run of this length."""
-    side, examples = config.data.image_size, config.batch_size * steps.total
+    images, examples = images_lib.of(config.data), config.batch_size * steps.total
     # A user's own model with one form may not know its FLOPs.
-    flops = examples * objective.step_flops(cfg, side, side) if cfg.FORMS else 0
-    return execution.choose(cfg, config.model, rules, platform, flops / rules.mesh.size, side)
+    flops = examples * _step_flops(objective, cfg, images) if cfg.FORMS else 0
+    share = flops / rules.mesh.size
+    return execution.choose(cfg, config.model, rules, platform, share, images.size)
+
+
+def _step_flops(objective: Objective, cfg: variants.Config, images: images_lib.Images) -> int:
+    """Returns the FLOPs of an example in a training step; objectives count RGB images."""
+    flops = objective.step_flops(cfg, *images.size)
+    if images.channels == 3:
+        return flops
+    forward = variants.forward_flops(cfg, *images.size)
+    return flops * variants.forward_flops(cfg, *images.shape) // forward
 
 
 def _placed(
@@ -346,7 +360,8 @@ def network(config: ConfigDict, model: variants.Model) -> Network:
     def apply(params: Any, images: jax.Array, **options: Any) -> jax.Array:
         return jnp.asarray(model.apply({"params": params}, images, **options))
 
-    return Network(apply, config.data.mean, config.data.std)
+    images = images_lib.of(config.data)
+    return Network(apply, images.mean, images.std)
 
 
 def _step_functions(

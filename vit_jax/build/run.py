@@ -21,6 +21,7 @@ import numpy as np
 
 from vit_jax.build import objectives, program
 from vit_jax.build.program import Program
+from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
 from vit_jax.config import validation
 from vit_jax.config.load import ConfigDict
@@ -49,12 +50,13 @@ def check(config: ConfigDict) -> None:
     """
     config_lib.check(config)
     cfg = variants.config(**config.model, classes=2)
-    variants.check_image_size(cfg, config.data.image_size, config.data.image_size)
+    images = images_lib.of(config.data)
+    variants.check_image_size(cfg, *images.size)
     objective = objectives.make(config, cfg)
     validation.check_together(config, objective.EVALUATED)
     objectives.check_views(config, objective)
     for key in ("train_ops", "eval_ops"):
-        preprocess.parse(f"data.{key}", config.data[key], config.data.image_size)
+        preprocess.parse(f"data.{key}", config.data[key], images.size, images.channels)
     specs = [("data.source", config.data.source)]
     specs += [(f"evals.{n}.source", part.source) for n, part in config.evals.items() if part.source]
     specs += [("source in fewshot.sources", spec) for _, spec in config.fewshot.sources]
@@ -260,9 +262,12 @@ def _tasks(config: ConfigDict, opened: Mapping[str, Source]) -> "dict[str, shots
 
 def plain_pipeline(data: ConfigDict, split: Split, batch_size: int) -> Pipeline:
     """Makes a pipeline that reads a split as evaluations do."""
-    ops = preprocess.parse("data.eval_ops", data.eval_ops, data.image_size)
-    sides = (data.image_size, data.image_size)
-    return Pipeline(split, ops, batch_size, 0, sides, data.workers, data.prefetch)
+    images = images_lib.of(data)
+    ops = preprocess.parse("data.eval_ops", data.eval_ops, images.size, images.channels)
+    return Pipeline(
+        split, ops, batch_size, 0, images.size, data.workers, data.prefetch,
+        channels=images.channels,
+    )  # fmt: skip
 
 
 _Evaluations = dict[str, Evaluation]  # by name
@@ -358,17 +363,17 @@ def _pipeline(
 
     Also returns K of its first example.
     """
-    data = config.data
+    data, images = config.data, images_lib.of(config.data)
     key = "eval_ops" if name else "train_ops"
-    ops = preprocess.parse(f"data.{key}", data[key], data.image_size)
-    views = preprocess.parse_views("data.views", data.views, data.image_size)
+    ops = preprocess.parse(f"data.{key}", data[key], images.size, images.channels)
+    views = preprocess.parse_views("data.views", data.views, images.size, images.channels)
     if name and any(view.name == "image" for view in views):
         views = ()  # otherwise an evaluation sees the same views, drawn the same way each time
     batch_size = (config.evals[name].batch_size if name else 0) or config.batch_size
     pipe = Pipeline(
-        split, ops, batch_size, config.seed, (data.image_size, data.image_size), data.workers,
+        split, ops, batch_size, config.seed, images.size, data.workers,
         data.prefetch, "error" if name else data.bad_images,
-        views=views,
+        views=views, channels=images.channels,
     )  # fmt: skip
     return pipe, pipe.probe()["labels"].shape[1] if probe else 0
 

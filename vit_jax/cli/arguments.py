@@ -49,10 +49,9 @@ def weights(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--image_size",
-        type=int,
-        default=0,
+        default="0",
         metavar="N",
-        help="side of the images in pixels (default: that of the weights)",
+        help="side of the images in pixels, or ROWSxCOLUMNS (default: size of the weights)",
     )
     parser.add_argument(
         "--patch",
@@ -103,9 +102,20 @@ def data(parser: argparse.ArgumentParser) -> None:
 
 
 def check_image_size(args: argparse.Namespace) -> None:
-    """Raises BadInput for a negative `--image_size`."""
-    if args.image_size < 0:
-        raise BadInput(f"--image_size={args.image_size}; give pixels, or leave it out.")
+    """Raises BadInput for an `--image_size` that is not a size."""
+    _image_size(args)
+
+
+def _image_size(args: argparse.Namespace) -> tuple[int, int] | None:
+    """Returns the rows and columns that `--image_size` gives; None without it."""
+    from vit_jax.config import images
+
+    size = images.parse(images.plain(args.image_size))
+    if size is None:
+        raise BadInput(
+            f"--image_size={args.image_size}; give pixels, as in 224 or 224x112, or leave it out."
+        )
+    return size if any(size) else None
 
 
 def open_model(args: argparse.Namespace) -> "Model":
@@ -116,7 +126,7 @@ def open_model(args: argparse.Namespace) -> "Model":
         return inference.open_model(
             args.weights,
             heads=args.heads,
-            image_size=args.image_size,
+            image_size=_image_size(args),
             patch=args.patch,
             names=getattr(args, "names", ""),
         )

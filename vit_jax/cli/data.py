@@ -52,12 +52,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         for key in ("image_key", "label_key", "name_key", "label_names"):
             keys.add_argument(f"--{key}", default="", metavar="TEXT")
         keys.add_argument("--max_labels", type=int, default=1, metavar="K")
+    for sub in (check, show):
+        text = "channels of an image, as data.channels in docs/config.md (default: 3)"
+        sub.add_argument("--channels", type=int, default=3, metavar="C", help=text)
     for sub in (check, bench):
         sub.add_argument("--json", action="store_true", help="print one JSON object")
     add = show.add_argument
     add("--out", default="sheet.png", metavar="FILE", help="file to write (default: sheet.png)")
     add("--ops", default=_SHOWN, metavar="CHAIN", help=f"preprocessing (default: {_SHOWN})")
-    add("--size", type=int, default=224, metavar="N", help="side of the images (default: 224)")
+    sides = "side of the images, or ROWSxCOLUMNS (default: 224)"
+    add("--size", default="224", metavar="N", help=sides)
     add(
         "--seed",
         type=int,
@@ -144,7 +148,7 @@ def _images(args: argparse.Namespace, workers: int) -> tuple[dict[str, Any], lis
 
     source = _open(args)
     with console.bar("images") as progress:
-        report = check.check_images(source, workers, progress)
+        report = check.check_images(source, workers, progress, _channels(args))
     notes = [f"  {note}" for note in source.notes]
     return report.as_json(), [report.as_text(), *notes], 2 if report.bad else 0
 
@@ -174,18 +178,28 @@ def _prepared(name: str, args: argparse.Namespace) -> tuple[dict[str, Any], list
     return {"datasets": datasets}, lines, code
 
 
+def _channels(args: argparse.Namespace) -> int:
+    if not 1 <= args.channels <= 1024:
+        raise BadInput(f"--channels={args.channels}; give a number from 1 to 1024.")
+    return args.channels
+
+
 def _show(args: argparse.Namespace, workers: int) -> int:
+    from vit_jax.config import images
     from vit_jax.data.inspect import show
     from vit_jax.data.ops import chain as preprocess
     from vit_jax.data.pipeline import pipeline
 
-    if not 1 <= args.size <= 4096:
-        raise BadInput(f"--size={args.size}; give a number of pixels from 1 to 4096.")
-    ops = preprocess.parse("--ops", args.ops, args.size)
+    size, channels = images.parse(images.plain(args.size)), _channels(args)
+    if size is None or not all(1 <= side <= 4096 for side in size):
+        raise BadInput(
+            f"--size={args.size}; give a number of pixels from 1 to 4096, or ROWSxCOLUMNS."
+        )
+    ops = preprocess.parse("--ops", args.ops, size, channels)
     out = arguments.writable(args.out)
     source = _open(args)
     split = source.split("train" if "train" in source.splits else next(iter(source.splits)))
-    pipe = pipeline.Pipeline(split, ops, 1, args.seed, (args.size, args.size), workers, prefetch=1)
+    pipe = pipeline.Pipeline(split, ops, 1, args.seed, size, workers, prefetch=1, channels=channels)
     pipe.probe()
     picture = show.sheet(
         pipe, source.classes, source=source.spec, chain=args.ops, rows=4, columns=6

@@ -75,6 +75,7 @@ def read(model: Any, paths: list[str]) -> tuple[Any, Any, dict[str, str]]:
     import numpy as np
 
     from vit_jax import console
+    from vit_jax.data.inspect import show
     from vit_jax.weights import loading
 
     arrays, bad = [], dict[str, str]()
@@ -86,12 +87,12 @@ def read(model: Any, paths: list[str]) -> tuple[Any, Any, dict[str, str]]:
                 arrays.append(image)
             progress(len(arrays) + len(bad), len(paths))
     images = np.stack(arrays)
-    shades = [np.full((*model.size, 3), shade, np.uint8) for shade in (0, 255)]
+    shades = [np.full((*model.size, model.channels), shade, np.uint8) for shade in (0, 255)]
     black, white = loading.reader(model.weights, model.size)(
         shades
     )  # any normalisation maps a picture between these two
     pictures = 255 * (images - black) / (white - black)
-    return images, pictures.round().clip(0, 255).astype(np.uint8), bad
+    return images, show.visible(pictures.round().clip(0, 255).astype(np.uint8)), bad
 
 
 def page(name: str, model: Any, drawn: list[Any], images: int) -> str:

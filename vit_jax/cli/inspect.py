@@ -50,6 +50,8 @@ def describe(weights: Any) -> dict[str, Any]:
     size = weights.image_size
     square = size is not None and size[0] == size[1]
     architecture["image_size"] = size[0] if size and square else (list(size) if size else None)
+    if weights.channels != 3:
+        architecture["channels"] = weights.channels
     tensors = {
         name: {"shape": list(shape), "dtype": dtype}
         for name, (shape, dtype) in weights.tensors.items()

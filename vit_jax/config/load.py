@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import ml_collections
 import yaml
 
-from vit_jax.config import recipes, schema, sections
+from vit_jax.config import images, recipes, schema, sections
 from vit_jax.errors import BadInput, unknown
 from vit_jax.storage import files as storage
 
@@ -63,6 +63,8 @@ def parse_args(text: str | None, **defaults: Any) -> Any:
 def _read(key: str, text: str, like: Any, expected: str = "") -> Any:
     """Reads `text` from the command line as a value of the type of `like`; `expected` says more."""
     kind = type(like).__name__
+    if _is_size(key.removeprefix("config.")):
+        return images.plain(text)
     if isinstance(like, str):
         return text
     try:
@@ -99,12 +101,29 @@ def _tuples(value: Any) -> Any:
 
 def defaults() -> ConfigDict:
     """Returns all keys with their defaults, locked."""
-    return ml_collections.ConfigDict(schema.defaults(sections.Config())).lock()
+    config = ml_collections.ConfigDict(schema.defaults(sections.Config()))
+    for key in filter(_is_size, sections.KEYS):  # a recipe may set a number or a text
+        _set(config, {key: ml_collections.FieldReference(sections.KEYS[key].default, object)})
+    return config.lock()
+
+
+def _is_size(key: str) -> bool:
+    declared = sections.find(key)
+    return declared is not None and declared.key.allowed == "size"
+
+
+def _set(config: ConfigDict, values: Mapping[str, Any]) -> None:
+    """Sets dotted keys. The type of a value stays, but a size may be a number or a text."""
+    sizes = {k: v for k, v in values.items() if _is_size(k)}
+    config.update_from_flattened_dict({k: v for k, v in values.items() if k not in sizes})
+    with config.ignore_type():
+        config.update_from_flattened_dict(sizes)
 
 
 def _recipe(path: Path, args: str) -> ConfigDict:
     config = recipes.call(path, "get_config", args)
     _check_keys(path, config)
+    _set(config, {key: images.plain(v) for key, v in flatten(config) if _is_size(key)})
     return config
 
 
@@ -124,6 +143,8 @@ def _check_keys(path: Path, config: ConfigDict) -> None:
 
 
 def _check_type(path: Path, key: str, value: Any, like: Any) -> None:
+    if _is_size(key) and type(value) in (int, str):
+        return
     if type(value) is not type(like) or not _is_plain(value):
         actual, expected = type(value).__name__, type(like).__name__
         raise BadInput(
@@ -225,7 +246,7 @@ def _override(config: ConfigDict, overrides: Sequence[str]) -> set[str]:
         if key not in known:
             raise _unknown_key(key, value, known)
         value = _read(f"config.{key}", value, known[key], _expected(key))
-        config.update_from_flattened_dict({key: value})
+        _set(config, {key: value})
     return {o[len("--config.") :].partition("=")[0] for o in overrides}
 
 
@@ -303,7 +324,7 @@ def changed(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
     """Returns a copy with new values, given as dotted key (`model.remat`) -> value."""
     copy = config.copy_and_resolve_references()
     with copy.unlocked():
-        copy.update_from_flattened_dict(values)
+        _set(copy, values)
     return copy
 
 
@@ -358,7 +379,7 @@ def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
         if isinstance(like, float) and isinstance(value, int | str) and not isinstance(value, bool):
             value = _read(key, str(value), like, _expected(key))
         _check_type(path, key, value, like)
-        config.update_from_flattened_dict({key: value})
+        _set(config, {key: images.plain(value) if _is_size(key) else value})
     return config, set(file_values)
 
 

@@ -24,6 +24,7 @@ def row(key: str, declared: Declared) -> tuple[str, ...]:
     default = declared.default
     shown = schema.short(default) if type(default) is float else str(default) or '""'
     kind = _TYPES.get(type(default), "tuple")
+    kind += " or text" if declared.key.allowed == "size" else ""
     allowed, key_of = schema.allowed(declared), declared.key
     return key, kind, shown, allowed, key_of.unit, key_of.effect, key_of.meaning
 

@@ -15,7 +15,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-from vit_jax.config import plugins
+from vit_jax.config import images, plugins
 from vit_jax.errors import BadInput, together, unknown
 
 Effect = Literal["results", "where", "how often"]
@@ -273,8 +273,8 @@ def _steps(value: str) -> bool:
     return not value or (match is not None and 1 <= int(match[1]) < int(match[2]))
 
 
-def _three(allowed: Range) -> Callable[[Any], bool]:
-    return lambda value: len(value) == 3 and all(_number(v, allowed) for v in value)
+def _each(allowed: Range) -> Callable[[Any], bool]:
+    return lambda value: len(value) > 0 and all(_number(v, allowed) for v in value)
 
 
 def _whole(allowed: Range) -> Callable[[Any], bool]:
@@ -305,7 +305,7 @@ FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "duration": (f"a number and a unit: {_UNITS} or '5 percent'", _duration),
     "durations": ("durations: ('30 epochs', '60 epochs')", _all(_duration)),
     "length": (f"a number above 0 and a unit other than percent: {_UNITS}", _length),
-    "mean": (f"three numbers in {_MEANS}: (0.5, 0.5, 0.5)", _three(_MEANS)),
+    "mean": (f"a number for each channel, or one for all, in {_MEANS}: (0.5,)", _each(_MEANS)),
     "model": ("a name of `vit_jax models`, SIZE/PATCH or MODULE:NAME", _text),
     "multipliers": (
         f"pairs of a path pattern and a factor in {_FACTORS}: (('head/.*', 10.0),)",
@@ -318,12 +318,16 @@ FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
         _pairs(_texts, _text),
     ),
     "shots": ("whole numbers from 1, each once: (1, 5, 10, 25)", _shots),
+    "size": (
+        f"a side in {Range(0, images.LARGEST)} pixels, or ROWSxCOLUMNS: 224x112",
+        lambda value: images.parse(value) is not None,
+    ),
     "sources": (
         "pairs of a name (letters, digits and _, each name once) and a source: "
         "(('pets', 'tfds:oxford_iiit_pet'),)",
         _sources,
     ),
-    "std": (f"three numbers in {_STDS}: (0.5, 0.5, 0.5)", _three(_STDS)),
+    "std": (f"a number for each channel, or one for all, in {_STDS}: (0.5,)", _each(_STDS)),
     "steps": ("FIRST:LAST steps: 100:105", _steps),
     "word": ("a name, not an empty text", bool),
 }
@@ -343,7 +347,7 @@ def allowed(declared: Declared) -> str:
 def expected(declared: Declared) -> str:
     """Returns a description of the values of a key, such as "a whole number in [1, 90]"."""
     kind, text = type(declared.default), allowed(declared)
-    if kind in (int, float):
+    if kind in (int, float) and isinstance(declared.key.allowed, Range):
         return f"a {'whole ' if kind is int else ''}number in {text}"
     return text or {bool: "true or false", str: "a text"}[kind]
 

@@ -130,15 +130,18 @@ class Data:
         0, "size of a shuffle window, read whole; 0: shuffle all examples", _COUNT, "files")
     cache: Cache = where(
         "none", "form in which examples are kept in memory")
-    image_size: int = results(
-        224, "side of an image, {size} in chains; 0: init's, else 64", Range(0, 2**16), "pixels")
+    image_size: int | str = results(
+        224, "side of an image, or ROWSxCOLUMNS; {size} in chains; 0: init's, else 64", "size")
+    channels: int = results(
+        3, "channels of an image; 1: gray (docs/preprocessing.md)", Range(1, 1024), "channels")
     train_ops: str = results("decode|inception_crop({size})|flip_lr", "chain of ops for training")
     eval_ops: str = results("decode|resize({size})", "chain of ops for evaluation")
     views: str = results(
         "", 'views of a training image in place of train_ops, "NAME*COUNT: CHAIN ; ..."; "": one')
     mean: tuple[float, ...] = results(
-        (0.5, 0.5, 0.5), "mean of each channel, pixels scaled to [0, 1]", "mean")
-    std: tuple[float, ...] = results((0.5, 0.5, 0.5), "standard deviation of each channel", "std")
+        (0.5, 0.5, 0.5), "mean of each channel, or one for all; pixels scaled to [0, 1]", "mean")
+    std: tuple[float, ...] = results(
+        (0.5, 0.5, 0.5), "standard deviation of each channel, or one for all", "std")
     workers: int = where(8, "threads that read and decode", Range(1, 4096), "threads")
     prefetch: int = where(2, "batches kept ready", Range(0, 10_000), "batches")
     records: Records = inside(Records)

@@ -32,12 +32,12 @@ def batches(split: Split, reader: Reader, batch_size: int, workers: int) -> Iter
 
     Args:
       split: the examples.
-      reader: function from image to float32 [1, H, W, 3].
+      reader: function from image to float32 [1, H, W, C].
       batch_size: number of rows, B.
       workers: number of threads.
 
     Yields:
-      `image` float32 [B, H, W, 3], normalised, and `mask` bool [B].
+      `image` float32 [B, H, W, C], normalised, and `mask` bool [B].
 
     Raises:
       BadInput: an image cannot be read; the message names it.

@@ -65,6 +65,11 @@ class Model:
     rules: sharding.Rules
 
     @property
+    def channels(self) -> int:
+        """The number of channels of the images."""
+        return self.weights.channels
+
+    @property
     def batch_size(self) -> int:
         """The number of images in a batch, over all devices."""
         return EACH * self.rules.batch_parts
@@ -77,7 +82,7 @@ class Model:
         """
         if of_logits and not self.weights.classes:
             raise BadInput("these weights have no head, so they say nothing about classes.")
-        images, half = self.weights.images, (0.5, 0.5, 0.5)  # unused: files come normalised
+        images, half = self.weights.images, (0.5,) * self.channels  # unused: files come normalised
         mean, std = images.get("mean", half), images.get("std", half)
         return features.make_step(self.cfg, self.rules, mean=mean, std=std, of_logits=of_logits)
 
@@ -122,10 +127,14 @@ class Model:
         if self.weights.format != "run":
             reader = loading.reader(self.weights, self.size)
             return lambda _: inputs.batches(split, reader, self.batch_size, workers)
-        ops = preprocess.parse("data.eval_ops", self.weights.images["ops"], self.size)
+        ops = preprocess.parse(
+            "data.eval_ops", self.weights.images["ops"], self.size, self.channels
+        )
         if not any(isinstance(op, decode.Decode) for op in ops):
-            ops = (decode.Decode(), *ops)
-        pipeline = Pipeline(split, ops, self.batch_size, 0, self.size, workers, prefetch=2)
+            ops = (decode.Decode(channels=self.channels), *ops)
+        pipeline = Pipeline(
+            split, ops, self.batch_size, 0, self.size, workers, prefetch=2, channels=self.channels
+        )
         return pipeline.evaluation
 
     def of_files(
@@ -169,7 +178,7 @@ class Model:
     def read_files(self, paths: Sequence[str]) -> Iterator[tuple[str, np.ndarray | BadInput]]:
         """Yields each path, in order, with its image or the error that reading it gave.
 
-        An image is float32 [H, W, 3], preprocessed for the model.
+        An image is float32 [H, W, C], preprocessed for the model.
 
         Raises:
           BadInput: no file can be read.
@@ -199,14 +208,19 @@ def _padded(rows: list[np.ndarray], batch_size: int) -> NumpyBatch:
 
 
 def open_model(
-    text: str, *, heads: int = 0, image_size: int = 0, patch: int = 0, names: str = ""
+    text: str,
+    *,
+    heads: int = 0,
+    image_size: tuple[int, int] | None = None,
+    patch: int = 0,
+    names: str = "",
 ) -> Model:
     """Loads the model of FILE_OR_RUN onto all devices of this process.
 
     Args:
       text: FILE_OR_RUN, see `loading`.
       heads: the number of attention heads, for a file that does not store it.
-      image_size: pixels a side; 0: the size that the weights were made for.
+      image_size: rows and columns of pixels; None: the size that the weights were made for.
       patch: pixels a side of a patch; 0: that of the weights.
       names: a file of class names, one a line; "": the names in the run, or in config.json beside
         the file.
@@ -217,7 +231,7 @@ def open_model(
     if not coordination.present_accelerators():
         jax.config.update("jax_platforms", "cpu")  # or libtpu complains about a missing TPU
     weights = loading.read_weights(text, heads=heads, patch=patch)
-    size = (image_size, image_size) if image_size else weights.image_size
+    size = image_size or weights.image_size
     if size is None:
         raise BadInput(f"{text} does not give its image size; give --image_size=N.")
     variants.check_image_size(weights.config, *size)

@@ -49,7 +49,7 @@ class BiTConfig(ModelConfig):
         return BiT(self, rules)
 
     def forward_flops(self, height: int, width: int) -> int:
-        """Returns the FLOPs of one image; see `variants.forward_flops`."""
+        """Returns the FLOPs of one RGB image; see `variants.forward_flops`."""
         macs = self.resnet.multiply_adds(height, width)
         return 2 * (macs + self.resnet.features * self.classes)
 
@@ -81,7 +81,7 @@ class BiT(nn.Module):
         """Returns the logits of normalised images.
 
         Args:
-          images_BHWC: float32 [B, H, W, 3] of any size.
+          images_BHWC: float32 [B, H, W, C] of any size.
           train: same as for every model; BiT draws nothing at random.
           key: same as for every model.
 

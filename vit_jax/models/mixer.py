@@ -75,7 +75,7 @@ class MixerConfig(TokenConfig):
         return Mixer(self, rules)
 
     def forward_flops(self, height: int, width: int) -> int:
-        """Returns the FLOPs of one image; see `variants.forward_flops`."""
+        """Returns the FLOPs of one RGB image; see `variants.forward_flops`."""
         tokens, d = (height // self.patch) * (width // self.patch), self.width
         block = 2 * d * tokens * self.token_mlp + 2 * tokens * d * self.mlp
         macs = tokens * self.patch**2 * 3 * d + self.depth * block + d * self.classes
@@ -134,7 +134,7 @@ class Mixer(nn.Module):
         """Returns the logits of normalised images.
 
         Args:
-          images_BHWC: float32 [B, H, W, 3] of the size that the parameters were made for.
+          images_BHWC: float32 [B, H, W, C] of the size that the parameters were made for.
           train: whether stochastic depth is active.
           key: typed key, needed in training if `drop_path` is above 0.
 

@@ -68,18 +68,23 @@ class ResNetConfig:
         return 4 * self.width * 2 ** (len(self.stages) - 1) if self.stages else self.width
 
     def pixel_filters(self, params: dict[str, Any]) -> jax.Array:
-        """Returns the kernel on pixels [h, w, 3, C] as it multiplies them, standardised."""
+        """Returns the kernel on pixels [h, w, I, O] as it multiplies them, standardised."""
         kernel = jnp.asarray(params["backbone"]["conv_root"]["kernel"], jnp.float32)
         return standardised(kernel, self)
 
+    def channel_multiply_adds(self, height: int, width: int) -> int:
+        """Counts the multiply-adds of the root for each channel of an image."""
+        side, stride = (7, 2) if self.stem == "standard" else (3, self.stem_stride)
+        return -(-height // stride) * -(-width // stride) * side**2 * self.width
+
     def multiply_adds(self, height: int, width: int) -> int:
-        """Counts the multiply-adds of root and stages.
+        """Counts the multiply-adds of root and stages for an RGB image.
 
         Convolutions of stride 2 round up with either padding.
         """
-        side, stride = (7, 2) if self.stem == "standard" else (3, self.stem_stride)
+        stride = 2 if self.stem == "standard" else self.stem_stride
         h, w = -(-height // stride), -(-width // stride)
-        macs = h * w * side**2 * 3 * self.width
+        macs = 3 * self.channel_multiply_adds(height, width)
         if self.stem == "standard":
             h, w = -(-h // 2), -(-w // 2)
         channels = self.width
@@ -239,7 +244,7 @@ class Backbone(nn.Module):
 
     @nn.compact
     def __call__(self, images_BHWC: jax.Array) -> jax.Array:
-        """Maps [B, H, W, 3] to [B, H / stride, W / stride, features]."""
+        """Maps [B, H, W, C] to [B, H / stride, W / stride, features]."""
         x_BHWC = self._root(images_BHWC)
         unit: Any = rematerialised(self.unit, self.remat, inside_scan=False)
         for s, count in enumerate(self.cfg.stages):

@@ -74,8 +74,16 @@ class ModelConfig:
         raise self._missing("make")
 
     def forward_flops(self, height: int, width: int) -> int:
-        """Returns the FLOPs (2 per multiply-add) of one image, for utilisation and plans."""
+        """Returns the FLOPs (2 per multiply-add) of one RGB image, for utilisation and plans."""
         raise self._missing("forward_flops")
+
+    def channel_flops(self, height: int, width: int) -> int:
+        """Returns how many of these FLOPs each channel of an image costs.
+
+        `forward_flops` counts three channels. Without an answer, 0, it counts any image as RGB.
+        """
+        inner = self.inner_resnet
+        return 0 if inner is None else 2 * inner.channel_multiply_adds(height, width)
 
     def _missing(self, name: str) -> BadInput:
         return BadInput(f"{type(self).__name__} has no {name}; see docs/extending_model.md.")
@@ -217,7 +225,7 @@ class ModelConfig:
     # ------------------------------------------------------------ figures and weights
 
     def pixel_filters(self, params: dict[str, Any]) -> "tuple[jax.Array, str] | None":
-        """Returns the kernel on pixels [h, w, 3, D], and words for its layer; None if unknown."""
+        """Returns the kernel on pixels [h, w, C, D], and words for its layer; None if unknown."""
         inner = self.inner_resnet
         return None if inner is None else (inner.pixel_filters(params), "the first convolution")
 
@@ -266,6 +274,11 @@ class TokenConfig(ModelConfig):
 
     def stream_size(self, height: int, width: int) -> int:
         return self.depth * math.prod(self.patch_grid(height, width)) * self.width
+
+    def channel_flops(self, height: int, width: int) -> int:
+        rows, columns = self.patch_grid(height, width)
+        linear = 2 * rows * columns * self.stride**2 * self.width
+        return super().channel_flops(height, width) if self.inner_resnet else linear
 
     def pixel_filters(self, params: dict[str, Any]) -> "tuple[jax.Array, str] | None":
         embedding = "the linear embedding of patches"

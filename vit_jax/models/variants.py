@@ -89,9 +89,9 @@ def axes(cfg: Config) -> Axes:
     return cfg.parameter_axes
 
 
-def shapes(cfg: Config, height: int, width: int) -> Any:
-    """Returns the parameter tree for an image size as shapes; needs no device."""
-    image = jax.ShapeDtypeStruct((1, height, width, 3), jnp.float32)
+def shapes(cfg: Config, height: int, width: int, channels: int = 3) -> Any:
+    """Returns the parameter tree for images of a shape, as shapes; needs no device."""
+    image = jax.ShapeDtypeStruct((1, height, width, channels), jnp.float32)
     key = jax.eval_shape(lambda: jax.random.key(0))
     return jax.eval_shape(make(cfg).init, key, image)["params"]
 
@@ -116,7 +116,7 @@ def stride(cfg: Config) -> int:
     return cfg.stride
 
 
-def forward_flops(cfg: Config, height: int, width: int) -> int:
+def forward_flops(cfg: Config, height: int, width: int, channels: int = 3) -> int:
     """Returns the FLOPs (2 per multiply-add) of one image through the model.
 
     Counts convolutions, projections, attention products, MLPs, attention pooling, pre-logits and
@@ -127,8 +127,10 @@ def forward_flops(cfg: Config, height: int, width: int) -> int:
       cfg: the architecture.
       height: height of the image in pixels, which must fit the model.
       width: width of the image, likewise.
+      channels: channels of the image.
     """
-    return cfg.forward_flops(height, width)
+    more = (channels - 3) * cfg.channel_flops(height, width) if channels != 3 else 0
+    return cfg.forward_flops(height, width) + more
 
 
 def check_image_size(cfg: Config, height: int, width: int) -> None:

@@ -127,7 +127,7 @@ class ViTConfig(TokenConfig):
         return ViT(self, rules)
 
     def forward_flops(self, height: int, width: int) -> int:
-        """Returns the FLOPs of one image; see `variants.forward_flops`."""
+        """Returns the FLOPs of one RGB image; see `variants.forward_flops`."""
         patches = (height // self.stride) * (width // self.stride)
         tokens = patches + (self.pool == "token") + self.registers
         d, f = self.width, self.mlp
@@ -296,7 +296,7 @@ class ViT(nn.Module):
         """Returns the logits of normalised images.
 
         Args:
-          images_BHWC: float32 [B, H, W, 3]; H and W are multiples of the patch.
+          images_BHWC: float32 [B, H, W, C]; H and W are multiples of the patch.
           train: whether dropout and stochastic depth are active.
           key: typed key, needed in training if any rate is above 0.
           source_BL: int32 [B, L], for each place the patch whose embedding it receives. -1 means

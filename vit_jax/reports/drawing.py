@@ -29,8 +29,11 @@ COLOURS = "viridis"  # looks uniform, also to colour-blind eyes and in grey
 
 
 def filters(components: Components) -> bytes:
-    """Draws components in rows of seven, with their shares of the variance above."""
-    count, height, width, _ = components.images_Chw3.shape
+    """Draws components in rows of seven, with their shares of the variance above.
+
+    Unless the images have three channels, grey is the mean over their channels.
+    """
+    count, height, width, _ = components.images_ChwI.shape
     columns = min(7, max(count, 1))
     rows = max(1, math.ceil(count / columns))
     cells = math.ceil(64 / max(height, width))  # pixels of the picture per pixel of the filter
@@ -41,8 +44,10 @@ def filters(components: Components) -> bytes:
     )
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
-    for i, image in enumerate(components.images_Chw3):
+    for i, image in enumerate(components.images_ChwI):
         top, left = i // columns * down + 20, i % columns * right
+        if image.shape[-1] != 3:
+            image = np.repeat(image.mean(axis=-1, keepdims=True), 3, axis=-1)
         tile = np.kron(0.5 + image / (2 * np.abs(image).max()), np.ones((cells, cells, 1)))
         picture[top : top + height * cells, left : left + width * cells] = tile
         share = f"{components.shares_C[i]:.1%}"

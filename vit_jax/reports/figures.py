@@ -71,7 +71,7 @@ def draw_attention(
     Args:
       cfg: configuration of the model.
       params: nested dict of arrays.
-      images: float32 [N, H, W, 3], normalised for the model, N at least 1; the paper has `IMAGES`.
+      images: float32 [N, H, W, C], normalised for the model, N at least 1; the paper has `IMAGES`.
       pictures: uint8 [N, H, W, 3], the same images to look at.
       rules: mesh and placement; None uses the default device.
       progress: called with the number of finished images.
@@ -107,14 +107,21 @@ def counted(images: int) -> str:
 
 
 def _filters(cfg: variants.Config, components: filters.Components, layer: str) -> Figure:
-    count, rows, columns, _ = components.images_Chw3.shape
+    count, rows, columns, channels = components.images_ChwI.shape
+    kind = "RGB" if channels == 3 else f"{channels} channels, drawn as their mean"
     caption = (
         f"The first {count} principal components of the filters of {layer} "
-        f"({rows} x {columns} pixels, RGB), around their mean, in {cfg.in_words()}. Together they "
-        f"explain {components.shares_C.sum():.0%} of the variance of the filters; the share of "
-        "each is written above it. Grey is 0, and each component is scaled by its largest number."
+        f"({rows} x {columns} pixels, {kind}), around their mean, in {cfg.in_words()}. Together "
+        f"they explain {components.shares_C.sum():.0%} of the variance of the filters; the share "
+        "of each is written above it. Grey is 0, and each component is scaled by its largest "
+        "number."
     )
-    return Figure("filters", "Filters of RGB values", caption, drawing.filters(components))
+    return Figure(
+        "filters",
+        "Filters of RGB values" if channels == 3 else "Filters",
+        caption,
+        drawing.filters(components),
+    )
 
 
 def _similarity(cfg: vit.ViTConfig, similarities: np.ndarray) -> Figure:

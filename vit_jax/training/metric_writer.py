@@ -259,15 +259,20 @@ def describe(run: "build.Run", devices: list[Any]) -> None:
         log.info("%s: %s; %d images scored", name, task.source, len(task.test))
         for note in task.notes:
             log.info("%s: %s", name, note)
-    side, ways = config.data.image_size, program.rules.batch_parts
-    log.info("images: %d x %d, mean %s, std %s", side, side, config.data.mean, config.data.std)
+    images, ways = program.images, program.rules.batch_parts
+    rows, columns, channels = images.shape
+    more = f", {channels} channels" if channels != 3 else ""
+    data = config.data
+    log.info("images: %d x %d%s, mean %s, std %s", rows, columns, more, data.mean, data.std)
     log.info("train: %s on %s", config.data.train_ops, config.data.split)
     log.info("evaluation: %s", config.data.eval_ops)
     log.info("batch: %d = %d devices x %d images, in %d micro-batches", config.batch_size,
              ways, config.batch_size // ways, config.accumulation)  # fmt: skip
     log.info("length: %d steps, %.1f epochs", steps.total, steps.total / steps.epoch)
     log.info("model: %s\n%s", cfg, summary.parameter_table(program.abstract.params))
-    log.info("cost: %.4g GFLOPs per image, forward", variants.forward_flops(cfg, side, side) / 1e9)
+    log.info(
+        "cost: %.4g GFLOPs per image, forward", variants.forward_flops(cfg, *images.shape) / 1e9
+    )
 
 
 def advise(config: ConfigDict, recipe: provenance.Recipe | None, steps: int) -> None:
@@ -282,7 +287,7 @@ def advise(config: ConfigDict, recipe: provenance.Recipe | None, steps: int) -> 
     estimate = later if steps > ESTIMATE_STEPS else ""
     if recipe and recipe.values["model.variant"] == "auto" and defaults.is_scratch(config):
         log.info(
-            "no --config.init: %s at %d px is trained from scratch; published weights usually "
+            "no --config.init: %s at %s px is trained from scratch; published weights usually "
             "reach more with few images, e.g. --config.init=imagenet21k/ViT-B_16.npz (see "
             "`vit_jax models`)%s",
             config.model.variant, config.data.image_size, estimate,

@@ -190,9 +190,9 @@ def initial_weights(run: build.Run, workdir: Path) -> "Fitted | None":
         return None
     from vit_jax.weights import loading
 
-    cfg, side = run.program.model.cfg, run.config.data.image_size
+    cfg, images = run.program.model.cfg, run.program.images
     weights = loading.read_weights(run.config.init, heads=run.config.model.heads, own=cfg)
-    return loading.fit(weights, cfg, (side, side), fresh_head=True)
+    return loading.fit(weights, cfg, images.size, fresh_head=True, channels=images.channels)
 
 
 def start(

@@ -43,6 +43,16 @@ def settings_of(
     return settings | {"classes": classes}, size
 
 
+# The kernels on pixels [h, w, C, D]; a hybrid has both, and the first is the one on pixels.
+PIXEL_KERNELS = ("backbone/conv_root/kernel", "embedding/kernel")
+
+
+def channels(flat: Mapping[str, np.ndarray]) -> int:
+    """Returns the channels of the images that weights were made for; 3 if they do not tell."""
+    kernels = (flat[name] for name in PIXEL_KERNELS if name in flat and flat[name].ndim == 4)
+    return next((kernel.shape[2] for kernel in kernels), 3)
+
+
 def _named(table: dict[str, tuple[int, ...]], sizes: tuple[int, ...]) -> str:
     return next((name for name, named in table.items() if named == sizes), FREE)
 

@@ -55,6 +55,7 @@ class Weights:
       branch: for a run that began with the state of another run: WORKDIR@STEP of that run.
       own: the user's own model whose table of names the file has; `settings` are then empty.
       patch: the patch side to use the model with; 0: that of the weights.
+      channels: channels of the images that the weights were made for.
     """
 
     flat: Flat
@@ -69,6 +70,7 @@ class Weights:
     branch: str = ""
     own: variants.Config | None = None
     patch: int = 0
+    channels: int = 3
 
     @property
     def config(self) -> variants.Config:
@@ -128,8 +130,10 @@ def read(
     if "stages" not in settings:
         constants = {k: v for k, v in constants.items() if k[:3] not in ("gn_", "ws_")}
     settings = constants | settings
-    classes = settings.pop("classes")
-    return Weights(flat, form.name, settings, classes, size, tensors, images, names, sigmoid)
+    classes, channels = settings.pop("classes"), architecture.channels(flat)
+    return Weights(
+        flat, form.name, settings, classes, size, tensors, images, names, sigmoid, channels=channels
+    )
 
 
 def _float32(flat: Flat, shapes_only: bool) -> Flat:
@@ -332,6 +336,10 @@ def expressed(
     _check_expressible(form, cfg, constants)
     beside: dict[str, dict[str, Any]] = {}
     if form.beside is not None:
+        if (channels := architecture.channels(flat)) != 3:
+            raise BadInput(
+                f"{name} describes RGB images, these have {channels} channels; write npz."
+            )
         beside = form.beside(cfg, cfg.weights_side(flat), constants, images)
     elif name == "big_vision" and {"cls", "posemb"} <= flat.keys():
         cfg.weights_side(flat)  # its readers infer the class token's row from squares
@@ -343,7 +351,7 @@ def expressed(
 def _check_params(cfg: variants.Config, flat: Flat) -> None:
     """Raises BadInput unless the parameters are those of the model, for any image size."""
     small = 2 * variants.stride(cfg)
-    wanted = variants.shapes(cfg, small, small)
+    wanted = variants.shapes(cfg, small, small, architecture.channels(flat))
     want = {p: x.shape for p, x in tree.leaves_with_paths(tree.unstack_blocks(_indexable(wanted)))}
     of_grid = re.compile(r"(block_\d+/)?(posemb(_[xy])?|attn/relative|token_mlp/.*)")
     wrong = [f"  unexpected   {name}" for name in flat if name not in want][:6]

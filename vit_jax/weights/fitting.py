@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Fits weights into a model: new heads, another grid, and a table of each tensor's fate.
+"""Fits weights into a model: new heads, another grid or channels, and a table of tensors' fates.
 
 Nothing else is adapted: a tensor that is missing, left over or of another shape is an error. Start
 from `fit`.
@@ -17,6 +17,7 @@ import numpy as np
 from vit_jax import tree
 from vit_jax.errors import BadInput
 from vit_jax.models import posemb
+from vit_jax.weights.architecture import PIXEL_KERNELS
 from vit_jax.weights.formats.name_table import Flat
 
 Grid = tuple[int, int]  # rows and columns of patches
@@ -29,7 +30,8 @@ class Fitted:
 
     Attributes:
       params: nested dict in the model's layout, with only the tensors that were taken.
-      fate: (loop-layout name, `loaded` | `resized` | `re-initialised` | `unused`, detail).
+      fate: (loop-layout name, `loaded` | `resized` | `adapted` | `re-initialised` | `unused`,
+        detail).
     """
 
     params: dict[str, Any]
@@ -70,6 +72,8 @@ def fit(
             del flat[name]
         elif action == "resized":
             flat[name] = _resized(name, flat[name], shapes, old, new)
+        elif action == "adapted":
+            flat[name] = other_channels(flat[name], shapes[name][2])
     return Fitted(_nest(flat, target), fate)
 
 
@@ -113,6 +117,7 @@ def _fates(
 ) -> tuple[list[tuple[str, str, str]], list[str]]:
     """Returns the fate of each tensor, and the list of misfits."""
     fate, wrong = [], []
+    on_pixels = next((name for name in PIXEL_KERNELS if name in shapes), "")
 
     def fresh(name: str) -> bool:
         return fresh_head and (
@@ -135,8 +140,15 @@ def _fates(
             fate.append((name, "resized", f"{have} -> {shape}: {grids}"))
         elif name == _KERNEL and resizes_kernel and have[2:] == shape[2:]:
             fate.append((name, "resized", f"{have} -> {shape}: patches"))
+        elif name == on_pixels and _is_rgb(have, shape):
+            fate.append((name, "adapted", f"{have} -> {shape}: RGB -> {shape[2]} channels"))
         else:
             wrong.append(f"  wrong shape  {name}: {have}, the model has {shape}")
+            if name == on_pixels and len(have) == 4 and have[2] not in (3, shape[2]):
+                wrong[-1] += (
+                    f"; only weights for RGB fit other channels, these are for {have[2]} "
+                    "(--config.data.channels)"
+                )
     for name in sorted(set(flat) - set(shapes)):
         if name.startswith("pre_logits/") or _OF_OBJECTIVE.fullmatch(name) or fresh(name):
             fate.append((name, "unused", f"{flat[name].shape}"))
@@ -166,6 +178,23 @@ def _resizable(
     if name.endswith(("_x", "_y")):
         return True
     return have[1] - int("cls" in shapes) == old[0] * old[1]
+
+
+def _is_rgb(have: tuple[int, ...], want: tuple[int, ...]) -> bool:
+    """Returns True if kernels on pixels differ only in the channels, and the first is for RGB."""
+    return len(have) == len(want) == 4 and have[2] == 3 and have == (*want[:2], 3, want[3])
+
+
+def other_channels(kernel_hwID: np.ndarray, channels: int) -> np.ndarray:
+    """Returns the kernel on RGB pixels for other channels, [h, w, C, D], as timm does it.
+
+    One channel takes the sum over RGB, so a gray image gives what it gave as RGB. More channels
+    take the filters of red, green and blue in turn, times 3 / C, so equal channels give that too
+    if C is a multiple of 3.
+    """
+    if channels == 1:
+        return kernel_hwID.sum(axis=2, keepdims=True)
+    return kernel_hwID[:, :, np.arange(channels) % 3] * np.float32(3 / channels)
 
 
 def _resized(

@@ -22,6 +22,7 @@ from vit_jax import tree
 from vit_jax.checkpoints import step_folders
 from vit_jax.checkpoints.retention import Damaged
 from vit_jax.checkpoints.step_folders import FOLDER
+from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.errors import BadInput, PeerLost
@@ -208,25 +209,33 @@ def _read_run(run: Run, *, shapes_only: bool) -> Weights:
     if shapes_only:
         params = jax.tree.map(lambda x: np.broadcast_to(np.zeros((), x.dtype), x.shape), params)
     flat = convert.flatten(params)
-    size = saved.data.image_size
+    shown = images_lib.of(saved.data)
     return Weights(
         flat=flat,
         format="run",
         settings=dict(saved.model),
         classes=convert.head_classes(flat),
-        image_size=(size, size),
+        image_size=shown.size,
         tensors={p: (tuple(x.shape), str(x.dtype)) for p, x in tree.leaves_with_paths(params)},
-        images={"mean": list(saved.data.mean), "std": list(saved.data.std),
-                "ops": saved.data.eval_ops},
+        images={"mean": list(shown.mean), "std": list(shown.std), "ops": saved.data.eval_ops},
         branch=saved.branch,
+        channels=shown.channels,
     )  # fmt: skip
 
 
 def fit(
-    weights: Weights, cfg: variants.Config, size: tuple[int, int], *, fresh_head: bool
+    weights: Weights,
+    cfg: variants.Config,
+    size: tuple[int, int],
+    *,
+    fresh_head: bool,
+    channels: int = 0,
 ) -> fitting.Fitted:
-    """Fits weights into a model with `fitting.fit`, for an image size; empties `weights.flat`."""
-    target, grids = _target(weights, cfg, size)
+    """Fits weights into a model with `fitting.fit`, for an image size; empties `weights.flat`.
+
+    `channels` are those of the images; 0 means those that the weights were made for.
+    """
+    target, grids = _target(weights, cfg, size, channels)
     return fitting.fit(weights.flat, target, **grids, fresh_head=fresh_head)
 
 
@@ -239,18 +248,18 @@ def ordinary(weights: Weights, size: tuple[int, int]) -> tuple[variants.Config, 
     return cfg.ordinary(fit(weights, cfg, size, fresh_head=False).params, *size)
 
 
-def check_fit(weights: Weights, cfg: variants.Config, size: tuple[int, int]) -> None:
+def check_fit(weights: Weights, cfg: variants.Config, size: tuple[int, int], channels: int) -> None:
     """Raises BadInput where `fit` would, with a new head; `weights` may be shapes only."""
-    target, grids = _target(weights, cfg, size)
+    target, grids = _target(weights, cfg, size, channels)
     fitting.plan_fit(weights.flat, target, **grids)
 
 
 def _target(
-    weights: Weights, cfg: variants.Config, size: tuple[int, int]
+    weights: Weights, cfg: variants.Config, size: tuple[int, int], channels: int
 ) -> tuple[Any, dict[str, Any]]:
     """Returns the parameters of a model as shapes, and how `fitting` resizes weights for it."""
     old = weights.stored.parameter_grid(*weights.image_size) if weights.image_size else None
-    return variants.shapes(cfg, *size), {
+    return variants.shapes(cfg, *size, channels or weights.channels), {
         "old": old,
         "new": cfg.parameter_grid(*size),
         "resizes_kernel": cfg.RESIZES_KERNEL or weights.patch > 0,
@@ -285,7 +294,7 @@ def load(
     Returns:
       The model; its parameters, a nested dict of float32 `jax.Array`; and the preprocessing. The
       preprocessing accepts encoded bytes, a path, a uint8 array or a list of those. It returns
-      float32 [B, rows, columns, 3], the normalised input of the model. For a run it is the run's
+      float32 [B, rows, columns, C], the normalised input of the model. For a run it is the run's
       evaluation chain, for npz files that of the original code. For timm and Hugging Face the
       configuration beside the file defines it.
 
@@ -336,16 +345,19 @@ def reader(weights: Weights, size: tuple[int, int]) -> Preprocess:
 def _reader(weights: Weights, size: tuple[int, int]) -> Preprocess:
     images = weights.images
     if weights.format == "run":
-        if size[0] != size[1]:
-            raise BadInput(f"image_size={size}: the chain of a run makes square images.")
-        ops = preprocess.parse("data.eval_ops", images["ops"], size[0])
+        ops = preprocess.parse("data.eval_ops", images["ops"], size, weights.channels)
         return preprocessing.chain_reader(ops, images["mean"], images["std"])
     if weights.format in ("npz", "big_vision"):
-        return preprocessing.original_reader(*size)
+        return preprocessing.original_reader(*size, weights.channels)
     if not images:
         return preprocessing.unknown_reader(
             "no configuration beside the weights says how to prepare images; put timm's "
             "config.json or Hugging Face's preprocessor_config.json there"
+        )
+    if weights.channels != 3:
+        raise BadInput(
+            f"these weights take images of {weights.channels} channels, and the preprocessing of "
+            f"{weights.format} makes RGB; keep such models as runs, or as npz."
         )
     sides = {"height": size[0], "width": size[1]}
     if weights.format == "timm":

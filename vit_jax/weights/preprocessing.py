@@ -28,27 +28,28 @@ from vit_jax.errors import BadInput
 from vit_jax.step.state import normalise
 from vit_jax.storage import files as storage
 
-# The bytes of an image file, its path, uint8 [H, W, 3], a list of those, or uint8 [B, H, W, 3].
+# The bytes of an image file, its path, uint8 [H, W, C], a list of those, or uint8 [B, H, W, C].
 Images = bytes | str | Path | np.ndarray | Sequence[bytes | str | Path | np.ndarray]
-Reader = Callable[[Images], np.ndarray]  # to float32 [B, H, W, 3], B = 1 for a single image
+Reader = Callable[[Images], np.ndarray]  # to float32 [B, H, W, C], B = 1 for a single image
 
-_One = Callable[[str, bytes | np.ndarray], np.ndarray]  # (name, content) to float32 [H, W, 3]
+_One = Callable[[str, bytes | np.ndarray], np.ndarray]  # (name, content) to float32 [H, W, C]
 _Picture = Any  # a PIL.Image.Image in RGB
-_EXPECTED = "expected the path or the bytes of an image file, or uint8 [H, W, 3]"
+_EXPECTED = "expected the path or the bytes of an image file, or uint8 [H, W, {}]"
 
 
-def _reader(one: _One) -> Reader:
+def _reader(one: _One, channels: int = 3) -> Reader:
     """Makes a reader that applies `one` to every image and stacks the results."""
+    expected = _EXPECTED.format(channels)
 
     def read(images: Images) -> np.ndarray:
         array = isinstance(images, np.ndarray)
         single = images.ndim != 4 if array else isinstance(images, bytes | str | Path)
         listed: Any = [images] if single else images
         if not isinstance(listed, Sequence | np.ndarray):
-            raise BadInput(f"images are {type(images).__name__}; {_EXPECTED}, or a list of those.")
-        rows = [one(*_content(number, image)) for number, image in enumerate(listed)]
+            raise BadInput(f"images are {type(images).__name__}; {expected}, or a list of those.")
+        rows = [one(*_content(number, image, channels)) for number, image in enumerate(listed)]
         if not rows:
-            raise BadInput(f"no images; {_EXPECTED}, or a list of those.")
+            raise BadInput(f"no images; {expected}, or a list of those.")
         shapes = sorted({row.shape for row in rows})
         if len(shapes) > 1:
             raise BadInput(
@@ -60,19 +61,20 @@ def _reader(one: _One) -> Reader:
     return read
 
 
-def _content(number: int, image: Any) -> tuple[str, bytes | np.ndarray]:
-    """Returns a name for messages, and encoded bytes or uint8 [H, W, 3]."""
+def _content(number: int, image: Any, channels: int) -> tuple[str, bytes | np.ndarray]:
+    """Returns a name for messages, and encoded bytes or uint8 [H, W, C]."""
+    expected = _EXPECTED.format(channels)
     if isinstance(image, str | Path):
         try:
             return f"image {image}", storage.read(os.path.expanduser(image))
         except (OSError, ValueError) as e:
-            raise BadInput(f"image {str(image)!r} cannot be read: {e}; {_EXPECTED}.") from e
+            raise BadInput(f"image {str(image)!r} cannot be read: {e}; {expected}.") from e
     if isinstance(image, bytes):
         return f"image {number}", image
     if not isinstance(image, np.ndarray):
-        raise BadInput(f"image {number} is {type(image).__name__}; {_EXPECTED}.")
-    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[-1] != 3 or not image.size:
-        raise BadInput(f"image {number} is {image.dtype} {list(image.shape)}; {_EXPECTED}.")
+        raise BadInput(f"image {number} is {type(image).__name__}; {expected}.")
+    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[-1] != channels or not image.size:
+        raise BadInput(f"image {number} is {image.dtype} {list(image.shape)}; {expected}.")
     return f"image {number}", image
 
 
@@ -104,9 +106,9 @@ def chain_reader(
     """
     chain = "|".join(type(op).__name__ for op in ops)
     decodes = [op for op in ops if isinstance(op, decode.Decode)]
-    first = preprocess.apply(() if decodes else (decode.Decode(),))
+    op = decodes[0] if decodes else decode.Decode(channels=len(mean))
+    first = preprocess.apply(() if decodes else (op,))
     then = preprocess.apply(ops)
-    exif = any(op.exif for op in decodes)
 
     def apply(content: bytes | np.ndarray) -> np.ndarray:
         seed = tf.zeros([2], tf.int64)  # seed of the first example that a run evaluates
@@ -119,28 +121,29 @@ def chain_reader(
             except tf.errors.OpError:
                 if isinstance(content, np.ndarray):
                     raise
-                image = apply(decode.with_pillow(content, exif))
+                image = apply(op.in_python(content))
         return np.asarray(normalise(jnp.asarray(image[None]), mean, std))[0]
 
-    return _reader(one)
+    return _reader(one, len(mean))
 
 
-def original_reader(height: int, width: int) -> Reader:
+def original_reader(height: int, width: int, channels: int = 3) -> Reader:
     """Makes the reader of google-research/vision_transformer: straight to height x width.
 
     Resizing is bilinear without antialias, and unlike our own `resize` not rounded to uint8. Then
     follows (x - 127.5) / 127.5, from -1 to 1. Raises BadInput like `chain_reader`.
     """
+    op = decode.Decode(channels=channels)
 
     def one(name: str, content: bytes | np.ndarray) -> np.ndarray:
         image = content
         if isinstance(content, bytes):
             with _named(name, "decode"):
-                image = decode.image(content, exif=False)
+                image = op.image(content)
         resized = tf.image.resize(image, [height, width], method="bilinear", antialias=False)
         return (resized.numpy() - np.float32(127.5)) / np.float32(127.5)
 
-    return _reader(one)
+    return _reader(one, channels)
 
 
 def _open(name: str, content: bytes | np.ndarray) -> _Picture:

@@ -44,7 +44,9 @@ class Report:
         return "\n".join(lines + [f"  {file}: {reason}" for file, reason in self.bad])
 
 
-def check_images(source: Source, workers: int, progress: Progress = lambda *_: None) -> Report:
+def check_images(
+    source: Source, workers: int, progress: Progress = lambda *_: None, channels: int = 3
+) -> Report:
     """Decodes each image once with Pillow, which also has the last word in training.
 
     So every good image can be used for training. A file that Pillow refuses counts as bad even if
@@ -54,7 +56,9 @@ def check_images(source: Source, workers: int, progress: Progress = lambda *_: N
       source: a source of any kind; images that are stored as pixels are good once they are read.
       workers: number of threads.
       progress: called in this thread after each image.
+      channels: data.channels; with other than one or three, a file has to have that many.
     """
+    op = decode.Decode(channels=channels)
     tables = _images(source)
     total = sum(len(split) for split in tables)
     bad: list[tuple[str, str]] = []
@@ -63,7 +67,7 @@ def check_images(source: Source, workers: int, progress: Progress = lambda *_: N
         for split in tables:
             read = split.reader()
             reasons = _ordered(
-                threads, lambda i, read=read: _reason(read, i), range(len(split)), 16 * workers
+                threads, lambda i, read=read: _reason(op, read, i), range(len(split)), 16 * workers
             )
             for index, reason in enumerate(reasons):
                 if reason:
@@ -95,12 +99,12 @@ def _ordered(
         yield waiting.popleft().result()
 
 
-def _reason(read: Any, index: int) -> str:
+def _reason(op: decode.Decode, read: Any, index: int) -> str:
     """Returns why an image is bad, or "" for a good image."""
     try:
         content = read(tf.constant(index, tf.int64))[0].numpy()
         if isinstance(content, bytes):
-            decode.with_pillow(content)
+            op.in_python(content)
     except decode.BadImage as e:
         return str(e)
     except (tf.errors.OpError, OSError, UnicodeDecodeError) as e:  # the latter quotes a bad record

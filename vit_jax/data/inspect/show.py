@@ -23,6 +23,14 @@ _LINE = 21
 _INK, _PAPER = (20, 20, 20), (255, 255, 255)
 
 
+def visible(images: np.ndarray) -> np.ndarray:
+    """Returns images, uint8 [..., C], as RGB; other channels than three are averaged to gray."""
+    if images.shape[-1] == 3:
+        return images
+    gray = images.mean(axis=-1, keepdims=True, dtype=np.float32).round().astype(np.uint8)
+    return np.repeat(gray, 3, axis=-1)
+
+
 def sheet(
     pipe: Pipeline, classes: Sequence[str], *, source: str, chain: str, rows: int, columns: int
 ) -> bytes:
@@ -53,7 +61,9 @@ def sheet(
     draw = ImageDraw.Draw(page)
     for number, line in enumerate(heading):
         draw.text((_MARGIN, _MARGIN + number * _LINE), line, _INK, font)
-    for number, (pixels, labels) in enumerate(zip(batch["image"], batch["labels"], strict=True)):
+    for number, (pixels, labels) in enumerate(
+        zip(visible(batch["image"]), batch["labels"], strict=True)
+    ):
         x, y = _MARGIN + number % columns * step_x, top + number // columns * step_y
         way = Image.Resampling.NEAREST if high >= len(pixels) else Image.Resampling.LANCZOS
         page.paste(Image.fromarray(pixels).resize((wide, high), way), (x, y))

@@ -80,15 +80,17 @@ RANGES: dict[str, tuple[float, float]] = {
     "probability": (0, 1),
     "area_max": (1e-6, 1),
     "fill": (-1, 255),
+    "low": (0, 65534),
+    "high": (0, 65535),
     "sigma_min": (0.01, 100),
     "sigma_max": (0.01, 100),
 }
 
 
-def parse(key: str, chain: str, size: Size) -> tuple[Op, ...]:
+def parse(key: str, chain: str, size: Size, channels: int = 3) -> tuple[Op, ...]:
     """Parses a chain; `{size}` means the image size, `{size*8//7}` its multiple, rounded down.
 
-    The size is a side, or `(rows, columns)` where they differ.
+    The size is a side, or `(rows, columns)` where they differ. `channels` are those of the images.
 
     Raises:
       BadInput: the text is not of the form `op|op(1, name=2)`, an op is unknown (the message lists
@@ -96,7 +98,7 @@ def parse(key: str, chain: str, size: Size) -> tuple[Op, ...]:
         message names `key`.
     """
     parts = chain.split("|")
-    ops = tuple(_op(key, part.strip(), size) for part in parts)
+    ops = tuple(_in_channels(key, _op(key, part.strip(), size), channels) for part in parts)
     for part, (before, op) in zip(parts, itertools.pairwise((None, *ops)), strict=True):
         if "fast_inception_crop" not in part:
             continue
@@ -108,6 +110,16 @@ def parse(key: str, chain: str, size: Size) -> tuple[Op, ...]:
                 f"stands right after decode; write decode|fast_inception_crop({op.size})."
             )
     return ops
+
+
+def _in_channels(key: str, op: Any, channels: int) -> Op:
+    """Returns an op for images of these channels; raises BadInput for ops on colours."""
+    if channels != 3 and getattr(op, "ONLY_RGB", False):
+        raise BadInput(
+            f"{key}: {names((op,))} changes colours of RGB images, and data.channels={channels}; "
+            "leave it out."
+        )
+    return dataclasses.replace(op, channels=channels) if isinstance(op, Decode) else op
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +152,7 @@ _VIEW = re.compile(
 _MOST_VIEWS = 64  # of one chain; each is a part of the graph
 
 
-def parse_views(key: str, text: str, size: Size) -> tuple[View, ...]:
+def parse_views(key: str, text: str, size: Size, channels: int = 3) -> tuple[View, ...]:
     """Parses views such as `"global*2: decode|inception_crop({size}) ; local*6: ..."`.
 
     Returns:
@@ -165,7 +177,7 @@ def parse_views(key: str, text: str, size: Size) -> tuple[View, ...]:
             raise BadInput(f"{key}: the view {name} {why}; give it a name of its own.")
         if count is not None and not 1 <= int(count) <= _MOST_VIEWS:
             raise BadInput(f"{key}: {name}*{count}; give a count from 1 to {_MOST_VIEWS}.")
-        ops = parse(f"{key}, view {name}", match["chain"], size)
+        ops = parse(f"{key}, view {name}", match["chain"], size, channels)
         views[name] = View(name, int(count or 0), ops)
     if len({op for view in views.values() for op in view.ops if isinstance(op, Decode)}) > 1:
         raise BadInput(f"{key}: the views decode differently; write the same decode in each chain.")
@@ -196,6 +208,8 @@ def _op(key: str, text: str, size: Size) -> Op:
         bound = fields.bind(*args, **kwargs)
     except TypeError as e:
         raise BadInput(f"{key}: {text!r}: {e}; it is {name}{fields}.") from None
+    if "channels" in bound.arguments:
+        raise BadInput(f"{key}: {text!r}: set data.channels instead (--config.data.channels).")
     for field, value in bound.arguments.items():
         kind = fields.parameters[field].annotation
         if not _is_a(kind, value):

@@ -51,6 +51,7 @@ class ColorJitter:
     order and rounds in between. `probability` is that of any change.
     """
 
+    ONLY_RGB: ClassVar[bool] = True
     changes: ClassVar[tuple[str, ...]] = ("image",)
 
     brightness: float = 0.0
@@ -84,6 +85,7 @@ class ColorJitter:
 class Grayscale:
     """Makes the image grey with `probability`; it keeps its three channels."""
 
+    ONLY_RGB: ClassVar[bool] = True
     changes: ClassVar[tuple[str, ...]] = ("image",)
 
     probability: float = 0.2
@@ -151,6 +153,7 @@ class ThreeAugment:
     each equally often. Then jitters brightness, contrast and saturation by 0.3.
     """
 
+    ONLY_RGB: ClassVar[bool] = True
     changes: ClassVar[tuple[str, ...]] = ("image",)
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:

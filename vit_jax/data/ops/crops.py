@@ -44,17 +44,19 @@ def decode_box(
       seed: int64 [2], the seed of the crop.
 
     Returns:
-      uint8 [h, w, 3], and the shape of the whole image, int32 [3].
+      uint8 [h, w, C], and the shape of the whole image, int32 [3].
     """
     shape = decode.jpeg_shape(content)
 
     def in_two_passes() -> tuple[Tensor, Tensor]:
-        image = decode.pixels(content, op.exif)
+        image = op.pixels(content)
         return tf.slice(image, *crop.box(tf.shape(image), seed)), tf.shape(image)
 
+    if not op.in_colour:
+        return in_two_passes()
     return tf.cond(
         decode.is_jpeg(content, shape, op.exif) & decode.is_whole(content),
-        lambda: (_jpeg_box(crop, content, shape, seed), shape),
+        lambda: (op.of_rgb(_jpeg_box(crop, content, shape, seed)), shape),
         in_two_passes,
     )
 

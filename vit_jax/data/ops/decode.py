@@ -1,17 +1,18 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Decodes image files to RGB pixels with TensorFlow where its result is right, else with Pillow.
+"""Decodes image files to pixels with TensorFlow where its result is right, else with Pillow.
 
 It looks at the content of a file, never at its name. The right result is Pillow's first frame as
-RGB, alpha dropped, 16 bits scaled to 8. `Decode` is the op. `with_pillow` decides whether a file is
-an image, and states the reason if it is not.
+RGB, alpha dropped, 16 bits scaled to 8. `Decode` is the op; `samples` reads files with other
+channels. `with_pillow` decides whether a file is an image, and states the reason if it is not.
 """
 
 import contextlib
 import dataclasses
 import functools
 import io
+import logging
 import re
 import threading
 import warnings
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from vit_jax.data.tensorflow import Tensor, tf
+from vit_jax.errors import BadInput
 
 MOST_PIXELS = 178_956_970  # the size above which Pillow suspects an attack
 EXTENSIONS = (
@@ -31,12 +33,17 @@ FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF"
 
 _JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 _END = b"\xff\xd9"  # the last bytes of a JPEG
-_ORIENTATION = 0x0112
+ORIENTATION = 0x0112
+_SAMPLES = 277  # tag of the channels of a TIFF file
 _HEAD = 65536  # leading bytes of a JPEG that are searched for its orientation
 
 
 class BadImage(ValueError):
     """A file that cannot be decoded; the message is the reason, in a few words."""
+
+
+class UnknownImage(BadImage):
+    """A file that Pillow cannot identify."""
 
 
 # EXIF orientation -> the turn that makes an image [H, W, 3] upright.
@@ -68,8 +75,20 @@ def with_pillow(content: bytes, exif: bool = False) -> np.ndarray:
       BadImage: the file is empty, not an image, truncated, damaged, or above `MOST_PIXELS`
         (detected before any pixel is stored).
     """
+    with opened(content) as picture:
+        if picture.format == "TIFF" and picture.tag_v2.get(_SAMPLES, 1) > 4:
+            raise UnknownImage("Pillow reads only the first of its channels")
+        image = _rgb(picture)
+        turn = TURNS.get(_orientation(picture)) if exif else None
+    return np.ascontiguousarray(turn(image) if turn else image)
+
+
+@contextlib.contextmanager
+def opened(content: bytes) -> Iterator[Any]:
+    """Yields the Pillow image of a file, loaded; raises BadImage for errors inside, too."""
     from PIL import Image, UnidentifiedImageError
 
+    logging.getLogger("PIL.TiffImagePlugin").disabled = True  # it logs what it raises
     if not content:
         raise BadImage("the file is empty")
     try:
@@ -78,15 +97,28 @@ def with_pillow(content: bytes, exif: bool = False) -> np.ndarray:
             if width * height > MOST_PIXELS:
                 raise BadImage(f"{width} x {height} pixels; at most {MOST_PIXELS} are decoded")
             picture.load()
-            image = _rgb(picture)
-            turn = TURNS.get(_orientation(picture)) if exif else None
+            yield picture
     except UnidentifiedImageError:
-        raise BadImage(f"{_unread(content)}; it starts with {content[:12]!r}") from None
+        raise UnknownImage(f"{_unread(content)}; it starts with {content[:12]!r}") from None
     except BadImage:
         raise
     except Exception as e:  # damaged files make each format raise its own errors
         raise BadImage(" ".join(str(e).split()) or type(e).__name__) from e
-    return np.ascontiguousarray(turn(image) if turn else image)
+
+
+def turn_of(content: bytes) -> Callable[[np.ndarray], np.ndarray] | None:
+    """Returns the turn that makes a file upright, as its metadata say; None if it is upright."""
+    with opened(content) as picture:
+        return TURNS.get(_orientation(picture))
+
+
+def gray(image: Any) -> Any:
+    """Returns the luma of RGB, uint8 [..., 3] to [..., 1], as Pillow; equal values stay."""
+    numpy = isinstance(image, np.ndarray)
+    values = image.astype(np.int32) if numpy else tf.cast(image, tf.int32)
+    red, green, blue = (values[..., c : c + 1] for c in range(3))
+    luma = (19595 * red + 38470 * green + 7471 * blue + 0x8000) // 2**16
+    return luma.astype(np.uint8) if numpy else tf.cast(luma, tf.uint8)
 
 
 def _unread(content: bytes) -> str:
@@ -129,7 +161,7 @@ def _orientation(picture: Any) -> int:
     try:
         if picture.format == "TIFF":
             return 1  # Pillow has turned it
-        return int(picture.getexif().get(_ORIENTATION, 1))
+        return int(picture.getexif().get(ORIENTATION, 1))
     except Exception:  # damaged metadata do not affect pixels
         return 1
 
@@ -147,7 +179,7 @@ def is_turned(head: bytes) -> bool:
     try:
         with _quiet():
             tags.load(head[at:])
-            return tags.get(_ORIENTATION, 1) != 1
+            return tags.get(ORIENTATION, 1) != 1
     except Exception:
         return True
 
@@ -248,55 +280,119 @@ def in_python(
     return result
 
 
-def _no_jpeg(content: Tensor, exif: bool) -> Tensor:
-    return tf.cond(
-        _is_png(content, exif),
-        lambda: tf.io.decode_png(content, channels=3),
-        lambda: in_python(lambda c: with_pillow(c, exif), content, tf.uint8, [None, None, 3]),
-    )
-
-
 def pixels(content: Tensor, exif: bool) -> Tensor:
     """Decodes the bytes of a file (string []) to uint8 [H, W, 3]; see `Decode`."""
-    return tf.cond(
-        is_jpeg(content, jpeg_shape(content), exif),
-        lambda: tf.io.decode_jpeg(content, channels=3),
-        lambda: _no_jpeg(content, exif),
-    )
-
-
-@functools.cache
-def _traced_pixels(exif: bool) -> Callable[[Tensor], Tensor]:
-    """Returns `pixels` as a traced function; op by op, the overhead is milliseconds an image."""
-    return tf.function(lambda content: pixels(content, exif), autograph=False)
+    return Decode(exif).pixels(content)
 
 
 def image(content: bytes, exif: bool) -> np.ndarray:
-    """Returns uint8 [H, W, 3] of a file as training decodes it: by TensorFlow, or else by Pillow.
+    """Returns uint8 [H, W, 3] of a file as training decodes it; see `Decode.image`."""
+    return Decode(exif).image(content)
 
-    Raises:
-      BadImage: neither can decode it.
-    """
-    try:
-        return _traced_pixels(exif)(tf.constant(content)).numpy()
-    except tf.errors.OpError:
-        return with_pillow(content, exif)
+
+@functools.cache
+def _traced_pixels(op: "Decode") -> Callable[[Tensor], Tensor]:
+    """Returns `pixels` as a traced function; op by op, the overhead is milliseconds an image."""
+    return tf.function(op.pixels, autograph=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class Decode:
-    """Decodes the bytes of an image file to pixels, uint8 [H, W, 3]; leaves pixels as they are.
+    """Decodes the bytes of an image file to pixels, uint8 [H, W, C]; leaves pixels as they are.
 
     JPEG and plain PNG go through TensorFlow, which is within 2 gray levels of Pillow on average
     (its inverse DCT is faster and less exact). Other files go through Pillow. `exif` turns the
     image upright; only the first 64 KiB of a JPEG are searched for its orientation.
+
+    `low` and `high` are values of PNG and TIFF files of 16 bits; `low` becomes 0 and `high` 255,
+    linearly. `high=0` is the white of the file. They do not change files of 8 bits.
+
+    `channels` is data.channels. With one or three, gray and RGB become each other and alpha is
+    dropped; with others, a file has to have that many.
     """
 
     exif: bool = False
+    _: dataclasses.KW_ONLY
+    low: int = 0
+    high: int = 0
+    channels: int = 3
+
+    def __post_init__(self) -> None:
+        if self.low >= (self.high or 2**16 - 1):
+            raise BadInput(f"decode(low={self.low}, high={self.high}): give a high above low.")
+
+    @property
+    def in_colour(self) -> bool:
+        """True if every file that Pillow reads has an image of these channels."""
+        return self.channels in (1, 3)
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
         if image.dtype == tf.string:
-            return pixels(image, self.exif)
-        if image.shape[-1] == 1:
-            image = tf.repeat(image, 3, axis=-1)
+            return self.pixels(image)
+        own = image.shape[-1]
+        if own == 1 and self.channels == 3:
+            return tf.repeat(image, 3, axis=-1)
+        if own == 3 and self.channels == 1:
+            return gray(image)
+        if own not in (None, self.channels):
+            raise BadInput(
+                f"the images have {own} channels, and data.channels={self.channels}; set "
+                f"--config.data.channels={own}."
+            )
         return image
+
+    def pixels(self, content: Tensor) -> Tensor:
+        """Decodes the bytes of a file (string [])."""
+        if not self.in_colour:
+            return self._with_python(content)
+        return tf.cond(
+            is_jpeg(content, jpeg_shape(content), self.exif),
+            lambda: self.of_rgb(tf.io.decode_jpeg(content, channels=3)),
+            lambda: self._no_jpeg(content),
+        )
+
+    def of_rgb(self, image: Tensor) -> Tensor:
+        """Returns RGB pixels in one or three channels."""
+        return gray(image) if self.channels == 1 else image
+
+    def _no_jpeg(self, content: Tensor) -> Tensor:
+        return tf.cond(
+            _is_png(content, self.exif),
+            lambda: self.of_rgb(tf.io.decode_png(content, channels=3)),
+            lambda: self._with_python(content),
+        )
+
+    def _with_python(self, content: Tensor) -> Tensor:
+        return in_python(self.in_python, content, tf.uint8, [None, None, self.channels])
+
+    def in_python(self, content: bytes) -> np.ndarray:
+        """Decodes without TensorFlow's fast paths.
+
+        Raises:
+          BadImage: the file cannot be decoded, or has another number of channels.
+        """
+        if self.in_colour and not (self.low or self.high):
+            try:
+                return self.of_rgb(with_pillow(content, self.exif))
+            except UnknownImage:  # such as a TIFF file of 16 bits and three channels
+                from vit_jax.data.ops import samples
+
+                if not samples.is_tiff(content):
+                    raise
+                return samples.read(content, self)
+        from vit_jax.data.ops import samples
+
+        if self.in_colour and not samples.is_deep(content):
+            return dataclasses.replace(self, low=0, high=0).in_python(content)
+        return samples.read(content, self)
+
+    def image(self, content: bytes) -> np.ndarray:
+        """Returns uint8 [H, W, C] of a file as training decodes it, with TensorFlow where it can.
+
+        Raises:
+          BadImage: no decoder can make an image of it.
+        """
+        try:
+            return _traced_pixels(self)(tf.constant(content)).numpy()
+        except tf.errors.OpError:
+            return self.in_python(content)

@@ -77,12 +77,12 @@ class RandomErasing:
         erase, begin, box = self._area(tf.shape(image)[:2], seed)
 
         def erased() -> Tensor:
-            return randaugment.with_box(image, begin, self._fill(box, seed))
+            return randaugment.with_box(image, begin, self._fill(box, image.shape[-1], seed))
 
         return tf.ensure_shape(tf.cond(erase, erased, lambda: image), image.shape)
 
-    def _fill(self, box: Tensor, seed: Tensor) -> Tensor:
-        shape = tf.concat([box, [3]], axis=0)
+    def _fill(self, box: Tensor, channels: int, seed: Tensor) -> Tensor:
+        shape = tf.concat([box, [channels]], axis=0)
         if self.fill >= 0:
             return tf.fill(shape, tf.constant(self.fill, tf.uint8))
         noise = tf.random.experimental.stateless_fold_in(seed, 1)

@@ -14,7 +14,7 @@ wraps around in uint8 (10 and 20 invert everything; 15 inverts from 128 on). Sta
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from vit_jax.data.tensorflow import Tensor, tf
 
@@ -27,6 +27,8 @@ class RandAugment:
 
     Magnitude 10 is full strength; magnitude 0 still changes the image.
     """
+
+    ONLY_RGB: ClassVar[bool] = True
 
     layers: int
     magnitude: float
@@ -213,7 +215,7 @@ def _cutout(image: Tensor, level: float, draws: Tensor) -> Tensor:
 
 
 def with_box(image: Tensor, begin: Tensor, box: Tensor) -> Tensor:
-    """Returns the image with `box`, uint8 [h, w, 3], pasted in from `begin`, (y, x), on."""
+    """Returns the image with `box`, uint8 [h, w, C], pasted in from `begin`, (y, x), on."""
     (top, left), (bottom, right) = tf.unstack(begin), tf.unstack(begin + tf.shape(box)[:2])
     middle = tf.concat([image[top:bottom, :left], box, image[top:bottom, right:]], axis=1)
     return tf.concat([image[:top], middle, image[bottom:]], axis=0)

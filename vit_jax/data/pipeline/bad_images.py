@@ -27,8 +27,8 @@ class FallbackReader:
     index of an example that only Pillow decodes to that same index.
     """
 
-    def __init__(self, split: Split, exif: bool):
-        self._split, self._exif = split, exif
+    def __init__(self, split: Split, op: decode.Decode):
+        self._split, self._op = split, op
         self._read = split.fields_reader()
         self._instead: dict[int, int] = {}
         self._next_good: dict[int, int] = {}  # for undecodable examples, whether used or not
@@ -58,7 +58,7 @@ class FallbackReader:
                 f"{self._split.name(index)} cannot be read: {plain(e)}. "
                 "Restore it, or remove it from the source."
             ) from None
-        return decode.image(content, self._exif) if isinstance(content, bytes) else content
+        return self._op.image(content) if isinstance(content, bytes) else content
 
     def examine(
         self, index: int, process: Callable[[Tensor], Any], chain: str, error: Exception
@@ -136,9 +136,6 @@ class FallbackReader:
                 self._add(index, other)
         instead = self._in_graph.lookup
 
-        def decoded(content: bytes) -> np.ndarray:
-            return decode.image(content, self._exif)
-
         def read(index: Tensor) -> Fields:
             other = instead(index)
             index = tf.where(other < 0, index, other)
@@ -148,7 +145,9 @@ class FallbackReader:
                 return fields
 
             def as_png() -> Tensor:  # lossless, and a format that the chain decodes
-                pixels = decode.in_python(decoded, image, tf.uint8, [None, None, 3])
+                pixels = decode.in_python(
+                    self._op.image, image, tf.uint8, [None, None, self._op.channels]
+                )
                 return tf.io.encode_png(pixels, compression=0)
 
             decodable = tf.cond(tf.equal(instead(index), index), as_png, lambda: image)

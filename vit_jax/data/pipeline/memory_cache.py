@@ -88,8 +88,9 @@ def cache_split(
             if len(set(same)) > 1 or not isinstance(same[0], FIXED):
                 break
             done += 1
-    exif = any(op.exif for op in ops[:done] if isinstance(op, preprocess.Decode))
-    stored = _Stored(FallbackReader(split, exif), split, ops[:done], workers, tuple(fields))
+    decodes = (op for op in ops[:done] if isinstance(op, preprocess.Decode))
+    fallback = FallbackReader(split, next(decodes, preprocess.Decode()))
+    stored = _Stored(fallback, split, ops[:done], workers, tuple(fields))
     advice = "Set data.cache=none" + (", or raw, which takes less." if done else ".")
     need = stored.retrying(stored.predicted_bytes)
     host_memory.check(need, f"data.cache={kind} of {len(split):,} images", advice)

@@ -182,8 +182,8 @@ class Pipeline:
         A file that cannot be decoded ends the dataset. From then on, examples that fail leave gaps,
         and each gap is filled on its own. The other rows of the batch stay the same.
         """
-        exif = any(op.exif for v in self.chains for op in v.ops if isinstance(op, Decode))
-        fallback = FallbackReader(self.split, exif)
+        decodes = (op for v in self.chains for op in v.ops if isinstance(op, Decode))
+        fallback = FallbackReader(self.split, next(decodes, Decode(channels=self.channels)))
         start, size = starts.start, starts.step
         example = self._example(plan, fallback.reader())
         try:

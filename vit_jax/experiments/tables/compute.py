@@ -10,6 +10,7 @@ import functools
 import statistics
 from collections.abc import Iterable
 
+from vit_jax.config import images as images_lib
 from vit_jax.experiments.tables.run_results import Run
 from vit_jax.hardware import topology
 from vit_jax.paper import pretraining, results
@@ -46,14 +47,15 @@ def training_flops(run: Run) -> float:
     """Returns the FLOPs of a finished run: 3 forward passes for each image that it saw."""
     from vit_jax.models import variants
 
-    side, assigned = run.config["data.image_size"], "model."
+    size, assigned = images_lib.parse(run.config["data.image_size"]), "model."
     settings = {
         k.removeprefix(assigned): v for k, v in run.config.items() if k.startswith(assigned)
     }
     cfg = variants.config(**settings, classes=100)
     assert run.results is not None, run.folder
+    assert size is not None, run.folder
     images = run.results["step"] * run.config["batch_size"]
-    return 3 * images * variants.forward_flops(cfg, side, side)
+    return 3 * images * variants.forward_flops(cfg, *size, run.config["data.channels"])
 
 
 def exaflops(variant: str, epochs: float, dataset: str = "jft") -> float:

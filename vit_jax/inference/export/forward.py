@@ -29,11 +29,12 @@ class Forward:
     """A function of images, and its parameters.
 
     Attributes:
-      apply: (params, images [B, H, W, 3]) -> float32 [B, D]; B is free.
+      apply: (params, images [B, H, W, C]) -> float32 [B, D]; B is free.
       params: tree of numpy float32 arrays.
       size: H and W of the images.
       dtype: dtype of the images: float32 (normalised) or uint8.
       output: "logits", or "representation" for a model without a head.
+      channels: C of the images.
     """
 
     apply: Callable[[Any, jax.Array], jax.Array]
@@ -41,11 +42,12 @@ class Forward:
     size: tuple[int, int]
     dtype: str
     output: str
+    channels: int = 3
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """The shape of an image."""
-        return (*self.size, 3)
+        return (*self.size, self.channels)
 
     def reference(self, images: np.ndarray) -> np.ndarray:
         """Computes the outputs to compare artefacts with, by jax with full float32 products."""
@@ -77,7 +79,7 @@ def make(model: Model, normalised: Images | None) -> Forward:
 
     output = "logits" if cfg.classes else "representation"
     dtype = "float32" if normalised is None else "uint8"
-    return Forward(apply, jax.device_get(model.params), model.size, dtype, output)
+    return Forward(apply, jax.device_get(model.params), model.size, dtype, output, model.channels)
 
 
 def facts(forward: Forward, model: Model, images: Images | None) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def describe(weights: Weights, size: tuple[int, int]) -> tuple[Images | None, st
     loading.reader(weights, size)  # checks all values
     antialias: bool | None = True  # like Pillow
     if weights.format == "run":
-        (shorter, antialias), kind = _chain_resizing(settings["ops"], size[0]), "bilinear"
+        (shorter, antialias), kind = _chain_resizing(settings["ops"], size), "bilinear"
         mean, std, words = settings["mean"], settings["std"], f"the chain {settings['ops']}"
     elif weights.format == "timm":
         shorter, kind, mean, std = _timm_values(settings, size)
@@ -55,7 +55,7 @@ def describe(weights: Weights, size: tuple[int, int]) -> tuple[Images | None, st
     return images, words if shorter is None else ""
 
 
-def _chain_resizing(chain: str, side: int) -> tuple[int | None, bool | None]:
+def _chain_resizing(chain: str, size: tuple[int, int]) -> tuple[int | None, bool | None]:
     """Returns how a chain resizes.
 
     Returns:
@@ -64,18 +64,20 @@ def _chain_resizing(chain: str, side: int) -> tuple[int | None, bool | None]:
     """
     ops = [
         op
-        for op in preprocess.parse("data.eval_ops", chain, side)
-        if not isinstance(op, decode.Decode)
+        for op in preprocess.parse("data.eval_ops", chain, size)
+        if not isinstance(op, decode.Decode) or op.low or op.high
     ]
     match ops:
         case []:  # images already have the size
             return 0, None
-        case [resize_ops.Resize(size=n) | resize_ops.BvResize(size=n) as resize] if n == side:
+        case [resize_ops.Resize(size=n) | resize_ops.BvResize(size=n) as resize] if (
+            resize_ops.rows_columns(n) == size
+        ):
             return 0, getattr(resize, "antialias", False)
         case [
             resize_ops.ResizeSmall(size=int(n)) | resize_ops.BvResizeSmall(size=int(n)) as resize,
             resize_ops.CentralCrop(size=to),
-        ] if to == side:
+        ] if resize_ops.rows_columns(to) == size:
             return n, getattr(resize, "antialias", True)
     return None, None
 

@@ -7,6 +7,7 @@ Start from `expressed`, then `read`.
 """
 
 import importlib
+import math
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,13 @@ def expressed(name: str, cfg: variants.Config, forward: Forward, images: Images)
     Raises:
       BadInput: the format cannot hold the model; the message names formats that can.
     """
+    rows, columns = variants.grid(cfg, *forward.size)
+    square = math.isqrt(rows * columns) ** 2 == rows * columns  # a number that files mean as such
+    if rows != columns and cfg.TILED and (name in PEER or square):
+        raise BadInput(
+            f"{name}: a file of {rows} x {columns} patches would be taken for a square image; "
+            "--format=stablehlo and savedmodel hold every model."
+        )
     try:
         return convert.expressed(name, cfg, forward.params, images)
     except BadInput as e:

@@ -187,13 +187,15 @@ def _notes(name: str, model: Model, description: Images, words: str) -> tuple[st
     notes = []
     if name in ("npz", "big_vision"):
         parts = [words] if words else []
+        if model.size[0] != model.size[1]:
+            parts.append(f"images of {model.size[0]} x {model.size[1]} (give --image_size)")
         if description.shorter_side:
             parts.append(f"the shorter side resized to {description.shorter_side}, then the centre")
         if description.interpolation != convert.ORIGINAL.interpolation:
             parts.append(f"{description.interpolation} resizing")
         if description.antialias:
             parts.append("averaging over pixels when shrinking")
-        if (description.mean, description.std) != (convert.ORIGINAL.mean, convert.ORIGINAL.std):
+        if {*description.mean, *description.std} != {0.5}:
             parts.append(f"mean {_numbers(description.mean)} and std {_numbers(description.std)}")
         if model.names:
             parts.append(f"the names of {len(model.names)} classes")

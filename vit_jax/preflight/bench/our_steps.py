@@ -120,13 +120,13 @@ def evaluate(asked: Asked) -> Timed:
 def predict(asked: Asked) -> Timed:
     """Prepares a batch of `vit_jax predict`: the 5 likeliest classes of each image."""
     made = make(asked)
-    params, batch, data = made.init().params, random_batch(made), made.config.data
+    params, batch, images = made.init().params, random_batch(made), made.images
 
     def best(logits_BY: jax.Array) -> jax.Array:
         return jax.lax.top_k(jax.nn.softmax(logits_BY), 5)[0]
 
     cfg = program.model_config(made.config, CLASSES)  # independent of the length of a run
-    step = features.make_step(cfg, made.rules, mean=data.mean, std=data.std, of_logits=best)
+    step = features.make_step(cfg, made.rules, mean=images.mean, std=images.std, of_logits=best)
     return _forward(made, cfg, lambda: step(params, batch))
 
 
@@ -168,5 +168,4 @@ def device() -> str:
 
 def _forward_flops(made: program.Program, cfg: variants.Config) -> int:
     """Returns the FLOPs of a batch."""
-    side = made.config.data.image_size
-    return made.config.batch_size * variants.forward_flops(cfg, side, side)
+    return made.config.batch_size * variants.forward_flops(cfg, *made.images.shape)

@@ -185,8 +185,7 @@ def measure(
         }
     secs, limit = estimate.step_secs(made, accelerator, sent)
     mesh = dict(made.rules.mesh.shape)
-    side = config.data.image_size
-    known = mesh["tensor"] == 1 or made.model.cfg.stream_size(side, side) > 0
+    known = mesh["tensor"] == 1 or made.model.cfg.stream_size(*made.images.size) > 0
     wire, at_least = estimate.wire_bytes(sent, mesh), estimate.wire_bytes(least, mesh)
     return Measured(
         **found,

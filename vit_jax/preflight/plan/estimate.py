@@ -147,9 +147,9 @@ def _stream_bytes(program: Program) -> int:
 
     They cover all micro-batches of a step.
     """
-    cfg, side = program.model.cfg, program.config.data.image_size
+    cfg, size = program.model.cfg, program.images.size
     images = program.config.batch_size // program.rules.batch_parts
-    return images * cfg.stream_size(side, side) * _compute_bytes(program)
+    return images * cfg.stream_size(*size) * _compute_bytes(program)
 
 
 # ---------------------------------------------------------------- time

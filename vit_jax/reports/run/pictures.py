@@ -20,6 +20,7 @@ import numpy as np
 
 from vit_jax import console
 from vit_jax.build import run as build
+from vit_jax.config import images as images_lib
 from vit_jax.config.load import ConfigDict
 from vit_jax.data.inspect import show
 from vit_jax.data.ops import chain as preprocess
@@ -90,8 +91,7 @@ def _drawn(
     read = tried("figures of the model", lambda: _weights(workdir, config))
     if read is not None:
         cfg, params = read
-        side = config.data.image_size
-        size = (side, side)
+        size = images_lib.of(config.data).size
         weights = tried("figures of the model", lambda: figures.draw_weights(cfg, params, size))
         drawn += weights or []
         if opened:
@@ -105,11 +105,15 @@ def _sheet(config: ConfigDict, source: Source) -> bytes:
     """Draws the first training examples, as the model receives them."""
     data = config.data
     split, _ = build.training_examples(source, data)
-    ops = preprocess.parse("data.train_ops", data.train_ops, data.image_size)
-    sides, chain = (data.image_size, data.image_size), data.train_ops
-    if views := preprocess.parse_views("data.views", data.views, data.image_size):
-        ops, sides, chain = views[0].ops, views[0].size(sides), data.views  # draws the first
-    pipe = pipeline.Pipeline(split, ops, 1, config.seed, sides, data.workers, 1, data.bad_images)
+    images = images_lib.of(data)
+    shape, chain = (images.size, images.channels), data.train_ops
+    ops, size = preprocess.parse("data.train_ops", chain, *shape), images.size
+    if views := preprocess.parse_views("data.views", data.views, *shape):
+        ops, size, chain = views[0].ops, views[0].size(size), data.views  # draws the first
+    pipe = pipeline.Pipeline(
+        split, ops, 1, config.seed, size, data.workers, 1, data.bad_images,
+        channels=images.channels,
+    )  # fmt: skip
     return show.sheet(
         pipe, source.classes, source=source.spec, chain=chain, rows=ROWS, columns=COLUMNS
     )
@@ -117,8 +121,7 @@ def _sheet(config: ConfigDict, source: Source) -> bytes:
 
 def _weights(workdir: Path, config: ConfigDict) -> tuple[Any, Any]:
     """Returns the model's configuration and parameters, at the newest step."""
-    side = config.data.image_size
-    return loading.ordinary(loading.read_weights(str(workdir)), (side, side))
+    return loading.ordinary(loading.read_weights(str(workdir)), images_lib.of(config.data).size)
 
 
 def _attention(config: ConfigDict, cfg: Any, params: Any, source: Source) -> list[Figure]:
@@ -128,8 +131,9 @@ def _attention(config: ConfigDict, cfg: Any, params: Any, source: Source) -> lis
     split = Split(split.table, split.rows).take_indices(few)  # for a mixture, regardless of sources
     pipe = build.plain_pipeline(config.data, split, len(split))
     batch = next(pipe.evaluation())
-    images = np.asarray(normalise(jnp.asarray(batch["image"]), config.data.mean, config.data.std))
-    return figures.draw_attention(cfg, params, images, batch["image"])
+    shown = images_lib.of(config.data)
+    images = np.asarray(normalise(jnp.asarray(batch["image"]), shown.mean, shown.std))
+    return figures.draw_attention(cfg, params, images, show.visible(batch["image"]))
 
 
 def _evaluated(config: ConfigDict, source: Source) -> Split:

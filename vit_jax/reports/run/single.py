@@ -87,6 +87,11 @@ def verdict(run: History) -> str:
     return summary.verdict(run.evaluations, run.config.expected.to_dict())
 
 
+def _pixels(config: ConfigDict) -> str:
+    channels = config.data.channels
+    return f"{config.data.image_size}{f' x {channels} channels' if channels != 3 else ''}"
+
+
 def _facts(run: History) -> dict[str, str]:
     config, recipe = run.config, run.origin.recipe
     made_from = ""
@@ -98,7 +103,7 @@ def _facts(run: History) -> dict[str, str]:
         if config.branch
         else "",
         "model": _model_line(config),
-        "data": f"{config.data.source}, {config.data.split}; {config.data.image_size} pixels; "
+        "data": f"{config.data.source}, {config.data.split}; {_pixels(config)} pixels; "
         f"{config.data.train_ops}",
         "length": f"{config.length} in batches of {config.batch_size:,}; seed {config.seed}",
         "optimizer": f"{config.optimizer.name}, {config.schedule.name} from "

@@ -318,7 +318,7 @@ def older(tmp_path):
             manager.save(
                 step,
                 args=ocp.args.Composite(
-                    state=ocp.args.StandardSave(STATES[step]),
+                    state=ocp.args.StandardSave(STATES[step].saved()),
                     config=ocp.args.JsonSave({"yaml": "seed: 0\n"}),
                 ),
                 metrics={"val/top1": 1 / step},

@@ -58,7 +58,7 @@ def small(params, images, *, train, key):
 
 def make_step(tx=None, apply=small, **options):
     own = {f.name for f in dataclasses.fields(Classification)} & set(options)
-    objective = Classification(CLASSES, **{name: options.pop(name) for name in own})
+    objective = Classification(**{"classes": CLASSES} | {name: options.pop(name) for name in own})
     network = Network(apply, HALF, HALF)
     return train_step.make_train_step(objective, network, tx or optax.sgd(0.1), **options)
 

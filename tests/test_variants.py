@@ -482,6 +482,7 @@ TAKEN = {
     "scan": (False, "vhm"),
     "remat": ("full", "vhbm"),
     "attention": ("fused", "vh"),
+    "patches": ((8, 16), ""),  # of FlexiViT alone
 }
 
 

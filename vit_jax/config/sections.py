@@ -60,7 +60,7 @@ class Model:
     heads: int = results(0, "number of attention heads; divides width", _WIDTH)
     token_mlp: int = results(0, "Mixer: width of the MLP over tokens", _WIDTH)
     patches: tuple[int, ...] = results(
-        (), "FlexiViT: patch sides that training draws from; (): those of the paper", "counts")
+        (), "FlexiViT: patch sides to draw from in training; (): the paper's", "counts")
     stages: tuple[int, ...] = results(
         (), "hybrid, BiT: units per ResNet stage; (): the variant's", "counts")
     root_width: int = results(
@@ -409,8 +409,7 @@ class Config:
     branch: str = where(
         "", "WORKDIR@STEP: run and step whose whole state the run begins with (--branch)")
     length: str = results("10 epochs", "duration of the training", "length")
-    batch_size: int = results(
-        512, "images per optimizer step over all devices", _POSITIVE, "images")
+    batch_size: int = results(512, "images per optimizer step, in all", _POSITIVE, "images")
     accumulation: int = where(
         1, "micro-batches per step, run one after another; divides batch_size", _POSITIVE)
     objective: str = results(

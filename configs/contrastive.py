@@ -8,14 +8,12 @@
     vit_jax fewshot runs/contrastive --data=folder:/path/to/images --method=probe
 
     model        a model of `vit_jax models`; the default is a ViT of 0.3 M parameters for 32 pixels
-    size         side of a view in pixels (32)
+    size         side of a view in pixels (32); from 64 on, views are blurred too
     temperature  divides the similarities (0.2)
-    supervised   true: views of other images of the same class are positives too (SupCon,
-                 arXiv:2004.11362)
+    supervised   true: views of other images of the same class are positives too (SupCon)
 
-The views are the paper's: a crop, a flip, colours and grey; from 64 pixels on also a blur. Labels
-are ignored, unless supervised. Inferred, not from the paper: AdamW at 1e-3 for batches of 256, no
-batch norm in the projection head. docs/contrastive.md has figures.
+Inferred, not from the paper: AdamW at 1e-3 for batches of 256, no batch norm in the projection
+head. docs/contrastive.md has figures.
 """
 
 from configs import base
@@ -34,7 +32,6 @@ def get_config(arg=None):
     config.length = "20 epochs"
     config.batch_size = 256
     config.objective = f"contrastive(temperature={args.temperature}, supervised={args.supervised})"
-
     config.model.pool = "gap"
     config.model.variant = args.model or "Ti/4"
     if not args.model:
@@ -46,8 +43,6 @@ def get_config(arg=None):
     config.data.image_size = args.size
     blur = "|gaussian_blur(0.5)" if args.size >= 64 else ""
     config.data.views = f"view*2: {_VIEW}{blur}"
-    config.data.eval_ops = "decode|resize({size})"
-
     config.optimizer.weight_decay = 0.05
     config.schedule.lr = 1e-3
     config.schedule.warmup = "5 percent"

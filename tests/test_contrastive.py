@@ -210,6 +210,7 @@ def test_commands_of_the_page_run_one_after_the_other(tmp_path, monkeypatch, ima
         (["data.views=view*3: decode"], ["view [3, 8, 8, 3]", "takes view [2, 8, 8, 3]"]),
         (["objective=auto"], ["makes view", "takes image [8, 8, 3]", "leave data.views empty"]),
         (["checkpoint.keep_best=val/top5"], ["val/top5", "val/top1"]),
+        (["evals.val.source=folder:x/{corruption}/{severity}"], ["evals.val.source", "none"]),
         (["evals.val.evaluator=a:b"], ["evals.val.evaluator", "contrastive"]),
     ],
 )

@@ -320,6 +320,14 @@ def test_mixtures_and_other_labels_keep_the_fields():
     assert example["id"].numpy() == b"a/0002"
 
 
+def test_mixture_of_arrays_has_their_channels():
+    images = np.random.default_rng(0).integers(0, 256, (3, 4, 4, 13), np.uint8)
+    part = splits.of_arrays("a", images, np.zeros((3, 1), np.int32))
+    parts = [Source(name, ("x",), {"train": part}) for name in "ab"]
+    read = mixture.mix([1, 1], parts)[1]["train"].fields_reader()
+    np.testing.assert_array_equal(read(tf.constant(4, tf.int64))["image"].numpy(), images[1])
+
+
 # ---------------------------------------------------------------- views
 
 
@@ -459,3 +467,14 @@ def test_no_views_are_no_views():
         preprocess.View("a", 2, (preprocess.Decode(),)),
         preprocess.View("b", 0, (preprocess.Decode(),)),
     )
+
+
+def test_a_view_that_states_its_size_keeps_it_in_memory():
+    images = np.random.default_rng(0).integers(0, 256, (4, 12, 12, 3), np.uint8)
+    split = splits.of_arrays("a", images, np.zeros((4, 1), np.int32))
+    views = preprocess.parse_views("data.views", "view*2: decode|resize(6)|flip_lr", 12)
+    pipe = pipeline.Pipeline(split, (), 2, 0, (12, 12), 1, 1, views=views)
+    cached, _ = pipe.cached("decoded")
+    expected, found = (next(p.train(0, 1)) for p in (pipe, cached))
+    assert found["view"].shape == (2, 2, 6, 6, 3)
+    np.testing.assert_array_equal(found["view"], expected["view"])

@@ -202,7 +202,7 @@ def param_axes(
         if axes is None:
             raise BadInput(
                 f"parameter {path} {tuple(leaf.shape)} has no logical axes; add a rule to the "
-                "model's AXES."
+                f"AXES of the {'objective' if path.startswith('objective/') else 'model'}."
             )
         axes = ("layers", *axes) if tree.is_stacked(path) else axes
         if len(axes) != len(leaf.shape):

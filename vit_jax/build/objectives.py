@@ -30,7 +30,7 @@ def make(config: ConfigDict, cfg: variants.Config) -> Objective:
         key is set that has no use with it.
     """
     objective = _auto(config, cfg) if config.objective == "auto" else _named(config.objective)
-    if not objective.LABELLED:
+    if config.objective != "auto" or not objective.LABELLED:
         _check_unused(config, objective)
     return objective
 
@@ -80,14 +80,14 @@ def _named(text: str) -> Objective:
 
 
 def _check_unused(config: ConfigDict, objective: Objective) -> None:
-    """Raises BadInput for a key that has no use with this objective, which learns no classes."""
+    """Raises BadInput for a key that has no use with this objective."""
     name = config.objective
     if name == "auto":
         name = f"masked.target={config.masked.target}"
     unused = [section for section in _SECTIONS if section not in objective.SECTIONS]
     for key, value in flatten(config):
         declared = sections.find(key)
-        mine = key.partition(".")[0] not in unused and key not in _HEAD
+        mine = key.partition(".")[0] not in unused and (objective.LABELLED or key not in _HEAD)
         if mine or declared is None or value == declared.default:
             continue
         raise BadInput(
@@ -95,7 +95,12 @@ def _check_unused(config: ConfigDict, objective: Objective) -> None:
             "leave it out."
         )
     for evaluation, section in config.evals.items():
-        if section.evaluator:
+        if "{corruption}" in section.source and not objective.LABELLED:
+            raise BadInput(
+                f"evals.{evaluation}.source={section.source!r} measures errors of classes, but "
+                f"{name} learns none; leave it out."
+            )
+        if section.evaluator and not hasattr(objective, "scores"):
             raise BadInput(
                 f"evals.{evaluation}.evaluator={section.evaluator!r} measures classes, but {name} "
                 "learns none; leave it out."

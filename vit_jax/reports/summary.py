@@ -70,7 +70,8 @@ def tables(
     """
     groups: dict[str, dict[str, Mapping[str, float]]] = {}
     for name, measured in sorted(evaluations.items(), key=lambda item: "loss" not in item[1]):
-        groups.setdefault("split" if "loss" in measured else "few-shot", {})[name] = measured
+        shots = all(key.endswith("shot") or key in ("examples", "step") for key in measured)
+        groups.setdefault("few-shot" if shots else "split", {})[name] = measured
     content = []
     for title, group in groups.items():
         keys = list(dict.fromkeys(key for measured in group.values() for key in measured))

@@ -3,11 +3,9 @@
 
 """The objective of recognising the other view of the same image among all views of a batch.
 
-This is SimCLR (arXiv:2002.05709), or with `supervised=True` SupCon (arXiv:2004.11362), whose
-positives are all views of images with a label in common. The encoder's representation goes through
-a projection head; its unit vectors are compared. The negatives come from the global batch, whatever
-the mesh and the accumulation. Axes: B batch, V = 2 views, N = 2 B views, D representation, E
-embedding, K labels of an example. Start from `Contrastive.sums`.
+SimCLR (arXiv:2002.05709), or SupCon (arXiv:2004.11362), whose positives are all views of images
+with a label in common. Negatives come from the global batch, on any mesh, with any accumulation.
+Axes: B batch, V = 2 views, N = 2 B views, E embedding, K labels of an example.
 """
 
 import dataclasses
@@ -19,8 +17,7 @@ import jax.numpy as jnp
 from vit_jax.sharding import Axes
 from vit_jax.step.objective import PARAMETERS, Batch, Network, Objective, PyTree, Sums
 
-VIEWS = 2
-_LEFT_OUT = -1e9  # score of a view that does not count; its share of a softmax is 0
+VIEWS, _LEFT_OUT = 2, -1e9  # the latter: score of a view that does not count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,26 +57,16 @@ class Contrastive(Objective):
         return VIEWS * super().step_flops(cfg, height, width)
 
     def parameters(self, key: jax.Array, output: jax.ShapeDtypeStruct) -> PyTree:
-        hidden_key, projection_key = jax.random.split(key)
+        first, second = jax.random.split(key)
         initial, width = jax.nn.initializers.lecun_normal(), output.shape[-1]
-        return {
-            "hidden": {
-                "kernel": initial(hidden_key, (width, self.hidden)),
-                "bias": jnp.zeros(self.hidden),
-            },
-            "projection": {"kernel": initial(projection_key, (self.hidden, self.embedding))},
-        }
-
-    # ------------------------------------------------------------ a training step
+        hidden = {"kernel": initial(first, (width, self.hidden)), "bias": jnp.zeros(self.hidden)}
+        projection = {"kernel": initial(second, (self.hidden, self.embedding))}
+        return {"hidden": hidden, "projection": projection}
 
     def relate(
         self, network: Network, params: PyTree, kept: PyTree, batch: Batch, keys: jax.Array
     ) -> Batch:
-        """Adds to each micro-batch the gradient of the whole batch's loss by its embeddings.
-
-        A first pass, without gradients, embeds all micro-batches. `sums` then needs only its own
-        part (arXiv:2101.06983). It costs another forward pass.
-        """
+        """Adds the gradient of the whole batch's loss by all embeddings (arXiv:2101.06983)."""
 
         def embed(micro: tuple[Batch, jax.Array]) -> jax.Array:
             return self._embed(network, params, micro[0]["view"], train=True, key=micro[1])
@@ -97,13 +84,7 @@ class Contrastive(Objective):
         return batch | {"gradient": gradient_ABVE, "loss": loss_AB, "right": right_AB}
 
     def sums(
-        self,
-        network: Network,
-        params: PyTree,
-        kept: PyTree,
-        batch: Batch,
-        drawn: None,
-        key: jax.Array,
+        self, network: Network, params: PyTree, kept: PyTree, batch: Batch, drawn: None, key: Any
     ) -> Sums:
         embedded_BVE = self._embed(network, params, batch["view"], train=True, key=key)
         if "gradient" not in batch:
@@ -123,8 +104,8 @@ class Contrastive(Objective):
         self, network: Network, params: PyTree, views: jax.Array, *, train: bool, key: Any
     ) -> jax.Array:
         """Maps uint8 [B, V, H, W, C] to unit vectors, float32 [B, V, E]."""
-        flat = views.reshape(-1, *views.shape[2:])
-        x = network.apply(params, network.normalise(flat), train=train, key=key)
+        images = network.normalise(views.reshape(-1, *views.shape[2:]))
+        x = network.apply(params, images, train=train, key=key)
         head = params[PARAMETERS]
         x = jax.nn.relu(x @ head["hidden"]["kernel"] + head["hidden"]["bias"][None])
         x = x @ head["projection"]["kernel"]
@@ -136,8 +117,7 @@ class Contrastive(Objective):
     ) -> tuple[jax.Array, jax.Array]:
         """Returns the loss of each image and the share of its views that find a positive first.
 
-        Both are float32 [B], means over the two views, and 0 for padding rows. A row of the
-        similarities is a view; its softmax leaves out the view itself and padding.
+        Both are float32 [B], 0 for padding rows. Softmax leaves out padding and the view itself.
         """
         count = embedded_BVE.shape[0] * VIEWS
         x_NE = embedded_BVE.reshape(count, -1)

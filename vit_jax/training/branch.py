@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # depend on them. The other keys that change results must be those of the parent.
 FREE = (
     "length", "schedule.*", "optimizer.*", "loss.*", "mixup.*", "evals.*", "fewshot.*",
-    "data.train_ops", "data.eval_ops", "data.bad_images",
+    "data.train_ops", "data.eval_ops", "data.views", "data.bad_images",
     "model.dropout", "model.attention_dropout", "model.drop_path",
 )  # fmt: skip
 _KEPT = ("optimizer.name", "optimizer.*dtype", "optimizer.*.min_factored")  # despite FREE

@@ -130,20 +130,22 @@ class View:
       name: the field of a batch that holds it.
       count: how many are drawn of each example, along an axis of their own; 0: one, without it.
       ops: the chain that makes it.
+      stated: rows and columns, if they are known beforehand.
     """
 
     name: str
     count: int
     ops: tuple[Op, ...]
+    stated: tuple[int, int] | None = None
 
     def size(self, otherwise: tuple[int, int]) -> tuple[int, int]:
         """Returns the rows and columns that the chain states, or else `otherwise`."""
-        for op in reversed(self.ops):
+        for op in () if self.stated else reversed(self.ops):
             if isinstance(op, resize.ResizeSmall | resize.BvResizeSmall):
                 break
             if size := getattr(op, "size", None):
                 return rows_columns(size)
-        return otherwise
+        return self.stated or otherwise
 
 
 _VIEW = re.compile(
@@ -178,7 +180,8 @@ def parse_views(key: str, text: str, size: Size, channels: int = 3) -> tuple[Vie
         if count is not None and not 1 <= int(count) <= _MOST_VIEWS:
             raise BadInput(f"{key}: {name}*{count}; give a count from 1 to {_MOST_VIEWS}.")
         ops = parse(f"{key}, view {name}", match["chain"], size, channels)
-        views[name] = View(name, int(count or 0), ops)
+        view = View(name, int(count or 0), ops)
+        views[name] = dataclasses.replace(view, stated=view.size(rows_columns(size)))
     if len({op for view in views.values() for op in view.ops if isinstance(op, Decode)}) > 1:
         raise BadInput(f"{key}: the views decode differently; write the same decode in each chain.")
     return tuple(views.values())

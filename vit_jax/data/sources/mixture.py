@@ -239,6 +239,11 @@ def _reader(
         fields = dict(readers[part](row - int(firsts[part])))
         if files and fields["image"].dtype != tf.string:
             # All branches return one type, and PNG is lossless.
+            if (fields["image"].shape[-1] or 3) > 4:
+                raise BadInput(
+                    f"{splits[part].name(0)} is an array of {fields['image'].shape[-1]} channels, "
+                    "and other parts of the mixture are files; mix arrays with arrays."
+                )
             fields["image"] = tf.io.encode_png(fields["image"])
         own = fields["labels"]
         number = tf.gather(tf.constant(maps[part]), tf.maximum(own, 0))
@@ -252,7 +257,9 @@ def _reader(
         part = tf.searchsorted(tf.constant(firsts), row[None], side="right")[0] - 1
         branches = [lambda p=p: branch(p, row) for p in range(len(splits))]
         fields = tf.switch_case(part, branches)
-        fields["image"].set_shape([] if files else [None, None, 3])
+        channels = {kind["image"].shape[-1] for kind in kinds if not files}
+        any_size = [None, None, channels.pop() if len(channels) == 1 else None]
+        fields["image"].set_shape([] if files else any_size)
         for key, length in most.items():
             fields[key] = tf.ensure_shape(fields[key], [length, *fields[key].shape[1:]])
         return fields

@@ -104,7 +104,7 @@ def train(asked: Asked) -> Timed:
     figures = {
         "first_step_secs": first_secs,
         "peak_bytes": device_memory.peak_bytes(compiled) if peak is None else peak,
-        "step_flops": 3 * _forward_flops(made, made.model.cfg),
+        "step_flops": made.config.batch_size * made.step_flops,
         "device": device(),
     }
     return Timed(step, jax.block_until_ready, figures)
@@ -151,12 +151,12 @@ def products(asked: Asked) -> Timed:
 
 def random_batch(made: program.Program) -> dict[str, jax.Array]:
     """Makes a batch of random pixels and labels, placed as in training."""
-    random = np.random.default_rng(0)
+    random, most = np.random.default_rng(0), {"uint8": 256, "int32": CLASSES, "bool": 2}
     arrays = {
-        "image": random.integers(0, 256, made.batch()["image"].shape, np.uint8),
-        "labels": random.integers(0, CLASSES, made.batch()["labels"].shape, np.int32),
-        "_mask": np.ones(made.config.batch_size, bool),
+        name: random.integers(0, most[field.dtype.name], field.shape).astype(field.dtype)
+        for name, field in made.batch().items()
     }
+    arrays["_mask"] = np.ones(made.config.batch_size, bool)
     return jax.device_put(arrays, made.batch_sharding)
 
 

@@ -148,7 +148,9 @@ def _stream_bytes(program: Program) -> int:
     They cover all micro-batches of a step.
     """
     cfg, size = program.model.cfg, program.images.size
-    images = program.config.batch_size // program.rules.batch_parts
+    fields = program.objective.batch(*size, program.images.channels).values()
+    each = sum(math.prod(field.shape[:-3]) for field in fields if len(field.shape) >= 3)
+    images = each * program.config.batch_size // program.rules.batch_parts
     return images * cfg.stream_size(*size) * _compute_bytes(program)
 
 

@@ -130,7 +130,7 @@ class View:
       name: the field of a batch that holds it.
       count: how many are drawn of each example, along an axis of their own; 0: one, without it.
       ops: the chain that makes it.
-      stated: rows and columns, if they are known beforehand.
+      stated: rows and columns of a chain that is cached in part.
     """
 
     name: str
@@ -180,8 +180,7 @@ def parse_views(key: str, text: str, size: Size, channels: int = 3) -> tuple[Vie
         if count is not None and not 1 <= int(count) <= _MOST_VIEWS:
             raise BadInput(f"{key}: {name}*{count}; give a count from 1 to {_MOST_VIEWS}.")
         ops = parse(f"{key}, view {name}", match["chain"], size, channels)
-        view = View(name, int(count or 0), ops)
-        views[name] = dataclasses.replace(view, stated=view.size(rows_columns(size)))
+        views[name] = View(name, int(count or 0), ops)
     if len({op for view in views.values() for op in view.ops if isinstance(op, Decode)}) > 1:
         raise BadInput(f"{key}: the views decode differently; write the same decode in each chain.")
     return tuple(views.values())

@@ -158,7 +158,10 @@ class Pipeline:
         if not self.views:
             return dataclasses.replace(self, split=split, ops=left[0]), note
         views = zip(self.views, left, strict=True)
-        replaced = tuple(dataclasses.replace(view, ops=ops) for view, ops in views)
+        replaced = tuple(
+            dataclasses.replace(view, ops=ops, stated=view.size(self.image_size))
+            for view, ops in views
+        )
         return dataclasses.replace(self, split=split, views=replaced), note
 
     def _evaluation(self, rows: range | None, training: bool) -> Iterator[NumpyBatch]:

@@ -384,13 +384,12 @@ def _step_functions(
         ema_decay=config.ema.decay,
         norm_of_change=platform == "tpu",
     )
+
+    def evaluation(sums: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda params, batch, kept=None: sums(called, params, kept, batch)
+
     with_scores = getattr(objective, "scores", objective.eval_sums)
-
-    def evaluate(params: Any, batch: Any, kept: Any = None, *, function: Any) -> Any:
-        return function(called, params, kept, batch)
-
-    sums = functools.partial(evaluate, function=objective.eval_sums)
-    return step, sums, functools.partial(evaluate, function=with_scores)
+    return step, evaluation(objective.eval_sums), evaluation(with_scores)
 
 
 def stronger_remat(model: ConfigDict) -> list[str]:

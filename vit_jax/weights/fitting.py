@@ -182,7 +182,7 @@ def _resizable(
 
 def _is_rgb(have: tuple[int, ...], want: tuple[int, ...]) -> bool:
     """Returns True if kernels on pixels differ only in the channels, and the first is for RGB."""
-    return len(have) == len(want) == 4 and have[2] == 3 and have == (*want[:2], 3, want[3])
+    return len(want) == 4 and have == (*want[:2], 3, want[3])
 
 
 def other_channels(kernel_hwID: np.ndarray, channels: int) -> np.ndarray:

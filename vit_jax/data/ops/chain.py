@@ -140,12 +140,14 @@ class View:
 
     def size(self, otherwise: tuple[int, int]) -> tuple[int, int]:
         """Returns the rows and columns that the chain states, or else `otherwise`."""
-        for op in () if self.stated else reversed(self.ops):
+        if self.stated:
+            return self.stated
+        for op in reversed(self.ops):
             if isinstance(op, resize.ResizeSmall | resize.BvResizeSmall):
                 break
             if size := getattr(op, "size", None):
                 return rows_columns(size)
-        return self.stated or otherwise
+        return otherwise
 
 
 _VIEW = re.compile(

@@ -235,6 +235,11 @@ def _reader(
         if FIELDS[key].axes[:1] in (("K",), ("M",))
     }
 
+    shape: list[int | None] = []  # of the bytes of a file
+    if not files:
+        channels = {kind["image"].shape[-1] for kind in kinds}
+        shape = [None, None, channels.pop() if len(channels) == 1 else None]
+
     def branch(part: int, row: Tensor) -> Fields:
         fields = dict(readers[part](row - int(firsts[part])))
         if files and fields["image"].dtype != tf.string:
@@ -257,9 +262,7 @@ def _reader(
         part = tf.searchsorted(tf.constant(firsts), row[None], side="right")[0] - 1
         branches = [lambda p=p: branch(p, row) for p in range(len(splits))]
         fields = tf.switch_case(part, branches)
-        channels = {kind["image"].shape[-1] for kind in kinds if not files}
-        any_size = [None, None, channels.pop() if len(channels) == 1 else None]
-        fields["image"].set_shape([] if files else any_size)
+        fields["image"].set_shape(shape)
         for key, length in most.items():
             fields[key] = tf.ensure_shape(fields[key], [length, *fields[key].shape[1:]])
         return fields

@@ -116,8 +116,9 @@ def _set(config: ConfigDict, values: Mapping[str, Any]) -> None:
     """Sets dotted keys. The type of a value stays, but a size may be a number or a text."""
     sizes = {k: v for k, v in values.items() if _is_size(k)}
     config.update_from_flattened_dict({k: v for k, v in values.items() if k not in sizes})
-    with config.ignore_type():
-        config.update_from_flattened_dict(sizes)
+    if sizes:
+        with config.ignore_type():  # slow: it visits every key
+            config.update_from_flattened_dict(sizes)
 
 
 def _recipe(path: Path, args: str) -> ConfigDict:

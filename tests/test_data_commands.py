@@ -16,6 +16,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from vit_jax.cli import main
+from vit_jax.data import splits
 from vit_jax.data.catalog import downloads, prepared
 from vit_jax.data.inspect import check, show
 from vit_jax.data.ops import chain as preprocess
@@ -390,6 +391,24 @@ def test_large_images_are_shrunk():
     image = next(dataclasses.replace(pipe, batch_size=1).train(0, 1))["image"][0]
     wanted = np.asarray(Image.fromarray(image).resize((224, 224), Image.Resampling.LANCZOS))
     assert (tiles(page, 1, 2, 224)[0] == wanted).all()
+
+
+def test_sheet_shows_masks_and_boxes():
+    grey = np.full((2, 8, 8, 3), 100, np.uint8)
+    mask = np.full((2, 8, 8), -1, np.int32)
+    mask[0, 2:, :] = 1
+    boxes = np.array([[[0, 0, 0, 0]], [[2, 0, 8, 4]]], np.float32)
+    kinds = np.array([[-1], [0]], np.int32)
+    labels = np.zeros((2, 1), np.int32)
+    split = splits.of_arrays("a", grey, labels, mask=mask, boxes=boxes, box_classes=kinds)
+    pipe = pictures.batches(split, image_size=8, fields=None)
+    page = Image.open(io.BytesIO(show.sheet(pipe, ["a"], source="a", chain="", rows=1, columns=2)))
+    colours = {colour: count for count, colour in page.getcolors(1 << 16)}
+    blue, orange = show._COLOURS[1], show._COLOURS[0]
+    tile = 224 * 224
+    assert colours[tuple((100 + blue) // 2)] == tile * 6 // 8
+    assert colours[tuple(orange)] == 2 * 2 * (168 + 112) - 4 * 4  # a frame, two pixels wide
+    assert colours[(100, 100, 100)] == tile * 2 // 8 + tile - colours[tuple(orange)]
 
 
 def test_sheet_is_the_same_each_time_and_another_with_another_seed():

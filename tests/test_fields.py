@@ -259,6 +259,17 @@ def test_a_batch_holds_what_is_asked_for_and_texts_stay_on_the_host():
         pipe.probe()
 
 
+def test_boxes_are_filled_up_to_the_number_that_is_asked_for():
+    split, _, fields = arrays()
+    wanted = ("boxes", "box_classes")
+    batch = pictures.batches(split, fields=wanted, most_boxes=5).probe()
+    assert batch["boxes"].shape == (1, 5, 4)
+    assert (batch["boxes"][0, 3:] == 0).all()
+    assert batch["box_classes"][0].tolist() == [*fields["box_classes"][0], -1, -1]
+    with pytest.raises(BadInput, match="have up to 3 boxes, and the objective takes 2; let it"):
+        pictures.batches(split, fields=wanted, most_boxes=2).probe()
+
+
 def one_device():
     import jax
 

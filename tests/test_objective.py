@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The interface of objectives: runs the example of docs/extending_objective.md."""
+"""The interface of objectives: runs the examples of docs/extending_objective.md."""
 
 import re
 import shlex
@@ -17,13 +17,17 @@ from test_train import ROOT, logged, stop_at
 from test_train_step import rules_of
 
 from vit_jax import sharding
+from vit_jax.build import objectives
 from vit_jax.checkpoints.checkpoints import Checkpoints
 from vit_jax.checkpoints.retention import lower_is_better
 from vit_jax.cli import main
+from vit_jax.config import load as config_lib
+from vit_jax.errors import BadInput
 from vit_jax.step import state, train_step
 from vit_jax.step.objective import Objective
 
 PAGE = (ROOT / "docs" / "extending_objective.md").read_text()
+DATA_PAGE = (ROOT / "docs" / "extending_data.md").read_text()
 SHORT = (
     "--config.length=6 steps", "--config.checkpoint.every=3 steps", "--config.batch_size=16",
     "--config.model.width=32", "--config.model.depth=1", "--config.model.mlp=32",
@@ -34,19 +38,22 @@ SHORT = (
 
 @pytest.fixture(scope="module")
 def mine(tmp_path_factory):
-    """A folder with the file of the page, which is on Python's path."""
+    """A folder with the files of the pages, which is on Python's path."""
     folder = tmp_path_factory.mktemp("mine")
-    ((name, text),) = re.findall(r"```python\n# (my_\w+\.py)\n(.*?)```", PAGE, re.DOTALL)
-    (folder / name).write_text(text)
+    for name, text in re.findall(
+        r"```python\n# (my_\w+\.py)\n(.*?)```", PAGE + DATA_PAGE, re.DOTALL
+    ):
+        (folder / name).write_text(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
         yield folder
-    sys.modules.pop("my_objective", None)
+    for name in [name for name in sys.modules if name.startswith("my_")]:
+        del sys.modules[name]
 
 
-def run(workdir, *args):
-    """The command of the page, shortened."""
-    (block,) = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+def run(workdir, *args, number=0):
+    """A command of the page, shortened."""
+    block = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)[number]
     words = shlex.split(block.replace("\\\n", " "))[1:]
     words = [w.replace("configs/", f"{ROOT}/configs/") for w in words if "--workdir" not in w]
     return main.main([*words, f"--workdir={workdir}", *SHORT, *args])
@@ -141,3 +148,47 @@ def test_default_members_are_those_of_images_without_labels():
 )  # fmt: skip
 def test_the_name_of_a_metric_says_when_it_is_best(metric, lower):
     assert lower_is_better(metric) == lower
+
+
+def segment(workdir, *args):
+    return run(workdir, "--config.data.image_size=8", *args, number=1)
+
+
+def test_mask_and_feature_map_of_the_page(mine, tmp_path):
+    workdir = tmp_path / "discs"
+    assert segment(workdir, "--config.length=30 steps", "--config.schedule.lr=0.01") == 0
+    rows = logged(workdir)
+    assert rows[1, "train/loss"] == pytest.approx(np.log(3), abs=0.1)
+    assert rows[30, "train/loss"] < 0.8 * rows[1, "train/loss"]
+    assert 0.5 < rows[30, "val/accuracy"] <= 1
+
+
+BATCHES = {
+    "view": ({"view": ((8, 8, 3), "uint8"), "mask": ((8, 8), "int32")}, "expected an image beside"),
+    "side": ({"image": ((8, 8, 3), "uint8"), "mask": ((4, 8), "int32")}, "int32 [8, 8]"),
+    "dtype": ({"image": ((8, 8, 3), "uint8"), "mask": ((8, 8), "uint8")}, "int32 [8, 8]"),
+    "boxes": ({"image": ((8, 8, 3), "uint8"), "boxes": ((4,), "float32")}, "float32 [M, 4]"),
+    "none": ({"image": ((8, 8, 3), "uint8"), "boxes": ((0, 4), "float32")}, "M from 1 on"),
+    "unequal": ({"image": ((8, 8, 3), "uint8"), "boxes": ((4, 4), "float32"),
+                 "box_classes": ((3,), "int32")}, "[M], as many as its boxes"),
+    "alone": ({"image": ((8, 8, 3), "uint8"), "box_classes": ((3,), "int32")}, "[M], as many as"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_batch_that_no_source_can_fill_is_refused(name):
+    batch, part = BATCHES[name]
+
+    class Wrong(Objective):
+        def batch(self, height, width, channels):
+            return {k: jax.ShapeDtypeStruct(shape, dtype) for k, (shape, dtype) in batch.items()}
+
+    config = config_lib.load(f"{ROOT}/configs/contrastive.py", ["--config.data.image_size=8"])
+    with pytest.raises(BadInput, match=re.escape(part)) as error:
+        objectives.check_views(config, Wrong())
+    assert "correct its method batch" in str(error.value)
+
+
+def test_source_without_the_mask_is_refused(mine, tmp_path, capsys):
+    assert segment(tmp_path / "run", "--config.data.source=digits") == 2
+    assert "have no mask, only image, labels" in capsys.readouterr().err

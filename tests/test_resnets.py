@@ -41,7 +41,7 @@ def module(kind, cfg, dtype=jnp.float32):
 
 @functools.lru_cache
 def forward(kind, cfg):
-    return jax.jit(lambda p, x: module(kind, cfg).apply({"params": p}, x))
+    return jax.jit(lambda p, x: module(kind, cfg).apply({"params": p}, x)[-1])
 
 
 def features(kind, cfg, params, images):

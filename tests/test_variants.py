@@ -114,7 +114,8 @@ def assert_described(variant, cfg):
     found = json.loads(json.dumps(variants.describe(variant, cfg)))
     assert (found.pop("variant"), found.pop("family")) == (variant, variants.family(cfg))
     expected = dataclasses.asdict(cfg)
-    expected.pop("patch_outputs", None)  # of training alone
+    for of_training_alone in ("patch_outputs", "maps"):
+        expected.pop(of_training_alone, None)
     inner = expected.pop("backbone", None) or expected.pop("resnet", None) or {}
     expected |= {{"width": "root_width"}.get(key, key): value for key, value in inner.items()}
     if inner:
@@ -171,7 +172,7 @@ def test_numbers_replace_those_of_the_variant():
     given |= {"drop_path": 0.3, "dtype": "bfloat16", "scan": False, "remat": "dots"}
     found = config("B/16", 10, **given)
     given |= {"patch": 16, "classes": 10, "backbone": None, "attention": "plain"}
-    given |= {"patch_outputs": 0, "unrolled": False}
+    given |= {"patch_outputs": 0, "maps": (), "unrolled": False}
     assert dataclasses.asdict(found) == given
 
 

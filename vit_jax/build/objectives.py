@@ -8,9 +8,12 @@ Start from `make`.
 
 from collections.abc import Mapping
 
+import jax
+
 from vit_jax.config import images as images_lib
 from vit_jax.config import plugins, sections
 from vit_jax.config.load import ConfigDict, flatten
+from vit_jax.data.example import FIELDS, SPATIAL
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.errors import BadInput, unknown
 from vit_jax.models import variants
@@ -118,6 +121,9 @@ def check_views(config: ConfigDict, objective: Objective) -> None:
             for view in views
         }
     needed = {name: field.shape for name, field in objective.batch(*images.shape).items()}
+    spatial = spatial_fields(objective, images)
+    needed = {name: shape for name, shape in needed.items() if name not in spatial}
+    _check_spatial(config.objective, spatial, images.size if "image" in needed else None)
     if made != needed:
         several = [name for name, shape in needed.items() if len(shape) > 3]
         advice = "leave data.views empty and set data.train_ops"
@@ -131,6 +137,43 @@ def check_views(config: ConfigDict, objective: Objective) -> None:
             f"data.views={config.data.views!r} makes {_listed(made)} of an image, but "
             f"objective={config.objective} takes {_listed(needed)}; {advice}."
         )
+
+
+def _check_spatial(
+    objective: str,
+    spatial: Mapping[str, jax.ShapeDtypeStruct],
+    size: tuple[int, int] | None,
+) -> None:
+    """Raises BadInput for fields beside the images that no example can have.
+
+    Args:
+      objective: the objective's name, for messages.
+      spatial: from `spatial_fields`.
+      size: rows and columns of the view `image`; None if it takes no such view.
+    """
+    most = spatial["boxes"].shape[0] if "boxes" in spatial else 0
+    possible = {"mask": size, "boxes": (most, 4), "box_classes": (most,)}
+    for name, field in spatial.items():
+        dtype = FIELDS[name].dtype
+        if size is None:
+            expected = "an image beside it, whose pixels it belongs to"
+        elif field.shape != possible[name] or field.dtype.name != dtype or 0 in field.shape:
+            axes = {"boxes": "[M, 4], M from 1 on", "box_classes": "[M], as many as its boxes"}
+            expected = f"{dtype} {axes.get(name, list(size))}"
+        else:
+            continue
+        raise BadInput(
+            f"objective={objective} takes {name} {field.dtype.name} {list(field.shape)}, expected "
+            f"{expected}; correct its method batch."
+        )
+
+
+def spatial_fields(
+    objective: Objective, images: images_lib.Images
+) -> dict[str, jax.ShapeDtypeStruct]:
+    """Returns what an objective takes of an example besides images: its mask and boxes."""
+    batch = objective.batch(*images.shape)
+    return {name: batch[name] for name in SPATIAL if name in batch}
 
 
 def _listed(shapes: Mapping[str, tuple[int, ...]]) -> str:

@@ -285,8 +285,8 @@ def _initialiser(
 
     def init_params(key: jax.Array) -> Any:
         output, variables = bare.init_with_output(key, image)
-        shape = jax.ShapeDtypeStruct(output.shape, output.dtype)
-        own = objective.parameters(jax.random.fold_in(key, _OWN), shape)
+        shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), output)
+        own = objective.parameters(jax.random.fold_in(key, _OWN), shapes)
         return {**variables["params"], **({PARAMETERS: own} if own else {})}
 
     return init_params

@@ -175,7 +175,11 @@ def build(config: ConfigDict, compile_first: Sequence[str] = ()) -> Run:
             return computation
 
         computation = make(split.table.most_labels) if split.table.most_labels else None
-        train, labels, pipelines = _pipelines(config, split, evals, notes)
+        cfg = variants.config(**config.model, classes=classes)
+        spatial = objectives.spatial_fields(
+            objectives.make(config, cfg), images_lib.of(config.data)
+        )
+        train, labels, pipelines = _pipelines(config, spatial, split, evals, notes)
         tasks = _tasks(config, few_shot)
         computation = computation or make(labels)
         for name in config.evals:
@@ -271,6 +275,7 @@ def plain_pipeline(data: ConfigDict, split: Split, batch_size: int) -> Pipeline:
 
 
 _Evaluations = dict[str, Evaluation]  # by name
+_Spatial = Mapping[str, jax.ShapeDtypeStruct]  # see `objectives.spatial_fields`
 
 
 def _splits(config: ConfigDict) -> tuple[Source, list[str], Split, _Evaluations]:
@@ -300,16 +305,22 @@ def _splits(config: ConfigDict) -> tuple[Source, list[str], Split, _Evaluations]
 
 
 def _pipelines(
-    config: ConfigDict, split: Split, evaluations: _Evaluations, notes: list[str]
+    config: ConfigDict,
+    spatial: _Spatial,
+    split: Split,
+    evaluations: _Evaluations,
+    notes: list[str],
 ) -> tuple[Pipeline, int, dict[str, dict[str, Pipeline]]]:
     """Returns the training pipeline, K of its examples, and the pipelines of each evaluation.
 
     It adds to the notes.
     """
     data = config.data
-    readers: dict[str, Callable[[], Any]] = {"": functools.partial(_pipeline, config, "", split)}
+    readers: dict[str, Callable[[], Any]] = {
+        "": functools.partial(_pipeline, config, spatial, "", split)
+    }
     for name, one in evaluations.items():
-        readers[name] = functools.partial(_part_pipelines, config, name, one)
+        readers[name] = functools.partial(_part_pipelines, config, spatial, name, one)
     pipes = _call_all(readers)
     train, labels = pipes.pop("")
     train = _cached(train, data, notes)
@@ -348,16 +359,18 @@ def _sizes_in_words(one: Evaluation) -> str:
     return f"{len(one):,} images{parts}{among}"
 
 
-def _part_pipelines(config: ConfigDict, name: str, one: Evaluation) -> dict[str, Pipeline]:
+def _part_pipelines(
+    config: ConfigDict, spatial: _Spatial, name: str, one: Evaluation
+) -> dict[str, Pipeline]:
     """Makes a pipeline of each part; reads the first image of the first part."""
     pipelines = {}
     for part, split in one.parts.items():
-        pipelines[part] = _pipeline(config, name, split, probe=not pipelines)[0]
+        pipelines[part] = _pipeline(config, spatial, name, split, probe=not pipelines)[0]
     return pipelines
 
 
 def _pipeline(
-    config: ConfigDict, name: str, split: Split, probe: bool = True
+    config: ConfigDict, spatial: _Spatial, name: str, split: Split, probe: bool = True
 ) -> tuple[Pipeline, int]:
     """Makes the pipeline of training ("") or of a named evaluation.
 
@@ -373,7 +386,8 @@ def _pipeline(
     pipe = Pipeline(
         split, ops, batch_size, config.seed, images.size, data.workers,
         data.prefetch, "error" if name else data.bad_images,
-        views=views, channels=images.channels,
+        views=views, channels=images.channels, fields=("image", "labels", *spatial),
+        most_boxes=spatial["boxes"].shape[0] if "boxes" in spatial else 0,
     )  # fmt: skip
     return pipe, pipe.probe()["labels"].shape[1] if probe else 0
 

@@ -17,7 +17,8 @@ from vit_jax.errors import BadInput
 OVERRIDES = False  # whether --config.key=value may follow
 EXAMPLE = "vit_jax data check folder:/path/to/images"
 
-_SHOWN = "decode(exif=True)|inception_crop({size})|flip_lr"
+# The default of `data show`: after the op that decodes. Masks and boxes are of images as stored.
+_SHOWN = "inception_crop({size})|flip_lr"
 _ACTIONS = {
     "check": "check that all images decode, or that a prepared dataset is complete",
     "show": "write a sheet of training examples as a PNG file",
@@ -59,7 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         sub.add_argument("--json", action="store_true", help="print one JSON object")
     add = show.add_argument
     add("--out", default="sheet.png", metavar="FILE", help="file to write (default: sheet.png)")
-    add("--ops", default=_SHOWN, metavar="CHAIN", help=f"preprocessing (default: {_SHOWN})")
+    text = (
+        f"preprocessing (default: decode(exif=True)|{_SHOWN}, with masks or boxes decode|{_SHOWN})"
+    )
+    add("--ops", default="", metavar="CHAIN", help=text)
     sides = "side of the images, or ROWSxCOLUMNS (default: 224)"
     add("--size", default="224", metavar="N", help=sides)
     add(
@@ -186,6 +190,7 @@ def _channels(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace, workers: int) -> int:
     from vit_jax.config import images
+    from vit_jax.data.example import SPATIAL
     from vit_jax.data.inspect import show
     from vit_jax.data.ops import chain as preprocess
     from vit_jax.data.pipeline import pipeline
@@ -195,15 +200,18 @@ def _show(args: argparse.Namespace, workers: int) -> int:
         raise BadInput(
             f"--size={args.size}; give a number of pixels from 1 to 4096, or ROWSxCOLUMNS."
         )
-    ops = preprocess.parse("--ops", args.ops, size, channels)
+    preprocess.parse("--ops", args.ops or "decode", size, channels)
     out = arguments.writable(args.out)
     source = _open(args)
     split = source.split("train" if "train" in source.splits else next(iter(source.splits)))
-    pipe = pipeline.Pipeline(split, ops, 1, args.seed, size, workers, prefetch=1, channels=channels)
-    pipe.probe()
-    picture = show.sheet(
-        pipe, source.classes, source=source.spec, chain=args.ops, rows=4, columns=6
+    pipe = pipeline.Pipeline(
+        split, (), 1, args.seed, size, workers, prefetch=1, channels=channels, fields=None
     )
+    spatial = set(SPATIAL) & set(pipe.field_names)
+    chain = args.ops or f"{'decode' if spatial else 'decode(exif=True)'}|{_SHOWN}"
+    pipe = dataclasses.replace(pipe, ops=preprocess.parse("--ops", chain, size, channels))
+    pipe.probe()
+    picture = show.sheet(pipe, source.classes, source=source.spec, chain=chain, rows=4, columns=6)
     arguments.write(out, picture)
     print(out)
     return 0

@@ -45,7 +45,8 @@ FIELDS: dict[str, Field] = {
     "text": Field("string", ()),
     "id": Field("string", ()),
 }
-SPATIAL = ("mask", "boxes", "box_classes")  # fields that move with the pixels of the image
+BOXES = ("boxes", "box_classes")  # fields with a row for each box
+SPATIAL = ("mask", *BOXES)  # fields that move with the pixels of the image
 
 
 def check(example: Mapping[str, Tensor], name: str) -> None:

@@ -38,6 +38,11 @@ class BiTConfig(ModelConfig):
     head_bias: float = 0.0
     dtype: Dtype = "float32"
     remat: Remat = "none"
+    maps: tuple[int, ...] = ()  # see `ModelConfig.for_maps`
+
+    @property
+    def levels(self) -> int:
+        return len(self.resnet.stages)
 
     @property
     def stride(self) -> int:
@@ -77,7 +82,7 @@ class BiT(nn.Module):
     @nn.compact
     def __call__(
         self, images_BHWC: jax.Array, *, train: bool = False, key: jax.Array | None = None
-    ) -> jax.Array:
+    ) -> Any:
         """Returns the logits of normalised images.
 
         Args:
@@ -86,13 +91,16 @@ class BiT(nn.Module):
           key: same as for every model.
 
         Returns:
-          float32 [B, Y].
+          float32 [B, Y]; for a model that gives feature maps, a tuple of [B, rows, columns, C].
         """
         cfg, dtype = self.cfg, jnp.dtype(self.cfg.dtype)
-        x_BHWC = resnet.Backbone(
+        *stages, x_BHWC = resnet.Backbone(
             cfg.resnet, resnet.PreActUnit, cfg.remat, dtype, self.rules, name="backbone"
         )(images_BHWC)
         x_BHWC = nn.relu(resnet.group_norm(cfg.resnet, "norm", dtype)(x_BHWC))
+        if cfg.maps:
+            outputs = [*stages, x_BHWC]
+            return tuple(outputs[level].astype(jnp.float32) for level in cfg.maps)
         x_BC = jnp.mean(x_BHWC.astype(jnp.float32), axis=(1, 2))
         return layers.head(x_BC, cfg.classes, cfg.head_bias)
 

@@ -56,6 +56,10 @@ class FlexiConfig(vit.ViTConfig):
     ) -> tuple[vit.ViTConfig, dict[str, Any]]:
         return self.at(self.patch), resize(params, self.patch, (height, width))
 
+    @property
+    def levels(self) -> int:
+        return 0
+
     def make(self, rules: Rules | None) -> Any:
         """Makes the model."""
         return Flexi(self, rules)

@@ -8,7 +8,7 @@ Axes: B batch, L tokens, D width, F mlp width, S layers. Norms are computed in f
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import flax.linen as nn
@@ -205,6 +205,8 @@ class Deep(Protocol):
     def unrolled(self) -> bool: ...
     @property
     def remat(self) -> Remat: ...
+    @property
+    def maps(self) -> tuple[int, ...]: ...
 
 
 Layer = tuple[jax.Array, jax.Array] | None  # drop-path rate and key of a layer; None in evaluation
@@ -219,27 +221,30 @@ def apply_blocks(
     key: jax.Array | None,
     shared: jax.Array | None = None,
     last: tuple[Any, ...] = (),
-) -> jax.Array:
+) -> tuple[jax.Array, list[jax.Array]]:
     """Applies S equal blocks one after another, with or without a scan; both draw the same numbers.
 
-    Without the scan, each block is a module with its own parameters. With `unrolled`, the blocks
-    use the stacked parameters of the scan, but avoid its stacked arrays of kept activations. Call
-    this inside a compact method. A block maps (x, `Layer`, shared) to (x, None).
+    Without the scan, each block is a module with its own parameters. With `unrolled` or `maps`, the
+    blocks use the stacked parameters of the scan, but avoid its stacked arrays of kept activations.
+    Call this inside a compact method. A block maps (x, `Layer`, shared) to (x, None).
 
     Args:
       model: the module that owns the blocks.
       block: the class of the blocks.
       attributes: the attributes of every block.
       x_BLD: [B, L, D].
-      cfg: configuration with depth, drop path, scan, unrolled and remat.
+      cfg: configuration with depth, drop path, scan, unrolled, remat and maps.
       key: typed key; None in evaluation.
       shared: an argument that every block receives.
       last: further attributes of the last block, used only with `unrolled`.
+
+    Returns:
+      The output of the last block, and the output of each block that `cfg.maps` counts from 1.
     """
     layers_S: Layer = None
     if key is not None:
         layers_S = (jnp.linspace(0.0, cfg.drop_path, cfg.depth), jax.random.split(key, cfg.depth))
-    unrolled = cfg.unrolled and not model.is_initializing()
+    unrolled = (cfg.unrolled or cfg.maps) and not model.is_initializing()
     if cfg.scan and (not unrolled or model.is_mutable_collection("intermediates")):
         blocks = nn.scan(
             rematerialised(block, cfg.remat, inside_scan=True),
@@ -248,20 +253,20 @@ def apply_blocks(
             in_axes=(0, nn.broadcast),  # type: ignore[arg-type]
             length=cfg.depth,
         )
-        return blocks(*attributes, name="blocks")(x_BLD, layers_S, shared)[0]
+        x_BLD = blocks(*attributes, name="blocks")(x_BLD, layers_S, shared)[0]
+        return x_BLD, [x_BLD] * len(cfg.maps)  # `maps` is only here to make the parameters
 
-    alone = rematerialised(block, cfg.remat, inside_scan=False)
-    if not cfg.scan:
-        for i in range(cfg.depth):
-            x_BLD, _ = alone(*attributes, name=f"block_{i}")(x_BLD, _layer(layers_S, i), shared)
-        return x_BLD
-
-    params = _unstacked(model.variables["params"]["blocks"], cfg.depth)
+    alone, outputs = rematerialised(block, cfg.remat, inside_scan=False), []
+    params = _unstacked(model.variables["params"]["blocks"], cfg.depth) if cfg.scan else []
     for i in range(cfg.depth):
-        block_i = alone(*attributes, *(last if i == cfg.depth - 1 else ()), parent=None)
-        applied = block_i.apply({"params": params[i]}, x_BLD, _layer(layers_S, i), shared)
-        x_BLD, _ = applied  # type: ignore[misc]
-    return x_BLD
+        layer: Any = (x_BLD, _layer(layers_S, i), shared)
+        if cfg.scan:
+            block_i = alone(*attributes, *(last if i == cfg.depth - 1 else ()), parent=None)
+            x_BLD, _ = block_i.apply({"params": params[i]}, *layer)  # type: ignore[misc]
+        else:
+            x_BLD, _ = alone(*attributes, name=f"block_{i}")(*layer)
+        outputs.append(x_BLD)
+    return x_BLD, [outputs[level - 1] for level in cfg.maps]
 
 
 def _layer(layers_S: Layer, i: int) -> Layer:
@@ -277,6 +282,11 @@ def _unstacked(stacked: Any, depth: int) -> list[Any]:
     leaves, treedef = jax.tree.flatten(stacked)
     layers_S = zip(*(jax.lax.split(leaf, [1] * depth) for leaf in leaves), strict=True)
     return [jax.tree.unflatten(treedef, [x[0] for x in layer]) for layer in layers_S]
+
+
+def maps(tokens_BLD: Sequence[jax.Array], grid: tuple[int, ...]) -> tuple[jax.Array, ...]:
+    """Returns tokens of patches as feature maps, float32 [B, rows, columns, D] each."""
+    return tuple(x.reshape(len(x), *grid, -1).astype(jnp.float32) for x in tokens_BLD)
 
 
 def head(x_BD: jax.Array, classes: int, bias: float, name: str = "head") -> jax.Array:

@@ -64,6 +64,7 @@ class MixerConfig(TokenConfig):
     scan: bool = True
     unrolled: bool = False  # layers computed one by one: see `layers.apply_blocks`
     remat: Remat = "none"
+    maps: tuple[int, ...] = ()  # see `ModelConfig.for_maps`
 
     @property
     def stride(self) -> int:
@@ -130,7 +131,7 @@ class Mixer(nn.Module):
     @nn.compact
     def __call__(
         self, images_BHWC: jax.Array, *, train: bool = False, key: jax.Array | None = None
-    ) -> jax.Array:
+    ) -> Any:
         """Returns the logits of normalised images.
 
         Args:
@@ -139,7 +140,7 @@ class Mixer(nn.Module):
           key: typed key, needed in training if `drop_path` is above 0.
 
         Returns:
-          float32 [B, Y].
+          float32 [B, Y]; for a model that gives feature maps, a tuple of [B, rows, columns, D].
         """
         cfg, dtype = self.cfg, jnp.dtype(self.cfg.dtype)
         key = key if train and cfg.drop_path > 0 else None
@@ -149,8 +150,12 @@ class Mixer(nn.Module):
         )(images_BHWC.astype(dtype))  # fmt: skip
         x_BLD = patches_BhwD.reshape(patches_BhwD.shape[0], -1, cfg.width)
         x_BLD = constrain(x_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules)
-        x_BLD = layers.apply_blocks(self, MixerBlock, (cfg, self.rules), x_BLD, cfg, key)
-        x_BLD = layer_norm("norm", cfg.ln_epsilon, dtype)(x_BLD)
+        attributes = (cfg, self.rules)
+        x_BLD, outputs = layers.apply_blocks(self, MixerBlock, attributes, x_BLD, cfg, key)
+        norm = layer_norm("norm", cfg.ln_epsilon, dtype)
+        if cfg.maps:
+            return layers.maps([norm(x) for x in outputs], patches_BhwD.shape[1:3])
+        x_BLD = norm(x_BLD)
         return layers.head(jnp.mean(x_BLD.astype(jnp.float32), axis=1), cfg.classes, cfg.head_bias)
 
 

@@ -243,9 +243,13 @@ class Backbone(nn.Module):
     rules: Rules | None
 
     @nn.compact
-    def __call__(self, images_BHWC: jax.Array) -> jax.Array:
-        """Maps [B, H, W, C] to [B, H / stride, W / stride, features]."""
+    def __call__(self, images_BHWC: jax.Array) -> list[jax.Array]:
+        """Maps [B, H, W, C] to the outputs of the root and of each stage.
+
+        The last one is [B, H / stride, W / stride, features].
+        """
         x_BHWC = self._root(images_BHWC)
+        outputs = [x_BHWC]
         unit: Any = rematerialised(self.unit, self.remat, inside_scan=False)
         for s, count in enumerate(self.cfg.stages):
             for u in range(count):
@@ -254,7 +258,8 @@ class Backbone(nn.Module):
                     self.cfg, self.cfg.width * 2**s, stride, self.dtype, self.rules,
                     name=f"stage{s + 1}_unit{u + 1}",
                 )(x_BHWC)  # fmt: skip
-        return x_BHWC
+            outputs.append(x_BHWC)
+        return outputs
 
     def _root(self, x_BHWC: jax.Array) -> jax.Array:
         cfg, bit = self.cfg, self.unit is PreActUnit

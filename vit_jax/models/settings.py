@@ -99,7 +99,8 @@ class ModelConfig:
     def described_fields(self) -> dict[str, Any]:
         """Returns every field of the model and of its ResNet, for people and for JSON."""
         fields = dataclasses.asdict(self)
-        fields.pop("patch_outputs", None)  # only used in training
+        for only_training in ("patch_outputs", "maps"):
+            fields.pop(only_training, None)
         resnet = fields.pop(self.RESNET, None) or {}
         if resnet:
             resnet["root_width"] = resnet.pop("width")
@@ -211,7 +212,40 @@ class ModelConfig:
 
     def for_images(self, classes: int) -> Self:
         """Returns the model that maps an image to logits; with 0 classes, to its representation."""
-        return dataclasses.replace(self, classes=classes)
+        whole = {"maps": ()} if self.levels else {}
+        return dataclasses.replace(self, classes=classes, **whole)
+
+    @property
+    def levels(self) -> int:
+        """Returns the number of blocks or stages that can give a feature map; 0 if none can.
+
+        A model with levels has the field `maps`.
+        """
+        return 0
+
+    def for_maps(self, levels: tuple[int, ...]) -> Self:
+        """Returns the model that maps an image to its feature maps, and has no head.
+
+        They are a tuple of float32 [B, rows, columns, C]. Tokens of every level go through the last
+        norm, as in DINOv2. Stages have the grids and channels of a pyramid.
+
+        Args:
+          levels: which blocks or stages, counted from 1 to `self.levels`.
+
+        Raises:
+          BadInput: the model does not have these levels.
+        """
+        if not self.levels:
+            raise BadInput(
+                f"{self.in_words()} gives no feature maps; use a ViT, a hybrid or a Mixer with "
+                "model.pool=token or gap, or BiT."
+            )
+        if not levels or (bad := [level for level in levels if not 1 <= level <= self.levels]):
+            wrong = ", ".join(map(str, bad)) if levels else "none"
+            raise BadInput(
+                f"feature maps of levels {wrong}: {self.in_words()} has levels 1 to {self.levels}."
+            )
+        return dataclasses.replace(self, classes=0, maps=levels)
 
     @property
     def predicts_patches(self) -> bool:
@@ -271,6 +305,10 @@ class TokenConfig(ModelConfig):
         depth: Any
         width: Any
     FORMS: ClassVar[tuple[str, ...]] = ("unrolled", "remat")
+
+    @property
+    def levels(self) -> int:
+        return 0 if getattr(self, "pool", "") == "map" else self.depth
 
     def stream_size(self, height: int, width: int) -> int:
         return self.depth * math.prod(self.patch_grid(height, width)) * self.width

@@ -101,6 +101,14 @@ def describe(variant: str, cfg: Config) -> dict[str, Any]:
     return {"variant": variant, "family": cfg.FAMILY, **cfg.described_fields()}
 
 
+def plain_vit(cfg: Config) -> "vit.ViTConfig | None":
+    """Returns a ViT with a class token and without a backbone; None for any other model."""
+    from vit_jax.models import vit
+
+    is_plain = isinstance(cfg, vit.ViTConfig) and not cfg.backbone and cfg.pool == "token"
+    return cfg if is_plain else None  # type: ignore[return-value]
+
+
 def grid(cfg: Config, height: int, width: int) -> tuple[int, int]:
     """Returns the rows and columns of what is pooled: patches, or BiT's last feature map."""
     return cfg.patch_grid(height, width)

@@ -105,6 +105,7 @@ class ViTConfig(TokenConfig):
     attention: Path = "plain"
     backbone: "resnet.ResNetConfig | None" = None
     patch_outputs: int = 0  # O, outputs per patch; 0: no mask token, logits per image
+    maps: tuple[int, ...] = ()  # see `ModelConfig.for_maps`
 
     @property
     def stride(self) -> int:
@@ -117,7 +118,7 @@ class ViTConfig(TokenConfig):
 
         This is False with dropout, because the scan would draw other numbers.
         """
-        of_one = self.pool == "token" and not self.patch_outputs
+        of_one = self.pool == "token" and not self.patch_outputs and not self.maps
         return (
             self.scan and self.unrolled and of_one and not (self.dropout or self.attention_dropout)
         )
@@ -166,7 +167,7 @@ class ViTConfig(TokenConfig):
         return attention.not_fused(dropout=self.attention_dropout, relative=relative)
 
     def for_images(self, classes: int) -> "ViTConfig":
-        return dataclasses.replace(self, classes=classes, patch_outputs=0)
+        return dataclasses.replace(self, classes=classes, patch_outputs=0, maps=())
 
     @property
     def predicts_patches(self) -> bool:
@@ -292,7 +293,7 @@ class ViT(nn.Module):
         train: bool = False,
         key: jax.Array | None = None,
         source_BL: jax.Array | None = None,
-    ) -> jax.Array:
+    ) -> Any:
         """Returns the logits of normalised images.
 
         Args:
@@ -303,9 +304,10 @@ class ViT(nn.Module):
             the mask token; None leaves every patch in its place. Only used to predict patches.
 
         Returns:
-          float32 [B, Y]; for a model that predicts patches, [B, L, O].
+          float32 [B, Y]; for a model that predicts patches, [B, L, O]; for one that gives feature
+          maps, a tuple of [B, rows, columns, D].
         """
-        cfg, dtype = self.cfg, jnp.dtype(self.cfg.dtype)
+        cfg, dtype, pool = self.cfg, jnp.dtype(self.cfg.dtype), self.cfg.pool
         rates = max(cfg.dropout, cfg.attention_dropout, cfg.drop_path)
         key = key if train and rates > 0 else None
         stem_key, blocks_key = (None, None) if key is None else jax.random.split(key)
@@ -321,19 +323,21 @@ class ViT(nn.Module):
         tokens_BLD = dropout(tokens_BLD, cfg.dropout, stem_key)
         tokens_BLD = constrain(tokens_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules)
         attributes, last = (cfg, self.rules, grid), (cfg.last_is_short,)
-        tokens_BLD = layers.apply_blocks(
+        tokens_BLD, outputs = layers.apply_blocks(
             self, EncoderBlock, attributes, tokens_BLD, cfg, blocks_key, everywhere_1LD, last
         )
-        tokens_BLD = layer_norm("norm", cfg.ln_epsilon, dtype)(tokens_BLD)
-
+        norm, extra = layer_norm("norm", cfg.ln_epsilon, dtype), cfg.registers + (pool == "token")
+        if cfg.maps:
+            return layers.maps([norm(x)[:, extra:] for x in outputs], grid)
+        tokens_BLD = norm(tokens_BLD)
         if cfg.patch_outputs:
-            patches_BLD = tokens_BLD[:, cfg.registers + (cfg.pool == "token") :]
+            patches_BLD = tokens_BLD[:, extra:]
             return layers.head(
                 patches_BLD.astype(jnp.float32), cfg.patch_outputs, 0.0, name="patch_head"
             )
-        if cfg.pool == "map":
+        if pool == "map":
             x_BD = MapHead(cfg, self.rules, name="map_head")(tokens_BLD[:, cfg.registers :])
-        elif cfg.pool == "token":
+        elif pool == "token":
             x_BD = tokens_BLD[:, 0]
         else:
             x_BD = jnp.mean(tokens_BLD[:, cfg.registers :], axis=1)
@@ -359,7 +363,7 @@ class ViT(nn.Module):
 
             x_BHWC = resnet.Backbone(
                 cfg.backbone, resnet.PostActUnit, cfg.remat, dtype, self.rules, name="backbone"
-            )(x_BHWC)
+            )(x_BHWC)[-1]
         patches_BhwD = nn.Conv(
             cfg.width, (cfg.patch, cfg.patch), (cfg.patch, cfg.patch), "VALID", dtype=dtype,
             name="embedding",
@@ -391,12 +395,6 @@ def _corrupted(patches_BLD: jax.Array, source_BL: jax.Array, mask_11D: jax.Array
 
 
 # ---------------------------------------------------------------- configuration
-
-
-def plain(cfg: Any) -> ViTConfig | None:
-    """Returns a ViT with a class token and without a backbone; None for any other model."""
-    is_plain = isinstance(cfg, ViTConfig) and not cfg.backbone and cfg.pool == "token"
-    return cfg if is_plain else None
 
 
 _TAKES = settings.TOKENS | {"heads", "pool", "posemb", "posemb_at", "registers", "representation"}

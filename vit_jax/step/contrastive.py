@@ -56,7 +56,7 @@ class Contrastive(Objective):
     def step_flops(self, cfg: Any, height: int, width: int) -> int:
         return VIEWS * super().step_flops(cfg, height, width)
 
-    def parameters(self, key: jax.Array, output: jax.ShapeDtypeStruct) -> PyTree:
+    def parameters(self, key: jax.Array, output: Any) -> PyTree:
         first, second = jax.random.split(key)
         initial, width = jax.nn.initializers.lecun_normal(), output.shape[-1]
         hidden = {"kernel": initial(first, (width, self.hidden)), "bias": jnp.zeros(self.hidden)}

@@ -31,13 +31,13 @@ class Network:
     """The model of a run, as an objective calls it.
 
     Attributes:
-      apply: (params, images float32 [B, H, W, C], train=, key=) -> float32 output of the model.
-        It ignores the objective's own parameters. `key` drives dropout.
+      apply: (params, images float32 [B, H, W, C], train=, key=) -> float32 output of the model, or
+        its feature maps. It ignores the objective's own parameters. `key` drives dropout.
       mean: mean of each channel, see `normalise`.
       std: standard deviation of each channel.
     """
 
-    apply: Callable[..., jax.Array]
+    apply: Callable[..., Any]
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
@@ -75,21 +75,25 @@ class Objective:
         return cfg.for_images(0)
 
     def batch(self, height: int, width: int, channels: int) -> dict[str, jax.ShapeDtypeStruct]:
-        """Returns shape and dtype of an example's fields, besides `labels` and `_mask`."""
+        """Returns shape and dtype of an example's fields, besides `labels` and `_mask`.
+
+        `mask`, `boxes` and `box_classes` come from the source and move with the view `image`. The
+        shape of boxes, [M, 4], says how many there are at most. Every other field is a view.
+        """
         return {"image": jax.ShapeDtypeStruct((height, width, channels), jnp.uint8)}
 
     def step_flops(self, cfg: Any, height: int, width: int) -> int:
         """Returns the FLOPs of an example in a training step: 3 times a forward pass."""
         return 3 * cfg.forward_flops(height, width)
 
-    def parameters(self, key: jax.Array, output: jax.ShapeDtypeStruct) -> PyTree:
+    def parameters(self, key: jax.Array, output: Any) -> PyTree:
         """Returns parameters to train beside those of the model, e.g. of a projection head.
 
         They are lost when the model is fine-tuned.
 
         Args:
           key: typed key.
-          output: shape of the model's output, [1, D].
+          output: shape of the model's output, [1, D]; of feature maps, a tuple of shapes.
 
         Returns:
           A nested dict; empty without parameters. The step sees it as `params["objective"]`.

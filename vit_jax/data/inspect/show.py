@@ -3,6 +3,8 @@
 
 """Draws a contact sheet: the first training examples as the model sees them, with class names.
 
+Masks are drawn as colours over the image, boxes as frames. Colours follow the number of the class.
+
 Start from `sheet`.
 """
 
@@ -21,6 +23,13 @@ _MARGIN = 12
 _FONT = 15  # pixels
 _LINE = 21
 _INK, _PAPER = (20, 20, 20), (255, 255, 255)
+# Of classes, in turn (Okabe and Ito's, which people with any colour vision tell apart).
+_COLOURS = np.array(
+    [
+        [230, 159, 0], [86, 180, 233], [0, 158, 115], [240, 228, 66], [0, 114, 178],
+        [213, 94, 0], [204, 121, 167],
+    ]
+)  # fmt: skip
 
 
 def visible(images: np.ndarray) -> np.ndarray:
@@ -61,16 +70,32 @@ def sheet(
     draw = ImageDraw.Draw(page)
     for number, line in enumerate(heading):
         draw.text((_MARGIN, _MARGIN + number * _LINE), line, _INK, font)
-    for number, (pixels, labels) in enumerate(
-        zip(visible(batch["image"]), batch["labels"], strict=True)
-    ):
+    for number, pixels in enumerate(visible(batch["image"])):
         x, y = _MARGIN + number % columns * step_x, top + number // columns * step_y
+        if "mask" in batch:
+            pixels = _with_mask(pixels, batch["mask"][number])
         way = Image.Resampling.NEAREST if high >= len(pixels) else Image.Resampling.LANCZOS
         page.paste(Image.fromarray(pixels).resize((wide, high), way), (x, y))
+        if "boxes" in batch:
+            scale = np.array([wide, high] * 2) / np.array([*pipe.image_size[::-1]] * 2)
+            none = np.zeros(len(batch["boxes"][number]), int)
+            classes_M = batch["box_classes"][number] if "box_classes" in batch else none
+            for box, k in zip(batch["boxes"][number] * scale, classes_M, strict=True):
+                if k >= 0 and box[2] > box[0] and box[3] > box[1]:
+                    frame = [x + box[0], y + box[1], x + box[2] - 1, y + box[3] - 1]
+                    draw.rectangle(frame, outline=tuple(_COLOURS[k % len(_COLOURS)]), width=2)
+        labels = batch["labels"][number]
         draw.text((x, y + high + 2), _shortened(_names(labels, classes), wide, font), _INK, font)
     out = io.BytesIO()
     page.save(out, "PNG")
     return out.getvalue()
+
+
+def _with_mask(pixels: np.ndarray, mask_HW: np.ndarray) -> np.ndarray:
+    """Returns an image with half the colour of each pixel's class; -1 stays as it is."""
+    colours = _COLOURS[mask_HW % len(_COLOURS)]
+    mixed = (pixels.astype(int) + colours) // 2
+    return np.where(mask_HW[..., None] >= 0, mixed, pixels).astype(np.uint8)
 
 
 _Font = ImageFont.FreeTypeFont | ImageFont.ImageFont

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from vit_jax.config.sections import BadImages, Cache
-from vit_jax.data.example import SPATIAL
+from vit_jax.data.example import BOXES, FIELDS, SPATIAL
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops.decode import Decode
 from vit_jax.data.pipeline.bad_images import FallbackReader
@@ -58,6 +58,7 @@ class Pipeline:
         view whose chain states no size must have `image_size`.
       fields: the fields of examples to read; None: all that the source gives. Mask and boxes follow
         the view `image`; `box_classes` brings `boxes`.
+      most_boxes: M, the number of boxes of every example after filling up; 0: as the source has it.
       skipped: (name, reason) of each file that this process has replaced so far.
     """
 
@@ -72,12 +73,21 @@ class Pipeline:
     channels: int = 3
     views: tuple[preprocess.View, ...] = ()
     fields: tuple[str, ...] | None = ("image", "labels")
+    most_boxes: int = 0
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list, init=False)
 
     @property
     def chains(self) -> tuple[preprocess.View, ...]:
         """The views; a chain without a name is the view `image`."""
         return self.views or (preprocess.View("image", 0, self.ops),)
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """The names of the fields of examples that are read."""
+        if self.fields is not None:
+            return self.fields
+        reader = tf.function(self.split.fields_reader(), autograph=False)
+        return tuple(reader.get_concrete_function(tf.TensorSpec([], tf.int64)).structured_outputs)
 
     def train(
         self, first_step: int, last_step: int, rows: range | None = None
@@ -146,14 +156,8 @@ class Pipeline:
         """Returns the same pipeline with its examples in memory, and a note; see `cache_split`."""
         from vit_jax.data.pipeline import memory_cache
 
-        chains, fields = self.chains, self.fields
-        if fields is None:
-            specs = tf.function(self.split.fields_reader(), autograph=False)
-            fields = tuple(
-                specs.get_concrete_function(tf.TensorSpec([], tf.int64)).structured_outputs
-            )
         split, left, note = memory_cache.cache_split(
-            self.split, kind, [view.ops for view in chains], self.workers, fields
+            self.split, kind, [view.ops for view in self.chains], self.workers, self.field_names
         )
         if not self.views:
             return dataclasses.replace(self, split=split, ops=left[0]), note
@@ -236,7 +240,21 @@ class Pipeline:
                 f"only {', '.join(example)}; take a source that gives it, see docs/data.md."
             )
         boxes = ("boxes",) if "box_classes" in self.fields else ()
-        return {key: example[key] for key in ("image", *boxes, *self.fields)}
+        wanted = {key: example[key] for key in ("image", *boxes, *self.fields)}
+        if not self.most_boxes:
+            return wanted
+        return wanted | {key: self._filled_up(key, x) for key, x in wanted.items() if key in BOXES}
+
+    def _filled_up(self, key: str, boxes: Tensor) -> Tensor:
+        """Returns `boxes` or `box_classes` with `most_boxes` rows."""
+        lacking = self.most_boxes - boxes.shape[0]
+        if lacking < 0:
+            raise BadInput(
+                f"the examples, such as {self.split.name(0)}, have up to {boxes.shape[0]} boxes, "
+                f"and the objective takes {self.most_boxes}; let it take as many."
+            )
+        more = [[0, lacking], [0, 0]][: boxes.shape.rank]
+        return tf.pad(boxes, more, constant_values=FIELDS[key].missing)
 
     def _processed(self, example: Fields, seed: Tensor) -> Fields:
         """Returns the fields of a row: one for each view, and those of the example beside image."""

@@ -15,7 +15,9 @@ import optax
 import pytest
 from test_train_step import HALF, rules_of
 
+from vit_jax.build import run as build_run
 from vit_jax.cli.main import main
+from vit_jax.config import load as config_lib
 from vit_jax.step import state, train_step
 from vit_jax.step.contrastive import Contrastive
 from vit_jax.step.objective import Network
@@ -180,6 +182,11 @@ def test_run_is_measured_and_branched_bit_for_bit(tmp_path, capsys):
     assert a.keys() == b.keys()
     for name, value in a.items():
         np.testing.assert_array_equal(value, b[name])
+
+
+@pytest.mark.parametrize("model", ["S/16", "R50+B/16", "BiT-R50x1", "Mixer-B/16", "Flexi-Ti/16"])
+def test_recipe_takes_a_model_of_every_family(model):
+    build_run.check(config_lib.load(f"{RECIPE}:model={model},size=240"))
 
 
 @pytest.mark.integration

@@ -37,6 +37,20 @@ def test_of_one_run_everything_that_it_has_is_drawn(tmp_path):
         assert listed(svg, {"train", "val", "test", ""}) == ["train", "val", "test"]
 
 
+def test_metrics_of_an_objective_of_ones_own_are_drawn(tmp_path):
+    metrics = rows()
+    for i, row in enumerate(row for row in metrics if "train/loss" in row):
+        row["train/entropy"] = 1.0 + i
+    metrics.append({"step": 500, "val/entropy": 2.0, "val/once": 1.0})
+    metrics.append({"step": 600, "val/entropy": 2.0})
+    run = history.read(written(tmp_path / "a", metrics=metrics))
+    figures = curves.run_charts(run)
+    assert titles(figures)[2] == "entropy"
+    assert "once" not in titles(figures)
+    assert listed(figures[2][0], {"train", "val", "test"}) == ["train", "val"]
+    assert titles(curves.comparison_charts([run]))[2:4] == ["train/entropy", "val/entropy"]
+
+
 def test_of_several_runs_each_is_a_line_and_what_nobody_has_is_left_out(tmp_path):
     runs = [history.read(written(tmp_path / name)) for name in ("first", "second")]
     figures = curves.comparison_charts(runs)

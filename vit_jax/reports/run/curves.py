@@ -13,10 +13,11 @@ from vit_jax.reports.charts import Series
 from vit_jax.reports.run.history import History
 
 Figure = tuple[str, str]  # SVG, caption
+_KNOWN = {"loss", "top1", "top5", "mce", "examples", "step", "lr", "skipped_updates"}
 
 
 def run_charts(run: History) -> list[Figure]:
-    """Draws loss, accuracy, learning rate, throughput, utilisation and waiting for images."""
+    """Draws the metrics of the objective, learning rate, throughput and waiting for images."""
     names = ["train", *(name for name, metrics in run.evaluations.items() if "loss" in metrics)]
     shots = {
         f"{name} {metric}": (run, f"{name}/{metric}")
@@ -28,6 +29,8 @@ def run_charts(run: History) -> list[Figure]:
     return [
         _chart("loss", loss, "Loss of training batches and of each evaluation."),
         _chart("top-1 in %", top1, "Top-1 accuracy on training batches and evaluations.", 100),
+        *(_chart(key, lines, f"Metric {key} of training batches and evaluations.")
+          for key, lines in _own(run).items()),
         _chart("few-shot top-1 in %", shots, "Few-shot top-1 accuracy.", 100),
         _chart("learning rate", {"": (run, "train/lr")}, "Learning rate."),
         _chart("images a second", {"": (run, "perf/img_per_sec")},
@@ -37,6 +40,20 @@ def run_charts(run: History) -> list[Figure]:
         _chart("waiting in %", {"": (run, "perf/input_wait")},
                "The share of the time that the devices waited for images.", 100),
     ]  # fmt: skip
+
+
+def _own(run: History) -> dict[str, dict[str, tuple[History, str]]]:
+    """Returns metrics of an objective or evaluator that have no chart of their own.
+
+    They are metric -> name of the line -> run and key; metrics of a single row are left out.
+    """
+    lines: dict[str, dict[str, tuple[History, str]]] = {}
+    for key in run.metrics:
+        name, _, metric = key.rpartition("/")
+        known = metric in _KNOWN or metric.endswith("shot")
+        if (name == "train" or name in run.evaluations) and not known and len(run.series(key)) > 1:
+            lines.setdefault(metric, {})[name] = (run, key)
+    return lines
 
 
 def comparison_charts(runs: Sequence[History]) -> list[Figure]:
@@ -50,6 +67,10 @@ def comparison_charts(runs: Sequence[History]) -> list[Figure]:
           for name, key in evaluations if key == "top1"),
         *((f"{name}/{key}", f"{key} top-1 in %", f"{name}: {key} top-1 accuracy.", 100)
           for name, key in evaluations if key.endswith("shot")),
+        *((key, key, f"Metric {key}.", 1)
+          for key in dict.fromkeys(
+              key for run in runs for lines in _own(run).values() for _, key in lines.values()
+          )),
         ("train/lr", "learning rate", "Learning rate.", 1),
         ("perf/img_per_sec", "images a second", "Images a second.", 1),
     ]  # fmt: skip

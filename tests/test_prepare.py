@@ -6,6 +6,7 @@
 import hashlib
 import logging
 import os
+import shutil
 import socket
 
 import archive_files
@@ -15,6 +16,7 @@ import test_imagenet
 import test_prepared
 
 from vit_jax.data.catalog import downloads, prepared
+from vit_jax.data.catalog.sizes import SIZES
 from vit_jax.data.prepare import imagenet, job, upstream, writer
 from vit_jax.data.sources import registry as sources
 from vit_jax.data.sources import tfds as tfds_source
@@ -284,6 +286,50 @@ def refused(origin, tmp_path):
         build(origin, tmp_path)
     assert prepared.find("eurosat", str(tmp_path / "data")) is None
     return str(caught.value)
+
+
+@pytest.fixture
+def satellite(tmp_path):
+    """Class folders of EuroSAT with two images each, one of a name that TFDS does not expect."""
+    root = tmp_path / "unpacked" / "EuroSAT" / "2750"
+    for number, label in enumerate(upstream._CLASS_FOLDERS["eurosat/rgb"]):
+        for i, name in enumerate((f"{label}_1.jpg", "other.jpg")):
+            (root / label).mkdir(parents=True, exist_ok=True)
+            content = pictures.encode(pictures.noise(64, 64, seed=2 * number + i), "JPEG")
+            (root / label / name).write_bytes(content)
+    (root / "Forest" / "notes.txt").write_text("not an image")
+    (root / "Unlabelled").mkdir()
+    return root.parents[1]
+
+
+def test_class_folders_become_the_dataset_too(origin, satellite, tmp_path, monkeypatch):
+    monkeypatch.setitem(SIZES, "eurosat/rgb", {"train": 20})
+    data = tmp_path / "data"
+    (report,) = job.prepare("vtab/eurosat", satellite, str(data), 1)
+    assert report.source == "tfds:eurosat/rgb:2.0.0"
+    source = sources.open_source(
+        "tfds:eurosat/rgb", Options(str(data)), val_percent=0, test_percent=0
+    )
+    files = {
+        (path.read_bytes(), source.classes.index(path.parent.name))
+        for path in satellite.glob("*/*/*/*.jpg")
+    }
+    assert len(files) == 20
+    assert set(archive_files.pairs(source.splits["train"])) == files
+    assert list((satellite / "EuroSAT").iterdir()) == [satellite / "EuroSAT" / "2750"]
+
+
+@pytest.mark.parametrize(
+    "lost, part",
+    [("River", r"EuroSAT.zip(.*\n)*.*or class folders AnnualCrop, .*River"),
+     ("River/other.jpg", r"hold 19 JPEG files, eurosat/rgb has 27,000.*source=folder:.*2750")],
+)  # fmt: skip
+def test_class_folders_that_are_not_whole_are_refused(origin, satellite, tmp_path, lost, part):
+    path = satellite / "EuroSAT" / "2750" / lost
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with pytest.raises(BadInput, match=part):
+        job.prepare("vtab/eurosat", satellite, str(tmp_path / "data"), 1)
+    assert prepared.find("eurosat", str(tmp_path / "data")) is None
 
 
 def test_an_archive_becomes_the_dataset_of_tfds(origin, tmp_path):

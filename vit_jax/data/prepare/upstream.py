@@ -8,11 +8,13 @@ Start from `build`.
 
 import contextlib
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from vit_jax.data.catalog import downloads, prepared
+from vit_jax.data.catalog.sizes import SIZES
 from vit_jax.data.tensorflow import one_line
 from vit_jax.data.tensorflow import tfds as _tfds
 from vit_jax.errors import BadInput
@@ -26,6 +28,8 @@ def knows(name: str) -> bool:
 
 def build(need: downloads.Need, origin: Path, data_dir: Path) -> Path:
     """Prepares a dataset from the files that TFDS would download, put into `origin` by hand.
+
+    EuroSAT is also taken as class folders, if they hold all of its images.
 
     Sizes are compared first; TFDS compares checksums while it reads. Archives with the right
     checksum are the published ones, so TFDS may unpack them (into DATA_DIR/downloads).
@@ -42,10 +46,13 @@ def build(need: downloads.Need, origin: Path, data_dir: Path) -> Path:
       BadInput: a file is missing or has another size or checksum, or TFDS cannot prepare the
         dataset.
     """
-    lacking = downloads.missing_files(need, origin)
-    if lacking:
+    name, lacking = need.dataset.partition(":")[0], downloads.missing_files(need, origin)
+    classes = _CLASS_FOLDERS.get(name, ())
+    images = _images(origin, classes, name) if lacking and classes else {}
+    if lacking and not images:
         listed = "\n".join(f"  {download.text()}: {problem}" for download, problem in lacking)
-        notes = "".join(f"\n  note: {note}" for note in need.notes)
+        more = [f"or class folders {', '.join(classes)}"] if classes else []
+        notes = "".join(f"\n  note: {note}" for note in (*need.notes, *more))
         raise BadInput(
             f"{need.dataset} needs {len(need.downloads)} files in {origin}, {len(lacking)} of them "
             f"are not there. Put them there and run the command again:\n{listed}{notes}"
@@ -57,7 +64,10 @@ def build(need: downloads.Need, origin: Path, data_dir: Path) -> Path:
 
     settings = tfds.download.DownloadConfig(manual_dir=str(origin), try_download_gcs=False)
     try:
-        with _no_downloads(downloader._Downloader, origin):
+        with (
+            _no_downloads(downloader._Downloader, origin),
+            _unpacked(download_manager.DownloadManager, images),
+        ):
             builder = tfds.builder(need.dataset, data_dir=str(data_dir))
             builder.download_and_prepare(
                 download_dir=str(data_dir / "downloads"), download_config=settings
@@ -74,6 +84,63 @@ def build(need: downloads.Need, origin: Path, data_dir: Path) -> Path:
     folder = Path(str(builder.data_dir))
     prepared.write_notes(folder)
     return folder
+
+
+# Datasets whose archive a user may have unpacked -> the names of its class folders.
+_CLASS_FOLDERS = {
+    "eurosat/rgb": (
+        "AnnualCrop", "Forest", "HerbaceousVegetation", "Highway", "Industrial", "Pasture",
+        "PermanentCrop", "Residential", "River", "SeaLake",
+    ),
+}  # fmt: skip
+
+
+def _images(origin: Path, classes: Sequence[str], name: str) -> dict[str, Path]:
+    """Returns the files of class folders by the names that TFDS expects, CLASS/CLASS_N.jpg.
+
+    TFDS takes the class and the order of the examples from these names. The result is empty unless
+    `origin`, or a folder at most two levels below, holds all class folders.
+
+    Raises:
+      BadInput: the folders do not hold all images of the dataset.
+    """
+    images: dict[str, Path] = {}
+    for first in sorted(
+        p for way in ("", "*/", "*/*/") for p in origin.glob(f"{way}{classes[0]}/")
+    ):
+        if images or not all((first.parent / label).is_dir() for label in classes):
+            continue
+        for label in classes:
+            for file in (first.parent / label).glob("*.jpg"):
+                named = file.name.startswith(f"{label}_")
+                images[f"{label}/{'' if named else f'{label}_'}{file.name}"] = file.resolve()
+        expected = sum(SIZES[name].values())
+        if len(images) != expected:
+            raise BadInput(
+                f"the class folders in {first.parent} hold {len(images):,} JPEG files, {name} has "
+                f"{expected:,}, of which the splits are counted off. Add those that are missing, "
+                f"or train on the folder as it is: --config.data.source=folder:{first.parent}."
+            )
+    return images
+
+
+@contextlib.contextmanager
+def _unpacked(manager: Any, images: Mapping[str, Path]) -> Iterator[None]:
+    """Makes TFDS read links to images in place of an archive; does nothing without images."""
+    if not images:
+        yield
+        return
+    original = manager.download_and_extract
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, file in images.items():
+            link = Path(scratch) / "2750" / name
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(file)
+        manager.download_and_extract = lambda *_: scratch
+        try:
+            yield
+        finally:
+            manager.download_and_extract = original
 
 
 @contextlib.contextmanager

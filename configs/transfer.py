@@ -20,7 +20,9 @@
     rates       for a sweep: the rates of Table 4 to try, joined by +, e.g. 0.01+0.03
     stage       select: test is not read; final: trained on all of train, test read at the end
     recipe      paper | hyperrule (BiT-HyperRule, below)
-    preprocess  paper | released
+    preprocess  released | paper | big_vision; default: big_vision for weights of AugReg, paper for
+                VTAB, else released
+    dropout     default: 0.1 for ViT and hybrids, 0.0 for BiT, Mixer and weights of AugReg
     size        pixels per side; 0: 384, or 378 for patches of 14 x 14
     polyak      true: average of parameters at 0.9999, starting from the weights of `init`
     select      true, for a sweep of vtab: first choose rate and length (leave out lr and recipe)
@@ -40,10 +42,22 @@ chose for B/32 (0.03 for ImageNet, 0.01 for CIFAR-100, else 0.003). Only the Ima
 2 use polyak=true, with size=512 (L/16) or 518 (H/14). The average is not corrected for its starting
 point, which is our choice.
 
-preprocess=paper follows BiT, as the paper says. Training images are resized to 448, randomly
-cropped to 384 and mirrored; evaluation resizes to 384. For other sizes the ratio 448/384 is kept
-(inferred). VTAB tasks leave out the crop or the mirroring if it changes the label (BiT, appendix
-F). preprocess=released is the published code: Inception crop and mirroring.
+Dropout is an inference, since the paper does not mention it. Every configuration of the authors'
+first release has 0.1, and those of L/16, H/14 and R50+B/16 have it to this day. On ImageNet, their
+replications with 0.1 agree with Table 5, and those without do not (B/16: 84.12 and 84.53, paper
+83.97). AugReg was fine-tuned without. Weights of AugReg are known by their published file name, or
+as a run of recipe=augreg; model=auto without a model's name counts as 0.0.
+
+preprocess=released is an Inception crop and mirroring; evaluation resizes to 384. The authors say
+twice that they always ran with Inception crops (google-research/vision_transformer issues 46 and
+53), and it is the published code. preprocess=paper follows BiT, as the paper says: training images
+are resized to 448, randomly cropped to 384 and mirrored. For other sizes the ratio 448/384 is kept
+(inferred). It is the default for VTAB, as in scenic's configuration of the follow-up work; tasks
+leave out the crop or the mirroring if it changes the label (BiT, appendix F).
+preprocess=big_vision is what AugReg's authors fine-tuned with (google-research/big_vision issue
+60): an Inception crop, for CIFAR resize_small(448) and a random crop; evaluation takes the central
+384 of resize_small(448), at 224 pixels of 256 (inferred, from its pre-training).
+`vit_jax table 5 --protocol` lists these choices with their evidence.
 
 Splits. CIFAR trains on 98 % of train, ImageNet on 99 %, Pets and Flowers on 90 %. The rest is val,
 and test is only read at the end (for ImageNet, test is its validation split). Flowers is TFDS's
@@ -100,6 +114,7 @@ USUAL_RATES = {
     "pets": 0.003,
     "flowers": 0.003,
 }
+DROPOUT = 0.1
 STAGES = ("", "select", "final")
 SEEDS = (0, 1, 2)
 VTAB_CHOICES = [
@@ -112,11 +127,24 @@ VTAB_CHOICES = [
 def _arguments(arg: str | None) -> Any:
     args = parse_args(
         arg, model="B/16", dataset="cifar10", init="", upstream="", lr=0.0, stage="",
-        recipe="paper", preprocess="paper", size=0, polyak=False, select=False, standin=False,
-        rates="", also="", hyperrule="paper", examples=0, side=0,
+        recipe="paper", preprocess="", dropout=-1.0, size=0, polyak=False, select=False,
+        standin=False, rates="", also="", hyperrule="paper", examples=0, side=0,
     )  # fmt: skip
     args.variant = _variant(args) if args.model == "auto" else args.model
     return args
+
+
+def _of_augreg(init: str) -> bool:
+    """Returns True if weights are AugReg's, by their published name or as a run."""
+    if init.endswith((".npz", ".safetensors")):
+        return bool(re.search(r"-(i1k|i21k)-\d+ep-[^/]*$", init))
+    saved = of_run(init)
+    return saved is not None and saved.recipe.protocol == "augreg"
+
+
+def _usual_dropout(args: Any) -> float:
+    plain = args.variant == "auto" or args.variant.startswith(("BiT-", "Mixer-"))
+    return 0.0 if plain or _of_augreg(args.init) else DROPOUT
 
 
 def _variant(args: Any) -> str:
@@ -165,6 +193,7 @@ def get_config(arg=None):
     config.recipe.name = "transfer"
     config.recipe.stage = args.stage
     config.recipe.upstream = args.upstream
+    config.model.dropout = _usual_dropout(args) if args.dropout == -1 else args.dropout
     if args.polyak:
         config.ema.decay = transfer.polyak()
 
@@ -243,19 +272,36 @@ def _paper(config: Any, args: Any, name: str, task: vtab.Task | None) -> None:
     config.optimizer.weight_decay = row.weight_decay
     config.schedule.lr = rate
     config.schedule.warmup = f"{WARMUP_STEPS.get(name, 200)} steps"
-    crops = {
-        "paper": "resize({size*7//6})|random_crop({size})",  # 448, 384
-        "released": "inception_crop({size})",
-    }
-    if args.preprocess not in crops:
-        raise unknown("preprocess", args.preprocess, crops)
-    config.data.train_ops = _chain(crops[args.preprocess], task)
+    preprocess = args.preprocess or _usual_preprocess(args, task)
+    if preprocess not in PREPROCESS:
+        raise unknown("preprocess", preprocess, PREPROCESS)
+    crop = PREPROCESS[preprocess]
+    if preprocess == "big_vision":
+        resize = BV_RESIZE.get(config.data.image_size, "bv_resize_small({size*7//6})")
+        config.data.eval_ops = f"decode|{resize}|central_crop({{size}})"
+        if name.startswith("cifar"):
+            crop = f"{resize}|random_crop({{size}})"
+    config.data.train_ops = _chain(crop, task)
     of_size = f"-{args.size}" if args.size not in (0, usual) else ""
-    config.recipe.protocol = args.preprocess + of_size + "-polyak" * args.polyak
+    config.recipe.protocol = preprocess + of_size + "-polyak" * args.polyak
+
+
+PREPROCESS = {
+    "released": "inception_crop({size})",
+    "paper": "resize({size*7//6})|random_crop({size})",  # 448, 384
+    "big_vision": "inception_crop({size})",
+}
+BV_RESIZE = {224: "bv_resize_small({size*8//7})"}  # 256; other sizes: 448 for 384
+
+
+def _usual_preprocess(args: Any, task: vtab.Task | None) -> str:
+    if task:
+        return "paper"
+    return "big_vision" if _of_augreg(args.init) else "released"
 
 
 def _hyperrule(config: Any, args: Any, name: str, task: vtab.Task | None) -> None:
-    if args.lr or args.size or args.preprocess != "paper":
+    if args.lr or args.size or args.preprocess:
         raise BadInput("recipe=hyperrule chooses lr, size and preprocess; leave them out.")
     if args.hyperrule not in ("paper", "code"):
         raise unknown("hyperrule", args.hyperrule, ("paper", "code"))
@@ -336,7 +382,7 @@ def _choices(dataset: str, args: Any) -> list[dict[str, Any]]:
         return VTAB_CHOICES if args.select else []
     rates = _rates(args.rates) or transfer.table_4()[name].rates
     grid: list[dict[str, Any]] = [{":lr": rate} for rate in rates]
-    of_bit = args.variant.startswith("BiT-") and not args.size and args.preprocess == "paper"
+    of_bit = args.variant.startswith("BiT-") and not args.size and not args.preprocess
     return grid + [{":recipe": "hyperrule"}] * of_bit
 
 

@@ -38,8 +38,16 @@ def kinds(table):
         ("figure5", {"private": 18}),
         ("figure8", {"private": 44}),
         ("figure9", {"private": 62}),
-        ("figure12", {"public": 80}),
-        ("augreg3", {"public": 90, "external": 3, "absent": 6}),
+        ("figure12", {"unfillable": 80}),
+        ("augreg3", {"public": 63, "unfillable": 27, "external": 3, "absent": 6}),
+        ("augreg5", {"unfillable": 594}),
+        ("augreg6", {"public": 3, "unfillable": 3}),
+        ("augreg_figure4", {"public": 378}),
+        ("replication", {"public": 30}),
+        ("big_vision", {"public": 5}),
+        ("mixer", {"public": 4}),
+        ("masked", {"private": 1}),
+        ("objectnet", {"private": 2}),
     ],
 )
 def test_cells_are_of_whom_the_protocol_says(tables, name, expected):
@@ -70,9 +78,10 @@ def test_what_a_cell_wants_is_a_recipe(tables):
     for want in {(w.variant, w.dataset) for w in wants if w.dataset}:
         assert recipe_diff.fine_tuning(*want)["model.variant"] == want[0]
     for want in wants:
-        assert recipe_diff.pre_training(
-            want.variant, want.upstream, want.recipe, want.epochs[-1]
-        ), want
+        if want.recipe != "mixer":  # published weights only
+            assert recipe_diff.pre_training(
+                want.variant, want.upstream, want.recipe, want.epochs[-1]
+            ), want
 
 
 def test_no_cell_of_jft_is_public(tables):
@@ -108,14 +117,47 @@ def test_rates_of_table_4_are_those_that_the_recipe_takes(tables):
 # ---------------------------------------------------------------- compute
 
 
-def test_exaflops_of_table_6_are_within_their_bounds(tables):
-    cells = [cell for cell in tables["6"].cells if cell.kind == "public"]
-    assert len(cells) == 18
-    for cell in cells:
-        assert abs(cell.ours / cell.paper - 1) <= (0.025 if "R" not in cell.labels[0] else 0.045)
+def test_exaflops_of_table_6_agree_to_its_rounding_or_say_why_not(tables):
     report = filling.fill(tables["6"], None)
-    assert report.summary == "18 of 18 public cells reproduced"
-    assert any("1668" in note and "834" in note for note in tables["6"].notes)
+    assert report.summary == "15 of 18 public cells reproduced"
+    off = {f.cell.labels[:2]: f.stand_ins[0] for f in report.cells if f.status == "off"}
+    assert set(off) == {("ViT-B/32", "7"), ("ViT-H/14", "14"), ("R50x1+ViT-L/16", "7")}
+    assert off["ViT-B/32", "7"].startswith("+2.0%: not explained; 49 tokens")
+    assert off["ViT-H/14", "14"] == "-0.1%: not explained"
+    assert off["R50x1+ViT-L/16", "7"].startswith("-2.9%: the paper contradicts itself")
+    for cell in (f.cell for f in report.cells if f.cell.kind == "public"):
+        low, high = cell.accepts
+        resnet = cell.labels[0].startswith("R")
+        assert high == pytest.approx(cell.ours + 0.5)
+        assert resnet or low == pytest.approx(cell.ours - 0.5)
+
+
+def test_b32_without_its_class_token_would_give_the_printed_exaflops():
+    config = variants.config(variant="B/32", classes=1000, pool="gap")
+    forward = variants.forward_flops(config, 224, 224)
+    assert 3 * forward * 303e6 * 7 / 1e18 == pytest.approx(55.0, abs=0.05)
+
+
+@pytest.mark.parametrize("variant", ["BiT-R50x1", "R50+B/32"])
+def test_zeros_of_padding_are_counted_as_by_summing_over_positions(variant):
+    """One by one: every tap of every convolution that lies outside its map."""
+
+    def outside(side, kernel, stride):
+        before, count = kernel // 2, 0
+        for y in range(0, side, stride):
+            for x in range(0, side, stride):
+                for i in range(-before, kernel - before):
+                    for j in range(-before, kernel - before):
+                        count += not (0 <= y + i < side and 0 <= x + j < side)
+        return count
+
+    total = outside(224, 7, 2) * 3 * 64
+    for side, width, units, stride in ((56, 64, 3, 1), (56, 128, 4, 2), (28, 256, 6, 2),
+                                       (14, 512, 3, 2)):  # fmt: skip
+        total += outside(side, 3, stride) * width**2
+        total += (units - 1) * outside(side // stride, 3, 1) * width**2
+    assert compute.padding_multiply_adds(variant) == total
+    assert compute.padding_multiply_adds("B/16") == 0
 
 
 def test_exaflops_are_three_forward_passes_of_every_image():
@@ -133,5 +175,5 @@ def test_core_days_of_h14_imply_what_the_protocol_says(tables):
 
 
 def test_unknown_table_lists_all():
-    with pytest.raises(BadInput, match=r"figure12.*augreg3"):
-        find("10")
+    with pytest.raises(BadInput, match=r"figure12.*augreg3.*replication.*miniature"):
+        find("rows")

@@ -69,10 +69,12 @@ def test_masked_patch_prediction_is_that_of_appendix_b12():
     assert pretraining.masked() == expected
 
 
-@pytest.mark.parametrize("name", ["vit_paper_tables", "vtab_tasks", "augreg", "bit_hyperrule"])
+@pytest.mark.parametrize(
+    "name", ["vit_paper_tables", "vtab_tasks", "augreg", "bit_hyperrule", "replications"]
+)
 def test_data_says_where_it_is_from(name):
     text = str(paper.table(name))
-    assert "arXiv:" in text
+    assert "arXiv:" in text or "google-research/vision_transformer @" in text
     assert "source" in text
 
 
@@ -162,7 +164,7 @@ def test_levels():
 @pytest.mark.parametrize(
     "dataset, epochs, bias, default",
     [
-        ("imagenet21k", (30, 300), -10.0, {"Ti/16": "none", "B/16": "light2", "L/16": "medium2"}),
+        ("imagenet21k", (30, 300), -10.0, {"Ti/16": "none", "B/16": "medium1", "L/16": "strong1"}),
         ("imagenet", (300,), -6.9, {"Ti/16": "light1", "B/16": "medium2", "L/16": "medium2"}),
     ],
 )

@@ -116,12 +116,12 @@ def test_bit_is_sigmoid_but_on_imagenet():
 
 def test_augreg_differs_between_its_datasets():
     i21k, i1k = (load(f"{PRETRAIN}recipe=augreg,dataset={d}") for d in LONG)
-    assert [c.model.pool for c in (i21k, i1k)] == ["gap", "token"]
+    assert [c.model.pool for c in (i21k, i1k)] == ["token", "token"]
     assert [c.model.representation for c in (i21k, i1k)] == [0, 768]
     assert [c.model.head_bias for c in (i21k, i1k)] == [-10.0, -6.9]
     assert [c.mixup.alpha for c in (i21k, i1k)] == [0.2, 0.5]
     assert [c.data.train_ops.split("|")[-1] for c in (i21k, i1k)] == [
-        "randaug(2, 10)", "randaug(2, 15)",
+        "randaug(2, 15)", "randaug(2, 15)",
     ]  # fmt: skip
     for config in (i21k, i1k):
         assert config.length == "300 epochs"
@@ -175,7 +175,10 @@ def test_images_and_splits_of_the_pretraining_datasets():
         (PRETRAIN + "recipe=bit,model=B/16", ("B/16", "BiT-R50x1")),
         (PRETRAIN + "recipe=modern,dataset=jft", ("S/16 on imagenet",)),
         (PRETRAIN + "recipe=augreg,dataset=jft", ("jft", "imagenet21k")),
-        (PRETRAIN + "recipe=augreg,model=R50+L/32", ("R50+L/32", "give aug=", "strong2")),
+        (
+            PRETRAIN + "recipe=augreg,dataset=imagenet,model=R50+L/32",
+            ("R50+L/32", "give aug=", "strong2"),
+        ),
         (PRETRAIN + "recipe=augreg,aug=heavy", ("heavy", "strong1")),
         (PRETRAIN + "recipe=augreg,reg=0.2", ("0.2", "0.1")),
         (PRETRAIN + "recipe=augreg,wd=0.3", ("0.3", "0.03")),
@@ -187,7 +190,7 @@ def test_images_and_splits_of_the_pretraining_datasets():
         (TRANSFER + "dataset=vtab/eurosats", ("eurosats", "eurosat")),
         (TRANSFER + "lr=0.06", ("0.06", "0.03", "--config.schedule.lr")),
         (TRANSFER + "dataset=vtab/dtd,lr=0.03", ("0.03", "0.01")),
-        (TRANSFER + "preprocess=big", ("big", "paper, released")),
+        (TRANSFER + "preprocess=big", ("big", "big_vision")),
         (TRANSFER + "stage=test", ("test", "select, final")),
         (TRANSFER + "rates=0.01+0.03", ("vit_jax sweep", "lr=")),
         (TRANSFER + "recipe=bit", ("bit", "paper, hyperrule")),
@@ -255,7 +258,7 @@ def test_task_of_vtab_crops_and_mirrors_as_its_labels_allow(slug, chain):
     "args, size, resized", [("", 384, 448), ("model=H/14", 378, 441), ("size=512", 512, 597)]
 )
 def test_size_of_the_crop_keeps_its_ratio_to_the_resized_image(args, size, resized):
-    config = load(TRANSFER + args)
+    config = load(f"{TRANSFER}preprocess=paper,{args}")
     assert config.data.image_size == size
     ops = preprocess.parse("k", config.data.train_ops, size)
     assert ops == preprocess.parse("k", f"decode|resize({resized})|random_crop({size})|flip_lr", 1)
@@ -265,6 +268,52 @@ def test_released_preprocessing_is_an_inception_crop():
     config = load(f"{TRANSFER}preprocess=released,lr=0.03,init=run")
     assert config.data.train_ops == "decode|inception_crop({size})|flip_lr"
     assert (config.schedule.lr, config.init) == (0.03, "run")
+
+
+AUGREG_B_32 = "augreg/B_32-i21k-300ep-lr_0.001-aug_light1-wd_0.1-do_0.0-sd_0.0.npz"
+
+
+@pytest.mark.parametrize(
+    "args, dropout, protocol",
+    [
+        ("", 0.1, "released"), ("model=H/14,init=imagenet21k/ViT-H_14.npz", 0.1, "released"),
+        ("model=R50+B/16", 0.1, "released"), ("dataset=vtab/dtd", 0.1, "paper"),
+        ("model=BiT-R50x1", 0.0, "released"),
+        ("model=BiT-R50x1,recipe=hyperrule", 0.0, "hyperrule"),
+        ("model=Mixer-B/16,size=224", 0.0, "released-224"),
+        (f"model=B/32,init={AUGREG_B_32}", 0.0, "big_vision"),
+        (f"model=auto,init={AUGREG_B_32},dataset=vtab/dtd", 0.0, "paper"),
+        (f"model=B/32,init={AUGREG_B_32},dropout=0.1,preprocess=released", 0.1, "released"),
+        ("dropout=0.0", 0.0, "released"), ("model=auto,init=my.npz,size=64", 0.0, "released-64"),
+    ],
+)  # fmt: skip
+def test_dropout_and_preprocess_follow_the_weights(args, dropout, protocol):
+    config = load(TRANSFER + args)
+    assert (config.model.dropout, config.recipe.protocol) == (dropout, protocol)
+
+
+def test_runs_of_augreg_are_known_as_such(tmp_path):
+    for recipe, expected in (("augreg", 0.0), ("paper", 0.1)):
+        folder = tmp_path / recipe
+        folder.mkdir()
+        config = load(f"{PRETRAIN}recipe={recipe},dataset=imagenet,model=B/32")
+        (folder / "config.yaml").write_text(config_lib.to_yaml(config))
+        assert load(f"{TRANSFER}model=B/32,init={folder}").model.dropout == expected
+
+
+@pytest.mark.parametrize(
+    "args, train, evaluated",
+    [
+        ("dataset=imagenet", "inception_crop({size})", "bv_resize_small({size*7//6})"),
+        ("dataset=pets,size=224", "inception_crop({size})", "bv_resize_small({size*8//7})"),
+        ("dataset=cifar100", "bv_resize_small({size*7//6})|random_crop({size})",
+         "bv_resize_small({size*7//6})"),
+    ],
+)  # fmt: skip
+def test_big_visions_chain(args, train, evaluated):
+    config = load(f"{TRANSFER}preprocess=big_vision,{args}")
+    assert config.data.train_ops == f"decode|{train}|flip_lr"
+    assert config.data.eval_ops == f"decode|{evaluated}|central_crop({{size}})"
 
 
 @pytest.mark.parametrize(
@@ -307,8 +356,9 @@ def test_stages_of_transfer(dataset):
 @pytest.mark.parametrize(
     "args, protocol",
     [
-        ("", "paper"), ("preprocess=released", "released"), ("model=H/14", "paper"),
-        ("size=384", "paper"), ("model=L/16,size=512,polyak=true", "paper-512-polyak"),
+        ("", "released"), ("preprocess=paper", "paper"), ("model=H/14", "released"),
+        ("preprocess=big_vision", "big_vision"), ("dataset=vtab/eurosat", "paper"),
+        ("size=384", "released"), ("model=L/16,size=512,polyak=true", "released-512-polyak"),
         ("recipe=hyperrule", "hyperrule"), ("recipe=hyperrule,hyperrule=code", "hyperrule-code"),
     ],
 )  # fmt: skip
@@ -452,7 +502,7 @@ def test_equal_rates_give_the_smaller_one():
 
 def test_bit_also_tries_the_hyperrule():
     select, final = stages(f"{TRANSFER}model=BiT-R50x1,dataset=imagenet")
-    assert [p.config.recipe.protocol for p in select] == ["paper"] * 4 + ["hyperrule"]
+    assert [p.config.recipe.protocol for p in select] == ["released"] * 4 + ["hyperrule"]
     assert {(p.config.recipe.protocol, p.config.schedule.name) for p in final} == {
         ("hyperrule", "step")
     }

@@ -15,7 +15,7 @@ import pytest
 import test_pages
 
 from vit_jax.cli import main
-from vit_jax.experiments.tables import filling, rendering
+from vit_jax.experiments.tables import filling, rendering, run_results
 from vit_jax.experiments.tables.cells import TABLES, find
 
 
@@ -38,7 +38,9 @@ def runs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def filled(runs):
-    with paper_runs.quick_yaml():
+    with paper_runs.quick_yaml(), pytest.MonkeyPatch.context() as patch:
+        found = run_results.read(runs)  # once for all tables
+        patch.setattr(run_results, "read", lambda _: found)
         return {name: filling.fill(find(name), runs) for name in TABLES}
 
 
@@ -59,7 +61,9 @@ def test_markdown_has_aligned_columns_and_the_summary_last(filled, name):
 def test_csv_has_a_row_a_cell_and_the_summary_last(filled, name):
     report = filled[name]
     header, *rows, last = csv.reader(io.StringIO(rendering.render_table(report, "csv")))
-    assert header[-7:] == ["paper", "ours", "std", "difference", "seeds", "status", "stand-in"]
+    assert header[-8:] == [
+        "paper", "ours", "std", "difference", "seeds", "status", "fits also", "stand-in",
+    ]  # fmt: skip
     assert len(rows) == len(report.cells)
     assert {len(row) for row in rows} == {len(header)}
     assert last == [report.summary]
@@ -91,13 +95,14 @@ def test_row_shows_what_is_known(filled):
     rows = {tuple(row[:3]): row[3:] for row in csv.reader(
         io.StringIO(rendering.render_table(filled["5"], "csv")))}  # fmt: skip
     assert rows["ImageNet-21k", "CIFAR-10", "ViT-B/16"] == [
-        "98.95", "98.95", "0.05", "+0.00", "3", "within tolerance", "",
+        "98.95", "98.95", "0.05", "+0.00", "3", "within tolerance",
+        "ViT-B/32, ViT-L/16, ViT-L/32", "",
     ]  # fmt: skip
     assert rows["ImageNet-21k", "CIFAR-10", "ViT-B/32"] == [
-        "98.79", "98.10", "0.10", "-0.69", "3", "off", "",
+        "98.79", "98.10", "0.10", "-0.69", "3", "off", "", "",
     ]  # fmt: skip
     assert rows["ImageNet-21k", "CIFAR-10", "ViT-L/16"] == [
-        "99.16", "", "", "", "", "missing", "on synthetic:cifar10: 97.00 (1 run)",
+        "99.16", "", "", "", "", "missing", "", "on synthetic:cifar10: 97.00 (1 run)",
     ]  # fmt: skip
     means = [row for row in csv.reader(io.StringIO(rendering.render_table(filled["9"], "csv")))
              if row[1:] and row[1].startswith("Mean")]  # fmt: skip
@@ -137,10 +142,30 @@ def test_plan_as_a_script_is_a_command_a_line(capsys):
     assert "No missing cell" in run(capsys, 7, "--plan")[1]
 
 
+@pytest.mark.parametrize("form", ["md", "csv", "html"])
+def test_protocol_without_a_name_lists_the_choices_with_their_evidence(capsys, form):
+    code, out, _ = run(capsys, 5, "--protocol", f"--format={form}")
+    assert code == 0
+    if form == "html":
+        out = " ".join(test_pages.check(out).words)
+    for part in ("preprocess=released", "issue 53", "section 4.1", "dropout=0.1", "inference"):
+        assert part in out
+
+
+def test_table_names_protocol_and_dropout_and_what_it_does_not_tell_apart(filled):
+    text = rendering.render_table(filled["5"], "md")
+    assert "Protocol of the runs: released, dropout 0.1." in text
+    assert (
+        "Within tolerance, but not told apart: ViT-B/16 and ViT-B/32 (ImageNet-21k, CIFAR-10); "
+        "ViT-B/16 and ViT-L/16 (ImageNet-21k, CIFAR-10); "
+        "ViT-B/16 and ViT-L/32 (ImageNet-21k, CIFAR-10)."
+    ) in text
+
+
 @pytest.mark.parametrize(
     "args, parts",
     [
-        (["55"], ("unknown table '55'", "augreg3")),
+        (["rows"], ("unknown table 'rows'", "augreg3", "replication")),
         (["figure1", "--runs=."], ("figure1", "figure12")),
         (["5", "--runs=/no/such"], ("--runs=/no/such does not exist", "workdirs")),
         (["5", "--runs=/" + "x" * 5000], ("cannot be read (File name too long)", "workdirs")),
@@ -167,7 +192,7 @@ def test_commands_of_the_page_run(capsys, root, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```bash\n(.*?)```", (root / "docs/tables.md").read_text(), re.DOTALL)
     commands = [line for block in blocks for line in block.splitlines()]
-    assert len(commands) == 4
+    assert len(commands) == 5
     for command in commands:
         program, *args = shlex.split(command)
         assert program == "vit_jax"
@@ -176,8 +201,10 @@ def test_commands_of_the_page_run(capsys, root, tmp_path, monkeypatch):
 
 def test_page_explains_every_status(root):
     text = (root / "docs/tables.md").read_text()
-    for status in (filling.MISSING, filling.RUNNING, *filling.FEW, filling.WITHIN, filling.OFF,
-                   filling.PRIVATE, filling.EXTERNAL, filling.ABSENT):  # fmt: skip
+    for status in (
+        filling.MISSING, filling.RUNNING, *filling.FEW, filling.WITHIN, filling.OFF,
+        filling.PRIVATE, filling.EXTERNAL, filling.ABSENT, filling.UNFILLABLE,
+    ):  # fmt: skip
         assert f"`{status}`" in text
 
 

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""`vit_jax table NAME --runs=DIR [--format=md|csv|html] [--protocol=NAME] [--plan]`."""
+"""`vit_jax table NAME --runs=DIR [--format=md|csv|html] [--protocol[=NAME]] [--plan]`."""
 
 import argparse
 import sys
@@ -11,6 +11,7 @@ from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
 
 OVERRIDES = False  # whether --config.key=value may follow
+EVIDENCE = "evidence"  # the value of --protocol without a name
 EXAMPLE = "vit_jax table 5 --runs=runs --format=html > table5.html"
 
 
@@ -19,13 +20,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name",
         metavar="NAME",
-        help="1 to 9, figure2 to figure5, figure8, figure9, figure12, augreg3, or miniature",
+        help="1 to 9, figure2 to figure5, figure8, figure9, figure12; replication, big_vision, "
+        "mixer, masked, objectnet; augreg3, augreg5, augreg6, augreg_figure4; or miniature",
     )
     parser.add_argument("--runs", metavar="DIR", help="folder that holds workdirs, at any depth")
     parser.add_argument("--format", default="md", metavar="FORMAT",
                         help="md (default), csv or html; with --plan also sh")  # fmt: skip
-    parser.add_argument("--protocol", default="", metavar="NAME",
-                        help="which runs count, if runs of several protocols exist")  # fmt: skip
+    parser.add_argument(
+        "--protocol", default="", nargs="?", const=EVIDENCE, metavar="NAME",
+        help="which runs count, if runs of several protocols exist; without a name: list the "
+        "choices of fine-tuning with their evidence",
+    )  # fmt: skip
     parser.add_argument(
         "--plan",
         action="store_true",
@@ -41,6 +46,9 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     if args.name == miniature.NAME:
         return _miniature(args)
     table = cells.find(args.name)
+    if args.protocol == EVIDENCE:
+        print(rendering.render_choices(args.format))
+        return 0
     if args.runs == "" or (args.runs is None and table.need_runs and not args.plan):
         raise BadInput(
             f"table {args.name} is filled by runs: give --runs=DIR, a folder that holds workdirs."

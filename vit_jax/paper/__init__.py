@@ -9,10 +9,11 @@ The room needs only the standard library.
     vtab_tasks.json        the 19 tasks of VTAB: splits, labels, sizes, downloads
     augreg.json            arXiv:2106.10270, "How to train your ViT?"
     bit_hyperrule.json     arXiv:1912.11370, BiT: pre-training and HyperRule
+    replications.json      fine-tunings that the authors published beside the papers; evidence
     robustness.json        ReaL, ImageNet-V2, -A, -R, -Sketch, -C, ObjectNet; AlexNet's errors on -C
 
-Start from `vtab`, `pretraining`, `transfer`, `hyperrule`, `augreg` or `robustness`; `table` returns
-a whole file.
+Start from `vtab`, `pretraining`, `transfer`, `hyperrule`, `augreg`, `replications` or `robustness`;
+`table` returns a whole file.
 """
 
 import functools

@@ -11,6 +11,7 @@ import functools
 
 from vit_jax import paper
 from vit_jax.errors import unknown
+from vit_jax.paper import replications
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +53,10 @@ class Pretraining:
       weight_decays: values in the paper, multiplied by the rate.
       rates: rates for both dropout and stochastic depth.
       head_bias: initial bias of the head.
-      default_level: variant -> level in big_vision's configuration.
+      default_level: variant -> level; on ImageNet-21k that of the recommended checkpoint, on
+        ImageNet that of big_vision's configuration.
+      default_decay: variant -> weight decay of the recommended checkpoint.
+      default_rate: variant -> rate of dropout and stochastic depth, likewise.
     """
 
     batch_size: int
@@ -64,6 +68,8 @@ class Pretraining:
     rates: tuple[float, ...]
     head_bias: float
     default_level: dict[str, str]
+    default_decay: dict[str, float] = dataclasses.field(default_factory=dict)
+    default_rate: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 _DATASETS = {"imagenet21k": ("ImageNet-21k", "i21k"), "imagenet": ("ImageNet-1k", "i1k")}
@@ -81,6 +87,7 @@ def pretraining(dataset: str) -> Pretraining:
     whole = paper.table("augreg")
     values, more = whole["pretraining"], whole["pretraining"]["big_vision_details"]
     regularization = whole["regularization"]
+    chosen = replications.recommended() if dataset == "imagenet21k" else {}
     return Pretraining(
         values["batch_size"],
         values["peak_lr"],
@@ -90,5 +97,7 @@ def pretraining(dataset: str) -> Pretraining:
         tuple(regularization["weight_decay"]),
         tuple(setting["dropout"] for setting in regularization["settings"]),
         more["init_head_bias"][short],
-        more["default_aug"][short],
+        {name: row.level for name, row in chosen.items()} or more["default_aug"][short],
+        {name: row.weight_decay for name, row in chosen.items()},
+        {name: row.rate for name, row in chosen.items()},
     )

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The printed numbers of arXiv:2010.11929 and of AugReg's Table 3, one `Value` per cell.
+"""The printed numbers of arXiv:2010.11929 and of AugReg's tables, one `Value` per cell.
 
 Accuracies are in percent, even if the paper prints shares. Start from `table` or `figure`.
 """
@@ -146,6 +146,51 @@ def augreg_3() -> list[Value]:
         for row in paper.table("augreg")["table_3"]["rows"]
         for column, value in row[size].items()
     ]
+
+
+def augreg_5() -> list[Value]:
+    """Returns AugReg's Table 5, VTAB; labels: pre-training, model, group, task. `Mean` is last."""
+    return [
+        Value((row["pretraining"], row["model"], group, task), value)
+        for row in paper.table("augreg")["table_5_vtab"]["rows"]
+        for group in ("natural", "specialized", "structured")
+        for task, value in row[group].items()
+    ]
+
+
+def augreg_6() -> list[Value]:
+    """Returns AugReg's Table 6 of B/32; labels: setting, column."""
+    return [
+        Value((setting, column), value)
+        for setting, columns in paper.table("augreg")["table_6"]["rows"].items()
+        for column, value in columns.items()
+    ]
+
+
+def augreg_figure_4() -> list[Value]:
+    """Returns AugReg's Figure 4, validation accuracy in whole percent.
+
+    Labels: pre-training, model, rate of dropout and stochastic depth, level.
+    """
+    names = {"0.0": "no_regularization", "0.1": "regularization_0.1"}
+    return [
+        Value((column, model, rate, level), value)
+        for column, models in paper.table("augreg")["figure_4"]["values"].items()
+        for model, settings in models.items()
+        for rate, name in names.items()
+        for level, value in settings[name].items()
+    ]
+
+
+def masked_percent() -> float:
+    """Returns the ImageNet accuracy of section 4.6, after masked patch prediction."""
+    return pretraining.masked().imagenet_percent
+
+
+def objectnet() -> dict[str, float]:
+    """Returns `top1` and `top5` on ObjectNet, in percent (appendix D.9, ViT-H/14)."""
+    value = paper.table("vit_paper_tables")["text_details"]["objectnet"]["value"]
+    return {"top1": value["top1_percent"], "top5": value["top5_percent"]}
 
 
 def augreg_best(model: str, column: str) -> tuple[str, float]:

@@ -4,9 +4,11 @@
 """Fills the cells of the papers' tables with runs, and compares with the papers' values.
 
     cells         a cell, and the run that it wants; every table by name
-    transfers     the cells of Tables 2, 5, 6, 7, 9, Figures 2, 3, 5 and of AugReg's Table 3
+    transfers     the cells of Tables 2, 5, 6, 7, 9 and Figures 2, 3, 5
     ablations     the cells of Table 8 and Figures 4, 8, 9 and 12
     settings      Tables 1, 3 and 4: the models and the recipes themselves
+    augreg        the tables of AugReg
+    replications  replications by the authors, section 4.6 and appendix D.9
     run_results   the runs in a folder
     lineage       the training data of a run's starting weights
     recipe_diff   differences between a run and its recipe

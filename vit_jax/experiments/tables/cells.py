@@ -13,8 +13,8 @@ from vit_jax.config.plugins import Registry
 from vit_jax.errors import unknown
 
 # public: anybody can reproduce it; private: needs JFT-300M; external: the paper quotes it from
-# others; absent: the paper leaves it empty.
-Kind = Literal["public", "private", "external", "absent"]
+# others; unfillable: no run of ours measures it; absent: the paper leaves it empty.
+Kind = Literal["public", "private", "external", "unfillable", "absent"]
 UPSTREAM = {"JFT-300M": "jft", "ImageNet-21k": "imagenet21k", "ImageNet": "imagenet"}
 
 
@@ -31,7 +31,10 @@ class Want:
       size: pixels a side, if different from the recipe's; 0: the recipe's.
       ema: factor of the moving average of parameters.
       preprocess: preprocess of configs/transfer.py; empty: any, but the same for the whole table.
+      dropout: dropout of the fine-tuning; None: the recipe's.
       rates: the grid of learning rates, if different from the paper's Table 4.
+      fixed: True if the rate was given and nothing selected: a run without a stage, trained on all
+        but the held-out part of train.
       metric: key in results.json.
       settings: further keys of the pre-training run, with their values.
       known: False if the papers do not describe the run; then no run can fill the cell.
@@ -45,7 +48,9 @@ class Want:
     size: int = 0
     ema: float = 0.0
     preprocess: str = ""
+    dropout: float | None = None
     rates: tuple[float, ...] = ()
+    fixed: bool = False
     metric: str = "test/top1"
     settings: tuple[tuple[str, Any], ...] = ()
     known: bool = True
@@ -63,8 +68,10 @@ class Cell:
       paper_runs: number of runs that the paper's value is the mean of.
       wants: the run that fills the cell; several: their mean fills it.
       ours: a value that needs no run: computed from models or read from recipes.
-      bound: the relative difference that such a value may have.
+      accepts: (lowest, highest) printed value that agrees with such a number.
+      why: the reason for a number that does not agree, as far as known.
       x: position on the horizontal axis of a chart.
+      rounding: half a unit of the last printed digit, if the tolerance is not far above it.
       counts: True if it is one of the cells to reproduce; False for a mean that no paper prints.
     """
 
@@ -75,8 +82,10 @@ class Cell:
     paper_runs: int = 1
     wants: tuple[Want, ...] = ()
     ours: float | str | None = None
-    bound: float = 0.0
+    accepts: tuple[float, float] = (0.0, 0.0)
+    why: str = ""
     x: float | None = None
+    rounding: float = 0.0
     counts: bool = True
 
 
@@ -90,6 +99,7 @@ class Table:
       columns: the meaning of each label of a cell.
       cells: in the order of the paper.
       digits: number of digits after the point.
+      models: the columns that name a cell's model; cells that agree in the others are a row.
       notes: sentences to print below it.
       axes: titles of a chart's axes, for a figure of the paper.
       series: number of leading labels that name a line; with two, the first names a chart.
@@ -102,6 +112,7 @@ class Table:
     columns: tuple[str, ...]
     cells: tuple[Cell, ...]
     digits: int = 2
+    models: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     axes: tuple[str, str] | None = None
     series: int = 0
@@ -134,7 +145,15 @@ TABLES = Registry({
         "figure8": "ablations:figure_8",
         "figure9": "ablations:figure_9",
         "figure12": "ablations:figure_12",
-        "augreg3": "transfers:augreg_3",
+        "augreg3": "augreg:table_3",
+        "augreg5": "augreg:table_5",
+        "augreg6": "augreg:table_6",
+        "augreg_figure4": "augreg:figure_4",
+        "replication": "replications:readme",
+        "big_vision": "replications:big_vision",
+        "mixer": "replications:mixer",
+        "masked": "replications:masked",
+        "objectnet": "replications:objectnet",
     }.items()
 })  # fmt: skip
 

@@ -3,7 +3,7 @@
 
 """Fills the cells of a table with runs: mean and spread over seeds, difference, status.
 
-Start from `fill`.
+Start from `fill`; `tolerance` says when two accuracies are the same.
 """
 
 import dataclasses
@@ -20,12 +20,17 @@ from vit_jax.experiments.tables.cells import Cell, Table, Want
 from vit_jax.experiments.tables.lineage import Ancestry
 from vit_jax.experiments.tables.run_matching import SELECT, Placed, Placer, is_vtab
 from vit_jax.experiments.tables.run_results import Run
+from vit_jax.paper import replications
 
 # The status of a cell.
 MISSING, RUNNING, WITHIN, OFF = "missing", "running", "within tolerance", "off"
 FEW = ("1 seed", "2 seeds")  # the formula's s needs three seeds
-LEAST = 0.1  # the smallest tolerance, in points
 PRIVATE, EXTERNAL, ABSENT = "needs private data", "external", "not in the paper"
+UNFILLABLE = "no run measures it"
+_WITHOUT_RUNS = {
+    "public": MISSING, "private": PRIVATE, "external": EXTERNAL, "unfillable": UNFILLABLE,
+    "absent": ABSENT,
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +43,8 @@ class Filled:
       ours: mean over seeds, or the computed value; None: no value.
       std: standard deviation over seeds; None with fewer than two.
       seeds: number of seeds.
+      allowed: the tolerance, in points, if there is a verdict.
+      also: models of the same row whose printed values our value would fit as well.
       stand_ins: values of runs that do not count, one phrase each.
       partial: True for a mean with a missing part.
       lacking: the wants that keep it empty, since no run for them has finished or is running.
@@ -48,6 +55,8 @@ class Filled:
     ours: float | str | None = None
     std: float | None = None
     seeds: int = 0
+    allowed: float = 0.0
+    also: tuple[str, ...] = ()
     stand_ins: tuple[str, ...] = ()
     partial: bool = False
     lacking: tuple[Want, ...] = ()
@@ -67,6 +76,7 @@ class Report:
       table: the table.
       cells: in the order of the table.
       protocol: the protocol of its runs; empty without runs.
+      dropouts: the dropout rates of the fine-tunings that fill cells.
       remarks: sentences on runs that cannot be read, are running, or fit no cell.
       runs: all runs in the folder.
     """
@@ -74,6 +84,7 @@ class Report:
     table: Table
     cells: tuple[Filled, ...]
     protocol: str = ""
+    dropouts: tuple[float, ...] = ()
     remarks: tuple[str, ...] = ()
     runs: tuple[Run, ...] = ()
 
@@ -87,9 +98,9 @@ class Report:
 
 @dataclasses.dataclass
 class _Measurements:
-    """The measurements of a want: seed -> (percent, examples), and seed -> run."""
+    """The measurements of a want: seed -> percent, and seed -> run."""
 
-    seeds: dict[int, tuple[float, int]] = dataclasses.field(default_factory=dict)
+    seeds: dict[int, float] = dataclasses.field(default_factory=dict)
     counted: dict[int, Placed] = dataclasses.field(default_factory=dict)
     others: dict[str, list[float]] = dataclasses.field(default_factory=lambda: defaultdict(list))
     running: bool = False
@@ -110,43 +121,62 @@ def fill(table: Table, root: Path | None, protocol: str = "") -> Report:
     wants = list(dict.fromkeys(want for cell in table.cells for want in cell.wants))
     placer = Placer(wants, Ancestry(root, runs))
     placed = [(run, placer.place(run)) for run in runs]
-    protocol = _one_protocol(placed, protocol)
+    protocols = _protocols(placed, protocol)
     measured: dict[Want, _Measurements] = defaultdict(_Measurements)
     beside: dict[Want, list[Placed]] = defaultdict(list)
     for _, places in placed:
         for want, place in places.items():
             beside[want].append(place)
     for want, places in beside.items():
-        measured[want] = _measured(want, places, protocol)
+        measured[want] = _measured(want, places, protocols.get(is_vtab(want), ""))
     _check_choices(measured)
-    cells = tuple(_cell(cell, [measured[want] for want in cell.wants]) for cell in table.cells)
+    cells = [_cell(cell, [measured[want] for want in cell.wants]) for cell in table.cells]
     remarks = [f"not readable: {text}" for text in broken] + _remarks(placed)
     if table.name == "2":
         remarks += compute.measured_core_days(runs)
-    return Report(table, cells, protocol, tuple(remarks), tuple(runs))
+    dropouts = {
+        place.run.config["model.dropout"]
+        for one in measured.values()
+        for place in one.counted.values()
+        if place.run.fine_tunes
+    }
+    return Report(
+        table, _with_rivals(table, cells), _in_words(protocols), tuple(sorted(dropouts)),
+        tuple(remarks), tuple(runs),
+    )  # fmt: skip
 
 
-def _one_protocol(placed: Iterable[tuple[Run, dict[Want, Placed]]], wanted: str) -> str:
-    """Returns the protocol of the runs that count.
+def _protocols(placed: Iterable[tuple[Run, dict[Want, Placed]]], wanted: str) -> dict[bool, str]:
+    """Returns the protocol of the runs that count, for VTAB (True) and for other data sets.
 
     Raises:
-      BadInput: there are two protocols, or not the wanted one.
+      BadInput: there are two protocols of either, or the wanted one is of neither.
     """
-    first: dict[str, Run] = {}
+    first: dict[bool, dict[str, Run]] = {}
     for run, places in placed:
-        for place in places.values():
+        for want, place in places.items():
             if place.mixes:
-                first.setdefault(place.protocol, run)
-    if wanted and first and wanted not in first:
-        raise unknown("protocol", wanted, first)
-    if len(first) > 1 and not wanted:
-        (a, one), (b, other), *_ = first.items()
-        raise BadInput(
-            f"runs of mixed protocols: {one.folder} is {a!r}, {other.folder} is {b!r}. A table has "
-            f"one protocol; choose one of {', '.join(first)} with --protocol=NAME, or give another "
-            "--runs."
-        )
-    return wanted or next(iter(first), "")
+                first.setdefault(is_vtab(want), {}).setdefault(place.protocol, run)
+    known = [name for runs in first.values() for name in runs]
+    if wanted and known and wanted not in known:
+        raise unknown("protocol", wanted, dict.fromkeys(known))
+    for runs in first.values():
+        if len(runs) > 1 and wanted not in runs:
+            (a, one), (b, other), *_ = runs.items()
+            raise BadInput(
+                f"runs of mixed protocols: {one.folder} is {a!r}, {other.folder} is {b!r}. A table "
+                f"has one protocol; choose one of {', '.join(runs)} with --protocol=NAME, or give "
+                "another --runs."
+            )
+    return {vtab: wanted if wanted in runs else next(iter(runs)) for vtab, runs in first.items()}
+
+
+def _in_words(protocols: Mapping[bool, str]) -> str:
+    """Returns `released`, or with another one for VTAB `released (VTAB: paper)`."""
+    names = list(dict.fromkeys(protocols.values()))
+    if len(names) < 2:
+        return "".join(names)
+    return f"{protocols[False]} (VTAB: {protocols[True]})"
 
 
 def _measured(want: Want, places: Sequence[Placed], protocol: str) -> _Measurements:
@@ -169,7 +199,7 @@ def _measured(want: Want, places: Sequence[Placed], protocol: str) -> _Measureme
                     both = f"{other.epochs} and {place.epochs} epochs of pre-training"
                     raise _twice(other.run, run, f"they have {both}")
             measurements.counted[seed] = place
-            measurements.seeds[seed] = value, run.examples(want.metric)
+            measurements.seeds[seed] = value
     return measurements
 
 
@@ -203,29 +233,28 @@ def _short(why_not: Sequence[str], most: int = 3) -> str:
 
 
 def _cell(cell: Cell, measured: Sequence[_Measurements]) -> Filled:
-    if cell.kind == "external":
-        return Filled(cell, EXTERNAL)
+    if cell.kind in ("external", "unfillable"):
+        return Filled(cell, _WITHOUT_RUNS[cell.kind])
     if cell.ours is not None:
-        return Filled(cell, WITHIN if _agrees(cell) else OFF, cell.ours)
+        return _computed(cell)
     stand_ins = _stand_ins(cell, measured)
     seeds = sorted(set.intersection(*(set(f.seeds) for f in measured))) if measured else []
     partial = len(measured) > 1 and not seeds
-    nothing = {"public": MISSING, "private": PRIVATE, "absent": ABSENT}[cell.kind]
     if not seeds:
         running = cell.kind != "absent" and any(f.running for f in measured)
-        status = RUNNING if running else nothing
+        status = RUNNING if running else _WITHOUT_RUNS[cell.kind]
         lacking = _lacking(cell, measured)
         return Filled(cell, status, stand_ins=stand_ins, partial=partial, lacking=lacking)
-    means = [statistics.fmean(f.seeds[seed][0] for f in measured) for seed in seeds]
+    means = [statistics.fmean(f.seeds[seed] for f in measured) for seed in seeds]
     ours, std = statistics.fmean(means), statistics.stdev(means) if len(means) > 1 else None
-    filled = Filled(cell, ABSENT, ours, std, len(seeds), stand_ins)
+    filled = Filled(cell, ABSENT, ours, std, len(seeds), stand_ins=stand_ins)
     if cell.kind == "absent" or filled.difference is None:
         return filled
     if std is None or len(seeds) <= len(FEW):
         return dataclasses.replace(filled, status=FEW[len(seeds) - 1])
-    allowed = _allowed(cell, measured, seeds, std)
-    close = abs(filled.difference) <= allowed
-    return dataclasses.replace(filled, status=WITHIN if close else OFF)
+    allowed = _allowed(cell, std, len(seeds))
+    status = WITHIN if abs(filled.difference) <= allowed else OFF
+    return dataclasses.replace(filled, status=status, allowed=allowed)
 
 
 def _lacking(cell: Cell, measured: Sequence[_Measurements]) -> tuple[Want, ...]:
@@ -236,54 +265,83 @@ def _lacking(cell: Cell, measured: Sequence[_Measurements]) -> tuple[Want, ...]:
     return tuple(w for w, f in pairs if not f.running and common not in f.seeds)
 
 
-def _allowed(
-    cell: Cell, measured: Sequence[_Measurements], seeds: Sequence[int], std: float
-) -> float:
+def _allowed(cell: Cell, our_std: float, our_runs: int) -> float:
     """Returns the tolerance of a cell, in points."""
-    shares = [statistics.fmean(f.seeds[s][0] for s in seeds) / 100 for f in measured]
-    if len(shares) == 1:  # a mean of tasks has no printed values of its parts
-        assert isinstance(cell.paper, float | int)
-        shares = [cell.paper / 100]
-    sizes = [min(f.seeds[s][1] for s in seeds) for f in measured]
-    error = binomial(shares, sizes) if all(sizes) else 0.0
-    return tolerance(cell.paper_std, cell.paper_runs, std, len(seeds), error)
+    least = floor([want.dataset for want in cell.wants])
+    both = tolerance(cell.paper_std, cell.paper_runs, our_std, our_runs, least)
+    return both + cell.rounding
 
 
 def tolerance(
-    paper_std: float, paper_runs: int, our_std: float, our_runs: int, binomial: float
+    paper_std: float, paper_runs: int, our_std: float, our_runs: int, least: float
 ) -> float:
     """Returns the largest difference, in points, at which two accuracies count as the same.
 
-    max(2 sqrt(s_paper^2 / n_paper + s_ours^2 / n_ours), 2 binomial, 0.1)
+    2 sqrt(s_paper^2 / n_paper + s_ours^2 / n_ours), where each s is at least `least`. The error of
+    the test set is not part of it: both accuracies are of the same images.
 
     Args:
       paper_std: s_paper, standard deviation between the paper's runs, in points.
       paper_runs: n_paper, number of runs that the paper's value is the mean of.
       our_std: s_ours, standard deviation between our runs, in points.
       our_runs: n_ours, number of our seeds.
-      binomial: standard error due to the test set, in points.
+      least: the smallest standard deviation to assume; see `floor`.
     """
-    between = math.sqrt(paper_std**2 / paper_runs + our_std**2 / our_runs)
-    return max(2 * between, 2 * binomial, LEAST)
+    theirs, ours = max(paper_std, least), max(our_std, least)
+    return 2 * math.sqrt(theirs**2 / paper_runs + ours**2 / our_runs)
 
 
-def binomial(shares: Sequence[float], examples: Sequence[int]) -> float:
-    """Returns the standard error, in points, of a mean of accuracies on test sets of given sizes.
+def floor(datasets: Sequence[str]) -> float:
+    """Returns the smallest deviation to assume for a mean of fine-tunings, in points.
+
+    It comes from published repetitions (`replications.spread`), taken as independent.
 
     Args:
-      shares: accuracies from 0 to 1, one for each test set.
-      examples: size of each test set.
+      datasets: datasets of configs/transfer.py; "" is a pre-training.
     """
-    variance = sum(p * (1 - p) / n for p, n in zip(shares, examples, strict=True))
-    return 100 * math.sqrt(variance) / len(shares)
+    return math.sqrt(sum(replications.spread(name) ** 2 for name in datasets)) / len(datasets)
 
 
-def _agrees(cell: Cell) -> bool:
-    """Returns True if a value that needs no run agrees with the paper's."""
-    if isinstance(cell.paper, str) or isinstance(cell.ours, str) or cell.paper is None:
-        return cell.paper == cell.ours
-    assert cell.ours is not None
-    return abs(cell.ours - cell.paper) <= cell.bound * abs(cell.paper)
+def _computed(cell: Cell) -> Filled:
+    """Returns a cell whose value needs no run; one that differs says by how much, and why."""
+    paper, ours = cell.paper, cell.ours
+    if isinstance(paper, str) or isinstance(ours, str) or paper is None or ours is None:
+        return Filled(cell, WITHIN if paper == ours else OFF, ours)
+    if cell.accepts[0] <= paper <= cell.accepts[1]:
+        return Filled(cell, WITHIN, ours)
+    return Filled(cell, OFF, ours, stand_ins=(f"{ours / paper - 1:+.1%}: {cell.why}",))
+
+
+def _with_rivals(table: Table, cells: Sequence[Filled]) -> tuple[Filled, ...]:
+    """Adds to each cell with a verdict the other models of its row that it cannot exclude."""
+    rows: dict[tuple[str, ...], list[Cell]] = defaultdict(list)
+    for filled in cells:
+        if table.models:
+            rows[split(table, filled.cell)[1]].append(filled.cell)
+    return tuple(
+        dataclasses.replace(filled, also=tuple(_rivals(table, filled, rows)))
+        if filled.allowed
+        else filled
+        for filled in cells
+    )
+
+
+def _rivals(
+    table: Table, filled: Filled, rows: Mapping[tuple[str, ...], Sequence[Cell]]
+) -> Iterable[str]:
+    own, row = split(table, filled.cell)
+    for other in rows.get(row, ()):
+        name = split(table, other)[0]
+        if name != own and isinstance(other.paper, float | int):
+            assert isinstance(filled.ours, float | int)
+            if abs(filled.ours - other.paper) <= filled.allowed:
+                yield name
+
+
+def split(table: Table, cell: Cell) -> tuple[str, tuple[str, ...]]:
+    """Splits the labels of a cell into the name of its model and its row."""
+    name = ", ".join(cell.labels[i] for i in table.models)
+    return name, tuple(text for i, text in enumerate(cell.labels) if i not in table.models)
 
 
 def _stand_ins(cell: Cell, measured: Sequence[_Measurements]) -> tuple[str, ...]:

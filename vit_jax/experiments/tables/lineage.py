@@ -38,7 +38,7 @@ class Origin:
 
     Attributes:
       dataset: jft, imagenet21k, imagenet; otherwise a name for the training data.
-      recipe: paper, bit or augreg; empty: unknown, so the paper's is assumed.
+      recipe: paper, bit, augreg, masked or mixer; empty: unknown, so the paper's is assumed.
       epochs: number of epochs; 0: unknown.
       unlike: differences from the recipe's settings, a phrase each.
     """
@@ -133,7 +133,7 @@ def pretraining_origin(run: Run, upstream: str = "") -> Origin:
 def judged(
     config: recipe_diff.Flat, dataset: str, epochs: int, **own: object
 ) -> tuple[str, tuple[recipe_diff.Difference, ...]]:
-    """Returns (the recipe of configs/pretrain.py closest to a run, the differences from it).
+    """Returns (the pre-training recipe closest to a run, the differences from it).
 
     Args:
       config: the configuration of the run.
@@ -142,7 +142,8 @@ def judged(
       **own: see `recipe_diff.differences`.
     """
     by_recipe = {}
-    for name in ("paper", "bit", "augreg"):
+    masked = config["recipe.name"] == "masked"
+    for name in ("masked",) if masked else ("paper", "bit", "augreg"):
         for length in (epochs, 90, 300) if not epochs else (epochs,):
             recipe = recipe_diff.pre_training(config["model.variant"], dataset, name, length)
             if recipe is not None:
@@ -172,6 +173,9 @@ def published_origin(init: str) -> Origin | None:
     short = "/".join(Path(init).parts[-2:])
     if re.fullmatch(r"imagenet21k/(ViT|R26\+ViT|R50\+ViT)-\w+\.npz", short):
         return Origin("imagenet21k", "paper", 90) if published.url(short) else None
+    match = re.fullmatch(r"(imagenet1k|imagenet21k)/Mixer-\w+\.npz", short)
+    if match:
+        return Origin(_NAMES[match[1]], "mixer") if published.url(short) else None
     stem = Path(init).name
     match = re.fullmatch(r"\w+-(i1k|i21k)-(\d+)ep-[^/]+\.npz", stem)
     if match and published.url(f"augreg/{stem}"):

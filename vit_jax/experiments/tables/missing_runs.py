@@ -12,10 +12,11 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from vit_jax.experiments.tables import compute, filling
+from vit_jax.experiments.tables import augreg as tables_of_augreg
+from vit_jax.experiments.tables import compute
 from vit_jax.experiments.tables.cells import Want
 from vit_jax.experiments.tables.filling import Report
-from vit_jax.experiments.tables.lineage import Ancestry
+from vit_jax.experiments.tables.lineage import Ancestry, published_origin
 from vit_jax.experiments.tables.run_matching import image_size
 from vit_jax.experiments.tables.run_results import Run
 from vit_jax.models import published
@@ -46,26 +47,20 @@ class Plan:
 
     Attributes:
       jobs: in an order that respects dependencies.
-      without: number of missing cells that no run fills.
     """
 
     jobs: tuple[Job, ...]
-    without: int
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Returns the sum, and the meaning of the hours."""
         hours = sum(job.chip_hours for job in self.jobs)
-        sentences = (
+        return (
             f"{len(self.jobs)} commands, {hours:,.0f} chip-hours of TPUv3.",
             f"Hours are FLOPs at {compute.utilisation():.0%} of a chip's peak, the share that "
             "Table 2 implies for H/14. They exclude evaluation, and nothing was compiled (`vit_jax "
             f"plan` compiles). A sweep counts as every rate once and {SEEDS} final runs.",
         )
-        return (
-            sentences if not self.without else
-            (*sentences, f"No command makes the runs of {self.without} missing cells.")
-        )  # fmt: skip
 
 
 def jobs(report: Report, root: Path | None) -> Plan:
@@ -76,15 +71,10 @@ def jobs(report: Report, root: Path | None) -> Plan:
       root: folder of the existing runs, and of new ones; None: `runs`.
     """
     maker = _Maker(root or Path("runs"), report.runs)
-    without = 0
     for filled in report.cells:
-        if filled.cell.kind != "public":
-            continue
-        without += filled.status == filling.MISSING and not any(w.known for w in filled.cell.wants)
-        for want in filled.lacking:
-            if want.known:
-                maker.add(want)
-    return Plan(tuple(maker.jobs.values()), without)
+        for want in filled.lacking if filled.cell.kind == "public" else ():
+            maker.add(want)
+    return Plan(tuple(maker.jobs.values()))
 
 
 class _Maker:
@@ -103,29 +93,34 @@ class _Maker:
             args["size"] = str(want.size)
         if want.preprocess:
             args["preprocess"] = want.preprocess
+        if want.dropout is not None:
+            args["dropout"] = str(want.dropout)
         if want.ema:
             args["polyak"] = "true"
         if want.dataset == "imagenet":
             args["also"] = "real"  # ImageNet ReaL needs no run of its own
-        if want.rates:
-            args["rates"] = "+".join(map(str, want.rates))
         row = transfer.table_4()[want.dataset.partition("/")[0]]
-        rates = want.rates or row.rates
-        select = len(rates) if row.held_out_percent and len(rates) > 1 else 0
         forward = compute.forward_flops(want.variant, image_size(want))
-        total = 3.0 * forward * row.steps * row.batch_size * (select + SEEDS)
+        once = 3.0 * forward * row.steps * row.batch_size
         name = f"transfer-{_upstream(want)}-{want.variant}-{want.dataset}"
         name += f"-{want.size}" * bool(want.size)
-        self._job("sweep", "transfer.py", args, name, total)
+        if want.fixed:
+            args["lr"] = str(want.rates[0])
+            for seed in range(SEEDS):
+                each = f"{name}-{want.dropout}-seed{seed}"
+                self._job("train", "transfer.py", args, each, once, f"--config.seed={seed}")
+            return
+        if want.rates:
+            args["rates"] = "+".join(map(str, want.rates))
+        rates = want.rates or row.rates
+        select = len(rates) if row.held_out_percent and len(rates) > 1 else 0
+        self._job("sweep", "transfer.py", args, name, once * (select + SEEDS))
 
     def _init(self, want: Want) -> str:
         """Returns weights to start from: published, of an existing run, or of an added run."""
-        files = published.CHECKPOINTS.get(want.variant, ())
-        folder = {"paper": "imagenet21k/", "augreg": "augreg/"}.get(want.recipe, "-")
-        epochs = {"paper": 90, "augreg": 300}.get(want.recipe, 0)
-        for file in files:
-            fits = want.upstream == "imagenet21k" and epochs in want.epochs
-            if fits and file.startswith(folder) and "--" not in file:
+        for file in published.CHECKPOINTS.get(want.variant, ()):
+            origin = published_origin(file)
+            if origin is not None and origin.is_of(want):
                 return file
         for run in self._runs:
             if not run.fine_tunes and run.config["model.variant"] == want.variant:
@@ -142,26 +137,38 @@ class _Maker:
         if want.recipe == "augreg":
             short = {"imagenet": "i1k", "imagenet21k": "i21k"}[want.upstream]
             column = f"{short}_{want.epochs[-1]}ep"
-            level, rate = results.augreg_best(want.variant, column)
+            level, rate = _level(want) or results.augreg_best(want.variant, column)
             args |= {"aug": level, "reg": str(augreg.pretraining(want.upstream).rates[rate > 0])}
         if want.upstream == "imagenet21k":
             args["release"] = RELEASE
         flops = compute.exaflops(want.variant, want.epochs[-1], want.upstream) * 1e18
-        return self._job("train", "pretrain.py", args, f"pretrain-{_upstream(want)}-{want.variant}",
-                         flops)  # fmt: skip
+        name = f"pretrain-{_upstream(want)}-{want.variant}"
+        name += "".join(f"-{part}" for part in _level(want))
+        return self._job("train", "pretrain.py", args, name, flops)
 
-    def _job(self, verb: str, file: str, args: dict[str, str], name: str, flops: float) -> str:
+    def _job(
+        self, verb: str, file: str, args: dict[str, str], name: str, flops: float, *overrides: str
+    ) -> str:
         workdir = str(self._root / re.sub(r"[^\w.+-]", "-", name))
         told = [key for key, value in args.items() if "," in value]  # `init` may have any name
         spec = ",".join(f"{key}={value}" for key, value in args.items() if key not in told)
         more = [f"--config.{key}={args[key]}" for key in told]
         command = ["vit_jax", verb, f"--config=configs/{file}:{spec}", f"--workdir={workdir}"]
-        text = shlex.join([*command, *more])
+        text = shlex.join([*command, *more, *overrides])
         job = self.jobs.setdefault(text, Job(text, 0, compute.chip_hours(flops)))
         job.cells += 1
         return workdir
 
 
+def _level(want: Want) -> tuple[str, float] | tuple[()]:
+    """Returns the level and the rate of AugReg that a pre-training wants; () for the best."""
+    for level in augreg.levels():
+        for rate in augreg.pretraining(want.upstream).rates if want.recipe == "augreg" else ():
+            if tables_of_augreg.settings(level, rate) == want.settings:
+                return level, rate
+    return ()
+
+
 def _upstream(want: Want) -> str:
-    recipe = "" if want.recipe == "paper" else f"{want.recipe}-{want.epochs[-1]}-"
+    recipe = "" if want.recipe == "paper" else "-".join([want.recipe, *map(str, want.epochs), ""])
     return f"{recipe}{want.upstream}"

@@ -63,16 +63,27 @@ def recipe(file: str, args: str) -> Flat:
 
 
 @functools.cache
-def fine_tuning(variant: str, dataset: str, **arguments: Any) -> Flat:
-    """Returns configs/transfer.py as it trains once everything is chosen: on all of train."""
+def fine_tuning(variant: str, dataset: str, *, whole: bool = True, **arguments: Any) -> Flat:
+    """Returns configs/transfer.py as it trains once everything is chosen.
+
+    Args:
+      variant: the model.
+      dataset: dataset of the recipe.
+      whole: True for all of train, False for the part that is not held out.
+      **arguments: further arguments of the recipe.
+    """
     args = {"model": variant, "dataset": dataset, **arguments}
     values = recipe("transfer.py", ",".join(f"{key}={value}" for key, value in args.items()))
-    whole = {} if dataset.startswith("vtab/") else {"data.split": "train"}
-    return {**values, **whole}
+    return {**values, "data.split": "train"} if whole and "/" not in dataset else values
 
 
 def pre_training(variant: str, dataset: str, name: str, epochs: int) -> Flat | None:
-    """Returns configs/pretrain.py (AugReg: level none); None if it lacks this model or length."""
+    """Returns configs/pretrain.py (AugReg: level none); None if it lacks this model or length.
+
+    The name `masked` is configs/masked.py, whose length is fixed.
+    """
+    if name == "masked":
+        return recipe("masked.py", f"model={variant},dataset={dataset}")
     level = ",aug=none" if name == "augreg" else ""
     args = f"recipe={name},model={variant},dataset={dataset},epochs={epochs}{level}"
     try:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Renders a filled table, or a plan, as markdown, CSV or one HTML file.
+"""Renders a filled table, a plan, or choices as markdown, CSV or one HTML file.
 
-Start from `render_table` or `render_plan`.
+Start from `render_table`, `render_plan` or `render_choices`.
 """
 
 import csv
@@ -14,11 +14,12 @@ from vit_jax.errors import unknown
 from vit_jax.experiments.tables import filling
 from vit_jax.experiments.tables.filling import Filled, Report
 from vit_jax.experiments.tables.missing_runs import Plan
+from vit_jax.paper import replications
 from vit_jax.reports import pages
 
 FORMATS = ("md", "csv", "html")
 PLAN_FORMATS = (*FORMATS, "sh")
-_COLUMNS = ("paper", "ours", "std", "difference", "seeds", "status", "stand-in")
+_COLUMNS = ("paper", "ours", "std", "difference", "seeds", "status", "fits also", "stand-in")
 _STYLES = {
     filling.WITHIN: "good",
     filling.OFF: "bad",
@@ -27,6 +28,7 @@ _STYLES = {
     filling.EXTERNAL: "quiet",
     filling.ABSENT: "quiet",
     filling.PRIVATE: "quiet",
+    filling.UNFILLABLE: "quiet",
 }
 
 
@@ -45,9 +47,11 @@ def render_table(report: Report, form: str) -> str:
     """Renders a filled table; the last line counts the reproduced cells."""
     header = (*report.table.columns, *_COLUMNS)
     rows = [_row(filled, report.table.digits) for filled in report.cells]
-    about = [*report.table.notes, *report.remarks]
+    about = [*report.table.notes, *report.remarks, *_not_told_apart(report)]
     if report.protocol:
-        about = [f"Protocol of the runs: {report.protocol}.", *about]
+        rates = " and ".join(map(str, report.dropouts))
+        dropout = f", dropout {rates}" if rates else ""
+        about = [f"Protocol of the runs: {report.protocol}{dropout}.", *about]
     if form == "csv":
         return csv_text([header, *rows, (report.summary,)])
     if form == "html":
@@ -64,6 +68,17 @@ def render_table(report: Report, form: str) -> str:
     return markdown(report.table.title, header, rows, [*about, report.summary])
 
 
+def _not_told_apart(report: Report) -> list[str]:
+    """Returns a note on the pairs of models that cells within tolerance do not tell apart."""
+    pairs: dict[tuple[frozenset[str], tuple[str, ...]], str] = {}
+    for filled in report.cells:
+        name, row = filling.split(report.table, filled.cell)
+        for other in filled.also if filled.status == filling.WITHIN else ():
+            text = f"{name} and {other} ({', '.join(row)})"
+            pairs.setdefault((frozenset((name, other)), row), text)
+    return [f"Within tolerance, but not told apart: {'; '.join(pairs.values())}."] if pairs else []
+
+
 def render_plan(title: str, plan: Plan, form: str) -> str:
     """Renders the commands of a plan; as `sh`, one command a line."""
     header = ("command", "cells", "chip-hours")
@@ -74,10 +89,29 @@ def render_plan(title: str, plan: Plan, form: str) -> str:
         return "\n".join(
             [f"# {title}", *(f"# {note}" for note in notes), *(row[0] for row in rows)]
         )
+    return _in_format(form, title, header, rows, notes, numbers=(1, 2))
+
+
+def render_choices(form: str) -> str:
+    """Renders the choices that a fine-tuning has, each with its evidence."""
+    header = ("configs/transfer.py", "default for", "status", "evidence")
+    rows = [(c.name, c.default_for, c.status, c.evidence) for c in replications.choices()]
+    notes = [
+        "A table has runs of one preprocess: --protocol=released, paper or big_vision chooses it. "
+        "A cell also wants the dropout of its recipe; runs with another one have no verdict."
+    ]
+    return _in_format(form, "Choices that the paper leaves open", header, rows, notes)
+
+
+def _in_format(
+    form: str, title: str, header: Sequence[str], rows: Sequence[Sequence[str]],
+    notes: Sequence[str], numbers: Sequence[int] = (),
+) -> str:  # fmt: skip
+    """Renders a table without charts, whose first column is code."""
     if form == "csv":
         return csv_text([header, *rows])
     if form == "html":
-        content = {"header": header, "rows": rows, "numbers": (1, 2), "codes": (0,)}
+        content = {"header": header, "rows": rows, "numbers": numbers, "codes": (0,)}
         return pages.render("table.html", title, charts=[], content=content, notes=notes)
     return markdown(title, header, rows, notes)
 
@@ -98,6 +132,7 @@ def _row(filled: Filled, digits: int) -> tuple[str, ...]:
         "" if gap is None else f"{gap:+.{digits}f}",
         str(filled.seeds) if filled.seeds else "",
         filled.status,
+        ", ".join(filled.also),
         " | ".join(filled.stand_ins),
     )
 

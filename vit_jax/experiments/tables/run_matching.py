@@ -20,7 +20,7 @@ from vit_jax.experiments.tables.run_results import Run
 from vit_jax.paper import transfer
 
 SELECT = "stage select, not final"
-CHAINS = ("paper", "released")  # values of preprocess of configs/transfer.py
+CHAINS = ("released", "paper", "big_vision")  # values of preprocess of configs/transfer.py
 HYPERRULE = "hyperrule"  # a recipe of configs/transfer.py: with Table 4's grid, BiT's other way
 
 
@@ -30,8 +30,8 @@ class Placed:
 
     Attributes:
       run: the run.
-      protocol: a name shared by all fine-tuning runs of one table, e.g. `paper`, `released`,
-        `paper-224`; empty for a pre-training.
+      protocol: a name shared by the fine-tuning runs of one table, e.g. `released`, `paper`,
+        `released-224`; empty for a pre-training and for BiT's HyperRule, which go with any.
       choice: the selected settings of a fine-tuning, a phrase each; shared by all seeds of a cell,
         and for VTAB by all tasks of a model.
       epochs: epochs of the pre-training; 0: unknown.
@@ -56,7 +56,8 @@ class Placer:
     def place(self, run: Run) -> dict[Want, Placed]:
         """Returns the wants that match a run by model and test set, or only the best matches.
 
-        The best matches agree in pre-training and image size, or else in pre-training.
+        The best matches are those that the run fills; else those that agree in pre-training and
+        image size, or else in pre-training.
         """
         near = [want for want in self._wants if want.known and self._near(run, want)]
         origin = self._origins.origin(run)
@@ -64,7 +65,8 @@ class Placer:
         size = run.config["data.image_size"]
         same = [want for want in own if image_size(want) == size]
         make = _transfer if run.fine_tunes else _pretraining
-        return {want: make(run, want, origin) for want in same or own or near}
+        places = {want: make(run, want, origin) for want in same or own or near}
+        return {want: place for want, place in places.items() if not place.why_not} or places
 
     @staticmethod
     def _near(run: Run, want: Want) -> bool:
@@ -87,10 +89,7 @@ def image_size(want: Want) -> int:
 def _transfer(run: Run, want: Want, origin: Origin) -> Placed:
     config = run.config
     recipes = _recipes(want)
-    chain = next(
-        (k for k, v in recipes.items() if v["data.train_ops"] == config["data.train_ops"]),
-        want.preprocess or "paper",
-    )
+    chain = _chain(config, want, recipes)
     recipe = recipes[want.preprocess or chain]
     options = _options(run, want, recipe, by_rule=chain == HYPERRULE)
     own = {key: config[key] for key in ("data.split", *options)} | {"ema.decay": want.ema}
@@ -103,16 +102,25 @@ def _transfer(run: Run, want: Want, origin: Origin) -> Placed:
     why_not = [*_foreign(run, want, origin), *_stage(run, want)]
     # The recipe adds suffixes that belong to the cell: 512 pixels and an average in Table 2.
     protocol = re.sub(r"(-\d+)?(-polyak)?$", "", config["recipe.protocol"]) or chain
-    protocol = "paper" if chain == HYPERRULE else protocol  # the paper tries both for BiT
+    protocol = "" if chain == HYPERRULE else protocol  # the paper tries both for BiT
     resized = [key for key, *_ in differences] == ["data.image_size"]
     if resized:
         protocol = f"{protocol}-{config['data.image_size']}"
-    mixes = not why_not and (resized or not differences)
+    mixes = bool(protocol) and not why_not and (resized or not differences)
     choice = (f"rate {config['schedule.lr']}", config["length"])
     if not is_vtab(want):
         choice += (f"{'recipe' if chain == HYPERRULE else 'preprocess'}={chain}",)
     why_not += lineage.phrases(tuple(differences))
     return Placed(run, protocol, choice, origin.epochs, tuple(why_not), mixes)
+
+
+def _chain(config: recipe_diff.Flat, want: Want, recipes: Mapping[str, recipe_diff.Flat]) -> str:
+    """Returns the name of the recipe that a run makes its images with, else of the cell's."""
+    for keys in (("data.train_ops", "data.eval_ops"), ("data.train_ops",)):
+        for name, recipe in recipes.items():
+            if all(recipe[key] == config[key] for key in keys):
+                return name
+    return want.preprocess or ("paper" if is_vtab(want) else "released")
 
 
 def is_vtab(want: Want) -> bool:
@@ -122,11 +130,15 @@ def is_vtab(want: Want) -> bool:
 
 def _recipes(want: Want) -> Mapping[str, recipe_diff.Flat]:
     """Returns the fine-tuning recipes that a cell allows, by name; each has its own train chain."""
-    size, recipes = image_size(want), dict[str, recipe_diff.Flat]()
-    for name in CHAINS:
-        recipes[name] = recipe_diff.fine_tuning(
-            want.variant, want.dataset, preprocess=name, size=size
+    more: dict[str, Any] = {"size": image_size(want)}
+    if want.dropout is not None:
+        more["dropout"] = want.dropout
+    recipes = {
+        name: recipe_diff.fine_tuning(
+            want.variant, want.dataset, preprocess=name, whole=not want.fixed, **more
         )
+        for name in CHAINS
+    }
     if want.variant.startswith("BiT-"):  # B.1.1: the better of both
         recipes[HYPERRULE] = recipe_diff.fine_tuning(want.variant, want.dataset, recipe=HYPERRULE)
     return recipes
@@ -174,11 +186,16 @@ def _foreign(run: Run, want: Want, origin: Origin) -> list[str]:
 def _stage(run: Run, want: Want) -> list[str]:
     """Returns violations of the protocol: select on held-out images first, then read test once."""
     stage = run.config["recipe.stage"]
-    complete = stage == "final" or (is_vtab(want) and not stage)
+    complete = stage == "final" or (_needs_no_stage(want) and not stage)
     looked = _looked(run)
     if stage == "select" and run.metric(want.metric) is not None:
         looked = looked or ["looked at test"]
     return looked + ([] if complete else [SELECT if stage == "select" else "no stage, not final"])
+
+
+def _needs_no_stage(want: Want) -> bool:
+    """Returns True if the rate is given, so that nothing is selected."""
+    return is_vtab(want) or want.fixed
 
 
 def _looked(run: Run) -> list[str]:
@@ -193,7 +210,7 @@ def _read(run: Run, want: Want, recipe: recipe_diff.Flat) -> list[Difference]:
     if settings["recipe.stage"] == "select":  # this stage reads no test, and holds images out
         return []
     keys = [k for k in recipe if k.startswith("evals.test.") and config_lib.changes_results(k)]
-    if settings["recipe.stage"] == "final" or is_vtab(want):
+    if settings["recipe.stage"] == "final" or _needs_no_stage(want):
         keys.append("data.split")
     return [
         (key, settings.get(key, "(none)"), recipe[key])

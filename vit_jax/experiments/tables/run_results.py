@@ -55,12 +55,6 @@ class Run:
         share = value.get(key) if isinstance(value, dict) else None
         return 100 * share if isinstance(share, float | int) else None
 
-    def examples(self, name: str) -> int:
-        """Returns the number of images that a metric was measured on; 0 if it is not recorded."""
-        measured = (self.results or {}).get(name.rpartition("/")[0], {})
-        count = measured.get("examples", 0) if isinstance(measured, dict) else 0
-        return count if isinstance(count, int) else 0
-
     def rows(self) -> list[dict[str, Any]]:
         """Returns the rows of metrics.jsonl; leaves out a torn line."""
         return jsonl.read_rows(self.folder / METRICS)

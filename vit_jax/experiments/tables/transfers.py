@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The cells that fine-tuning fills: Tables 2, 5, 6, 7, 9, Figures 2, 3, 5, and AugReg's Table 3.
+"""The cells that fine-tuning fills: Tables 2, 5, 6, 7, 9 and Figures 2, 3, 5.
 
 Each value of Tables 5, 6, 7 and of the figures counts as one run (inference: where Table 2 has the
 mean of three, they differ from it). Start from the function of the wanted table.
 """
 
+import math
 import re
 
 from vit_jax.experiments.tables import compute
@@ -78,7 +79,7 @@ def table_2() -> Table:
         )
     return Table(
         "2", f"Table 2: {results.caption(2)} (top-1 in %)", ("tested on", "column"), tuple(cells),
-        notes=(
+        models=(1,), notes=(
             "ImageNet and ReaL: 512 pixels (L/16) or 518 (H/14) and Polyak averaging, 0.9999.",
             *compute.core_days_notes(),
         ),
@@ -93,7 +94,7 @@ def table_5() -> Table:
     ]
     columns = ("pre-trained on", "tested on", "model")
     title = f"Table 5: {results.caption(5)} (top-1 in %)"
-    return Table("5", title, columns, tuple(cells))
+    return Table("5", title, columns, tuple(cells), models=(2,))
 
 
 def _plain(value: Value, test: str, variant: str, upstream: str, **more: object) -> Cell:
@@ -116,15 +117,16 @@ def table_6() -> Table:
         name, epochs, test = value.labels
         variant = results.variant(name)
         if test == "exaFLOPs":
-            ours = compute.exaflops(variant, int(epochs))
+            ours, accepts, why = compute.of_table_6(variant, int(epochs))
             cells.append(
-                Cell(value.labels, "public", value.value, ours=ours, bound=compute.bound(variant))
+                Cell(value.labels, "public", value.value, ours=ours, accepts=accepts, why=why)
             )
         else:
             cells.append(_plain(value, test, variant, "jft", epochs=(int(epochs),)))
     return Table(
         "6", f"Table 6: {results.caption(6)} (top-1 in %, exaFLOPs)",
-        ("model", "epochs", "tested on"), tuple(cells), notes=compute.EXAFLOPS_NOTES,
+        ("model", "epochs", "tested on"), tuple(cells), models=(0, 1),
+        notes=compute.EXAFLOPS_NOTES,
     )  # fmt: skip
 
 
@@ -139,64 +141,35 @@ def table_7() -> Table:
         std = 0.0 if test == "Average" else _std(test, variant, "jft")
         cells.append(Cell(value.labels, "private", value.value, std, 1, wants))
     title = f"Table 7: {results.caption(7)} (top-1 in %)"
-    return Table("7", title, ("tested on", "model"), tuple(cells))
+    return Table("7", title, ("tested on", "model"), tuple(cells), models=(1,))
 
 
 def table_9() -> Table:
-    """Returns Table 9: VTAB task by task; no paper prints the means of its groups."""
+    """Returns Table 9: VTAB task by task; no paper prints the means of its groups.
+
+    Table 2 prints the deviation of the mean only. That of a task is inferred to be sqrt(19) times
+    as large, as if the tasks' deviations were equal and independent.
+    """
     cells = []
     for value in results.table_9():
         model, task = value.labels
         variant, upstream = results.variant(model), "jft" if "JFT" in model else "imagenet21k"
         std = _std(VTAB, variant, upstream)
-        kind = _kind(value.value, upstream)
+        kind, half = _kind(value.value, upstream), 0.05
         if task != "Mean":
             slug = vtab.find(task).slug
             want = Want(variant, f"vtab/{slug}", upstream, epochs=_epochs(variant, upstream))
-            cells.append(Cell(value.labels, kind, value.value, std, 3, (want,)))
+            std *= math.sqrt(len(vtab.tasks()))
+            cells.append(Cell(value.labels, kind, value.value, std, 3, (want,), rounding=half))
             continue
-        cells.append(Cell(value.labels, kind, value.value, std, 3, _tasks(variant, upstream)))
+        wants = _tasks(variant, upstream)
+        cells.append(Cell(value.labels, kind, value.value, std, 3, wants, rounding=half))
         for group in ("natural", "specialized", "structured"):
             wants = _tasks(variant, upstream, group)
             labels = (model, f"Mean of {group}")
             cells.append(Cell(labels, "absent", None, wants=wants, counts=False))
     title = f"Table 9: {results.caption(9)} (top-1 in %)"
-    return Table("9", title, ("model", "task"), tuple(cells), digits=1)
-
-
-_AUGREG_UPSTREAM = {
-    "i1k_300": ("imagenet", 300),
-    "i21k_30": ("imagenet21k", 30),
-    "i21k_300": ("imagenet21k", 300),
-}
-
-
-def augreg_3() -> Table:
-    """Returns AugReg's Table 3: ImageNet accuracy of its checkpoints."""
-    cells = []
-    for value in results.augreg_3():
-        size, column, model = value.labels
-        wants: tuple[Want, ...] = ()
-        kind: Kind = "absent" if value.value is None else "public"
-        if column == "i1k_up":
-            wants = (Want(model, upstream="imagenet", recipe="augreg", epochs=(300,)),)
-        elif column in _AUGREG_UPSTREAM:
-            upstream, epochs = _AUGREG_UPSTREAM[column]
-            wants = (
-                Want(model, "imagenet", upstream, "augreg", (epochs,), int(size),
-                     preprocess="released", rates=(0.01, 0.03)),
-            )  # fmt: skip
-        elif column == "jft300m":
-            kind = "absent" if value.value is None else "external"
-        std = results.spread("ImageNet")[1]
-        cells.append(Cell(value.labels, kind, value.value, std, 1, wants))
-    notes = (
-        "jft300m is quoted from Table 5 of the ViT paper.",
-        "i21k_v2: the checkpoint that is best on ImageNetV2 after fine-tuning all 28; no single "
-        "run fills it. img_per_sec is of a V100 and timm; no run of ours measures it.",
-    )
-    return Table("augreg3", "AugReg, Table 3: transfer to ImageNet (top-1 in %)",
-                 ("pixels", "column", "model"), tuple(cells), notes=notes)  # fmt: skip
+    return Table("9", title, ("model", "task"), tuple(cells), digits=1, models=(0,))
 
 
 # ---------------------------------------------------------------- figures
@@ -213,9 +186,10 @@ def figure_2() -> Table:
             cells.append(Cell(value.labels, "external", value.value))
             continue
         wants = _tasks("H/14", "jft", groups[group.split(" ")[0]])
-        cells.append(Cell(value.labels, "private", value.value, results.spread(VTAB)[1], 3, wants))
+        std = results.spread(VTAB)[1] * math.sqrt(len(vtab.tasks()) / len(wants))
+        cells.append(Cell(value.labels, "private", value.value, std, 3, wants))
     title = f"Figure 2: {results.caption(2, figure=True)} (top-1 in %)"
-    return Table("figure2", title, ("group", "model"), tuple(cells))
+    return Table("figure2", title, ("group", "model"), tuple(cells), models=(1,))
 
 
 def figure_3() -> Table:
@@ -232,7 +206,7 @@ def figure_3() -> Table:
                 cells.append(_plain(value, "ImageNet", results.variant(model), UPSTREAM[data]))
     return Table(
         "figure3", f"Figure 3: {results.caption(3, figure=True)} (ImageNet top-1 in %)",
-        ("model", "pre-trained on"), tuple(cells), series=1,
+        ("model", "pre-trained on"), tuple(cells), models=(0,), series=1,
         axes=("pre-trained on", "ImageNet top-1 in %"),
         x_names=tuple((x, name) for name, x in places.items()),
         notes=("BiT bounds the shaded area, of BiT's own paper.",),

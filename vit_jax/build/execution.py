@@ -68,7 +68,7 @@ def choose(
         remat = "none" if alone else "dots"
         cfg = dataclasses.replace(cfg, remat=remat)  # a user's own model may have it as a field
         reasons.append(f"remat {remat}")
-    return Execution(cfg, "; ".join(reasons))
+    return Execution(cfg, "; ".join(reasons) or "the model has one form")
 
 
 def _layers(cfg: Any, remat: str, rules: Rules, platform: str, flops: float) -> tuple[Any, str]:

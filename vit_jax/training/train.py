@@ -232,8 +232,7 @@ def loop(
 ) -> TrainState:
     """Trains steps `first + 1` to the last, with all work that is due after each step."""
     steps, config_yaml = run.program.steps, config_lib.to_yaml(run.config)
-    form = run.program.execution
-    log.info("compiling the step%s", f": {form}" if form else "")
+    log.info("compiling the step: %s", run.program.execution)
     train_step, key = run.program.compiled("step"), run.program.step_key
     throughput, backstop = Throughput(), Backstop(run.config.checkpoint.every_minutes)
     window, batches = Window(run, report, throughput, first), run.train_batches(first)

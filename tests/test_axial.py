@@ -24,6 +24,7 @@ import vit_jax
 from vit_jax import sharding, tree
 from vit_jax.cli import main
 from vit_jax.errors import BadInput
+from vit_jax.experiments.tables import cells, filling
 from vit_jax.models import variants
 
 SIZES = {"width": 32, "depth": 2, "mlp": 48, "heads": 4, "classes": 7}
@@ -196,6 +197,22 @@ def test_parameters_are_those_of_two_vits_and_of_the_public_code_of_axial_resnet
     more = 2 * inside + 32 * 2 * 24  # its norms of values and offsets apart, and of scores
     assert tree.size(ours) + more == 11_586_216
     assert variants.forward_flops(cfg, 224, 224) == pytest.approx(2 * 2.8e9, rel=0.02)
+
+
+def test_figure_13_says_which_exaflops_ours_are():
+    filled = filling.fill(cells.find("figure13"), None)
+    found = {one.cell.labels: one for one in filled.cells}
+    assert len(found) == 18
+    verdicts = {model: one.status for (what, model), one in found.items() if what == "exaFLOPs"}
+    assert verdicts.pop("AxialResNet50") == filling.OFF
+    assert len(verdicts) == 5
+    assert {*verdicts.values()} == {filling.WITHIN}
+    shots = {model: one for (what, model), one in found.items() if what == "ImageNet 5-shot"}
+    assert {one.status for one in shots.values()} == {filling.PRIVATE}
+    assert shots["AxialViT-B/16"].cell.paper == pytest.approx(65.79)
+    known = {model for model, one in shots.items() if one.cell.wants[0].known}
+    assert known == {"ViT-B/16", "ViT-B/32", "ResNet50"}
+    assert not found["images/s a core", "AxialResNet50"].cell.wants
 
 
 @EVERY

@@ -346,7 +346,7 @@ UNKNOWN = [
     ("BiT-R50", ["'BiT-R50'", "'BiT-R50x1'"]),
     ("Mixer-X/16", ["'Mixer-X/16'", "'Mixer-S/16'"]),
     ("Mixer-B/0", ["'Mixer-B/0'", "'Mixer-B/16'"]),
-    ("ResNeXt!", ["'ResNeXt!'", "Known:", "Ti/16", "BiT-R50x1", "Mixer-S/16", "any patch side"]),
+    ("DeiT!", ["'DeiT!'", "Known:", "Ti/16", "BiT-R50x1", "Mixer-S/16", "any patch side"]),
     ("", ["''", "Known:", "Ti/16"]),
 ]
 

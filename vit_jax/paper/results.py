@@ -213,6 +213,20 @@ def augreg_best(model: str, column: str) -> tuple[str, float]:
 # ---------------------------------------------------------------- figures
 
 
+def attention_distance() -> dict[str, list[list[float]]]:
+    """Returns variant -> mean attention distance in pixels, [layer][head] (Figures 7 and 11).
+
+    The heads of a layer are in ascending order. Images have 224 x 224 pixels.
+    """
+    data = paper.table("vit_paper_tables")["figures"]["figure_7_and_11"]["data"]
+    return {
+        variant(model.replace(" ", "")): [
+            layers[str(layer)]["heads_sorted"] for layer in range(len(layers))
+        ]
+        for model, layers in data.items()
+    }
+
+
 def figure(number: int) -> list[Value]:
     """Returns the points of a figure; accuracies are percent.
 

@@ -295,6 +295,29 @@ def test_remat_keeps_what_it_says_and_changes_nothing(family):
 
 
 @EVERY
+def test_feature_maps_are_those_of_the_levels(family):
+    cfg, params, images = params_and_images(family)
+    model = variants.make(cfg.for_maps((1, 2)))
+    with jax.default_matmul_precision("highest"):
+        first, last = jax.jit(model.apply)({"params": params}, images)
+    headless = dataclasses.replace(cfg, classes=0)
+    np.testing.assert_allclose(
+        last.mean(axis=(1, 2)), tiny.logits(headless, params, images), rtol=1e-4, atol=1e-4
+    )
+    if family == "vit":
+        looped = tree.unstack_blocks(params)
+        less = dataclasses.replace(headless, depth=1, scan=False)
+    else:
+        looped = params
+        stages = cfg.resnet.stages[:1]
+        less = dataclasses.replace(headless, resnet=dataclasses.replace(cfg.resnet, stages=stages))
+    np.testing.assert_allclose(
+        first.mean(axis=(1, 2)), tiny.logits(less, looped, images), rtol=1e-4, atol=1e-4
+    )
+    assert first.shape[1:] == {"vit": (2, 3, 32), "resnet": (5, 6, 128)}[family]
+
+
+@EVERY
 def test_bfloat16_stays_near_float32(family):
     cfg, params, images = params_and_images(family, 8)
     rough = dataclasses.replace(cfg, dtype="bfloat16")
@@ -323,7 +346,7 @@ def test_logits_on_a_mesh_equal_those_of_one_device(family):
 
 @EVERY
 def test_steps_of_training_lower_the_loss(family):
-    cfg = FAMILIES[family][0]()
+    cfg = FAMILIES[family][0](**({"stages": (1,)} if family == "resnet" else {}))
     _, step, current, over = step_on(cfg, (1, 1, 1, 1))
     given = jax.device_put(batch(16, 0, 24, 24, cfg.classes), over)
     losses = []

@@ -79,6 +79,11 @@ class AxialResNetConfig(ModelConfig):
     head_bias: float = 0.0
     dtype: Dtype = "float32"
     remat: Remat = "none"
+    maps: tuple[int, ...] = ()  # see `ModelConfig.for_maps`
+
+    @property
+    def levels(self) -> int:
+        return len(self.resnet.stages)
 
     @property
     def stride(self) -> int:
@@ -202,7 +207,7 @@ class AxialResNet(nn.Module):
     @nn.compact
     def __call__(
         self, images_BHWC: jax.Array, *, train: bool = False, key: jax.Array | None = None
-    ) -> jax.Array:
+    ) -> Any:
         """Returns the logits of normalised images.
 
         Args:
@@ -211,13 +216,15 @@ class AxialResNet(nn.Module):
           key: same as for every model.
 
         Returns:
-          float32 [B, Y].
+          float32 [B, Y]; for a model that gives feature maps, a tuple of [B, rows, columns, C].
         """
         cfg, dtype = self.cfg, jnp.dtype(self.cfg.dtype)
-        x_BHWC = resnet.Backbone(
+        outputs = resnet.Backbone(
             cfg.resnet, AxialUnit, cfg.remat, dtype, self.rules, name="backbone"
         )(images_BHWC)
-        x_BC = jnp.mean(x_BHWC.astype(jnp.float32), axis=(1, 2))
+        if cfg.maps:
+            return tuple(outputs[level].astype(jnp.float32) for level in cfg.maps)
+        x_BC = jnp.mean(outputs[-1].astype(jnp.float32), axis=(1, 2))
         return layers.head(x_BC, cfg.classes, cfg.head_bias)
 
 

@@ -16,7 +16,7 @@ blocks either, and takes the mean by default (google-research/scenic, projects/f
 """
 
 import dataclasses
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
@@ -58,6 +58,7 @@ class AxialViTConfig(TokenConfig):
     scan: bool = True
     unrolled: bool = False  # pairs computed one by one: see `layers.apply_blocks`
     remat: Remat = "none"
+    maps: tuple[int, ...] = ()  # see `ModelConfig.for_maps`; a level is a pair
 
     @property
     def stride(self) -> int:
@@ -163,7 +164,7 @@ class AxialViT(nn.Module):
     @nn.compact
     def __call__(
         self, images_BHWC: jax.Array, *, train: bool = False, key: jax.Array | None = None
-    ) -> jax.Array:
+    ) -> Any:
         """Returns the logits of normalised images.
 
         Args:
@@ -172,7 +173,7 @@ class AxialViT(nn.Module):
           key: typed key, needed in training if any rate is above 0.
 
         Returns:
-          float32 [B, Y].
+          float32 [B, Y]; for a model that gives feature maps, a tuple of [B, rows, columns, D].
         """
         cfg, dtype = self.cfg, jnp.dtype(self.cfg.dtype)
         rates = max(cfg.dropout, cfg.attention_dropout, cfg.drop_path)
@@ -190,9 +191,11 @@ class AxialViT(nn.Module):
         x_BLD = dropout(x_BLD, cfg.dropout, stem_key)
         x_BLD = constrain(x_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules)
         attributes = cfg, self.rules, (rows, columns)
-        x_BLD = layers.apply_blocks(self, Pair, attributes, x_BLD, cfg, blocks_key)
-        x_BLD = layer_norm("norm", cfg.ln_epsilon, dtype)(x_BLD)
-        x_BD = jnp.mean(x_BLD.astype(jnp.float32), axis=1)
+        x_BLD, outputs = layers.apply_blocks(self, Pair, attributes, x_BLD, cfg, blocks_key)
+        norm = layer_norm("norm", cfg.ln_epsilon, dtype)
+        if cfg.maps:
+            return layers.maps([norm(x) for x in outputs], (rows, columns))
+        x_BD = jnp.mean(norm(x_BLD).astype(jnp.float32), axis=1)
         if cfg.representation:
             x_BD = jnp.tanh(nn.Dense(cfg.representation, name="pre_logits")(x_BD))
         return layers.head(x_BD, cfg.classes, cfg.head_bias)

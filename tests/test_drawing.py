@@ -34,12 +34,13 @@ def table(rows, columns):
 
 @pytest.mark.parametrize("draw", [
     lambda: drawing.filters(Components(RNG.normal(size=(28, 16, 16, 3)), np.full(28, 0.02))),
-    lambda: drawing.similarity({1: table(4, 4)}),
-    lambda: drawing.similarity({1: table(32, 32)}),
-    lambda: drawing.similarity({1: table(2, 9), 4: table(2, 9)}),
+    lambda: drawing.similarity({"": table(4, 4)}),
+    lambda: drawing.similarity({"": table(32, 32)}),
+    lambda: drawing.similarity({"layer 1": table(2, 9), "layer 4": table(2, 9)}),
     lambda: drawing.distance(RNG.uniform(0, 99, (4, 3)), 60.0),
     lambda: drawing.distance(RNG.uniform(0, 99, (32, 16)), 60.0),
     lambda: drawing.distance(RNG.uniform(0, 99, (1, 1)), 60.0),
+    lambda: drawing.distance(RNG.uniform(0, 99, (4, 3)), 60.0, RNG.uniform(0, 99, (4, 3))),
     lambda: drawing.rollout(RNG.integers(0, 255, (3, 20, 30, 3), np.uint8), np.ones((3, 20, 30))),
 ])  # fmt: skip
 def test_pictures_are_as_wide_as_a_page_and_need_no_global_state(draw, monkeypatch):
@@ -53,6 +54,16 @@ def test_the_same_numbers_make_the_same_picture():
     given = RNG.uniform(0, 99, (4, 3))
     assert drawing.distance(given, 60.0) == drawing.distance(given.copy(), 60.0)
     assert drawing.distance(given, 60.0) != drawing.distance(given + 5, 60.0)
+
+
+def test_printed_distances_are_rings_at_their_own_heights():
+    given, rows = RNG.uniform(0, 99, (4, 3)), []
+    for printed in (None, given + 300, 0 * given):
+        picture = pixels(drawing.distance(given, 60.0, printed))
+        red = np.abs(picture - (0.76, 0.15, 0.18)).max(axis=-1) < 0.1
+        rows.append(np.nonzero(red)[0])
+    assert len(rows[0]) == 0 < len(rows[1])
+    assert rows[1].mean() < 0.5 * rows[2].mean()
 
 
 def test_zero_of_a_filter_is_grey_and_its_largest_number_full():

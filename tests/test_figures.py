@@ -3,6 +3,7 @@
 
 """Figures with their captions, and the command that makes files and a page of them."""
 
+import dataclasses
 import io
 import re
 import shutil
@@ -124,6 +125,28 @@ def test_captions_say_what_is_not_shown(undrawn):
     assert "legible" not in plain + every
     assert "Each of the 5 layers has its own embeddings; 3 are shown." in every
     assert "every 2 rows and 4 columns" in large
+
+
+@pytest.mark.parametrize("variant, first, mean", [("L/16", 8.0, 51.7), ("R50+L/16", 36.5, 69.4)])
+def test_the_papers_distances_stand_beside_those_of_the_same_model(
+    monkeypatch, variant, first, mean
+):
+    drawn = []
+    monkeypatch.setattr(figures.drawing, "distance", lambda *given: drawn.append(given) or b"")
+    cfg, ours = variants.config(variant=variant, classes=5), np.full((24, 16), 50.0)
+    same = figures._distance(cfg, ours, (224, 224), 9)
+    larger = figures._distance(cfg, ours, (384, 384), 9)
+    fewer = figures._distance(dataclasses.replace(cfg, heads=8), ours[:, :8], (224, 224), 9)
+    short = variants.config(variant="R26+L/16", classes=5)
+    shorter = figures._distance(short, ours, (224, 224), 9)
+    printed = drawn[0][2]
+    assert printed.shape == (24, 16)
+    assert (printed[0, 0], printed[0].mean()) == (first, pytest.approx(mean, abs=0.1))
+    assert (np.diff(printed, axis=1) >= 0).all()
+    assert drawn[1][2] is drawn[2][2] is drawn[3][2] is None
+    assert f"the paper's values for {variant}" in same.caption
+    for other in (larger, fewer, shorter):
+        assert "are not drawn: they are of L/16 and R50+L/16 at 224 x 224" in other.caption
 
 
 @pytest.mark.parametrize("count, most, expected", [

@@ -35,6 +35,8 @@ def test_sizes_parameters_and_cost_are_the_published_ones(shown):
     assert rows["R50+L/32"][:4] == ["24", "1024", "16", "328,994,856"]
     assert rows["BiT-R152x4"][:4] == ["152", "256", "-", "936,533,224"]
     assert rows["Mixer-L/16"][:4] == ["24", "1024", "-", "208,196,168"]
+    assert rows["AxialViT-B/16"][:5] == ["12", "768", "12", "171,620,584", "67.0"]
+    assert rows["AxialResNet50"][:5] == ["50", "64", "8", "19,373,640", "8.1"]
     assert rows["So400m/14"][3] == "428,833,704"  # with the MAP head it was published with
 
 

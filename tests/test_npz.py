@@ -293,6 +293,7 @@ BITS = [name for name in variants.NAMED if name.startswith("BiT-")]
 MIXERS = [name for name in variants.NAMED if name.startswith("Mixer-")]
 POOLED = [name for name in variants.NAMED if variants.published(name)]
 VITS = [name for name in variants.NAMED if name not in {*BITS, *MIXERS, *POOLED}]
+VITS = [name for name in VITS if not name.startswith("Axial")]
 PUBLISHED = [
     *[("npz", PRE_LINEN, name, {}) for name in VITS],
     ("npz", PRE_LINEN, "B/16", {"classes": 21_843, "representation": 768}),

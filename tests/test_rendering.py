@@ -78,7 +78,7 @@ def test_html_is_one_whole_file_with_the_summary_last(filled, name):
     assert len(rows) == len(report.cells) + 1
     assert [word for word in parsed.words if word.strip()][-1] == report.summary
     drawn = any(tag == "svg" for tag, _ in parsed.seen)
-    assert drawn == (report.table.axes is not None or name in ("1", "5", "6"))
+    assert drawn == (report.table.axes is not None or name in ("1", "5", "6", "figure13"))
 
 
 def test_figure_draws_every_point_of_the_paper_and_ours(filled):

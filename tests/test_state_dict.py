@@ -384,7 +384,7 @@ def on_meta(variant):
 
 
 TIMM_VARIANTS = [
-    *[n for n in variants.NAMED if "+" not in n and not n.startswith(("BiT", "Mixer"))],
+    *[n for n in variants.NAMED if "+" not in n and not n.startswith(("Axial", "BiT", "Mixer"))],
     *HYBRIDS,
     *[f"BiT-{name}" for name in BITS],
     *[n for n in variants.NAMED if n.startswith("Mixer") and n != "Mixer-S/8"],  # timm has none

@@ -40,10 +40,11 @@ def overrides(args: argparse.Namespace, rest: Sequence[str]) -> list[str]:
     return list(rest) if args.data is None else [*rest, f"--config.data.source={args.data}"]
 
 
-def weights(parser: argparse.ArgumentParser) -> None:
+def weights(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
     """Declares FILE_OR_RUN, and the settings that a weights file may lack."""
     parser.add_argument(
         "weights",
+        nargs=nargs,
         metavar="FILE_OR_RUN",
         help="weights file, URL or published name; or a run: WORKDIR, WORKDIR@best, WORKDIR@STEP",
     )

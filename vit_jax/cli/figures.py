@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""`vit_jax figures FILE_OR_RUN --images=IMAGE... --out=DIR`."""
+"""`vit_jax figures FILE_OR_RUN... [--images=IMAGE...] --out=DIR`."""
 
 import argparse
 import logging
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from vit_jax.cli import arguments
@@ -20,10 +21,11 @@ log = logging.getLogger("vit_jax")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
-    arguments.weights(parser)
+    arguments.weights(parser, nargs="+")
     parser.add_argument(
-        "--images", nargs="+", action="extend", required=True, metavar="IMAGE",
-        help="file, folder, or - (list on standard input); uses at most 128 images, evenly spaced",
+        "--images", nargs="+", action="extend", metavar="IMAGE",
+        help="file, folder, or - (list on standard input); uses at most 128 images, evenly spaced; "
+        "several FILE_OR_RUN need none, since only their position embeddings are compared",
     )  # fmt: skip
     parser.add_argument(
         "--out", required=True, metavar="DIR", help=f"folder for PNG files and {PAGE}"
@@ -33,11 +35,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code."""
     arguments.check_image_size(args)
+    several = len(args.weights) > 1
+    if several == bool(args.images):
+        raise BadInput(
+            "--images is for one model, and of several the position embeddings are compared: leave "
+            "--images out."
+            if several
+            else "the figures of a model need images: give --images=IMAGE..."
+        )
     out = arguments.writable(os.path.join(args.out, PAGE)).parent
     from vit_jax import console
     from vit_jax.inference import inputs
     from vit_jax.reports import figures
 
+    if several:
+        return _compare(args, out)
+    [args.weights] = args.weights
     paths = inputs.image_files(args.images, sys.stdin)
     model = arguments.open_model(args)
     drawn, count, bad = figures.draw_weights(model.cfg, model.params, model.size), 0, {}
@@ -58,6 +71,29 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         log.info("%s", sentence)
     log.info("%s: %s", out / PAGE, ", ".join(one.name for one in drawn))
     arguments.check_all_read(bad, len(paths))
+    return 0
+
+
+def _compare(args: argparse.Namespace, out: Path) -> int:
+    """Draws the position embeddings of several models into one picture."""
+    from vit_jax.analysis import similarity
+    from vit_jax.reports import figures, pages, positions
+
+    tables = {}
+    for text in args.weights:
+        model = arguments.open_model(argparse.Namespace(**vars(args) | {"weights": text}))
+        if not (figures.attends(model.cfg) and similarity.has_embeddings(model.cfg)):
+            raise BadInput(f"{text}: {' '.join(model.cfg.lacking_figures())} Leave it out.")
+        tables[text] = similarity.of_model(model.cfg, model.params, model.size)
+    if len(tables) < len(args.weights):
+        raise BadInput(f"{' '.join(args.weights)}: name each run once.")
+    drawn, sentences = positions.draw(tables, positions.differing(args.weights))
+    page = pages.render(
+        "figures.html", "Position embeddings of several models", notes=sentences, figures=[drawn]
+    )
+    arguments.write(out / f"{drawn.name}.png", drawn.png)
+    arguments.write(out / PAGE, page.encode())
+    log.info("%s: %s", out / PAGE, drawn.name)
     return 0
 
 

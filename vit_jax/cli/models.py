@@ -36,7 +36,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     side = args.image_size
     if not 1 <= side <= 65535:
         raise BadInput(f"--image-size={side}; give pixels per side, from 1 to 65535.")
-    row = "{:<12} {:>6} {:>6} {:>5} {:>15} {:>10}  {}".format
+    row = "{:<13} {:>6} {:>6} {:>5} {:>15} {:>10}  {}".format
     print(f"parameters with 1000 classes; GFLOPs (2 per multiply-add) of one {side} px image\n")
     print(row("variant", "layers", "width", "heads", "parameters", "GFLOPs", "published weights"))
     counted = cache.root() / "parameters.json"
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         files = published.CHECKPOINTS.get(name, ())
         print(row(name, *_numbers(name, side, counts), files[0] if files else ""), flush=True)
         for file in files[1:]:
-            print(" " * 62 + file)
+            print(" " * 63 + file)
     _write_counts(counted, counts)
     print("\nA published name starts training, e.g. --config.init=imagenet21k/ViT-B_16.npz")
     return 0

@@ -20,8 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name",
         metavar="NAME",
-        help="1 to 9, figure2 to figure5, figure8, figure9, figure12; replication, big_vision, "
-        "mixer, masked, objectnet; augreg3, augreg5, augreg6, augreg_figure4; or miniature",
+        help="1 to 9, figure2 to figure5, figure8, figure9, figure12, figure13; replication, "
+        "big_vision, mixer, masked, objectnet; augreg3, augreg5, augreg6, augreg_figure4; or "
+        "miniature",
     )
     parser.add_argument("--runs", metavar="DIR", help="folder that holds workdirs, at any depth")
     parser.add_argument("--format", default="md", metavar="FORMAT",

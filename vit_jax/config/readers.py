@@ -16,8 +16,8 @@ SOURCES = (
 )  # fmt: skip
 _OWN = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
 _VARIANT = (
-    r"(R(26|50)?\+)?(Ti|S|b|B|L|H|So400m|g|g-opt|G|G-opt|e)/[1-9]\d?|Mixer-[SBL]/[1-9]\d?"
-    rf"|BiT-R(50|101|152|200)x[1-9]|{_OWN}"
+    r"((R(26|50)?\+)?|AxialViT-)(Ti|S|b|B|L|H|So400m|g|g-opt|G|G-opt|e)/[1-9]\d?|Mixer-[SBL]/[1-9]\d?"
+    rf"|BiT-R(50|101|152|200)x[1-9]|AxialResNet(50|-S)|{_OWN}"
 )
 
 

@@ -230,14 +230,14 @@ class Backbone(nn.Module):
 
     Attributes:
       cfg: the architecture.
-      unit: `PostActUnit` for a hybrid, `PreActUnit` for BiT.
+      unit: `PostActUnit` for a hybrid, `PreActUnit` for BiT, or another with their attributes.
       remat: policy for each unit; see `layers.rematerialised`.
       dtype: dtype of the computation.
       rules: placement of activations.
     """
 
     cfg: ResNetConfig
-    unit: type[PostActUnit] | type[PreActUnit]
+    unit: type[nn.Module]
     remat: Remat
     dtype: Any
     rules: Rules | None

@@ -352,6 +352,7 @@ NAMED: tuple[str, ...] = (
     *("BiT-R152x1", "BiT-R152x2", "BiT-R152x4", "BiT-R200x3"),
     *("Mixer-S/8", "Mixer-S/16", "Mixer-S/32", "Mixer-B/16", "Mixer-B/32"),
     *("Mixer-L/16", "Mixer-L/32"),
+    *("AxialViT-B/16", "AxialViT-B/32", "AxialResNet50", "AxialResNet-S"),
 )
 
 

@@ -37,6 +37,8 @@ _FAMILIES = Registry(
         r"(?:BiT-)?R(\d+)x(\d+)|BiT-custom": "vit_jax.models.bit:config",
         r"Mixer-(\w+)/(\d+)": "vit_jax.models.mixer:config",
         r"Flexi-([\w-]+)/(\d+)": "vit_jax.models.flexi:config",
+        r"AxialViT-([\w-]+)/(\d+)": "vit_jax.models.axial_vit:config",
+        r"AxialResNet(50|-S)": "vit_jax.models.axial_resnet:config",
         r"(?:R(\d*)\+)?(?:ViT-)?([\w-]+)/(\d+)": "vit_jax.models.vit:config",
     }
 )

@@ -213,12 +213,26 @@ def augreg_best(model: str, column: str) -> tuple[str, float]:
 # ---------------------------------------------------------------- figures
 
 
+def attention_distance() -> dict[str, list[list[float]]]:
+    """Returns variant -> mean attention distance in pixels, [layer][head] (Figures 7 and 11).
+
+    The heads of a layer are in ascending order. Images have 224 x 224 pixels.
+    """
+    data = paper.table("vit_paper_tables")["figures"]["figure_7_and_11"]["data"]
+    return {
+        variant(model.replace(" ", "")): [
+            layers[str(layer)]["heads_sorted"] for layer in range(len(layers))
+        ]
+        for model, layers in data.items()
+    }
+
+
 def figure(number: int) -> list[Value]:
-    """Returns the points of Figure 2, 3, 4, 5, 8, 9 or 12; values are percent except in Figure 12.
+    """Returns the points of a figure; accuracies are percent.
 
     Labels by figure: 2: group, model; 3: model, pre-trained on; 4: model, millions of images (x as
     well); 5: model (x: exaFLOPs); 8: metric, what is scaled, relative compute (x as well); 9:
-    series, epoch (x as well); 12: quantity, model, image size (x as well).
+    series, epoch (x as well); 12: quantity, model, image size (x as well); 13: quantity, model.
     """
     data = paper.table("vit_paper_tables")["figures"][f"figure_{number}"]["data"]
     return _READERS[number](data)
@@ -272,6 +286,19 @@ def _figure_12(data: Any) -> list[Value]:
     ]
 
 
+def _figure_13(data: Any) -> list[Value]:
+    kinds = {
+        "ImageNet 5-shot": ("imagenet_5shot_top1", 100),
+        "exaFLOPs": ("total_compute_exaflops", 1),
+        "images/s a core": ("peak_inference_img_per_sec_per_core", 1),
+    }
+    return [
+        Value((quantity, model), scale * point[key])
+        for quantity, (key, scale) in kinds.items()
+        for model, point in data.items()
+    ]
+
+
 def _pairs(data: Any) -> list[Value]:
     return [
         Value((row, column), value)
@@ -281,5 +308,6 @@ def _pairs(data: Any) -> list[Value]:
 
 
 _READERS = {
-    2: _pairs, 3: _pairs, 4: _figure_4, 5: _figure_5, 8: _figure_8, 9: _figure_9, 12: _figure_12
+    2: _pairs, 3: _pairs, 4: _figure_4, 5: _figure_5, 8: _figure_8, 9: _figure_9, 12: _figure_12,
+    13: _figure_13,
 }  # fmt: skip

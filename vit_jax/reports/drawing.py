@@ -61,23 +61,23 @@ def thinned(side: int) -> int:
     return math.ceil(side / TILES)
 
 
-def similarity(tables: Mapping[int, np.ndarray]) -> bytes:
-    """Draws one panel per layer, one below the other: tiles by row and column of a patch.
+def similarity(tables: Mapping[str, np.ndarray]) -> bytes:
+    """Draws one panel per table, one below the other: tiles by row and column of a patch.
 
     Args:
-      tables: layer, from 1 on -> [rows, columns, rows, columns] in [-1, 1]; a tile is the map of
-        all patches for one patch.
+      tables: title of a panel, or "" -> [rows, columns, rows, columns] in [-1, 1]; a tile is the
+        map of all patches for one patch.
     """
     pictures = [_mosaic(table) for table in tables.values()]
     ratio = pictures[0].shape[0] / pictures[0].shape[1]
-    height = 0.75 * WIDTH * max(0.25, min(2.5, ratio)) + 0.7
+    lines = max(title.count("\n") for title in tables)
+    height = 0.75 * WIDTH * max(0.25, min(2.5, ratio)) + 0.7 + 0.17 * lines
     figure = Figure(figsize=(WIDTH, height * len(tables)), layout="constrained")
     axes = figure.subplots(len(tables), 1, squeeze=False)[:, 0]
-    for one, (layer, table), picture in zip(axes, tables.items(), pictures, strict=True):
+    for one, (title, table), picture in zip(axes, tables.items(), pictures, strict=True):
         shown = one.imshow(picture, COLOURS, vmin=-1, vmax=1, interpolation="nearest")
         _number_tiles(one, *table.shape[:2])
-        if len(tables) > 1:
-            one.set_title(f"layer {layer}", fontsize=10)
+        one.set_title("\n".join(map(_line, title.splitlines())), fontsize=10 if not lines else 9)
         figure.colorbar(shown, ax=one, fraction=0.05).set_label("cosine similarity")
     return _png(figure)
 
@@ -114,28 +114,39 @@ def _number_tiles(axes: Axes, rows: int, columns: int) -> None:
     axes.set_ylabel("row of the patch")
 
 
-def distance(distance_SN: np.ndarray, even: float) -> bytes:
+def distance(distance_SN: np.ndarray, even: float, printed_SN: np.ndarray | None = None) -> bytes:
     """Draws a point for each head above the number of its layer.
 
     Args:
       distance_SN: distances in pixels.
       even: distance in pixels under uniform attention; drawn as a dashed line.
+      printed_SN: distances in a paper, drawn as rings beside the points; None leaves them out.
     """
     layers, heads = distance_SN.shape
     figure = Figure(figsize=(WIDTH, 0.7 * WIDTH), layout="constrained")
     axes = figure.subplots()
     layer_SN, head_SN = np.indices(distance_SN.shape) + 1
+    beside = 0.0 if printed_SN is None else 0.2
     points = axes.scatter(
-        layer_SN, distance_SN, c=head_SN, cmap=COLOURS, vmin=1, vmax=heads, s=22,
+        layer_SN - beside, distance_SN, c=head_SN, cmap=COLOURS, vmin=1, vmax=heads, s=22,
         linewidths=0.4, edgecolors="white", zorder=3,
     )  # fmt: skip
     line = axes.axhline(even, color="#666", linestyle="--", linewidth=1)
+    named: dict[str, Any] = {"uniform attention": line}
+    most = max(even, distance_SN.max())
+    if printed_SN is not None:
+        named["measured"] = points
+        named["the paper"] = axes.scatter(
+            layer_SN + beside, printed_SN, s=14, facecolors="none", edgecolors="#c1272d",
+            linewidths=0.7, zorder=2,
+        )  # fmt: skip
+        most = max(most, printed_SN.max())
     axes.legend(
-        [line], ["uniform attention"], loc="lower right", bbox_to_anchor=(1, 1),
-        frameon=False, fontsize=9, borderaxespad=0.2,
+        [*named.values()], [*named], loc="lower right", bbox_to_anchor=(1, 1), ncols=len(named),
+        frameon=False, fontsize=9, borderaxespad=0.2, columnspacing=1.0, handletextpad=0.3,
     )  # fmt: skip
     axes.set_xlim(0.5, layers + 0.5)
-    axes.set_ylim(0, 1.08 * max(even, distance_SN.max()))
+    axes.set_ylim(0, 1.08 * most)
     axes.xaxis.set_major_locator(MaxNLocator(12, integer=True, min_n_ticks=1))
     axes.grid(color="#e4e4e4", zorder=0)
     axes.set_axisbelow(True)
@@ -242,9 +253,13 @@ def printable(text: str) -> str:
 
 
 def _label(name: str) -> str:
-    """Returns a short name that can be drawn; a raw $ would begin a formula."""
-    plain = printable(name).replace("$", r"\$")
-    return plain if len(plain) <= 24 else plain[:23] + "…"
+    return _line(name, 24)
+
+
+def _line(text: str, most: int = 60) -> str:
+    """Returns a short text that can be drawn; a raw $ would begin a formula."""
+    plain = printable(text).replace("$", r"\$")
+    return plain if len(plain) <= most else plain[: most - 1] + "…"
 
 
 def _png(figure: Figure) -> bytes:

@@ -16,9 +16,11 @@ import numpy as np
 from vit_jax import sharding
 from vit_jax.analysis import filters, maps, similarity
 from vit_jax.models import variants, vit
+from vit_jax.paper import results
 from vit_jax.reports import drawing
 
 IMAGES = 128  # number in the paper's mean
+PRINTED = 224  # pixels a side of the images of Figures 7 and 11
 SHOWN = 6  # images in the rollout figure
 
 
@@ -142,7 +144,10 @@ def _similarity(cfg: vit.ViTConfig, similarities: np.ndarray) -> Figure:
         "patches. The edges give the row and column of that patch. The model is "
         f"{cfg.in_words()} ({cfg.posemb}, a grid of {rows} x {columns}).{more}"
     )
-    png = drawing.similarity({int(layer) + 1: similarities[layer] for layer in layers})
+    several = len(layers) > 1
+    png = drawing.similarity(
+        {f"layer {layer + 1}" if several else "": similarities[layer] for layer in layers}
+    )
     return Figure("posemb", "Similarity of position embeddings", caption, png)
 
 
@@ -155,10 +160,34 @@ def _distance(
         f"How far each head looks in each layer: the distance from a patch{grid} to the patches "
         "that it attends to, weighted by attention without class token and registers. It is a "
         f"mean over patches and {counted(images)}, in {cfg.in_words()}. Images are {size[1]} "
-        f"pixels wide; uniform attention would have a distance of {even:.0f} pixels (dashed)."
+        f"pixels wide; uniform attention would have a distance of {even:.0f} pixels (dashed). "
     )
-    png = drawing.distance(distance_SN, even)
+    model, printed_SN = _printed(cfg, size)
+    if printed_SN is None:
+        caption += (
+            "The paper's own values (Figures 7 and 11) are not drawn: they are of "
+            f"{' and '.join(results.attention_distance())} at {PRINTED} x {PRINTED} pixels."
+        )
+    else:
+        caption += (
+            f"Rings are the paper's values for {model} (Figures 7 and 11, read off the figure), "
+            "the heads of a layer in ascending order. The paper says neither which images these "
+            "were nor which weights."
+        )
+    png = drawing.distance(distance_SN, even, printed_SN)
     return Figure("attention_distance", "Mean attention distance", caption, png)
+
+
+def _printed(cfg: vit.ViTConfig, size: tuple[int, int]) -> tuple[str, np.ndarray | None]:
+    """Returns the model of Figures 7 and 11 that `cfg` is, with its distances; else ("", None)."""
+    for model, printed in results.attention_distance().items():
+        theirs = variants.config(variant=model, classes=0)
+        fields = ("patch", "width", "depth", "mlp", "heads")
+        alike = all(getattr(cfg, field) == getattr(theirs, field) for field in fields)
+        stages = [one and one.stages for one in (cfg.inner_resnet, theirs.inner_resnet)]
+        if alike and stages[0] == stages[1] and size == (PRINTED, PRINTED):
+            return model, np.array(printed)
+    return "", None
 
 
 def _rollout(cfg: vit.ViTConfig, pictures: np.ndarray, attended: np.ndarray, images: int) -> Figure:

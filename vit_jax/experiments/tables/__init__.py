@@ -6,6 +6,7 @@
     cells         a cell, and the run that it wants; every table by name
     transfers     the cells of Tables 2, 5, 6, 7, 9 and Figures 2, 3, 5
     ablations     the cells of Table 8 and Figures 4, 8, 9 and 12
+    axial         the cells of Figure 13
     settings      Tables 1, 3 and 4: the models and the recipes themselves
     augreg        the tables of AugReg
     replications  replications by the authors, section 4.6 and appendix D.9

@@ -145,6 +145,7 @@ TABLES = Registry({
         "figure8": "ablations:figure_8",
         "figure9": "ablations:figure_9",
         "figure12": "ablations:figure_12",
+        "figure13": "axial:figure_13",
         "augreg3": "augreg:table_3",
         "augreg5": "augreg:table_5",
         "augreg6": "augreg:table_6",

@@ -6,7 +6,7 @@
 Start from `page`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vit_jax import console
@@ -99,10 +99,7 @@ def _results(runs: Sequence[History]) -> dict[str, Any]:
 def _differences(runs: Sequence[History]) -> dict[str, Any]:
     """Returns a table of keys against runs, the longer of the two as rows; {} if no key differs."""
     flat = [dict(config_lib.flatten(run.config)) for run in runs]
-    keys = [
-        key for key in dict.fromkeys(key for values in flat for key in values)
-        if len({repr(values.get(key)) for values in flat}) > 1 and not key.startswith(_WHERE)
-    ]  # fmt: skip
+    keys = differing_keys(flat)
     if not keys:
         return {}
     names = [run.name for run in runs]
@@ -111,3 +108,11 @@ def _differences(runs: Sequence[History]) -> dict[str, Any]:
         rows = [(key, *column) for key, column in zip(keys, columns, strict=True)]
         return {"header": ("key", *names), "rows": rows, "codes": (0,)}
     return {"header": ("run", *keys), "rows": list(zip(names, *columns, strict=True))}
+
+
+def differing_keys(flat: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns the keys in which flat configurations differ, but for those of reports and plans."""
+    return [
+        key for key in dict.fromkeys(key for values in flat for key in values)
+        if len({repr(values.get(key)) for values in flat}) > 1 and not key.startswith(_WHERE)
+    ]  # fmt: skip

@@ -24,8 +24,9 @@
 Images. dataset=imagenet is TFDS's imagenet2012: train[:99%], val is train[99%:], and test is its
 validation split. dataset=imagenet21k is a stand-in until `release` is given; its splits are the
 prepared train, val and test. dataset=jft is a stand-in until you name your own records with
---config.data.source=records:GLOB and --config.data.records.max_labels=K; then 1 % of them is held
-out as val, and 1 % as test. To use other images, give --config.data.source=folder:PATH. For
+--config.data.source=records:GLOB and --config.data.records.max_labels=K; their first 51,200 images
+are val, and the next 51,200 are test, so store them shuffled (big_vision holds out as many of
+ImageNet-21k; the paper does not say how many of JFT-300M). To use other images, give --config.data.source=folder:PATH. For
 dataset=imagenet also give --config.evals.test.split=test if the folder has a split of this name.
 
 recipe=paper (arXiv:2010.11929, section 4.1, appendix B.1 and Table 3; default B/16 on ImageNet-21k)
@@ -61,8 +62,8 @@ recipe=augreg (arXiv:2106.10270, sections 3.1 to 3.4; default B/16 on ImageNet-2
     Adam, batch 4096, rate 1e-3, 10,000 steps of warm-up, cosine, clipping at 1; 300 epochs, on
     ImageNet-21k also 30.
     From big_vision, not the paper: head bias -10 (ImageNet-21k) or -6.9, the mean of tokens
-    (ImageNet-21k) or class token and tanh layer, first moment in bfloat16, evaluation on the
-    central 224 of 256 pixels.
+    (ImageNet-21k) or class token and tanh layer, first moment in bfloat16, initial position
+    embeddings of deviation 1 / sqrt(D), evaluation on the central 224 of 256 pixels.
     Reaches on ImageNet, from ImageNet-21k, fine-tuned at 384 pixels: 85.49 % (B/16), 85.59 %
     (L/16), 83.73 % (S/16) (README of google-research/vision_transformer).
 recipe=modern (arXiv:2205.01580 as in big_vision's vit_s16_i1k.py; S/16 on ImageNet only)
@@ -96,6 +97,7 @@ STAND_INS = {
     "imagenet21k": "synthetic:imagenet21k",
     "imagenet": "synthetic:imagenet",
 }
+HELD_OUT = 51_200  # images of JFT-300M in val, and in test
 RELEASES = ("winter21", "fall11")
 STAGES = ("", "select")
 WEIGHT_DECAYS, DROPOUTS, SMOOTHINGS = (0.03, 0.1, 0.3), (0.0, 0.1), (0.0, 1e-4, 0.1)
@@ -204,6 +206,11 @@ def set_images(config: Any, args: Any) -> None:
     config.data.val_percent = 1
     config.data.test_percent = 1
     config.evals.val.every = "10000 steps"
+    if args.dataset == "jft":
+        config.data.val_percent = config.data.test_percent = 0
+        config.data.split = f"train[{2 * HELD_OUT}:]"
+        config.evals.val.split = f"train[:{HELD_OUT}]"
+        config.evals.test.split = f"train[{HELD_OUT}:{2 * HELD_OUT}]"
     if args.dataset == "imagenet":
         config.data.split = "train[:99%]"
         config.data.val_percent = 0
@@ -217,8 +224,8 @@ def set_images(config: Any, args: Any) -> None:
         config.evals.test.split = "validation"  # a split called test would have no labels
 
 
-def _representation(model: str) -> int:
-    """Returns the width of the tanh layer: the width of the ViT, or 0 for BiT."""
+def _width(model: str) -> int:
+    """Returns the width of a ViT or hybrid, which is also that of its tanh layer; 0 for BiT."""
     return WIDTHS.get(model.split("+")[-1].split("/")[0], 0)
 
 
@@ -237,7 +244,7 @@ def _paper(config: Any, args: Any) -> None:
     config.length = f"{epochs} epochs"
     config.batch_size = common.batch_size
     config.data.image_size = common.resolution
-    config.model.representation = _representation(args.model)
+    config.model.representation = _width(args.model)
     config.model.head_bias = -10.0
     config.model.dropout = row.dropout
     config.loss.name = "sigmoid"
@@ -290,8 +297,10 @@ def _augreg(config: Any, args: Any) -> None:
     config.model.drop_path = reg
     config.model.head_bias = values.head_bias
     config.model.pool = "gap" if args.dataset == "imagenet21k" else "token"
+    if width := _width(args.model):
+        config.model.posemb_std = width**-0.5
     if args.dataset == "imagenet":
-        config.model.representation = _representation(args.model)
+        config.model.representation = _width(args.model)
     config.loss.name = "sigmoid"
     config.schedule.lr = values.lr
     config.schedule.warmup = f"{values.warmup_steps} steps"
@@ -316,7 +325,7 @@ def _modern(config: Any, args: Any) -> None:
     config.mixup.alpha = 0.2
     config.model.pool = "gap"
     config.model.posemb = "sincos2d"
-    config.model.representation = _representation(args.model)
+    config.model.representation = _width(args.model)
     config.schedule.lr = 1e-3
     config.schedule.warmup = "10000 steps"
     config.optimizer.adamw.mu_dtype = "bfloat16"

@@ -22,7 +22,7 @@ SCRATCH_VARIANT, SCRATCH_IMAGE_SIZE = "Ti/8", 64  # the meaning of "auto" withou
 
 # Settings that "auto" does not take from `init`: how to train, and the layer that transfer drops.
 _OWN = ("variant", "representation", "head_bias", "dropout", "attention_dropout", "drop_path")
-_OWN += ("dtype", "scan", "remat", "attention")
+_OWN += ("dtype", "scan", "remat", "attention", "posemb_std")
 _UNSET: dict[tuple[str, str], Any] = {
     ("model", name): declared.default
     for name, declared in schema.keys(sections.Model).items()
@@ -35,6 +35,7 @@ _CONSTANTS = ("gelu", "ln_epsilon", "gn_epsilon", "ws_epsilon", "ws_epsilon_in",
 _BROUGHT = {key: unset for key, unset in _UNSET.items() if key[0] == "data" or key[1] in _CONSTANTS}
 
 
+_FEWSHOT = sections.KEYS["fewshot.ops"].default
 _CHANNELS = sections.KEYS["data.channels"].default
 
 
@@ -150,6 +151,8 @@ def take_from_run(config: ConfigDict, saved: ConfigDict) -> None:
     keys = keys | {("data", "channels"): _CHANNELS}
     _fill(config, {**saved.model.to_dict(), **saved.data.to_dict()}, keys)
     with config.unlocked():
+        if config.fewshot.ops == _FEWSHOT and saved.fewshot.ops == saved.data.eval_ops:
+            config.fewshot.ops = saved.fewshot.ops  # earlier runs had no other chain
         if auto:
             config.model.variant = saved.model.variant
         with config.ignore_type():

@@ -380,7 +380,22 @@ def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
             value = _read(key, str(value), like, _expected(key))
         _check_type(path, key, value, like)
         _set(config, {key: images.plain(value) if _is_size(key) else value})
+    _fill_earlier(config, set(file_values))
     return config, set(file_values)
+
+
+# Key that did not exist when a run was saved -> the key that had its meaning then.
+_EARLIER = {"fewshot.ops": "data.eval_ops"}
+
+
+def _fill_earlier(config: ConfigDict, set_keys: set[str]) -> None:
+    """Sets the keys that did not exist when a run was saved: it has all others of the section."""
+    values = dict(flatten(config))
+    for key, before in _EARLIER.items():
+        section = key.rpartition(".")[0] + "."
+        others = {k for k in values if k.startswith(section) and k != key}
+        if key not in set_keys and others <= set_keys:
+            _set(config, {key: values[before]})
 
 
 def _check_names(path: Path, values: dict[Any, Any]) -> None:

@@ -19,7 +19,7 @@ from jax.extend.core import Literal
 from vit_jax import tree
 from vit_jax.build.program import Program, network
 from vit_jax.hardware.topology import Accelerator
-from vit_jax.models import variants
+from vit_jax.models import layers, variants
 
 Collectives = dict[str, dict[str, int]]  # mesh axes joined by + -> kind -> bytes
 
@@ -95,7 +95,7 @@ def moved_bytes(program: Program) -> int:
 
 
 def _compute_bytes(program: Program) -> int:
-    return jnp.dtype(program.model.cfg.dtype).itemsize
+    return layers.factors(program.model.cfg.dtype).itemsize
 
 
 def collectives(program: Program) -> Collectives:

@@ -17,8 +17,8 @@
     standin  true: noise of the dataset's size, for plans and a first step on any machine
     stage    select: test is not read, for runs that something is selected from
     fewshot  true: also few-shot on ImageNet, 5 and 10 images per class (Figure 4; needs
-             tfds:imagenet2012); for other sources, add pairs to --config.fewshot.sources
-             (docs/fewshot.md)
+             tfds:imagenet2012); for other sources, add pairs to --config.fewshot.sources. The
+             paper stopped early, which this run does not (docs/fewshot.md)
     aug, reg, wd   only for recipe=augreg, see below
 
 Images. dataset=imagenet is TFDS's imagenet2012: train[:99%], val is train[99%:], and test is its
@@ -26,8 +26,9 @@ validation split. dataset=imagenet21k is a stand-in until `release` is given; it
 prepared train, val and test. dataset=jft is a stand-in until you name your own records with
 --config.data.source=records:GLOB and --config.data.records.max_labels=K; their first 51,200 images
 are val, and the next 51,200 are test, so store them shuffled (big_vision holds out as many of
-ImageNet-21k; the paper does not say how many of JFT-300M). To use other images, give --config.data.source=folder:PATH. For
-dataset=imagenet also give --config.evals.test.split=test if the folder has a split of this name.
+ImageNet-21k; the paper does not say how many of JFT-300M). To use other images, give
+--config.data.source=folder:PATH. For dataset=imagenet also give --config.evals.test.split=test if
+the folder has a split of this name.
 
 recipe=paper (arXiv:2010.11929, section 4.1, appendix B.1 and Table 3; default B/16 on ImageNet-21k)
     Adam at batch 4096 and 224 pixels, 10,000 steps of warm-up, dropout, weight decay and rate of
@@ -42,8 +43,9 @@ recipe=paper (arXiv:2010.11929, section 4.1, appendix B.1 and Table 3; default B
     a configuration says so in `expected.source`.
     Reaches, before fine-tuning, at 224 pixels: ImageNet top-1 69.2 % (B/32), 74.8 % (B/16), 66.9 %
     (L/32), 72.6 % (L/16); ImageNet-21k precision at 1 47.9 % (B/16), 49.9 % (L/16)
-    (google-research/vision_transformer issue 62). L/16 on ImageNet-21k takes about 30 days on a
-    TPUv3 with 8 cores (section 4.2); docs/plans.md lists the other models.
+    (google-research/vision_transformer issue 62). `config.expected` has these values on ImageNet,
+    and for release=fall11; winter21 has other classes. L/16 on ImageNet-21k takes about 30 days on
+    a TPUv3 with 8 cores (section 4.2); docs/plans.md lists the other models.
 recipe=bit (arXiv:1912.11370, section 3.3; default BiT-R50x1; Table 7 of the ViT paper)
     SGD with momentum 0.9, rate 0.03 * 4096 / 256, 5,000 steps of warm-up. The rate falls to a tenth
     after 10, 23, 30 and 37 of 40 epochs (JFT), or after 30, 60 and 80 of 90. For other `epochs` the
@@ -59,6 +61,7 @@ recipe=augreg (arXiv:2106.10270, sections 3.1 to 3.4; default B/16 on ImageNet-2
           default: the level of big_vision's configuration for the model; hybrids: none
     reg   0.0 (default) or 0.1: dropout and stochastic depth
     wd    0.1 (default) or 0.03: weight decay, multiplied by the rate
+          `config.expected` is AugReg's accuracy on held-out images for aug and reg (Figure 4)
     Adam, batch 4096, rate 1e-3, 10,000 steps of warm-up, cosine, clipping at 1; 300 epochs, on
     ImageNet-21k also 30.
     From big_vision, not the paper: head bias -10 (ImageNet-21k) or -6.9, the mean of tokens
@@ -90,7 +93,7 @@ from typing import Any
 from configs import base
 from vit_jax.config.load import parse_args
 from vit_jax.errors import BadInput, unknown
-from vit_jax.paper import augreg, pretraining
+from vit_jax.paper import augreg, expectations, pretraining
 
 STAND_INS = {
     "jft": "synthetic:jft300m",
@@ -162,10 +165,10 @@ def get_config(arg=None):
         config.fewshot.sources = (("imagenet", imagenet),)
         config.fewshot.shots = (5, 10)
         config.fewshot.every = "10000 steps"
-    RECIPES[args.recipe][0](config, args)
     if args.stage == "select":
         with config.evals.unlocked():
             del config.evals.test
+    RECIPES[args.recipe][0](config, args)
     return config
 
 
@@ -241,6 +244,8 @@ def _paper(config: Any, args: Any) -> None:
     printed = pretraining.table_3()[args.dataset].get(args.model)
     if printed is None or epochs not in printed.epochs:
         config.expected.source = "not in Table 3; chosen as configs/pretrain.py says"
+    if not args.standin and (args.dataset != "imagenet21k" or args.release == "fall11"):
+        base.expect(config, expectations.pretrained(args.model, args.dataset, epochs))
     config.length = f"{epochs} epochs"
     config.batch_size = common.batch_size
     config.data.image_size = common.resolution
@@ -288,6 +293,9 @@ def _augreg(config: Any, args: Any) -> None:
     ):  # fmt: skip
         if value not in options:
             raise unknown(f"{name} of recipe=augreg", str(value), map(str, options))
+    if not args.standin and (args.dataset != "imagenet21k" or args.release == "fall11"):
+        published = args.model, args.dataset, epochs, aug, reg
+        base.expect(config, expectations.augreg_pretrained(*published))
     config.length = f"{epochs} epochs"
     config.batch_size = values.batch_size
     config.data.train_ops = "decode|inception_crop({size})|flip_lr" + levels[aug].ops

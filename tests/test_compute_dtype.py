@@ -15,7 +15,7 @@ import tiny
 from test_attention import chosen, weighted
 
 from vit_jax.errors import BadInput
-from vit_jax.models import custom, layers, variants
+from vit_jax.models import custom, layers
 
 DTYPE = "bfloat16_products"
 AXES = (((2,), (0,)), ((), ()))

@@ -381,9 +381,8 @@ def test_the_command_prepares_images_as_the_run_did(trained):
     model = inference.open_model(str(trained))
     data = config_lib.load(str(trained / "config.yaml")).data
     split, step = build.few_shot_source(data, "digits").split("test").take_range(0, 8), model.step()
-    of_chain = dataclasses.replace(
-        model, weights=dataclasses.replace(model.weights, images=model.weights.images
-                                           | {"ops": model.weights.images["fewshot_ops"]}))  # fmt: skip
+    images = model.weights.images | {"ops": model.weights.images["fewshot_ops"]}
+    of_chain = dataclasses.replace(model, weights=dataclasses.replace(model.weights, images=images))
     few_shot = model.of_split(step, split, few_shot=True)
     np.testing.assert_array_equal(few_shot, of_chain.of_split(step, split))
     assert (few_shot != model.of_split(step, split)).any()

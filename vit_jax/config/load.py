@@ -384,18 +384,11 @@ def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
     return config, set(file_values)
 
 
-# Key that did not exist when a run was saved -> the key that had its meaning then.
-_EARLIER = {"fewshot.ops": "data.eval_ops"}
-
-
 def _fill_earlier(config: ConfigDict, set_keys: set[str]) -> None:
-    """Sets the keys that did not exist when a run was saved: it has all others of the section."""
-    values = dict(flatten(config))
-    for key, before in _EARLIER.items():
-        section = key.rpartition(".")[0] + "."
-        others = {k for k in values if k.startswith(section) and k != key}
-        if key not in set_keys and others <= set_keys:
-            _set(config, {key: values[before]})
+    """Sets `fewshot.ops` as runs had it before it was a key; they set all others of its section."""
+    others = {f"fewshot.{key}" for key in config.fewshot if key != "ops"}
+    if "fewshot.ops" not in set_keys and others <= set_keys:
+        _set(config, {"fewshot.ops": config.data.eval_ops})
 
 
 def _check_names(path: Path, values: dict[Any, Any]) -> None:

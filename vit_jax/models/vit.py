@@ -218,7 +218,6 @@ class EncoderBlock(nn.Module):
             (0.0, [None] * 5) if layer is None else (layer[0], jax.random.split(layer[1], 5))
         )
         path_rate = path_rate if cfg.drop_path else 0.0
-        axes = ("act_batch", "act_tokens", "act_embed")
 
         if cfg.posemb_at == "every":
             posemb_1LD = position_table(cfg, self.param, self.grid)
@@ -239,11 +238,10 @@ class EncoderBlock(nn.Module):
         tokens_BLD = tokens_BLD + dropout(x_BLD, path_rate, keys[2], per_example=True)
 
         x_BLD = layer_norm("mlp_norm", cfg.ln_epsilon, dtype)(tokens_BLD)
-        x_BLD = Mlp(cfg.mlp, cfg.gelu, cfg.dropout, cfg.dtype, self.rules, name="mlp")(
-            x_BLD, keys[3]
-        )
+        mlp = Mlp(cfg.mlp, cfg.gelu, cfg.dropout, cfg.dtype, self.rules, name="mlp")
+        x_BLD = mlp(x_BLD, keys[3])
         tokens_BLD = tokens_BLD + dropout(x_BLD, path_rate, keys[4], per_example=True)
-        return constrain(tokens_BLD, axes, self.rules), None
+        return constrain(tokens_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules), None
 
 
 def position_table(cfg: ViTConfig, param: Any, grid: tuple[int, int]) -> jax.Array:
@@ -442,8 +440,8 @@ def config(wanted: Settings, classes: int, units: str | None, size: str, patch: 
         backbone, side = resnet.hybrid(wanted, units, side)
     posemb.check(wanted.posemb, wanted.posemb_at, numbers["width"], wanted.posemb_std)
     fields = ("pool", "posemb", "posemb_at", "posemb_std", "registers", "representation")
-    fields += ("dropout", "attention_dropout", "drop_path", "gelu", "ln_epsilon", "scan")
-    shared = settings.shared_fields(wanted, *fields)
+    more = ("dropout", "attention_dropout", "drop_path", "gelu", "ln_epsilon", "scan")
+    shared = settings.shared_fields(wanted, *fields, *more)
     cfg = ViTConfig(patch=side, classes=classes, backbone=backbone, **numbers, **shared)
     if wanted.attention != "fused":
         return cfg

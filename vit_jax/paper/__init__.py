@@ -11,8 +11,8 @@ The room needs only the standard library.
     bit_hyperrule.json     arXiv:1912.11370, BiT: pre-training and HyperRule
     robustness.json        ReaL, ImageNet-V2, -A, -R, -Sketch, -C, ObjectNet; AlexNet's errors on -C
 
-Start from `vtab`, `pretraining`, `transfer`, `hyperrule`, `augreg` or `robustness`; `table` returns
-a whole file.
+Start from `vtab`, `pretraining`, `transfer`, `hyperrule`, `augreg`, `robustness` or `expectations`;
+`table` returns a whole file.
 """
 
 import functools

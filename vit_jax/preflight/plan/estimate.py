@@ -12,7 +12,6 @@ from collections import defaultdict
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 

@@ -138,6 +138,11 @@ def table_9() -> list[Value]:
     ]
 
 
+def objectnet() -> float:
+    """Returns the top-1 accuracy of ViT-H/14 from JFT-300M on ObjectNet (section D.9)."""
+    return paper.table("vit_paper_tables")["text_details"]["objectnet"]["value"]["top1_percent"]
+
+
 def augreg_3() -> list[Value]:
     """Returns AugReg's Table 3; labels: image size, column, model."""
     return [

@@ -146,5 +146,5 @@ def find(name: str) -> Table:
       BadInput: no table has this name; the message lists all names.
     """
     if name not in TABLES:
-        raise unknown("table", name, [*TABLES, "miniature"])
+        raise unknown("table", name, [*TABLES, "miniature", "robustness"])
     return TABLES[name]()

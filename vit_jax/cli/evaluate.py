@@ -197,11 +197,11 @@ def _widened(labels_NK: np.ndarray, most: int) -> np.ndarray:
 
 
 def _identity(weights: str, model: "Model") -> dict[str, Any]:
-    """Returns the variant and image size of the model; of a file also what is known of it."""
+    """Returns the image size, and for a file its SHA-256 and its published name."""
     from vit_jax.config import images
     from vit_jax.weights import download, loading
 
-    known: dict[str, Any] = {"family": model.cfg.FAMILY, "image_size": images.text(model.size)}
+    known: dict[str, Any] = {"image_size": images.text(model.size)}
     if not loading.may_be_run(weights):
         known["sha256"], known["published"] = download.identity(weights)
     return known

@@ -89,8 +89,7 @@ from configs import base
 from vit_jax.config import plugins
 from vit_jax.config.load import of_run, parse_args
 from vit_jax.errors import BadInput, unknown
-from vit_jax.models import published
-from vit_jax.paper import expectations, hyperrule, robustness, transfer, vtab
+from vit_jax.paper import augreg, expectations, hyperrule, robustness, transfer, vtab
 
 # Recipe's name -> TFDS's. ImageNet's test split would have no labels.
 SOURCES = {
@@ -270,8 +269,7 @@ def _published(args: Any, size: int) -> expectations.Expected | None:
     """Returns the published result of a fine-tuning; None if the weights are not of a paper."""
     name = args.init.rpartition("/")[2]
     if re.search(r"-i(1k|21k)-\d+ep-", name):  # AugReg, whose recommended files have results
-        recommended = f"augreg/{name}" in published.CHECKPOINTS.get(args.variant, ())
-        if not recommended or (args.dataset, args.polyak) != ("imagenet", False):
+        if not augreg.is_recommended(name) or (args.dataset, args.polyak) != ("imagenet", False):
             return None
         return expectations.recommended_augreg(args.variant, size)
     of_paper = re.search(r"(^|/)imagenet21k/(R\d+\+)?ViT-\w+\.npz$", args.init)

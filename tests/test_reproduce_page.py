@@ -119,7 +119,7 @@ def test_every_command_of_the_page_in_order(place, capsys, monkeypatch, root):
     rows = list(csv.reader(io.StringIO(run(table))))
     [row] = [row for row in rows if row[:3] == ["ImageNet-21k", "Oxford-IIIT Pets", "ViT-B/32"]]
     assert row[3] == "93.02"
-    assert "model.width: 32, not 0" in row[-1]  # the small model is no B/32
+    assert "model.depth: 1, not 0" in row[-1]  # the small model is no B/32
     trained = ["vit_jax", "train", f"--config={finals[0]}/config.yaml", "--workdir=one"]
     run(trained, "--config.length=1 steps", "--config.schedule.warmup=0", "--config.batch_size=8",
         "--config.report.page=false", "--config.report.tensorboard=false")  # fmt: skip

@@ -94,7 +94,7 @@ def moved_bytes(program: Program) -> int:
 
 
 def _compute_bytes(program: Program) -> int:
-    return layers.factors(program.model.cfg.dtype).itemsize
+    return layers.stream(program.model.cfg.dtype).itemsize
 
 
 def collectives(program: Program) -> Collectives:

@@ -104,7 +104,7 @@ def test_every_command_of_the_page_in_order(place, capsys, monkeypatch, root):
     assert "annotations.tar.gz" in said
     assert "put into data/downloads/manual" in said
     archives(place / "data" / "downloads" / "manual", monkeypatch)
-    run(prepare)
+    assert "read it as tfds:oxford_iiit_pet" in run(prepare).splitlines()[-1]
     assert "21843" in run(inspect).replace(",", "")
     assert "fits" in run([w.replace("v3-8", "cpu-1") for w in plan], *small,
                          "--config.batch_size=8")  # fmt: skip

@@ -7,11 +7,14 @@ docs/config.md lists the keys: range or choices, unit, effect and meaning. So do
 `vit_jax train --help-config=KEY`. `vit_jax/config/sections.py` declares them.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
 from vit_jax.config import frozen, load, sections
+
+if TYPE_CHECKING:
+    from vit_jax.paper import expectations
 
 
 def evaluation(split: str, every: str = "0") -> ConfigDict:
@@ -37,6 +40,16 @@ def optimize_as_bit(config: ConfigDict, bit: Any) -> None:
     config.schedule.name = "step"
     config.schedule.lr = bit.lr
     config.schedule.warmup = f"{bit.warmup_steps} steps"
+
+
+def expect(config: ConfigDict, published: "expectations.Expected | None") -> None:
+    """Sets `config.expected` to a published result, if the run measures it; keeps its source."""
+    if published is None or published.metric.partition("/")[0] not in config.evals:
+        return
+    config.expected.metric = published.metric
+    config.expected.value = published.value
+    config.expected.tolerance = published.tolerance
+    config.expected.source = "; ".join(filter(None, (published.source, config.expected.source)))
 
 
 def get_config() -> ConfigDict:

@@ -27,6 +27,7 @@ def get_config(arg=None):
     config.data.image_size = args.size
     config.data.train_ops = "decode(exif=True)|inception_crop({size}, area_min=0.3)|flip_lr"
     config.data.eval_ops = "decode(exif=True)|resize({size})"
+    config.fewshot.ops = config.fewshot.ops.replace("decode", "decode(exif=True)")
 
     config.loss.label_smoothing = 0.1
     config.optimizer.weight_decay = 0.05

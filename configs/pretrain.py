@@ -17,16 +17,18 @@
     standin  true: noise of the dataset's size, for plans and a first step on any machine
     stage    select: test is not read, for runs that something is selected from
     fewshot  true: also few-shot on ImageNet, 5 and 10 images per class (Figure 4; needs
-             tfds:imagenet2012); for other sources, add pairs to --config.fewshot.sources
-             (docs/fewshot.md)
+             tfds:imagenet2012); for other sources, add pairs to --config.fewshot.sources. The
+             paper stopped early, which this run does not (docs/fewshot.md)
     aug, reg, wd   only for recipe=augreg, see below
 
 Images. dataset=imagenet is TFDS's imagenet2012: train[:99%], val is train[99%:], and test is its
 validation split. dataset=imagenet21k is a stand-in until `release` is given; its splits are the
 prepared train, val and test. dataset=jft is a stand-in until you name your own records with
---config.data.source=records:GLOB and --config.data.records.max_labels=K; then 1 % of them is held
-out as val, and 1 % as test. To use other images, give --config.data.source=folder:PATH. For
-dataset=imagenet also give --config.evals.test.split=test if the folder has a split of this name.
+--config.data.source=records:GLOB and --config.data.records.max_labels=K; their first 51,200 images
+are val, and the next 51,200 are test, so store them shuffled (big_vision holds out as many of
+ImageNet-21k; the paper does not say how many of JFT-300M). To use other images, give
+--config.data.source=folder:PATH. For dataset=imagenet also give --config.evals.test.split=test if
+the folder has a split of this name.
 
 recipe=paper (arXiv:2010.11929, section 4.1, appendix B.1 and Table 3; default B/16 on ImageNet-21k)
     Adam at batch 4096 and 224 pixels, 10,000 steps of warm-up, dropout, weight decay and rate of
@@ -41,8 +43,9 @@ recipe=paper (arXiv:2010.11929, section 4.1, appendix B.1 and Table 3; default B
     a configuration says so in `expected.source`.
     Reaches, before fine-tuning, at 224 pixels: ImageNet top-1 69.2 % (B/32), 74.8 % (B/16), 66.9 %
     (L/32), 72.6 % (L/16); ImageNet-21k precision at 1 47.9 % (B/16), 49.9 % (L/16)
-    (google-research/vision_transformer issue 62). L/16 on ImageNet-21k takes about 30 days on a
-    TPUv3 with 8 cores (section 4.2); docs/plans.md lists the other models.
+    (google-research/vision_transformer issue 62). `config.expected` has these values on ImageNet,
+    and for release=fall11; winter21 has other classes. L/16 on ImageNet-21k takes about 30 days on
+    a TPUv3 with 8 cores (section 4.2); docs/plans.md lists the other models.
 recipe=bit (arXiv:1912.11370, section 3.3; default BiT-R50x1; Table 7 of the ViT paper)
     SGD with momentum 0.9, rate 0.03 * 4096 / 256, 5,000 steps of warm-up. The rate falls to a tenth
     after 10, 23, 30 and 37 of 40 epochs (JFT), or after 30, 60 and 80 of 90. For other `epochs` the
@@ -57,6 +60,7 @@ recipe=augreg (arXiv:2106.10270, sections 3.1 to 3.4; default B/16 on ImageNet-2
     aug   none | light1 | light2 | medium1 | medium2 | strong1 | strong2: RandAugment and mixup
     reg   0.0 or 0.1: dropout and stochastic depth
     wd    0.1 or 0.03: weight decay, multiplied by the rate
+          `config.expected` is AugReg's accuracy on held-out images for aug and reg (Figure 4)
     Defaults: on ImageNet-21k the settings of the model's recommended checkpoint; on ImageNet the
     level of big_vision's configuration (hybrids: give aug=), 0.0 and 0.1.
     Adam, batch 4096, rate 1e-3, 10,000 steps of warm-up, cosine, clipping at 1; 300 epochs, on
@@ -64,7 +68,8 @@ recipe=augreg (arXiv:2106.10270, sections 3.1 to 3.4; default B/16 on ImageNet-2
     From the published checkpoints: a class token, without a tanh layer on ImageNet-21k. (The
     cleaned-up configuration of big_vision, vit_i21k.py, takes the mean of tokens.)
     From big_vision, not the paper: head bias -10 (ImageNet-21k) or -6.9, the tanh layer on
-    ImageNet, first moment in bfloat16, evaluation on the central 224 of 256 pixels.
+    ImageNet, first moment in bfloat16, initial position embeddings of deviation 1 / sqrt(D),
+    evaluation on the central 224 of 256 pixels.
     The defaults reach on ImageNet, from ImageNet-21k, fine-tuned at 384 pixels with
     configs/transfer.py: 85.49 % (B/16), 85.59 % (L/16), 83.73 % (S/16), 83.59 % (B/32), 78.22 %
     (Ti/16), 85.99 % (R50+L/32) (README of google-research/vision_transformer).
@@ -92,13 +97,14 @@ from typing import Any
 from configs import base
 from vit_jax.config.load import parse_args
 from vit_jax.errors import BadInput, unknown
-from vit_jax.paper import augreg, pretraining
+from vit_jax.paper import augreg, expectations, pretraining
 
 STAND_INS = {
     "jft": "synthetic:jft300m",
     "imagenet21k": "synthetic:imagenet21k",
     "imagenet": "synthetic:imagenet",
 }
+HELD_OUT = 51_200  # images of JFT-300M in val, and in test
 RELEASES = ("winter21", "fall11")
 STAGES = ("", "select")
 WEIGHT_DECAYS, DROPOUTS, SMOOTHINGS = (0.03, 0.1, 0.3), (0.0, 0.1), (0.0, 1e-4, 0.1)
@@ -163,10 +169,10 @@ def get_config(arg=None):
         config.fewshot.sources = (("imagenet", imagenet),)
         config.fewshot.shots = (5, 10)
         config.fewshot.every = "10000 steps"
-    RECIPES[args.recipe][0](config, args)
     if args.stage == "select":
         with config.evals.unlocked():
             del config.evals.test
+    RECIPES[args.recipe][0](config, args)
     return config
 
 
@@ -207,6 +213,11 @@ def set_images(config: Any, args: Any) -> None:
     config.data.val_percent = 1
     config.data.test_percent = 1
     config.evals.val.every = "10000 steps"
+    if args.dataset == "jft":
+        config.data.val_percent = config.data.test_percent = 0
+        config.data.split = f"train[{2 * HELD_OUT}:]"
+        config.evals.val.split = f"train[:{HELD_OUT}]"
+        config.evals.test.split = f"train[{HELD_OUT}:{2 * HELD_OUT}]"
     if args.dataset == "imagenet":
         config.data.split = "train[:99%]"
         config.data.val_percent = 0
@@ -220,8 +231,8 @@ def set_images(config: Any, args: Any) -> None:
         config.evals.test.split = "validation"  # a split called test would have no labels
 
 
-def _representation(model: str) -> int:
-    """Returns the width of the tanh layer: the width of the ViT, or 0 for BiT."""
+def _width(model: str) -> int:
+    """Returns the width of a ViT or hybrid, which is also that of its tanh layer; 0 for BiT."""
     return WIDTHS.get(model.split("+")[-1].split("/")[0], 0)
 
 
@@ -237,10 +248,12 @@ def _paper(config: Any, args: Any) -> None:
     printed = pretraining.table_3()[args.dataset].get(args.model)
     if printed is None or epochs not in printed.epochs:
         config.expected.source = "not in Table 3; chosen as configs/pretrain.py says"
+    if not args.standin and (args.dataset != "imagenet21k" or args.release == "fall11"):
+        base.expect(config, expectations.pretrained(args.model, args.dataset, epochs))
     config.length = f"{epochs} epochs"
     config.batch_size = common.batch_size
     config.data.image_size = common.resolution
-    config.model.representation = _representation(args.model)
+    config.model.representation = _width(args.model)
     config.model.head_bias = -10.0
     config.model.dropout = row.dropout
     config.loss.name = "sigmoid"
@@ -284,6 +297,9 @@ def _augreg(config: Any, args: Any) -> None:
     ):  # fmt: skip
         if value not in options:
             raise unknown(f"{name} of recipe=augreg", str(value), map(str, options))
+    if not args.standin and (args.dataset != "imagenet21k" or args.release == "fall11"):
+        published = args.model, args.dataset, epochs, aug, reg
+        base.expect(config, expectations.augreg_pretrained(*published))
     config.length = f"{epochs} epochs"
     config.batch_size = values.batch_size
     config.data.train_ops = "decode|inception_crop({size})|flip_lr" + levels[aug].ops
@@ -293,8 +309,10 @@ def _augreg(config: Any, args: Any) -> None:
     config.model.drop_path = reg
     config.model.head_bias = values.head_bias
     config.model.pool = "token"
+    if width := _width(args.model):
+        config.model.posemb_std = width**-0.5
     if args.dataset == "imagenet":
-        config.model.representation = _representation(args.model)
+        config.model.representation = _width(args.model)
     config.loss.name = "sigmoid"
     config.schedule.lr = values.lr
     config.schedule.warmup = f"{values.warmup_steps} steps"
@@ -319,7 +337,7 @@ def _modern(config: Any, args: Any) -> None:
     config.mixup.alpha = 0.2
     config.model.pool = "gap"
     config.model.posemb = "sincos2d"
-    config.model.representation = _representation(args.model)
+    config.model.representation = _width(args.model)
     config.schedule.lr = 1e-3
     config.schedule.warmup = "10000 steps"
     config.optimizer.adamw.mu_dtype = "bfloat16"

@@ -108,6 +108,39 @@ def test_plain_attention_has_derivatives_forward(bias):
         jax.jvp(of(attention_math.memory_efficient), some, moved)
 
 
+PATHS = {
+    "plain": attention_math.plain,
+    "memory_efficient": attention_math.memory_efficient,
+    "packed": lambda query, key, value, *_: attention_math.packed(query, key, value, 8),
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_large_scores_in_bfloat16_give_the_weights_of_float64(path):
+    query, key = (jax.random.normal(jax.random.key(i), (2, 8, 1, 8)) for i in (0, 1))
+    query, key = (2.4 + x / 20 for x in (query, key))  # all scores are close to 45
+    query, key = query.astype(jnp.bfloat16), key.astype(jnp.bfloat16)
+    value = jnp.tile(jnp.eye(8, dtype=jnp.bfloat16)[None, :, None], (2, 1, 1, 1))  # shows weights
+    weights = np.asarray(PATHS[path](query, key, value, None, None, 0.0), np.float64)
+    scores = np.einsum("blnk,bmnk->blnm", *(np.asarray(x, np.float64) for x in (query, key)))
+    assert scores.min() > 43
+    exact = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    exact /= exact.sum(axis=-1, keepdims=True)
+    # bfloat16 rounds a weight by up to 0.4 % of it, and its sum again.
+    assert (np.abs(weights - exact) / exact.max(axis=-1, keepdims=True)).max() < 0.008
+
+
+def test_derivatives_of_scores_in_bfloat16_multiply_in_bfloat16():
+    def of(*arrays):
+        return attention_math.plain(*arrays, None, None, 0.0).astype(jnp.float32).sum()
+
+    arrays = [x.astype(jnp.bfloat16) for x in given(bias=False, keep=False)[:3]]
+    traced = str(jax.make_jaxpr(jax.grad(of, argnums=(0, 1, 2)))(*arrays))
+    products = re.findall(r"(\w+)\[[\d,]+\] = dot_general", traced)
+    assert products.count("f32") == 1  # the scores
+    assert products.count("bf16") == 5
+
+
 def test_a_model_that_is_not_trained_has_derivatives_forward():
     model = variants.make(tiny.config(depth=2))
     params, images = tiny.params(model.cfg), tiny.images()

@@ -3,6 +3,7 @@
 
 """Ridge regression against numpy and scikit-learn, and what `evaluate` makes of a task."""
 
+import dataclasses
 import json
 import re
 import shlex
@@ -22,6 +23,7 @@ from vit_jax.cli import main
 from vit_jax.config import load as config_lib
 from vit_jax.data.tasks.shots import ALL, Task
 from vit_jax.evaluators import fewshot, probe
+from vit_jax.inference import model as inference
 from vit_jax.reports import summary
 
 SHAPES = [(10, 4), (10, 64), (64, 64), (65, 64), (64, 65), (63, 64), (997, 31), (2, 101)]
@@ -353,9 +355,51 @@ def test_an_image_that_the_chain_cannot_prepare_is_said_before_training(
     tmp_path, image_folder, capsys
 ):
     sources = f"--config.fewshot.sources=(('folder', 'folder:{image_folder}'),)"
-    assert run(tmp_path / "run", sources, "--config.data.eval_ops=decode") == 2
+    assert run(tmp_path / "run", sources, "--config.fewshot.ops=decode") == 2
     assert "fewshot_folder: the chain gives uint8 (32, 32, 3)" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_images_go_through_the_chain_of_big_vision(trained):
+    config = config_lib.load(str(trained / "config.yaml"))
+    assert config.fewshot.ops == "decode|bv_resize({size*8//7})|central_crop({size})"
+    split = build.few_shot_source(config.data, "digits").split("test").take_range(0, 8)
+    same = config_lib.changed(config, {"data.eval_ops": "bv_resize(9)|central_crop(8)"})
+    found, expected, other = (
+        next(iter(pipe.evaluation(range(8))))["image"]
+        for pipe in (
+            build.few_shot_pipeline(config, split, 8),
+            build.plain_pipeline(same.data, split, 8),
+            build.plain_pipeline(config.data, split, 8),
+        )
+    )
+    np.testing.assert_array_equal(found, expected)
+    assert (found != other).any()
+
+
+def test_the_command_prepares_images_as_the_run_did(trained):
+    model = inference.open_model(str(trained))
+    data = config_lib.load(str(trained / "config.yaml")).data
+    split, step = build.few_shot_source(data, "digits").split("test").take_range(0, 8), model.step()
+    images = model.weights.images | {"ops": model.weights.images["fewshot_ops"]}
+    of_chain = dataclasses.replace(model, weights=dataclasses.replace(model.weights, images=images))
+    few_shot = model.of_split(step, split, few_shot=True)
+    np.testing.assert_array_equal(few_shot, of_chain.of_split(step, split))
+    assert (few_shot != model.of_split(step, split)).any()
+
+
+def test_a_run_saved_before_the_chain_had_a_key_goes_on_as_it_was(trained, tmp_path):
+    text = (trained / "config.yaml").read_text()
+    lines = [line for line in text.splitlines() if not line.startswith("  ops:")]
+    assert len(lines) == len(text.splitlines()) - 1
+    (tmp_path / "config.yaml").write_text("\n".join(lines))
+    saved = config_lib.read(str(tmp_path / "config.yaml"))
+    assert saved.fewshot.ops == saved.data.eval_ops == "decode|resize({size})"
+    new = config_lib.load(str(trained / "config.yaml"))
+    defaults.take_from_run(new, saved)
+    assert config_lib.differences(saved, new) == []
+    (tmp_path / "mine.yaml").write_text("fewshot:\n  seeds: 5\n")  # a recipe that sets a few keys
+    assert config_lib.read(str(tmp_path / "mine.yaml")).fewshot.ops.startswith("decode|bv_resize")
 
 
 def test_pretraining_evaluates_imagenet_only_when_asked():

@@ -191,6 +191,14 @@ def test_seed_rate_of_the_grid_and_arithmetic_are_free(tmp_path):
     assert cell(fill(tmp_path), *CELL).status == "within tolerance"
 
 
+def test_the_dtypes_of_the_runs_that_count_are_told(tmp_path):
+    paper_runs.seeds(tmp_path / "a", [98.95, 98.96], model__dtype="bfloat16")
+    paper_runs.transfer(tmp_path / "b", 98.94, seed="2", model__dtype="float32")
+    paper_runs.transfer(tmp_path / "c", 98.94, seed="3", init="", model__dtype="float32")  # no cell
+    said = [text for text in fill(tmp_path).remarks if "dtype" in text]
+    assert said == ["model.dtype of the runs that count: bfloat16 (2), float32 (1)"]
+
+
 # ---------------------------------------------------------------- where weights come from
 
 

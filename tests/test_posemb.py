@@ -9,9 +9,10 @@ import math
 import jax
 import numpy as np
 import pytest
+import tiny
 
 from vit_jax.errors import BadInput
-from vit_jax.models import attention, posemb
+from vit_jax.models import attention, posemb, variants
 
 GRIDS = [(2, 3), (5, 2), (1, 4)]
 
@@ -83,6 +84,19 @@ def test_learned_embeddings_start_with_a_deviation_of_2_percent(kind):
     param = lambda name, init, shape: init(jax.random.key(0), shape)  # noqa: E731
     table = np.asarray(posemb.table(param, kind, (20, 30), 40, 1))
     assert table.std() == pytest.approx(0.02, rel=0.1)
+
+
+@pytest.mark.parametrize("std", [0.02, 0.05])
+def test_the_deviation_of_the_start_is_a_key(std):
+    cfg = tiny.config(posemb_std=std, width=256, mlp=8)
+    params = variants.make(cfg).init(jax.random.key(0), tiny.images(1))["params"]
+    assert np.std(params["posemb"]) == pytest.approx(std, rel=0.1)
+
+
+@pytest.mark.parametrize("kind", ["sincos2d", "relative", "none"])
+def test_a_deviation_without_learned_embeddings_is_refused(kind):
+    with pytest.raises(BadInput, match=f"posemb_std=0.05 with posemb={kind}.*leave it out"):
+        tiny.config(posemb=kind, posemb_std=0.05)
 
 
 def test_sincos2d_has_no_parameters_and_adds_nothing_to_the_class_token():

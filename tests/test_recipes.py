@@ -142,6 +142,11 @@ def test_augreg_takes_level_regularisation_and_decay():
     assert plain.mixup.alpha == 0.0
 
 
+def test_augreg_starts_its_position_embeddings_as_big_vision():
+    stds = [load(f"{PRETRAIN}recipe={r}").model.posemb_std for r in ("augreg", "paper")]
+    assert stds == [pytest.approx(768**-0.5), 0.02]
+
+
 def test_modern_is_s16_with_gap_and_sincos2d():
     config = load(f"{PRETRAIN}recipe=modern")
     assert (config.model.variant, config.model.pool) == ("S/16", "gap")
@@ -161,8 +166,10 @@ def test_images_and_splits_of_the_pretraining_datasets():
     assert imagenet.data.val_percent == 0
     for config, source in ((i21k, "synthetic:imagenet21k"), (jft, "synthetic:jft300m")):
         assert config.data.source == source
-        assert (config.data.split, config.evals["val"].split) == ("train", "val")
-        assert config.data.val_percent == 1
+    assert (i21k.data.split, i21k.evals["val"].split, i21k.data.val_percent) == ("train", "val", 1)
+    splits = [jft.data.split, *(jft.evals[name].split for name in ("val", "test"))]
+    assert splits == ["train[102400:]", "train[:51200]", "train[51200:102400]"]
+    assert (jft.data.val_percent, jft.data.test_percent) == (0, 0)
     assert load(OTHER[-2]).data.source == "tfds:imagenet21k/winter21"
 
 

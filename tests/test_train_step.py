@@ -200,6 +200,21 @@ def test_average_follows_its_closed_form():
         assert not np.allclose(value, current.params[name], atol=1e-3)
 
 
+def test_a_warmed_up_average_forgets_the_initial_parameters():
+    tx, kept = optax.sgd(0.5), []
+    for warmup in (False, True):
+        step = jax.jit(make_step(tx, ema_decay=0.9999, ema_warmup=warmup))
+        current, expected = start(tx, ema=True), small_params()
+        for done in range(4):
+            current, _ = step(current, batch(seed=done), KEY)
+            d = min(0.9999, (1 + done) / (10 + done)) if warmup else 0.9999
+            expected = {k: d * v + (1 - d) * current.params[k] for k, v in expected.items()}
+        for name, value in expected.items():
+            np.testing.assert_allclose(current.ema[name], value, rtol=1e-5, atol=1e-6)
+        kept.append(0.9999**4 if not warmup else 1 / 10 * 2 / 11 * 3 / 12 * 4 / 13)
+    assert kept[1] < 0.01 < kept[0]
+
+
 def test_state_without_average_keeps_none():
     found, _ = jax.jit(make_step(ema_decay=0.9))(start(), batch(), KEY)
     assert found.ema is None

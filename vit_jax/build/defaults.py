@@ -23,7 +23,7 @@ SCRATCH_VARIANT, SCRATCH_IMAGE_SIZE = "Ti/8", 64  # the meaning of "auto" withou
 
 # Settings that "auto" does not take from `init`: how to train, and the layer that transfer drops.
 _OWN = ("variant", "representation", "head_bias", "dropout", "attention_dropout", "drop_path")
-_OWN += ("dtype", "scan", "remat", "attention")
+_OWN += ("dtype", "scan", "remat", "attention", "posemb_std")
 _UNSET: dict[str, Any] = {
     f"model.{name}": declared.default
     for name, declared in schema.keys(sections.Model).items()
@@ -39,6 +39,7 @@ _BROUGHT = {
     if key.removeprefix("model.") in _CONSTANTS or key.startswith("data.")
 }
 
+_FEWSHOT = sections.KEYS["fewshot.ops"].default
 _CHANNELS = sections.KEYS["data.channels"].default
 
 
@@ -153,7 +154,10 @@ def take_from_run(config: sections.Config, saved: sections.Config) -> sections.C
     """Fills the open settings with the values that a run has already settled."""
     keys = _UNSET if config.model.variant == "auto" else _BROUGHT
     settled = dict(config_lib.flatten(saved))
-    config, _ = _filled(config, settled, keys | {"data.channels": _CHANNELS})
+    keys = keys | {"data.channels": _CHANNELS}
+    if saved.fewshot.ops == saved.data.eval_ops:
+        keys |= {"fewshot.ops": _FEWSHOT}  # earlier runs had no other chain
+    config, _ = _filled(config, settled, keys)
     return _with_variant_and_size(config, settled)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from vit_jax.config import sections
 from vit_jax.errors import BadInput
-from vit_jax.models import attention, variants
+from vit_jax.models import attention, layers, variants
 from vit_jax.sharding import Rules
 
 # platform -> FLOPs of a run on one device above which the layers are unrolled. Each layer is then
@@ -100,7 +100,7 @@ def _attention(cfg: Any, wanted: str, rules: Rules, platform: str, tokens: int) 
     why = cfg.fused_refusal()
     if device.platform == "gpu" and wanted != "plain":
         why = why or attention.not_cudnn(
-            dtype=cfg.dtype,
+            dtype=layers.factors(cfg.dtype).name,
             head_dim=cfg.width // cfg.heads,
             capability=str(device.compute_capability),
         )

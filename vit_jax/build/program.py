@@ -372,6 +372,7 @@ def _step_functions(
         tx,
         accumulation=config.accumulation,
         ema_decay=config.ema.decay,
+        ema_warmup=config.ema.warmup,
         norm_of_change=platform == "tpu",
     )
 

@@ -54,8 +54,9 @@ def check(config: sections.Config) -> None:
     objective = objectives.make(config, cfg)
     validation.check_together(config, objective.EVALUATED)
     objectives.check_views(config, objective)
-    for key, chain in (("train_ops", config.data.train_ops), ("eval_ops", config.data.eval_ops)):
-        preprocess.parse(f"data.{key}", chain, images.size, images.channels)
+    chains = {"data.train_ops": config.data.train_ops, "data.eval_ops": config.data.eval_ops}
+    for key, chain in (chains | {"fewshot.ops": config.fewshot.ops}).items():
+        preprocess.parse(key, chain, images.size, images.channels)
     specs = [("data.source", config.data.source)]
     specs += [(f"evals.{n}.source", part.source) for n, part in config.evals.items() if part.source]
     specs += [("source in fewshot.sources", spec) for _, spec in config.fewshot.sources]
@@ -134,11 +135,11 @@ class Run:
                 yield part, batch | with_columns
 
     def features(self, params: Any, split: Split) -> np.ndarray:
-        """Returns the representations of images, float32 [n, D], prepared as in evaluations."""
+        """Returns the representations of images, float32 [n, D], prepared for few-shot tasks."""
         from vit_jax.evaluators import features
 
         size = program.few_shot_batch(self.config)
-        pipe = plain_pipeline(self.config.data, split, size)
+        pipe = few_shot_pipeline(self.config, split, size)
         return features.compute(
             self.program.features_step,
             params,
@@ -253,7 +254,7 @@ def _tasks(config: sections.Config, opened: Mapping[str, Source]) -> "dict[str, 
         task = shots.make_task(source, config.fewshot.shots, config.fewshot.seeds)
         try:
             for split in (task.train, task.test):
-                plain_pipeline(config.data, split, 1).probe()
+                few_shot_pipeline(config, split, 1).probe()
         except BadInput as e:
             raise BadInput(f"{name}: {e}") from e
         return task
@@ -263,10 +264,17 @@ def _tasks(config: sections.Config, opened: Mapping[str, Source]) -> "dict[str, 
     )
 
 
-def plain_pipeline(data: sections.Data, split: Split, batch_size: int) -> Pipeline:
-    """Makes a pipeline that reads a split as evaluations do."""
+def few_shot_pipeline(config: sections.Config, split: Split, batch_size: int) -> Pipeline:
+    """Makes a pipeline that reads a split as few-shot tasks do."""
+    return plain_pipeline(config.data, split, batch_size, "fewshot.ops", config.fewshot.ops)
+
+
+def plain_pipeline(
+    data: sections.Data, split: Split, batch_size: int, key: str = "data.eval_ops", chain: str = ""
+) -> Pipeline:
+    """Makes a pipeline that reads a split as evaluations do, or by the chain of another key."""
     images = images_lib.of(data)
-    ops = preprocess.parse("data.eval_ops", data.eval_ops, images.size, images.channels)
+    ops = preprocess.parse(key, chain or data.eval_ops, images.size, images.channels)
     return Pipeline(
         split, ops, batch_size, 0, images.size, data.workers, data.prefetch,
         channels=images.channels,

@@ -142,7 +142,8 @@ def own_words() -> Iterator[None]:
         text = str(e)
         for key in ("data_dir", "image_size"):
             text = text.replace(f"--config.data.{key}", f"--{key}")
-        raise BadInput(re.sub(r"\bdata\.source\b", "--data", text)) from e
+        text = re.sub(r"--data\.(labels|split)\b", r"--\1", text)
+        raise BadInput(re.sub(r"(--|\b)data\.source\b", "--data", text)) from e
 
 
 def place(out: str) -> Path:

@@ -1,15 +1,24 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""`vit_jax evaluate FILE_OR_RUN [--data=SOURCE] [--split=test] [--out=DIR]`."""
+"""`vit_jax evaluate FILE_OR_RUN [--data=SOURCE] [--split=test] [--labels=FILE] [--out=DIR]`."""
 
 import argparse
 import json
 import logging
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from vit_jax.cli import arguments
+from vit_jax.errors import BadInput
+
+if TYPE_CHECKING:
+    from vit_jax.data.sources.source import Source
+    from vit_jax.data.splits.split import Split
+    from vit_jax.data.tasks.test_sets import Evaluation
+    from vit_jax.inference.model import Model
 
 OVERRIDES = False  # whether --config.key=value may follow
 EXAMPLE = "vit_jax evaluate runs/mine --data=folder:/path/to/images --out=evaluation"
@@ -21,6 +30,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
     arguments.weights(parser)
     arguments.data(parser)
+    parser.add_argument(
+        "--labels",
+        default="",
+        metavar="FILE",
+        help="file of other labels, such as ReaL's real.json (default: labels of the source)",
+    )
+    parser.add_argument(
+        "--classes",
+        choices=("all", "present"),
+        default="all",
+        help="choose among all classes of the model, or those of the images (default: all)",
+    )
     parser.add_argument(
         "--out",
         default="evaluation",
@@ -49,44 +70,138 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 def evaluate(args: argparse.Namespace) -> Any:
     """Evaluates the weights; returns an `evaluation_page.Evaluated`."""
-    from vit_jax import console
     from vit_jax.analysis import confusion
-    from vit_jax.data.sources.source import Source
-    from vit_jax.data.splits import subset
-    from vit_jax.data.tasks import test_sets
-    from vit_jax.errors import BadInput
     from vit_jax.inference import model as inference
+    from vit_jax.paper import robustness
     from vit_jax.reports import evaluation_page
 
-    opened = inference.open_data(args.weights, args.data or "", args.data_dir)
-    name, split = inference.choose_split(opened, args.split)
+    specs = list(robustness.parts(args.data or "").values())  # 75 for ImageNet-C
+    opened = inference.open_data(args.weights, specs[0], args.data_dir)
+    split, _ = inference.choose_split(opened, args.split)
     for note in opened.notes:
         log.info("data: %s", note)
     model = arguments.open_model(args)
-    names = model.names
-    if not names and len(opened.classes) != model.weights.classes > 0:
-        raise BadInput(
-            f"{args.weights} has {model.weights.classes} classes without names, {opened.spec} has "
-            f"{len(opened.classes)}; give the names with --names=FILE, one per line."
+    test_set, classes = _test_set(args, model, opened, split)
+    parts = {
+        name: _Predicted(part, *_predictions(model, test_set, name))
+        for name, part in test_set.parts.items()
+    }
+    most = max(part.labels_NK.shape[1] for part in parts.values())
+    labels_NK = np.concatenate([_widened(part.labels_NK, most) for part in parts.values()])
+    best_NT = np.concatenate([part.best_NT for part in parts.values()])
+    mistakes = [
+        mistake
+        for part in parts.values()
+        for mistake in evaluation_page.mistakes(
+            part.split, part.labels_NK, part.best_NT[:, 0], part.likely_NT[:, 0]
         )
-    known = Source(args.weights, names or opened.classes, {})
-    test_set = test_sets.open_test_set(
-        known, lambda _: opened, "--data",
-        source=opened.spec, split=name, labels="", classes="all", data_dir=args.data_dir,
-    )  # fmt: skip
-    split = test_set.parts[""]
-    labels_NK = subset.labels(split, "accuracy by class")
-    step = model.step(model.best(5, test_set.columns))
-    with console.bar(f"{opened.spec} {name}") as progress:
-        best_NT = model.of_split(step, split, lambda done: progress(done, len(split)))
-    tops = best_NT.shape[1] // 2
-    likely = best_NT[:, :tops].astype(int)
-    classes = known.classes if test_set.columns is None else opened.classes
+    ]
+    top1 = {name: part.top1 for name, part in parts.items()}
     return evaluation_page.Evaluated(
         weights=args.weights,
-        data=opened.spec,
-        split=name,
+        data=args.data or opened.spec,
+        split=split,
         classes=classes,
-        measured=confusion.measure(likely, labels_NK, len(classes)),
-        mistakes=evaluation_page.mistakes(split, labels_NK, likely[:, 0], best_NT[:, tops]),
+        measured=confusion.measure(best_NT, labels_NK, len(classes)),
+        mistakes=sorted(mistakes, key=lambda m: -m.probability)[: evaluation_page.LISTED],
+        errors={} if "" in top1 else robustness.corruption_errors(top1),
+        labels=args.labels,
+        among=args.classes,
+        model=_identity(args.weights, model),
     )
+
+
+class _Predicted(NamedTuple):
+    """A part of a test set with its labels, -1 padded, likeliest classes and probabilities."""
+
+    split: "Split"
+    labels_NK: np.ndarray
+    best_NT: np.ndarray
+    likely_NT: np.ndarray
+
+    @property
+    def top1(self) -> float:
+        return float((self.labels_NK == self.best_NT[:, :1]).any(axis=1).mean())
+
+
+def _test_set(
+    args: argparse.Namespace, model: "Model", opened: "Source", split: str
+) -> tuple["Evaluation", tuple[str, ...]]:
+    """Returns the images, and the names of the classes that the model chooses among."""
+    from vit_jax.data.sources.source import Source
+    from vit_jax.data.tasks import test_sets
+    from vit_jax.inference import model as inference
+
+    source = args.data or opened.spec
+
+    def open_part(spec: str) -> Source:
+        same = spec in (opened.spec, source)
+        return opened if same else inference.open_data(args.weights, spec, args.data_dir)
+
+    known = Source(args.weights, _class_names(args, model, opened), {})
+    test_set = test_sets.open_test_set(
+        known, open_part, "--data",
+        source=source, split=split, labels=args.labels, classes=args.classes,
+        data_dir=args.data_dir,
+    )  # fmt: skip
+    if test_set.columns is None:
+        return test_set, known.classes
+    if opened.stands_for and args.classes == "all":
+        return test_set, opened.classes
+    of_column = [[known.classes[k] for k in row if k >= 0] for row in test_set.columns.tolist()]
+    return test_set, tuple(map(" or ".join, of_column))
+
+
+def _class_names(args: argparse.Namespace, model: "Model", opened: "Source") -> tuple[str, ...]:
+    """Returns the names of the model's classes, which weights without names take from the data.
+
+    Raises:
+      BadInput: the data do not tell them.
+    """
+    classes = model.weights.classes
+    if model.names or (len(opened.classes) == classes and not args.labels):
+        return model.names or opened.classes
+    from vit_jax.data.catalog import imagenet_labels
+
+    wnids = imagenet_labels.wnids()
+    shown = {name for names in opened.stands_for for name in names} or {*opened.classes}
+    if classes == len(wnids) and (args.labels or shown <= {*wnids}):
+        log.info("classes: %s has 1,000 without names, taken as ImageNet's in order", args.weights)
+        return tuple(wnids)
+    if not classes:
+        return opened.classes  # `best` says that there is no head
+    raise BadInput(
+        f"{args.weights} has {classes} classes without names, {opened.spec} has "
+        f"{len(opened.classes)}; give the names with --names=FILE, one per line."
+    )
+
+
+def _predictions(
+    model: "Model", test_set: "Evaluation", part: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns labels [N, K], the likeliest classes [N, T] and their probabilities [N, T]."""
+    from vit_jax import console
+    from vit_jax.data.splits import subset
+
+    split = test_set.parts[part]
+    labels_NK = subset.labels(split, "accuracy by class")
+    step = model.step(model.best(5, test_set.columns))
+    with console.bar(part or "images") as progress:
+        both = model.of_split(step, split, lambda done: progress(done, len(split)))
+    tops = both.shape[1] // 2
+    return labels_NK, both[:, :tops].astype(int), both[:, tops:]
+
+
+def _widened(labels_NK: np.ndarray, most: int) -> np.ndarray:
+    return np.pad(labels_NK, ((0, 0), (0, most - labels_NK.shape[1])), constant_values=-1)
+
+
+def _identity(weights: str, model: "Model") -> dict[str, Any]:
+    """Returns the image size, and for a file its SHA-256 and its published name."""
+    from vit_jax.config import images
+    from vit_jax.weights import download, loading
+
+    known: dict[str, Any] = {"image_size": images.text(model.size)}
+    if not loading.may_be_run(weights):
+        known["sha256"], known["published"] = download.identity(weights)
+    return known

@@ -104,7 +104,9 @@ def evaluate(args: argparse.Namespace, shots: tuple[int, ...]) -> dict[str, Any]
 
         def of(split: "Split", source: str = task.source) -> Any:
             with console.bar(source) as progress:
-                return model.of_split(step, split, lambda done: progress(done, len(split)))
+                return model.of_split(
+                    step, split, lambda done: progress(done, len(split)), few_shot=True
+                )
 
         results[task.source] = fewshot.evaluate(of, task, _classifier(args.method))
     return results

@@ -21,8 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "name",
         metavar="NAME",
         help="1 to 9, figure2 to figure5, figure8, figure9, figure12, figure13; replication, "
-        "big_vision, mixer, masked, objectnet; augreg3, augreg5, augreg6, augreg_figure4; or "
-        "miniature",
+        "big_vision, mixer, masked, objectnet; augreg3, augreg5, augreg6, augreg_figure4; "
+        "miniature, or robustness",
     )
     parser.add_argument("--runs", metavar="DIR", help="folder that holds workdirs, at any depth")
     parser.add_argument("--format", default="md", metavar="FORMAT",
@@ -46,6 +46,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     rendering.check(args.format, of_plan=args.plan)
     if args.name == miniature.NAME:
         return _miniature(args)
+    if args.name == "robustness":
+        return _robustness(args)
     table = cells.find(args.name)
     if args.protocol == EVIDENCE:
         print(rendering.render_choices(args.format))
@@ -63,6 +65,25 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         for text in filled.remarks:
             print(text, file=sys.stderr)
     print(rendering.render_table(filled, args.format))
+    return 0
+
+
+def _robustness(args: argparse.Namespace) -> int:
+    """Prints the test sets around ImageNet, which are not cells of one table of a paper."""
+    from vit_jax.experiments.tables import robustness
+
+    if args.plan or args.protocol:
+        raise BadInput("table robustness takes neither --plan nor --protocol; leave them out.")
+    if not args.runs:
+        raise BadInput(
+            "table robustness is filled by `vit_jax evaluate` and by runs: give --runs=DIR, a "
+            "folder that holds their --out and --workdir."
+        )
+    report = robustness.read(storage.workdir(args.runs))
+    if args.format == "csv":
+        for text in report.remarks:
+            print(text, file=sys.stderr)
+    print(robustness.render(report, args.format))
     return 0
 
 

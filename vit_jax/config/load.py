@@ -375,7 +375,15 @@ def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
             value = _read(key, str(value), like, _expected(key))
         _check_type(path, key, value, like)
         _set(config, {key: images.plain(value) if _is_size(key) else value})
+    _fill_earlier(config, set(file_values))
     return config, set(file_values)
+
+
+def _fill_earlier(config: Any, set_keys: set[str]) -> None:
+    """Sets `fewshot.ops` as runs had it before it was a key; they set all others of its section."""
+    others = {f"fewshot.{key}" for key in config.fewshot if key != "ops"}
+    if "fewshot.ops" not in set_keys and others <= set_keys:
+        _set(config, {"fewshot.ops": config.data.eval_ops})
 
 
 def _check_names(path: Path, values: dict[Any, Any]) -> None:

@@ -22,6 +22,7 @@ from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
 
 FILE = "origin.json"
+OTHER = "other"  # see `Origin`
 # Packages that can affect a run's numbers; the versions of the installed ones are recorded.
 _PACKAGES = (
     "vit_jax", "jax", "jaxlib", "libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin", "flax", "optax",
@@ -54,6 +55,9 @@ class Origin:
       examples: number of training examples and a digest of their names, of the last start.
       versions: package, or `python` -> version, of the last start.
       branch: WORKDIR@STEP of the run whose state the run began with.
+      init_sha256: SHA-256 of the weights file that the run began with.
+      init_published: name of the published checkpoint with this SHA-256; `OTHER` if `init` has such
+        a name, but other content; "" if the published file was never downloaded here.
     """
 
     recipe: Recipe | None = None
@@ -61,6 +65,8 @@ class Origin:
     examples: str = ""
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     branch: str = ""
+    init_sha256: str = ""
+    init_published: str = ""
 
 
 def recipe(spec: str, overrides: Sequence[str]) -> Recipe | None:
@@ -80,7 +86,12 @@ def recipe(spec: str, overrides: Sequence[str]) -> Recipe | None:
 
 
 def write(
-    workdir: Path, recipe: Recipe | None, devices: str, examples: str = "", branch: str = ""
+    workdir: Path,
+    recipe: Recipe | None,
+    devices: str,
+    examples: str = "",
+    branch: str = "",
+    init: tuple[str, str] = ("", ""),
 ) -> None:
     """Writes the provenance of a start.
 
@@ -90,9 +101,10 @@ def write(
       devices: the hardware, in one line.
       examples: see `Origin`.
       branch: see `Origin`.
+      init: `init_sha256` and `init_published`, see `Origin`.
     """
     recipe = recipe or read(workdir).recipe
-    origin = Origin(recipe, devices, examples, versions(), branch)
+    origin = Origin(recipe, devices, examples, versions(), branch, *init)
     text = json.dumps(dataclasses.asdict(origin), indent=1)
     storage.write(workdir / FILE, text + "\n")
 
@@ -106,7 +118,8 @@ def read(workdir: Path) -> Origin:
     if not isinstance(content, dict):
         return Origin()
     recipe, versions = content.get("recipe"), content.get("versions")
-    texts = dict(_texts({key: content.get(key) for key in ("devices", "examples", "branch")}))
+    keys = ("devices", "examples", "branch", "init_sha256", "init_published")
+    texts = dict(_texts({key: content.get(key) for key in keys}))
     known = dict(_texts(versions)) if isinstance(versions, dict) else {}
     return Origin(recipe=_recipe(recipe), versions=known, **texts)
 

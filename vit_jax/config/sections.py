@@ -27,6 +27,7 @@ BadImages = Literal["error", "skip"]
 Cache = Literal["none", "raw", "decoded"]
 Attention = Literal["auto", "plain", "fused"]
 Dtype = Literal["float32", "bfloat16"]
+Compute = Literal["float32", "bfloat16_products", "bfloat16"]
 EpsilonIn = Literal["std", "variance"]
 Gelu = Literal["tanh", "erf"]
 Pool = Literal["token", "gap", "map"]
@@ -41,6 +42,9 @@ _COUNT, _POSITIVE = Range(0, MOST), Range(1, MOST)
 _RATE = Range(0, 1, below=True)
 _SHARE = Range(0, 1, above=True)
 _EPSILON = Range(0, 1)
+_EPS = Range(0, 10, above=True)
+_AXIS = Range(1, MOST, also=(-1,))
+_SECS = Range(1, 10**6)
 _NOT_NEGATIVE = Range(0, 1e6)
 _WIDTH = Range(0, 2**20)
 _LARGEST = 1e30  # a float32 holds it
@@ -73,6 +77,8 @@ class Model:
     posemb: Posemb = results("learned1d", "position embedding (Table 8)")
     posemb_at: PosembAt = results(
         "stem", "every: a table per layer; shared: one table in all layers")
+    posemb_std: float = results(
+        0.02, "deviation of learned1d and learned2d at the start; big_vision: 1/sqrt(D)", _EPSILON)
     registers: int = results(0, "number of extra tokens that belong to no patch", Range(0, 2**16))
     representation: int = results(0, "width of the tanh layer before the head; 0: no layer", _WIDTH)
     head_bias: float = results(
@@ -89,7 +95,9 @@ class Model:
     ws_epsilon: float = results(0.0, "hybrid, BiT: epsilon of weight standardisation", _EPSILON)
     ws_epsilon_in: Literal["auto", EpsilonIn] = results(
         "auto", "hybrid, BiT: where ws_epsilon is added")
-    dtype: Dtype = results("float32", "dtype of compute; parameters are float32")
+    dtype: Compute = results(
+        "float32", "dtype of compute; parameters are float32; bfloat16_products: only factors of "
+        "products are bfloat16, as a TPU multiplies float32 (docs/models.md)")
     scan: bool = results(True, "stack the layers' parameters, so that a block can be compiled once")
     remat: str = where(
         "none", "what the backward pass recomputes: none | dots | full | auto; or the names of "
@@ -128,8 +136,7 @@ class Data:
         "error", "what to do with training images that cannot be decoded")
     window_shards: int = results(
         0, "size of a shuffle window, read whole; 0: shuffle all examples", _COUNT, "files")
-    cache: Cache = where(
-        "none", "form in which examples are kept in memory")
+    cache: Cache = where("none", "form in which examples are kept in memory")
     image_size: int | str = results(
         224, "side of an image, or ROWSxCOLUMNS; {size} in chains; 0: init's, else 64", "size")
     channels: int = results(
@@ -168,9 +175,6 @@ class Mixup:
     """Mixing of the images of a batch; if both are set, they take turns."""
     alpha: float = results(0.0, "mix pairs of images by Beta(alpha, alpha); 0: off", _NOT_NEGATIVE)
     cutmix: float = results(0.0, "alpha of CutMix; 0: off", _NOT_NEGATIVE)
-
-
-_EPS = Range(0, 10, above=True)
 
 
 @dataclass(frozen=True)
@@ -259,8 +263,7 @@ class Rsqrt:
 class Step:
     """A constant rate that falls now and then."""
     drops: tuple[str, ...] = results(
-        ("30 percent", "60 percent", "90 percent"),
-        "durations after which the rate falls (BiT's HyperRule)", "durations")
+        ("30 percent", "60 percent", "90 percent"), "durations until each fall (BiT)", "durations")
     factor: float = results(0.1, "factor on the rate at each drop", Range(0, 10))
 
 
@@ -283,9 +286,7 @@ class Ema:
     """Averaged parameters."""
     decay: float = results(
         0.0, "decay per step of averaged parameters (paper: 0.9999); 0: off", _RATE)
-
-
-_AXIS = Range(1, MOST, also=(-1,))
+    warmup: bool = results(False, "use at most (1 + t) / (10 + t) as decay after t steps")
 
 
 @dataclass(frozen=True)
@@ -299,11 +300,8 @@ class Mesh:
     tensor: int = where(1, "devices that split attention heads and MLP", _AXIS, "devices")
     rules: tuple[tuple[str, tuple[str, ...]], ...] = where((
         ("act_batch", ("replica", "data", "fsdp")),
-        ("act_heads", ("tensor",)),
-        ("act_mlp", ("tensor",)),
-        ("embed", ("fsdp",)),
-        ("heads", ("tensor",)),
-        ("mlp", ("tensor",)),
+        ("act_heads", ("tensor",)), ("act_mlp", ("tensor",)), ("embed", ("fsdp",)),
+        ("heads", ("tensor",)), ("mlp", ("tensor",)),
     ), "logical axis -> mesh axes; axes not listed are not split", "rules")
 
 
@@ -342,6 +340,8 @@ class Fewshot:
     """Few-shot evaluation of frozen features (docs/fewshot.md)."""
     sources: tuple[tuple[str, str], ...] = results(
         (), "((name of the metrics, source), ...); (): no evaluation", "sources")
+    ops: str = results("decode|bv_resize({size*8//7})|central_crop({size})",
+                       "chain of ops for all images; as big_vision: 256 and 224 at 224 pixels")
     shots: tuple[int, ...] = results(
         (1, 5, 10, 25), "images per class, chosen by seed and hash", "shots")
     seeds: int = results(3, "number of choices of images", Range(1, 1000))
@@ -357,9 +357,6 @@ class Report:
     every: str = how_often("50 steps", "duration between rows of metrics.jsonl", "duration")
     tensorboard: bool = where(True, "also write TensorBoard event files")
     page: bool = where(True, "also write report.html at the end of the run")
-
-
-_SECS = Range(1, 10**6)
 
 
 @dataclass(frozen=True)
@@ -430,9 +427,8 @@ class Config:
     ema: Ema = inside(Ema)
     mesh: Mesh = inside(Mesh)
     checkpoint: Checkpoint = inside(Checkpoint)
-    evals: Mapping[str, Evaluation] = field(
-        default_factory=lambda: {
-            "val": Evaluation(every="1 epochs"), "test": Evaluation(split="test")})
+    evals: Mapping[str, Evaluation] = field(default_factory=lambda: {
+        "val": Evaluation(every="1 epochs"), "test": Evaluation(split="test")})
     fewshot: Fewshot = inside(Fewshot)
     report: Report = inside(Report)
     processes: Processes = inside(Processes)

@@ -21,6 +21,7 @@ from vit_jax import sharding
 from vit_jax.build import run as build
 from vit_jax.checkpoints import step_folders
 from vit_jax.config import load as config_lib
+from vit_jax.config import sections
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops import decode
 from vit_jax.data.pipeline.pipeline import NumpyBatch, Pipeline
@@ -111,25 +112,39 @@ class Model:
         return best
 
     def of_split(
-        self, step: features.Step, split: Split, progress: Progress = lambda _: None
+        self,
+        step: features.Step,
+        split: Split,
+        progress: Progress = lambda _: None,
+        *,
+        few_shot: bool = False,
     ) -> np.ndarray:
-        """Applies a step to every image of a split, with the weights' evaluation preprocessing.
+        """Applies a step to every image of a split.
+
+        Args:
+          step: from `step`.
+          split: the images.
+          progress: called with the number of finished images.
+          few_shot: whether to prepare images for few-shot tasks: by `fewshot.ops` of the run, by
+            its default for the published .npz files. Otherwise images are prepared as in the
+            evaluation of the weights, and always so for timm and Hugging Face.
 
         Returns:
           float32 [N, D], in the order of the split.
         """
-        return features.compute(
-            step, self.params, self._rows(split), self.rules, self.batch_size, progress
-        )
+        rows = self._rows(split, few_shot=few_shot)
+        return features.compute(step, self.params, rows, self.rules, self.batch_size, progress)
 
-    def _rows(self, split: Split) -> features.Rows:
-        workers = os.cpu_count() or 1
-        if self.weights.format != "run":
+    def _rows(self, split: Split, *, few_shot: bool) -> features.Rows:
+        workers, images = os.cpu_count() or 1, self.weights.images
+        key, chain = "data.eval_ops", images.get("ops", "")
+        if few_shot and self.weights.format in ("run", "npz", "big_vision"):
+            key = "fewshot.ops"
+            chain = images.get("fewshot_ops", sections.KEYS[key].default)
+        if not chain:
             reader = loading.reader(self.weights, self.size)
             return lambda _: inputs.batches(split, reader, self.batch_size, workers)
-        ops = preprocess.parse(
-            "data.eval_ops", self.weights.images["ops"], self.size, self.channels
-        )
+        ops = preprocess.parse(key, chain, self.size, self.channels)
         if not any(isinstance(op, decode.Decode) for op in ops):
             ops = (decode.Decode(channels=self.channels), *ops)
         pipeline = Pipeline(

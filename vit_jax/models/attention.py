@@ -7,6 +7,7 @@ Axes: B batch, L tokens (M memory tokens), D width, N heads, K head dim, R offse
 computed in float32. Start from `Attention`; `build.execution` chooses the path.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, Literal
@@ -18,7 +19,7 @@ import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 
 from vit_jax.models import attention_math
-from vit_jax.models.layers import product
+from vit_jax.models.layers import factors, product, stream
 from vit_jax.sharding import Rules, constrain
 
 # `plain` is written out and differentiable in every way. `memory_efficient` and `packed` have a
@@ -104,11 +105,16 @@ class Projection(nn.Module):
 
         kernel = self.param("kernel", init, shape)
         bias = self.param("bias", nn.initializers.zeros, self.outputs)
-        x, kernel, bias = (a.astype(self.dtype) for a in (x, kernel, bias))
+        x, kernel, bias = (a.astype(stream(self.dtype)) for a in (x, kernel, bias))
         summed = x.shape[2:]
         axes = tuple(range(2, x.ndim)), tuple(range(len(summed)))
-        sums = product(self.rules)(x, kernel.reshape(*summed, *result), (axes, ((), ())))
+        sums = product(self.rules, self.dtype)(
+            x, kernel.reshape(*summed, *result), (axes, ((), ()))
+        )
         return sums + bias.reshape(1, 1, *result)
+
+
+_OFFSETS = functools.partial(jnp.einsum, "blnk,rnk->bnlr")
 
 
 def relative_scores(query_BLNK: jax.Array, table_RNK: jax.Array) -> jax.Array:
@@ -121,7 +127,7 @@ def relative_scores(query_BLNK: jax.Array, table_RNK: jax.Array) -> jax.Array:
       table_RNK: [2M - 1, N, K]; row M - 1 + i - j belongs to query i and key j.
     """
     queries, keys = query_BLNK.shape[1], len(table_RNK) // 2 + 1
-    scores_BNLR = jnp.einsum("blnk,rnk->bnlr", query_BLNK, table_RNK)
+    scores_BNLR = attention_math.float32_sums(_OFFSETS, query_BLNK, table_RNK)
     offset_LM = jnp.arange(queries)[:, None] - jnp.arange(keys)[None, :] + keys - 1
     return jnp.take_along_axis(scores_BNLR, offset_LM[None, None], axis=-1)
 
@@ -132,7 +138,7 @@ class Attention(nn.Module):
     Attributes:
       heads: N, divides D.
       dropout: dropout rate of the attention weights.
-      dtype: dtype of the computation; the softmax is float32.
+      dtype: dtype of the computation, or `model.dtype`; scores and softmax are float32.
       rules: placement of activations.
       relative: whether the scores include a term for the offset between query and key in the
         sequence (appendix D.4; self-attention only).
@@ -164,7 +170,9 @@ class Attention(nn.Module):
             return constrain(x, ("act_batch", "act_tokens", "act_heads", None), self.rules)
 
         query_BLNK = project(query_BLD, "query")
-        key_BMNK, value_BMNK = project(memory_BMD, "key"), project(memory_BMD, "value")
+        key_BMNK, value_BMNK = (
+            project(memory_BMD, name).astype(factors(self.dtype)) for name in ("key", "value")
+        )
         if self.path in ("plain", "memory_efficient"):
             mixed_BLNK = self._plain(query_BLNK, key_BMNK, value_BMNK, key)
         else:
@@ -177,26 +185,31 @@ class Attention(nn.Module):
         self, query_BLNK: jax.Array, key_BMNK: jax.Array, value_BMNK: jax.Array, head_dim: int
     ) -> jax.Array:
         if self.path == "packed":
-            query_BLNK = query_BLNK / jnp.sqrt(head_dim).astype(self.dtype)
+            query_BLNK = self._scaled(query_BLNK, head_dim)
             return attention_math.packed(query_BLNK, key_BMNK, value_BMNK, head_dim)
-        query_BLNK = checkpoint_name(query_BLNK, "query")
+        query_BLNK = checkpoint_name(query_BLNK.astype(factors(self.dtype)), "query")
         key_BMNK = checkpoint_name(key_BMNK, "key")
         value_BMNK = checkpoint_name(value_BMNK, "value")
         fused = self._splash if self.path == "splash" else self._fused
         mixed_BLNK = self._on_each_device(fused, query_BLNK, key_BMNK, value_BMNK)
         return checkpoint_name(mixed_BLNK, "attention")
 
+    def _scaled(self, query_BLNK: jax.Array, head_dim: int) -> jax.Array:
+        """Divides the queries by the square root of K, before they are rounded for products."""
+        scaled_BLNK = query_BLNK / jnp.sqrt(head_dim).astype(stream(self.dtype))
+        return scaled_BLNK.astype(factors(self.dtype))
+
     def _plain(
         self, query_BLNK: jax.Array, key_BMNK: jax.Array, value_BMNK: jax.Array, key: Any
     ) -> jax.Array:
         """Returns the values weighted by the softmax of the scores, [B, L, N, K]."""
         batch, length, heads, head_dim = key_BMNK.shape
-        query_BLNK = query_BLNK / jnp.sqrt(head_dim).astype(self.dtype)
+        query_BLNK = self._scaled(query_BLNK, head_dim)
         bias_BNLM = keep_BNLM = None
         if self.relative:
             shape = (2 * length - 1, heads, head_dim)
             table_RNK = self.param("relative", nn.initializers.normal(0.02), shape)
-            bias_BNLM = relative_scores(query_BLNK, table_RNK.astype(self.dtype))
+            bias_BNLM = relative_scores(query_BLNK, table_RNK.astype(factors(self.dtype)))
         if self.is_mutable_collection("intermediates"):  # only if the caller asks for them
             looked_BNLM = attention_math.weights(
                 attention_math.swap(query_BLNK), attention_math.swap(key_BMNK), bias_BNLM
@@ -248,7 +261,7 @@ class Attention(nn.Module):
             interpret=not on_tpu,
         )
         query, key, value = map(attention_math.swap, _padded(arrays_BLNK, padded))
-        mixed_BNLK = jax.vmap(attend)(query / jnp.sqrt(head_dim).astype(self.dtype), key, value)
+        mixed_BNLK = jax.vmap(attend)(query / jnp.sqrt(head_dim).astype(query.dtype), key, value)
         return attention_math.swap(mixed_BNLK)[:, :length]
 
     def _on_each_device(

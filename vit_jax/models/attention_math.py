@@ -10,6 +10,7 @@ products. `packed` is for TPUs. Start from `plain`.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -47,7 +48,7 @@ memory_efficient = jax.custom_vjp(plain, nondiff_argnums=(5,))
 
 def weights(query_BNLK: jax.Array, key_BNMK: jax.Array, bias_BNLM: Any) -> jax.Array:
     """Returns the softmax of the scores in float32 [B, N, L, M], before dropout."""
-    scores_BNLM = _products(query_BNLK, key_BNMK, (3, 3))
+    scores_BNLM = float32_sums(_scores, query_BNLK, key_BNMK)
     if bias_BNLM is not None:
         scores_BNLM += bias_BNLM
     return jax.nn.softmax(scores_BNLM.astype(jnp.float32))
@@ -58,9 +59,38 @@ def swap(x: jax.Array) -> jax.Array:
     return jnp.swapaxes(x, 1, 2)
 
 
-def _products(a: jax.Array, b: jax.Array, axes: tuple[int, int]) -> jax.Array:
+def _products(a: jax.Array, b: jax.Array, axes: tuple[int, int], **options: Any) -> jax.Array:
     """Returns the products for each image and head, summed over one axis of each argument."""
-    return lax.dot_general(a, b, (((axes[0],), (axes[1],)), ((0, 1), (0, 1))))
+    return lax.dot_general(a, b, (((axes[0],), (axes[1],)), ((0, 1), (0, 1))), **options)
+
+
+_scores = functools.partial(_products, axes=(3, 3))
+
+
+def float32_sums(products: Callable[..., jax.Array], a: jax.Array, b: jax.Array) -> jax.Array:
+    """Computes products of two arrays, such as scores, without rounding the sums to their dtype.
+
+    A score of 45 has an error of up to 0.13 in bfloat16, and its weight one of 13 %. Derivatives
+    are rounded to the dtype of the arrays, so that their products stay as fast.
+
+    Args:
+      products: a function of two arrays and `preferred_element_type`, linear in each array.
+      a: the first array.
+      b: the second array, of the same dtype.
+    """
+    return products(a, b) if a.dtype == jnp.float32 else _float32_sums(products, a, b)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _float32_sums(products: Callable[..., jax.Array], a: jax.Array, b: jax.Array) -> jax.Array:
+    return products(a, b, preferred_element_type=jnp.float32)
+
+
+@_float32_sums.defjvp
+def _float32_sums_jvp(products: Any, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+    (a, b), (da, db) = primals, tangents
+    change = products(da, b) + products(a, db)
+    return _float32_sums(products, a, b), change.astype(jnp.float32)
 
 
 def _dropped(x: jax.Array, keep: jax.Array | None, rate: float) -> jax.Array:
@@ -106,7 +136,7 @@ def packed(
     reads and writes whole groups, and no head moves in front of the tokens: the other factor holds
     a copy for each head of a group, in which the other heads are zero. A product with ones adds up
     the weights, so that the softmax needs no pass of its own. It uses the names of `plain`;
-    `weights` are the scores. It has reverse-mode derivatives only.
+    `weights` are the scores less the largest of their row. It has reverse-mode derivatives only.
 
     Args:
       query_BLGC: queries, already divided by the square root of K. Axes: G groups, C = heads of a
@@ -125,32 +155,33 @@ def _of_heads(x_BLGC: jax.Array, head_dim: int) -> jax.Array:
     return jnp.where(own_RC[None, :, None, None], x_BLGC[:, None], 0)
 
 
-def _shares(scores_BGRLM: jax.Array, most_BGRL1: jax.Array) -> jax.Array:
+def _shares(below_BGRLM: jax.Array) -> jax.Array:
     """Returns the exponentials of the softmax, which are not divided by their sum yet."""
-    shifted = scores_BGRLM.astype(jnp.float32) - most_BGRL1.astype(jnp.float32)
-    return jnp.exp(shifted).astype(scores_BGRLM.dtype)
+    return jnp.exp(below_BGRLM.astype(jnp.float32)).astype(below_BGRLM.dtype)
 
 
 def _packed_forward(query: Any, key: Any, value: Any, head_dim: int) -> Any:
     query = checkpoint_name(query, "query")
     key = checkpoint_name(key, "key")
     value = checkpoint_name(value, "value")
-    scores = jnp.einsum("blgc,brmgc->bgrlm", query, _of_heads(key, head_dim))
-    scores = checkpoint_name(scores, "weights")
-    most = jnp.max(scores, axis=-1, keepdims=True)
+    factors = query, _of_heads(key, head_dim)
+    scores = jnp.einsum("blgc,brmgc->bgrlm", *factors, preferred_element_type=jnp.float32)
+    # Rounded only below the largest score of a row: the closer to it, the less the error.
+    below = (scores - jnp.max(scores, axis=-1, keepdims=True)).astype(query.dtype)
+    below = checkpoint_name(below, "weights")
 
     def summed(values: jax.Array) -> jax.Array:
-        factors = _shares(scores, most), _of_heads(values, head_dim)
+        factors = _shares(below), _of_heads(values, head_dim)
         return jnp.einsum("bgrlm,brmgc->blgc", *factors, preferred_element_type=jnp.float32)
 
     total = summed(jnp.ones_like(value))
     mixed = checkpoint_name((summed(value) / total).astype(value.dtype), "attention")
-    return mixed, (query, key, value, scores, most, total)
+    return mixed, (query, key, value, below, total)
 
 
 def _packed_backward(head_dim: int, kept: Any, grad_BLGC: jax.Array) -> Any:
-    query, key, value, scores, most, total = kept
-    shares, grad = _shares(scores, most), (grad_BLGC / total).astype(value.dtype)
+    query, key, value, below, total = kept
+    shares, grad = _shares(below), (grad_BLGC / total).astype(value.dtype)
     value_grad = jnp.einsum("bgrlm,brlgc->bmgc", shares, _of_heads(grad, head_dim))
     products = jnp.einsum("blgc,brmgc->bgrlm", grad, _of_heads(value, head_dim))
     weights_grad = products.astype(jnp.float32)

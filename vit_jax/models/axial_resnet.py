@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from vit_jax.config.sections import Dtype
+from vit_jax.config.sections import Compute
 from vit_jax.models import layers, resnet, settings
 from vit_jax.models.layers import Remat
 from vit_jax.models.settings import ModelConfig, Settings
@@ -77,7 +77,7 @@ class AxialResNetConfig(ModelConfig):
     resnet: AxialBackbone
     classes: int  # Y
     head_bias: float = 0.0
-    dtype: Dtype = "float32"
+    dtype: Compute = "float32"
     remat: Remat = "none"
     maps: tuple[int, ...] = ()  # see `ModelConfig.for_maps`
 
@@ -121,7 +121,7 @@ class LineAttention(nn.Module):
     Attributes:
       cfg: constants and heads.
       along: the axis, 1 (`height`) or 2 (`width`).
-      dtype: dtype of the projection and of the result; the rest is float32.
+      dtype: `model.dtype`, of the projection and of the result; the rest is float32.
     """
 
     cfg: AxialBackbone
@@ -135,7 +135,13 @@ class LineAttention(nn.Module):
         lines_XLC = x_BMLC.reshape(-1, *x_BMLC.shape[2:])
         length, channels = lines_XLC.shape[1:]
         head_dim = channels // self.cfg.heads
-        dense = nn.Dense(2 * channels, use_bias=False, dtype=self.dtype, name="qkv")
+        dense = nn.Dense(
+            2 * channels,
+            use_bias=False,
+            dtype=layers.stream(self.dtype),
+            dot_general=layers.product(None, self.dtype),
+            name="qkv",
+        )
         qkv_XLC = checkpoint_name(dense(lines_XLC), "qkv")
         qkv_XLC = resnet.group_norm(self.cfg, "qkv_norm", jnp.float32)(qkv_XLC)
         qkv_XLNK = qkv_XLC.reshape(-1, length, self.cfg.heads, 2 * head_dim)
@@ -219,9 +225,9 @@ class AxialResNet(nn.Module):
         Returns:
           float32 [B, Y]; for a model that gives feature maps, a tuple of [B, rows, columns, C].
         """
-        cfg, dtype = self.cfg, jnp.dtype(self.cfg.dtype)
+        cfg = self.cfg
         outputs = resnet.Backbone(
-            cfg.resnet, AxialUnit, cfg.remat, dtype, self.rules, name="backbone"
+            cfg.resnet, AxialUnit, cfg.remat, cfg.dtype, self.rules, name="backbone"
         )(images_BHWC)
         if cfg.maps:
             return tuple(outputs[level].astype(jnp.float32) for level in cfg.maps)

@@ -22,7 +22,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.config.sections import Dtype, Gelu, Posemb
+from vit_jax.config.sections import Compute, Gelu, Posemb
 from vit_jax.errors import BadInput
 from vit_jax.models import layers, posemb, settings, vit
 from vit_jax.models.attention import Attention
@@ -54,7 +54,7 @@ class AxialViTConfig(TokenConfig):
     drop_path: float = 0.0  # rate of the last pair; the first has 0, linear in between
     gelu: Gelu = "tanh"
     ln_epsilon: float = 1e-6
-    dtype: Dtype = "float32"
+    dtype: Compute = "float32"
     scan: bool = True
     unrolled: bool = False  # pairs computed one by one: see `layers.apply_blocks`
     remat: Remat = "none"
@@ -111,7 +111,7 @@ class Half(nn.Module):
     @nn.compact
     def __call__(self, x_BLD: jax.Array, layer: Layer) -> jax.Array:
         """Computes the layer, [B, L, D]."""
-        cfg, dtype = self.cfg, jnp.dtype(self.cfg.dtype)
+        cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         rate, keys = (
             (0.0, [None] * 5) if layer is None else (layer[0], jax.random.split(layer[1], 5))
         )
@@ -120,14 +120,16 @@ class Half(nn.Module):
         y_BhwD = y_BLD.reshape(len(x_BLD), *self.grid, -1)
         y_BhwD = y_BhwD if self.along == "rows" else y_BhwD.swapaxes(1, 2)
         lines = y_BhwD.reshape(-1, *y_BhwD.shape[2:])  # [B h, w, D] or [B w, h, D]
-        attend = Attention(cfg.heads, cfg.attention_dropout, dtype, self.rules, name="attn")
+        attend = Attention(cfg.heads, cfg.attention_dropout, cfg.dtype, self.rules, name="attn")
         y_BhwD = attend(lines, lines, keys[0]).reshape(y_BhwD.shape)
         y_BhwD = y_BhwD if self.along == "rows" else y_BhwD.swapaxes(1, 2)
         y_BLD = dropout(y_BhwD.reshape(x_BLD.shape), cfg.dropout, keys[1])
         x_BLD = x_BLD + dropout(y_BLD, rate, keys[2], per_example=True)
 
         y_BLD = layer_norm("mlp_norm", cfg.ln_epsilon, dtype)(x_BLD)
-        y_BLD = Mlp(cfg.mlp, cfg.gelu, cfg.dropout, dtype, self.rules, name="mlp")(y_BLD, keys[3])
+        y_BLD = Mlp(cfg.mlp, cfg.gelu, cfg.dropout, cfg.dtype, self.rules, name="mlp")(
+            y_BLD, keys[3]
+        )
         x_BLD = x_BLD + dropout(y_BLD, rate, keys[4], per_example=True)
         return constrain(x_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules)
 
@@ -175,13 +177,13 @@ class AxialViT(nn.Module):
         Returns:
           float32 [B, Y]; for a model that gives feature maps, a tuple of [B, rows, columns, D].
         """
-        cfg, dtype = self.cfg, jnp.dtype(self.cfg.dtype)
+        cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         rates = max(cfg.dropout, cfg.attention_dropout, cfg.drop_path)
         key = key if train and rates > 0 else None
         stem_key, blocks_key = (None, None) if key is None else jax.random.split(key)
         patches_BhwD = nn.Conv(
             cfg.width, (cfg.patch, cfg.patch), (cfg.patch, cfg.patch), "VALID", dtype=dtype,
-            name="embedding",
+            conv_general_dilated=layers.convolution(cfg.dtype), name="embedding",
         )(images_BHWC.astype(dtype))  # fmt: skip
         batch, rows, columns, width = patches_BhwD.shape
         x_BLD = patches_BhwD.reshape(batch, rows * columns, width)

@@ -14,7 +14,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.config.sections import Dtype
+from vit_jax.config.sections import Compute
 from vit_jax.errors import BadInput
 from vit_jax.models import layers, resnet, settings
 from vit_jax.models.layers import Remat
@@ -36,7 +36,7 @@ class BiTConfig(ModelConfig):
     resnet: resnet.ResNetConfig
     classes: int  # Y
     head_bias: float = 0.0
-    dtype: Dtype = "float32"
+    dtype: Compute = "float32"
     remat: Remat = "none"
     maps: tuple[int, ...] = ()  # see `ModelConfig.for_maps`
 
@@ -93,7 +93,7 @@ class BiT(nn.Module):
         Returns:
           float32 [B, Y]; for a model that gives feature maps, a tuple of [B, rows, columns, C].
         """
-        cfg, dtype = self.cfg, jnp.dtype(self.cfg.dtype)
+        cfg, dtype = self.cfg, self.cfg.dtype
         *stages, x_BHWC = resnet.Backbone(
             cfg.resnet, resnet.PreActUnit, cfg.remat, dtype, self.rules, name="backbone"
         )(images_BHWC)

@@ -43,6 +43,11 @@ def config(variant: str, classes: int, options: Mapping[str, Any]) -> OwnConfig:
       BadInput: CLASS cannot be found (see `plugins.find`), is not a subclass of OwnConfig, or
         raises TypeError or ValueError.
     """
+    if options.get("dtype") == "bfloat16_products":
+        raise BadInput(
+            f"model.dtype=bfloat16_products: {variant} is a model of your own, which computes in "
+            "float32 or bfloat16; give --config.model.dtype=float32."
+        )
     plugin = plugins.find(f"model.variant={variant!r}", variant, classes=classes, **options)
     kind = plugin.func
     if not (isinstance(kind, type) and issubclass(kind, OwnConfig)):

@@ -63,7 +63,21 @@ def layer_norm(name: str, epsilon: float, dtype: Any) -> nn.LayerNorm:
     return nn.LayerNorm(epsilon=epsilon, dtype=dtype, name=name)
 
 
-def product(rules: Rules | None) -> Callable[..., jax.Array]:
+def stream(dtype: Any) -> jnp.dtype:
+    """Returns the dtype of activations between products: bfloat16_products keeps float32."""
+    return jnp.dtype("float32" if _only_products(dtype) else dtype)
+
+
+def factors(dtype: Any) -> jnp.dtype:
+    """Returns the dtype of what is multiplied."""
+    return jnp.dtype("bfloat16" if _only_products(dtype) else dtype)
+
+
+def _only_products(dtype: Any) -> bool:
+    return isinstance(dtype, str) and dtype == "bfloat16_products"
+
+
+def product(rules: Rules | None, dtype: Any = "float32") -> Callable[..., jax.Array]:
     """Returns the `dot_general` with which Flax's dense layers multiply tokens and weights.
 
     On a CPU it first turns all tokens into rows of one matrix. The sums are the same. Without it,
@@ -72,15 +86,84 @@ def product(rules: Rules | None) -> Callable[..., jax.Array]:
     Args:
       rules: placement; tokens stay as they are for None, or if the axes to join are split over
         devices.
+      dtype: `model.dtype`; bfloat16_products rounds both factors, see `_bfloat16_product`.
     """
+    multiply = _bfloat16_product if _only_products(dtype) else jax.lax.dot_general
     if rules is None or rules.mesh.devices.flat[0].platform != "cpu":
-        return jax.lax.dot_general
+        return multiply
     whole = all(rules.parts(axis) == 1 for axis in ("act_tokens", "act_embed", "head_dim"))
-    return _rows_product if whole else jax.lax.dot_general
+    return functools.partial(_rows_product, multiply) if whole else multiply
 
 
-def _rows_product(x: jax.Array, kernel: jax.Array, axes: Any, **kwargs: Any) -> jax.Array:
-    """Computes `lax.dot_general` over the last axes of [..., D] and the first axes of [D, ...]."""
+_Axes = tuple[tuple[tuple[int, ...], tuple[int, ...]], Any]  # summed of each, batch: none
+
+
+def _bfloat16_product(x: jax.Array, kernel: jax.Array, axes: _Axes, **_: Any) -> jax.Array:
+    """Multiplies float32 arrays as a TPU does by default: bfloat16 factors, float32 sums.
+
+    The products of the backward pass round their factors too, the gradient of the output among
+    them. All results are float32. The arguments are those of `_rows_product`.
+    """
+    (summed, first), _batch = axes
+    return _rounded_product(x, kernel, ((tuple(summed), tuple(first)), ((), ())))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _rounded_product(x: jax.Array, kernel: jax.Array, axes: _Axes) -> jax.Array:
+    return _rounded_forward(x, kernel, axes)[0]
+
+
+def _rounded_forward(x: Any, kernel: Any, axes: _Axes) -> Any:
+    x, kernel = x.astype(jnp.bfloat16), kernel.astype(jnp.bfloat16)
+    return _float32_dot(x, kernel, *axes[0]), (x, kernel)
+
+
+def _rounded_backward(axes: _Axes, kept: Any, grad: jax.Array) -> tuple[jax.Array, jax.Array]:
+    (x, kernel), summed = kept, len(axes[0][0])
+    grad, rows = grad.astype(jnp.bfloat16), tuple(range(x.ndim - summed))
+    columns = tuple(range(len(rows), grad.ndim)), tuple(range(summed, kernel.ndim))
+    return _float32_dot(grad, kernel, *columns), _float32_dot(x, grad, rows, rows)
+
+
+_rounded_product.defvjp(_rounded_forward, _rounded_backward)
+
+
+def _float32_dot(a: jax.Array, b: jax.Array, of_a: Any, of_b: Any) -> jax.Array:
+    axes = ((of_a, of_b), ((), ()))
+    return jax.lax.dot_general(a, b, axes, preferred_element_type=jnp.float32)
+
+
+def convolution(dtype: Any) -> Callable[..., jax.Array]:
+    """Returns the `conv_general_dilated` of a `model.dtype`, as `product` does.
+
+    With bfloat16_products the factors hold bfloat16 values in float32: jax cannot differentiate a
+    convolution of bfloat16 with a result of float32. The result is the same; a GPU multiplies them
+    as TF32, which holds every bfloat16, at half the rate.
+    """
+    return _rounded_convolution if _only_products(dtype) else jax.lax.conv_general_dilated
+
+
+def _rounded_convolution(x: jax.Array, kernel: jax.Array, *args: Any, **kwargs: Any) -> jax.Array:
+    out = jax.lax.conv_general_dilated(_round(x, False), _round(kernel, False), *args, **kwargs)
+    return _round(out, True)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _round(x: jax.Array, gradient: bool) -> jax.Array:
+    """Rounds a float32 array to values of bfloat16; with `gradient`, its gradient instead."""
+    return x if gradient else jax.lax.reduce_precision(x, 8, 7)
+
+
+_round.defvjp(
+    lambda x, gradient: (_round(x, gradient), None),
+    lambda gradient, _, grad: (jax.lax.reduce_precision(grad, 8, 7) if gradient else grad,),
+)
+
+
+def _rows_product(
+    multiply: Callable[..., jax.Array], x: jax.Array, kernel: jax.Array, axes: Any, **kwargs: Any
+) -> jax.Array:
+    """Computes `multiply` over the last axes of [..., D] and the first axes of [D, ...]."""
     (summed, first), batch = axes
     kept = x.shape[: x.ndim - len(summed)]
     assert batch == ((), ()), axes
@@ -90,7 +173,7 @@ def _rows_product(x: jax.Array, kernel: jax.Array, axes: Any, **kwargs: Any) -> 
     def flat(x: jax.Array, kernel: jax.Array) -> jax.Array:
         rows = x.reshape(math.prod(kept), math.prod(x.shape[len(kept) :]))
         columns = kernel.reshape(rows.shape[1], -1)
-        out = jax.lax.dot_general(rows, columns, (((1,), (0,)), ((), ())), **kwargs)
+        out = multiply(rows, columns, (((1,), (0,)), ((), ())), **kwargs)
         return out.reshape(*kept, *kernel.shape[len(first) :])
 
     return jax.checkpoint(flat, prevent_cse=False)(x, kernel)  # keeps no second copy of x or kernel
@@ -103,7 +186,7 @@ class Mlp(nn.Module):
       hidden: F.
       gelu: exact GELU (`erf`) or its `tanh` approximation; they differ by up to 5e-4.
       dropout: dropout rate after both layers.
-      dtype: dtype of the computation.
+      dtype: dtype of the computation, or `model.dtype`.
       rules: placement of activations.
       kernel_init: initialiser of both kernels.
       bias_init: initialiser of both biases.
@@ -124,10 +207,10 @@ class Mlp(nn.Module):
         def dense(features: int, name: str) -> nn.Dense:
             return nn.Dense(
                 features,
-                dtype=self.dtype,
+                dtype=stream(self.dtype),
                 kernel_init=self.kernel_init,
                 bias_init=self.bias_init,
-                dot_general=product(self.rules),
+                dot_general=product(self.rules, self.dtype),
                 name=name,
             )
 

@@ -15,7 +15,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.config.sections import Dtype, Gelu
+from vit_jax.config.sections import Compute, Gelu
 from vit_jax.models import layers, settings
 from vit_jax.models.layers import Layer, Mlp, Remat, dropout, layer_norm
 from vit_jax.models.settings import Settings, TokenConfig, only_filters
@@ -60,7 +60,7 @@ class MixerConfig(TokenConfig):
     drop_path: float = 0.0  # rate of the last block; the first has 0, linear in between
     gelu: Gelu = "tanh"
     ln_epsilon: float = 1e-6
-    dtype: Dtype = "float32"
+    dtype: Compute = "float32"
     scan: bool = True
     unrolled: bool = False  # layers computed one by one: see `layers.apply_blocks`
     remat: Remat = "none"
@@ -101,12 +101,12 @@ class MixerBlock(nn.Module):
     @nn.compact
     def __call__(self, x_BLD: jax.Array, layer: Layer, shared: None) -> tuple[jax.Array, None]:
         """Computes one layer; `shared` is unused."""
-        cfg, dtype = self.cfg, jnp.dtype(self.cfg.dtype)
+        cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         rate, keys = (0.0, [None] * 2) if layer is None else (layer[0], jax.random.split(layer[1]))
 
         def mlp(hidden: int, name: str) -> Mlp:
             zeros, lecun = nn.initializers.zeros, nn.initializers.lecun_normal()
-            return Mlp(hidden, cfg.gelu, 0.0, dtype, self.rules, lecun, zeros, name=name)
+            return Mlp(hidden, cfg.gelu, 0.0, cfg.dtype, self.rules, lecun, zeros, name=name)
 
         y_BDL = layer_norm("token_norm", cfg.ln_epsilon, dtype)(x_BLD).swapaxes(1, 2)
         y_BLD = mlp(cfg.token_mlp, "token_mlp")(y_BDL, None).swapaxes(1, 2)
@@ -142,11 +142,11 @@ class Mixer(nn.Module):
         Returns:
           float32 [B, Y]; for a model that gives feature maps, a tuple of [B, rows, columns, D].
         """
-        cfg, dtype = self.cfg, jnp.dtype(self.cfg.dtype)
+        cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         key = key if train and cfg.drop_path > 0 else None
         patches_BhwD = nn.Conv(
             cfg.width, (cfg.patch, cfg.patch), (cfg.patch, cfg.patch), "VALID", dtype=dtype,
-            name="embedding",
+            conv_general_dilated=layers.convolution(cfg.dtype), name="embedding",
         )(images_BHWC.astype(dtype))  # fmt: skip
         x_BLD = patches_BhwD.reshape(patches_BhwD.shape[0], -1, cfg.width)
         x_BLD = constrain(x_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules)

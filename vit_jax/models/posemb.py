@@ -26,12 +26,16 @@ AXES: dict[str, tuple[str | None, ...]] = {
 }
 
 
+STD = 0.02  # standard deviation of the initial embeddings in the published code
+
+
 def table(
     param: Callable[..., jax.Array],
     kind: Posemb,
     grid: tuple[int, int],
     width: int,
     class_rows: int,
+    std: float = STD,
 ) -> jax.Array:
     """Returns the embeddings [1, L, D] to add to the class token (if any) and the patches.
 
@@ -44,8 +48,9 @@ def table(
       grid: rows and columns of patches.
       width: D.
       class_rows: 1 with a class token, else 0.
+      std: standard deviation of the initial embeddings.
     """
-    init, (rows, columns) = nn.initializers.normal(0.02), grid
+    init, (rows, columns) = nn.initializers.normal(std), grid
     if kind == "learned1d":
         return param("posemb", init, (1, class_rows + rows * columns, width))
     if kind == "learned2d":
@@ -127,8 +132,12 @@ def resize_axis(posemb_1XD: np.ndarray, new: int) -> np.ndarray:
 # ---------------------------------------------------------------- kinds
 
 
-def check(kind: str, at: str, width: int) -> None:
-    """Raises BadInput unless a model of this width can have `model.posemb` and `posemb_at`."""
+def check(kind: str, at: str, width: int, std: float) -> None:
+    """Raises BadInput unless a model of this width can have these settings `model.posemb...`."""
+    if std != STD and not kind.startswith("learned"):
+        raise BadInput(
+            f"model.posemb_std={std} with posemb={kind}, which it does not apply to; leave it out."
+        )
     if kind in ("none", "relative") and at != "stem":
         where = "lies in the attention of each layer" if kind == "relative" else "adds nothing"
         raise BadInput(

@@ -14,6 +14,7 @@ import re
 import urllib.parse
 
 from vit_jax.config import synonyms
+from vit_jax.paper import augreg
 
 HOST = "https://storage.googleapis.com"
 
@@ -32,22 +33,6 @@ _FOLDERS = {
     "gsam": "Mixer-S_8 Mixer-S_16 Mixer-S_32 Mixer-B_16 Mixer-B_32",
 }
 
-# The recommended AugReg file of each model, its best on ImageNet-21k: model -> pre-training,
-# fine-tuning on ImageNet. Augmentation is spelled as in the file names; for light, the number is
-# one lower than in the paper (light1 is the paper's light2).
-_RECOMMENDED = {
-    "R_Ti_16": ("none-wd_0.03-do_0.0-sd_0.0", "lr_0.03-res_384"),
-    "Ti_16": ("none-wd_0.03-do_0.0-sd_0.0", "lr_0.03-res_384"),
-    "S_32": ("none-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
-    "S_16": ("light1-wd_0.03-do_0.0-sd_0.0", "lr_0.03-res_384"),
-    "R26_S_32": ("light1-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
-    "B_32": ("light1-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
-    "B_16": ("medium1-wd_0.1-do_0.0-sd_0.0", "lr_0.03-res_384"),
-    "B_8": ("medium2-wd_0.1-do_0.0-sd_0.0", "lr_0.03-res_224"),
-    "L_16": ("strong1-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
-    "R50_L_32": ("medium1-wd_0.1-do_0.1-sd_0.1", "lr_0.01-res_384"),
-}
-
 # BiT-S is pre-trained on ImageNet, BiT-M on ImageNet-21k; -ILSVRC2012 is BiT-M fine-tuned there.
 _BIT = ("R50x1", "R50x3", "R101x1", "R101x3", "R152x2", "R152x4")
 _DISTILLED = {
@@ -62,9 +47,9 @@ def _by_variant() -> dict[str, tuple[str, ...]]:
         for stem in stems.split():
             variant = stem.removesuffix("-224").replace("ViT-", "").replace("_", "/")
             files[variant].append(f"{folder}/{stem}.npz")
-    for model, (pretraining, transfer) in _RECOMMENDED.items():
+    for model, (pretraining, transfer) in augreg.RECOMMENDED.items():
         size, patch = model.rsplit("_", 1)
-        stem = f"augreg/{model}-i21k-300ep-lr_0.001-aug_{pretraining}"
+        stem = f"augreg/{augreg.stem(model, pretraining)}"
         names = f"{stem}.npz", f"{stem}--imagenet2012-steps_20k-{transfer}.npz"
         files[f"{size.replace('_', '+')}/{patch}"] += names
     for size in _BIT:

@@ -18,7 +18,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from vit_jax.config.sections import EpsilonIn, RootPool, Stem
 from vit_jax.errors import BadInput
-from vit_jax.models import settings
+from vit_jax.models import layers, settings
 from vit_jax.models.layers import Remat, rematerialised
 from vit_jax.models.settings import Settings
 from vit_jax.sharding import Axes, Rules, constrain
@@ -119,7 +119,7 @@ class StdConv(nn.Module):
       side: side of the kernel.
       stride: stride in both directions.
       padding: `SAME`, or pixels on each side.
-      dtype: dtype of the convolution; the kernel is standardised in float32.
+      dtype: `model.dtype`; the kernel is standardised in float32.
     """
 
     cfg: ResNetConfig
@@ -137,9 +137,10 @@ class StdConv(nn.Module):
         kernel = standardised(kernel.astype(jnp.float32), self.cfg)
         pixels = self.padding
         padding = "SAME" if pixels == "SAME" else [(pixels, pixels), (pixels, pixels)]
-        out_BHWC = jax.lax.conv_general_dilated(
-            x_BHWC.astype(self.dtype),
-            kernel.astype(self.dtype),
+        dtype = layers.stream(self.dtype)
+        out_BHWC = layers.convolution(self.dtype)(
+            x_BHWC.astype(dtype),
+            kernel.astype(dtype),
             (self.stride, self.stride),
             padding,
             dimension_numbers=("NHWC", "HWIO", "NHWC"),
@@ -154,7 +155,7 @@ def group_norm(
     return nn.GroupNorm(
         GROUPS,
         epsilon=cfg.gn_epsilon,
-        dtype=dtype,
+        dtype=layers.stream(dtype),
         use_fast_variance=False,
         scale_init=scale_init,
         name=name,
@@ -168,7 +169,7 @@ class PostActUnit(nn.Module):
       cfg: the constants.
       inside: channels of the 3 x 3 convolution; the output has 4 times as many.
       stride: stride of the 3 x 3 convolution.
-      dtype: dtype of the computation.
+      dtype: `model.dtype`.
       rules: placement of activations.
     """
 
@@ -232,7 +233,7 @@ class Backbone(nn.Module):
       cfg: the architecture.
       unit: `PostActUnit` for a hybrid, `PreActUnit` for BiT, or another with their attributes.
       remat: policy for each unit; see `layers.rematerialised`.
-      dtype: dtype of the computation.
+      dtype: `model.dtype`.
       rules: placement of activations.
     """
 

@@ -16,7 +16,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.config.sections import Dtype, Gelu, Pool, Posemb, PosembAt
+from vit_jax.config.sections import Compute, Gelu, Pool, Posemb, PosembAt
 from vit_jax.errors import BadInput
 from vit_jax.models import attention, layers, posemb, settings
 from vit_jax.models.attention import ATTENTION_AXES, Attention, Path
@@ -90,6 +90,7 @@ class ViTConfig(TokenConfig):
     pool: Pool = "token"
     posemb: Posemb = "learned1d"
     posemb_at: PosembAt = "stem"
+    posemb_std: float = 0.02  # standard deviation of the initial position embeddings
     registers: int = 0  # number of tokens without a patch (arXiv:2309.16588)
     representation: int = 0  # width of the tanh pre-logits layer; 0 leaves it out
     head_bias: float = 0.0
@@ -98,7 +99,7 @@ class ViTConfig(TokenConfig):
     drop_path: float = 0.0  # rate of the last block; the first has 0, linear in between
     gelu: Gelu = "tanh"
     ln_epsilon: float = 1e-6
-    dtype: Dtype = "float32"
+    dtype: Compute = "float32"
     scan: bool = True
     unrolled: bool = False  # layers computed one by one: see `layers.apply_blocks`
     remat: Remat = "none"
@@ -213,12 +214,11 @@ class EncoderBlock(nn.Module):
         self, tokens_BLD: jax.Array, layer: Layer, posemb_1LD: jax.Array | None
     ) -> tuple[jax.Array, None]:
         """Computes one layer; `posemb_1LD` is the embedding that every layer adds, if any."""
-        cfg, dtype = self.cfg, jnp.dtype(self.cfg.dtype)
+        cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         path_rate, keys = (
             (0.0, [None] * 5) if layer is None else (layer[0], jax.random.split(layer[1], 5))
         )
         path_rate = path_rate if cfg.drop_path else 0.0
-        axes = ("act_batch", "act_tokens", "act_embed")
 
         if cfg.posemb_at == "every":
             posemb_1LD = position_table(cfg, self.param, self.grid)
@@ -232,16 +232,17 @@ class EncoderBlock(nn.Module):
             if path != "memory_efficient":
                 path = "plain"  # the other paths gain nothing with one query
         x_BLD = Attention(
-            cfg.heads, cfg.attention_dropout, dtype, self.rules, cfg.posemb == "relative",
+            cfg.heads, cfg.attention_dropout, cfg.dtype, self.rules, cfg.posemb == "relative",
             path, name="attn",
         )(queries_BLD, x_BLD, keys[0])  # fmt: skip
         x_BLD = dropout(x_BLD, cfg.dropout, keys[1])
         tokens_BLD = tokens_BLD + dropout(x_BLD, path_rate, keys[2], per_example=True)
 
         x_BLD = layer_norm("mlp_norm", cfg.ln_epsilon, dtype)(tokens_BLD)
-        x_BLD = Mlp(cfg.mlp, cfg.gelu, cfg.dropout, dtype, self.rules, name="mlp")(x_BLD, keys[3])
+        mlp = Mlp(cfg.mlp, cfg.gelu, cfg.dropout, cfg.dtype, self.rules, name="mlp")
+        x_BLD = mlp(x_BLD, keys[3])
         tokens_BLD = tokens_BLD + dropout(x_BLD, path_rate, keys[4], per_example=True)
-        return constrain(tokens_BLD, axes, self.rules), None
+        return constrain(tokens_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules), None
 
 
 def position_table(cfg: ViTConfig, param: Any, grid: tuple[int, int]) -> jax.Array:
@@ -250,7 +251,7 @@ def position_table(cfg: ViTConfig, param: Any, grid: tuple[int, int]) -> jax.Arr
     `param` belongs to the owning module.
     """
     class_rows = int(cfg.pool == "token")
-    added_1LD = posemb.table(param, cfg.posemb, grid, cfg.width, class_rows)
+    added_1LD = posemb.table(param, cfg.posemb, grid, cfg.width, class_rows, cfg.posemb_std)
     return posemb.with_registers(added_1LD, class_rows, cfg.registers)
 
 
@@ -263,14 +264,14 @@ class MapHead(nn.Module):
     @nn.compact
     def __call__(self, tokens_BLD: jax.Array) -> jax.Array:
         """Maps [B, L, D] to [B, D], without dropout."""
-        cfg, dtype = self.cfg, jnp.dtype(self.cfg.dtype)
+        cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         probe_11D = self.param("probe", nn.initializers.xavier_uniform(), (1, 1, cfg.width))
         probe_B1D = jnp.tile(probe_11D.astype(dtype), (tokens_BLD.shape[0], 1, 1))
-        x_B1D = Attention(cfg.heads, 0.0, dtype, self.rules, name="attn")(
+        x_B1D = Attention(cfg.heads, 0.0, cfg.dtype, self.rules, name="attn")(
             probe_B1D, tokens_BLD, None
         )
         y_B1D = layer_norm("norm", cfg.ln_epsilon, dtype)(x_B1D)
-        mlp = Mlp(cfg.mlp, cfg.gelu, 0.0, dtype, self.rules, name="mlp")
+        mlp = Mlp(cfg.mlp, cfg.gelu, 0.0, cfg.dtype, self.rules, name="mlp")
         return (x_B1D + mlp(y_B1D, None))[:, 0]
 
 
@@ -307,7 +308,7 @@ class ViT(nn.Module):
           float32 [B, Y]; for a model that predicts patches, [B, L, O]; for one that gives feature
           maps, a tuple of [B, rows, columns, D].
         """
-        cfg, dtype, pool = self.cfg, jnp.dtype(self.cfg.dtype), self.cfg.pool
+        cfg, dtype, pool = self.cfg, layers.stream(self.cfg.dtype), self.cfg.pool
         rates = max(cfg.dropout, cfg.attention_dropout, cfg.drop_path)
         key = key if train and rates > 0 else None
         stem_key, blocks_key = (None, None) if key is None else jax.random.split(key)
@@ -362,11 +363,11 @@ class ViT(nn.Module):
             from vit_jax.models import resnet
 
             x_BHWC = resnet.Backbone(
-                cfg.backbone, resnet.PostActUnit, cfg.remat, dtype, self.rules, name="backbone"
+                cfg.backbone, resnet.PostActUnit, cfg.remat, cfg.dtype, self.rules, name="backbone"
             )(x_BHWC)[-1]
         patches_BhwD = nn.Conv(
             cfg.width, (cfg.patch, cfg.patch), (cfg.patch, cfg.patch), "VALID", dtype=dtype,
-            name="embedding",
+            conv_general_dilated=layers.convolution(cfg.dtype), name="embedding",
         )(x_BHWC)  # fmt: skip
         batch, rows, columns, width = patches_BhwD.shape
         parts = [patches_BhwD.reshape(batch, rows * columns, width)]
@@ -397,8 +398,8 @@ def _corrupted(patches_BLD: jax.Array, source_BL: jax.Array, mask_11D: jax.Array
 # ---------------------------------------------------------------- configuration
 
 
-_TAKES = settings.TOKENS | {"heads", "pool", "posemb", "posemb_at", "registers", "representation"}
-_TAKES |= {"dropout", "attention_dropout", "attention"}
+_TAKES = settings.TOKENS | {"heads", "pool", "posemb", "posemb_at", "posemb_std", "registers"}
+_TAKES |= {"representation", "dropout", "attention_dropout", "attention"}
 
 
 def config(wanted: Settings, classes: int, units: str | None, size: str, patch: str) -> ViTConfig:
@@ -435,10 +436,10 @@ def config(wanted: Settings, classes: int, units: str | None, size: str, patch: 
         from vit_jax.models import resnet
 
         backbone, side = resnet.hybrid(wanted, units, side)
-    posemb.check(wanted.posemb, wanted.posemb_at, numbers["width"])
-    fields = ("pool", "posemb", "posemb_at", "registers", "representation", "dropout")
-    fields += ("attention_dropout", "drop_path", "gelu", "ln_epsilon", "scan")
-    shared = settings.shared_fields(wanted, *fields)
+    posemb.check(wanted.posemb, wanted.posemb_at, numbers["width"], wanted.posemb_std)
+    fields = ("pool", "posemb", "posemb_at", "posemb_std", "registers", "representation")
+    more = ("dropout", "attention_dropout", "drop_path", "gelu", "ln_epsilon", "scan")
+    shared = settings.shared_fields(wanted, *fields, *more)
     cfg = ViTConfig(patch=side, classes=classes, backbone=backbone, **numbers, **shared)
     if wanted.attention != "fused":
         return cfg

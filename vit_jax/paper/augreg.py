@@ -13,6 +13,32 @@ from vit_jax import paper
 from vit_jax.errors import unknown
 from vit_jax.paper import replications
 
+# The recommended AugReg file of each model, its best on ImageNet-21k: model -> pre-training,
+# fine-tuning on ImageNet. Augmentation is spelled as in the file names; for light, the number is
+# one lower than in the paper (light1 is the paper's light2).
+RECOMMENDED = {
+    "R_Ti_16": ("none-wd_0.03-do_0.0-sd_0.0", "lr_0.03-res_384"),
+    "Ti_16": ("none-wd_0.03-do_0.0-sd_0.0", "lr_0.03-res_384"),
+    "S_32": ("none-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
+    "S_16": ("light1-wd_0.03-do_0.0-sd_0.0", "lr_0.03-res_384"),
+    "R26_S_32": ("light1-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
+    "B_32": ("light1-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
+    "B_16": ("medium1-wd_0.1-do_0.0-sd_0.0", "lr_0.03-res_384"),
+    "B_8": ("medium2-wd_0.1-do_0.0-sd_0.0", "lr_0.03-res_224"),
+    "L_16": ("strong1-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
+    "R50_L_32": ("medium1-wd_0.1-do_0.1-sd_0.1", "lr_0.01-res_384"),
+}
+
+
+def stem(model: str, pretraining: str) -> str:
+    """Returns the file name, without .npz, of a checkpoint from ImageNet-21k at 300 epochs."""
+    return f"{model}-i21k-300ep-lr_0.001-aug_{pretraining}"
+
+
+def is_recommended(file: str) -> bool:
+    """Returns True if a file name is that of a recommended pre-training."""
+    return file in {f"{stem(model, of)}.npz" for model, (of, _) in RECOMMENDED.items()}
+
 
 @dataclasses.dataclass(frozen=True)
 class Level:

@@ -7,6 +7,7 @@ A typed view of robustness.json. Start from `sets` and `corruption_errors`.
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping
 
 from vit_jax import paper
@@ -36,6 +37,42 @@ class EvaluationSet:
 def sets() -> dict[str, EvaluationSet]:
     """Returns the sets by name: real, v2, a, r, sketch, c, objectnet, and V2's other two."""
     return {name: EvaluationSet(**row) for name, row in paper.table("robustness")["sets"].items()}
+
+
+# Images that count in each whole set; C: 50,000 at 15 x 5 corruptions; ReaL: those with a label;
+# ObjectNet: those of its 113 classes that are ImageNet's.
+IMAGES = {
+    "imagenet": 50_000, "real": 46_837, "v2": 10_000, "v2_threshold": 10_000,
+    "v2_topimages": 10_000, "a": 7_500, "r": 30_000, "sketch": 50_889, "c": 3_750_000,
+    "objectnet": 18_574,
+}  # fmt: skip
+_WORDS = {  # in a source -> its test set, the first that fits
+    r"imagenet[-_]?v2.*thresh": "v2_threshold",
+    r"imagenet[-_]?v2.*top": "v2_topimages",
+    r"imagenet[-_]?v2": "v2",
+    r"imagenet[-_]?sketch": "sketch",
+    r"imagenet[-_]?a\b": "a",
+    r"imagenet[-_]?r\b": "r",
+    r"imagenet(2012|[-_]?1k)?\b": "imagenet",
+}
+
+
+def name_of(source: str, labels: str) -> str:
+    """Returns the name of a test set, a key of `IMAGES`, by its source; "" if it is none of them.
+
+    Args:
+      source: `kind:rest`; a path has to contain the usual name, such as `imagenet-a`.
+      labels: a file of other labels: with one, ImageNet is ReaL.
+    """
+    if "{corruption}" in source:
+        return "c"
+    if source.startswith("objectnet:"):
+        return "objectnet"
+    text = source.lower()
+    found = next((name for words, name in _WORDS.items() if re.search(words, text)), "")
+    if labels:
+        return "real" if found in ("imagenet", "") else ""
+    return found
 
 
 def alexnet_errors() -> dict[str, float]:

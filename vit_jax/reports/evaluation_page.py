@@ -10,6 +10,7 @@ Axes: N examples, K labels per example, Y classes.
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,10 @@ class Evaluated:
       classes: names of the classes, by label.
       measured: figures of all examples.
       mistakes: wrong predictions, the surest first.
+      errors: see `robustness.corruption_errors`; {} unless the test set is ImageNet-C.
+      labels: file of other labels, such as ReaL's; "" if the labels are the source's.
+      among: the classes that the model chose among: all or present.
+      model: further facts about the weights, by name.
     """
 
     weights: str
@@ -58,6 +63,10 @@ class Evaluated:
     classes: tuple[str, ...]
     measured: Measured
     mistakes: list[Mistake]
+    errors: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    labels: str = ""
+    among: str = "all"
+    model: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def mistakes(
@@ -91,10 +100,14 @@ def as_json(one: Evaluated) -> dict[str, Any]:
         "weights": one.weights,
         "data": one.data,
         "split": one.split,
+        "labels": one.labels,
+        "among": one.among,
+        "model": dict(one.model),
         "examples": measured.examples,
         "top1": measured.top1,
         "top5": measured.top5,
         "mean_class_accuracy": measured.mean_class_accuracy,
+        **one.errors,
         "classes": [
             {
                 "label": label,
@@ -115,11 +128,10 @@ def _or_none(share: float) -> float | None:
 
 def as_text(one: Evaluated) -> str:
     """Returns the accuracy, and the worst classes and confusions."""
-    measured = one.measured
     tables = [console.table(_HEADER, _classes(one, LISTED))]
     if pairs := _pairs(one, 5):
         tables.append(console.table(["class", "taken for", "examples"], pairs))
-    return "\n\n".join([_summary(measured), *tables])
+    return "\n\n".join([_summary(one), *tables])
 
 
 def page(one: Evaluated) -> str:
@@ -134,7 +146,7 @@ def page(one: Evaluated) -> str:
     return pages.render(
         "evaluation.html",
         f"Evaluation of {one.weights}",
-        notes=[f"{one.weights} on the split {one.split} of {one.data}.", _summary(measured)],
+        notes=[f"{one.weights} on the split {one.split} of {one.data}.", _summary(one)],
         bars=drawing.accuracies(names, measured.accuracy[shown], measured.counts_Y[shown]),
         chosen=which,
         matrix=None if counts_YY is None else drawing.confusions(one.classes, counts_YY),
@@ -154,9 +166,11 @@ def page(one: Evaluated) -> str:
     )
 
 
-def _summary(measured: Measured) -> str:
+def _summary(one: Evaluated) -> str:
+    measured = one.measured
+    mce = f"mCE {one.errors['mce']:.2%}, " if one.errors else ""
     return (
-        f"top-1 {measured.top1:.2%}, top-5 {measured.top5:.2%}, mean accuracy of the classes "
+        f"{mce}top-1 {measured.top1:.2%}, top-5 {measured.top5:.2%}, mean accuracy of the classes "
         f"{measured.mean_class_accuracy:.2%}, {measured.examples:,} examples"
     )
 

@@ -105,10 +105,11 @@ def verdict(results: Mapping[str, Any], expected: sections.Expected) -> str:
     if measured is None:
         return ""
     gap = measured - expected.value
+    origin = "; ".join(filter(None, (expected.source, expected.hardware)))
     place = "within" if abs(gap) <= expected.tolerance else ("ABOVE" if gap > 0 else "BELOW")
     return (
         f"{expected.metric}: measured {measured:.4f}, expected {expected.value:.4f} +- "
-        f"{expected.tolerance:.4f} ({expected.source}; {expected.hardware}): "
+        f"{expected.tolerance:.4f} ({origin}): "
         f"{gap:+.4f}, {place} the tolerance"
     )
 

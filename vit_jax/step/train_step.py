@@ -75,7 +75,10 @@ def mean_gradients(
 
 @jax.named_scope("optimizer")
 def _updated(
-    state: TrainState, grads: PyTree, tx: optax.GradientTransformation, ema_decay: float
+    state: TrainState,
+    grads: PyTree,
+    tx: optax.GradientTransformation,
+    ema_decay: float | jax.Array,
 ) -> tuple[PyTree, TrainState]:
     """Returns the updates, and the state after them."""
     updates, opt_state = tx.update(grads, state.opt_state, state.params)
@@ -89,7 +92,15 @@ def _norms(**trees: PyTree) -> dict[str, jax.Array]:
     return {name: optax.tree.norm(leaves) for name, leaves in trees.items()}
 
 
-def _averaged(average: PyTree, params: PyTree, decay: float) -> PyTree:
+def warmed_up(decay: float, step: jax.Array) -> jax.Array:
+    """Returns the decay of the average after `step` updates: at most (1 + step) / (10 + step).
+
+    So the initial parameters are soon forgotten, as in TensorFlow's ExponentialMovingAverage.
+    """
+    return jnp.minimum(decay, (1.0 + step) / (10.0 + step))
+
+
+def _averaged(average: PyTree, params: PyTree, decay: float | jax.Array) -> PyTree:
     if average is None:
         return None
     return jax.tree.map(lambda a, p: decay * a + (1.0 - decay) * p, average, params)
@@ -140,6 +151,7 @@ def make_train_step(
     *,
     accumulation: int = 1,
     ema_decay: float = 0.0,
+    ema_warmup: bool = False,
     norm_of_change: bool = False,
 ) -> Callable[[TrainState, Batch, jax.Array], _Stepped]:
     """Returns the function (state, batch, key) -> (state after one update, its metrics).
@@ -150,6 +162,7 @@ def make_train_step(
       tx: the optimizer; its updates are added to the parameters.
       accumulation: A, the number of micro-batches, see `mean_gradients`.
       ema_decay: d in average = d * average + (1 - d) * parameters; used when the state has one.
+      ema_warmup: whether d is `warmed_up`.
       norm_of_change: whether `update_norm` is that of the parameters after the step minus those
         before. The norm of updates costs a TPU another pass, that of the change a CPU a copy.
 
@@ -174,7 +187,8 @@ def make_train_step(
             return objective.sums(network, params, state.kept, micro, drawn, micro_key)
 
         grads, sums = mean_gradients(sums_of, state.params, batch, keys, count)
-        updates, after = _updated(state, grads, tx, ema_decay)
+        decay = warmed_up(ema_decay, state.step) if ema_warmup else ema_decay
+        updates, after = _updated(state, grads, tx, decay)
         if state.kept is not None:
             kept = objective.after_update(state.kept, after.params, sums, state.step)
             after = dataclasses.replace(after, kept=kept)

@@ -10,6 +10,7 @@ SHA-256 is kept beside it and compared at every use. The module opens no weights
 
 import hashlib
 import http.client
+import itertools
 import logging
 import os
 import sys
@@ -21,6 +22,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+from vit_jax.config import provenance
 from vit_jax.errors import BadInput
 from vit_jax.models import published
 from vit_jax.storage import cache
@@ -63,6 +65,35 @@ def local(text: str) -> Path:
             "or set XDG_CACHE_HOME to a folder that can be written."
         ) from e
     return cached
+
+
+def identity(text: str) -> tuple[str, str]:
+    """Returns the SHA-256 of a file, and the published checkpoint that it is.
+
+    The published checkpoints are known by the checksums of those that were downloaded here.
+
+    Args:
+      text: as for `local`; the file must exist.
+
+    Returns:
+      The checksum, and the published name; `provenance.OTHER` if the file has the name of a
+      checkpoint with another checksum; "" if that is not known.
+    """
+    path = local(text)
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    known = dict(_downloaded())
+    names = [name for name, checksum in known.items() if checksum == digest]
+    same = [name for name in known if path.parts[-2:] == Path(name).parts[-2:]]
+    return digest, (names or [provenance.OTHER for _ in same] or [""])[0]
+
+
+def _downloaded() -> Iterator[tuple[str, str]]:
+    """Yields the name and the SHA-256 of every published checkpoint that was downloaded here."""
+    for name in itertools.chain.from_iterable(published.CHECKPOINTS.values()):
+        beside = _checksum_file(cache_path(str(published.url(name))))
+        if beside.is_file():
+            yield name, beside.read_text(errors="replace", encoding="utf-8").partition(" ")[0]
 
 
 def beside(text: str, names: tuple[str, ...]) -> None:

@@ -218,7 +218,8 @@ def _read_run(run: Run, *, shapes_only: bool) -> Weights:
         classes=convert.head_classes(flat),
         image_size=shown.size,
         tensors={p: (tuple(x.shape), str(x.dtype)) for p, x in tree.leaves_with_paths(params)},
-        images={"mean": list(shown.mean), "std": list(shown.std), "ops": saved.data.eval_ops},
+        images={"mean": list(shown.mean), "std": list(shown.std), "ops": saved.data.eval_ops,
+                "fewshot_ops": saved.fewshot.ops},
         branch=saved.branch,
         channels=shown.channels,
     )  # fmt: skip

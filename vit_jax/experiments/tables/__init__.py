@@ -19,6 +19,7 @@
     rendering     markdown, CSV, HTML
     claims        a criterion as data, a computed verdict
     miniature     the claims of configs/miniature.py
+    robustness    the test sets around ImageNet, for files and runs
 
 Imports no jax until models are needed. Start from `cells.find`, then `filling.fill`.
 """

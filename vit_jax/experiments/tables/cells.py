@@ -166,5 +166,5 @@ def find(name: str) -> Table:
       BadInput: no table has this name; the message lists all names.
     """
     if name not in TABLES:
-        raise unknown("table", name, [*TABLES, "miniature"])
+        raise unknown("table", name, [*TABLES, "miniature", "robustness"])
     return TABLES[name]()

@@ -131,7 +131,7 @@ def fill(table: Table, root: Path | None, protocol: str = "") -> Report:
         measured[want] = _measured(want, places, protocols.get(is_vtab(want), ""))
     _check_choices(measured)
     cells = [_cell(cell, [measured[want] for want in cell.wants]) for cell in table.cells]
-    remarks = [f"not readable: {text}" for text in broken] + _remarks(placed)
+    remarks = [f"not readable: {text}" for text in broken] + _remarks(placed) + _dtypes(measured)
     if table.name == "2":
         remarks += compute.measured_core_days(runs)
     dropouts = {
@@ -373,6 +373,14 @@ def _remarks(placed: Sequence[tuple[Run, dict[Want, Placed]]]) -> list[str]:
             if lost and run.metric(want.metric) is None:
                 groups[f"without {want.metric} in {run_results.RESULTS}"].append(str(run.folder))
     return [f"{state}: {_listed(names)}" for state, names in groups.items()]
+
+
+def _dtypes(measured: Mapping[Want, _Measurements]) -> list[str]:
+    """Returns a sentence with the dtypes of compute of the runs that count; [] without any."""
+    counted = {p.run.folder: p.run for m in measured.values() for p in m.counted.values()}
+    dtypes = Counter(run.config["model.dtype"] for run in counted.values())
+    listed = ", ".join(f"{dtype} ({count})" for dtype, count in sorted(dtypes.items()))
+    return [f"model.dtype of the runs that count: {listed}"] if listed else []
 
 
 def _listed(names: Sequence[str], most: int = 5) -> str:

@@ -12,7 +12,7 @@ import os
 import re
 from pathlib import Path
 
-from vit_jax.config import schema
+from vit_jax.config import provenance, schema
 from vit_jax.experiments.tables import recipe_diff, run_results
 from vit_jax.experiments.tables.cells import Want
 from vit_jax.experiments.tables.run_results import Run
@@ -79,7 +79,10 @@ class Ancestry:
             if parent.fine_tunes:
                 return Origin(f"{parent.config['data.source']} (itself fine-tuned)")
             return self._pretraining(parent, upstream)
-        return published_origin(init) or Origin(
+        recorded = provenance.read(run.folder).init_published
+        if recorded == provenance.OTHER:
+            return Origin(f"{init} (has the name of a published file, but another SHA-256)")
+        return published_origin(recorded or init) or Origin(
             upstream or f"{init} (recipe.upstream does not say)"
         )
 

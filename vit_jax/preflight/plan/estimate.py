@@ -12,14 +12,13 @@ from collections import defaultdict
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 
 from vit_jax import tree
 from vit_jax.build.program import Program, network
 from vit_jax.hardware.topology import Accelerator
-from vit_jax.models import variants
+from vit_jax.models import layers, variants
 
 Collectives = dict[str, dict[str, int]]  # mesh axes joined by + -> kind -> bytes
 
@@ -95,7 +94,7 @@ def moved_bytes(program: Program) -> int:
 
 
 def _compute_bytes(program: Program) -> int:
-    return jnp.dtype(program.model.cfg.dtype).itemsize
+    return layers.stream(program.model.cfg.dtype).itemsize
 
 
 def collectives(program: Program) -> Collectives:

@@ -1,0 +1,197 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`vit_jax evaluate FILE` on the test sets around ImageNet, and the table that it fills."""
+
+import json
+
+import jax
+import model_commands
+import numpy as np
+import pictures
+import pytest
+import small_imagenets
+import tiny
+
+import vit_jax
+from vit_jax import paper
+from vit_jax.data.catalog import imagenet_labels
+from vit_jax.experiments.tables import robustness as table
+from vit_jax.models import variants
+from vit_jax.paper import robustness
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    """A file in the published format with a head of 1,000 classes, and its model."""
+    file = tmp_path_factory.mktemp("weights") / "ViT-tiny.npz"
+    cfg = tiny.config(classes=1000, depth=1)
+    params = tiny.params(cfg, 8, 8)
+    params["head"]["bias"] = 3 * params["head"]["bias"]  # so that few images differ in their class
+    vit_jax.save(file, variants.make(cfg), params)
+    return file
+
+
+def images(root, classes, each=2):
+    """Noise in folders named as ImageNet's classes; returns path -> class number."""
+    names, found = imagenet_labels.wnids(), {}
+    for label in classes:
+        (root / names[label]).mkdir(parents=True, exist_ok=True)
+        for k in range(each):
+            path = root / names[label] / f"ILSVRC2012_val_{len(found) + 1:08d}.png"
+            path.write_bytes(pictures.encode(pictures.noise(8, 8, seed=1000 * label + k)))
+            found[path] = label
+    return found
+
+
+def evaluate(capsys, weights, out, *words):
+    words = ("evaluate", weights, "--heads=4", f"--out={out}", *words)
+    code, printed, said = model_commands.command(capsys, *words)
+    assert code == 0, said
+    return json.loads((out / "evaluation.json").read_text()), printed
+
+
+def logits(weights, paths):
+    model, params, preprocess = vit_jax.load(weights, heads=4)
+    apply = jax.jit(lambda p, x: model.apply({"params": p}, x, train=False))
+    return np.asarray(apply(params, preprocess([str(path) for path in paths])))
+
+
+def test_imagenet_a_is_chosen_among_the_classes_of_its_images(weights, tmp_path, capsys):
+    of = images(tmp_path / "imagenet-a", [7, 400, 999], each=8)
+    scores, labels = logits(weights, of), np.array(list(of.values()))
+    among = np.array([7, 400, 999])
+    expected = np.mean(among[scores[:, among].argmax(axis=1)] == labels)
+    assert expected > np.mean(scores.argmax(axis=1) == labels)  # the choice matters
+    data = f"--data=folder:{tmp_path / 'imagenet-a'}"
+    found, printed = evaluate(capsys, weights, tmp_path / "a", data, "--classes=present")
+    assert found["top1"] == pytest.approx(expected)
+    assert found["examples"] == 24
+    assert [row["name"] for row in found["classes"]] == [imagenet_labels.wnids()[k] for k in among]
+    assert (found["among"], found["model"]["image_size"]) == ("present", 8)
+    assert f"top-1 {expected:.2%}" in printed
+
+
+def test_real_takes_its_labels_by_file_name(weights, tmp_path, capsys):
+    of = images(tmp_path / "imagenet2012", [3, 5, 8])
+    best = logits(weights, of).argmax(axis=1).tolist()
+    sets = [[best[0], 1], [2], [], [best[3]], [4, 5], [0]]  # the third is left out
+    (tmp_path / "real.json").write_text(json.dumps(sets))
+    found, _ = evaluate(
+        capsys, weights, tmp_path / "real", f"--data=folder:{tmp_path / 'imagenet2012'}",
+        f"--labels={tmp_path / 'real.json'}",
+    )  # fmt: skip
+    right = [best[k] in labels for k, labels in enumerate(sets) if labels]
+    assert (found["top1"], found["examples"]) == (pytest.approx(np.mean(right)), 5)
+    assert 0 < np.mean(right) < 1
+
+
+def test_corruptions_give_the_mean_error(weights, tmp_path, capsys, monkeypatch):
+    whole = paper.table("robustness")
+    part = {"alexnet_error": {"fog": 0.5, "snow": 0.8}, "severities": [1, 2]}
+    monkeypatch.setattr(paper, "table", lambda name: whole | {"imagenet_c": part})
+    best = int(logits(weights, images(tmp_path / "x", [0], each=1)).argmax())
+    classes, top1 = sorted({best, 1, 2}), {}
+    for number, name in enumerate(robustness.parts("{corruption}_{severity}")):
+        root = tmp_path / "c" / name.replace("_", "/")
+        of = images(root, classes, each=1 + number)
+        top1[name] = float(np.mean(logits(weights, of).argmax(axis=1) == list(of.values())))
+    data = f"--data=folder:{tmp_path}/c/{{corruption}}/{{severity}}"
+    found, printed = evaluate(capsys, weights, tmp_path / "out", data)
+    expected = robustness.corruption_errors(top1)
+    assert {key: found[key] for key in expected} == pytest.approx(expected)
+    assert f"mCE {expected['mce']:.2%}" in printed
+    assert found["examples"] == 3 * (1 + 2 + 3 + 4)
+
+
+def test_objectnet_is_chosen_among_its_own_classes(weights, tmp_path, capsys):
+    root = small_imagenets.objectnet(tmp_path / "objectnet-1.0")
+    found, _ = evaluate(capsys, weights, tmp_path / "out", f"--data=objectnet:{root}")
+    assert len(found["classes"]) == 3
+    assert found["examples"] == 6
+
+
+def test_classes_that_are_not_imagenets_need_names(weights, tmp_path, capsys):
+    root = tmp_path / "folder"
+    for name in ("cat", "dog"):
+        (root / name).mkdir(parents=True)
+        (root / name / "0.png").write_bytes(pictures.encode(pictures.noise(8, 8)))
+    words = ("evaluate", weights, "--heads=4", f"--data=folder:{root}", f"--out={tmp_path}")
+    code, _, said = model_commands.command(capsys, *words)
+    assert code == 2
+    assert "has 1000 classes without names" in said
+    code, _, said = model_commands.command(capsys, *words, "--labels=gone.json")
+    assert code == 2
+    assert "labels=gone.json" in said
+    assert "--data.labels" not in said
+
+
+# ---------------------------------------------------------------- the table
+
+
+def written(folder, data, *, weights="/w/mine.npz", top1=0.5, **changes):
+    folder.mkdir(parents=True)
+    one = {"weights": weights, "data": data, "labels": "", "among": "all", "top1": top1,
+           "examples": 50_000, "model": {"image_size": 384}}  # fmt: skip
+    (folder / "evaluation.json").write_text(json.dumps(one | changes))
+
+
+def test_a_row_for_each_file_beside_the_papers_rows(tmp_path, capsys):
+    written(tmp_path / "imagenet", "tfds:imagenet2012", top1=0.8466)
+    written(tmp_path / "real", "folder:/d/imagenet_val", labels="real.json", top1=0.88,
+            examples=46_837)  # fmt: skip
+    written(tmp_path / "a", "folder:/d/imagenet-a", among="present", top1=0.25, examples=7_500)
+    written(tmp_path / "c", "folder:/d/c/{corruption}/{severity}", mce=0.425, examples=3_750_000)
+    written(tmp_path / "other", "tfds:imagenet_sketch", weights="/w/other.npz", examples=50,
+            model={"image_size": 224, "published": "augreg/x.npz"})  # fmt: skip
+    code, printed, _ = model_commands.command(
+        capsys, "table", "robustness", f"--runs={tmp_path}", "--format=csv"
+    )
+    assert code == 0
+    rows = {line.split(",")[0]: line for line in printed.splitlines()}
+    assert rows["weights"] == "weights,pixels,ImageNet,ReaL,A,Sketch,C (mCE),ObjectNet"
+    assert rows["/w/mine.npz"] == "/w/mine.npz,384,84.66,88.00,25.00,,42.50,"
+    assert rows["augreg/x.npz"] == "augreg/x.npz,224,,,,50.00,,"
+    assert '"paper: ViT-B/16, ImageNet-21k",384,83.97,88.35,,,,' in printed
+    assert '"paper: ViT-H/14, JFT-300M",384,88.04,90.33,,,,61.70' in printed
+    found = table.read(tmp_path).remarks
+    assert [text for text in found if "50 of 50,889 images" in text] == list(found)
+
+
+def test_what_the_table_does_not_count_is_told(tmp_path):
+    written(tmp_path / "a", "folder:/d/imagenet-a")  # among all classes
+    written(tmp_path / "b", "folder:/d/birds")
+    written(tmp_path / "c", "tfds:imagenet2012")
+    written(tmp_path / "d", "tfds:imagenet2012", top1=0.6)
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e" / "evaluation.json").write_text("{}")
+    found = table.read(tmp_path)
+    said = sorted(text.replace(str(tmp_path), "") for text in found.remarks)
+    for words, text in zip(
+        ["classes=all, and A needs classes=present", "not a test set of ImageNet",
+         "measured twice", "/e/evaluation.json"], said, strict=True,
+    ):  # fmt: skip
+        assert words in text
+    assert [row.name for row in found.rows if not row.name.startswith("paper")] == ["/w/mine.npz"]
+
+
+@pytest.mark.parametrize(
+    "source, labels, name",
+    [
+        ("tfds:imagenet2012", "", "imagenet"),
+        ("folder:/d/imagenet/val", "", "imagenet"),
+        ("tfds:imagenet2012", "real.json", "real"),
+        ("tfds:imagenet_a", "", "a"),
+        ("folder:/d/imagenet-r/images", "", "r"),
+        ("tfds:imagenet_v2/topimages", "", "v2_topimages"),
+        ("tfds:imagenet_v2/threshold-0.7", "", "v2_threshold"),
+        ("tfds:imagenet_sketch", "", "sketch"),
+        ("folder:/d/imagenetv2-matched-frequency-format-val", "", "v2"),
+        ("objectnet:objectnet-1.0", "", "objectnet"),
+        ("tfds:imagenet_a", "real.json", ""),
+        ("tfds:imagenet21k", "", ""),
+        ("digits", "", ""),
+    ],
+)
+def test_test_sets_are_known_by_their_sources(source, labels, name):
+    assert robustness.name_of(source, labels) == name

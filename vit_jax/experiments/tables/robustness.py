@@ -1,0 +1,158 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The test sets around ImageNet in one table: a row for each evaluated file or run.
+
+The files come from `vit_jax evaluate`, the runs from configs/transfer.py with `also`. The rows of
+the ViT paper stand beside them (Table 5, section D.9). Start from `read`, then `render`.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vit_jax.experiments.tables import rendering, run_results
+from vit_jax.paper import results, robustness
+from vit_jax.reports import pages
+from vit_jax.storage import files as storage
+
+NAME = "robustness"
+EVALUATION = "evaluation.json"  # of `vit_jax evaluate`
+_TITLE = "Test sets of ImageNet (top-1 in %; ImageNet-C: mCE in %)"
+_COLUMNS = {
+    "imagenet": "ImageNet", "real": "ReaL", "v2": "V2", "v2_threshold": "V2 threshold",
+    "v2_topimages": "V2 top", "a": "A", "r": "R", "sketch": "Sketch", "c": "C (mCE)",
+    "objectnet": "ObjectNet",
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """The measured values of one file or run.
+
+    Attributes:
+      name: the published name, the file or the workdir.
+      pixels: side of the images, or rows x columns.
+      values: test set, a key of `_COLUMNS` -> percent.
+    """
+
+    name: str
+    pixels: str
+    values: Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """The rows, and sentences on what does not count."""
+
+    rows: tuple[Row, ...]
+    remarks: tuple[str, ...]
+
+
+def read(root: Path) -> Report:
+    """Returns the evaluations and runs below a folder, and the paper's rows.
+
+    Raises:
+      BadInput: the folder does not exist, or a result is not a share.
+    """
+    runs, broken = run_results.read(root)
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    remarks = [f"not readable: {text}" for text in broken]
+    for folder, _, files in storage.walk(root):
+        if EVALUATION in files:
+            remarks += _add_evaluation(found, Path(folder) / EVALUATION)
+    for run in runs:
+        if run.results is not None and run.config["recipe.stage"] != "select":
+            remarks += _add_run(found, run)
+    ours = [Row(*key, values) for key, values in sorted(found.items()) if values]
+    return Report((*_of_paper(), *ours), tuple(remarks))
+
+
+def _add_evaluation(found: dict[tuple[str, str], dict[str, float]], file: Path) -> list[str]:
+    try:
+        one = json.loads(storage.read_all([file])[0])
+        model = one["model"]
+        name = str(model.get("published") or one["weights"])
+        measured = {key: one.get(key) for key in ("top1", "mce", "examples")}
+        test = robustness.name_of(str(one["data"]), str(one["labels"]))
+        pixels, among = str(model["image_size"]), one["among"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+        return [f"not readable: {file} ({type(e).__name__}: {e}); run vit_jax evaluate again"]
+    return _add(found, (name, pixels), test, among, measured, str(file))
+
+
+def _add_run(found: dict[tuple[str, str], dict[str, float]], run: run_results.Run) -> list[str]:
+    key = str(run.folder), str(run.config["data.image_size"])
+    names = {k.split(".")[1] for k in run.config if k.startswith("evals.")}
+    remarks = []
+    for name in sorted(names):
+        settings = {k: run.config[f"evals.{name}.{k}"] for k in ("source", "labels", "classes")}
+        measured = (run.results or {}).get(name)
+        source = settings["source"] or run.config["data.source"]
+        held_out = run.config[f"evals.{name}.split"].startswith("train")
+        if isinstance(measured, dict) and not held_out:
+            test = robustness.name_of(source, settings["labels"])
+            remarks += _add(found, key, test, settings["classes"], measured, f"{key[0]}: {name}")
+    return remarks
+
+
+def _add(
+    found: dict[tuple[str, str], dict[str, float]],
+    key: tuple[str, str],
+    test: str,
+    among: Any,
+    measured: Mapping[str, Any],
+    where: str,
+) -> list[str]:
+    """Adds a value to the row `key`; returns why it does not count, or what is odd about it."""
+    if not test:
+        return [f"{where}: not a test set of ImageNet"]
+    wanted = robustness.sets()[test].classes if test in robustness.sets() else "all"
+    if among != wanted:
+        return [f"{where}: classes={among}, and {_COLUMNS[test]} needs classes={wanted}"]
+    value = measured.get("mce" if test == "c" else "top1")
+    if not isinstance(value, float | int):
+        return [f"{where}: no {'mce' if test == 'c' else 'top1'}"]
+    row = found.setdefault(key, {})
+    if test in row and abs(row[test] - 100 * value) > 1e-9:
+        return [f"{where}: {_COLUMNS[test]} of {key[0]} was measured twice, {row[test]:.2f} counts"]
+    row[test] = 100 * value
+    whole = robustness.IMAGES[test]
+    if measured.get("examples") != whole:
+        return [f"{where}: {_COLUMNS[test]} has {measured.get('examples')} of {whole:,} images"]
+    return []
+
+
+def _of_paper() -> list[Row]:
+    rows: dict[str, dict[str, float]] = {}
+    for value in results.table_5():
+        trained, tested, model = value.labels
+        test = {"ImageNet": "imagenet", "ImageNet ReaL": "real"}.get(tested)
+        if test and value.value is not None:
+            rows.setdefault(f"paper: {model}, {trained}", {})[test] = value.value
+    rows["paper: ViT-H/14, JFT-300M"]["objectnet"] = results.objectnet()["top1"]
+    return [Row(name, "384", values) for name, values in rows.items()]
+
+
+def render(report: Report, form: str) -> str:
+    """Renders the table as md, csv or html."""
+    columns = [c for c in _COLUMNS if any(c in row.values for row in report.rows)]
+    header = ("weights", "pixels", *(_COLUMNS[c] for c in columns))
+    rows = [
+        (
+            row.name,
+            row.pixels,
+            *(f"{row.values[c]:.2f}" if c in row.values else "" for c in columns),
+        )
+        for row in report.rows
+    ]
+    if form == "csv":
+        return rendering.csv_text([header, *rows])
+    if form == "html":
+        content = {"header": header, "rows": rows, "numbers": range(2, len(header)), "codes": (0,)}
+        return pages.render(
+            "table.html", _TITLE, charts=[], content=content, notes=list(report.remarks)
+        )
+    return rendering.markdown(_TITLE, header, rows, report.remarks)

@@ -11,12 +11,12 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from vit_jax.config import load, schema, sections
+from vit_jax.config import frozen, load, sections
 
 
 def evaluation(split: str, every: str = "0") -> ConfigDict:
     """Returns the section of one evaluation. Its name is the prefix of its metrics."""
-    return ConfigDict(schema.defaults(sections.Evaluation(split=split, every=every)))
+    return ConfigDict(frozen.defaults(sections.Evaluation(split=split, every=every)))
 
 
 def optimize_as_bit(config: ConfigDict, bit: Any) -> None:

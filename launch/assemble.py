@@ -18,7 +18,7 @@ from launch import artefact, check
 from launch.job import Job, Run, name_of, name_of_run, number
 from vit_jax.cli import arguments
 from vit_jax.config import load as config_lib
-from vit_jax.config import recipes
+from vit_jax.config import recipes, sections
 from vit_jax.errors import BadInput, PeerLost
 from vit_jax.experiments.sweeps import folder as sweep_folder
 from vit_jax.experiments.sweeps import points as sweep_lib
@@ -37,12 +37,12 @@ class Assembled:
 
     Attributes:
       job: the job, with at least one run.
-      configs: ConfigDicts of the runs.
+      configs: configurations of the runs.
       stage: the sweep, the name of its stage and all points of it; None without a sweep.
     """
 
     job: Job
-    configs: tuple[Any, ...]
+    configs: tuple[sections.Config, ...]
     stage: tuple[sweep_lib.Sweep, str, list[sweep_lib.Point]] | None = None
 
 
@@ -109,14 +109,18 @@ def assemble(
     return Assembled(job, configs, stage)
 
 
-def _run(name: str, workdir: str, config: Any, overrides: Sequence[str], number: int = 0) -> Run:
+def _run(
+    name: str, workdir: str, config: sections.Config, overrides: Sequence[str], number: int = 0
+) -> Run:
     fingerprint = config_lib.fingerprint(config)
     return Run(name, workdir, config_lib.to_yaml(config), fingerprint, tuple(overrides), number)
 
 
 def _points(
     args: argparse.Namespace, overrides: Sequence[str], workdir: str, name: str
-) -> tuple[tuple[Any, ...], tuple[Run, ...], tuple[sweep_lib.Sweep, str, list[sweep_lib.Point]]]:
+) -> tuple[
+    tuple[sections.Config, ...], tuple[Run, ...], tuple[sweep_lib.Sweep, str, list[sweep_lib.Point]]
+]:
     """Returns the unfinished runs of a stage, in the same folders as `vit_jax sweep`.
 
     Verbs that look at a submitted job get all runs; so does `render` if the store does not answer.

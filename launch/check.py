@@ -16,6 +16,7 @@ from vit_jax import sharding
 from vit_jax.build import defaults, program
 from vit_jax.build import run as build
 from vit_jax.config import load as config_lib
+from vit_jax.config import sections
 from vit_jax.errors import BadInput
 from vit_jax.hardware import detect, topology
 from vit_jax.hardware.topology import Accelerator
@@ -23,11 +24,13 @@ from vit_jax.hardware.topology import Accelerator
 _SAME_COST = {"seed": 0, "schedule.lr": 0.0, "loss.label_smoothing": 0.0, "init": ""}
 
 
-def check(config: Any, accelerator: Accelerator | None, slices: int, processes: Processes) -> None:
+def check(
+    config: sections.Config, accelerator: Accelerator | None, slices: int, processes: Processes
+) -> None:
     """Checks a configuration by itself, and against the devices that it will run on.
 
     Args:
-      config: ConfigDict from `vit_jax.config.load.load`.
+      config: configuration from `vit_jax.config.load.load`.
       accelerator: accelerator of a slice; None checks only the configuration.
       slices: number of slices.
       processes: one for each machine, or one for each GPU.
@@ -35,7 +38,7 @@ def check(config: Any, accelerator: Accelerator | None, slices: int, processes: 
     Raises:
       BadInput: a value is impossible; the message suggests the nearest possible one.
     """
-    settled = defaults.settle(config_lib.changed(config, {}))
+    settled = defaults.settle(config)
     build.check(settled)
     if accelerator is None:
         if slices > 1:
@@ -53,7 +56,7 @@ def check(config: Any, accelerator: Accelerator | None, slices: int, processes: 
             f"platform={config.platform}, but {accelerator.name} is a {platform}; leave out "
             "--config.platform, or give another --accelerator."
         )
-    sizes = {axis: config.mesh[axis] for axis in sharding.MESH_AXES}
+    sizes = {axis: getattr(config.mesh, axis) for axis in sharding.MESH_AXES}
     sizes["replica"] = sizes["replica"] or slices
     shape = sharding.mesh_shape(**sizes, devices=accelerator.devices * slices)
     if platform != "cpu":  # CPUs may simulate several slices
@@ -82,7 +85,7 @@ def can_plan(job: Job) -> bool:
     return not on_tpu or detect.has_tpu_compiler()
 
 
-def plan(job: Job, configs: Sequence[Any]) -> str:
+def plan(job: Job, configs: Sequence[sections.Config]) -> str:
     """Returns in one line the verdict of `vit_jax plan` on a job's runs, and their total cost.
 
     Args:
@@ -120,7 +123,7 @@ def plan(job: Job, configs: Sequence[Any]) -> str:
     )
 
 
-def _planned(job: Job, config: Any) -> Any:
+def _planned(job: Job, config: sections.Config) -> Any:
     """Returns the plan of a run; raises BadInput if it does not fit."""
     from vit_jax.preflight.plan import plan as plan_lib
 

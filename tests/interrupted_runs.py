@@ -19,6 +19,7 @@ from test_processes import back_to
 from test_train import QUICKSTART, logged, run
 
 from vit_jax.checkpoints.step_folders import committed
+from vit_jax.config import frozen
 from vit_jax.config import load as config_lib
 from vit_jax.runtime import coordination
 from vit_jax.runtime.process_identity import ProcessIdentity
@@ -99,6 +100,7 @@ def assert_equal(a: Path, b: Path) -> None:
 if __name__ == "__main__":
     index, address, folder, *combinations = sys.argv[1:]
     who = ProcessIdentity(address, 2, int(index), "the test")
-    with coordination.session(who, Path(folder), **config_lib.load(QUICKSTART).processes):
+    waiting = frozen.arguments(config_lib.load(QUICKSTART).processes)
+    with coordination.session(who, Path(folder), **waiting):
         for name in combinations:
             whole_and_cut(Path(folder) / name, name)

@@ -16,7 +16,7 @@ import tiny
 from test_train_step import rules_of
 
 from vit_jax.build import execution
-from vit_jax.config.load import ConfigDict
+from vit_jax.config import sections
 from vit_jax.errors import BadInput
 from vit_jax.models import attention, attention_math, layers, variants
 
@@ -246,7 +246,7 @@ def devices(platform, capability="9.0"):
 
 
 def formed(cfg, wanted, rules):
-    section = ConfigDict({"attention": wanted, "remat": "none"})
+    section = sections.Model(attention=wanted)
     platform = rules.mesh.devices.flat[0].platform
     return execution.choose(cfg, section, rules, platform, 0.0, (224, 224))
 

@@ -24,7 +24,7 @@ def chosen(platform, variant, flops=LONG, side=224, **settings):
     overrides = [f"--config.model.{key}={value}" for key, value in values.items()]
     section = config_lib.load("configs/base.py", overrides).model
     rules = devices(platform)
-    cfg = variants.config(**section, classes=10)
+    cfg = variants.of(section, 10)
     return execution.choose(cfg, section, rules, platform, flops, (side, side)).reason
 
 

@@ -56,7 +56,7 @@ def test_a_size_is_a_side_or_rows_and_columns_and_is_saved_as_such(tmp_path, tex
     assert images.of(found.data).size == size
     path = tmp_path / "config.yaml"
     path.write_text(load.to_yaml(found))
-    assert load.load(str(path)).to_dict() == found.to_dict()
+    assert load.load(str(path)) == found
     again = load.load(str(path), ["--config.data.image_size=5x6"])
     assert load.changed(again, {"data.image_size": 7}).data.image_size == 7
     assert load.changed(found, {"data.image_size": "7x8"}).data.image_size == "7x8"
@@ -89,6 +89,13 @@ def test_a_recipe_and_yaml_may_give_rows_and_columns(tmp_path):
     assert images.of(load.load(str(path)).data) == images.Images(
         (64, 48), 3, (0.25,) * 3, (0.5,) * 3
     )
+
+
+def test_a_size_that_somebody_wrote_into_a_runs_configuration_is_refused(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("data: {image_size: 64 by 48}")
+    with pytest.raises(BadInput, match=r"data\.image_size='64 by 48' is not a size; give a side"):
+        images.of(load.read(str(path)).data)
 
 
 def test_one_number_or_equal_numbers_stand_for_all_channels():

@@ -49,7 +49,7 @@ def counted(dataset, model):
     config = config_lib.load(
         f"configs/pretrain.py:model={model},dataset={dataset},epochs={epochs}", overrides
     )
-    cfg = variants.config(**config.model, classes=size(dataset)[0])
+    cfg = variants.of(config.model, size(dataset)[0])
     leaves = jax.tree.leaves(variants.shapes(cfg, 224, 224))
     return sum(math.prod(x.shape) for x in leaves), variants.forward_flops(cfg, 224, 224)
 

@@ -161,7 +161,7 @@ def test_images_and_splits_of_the_pretraining_datasets():
     assert imagenet.data.val_percent == 0
     for config, source in ((i21k, "synthetic:imagenet21k"), (jft, "synthetic:jft300m")):
         assert config.data.source == source
-        assert (config.data.split, config.evals.val.split) == ("train", "val")
+        assert (config.data.split, config.evals["val"].split) == ("train", "val")
         assert config.data.val_percent == 1
     assert load(OTHER[-2]).data.source == "tfds:imagenet21k/winter21"
 
@@ -221,10 +221,10 @@ def test_what_no_recipe_has_is_refused(spec, parts):
 def test_table_4_and_what_is_held_out(dataset, length, warmup, train, val, test):
     config = load(f"{TRANSFER}dataset={dataset}")
     assert (config.length, config.schedule.warmup) == (f"{length} steps", f"{warmup} steps")
-    assert [config.data.split, config.evals.val.split, config.evals.test.split] == [
+    assert [config.data.split, config.evals["val"].split, config.evals["test"].split] == [
         train, val, test,
     ]  # fmt: skip
-    assert config.evals.test.every == "0"  # only at the end
+    assert config.evals["test"].every == "0"  # only at the end
     assert (config.data.val_percent, config.data.test_percent) == (0, 0)
     assert (config.optimizer.name, config.schedule.name) == ("sgd", "cosine")
     assert (config.optimizer.clip, config.optimizer.weight_decay) == (1.0, 0.0)
@@ -484,7 +484,7 @@ def test_other_test_sets_are_of_imagenet_among_several_datasets():
 
 def test_override_of_val_is_for_the_stage_that_has_it():
     whole = sweep.read(f"{TRANSFER}dataset=pets", ["--config.evals.val.split=train[95%:]"])
-    assert {p.config.evals.val.split for p in whole.expected["select"]} == {"train[95%:]"}
+    assert {p.config.evals["val"].split for p in whole.expected["select"]} == {"train[95%:]"}
     assert [set(p.config.evals) for p in whole.expected["final"]] == [{"test"}] * 3
 
 

@@ -3,6 +3,7 @@
 
 """Metrics files, rates and tables."""
 
+import dataclasses
 import io
 import json
 import threading
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from vit_jax import console
+from vit_jax.config import sections
 from vit_jax.data.pipeline import skipped_images
 from vit_jax.errors import BadInput
 from vit_jax.reports import summary
@@ -170,12 +172,10 @@ def test_few_shots_are_shares_of_so_many_examples():
 
 @pytest.mark.parametrize(("value", "word"), [(0.975, "within"), (0.99, "BELOW"), (0.90, "ABOVE")])
 def test_measured_against_expected(value, word):
-    expected = {
-        "metric": "test/top1", "value": value, "tolerance": 0.01, "source": "s", "hardware": "h",
-    }  # fmt: skip
+    expected = sections.Expected("test/top1", value, tolerance=0.01, source="s", hardware="h")
     assert f"{word} the tolerance" in summary.verdict(RESULTS, expected)
-    assert summary.verdict(RESULTS, expected | {"metric": ""}) == ""
-    assert summary.verdict(RESULTS, expected | {"metric": "other/top1"}) == ""
+    for metric in ("", "other/top1"):
+        assert summary.verdict(RESULTS, dataclasses.replace(expected, metric=metric)) == ""
 
 
 def test_a_process_that_does_not_write_remembers_its_rows(tmp_path, capsys):

@@ -76,11 +76,11 @@ def test_recipe_adds_what_is_named_and_nothing_else():
     plain, more = config_lib.load(TRANSFER), config_lib.load(f"{TRANSFER},also=real+a+v2")
     assert set(plain.evals) == {"val", "test"}
     assert set(more.evals) == {"val", "test", "real", "a", "v2"}
-    assert (more.evals.a.source, more.evals.a.classes) == ("tfds:imagenet_a", "present")
-    assert (more.evals.real.labels, more.evals.real.split) == ("real.json", "validation")
+    assert (more.evals["a"].source, more.evals["a"].classes) == ("tfds:imagenet_a", "present")
+    assert (more.evals["real"].labels, more.evals["real"].split) == ("real.json", "validation")
     assert {more.evals[n].every for n in ("real", "a", "v2")} == {"0"}  # only at the end
     for name in ("val", "test"):
-        assert more.evals[name].to_dict() == plain.evals[name].to_dict()
+        assert more.evals[name] == plain.evals[name]
 
 
 def test_all_of_them_are_valid():
@@ -149,6 +149,6 @@ def test_the_page_has_every_test_set_and_its_commands_are_valid(root):
     own, imagenet = re.findall(r"```text\nvit_jax train (.*?)\n```", text, re.DOTALL)
     spec, _, _, *overrides = own.replace("\\\n", "").split()
     config = config_lib.load(spec.removeprefix("--config="), overrides)
-    assert config.evals.test.source == "folder:/path/to/images/test"
+    assert config.evals["test"].source == "folder:/path/to/images/test"
     spec = imagenet.split()[0].removeprefix("--config=").replace("FILE_OR_RUN", "x.npz")
     assert len(config_lib.load(spec).evals) == 2 + 7

@@ -266,7 +266,7 @@ def test_plan_counts_the_head_of_patches(tmp_path):
     accelerator, flops = topology.find("h100-8"), {}
     for target in ("none", "mean", "small"):
         config = defaults.settle(config_lib.load(RECIPE, ["--config.model.depth=1"]))
-        config.masked.target = target
+        config = config_lib.changed(config, {"masked.target": target})
         file = tmp_path / f"{target}.yaml"
         file.write_text(config_lib.to_yaml(config))
         flops[target] = compile_for.measure(str(file), accelerator, 1, {}).flops

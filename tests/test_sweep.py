@@ -208,9 +208,9 @@ def test_an_override_of_an_evaluation_is_for_the_points_that_have_it(recipe, cap
     override = "--config.evals.val.batch_size=5"
     made = sweep.read(recipe(EVALS), [override, "--config.evals.test.split=val"]).expected
     (select,), (final,) = made["select"], made["final"]
-    assert (select.config.evals.val.batch_size, select.config.evals.test.split) == (5, "val")
+    assert (select.config.evals["val"].batch_size, select.config.evals["test"].split) == (5, "val")
     assert set(final.config.evals) == {"test"}
-    assert final.config.evals.test.split == "val"
+    assert final.config.evals["test"].split == "val"
     assert caplog.messages == [
         f"{override} is left out of runs without that evaluation: final/000-stage=final"
     ]

@@ -3,6 +3,7 @@
 
 """The trainer, in this process: what a run writes, what it refuses, what it survives."""
 
+import dataclasses
 import errno
 import json
 import math
@@ -166,8 +167,7 @@ def test_weights_are_advised_where_the_model_was_left_to_them(spec, overrides, a
     metric_writer.advise(config, provenance.recipe(spec, given), 11)
     assert ("--config.init=" in caplog.text) == advised
     assert len(caplog.records) == advised
-    with config.unlocked():
-        config.init = "weights.npz"
+    config = dataclasses.replace(config, init="weights.npz")
     metric_writer.advise(config, provenance.recipe(spec, given), 11)
     assert len(caplog.records) == advised
 

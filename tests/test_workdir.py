@@ -28,7 +28,7 @@ def quickstart(*overrides):
 def begun(folder, *overrides):
     """A folder as it is after `prepare`."""
     config = quickstart(*overrides)
-    assert workdir.continue_or_check(config, folder) is None
+    assert workdir.continue_or_check(config, folder)[1] is None
     workdir.prepare(folder, config, ["cat", "dog"])
     return config
 
@@ -52,9 +52,9 @@ def test_read_only_workdir(tmp_path):
 
 def test_what_was_begun_is_continued_and_what_is_finished_is_returned(tmp_path):
     begun(tmp_path)
-    assert workdir.continue_or_check(quickstart(), tmp_path) is None
+    assert workdir.continue_or_check(quickstart(), tmp_path)[1] is None
     (tmp_path / "results.json").write_text(json.dumps({"step": 3}))
-    assert workdir.continue_or_check(quickstart(), tmp_path) == {"step": 3}
+    assert workdir.continue_or_check(quickstart(), tmp_path)[1] == {"step": 3}
     assert yaml.safe_load((tmp_path / "config.yaml").read_text())["model"]["depth"] == 3
 
 
@@ -65,7 +65,7 @@ def test_results_may_not_change_but_places_may(tmp_path, caplog):
         workdir.continue_or_check(quickstart("--config.seed=3", "--config.mesh.data=4"), tmp_path)
     assert "seed: 0 in" in str(caught.value)
     assert "mesh.data" not in str(caught.value)
-    assert workdir.continue_or_check(quickstart("--config.mesh.data=4"), tmp_path) is None
+    assert workdir.continue_or_check(quickstart("--config.mesh.data=4"), tmp_path)[1] is None
     assert "mesh.data" in caplog.text
 
 
@@ -73,7 +73,7 @@ def test_few_shot_tasks_change_results_and_their_cadence_does_not(tmp_path):
     digits = "--config.fewshot.sources=(('digits', 'digits'),)"
     begun(tmp_path, digits)
     again = (digits, "--config.fewshot.every=3 steps", "--config.fewshot.batch_size=64")
-    assert workdir.continue_or_check(quickstart(*again), tmp_path) is None
+    assert workdir.continue_or_check(quickstart(*again), tmp_path)[1] is None
     for other in ([], [digits, "--config.fewshot.shots=(1,)"], [digits, "--config.fewshot.l2=1"]):
         with pytest.raises(BadInput, match=r"fewshot\."):
             workdir.continue_or_check(quickstart(*other), tmp_path)
@@ -145,7 +145,7 @@ def test_configuration_that_is_damaged_is_restored_and_still_compared(trained, c
         storage.remove(file) if content is None else storage.write(file, content)
         caplog.clear()
         if fits:
-            assert workdir.continue_or_check(quickstart(*given), trained) is None
+            assert workdir.continue_or_check(quickstart(*given), trained)[1] is None
         else:
             with pytest.raises(BadInput) as caught:
                 workdir.continue_or_check(quickstart(*given), trained)
@@ -163,7 +163,7 @@ def test_configuration_that_is_damaged_is_restored_and_still_compared(trained, c
 def test_results_of_a_run_without_its_configuration_are_found(trained):
     storage.write(trained / "results.json", '{"step": 8}')
     storage.remove(trained / "config.yaml")
-    assert workdir.continue_or_check(quickstart(), trained) == {"step": 8}
+    assert workdir.continue_or_check(quickstart(), trained)[1] == {"step": 8}
     copy = trained / "checkpoints" / "8" / "config.yaml"
     assert storage.read_all([trained / "config.yaml"]) == storage.read_all([copy])
 
@@ -177,7 +177,7 @@ def test_what_counts_is_what_the_newest_step_was_trained_with(trained, caplog):
     assert (
         f"the run was trained with {trained / 'checkpoints' / '8' / 'config.yaml'}" in caplog.text
     )
-    assert workdir.continue_or_check(quickstart(), trained) is None
+    assert workdir.continue_or_check(quickstart(), trained)[1] is None
     assert storage.read_all([trained / "config.yaml"])[0] == edited  # of whoever changed it
 
 
@@ -185,7 +185,7 @@ def test_configuration_with_other_places_is_as_it_should_be(trained, caplog):
     other = trained.parent / "other"
     begun(other, "--config.mesh.data=4")
     storage.write(trained / "config.yaml", storage.read_all([other / "config.yaml"])[0])
-    assert workdir.continue_or_check(quickstart(), trained) is None
+    assert workdir.continue_or_check(quickstart(), trained)[1] is None
     assert not [r for r in caplog.records if r.levelname == "WARNING"]
 
 
@@ -201,7 +201,7 @@ def test_copy_that_is_damaged_does_not_count(trained, caplog):
 def test_steps_of_which_nothing_tells_how_they_were_made_are_not_continued(trained):
     for step in ("4", "8"):
         storage.write(trained / "checkpoints" / step / "config.yaml", "")
-    assert workdir.continue_or_check(quickstart(), trained) is None
+    assert workdir.continue_or_check(quickstart(), trained)[1] is None
     storage.remove(trained / "config.yaml")
     with pytest.raises(BadInput, match=r"config\.yaml is missing, and no checkpoint has an un"):
         workdir.continue_or_check(quickstart(), trained)
@@ -210,7 +210,7 @@ def test_steps_of_which_nothing_tells_how_they_were_made_are_not_continued(train
 def test_copy_of_another_version_does_not_count(trained):
     for step in (4, 8):
         saved_step(trained, step, "key_of_old: 1\n")
-    assert workdir.continue_or_check(quickstart(), trained) is None
+    assert workdir.continue_or_check(quickstart(), trained)[1] is None
 
 
 def test_one_process_restores_the_configuration_for_all(trained, monkeypatch):
@@ -234,7 +234,7 @@ def test_configuration_that_may_not_be_read_is_not_damaged(tmp_path, name):
         workdir.continue_or_check(quickstart(), tmp_path)
     assert str(tmp_path / name) in str(e.value)
     (tmp_path / name).chmod(0o700)
-    assert workdir.continue_or_check(quickstart(), tmp_path) is None
+    assert workdir.continue_or_check(quickstart(), tmp_path)[1] is None
 
 
 def test_full_disk_at_the_start_is_said_as_in_the_midst_of_a_run(tmp_path, monkeypatch):

@@ -8,10 +8,11 @@ Examples are `model.variant=auto` and `data.image_size=0`.
 Start from `settle`. `check_weights` checks before a run starts that `init` fits.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from vit_jax.config import images, plugins, schema, sections
-from vit_jax.config.load import ConfigDict
+from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
 from vit_jax.models import variants
 
@@ -23,101 +24,106 @@ SCRATCH_VARIANT, SCRATCH_IMAGE_SIZE = "Ti/8", 64  # the meaning of "auto" withou
 # Settings that "auto" does not take from `init`: how to train, and the layer that transfer drops.
 _OWN = ("variant", "representation", "head_bias", "dropout", "attention_dropout", "drop_path")
 _OWN += ("dtype", "scan", "remat", "attention")
-_UNSET: dict[tuple[str, str], Any] = {
-    ("model", name): declared.default
+_UNSET: dict[str, Any] = {
+    f"model.{name}": declared.default
     for name, declared in schema.keys(sections.Model).items()
     if name not in _OWN
-} | {("data", name): sections.KEYS[f"data.{name}"].default for name in ("mean", "std")}
+} | {key: sections.KEYS[key].default for key in ("data.mean", "data.std")}
 
 # Settings that come with the weights for every variant: constants of the arithmetic, and
 # normalisation.
 _CONSTANTS = ("gelu", "ln_epsilon", "gn_epsilon", "ws_epsilon", "ws_epsilon_in", "root_pool")
-_BROUGHT = {key: unset for key, unset in _UNSET.items() if key[0] == "data" or key[1] in _CONSTANTS}
-
+_BROUGHT = {
+    key: unset
+    for key, unset in _UNSET.items()
+    if key.removeprefix("model.") in _CONSTANTS or key.startswith("data.")
+}
 
 _CHANNELS = sections.KEYS["data.channels"].default
 
 
-def settle(config: ConfigDict) -> ConfigDict:
+def settle(config: sections.Config) -> sections.Config:
     """Replaces open settings by those of `init`, or by the defaults if there is no `init`.
 
     Raises:
       BadInput: `init` cannot be read, or contradicts a value that was given.
     """
     auto = config.model.variant == "auto"
-    weight_settings: dict[str, Any] = {"variant": SCRATCH_VARIANT, "image_size": SCRATCH_IMAGE_SIZE}
+    brought: dict[str, Any] = {
+        "model.variant": SCRATCH_VARIANT,
+        "data.image_size": SCRATCH_IMAGE_SIZE,
+    }
     if config.init:
-        weight_settings = _read_settings(config)
-        _settle_channels(config, weight_settings)
-    keys = _UNSET if auto else _BROUGHT
-    clashes = _fill(config, weight_settings, keys)
+        brought = _read_settings(config)
+        config = _with_channels(config, brought)
+    config, clashes = _filled(config, brought, _UNSET if auto else _BROUGHT)
     if auto and clashes:
         key, value, have = clashes[0]
         raise BadInput(
             f"{key}={value!r} was given, but {config.init} has {have!r}; leave it out, or give "
             "--config.model.variant to choose an architecture of your own."
         )
-    with config.unlocked():
-        if auto:
-            config.model.variant = weight_settings["variant"]
-        if not config.data.image_size:
-            if "image_size" not in weight_settings:
-                raise BadInput(
-                    f"{config.init} does not give its image size; give --config.data.image_size."
-                )
-            with config.ignore_type():  # a number or a text
-                config.data.image_size = weight_settings["image_size"]
-    return config
+    if not config.data.image_size and "data.image_size" not in brought:
+        raise BadInput(
+            f"{config.init} does not give its image size; give --config.data.image_size."
+        )
+    return _with_variant_and_size(config, brought)
 
 
-def is_scratch(config: ConfigDict) -> bool:
+def _with_variant_and_size(config: sections.Config, brought: Mapping[str, Any]) -> sections.Config:
+    """Returns the configuration with the brought variant and image size, if it left them open."""
+    is_open = {
+        "model.variant": config.model.variant == "auto",
+        "data.image_size": not config.data.image_size,
+    }
+    return config_lib.changed(config, {key: brought[key] for key in is_open if is_open[key]})
+
+
+def is_scratch(config: sections.Config) -> bool:
     """Returns True if a settled configuration has the default model of a run without `init`."""
     return not config.init and config.model.variant == SCRATCH_VARIANT
 
 
-def _settle_channels(config: ConfigDict, weight_settings: dict[str, Any]) -> None:
+def _with_channels(config: sections.Config, brought: dict[str, Any]) -> sections.Config:
     """Takes the channels of the weights unless the recipe sets others; `fitting` then adapts RGB.
 
-    Other channels have no use for the mean and the deviation of those of the weights.
+    Other channels have no use for the mean and the deviation of those of the weights, so these
+    leave `brought`.
     """
-    channels = weight_settings.pop("channels")
+    channels = brought.pop("data.channels")
     if config.data.channels == _CHANNELS:
-        with config.unlocked():
-            config.data.channels = channels
-    for key in {"mean", "std"} & weight_settings.keys():
-        numbers = weight_settings[key]
+        config = config_lib.changed(config, {"data.channels": channels})
+    for key in {"data.mean", "data.std"} & brought.keys():
+        numbers = brought[key]
         if len(numbers) != config.data.channels and len(set(numbers)) > 1:
-            del weight_settings[key]
+            del brought[key]
+    return config
 
 
-def _read_settings(config: ConfigDict) -> dict[str, Any]:
-    """Reads the settings of `init`, under the keys of the sections `model` and `data`."""
+def _read_settings(config: sections.Config) -> dict[str, Any]:
+    """Reads the settings of `init`: dotted key -> value."""
     weights = _weight_shapes(config)
-    settings = dict(weights.settings)
+    settings = {f"model.{name}": value for name, value in weights.settings.items()}
     if weights.image_size:
-        settings["image_size"] = images.text(weights.image_size)
-    for key, name in (
-        ("mean", "mean"),
-        ("std", "std"),
-        ("mean", "image_mean"),
-        ("std", "image_std"),
-    ):
-        if name in weights.images:
-            settings[key] = tuple(weights.images[name])
-    return settings | {"channels": weights.channels}
+        settings["data.image_size"] = images.text(weights.image_size)
+    for key in ("mean", "std"):
+        for name in (key, f"image_{key}"):
+            if name in weights.images:
+                settings[f"data.{key}"] = tuple(weights.images[name])
+    return settings | {"data.channels": weights.channels}
 
 
-def _weight_shapes(config: ConfigDict) -> "Weights":
+def _weight_shapes(config: sections.Config) -> "Weights":
     from vit_jax.weights import loading
 
     own = None
     if plugins.is_own(config.model.variant):
-        own = variants.config(**config.model, classes=2)
+        own = variants.of(config.model, 2)
     heads = config.model.heads
     return loading.read_weights(config.init, heads=heads, shapes_only=True, own=own)
 
 
-def check_weights(config: ConfigDict) -> None:
+def check_weights(config: sections.Config) -> None:
     """Checks by shapes that the weights of `init` fit the model of a settled configuration.
 
     The data is not open yet, so the check assumes the number of classes of the weights. Heads start
@@ -130,7 +136,7 @@ def check_weights(config: ConfigDict) -> None:
     weights = _weight_shapes(config)
     if plugins.is_own(config.model.variant) and not weights.classes:
         return
-    cfg = variants.config(**config.model, classes=weights.classes or 2)
+    cfg = variants.of(config.model, weights.classes or 2)
     shown = images.of(config.data)
     from vit_jax.weights import loading
 
@@ -143,31 +149,24 @@ def check_weights(config: ConfigDict) -> None:
         ) from e
 
 
-def take_from_run(config: ConfigDict, saved: ConfigDict) -> None:
-    """Copies the values that a run has already settled into the open settings."""
-    auto = config.model.variant == "auto"
-    keys = _UNSET if auto else _BROUGHT
-    keys = keys | {("data", "channels"): _CHANNELS}
-    _fill(config, {**saved.model.to_dict(), **saved.data.to_dict()}, keys)
-    with config.unlocked():
-        if auto:
-            config.model.variant = saved.model.variant
-        with config.ignore_type():
-            config.data.image_size = config.data.image_size or saved.data.image_size
+def take_from_run(config: sections.Config, saved: sections.Config) -> sections.Config:
+    """Fills the open settings with the values that a run has already settled."""
+    keys = _UNSET if config.model.variant == "auto" else _BROUGHT
+    settled = dict(config_lib.flatten(saved))
+    config, _ = _filled(config, settled, keys | {"data.channels": _CHANNELS})
+    return _with_variant_and_size(config, settled)
 
 
-def _fill(
-    config: ConfigDict, values: dict[str, Any], keys: dict[tuple[str, str], Any]
-) -> list[tuple[str, Any, Any]]:
-    """Sets the open settings; returns (key, given, found) for given values that differ."""
-    clashes = []
-    with config.unlocked():
-        for (section, key), unset in keys.items():
-            current = config[section][key]
-            if key not in values or current == values[key]:
-                continue
-            if current == unset:
-                config[section][key] = values[key]
-            else:
-                clashes.append((f"{section}.{key}", current, values[key]))
-    return clashes
+def _filled(
+    config: sections.Config, values: Mapping[str, Any], keys: Mapping[str, Any]
+) -> tuple[sections.Config, list[tuple[str, Any, Any]]]:
+    """Fills the open settings: those of `keys` (dotted key -> value of an open one).
+
+    Returns:
+      The configuration, and (key, given, found) for given values that differ.
+    """
+    current = dict(config_lib.flatten(config))
+    differ = {key: values[key] for key in keys if key in values and current[key] != values[key]}
+    filled = {key: value for key, value in differ.items() if current[key] == keys[key]}
+    clashes = [(key, current[key], differ[key]) for key in differ if key not in filled]
+    return config_lib.changed(config, filled), clashes

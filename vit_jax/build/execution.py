@@ -11,7 +11,7 @@ import dataclasses
 import math
 from typing import Any
 
-from vit_jax.config.load import ConfigDict
+from vit_jax.config import sections
 from vit_jax.errors import BadInput
 from vit_jax.models import attention, variants
 from vit_jax.sharding import Rules
@@ -35,7 +35,7 @@ class Execution:
 
 def choose(
     cfg: variants.Config,
-    wanted: ConfigDict,
+    wanted: sections.Model,
     rules: Rules,
     platform: str,
     flops: float,

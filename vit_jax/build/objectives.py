@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from vit_jax.config import images as images_lib
 from vit_jax.config import plugins, sections
-from vit_jax.config.load import ConfigDict, flatten
+from vit_jax.config.load import flatten
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.errors import BadInput, unknown
 from vit_jax.models import variants
@@ -22,7 +22,7 @@ _SECTIONS = ("loss", "masked", "mixup")  # every objective uses some of them, or
 _HEAD = ("model.representation", "model.head_bias")  # keys of the head on classes
 
 
-def make(config: ConfigDict, cfg: variants.Config) -> Objective:
+def make(config: sections.Config, cfg: variants.Config) -> Objective:
     """Returns the objective of a configuration, for a model with a head on classes.
 
     Raises:
@@ -35,7 +35,7 @@ def make(config: ConfigDict, cfg: variants.Config) -> Objective:
     return objective
 
 
-def _auto(config: ConfigDict, cfg: variants.Config) -> Objective:
+def _auto(config: sections.Config, cfg: variants.Config) -> Objective:
     if config.masked.target != "none":
         from vit_jax.step import masked_patches
 
@@ -44,8 +44,9 @@ def _auto(config: ConfigDict, cfg: variants.Config) -> Objective:
                 f"masked.target={config.masked.target} predicts colours of RGB images, and "
                 f"data.channels={config.data.channels}; leave masked.target out."
             )
-        size = images_lib.of(config.data).size
-        return masked_patches.make(cfg, config.model.variant, *size, **config.masked)
+        masked, size = config.masked, images_lib.of(config.data).size
+        variant = config.model.variant
+        return masked_patches.make(cfg, variant, *size, target=masked.target, rate=masked.rate)
     from vit_jax.step.classification import Classification
 
     return Classification(
@@ -79,7 +80,7 @@ def _named(text: str) -> Objective:
     return objective
 
 
-def _check_unused(config: ConfigDict, objective: Objective) -> None:
+def _check_unused(config: sections.Config, objective: Objective) -> None:
     """Raises BadInput for a key that has no use with this objective."""
     name = config.objective
     if name == "auto":
@@ -107,7 +108,7 @@ def _check_unused(config: ConfigDict, objective: Objective) -> None:
             )
 
 
-def check_views(config: ConfigDict, objective: Objective) -> None:
+def check_views(config: sections.Config, objective: Objective) -> None:
     """Raises BadInput unless training batches hold just the images that the objective takes."""
     images = images_lib.of(config.data)
     size, channels = images.size, images.channels

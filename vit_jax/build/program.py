@@ -18,10 +18,9 @@ import jax.numpy as jnp
 
 from vit_jax import sharding, tree
 from vit_jax.build import execution, objectives
+from vit_jax.config import frozen, sections, timeline
 from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
-from vit_jax.config import timeline
-from vit_jax.config.load import ConfigDict
 from vit_jax.errors import BadInput
 from vit_jax.models import variants
 from vit_jax.optim import optimizers, schedules
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 _OWN = 2**31  # number of the objective's parameters in the key of initialisation
 
 
-def make_rules(config: ConfigDict, devices: Sequence[Any] | None = None) -> sharding.Rules:
+def make_rules(config: sections.Config, devices: Sequence[Any] | None = None) -> sharding.Rules:
     """Makes the mesh and the placement.
 
     Checks that the batch and its micro-batches divide over devices.
@@ -45,13 +44,14 @@ def make_rules(config: ConfigDict, devices: Sequence[Any] | None = None) -> shar
     Raises:
       BadInput: the devices do not fill the mesh, or the mesh does not divide a batch.
     """
-    shape = {key: value for key, value in config.mesh.items() if key != "rules"}
-    rules = sharding.Rules(sharding.make_mesh(**shape, devices=devices), config.mesh.rules)
+    shape = frozen.arguments(config.mesh)
+    placement = shape.pop("rules")
+    rules = sharding.Rules(sharding.make_mesh(**shape, devices=devices), placement)
     check_batches(config, rules)
     return rules
 
 
-def check_batches(config: ConfigDict, rules: sharding.Rules) -> None:
+def check_batches(config: sections.Config, rules: sharding.Rules) -> None:
     """Raises BadInput if the mesh does not divide a batch; the message names sizes that fit."""
     unit = rules.batch_parts * config.accumulation
     batches = {"batch_size": (config.batch_size, unit)}
@@ -69,7 +69,7 @@ def check_batches(config: ConfigDict, rules: sharding.Rules) -> None:
             )
 
 
-def few_shot_batch(config: ConfigDict) -> int:
+def few_shot_batch(config: sections.Config) -> int:
     """Returns the batch size of few-shot evaluation."""
     return config.fewshot.batch_size or config.batch_size
 
@@ -78,7 +78,7 @@ def few_shot_batch(config: ConfigDict) -> int:
 class Program:
     """The computation that a configuration describes, independent of the images."""
 
-    config: ConfigDict
+    config: sections.Config
     classes: int
     examples: int
     labels: int  # K, the largest number of labels of an image
@@ -106,7 +106,7 @@ class Program:
     @functools.cached_property
     def step_key(self) -> jax.Array:
         """The key of dropout; every step folds its own number in."""
-        return _keys(self.config, self.rules)[1]
+        return _keys(self.config.seed, self.rules)[1]
 
     @functools.cached_property
     def features_step(self) -> "features.Step":
@@ -172,12 +172,12 @@ class Program:
 
     def init(self) -> state.TrainState:
         """Makes a state from scratch, in place on the devices."""
-        return self.compiled("create")(_keys(self.config, self.rules)[0])
+        return self.compiled("create")(_keys(self.config.seed, self.rules)[0])
 
     def init_from(self, fitted: "Fitted") -> state.TrainState:
         """Makes a state from weights, in place on the devices; missing parameters start anew."""
         places = jax.tree.map(lambda x: x.sharding, self.abstract)
-        key = _keys(self.config, self.rules)[0]
+        key = _keys(self.config.seed, self.rules)[0]
         fresh = jax.jit(self.init_params, out_shardings=places.params)(key)
         taken = {path: leaf for path, leaf in tree.leaves_with_paths(fitted.params)}
         chosen = tree.map_with_path(
@@ -201,16 +201,16 @@ def _key_shape(sharding: jax.sharding.Sharding | None = None) -> jax.ShapeDtypeS
     return jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=sharding)
 
 
-def _keys(config: ConfigDict, rules: sharding.Rules) -> tuple[jax.Array, jax.Array]:
+def _keys(seed: int, rules: sharding.Rules) -> tuple[jax.Array, jax.Array]:
     """Makes the keys (for initialisation, for the steps), on every device."""
     # Made in place, because device_put reaches only the devices of this process.
     split = jax.jit(jax.random.split, out_shardings=rules.replicated)
-    first, second = split(jax.random.key(config.seed))
+    first, second = split(jax.random.key(seed))
     return first, second
 
 
 def make(
-    config: ConfigDict,
+    config: sections.Config,
     *,
     classes: int,
     examples: int,
@@ -233,10 +233,7 @@ def make(
     """
     rules = make_rules(config, devices)
     platform = platform or rules.mesh.devices.flat[0].platform
-    cfg, steps = (
-        variants.config(**config.model, classes=classes),
-        timeline.steps_of(config, examples),
-    )
+    cfg, steps = variants.of(config.model, classes), timeline.steps_of(config, examples)
     objective = objectives.make(config, cfg)
     chosen = _execution(config, objective, objective.model(cfg), rules, steps, platform)
     init_params = _initialiser(chosen.cfg, objective, images_lib.of(config.data))
@@ -271,9 +268,9 @@ def make(
     )
 
 
-def model_config(config: ConfigDict, classes: int) -> variants.Config:
+def model_config(config: sections.Config, classes: int) -> variants.Config:
     """Returns the model that a configuration trains; its head is the objective's choice."""
-    cfg = variants.config(**config.model, classes=classes)
+    cfg = variants.of(config.model, classes)
     return objectives.make(config, cfg).model(cfg)
 
 
@@ -293,7 +290,7 @@ def _initialiser(
 
 
 def _execution(
-    config: ConfigDict,
+    config: sections.Config,
     objective: Objective,
     cfg: variants.Config,
     rules: sharding.Rules,
@@ -331,41 +328,34 @@ def _placed(
     )
 
 
-def _chosen(section: ConfigDict) -> dict[str, Any]:
-    """Returns the arguments in a section with a choice: its own and those of the choice."""
-    own = {k: v for k, v in section.items() if not isinstance(v, ConfigDict)}
-    return own | section[section.name].to_dict()
-
-
-def schedule(config: ConfigDict, steps: timeline.Steps) -> schedules.Schedule:
+def schedule(section: sections.Schedule, steps: timeline.Steps) -> schedules.Schedule:
     """Returns the learning rate of a run of this length as a function of the updates done."""
     in_steps = {"warmup": steps.warmup, "cooldown": steps.cooldown, "drops": steps.drops}
-    arguments = _chosen(config.schedule) | in_steps
+    arguments = frozen.arguments(section) | in_steps
     return schedules.make_schedule(total_steps=steps.total, **arguments)
 
 
 def _optimizer(
-    config: ConfigDict, params: Any, steps: timeline.Steps
+    config: sections.Config, params: Any, steps: timeline.Steps
 ) -> tuple[schedules.Schedule, optimizers.Transform]:
-    rates, multipliers = schedule(config, steps), config.optimizer.decay.multipliers
+    rates, multipliers = schedule(config.schedule, steps), config.optimizer.decay.multipliers
     tx = optimizers.make_optimizer(
-        params, rates, decay_multipliers=multipliers, **_chosen(config.optimizer)
+        params, rates, decay_multipliers=multipliers, **frozen.arguments(config.optimizer)
     )
     return rates, train_step.skipping(tx) if config.skip_non_finite else tx
 
 
-def network(config: ConfigDict, model: variants.Model) -> Network:
+def network(model: variants.Model, images: images_lib.Images) -> Network:
     """Returns a model as objectives call it."""
 
     def apply(params: Any, images: jax.Array, **options: Any) -> jax.Array:
         return jnp.asarray(model.apply({"params": params}, images, **options))
 
-    images = images_lib.of(config.data)
     return Network(apply, images.mean, images.std)
 
 
 def _step_functions(
-    config: ConfigDict,
+    config: sections.Config,
     objective: Objective,
     model: variants.Model,
     tx: optimizers.Transform,
@@ -375,7 +365,7 @@ def _step_functions(
 
     Only an objective that learns classes has scores.
     """
-    called = network(config, model)
+    called = network(model, images_lib.of(config.data))
     step = train_step.make_train_step(
         objective,
         called,
@@ -392,9 +382,9 @@ def _step_functions(
     return step, evaluation(objective.eval_sums), evaluation(with_scores)
 
 
-def stronger_remat(model: ConfigDict) -> list[str]:
+def stronger_remat(model: sections.Model) -> list[str]:
     """Returns the policies of `model.remat` that keep less, mildest first; [] without `remat`."""
-    forms = variants.config(**model, classes=1).FORMS
+    forms = variants.of(model, 1).FORMS
     remat = model.remat if "remat" in forms else "full"
     return {"none": ["dots", "full"], "auto": ["dots", "full"], "full": []}.get(remat, ["full"])
 

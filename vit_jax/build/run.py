@@ -21,10 +21,9 @@ import numpy as np
 
 from vit_jax.build import objectives, program
 from vit_jax.build.program import Program
+from vit_jax.config import frozen, sections, validation
 from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
-from vit_jax.config import validation
-from vit_jax.config.load import ConfigDict
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.pipeline import pipeline
 from vit_jax.data.pipeline.pipeline import Pipeline
@@ -42,21 +41,21 @@ if TYPE_CHECKING:
     from vit_jax.data.tasks import shots
 
 
-def check(config: ConfigDict) -> None:
+def check(config: sections.Config) -> None:
     """Checks the values of a configuration, without TensorFlow or a device.
 
     Raises:
       BadInput: the first error found.
     """
     config_lib.check(config)
-    cfg = variants.config(**config.model, classes=2)
+    cfg = variants.of(config.model, 2)
     images = images_lib.of(config.data)
     variants.check_image_size(cfg, *images.size)
     objective = objectives.make(config, cfg)
     validation.check_together(config, objective.EVALUATED)
     objectives.check_views(config, objective)
-    for key in ("train_ops", "eval_ops"):
-        preprocess.parse(f"data.{key}", config.data[key], images.size, images.channels)
+    for key, chain in (("train_ops", config.data.train_ops), ("eval_ops", config.data.eval_ops)):
+        preprocess.parse(f"data.{key}", chain, images.size, images.channels)
     specs = [("data.source", config.data.source)]
     specs += [(f"evals.{n}.source", part.source) for n, part in config.evals.items() if part.source]
     specs += [("source in fewshot.sources", spec) for _, spec in config.fewshot.sources]
@@ -83,7 +82,7 @@ class Run:
     tasks: "dict[str, shots.Task]"  # few-shot tasks, by the name of their metrics
 
     @property
-    def config(self) -> ConfigDict:
+    def config(self) -> sections.Config:
         """The configuration of the run."""
         return self.program.config
 
@@ -149,7 +148,7 @@ class Run:
         )
 
 
-def build(config: ConfigDict, compile_first: Sequence[str] = ()) -> Run:
+def build(config: sections.Config, compile_first: Sequence[str] = ()) -> Run:
     """Builds everything that a settled, checked configuration describes.
 
     Args:
@@ -194,7 +193,7 @@ def build(config: ConfigDict, compile_first: Sequence[str] = ()) -> Run:
     )
 
 
-def open_source(data: ConfigDict, spec: str = "") -> Source:
+def open_source(data: sections.Data, spec: str = "") -> Source:
     """Opens the source of a `data` section, or the source `spec` with its options."""
     return sources.open_source(
         spec or data.source,
@@ -204,7 +203,7 @@ def open_source(data: ConfigDict, spec: str = "") -> Source:
     )
 
 
-def problems(config: ConfigDict) -> list[BadInput]:
+def problems(config: sections.Config) -> list[BadInput]:
     """Returns the errors of all data that a run reads; empty if there are none.
 
     It reads no image.
@@ -218,12 +217,12 @@ def problems(config: ConfigDict) -> list[BadInput]:
     return errors
 
 
-def options(data: ConfigDict) -> Options:
+def options(data: sections.Data) -> Options:
     """Returns the options that sources need besides their names."""
-    return Options(data_dir=data.data_dir, **data.records)
+    return Options(data_dir=data.data_dir, **frozen.arguments(data.records))
 
 
-def few_shot_source(data: ConfigDict, spec: str) -> Source:
+def few_shot_source(data: sections.Data, spec: str) -> Source:
     """Opens a source of few-shot examples; the run's own source keeps the run's splits."""
     from vit_jax.data.tasks import shots
 
@@ -232,7 +231,7 @@ def few_shot_source(data: ConfigDict, spec: str) -> Source:
     return source
 
 
-def _few_shot_sources(config: ConfigDict) -> dict[str, Source]:
+def _few_shot_sources(config: sections.Config) -> dict[str, Source]:
     return _call_all(
         {
             name: functools.partial(few_shot_source, config.data, spec)
@@ -241,7 +240,7 @@ def _few_shot_sources(config: ConfigDict) -> dict[str, Source]:
     )
 
 
-def _tasks(config: ConfigDict, opened: Mapping[str, Source]) -> "dict[str, shots.Task]":
+def _tasks(config: sections.Config, opened: Mapping[str, Source]) -> "dict[str, shots.Task]":
     """Makes the few-shot tasks; reads the first image of each split."""
 
     def make(name: str, source: Source) -> "shots.Task":
@@ -260,7 +259,7 @@ def _tasks(config: ConfigDict, opened: Mapping[str, Source]) -> "dict[str, shots
     )
 
 
-def plain_pipeline(data: ConfigDict, split: Split, batch_size: int) -> Pipeline:
+def plain_pipeline(data: sections.Data, split: Split, batch_size: int) -> Pipeline:
     """Makes a pipeline that reads a split as evaluations do."""
     images = images_lib.of(data)
     ops = preprocess.parse("data.eval_ops", data.eval_ops, images.size, images.channels)
@@ -273,7 +272,7 @@ def plain_pipeline(data: ConfigDict, split: Split, batch_size: int) -> Pipeline:
 _Evaluations = dict[str, Evaluation]  # by name
 
 
-def _splits(config: ConfigDict) -> tuple[Source, list[str], Split, _Evaluations]:
+def _splits(config: sections.Config) -> tuple[Source, list[str], Split, _Evaluations]:
     """Returns source, notes, training split and evaluations; reads no image."""
     data = config.data
     try:
@@ -300,7 +299,7 @@ def _splits(config: ConfigDict) -> tuple[Source, list[str], Split, _Evaluations]
 
 
 def _pipelines(
-    config: ConfigDict, split: Split, evaluations: _Evaluations, notes: list[str]
+    config: sections.Config, split: Split, evaluations: _Evaluations, notes: list[str]
 ) -> tuple[Pipeline, int, dict[str, dict[str, Pipeline]]]:
     """Returns the training pipeline, K of its examples, and the pipelines of each evaluation.
 
@@ -321,7 +320,7 @@ def _pipelines(
     return train, labels, pipes
 
 
-def _test_set_arguments(config: ConfigDict, name: str) -> dict[str, Any]:
+def _test_set_arguments(config: sections.Config, name: str) -> dict[str, Any]:
     """Returns the arguments of `test_sets.problems` for an evaluation.
 
     `test_sets.open_test_set` takes two more.
@@ -337,7 +336,7 @@ def _test_set_arguments(config: ConfigDict, name: str) -> dict[str, Any]:
     }
 
 
-def _evaluation(config: ConfigDict, source: Source, name: str) -> Evaluation:
+def _evaluation(config: sections.Config, source: Source, name: str) -> Evaluation:
     section, reading = config.evals[name], _test_set_arguments(config, name)
     return test_sets.open_test_set(source, split=section.split, classes=section.classes, **reading)
 
@@ -348,7 +347,7 @@ def _sizes_in_words(one: Evaluation) -> str:
     return f"{len(one):,} images{parts}{among}"
 
 
-def _part_pipelines(config: ConfigDict, name: str, one: Evaluation) -> dict[str, Pipeline]:
+def _part_pipelines(config: sections.Config, name: str, one: Evaluation) -> dict[str, Pipeline]:
     """Makes a pipeline of each part; reads the first image of the first part."""
     pipelines = {}
     for part, split in one.parts.items():
@@ -357,15 +356,15 @@ def _part_pipelines(config: ConfigDict, name: str, one: Evaluation) -> dict[str,
 
 
 def _pipeline(
-    config: ConfigDict, name: str, split: Split, probe: bool = True
+    config: sections.Config, name: str, split: Split, probe: bool = True
 ) -> tuple[Pipeline, int]:
     """Makes the pipeline of training ("") or of a named evaluation.
 
     Also returns K of its first example.
     """
     data, images = config.data, images_lib.of(config.data)
-    key = "eval_ops" if name else "train_ops"
-    ops = preprocess.parse(f"data.{key}", data[key], images.size, images.channels)
+    key, chain = ("eval_ops", data.eval_ops) if name else ("train_ops", data.train_ops)
+    ops = preprocess.parse(f"data.{key}", chain, images.size, images.channels)
     views = preprocess.parse_views("data.views", data.views, images.size, images.channels)
     if name and any(view.name == "image" for view in views):
         views = ()  # otherwise an evaluation sees the same views, drawn the same way each time
@@ -394,7 +393,7 @@ def _call_all(makers: Mapping[str, Callable[[], _T]]) -> dict[str, _T]:
     return results
 
 
-def training_examples(source: Source, data: ConfigDict) -> tuple[Split, list[str]]:
+def training_examples(source: Source, data: sections.Data) -> tuple[Split, list[str]]:
     """Returns the training examples, and notes."""
     split = source.split(data.split)
     if len(split) and not data.examples and data.fraction == 1 and not data.exclude:
@@ -411,7 +410,7 @@ def training_examples(source: Source, data: ConfigDict) -> tuple[Split, list[str
     )
 
 
-def _cached(pipe: Pipeline, data: ConfigDict, notes: list[str]) -> Pipeline:
+def _cached(pipe: Pipeline, data: sections.Data, notes: list[str]) -> Pipeline:
     """Returns the same pipeline, reading from memory if `data.cache` asks for it."""
     if data.cache == "none":
         return pipe

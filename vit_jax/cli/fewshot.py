@@ -4,6 +4,7 @@
 """`vit_jax fewshot FILE_OR_RUN --data=SOURCE [--shots=1,5,10,25] [--method=ridge] [--json]`."""
 
 import argparse
+import dataclasses
 import json
 import logging
 from typing import TYPE_CHECKING, Any
@@ -128,14 +129,14 @@ def _open_all(args: argparse.Namespace) -> list["sources.Source"]:
     if loading.may_be_run(args.weights):
         own = loading.find_run(args.weights)
     data = config_lib.read(str(own.workdir / step_folders.CONFIG_FILE)).data if own else None
+    if data is not None and args.data_dir:
+        data = dataclasses.replace(data, data_dir=args.data_dir)
     opened, wrong = list[Source](), list[BadInput]()
     for spec in args.data:
         try:
             if spec.partition(":")[0] not in sources.KINDS:
                 raise sources.unknown_kind("--data", spec)
             if data is not None:
-                with data.unlocked():
-                    data.data_dir = args.data_dir or data.data_dir
                 opened.append(build.few_shot_source(data, spec))
             else:
                 opened.append(shots.open_source(spec, Options(data_dir=args.data_dir)))

@@ -7,12 +7,15 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vit_jax import console
 from vit_jax.cli import arguments
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
+
+if TYPE_CHECKING:
+    from vit_jax.config import sections
 
 OVERRIDES = True  # whether --config.key=value may follow
 EXAMPLE = "vit_jax train --config=configs/quickstart.py --workdir=runs/quickstart"
@@ -94,11 +97,11 @@ def _run(args: argparse.Namespace, rest: list[str]) -> int:
     recipe = provenance.recipe(args.config, overrides)
     results = train.train(config, storage.workdir(args.workdir), who, recipe)
     if not isinstance(who, ProcessIdentity) or who.index == 0:
-        _show(results, config.expected.to_dict(), args)
+        _show(results, config.expected, args)
     return 0
 
 
-def _show(results: dict[str, Any], expected: dict[str, Any], args: argparse.Namespace) -> None:
+def _show(results: dict[str, Any], expected: "sections.Expected", args: argparse.Namespace) -> None:
     """Prints the summary; the results may come from a file of an earlier start.
 
     Raises:
@@ -117,7 +120,9 @@ def _show(results: dict[str, Any], expected: dict[str, Any], args: argparse.Name
     console.show(text, file=sys.stdout)
 
 
-def summary(results: dict[str, Any], expected: dict[str, Any], args: argparse.Namespace) -> str:
+def summary(
+    results: dict[str, Any], expected: "sections.Expected", args: argparse.Namespace
+) -> str:
     """Returns the summary for people: results, where files are, and the next command."""
     from vit_jax.reports import summary as summary_lib
     from vit_jax.reports.run import make

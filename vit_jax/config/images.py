@@ -9,9 +9,12 @@ not: import other modules of this room, since `schema` imports this one. Start f
 
 import dataclasses
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
 from vit_jax.errors import BadInput
+
+if TYPE_CHECKING:
+    from vit_jax.config import sections
 
 LARGEST = 2**16  # pixels of a side
 
@@ -38,15 +41,21 @@ class Images:
         return (*self.size, self.channels)
 
 
-def of(data: Any) -> Images:
+def of(data: "sections.Data") -> Images:
     """Returns the images that a section `data` describes.
 
     Raises:
-      BadInput: mean or std has neither one number, nor equal numbers, nor one for each channel.
+      BadInput: the size has another form; or mean or std has neither one number, nor equal
+        numbers, nor one for each channel.
     """
     size = parse(data.image_size)
-    assert size is not None, data.image_size
-    mean, std = (_per_channel(f"data.{k}", data[k], data.channels) for k in ("mean", "std"))
+    if size is None:  # in a config.yaml that somebody has changed
+        raise BadInput(
+            f"data.image_size={data.image_size!r} is not a size; give a side in pixels, or "
+            "ROWSxCOLUMNS."
+        )
+    mean = _per_channel("data.mean", data.mean, data.channels)
+    std = _per_channel("data.std", data.std, data.channels)
     return Images(size, data.channels, mean, std)
 
 

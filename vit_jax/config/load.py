@@ -1,7 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Turns a recipe file and overrides into one validated configuration, and writes it as YAML.
+"""Turns a recipe file and overrides into one frozen configuration, and writes it as YAML.
+
+Recipes, YAML files and overrides change a ConfigDict. `load` and `read` return `sections.Config`,
+so no other room sees a ConfigDict.
 
 Owns: argument strings, overrides, the comparison of two configurations (`recipes` runs the files).
 Must not: know models, data or optimizers (`build` binds sections to functions).
@@ -15,20 +18,22 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
-import ml_collections
 import yaml
+from ml_collections import ConfigDict, FieldReference
 
-from vit_jax.config import images, recipes, schema, sections
+from vit_jax.config import frozen, images, recipes, schema, sections
 from vit_jax.errors import BadInput, unknown
 from vit_jax.storage import files as storage
 
-if TYPE_CHECKING:
-    ConfigDict = Any  # its values are checked against `sections`
-else:
-    ConfigDict = ml_collections.ConfigDict
-
+_T = TypeVar("_T")
+# Section -> its sub-sections of which its `name` chooses one.
+CHOICES = {
+    name: options
+    for name, kind in schema.sections(sections.Config)
+    if (options := schema.options(kind))
+}
 
 # ---------------------------------------------------------------- argument strings
 
@@ -57,7 +62,7 @@ def parse_args(text: str | None, **defaults: Any) -> Any:
             raise BadInput(f"recipe argument {key!r} is given twice in {text!r}; give it once.")
         seen.add(key)
         values[key] = _read(f"argument {key}", value if "=" in part else "true", defaults[key])
-    return ml_collections.ConfigDict(values)
+    return ConfigDict(values)
 
 
 def _read(key: str, text: str, like: Any, expected: str = "") -> Any:
@@ -76,7 +81,7 @@ def _read(key: str, text: str, like: Any, expected: str = "") -> Any:
             return float(text)
         value = ast.literal_eval(text)
         if isinstance(like, tuple) and isinstance(value, list | tuple) and _is_plain(value):
-            return _tuples(value)
+            return frozen.tuples(value)
     except (KeyError, ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         pass
     shown = text if len(text) < 100 else f"{text[:100]}..."
@@ -92,18 +97,14 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, bool | int | float | str)
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
-
-
 # ---------------------------------------------------------------- recipes
 
 
 def defaults() -> ConfigDict:
-    """Returns all keys with their defaults, locked."""
-    config = ml_collections.ConfigDict(schema.defaults(sections.Config()))
+    """Returns all keys with their defaults for a recipe to change, locked."""
+    config = ConfigDict(frozen.defaults(sections.Config()))
     for key in filter(_is_size, sections.KEYS):  # a recipe may set a number or a text
-        _set(config, {key: ml_collections.FieldReference(sections.KEYS[key].default, object)})
+        _set(config, {key: FieldReference(sections.KEYS[key].default, object)})
     return config.lock()
 
 
@@ -131,7 +132,7 @@ def _check_keys(path: Path, config: ConfigDict) -> None:
     """Raises BadInput unless the result of a recipe has the keys and types of base.py."""
     if not isinstance(config, ConfigDict):
         raise BadInput(f"{path}: get_config returned {type(config).__name__}, not a ConfigDict.")
-    evals = list(config["evals"].keys()) if "evals" in config else []
+    evals = list(config.to_dict()["evals"]) if "evals" in config else []
     want, have = dict(flatten(_with_evals(defaults(), evals))), dict(flatten(config))
     for key in have:
         if key not in want:
@@ -157,18 +158,16 @@ def _expected(key: str) -> str:
     return schema.expected(declared) if declared else ""
 
 
-def _with_evals(config: Any, names: Sequence[str]) -> Any:
+def _with_evals(config: ConfigDict, names: Sequence[str]) -> ConfigDict:
     """Gives a base configuration the named evaluations; a new one uses the split of its name."""
-    own = {name: section.to_dict() for name, section in config.evals.items()}
+    own = config.to_dict()["evals"]
     blank = next(iter(own.values())) | {"every": "0"}
     with config.unlocked():
-        config.evals = ml_collections.ConfigDict(
-            {n: dict(own.get(n, blank | {"split": n})) for n in names}
-        )
+        config.evals = ConfigDict({n: dict(own.get(n, blank | {"split": n})) for n in names})
     return config
 
 
-def load(spec: str, overrides: Sequence[str] = ()) -> ConfigDict:
+def load(spec: str, overrides: Sequence[str] = ()) -> sections.Config:
     """Reads a configuration as `read` does, and checks each value against its declaration.
 
     Raises:
@@ -179,7 +178,7 @@ def load(spec: str, overrides: Sequence[str] = ()) -> ConfigDict:
     return config
 
 
-def check(config: ConfigDict) -> None:
+def check(config: sections.Config) -> None:
     """Checks the values one by one.
 
     Raises:
@@ -188,8 +187,8 @@ def check(config: ConfigDict) -> None:
     schema.check((key, sections.find(key), value) for key, value in flatten(config))
 
 
-def read(spec: str, overrides: Sequence[str] = ()) -> ConfigDict:
-    """Reads a recipe or saved YAML file, applies overrides, and keeps the chosen sub-sections.
+def read(spec: str, overrides: Sequence[str] = ()) -> sections.Config:
+    """Reads a recipe or saved YAML file and applies overrides.
 
     A finished run may have values that are not allowed any more, so only `load` checks values.
 
@@ -198,7 +197,7 @@ def read(spec: str, overrides: Sequence[str] = ()) -> ConfigDict:
       overrides: `--config.a.b=value` arguments, in order.
 
     Returns:
-      The resolved, locked configuration.
+      The configuration; sub-sections that are not chosen have their defaults.
 
     Raises:
       BadInput: the file or an override cannot be used.
@@ -214,11 +213,10 @@ def read(spec: str, overrides: Sequence[str] = ()) -> ConfigDict:
     else:
         config = _recipe(path, args)
     set_keys |= _override(config, overrides)
-    _choose(config, set_keys)
-    return config.lock()
+    return frozen.filled(sections.Config, _chosen(config.to_dict(), set_keys))
 
 
-def of_run(text: str) -> ConfigDict | None:
+def of_run(text: str) -> sections.Config | None:
     """Returns the configuration of the run that a text names; None if it names no run.
 
     Args:
@@ -276,10 +274,10 @@ def _unknown_key(key: str, value: str, known: Mapping[str, Any]) -> BadInput:
     return unknown("config key", key, known, hint)
 
 
-def _choose(config: ConfigDict, set_keys: set[str]) -> None:
-    """Drops the sub-sections that `name` does not choose; raises BadInput if one was set."""
-    for section, options in choices(config).items():
-        chosen = config[section].name
+def _chosen(config: dict[str, Any], set_keys: set[str]) -> dict[str, Any]:
+    """Leaves out the sub-sections that `name` does not choose; raises BadInput if one was set."""
+    for section, options in CHOICES.items():
+        chosen = config[section]["name"]
         if chosen not in options:
             from vit_jax.config import synonyms
 
@@ -293,50 +291,46 @@ def _choose(config: ConfigDict, set_keys: set[str]) -> None:
                     f"{clash[0]} was set, but {section}.name is {chosen!r}; "
                     f"add --config.{section}.name={other} or leave it out."
                 )
-            if other != chosen:
-                with config[section].unlocked():
-                    del config[section][other]
+        others = set(options) - {chosen}
+        config[section] = {k: v for k, v in config[section].items() if k not in others}
+    return config
 
 
-def choices(config: ConfigDict) -> dict[str, list[str]]:
-    """Returns section -> options, for sections with a `name` and a sub-section for each option."""
-    options = {
-        key: sorted(c for c in sections.KEYS[f"{key}.name"].choices if c in section)
-        for key, section in config.items()
-        if isinstance(section, ConfigDict) and "name" in section
-    }
-    return {key: listed for key, listed in options.items() if listed}
+def flatten(
+    config: sections.Config | ConfigDict | Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """Yields all leaves as (dotted key, value); lists become tuples.
 
-
-def flatten(config: Mapping[str, Any] | ConfigDict, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields all leaves as (dotted key, value); lists become tuples."""
-    for key, value in config.items():
+    A frozen configuration yields the values that count, see `frozen.saved`.
+    """
+    nested = frozen.saved(config) if isinstance(config, sections.Config) else config
+    for key, value in nested.items():
         if isinstance(value, ConfigDict | dict):
             yield from flatten(value, f"{prefix}{key}.")
         else:
-            yield prefix + key, _tuples(value)
+            yield prefix + key, frozen.tuples(value)
 
 
 # ---------------------------------------------------------------- YAML
 
 
-def changed(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
-    """Returns a copy with new values, given as dotted key (`model.remat`) -> value."""
-    copy = config.copy_and_resolve_references()
-    with copy.unlocked():
-        _set(copy, values)
-    return copy
+def changed(section: _T, new: Mapping[str, Any]) -> _T:
+    """Returns a copy of a configuration or section with new values: dotted key -> value."""
+    for key, value in new.items():
+        section = frozen.replaced(section, key, value)
+    return section
 
 
-def to_yaml(config: ConfigDict) -> str:
+def to_yaml(config: sections.Config) -> str:
     """Returns the configuration as YAML; every sequence stands for a tuple, as in base.py."""
 
     def plain(value: Any) -> Any:
-        if isinstance(value, ConfigDict):
+        if isinstance(value, dict):
             return {k: plain(v) for k, v in value.items()}
-        return [plain(v) for v in value] if isinstance(value, list | tuple) else value
+        return [plain(v) for v in value] if isinstance(value, tuple) else value
 
-    return yaml.safe_dump(plain(config), sort_keys=False, default_flow_style=None, width=100)
+    nested = plain(frozen.saved(config))
+    return yaml.safe_dump(nested, sort_keys=False, default_flow_style=None, width=100)
 
 
 class _PlainYaml(yaml.SafeLoader):
@@ -401,7 +395,7 @@ def _sections(
             yield from _sections(value, f"{prefix}{key}.")
 
 
-def fingerprint(config: ConfigDict) -> str:
+def fingerprint(config: sections.Config) -> str:
     """Returns a hash of all keys and values; it does not depend on how they were written."""
     text = json.dumps(sorted(flatten(config)), default=list)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -412,7 +406,7 @@ def fingerprint(config: ConfigDict) -> str:
 _OF_A_HOST = ("data.data_dir", "data.workers", "data.prefetch", "data.cache")
 
 
-def common(config: ConfigDict) -> dict[str, str]:
+def common(config: sections.Config) -> dict[str, str]:
     """Returns the keys that must agree in all processes of a run, with their values as text."""
     return {k: repr(v) for k, v in flatten(config) if k not in _OF_A_HOST}
 
@@ -423,7 +417,9 @@ def changes_results(key: str) -> bool:
     return declared is None or declared.key.effect == "results"
 
 
-def differences(saved: ConfigDict, new: ConfigDict) -> list[tuple[str, Any, Any]]:
+def differences(
+    saved: sections.Config | Mapping[str, Any], new: sections.Config
+) -> list[tuple[str, Any, Any]]:
     """Returns (key, saved value, given value) for each difference; `"(none)"` for a missing key."""
     a, b = dict(flatten(saved)), dict(flatten(new))
     keys = list(a) + [k for k in b if k not in a]

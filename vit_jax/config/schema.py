@@ -157,16 +157,11 @@ def _choices(hint: Any) -> tuple[str, ...]:
     return typing.get_args(hint) if typing.get_origin(hint) is Literal else ()
 
 
-def defaults(section: Any) -> dict[str, Any]:
-    """Returns the values in a section as nested dicts; tuples stay tuples."""
-    values = {f.name: getattr(section, f.name) for f in dataclasses.fields(section)}
-    return {name: _plain(value) for name, value in values.items()}
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        return defaults(value)
-    return {k: _plain(v) for k, v in value.items()} if isinstance(value, Mapping) else value
+@functools.cache
+def options(kind: type) -> tuple[str, ...]:
+    """Returns the sub-sections of which the key `name` of a section chooses one, sorted."""
+    choices = keys(kind)["name"].choices if "name" in keys(kind) else ()
+    return tuple(sorted({f.name for f in dataclasses.fields(kind)}.intersection(choices)))
 
 
 # ---------------------------------------------------------------- durations

@@ -9,8 +9,7 @@
 import dataclasses
 import re
 
-from vit_jax.config import schema, validation
-from vit_jax.config.load import ConfigDict
+from vit_jax.config import schema, sections, validation
 from vit_jax.errors import BadInput
 
 
@@ -47,13 +46,13 @@ def profile_steps(text: str) -> range:
     return range(*map(int, text.split(":"))) if text else range(0)
 
 
-def first_step(config: ConfigDict) -> int:
+def first_step(config: sections.Config) -> int:
     """Returns the step with whose state a run began: that of its branch, else 0."""
     match = re.search(r"@(\d+)$", config.branch)
     return int(match[1]) if match else 0
 
 
-def steps_of(config: ConfigDict, examples: int) -> Steps:
+def steps_of(config: sections.Config, examples: int) -> Steps:
     """Returns the durations of a checked configuration, for a training split of `examples`.
 
     Raises:

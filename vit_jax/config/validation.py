@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from vit_jax.config.load import ConfigDict
+from vit_jax.config import sections
 from vit_jax.errors import BadInput, unknown
 
 _TAKEN = (
@@ -29,7 +29,7 @@ _TAKEN = (
 MEASURED = re.compile(r"top1|top5|loss|examples|mce|mean_error|error_\w+|\d+shot")
 
 
-def check_together(config: ConfigDict, evaluated: Sequence[str]) -> None:
+def check_together(config: sections.Config, evaluated: Sequence[str]) -> None:
     """Raises BadInput for values that are allowed one by one, but not together.
 
     Args:
@@ -60,7 +60,7 @@ def _nearest(value: int, fits: list[int]) -> str:
     return " or ".join(map(str, near))
 
 
-def _check_evaluations(config: ConfigDict) -> None:
+def _check_evaluations(config: sections.Config) -> None:
     for name, section in config.evals.items():
         if name in _TAKEN or name.endswith("_raw"):
             raise BadInput(f"evals.{name}: the name is taken; choose another, e.g. {name}_subset.")
@@ -74,7 +74,7 @@ def _check_evaluations(config: ConfigDict) -> None:
             raise BadInput(f"evals.{name}: fewshot.sources has that name; choose another.")
 
 
-def _check_best_metric(config: ConfigDict, evaluated: Sequence[str]) -> None:
+def _check_best_metric(config: sections.Config, evaluated: Sequence[str]) -> None:
     """Raises BadInput if no evaluation measures `checkpoint.keep_best`."""
     metrics = [f"{n}{raw}/{m}" for n in config.evals for raw in ("", "_raw") for m in evaluated]
     best = config.checkpoint.keep_best
@@ -86,12 +86,12 @@ def _check_best_metric(config: ConfigDict, evaluated: Sequence[str]) -> None:
         raise unknown("metric in checkpoint.keep_best", best, metrics)
 
 
-def few_shot_tasks(config: ConfigDict) -> dict[str, str]:
+def few_shot_tasks(config: sections.Config) -> dict[str, str]:
     """Returns the name of each few-shot evaluation, the prefix of its metrics -> its source."""
     return {f"fewshot_{name}": source for name, source in config.fewshot.sources}
 
 
-def evaluations_of_test(config: ConfigDict) -> list[str]:
+def evaluations_of_test(config: sections.Config) -> list[str]:
     """Returns the names of the evaluations that read data on which results are reported.
 
     These evaluations read another split than train or val of the training source, another source,
@@ -99,7 +99,7 @@ def evaluations_of_test(config: ConfigDict) -> list[str]:
     public. Few-shot tasks score test splits.
     """
 
-    def selects(section: ConfigDict) -> bool:
+    def selects(section: sections.Evaluation) -> bool:
         name = section.split.partition("[")[0].strip()
         imagenet = config.data.source.startswith("tfds:imagenet2012") and name.startswith("val")
         own = section.source or section.labels
@@ -109,7 +109,7 @@ def evaluations_of_test(config: ConfigDict) -> list[str]:
     return sorted(read | few_shot_tasks(config).keys())
 
 
-def uses_test_data(config: ConfigDict) -> bool:
+def uses_test_data(config: sections.Config) -> bool:
     """Returns True if test data choose the best step, or a run of stage `select` reads any."""
     read = evaluations_of_test(config)
     best = config.checkpoint.keep_best.partition("/")[0].removesuffix("_raw")

@@ -4,7 +4,7 @@
 """Models by name, e.g. `B/16`, `R50+B/16`, `BiT-R50x1`, `Mixer-B/16`, and with free sizes.
 
 A family of models is a module that is imported on use. It has `config`, which turns settings into
-the family's configuration. Start from `config`, then `make`.
+the family's configuration. Start from `of` or `config`, then `make`.
 """
 
 import re
@@ -57,7 +57,11 @@ def config(*, classes: int, **settings: Any) -> Config:
       BadInput: an unknown variant or option, a setting that the variant lacks, sizes that do not go
         together, or a number out of range.
     """
-    wanted = Settings(**settings)
+    return of(Settings(**settings), classes)
+
+
+def of(wanted: Settings, classes: int) -> Config:
+    """Returns the configuration of the model that a section `model` describes; see `config`."""
     settings_lib.check(wanted)
     if plugins.is_own(wanted.variant):
         from vit_jax.models import custom

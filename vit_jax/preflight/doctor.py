@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vit_jax.config.load import ConfigDict
+from vit_jax.config import sections
 from vit_jax.errors import BadInput, PeerLost
 from vit_jax.hardware import detect
 from vit_jax.storage import files as storage
@@ -62,7 +62,7 @@ class Finding:
         return f"{'ok ' if self.ok else 'bad'}  {self.check:<12} {text}"
 
 
-def examine(workdir: Path, config: ConfigDict | None) -> Iterator[Finding]:
+def examine(workdir: Path, config: sections.Config | None) -> Iterator[Finding]:
     """Runs every check; yields each finding as soon as it is known.
 
     Args:

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from vit_jax import console, tree
-from vit_jax.config import validation
+from vit_jax.config import sections, validation
 
 RESULTS_FILE = "results.json"
 PAGE_FILE = "report.html"
@@ -98,17 +98,17 @@ def written(metric: str, value: float | None) -> str:
     return f"{value:.2%}" if is_share else f"{value:.4f}"
 
 
-def verdict(results: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+def verdict(results: Mapping[str, Any], expected: sections.Expected) -> str:
     """Compares results with the recipe's expectation, in one line; "" if it expects nothing."""
-    split, _, name = str(expected["metric"]).partition("/")
-    measured = results.get(split, {}).get(name) if expected["metric"] else None
+    split, _, name = expected.metric.partition("/")
+    measured = results.get(split, {}).get(name) if expected.metric else None
     if measured is None:
         return ""
-    gap = measured - expected["value"]
-    place = "within" if abs(gap) <= expected["tolerance"] else ("ABOVE" if gap > 0 else "BELOW")
+    gap = measured - expected.value
+    place = "within" if abs(gap) <= expected.tolerance else ("ABOVE" if gap > 0 else "BELOW")
     return (
-        f"{expected['metric']}: measured {measured:.4f}, expected {expected['value']:.4f} +- "
-        f"{expected['tolerance']:.4f} ({expected['source']}; {expected['hardware']}): "
+        f"{expected.metric}: measured {measured:.4f}, expected {expected.value:.4f} +- "
+        f"{expected.tolerance:.4f} ({expected.source}; {expected.hardware}): "
         f"{gap:+.4f}, {place} the tolerance"
     )
 

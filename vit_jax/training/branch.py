@@ -9,6 +9,7 @@ its parent no more. Before that, each start branches from the same step, which `
 Start from `settle` and `begin`.
 """
 
+import dataclasses
 import fnmatch
 import json
 import logging
@@ -23,8 +24,7 @@ from vit_jax.build import run as build
 from vit_jax.checkpoints import retention, step_folders
 from vit_jax.checkpoints.checkpoints import Checkpoints
 from vit_jax.config import load as config_lib
-from vit_jax.config import timeline
-from vit_jax.config.load import ConfigDict
+from vit_jax.config import sections, timeline
 from vit_jax.errors import BadInput, permitted
 from vit_jax.reports import summary
 from vit_jax.runtime import coordination, watchdog
@@ -47,10 +47,10 @@ _ON_OR_OFF = ("ema.decay", "skip_non_finite", "optimizer.weight_decay")  # likew
 log = logging.getLogger("vit_jax")
 
 
-def settle(config: ConfigDict, workdir: Path) -> None:
+def settle(config: sections.Config, workdir: Path) -> sections.Config:
     """Resolves `config.branch` for a new run, and fills and checks the settings by the parent's.
 
-    All processes of a run must call it together. Afterwards `config.branch` names the step by its
+    All processes of a run must call it together. `branch` of the result names the step by its
     number and the parent by its whole path.
 
     Raises:
@@ -64,9 +64,9 @@ def settle(config: ConfigDict, workdir: Path) -> None:
         name, file = _spelled(parent), str(_config_file(parent))
     name, file = coordination.share("branch", [name, file])
     saved = config_lib.read(file)
-    defaults.take_from_run(config, saved)
-    with config.unlocked():
-        config.init = config.init or saved.init  # of no use to this run, but a part of its origin
+    config = defaults.take_from_run(config, saved)
+    # `init` is of no use to this run, but a part of its origin.
+    config = dataclasses.replace(config, init=config.init or saved.init)
     refused = [row for row in config_lib.differences(saved, config) if not may_change(*row)]
     if refused:
         lines = [f"  {key}: {old!r} in the parent, now {new!r}" for key, old, new in refused]
@@ -76,7 +76,7 @@ def settle(config: ConfigDict, workdir: Path) -> None:
             "start a new run from its weights, without --branch and with "
             f"--config.init={shlex.quote(text)}."
         )
-    _name(config, name)
+    return dataclasses.replace(config, branch=name)
 
 
 def may_change(key: str, old: Any, new: Any) -> bool:
@@ -94,8 +94,8 @@ def may_change(key: str, old: Any, new: Any) -> bool:
     return is_in(FREE) and not is_in(_KEPT)
 
 
-def settle_again(config: ConfigDict, saved: ConfigDict, workdir: Path) -> None:
-    """Sets `config.branch` to that of the run in a workdir, which never branches again.
+def settle_again(config: sections.Config, saved: sections.Config, workdir: Path) -> sections.Config:
+    """Sets `branch` to that of the run in a workdir, which never branches again.
 
     Raises:
       BadInput: the run is not a branch of that step.
@@ -111,12 +111,7 @@ def settle_again(config: ConfigDict, saved: ConfigDict, workdir: Path) -> None:
             f"--branch={config.branch}: {workdir} holds {holds}; give another --workdir for the "
             "branch, or leave --branch out to continue that run."
         )
-    _name(config, saved.branch)
-
-
-def _name(config: ConfigDict, name: str) -> None:
-    with config.unlocked():
-        config.branch = name
+    return dataclasses.replace(config, branch=saved.branch)
 
 
 def _is_same(text: str, name: str) -> bool:
@@ -196,7 +191,7 @@ def _check_empty(workdir: Path, text: str) -> None:
 # ---------------------------------------------------------------- once the data are open
 
 
-def parent_to_begin_with(config: ConfigDict, workdir: Path) -> "Run | None":
+def parent_to_begin_with(config: sections.Config, workdir: Path) -> "Run | None":
     """Returns the parent and its step while the run has no checkpoint of its own, else None."""
     if not config.branch or step_folders.saved(workdir):
         return None
@@ -217,7 +212,7 @@ def check_length(run: build.Run, parent: "Run") -> None:
             "an earlier step."
         )
     saved = config_lib.read(str(_config_file(parent)))
-    before = program_lib.schedule(saved, timeline.steps_of(saved, run.program.examples))
+    before = program_lib.schedule(saved.schedule, timeline.steps_of(saved, run.program.examples))
     old, new = (float(schedule(first)) for schedule in (before, run.program.schedule))
     if abs(new - old) > 1e-6 * max(abs(old), abs(new)):
         log.warning(

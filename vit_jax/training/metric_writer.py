@@ -24,8 +24,8 @@ import jax
 
 from vit_jax import console
 from vit_jax.build import defaults
-from vit_jax.config import provenance
-from vit_jax.config.load import ConfigDict
+from vit_jax.config import images as images_lib
+from vit_jax.config import provenance, sections
 from vit_jax.errors import BadInput
 from vit_jax.models import variants
 from vit_jax.reports import summary
@@ -262,8 +262,7 @@ def describe(run: "build.Run", devices: list[Any]) -> None:
     images, ways = program.images, program.rules.batch_parts
     rows, columns, channels = images.shape
     more = f", {channels} channels" if channels != 3 else ""
-    data = config.data
-    log.info("images: %d x %d%s, mean %s, std %s", rows, columns, more, data.mean, data.std)
+    log.info("images: %d x %d%s, mean %s, std %s", rows, columns, more, images.mean, images.std)
     log.info("train: %s on %s", config.data.train_ops, config.data.split)
     log.info("evaluation: %s", config.data.eval_ops)
     log.info("batch: %d = %d devices x %d images, in %d micro-batches", config.batch_size,
@@ -275,7 +274,7 @@ def describe(run: "build.Run", devices: list[Any]) -> None:
     )
 
 
-def advise(config: ConfigDict, recipe: provenance.Recipe | None, steps: int) -> None:
+def advise(config: sections.Config, recipe: provenance.Recipe | None, steps: int) -> None:
     """Logs that published weights would help, if the recipe leaves the model to an empty `init`.
 
     Args:
@@ -290,5 +289,5 @@ def advise(config: ConfigDict, recipe: provenance.Recipe | None, steps: int) -> 
             "no --config.init: %s at %s px is trained from scratch; published weights usually "
             "reach more with few images, e.g. --config.init=imagenet21k/ViT-B_16.npz (see "
             "`vit_jax models`)%s",
-            config.model.variant, config.data.image_size, estimate,
+            config.model.variant, images_lib.text(images_lib.of(config.data).size), estimate,
         )  # fmt: skip

@@ -31,9 +31,8 @@ from vit_jax.build import run as build
 from vit_jax.checkpoints import restart_limit
 from vit_jax.checkpoints.checkpoints import Checkpoints
 from vit_jax.checkpoints.step_folders import FOLDER
+from vit_jax.config import frozen, sections, timeline, validation
 from vit_jax.config import load as config_lib
-from vit_jax.config import timeline, validation
-from vit_jax.config.load import ConfigDict
 from vit_jax.config.provenance import Recipe
 from vit_jax.errors import RunFailed, Stopped, stopping_when_full
 from vit_jax.reports import summary
@@ -64,7 +63,7 @@ log = logging.getLogger("vit_jax")
 
 
 def train(
-    config: ConfigDict,
+    config: sections.Config,
     workdir: Path,
     who: "ProcessIdentity | Literal['tpu'] | None" = None,
     recipe: Recipe | None = None,
@@ -72,7 +71,7 @@ def train(
     """Trains according to `config`, or continues the run in `workdir`, and returns the results.
 
     Args:
-      config: the resolved configuration, from `config.load`.
+      config: the configuration, from `config.load`.
       workdir: the folder of the run; created if needed.
       who: this process, if several train together; from `process_identity.resolve`.
       recipe: the source of the configuration, for the report.
@@ -90,13 +89,13 @@ def train(
     config_lib.check(config)
     both = (
         coordinated_stop.watching(workdir, who),
-        coordination.session(who, workdir, **config.processes),
+        coordination.session(who, workdir, **frozen.arguments(config.processes)),
     )
     first, second = reversed(both) if who == "tpu" else both  # on a TPU, jax finds process 0
     with first, second:
         coordination.on_loss(lambda: resumption(workdir))
         coordination.check_shared(workdir)
-        finished = continue_or_check(config, workdir)
+        config, finished = continue_or_check(config, workdir)
         coordination.agree("configuration", config_lib.common(config))
         if finished is not None:
             return finished
@@ -116,7 +115,7 @@ def train(
             return train_here(config, workdir, recipe)
 
 
-def train_here(config: ConfigDict, workdir: Path, recipe: Recipe | None) -> dict[str, Any]:
+def train_here(config: sections.Config, workdir: Path, recipe: Recipe | None) -> dict[str, Any]:
     """Trains a checked configuration; the processes are already connected."""
     devices = coordination.start(config.platform, deterministic=config.deterministic)
     cache.keep_compiled(config.compile_cache, devices[0].platform)

@@ -21,8 +21,7 @@ from vit_jax.build import run as build
 from vit_jax.checkpoints import step_folders
 from vit_jax.checkpoints.step_folders import FOLDER, committed, saved
 from vit_jax.config import load as config_lib
-from vit_jax.config import provenance
-from vit_jax.config.load import ConfigDict
+from vit_jax.config import provenance, sections
 from vit_jax.errors import BadInput, permitted, together, writing
 from vit_jax.reports import summary
 from vit_jax.runtime import coordination
@@ -35,10 +34,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("vit_jax")
 
 
-def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | None:
-    """Settles and checks the configuration; returns the results if the run is already finished.
+def continue_or_check(
+    config: sections.Config, workdir: Path
+) -> tuple[sections.Config, dict[str, Any] | None]:
+    """Settles and checks the configuration.
 
     All processes of a run must call it together.
+
+    Returns:
+      The settled configuration, and the results if the run is already finished.
 
     Raises:
       BadInput: a value is wrong, or another configuration made the run in `workdir`.
@@ -51,16 +55,16 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
         if config.branch or saved.branch:
             from vit_jax.training import branch
 
-            branch.settle_again(config, saved, workdir)
-        defaults.take_from_run(config, saved)
+            config = branch.settle_again(config, saved, workdir)
+        config = defaults.take_from_run(config, saved)
         compare(saved, config, workdir)
     elif config.branch:
         from vit_jax.training import branch
 
-        branch.settle(config, workdir)
+        config = branch.settle(config, workdir)
     else:
         try:
-            defaults.settle(config)
+            config = defaults.settle(config)
         except BadInput as e:
             raise together([e, *build.problems(config)]) from e
     build.check(config)
@@ -71,8 +75,8 @@ def continue_or_check(config: ConfigDict, workdir: Path) -> dict[str, Any] | Non
             with writing(workdir):
                 storage.write(workdir / step_folders.CONFIG_FILE, storage.read_all([file])[0])
         log.info("%s is finished; nothing to do.", workdir)
-        return files.read_json(results)
-    return None
+        return config, files.read_json(results)
+    return config, None
 
 
 def _config_of_run(workdir: Path) -> tuple[Path | None, bool]:
@@ -125,7 +129,7 @@ def _is_whole(copy: Path) -> bool:
     return False
 
 
-def _read(file: Path, copy: bytes) -> tuple[ConfigDict | None, str]:
+def _read(file: Path, copy: bytes) -> tuple[sections.Config | None, str]:
     """Reads `config.yaml` and compares its keys with a whole copy.
 
     Returns:
@@ -163,7 +167,7 @@ def resumption(workdir: Path) -> str:
     return f"Run again {where}."
 
 
-def compare(saved: ConfigDict, current: ConfigDict, workdir: Path) -> None:
+def compare(saved: sections.Config, current: sections.Config, workdir: Path) -> None:
     """Compares the saved configuration with the given one, and logs harmless changes.
 
     Raises:
@@ -189,7 +193,7 @@ def compare(saved: ConfigDict, current: ConfigDict, workdir: Path) -> None:
 
 def prepare(
     workdir: Path,
-    config: ConfigDict,
+    config: sections.Config,
     classes: Sequence[str],
     recipe: provenance.Recipe | None = None,
     devices: str = "",
@@ -223,7 +227,7 @@ def prepare(
         provenance.write(workdir, recipe or before.recipe, devices, examples, config.branch)
 
 
-def parent_of_branch(config: ConfigDict, workdir: Path) -> "Run | None":
+def parent_of_branch(config: sections.Config, workdir: Path) -> "Run | None":
     """Returns the run and step that a branch begins with; None if it has a checkpoint already."""
     if not config.branch:
         return None

@@ -22,6 +22,7 @@ from vit_jax import tree
 from vit_jax.checkpoints import step_folders
 from vit_jax.checkpoints.retention import Damaged
 from vit_jax.checkpoints.step_folders import FOLDER
+from vit_jax.config import frozen
 from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
 from vit_jax.data.ops import chain as preprocess
@@ -213,7 +214,7 @@ def _read_run(run: Run, *, shapes_only: bool) -> Weights:
     return Weights(
         flat=flat,
         format="run",
-        settings=dict(saved.model),
+        settings=frozen.arguments(saved.model),
         classes=convert.head_classes(flat),
         image_size=shown.size,
         tensors={p: (tuple(x.shape), str(x.dtype)) for p, x in tree.leaves_with_paths(params)},

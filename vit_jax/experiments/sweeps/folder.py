@@ -26,9 +26,8 @@ from vit_jax.build import defaults
 from vit_jax.build import run as build
 from vit_jax.checkpoints import step_folders
 from vit_jax.checkpoints.step_folders import saved
+from vit_jax.config import images, provenance, sections, validation
 from vit_jax.config import load as config_lib
-from vit_jax.config import provenance, validation
-from vit_jax.config.load import ConfigDict
 from vit_jax.errors import BadInput, writing
 from vit_jax.experiments.sweeps.points import Point, Problems, Sweep, described
 from vit_jax.paper import vtab
@@ -62,7 +61,7 @@ def settled(points: Sequence[Point], workdir: Path) -> list[Point]:
             problems.add(point.run, e)
             continue
         if config.init and are_new:
-            alike = config.init, config.model.to_json(), config.data.image_size
+            alike = config.init, config.model, images.of(config.data).shape
             starts.setdefault(alike, []).append(checked[-1])
     for alike in starts.values():
         try:
@@ -74,16 +73,16 @@ def settled(points: Sequence[Point], workdir: Path) -> list[Point]:
     return checked
 
 
-def _settled(point: Point, workdir: Path) -> tuple[ConfigDict, bool]:
+def _settled(point: Point, workdir: Path) -> tuple[sections.Config, bool]:
     """Returns a point's configuration, and False if an earlier run here uses the same weights."""
-    config, folder = config_lib.changed(point.config, {}), workdir / point.run
+    config, folder = point.config, workdir / point.run
     number = folder.name.partition("-")[0]
     alike = [p for p in storage.listed(folder.parent) if p.name.startswith(f"{number}-")]
     for there in (p / step_folders.CONFIG_FILE for p in alike):
         if not there.exists():
             continue
         saved = config_lib.read(str(there))
-        defaults.take_from_run(config, saved)
+        config = defaults.take_from_run(config, saved)
         differences = [
             f"  {key}: {old!r} there, now {new!r}"
             for key, old, new in config_lib.differences(saved, config)

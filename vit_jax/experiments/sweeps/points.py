@@ -18,8 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vit_jax.config import load as config_lib
-from vit_jax.config import recipes
-from vit_jax.config.load import ConfigDict
+from vit_jax.config import recipes, sections
 from vit_jax.errors import BadInput, together, unknown
 
 MOST_CHARACTERS = 120  # the longest name
@@ -39,7 +38,7 @@ class Point:
 
     run: str
     keys: dict[str, Any]
-    config: ConfigDict
+    config: sections.Config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +127,7 @@ class Sweep:
         _check_different(loaded)
         return loaded
 
-    def _config(self, keys: Mapping[str, Any], selects: bool) -> ConfigDict:
+    def _config(self, keys: Mapping[str, Any], selects: bool) -> sections.Config:
         for key in keys:
             if any(o.startswith(f"--config.{key}=") for o in self.overrides):
                 raise BadInput(f"{key} is swept over; leave out --config.{key}.")

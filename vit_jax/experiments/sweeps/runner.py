@@ -144,7 +144,7 @@ def _check_data(points: Sequence[Point], workdir: Path) -> None:
       BadInput: lists everything that is missing.
     """
     reads = {
-        (c.data.to_json(), c.evals.to_json(), c.fewshot.sources): c
+        (c.data, tuple(c.evals.items()), c.fewshot.sources): c
         for c in (p.config for p in points if not sweep_folder.is_done(workdir / p.run))
     }
     problems = [problem for config in reads.values() for problem in build.problems(config)]

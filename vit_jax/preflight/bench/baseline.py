@@ -24,7 +24,7 @@ Params = dict[str, Any]
 
 def config_of(asked: Asked) -> vit.ViTConfig | None:
     """Returns the sizes of a plain ViT with a class token; None for any other model."""
-    return vit.plain(variants.config(**config(asked).model, classes=CLASSES))
+    return vit.plain(variants.of(config(asked).model, CLASSES))
 
 
 def init(key: jax.Array, cfg: vit.ViTConfig, side: int) -> Params:

@@ -16,8 +16,7 @@ import numpy as np
 from vit_jax.build import program
 from vit_jax.build import run as build
 from vit_jax.config import load as config_lib
-from vit_jax.config import recipes
-from vit_jax.config.load import ConfigDict
+from vit_jax.config import recipes, sections
 from vit_jax.errors import BadInput
 from vit_jax.evaluators import features
 from vit_jax.hardware import detect, device_memory
@@ -35,7 +34,7 @@ _FLAGS = {
 _PEAK_SIDES = {"cpu": 2048, "gpu": 8192, "tpu": 8192}  # of matrices, large enough for the peak
 
 
-def config(asked: Asked) -> ConfigDict:
+def config(asked: Asked) -> sections.Config:
     """Returns the configuration of a step: `configs/base.py` with AdamW and clipping.
 
     Pre-training has the same optimizer.
@@ -68,13 +67,13 @@ def make(asked: Asked) -> program.Program:
     return for_device(made, jax.devices()[0])
 
 
-def for_device(made: ConfigDict, device: Any) -> program.Program:
+def for_device(made: sections.Config, device: Any) -> program.Program:
     """Makes the program of a configuration from `config` on one device, or a description of one."""
     examples = 1000 * made.batch_size
     return program.make(made, classes=CLASSES, examples=examples, devices=[device])
 
 
-def begin(made: ConfigDict) -> None:
+def begin(made: sections.Config) -> None:
     """Chooses the platform.
 
     Raises:

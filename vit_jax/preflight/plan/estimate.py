@@ -52,7 +52,7 @@ def saved_bytes(program: Program) -> int:
     config, objective = program.config, program.objective
     examples = config.batch_size // config.accumulation // program.rules.batch_parts
     bare = variants.make(program.model.cfg.in_form(unrolled=False))  # else copies would count
-    called = network(config, bare)
+    called = network(bare, program.images)
 
     def kept(params: Any, state: Any, batch: Any, key: jax.Array) -> Any:
         batch, drawn = objective.draw(batch, key)

@@ -18,7 +18,7 @@ from typing import Any
 from vit_jax.build import defaults, program
 from vit_jax.build import run as build_lib
 from vit_jax.config import load as config_lib
-from vit_jax.config.load import ConfigDict
+from vit_jax.config import sections
 from vit_jax.errors import BadInput
 from vit_jax.hardware import detect, topology
 from vit_jax.hardware.topology import Accelerator, Generation
@@ -126,7 +126,7 @@ class Plan:
         }
 
 
-def plan(config: ConfigDict, accelerator: Accelerator, slices: int = 1) -> Plan:
+def plan(config: sections.Config, accelerator: Accelerator, slices: int = 1) -> Plan:
     """Compiles the step of `config` for an accelerator; tries other settings if it does not fit.
 
     Args:
@@ -144,7 +144,7 @@ def plan(config: ConfigDict, accelerator: Accelerator, slices: int = 1) -> Plan:
             f"planning for {accelerator.name} needs the TPU compiler, which runs without a TPU: "
             "pip install -e '.[plan]'."
         )
-    config = defaults.settle(config_lib.changed(config, {}))
+    config = defaults.settle(config)
     build_lib.check(config)
     limit = limit_bytes(generation)
     with tempfile.TemporaryDirectory() as folder, _process(accelerator, slices) as process:
@@ -179,7 +179,7 @@ def described(accelerator: Accelerator, slices: int) -> str:
 
 
 def fitting(
-    config: ConfigDict, accelerator: Accelerator, limit: int, measure: Measure
+    config: sections.Config, accelerator: Accelerator, limit: int, measure: Measure
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """Yields (settings that fit, peak bytes): the mildest of each kind, else all kinds together."""
     any_fits, strongest = False, []
@@ -204,7 +204,7 @@ def fitting(
             yield together, peak
 
 
-def alternatives(config: ConfigDict, accelerator: Accelerator) -> list[list[dict[str, Any]]]:
+def alternatives(config: sections.Config, accelerator: Accelerator) -> list[list[dict[str, Any]]]:
     """Returns settings that need less memory and keep the results.
 
     They are grouped by kind, each kind from mild to strong.

@@ -16,8 +16,7 @@ from typing import Any
 
 from vit_jax.checkpoints.step_folders import CONFIG_FILE
 from vit_jax.config import load as config_lib
-from vit_jax.config import provenance, recipes, timeline
-from vit_jax.config.load import ConfigDict
+from vit_jax.config import provenance, recipes, sections, timeline
 from vit_jax.errors import BadInput
 from vit_jax.reports import summary
 from vit_jax.reports.run import time_accounting
@@ -46,7 +45,7 @@ class History:
 
     workdir: Path
     name: str
-    config: ConfigDict
+    config: sections.Config
     rows: Sequence[dict[str, Any]]
     origin: provenance.Origin
     turns: Sequence[dict[str, Any]]
@@ -182,7 +181,7 @@ def read(workdir: Path, name: str = "", *, ends: bool = False) -> History:
     )
 
 
-def _metrics(workdir: Path, config: ConfigDict) -> list[dict[str, Any]]:
+def _metrics(workdir: Path, config: sections.Config) -> list[dict[str, Any]]:
     path = workdir / jsonl.METRICS_FILE
     bad, rows = jsonl.damaged_lines(path), jsonl.read_rows(path)
     if bad:

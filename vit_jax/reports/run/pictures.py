@@ -21,7 +21,7 @@ import numpy as np
 from vit_jax import console
 from vit_jax.build import run as build
 from vit_jax.config import images as images_lib
-from vit_jax.config.load import ConfigDict
+from vit_jax.config import sections
 from vit_jax.data.inspect import show
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.pipeline import pipeline
@@ -54,7 +54,7 @@ class Pictures:
     missing: tuple[str, ...]
 
 
-def draw(workdir: Path, config: ConfigDict, source: Source | None = None) -> Pictures:
+def draw(workdir: Path, config: sections.Config, source: Source | None = None) -> Pictures:
     """Opens the data and the newest weights of a run, and draws the pictures.
 
     Args:
@@ -67,7 +67,10 @@ def draw(workdir: Path, config: ConfigDict, source: Source | None = None) -> Pic
 
 
 def _drawn(
-    workdir: Path, config: ConfigDict, source: Source | None, progress: Callable[[int, int], None]
+    workdir: Path,
+    config: sections.Config,
+    source: Source | None,
+    progress: Callable[[int, int], None],
 ) -> Pictures:
     drawn, missing, done = list[Figure](), list[str](), itertools.count()
 
@@ -88,7 +91,7 @@ def _drawn(
 
     opened = source or tried("training images", lambda: build.open_source(config.data))
     sheet = opened and tried("training images", lambda: _sheet(config, opened))
-    read = tried("figures of the model", lambda: _weights(workdir, config))
+    read = tried("figures of the model", lambda: _weights(workdir, config.data))
     if read is not None:
         cfg, params = read
         size = images_lib.of(config.data).size
@@ -101,7 +104,7 @@ def _drawn(
     return Pictures(sheet, tuple(drawn), tuple(missing))
 
 
-def _sheet(config: ConfigDict, source: Source) -> bytes:
+def _sheet(config: sections.Config, source: Source) -> bytes:
     """Draws the first training examples, as the model receives them."""
     data = config.data
     split, _ = build.training_examples(source, data)
@@ -119,12 +122,12 @@ def _sheet(config: ConfigDict, source: Source) -> bytes:
     )
 
 
-def _weights(workdir: Path, config: ConfigDict) -> tuple[Any, Any]:
+def _weights(workdir: Path, data: sections.Data) -> tuple[Any, Any]:
     """Returns the model's configuration and parameters, at the newest step."""
-    return loading.ordinary(loading.read_weights(str(workdir)), images_lib.of(config.data).size)
+    return loading.ordinary(loading.read_weights(str(workdir)), images_lib.of(data).size)
 
 
-def _attention(config: ConfigDict, cfg: Any, params: Any, source: Source) -> list[Figure]:
+def _attention(config: sections.Config, cfg: Any, params: Any, source: Source) -> list[Figure]:
     """Draws the attention on images of an evaluation or of training, as evaluations see them."""
     split = _evaluated(config, source)  # often sorted by class: the first would have one or two
     few = figures.chosen(len(split), figures.IMAGES)
@@ -136,6 +139,6 @@ def _attention(config: ConfigDict, cfg: Any, params: Any, source: Source) -> lis
     return figures.draw_attention(cfg, params, images, show.visible(batch["image"]))
 
 
-def _evaluated(config: ConfigDict, source: Source) -> Split:
+def _evaluated(config: sections.Config, source: Source) -> Split:
     own = [section.split for section in config.evals.values() if not section.source]
     return source.split(own[0] if own else config.data.split)

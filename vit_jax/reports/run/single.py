@@ -11,8 +11,7 @@ import time
 from typing import Any
 
 from vit_jax import console
-from vit_jax.config import validation
-from vit_jax.config.load import ConfigDict
+from vit_jax.config import images, sections, validation
 from vit_jax.data.pipeline import skipped_images
 from vit_jax.reports import pages, summary
 from vit_jax.reports.run import curves
@@ -84,12 +83,13 @@ def _saved(run: History) -> int:
 
 def verdict(run: History) -> str:
     """Compares measured with expected results, in a line; "" if either is missing."""
-    return summary.verdict(run.evaluations, run.config.expected.to_dict())
+    return summary.verdict(run.evaluations, run.config.expected)
 
 
-def _pixels(config: ConfigDict) -> str:
-    channels = config.data.channels
-    return f"{config.data.image_size}{f' x {channels} channels' if channels != 3 else ''}"
+def _pixels(data: sections.Data) -> str:
+    shown = images.of(data)
+    more = f" x {shown.channels} channels" if shown.channels != 3 else ""
+    return f"{images.text(shown.size)}{more}"
 
 
 def _facts(run: History) -> dict[str, str]:
@@ -103,7 +103,7 @@ def _facts(run: History) -> dict[str, str]:
         if config.branch
         else "",
         "model": _model_line(config),
-        "data": f"{config.data.source}, {config.data.split}; {_pixels(config)} pixels; "
+        "data": f"{config.data.source}, {config.data.split}; {_pixels(config.data)} pixels; "
         f"{config.data.train_ops}",
         "length": f"{config.length} in batches of {config.batch_size:,}; seed {config.seed}",
         "optimizer": f"{config.optimizer.name}, {config.schedule.name} from "
@@ -117,11 +117,11 @@ def _facts(run: History) -> dict[str, str]:
     }
 
 
-def _model_line(config: ConfigDict) -> str:
-    sizes = [
-        f"{k} {config.model[k]}" for k in ("width", "depth", "mlp", "heads") if config.model[k]
-    ]
-    line = ", ".join([config.model.variant, *sizes, f"pool {config.model.pool}"])
+def _model_line(config: sections.Config) -> str:
+    model = config.model
+    sizes = {"width": model.width, "depth": model.depth, "mlp": model.mlp, "heads": model.heads}
+    own = [f"{name} {size}" for name, size in sizes.items() if size]
+    line = ", ".join([model.variant, *own, f"pool {model.pool}"])
     return f"{line}; from {config.init}" if config.init else line
 
 

@@ -99,6 +99,13 @@ def test_extras_of_the_readme_exist():
         assert re.search(rf"\.\[(\w+,)?{extra}\]", readme)
 
 
+def test_no_room_but_config_names_a_config_dict():
+    """A fence sees who imports ml_collections, but not who takes its class from `config.load`."""
+    named = {p.relative_to(ROOT) for p in SOURCES if "ConfigDict" in p.read_text(encoding="utf-8")}
+    rooms = {path for path in named if path.parts[0] != "configs"}
+    assert rooms == {Path("vit_jax/config/load.py"), Path("vit_jax/config/sections.py")}
+
+
 FAMILIES = {f"vit_jax/models/{name}.py" for name in ("vit", "bit", "mixer", "custom")}
 PROTOCOL = {"vit_jax/models/settings.py", "vit_jax/models/variants.py"}
 LEFT = {"vit_jax/weights/convert.py": ["cfg.FAMILY"]}  # chooses tables of names, by their family

@@ -115,7 +115,8 @@ class LineAttention(nn.Module):
     Queries and keys have half as many channels as values. Embeddings of the offset between two
     positions, shared by all heads, add to the scores of queries and of keys, and to the values. As
     in the published code, norms follow the projection and the attention, each over one line, and
-    take the place of a scale of the scores.
+    take the place of a scale of the scores. In that code the key beside an offset is the one of the
+    query's own position; here, as in the equation, it is the one that the query attends to.
 
     Attributes:
       cfg: constants and heads.

@@ -4,10 +4,10 @@
 """The axial ViT of arXiv:2010.11929, appendix D.6 and Figure 13: attention along rows and columns.
 
 Each block of a ViT becomes two. In the first, the patches of a row attend to each other; in the
-second, those of a column (arXiv:1912.12180). Axes: B batch, h w rows and columns of patches, L = h
-w tokens, D width, Y classes. Parameters: `embedding`, `posemb` (see `posemb`), `blocks` with `rows`
-and `columns` (stacked; `block_0`, ... without scan), `norm`, `pre_logits`, `head`. Start from
-`AxialViT.__call__`.
+second, those of a column (arXiv:1912.12180); transposed images exchange the two. Axes: B batch, h w
+rows and columns of patches, L = h w tokens, D width, Y classes. Parameters: `embedding`, `posemb`
+(see `posemb`), `blocks` with `rows` and `columns` (stacked; `block_0`, ... without scan), `norm`,
+`pre_logits`, `head`. Start from `AxialViT.__call__`.
 
 The paper does not say whether there is a class token. This model has none, and takes the mean over
 the patches. That is an inference. The exaFLOPs of Figure 13 are those of 196 and 49 tokens within

@@ -28,8 +28,7 @@ EXAFLOPS_NOTES = (
 _ROUNDING = 0.5  # Table 6 prints whole exaFLOPs
 # Rows of Table 6 that neither convention gives -> the reason, as far as known.
 _UNEXPLAINED = {
-    ("B/32", 7): "not explained; 49 tokens, without the class token, would give 55.0, but L/32 "
-    "agrees with 50",
+    ("B/32", 7): "Figure 5 has 56 for the same model: Table 6 seems to cut off decimals",
     ("H/14", 14): "not explained",
     ("R50+L/16", 7): "the paper contradicts itself: half of its 1668 for 14 epochs is 834",
 }

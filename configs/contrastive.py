@@ -32,7 +32,7 @@ def get_config(arg=None):
     config.length = "20 epochs"
     config.batch_size = 256
     config.objective = f"contrastive(temperature={args.temperature}, supervised={args.supervised})"
-    if not args.model.startswith(("BiT", "Mixer")):  # they have no other pool
+    if not args.model.startswith(("BiT", "Mixer", "AxialResNet")):  # they have no other pool
         config.model.pool = "gap"
     config.model.variant = args.model or "Ti/4"
     if not args.model:

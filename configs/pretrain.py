@@ -343,10 +343,8 @@ def _modern(config: Any, args: Any) -> None:
     config.optimizer.adamw.mu_dtype = "bfloat16"
     config.optimizer.weight_decay = 0.1
     if epochs == 90:
-        config.expected.metric = "test/top1"
-        config.expected.value = 0.765
-        config.expected.tolerance = 0.003
-        config.expected.source = "google-research/big_vision, big_vision/configs/vit_s16_i1k.py"
+        source = "google-research/big_vision, big_vision/configs/vit_s16_i1k.py"
+        base.expect(config, expectations.Expected("test/top1", 0.765, 0.003, source))
         config.expected.hardware = "TPU v3-8"
         config.expected.hours = 6.5
 

@@ -150,8 +150,8 @@ def _of_augreg(init: str) -> bool:
 
 
 def _usual_dropout(args: Any) -> float:
-    plain = args.variant == "auto" or args.variant.startswith(("BiT-", "Mixer-"))
-    return 0.0 if plain or _of_augreg(args.init) else DROPOUT
+    vit = re.fullmatch(r"(R\d*\+|Flexi-|Axial)?(?!Mixer-)[\w-]+/\d+", args.variant)
+    return DROPOUT if vit and not _of_augreg(args.init) else 0.0
 
 
 def _variant(args: Any) -> str:
@@ -193,7 +193,7 @@ def get_config(arg=None):
     config = base.get_config()
     config.init = args.init
     config.model.variant = args.model
-    if not plugins.is_own(args.model):
+    if not plugins.is_own(args.variant):
         config.model.dtype = "bfloat16_products"
     config.data.val_percent = 0
     config.data.test_percent = 0

@@ -184,7 +184,8 @@ def test_run_is_measured_and_branched_bit_for_bit(tmp_path, capsys):
         np.testing.assert_array_equal(value, b[name])
 
 
-@pytest.mark.parametrize("model", ["S/16", "R50+B/16", "BiT-R50x1", "Mixer-B/16", "Flexi-Ti/16"])
+@pytest.mark.parametrize("model", ["S/16", "R50+B/16", "BiT-R50x1", "Mixer-B/16", "Flexi-Ti/16",
+                                   "AxialResNet50"])  # fmt: skip
 def test_recipe_takes_a_model_of_every_family(model):
     build_run.check(config_lib.load(f"{RECIPE}:model={model},size=240"))
 

@@ -15,6 +15,7 @@ import tiny
 
 import vit_jax
 from vit_jax import paper
+from vit_jax.config import provenance
 from vit_jax.data.catalog import imagenet_labels
 from vit_jax.experiments.tables import robustness as table
 from vit_jax.models import variants
@@ -132,7 +133,7 @@ def test_classes_that_are_not_imagenets_need_names(weights, tmp_path, capsys):
 def written(folder, data, *, weights="/w/mine.npz", top1=0.5, **changes):
     folder.mkdir(parents=True)
     one = {"weights": weights, "data": data, "labels": "", "among": "all", "top1": top1,
-           "examples": 50_000, "model": {"image_size": 384}}  # fmt: skip
+           "examples": 50_000, "split": "test", "model": {"image_size": 384}}  # fmt: skip
     (folder / "evaluation.json").write_text(json.dumps(one | changes))
 
 
@@ -175,6 +176,20 @@ def test_what_the_table_does_not_count_is_told(tmp_path):
     assert [row.name for row in found.rows if not row.name.startswith("paper")] == ["/w/mine.npz"]
 
 
+def test_files_of_other_content_and_training_images_do_not_count_as_published(tmp_path):
+    for name in ("a", "b"):
+        written(tmp_path / name, "tfds:imagenet2012", weights=f"/{name}/ViT-B_16.npz")
+        file = tmp_path / name / "evaluation.json"
+        values = json.loads(file.read_text())
+        values["model"]["published"] = provenance.OTHER
+        file.write_text(json.dumps(values))
+    written(tmp_path / "c", "tfds:imagenet2012", split="train[:50000]")
+    report = table.read(tmp_path)
+    names = [row.name for row in report.rows if not row.name.startswith("paper")]
+    assert names == ["/a/ViT-B_16.npz", "/b/ViT-B_16.npz"]
+    assert ["split train[:50000] is not a test split" in text for text in report.remarks] == [True]
+
+
 @pytest.mark.parametrize(
     "source, labels, name",
     [
@@ -189,7 +204,15 @@ def test_what_the_table_does_not_count_is_told(tmp_path):
         ("folder:/d/imagenetv2-matched-frequency-format-val", "", "v2"),
         ("objectnet:objectnet-1.0", "", "objectnet"),
         ("tfds:imagenet_a", "real.json", ""),
+        ("tfds:imagenet2012:5.1.0", "", "imagenet"),
+        ("tar:/d/imagenet/val-*.tar", "", "imagenet"),
+        ("folder:/d/imagenet-a-and-r/imagenet-r", "", "r"),
         ("tfds:imagenet21k", "", ""),
+        ("folder:/d/imagenet-c/gaussian_noise/5", "", ""),
+        ("folder:/d/imagenet-o", "", ""),
+        ("folder:/d/imagenet-a_resized", "", ""),
+        ("folder:/d/tiny-imagenet-200/val", "", ""),
+        ("folder:/d/imagenet/cifar10/test", "", ""),
         ("digits", "", ""),
     ],
 )

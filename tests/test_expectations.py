@@ -157,7 +157,7 @@ def test_augreg_expects_its_figure_4():
 
 def test_a_verdict_names_the_source_without_an_empty_place():
     expected = config_lib.load("configs/transfer.py:model=B/32,upstream=imagenet21k").expected
-    text = summary.verdict({"test": {"top1": 0.986}}, expected.to_dict())
+    text = summary.verdict({"test": {"top1": 0.986}}, expected)
     assert text == (
         "test/top1: measured 0.9860, expected 0.9879 +- 0.0050 (arXiv:2010.11929, Table 5: "
         "98.79 %): -0.0019, within the tolerance"

@@ -396,8 +396,12 @@ def test_a_run_saved_before_the_chain_had_a_key_goes_on_as_it_was(trained, tmp_p
     saved = config_lib.read(str(tmp_path / "config.yaml"))
     assert saved.fewshot.ops == saved.data.eval_ops == "decode|resize({size})"
     new = config_lib.load(str(trained / "config.yaml"))
-    defaults.take_from_run(new, saved)
+    new = defaults.take_from_run(new, saved)
     assert config_lib.differences(saved, new) == []
+    mine = config_lib.load(f"{ROOT}/configs/finetune.py")  # whose chain turns images upright
+    ops = {"fewshot.ops": "decode(exif=True)|resize({size})"}
+    earlier = config_lib.changed(mine, ops | {"data.eval_ops": ops["fewshot.ops"]})
+    assert defaults.take_from_run(mine, earlier).fewshot.ops == ops["fewshot.ops"]
     (tmp_path / "mine.yaml").write_text("fewshot:\n  seeds: 5\n")  # a recipe that sets a few keys
     assert config_lib.read(str(tmp_path / "mine.yaml")).fewshot.ops.startswith("decode|bv_resize")
 

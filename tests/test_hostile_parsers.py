@@ -5,6 +5,7 @@
 
 import functools
 import json
+import math
 import shlex
 
 import hostile
@@ -304,8 +305,8 @@ def test_results_are_numbers_or_refused(tmp_path_factory, results):
     (folder / "results.json").write_text(json.dumps(results))
     run = hostile.answer(run_results.open_run, folder, errors=(run_results.Unreadable,))
     if run is not None:
-        run.metric("test/top1")
-        assert run.examples("test/top1") >= 0 or "examples" in results["test"]
+        value = run.metric("test/top1")
+        assert value is None or math.isfinite(value)
 
 
 @given(hostile.misplaced(SWEEP))

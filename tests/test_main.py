@@ -198,6 +198,7 @@ BAD = {
         ["--config.data.fraction=0.1", "--config.data.examples=90"],
         ["data.fraction=0.1", "data.examples=90", "one of them"],
     ),
+    "warm-up of nothing": (["--config.ema.warmup=True"], ["ema.warmup", "ema.decay"]),
     "balanced all": (["--config.data.balanced=True"], ["data.balanced", "data.fraction"]),
     "windows": (["--config.data.window_shards=-1"], ["data.window_shards=-1"]),
     "labels": (["--config.data.records.max_labels=0"], ["max_labels=0", "[1, 10000]"]),

@@ -288,6 +288,8 @@ AUGREG_B_32 = "augreg/B_32-i21k-300ep-lr_0.001-aug_light1-wd_0.1-do_0.0-sd_0.0.n
         ("model=BiT-R50x1", 0.0, "released"),
         ("model=BiT-R50x1,recipe=hyperrule", 0.0, "hyperrule"),
         ("model=Mixer-B/16,size=224", 0.0, "released-224"),
+        ("model=AxialResNet50", 0.0, "released"), ("model=AxialViT-B/16", 0.1, "released"),
+        ("model=my_model:ConvMixer", 0.0, "released"),
         (f"model=B/32,init={AUGREG_B_32}", 0.0, "big_vision"),
         (f"model=auto,init={AUGREG_B_32},dataset=vtab/dtd", 0.0, "paper"),
         (f"model=B/32,init={AUGREG_B_32},dropout=0.1,preprocess=released", 0.1, "released"),

@@ -152,6 +152,11 @@ def test_protocol_without_a_name_lists_the_choices_with_their_evidence(capsys, f
         assert part in out
 
 
+def test_protocol_without_a_name_takes_no_plan(capsys):
+    code, _, said = run(capsys, 5, "--protocol", "--plan")
+    assert (code, "leave out --plan and --runs" in said) == (2, True)
+
+
 def test_table_names_protocol_and_dropout_and_what_it_does_not_tell_apart(filled):
     text = rendering.render_table(filled["5"], "md")
     assert "Protocol of the runs: released, dropout 0.1." in text

@@ -66,13 +66,16 @@ def test_unfinished_run_has_no_results_and_torn_rows_are_left_out(tmp_path):
 
 
 @pytest.mark.parametrize("value, said", [("NaN", "is nan"), ("93.2", "a share from 0 to 1"),
-                                         ("Infinity", "is inf"), ("-0.1", "a share")])  # fmt: skip
-def test_results_that_are_none_are_refused(tmp_path, value, said):
+                                         ("Infinity", "is inf"), ("-0.1", "a share"),
+                                         ("true", "is True")])  # fmt: skip
+def test_results_that_are_not_shares_are_named_and_the_other_runs_are_read(tmp_path, value, said):
     folder = paper_runs.transfer(tmp_path / "a", 90.0)
     (folder / "results.json").write_text(f'{{"test": {{"top1": {value}, "loss": 3.2}}}}')
-    with pytest.raises(BadInput, match=said) as caught:
-        run_results.read(tmp_path)
-    assert f"{folder / 'results.json'}: test/top1" in str(caught.value)
+    paper_runs.transfer(tmp_path / "b", 90.0)
+    runs, (broken,) = run_results.read(tmp_path)
+    assert [run.folder.name for run in runs] == ["b"]
+    assert broken.startswith(f"{folder}: test/top1 in results.json")
+    assert said in broken
 
 
 def test_folder_that_is_none_is_refused(tmp_path):

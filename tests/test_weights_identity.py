@@ -49,6 +49,16 @@ def test_a_file_with_the_name_alone_is_not_the_published_one(cached, tmp_path):
     assert download.identity(str(other)) == (digest, "")
 
 
+def test_a_name_that_is_published_once_needs_no_folder(cached, tmp_path, monkeypatch):
+    augreg = next(n for files in published.CHECKPOINTS.values() for n in files if "augreg/" in n)
+    for name in ("BiT-M-R50x1.npz", augreg):
+        monkeypatch.setattr(download, "_downloaded", lambda name=name: [(name, "sum of the real")])
+        other = tmp_path / "mine" / Path(name).name
+        other.parent.mkdir(exist_ok=True)
+        other.write_bytes(b"others")
+        assert download.identity(str(other))[1] == provenance.OTHER
+
+
 def recorded(folder: Path, init: str) -> provenance.Origin:
     config = config_lib.load("configs/quickstart.py", [f"--config.init={init}"])
     workdir.prepare(folder, config, ["a", "b"])

@@ -155,8 +155,9 @@ def take_from_run(config: sections.Config, saved: sections.Config) -> sections.C
     keys = _UNSET if config.model.variant == "auto" else _BROUGHT
     settled = dict(config_lib.flatten(saved))
     keys = keys | {"data.channels": _CHANNELS}
-    if saved.fewshot.ops == saved.data.eval_ops:
-        keys |= {"fewshot.ops": _FEWSHOT}  # earlier runs had no other chain
+    of_recipe = config.fewshot.ops.endswith(_FEWSHOT.removeprefix("decode"))
+    if saved.fewshot.ops == saved.data.eval_ops and of_recipe:
+        keys |= {"fewshot.ops": config.fewshot.ops}  # earlier runs had no other chain
     config, _ = _filled(config, settled, keys)
     return _with_variant_and_size(config, settled)
 

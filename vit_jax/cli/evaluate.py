@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--labels",
         default="",
         metavar="FILE",
-        help="file of other labels, such as ReaL's real.json (default: labels of the source)",
+        help="ReaL's real.json, for ImageNet's validation images (default: the source's labels)",
     )
     parser.add_argument(
         "--classes",
@@ -112,7 +112,7 @@ def evaluate(args: argparse.Namespace) -> Any:
 
 
 class _Predicted(NamedTuple):
-    """A part of a test set with its labels, -1 padded, likeliest classes and probabilities."""
+    """Holds a part of a test set: labels, -1 padded, likeliest classes and probabilities."""
 
     split: "Split"
     labels_NK: np.ndarray

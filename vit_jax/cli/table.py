@@ -50,6 +50,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         return _robustness(args)
     table = cells.find(args.name)
     if args.protocol == EVIDENCE:
+        if args.plan or args.runs is not None:
+            raise BadInput("--protocol without a name lists choices; leave out --plan and --runs.")
         print(rendering.render_choices(args.format))
         return 0
     if args.runs == "" or (args.runs is None and table.need_runs and not args.plan):

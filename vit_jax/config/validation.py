@@ -51,6 +51,8 @@ def check_together(config: sections.Config, evaluated: Sequence[str]) -> None:
             f"data.examples={data.examples} and data.fraction={data.fraction} both choose how many "
             "images are kept; give one of them."
         )
+    if config.ema.warmup and not config.ema.decay:
+        raise BadInput("ema.warmup=True has no average to warm up; give ema.decay, e.g. 0.9999.")
     if data.balanced and not data.examples and data.fraction == 1:
         raise BadInput("data.balanced=True chooses nothing without data.examples or data.fraction.")
 

@@ -369,10 +369,16 @@ def check(wanted: Settings) -> None:
 
 
 def refuse_others(wanted: Settings, takes: set[str]) -> None:
-    """Raises BadInput for a setting that this variant does not have."""
-    for name, value in changed(wanted).items():
-        if name not in takes | _ALL:
-            raise BadInput(f"model.{name}={value!r}: {wanted.variant} has no {name}; leave it out.")
+    """Raises BadInput for settings that this variant does not have."""
+    others = {n: value for n, value in changed(wanted).items() if n not in takes | _ALL}
+    if others:
+        given = ", ".join(f"model.{name}={value!r}" for name, value in others.items())
+        unset = [f"--config.model.{n}={getattr(Settings(), n)}" for n in others]
+        them = "it" if len(others) == 1 else "them"
+        raise BadInput(
+            f"{given}: {wanted.variant} has no {' and no '.join(others)}; leave {them} out (where "
+            f"a recipe sets {them}: {' '.join(unset)})."
+        )
 
 
 def changed(wanted: Settings) -> dict[str, Any]:

@@ -12,9 +12,8 @@ The room needs only the standard library.
     replications.json      fine-tunings that the authors published beside the papers; evidence
     robustness.json        ReaL, ImageNet-V2, -A, -R, -Sketch, -C, ObjectNet; AlexNet's errors on -C
 
-Start from `vtab`, `pretraining`, `transfer`, `hyperrule`, `augreg`, `replications`, `robustness` or
-`expectations`;
-`table` returns a whole file.
+Start from `vtab`, `pretraining`, `transfer`, `hyperrule`, `augreg`, `replications`, `robustness`
+or `expectations`; `table` returns a whole file.
 """
 
 import functools

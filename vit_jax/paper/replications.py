@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the authors published beside their papers: replications of fine-tuning, and evidence.
+"""Reads what the authors published beside their papers: replications of fine-tuning, and evidence.
 
 A typed view of replications.json. Start from `readme`, `big_vision`, `choices` or `spread`.
 """

@@ -13,7 +13,7 @@ import re
 from typing import Any
 
 from vit_jax import paper
-from vit_jax.paper import pretraining, transfer
+from vit_jax.paper import pretraining, transfer, vtab
 
 # Names of test sets in the tables -> datasets of recipes.
 TESTS = transfer.DATASETS | {
@@ -21,6 +21,17 @@ TESTS = transfer.DATASETS | {
     "CIFAR-100": "cifar100",
     "ImageNet ReaL": "imagenet",
 }
+
+
+_TEST_IMAGES = {
+    "imagenet": 50_000, "cifar10": 10_000, "cifar100": 10_000, "pets": 3_669, "flowers": 6_149,
+}  # fmt: skip
+
+
+def test_images(dataset: str) -> int:
+    """Returns the number of test images of a dataset of configs/transfer.py; 0 for any other."""
+    kind, _, task = dataset.partition("/")
+    return vtab.find(task).num_examples["test"] if kind == "vtab" else _TEST_IMAGES.get(kind, 0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -46,19 +46,20 @@ IMAGES = {
     "v2_topimages": 10_000, "a": 7_500, "r": 30_000, "sketch": 50_889, "c": 3_750_000,
     "objectnet": 18_574,
 }  # fmt: skip
-_WORDS = {  # in a source -> its test set, the first that fits
-    r"imagenet[-_]?v2.*thresh": "v2_threshold",
-    r"imagenet[-_]?v2.*top": "v2_topimages",
-    r"imagenet[-_]?v2": "v2",
-    r"imagenet[-_]?sketch": "sketch",
-    r"imagenet[-_]?a\b": "a",
-    r"imagenet[-_]?r\b": "r",
-    r"imagenet(2012|[-_]?1k)?\b": "imagenet",
+_HELD_OUT = r"(/\d[\d.*]*)?([-_/](val|test|images)[^/]*)*"  # a version, a split
+_NAMES = {  # a source, from the last part of its path with a name on -> its test set
+    r"imagenet[-_]?v2.*thresh.*": "v2_threshold",
+    r"imagenet[-_]?v2.*top.*": "v2_topimages",
+    r"imagenet[-_]?v2.*": "v2",
+    rf"imagenet[-_]?sketch{_HELD_OUT}": "sketch",
+    rf"imagenet[-_]?a{_HELD_OUT}": "a",
+    rf"imagenet[-_]?r{_HELD_OUT}": "r",
+    rf"imagenet(2012|[-_]?1k)?{_HELD_OUT}": "imagenet",
 }
 
 
 def name_of(source: str, labels: str) -> str:
-    """Returns the name of a test set, a key of `IMAGES`, by its source; "" if it is none of them.
+    """Returns the name of a test set, a key of `IMAGES`, by its source; "" for any other source.
 
     Args:
       source: `kind:rest`; a path has to contain the usual name, such as `imagenet-a`.
@@ -68,11 +69,13 @@ def name_of(source: str, labels: str) -> str:
         return "c"
     if source.startswith("objectnet:"):
         return "objectnet"
-    text = source.lower()
-    found = next((name for words, name in _WORDS.items() if re.search(words, text)), "")
+    parts = re.split("[:/]", source.lower().rstrip("/"))
+    last = max((i for i, part in enumerate(parts) if "imagenet" in part), default=len(parts))
+    text = "/".join(parts[last:])
+    name = next((name for words, name in _NAMES.items() if re.fullmatch(words, text)), "")
     if labels:
-        return "real" if found in ("imagenet", "") else ""
-    return found
+        return "real" if name == "imagenet" or not text else ""
+    return name
 
 
 def alexnet_errors() -> dict[str, float]:

@@ -182,7 +182,7 @@ def _printed(cfg: vit.ViTConfig, size: tuple[int, int]) -> tuple[str, np.ndarray
     """Returns the model of Figures 7 and 11 that `cfg` is, with its distances; else ("", None)."""
     for model, printed in results.attention_distance().items():
         theirs = variants.config(variant=model, classes=0)
-        fields = ("patch", "width", "depth", "mlp", "heads")
+        fields = ("patch", "width", "depth", "mlp", "heads", "pool", "posemb", "registers")
         alike = all(getattr(cfg, field) == getattr(theirs, field) for field in fields)
         stages = [one and one.stages for one in (cfg.inner_resnet, theirs.inner_resnet)]
         if alike and stages[0] == stages[1] and size == (PRINTED, PRINTED):

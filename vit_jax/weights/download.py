@@ -84,7 +84,11 @@ def identity(text: str) -> tuple[str, str]:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     known = dict(_downloaded())
     names = [name for name, checksum in known.items() if checksum == digest]
-    same = [name for name in known if path.parts[-2:] == Path(name).parts[-2:]]
+    every = itertools.chain.from_iterable(published.CHECKPOINTS.values())
+    alike = [name for name in every if Path(name).name == path.name]
+    depth = 1 if len(alike) == 1 else 2  # ViT-B_16.npz lies in several folders
+    same = [name for name in alike if name in known]
+    same = [name for name in same if path.parts[-depth:] == Path(name).parts[-depth:]]
     return digest, (names or [provenance.OTHER for _ in same] or [""])[0]
 
 

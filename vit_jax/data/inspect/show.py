@@ -3,7 +3,8 @@
 
 """Draws a contact sheet: the first training examples as the model sees them, with class names.
 
-Masks are drawn as colours over the image, boxes as frames. Colours follow the number of the class.
+Masks are drawn as colours over the image, boxes as frames. Colours follow the number of the class;
+class 0 of a mask, often the background, and pixels without a class stay as they are.
 
 Start from `sheet`.
 """
@@ -92,10 +93,10 @@ def sheet(
 
 
 def _with_mask(pixels: np.ndarray, mask_HW: np.ndarray) -> np.ndarray:
-    """Returns an image with half the colour of each pixel's class; -1 stays as it is."""
+    """Returns an image with half the colour of each pixel's class; 0 and -1 stay as they are."""
     colours = _COLOURS[mask_HW % len(_COLOURS)]
     mixed = (pixels.astype(int) + colours) // 2
-    return np.where(mask_HW[..., None] >= 0, mixed, pixels).astype(np.uint8)
+    return np.where(mask_HW[..., None] > 0, mixed, pixels).astype(np.uint8)
 
 
 _Font = ImageFont.FreeTypeFont | ImageFont.ImageFont

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the authors published beside their tables: replications, and results in running text.
+"""Makes tables of what the authors published beside theirs: replications, results in the text.
 
 A replication states its rate and selects nothing: a run without a stage, which trains on all but
 the held-out part of train. Start from the function of the wanted table.

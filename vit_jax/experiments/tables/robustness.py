@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from vit_jax.config import provenance
 from vit_jax.experiments.tables import rendering, run_results
 from vit_jax.paper import results, robustness
 from vit_jax.reports import pages
@@ -45,7 +46,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """The rows, and sentences on what does not count."""
+    """Holds the rows, and sentences on what does not count."""
 
     rows: tuple[Row, ...]
     remarks: tuple[str, ...]
@@ -58,32 +59,35 @@ def read(root: Path) -> Report:
       BadInput: the folder does not exist, or a result is not a share.
     """
     runs, broken = run_results.read(root)
-    found: dict[tuple[str, str], dict[str, float]] = {}
+    rows: dict[tuple[str, str], dict[str, float]] = {}
     remarks = [f"not readable: {text}" for text in broken]
     for folder, _, files in storage.walk(root):
         if EVALUATION in files:
-            remarks += _add_evaluation(found, Path(folder) / EVALUATION)
+            remarks += _add_evaluation(rows, Path(folder) / EVALUATION)
     for run in runs:
         if run.results is not None and run.config["recipe.stage"] != "select":
-            remarks += _add_run(found, run)
-    ours = [Row(*key, values) for key, values in sorted(found.items()) if values]
+            remarks += _add_run(rows, run)
+    ours = [Row(*key, values) for key, values in sorted(rows.items()) if values]
     return Report((*_of_paper(), *ours), tuple(remarks))
 
 
-def _add_evaluation(found: dict[tuple[str, str], dict[str, float]], file: Path) -> list[str]:
+def _add_evaluation(rows: dict[tuple[str, str], dict[str, float]], file: Path) -> list[str]:
     try:
         one = json.loads(storage.read_all([file])[0])
         model = one["model"]
-        name = str(model.get("published") or one["weights"])
+        published = model.get("published") or provenance.OTHER
+        name = str(one["weights"] if published == provenance.OTHER else published)
         measured = {key: one.get(key) for key in ("top1", "mce", "examples")}
         test = robustness.name_of(str(one["data"]), str(one["labels"]))
-        pixels, among = str(model["image_size"]), one["among"]
+        pixels, among, split = str(model["image_size"]), one["among"], str(one["split"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
         return [f"not readable: {file} ({type(e).__name__}: {e}); run vit_jax evaluate again"]
-    return _add(found, (name, pixels), test, among, measured, str(file))
+    if split.startswith("train"):
+        return [f"{file}: split {split} is not a test split"]
+    return _add(rows, (name, pixels), test, among, measured, str(file))
 
 
-def _add_run(found: dict[tuple[str, str], dict[str, float]], run: run_results.Run) -> list[str]:
+def _add_run(rows: dict[tuple[str, str], dict[str, float]], run: run_results.Run) -> list[str]:
     key = str(run.folder), str(run.config["data.image_size"])
     names = {k.split(".")[1] for k in run.config if k.startswith("evals.")}
     remarks = []
@@ -94,12 +98,12 @@ def _add_run(found: dict[tuple[str, str], dict[str, float]], run: run_results.Ru
         held_out = run.config[f"evals.{name}.split"].startswith("train")
         if isinstance(measured, dict) and not held_out:
             test = robustness.name_of(source, settings["labels"])
-            remarks += _add(found, key, test, settings["classes"], measured, f"{key[0]}: {name}")
+            remarks += _add(rows, key, test, settings["classes"], measured, f"{key[0]}: {name}")
     return remarks
 
 
 def _add(
-    found: dict[tuple[str, str], dict[str, float]],
+    rows: dict[tuple[str, str], dict[str, float]],
     key: tuple[str, str],
     test: str,
     among: Any,
@@ -115,7 +119,7 @@ def _add(
     value = measured.get("mce" if test == "c" else "top1")
     if not isinstance(value, float | int):
         return [f"{where}: no {'mce' if test == 'c' else 'top1'}"]
-    row = found.setdefault(key, {})
+    row = rows.setdefault(key, {})
     if test in row and abs(row[test] - 100 * value) > 1e-9:
         return [f"{where}: {_COLUMNS[test]} of {key[0]} was measured twice, {row[test]:.2f} counts"]
     row[test] = 100 * value

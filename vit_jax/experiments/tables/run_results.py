@@ -55,6 +55,12 @@ class Run:
         share = value.get(key) if isinstance(value, dict) else None
         return 100 * share if isinstance(share, float | int) else None
 
+    def images(self, name: str) -> int:
+        """Returns the number of images that a share such as `test/top1` is of; 0 if unknown."""
+        measured = (self.results or {}).get(name.rpartition("/")[0])
+        count = measured.get("examples") if isinstance(measured, dict) else None
+        return count if isinstance(count, int) else 0
+
     def rows(self) -> list[dict[str, Any]]:
         """Returns the rows of metrics.jsonl; leaves out a torn line."""
         return jsonl.read_rows(self.folder / METRICS)
@@ -64,7 +70,7 @@ def read(root: Path) -> tuple[list[Run], list[str]]:
     """Returns (runs, a sentence for each unreadable one), from any depth below a folder.
 
     Raises:
-      BadInput: the folder does not exist, an accuracy is not a share, or a result is not finite.
+      BadInput: the folder does not exist.
     """
     if not storage.is_dir(root):
         try:
@@ -92,8 +98,8 @@ def open_run(folder: Path) -> Run:
     """Returns the run of a workdir that has a config.yaml.
 
     Raises:
-      Unreadable: a file in it cannot be read.
-      BadInput: an accuracy is not a share, or a result is not finite.
+      Unreadable: a file in it cannot be read, an accuracy is not a share, or a result is not
+        finite.
     """
     try:
         config = dict(config_lib.flatten(config_lib.read(str(folder / CONFIG))))
@@ -106,7 +112,7 @@ def open_run(folder: Path) -> Run:
         raise Unreadable(f"{RESULTS} cannot be read ({e})") from e
     if results is not None and not isinstance(results, dict):
         raise Unreadable(f"{RESULTS} holds {type(results).__name__}, expected an object")
-    _check(file, results or {})
+    _check(results or {})
     return Run(folder, config, results)
 
 
@@ -118,20 +124,15 @@ def _workdirs(root: Path) -> Iterator[Path]:
             yield folder
 
 
-def _check(file: Path, results: Mapping[str, Any]) -> None:
-    """Raises BadInput for results that are not finite and for accuracies that are not shares."""
+def _check(results: Mapping[str, Any]) -> None:
+    """Raises Unreadable for results that are not finite and for accuracies that are not shares."""
     for split, metrics in results.items():
         for name, value in metrics.items() if isinstance(metrics, dict) else ():
-            if not isinstance(value, int | float) or isinstance(value, bool):
-                continue
-            if not -math.inf < value < math.inf:
-                raise BadInput(
-                    f"{file}: {split}/{name} is {value}; a table needs a finite number. "
-                    "Repeat the run, or move it out of --runs."
-                )
             accuracy = name in ("top1", "top5") or name.endswith("shot")
-            if accuracy and not 0 <= value <= 1:
-                raise BadInput(
-                    f"{file}: {split}/{name} is {value}; an accuracy is a share from 0 to 1. Move "
-                    "the run out of --runs."
-                )
+            if not isinstance(value, int | float) or (isinstance(value, bool) and not accuracy):
+                continue
+            expected = "a share from 0 to 1" if accuracy else "a finite number"
+            if isinstance(value, bool) or not (
+                0 <= value <= 1 if accuracy else -math.inf < value < math.inf
+            ):
+                raise Unreadable(f"{split}/{name} in {RESULTS} is {value}, expected {expected}")

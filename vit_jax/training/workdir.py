@@ -231,9 +231,11 @@ def prepare(
 
 def _identity(config: sections.Config) -> tuple[str, str]:
     """Returns SHA-256 and published name of the weights file in `init`; empty for a run."""
+    if not config.init:
+        return "", ""
     from vit_jax.weights import download, loading
 
-    if not config.init or loading.may_be_run(config.init):
+    if loading.may_be_run(config.init):
         return "", ""
     return download.identity(config.init)
 

@@ -18,6 +18,8 @@ from vit_jax.reports.run import comparison, single
 from vit_jax.weights import loading
 
 SHOWN = 4  # settings above a panel
+# Settings to show first; Figure 10 compares the first three.
+_FIRST = ("length", "schedule.lr", "optimizer.weight_decay", "objective", "batch_size", "model.")
 NAME = "posemb"
 
 
@@ -41,6 +43,8 @@ def differing(texts: Sequence[str]) -> list[dict[str, str]]:
         for key in comparison.differing_keys([values for values in flat if values])
         if config_lib.changes_results(key)
     ]
+    first = [key for start in _FIRST for key in keys if key.startswith(start)]
+    keys = list(dict.fromkeys([*first, *keys]))
     return [
         {key: single.text(values.get(key)) for key in keys} if values else {} for values in flat
     ]

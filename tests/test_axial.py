@@ -241,6 +241,7 @@ def test_the_model_says_what_it_is(family, size, grid):
 # --- forms ---
 
 
+@pytest.mark.integration
 def test_scan_loop_and_unrolled_layers_are_the_same_also_with_dropout():
     cfg, params, images = params_and_images(
         "vit", dropout=0.2, drop_path=0.5, attention_dropout=0.1
@@ -268,6 +269,7 @@ def test_stochastic_depth_drops_the_layers_of_whole_images():
     assert 8 <= len(np.unique(found.round(3), axis=0)) <= 16  # four branches kept or dropped
 
 
+@pytest.mark.integration
 @EVERY
 def test_remat_keeps_what_it_says_and_changes_nothing(family):
     named = {"vit": "query,mlp_up", "resnet": "conv,qkv"}[family]

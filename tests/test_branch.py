@@ -78,6 +78,7 @@ def rows_to(workdir, step):
     return read_rows(storage.path(str(workdir)) / "metrics.jsonl", step)
 
 
+@pytest.mark.integration
 def test_branch_that_is_longer_and_cools_down_equals_a_run_that_planned_it(parent, planned, cooled):
     assert_equal(cooled, planned)
     assert rows_to(cooled, 8) == rows_to(parent, 8)
@@ -117,6 +118,7 @@ def test_page_counts_the_time_of_its_own_steps_alone(parent, tmp_path):
     assert "up to step 10 are" in single._facts(of_branch)["branch"]
 
 
+@pytest.mark.integration
 def test_branch_that_ended_before_its_first_save_branches_from_the_same_step(
     parent, planned, tmp_path, monkeypatch
 ):
@@ -139,6 +141,7 @@ def test_branch_that_ended_before_its_first_save_branches_from_the_same_step(
     assert_equal(new, planned)
 
 
+@pytest.mark.integration
 def test_branch_with_a_checkpoint_goes_on_without_its_parent(cooled, planned, tmp_path):
     short, gone = back_to(cooled, tmp_path / "short", 8), tmp_path / "gone"
     config = config_lib.changed(
@@ -192,6 +195,7 @@ def test_branch_on_another_mesh_is_the_same_up_to_rounding(parent, planned, tmp_
     assert close(tmp_path / "new", planned) > 40
 
 
+@pytest.mark.integration
 def test_jump_of_the_rate_is_allowed_and_logged(parent, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(train, "run_in", lambda *_: {})
     for number, (rate, jumps) in enumerate(((1e-4, True), (4e-3, False))):

@@ -165,6 +165,7 @@ def run(workdir, *args):
     return main(["train", f"--config={RECIPE}", f"--workdir={workdir}", *TINY, *args])
 
 
+@pytest.mark.integration
 def test_run_is_measured_and_branched_bit_for_bit(tmp_path, capsys):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     assert run(whole, "--config.evals.val.batch_size=32", "--config.ema.decay=0.9") == 0

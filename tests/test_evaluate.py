@@ -67,6 +67,7 @@ def folder_of_digits(root, *, names=str):
     return root
 
 
+@pytest.mark.integration
 def test_classes_of_other_data_go_by_their_names(digits_run, tmp_path, capsys):
     images = folder_of_digits(tmp_path / "images")
     (images / "0").rename(tmp_path / "zeros")  # the others move up by one
@@ -87,6 +88,7 @@ def test_classes_of_other_data_go_by_their_names(digits_run, tmp_path, capsys):
     np.testing.assert_array_equal(confusion, expected)
 
 
+@pytest.mark.integration
 def test_weights_without_names_are_matched_by_number_or_by_names_given(
     digits_run, tmp_path, capsys
 ):

@@ -542,6 +542,7 @@ def test_an_evaluator_is_tried_before_anything_is_trained(value):
         custom.try_on_random_logits(evaluator, 3, 1)
 
 
+@pytest.mark.integration
 def test_an_evaluator_that_fails_later_ends_the_run_and_keeps_it(mine, tmp_path, capsys):
     workdir = tmp_path / "run"
     words = [*TINY, "--config.evals.val.evaluator=others:of_all_images"]  # of step 6

@@ -83,6 +83,7 @@ def test_each_key_draws_one_size_and_all_are_drawn_equally_often():
     np.testing.assert_allclose(np.bincount(distance.argmin(axis=1)) / 600, 1 / 3, atol=0.06)
 
 
+@pytest.mark.integration
 def test_gradients_are_those_of_the_vit_that_was_drawn():
     """With dropout, and through the resizing; the backward pass is written by hand."""
     cfg = config(8, (8, 16), dropout=0.3, drop_path=0.2, pool="gap")

@@ -70,6 +70,7 @@ def whole(mine, tmp_path_factory):
     return workdir
 
 
+@pytest.mark.integration
 def test_what_it_keeps_is_saved_and_a_run_goes_on_bit_for_bit(whole, tmp_path, monkeypatch):
     assert set(saved(whole, 6)["kept"]["teacher"]) >= {"embedding", "objective"}
     cut = tmp_path / "cut"
@@ -154,6 +155,7 @@ def segment(workdir, *args):
     return run(workdir, "--config.data.image_size=8", *args, number=1)
 
 
+@pytest.mark.integration
 def test_mask_and_feature_map_of_the_page(mine, tmp_path):
     workdir = tmp_path / "discs"
     assert segment(workdir, "--config.length=30 steps", "--config.schedule.lr=0.01") == 0

@@ -411,6 +411,7 @@ def test_a_compiler_that_dies_is_reported(monkeypatch):
         process.ask(("x", {}))
 
 
+@pytest.mark.integration
 def test_this_machine_is_planned_by_its_own_compiler():
     made = plan.plan(base("--config.mesh.fsdp=2"), topology.find("cpu-4"))
     found = made.measured
@@ -432,6 +433,7 @@ def test_gpus_are_counted_where_none_is():
     assert made.measured.collective_bytes["data"]["all-reduce"] > 0
 
 
+@pytest.mark.integration
 def test_plans_of_gpus_are_of_the_model_that_gpus_run():
     """Two pieces: what a CPU, which stands in for them, computes otherwise in long runs."""
     short, long = (

@@ -79,6 +79,7 @@ def test_weights_without_names_have_numbers_and_take_names(digits_run, tmp_path,
     assert rows(printed)[0]["name"] == f"digit {bare['class']}"
 
 
+@pytest.mark.integration
 def test_images_that_cannot_be_read_are_told_once_the_others_are_written(
     digits_run, tmp_path, capsys
 ):

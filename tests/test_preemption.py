@@ -59,6 +59,7 @@ def at_call(monkeypatch, owner, name, number=1, act=signalled):
     monkeypatch.setattr(owner, name, replaced)
 
 
+@pytest.mark.integration
 def test_stopped_in_an_evaluation_and_in_training_equals_uninterrupted(
     quiet, tmp_path, monkeypatch, capsys
 ):

@@ -306,6 +306,7 @@ def test_newest_good_moves_nothing_before_it_is_restored(stopped):
     assert content(stopped / "run") == before
 
 
+@pytest.mark.integration
 def test_images_that_came_since_the_last_start_are_told_of(stopped, caplog):
     """No class is new, so the run goes on; but its epochs have other images."""
     assert train(stopped) == 0

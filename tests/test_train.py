@@ -114,6 +114,7 @@ def test_loss_falls(tmp_path):
     assert losses[-1] < 0.8 * losses[0]
 
 
+@pytest.mark.integration
 def test_from_scratch_without_being_asked_says_once_what_would_help_and_how_long_it_takes(
     tmp_path, capsys, caplog, monkeypatch
 ):
@@ -202,6 +203,7 @@ def test_results_that_are_damaged_are_bad_input(finished, tmp_path, capsys, text
     assert "Remove it and run the same command again" in message
 
 
+@pytest.mark.integration
 def test_run_in_a_bucket_that_is_stopped_and_continued_equals_one_on_a_disk(
     finished, store, monkeypatch, capsys
 ):
@@ -234,6 +236,7 @@ def test_run_in_a_bucket_that_is_stopped_and_continued_equals_one_on_a_disk(
     assert "not readable" not in capsys.readouterr().out
 
 
+@pytest.mark.integration
 def test_run_in_a_folder_of_any_name_is_continued_and_used(finished, tmp_path, monkeypatch, capsys):
     """A pattern, an escape, a URL's signs, a home and a step, all of which are only a name here."""
     monkeypatch.chdir(tmp_path)
@@ -327,6 +330,7 @@ def test_interrupted_and_continued_equals_uninterrupted(finished, tmp_path, monk
     assert same_parameters(tmp_path, finished)
 
 
+@pytest.mark.integration
 def test_damaged_checkpoint_is_left_out_and_the_run_ends_as_if_nothing_had_been(
     finished, tmp_path, monkeypatch, caplog
 ):
@@ -358,6 +362,7 @@ def test_save_that_fails_ends_the_run_at_the_next_step(tmp_path, monkeypatch, ca
     assert max(step for step, _ in logged(tmp_path)) < 4
 
 
+@pytest.mark.integration
 def test_results_lost_after_the_last_save_are_made_again(finished, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(train, "finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -422,6 +427,7 @@ def test_a_run_goes_on_with_another_mesh_memory_and_attention(tmp_path, monkeypa
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.integration
 def test_what_is_not_finite_stops_at_that_step_and_keeps_the_last_good(
     tmp_path, capsys, monkeypatch
 ):
@@ -500,6 +506,7 @@ def test_updates_are_skipped_as_often_as_asked_and_counted_over_a_restart(
     assert same_parameters(tmp_path / "cut", tmp_path / "quiet")
 
 
+@pytest.mark.integration
 def test_one_update_more_than_may_be_skipped_stops_the_run(tmp_path, capsys, monkeypatch):
     poison(monkeypatch, 3, 7)
     assert run(tmp_path, "--config.skip_non_finite=1", "--config.report.every=5 steps") == 1
@@ -531,6 +538,7 @@ def test_metrics_are_fetched_once_a_window(tmp_path, monkeypatch):
     assert len(fetches) <= 4 + 1 + 4
 
 
+@pytest.mark.integration
 def test_best_and_newest_are_kept_and_curves_of_tensorboard_are_written(tmp_path):
     keep = ("--config.checkpoint.keep_best=val/loss", "--config.checkpoint.every=5 steps")
     more = ("--config.evals.val.every=3 steps", "--config.report.tensorboard=true")
@@ -680,6 +688,7 @@ def test_every_recipe_says_what_it_is(name):
         assert config.expected.tolerance > 0
 
 
+@pytest.mark.integration
 def test_start_from_a_run_with_other_classes_and_resolution(
     finished, tmp_path, image_folder, caplog, capsys
 ):
@@ -704,6 +713,7 @@ def test_start_from_a_run_with_other_classes_and_resolution(
     assert main.main(["train", *[a for a in args if "init" not in a]]) == 0
 
 
+@pytest.mark.integration
 def test_start_from_an_original_npz_file(tmp_path, image_folder, caplog):
     draw = np.random.default_rng(0).normal
     block = "Transformer/encoderblock_0"
@@ -814,6 +824,7 @@ def test_names_of_evaluations_that_would_collide_are_refused(tmp_path, capsys, n
     assert f"evals.{name}" in capsys.readouterr().err
 
 
+@pytest.mark.integration
 def test_bad_image_is_named_and_what_was_written_is_removed(tmp_path, image_folder, capsys):
     folder = tmp_path / "images"
     shutil.copytree(image_folder, folder)

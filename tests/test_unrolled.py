@@ -65,6 +65,7 @@ def test_mixers_too():
     assert_same(tiny.mixer(drop_path=0.4))
 
 
+@pytest.mark.integration
 def test_forward_derivatives_are_those_of_the_scan():
     cfg = tiny.config()
     params, images = tiny.params(cfg), tiny.images_of(cfg)
@@ -130,6 +131,7 @@ def losses(long, monkeypatch, **changes):
     return np.array(found), made.model.cfg.unrolled
 
 
+@pytest.mark.integration
 def test_losses_on_a_mesh_are_those_of_the_scan(monkeypatch):
     expected, unrolled = losses(False, monkeypatch)
     assert not unrolled
@@ -172,6 +174,7 @@ def test_layers_that_are_not_stacked_are_not_unrolled():
     assert not layers_unrolled(**{"model.scan": False})
 
 
+@pytest.mark.integration
 def test_remat_saves_memory_in_long_runs_too(monkeypatch):
     monkeypatch.setitem(execution._UNROLLED_ABOVE, "cpu", 0)
     kept = {}

@@ -219,7 +219,7 @@ def test_agreeing_and_barriers_that_name_who_is_missing(tmp_path):
     ]  # fmt: skip
     said = [child.communicate(timeout=120) for child in children]
     assert [child.returncode for child in children] == [43, 43, 43], said
-    assert [out for out, _ in said] == ["so far\n"] * 3, said
+    assert [out.splitlines()[-1] for out, _ in said] == ["so far"] * 3, said  # Gloo prints too
     name = f"the meal: process 1 of 3 ({socket.gethostname()}) did not come within 1 s"
     assert all(name in err for _, err in said), said
     assert [p.name for p in tmp_path.rglob("*")] == ["a"]

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from test_rendezvous import free_port
@@ -120,6 +121,40 @@ def test_hint_that_fails_does_not_keep_a_process(monkeypatch, capsys):
     line.close()
     assert codes == [PeerLost.exit_code]
     assert "process 1 is gone. Run again." in capsys.readouterr().err
+
+
+@pytest.fixture
+def pair():
+    """The links of processes 0 and 1, in this process."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ends = [socket.create_connection(listener.getsockname()), listener.accept()[0]]
+    lines = [
+        peer_links.PeerLinks(
+            ProcessIdentity("127.0.0.1:1", 2, i, "test"), {1 - i: peer_links.Channel(end)}, ["a", "b"]
+        )
+        for i, end in enumerate(ends)
+    ]
+    yield lines
+    for line in lines:
+        line._closing = True
+    for line in lines:
+        line.close()
+
+
+def test_both_processes_get_the_values_of_both(pair):
+    with ThreadPoolExecutor(1) as other:
+        later = other.submit(pair[1].gather, "x", "b", 5)
+        assert pair[0].gather("x", "a", 5) == ["a", "b"] == later.result()
+        long = "a" * 300_000  # several packets
+        first = other.submit(pair[0].gather, "y", long, 5)
+        assert pair[1].gather("y", "", 5) == [long, ""] == first.result()
+
+
+@pytest.mark.parametrize("present, values", [(0, ["a", None]), (1, [None, "a"])])
+def test_a_process_that_does_not_come_in_time_has_no_value(pair, present, values):
+    start = time.monotonic()
+    assert pair[present].gather("x", "a", 0.1) == values
+    assert 0.1 <= time.monotonic() - start < peer_links.GRACE_SECS
 
 
 CHILD = """

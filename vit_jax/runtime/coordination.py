@@ -3,9 +3,9 @@
 
 """Starts a process, alone or as one of several: its platform, its peers, and their agreements.
 
-It must run before jax touches a device. It is the only user of jax's coordination client, whose
-own barrier does not name missing processes. `coordinated_stop` handles requests to stop. Start
-from `session` (several processes), then `start` (platform).
+It must run before jax touches a device. Agreements travel over `peer_links`, which name missing
+processes. `coordinated_stop` handles requests to stop. Start from `session` (several processes),
+then `start` (platform).
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import jax
-from jax._src import distributed as jax_distributed
+import numpy as np
 
 from vit_jax.config.sections import Platform
 from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped
@@ -84,6 +84,7 @@ _LOST = ("gloo", "nccl", "connection", "socket", "unavailable", "deadline", "hea
 _LATER_SECS = (
     30  # for the peer links to name a silent process, before jax ends all without a message
 )
+_ADDRESS_BYTES = 256  # of process 0 on a TPU
 _TOKEN_SECS = 5  # longest wait for a file of another host to appear on shared storage
 log = logging.getLogger("vit_jax")
 
@@ -220,7 +221,7 @@ def _initialize(who: ProcessIdentity | None, connect_secs: int, heartbeat_secs: 
     if who is None:
         with contextlib.suppress(ValueError):  # a TPU of one host has no coordinator
             jax.distributed.initialize(**times)
-        return jax_distributed.global_state.num_processes > 1
+        return jax.distributed.is_initialized() and jax.process_count() > 1
     known = [os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy", ""), who.address[0]]
     os.environ["no_grpc_proxy"] = ",".join(filter(None, known))
     ids = who.local_device_ids
@@ -237,18 +238,16 @@ def _initialize(who: ProcessIdentity | None, connect_secs: int, heartbeat_secs: 
 
 
 def _meet_on_tpu(connect_secs: int) -> "tuple[ProcessIdentity, PeerLinks]":
-    """Connects processes that jax found by itself, on a port that process 0 announces."""
+    """Connects processes that jax found by itself, at an address that process 0 announces."""
+    from jax.experimental import multihost_utils
+
     from vit_jax.runtime import rendezvous
 
-    state = jax_distributed.global_state
-    coordinator = str(state.coordinator_address)
-    who = ProcessIdentity(coordinator, state.num_processes, state.process_id, "TPU")
-    client: Any = state.client
-    if who.index == 0:
-        with rendezvous.listen(who, (who.address[0], 0)) as probe:
-            client.key_value_set("vit_jax/port", str(probe.getsockname()[1]))
-    port = int(client.blocking_key_value_get("vit_jax/port", connect_secs * 1000))
-    return who, rendezvous.meet(who, (who.address[0], port), rendezvous.facts(), connect_secs)
+    own = rendezvous.free_address() if jax.process_index() == 0 else ""
+    text = np.frombuffer(own.encode().ljust(_ADDRESS_BYTES), np.uint8)
+    address = np.asarray(multihost_utils.broadcast_one_to_all(text)).tobytes().decode().strip()
+    who = ProcessIdentity(address, jax.process_count(), jax.process_index(), "TPU")
+    return who, rendezvous.meet(who, who.address, rendezvous.facts(), connect_secs)
 
 
 def _leave(line: "PeerLinks", error: BaseException) -> None:
@@ -300,20 +299,12 @@ def gather(name: str, value: str, timeout_secs: float | None = None) -> list[str
     coordinated_stop.check()
     if _now is None:
         return [value]
-    client: Any = jax_distributed.global_state.client
-    count, timeout = _now.who.count, timeout_secs or _now.barrier_secs
-    folder = f"vit_jax/{next(_now.numbers)}/{name.replace('/', '_')}"
-    client.key_value_set(f"{folder}/{_now.who.index}", value)
-    try:
-        client.wait_at_barrier(folder, int(timeout * 1000))
-    except jax.errors.JaxRuntimeError as e:
-        came = {int(key.rpartition("/")[2]) for key, _ in client.key_value_dir_get(folder)}
-        missing = [_now.line.name(i) for i in range(count) if i not in came]
-        raise PeerLost(
-            f"{name}: {', '.join(missing) or 'a process'} did not come within {timeout:g} s."
-        ) from e
-    values = {int(k.rpartition("/")[2]): v for k, v in client.key_value_dir_get(folder)}
-    return [values[i] for i in range(count)]
+    timeout = timeout_secs or _now.barrier_secs
+    values = _now.line.gather(f"{next(_now.numbers)} {name}", value, timeout)
+    missing = [_now.line.name(i) for i, value in enumerate(values) if value is None]
+    if missing:
+        raise PeerLost(f"{name}: {', '.join(missing)} did not come within {timeout:g} s.")
+    return [value for value in values if value is not None]
 
 
 def barrier(name: str, timeout_secs: float | None = None) -> None:

@@ -5,13 +5,16 @@
 
 The kernel closes the connections of a process that dies, so the others notice at once, whatever
 they wait for, on every kind of device. A frozen process falls silent. A process that fails tells
-the others why before it leaves. `rendezvous` opens the connections, which also carry messages of
-other modules (`send`, `listen`). This module must not import jax. Start from `PeerLinks`.
+the others why before it leaves. `rendezvous` opens the connections, which also carry agreements
+(`gather`) and messages of other modules (`send`, `listen`). This module must not import jax. Start
+from `PeerLinks`.
 """
 
+import collections
 import contextlib
 import json
 import logging
+import queue
 import selectors
 import socket
 import threading
@@ -110,6 +113,9 @@ class PeerLinks:
         self._beat = 0.0  # when this process last sent a sign of life
         self._handler: Handler | None = None
         self._unheard: list[tuple[int, str, Any]] = []  # messages from before there was a handler
+        self._meetings: dict[str, tuple[float, dict[int, str]]] = {}  # process 0: end, who came
+        self._gathered: collections.defaultdict[str, queue.SimpleQueue[list[str | None]]]
+        self._gathered = collections.defaultdict(queue.SimpleQueue)
         self._verdict: tuple[int, str] | None = None  # exit code, message
         self._hung = False  # the verdict is a hang
         self._heard = 0.0  # when the verdict arrived
@@ -134,6 +140,47 @@ class PeerLinks:
             self._handler, unheard, self._unheard = handler, self._unheard, []
             for one in unheard:
                 handler(*one)
+
+    def gather(self, name: str, value: str, timeout_secs: float) -> list[str | None]:
+        """Returns the values of all processes, by number, once all have come or the time is up.
+
+        The time starts when the first process comes. A process that did not come in time has the
+        value None, and all others get the same answer.
+
+        Args:
+          name: the name of the exchange, which no other exchange of the run has.
+          value: the value of this process.
+          timeout_secs: the longest wait.
+        """
+        with self._lock:
+            answer = self._gathered[name]
+            if self.index == 0:
+                self._arrive(0, name, value, timeout_secs)
+        if self.index:
+            for channel in list(self._channels.values()):
+                channel.send({"gather": name, "value": value, "secs": timeout_secs})
+        try:
+            values = answer.get(timeout=timeout_secs + GRACE_SECS)
+        except queue.Empty:  # process 0, which answers, is slow
+            values = [None, *[""] * (self.count - 1)]
+        self._gathered.pop(name, None)
+        return values
+
+    def _arrive(self, index: int, name: str, value: str, timeout_secs: float) -> None:
+        """Notes the value of a process, as process 0, and answers once all have come."""
+        end = time.monotonic() + timeout_secs
+        _, came = self._meetings.setdefault(name, (end, {}))
+        came[index] = value
+        if len(came) == self.count:
+            self._answer(name)
+
+    def _answer(self, name: str) -> None:
+        """Sends the values that came to all processes, as process 0."""
+        _, came = self._meetings.pop(name)
+        values = [came.get(i) for i in range(self.count)]
+        for channel in list(self._channels.values()):
+            channel.send({"gathered": name, "values": values})
+        self._gathered[name].put(values)
 
     def close(self) -> None:
         """Says goodbye: no process is missed from here on. All processes have agreed to end."""
@@ -184,6 +231,10 @@ class PeerLinks:
                         selector.unregister(channel.socket)
                         channel.socket.close()
                 self._keep_in_touch()
+                with self._lock:
+                    now = time.monotonic()
+                    for name in [n for n, (end, _) in self._meetings.items() if now > end]:
+                        self._answer(name)
                 if self._verdict and not self._leaving:
                     code, text = self._verdict
                     lost = code == PeerLost.exit_code
@@ -220,6 +271,10 @@ class PeerLinks:
                 elif "topic" in message:
                     one = index, message["topic"], message["said"]
                     self._handler(*one) if self._handler else self._unheard.append(one)
+                elif "gather" in message:
+                    self._arrive(index, message["gather"], message["value"], message["secs"])
+                elif "gathered" in message:
+                    self._gathered[message["gathered"]].put(message["values"])
                 elif "alive" not in message and self._verdict is None:
                     self._tell(message["code"], message["text"], message["hung"])
         if messages is None:

@@ -8,6 +8,7 @@ jax's client would only abort. The connections stay open as `PeerLinks`. This mo
 import jax. Start from `meet`.
 """
 
+import contextlib
 import hashlib
 import importlib.metadata
 import logging
@@ -218,6 +219,16 @@ def listen(who: ProcessIdentity, address: tuple[str, int]) -> socket.socket:
             f"(coordinator {who.coordinator}, {who.origin}): {e.strerror}; another program, or an "
             "earlier run that has not ended, uses it. End that, or give another port."
         ) from e
+
+
+def free_address() -> str:
+    """Returns HOST:PORT, by which other hosts reach a port of this one that nothing uses."""
+    host = socket.gethostname()
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # sends nothing: it only looks up the way there
+        host = probe.getsockname()[0]
+    with socket.create_server(("", 0)) as probe:
+        return f"{host}:{probe.getsockname()[1]}"
 
 
 def _listed(indices: list[int]) -> str:

@@ -70,10 +70,14 @@ class Report:
             log.info("report: a bucket gets no TensorBoard files; the metrics are in %s",
                      jsonl.rows_path(metrics))  # fmt: skip
         elif tensorboard and write:
-            from clu import metric_writers  # imports TensorFlow and tensorboard
-
-            place: Any = os.fsencode(workdir)  # as text, TensorFlow accepts only names in UTF-8
-            self._writer = metric_writers.AsyncWriter(metric_writers.SummaryWriter(place))
+            try:
+                from clu import metric_writers  # imports TensorFlow and tensorboard
+            except ModuleNotFoundError as e:
+                log.info("report: no TensorBoard files: %s is not installed (pip install "
+                         "'vit_jax[tf]'); the metrics are in %s", e.name, metrics)  # fmt: skip
+            else:
+                place: Any = os.fsencode(workdir)  # as text, TensorFlow accepts only UTF-8
+                self._writer = metric_writers.AsyncWriter(metric_writers.SummaryWriter(place))
         self._line_open = False
 
     def row(self, step: int, values: Mapping[str, float | int]) -> None:

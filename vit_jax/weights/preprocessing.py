@@ -23,7 +23,7 @@ import numpy as np
 
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops import decode
-from vit_jax.data.tensorflow import tf
+from vit_jax.data.tensorflow import NotInstalled, op_errors, tf
 from vit_jax.errors import BadInput
 from vit_jax.step.state import normalise
 from vit_jax.storage import files as storage
@@ -83,7 +83,9 @@ def _named(name: str, chain: str) -> Iterator[None]:
     """Turns errors of TensorFlow into BadInput about one image."""
     try:
         yield
-    except (tf.errors.OpError, ValueError) as e:
+    except NotInstalled:
+        raise
+    except (ValueError, *op_errors()) as e:
         reason = re.sub(r"\{\{.*?\}\}|\[Op:.*", "", str(e)).strip(" .")
         raise BadInput(
             f"{name} does not go through {chain}: {reason}. Remove or replace the image."
@@ -118,7 +120,7 @@ def chain_reader(
         with _named(name, chain):
             try:
                 image = apply(content)
-            except tf.errors.OpError:
+            except op_errors():
                 if isinstance(content, np.ndarray):
                     raise
                 image = apply(op.in_python(content))

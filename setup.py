@@ -7,7 +7,23 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
-JAX = ">=0.10,<0.12"  # tested: 0.10 on Python 3.11; 0.10 and 0.11 on Python 3.12
+JAX = ">=0.10,<0.13"  # docs/versions.md lists what was tested
+# Where TensorFlow has released wheels; everything that does not use tf.data works without it.
+TENSORFLOW = [
+    "tensorflow-cpu>=2.21,<2.23; python_version < '3.14'"
+    " and sys_platform == 'linux' and platform_machine == 'x86_64'",
+    "tensorflow>=2.21,<2.23; python_version < '3.14'"
+    " and sys_platform == 'linux' and platform_machine == 'aarch64'",
+    "tensorflow>=2.21,<2.23; python_version < '3.14'"
+    " and sys_platform == 'darwin' and platform_machine == 'arm64'",
+]
+# Where it has no more than a release candidate.
+TENSORFLOW_CANDIDATE = [
+    "tensorflow-cpu>=2.22.0rc0,<2.23; python_version >= '3.14'"
+    " and sys_platform == 'linux' and platform_machine == 'x86_64'",
+    "tensorflow>=2.22.0rc0,<2.23; python_version >= '3.14'"
+    " and (sys_platform != 'linux' or platform_machine != 'x86_64')",
+]
 
 setup(
     name="vit_jax",
@@ -16,7 +32,7 @@ setup(
     long_description=Path(__file__).with_name("README.md").read_text(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
-    python_requires=">=3.11,<3.13",
+    python_requires=">=3.11,<3.15",
     packages=find_packages(include=["vit_jax", "vit_jax.*", "configs", "launch", "launch.*"]),
     package_data={"vit_jax.paper": ["*.json"], "vit_jax.reports": ["templates/*"]},
     install_requires=[
@@ -27,14 +43,14 @@ setup(
         "orbax-checkpoint>=0.12,<0.13",
         "clu>=0.0.12,<0.1",
         "tensorflow-datasets>=4.9.10,<5",
-        'tensorflow-cpu>=2.21,<2.22; platform_machine == "x86_64"',
-        'tensorflow>=2.21,<2.22; platform_machine != "x86_64"',
+        *TENSORFLOW,
         "tensorboard>=2.20,<3",  # needed by clu; TensorFlow 2.21 no longer brings it
         "scikit-learn>=1.5,<2",  # only for the file of digits inside it
         "importlib_resources>=6,<8",  # TFDS needs it to download, but does not say so
         "numpy>=2.0,<3",
         "scipy>=1.14,<2",  # Student's t, and L-BFGS of linear probes
         "ml_dtypes>=0.5,<1",
+        "flatbuffers>=24",  # the format of jax.export, which does not say so
         "jinja2>=3.1,<4",  # pages
         "matplotlib>=3.10,<4",  # figures of what is inside a model, and charts of pages
         "pillow>=11,<14",  # timm's and Hugging Face's preprocessing is its resizing
@@ -49,6 +65,7 @@ setup(
         "cuda13": [f"jax[cuda13]{JAX}"],
         "tpu": [f"jax[tpu]{JAX}"],
         "gcs": ["gcsfs>=2025,<2027"],  # workdirs and data in buckets of Google Cloud Storage
+        "tf": [*TENSORFLOW, *TENSORFLOW_CANDIDATE],
         "plan": [f"jax[tpu]{JAX}"],  # the TPU compiler, which needs no TPU
         # What reads timm's and Hugging Face's formats back, after an export and in tests.
         "export": ["timm>=1.0.20,<2", "torch>=2.6,<3", "transformers>=5,<6"],

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import errno
 import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
@@ -280,7 +281,9 @@ def list_devices() -> dict[str, Any]:
 
 
 def tensorflow() -> list[Finding]:
-    """Checks that TensorFlow can be imported and sees no accelerator."""
+    """Checks that TensorFlow, where it is installed, can be imported and sees no accelerator."""
+    if importlib.util.find_spec("tensorflow") is None:
+        return [Finding("tensorflow", "not installed; pip install 'vit_jax[tf]' for tf.data")]
     own = {name: None for name in os.environ if name.startswith("JAX_")}  # not TensorFlow's fault
     try:
         version, seen, usable = call("vit_jax.data.tensorflow:accelerators", IMPORT_SECS, own)

@@ -3,9 +3,10 @@
 
 """Repeats the paper's experiments in miniature, on real images and a CPU, with claims fixed before.
 
-    vit_jax sweep --config=configs/miniature.py:tier=hour --workdir=runs/miniature --parallel=2
-    vit_jax sweep --config=configs/miniature.py:tier=evening --workdir=runs/evening --parallel=2
-    vit_jax table miniature --runs=runs
+    D=runs/miniature
+    vit_jax sweep --config=configs/miniature.py:tier=hour --workdir=$D/hour --parallel=2
+    vit_jax sweep --config=configs/miniature.py:tier=evening --workdir=$D/evening --parallel=2
+    vit_jax table miniature --runs=$D
 
     tier       hour | evening | night; a sweep also takes rates-hour | rates-evening
     execution  1 | 2: the seeds of a sweep, 0 to 7 or 8 to 15 (night: 0 to 2 or 3 to 5)

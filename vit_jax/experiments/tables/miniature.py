@@ -18,7 +18,6 @@ from vit_jax.reports import pages
 
 NAME = "miniature"
 CORRELATION = "posemb/distance_correlation"  # measured on weights, not in results.json
-_FILE = "miniature.py"
 _TITLE = "The paper in miniature: claims made beforehand, and results of runs"
 _CLAIMS = ("tier", "claim", "criterion", "mean", "standard error", "seeds", "verdict")
 _MEASURED = ("run", "metric", "mean in %", "standard deviation", "seeds")
@@ -57,7 +56,7 @@ def judge(root: Path, correlation: Callable[[Path], float]) -> Report:
     runs, broken = run_results.read(root)
     remarks = [f"not readable: {text}" for text in broken]
     cells = _cells(runs, remarks)
-    listed = recipes.call(recipes.root() / "configs" / _FILE, "claims", "")
+    listed = recipes.call(recipes.file(NAME), "claims", "")
     asked = [Claim(**one) for one in listed]
     measured = _measured(cells)
     for key in {(cell, m) for one in asked for _, cell, m in one.terms if m == CORRELATION}:
@@ -100,7 +99,7 @@ def _cells(runs: Iterable[Run], remarks: list[str]) -> dict[str, dict[int, Run]]
 def _why_not(run: Run, cell: str) -> str:
     """Returns how a run differs from the recipe; empty if it does not."""
     try:
-        differences = recipe_diff.differences(run.config, recipe_diff.recipe(_FILE, cell))
+        differences = recipe_diff.differences(run.config, recipe_diff.recipe(NAME, cell))
     except BadInput as e:
         return str(e)
     reasons = [f"{key}: {own}, not {wanted}" for key, own, wanted in differences]

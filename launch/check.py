@@ -100,7 +100,7 @@ def plan(job: Job, configs: Sequence[sections.Config]) -> str:
         return "not planned: " + (
             "memory and hours are those of TPUs and GPUs"
             if job.accelerator is None or job.accelerator.generation.platform == "cpu"
-            else "pip install -e '.[plan]' says whether it fits, and for how many hours"
+            else "pip install 'vit_jax[plan]' says whether it fits, and for how many hours"
         )
     kinds = [config_lib.fingerprint(config_lib.changed(c, _SAME_COST)) for c in configs]
     one_of = dict(zip(kinds, configs, strict=True))

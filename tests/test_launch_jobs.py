@@ -245,7 +245,7 @@ def test_points_that_cost_something_else_are_planned_apart(planned):
 def test_what_is_not_planned_says_why(tmp_path, monkeypatch):
     assert "those of TPUs and GPUs" in check.plan(launch_jobs.job(tmp_path, "cpu-8"), [])
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "pip install -e '.[plan]'" in check.plan(launch_jobs.job(tmp_path, "v4-8"), [])
+    assert "pip install 'vit_jax[plan]'" in check.plan(launch_jobs.job(tmp_path, "v4-8"), [])
 
 
 def test_what_does_not_fit_is_not_submitted(planned):

@@ -1,7 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Settings of the documentation site. From the root of the checkout, without a network:
+"""Settings of the documentation site.
+
+From the root of the checkout, without a network:
 
     sphinx-build -W --keep-going -q -c docs . build/site
 
@@ -33,6 +35,8 @@ autodoc_default_options = {"members": True}
 html_theme = "furo"
 html_title = f"vit_jax {release}"
 html_copy_source = False
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
 _START = '<!DOCTYPE html><meta http-equiv="refresh" content="0; url=docs/index.html">\n'
 
 
@@ -48,6 +52,16 @@ def add_side_bar(app: Sphinx, page: str, source: list[str]) -> None:
         source[0] += "\n\n" + "\n".join(lines) + "\n"
 
 
+def mark_examples(
+    app: Sphinx, what: str, name: str, part: object, options: object, lines: list[str]
+) -> None:
+    """Marks indented blocks of a docstring as code: they follow a blank line, sections do not."""
+    for i in range(len(lines) - 1, 1, -1):
+        before, blank, line = lines[i - 2 : i + 1]
+        if before[:1].strip() and not blank and line.startswith("    "):
+            lines[i - 1 : i] = ["", "::", ""]
+
+
 def add_start(app: Sphinx, error: Exception | None) -> None:
     """Writes the page that a visitor of the root of the site gets."""
     Path(app.outdir, "index.html").write_text(_START, encoding="utf-8")
@@ -56,4 +70,5 @@ def add_start(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     """Connects the functions above."""
     app.connect("source-read", add_side_bar)
+    app.connect("autodoc-process-docstring", mark_examples, priority=400)  # before napoleon
     app.connect("build-finished", add_start)

@@ -62,7 +62,7 @@ def test_accelerators_of_a_machine(tmp_path, dev, pci, found):
     "dev, pci, parts",
     [
         (["nvidia0"], [], ["GPU", "cuda13", "cuda12"]),
-        (["accel0"], [(GOOGLE, TPU_V4)], ["TPU", ".[tpu]"]),
+        (["accel0"], [(GOOGLE, TPU_V4)], ["TPU", "[tpu]"]),
     ],
 )
 def test_auto_refuses_the_cpu_of_a_machine_with_an_accelerator(tmp_path, dev, pci, parts):

@@ -17,6 +17,13 @@ from vit_jax import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# Headings, paragraphs and pictures beyond the edge of the window; tables and code scroll.
+TOO_WIDE = """
+return [...document.querySelectorAll('article :is(h1, h2, h3, p, li, dt, img)')]
+  .filter(e => !e.closest('.table-wrapper, pre') && e.getBoundingClientRect().right > innerWidth)
+  .map(e => e.outerHTML.slice(0, 80));
+"""
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
@@ -46,10 +53,9 @@ def test_site_has_every_page_and_needs_no_network(site, tmp_path):
 @pytest.mark.integration
 def test_site_fits_a_phone_and_is_searched_without_a_server(site, tmp_path):
     with browser.opened(site / "docs/config.html", 390, tmp_path / "profile") as shown:
-        widths = "return [document.documentElement.scrollWidth, window.innerWidth]"
         for name in ("docs/config", "docs/api", "docs/architecture", "docs/index"):
             shown.get((site / f"{name}.html").as_uri())
-            assert shown.execute_script(widths) == [390, 390], name
+            assert shown.execute_script(TOO_WIDE) == [], name
         shown.get((site / "search.html").as_uri() + "?q=preemption")
         shown.implicitly_wait(20)
         assert shown.find_elements("css selector", "ul.search li a")

@@ -62,6 +62,13 @@ def test_site_fits_a_phone_and_is_searched_without_a_server(site, tmp_path):
         assert [url for url in browser.requests(shown) if not url.startswith("file:")] == []
 
 
+def test_the_example_of_the_api_page_runs():
+    [example] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/api.md").read_text(), re.DOTALL)
+    names = {}
+    exec(example, names)
+    assert (names["config"].seed, names["config"].data.source) == (1, "digits")
+
+
 def test_files_of_the_project_agree():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     [hooks] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]

@@ -7,6 +7,8 @@ Start from `main`.
 
 python -m launch ENGINE VERB --config=FILE[:ARGS] --workdir=DIR [--config.key=value ...]
 python -m launch report WORKDIR...
+
+In a wheel the package is `vit_jax.launch`: `python -m vit_jax.launch`.
 """
 
 import argparse
@@ -18,10 +20,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from launch import running
-from launch.job import Command
 from vit_jax.cli import arguments
 from vit_jax.errors import BadInput, PeerLost, RunFailed, unknown
+
+from . import running
+from .job import Command
 
 ENGINES = {
     "local": "this machine, in the foreground",
@@ -50,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.getLogger("vit_jax").setLevel(logging.INFO)
     try:
         if argv[:1] == ["report"]:
-            from launch import report  # imports jax
+            from . import report  # imports jax
 
             return report.main(argv[1:])
         engine = _engine(argv)
@@ -73,10 +76,10 @@ def _engine(argv: Sequence[str]) -> str:
 def parser(engine: str) -> argparse.ArgumentParser:
     """Returns the parser with the arguments of one engine; "" has only the common arguments."""
     commands = argparse.ArgumentParser(
-        prog="python -m launch",
+        prog=f"python -m {__package__}",
         description="Runs a configuration on this machine, a cluster or a cloud. `report "
         "WORKDIR...` shows how much of the time of runs was spent on training.",
-        epilog="example: python -m launch slurm render --config=configs/quickstart.py "
+        epilog=f"example: python -m {__package__} slurm render --config=vit_jax:quickstart "
         "--workdir=/shared/runs/mine --accelerator=h100-16 --partition=gpu",
         allow_abbrev=False,
     )
@@ -138,7 +141,7 @@ def _add(group: Any, field: dataclasses.Field[Any]) -> None:
 
 
 def _module(engine: str) -> Any:
-    return importlib.import_module(f"launch.engines.{engine}")
+    return importlib.import_module(f"{__package__}.engines.{engine}")
 
 
 def _run(engine: str, args: argparse.Namespace, rest: Sequence[str]) -> int:
@@ -146,14 +149,14 @@ def _run(engine: str, args: argparse.Namespace, rest: Sequence[str]) -> int:
     for text in rest:
         if not text.startswith("--config."):
             raise unknown(f"argument of {engine}", text.partition("=")[0], flags)
-    from launch import assemble  # after errors of the flags, because it takes seconds
+    from . import assemble  # after errors of the flags, because it takes seconds
 
     if args.parallel is not None and args.parallel < 1:
         raise BadInput(f"--parallel={args.parallel}; give a number of runs from 1 on.")
     folder = assemble.place(args, engine)[2]
     if not args.config:
         if args.verb in ("render", "submit"):
-            raise BadInput("--config is missing; give a recipe such as configs/quickstart.py.")
+            raise BadInput("--config is missing; give a recipe such as vit_jax:quickstart.")
         return _later(args.verb, running.recorded(engine, args.verb, folder), folder)
     module = _module(engine)
     options = module.Options(**{
@@ -164,7 +167,7 @@ def _run(engine: str, args: argparse.Namespace, rest: Sequence[str]) -> int:
     rendered = module.render(assembled.job, options)
     if args.verb in ("status", "logs", "cancel"):
         return _later(args.verb, getattr(rendered, args.verb), folder)
-    from launch import check
+    from . import check
 
     runs = len(assembled.job.runs)
     machines = check.machines(assembled.job)

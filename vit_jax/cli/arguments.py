@@ -26,7 +26,7 @@ def recipe(
     parser: argparse.ArgumentParser,
     *,
     required: bool = True,
-    description: str = "a recipe, or the config.yaml of a run",
+    description: str = "a recipe (its file, or vit_jax:NAME), or the config.yaml of a run",
 ) -> None:
     """Declares --config and --data; `overrides` returns what they and the command line change."""
     parser.add_argument("--config", required=required, metavar="FILE[:ARGS]", help=description)

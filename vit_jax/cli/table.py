@@ -93,7 +93,7 @@ def _miniature(args: argparse.Namespace) -> int:
     if args.plan or args.protocol:
         raise BadInput(
             f"table {args.name} takes neither --plan nor --protocol; its runs are those of "
-            "`vit_jax sweep --config=configs/miniature.py`."
+            "`vit_jax sweep --config=vit_jax:miniature`."
         )
     if not args.runs:
         raise BadInput(

@@ -194,7 +194,8 @@ def read(spec: str, overrides: Sequence[str] = ()) -> sections.Config:
     A finished run may have values that are not allowed any more, so only `load` checks values.
 
     Args:
-      spec: `FILE.py`, `FILE.py:ARGS`, or `FILE.yaml` (the `config.yaml` of a run).
+      spec: `FILE.py` or `vit_jax:NAME`, either with `:ARGS`; or `FILE.yaml` (the `config.yaml` of a
+        run).
       overrides: `--config.a.b=value` arguments, in order.
 
     Returns:

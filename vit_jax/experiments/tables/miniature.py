@@ -17,7 +17,6 @@ from vit_jax.experiments.tables.run_results import Run
 from vit_jax.reports import pages
 
 NAME = "miniature"
-_FILE = "miniature.py"
 _TITLE = "The paper in miniature: claims made beforehand, and results of runs"
 _CLAIMS = (
     "tier", "claim", "criterion", "execution", "mean", "standard error", "p", "seeds",
@@ -63,7 +62,7 @@ def judge(root: Path) -> Report:
     runs, broken = run_results.read(root)
     remarks = [f"not readable: {text}" for text in broken]
     cells = _cells(runs, remarks)
-    listed = recipes.call(recipes.root() / "configs" / _FILE, "claims", "")
+    listed = recipes.call(recipes.file(NAME), "claims", "")
     measured = _measured(cells)
     return Report(
         judged=tuple(claims.judge([Claim(**one) for one in listed], measured)),
@@ -99,7 +98,7 @@ def _cells(runs: Iterable[Run], remarks: list[str]) -> dict[str, dict[int, Run]]
 def _why_not(run: Run, cell: str) -> str:
     """Returns how a run differs from the recipe; empty if it does not."""
     try:
-        differences = recipe_diff.differences(run.config, recipe_diff.recipe(_FILE, cell))
+        differences = recipe_diff.differences(run.config, recipe_diff.recipe(NAME, cell))
     except BadInput as e:
         return str(e)
     reasons = [f"{key}: {own}, not {wanted}" for key, own, wanted in differences]

@@ -48,6 +48,8 @@ setup(
         "cuda12": [f"jax[cuda12]{JAX}"],
         "cuda13": [f"jax[cuda13]{JAX}"],
         "tpu": [f"jax[tpu]{JAX}"],
+        "wandb": ["wandb>=0.22,<1"],
+        "mlflow": ["mlflow-skinny>=3.5,<4", "sqlalchemy>=2,<3", "alembic>=1.13,<2"],
         "gcs": ["gcsfs>=2025,<2027"],  # workdirs and data in buckets of Google Cloud Storage
         "plan": [f"jax[tpu]{JAX}"],  # the TPU compiler, which needs no TPU
         # What reads timm's and Hugging Face's formats back, after an export and in tests.

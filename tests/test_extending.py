@@ -67,7 +67,7 @@ SHORT = (
     "--config.schedule.warmup=0",
     "--config.report.every=1 steps",
     "--config.checkpoint.every=20 steps",
-    "--config.report.tensorboard=false",
+    "--config.report.writers=()",
     "--config.report.page=false",
 )
 

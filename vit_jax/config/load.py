@@ -356,7 +356,10 @@ def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
         raise BadInput(f"{path} is not readable YAML: {reason}; correct the file.") from e
     if not isinstance(values, dict):
         raise BadInput(f"{path} holds {type(values).__name__}, expected the keys of a config.")
+    from vit_jax.config import earlier
+
     _check_names(path, values)
+    earlier.rename(values)
     evals = values.get("evals")
     config = defaults()
     if isinstance(evals, dict):  # the file names its own evaluations
@@ -375,15 +378,8 @@ def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
             value = _read(key, str(value), like, _expected(key))
         _check_type(path, key, value, like)
         _set(config, {key: images.plain(value) if _is_size(key) else value})
-    _fill_earlier(config, set(file_values))
+    _set(config, earlier.missing(config, set(file_values)))
     return config, set(file_values)
-
-
-def _fill_earlier(config: Any, set_keys: set[str]) -> None:
-    """Sets `fewshot.ops` as runs had it before it was a key; they set all others of its section."""
-    others = {f"fewshot.{key}" for key in config.fewshot if key != "ops"}
-    if "fewshot.ops" not in set_keys and others <= set_keys:
-        _set(config, {"fewshot.ops": config.data.eval_ops})
 
 
 def _check_names(path: Path, values: dict[Any, Any]) -> None:

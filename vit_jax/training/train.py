@@ -87,6 +87,7 @@ def train(
       Stopped: the run was asked to stop and has saved its state.
     """
     config_lib.check(config)
+    metric_writer.check_writers(config.report.writers)
     both = (
         coordinated_stop.watching(workdir, who),
         coordination.session(who, workdir, **frozen.arguments(config.processes)),
@@ -162,7 +163,8 @@ def run_in(workdir: Path, run: build.Run, weights: "Fitted | None") -> dict[str,
             report = Report(
                 workdir,
                 step=step,
-                tensorboard=config.report.tensorboard,
+                writers=config.report.writers,
+                config=dict(config_lib.flatten(config)),
                 write=coordination.is_first(),
             )
             stack.callback(report.close)

@@ -79,7 +79,8 @@ def test_a_writer_that_fails_or_hangs_never_stops_a_run_and_says_so_once(
     assert write(mine, [name]) < 5
     assert (mine / "metrics.jsonl").read_text().count("\n") == 3
     (said,) = [line for line in caplog.messages if "the writer" in line]
-    assert name in said and said.endswith("metrics.jsonl has all rows.")
+    assert name in said
+    assert said.endswith("metrics.jsonl has all rows.")
     reason = {"Failing": f"no server at {place}", "Leaving": "SystemExit: 3"}
     assert reason.get(kind, "did not finish within 0.2 s") in said
 

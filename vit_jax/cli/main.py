@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Sequence
 
 from vit_jax import __version__, console
-from vit_jax.config.plugins import Registry
+from vit_jax.config import plugins
 from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped
 
 # Descriptions of the commands in `vit_jax --help`.
@@ -38,7 +38,7 @@ SUMMARIES = {
     "bench": "measure the speed on this machine, in comparison with plain jax and timm",
 }
 # Command -> its module, which is imported only for that command.
-COMMANDS = Registry({name: f"vit_jax.cli.{name}" for name in SUMMARIES})
+COMMANDS = plugins.Registry({name: f"vit_jax.cli.{name}" for name in SUMMARIES})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -82,7 +82,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if job is not None:
             job.check(rest, getattr(args, "config", None))
-        return COMMANDS[args.command].run(args, rest)
+        with plugins.trusting(args.trust_code):
+            return COMMANDS[args.command].run(args, rest)
     except (BadInput, RunFailed, PeerLost, Stopped) as e:
         console.show(f"vit_jax: {e}")
         return e.exit_code
@@ -131,5 +132,10 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         sub.add_argument("--offline", action="store_true", help="never use the network")
+        sub.add_argument(
+            "--trust-code",
+            action="store_true",
+            help="import the code that the config.yaml of a run names as MODULE:NAME",
+        )
         module.add_arguments(sub)
     return parser

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import yaml
 from ml_collections import ConfigDict, FieldReference
 
-from vit_jax.config import frozen, images, recipes, schema, sections
+from vit_jax.config import frozen, images, plugins, recipes, schema, sections
 from vit_jax.errors import BadInput, unknown
 from vit_jax.storage import files as storage
 
@@ -169,13 +169,16 @@ def _with_evals(config: ConfigDict, names: Sequence[str]) -> ConfigDict:
 
 
 def load(spec: str, overrides: Sequence[str] = ()) -> sections.Config:
-    """Reads a configuration as `read` does, and checks each value against its declaration.
+    """Reads the configuration that a user gives, and checks each value against its declaration.
+
+    The names MODULE:NAME in it are trusted, see `plugins`. The arguments are those of `read`.
 
     Raises:
       BadInput: the file or an override cannot be used, or values are not allowed.
     """
-    config = read(spec, overrides)
+    config = _read_all(spec, overrides)
     check(config)
+    plugins.give(value for _, value in flatten(config))
     return config
 
 
@@ -191,7 +194,8 @@ def check(config: sections.Config) -> None:
 def read(spec: str, overrides: Sequence[str] = ()) -> sections.Config:
     """Reads a recipe or saved YAML file and applies overrides.
 
-    A finished run may have values that are not allowed any more, so only `load` checks values.
+    A finished run may have values that are not allowed any more, so only `load` checks values. Nor
+    are the names MODULE:NAME of a YAML file trusted: the run may be a stranger's, see `plugins`.
 
     Args:
       spec: `FILE.py`, `FILE.py:ARGS`, or `FILE.yaml` (the `config.yaml` of a run).
@@ -203,6 +207,16 @@ def read(spec: str, overrides: Sequence[str] = ()) -> sections.Config:
     Raises:
       BadInput: the file or an override cannot be used.
     """
+    config = _read_all(spec, overrides)
+    values = [value for _, value in flatten(config)]
+    if recipes.split(spec)[0].suffix in (".yaml", ".yml"):
+        plugins.read_from(spec, values)
+    else:
+        plugins.give(values)
+    return config
+
+
+def _read_all(spec: str, overrides: Sequence[str]) -> sections.Config:
     path, args = recipes.split(spec)
     set_keys: set[str] = set()
     if path.suffix in (".yaml", ".yml"):

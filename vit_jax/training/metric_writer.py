@@ -127,9 +127,7 @@ class _Background:
         self._lock, self._failed = threading.Lock(), False
         with self._surviving():  # here, because imports by two threads can wait for each other
             if name == "tensorboard":
-                importlib.import_module(
-                    "clu.metric_writers"
-                )  # takes seconds, and 30 on a cold disk
+                importlib.import_module("clu.metric_writers")  # 30 s on a cold disk
             self._make = _own_writer(name) if plugins.is_own(name) else WRITERS[name]
         self._thread = threading.Thread(target=self._work, name=f"writer {name}", daemon=True)
         self._thread.start()

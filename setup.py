@@ -52,6 +52,7 @@ setup(
         "mlflow": ["mlflow-skinny>=3.5,<4", "sqlalchemy>=2,<3", "alembic>=1.13,<2"],
         "gcs": ["gcsfs>=2025,<2027"],  # workdirs and data in buckets of Google Cloud Storage
         "plan": [f"jax[tpu]{JAX}"],  # the TPU compiler, which needs no TPU
+        "hub": ["huggingface_hub>=1,<3"],  # weights by the name hf:OWNER/NAME, and `push`
         # What reads timm's and Hugging Face's formats back, after an export and in tests.
         "export": ["timm>=1.0.20,<2", "torch>=2.6,<3", "transformers>=5,<6"],
         "dev": [
@@ -59,6 +60,11 @@ setup(
             "pytest>=9,<10",
             "pytest-xdist>=3.8,<4",
             "gcsfs>=2025,<2027",
+            "huggingface_hub>=1,<3",
+            "wandb>=0.22,<1",
+            "mlflow-skinny>=3.5,<4",
+            "sqlalchemy>=2,<3",
+            "alembic>=1.13,<2",
             "hypothesis>=6,<7",
             "kubernetes-validate>=1.37,<2",
             "nbclient>=0.10,<1",  # the notebook is run

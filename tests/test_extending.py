@@ -209,16 +209,20 @@ def test_axes_of_the_model_split_its_parameters(mine):
 
 def test_model_of_the_page_in_other_commands(model_run, mine, capsys, tmp_path):
     model_commands.digit_files(tmp_path / "digits", 3)
-    code, shown, _ = model_commands.command(
-        capsys, "predict", model_run, tmp_path / "digits", "--topk=1"
-    )
+    predict = "predict", model_run, tmp_path / "digits", "--topk=1"
+    code, shown, said = model_commands.command(capsys, *predict)
+    assert (code, shown) == (2, "")
+    assert "names my_model:ConvMixer" in said
+    assert "add --trust-code" in said
+    code, shown, _ = model_commands.command(capsys, *predict, "--trust-code")
     assert code == 0
     assert shown.count("png") == 3
-    code, shown, _ = model_commands.command(capsys, "inspect", model_run)
+    code, shown, _ = model_commands.command(capsys, "inspect", model_run, "--trust-code")
     assert code == 0
     assert "own" in shown
     assert "patch" in shown
-    code, shown, _ = model_commands.command(capsys, "evaluate", model_run, f"--out={tmp_path}")
+    evaluate = "evaluate", model_run, f"--out={tmp_path}", "--trust-code"
+    code, shown, _ = model_commands.command(capsys, *evaluate)
     assert code == 0
     top1 = json.loads((model_run / "results.json").read_text())["test"]["top1"]
     assert json.loads((tmp_path / "evaluation.json").read_text())["top1"] == pytest.approx(top1)
@@ -226,7 +230,7 @@ def test_model_of_the_page_in_other_commands(model_run, mine, capsys, tmp_path):
     code, shown, _ = model_commands.command(capsys, *plan)
     assert code == 0
     assert "h100-8: fits" in shown
-    exported = "export", model_run, "--format=npz", f"--out={tmp_path / 'x.npz'}"
+    exported = "export", model_run, "--format=npz", f"--out={tmp_path / 'x.npz'}", "--trust-code"
     code, _, said = model_commands.command(capsys, *exported)
     assert code == 2
     assert "keep it as a run" in said
@@ -290,7 +294,7 @@ def test_model_of_the_page_is_exported_and_reported(model_run, capsys, tmp_path)
     )
     assert code == 0
     assert "inside of a model of one" in (tmp_path / "report.html").read_text()
-    exported = "export", model_run, "--format=stablehlo", f"--out={tmp_path / 'x.stablehlo'}"
+    exported = "export", model_run, "--format=stablehlo", f"--out={tmp_path / 'x.stablehlo'}", "--trust-code"
     code, *_ = model_commands.command(capsys, *exported)
     assert code == 0
 
@@ -392,9 +396,12 @@ def test_calibration_of_the_page_by_hand(mine):
 def test_weights_of_the_model_are_checked_before_a_sweep(model_run, monkeypatch):
     given = [f"--config.init={model_run}", "--config.data.source=digits"]
     recipe = str(ROOT / "configs" / "finetune.py")
-    config = defaults.settle(config_lib.load(recipe, given))
-    defaults.check_weights(config)
-    read = loading.read_weights(str(model_run))
+    with pytest.raises(BadInput, match=r"config\.yaml names my_model:ConvMixer.*--trust-code"):
+        defaults.settle(config_lib.load(recipe, given))
+    with plugins.trusting(True):
+        config = defaults.settle(config_lib.load(recipe, given))
+        defaults.check_weights(config)
+        read = loading.read_weights(str(model_run))
     name = next(name for name in read.flat if not name.startswith("head/"))
     other = dataclasses.replace(read, flat=read.flat | {name: np.zeros(3)})
     monkeypatch.setattr(loading, "read_weights", lambda *_, **__: other)

@@ -59,6 +59,13 @@ def _handler(hub):
             self.answer(status, {"error": code}, X_Error_Code=code)
 
         def body(self):
+            if self.headers.get("Transfer-Encoding") == "chunked":
+                content = b""
+                while size := int(self.rfile.readline(), 16):
+                    content += self.rfile.read(size)
+                    self.rfile.readline()
+                self.rfile.readline()
+                return content
             return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
         def handle_any(self):
@@ -70,7 +77,7 @@ def _handler(hub):
                 return self.answer(401, {"error": "Invalid username or password."})
             return self.change(content)
 
-        do_GET = do_HEAD = do_POST = do_PUT = handle_any  # noqa: N815
+        do_GET = do_HEAD = do_POST = do_PUT = handle_any
 
         def resolve(self, repository, revision, path):
             if repository in hub.gated:

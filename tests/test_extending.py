@@ -294,7 +294,13 @@ def test_model_of_the_page_is_exported_and_reported(model_run, capsys, tmp_path)
     )
     assert code == 0
     assert "inside of a model of one" in (tmp_path / "report.html").read_text()
-    exported = "export", model_run, "--format=stablehlo", f"--out={tmp_path / 'x.stablehlo'}", "--trust-code"
+    exported = (
+        "export",
+        model_run,
+        "--format=stablehlo",
+        f"--out={tmp_path / 'x.stablehlo'}",
+        "--trust-code",
+    )
     code, *_ = model_commands.command(capsys, *exported)
     assert code == 0
 

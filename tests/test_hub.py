@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,9 +19,10 @@ import numpy as np
 import peer_libraries
 import pytest
 import yaml
-from test_train import QUICKSTART
 
 import vit_jax
+from vit_jax.build import defaults
+from vit_jax.config import load as config_lib
 from vit_jax.config import provenance
 from vit_jax.storage import cache
 from vit_jax.training import workdir as workdir_lib
@@ -105,14 +107,11 @@ def test_commands_take_a_name(published, tmp_path, capsys):
         assert code == 0, said
 
 
-def test_the_commit_and_the_checksum_are_recorded(published, repository, tmp_path):
-    from vit_jax.config import load as config_lib
-
-    config = config_lib.load(QUICKSTART, [f"--config.init={NAME}", "--config.model.variant=auto"])
-    from vit_jax.build import defaults
-
-    settled = defaults.settle(config)
-    assert settled.model.variant != "auto"
+def test_the_commit_and_the_checksum_are_recorded(published, repository, tmp_path, root):
+    recipe = str(root / "configs" / "finetune.py")
+    given = [f"--config.init={NAME}", "--config.data.source=digits"]
+    settled = defaults.settle(config_lib.load(recipe, given))
+    assert settled.data.image_size == 8
     workdir_lib.prepare(tmp_path / "run", settled, ["a"])
     origin = provenance.read(tmp_path / "run")
     content = (repository / "model.safetensors").read_bytes()
@@ -201,6 +200,7 @@ def test_a_card_without_a_licence_says_so(digits_run, tmp_path, capsys):
     assert (code, "give another" in said) == (2, True)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the hub's package passes data= to httpx
 def test_push_uploads_and_the_name_loads(hub, digits_run, capsys, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", fake_hub.TOKEN)
     code, shown, said = model_commands.command(capsys, "push", digits_run, "someone/new")
@@ -237,6 +237,40 @@ def test_push_takes_a_run(repository, hub, capsys, tmp_path):
     words = "push", repository / "model.safetensors", "a/b", f"--out={tmp_path / 'x'}"
     code, _, said = model_commands.command(capsys, *words)
     assert (code, "is not a run" in said) == (2, True)
+
+
+# ---------------------------------------------------------------- the page
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_commands_of_the_page(published, repository, digits_run, root, tmp_path, monkeypatch):
+    from vit_jax.cli import main
+
+    page = (root / "docs" / "hub.md").read_text()
+    blocks = "\n".join(re.findall(r"```bash\n(.*?)```", page, re.DOTALL)).replace("\\\n", " ")
+    commands = [shlex.split(line) for line in blocks.splitlines() if line.startswith("vit_jax")]
+    assert [words[1] for words in commands] == ["inspect", "predict", "train", "push", "push"]
+    for name in set(re.findall(r"hf:([\w./-]+\w)", blocks)):
+        for path in repository.iterdir():  # the weights are others, the names are those of the page
+            published.files[name, path.name] = path.read_bytes()
+    images = tmp_path / "images" / "train" / "0"
+    model_commands.digit_files(images, 3)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_TOKEN", fake_hub.TOKEN)
+    places = {
+        "/path/to/images": str(tmp_path / "images"),
+        "runs/quickstart": str(digits_run),
+        "configs/": f"{root}/configs/",
+    }
+    for words in commands:
+        for written, place in places.items():
+            words = [word.replace(written, place) for word in words]
+        if words[1] == "train":  # whether training starts from a file is tested elsewhere
+            (spec,) = [w.removeprefix("--config=") for w in words if w.startswith("--config=")]
+            overrides = [w for w in words if w.startswith("--config.")]
+            defaults.settle(config_lib.load(spec, overrides))
+        else:
+            assert main.main(words[1:]) == 0, words
 
 
 # ---------------------------------------------------------------- other programs

@@ -21,9 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
     parser.add_argument("weights", metavar="RUN", help="WORKDIR, WORKDIR@best or WORKDIR@STEP")
     parser.add_argument("name", metavar="OWNER/NAME", help="repository of the hub; made if missing")
-    parser.add_argument(
-        "--out", metavar="FOLDER", help="write the files there and upload nothing"
-    )
+    parser.add_argument("--out", metavar="FOLDER", help="write the files there and upload nothing")
     parser.add_argument(
         "--license", default="", metavar="ID", help="licence of the weights, e.g. apache-2.0"
     )

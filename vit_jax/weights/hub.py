@@ -76,9 +76,7 @@ def upload(folder: Path, repository: str, message: str) -> str:
     api = _hub().HfApi()
     with _explained(repository, repository):
         api.create_repo(repository, exist_ok=True)
-        commit = api.upload_folder(
-            repo_id=repository, folder_path=folder, commit_message=message
-        )
+        commit = api.upload_folder(repo_id=repository, folder_path=folder, commit_message=message)
     return str(commit.commit_url)
 
 
@@ -106,7 +104,9 @@ def _explained(text: str, repository: str) -> Iterator[None]:
     except errors.HFValidationError as e:
         raise BadInput(f"{text}: {_line(e)}; expected OWNER/NAME, as on the hub.") from e
     except errors.GatedRepoError as e:
-        raise BadInput(f"{text}: the owner asks for consent; accept at {page}, then {_LOG_IN}.") from e
+        raise BadInput(
+            f"{text}: the owner asks for consent; accept at {page}, then {_LOG_IN}."
+        ) from e
     except errors.RepositoryNotFoundError as e:
         raise BadInput(
             f"{text}: {page} does not exist, or is private; correct the name, or {_LOG_IN}."
@@ -126,10 +126,14 @@ def _explained(text: str, repository: str) -> Iterator[None]:
         ) from e
     except errors.HfHubHTTPError as e:
         status = e.response.status_code
-        advice = f"{_LOG_IN} of an account that may do this" if status in (401, 403) else "try later"
+        advice = (
+            f"{_LOG_IN} of an account that may do this" if status in (401, 403) else "try later"
+        )
         raise BadInput(f"{text}: the hub answers {status}: {_line(e)}; {advice}.") from e
-    except (OSError, ValueError) as e:
-        raise BadInput(f"{text}: the hub cannot be used: {_line(e)}; check the network.") from e
+    except (OSError, ValueError, RuntimeError) as e:
+        raise BadInput(
+            f"{text}: the hub cannot be used: {_line(e)}; check the network and the disk."
+        ) from e
     except Exception as e:
         if not type(e).__module__.startswith(("httpx", "httpcore", "huggingface_hub", "hf_xet")):
             raise

@@ -41,6 +41,7 @@ setup(
         "tifffile>=2025,<2027",  # images of more channels, and of 16 bits in more than one
         "safetensors>=0.5,<1",
         "pyyaml>=6,<7",
+        "shtab>=1.8,<2",  # scripts that complete the command line
         "tqdm>=4.66,<5",  # progress on a terminal
         "packaging>=24,<27",  # the doctor compares versions
     ],

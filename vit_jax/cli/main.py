@@ -12,7 +12,7 @@ import argparse
 import logging
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from vit_jax import __version__, console
 from vit_jax.config import plugins
@@ -35,6 +35,7 @@ SUMMARIES = {
     "models": "list the models: sizes, parameters, cost, published weights",
     "inspect": "show the format, architecture and tensors of a weights file or a run",
     "figures": "show the inside of a model: filters, position embeddings, attention",
+    "completion": "print the completion script of a shell: bash, zsh or fish",
     "doctor": "check whether a run would work on this machine, and suggest fixes",
     "bench": "measure the speed on this machine, in comparison with plain jax and timm",
 }
@@ -110,7 +111,11 @@ EXIT_CODES = (
 
 def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     """Returns the parser of all commands; it knows the arguments only of the command in `argv`."""
-    asked = next((word for word in argv if not word.startswith("-")), None)
+    return parser_of([word for word in argv if not word.startswith("-")][:1])
+
+
+def parser_of(asked: Container[str]) -> argparse.ArgumentParser:
+    """Returns the parser of all commands, with the arguments of those in `asked`."""
     parser = argparse.ArgumentParser(
         prog="vit_jax",
         description="Vision Transformers with JAX.",
@@ -120,7 +125,7 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in COMMANDS:
-        if name != asked:
+        if name not in asked:
             commands.add_parser(name, help=SUMMARIES.get(name))
             continue
         module = COMMANDS[name]

@@ -107,7 +107,7 @@ def _path(text: str) -> str | None:
 
 def _file(text: str) -> str | None:
     """Reads a file, URL or folder; returns None for a Hugging Face name, which resembles a path."""
-    there = re.match(r"[/~.]|\w+://", text) or re.search(r"\.(npz|safetensors)$", text)
+    there = re.match(r"[/~.]|\w+://|hf:", text) or re.search(r"\.(npz|safetensors)$", text)
     return _path(text) if there or os.path.exists(text) else None
 
 

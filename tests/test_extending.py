@@ -207,7 +207,13 @@ def test_axes_of_the_model_split_its_parameters(mine):
     assert tuple(place) == ("fsdp", "tensor")
 
 
-def test_model_of_the_page_in_other_commands(model_run, mine, capsys, tmp_path):
+@pytest.fixture
+def new_process(model_run, monkeypatch):
+    """Forgets that the run was trained in this process, whose names are trusted."""
+    monkeypatch.setattr(plugins, "_given", set())
+
+
+def test_model_of_the_page_in_other_commands(model_run, new_process, mine, capsys, tmp_path):
     model_commands.digit_files(tmp_path / "digits", 3)
     predict = "predict", model_run, tmp_path / "digits", "--topk=1"
     code, shown, said = model_commands.command(capsys, *predict)
@@ -399,15 +405,15 @@ def test_calibration_of_the_page_by_hand(mine):
     assert found["class_top1"] == pytest.approx((1 + 0.5) / 2)
 
 
-def test_weights_of_the_model_are_checked_before_a_sweep(model_run, monkeypatch):
+def test_weights_of_the_model_are_checked_before_a_sweep(model_run, new_process, monkeypatch):
     given = [f"--config.init={model_run}", "--config.data.source=digits"]
     recipe = str(ROOT / "configs" / "finetune.py")
     with pytest.raises(BadInput, match=r"config\.yaml names my_model:ConvMixer.*--trust-code"):
-        defaults.settle(config_lib.load(recipe, given))
-    with plugins.trusting(True):
-        config = defaults.settle(config_lib.load(recipe, given))
-        defaults.check_weights(config)
-        read = loading.read_weights(str(model_run))
+        defaults.check_weights(defaults.settle(config_lib.load(recipe, given)))
+    plugins.give(["my_model:ConvMixer"])
+    config = defaults.settle(config_lib.load(recipe, given))
+    defaults.check_weights(config)
+    read = loading.read_weights(str(model_run))
     name = next(name for name in read.flat if not name.startswith("head/"))
     other = dataclasses.replace(read, flat=read.flat | {name: np.zeros(3)})
     monkeypatch.setattr(loading, "read_weights", lambda *_, **__: other)

@@ -5,6 +5,7 @@
 
 import shutil
 import sys
+from pathlib import Path
 
 import model_commands
 import pytest
@@ -28,6 +29,19 @@ NAMES = {
     ("loss", "name"): f"{MODULE}:loss",
     ("report", "writers"): [f"{MODULE}:Writer"],
 }
+
+FINETUNE = f"--config={Path(QUICKSTART).with_name('finetune.py')}"
+SWEPT = """
+from vit_jax.config import recipes
+
+def get_config(arg=None):
+    config = recipes.call(recipes.Path("{finetune}"), "get_config", "")
+    config.init, config.data.source = "{run}", "digits"
+    return config
+
+def sweep(arg=None):
+    return [dict(seed=0), dict(seed=1)]
+"""
 
 
 @pytest.fixture
@@ -73,12 +87,17 @@ def test_the_run_of_a_stranger_is_not_loaded(stranger):
         ("figures", "RUN", "--images=IMAGE", "--out=OUT"),
         ("train", f"--config={QUICKSTART}", "--workdir=OUT/new", "--config.init=RUN",
          "--config.model.variant=auto"),
+        ("plan", FINETUNE, "--config.init=RUN", "--config.data.source=digits",
+         "--accelerator=h100-8"),
+        ("sweep", "--config=SWEEP", "--workdir=OUT/sweep"),
     ],
     ids=lambda words: " ".join(words[:1] + words[2:3]),
 )  # fmt: skip
 def test_no_command_imports_what_a_stranger_names(stranger, tmp_path, capsys, words):
     (image,) = model_commands.digit_files(tmp_path / "digits", 1)
+    (tmp_path / "swept.py").write_text(SWEPT.format(run=stranger, finetune=FINETUNE[9:]))
     places = {"RUN": str(stranger), "IMAGE": image, "OUT": str(tmp_path / "out")}
+    places["SWEEP"] = str(tmp_path / "swept.py")
     for name, place in places.items():
         words = [word.replace(name, place) for word in words]
     code, shown, said = model_commands.command(capsys, *words)

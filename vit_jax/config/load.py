@@ -208,11 +208,7 @@ def read(spec: str, overrides: Sequence[str] = ()) -> sections.Config:
       BadInput: the file or an override cannot be used.
     """
     config = _read_all(spec, overrides)
-    values = [value for _, value in flatten(config)]
-    if recipes.split(spec)[0].suffix in (".yaml", ".yml"):
-        plugins.read_from(spec, values)
-    else:
-        plugins.give(values)
+    plugins.read_from(spec, (value for _, value in flatten(config)))
     return config
 
 

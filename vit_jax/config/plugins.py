@@ -89,7 +89,13 @@ def give(values: Iterable[object]) -> None:
 
 
 def read_from(file: str, values: Iterable[object]) -> None:
-    """Records the values in the configuration of a run: their names are not trusted for that."""
+    """Records the values in a configuration file that the user did not give as his own.
+
+    The names in the YAML file of a run are not trusted for that; a recipe is code anyway.
+    """
+    if not file.endswith((".yaml", ".yml")):
+        give(values)
+        return
     for text in _texts(values):
         _of_runs.setdefault(text, file)
 

@@ -18,12 +18,14 @@ import model_commands
 import numpy as np
 import peer_libraries
 import pytest
+import tiny
 import yaml
 
 import vit_jax
 from vit_jax.build import defaults
 from vit_jax.config import load as config_lib
 from vit_jax.config import provenance
+from vit_jax.models import variants
 from vit_jax.storage import cache
 from vit_jax.training import workdir as workdir_lib
 
@@ -85,6 +87,21 @@ def test_weights_of_the_hub_are_those_of_the_run_and_are_fetched_once(published,
     np.testing.assert_allclose(apply(f"{NAME}@main"), expected, atol=1e-5)
     np.testing.assert_allclose(apply(f"{NAME}@{fake_hub.COMMIT}"), expected, atol=1e-5)
     assert published.fetched() == once
+
+
+def test_weights_of_transformers_have_their_preprocessing(hub, tmp_path):
+    cfg = tiny.config(gelu="erf")
+    model, params = variants.make(cfg), tiny.params(cfg, 8, 8)
+    file = tmp_path / "hf" / "model.safetensors"
+    vit_jax.save(file, model, params, format="hf")
+    for path in file.parent.iterdir():
+        hub.files["google/tiny", path.name] = path.read_bytes()
+    image = np.random.default_rng(0).integers(0, 256, (1, 8, 8, 3), np.uint8)
+    expected = model.apply({"params": params}, image / np.float32(127.5) - 1, train=False)
+    np.testing.assert_allclose(apply("hf:google/tiny"), expected, rtol=1e-4, atol=1e-4)
+    assert sorted(path.rpartition("/")[2] for path in hub.fetched()) == [
+        "config.json", "model.safetensors", "preprocessor_config.json"
+    ]  # fmt: skip
 
 
 def test_offline_the_cached_copy_is_used(published, monkeypatch):

@@ -5,6 +5,7 @@
 
 import importlib.util
 import re
+import shlex
 import sqlite3
 import struct
 import threading
@@ -12,6 +13,7 @@ import time
 
 import pytest
 
+from vit_jax.cli import main
 from vit_jax.config import load as config_lib
 from vit_jax.config import sections
 from vit_jax.errors import BadInput
@@ -176,6 +178,7 @@ def test_wandb_offline(mine, monkeypatch, caplog):
     monkeypatch.setenv("WANDB_MODE", "offline")
     for _ in range(2):  # the second start goes on with the same run
         write(mine, ["wandb"], {"schedule.lr": 0.5})
+        time.sleep(1.1)  # W&B names the folders by the second
     assert not [line for line in caplog.messages if "the writer" in line]
     run = (mine / "wandb_run.txt").read_text().strip()
     stores = sorted(mine.glob(f"wandb/offline-run-*-{run}/run-{run}.wandb"))
@@ -193,6 +196,21 @@ def test_wandb_offline(mine, monkeypatch, caplog):
                 configured[item.key] = item.value_json
         assert losses == {1: 1.0, 2: 0.5, 3: pytest.approx(1 / 3)}
         assert configured["schedule.lr"] == "0.5"
+
+
+@pytest.mark.integration
+def test_command_of_the_page(root, tmp_path, monkeypatch, caplog):
+    installed("wandb")
+    page = (root / "docs" / "writers.md").read_text().replace("\\\n", " ")
+    (line,) = re.findall(r"^vit_jax train .*", page, re.MULTILINE)
+    words = [w.replace("configs/", f"{root}/configs/") for w in shlex.split(line)[1:]]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    short = "--config.length=2 steps", "--config.schedule.warmup=0", "--config.report.page=false"
+    assert main.main([*words, *short]) == 0
+    assert not [line for line in caplog.messages if "the writer" in line]
+    assert list(tmp_path.glob("runs/watched/events.out.tfevents.*"))
+    assert list(tmp_path.glob("runs/watched/wandb/offline-run-*"))
 
 
 @pytest.mark.integration

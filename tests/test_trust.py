@@ -130,7 +130,8 @@ def test_what_the_user_gives_is_trusted(stranger, tmp_path):
     config_lib.load(QUICKSTART, [f"--config.loss.name={MODULE}:loss"])
     with pytest.raises(BadInput, match="I was imported"):
         losses.find(f"{MODULE}:loss")
-    for name in (f"{MODULE}:losses", f"{MODULE}:los"):  # another name is another function
+    # Another name is another function.
+    for name in (f"{MODULE}:losses", f"{MODULE}:los", f"{MODULE[3:]}:loss"):
         plugins.read_from("config.yaml", [name])
         with pytest.raises(BadInput, match="--trust-code"):
             plugins.find("loss.name", name)

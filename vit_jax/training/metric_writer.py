@@ -95,8 +95,6 @@ class TensorBoard:
     """Writes event files into the workdir."""
 
     def __init__(self, workdir: Path, config: Mapping[str, Any]):
-        if storage.is_remote(workdir):
-            raise OSError("a bucket gets no TensorBoard files")
         from clu import metric_writers
 
         place: Any = os.fsencode(workdir)  # as text, TensorFlow accepts only names in UTF-8
@@ -207,7 +205,12 @@ class Report:
         self._workdir = workdir
         self._skipped: set[tuple[str, str]] = set()
         self._quiet = not write
-        self._writers = [_Background(n, workdir, config or {}) for n in (writers if write else ())]
+        names = list(writers) if write else []
+        if "tensorboard" in names and storage.is_remote(workdir):
+            names.remove("tensorboard")
+            log.info("report: a bucket gets no TensorBoard files; the metrics are in %s",
+                     jsonl.rows_path(metrics))  # fmt: skip
+        self._writers = [_Background(name, workdir, config or {}) for name in names]
         self._line_open = False
 
     def row(self, step: int, values: Mapping[str, float | int]) -> None:

@@ -40,6 +40,17 @@ VERBS = {
     "logs": "show the output of the job",
     "cancel": "stop the job and release its machines",
 }
+_RENDER = "render --config=configs/quickstart.py"
+EXAMPLES = {
+    "local": f"python -m {__package__} local {_RENDER} --workdir=runs/mine",
+    "slurm": f"python -m {__package__} slurm {_RENDER} --workdir=/shared/runs/mine --accelerator=h100-16 "
+    "--partition=gpu",
+    "gke": f"python -m {__package__} gke {_RENDER} --workdir=gs://bucket/runs/mine --accelerator=v5e-32 "
+    f"--image=registry.example/vit_jax@sha256:{'0' * 64}",
+    "tpu_vm": f"python -m {__package__} tpu_vm {_RENDER} --workdir=gs://bucket/runs/mine "
+    "--accelerator=v5e-32 --project=mine --zone=us-central1-a",
+    "sky": f"python -m {__package__} sky {_RENDER} --workdir=gs://bucket/runs/mine --accelerator=h100-16",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -79,8 +90,7 @@ def parser(engine: str) -> argparse.ArgumentParser:
         prog=f"python -m {__package__}",
         description="Runs a configuration on this machine, a cluster or a cloud. `report "
         "WORKDIR...` shows how much of the time of runs was spent on training.",
-        epilog=f"example: python -m {__package__} slurm render --config=vit_jax:quickstart "
-        "--workdir=/shared/runs/mine --accelerator=h100-16 --partition=gpu",
+        epilog=f"example: {EXAMPLES[engine or 'local']}",
         allow_abbrev=False,
     )
     add = commands.add_argument

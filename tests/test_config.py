@@ -302,7 +302,7 @@ FULL = (
     "--config.data.mean=(0.1,0.2,0.3)",
     "--config.profile=100:105",
     "--config.init=yes",
-    "--config.report.tensorboard=false",
+    "--config.report.writers=()",
     "--config.report.page=false",
 )
 

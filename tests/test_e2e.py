@@ -97,7 +97,7 @@ def test_other_commands_of_the_readme_run(tmp_path, monkeypatch, image_folder, d
         command = command.replace("--config.init=runs/quickstart", f"--config.init={digits_run}")
         words = command_line(command, tmp_path / str(number))[3:]
         short = ["--config.length=1 steps", "--config.batch_size=8", "--config.schedule.warmup=0"]
-        short += ["--config.report.tensorboard=false", "--config.report.page=false"]
+        short += ["--config.report.writers=()", "--config.report.page=false"]
         assert main.main([*words, *short]) == 0, command
 
 

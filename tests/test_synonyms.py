@@ -88,6 +88,7 @@ def test_no_word_has_two_meanings_or_hides_one_of_ours():
 
 
 OWN = ("my.losses:focal",)
+UNNUMBERED = ("name", "side", "variant", "path", "writers")  # types whose values are no numbers
 TYPED = [
     *("0", "1", "2", "16", "224", "1e3", "0.1", "0.25", "0.9", "1e-3", "-1", "nan", "", " "),
     *("true", "False", "none", "off", "on", "AdamW", "torch.optim.SGD", "Cosine", "cuda:0", "cpu"),
@@ -121,7 +122,7 @@ def test_whatever_flag_is_suggested_loads_and_has_the_value(words, row):
         numbers = readers._numbers(value) if value not in ("nan", "", " ") else []
         scale = 100 if free[0].startswith("percent") else 1
         given = [float(n) for n in re.findall(r"\d[\d.]*(?:e-?\d+)?", " ".join(flags))]
-        if numbers and value != "1" and free[0] not in ("name", "side", "variant", "path"):
+        if numbers and value != "1" and free[0] not in UNNUMBERED:
             assert all(any(abs(n * scale - g) < 1e-9 for g in given) for n in numbers), value
 
 
@@ -157,6 +158,10 @@ def test_whatever_flag_is_suggested_loads_and_has_the_value(words, row):
         ("ema", "true", {"ema.decay": 0.9999}),
         ("gradient_checkpointing", "True", {"model.remat": "full"}),
         ("metric_for_best_model", "eval_loss", {"checkpoint.keep_best": "val/loss"}),
+        ("report.tensorboard", "false", {"report.writers": ()}),
+        ("report.tensorboard", "true", {"report.writers": ("tensorboard",)}),
+        ("report_to", "tensorboard,wandb", {"report.writers": ("tensorboard", "wandb")}),
+        ("mlflow", "true", {"report.writers": ("mlflow",)}),
     ],
 )
 def test_a_value_that_was_given_is_carried_over(key, value, flags):

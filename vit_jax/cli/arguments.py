@@ -46,7 +46,8 @@ def weights(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
         "weights",
         nargs=nargs,
         metavar="FILE_OR_RUN",
-        help="weights file, URL or published name; or a run: WORKDIR, WORKDIR@best, WORKDIR@STEP",
+        help="weights file, URL, published name or hf:OWNER/NAME; or a run: WORKDIR, WORKDIR@best, "
+        "WORKDIR@STEP",
     )
     parser.add_argument(
         "--image_size",

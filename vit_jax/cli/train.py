@@ -129,7 +129,8 @@ def summary(
     from vit_jax.storage import jsonl
 
     workdir = storage.path(args.workdir)
-    curves = "" if storage.is_remote(workdir) else f" (curves: tensorboard --logdir={workdir})"
+    drawn = not storage.is_remote(workdir) and any(workdir.glob("events.out.tfevents.*"))
+    curves = f" (curves: tensorboard --logdir={workdir})" if drawn else ""
     following = (
         f"vit_jax predict {workdir} /path/to/images"
         if recipes.split(args.config)[0].stem == "finetune"

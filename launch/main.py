@@ -40,16 +40,17 @@ VERBS = {
     "logs": "show the output of the job",
     "cancel": "stop the job and release its machines",
 }
-_RENDER = "render --config=configs/quickstart.py"
+_PROGRAM = f"python -m {__package__}"
+_RENDER = "render --config=vit_jax:quickstart"
+_SHARED, _BUCKET = "--workdir=/shared/runs/mine", "--workdir=gs://bucket/runs/mine"
 EXAMPLES = {
-    "local": f"python -m {__package__} local {_RENDER} --workdir=runs/mine",
-    "slurm": f"python -m {__package__} slurm {_RENDER} --workdir=/shared/runs/mine --accelerator=h100-16 "
-    "--partition=gpu",
-    "gke": f"python -m {__package__} gke {_RENDER} --workdir=gs://bucket/runs/mine --accelerator=v5e-32 "
+    "local": f"{_PROGRAM} local {_RENDER} --workdir=runs/mine",
+    "slurm": f"{_PROGRAM} slurm {_RENDER} {_SHARED} --accelerator=h100-16 --partition=gpu",
+    "gke": f"{_PROGRAM} gke {_RENDER} {_BUCKET} --accelerator=v5e-32 "
     f"--image=registry.example/vit_jax@sha256:{'0' * 64}",
-    "tpu_vm": f"python -m {__package__} tpu_vm {_RENDER} --workdir=gs://bucket/runs/mine "
-    "--accelerator=v5e-32 --project=mine --zone=us-central1-a",
-    "sky": f"python -m {__package__} sky {_RENDER} --workdir=gs://bucket/runs/mine --accelerator=h100-16",
+    "tpu_vm": f"{_PROGRAM} tpu_vm {_RENDER} {_BUCKET} --accelerator=v5e-32 --project=mine "
+    "--zone=us-central1-a",
+    "sky": f"{_PROGRAM} sky {_RENDER} {_BUCKET} --accelerator=h100-16",
 }
 
 
@@ -87,7 +88,7 @@ def _engine(argv: Sequence[str]) -> str:
 def parser(engine: str) -> argparse.ArgumentParser:
     """Returns the parser with the arguments of one engine; "" has only the common arguments."""
     commands = argparse.ArgumentParser(
-        prog=f"python -m {__package__}",
+        prog=_PROGRAM,
         description="Runs a configuration on this machine, a cluster or a cloud. `report "
         "WORKDIR...` shows how much of the time of runs was spent on training.",
         epilog=f"example: {EXAMPLES[engine or 'local']}",

@@ -104,7 +104,7 @@ class Judged:
     @property
     def verdict(self) -> Verdict:
         """Returns the verdict of all complete executions; `not settled` if they disagree."""
-        verdicts = {one.verdict for one in self.executions} - {"missing"}
+        verdicts = {one.verdict for one in self.executions if one.verdict != "missing"}
         if len(verdicts) > 1:
             return "not settled"
         return verdicts.pop() if verdicts else "missing"

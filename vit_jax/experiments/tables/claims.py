@@ -104,10 +104,10 @@ class Judged:
     @property
     def verdict(self) -> Verdict:
         """Returns the verdict of all complete executions; `not settled` if they disagree."""
-        verdicts = {one.verdict for one in self.executions if one.verdict != "missing"}
-        if len(verdicts) > 1:
-            return "not settled"
-        return verdicts.pop() if verdicts else "missing"
+        complete = [one.verdict for one in self.executions if one.verdict != "missing"]
+        if not complete:
+            return "missing"
+        return complete[0] if len(set(complete)) == 1 else "not settled"
 
 
 def judge(claims: Sequence[Claim], measured: Measured) -> list[Judged]:

@@ -104,7 +104,9 @@ class Judged:
     @property
     def verdict(self) -> Verdict:
         """Returns the verdict of all complete executions; `not settled` if they disagree."""
-        complete = [one.verdict for one in self.executions if one.verdict != "missing"]
+        complete: list[Verdict] = [
+            one.verdict for one in self.executions if one.verdict != "missing"
+        ]
         if not complete:
             return "missing"
         return complete[0] if len(set(complete)) == 1 else "not settled"

@@ -74,6 +74,7 @@ def test_fish_completes(scripts, typed, expected):
     assert words == expected
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # only zsh runs in the child
 def test_zsh_completes_on_tab(scripts, tmp_path):
     if shutil.which("zsh") is None:
         pytest.skip("zsh is not installed")

@@ -70,6 +70,8 @@ def test_a_wrong_file_beside_a_recipe_is_answered_by_that_file(tmp_path, monkeyp
 
 
 def test_another_package_called_configs_is_left_to_its_owner(tmp_path, monkeypatch):
+    for name in [n for n in sys.modules if n.partition(".")[0] == "configs"]:
+        monkeypatch.delitem(sys.modules, name)
     theirs = types.ModuleType("configs")
     theirs.__path__ = [str(tmp_path)]
     inner = types.ModuleType("configs.mine")

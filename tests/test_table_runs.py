@@ -238,7 +238,7 @@ def test_every_command_loads_and_starts_from_what_is_there_by_then(name):
         verb, spec, workdir, overrides = parts(job)
         stage = ",stage=final" * (verb == "sweep")
         config = config_lib.load(spec + stage, overrides)
-        selects = spec.startswith("configs/transfer.py") and ",lr=" not in spec
+        selects = spec.startswith("vit_jax:transfer:") and ",lr=" not in spec
         assert verb == ("sweep" if selects else "train")
         assert not config.init or config.init.endswith(".npz") or config.init in made
         assert workdir not in made
@@ -252,11 +252,9 @@ def test_table_5_needs_four_pretrainings_and_45_sweeps():
     verbs = [parts(job)[0] for job in jobs]
     assert (verbs.count("train"), verbs.count("sweep")) == (4, 45)
     cells = {parts(job)[1]: job.cells for job in jobs}
-    start = (
-        "configs/transfer.py:model=H/14,dataset=imagenet,init=imagenet21k/ViT-H_14.npz,also=real"
-    )
+    start = "vit_jax:transfer:model=H/14,dataset=imagenet,init=imagenet21k/ViT-H_14.npz,also=real"
     assert cells[start] == 2  # ReaL's labels too
-    assert cells["configs/pretrain.py:model=B/16,dataset=imagenet,epochs=300"] == 6
+    assert cells["vit_jax:pretrain:model=B/16,dataset=imagenet,epochs=300"] == 6
 
 
 def test_table_2_has_the_sizes_and_the_average_of_its_imagenet_rows():

@@ -45,9 +45,14 @@ def blocks(language, pages=PAGES):
 
 
 def readme_commands(name="train", pages=PAGES):
-    """The `vit_jax NAME` commands of pages, continued lines joined."""
+    """The `vit_jax NAME` commands of pages, continued lines joined; test_hub runs those of hf:."""
     lines = "\n".join(blocks("bash", pages)).replace("\\\n", " ").splitlines()
-    return [c.strip() for line in lines for c in line.split("&&") if f"vit_jax {name}" in c]
+    return [
+        c.strip()
+        for line in lines
+        for c in line.split("&&")
+        if f"vit_jax {name}" in c and "hf:" not in c
+    ]
 
 
 def command_line(command, workdir, *extra):

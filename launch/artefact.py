@@ -24,7 +24,8 @@ from vit_jax.config import recipes
 from vit_jax.errors import BadInput
 from vit_jax.runtime import rendezvous
 
-LOCK_FILE = "requirements.lock"
+PYTHON = "3.12"  # of images and TPU VMs
+LOCK_FILE = "requirements/py312.lock"
 _FOLDERS = ("vit_jax", "configs", "launch")
 _FILES = ("setup.py", "pyproject.toml", "README.md", "LICENSE", LOCK_FILE)
 
@@ -50,7 +51,8 @@ def pack(root: Path) -> bytes:
 
 
 def _is_source(path: Path) -> bool:
-    kinds = (".py", ".json", ".html", ".css")  # code, tables of the papers, templates of pages
+    # Code, tables of the papers, templates of pages, the mark of typed packages.
+    kinds = (".py", ".json", ".html", ".css", ".typed")
     return path.is_file() and path.suffix in kinds and "__pycache__" not in path.parts
 
 

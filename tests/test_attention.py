@@ -235,7 +235,9 @@ def test_cudnn_is_given_whole_sequences_of_even_length_by_each_device(monkeypatc
 
     def dot_product_attention(*arrays, key_value_seq_lengths, implementation):
         assert implementation == "cudnn"
-        calls.append((*(x.shape for x in arrays), key_value_seq_lengths.shape, str(arrays[0].dtype)))
+        calls.append(
+            (*(x.shape for x in arrays), key_value_seq_lengths.shape, str(arrays[0].dtype))
+        )
         return real(*arrays, key_value_seq_lengths=key_value_seq_lengths, implementation="xla")
 
     real = jax.nn.dot_product_attention

@@ -12,11 +12,15 @@ import re
 import shlex
 import subprocess
 import tarfile
+import tomllib
 
 import launch_jobs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 from test_time_accounting import row, start, write
 
 from launch import artefact, check, job, main, report
@@ -244,7 +248,7 @@ def test_points_that_cost_something_else_are_planned_apart(planned):
 def test_what_is_not_planned_says_why(tmp_path, monkeypatch):
     assert "those of TPUs and GPUs" in check.plan(launch_jobs.job(tmp_path, "cpu-8"), [])
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "pip install -e '.[plan]'" in check.plan(launch_jobs.job(tmp_path, "v4-8"), [])
+    assert "pip install 'vit_jax[plan]'" in check.plan(launch_jobs.job(tmp_path, "v4-8"), [])
 
 
 def test_what_does_not_fit_is_not_submitted(planned):
@@ -258,6 +262,7 @@ def test_what_does_not_fit_is_not_submitted(planned):
 @pytest.fixture
 def checkout(tmp_path):
     for name in artefact._FILES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
     for name in ("vit_jax/a.py", "vit_jax/paper/t.json", "configs/c.py", "launch/engines/e.py",
                  "vit_jax/__pycache__/a.pyc", "runs/x/results.json"):  # fmt: skip
@@ -313,12 +318,38 @@ def test_an_image_by_tag_is_refused(image):
         artefact.digest_of_image(image)
 
 
-def test_the_lock_file_has_what_processes_compare(root):
-    """In versions within the bounds of setup.py: those that it was made with."""
+def test_the_lock_of_images_has_what_processes_compare(root):
     assert artefact.locked(root).keys() == rendezvous.facts().keys() - {"code"}
-    for line in (root / artefact.LOCK_FILE).read_text().splitlines():
-        assert line.startswith("#") or "==" in line
-        assert "://" not in line
+
+
+def test_every_python_has_a_lock_within_the_bounds_and_images_use_one_of_them(root):
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    pythons = [f"3.{n}" for n in range(30) if f"3.{n}" in SpecifierSet(project["requires-python"])]
+    folder = (root / artefact.LOCK_FILE).parent
+    locks = {f"3.{path.stem[3:]}": path for path in folder.glob("py3*.lock")}
+    assert sorted(locks) == pythons
+    assert locks[artefact.PYTHON] == root / artefact.LOCK_FILE
+    docker = (root / "Dockerfile").read_text()
+    assert f"FROM python:{artefact.PYTHON}-slim" in docker
+    assert f"--constraint {artefact.LOCK_FILE}" in docker
+    for python, path in locks.items():
+        rows = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+        pins = [Requirement(row) for row in rows]
+        assert all(str(pin.specifier).startswith("==") for pin in pins)  # and no address
+        for asked in map(Requirement, project["dependencies"]):
+            for machine in ("x86_64", "aarch64"):
+                here = {"python_version": python, "python_full_version": f"{python}.0",
+                        "platform_machine": machine, "sys_platform": "linux"}  # fmt: skip
+                if asked.marker is not None and not asked.marker.evaluate(here):
+                    continue
+                versions = [
+                    next(iter(pin.specifier)).version
+                    for pin in pins
+                    if canonicalize_name(pin.name) == canonicalize_name(asked.name)
+                    and (pin.marker is None or pin.marker.evaluate(here))
+                ]
+                assert len(versions) == 1, (python, machine, asked.name)
+                assert asked.specifier.contains(versions[0]), (python, asked, versions)
 
 
 def test_a_lock_file_without_them_is_refused(checkout):
@@ -443,10 +474,10 @@ def test_each_page_says_what_people_ask(root):
 
 
 def test_the_image_is_made_of_what_is_there(root):
-    text = (root / "Dockerfile").read_text()
+    text, project = ((root / name).read_text() for name in ("Dockerfile", "pyproject.toml"))
     for line in re.findall(r"^COPY (.*)$", text, re.M):
         for name in line.split()[:-1]:
             assert (root / name).exists()
     for extra in ("cuda12", "cuda13", "tpu"):
         assert extra in text
-        assert f'"{extra}": [' in (root / "setup.py").read_text()
+        assert extra in tomllib.loads(project)["project"]["optional-dependencies"]

@@ -130,7 +130,9 @@ def pair():
         ends = [socket.create_connection(listener.getsockname()), listener.accept()[0]]
     lines = [
         peer_links.PeerLinks(
-            ProcessIdentity("127.0.0.1:1", 2, i, "test"), {1 - i: peer_links.Channel(end)}, ["a", "b"]
+            ProcessIdentity("127.0.0.1:1", 2, i, "test"),
+            {1 - i: peer_links.Channel(end)},
+            ["a", "b"],
         )
         for i, end in enumerate(ends)
     ]

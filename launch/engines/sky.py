@@ -11,10 +11,12 @@ from typing import Any
 
 import yaml
 
-from launch import job as job_lib
-from launch.job import CONFIG_FILE, FILE, Command, File, Job, Rendered, Run, flag
 from vit_jax.config import recipes
 from vit_jax.errors import SAVED, BadInput
+
+from .. import artefact
+from .. import job as job_lib
+from ..job import CONFIG_FILE, FILE, Command, File, Job, Rendered, Run, flag
 
 CODE = "rsync"
 HOME = "~/vit_jax_job"  # folder on the nodes
@@ -68,7 +70,7 @@ def _task(job: Job, options: Options, run: Run) -> dict[str, Any]:
     trainer = f"vit_jax @{HOME}/{FILE}"
     if job.processes == "per_gpu":
         each = job.accelerator.chips // job.accelerator.hosts
-        trainer = f"python -m launch.node --count={each} --per_gpu @{HOME}/{FILE}"
+        trainer = f"python -m {job_lib.NODE} --count={each} --per_gpu @{HOME}/{FILE}"
     at = f"{job.folder}/{job.prefix(run)}"
     return {
         "name": run.name,
@@ -76,7 +78,9 @@ def _task(job: Job, options: Options, run: Run) -> dict[str, Any]:
         "num_nodes": 1 if on_tpu else job.accelerator.hosts,
         "resources": _resources(job, options),
         "file_mounts": {f"{HOME}/{name}": f"{at}{name}" for name in (FILE, CONFIG_FILE)},
-        "setup": job_lib.fill(_SETUP, {"extra": extra}),
+        "setup": job_lib.fill(
+            _SETUP, {"extra": extra, "python": artefact.PYTHON, "lock": artefact.LOCK_FILE}
+        ),
         "run": job_lib.fill(
             _RUN,
             {
@@ -114,9 +118,9 @@ def _resources(job: Job, options: Options) -> dict[str, Any]:
 _SETUP = """\
 set -e
 command -v uv >/dev/null || python3 -m pip install --quiet uv
-[ -d ~/vit_jax_venv ] || uv venv --quiet --python 3.11 ~/vit_jax_venv
+[ -d ~/vit_jax_venv ] || uv venv --quiet --python <python> ~/vit_jax_venv
 uv pip install --quiet --python ~/vit_jax_venv/bin/python \\
-  --constraint requirements.lock '.[<extra>,gcs]'
+  --constraint <lock> '.[<extra>,gcs]'
 """
 
 # SkyPilot recovers if any node ends with a code of its list. It gives 137 to the nodes that it ends

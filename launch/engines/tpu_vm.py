@@ -12,9 +12,11 @@ import dataclasses
 import re
 import shlex
 
-from launch import job as job_lib
-from launch.job import CONFIG_FILE, FILE, Command, File, Job, Rendered, Run, flag, require
 from vit_jax.errors import BadInput
+
+from .. import artefact
+from .. import job as job_lib
+from ..job import CONFIG_FILE, FILE, Command, File, Job, Rendered, Run, flag, require
 
 CODE = "tarball"
 SCRIPT, TARBALL = "startup.sh", "code.tar.gz"
@@ -178,7 +180,7 @@ def _script(job: Job, run: Run, code: str) -> str:
         "code": shlex.quote(code), "bucket": shlex.quote(f"{run.workdir}/launch"),
         "exports": job_lib.exports({**job.environment, "VIT_JAX_CODE": job.code}),
         "again": " ".join(map(str, job_lib.AGAIN)), "most": job_lib.MOST_RESTARTS,
-        "grace": job_lib.GRACE_SECS,
+        "grace": job_lib.GRACE_SECS, "python": artefact.PYTHON, "lock": artefact.LOCK_FILE,
     }  # fmt: skip
     return job_lib.fill(_SCRIPT, values)
 
@@ -209,9 +211,9 @@ fetch() {
 install() {
   rm -rf code venv installed && mkdir code && tar -xzf code.tar.gz -C code &&
     python3 -m pip install --quiet uv &&
-    python3 -m uv venv --quiet --python 3.11 venv &&
+    python3 -m uv venv --quiet --python <python> venv &&
     python3 -m uv pip install --quiet --python venv/bin/python \\
-      --constraint code/requirements.lock './code[tpu,gcs]' &&
+      --constraint code/<lock> './code[tpu,gcs]' &&
     echo <hash> > installed
 }
 again fetch

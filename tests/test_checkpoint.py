@@ -68,6 +68,16 @@ def test_state_comes_back_bit_for_bit(opened):
         np.testing.assert_array_equal(a, b)
 
 
+def test_the_next_interface_of_orbax_reads_the_same_files(opened, tmp_path):
+    saved = make_state(1 / 3)
+    checkpoints = opened()
+    checkpoints.save(5, saved, "seed: 0\n", {})
+    checkpoints.wait()
+    wanted = abstract(saved).saved()
+    read = ocp.v1.load_checkpointables(tmp_path / "checkpoints" / "5", {"state": wanted})["state"]
+    jax.tree.map(np.testing.assert_array_equal, read, saved.saved())
+
+
 def test_state_saved_on_one_mesh_restores_on_another(opened):
     saved = make_state(0.5)
     checkpoints = opened()
@@ -405,7 +415,7 @@ def test_store_that_takes_no_save_is_asked_again_by_another_start(store, monkeyp
 
 def test_store_that_fails_while_old_steps_are_removed_asks_for_another_start(store, monkeypatch):
     checkpoints = Checkpoints(storage.path("gs://bucket/run"))
-    monkeypatch.setattr(checkpoints._checkpointer, "wait_until_finished", lambda: None)
+    monkeypatch.setattr(checkpoints._writer, "wait", lambda: None)
     for error in (storage.StoreLost("gone"), RuntimeError("gone")):
         monkeypatch.setattr(step_folders, "committed", failing(error))
         with pytest.raises(PeerLost, match="gone"):
@@ -416,7 +426,7 @@ def test_store_that_fails_while_old_steps_are_removed_asks_for_another_start(sto
 @pytest.mark.parametrize("place, expected", [("gs://bucket/run", PeerLost), ("", RunFailed)])
 def test_read_that_fails_is_no_other_state(store, tmp_path, monkeypatch, place, expected):
     checkpoints = Checkpoints(storage.path(place or str(tmp_path)))
-    monkeypatch.setattr(ocp.AsyncCheckpointer, "restore", failing(ValueError("UNAVAILABLE")))
+    monkeypatch.setattr(ocp.Checkpointer, "restore", failing(ValueError("UNAVAILABLE")))
     with pytest.raises(expected, match=r"checkpoints/3 could not be read: .*UNAVAILABLE.* again"):
         checkpoints.restore(3, abstract(make_state(1.0)))
     checkpoints.close()

@@ -93,6 +93,15 @@ def test_rooms_are_folders_and_few_modules_lie_beside_them():
         assert (room / "__init__.py").is_file(), room
 
 
+def test_no_file_names_a_private_module_of_jax_or_orbax():
+    """They change without notice; the fence of import-linter sees imports of our packages only."""
+    files = [p for folder in ("vit_jax", "launch", "configs", "tests", "docs")
+             for p in ROOT.glob(f"{folder}/**/*.py")]  # fmt: skip
+    private = re.compile(r"\b(jax|orbax[\w.]*|flax|optax)\._src\b|(import|from) jaxlib")
+    assert len(files) > 500
+    assert [p for p in files if private.search(p.read_text(encoding="utf-8"))] == []
+
+
 def test_extras_of_the_readme_exist():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     readme = (ROOT / "README.md").read_text()

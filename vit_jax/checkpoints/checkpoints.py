@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Saves and restores the state of a run; the only module that imports orbax.
+"""Saves and restores the state of a run.
 
 A checkpoint counts once it is committed with the checksums of its files. A process that is killed
 during a save leaves the previous checkpoint intact. A checkpoint is used only if its files are as
@@ -9,7 +9,6 @@ they were saved. `step_folders` defines the layout and which steps count. Start 
 """
 
 import contextlib
-import dataclasses
 import json
 import logging
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,12 +17,9 @@ from types import TracebackType
 from typing import Any
 
 import jax
-import numpy as np
-import orbax.checkpoint as ocp
-from etils import epath
 
 from vit_jax import tree
-from vit_jax.checkpoints import orbax_workarounds, retention, step_folders
+from vit_jax.checkpoints import array_files, orbax_workarounds, retention, step_folders
 from vit_jax.checkpoints.retention import Damaged
 from vit_jax.checkpoints.step_folders import FOLDER
 from vit_jax.errors import BadInput, NotStarted, PeerLost, RunFailed, no_space, writing
@@ -34,8 +30,6 @@ from vit_jax.storage import files as storage
 
 _CONFIG = "config.yaml"
 log = logging.getLogger("vit_jax")
-# orbax logs normal events, and errors that it raises anyway.
-logging.getLogger("absl").addFilter(lambda record: "orbax" not in record.pathname)
 
 
 class Checkpoints:
@@ -74,8 +68,7 @@ class Checkpoints:
         self._left: Path | None = None  # left by a save that failed
         orbax_workarounds.silence()
         self._open = contextlib.ExitStack()
-        plain = self._open.enter_context(orbax_workarounds.plain_path(self.folder))
-        self._for_orbax = epath.Path(str(plain))  # orbax needs all methods of epath
+        self._plain = self._open.enter_context(orbax_workarounds.plain_path(self.folder))
         if read_only:
             return
         if coordination.is_first():
@@ -84,16 +77,7 @@ class Checkpoints:
             self._metrics = self._read_all() if keep_best else {}
         self._background = ThreadPoolExecutor(1, "checkpoint")
         self._sealing: tuple[Path, dict[str, str]] = (self.folder, {})  # for `_seal`
-        # Folders are created before `save` returns: if that fails, no thread waits for them.
-        at_once = ocp.options.AsyncOptions(create_directories_asynchronously=False)
-        self._checkpointer = ocp.AsyncCheckpointer(
-            ocp.CompositeCheckpointHandler(
-                composite_options=ocp.CompositeOptions(async_options=at_once)
-            ),
-            async_options=dataclasses.replace(at_once, post_finalization_callback=self._seal),
-            # The file of this store would change after the checksums are written.
-            checkpoint_metadata_store=ocp.metadata.metadata_store(enable_write=False),
-        )
+        self._writer = array_files.Writer(self._seal)
 
     def __enter__(self) -> "Checkpoints":
         return self
@@ -228,12 +212,10 @@ class Checkpoints:
                     retention.add(folder, self._metrics[step])
             return
         files = {_CONFIG: config_yaml, retention.FILE: json.dumps(metrics) + "\n"}
-        target = self._for_orbax / str(step)
-        unfinished = self._checkpointer.get_temporary_path(target).get()
-        self._sealing = self.folder / unfinished.name, files
-        args = ocp.args.Composite(state=ocp.args.StandardSave(state.saved()))  # type: ignore[call-arg]
+        target = self._plain / str(step)
+        self._sealing = self.folder / self._writer.temporary_name(target), files
         try:
-            self._checkpointer.save(target, args=args)
+            self._writer.save(target, state.saved())
         except Exception as e:  # a store raises errors of any class
             raise self._failure(step, e) from e
         self._known.add(step)
@@ -249,7 +231,7 @@ class Checkpoints:
         self._is_tidy = True
 
     def _seal(self) -> None:
-        """Adds the small files and the checksums; orbax calls it right before it commits.
+        """Adds the small files and the checksums; the writer calls it right before it commits.
 
         All processes have written everything by then. It runs in a thread of process 0 while
         training goes on.
@@ -262,7 +244,7 @@ class Checkpoints:
     def _complete(self, step: int) -> None:
         """Waits for the commit of a step, then removes the checkpoints that retention drops."""
         try:
-            self._checkpointer.wait_until_finished()
+            self._writer.wait()
             goodput.event("save", step)
             if coordination.is_first():
                 self._prune(step)
@@ -338,7 +320,7 @@ class Checkpoints:
                 self.wait()
             finally:
                 self._background.shutdown()
-                self._checkpointer.close()
+                self._writer.close()
                 self._remove_left()  # files that arrived after the first removal
 
     # ------------------------------------------------------------ restoring
@@ -355,17 +337,13 @@ class Checkpoints:
           StoreLost, RunFailed: a bucket, or a disk, fails.
         """
         self._check_params(step, abstract)
-        wanted = ocp.args.Composite(state=ocp.args.StandardRestore(abstract.saved()))  # type: ignore[call-arg]
         try:
-            if self._read_only:
-                reader = ocp.Checkpointer(ocp.CompositeCheckpointHandler())
-                self._checkpointer = self._open.enter_context(reader)
-            restored = self._checkpointer.restore(self._for_orbax / str(step), args=wanted)
+            restored = array_files.restore(self._plain / str(step), abstract.saved())
         except Exception as e:  # a store raises errors of any class
             raise self._not_restored(step, abstract, e) from e
         self._known.add(step)
         self._set_aside()
-        return TrainState(**restored["state"])
+        return TrainState(**restored)
 
     def _check_params(self, step: int, abstract: TrainState) -> None:
         """Refuses other parameters before orbax reads any; the optimizer state repeats them."""
@@ -392,11 +370,10 @@ class Checkpoints:
 
     def _saved(self, step: int) -> Any:
         """Returns the tree of a checkpoint as nested dicts of shapes."""
-        with ocp.PyTreeCheckpointer() as reader:
-            metadata = reader.metadata(self._for_orbax / str(step) / "state").item_metadata
-        if metadata is None:
+        shapes = array_files.shapes(self._plain / str(step))
+        if shapes is None:
             raise Damaged(f"{self.folder / str(step)} holds no arrays")
-        return metadata.tree
+        return shapes
 
     def _weights(self, step: int) -> tuple[str, Any]:
         """Returns the part of the state that holds the weights, and their shapes."""
@@ -420,18 +397,8 @@ class Checkpoints:
           Damaged: a file is not as it was saved.
         """
         self._verify(step, values=True)
-        folder = self._for_orbax / str(step) / "state"
         name, shapes = self._weights(step)
-        wanted = {name: jax.tree.map(lambda _: 0, shapes)}
-        how = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), wanted)
-        asked: Any = {"item": wanted, "restore_args": how, "partial_restore": True}
-        own = jax.process_index()  # it reads alone and waits for no other process
-        alone = ocp.options.MultiprocessingOptions(
-            primary_host=own, active_processes={own}, barrier_sync_key_prefix=f"process {own}"
-        )
-        handler = ocp.PyTreeCheckpointHandler()
-        with ocp.Checkpointer(handler, multiprocessing_options=alone) as reader:
-            return reader.restore(folder, args=ocp.args.PyTreeRestore(**asked))[name]
+        return array_files.read(self._plain / str(step), name, shapes)
 
     def _verify(self, step: int, *, values: bool) -> None:
         """Raises Damaged if a file of a step is not as it was saved."""

@@ -1,0 +1,99 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Everything that does not read images with tf.data works where TensorFlow is not installed."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vit_jax.data import tensorflow
+from vit_jax.errors import BadInput
+from vit_jax.preflight import doctor
+from vit_jax.training import metric_writer
+
+# None is what the import system takes for a module that cannot be found.
+ABSENT = ("tensorflow", "tensorboard", "clu.metric_writers")
+
+
+@pytest.fixture
+def without(monkeypatch):
+    for name in ABSENT:
+        monkeypatch.setitem(sys.modules, name, None)
+    tensorflow._tensorflow.cache_clear()
+    yield
+    tensorflow._tensorflow.cache_clear()
+
+
+@pytest.mark.parametrize("use", [lambda: tensorflow.tf.constant(1), tensorflow.tfds])
+def test_first_use_of_tensorflow_names_what_to_install(without, use):
+    with pytest.raises(BadInput, match=r"TensorFlow is not installed.*pip install 'vit_jax\[tf\]'"):
+        use()
+
+
+def test_tensorflow_datasets_is_named_too(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
+    with pytest.raises(BadInput, match="TensorFlow Datasets is not installed"):
+        tensorflow.tfds()
+
+
+def test_doctor_finds_nothing_wrong(without):
+    [finding] = doctor.tensorflow()
+    assert finding.ok
+    assert "not installed" in finding.text
+
+
+def test_metrics_are_written_and_tensorboard_is_missed_once(without, tmp_path, caplog):
+    report = metric_writer.Report(tmp_path, step=0, writers=["tensorboard"])
+    for step in range(3):
+        report.row(step, {"train/loss": 1.0})
+    report.close()
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 3
+    [warning] = [r.message for r in caplog.records if "TensorFlow" in r.message]
+    assert "pip install 'vit_jax[tf]'" in warning
+
+
+COMMANDS = f"""
+import sys
+for name in {ABSENT}:
+    sys.modules[name] = None
+from pathlib import Path
+import jax, numpy as np, vit_jax
+from vit_jax.cli.main import main
+from vit_jax.models import variants
+from vit_jax.weights import loading
+folder = Path(sys.argv[1])
+cfg = variants.config(variant="Ti/16", classes=10, depth=2)
+shapes = variants.shapes(cfg, 224, 224)
+params = jax.tree.map(lambda x: np.full(x.shape, 0.01, x.dtype), shapes)
+for name, kind in (("npz", "npz"), ("safetensors", "timm")):
+    loading.save(folder / f"weights.{{name}}", variants.make(cfg), params, format=kind)
+files = ("weights.npz", "weights.safetensors", "i.png", "out")
+npz, timm, image, out = (str(folder / name) for name in files)
+for code, *command in (
+    (0, "models"), (0, "inspect", npz), (0, "predict", timm, image),
+    (0, "export", npz, "--format=stablehlo", f"--out={{out}}"),
+    (0, "figures", timm, f"--out={{out}}-figures", "--images", image),
+    (2, "predict", npz, image), (2, "export", npz, "--format=savedmodel", f"--out={{out}}-tf"),
+    (2, "train", "--config=vit_jax:quickstart", "--config.data.source=tfds:mnist",
+     f"--workdir={{out}}-run"),
+):
+    print("command:", *command, file=sys.stderr)
+    assert main(command) == code, command
+assert not any(name.startswith("tensorflow.") for name in sys.modules)
+"""
+
+
+@pytest.mark.integration
+def test_commands_that_need_no_tensorflow_work_and_others_name_it(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "i.png")
+    done = subprocess.run(
+        [sys.executable, "-c", COMMANDS, str(tmp_path)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("TensorFlow is not installed") == 3, done.stderr
+    assert "Traceback" not in done.stderr

@@ -160,7 +160,9 @@ def test_axial_resnet_equals_numpy(variant):
     cfg, params, images = params_and_images("resnet", variant=variant, root_width=32)
     expected = axial_resnet(params, images, cfg)
     assert expected.std() > 0.1
-    error = 1e-4 * expected.std()  # which is 4: means over positions hide larger numbers
+    # Rounding through 50 layers: 0.5e-4 with jax 0.10, and 1.04e-4 with jax 0.12, whose products
+    # and convolutions have the same bits. It is 4: means over positions hide larger numbers.
+    error = 2e-4 * expected.std()
     np.testing.assert_allclose(tiny.logits(cfg, params, images), expected, rtol=0, atol=error)
 
 

@@ -213,6 +213,10 @@ def test_terms_of_every_claim_are_measured_by_runs_of_its_tier(listed, every):
                 assert metric.partition("/")[0] in evals
 
 
+def test_recipe_and_table_name_early_stopping_alike(recipe):
+    assert recipe.EARLY == miniature.EARLY
+
+
 def test_weights_of_differences_sum_to_zero_and_the_slopes_are_those_of_a_line(listed):
     for one in listed:
         total = math.fsum(weight for weight, _, _ in one["terms"])

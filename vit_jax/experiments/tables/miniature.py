@@ -12,7 +12,7 @@ from pathlib import Path
 from vit_jax.config import recipes
 from vit_jax.errors import BadInput
 from vit_jax.experiments.tables import claims, compute, recipe_diff, rendering, run_results
-from vit_jax.experiments.tables.claims import Claim, Judged
+from vit_jax.experiments.tables.claims import Claim, Judged, Measured
 from vit_jax.experiments.tables.run_results import Run
 from vit_jax.reports import pages
 
@@ -29,8 +29,6 @@ _STYLES = {
 }  # fmt: skip
 _BEST = "val/top1"  # its best evaluation is where an early-stopped run ends
 EARLY = f"test/top1 at best {_BEST}"
-
-Measured = Mapping[tuple[str, str], Mapping[int, float]]  # (cell, metric) -> seed -> value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +156,7 @@ def render(report: Report, form: str) -> str:
     about = (
         "p: twice the smaller p-value, by Student's t, of the claim and its opposite. A verdict "
         f"needs p significant at {claims.LEVEL} after Holm's correction over the claims of its "
-        "execution. Executions that disagree: not settled.",
+        "tier. Executions that disagree: not settled.",
         "FLOPs of training: 3 forward passes for each image seen; a fine-tuning's are its own.",
         *report.remarks,
     )

@@ -90,7 +90,26 @@ def _cells(runs: Iterable[Run], remarks: list[str]) -> dict[str, dict[int, Run]]
             )
         else:
             cells[cell][seed] = run
+    _drop_orphans(cells, remarks)
     return cells
+
+
+def _drop_orphans(cells: dict[str, dict[int, Run]], remarks: list[str]) -> None:
+    """Removes fine-tunings that do not start from the pre-training of their model and seed."""
+    for cell, runs in cells.items():
+        if "method=finetune" not in cell or "lr=" in cell:
+            continue
+        parents = cells.get(
+            cell.replace(",dataset=cifar10", "").replace(",method=finetune", ""), {}
+        )
+        for seed, run in list(runs.items()):
+            init = str(run.config["init"])
+            if seed not in parents or Path(init).name != parents[seed].folder.name:
+                remarks.append(
+                    f"{run.folder} is left out: it starts from {init or 'nothing'}, not from the "
+                    f"pre-training of its model with seed {seed}"
+                )
+                del runs[seed]
 
 
 def _why_not(run: Run, cell: str) -> str:
@@ -100,8 +119,8 @@ def _why_not(run: Run, cell: str) -> str:
     except BadInput as e:
         return str(e)
     reasons = [f"{key}: {own}, not {wanted}" for key, own, wanted in differences]
-    if bool(run.config["init"]) != ("method=finetune" in cell):
-        reasons.append(f"init: {run.config['init'] or 'none'}")
+    if run.config["init"] and "method=finetune" not in cell:
+        reasons.append(f"init: {run.config['init']}")
     return "; ".join(reasons)
 
 

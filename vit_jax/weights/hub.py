@@ -8,6 +8,7 @@ The package huggingface_hub does both, with its own cache, token and environment
 """
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ FILE = "model.safetensors"
 _LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
 
 
+@functools.cache  # a branch may move while a run starts: its weights and origin.json must agree
 def local(text: str) -> Path:
     """Returns the local path of the weights in a repository, after a download if needed.
 
@@ -65,8 +67,6 @@ def check_upload(repository: str) -> None:
     hub = _hub()
     with _explained(repository, repository):
         hub.utils.validate_repo_id(repository)
-    if "/" not in repository:
-        raise BadInput(f"{repository!r} has no owner; expected OWNER/NAME.")
     if not _online():
         raise BadInput("the network is forbidden (--offline); give --out=FOLDER to write only.")
     if not hub.get_token():

@@ -1,0 +1,148 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Resizes and crops without randomness; see `ops/resize.py` for what each op promises."""
+
+import functools
+
+import numpy as np
+
+from vit_jax.data.numpy_ops.draws import Seed
+from vit_jax.data.ops import resize as ops
+from vit_jax.data.ops.decode import MOST_PIXELS
+
+_half = np.float32(0.5)
+
+
+class Unsuitable(ValueError):
+    """An image that an op cannot take; the message is the reason."""
+
+
+def _centres(after: int, before: int) -> np.ndarray:
+    """Returns where the centres of pixels come from, float32 [after], in pixels of the source."""
+    scale = np.float32(before) / np.float32(after)
+    return (np.arange(after, dtype=np.float32) + _half) * scale
+
+
+def bilinear(image: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Resizes without averaging, half-pixel centres; returns float32 [height, width, C]."""
+    rows, columns, channels = image.shape
+    if (rows, columns) == (height, width):
+        return image.astype(np.float32)
+    down, across = _centres(height, rows) - _half, _centres(width, columns) - _half
+    top, left = np.floor(down), np.floor(across)
+    y, x = (down - top)[:, None], np.repeat(across - left, channels)
+    first = np.clip(np.stack([top, top + 1]), 0, rows - 1).astype(np.intp)
+    near = np.clip(np.stack([left, left + 1]), 0, columns - 1).astype(np.intp)
+    upper, lower = image[first[0]], image[first[1]]  # whole rows first: few, and contiguous
+
+    def between(lines: np.ndarray) -> np.ndarray:
+        a, b = (lines.take(n, axis=1).reshape(height, -1).astype(np.float32) for n in near)
+        b -= a
+        b *= x
+        b += a
+        return b
+
+    above, below = between(upper), between(lower)
+    below -= above
+    below *= y
+    below += above
+    return below.reshape(height, width, channels)
+
+
+@functools.lru_cache(64)
+def _triangles(after: int, before: int) -> np.ndarray:
+    """Returns the weights of each source pixel in each pixel, float32 [after, before].
+
+    The kernel is a triangle, as wide as a pixel of the result, but at least as one of the source.
+    """
+    # `tf.image.resize` states the scale; its kernel computes the inverse in float32.
+    scale = np.float32(after) / np.float32(before)
+    inverse = np.float32(1.0 / float(scale))
+    wide = max(inverse, np.float32(1))
+    centres = (np.arange(after, dtype=np.float32) + _half) * inverse
+    distance = np.arange(before, dtype=np.float32) + _half - centres[:, None]
+    weights = np.maximum(np.float32(1) - np.abs(distance * (np.float32(1) / wide)), 0)
+    return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+@functools.lru_cache(64)
+def _areas(after: int, before: int) -> np.ndarray:
+    """Returns the share of each source pixel in each pixel, float32 [after, before]."""
+    edges = np.arange(after + 1, dtype=np.float32) * (np.float32(before) / np.float32(after))
+    pixels = np.arange(before, dtype=np.float32)
+    begin, end = edges[:-1, None], edges[1:, None]
+    weights = np.minimum(end, pixels + 1) - np.maximum(begin, pixels)
+    return (np.maximum(weights, 0) / (np.float32(before) / np.float32(after))).astype(np.float32)
+
+
+def _weighted(image: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Returns rows x image x columns for each channel, float32."""
+    height, width, channels = image.shape
+    lines = rows @ image.reshape(height, -1).astype(np.float32)
+    lines = lines.reshape(-1, width, channels).transpose(0, 2, 1)
+    return (lines @ columns.T).transpose(0, 2, 1)
+
+
+def resized(image: np.ndarray, height: int, width: int, *, antialias: bool) -> np.ndarray:
+    """Resizes uint8 [H, W, C] bilinearly and rounds to uint8; `ops.resize.resize`."""
+    if antialias and image.shape[:2] != (height, width):
+        values = _weighted(
+            image, _triangles(height, image.shape[0]), _triangles(width, image.shape[1])
+        )
+    else:
+        values = bilinear(image, height, width)
+    return np.rint(values).astype(np.uint8)
+
+
+def _truncated(values: np.ndarray) -> np.ndarray:
+    return np.clip(values, 0, 255).astype(np.uint8)
+
+
+def _checked(rows: int, columns: int) -> tuple[int, int]:
+    if rows * columns > MOST_PIXELS:
+        raise Unsuitable(f"it would be resized to more than {MOST_PIXELS} pixels")
+    return rows, columns
+
+
+def resize(op: ops.Resize, image: np.ndarray, _: Seed) -> np.ndarray:
+    """Applies `resize`."""
+    return resized(image, *ops.rows_columns(op.size), antialias=op.antialias)
+
+
+def resize_small(op: ops.ResizeSmall, image: np.ndarray, _: Seed) -> np.ndarray:
+    """Applies `resize_small`."""
+    before = np.array(image.shape[:2], np.float64)
+    after = np.rint(before * (np.array(ops.rows_columns(op.size)) / before).max())
+    return resized(image, *_checked(*after.astype(int).tolist()), antialias=op.antialias)
+
+
+def central_crop(op: ops.CentralCrop, image: np.ndarray, _: Seed) -> np.ndarray:
+    """Applies `central_crop`."""
+    rows, columns = ops.rows_columns(op.size)
+    check_covers(image, rows, columns)
+    top, left = (image.shape[0] - rows) // 2, (image.shape[1] - columns) // 2
+    return image[top : top + rows, left : left + columns]
+
+
+def check_covers(image: np.ndarray, rows: int, columns: int) -> None:
+    """Raises Unsuitable if an image is smaller than a crop."""
+    if image.shape[0] < rows or image.shape[1] < columns:
+        raise Unsuitable(f"{image.shape[1]} x {image.shape[0]} pixels are less than the crop")
+
+
+def bv_resize(op: ops.BvResize, image: np.ndarray, _: Seed) -> np.ndarray:
+    """Applies `bv_resize`."""
+    return _truncated(bilinear(image, *ops.rows_columns(op.size)))
+
+
+def bv_resize_small(op: ops.BvResizeSmall, image: np.ndarray, _: Seed) -> np.ndarray:
+    """Applies `bv_resize_small`."""
+    before = np.array(image.shape[:2], np.float32)
+    factor = (np.array(ops.rows_columns(op.size), np.float32) / before).max()
+    rows, columns = _checked(*np.rint(before * factor).astype(int).tolist())
+    if (rows, columns) == image.shape[:2]:
+        return image
+    values = _weighted(image, _areas(rows, image.shape[0]), _areas(columns, image.shape[1]))
+    # The sums of whole levels come out just below them now and then, and would lose a level.
+    return _truncated(values + np.float32(1e-3))

@@ -96,7 +96,7 @@ def gaussian_blur(op: ops.GaussianBlur, image: np.ndarray, seed: Seed) -> np.nda
 def _blur(image: np.ndarray, sigma: np.float32, reach: int) -> np.ndarray:
     """Blurs with a Gaussian of `sigma` pixels, cut off at `reach`, mirrored outside."""
     steps = np.arange(reach + 1, dtype=np.float32) / sigma
-    weights = np.exp(np.float32(-0.5) * steps**2)
+    weights = np.exp((np.float32(-0.5) * steps**2).astype(np.float64)).astype(np.float32)
     weights = weights / (2 * weights.sum() - weights[0])
     values = image.astype(np.float32)
     for _ in range(2):

@@ -98,46 +98,64 @@ def fold_in(seed: Seed, number: int) -> Seed:
 _CONSTANT, _SEQUENCE = 0xFFFFFFFC, 0x7369F885192C0EF5  # of Simon's key schedule
 
 
-def shuffled_index(index: int, key: list[int], last: int, rounds: int) -> int:
-    """Returns the place of an index in a permutation; `tf.raw_ops.RandomIndexShuffle`.
+def shuffled(indices: np.ndarray, key: list[int], last: int, rounds: int) -> np.ndarray:
+    """Returns the places of indices in a permutation; `tf.raw_ops.RandomIndexShuffle`.
 
     It encrypts with the block cipher Simon (Beaulieu et al. 2013) until the result is not above
     `last`.
 
     Args:
-      index: from 0 to `last`.
+      indices: integers [n] from 0 to `last`.
       key: three words.
       last: the largest index.
       rounds: an even number of rounds, at least 4.
+
+    Returns:
+      int64 [n].
     """
     if last == 0:
-        return 0
+        return np.zeros(len(indices), np.int64)
     bits = math.ceil(math.log2(last))
     half = max(bits + bits % 2, 16) // 2
-    mask = (1 << half) - 1
+    keys = [np.uint64(word) for word in _schedule(key, half, rounds)]
+    places = indices.astype(np.uint64)
+    todo = np.arange(len(places))
+    while len(todo):
+        places[todo] = _encrypted(places[todo], keys, half)
+        todo = todo[places[todo] > np.uint64(last)]
+    return places.astype(np.int64)
 
-    def left(x: int, by: int) -> int:
-        return (x << by | x >> (half - by)) & mask
+
+def _schedule(key: list[int], half: int, rounds: int) -> list[int]:
+    """Returns a key of `half` bits for each round."""
+    mask = (1 << half) - 1
 
     def right(x: int, by: int) -> int:
         return (x >> by | x << (half - by)) & mask
-
-    def mixed(x: int) -> int:
-        return (left(x, 1) & left(x, 8)) ^ left(x, 2)
 
     keys, sequence = [word & mask for word in key], _SEQUENCE & mask
     for i in range(3, rounds):
         newest = right(keys[-1], 3) ^ right(keys[-1], 4)
         keys.append(_CONSTANT & mask ^ sequence & 1 ^ keys[i - 3] ^ newest)
         sequence >>= 1
-    while True:
-        y, x = index >> half & mask, index & mask
-        for i in range(0, rounds, 2):
-            y ^= mixed(x) ^ keys[i]
-            x ^= mixed(y) ^ keys[i + 1]
-        index = y << half | x
-        if index <= last:
-            return index
+    return keys
+
+
+def _encrypted(values: np.ndarray, keys: list[np.uint64], half: int) -> np.ndarray:
+    """Returns values, uint64 [n], encrypted in blocks of twice `half` bits."""
+    width, mask = np.uint64(half), np.uint64((1 << half) - 1)
+
+    def left(x: np.ndarray, by: int) -> np.ndarray:
+        return (x << np.uint64(by) | x >> (width - np.uint64(by))) & mask
+
+    def mixed(x: np.ndarray) -> np.ndarray:
+        return (left(x, 1) & left(x, 8)) ^ left(x, 2)
+
+    y, x = values >> width & mask, values & mask
+    for i in range(0, len(keys), 2):
+        y = y ^ mixed(x) ^ keys[i]
+        x = x ^ mixed(y) ^ keys[i + 1]
+    return y << width | x
 
 
 # ---------------------------------------------------------------- boxes

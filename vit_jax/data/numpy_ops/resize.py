@@ -4,6 +4,8 @@
 """Resizes and crops without randomness; see `ops/resize.py` for what each op promises."""
 
 import functools
+import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,46 +52,65 @@ def bilinear(image: np.ndarray, height: int, width: int) -> np.ndarray:
     return below.reshape(height, width, channels)
 
 
-@functools.lru_cache(64)
-def _triangles(after: int, before: int) -> np.ndarray:
-    """Returns the weights of each source pixel in each pixel, float32 [after, before].
+class _Band(NamedTuple):
+    """A sparse matrix: output n is the sum over t of weights[n, t] * input[starts[n] + t]."""
 
-    The kernel is a triangle, as wide as a pixel of the result, but at least as one of the source.
+    starts: np.ndarray  # int [after]
+    weights: np.ndarray  # float32 [after, taps]
+
+    def of_rows(self, image: np.ndarray) -> np.ndarray:
+        """Returns the product with the rows of an image, float32; adds in ascending order."""
+        total = np.zeros([len(self.starts), *image.shape[1:]], np.float32)
+        for tap, weight in enumerate(self.weights.T):
+            rows = image[np.minimum(self.starts + tap, len(image) - 1)]
+            total += np.multiply(rows, weight[:, None, None], dtype=np.float32)
+        return total
+
+    def of_columns(self, image: np.ndarray) -> np.ndarray:
+        """Returns the product with the columns of an image, float32."""
+        columns = np.ascontiguousarray(image.transpose(1, 0, 2))
+        return np.ascontiguousarray(self.of_rows(columns).transpose(1, 0, 2))
+
+
+@functools.lru_cache(64)
+def _triangles(after: int, before: int) -> _Band:
+    """Returns the kernel of a bilinear resize that averages.
+
+    It is a triangle, as wide as a pixel of the result, but at least as one of the source.
     """
-    # `tf.image.resize` states the scale; its kernel computes the inverse in float32.
-    scale = np.float32(after) / np.float32(before)
-    inverse = np.float32(1.0 / float(scale))
+    # `tf.image.resize` states the scale, and its kernel computes the inverse, both in float32.
+    inverse = np.float32(1.0 / float(np.float32(after) / np.float32(before)))
     wide = max(inverse, np.float32(1))
     centres = (np.arange(after, dtype=np.float32) + _half) * inverse
-    distance = np.arange(before, dtype=np.float32) + _half - centres[:, None]
-    weights = np.maximum(np.float32(1) - np.abs(distance * (np.float32(1) / wide)), 0)
-    return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+    starts = np.clip(np.ceil(centres - wide - _half), 0, before - 1)
+    ends = np.clip(np.floor(centres + wide - _half), 0, before - 1)
+    places = starts[:, None] + np.arange(int((ends - starts).max()) + 1, dtype=np.float32)
+    distance = np.abs((places + _half - centres[:, None]) * (np.float32(1) / wide))
+    weights = np.maximum(np.float32(1) - distance, 0) * (places <= ends[:, None])
+    total = np.add.accumulate(weights, axis=1)[:, -1:]
+    return _Band(starts.astype(int), weights * (np.float32(1) / total))
 
 
 @functools.lru_cache(64)
-def _areas(after: int, before: int) -> np.ndarray:
-    """Returns the share of each source pixel in each pixel, float32 [after, before]."""
-    edges = np.arange(after + 1, dtype=np.float32) * (np.float32(before) / np.float32(after))
-    pixels = np.arange(before, dtype=np.float32)
+def _areas(after: int, before: int) -> _Band:
+    """Returns the share of each source pixel in each pixel, in pixels of the source."""
+    scale = np.float32(before) / np.float32(after)
+    edges = np.arange(after + 1, dtype=np.float32) * scale
     begin, end = edges[:-1, None], edges[1:, None]
-    weights = np.minimum(end, pixels + 1) - np.maximum(begin, pixels)
-    return (np.maximum(weights, 0) / (np.float32(before) / np.float32(after))).astype(np.float32)
-
-
-def _weighted(image: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Returns rows x image x columns for each channel, float32."""
-    height, width, channels = image.shape
-    lines = rows @ image.reshape(height, -1).astype(np.float32)
-    lines = lines.reshape(-1, width, channels).transpose(0, 2, 1)
-    return (lines @ columns.T).transpose(0, 2, 1)
+    starts, ends = np.floor(begin), np.ceil(end)
+    places = starts + np.arange(int((ends - starts).max()), dtype=np.float32)
+    one = np.float32(1)
+    rest = np.where(places + one > end, scale, places + one - begin)
+    whole = np.where(places + one > end, end - places, one)
+    weights = np.where(places < begin, rest, whole) * (places < ends)
+    return _Band(starts[:, 0].astype(int), weights.astype(np.float32))
 
 
 def resized(image: np.ndarray, height: int, width: int, *, antialias: bool) -> np.ndarray:
     """Resizes uint8 [H, W, C] bilinearly and rounds to uint8; `ops.resize.resize`."""
     if antialias and image.shape[:2] != (height, width):
-        values = _weighted(
-            image, _triangles(height, image.shape[0]), _triangles(width, image.shape[1])
-        )
+        values = _triangles(height, image.shape[0]).of_rows(image)
+        values = _triangles(width, image.shape[1]).of_columns(values)
     else:
         values = bilinear(image, height, width)
     return np.rint(values).astype(np.uint8)
@@ -143,6 +164,7 @@ def bv_resize_small(op: ops.BvResizeSmall, image: np.ndarray, _: Seed) -> np.nda
     rows, columns = _checked(*np.rint(before * factor).astype(int).tolist())
     if (rows, columns) == image.shape[:2]:
         return image
-    values = _weighted(image, _areas(rows, image.shape[0]), _areas(columns, image.shape[1]))
-    # The sums of whole levels come out just below them now and then, and would lose a level.
-    return _truncated(values + np.float32(1e-3))
+    values = _areas(columns, image.shape[1]).of_columns(image)
+    values = _areas(rows, image.shape[0]).of_rows(values)
+    scales = (np.float32(a) / np.float32(b) for a, b in zip(image.shape, (rows, columns)))
+    return _truncated(values * np.float32(1.0 / float(math.prod(scales))))

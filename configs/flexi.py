@@ -54,7 +54,7 @@ def get_config(arg=None):
     with config.evals.unlocked():
         del config.evals.val  # nothing is selected
     config.checkpoint.every = "0"
-    config.report.tensorboard = False
+    config.report.writers = ()
     config.report.page = False
     return config
 

@@ -3,36 +3,39 @@
 
 """Repeats the paper's experiments in miniature, on real images and a CPU, with claims fixed before.
 
-    vit_jax sweep --config=configs/miniature.py:tier=hour --workdir=runs/miniature --parallel=2
-    vit_jax table miniature --runs=runs/miniature
+    D=runs/miniature
+    vit_jax sweep --config=configs/miniature.py:tier=hour --workdir=$D/hour --parallel=2
+    vit_jax sweep --config=configs/miniature.py:tier=evening --workdir=$D/evening --parallel=2
+    vit_jax table miniature --runs=$D
 
-    tier      hour | night
-    dataset   cifar100 (pre-training) | cifar10, flowers, fashion (transfer) | digits
-    model     vit | hybrid | bit; vit_long: as vit, with the FLOPs of hybrid; night: also vit_large,
-              bit_large
-    method    scratch | finetune, which needs --config.init=RUN
-    size      pixels per side: 32, for flowers also 64
-    posemb    for digits: learned1d | learned2d | none
-    examples  for the night: images of CIFAR-100, 2500 | 10000 | 50000
-    cifar100, cifar10, flowers, fashion    their sources; default: TFDS. Others, such as folder:PATH
-              or csv:FILE, need the splits train (flowers also val) and test; no comma in a path
+    tier       hour | evening | night; a sweep also takes rates-hour | rates-evening
+    execution  1 | 2: the seeds of a sweep, 0 to 7 or 8 to 15 (night: 0 to 2 or 3 to 5)
+    dataset    cifar100 (pre-training) | cifar10 (transfer) | digits; evening, night: only cifar100
+    model      hour: vit | hybrid; evening: vit | bit; night: also hybrid, vit_large, bit_large
+    method     scratch | finetune, which needs --config.init=RUN
+    posemb     for digits: learned1d | learned2d | none
+    examples   training images, evening: 2000 | 10000 | 48000 (all that are not held out);
+               night: 2500 | 10000 | 50000
+    lr         a rate to try; the run then measures only the held-out images. 0: the chosen rate
+    cifar100, cifar10    their sources; default: TFDS. Others, such as folder:PATH, need the splits
+               train and test; no comma in a path
 
-Time of the hour on 2 cores, in seconds. Training rates were measured over a few dozen steps each,
-in images per second of CPU time of one core (other work ran on the machine), and then doubled: vit
-680, hybrid 595, bit 309, vit at 64 pixels 171, digits 3,850. An image therefore costs 1.5 + 1.7 +
-3.2 = 6.4 ms in the three models, and 8.0 ms with vit_long. Evaluating it costs a third of this.
+The claims, their criteria, models and lengths were fixed before the first result. The rates were
+then chosen on held-out images with seed 100, which no claim uses: for each arm the one of three
+with the best top-1. docs/miniature.md lists what each rate reached.
 
-    606    78 processes of 14 s to start, 12 of them 10 s more for few-shot data, two at a time
-    359    digits: 9 runs x 120 epochs x 1,280 images
-    960    pre-training: 3 seeds x 40,000 images x 8.0 ms
-    230    its few-shot evaluation: 3 seeds x 29,000 images x 8.0 / 3 ms
-    461    scratch and fine-tuning: 18 x 4,000 images x 6.4 ms
-    334    their tests: 6 x 26,149 images x 6.4 / 3 ms
-    106    flowers at 64 pixels: 3 x (4,000 + 6,149 / 3) images / 171
-    3056   51 minutes; measured on a later machine without other work: 45
+Time in seconds of one core. Training speed in images per second of CPU time, measured over 51,200
+images: vit 2,330, hybrid about 1,900, bit 1,170; start, compilation and reading 20 for each run.
 
-Time of the night: vit_large trains 291 images per second and bit_large 147. 3 sizes x 3 seeds x
-200,000 images x 16.6 ms are 8.3 hours; starts and tests take another 0.5.
+    hour, 8 seeds     960    digits: 24 runs x 120 epochs x 1,280 images
+                    2,760    pre-training of vit and hybrid, 300,000 images
+                      700    fine-tuning of both, 40,000 images
+                    1,000    vit from scratch, 200,000 images
+                    5,400    45 minutes of two cores
+    evening, 8 seeds 2,740   vit: 100,000 + 300,000 + 600,000 images, and tests
+                    8,500    bit: the same
+                   11,240    94 minutes of two cores
+    night, 3 seeds  36,000   10 hours of two cores have been estimated; it has not been run
 """
 
 import math
@@ -42,39 +45,51 @@ from configs import base, quickstart
 from vit_jax.config.load import parse_args
 from vit_jax.errors import BadInput, unknown
 
-SOURCES = {
-    "cifar100": "tfds:cifar100",
-    "cifar10": "tfds:cifar10",
-    "flowers": "tfds:oxford_flowers102",
-    "fashion": "tfds:fashion_mnist",
-}
-TASKS = ("cifar10", "flowers", "fashion")  # transfer
-TRAINED_ON = {"cifar10": 1000, "fashion": 1000, "flowers": 0}  # images; 0: all 1,020
-SEEDS = (0, 1, 2)
+SOURCES = {"cifar100": "tfds:cifar100", "cifar10": "tfds:cifar10"}
 POSEMBS = ("learned1d", "learned2d", "none")
-DATA_SIZES = (2_500, 10_000, 50_000)
+SEEDS = {"hour": 8, "evening": 8, "night": 3}  # of each execution
+RATES_SEED = 100  # chooses rates, and is in no execution
+EARLY = "test/top1 at best val/top1"  # of all evaluations of a run
 
-# Images that a run sees, all its epochs together; the module has the arithmetic.
-PRETRAIN_IMAGES = 40_000
-TRANSFER_IMAGES = 4_000
-NIGHT_IMAGES = 200_000
-
-_ENCODER = {"width": 128, "depth": 4, "mlp": 256, "heads": 4}
+_ENCODER = {"variant": "custom/4", "width": 96, "depth": 4, "mlp": 192, "heads": 3}
+_WIDER = {"variant": "custom/8", "width": 128, "depth": 4, "mlp": 256, "heads": 4}
 _SMALL = {"stem": "small", "stem_stride": 2, "root_width": 32}
-# At 32 pixels all have a grid of 4 x 4.
+# At 16 pixels; vit and hybrid have a grid of 4 x 4.
 MODELS: dict[str, dict[str, Any]] = {
-    "vit": {"variant": "custom/8", **_ENCODER},
-    "hybrid": {"variant": "R+custom/8", **_SMALL, **_ENCODER},  # the root alone
+    "vit": _ENCODER,
+    "hybrid": {**_ENCODER, "variant": "R+custom/4", **_SMALL},  # the root alone
     "bit": {"variant": "BiT-custom", "stages": (1, 1, 1), **_SMALL},
-    "vit_long": {"variant": "custom/8", **_ENCODER},
-    "vit_large": {"variant": "custom/8", "width": 192, "depth": 6, "mlp": 384, "heads": 6},
-    "bit_large": {"variant": "BiT-custom", "stages": (2, 2, 2), **_SMALL},
 }
-HOUR, NIGHT = ("vit", "hybrid", "bit"), ("vit", "vit_large", "hybrid", "bit", "bit_large")
-LONGER = 1.0912  # images of vit_long, whose FLOPs are then those of hybrid
+# At 32 pixels.
+NIGHT_MODELS: dict[str, dict[str, Any]] = {
+    "vit": _WIDER,
+    "vit_large": {"variant": "custom/8", "width": 192, "depth": 6, "mlp": 384, "heads": 6},
+    "hybrid": {**_WIDER, "variant": "R+custom/8", **_SMALL},
+    "bit": MODELS["bit"],
+    "bit_large": {**MODELS["bit"], "stages": (2, 2, 2)},
+}
+OF_TIER = {"hour": ("vit", "hybrid"), "evening": ("vit", "bit"), "night": tuple(NIGHT_MODELS)}
+SIZES = {"evening": (2_000, 10_000, 48_000), "night": (2_500, 10_000, 50_000)}
 
-_OWN = {"tier": "hour", "dataset": "cifar100", "model": "vit", "method": "scratch", "size": 32,
-        "posemb": "learned1d", "examples": 0}  # fmt: skip
+# Images that a run sees, all its epochs together.
+PRETRAIN = {"vit": 300_000, "hybrid": 290_276}  # of equal FLOPs
+SCRATCH, FINETUNE = 200_000, 40_000
+EVENING = {2_000: 100_000, 10_000: 300_000, 48_000: 600_000}
+NIGHT = 200_000
+LABELLED = 1_000  # images of CIFAR-10, 100 of each class
+
+TRIED = (1e-3, 3e-3, 1e-2)
+TRIED_FINETUNE = (3e-4, 1e-3, 3e-3)
+# The peak rate of each arm: (model, stage of the hour), (model, examples of the evening).
+RATES: dict[tuple[str, Any], float] = {
+    ("vit", "pretrain"): 3e-3, ("hybrid", "pretrain"): 3e-3,
+    ("vit", "scratch"): 3e-3, ("vit", "finetune"): 1e-3, ("hybrid", "finetune"): 3e-3,
+    # Of the evening none has been tried: these are the pre-trainings' of the hour.
+    **{(model, size): 3e-3 for model in ("vit", "bit") for size in EVENING},
+}  # fmt: skip
+
+_OWN = {"tier": "hour", "dataset": "cifar100", "model": "vit", "method": "scratch",
+        "posemb": "learned1d", "examples": 0, "lr": 0.0}  # fmt: skip
 
 
 def cell(**changes: Any) -> str:
@@ -85,7 +100,7 @@ def cell(**changes: Any) -> str:
 
 def get_config(arg=None):
     """Returns the configuration; the module describes the arguments."""
-    args = parse_args(arg, **_OWN, **SOURCES)
+    args = parse_args(arg, **_OWN, **SOURCES, execution=1)
     _check(args)
     config = quickstart.get_config() if args.dataset == "digits" else _images(args)
     if args.dataset == "digits":
@@ -93,136 +108,185 @@ def get_config(arg=None):
         config.expected.metric = ""
         config.evals.val.every = "0"
     config.checkpoint.every = "0"
-    config.report.tensorboard = False
+    config.report.writers = ()
     config.report.page = False  # `vit_jax report` makes it of those that one wants to look at
     config.recipe.name = "miniature"
     config.recipe.protocol = cell(**{key: args[key] for key in _OWN})
-    config.recipe.stage = "final"  # nothing is selected
+    config.recipe.stage = "select" if args.lr else "final"
     if args.method == "finetune":
         config.recipe.upstream = "cifar100"
     return config
 
 
 def _check(args: Any) -> None:
+    if args.tier not in SEEDS:
+        raise unknown("tier", args.tier, SEEDS)
+    hour = args.tier == "hour"
     options = {
-        "tier": ("hour", "night"),
-        "dataset": ("digits", *SOURCES) if args.tier == "hour" else ("cifar100",),
-        "model": ("vit_long", *HOUR) if args.tier == "hour" else NIGHT,
-        "method": ("scratch", "finetune") if args.dataset in TASKS else ("scratch",),
-        "size": ("32", "64") if args.dataset == "flowers" else ("32",),
+        "dataset": ("digits", *SOURCES) if hour else ("cifar100",),
+        "model": OF_TIER[args.tier],
+        "method": ("scratch", "finetune") if args.dataset == "cifar10" else ("scratch",),
         "posemb": POSEMBS if args.dataset == "digits" else ("learned1d",),
-        "examples": map(str, DATA_SIZES) if args.tier == "night" else ("0",),
+        "examples": ("0",) if hour else tuple(map(str, SIZES[args.tier])),
+        "execution": ("1", "2"),
     }
     for key, known in options.items():
-        known = tuple(known)
         if str(args[key]) not in known:
             raise unknown(
                 f"{key} of tier={args.tier}, dataset={args.dataset}", str(args[key]), known
             )
-    if args.model == "vit_long" and args.dataset != "cifar100":
-        raise BadInput("model=vit_long belongs to dataset=cifar100; give model=vit.")
-    if args.model != "vit" and args.dataset == "digits":
-        raise BadInput("dataset=digits has the quickstart's model; leave model out.")
+    if args.dataset == "digits" and (args.model != "vit" or args.lr):
+        raise BadInput("dataset=digits has the quickstart's model and rate; leave out model, lr.")
+    if args.tier == "night" and args.lr:
+        raise BadInput("tier=night has one rate; leave out lr.")
+    if args.dataset == "cifar10" and args.method == "scratch" and args.model != "vit":
+        raise BadInput("only vit is trained from scratch on cifar10; give model=vit.")
 
 
 def _images(args: Any) -> Any:
     """Returns the configuration of every dataset but digits."""
     config = base.get_config()
-    config.batch_size = 32
-    config.model.update(MODELS[args.model])
+    night = args.tier == "night"
+    config.model.update((NIGHT_MODELS if night else MODELS)[args.model])
     config.data.source = args[args.dataset]
-    config.data.val_percent = 0
     config.data.test_percent = 0
-    config.data.image_size = args.size
-    config.data.train_ops = f"decode|resize({{size}})|shift({args.size // 16})|flip_lr"
+    config.data.cache = "decoded"
     config.optimizer.weight_decay = 0.1
-    config.schedule.lr = 1e-3
     config.schedule.warmup = "10 percent"
-    if args.dataset in TASKS:
-        _transfer(config, args)
+    if night:
+        _night(config, args)
+        return config
+    size = 16
+    config.batch_size = 128
+    config.data.image_size = size
+    config.data.val_percent = 4
+    config.data.train_ops = "decode|resize({size})|shift(1)|flip_lr"
+    if args.tier == "evening":
+        arm, images = args.examples, EVENING[args.examples]
+        config.data.examples = 0 if args.examples == SIZES["evening"][-1] else args.examples
+    elif args.dataset == "cifar100":
+        arm, images = "pretrain", PRETRAIN[args.model]
     else:
-        _pretraining(config, args)
+        arm, images = args.method, FINETUNE if args.method == "finetune" else SCRATCH
+        config.data.examples = LABELLED
+    config.data.balanced = bool(config.data.examples)
+    config.length = f"{images} examples"
+    config.schedule.lr = args.lr or RATES[args.model, arm]
+    _evaluations(config, early=arm != "pretrain", test=not args.lr)
     return config
 
 
-def _pretraining(config: Any, args: Any) -> None:
-    sources = tuple((name, args[name]) for name in TASKS)
-    images = PRETRAIN_IMAGES
-    if args.tier == "night":
-        images, sources = NIGHT_IMAGES, sources[:1]
-        config.data.examples = 0 if args.examples == DATA_SIZES[-1] else args.examples
-        config.data.balanced = bool(config.data.examples)
-        config.data.cache = "decoded"  # 4 to 80 epochs; the hour has too few to gain by it
-        _only_test(config)
-    else:
-        config.data.val_percent = 2
-        config.evals.val.every = "0"
+def _evaluations(config: Any, *, early: bool, test: bool) -> None:
+    """Measures val and test at the end, or `early` after each tenth of the run."""
+    config.evals.val.every = "10 percent" if early else "0"
+    config.evals.test.every = config.evals.val.every
+    if not test or not early:
         with config.evals.unlocked():
-            del config.evals.test  # no claim is about it
-    if args.model == "vit_long":
-        images = round(LONGER * images)
-    config.length = f"{images} examples"
-    config.fewshot.sources = sources
-    config.fewshot.shots = (5, 25)
+            del config.evals.test
 
 
-def _transfer(config: Any, args: Any) -> None:
-    config.length = f"{TRANSFER_IMAGES} examples"
-    config.data.examples = TRAINED_ON[args.dataset]
+def _night(config: Any, args: Any) -> None:
+    config.batch_size = 32
+    config.data.image_size = 32
+    config.data.val_percent = 0
+    config.data.train_ops = "decode|resize({size})|shift(2)|flip_lr"
+    config.data.examples = 0 if args.examples == SIZES["night"][-1] else args.examples
     config.data.balanced = bool(config.data.examples)
-    if args.method == "finetune":
-        config.schedule.lr = 5e-4
-    _only_test(config)
-
-
-def _only_test(config: Any) -> None:
-    """Keeps only the evaluation of test, because nothing is selected."""
+    config.length = f"{NIGHT} examples"
+    config.schedule.lr = 1e-3
+    config.fewshot.sources = (("cifar10", args["cifar10"]),)
+    config.fewshot.shots = (5, 25)
     with config.evals.unlocked():
-        del config.evals.val
+        del config.evals.val  # nothing is selected
 
 
 # ---------------------------------------------------------------- sweep
 
 
 def sweep(arg=None):
-    """Returns the stages posemb, scratch, pretrain, transfer of the hour, or the night's points."""
-    args = parse_args(arg, **_OWN, **SOURCES)
-    if args.tier == "night":
-        return [
-            {":model": model, ":examples": examples, "seed": seed}
-            for seed in SEEDS
-            for examples in DATA_SIZES
-            for model in NIGHT
-        ]
+    """Returns the stages of a tier, or those that try rates."""
+    sweeps = {
+        "hour": _hour, "evening": _sizes, "night": _sizes,
+        "rates-hour": _rates_hour, "rates-evening": _rates_evening,
+    }  # fmt: skip
+    args = parse_args(arg, **_OWN, **SOURCES, execution=1)
+    if args.tier not in sweeps:
+        raise unknown("tier", args.tier, sweeps)
+    return sweeps[args.tier](args)
+
+
+def _seeds(args: Any) -> range:
+    count = SEEDS[args.tier]
+    return range(count * (args.execution - 1), count * args.execution)
+
+
+def _hour(args: Any) -> dict[str, Any]:
+    seeds = _seeds(args)
     return {
         "posemb": [
             {":dataset": "digits", ":posemb": kind, "seed": seed}
-            for seed in SEEDS
+            for seed in seeds
             for kind in POSEMBS
         ],
-        "scratch": [
-            {":dataset": task, ":model": model, "seed": seed}
-            for seed in SEEDS
-            for model in HOUR
-            for task in TASKS
-        ],
+        "scratch": [{":dataset": "cifar10", "seed": seed} for seed in seeds],
         "pretrain": [
-            {":model": model, "seed": seed} for seed in SEEDS for model in (*HOUR, "vit_long")
+            {":model": model, "seed": seed} for seed in seeds for model in OF_TIER["hour"]
         ],
-        "transfer": _fine_tuning,
+        "transfer": lambda rows: [
+            {
+                ":dataset": "cifar10", ":method": "finetune", ":model": row[":model"],
+                "seed": row["seed"], "init": row["workdir"],
+            }
+            for row in rows
+        ],
+    }  # fmt: skip
+
+
+def _sizes(args: Any) -> list[dict[str, Any]]:
+    return [
+        {":model": model, ":examples": examples, "seed": seed}
+        for seed in _seeds(args)
+        for examples in SIZES[args.tier]
+        for model in OF_TIER[args.tier]
+    ]
+
+
+def _rates_hour(args: Any) -> dict[str, Any]:
+    del args
+    tried = {":tier": "hour", "seed": RATES_SEED}
+
+    def transfer(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        best = [
+            max((row for row in rows if row[":model"] == model), key=lambda row: row["val/top1"])
+            for model in OF_TIER["hour"]
+        ]
+        return [
+            {
+                **tried, ":dataset": "cifar10", ":method": "finetune", ":model": row[":model"],
+                ":lr": rate, "init": row["workdir"],
+            }
+            for row in best
+            for rate in TRIED_FINETUNE
+        ]  # fmt: skip
+
+    return {
+        "scratch": [{**tried, ":dataset": "cifar10", ":lr": rate} for rate in TRIED],
+        "pretrain": [
+            {**tried, ":model": model, ":lr": rate} for model in OF_TIER["hour"] for rate in TRIED
+        ],
+        "transfer": transfer,
     }
 
 
-def _fine_tuning(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the points that fine-tune each pre-training with its seed."""
-    points = []
-    for row in rows:
-        of_row = {":method": "finetune", ":model": row[":model"], "seed": row["seed"]}
-        for task in TASKS if row[":model"] in HOUR else ():
-            points.append({":dataset": task, **of_row, "init": row["workdir"]})
-        if row[":model"] == "vit":
-            points.append({":dataset": "flowers", ":size": 64, **of_row, "init": row["workdir"]})
-    return points
+def _rates_evening(args: Any) -> list[dict[str, Any]]:
+    del args
+    return [
+        {":tier": "evening", ":model": model, ":examples": examples, ":lr": rate,
+         "seed": RATES_SEED}
+        for examples in SIZES["evening"]
+        for model in OF_TIER["evening"]
+        for rate in TRIED
+    ]  # fmt: skip
 
 
 # ---------------------------------------------------------------- claims
@@ -235,62 +299,54 @@ def claims() -> list[dict[str, Any]]:
 
     A claim is about the sum of weight x metric over `terms`, (weight, cell, metric), of each seed.
     """
-    return [*_of_transfer(), *_of_posemb(), *_of_hour(), *_of_night()]
+    return [*_of_hour(), *_of_evening(), *_of_night()]
 
 
 def _claim(
     tier: str, claim: str, terms: list[tuple[float, str, str]], **more: Any
 ) -> dict[str, Any]:
-    usual = {"test": "above", "margin": 0.0, "unit": "points", "seeds": len(SEEDS)}
+    usual = {"test": "above", "margin": 0.0, "unit": "points", "seeds": SEEDS[tier]}
     return {"tier": tier, "claim": claim, "terms": terms, **usual, **more}
 
 
-def _less(
-    first: list[str], second: list[str], metrics: tuple[str, ...] = (TOP1,)
-) -> list[tuple[float, str, str]]:
-    """Returns the terms of the mean over the first cells minus the mean over the second."""
-    return [
-        (sign / (len(cells) * len(metrics)), one, metric)
-        for sign, cells in ((1, first), (-1, second))
-        for one in cells
-        for metric in metrics
-    ]
-
-
-def _of_transfer() -> list[dict[str, Any]]:
-    def cells(task: str, method: str) -> list[str]:
-        return [cell(dataset=task, model=model, method=method) for model in HOUR]
-
-    return [
-        _claim("hour", f"transfer beats scratch on {task}, mean of the three models",
-               _less(cells(task, "finetune"), cells(task, "scratch")))
-        for task in TASKS
-    ]  # fmt: skip
-
-
-def _of_posemb() -> list[dict[str, Any]]:
-    of = {kind: [cell(dataset="digits", posemb=kind)] for kind in POSEMBS}
-    return [
-        _claim("hour", "no position embedding is worse than 1-D (digits)",
-               _less(of["learned1d"], of["none"])),
-        _claim("hour", "no position embedding is worse than 2-D (digits)",
-               _less(of["learned2d"], of["none"])),
-        _claim("hour", "1-D and 2-D position embeddings are equal (digits)",
-               _less(of["learned1d"], of["learned2d"]), test="equal", margin=1.5),
-        _claim("hour", "similarity of position embeddings falls with distance (CIFAR-100)",
-               [(1.0, cell(model="vit"), "posemb/distance_correlation")], test="below",
-               unit="rank correlation"),
-    ]  # fmt: skip
+def _less(first: str, second: str, metric: str) -> list[tuple[float, str, str]]:
+    """Returns the terms of the first cell minus the second."""
+    return [(1.0, first, metric), (-1.0, second, metric)]
 
 
 def _of_hour() -> list[dict[str, Any]]:
-    shots = tuple(f"fewshot_{task}/25shot" for task in TASKS)
-    flowers = {"dataset": "flowers", "method": "finetune"}
+    of = {kind: cell(dataset="digits", posemb=kind) for kind in POSEMBS}
+    tuned = {
+        model: cell(dataset="cifar10", method="finetune", model=model) for model in OF_TIER["hour"]
+    }
     return [
-        _claim("hour", "more pixels help: flowers at 64 over 32",
-               _less([cell(**flowers, size=64)], [cell(**flowers)])),
-        _claim("hour", "hybrid beats ViT at small, equal compute, 25-shot mean of three tasks",
-               _less([cell(model="hybrid")], [cell(model="vit_long")], shots)),
+        _claim("hour", "a position embedding helps: 1-D over none (digits)",
+               _less(of["learned1d"], of["none"], TOP1)),
+        _claim("hour", "1-D and 2-D position embeddings are equal (digits)",
+               _less(of["learned1d"], of["learned2d"], TOP1), test="equal", margin=1.5),
+        _claim("hour", "transfer from CIFAR-100 beats training from scratch (CIFAR-10, ViT)",
+               _less(tuned["vit"], cell(dataset="cifar10"), EARLY)),
+        _claim("hour", "hybrid beats ViT at small, equal compute (CIFAR-100 to CIFAR-10)",
+               _less(tuned["hybrid"], tuned["vit"], EARLY)),
+    ]  # fmt: skip
+
+
+def _slope(tier: str, metric: str) -> list[tuple[float, str, str]]:
+    """Returns the terms of the slope of top-1 by log10 of the training images, ViT minus ResNet."""
+    x = [math.log10(n) for n in SIZES[tier]]
+    middle = sum(x) / len(x)
+    spread = sum((value - middle) ** 2 for value in x)
+    return [
+        (sign * (value - middle) / spread, cell(tier=tier, model=model, examples=n), metric)
+        for value, n in zip(x, SIZES[tier], strict=True)
+        for model, sign in (("vit", 1), ("bit", -1))
+    ]
+
+
+def _of_evening() -> list[dict[str, Any]]:
+    return [
+        _claim("evening", "ViT gains on ResNet with data: slope, 2,000 to 48,000 images",
+               _slope("evening", EARLY), unit="points per tenfold data"),
     ]  # fmt: skip
 
 
@@ -298,20 +354,12 @@ def _of_night() -> list[dict[str, Any]]:
     def at(model: str, examples: int) -> str:
         return cell(tier="night", model=model, examples=examples)
 
-    least = DATA_SIZES[0]
-    x = [math.log10(n) for n in DATA_SIZES]
-    middle = sum(x) / len(x)
-    spread = sum((value - middle) ** 2 for value in x)
-    slope = [
-        (sign * (value - middle) / spread, at(model, n), TOP1)
-        for value, n in zip(x, DATA_SIZES, strict=True)
-        for model, sign in (("vit", 1), ("bit", -1))
-    ]
+    least = SIZES["night"][0]
     return [
         _claim("night", f"the smaller ViT beats the larger at {least} images",
-               _less([at("vit", least)], [at("vit_large", least)])),
+               _less(at("vit", least), at("vit_large", least), TOP1)),
         _claim("night", f"the smaller ResNet beats the larger at {least} images",
-               _less([at("bit", least)], [at("bit_large", least)])),
+               _less(at("bit", least), at("bit_large", least), TOP1)),
         _claim("night", "ViT gains on ResNet with data: slope; no crossover below 50,000 images",
-               slope, unit="points per tenfold data"),
+               _slope("night", TOP1), unit="points per tenfold data"),
     ]  # fmt: skip

@@ -5,4 +5,6 @@
 
 `main` defines `python -m launch ENGINE VERB ...`, `job` the shape of a job, and `engines` render
 it. The package has no scheduler and no daemon: engines run the rendered files and commands.
+
+A wheel has it as `vit_jax.launch`, so its modules import each other relatively.
 """

@@ -5,8 +5,9 @@
 
 import sys
 
-from launch.main import main
 from vit_jax import console
+
+from .main import main
 
 if __name__ == "__main__":
     console.in_utf8()

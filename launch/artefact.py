@@ -50,7 +50,8 @@ def pack(root: Path) -> bytes:
 
 
 def _is_source(path: Path) -> bool:
-    kinds = (".py", ".json", ".html", ".css")  # code, tables of the papers, templates of pages
+    # Code, tables of the papers, templates of pages, the mark of typed packages.
+    kinds = (".py", ".json", ".html", ".css", ".typed")
     return path.is_file() and path.suffix in kinds and "__pycache__" not in path.parts
 
 

@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from launch import artefact, check
-from launch.job import Job, Run, name_of, name_of_run, number
 from vit_jax.cli import arguments
 from vit_jax.config import load as config_lib
 from vit_jax.config import recipes, sections
@@ -26,6 +24,9 @@ from vit_jax.experiments.sweeps import runner as sweep_runner
 from vit_jax.hardware import topology
 from vit_jax.runtime import rendezvous
 from vit_jax.storage import files as storage
+
+from . import artefact, check
+from .job import Job, Run, name_of, name_of_run, number
 
 log = logging.getLogger("vit_jax")
 HERE = ("local", "slurm")  # engines whose machines see this machine's folders

@@ -11,7 +11,6 @@ from typing import Any
 
 from jax.sharding import AbstractMesh
 
-from launch.job import Job, Processes
 from vit_jax import sharding
 from vit_jax.build import defaults, program
 from vit_jax.build import run as build
@@ -20,6 +19,8 @@ from vit_jax.config import sections
 from vit_jax.errors import BadInput
 from vit_jax.hardware import detect, topology
 from vit_jax.hardware.topology import Accelerator
+
+from .job import Job, Processes
 
 _SAME_COST = {"seed": 0, "schedule.lr": 0.0, "loss.label_smoothing": 0.0, "init": ""}
 
@@ -99,7 +100,7 @@ def plan(job: Job, configs: Sequence[sections.Config]) -> str:
         return "not planned: " + (
             "memory and hours are those of TPUs and GPUs"
             if job.accelerator is None or job.accelerator.generation.platform == "cpu"
-            else "pip install -e '.[plan]' says whether it fits, and for how many hours"
+            else "pip install 'vit_jax[plan]' says whether it fits, and for how many hours"
         )
     kinds = [config_lib.fingerprint(config_lib.changed(c, _SAME_COST)) for c in configs]
     one_of = dict(zip(kinds, configs, strict=True))

@@ -21,6 +21,7 @@ MOST_CHARACTERS = 30  # limit for a job's name; with the engines' suffixes it mu
 MOST_RESTARTS = 50  # by an engine; the trainer gives up earlier if it saves nothing
 GRACE_SECS = 120  # from SIGTERM until an engine kills, for saving
 CONFIG_FILE = "config.yaml"
+NODE = f"{__package__}.node"  # a wheel has this package inside vit_jax
 AGAIN = tuple(code for code in range(256) if runs_again(code))  # exit codes that restart
 Processes = Literal["per_node", "per_gpu"]
 

@@ -7,6 +7,8 @@ Start from `main`.
 
 python -m launch ENGINE VERB --config=FILE[:ARGS] --workdir=DIR [--config.key=value ...]
 python -m launch report WORKDIR...
+
+In a wheel the package is `vit_jax.launch`: `python -m vit_jax.launch`.
 """
 
 import argparse
@@ -18,10 +20,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from launch import running
-from launch.job import Command
 from vit_jax.cli import arguments
 from vit_jax.errors import BadInput, PeerLost, RunFailed, unknown
+
+from . import running
+from .job import Command
 
 ENGINES = {
     "local": "this machine, in the foreground",
@@ -37,6 +40,18 @@ VERBS = {
     "logs": "show the output of the job",
     "cancel": "stop the job and release its machines",
 }
+_PROGRAM = f"python -m {__package__}"
+_RENDER = "render --config=vit_jax:quickstart"
+_SHARED, _BUCKET = "--workdir=/shared/runs/mine", "--workdir=gs://bucket/runs/mine"
+EXAMPLES = {
+    "local": f"{_PROGRAM} local {_RENDER} --workdir=runs/mine",
+    "slurm": f"{_PROGRAM} slurm {_RENDER} {_SHARED} --accelerator=h100-16 --partition=gpu",
+    "gke": f"{_PROGRAM} gke {_RENDER} {_BUCKET} --accelerator=v5e-32 "
+    f"--image=registry.example/vit_jax@sha256:{'0' * 64}",
+    "tpu_vm": f"{_PROGRAM} tpu_vm {_RENDER} {_BUCKET} --accelerator=v5e-32 --project=mine "
+    "--zone=us-central1-a",
+    "sky": f"{_PROGRAM} sky {_RENDER} {_BUCKET} --accelerator=h100-16",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -50,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.getLogger("vit_jax").setLevel(logging.INFO)
     try:
         if argv[:1] == ["report"]:
-            from launch import report  # imports jax
+            from . import report  # imports jax
 
             return report.main(argv[1:])
         engine = _engine(argv)
@@ -73,11 +88,10 @@ def _engine(argv: Sequence[str]) -> str:
 def parser(engine: str) -> argparse.ArgumentParser:
     """Returns the parser with the arguments of one engine; "" has only the common arguments."""
     commands = argparse.ArgumentParser(
-        prog="python -m launch",
+        prog=_PROGRAM,
         description="Runs a configuration on this machine, a cluster or a cloud. `report "
         "WORKDIR...` shows how much of the time of runs was spent on training.",
-        epilog="example: python -m launch slurm render --config=configs/quickstart.py "
-        "--workdir=/shared/runs/mine --accelerator=h100-16 --partition=gpu",
+        epilog=f"example: {EXAMPLES[engine or 'local']}",
         allow_abbrev=False,
     )
     add = commands.add_argument
@@ -138,7 +152,7 @@ def _add(group: Any, field: dataclasses.Field[Any]) -> None:
 
 
 def _module(engine: str) -> Any:
-    return importlib.import_module(f"launch.engines.{engine}")
+    return importlib.import_module(f"{__package__}.engines.{engine}")
 
 
 def _run(engine: str, args: argparse.Namespace, rest: Sequence[str]) -> int:
@@ -146,14 +160,14 @@ def _run(engine: str, args: argparse.Namespace, rest: Sequence[str]) -> int:
     for text in rest:
         if not text.startswith("--config."):
             raise unknown(f"argument of {engine}", text.partition("=")[0], flags)
-    from launch import assemble  # after errors of the flags, because it takes seconds
+    from . import assemble  # after errors of the flags, because it takes seconds
 
     if args.parallel is not None and args.parallel < 1:
         raise BadInput(f"--parallel={args.parallel}; give a number of runs from 1 on.")
     folder = assemble.place(args, engine)[2]
     if not args.config:
         if args.verb in ("render", "submit"):
-            raise BadInput("--config is missing; give a recipe such as configs/quickstart.py.")
+            raise BadInput("--config is missing; give a recipe such as vit_jax:quickstart.")
         return _later(args.verb, running.recorded(engine, args.verb, folder), folder)
     module = _module(engine)
     options = module.Options(**{
@@ -164,7 +178,7 @@ def _run(engine: str, args: argparse.Namespace, rest: Sequence[str]) -> int:
     rendered = module.render(assembled.job, options)
     if args.verb in ("status", "logs", "cancel"):
         return _later(args.verb, getattr(rendered, args.verb), folder)
-    from launch import check
+    from . import check
 
     runs = len(assembled.job.runs)
     machines = check.machines(assembled.job)

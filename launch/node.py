@@ -167,7 +167,7 @@ def run_until_done(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command above; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m launch.node", allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog=f"python -m {__package__}.node", allow_abbrev=False)
     parser.add_argument("--count", type=int, default=1, help="processes of this machine")
     parser.add_argument("--per_gpu", action="store_true", help="each has one GPU")
     parser.add_argument("--again", action="store_true", help="restart if the exit code asks for it")

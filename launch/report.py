@@ -34,9 +34,9 @@ def main(argv: Sequence[str]) -> int:
       BadInput: a workdir holds no goodput.jsonl.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m launch report",
+        prog=f"python -m {__package__} report",
         description="Shows how much of the time of runs was spent on training.",
-        epilog="example: python -m launch report runs/mine gs://bucket/runs/other",
+        epilog=f"example: python -m {__package__} report runs/mine gs://bucket/runs/other",
     )
     parser.add_argument("workdirs", nargs="+", metavar="WORKDIR", help="workdir of a run")
     names = parser.parse_args(argv).workdirs

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from launch.job import Command, Rendered
 from vit_jax.errors import BadInput, writing
+
+from .job import Command, Rendered
 
 VERBS = ("submit", "status", "logs", "cancel")
 RECORD_FILE = "launch.json"  # commands of status, logs and cancel, for later

@@ -51,6 +51,15 @@ hypothesis.settings.load_profile("short")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+@pytest.fixture(autouse=True)
+def _no_names_of_other_tests(monkeypatch):
+    """Forgets which names MODULE:NAME were given and read, as a new process has."""
+    from vit_jax.config import plugins
+
+    monkeypatch.setattr(plugins, "_given", set())
+    monkeypatch.setattr(plugins, "_of_runs", {})
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The repository."""

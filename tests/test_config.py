@@ -236,7 +236,7 @@ def test_what_is_no_regular_file_is_named(tmp_path):
     os.mkfifo(tmp_path / "config.yaml")
     for place, said in (
         (tmp_path / "config.yaml", "config.yaml is a named pipe, not a file; give a file."),
-        (tmp_path, "is a folder, not a file. The recipes in"),
+        (tmp_path, "is a folder, not a file. The recipes of"),
         (tmp_path / "gone", "no file"),
     ):
         with pytest.raises(BadInput, match=said):
@@ -302,7 +302,7 @@ FULL = (
     "--config.data.mean=(0.1,0.2,0.3)",
     "--config.profile=100:105",
     "--config.init=yes",
-    "--config.report.tensorboard=false",
+    "--config.report.writers=()",
     "--config.report.page=false",
 )
 

@@ -155,7 +155,7 @@ TINY = (
     "--config.model.variant=Ti/4", "--config.model.width=32", "--config.model.depth=1",
     "--config.model.mlp=32", "--config.model.heads=2", "--config.data.image_size=8",
     "--config.data.views=view*2: decode|shift(2)", "--config.checkpoint.every=3 steps",
-    "--config.data.examples=64", "--config.report.tensorboard=False",
+    "--config.data.examples=64", "--config.report.writers=()",
     "--config.report.every=1 steps",
 )  # fmt: skip
 RECIPE = str(ROOT / "configs" / "contrastive.py")
@@ -198,7 +198,7 @@ def test_commands_of_the_page_run_one_after_the_other(tmp_path, monkeypatch, ima
     commands = re.findall(r"^vit_jax (.*)$", text, re.MULTILINE)
     assert [c.split()[0] for c in commands] == ["train", "fewshot", "train"]
     short = ["--config.length=1 steps", "--config.batch_size=8", "--config.schedule.warmup=0"]
-    short += ["--config.report.tensorboard=false", "--config.report.page=false"]
+    short += ["--config.report.writers=()", "--config.report.page=false"]
     for command in commands:
         command = command.replace("/path/to/images", str(image_folder))
         words = shlex.split(command.replace("configs/", f"{ROOT}/configs/"))

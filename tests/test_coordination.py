@@ -62,7 +62,7 @@ def test_accelerators_of_a_machine(tmp_path, dev, pci, found):
     "dev, pci, parts",
     [
         (["nvidia0"], [], ["GPU", "cuda13", "cuda12"]),
-        (["accel0"], [(GOOGLE, TPU_V4)], ["TPU", ".[tpu]"]),
+        (["accel0"], [(GOOGLE, TPU_V4)], ["TPU", "[tpu]"]),
     ],
 )
 def test_auto_refuses_the_cpu_of_a_machine_with_an_accelerator(tmp_path, dev, pci, parts):
@@ -96,7 +96,7 @@ def test_accelerator_that_jax_cannot_use_is_bad_input_with_the_extra(tmp_path):
     script = f"""
 from vit_jax.runtime import coordination as distributed, peer_links as lifeline
 from vit_jax.errors import BadInput, PeerLost, RunFailed
-for platform, extra in (("tpu", ".[tpu]"), ("gpu", ".[cuda13]"), ("gpu", ".[cuda13]")):
+for platform, extra in (("tpu", "[tpu]"), ("gpu", "[cuda13]"), ("gpu", "[cuda13]")):
     try:
         print("started on", distributed.start(platform, deterministic=True, root={root!r}))
     except BadInput as e:

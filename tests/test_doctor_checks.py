@@ -172,8 +172,8 @@ def test_what_is_expected_is_well(monkeypatch, platform, present, sees):
 @pytest.mark.parametrize(
     "platform, present, env, fix",
     [
-        ("auto", ["gpu"], {}, "pip install -e '.[cuda13]'"),
-        ("auto", ["tpu"], {}, "pip install -e '.[tpu]'"),
+        ("auto", ["gpu"], {}, "pip install 'vit_jax[cuda13]'"),
+        ("auto", ["tpu"], {}, "pip install 'vit_jax[tpu]'"),
         ("auto", ["gpu"], {"JAX_PLATFORMS": "cpu"}, "unset JAX_PLATFORMS, which is 'cpu'"),
         ("auto", ["gpu"], {"JAX_PLATFORMS": "cuda,cpu"}, "pip install"),
         ("auto", ["gpu"], {"CUDA_VISIBLE_DEVICES": ""}, "unset CUDA_VISIBLE_DEVICES, which is ''"),

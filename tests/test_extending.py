@@ -67,7 +67,7 @@ SHORT = (
     "--config.schedule.warmup=0",
     "--config.report.every=1 steps",
     "--config.checkpoint.every=20 steps",
-    "--config.report.tensorboard=false",
+    "--config.report.writers=()",
     "--config.report.page=false",
 )
 
@@ -207,18 +207,28 @@ def test_axes_of_the_model_split_its_parameters(mine):
     assert tuple(place) == ("fsdp", "tensor")
 
 
-def test_model_of_the_page_in_other_commands(model_run, mine, capsys, tmp_path):
+@pytest.fixture
+def new_process(model_run, monkeypatch):
+    """Forgets that the run was trained in this process, whose names are trusted."""
+    monkeypatch.setattr(plugins, "_given", set())
+
+
+def test_model_of_the_page_in_other_commands(model_run, new_process, mine, capsys, tmp_path):
     model_commands.digit_files(tmp_path / "digits", 3)
-    code, shown, _ = model_commands.command(
-        capsys, "predict", model_run, tmp_path / "digits", "--topk=1"
-    )
+    predict = "predict", model_run, tmp_path / "digits", "--topk=1"
+    code, shown, said = model_commands.command(capsys, *predict)
+    assert (code, shown) == (2, "")
+    assert "names my_model:ConvMixer" in said
+    assert "add --trust-code" in said
+    code, shown, _ = model_commands.command(capsys, *predict, "--trust-code")
     assert code == 0
     assert shown.count("png") == 3
-    code, shown, _ = model_commands.command(capsys, "inspect", model_run)
+    code, shown, _ = model_commands.command(capsys, "inspect", model_run, "--trust-code")
     assert code == 0
     assert "own" in shown
     assert "patch" in shown
-    code, shown, _ = model_commands.command(capsys, "evaluate", model_run, f"--out={tmp_path}")
+    evaluate = "evaluate", model_run, f"--out={tmp_path}", "--trust-code"
+    code, shown, _ = model_commands.command(capsys, *evaluate)
     assert code == 0
     top1 = json.loads((model_run / "results.json").read_text())["test"]["top1"]
     assert json.loads((tmp_path / "evaluation.json").read_text())["top1"] == pytest.approx(top1)
@@ -226,7 +236,7 @@ def test_model_of_the_page_in_other_commands(model_run, mine, capsys, tmp_path):
     code, shown, _ = model_commands.command(capsys, *plan)
     assert code == 0
     assert "h100-8: fits" in shown
-    exported = "export", model_run, "--format=npz", f"--out={tmp_path / 'x.npz'}"
+    exported = "export", model_run, "--format=npz", f"--out={tmp_path / 'x.npz'}", "--trust-code"
     code, _, said = model_commands.command(capsys, *exported)
     assert code == 2
     assert "keep it as a run" in said
@@ -290,7 +300,13 @@ def test_model_of_the_page_is_exported_and_reported(model_run, capsys, tmp_path)
     )
     assert code == 0
     assert "inside of a model of one" in (tmp_path / "report.html").read_text()
-    exported = "export", model_run, "--format=stablehlo", f"--out={tmp_path / 'x.stablehlo'}"
+    exported = (
+        "export",
+        model_run,
+        "--format=stablehlo",
+        f"--out={tmp_path / 'x.stablehlo'}",
+        "--trust-code",
+    )
     code, *_ = model_commands.command(capsys, *exported)
     assert code == 0
 
@@ -389,9 +405,12 @@ def test_calibration_of_the_page_by_hand(mine):
     assert found["class_top1"] == pytest.approx((1 + 0.5) / 2)
 
 
-def test_weights_of_the_model_are_checked_before_a_sweep(model_run, monkeypatch):
+def test_weights_of_the_model_are_checked_before_a_sweep(model_run, new_process, monkeypatch):
     given = [f"--config.init={model_run}", "--config.data.source=digits"]
     recipe = str(ROOT / "configs" / "finetune.py")
+    with pytest.raises(BadInput, match=r"config\.yaml names my_model:ConvMixer.*--trust-code"):
+        defaults.check_weights(defaults.settle(config_lib.load(recipe, given)))
+    plugins.give(["my_model:ConvMixer"])
     config = defaults.settle(config_lib.load(recipe, given))
     defaults.check_weights(config)
     read = loading.read_weights(str(model_run))

@@ -53,7 +53,7 @@ def test_differences_are_from_the_recipe_or_else_from_base(tmp_path):
         "optimizer.sgd.accumulator_dtype": [None, "bfloat16"],
     }  # fmt: skip
     what, found = history.read(written(tmp_path / "b", recipe=False)).compared
-    assert what == "configs/base.py"
+    assert what == "vit_jax:base"
     assert ("batch_size", 512, 32) in found
     assert "seed" not in [key for key, *_ in found]
 

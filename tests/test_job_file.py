@@ -9,6 +9,7 @@ import re
 import launch_jobs
 import pytest
 
+import vit_jax
 from vit_jax.cli import main
 from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
@@ -56,7 +57,7 @@ def written(tmp_path, *arguments, **expected):
 
 def test_the_command_of_the_file_runs(tmp_path, capsys):
     assert main.main([written(tmp_path, "--version")]) == 0
-    assert "0.1" in capsys.readouterr().out
+    assert vit_jax.__version__ in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import re
 import shlex
 import subprocess
 import tarfile
+import tomllib
 
 import launch_jobs
 import pytest
@@ -244,7 +245,7 @@ def test_points_that_cost_something_else_are_planned_apart(planned):
 def test_what_is_not_planned_says_why(tmp_path, monkeypatch):
     assert "those of TPUs and GPUs" in check.plan(launch_jobs.job(tmp_path, "cpu-8"), [])
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "pip install -e '.[plan]'" in check.plan(launch_jobs.job(tmp_path, "v4-8"), [])
+    assert "pip install 'vit_jax[plan]'" in check.plan(launch_jobs.job(tmp_path, "v4-8"), [])
 
 
 def test_what_does_not_fit_is_not_submitted(planned):
@@ -314,7 +315,7 @@ def test_an_image_by_tag_is_refused(image):
 
 
 def test_the_lock_file_has_what_processes_compare(root):
-    """In versions within the bounds of setup.py: those that it was made with."""
+    """In versions within the bounds of pyproject.toml: those that it was made with."""
     assert artefact.locked(root).keys() == rendezvous.facts().keys() - {"code"}
     for line in (root / artefact.LOCK_FILE).read_text().splitlines():
         assert line.startswith("#") or "==" in line
@@ -443,10 +444,10 @@ def test_each_page_says_what_people_ask(root):
 
 
 def test_the_image_is_made_of_what_is_there(root):
-    text = (root / "Dockerfile").read_text()
+    text, project = ((root / name).read_text() for name in ("Dockerfile", "pyproject.toml"))
     for line in re.findall(r"^COPY (.*)$", text, re.M):
         for name in line.split()[:-1]:
             assert (root / name).exists()
     for extra in ("cuda12", "cuda13", "tpu"):
         assert extra in text
-        assert f'"{extra}": [' in (root / "setup.py").read_text()
+        assert extra in tomllib.loads(project)["project"]["optional-dependencies"]

@@ -5,6 +5,7 @@
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -93,9 +94,10 @@ def test_rooms_are_folders_and_few_modules_lie_beside_them():
 
 
 def test_extras_of_the_readme_exist():
-    setup, readme = (ROOT / "setup.py").read_text(), (ROOT / "README.md").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    readme = (ROOT / "README.md").read_text()
     for extra in ("cuda12", "cuda13", "tpu", "plan", "gcs", "dev", "export"):
-        assert f'"{extra}": [' in setup
+        assert extra in project["optional-dependencies"]
         assert re.search(rf"\.\[(\w+,)?{extra}\]", readme)
 
 

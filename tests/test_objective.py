@@ -32,7 +32,7 @@ SHORT = (
     "--config.length=6 steps", "--config.checkpoint.every=3 steps", "--config.batch_size=16",
     "--config.model.width=32", "--config.model.depth=1", "--config.model.mlp=32",
     "--config.model.heads=2", "--config.data.examples=64", "--config.report.every=1 steps",
-    "--config.report.tensorboard=False", "--config.report.page=False",
+    "--config.report.writers=()", "--config.report.page=False",
 )  # fmt: skip
 
 

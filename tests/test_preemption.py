@@ -200,7 +200,7 @@ def test_two_processes_of_which_one_gets_sigterm_stop_at_one_step(tmp_path):
     workdir = tmp_path / "run"
     light = (
         "--config.checkpoint.every=2 steps",
-        "--config.report.tensorboard=false",
+        "--config.report.writers=()",
         "--config.report.page=false",
     )
     children = launch(2, workdir, *LONG, *light, devices=2)

@@ -631,7 +631,7 @@ def test_sweep_that_no_recipe_has_is_refused(spec, part):
 
 SMALL = (
     "length=1 steps", "schedule.warmup=0", "batch_size=8", "data.image_size=32",
-    "report.tensorboard=false",
+    "report.writers=()",
     "report.page=false", "model.width=16", "model.depth=1", "model.mlp=16",
     "model.heads=2", "model.representation=0",
 )  # fmt: skip

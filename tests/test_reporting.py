@@ -25,7 +25,7 @@ from vit_jax.training.metric_writer import Report, Throughput
 
 
 def test_rows_carry_their_step_and_can_be_read_back(tmp_path):
-    report = Report(tmp_path, step=0, tensorboard=False)
+    report = Report(tmp_path, step=0, writers=())
     report.row(1, {"train/loss": 2.5})
     report.row(1, {"val/top1": 0.5})
     report.row(2, {"train/loss": 2.0})
@@ -39,7 +39,7 @@ def test_rows_carry_their_step_and_can_be_read_back(tmp_path):
 def test_continuing_cuts_later_rows_and_a_torn_line(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 4, "a": 1}\n{"step": 6, "a": 2}\n{"step": 8, "a"')
-    report = Report(tmp_path, step=4, tensorboard=False)
+    report = Report(tmp_path, step=4, writers=())
     report.row(5, {"a": 3})
     report.close()
     assert jsonl.read_rows(path) == [{"step": 4, "a": 1}, {"step": 5, "a": 3}]
@@ -48,14 +48,14 @@ def test_continuing_cuts_later_rows_and_a_torn_line(tmp_path):
 def test_files_of_tensorboard_may_lie_in_a_folder_of_any_bytes(tmp_path):
     folder = tmp_path / "\udcff [x]"
     folder.mkdir()
-    report = Report(folder, step=0, tensorboard=True)
+    report = Report(folder, step=0, writers=("tensorboard",))
     report.row(1, {"train/loss": 2.5})
     report.close()
     assert [p.name.split(".")[0] for p in sorted(folder.iterdir())] == ["events", "metrics"]
 
 
 def test_a_value_that_is_not_finite_is_never_written(tmp_path):
-    report = Report(tmp_path, step=0, tensorboard=False)
+    report = Report(tmp_path, step=0, writers=())
     with pytest.raises(ValueError, match="JSON"):
         report.row(1, {"train/loss": float("nan")})
     report.close()
@@ -181,7 +181,7 @@ def test_measured_against_expected(value, word):
 def test_a_process_that_does_not_write_remembers_its_rows(tmp_path, capsys):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 4, "a": 1}\n{"step": 6, "a": 2}\n')
-    report = Report(tmp_path, step=4, tensorboard=True, write=False)
+    report = Report(tmp_path, step=4, writers=("tensorboard",), write=False)
     report.row(5, {"a": 3})
     report.sync()
     report.progress("step 5")
@@ -198,7 +198,7 @@ def test_what_any_process_of_any_start_skipped_is_read_back(tmp_path, monkeypatc
     seen = []
     for process, found in [(0, ["a", "b"]), (1, ["b", "c"]), (0, ["d"])]:
         monkeypatch.setattr(jax, "process_index", lambda process=process: process)
-        report = metric_writer.Report(tmp_path, step=0, tensorboard=False, write=not process)
+        report = metric_writer.Report(tmp_path, step=0, writers=(), write=not process)
         for count in range(len(found) + 1):
             report.skipped([(name, "empty") for name in found[:count]])
         report.close()
@@ -214,7 +214,7 @@ def test_what_any_process_of_any_start_skipped_is_read_back(tmp_path, monkeypatc
 def test_damaged_list_of_skipped_images_is_an_empty_one(tmp_path, caplog, text):
     (tmp_path / "skipped-0.json").write_bytes(text)
     (tmp_path / "skipped-1.json").write_text('[["b.jpg", "empty"]]')
-    report = Report(tmp_path, step=0, tensorboard=False)
+    report = Report(tmp_path, step=0, writers=())
     assert [report.bad_images() for _ in range(3)] == [1, 1, 1]
     assert [str(tmp_path / "skipped-0.json") in line for line in caplog.messages] == [True]
     report.skipped([("c.jpg", "empty")])
@@ -226,11 +226,11 @@ def test_damaged_list_of_skipped_images_is_an_empty_one(tmp_path, caplog, text):
 def test_metrics_that_cannot_be_read_are_bad_input(tmp_path, write):
     (tmp_path / "metrics.jsonl").mkdir()
     with pytest.raises(BadInput, match=r"metrics\.jsonl: Is a directory\. Make it readable"):
-        Report(tmp_path, step=4, tensorboard=False, write=write)
+        Report(tmp_path, step=4, writers=(), write=write)
 
 
 def test_nothing_skipped_leaves_no_file(tmp_path):
-    report = metric_writer.Report(tmp_path, step=0, tensorboard=False)
+    report = metric_writer.Report(tmp_path, step=0, writers=())
     report.skipped([])
     report.close()
     assert skipped_images.read_skipped(tmp_path) == set()

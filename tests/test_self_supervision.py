@@ -135,7 +135,7 @@ def test_fine_tuning_takes_the_encoder_and_makes_a_new_head(finished, tmp_path, 
         "--config.data.val_percent=10", "--config.data.test_percent=10",
         "--config.data.split=train", "--config.evals.val.split=val",
         "--config.data.image_size=8", "--config.length=2 steps", "--config.batch_size=8",
-        "--config.schedule.warmup=0", "--config.report.tensorboard=false",
+        "--config.schedule.warmup=0", "--config.report.writers=()",
         "--config.report.page=false",
     ])  # fmt: skip
     assert code == 0
@@ -283,7 +283,7 @@ def test_commands_of_the_page_run_one_after_the_other(tmp_path, monkeypatch, ima
     commands = re.findall(r"^vit_jax (.*)$", text, re.MULTILINE)
     assert len(commands) == 2
     short = ["--config.length=1 steps", "--config.batch_size=8", "--config.schedule.warmup=0"]
-    short += ["--config.report.tensorboard=false", "--config.report.page=false"]
+    short += ["--config.report.writers=()", "--config.report.page=false"]
     small = ["--config.data.image_size=32", "--config.model.depth=1", "--config.evals.val.every=0"]
     for number, command in enumerate(commands):
         command = command.replace("/path/to/images", str(image_folder))

@@ -381,7 +381,7 @@ def get_config():
     config.model.width = config.model.mlp = 16
     config.model.heads = 2
     config.schedule.warmup = "0"
-    config.report.tensorboard = False
+    config.report.writers = ()
     config.report.page = False
     config.evals.val.every = "0"
     config.report.every = "1 steps"

@@ -117,7 +117,7 @@ def test_a_recipe_takes_a_step_anywhere(model, tmp_path):
     given = {
         "length": "1 steps", "schedule.warmup": "0", "batch_size": 8, "data.image_size": 32,
         "evals.val.split": "val[:8]", "evals.test.split": "test[:8]", "model.representation": 0,
-        "report.tensorboard": False,
+        "report.writers": (),
         "report.page": False,
     }  # fmt: skip
     overrides = [f"--config.{k}={v}" for k, v in given.items()]

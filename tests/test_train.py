@@ -47,7 +47,7 @@ TINY = (
     "--config.checkpoint.every=4 steps",
     "--config.evals.val.every=6 steps",
     "--config.report.every=1 steps",
-    "--config.report.tensorboard=false",
+    "--config.report.writers=()",
     "--config.report.page=false",
 )
 
@@ -541,7 +541,7 @@ def test_metrics_are_fetched_once_a_window(tmp_path, monkeypatch):
 @pytest.mark.integration
 def test_best_and_newest_are_kept_and_curves_of_tensorboard_are_written(tmp_path):
     keep = ("--config.checkpoint.keep_best=val/loss", "--config.checkpoint.every=5 steps")
-    more = ("--config.evals.val.every=3 steps", "--config.report.tensorboard=true")
+    more = ("--config.evals.val.every=3 steps", "--config.report.writers=('tensorboard',)")
     assert run(tmp_path, *keep, *more) == 0
     assert list(tmp_path.glob("events.out.tfevents.*"))
     rows = {s: v for (s, k), v in logged(tmp_path).items() if k == "val/loss"}
@@ -666,7 +666,7 @@ def test_every_recipe_takes_a_step_on_small_data(name, tmp_path, image_folder):
         "--config.length=2 steps", "--config.batch_size=8",
         "--config.model.depth=1", "--config.model.width=8", "--config.model.heads=1",
         "--config.model.mlp=8", "--config.schedule.warmup=1 steps", "--config.checkpoint.every=0",
-        "--config.report.tensorboard=false", "--config.report.page=false",
+        "--config.report.writers=()", "--config.report.page=false",
     ]  # fmt: skip
     config = ROOT / "configs" / f"{name}.py"
     assert main.main(["train", f"--config={config}", f"--workdir={tmp_path}", *small]) == 0
@@ -696,7 +696,7 @@ def test_start_from_a_run_with_other_classes_and_resolution(
         f"--config={ROOT / 'configs' / 'finetune.py'}", f"--workdir={tmp_path / 'tuned'}",
         f"--config.data.source=folder:{image_folder}", f"--config.init={finished}",
         "--config.data.image_size=12", "--config.length=2 steps", "--config.batch_size=8",
-        "--config.report.tensorboard=false", "--config.report.page=false",
+        "--config.report.writers=()", "--config.report.page=false",
     ]  # fmt: skip
     assert main.main(["train", *args, "--config.model.pool=map"]) == 2  # given, so not dropped
     assert "model.pool='map'" in capsys.readouterr().err
@@ -738,7 +738,7 @@ def test_start_from_an_original_npz_file(tmp_path, image_folder, caplog):
         "train", f"--config={ROOT / 'configs' / 'finetune.py'}", f"--workdir={tmp_path / 'run'}",
         f"--config.data.source=folder:{image_folder}", "--config.length=1 steps",
         f"--config.init={tmp_path / 'original.npz'}", "--config.batch_size=8",
-        "--config.schedule.warmup=1 steps", "--config.report.tensorboard=false",
+        "--config.schedule.warmup=1 steps", "--config.report.writers=()",
         "--config.report.page=false",
     ])  # fmt: skip
     assert code == 0  # the only update has rate 0, so the weights are still those of the file
@@ -774,7 +774,7 @@ def test_constants_and_normalisation_follow_weights_of_timm(
     args = [
         f"--config={ROOT / 'configs' / 'finetune.py'}", f"--config.init={file}",
         f"--config.data.source=folder:{image_folder}", "--config.length=1 steps",
-        "--config.batch_size=8", "--config.schedule.warmup=0", "--config.report.tensorboard=false",
+        "--config.batch_size=8", "--config.schedule.warmup=0", "--config.report.writers=()",
         "--config.report.page=false",
         f"--workdir={tmp_path / 'run'}", f"--config.model.variant={variant}",
     ]  # fmt: skip
@@ -832,7 +832,7 @@ def test_bad_image_is_named_and_what_was_written_is_removed(tmp_path, image_fold
     args = [
         f"--config={ROOT / 'configs' / 'finetune.py'}", f"--workdir={tmp_path / 'run'}",
         f"--config.data.source=folder:{folder}", "--config.batch_size=8",
-        "--config.model.depth=1", "--config.length=2 epochs", "--config.report.tensorboard=false",
+        "--config.model.depth=1", "--config.length=2 epochs", "--config.report.writers=()",
         "--config.report.page=false",
     ]  # fmt: skip
     assert main.main(["train", *args]) == 2
@@ -854,7 +854,7 @@ def test_images_skipped_before_a_restart_are_in_the_results(tmp_path, image_fold
         f"--config={ROOT / 'configs' / 'finetune.py'}", f"--config.data.source=folder:{images}",
         "--config.data.bad_images=skip", "--config.batch_size=8", "--config.model.depth=1",
         "--config.length=6 steps", "--config.checkpoint.every=2 steps",
-        "--config.report.tensorboard=false", "--config.report.page=false",
+        "--config.report.writers=()", "--config.report.page=false",
     )  # fmt: skip
     args = [["train", *changes, f"--workdir={tmp_path / name}"] for name in ("quiet", "stopped")]
     assert main.main(args[0]) == 0

@@ -13,10 +13,11 @@ from typing import Any
 
 import yaml
 
-from launch import job as job_lib
-from launch.job import CONFIG_FILE, FILE, Command, File, Job, Rendered, Run, flag, require
 from vit_jax.errors import BadInput
 from vit_jax.hardware.topology import Accelerator
+
+from .. import job as job_lib
+from ..job import CONFIG_FILE, FILE, Command, File, Job, Rendered, Run, flag, require
 
 CODE = "image"
 MOUNT = "/etc/vit_jax"  # folder of the job file in a pod
@@ -160,7 +161,7 @@ def _pod(job: Job, options: Options, run: Run, accelerator: Accelerator) -> dict
         mounts.append({"name": "shm", "mountPath": "/dev/shm"})
     words = ["vit_jax", f"@{MOUNT}/{FILE}"]
     if job.processes == "per_gpu":
-        words = ["python", "-m", "launch.node", f"--count={each}", "--per_gpu", words[1]]
+        words = ["python", "-m", job_lib.NODE, f"--count={each}", "--per_gpu", words[1]]
     resource = "google.com/tpu" if on_tpu else "nvidia.com/gpu"
     container = {
         "name": CONTAINER,

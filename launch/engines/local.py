@@ -7,8 +7,10 @@ import dataclasses
 import re
 import sys
 
-from launch.job import Command, Job, Rendered, flag
 from vit_jax.errors import BadInput
+
+from .. import job as job_lib
+from ..job import Command, Job, Rendered, flag
 
 CODE = "folder"
 LOG_FILE = "log.txt"
@@ -51,7 +53,7 @@ def render(job: Job, options: Options) -> Rendered:
         files = job.files(job.runs[0], job.folder)
         target, log = f"@{job.folder}/{files[0].name}", (f"{job.folder}/{LOG_FILE}",)
         words = (
-            *python, "-m", "launch.node", f"--count={count}",
+            *python, "-m", job_lib.NODE, f"--count={count}",
             *(["--per_gpu"] if job.processes == "per_gpu" else []),
             "--again", f"--log={log[0]}", target,
         )  # fmt: skip

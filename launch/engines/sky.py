@@ -11,10 +11,11 @@ from typing import Any
 
 import yaml
 
-from launch import job as job_lib
-from launch.job import CONFIG_FILE, FILE, Command, File, Job, Rendered, Run, flag
 from vit_jax.config import recipes
 from vit_jax.errors import SAVED, BadInput
+
+from .. import job as job_lib
+from ..job import CONFIG_FILE, FILE, Command, File, Job, Rendered, Run, flag
 
 CODE = "rsync"
 HOME = "~/vit_jax_job"  # folder on the nodes
@@ -68,7 +69,7 @@ def _task(job: Job, options: Options, run: Run) -> dict[str, Any]:
     trainer = f"vit_jax @{HOME}/{FILE}"
     if job.processes == "per_gpu":
         each = job.accelerator.chips // job.accelerator.hosts
-        trainer = f"python -m launch.node --count={each} --per_gpu @{HOME}/{FILE}"
+        trainer = f"python -m {job_lib.NODE} --count={each} --per_gpu @{HOME}/{FILE}"
     at = f"{job.folder}/{job.prefix(run)}"
     return {
         "name": run.name,

@@ -11,10 +11,11 @@ import dataclasses
 import re
 import shlex
 
-from launch import job as job_lib
-from launch.job import Command, File, Job, Rendered, checked, flag
 from vit_jax.checkpoints import step_folders
 from vit_jax.errors import BadInput
+
+from .. import job as job_lib
+from ..job import Command, File, Job, Rendered, checked, flag
 
 CODE = "folder"
 SCRIPT, TASK = "job.sh", "task.sh"

@@ -12,9 +12,10 @@ import dataclasses
 import re
 import shlex
 
-from launch import job as job_lib
-from launch.job import CONFIG_FILE, FILE, Command, File, Job, Rendered, Run, flag, require
 from vit_jax.errors import BadInput
+
+from .. import job as job_lib
+from ..job import CONFIG_FILE, FILE, Command, File, Job, Rendered, Run, flag, require
 
 CODE = "tarball"
 SCRIPT, TARBALL = "startup.sh", "code.tar.gz"

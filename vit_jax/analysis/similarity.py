@@ -3,7 +3,7 @@
 
 """Similarity of position embeddings (Figures 7, centre, and 10 of arXiv:2010.11929).
 
-Start from `of_model`; `distance_correlation` tells in one number whether near patches are alike.
+Start from `of_model`.
 """
 
 from typing import Any
@@ -55,30 +55,3 @@ def of_grid(posemb_LD: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
     lengths_L1 = np.linalg.norm(posemb_LD, axis=1, keepdims=True)
     unit_LD = posemb_LD / np.maximum(lengths_L1, np.finfo(np.float32).tiny)
     return (unit_LD @ unit_LD.T).clip(-1, 1).reshape(*grid, *grid)
-
-
-def distance_correlation(posemb_LD: np.ndarray, rows: int, columns: int) -> float:
-    """Returns Spearman's rank correlation of distance and cosine similarity, over pairs of patches.
-
-    Args:
-      posemb_LD: float [rows * columns, D], the embeddings of the patches row by row.
-      rows: rows of the grid.
-      columns: columns of the grid.
-
-    Returns:
-      A number from -1 (nearer patches are more alike) to 1.
-    """
-    unit_LD = posemb_LD / np.linalg.norm(posemb_LD, axis=1, keepdims=True)
-    places_L2 = np.indices((rows, columns)).reshape(2, -1).T
-    squared_LL = np.square(places_L2[:, None] - places_L2).sum(axis=-1)
-    pairs = np.triu_indices(len(posemb_LD), k=1)
-    alike_LL = np.round(unit_LD @ unit_LD.T, 6)  # float32 has no more digits: keeps ties
-    far, alike = (_ranks(values[pairs]) for values in (squared_LL, alike_LL))
-    return float(np.corrcoef(far, alike)[0, 1])
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    """Returns ranks, starting from 0; equal values share the mean of their ranks."""
-    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return (last - (counts + 1) / 2)[which]

@@ -26,7 +26,7 @@ def recipe(
     parser: argparse.ArgumentParser,
     *,
     required: bool = True,
-    description: str = "a recipe, or the config.yaml of a run",
+    description: str = "a recipe (its file, or vit_jax:NAME), or the config.yaml of a run",
 ) -> None:
     """Declares --config and --data; `overrides` returns what they and the command line change."""
     parser.add_argument("--config", required=required, metavar="FILE[:ARGS]", help=description)
@@ -46,7 +46,8 @@ def weights(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
         "weights",
         nargs=nargs,
         metavar="FILE_OR_RUN",
-        help="weights file, URL or published name; or a run: WORKDIR, WORKDIR@best, WORKDIR@STEP",
+        help="weights file, URL, published name or hf:OWNER/NAME; or a run: WORKDIR, WORKDIR@best, "
+        "WORKDIR@STEP",
     )
     parser.add_argument(
         "--image_size",

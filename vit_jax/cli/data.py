@@ -50,9 +50,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         keys = sub.add_argument_group(
             "options of records and tar sources", "same meaning as data.records in docs/config.md"
         )
-        for key in ("image_key", "label_key", "name_key", "label_names"):
-            keys.add_argument(f"--{key}", default="", metavar="TEXT")
-        keys.add_argument("--max_labels", type=int, default=1, metavar="K")
+        for key in ("image_key", "label_key", "name_key"):
+            what = key.removesuffix("_key")
+            text = f"field that holds the {what} (default: the first usual name that is there)"
+            keys.add_argument(f"--{key}", default="", metavar="TEXT", help=text)
+        text = "file of class names, one per line (default: labels.txt beside the data)"
+        keys.add_argument("--label_names", default="", metavar="FILE", help=text)
+        text = "largest number of labels of an image (default: 1)"
+        keys.add_argument("--max_labels", type=int, default=1, metavar="K", help=text)
     for sub in (check, show):
         text = "channels of an image, as data.channels in docs/config.md (default: 3)"
         sub.add_argument("--channels", type=int, default=3, metavar="C", help=text)

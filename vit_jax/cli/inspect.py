@@ -17,7 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "weights",
         metavar="FILE_OR_RUN",
-        help="weights file, URL or published name; or a run: WORKDIR, WORKDIR@best, WORKDIR@STEP",
+        help="weights file, URL, published name or hf:OWNER/NAME; or a run: WORKDIR, WORKDIR@best, "
+        "WORKDIR@STEP",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(

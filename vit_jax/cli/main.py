@@ -12,10 +12,10 @@ import argparse
 import logging
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from vit_jax import __version__, console
-from vit_jax.config.plugins import Registry
+from vit_jax.config import plugins
 from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped
 
 # Descriptions of the commands in `vit_jax --help`.
@@ -30,15 +30,17 @@ SUMMARIES = {
     "features": "write the representations of images, or of a dataset, as npz",
     "fewshot": "evaluate a representation with few images per class: ridge, k-NN or linear probe",
     "export": "export weights, or the whole computation, for other programs",
+    "push": "upload the weights of a run to the Hugging Face hub, with a model card",
     "data": "prepare, check, show and time datasets",
     "models": "list the models: sizes, parameters, cost, published weights",
     "inspect": "show the format, architecture and tensors of a weights file or a run",
     "figures": "show the inside of a model: filters, position embeddings, attention",
+    "completion": "print the completion script of a shell: bash, zsh or fish",
     "doctor": "check whether a run would work on this machine, and suggest fixes",
     "bench": "measure the speed on this machine, in comparison with plain jax and timm",
 }
 # Command -> its module, which is imported only for that command.
-COMMANDS = Registry({name: f"vit_jax.cli.{name}" for name in SUMMARIES})
+COMMANDS = plugins.Registry({name: f"vit_jax.cli.{name}" for name in SUMMARIES})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -82,7 +84,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if job is not None:
             job.check(rest, getattr(args, "config", None))
-        return COMMANDS[args.command].run(args, rest)
+        with plugins.trusting(args.trust_code):
+            return COMMANDS[args.command].run(args, rest)
     except (BadInput, RunFailed, PeerLost, Stopped) as e:
         console.show(f"vit_jax: {e}")
         return e.exit_code
@@ -108,7 +111,11 @@ EXIT_CODES = (
 
 def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     """Returns the parser of all commands; it knows the arguments only of the command in `argv`."""
-    asked = next((word for word in argv if not word.startswith("-")), None)
+    return parser_of([word for word in argv if not word.startswith("-")][:1])
+
+
+def parser_of(asked: Container[str]) -> argparse.ArgumentParser:
+    """Returns the parser of all commands, with the arguments of those in `asked`."""
     parser = argparse.ArgumentParser(
         prog="vit_jax",
         description="Vision Transformers with JAX.",
@@ -118,7 +125,7 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in COMMANDS:
-        if name != asked:
+        if name not in asked:
             commands.add_parser(name, help=SUMMARIES.get(name))
             continue
         module = COMMANDS[name]
@@ -131,5 +138,10 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         sub.add_argument("--offline", action="store_true", help="never use the network")
+        sub.add_argument(
+            "--trust-code",
+            action="store_true",
+            help="import the code that the config.yaml of a run names as MODULE:NAME",
+        )
         module.add_arguments(sub)
     return parser

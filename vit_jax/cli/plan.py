@@ -12,7 +12,7 @@ from vit_jax.cli import arguments
 from vit_jax.errors import BadInput
 
 OVERRIDES = True  # whether --config.key=value may follow
-EXAMPLE = "vit_jax plan --config=configs/pretrain.py:model=B/16 --accelerator=v4-32"
+EXAMPLE = "vit_jax plan --config=vit_jax:pretrain:model=B/16 --accelerator=v4-32"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ from vit_jax.storage import files as storage
 
 OVERRIDES = True  # whether --config.key=value may follow
 EXAMPLE = (
-    "vit_jax sweep --config=configs/transfer.py:dataset=pets,init=runs/b16 --workdir=runs/pets "
+    "vit_jax sweep --config=vit_jax:transfer:dataset=pets,init=runs/b16 --workdir=runs/pets "
     "--parallel=2"
 )
 

@@ -5,7 +5,6 @@
 
 import argparse
 import sys
-from pathlib import Path
 
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
@@ -94,38 +93,17 @@ def _miniature(args: argparse.Namespace) -> int:
     if args.plan or args.protocol:
         raise BadInput(
             f"table {args.name} takes neither --plan nor --protocol; its runs are those of "
-            "`vit_jax sweep --config=configs/miniature.py`."
+            "`vit_jax sweep --config=vit_jax:miniature`."
         )
     if not args.runs:
         raise BadInput(
             f"table {args.name} is filled by runs: give --runs=DIR, a folder that holds workdirs."
         )
-    import jax
-
     from vit_jax.experiments.tables import miniature
 
-    jax.config.update("jax_platforms", "cpu")  # no device is needed, and it may be in use
-    claims = miniature.judge(storage.workdir(args.runs), posemb_correlation)
+    claims = miniature.judge(storage.workdir(args.runs))
     if args.format == "csv":
         for text in claims.remarks:
             print(text, file=sys.stderr)
     print(miniature.render(claims, args.format))
     return 0
-
-
-def posemb_correlation(folder: Path) -> float:
-    """Returns `similarity.distance_correlation` of a run with learned 1-D embeddings.
-
-    Raises:
-      BadInput: the run has no such embeddings, or cannot be read.
-    """
-    from vit_jax.analysis import similarity
-    from vit_jax.weights import loading
-
-    weights = loading.read_weights(str(folder))
-    if "posemb" not in weights.flat or weights.image_size is None:
-        raise BadInput(f"{folder} has no learned 1-D position embeddings (model.posemb=learned1d).")
-    rows, columns = weights.config.parameter_grid(*weights.image_size)
-    return similarity.distance_correlation(
-        weights.flat["posemb"][0, -rows * columns :], rows, columns
-    )

@@ -6,7 +6,6 @@
 import argparse
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vit_jax import console
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from vit_jax.config import sections
 
 OVERRIDES = True  # whether --config.key=value may follow
-EXAMPLE = "vit_jax train --config=configs/quickstart.py --workdir=runs/quickstart"
+EXAMPLE = "vit_jax train --config=vit_jax:quickstart --workdir=runs/quickstart"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -124,16 +123,18 @@ def summary(
     results: dict[str, Any], expected: "sections.Expected", args: argparse.Namespace
 ) -> str:
     """Returns the summary for people: results, where files are, and the next command."""
+    from vit_jax.config import recipes
     from vit_jax.reports import summary as summary_lib
     from vit_jax.reports.run import make
     from vit_jax.storage import jsonl
 
     workdir = storage.path(args.workdir)
-    curves = "" if storage.is_remote(workdir) else f" (curves: tensorboard --logdir={workdir})"
+    drawn = not storage.is_remote(workdir) and any(workdir.glob("events.out.tfevents.*"))
+    curves = f" (curves: tensorboard --logdir={workdir})" if drawn else ""
     following = (
         f"vit_jax predict {workdir} /path/to/images"
-        if Path(args.config.partition(":")[0]).stem == "finetune"
-        else "vit_jax train --config=configs/finetune.py --workdir=runs/mine "
+        if recipes.split(args.config)[0].stem == "finetune"
+        else "vit_jax train --config=vit_jax:finetune --workdir=runs/mine "
         "--config.data.source=folder:/path/to/images"
     )
     lines = [

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import yaml
 from ml_collections import ConfigDict, FieldReference
 
-from vit_jax.config import frozen, images, recipes, schema, sections
+from vit_jax.config import frozen, images, plugins, recipes, schema, sections
 from vit_jax.errors import BadInput, unknown
 from vit_jax.storage import files as storage
 
@@ -169,13 +169,16 @@ def _with_evals(config: ConfigDict, names: Sequence[str]) -> ConfigDict:
 
 
 def load(spec: str, overrides: Sequence[str] = ()) -> sections.Config:
-    """Reads a configuration as `read` does, and checks each value against its declaration.
+    """Reads the configuration that a user gives, and checks each value against its declaration.
+
+    The names MODULE:NAME in it are trusted, see `plugins`. The arguments are those of `read`.
 
     Raises:
       BadInput: the file or an override cannot be used, or values are not allowed.
     """
-    config = read(spec, overrides)
+    config = _read_all(spec, overrides)
     check(config)
+    plugins.give(value for _, value in flatten(config))
     return config
 
 
@@ -191,10 +194,12 @@ def check(config: sections.Config) -> None:
 def read(spec: str, overrides: Sequence[str] = ()) -> sections.Config:
     """Reads a recipe or saved YAML file and applies overrides.
 
-    A finished run may have values that are not allowed any more, so only `load` checks values.
+    A finished run may have values that are not allowed any more, so only `load` checks values. Nor
+    are the names MODULE:NAME of a YAML file trusted: the run may be a stranger's, see `plugins`.
 
     Args:
-      spec: `FILE.py`, `FILE.py:ARGS`, or `FILE.yaml` (the `config.yaml` of a run).
+      spec: `FILE.py` or `vit_jax:NAME`, either with `:ARGS`; or `FILE.yaml` (the `config.yaml` of a
+        run).
       overrides: `--config.a.b=value` arguments, in order.
 
     Returns:
@@ -203,6 +208,12 @@ def read(spec: str, overrides: Sequence[str] = ()) -> sections.Config:
     Raises:
       BadInput: the file or an override cannot be used.
     """
+    config = _read_all(spec, overrides)
+    plugins.read_from(spec, (value for _, value in flatten(config)))
+    return config
+
+
+def _read_all(spec: str, overrides: Sequence[str]) -> sections.Config:
     path, args = recipes.split(spec)
     set_keys: set[str] = set()
     if path.suffix in (".yaml", ".yml"):
@@ -356,7 +367,10 @@ def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
         raise BadInput(f"{path} is not readable YAML: {reason}; correct the file.") from e
     if not isinstance(values, dict):
         raise BadInput(f"{path} holds {type(values).__name__}, expected the keys of a config.")
+    from vit_jax.config import earlier
+
     _check_names(path, values)
+    earlier.rename(values)
     evals = values.get("evals")
     config = defaults()
     if isinstance(evals, dict):  # the file names its own evaluations
@@ -375,15 +389,8 @@ def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
             value = _read(key, str(value), like, _expected(key))
         _check_type(path, key, value, like)
         _set(config, {key: images.plain(value) if _is_size(key) else value})
-    _fill_earlier(config, set(file_values))
+    _set(config, earlier.missing(config, set(file_values)))
     return config, set(file_values)
-
-
-def _fill_earlier(config: Any, set_keys: set[str]) -> None:
-    """Sets `fewshot.ops` as runs had it before it was a key; they set all others of its section."""
-    others = {f"fewshot.{key}" for key in config.fewshot if key != "ops"}
-    if "fewshot.ops" not in set_keys and others <= set_keys:
-        _set(config, {"fewshot.ops": config.data.eval_ops})
 
 
 def _check_names(path: Path, values: dict[Any, Any]) -> None:

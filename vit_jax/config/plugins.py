@@ -8,16 +8,22 @@ A run imports only the parts that it uses, so tables of parts hold their places:
 A configuration names a function or class of a user's package by a text: `MODULE:NAME` or
 `MODULE:NAME(key=3)`. The text is saved, compared and swept over like any other value. Python must
 be able to import the module: it is installed, or in a folder of PYTHONPATH. Start from `find`.
+
+A name in the config.yaml of a run may be a stranger's, who must not choose what is imported here.
+`find` refuses it, unless the user trusts the run (`trusting`) or gives the same name himself: on
+the command line, in a recipe or in a call.
 """
 
 import ast
+import contextlib
 import functools
 import importlib
 import inspect
+import os
 import pkgutil
 import re
 import sys
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 from vit_jax.errors import BadInput, unknown
@@ -42,9 +48,11 @@ def find(key: str, text: str, *args: Any, **kwargs: Any) -> functools.partial[An
 
     Raises:
       BadInput: the text has another form; the module does not exist, cannot be imported or is part
-        of Python; the name is not in it; or the signature does not take these arguments.
+        of Python; the name is not in it; the signature does not take these arguments; or only the
+        configuration of a run has the name, and it is not trusted.
     """
     module_name, name, bound = _parse(key, text)
+    _check_trust(key, f"{module_name}:{name}")
     if module_name.partition(".")[0] in sys.stdlib_module_names:
         raise BadInput(f"{key}: {module_name} is a part of Python; name a module of yours.")
     module = _module(key, module_name)
@@ -66,6 +74,62 @@ def find(key: str, text: str, *args: Any, **kwargs: Any) -> functools.partial[An
     except TypeError as e:
         raise BadInput(f"{key}: {e}; it is {name}{signature}.") from e
     return functools.partial(callee, **bound)
+
+
+# Texts of configurations that contain a colon, as a name does: the user's own, and those of runs,
+# with the file that has them.
+_given: set[str] = set()
+_of_runs: dict[str, str] = {}
+_TRUSTED = "VIT_JAX_TRUST_CODE"  # in the environment, so that processes started later know it
+
+
+def give(values: Iterable[object]) -> None:
+    """Records the values of a configuration that the user gives: its names are trusted."""
+    _given.update(_texts(values))
+
+
+def read_from(file: str, values: Iterable[object]) -> None:
+    """Records the values in a configuration file that the user did not give as his own.
+
+    The names in the YAML file of a run are not trusted for that; a recipe is code anyway.
+    """
+    if not file.endswith((".yaml", ".yml")):
+        give(values)
+        return
+    for text in _texts(values):
+        _of_runs.setdefault(text, file)
+
+
+def _texts(values: Iterable[object]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, tuple):
+            yield from _texts(value)
+        elif isinstance(value, str) and ":" in value:
+            yield value
+
+
+@contextlib.contextmanager
+def trusting(trust_code: bool) -> Iterator[None]:
+    """Makes `find` accept every name inside the block if `trust_code` is True."""
+    before = os.environ.get(_TRUSTED)
+    if trust_code:
+        os.environ[_TRUSTED] = "1"
+    try:
+        yield
+    finally:
+        if trust_code and before is None:
+            del os.environ[_TRUSTED]
+
+
+def _check_trust(key: str, name: str) -> None:
+    inside = re.compile(rf"(?<![\w.]){re.escape(name)}(?!\w)")
+    files = [file for text, file in _of_runs.items() if inside.search(text)]
+    trusted = os.environ.get(_TRUSTED) == "1" or any(map(inside.search, _given))
+    if files and not trusted:
+        raise BadInput(
+            f"{key}: {files[0]} names {name}, and to use it would import and run that code. If you "
+            "trust it and whoever made the run, add --trust-code (in Python: trust_code=True)."
+        )
 
 
 def _parse(key: str, text: str) -> tuple[str, str, dict[str, Any]]:

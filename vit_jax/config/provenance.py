@@ -58,6 +58,7 @@ class Origin:
       init_sha256: SHA-256 of the weights file that the run began with.
       init_published: name of the published checkpoint with this SHA-256; `OTHER` if `init` has such
         a name, but other content; "" if the published file was never downloaded here.
+      init_revision: commit of the Hugging Face hub that `init` stood for, if it is such a name.
     """
 
     recipe: Recipe | None = None
@@ -67,6 +68,7 @@ class Origin:
     branch: str = ""
     init_sha256: str = ""
     init_published: str = ""
+    init_revision: str = ""
 
 
 def recipe(spec: str, overrides: Sequence[str]) -> Recipe | None:
@@ -91,7 +93,7 @@ def write(
     devices: str,
     examples: str = "",
     branch: str = "",
-    init: tuple[str, str] = ("", ""),
+    init: tuple[str, str, str] = ("", "", ""),
 ) -> None:
     """Writes the provenance of a start.
 
@@ -101,7 +103,7 @@ def write(
       devices: the hardware, in one line.
       examples: see `Origin`.
       branch: see `Origin`.
-      init: `init_sha256` and `init_published`, see `Origin`.
+      init: `init_sha256`, `init_published` and `init_revision`, see `Origin`.
     """
     recipe = recipe or read(workdir).recipe
     origin = Origin(recipe, devices, examples, versions(), branch, *init)
@@ -118,7 +120,7 @@ def read(workdir: Path) -> Origin:
     if not isinstance(content, dict):
         return Origin()
     recipe, versions = content.get("recipe"), content.get("versions")
-    keys = ("devices", "examples", "branch", "init_sha256", "init_published")
+    keys = ("devices", "examples", "branch", "init_sha256", "init_published", "init_revision")
     texts = dict(_texts({key: content.get(key) for key in keys}))
     known = dict(_texts(versions)) if isinstance(versions, dict) else {}
     return Origin(recipe=_recipe(recipe), versions=known, **texts)

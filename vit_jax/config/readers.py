@@ -10,6 +10,8 @@ import os
 import re
 from collections.abc import Callable, Sequence
 
+from vit_jax.config import schema
+
 SOURCES = (
     "tfds", "folder", "csv", "records", "tar", "vtab", "mix", "synthetic", "objectnet", "python",
     "digits",
@@ -105,8 +107,18 @@ def _path(text: str) -> str | None:
 
 def _file(text: str) -> str | None:
     """Reads a file, URL or folder; returns None for a Hugging Face name, which resembles a path."""
-    there = re.match(r"[/~.]|\w+://", text) or re.search(r"\.(npz|safetensors)$", text)
+    there = re.match(r"[/~.]|\w+://|hf:", text) or re.search(r"\.(npz|safetensors)$", text)
     return _path(text) if there or os.path.exists(text) else None
+
+
+def _writers(text: str) -> str | None:
+    """Reads names of writers in `wandb` or `tensorboard,wandb`; true and false are TensorBoard."""
+    switch = {"true": "('tensorboard',)", "1": "('tensorboard',)"} | dict.fromkeys(
+        ("false", "0", "none", "no", "off"), "()"
+    )
+    names = tuple(re.split(r"\s*,\s*", text.lower().strip("()[] ")))
+    known = set(names) <= set(schema.WRITERS) and len(set(names)) == len(names)
+    return switch.get(text.lower()) or (str(names) if known else None)
 
 
 def _source(text: str) -> str | None:
@@ -149,4 +161,5 @@ TYPES: dict[str, tuple[str, str, Callable[[str], str | None]]] = {
     "folder": ("folder:PATH", "has class folders", _folder),
     "file": ("WEIGHTS", "is what training starts from", _file),
     "path": ("PATH", "is a folder", _path),
+    "writers": ("('NAME',)", f"has {', '.join(schema.WRITERS)} or MODULE:NAME", _writers),
 }  # fmt: skip

@@ -4,13 +4,17 @@
 """Finds and runs recipe files. `load` and the sweeps interpret the results.
 
 A recipe is a Python program with `get_config(arg=None)`; some also have `sweep(arg=None)`.
-Start from `call`.
+Recipes of a user are files. Those of this package are also called `vit_jax:NAME`: they lie in
+`configs/` of a checkout, and inside the package where a wheel is installed. Start from `call`.
 """
 
+import contextlib
 import difflib
 import importlib.util
 import os
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,9 +22,15 @@ from typing import Any
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
 
+OWN = "vit_jax:"  # precedes the name of a shipped recipe
+_PACKAGE = "configs"  # recipes import shipped ones from here
+_shipped: dict[str, ModuleType] = {}  # `configs` and its modules while no recipe runs
+
 
 def split(spec: str) -> tuple[Path, str]:
-    """Splits `FILE:ARGS` into (file, "ARGS"); a saved YAML file may be in a bucket.
+    """Splits `FILE:ARGS` or `vit_jax:NAME:ARGS` into (file, "ARGS").
+
+    A saved YAML file may be in a bucket.
 
     Raises:
       BadInput: the file does not exist, or it is a recipe in a bucket.
@@ -30,6 +40,12 @@ def split(spec: str) -> tuple[Path, str]:
         if path.suffix not in (".yaml", ".yml"):
             raise BadInput(f"--config={spec}: a recipe is a program on a disk; copy it to one.")
         return path, ""
+    if spec.startswith(OWN):
+        name, _, args = spec.removeprefix(OWN).partition(":")
+        if not re.fullmatch(r"\w+", name) or not _is_file(str(file(name))):
+            problem = f"no recipe {name[:200]!r} in this package"
+            raise BadInput(f"--config={spec[:200]}: {problem}.{_suggested(name, args)}")
+        return file(name), args
     name, _, args = (spec, "", "") if _is_file(spec) else spec.partition(":")
     if not _is_file(name):
         kind = _kind(name)
@@ -40,16 +56,32 @@ def split(spec: str) -> tuple[Path, str]:
     return Path(os.path.expanduser(name)), args
 
 
+def names() -> list[str]:
+    """Returns the names of the shipped recipes, without `base`, from which they all start."""
+    return sorted(p.stem for p in _folder().glob("*.py") if p.stem not in ("__init__", "base"))
+
+
+def file(name: str) -> Path:
+    """Returns the file of a shipped recipe; it need not exist."""
+    return _folder() / f"{name}.py"
+
+
+def _folder() -> Path:
+    """Returns the folder of the shipped recipes: in the package (a wheel), or in the checkout."""
+    inside = root() / "vit_jax" / _PACKAGE
+    return inside if inside.is_dir() else root() / _PACKAGE
+
+
 def _suggested(name: str, args: str) -> str:
     """Returns a hint: the recipe that resembles a name such as `quickstart`, and all recipes."""
-    folder = root() / "configs"
-    shipped = sorted(p.stem for p in folder.glob("*.py") if p.stem not in ("__init__", "base"))
-    relative = os.path.relpath(folder)
-    place = str(folder) if relative.startswith("..") else relative
-    near = difflib.get_close_matches(Path(name[:200]).stem, shipped, n=1)
-    meant = f"{place}{os.sep}{near[0]}.py{':' * bool(args)}{args[:200]}" if near else ""
-    hint = f" Did you mean --config={meant}?" if near else ""
-    return f"{hint} The recipes in {place}: {', '.join(shipped)}; give the path of one."
+    near = difflib.get_close_matches(Path(name[:200]).stem, names(), n=1)
+    hint = ""
+    if near:
+        beside = Path(name).with_name(f"{near[0]}.py")  # another file in the same folder
+        meant = str(beside) if _is_file(str(beside)) else OWN + near[0]
+        hint = f" Did you mean --config={meant}{':' * bool(args)}{args[:200]}?"
+    listed = ", ".join(OWN + one for one in names())
+    return f"{hint} The recipes of this package: {listed}. Your own: give the path of the file."
 
 
 def _is_file(text: str) -> bool:
@@ -80,13 +112,14 @@ def call(path: Path, function: str, args: str) -> Any:
             f"{path} is not a recipe; recipes end in .py, and the configuration of a run in .yaml."
         )
     try:
-        module = _run_file(path)
-        if not hasattr(module, function):
-            raise BadInput(
-                f"{path} has no {function} function; a recipe defines {function}(arg=None)."
-            )
-        callee = getattr(module, function)
-        return callee(args) if args else callee()
+        with _shipped_importable():
+            module = _run_file(path)
+            if not hasattr(module, function):
+                raise BadInput(
+                    f"{path} has no {function} function; a recipe defines {function}(arg=None)."
+                )
+            callee = getattr(module, function)
+            return callee(args) if args else callee()
     except BadInput:
         raise
     except Exception as e:  # a recipe is the user's program: it may raise anything
@@ -99,31 +132,54 @@ def call(path: Path, function: str, args: str) -> Any:
 
 
 def root() -> Path:
-    """Returns the folder that holds the shipped `configs` package."""
+    """Returns the folder that holds the package `vit_jax`, such as a checkout."""
     return Path(__file__).resolve().parent.parent.parent
 
 
+@contextlib.contextmanager
+def _shipped_importable() -> Iterator[None]:
+    """Makes `from configs import base` mean the shipped package while a recipe runs.
+
+    Another package called `configs`, imported earlier or later, is left to its owner.
+    """
+    before = _removed()
+    if list(getattr(before.get(_PACKAGE), "__path__", [])) == [str(_folder())]:
+        _shipped.update(before)
+    if not _shipped:
+        _shipped[_PACKAGE] = _imported(_PACKAGE, _folder() / "__init__.py")
+    sys.modules.update(_shipped)
+    try:
+        yield
+    finally:
+        _shipped.update(_removed())
+        sys.modules.update(before)
+
+
+def _removed() -> dict[str, ModuleType]:
+    """Removes `configs` and its modules from those that are imported, and returns them."""
+    own = [n for n in sys.modules if n.partition(".")[0] == _PACKAGE]
+    return {name: sys.modules.pop(name) for name in own}
+
+
 def _run_file(path: Path) -> ModuleType:
-    """Runs a recipe with the shipped `configs` package and its own folder importable."""
-    loaded = sys.modules.get("configs")
-    shipped = str(root() / "configs")
-    if loaded is not None and list(getattr(loaded, "__path__", [])) != [shipped]:
-        for name in [n for n in sys.modules if n == "configs" or n.startswith("configs.")]:
-            del sys.modules[name]
-    spec = importlib.util.spec_from_file_location(f"recipe_{path.stem}", path)
+    """Runs a recipe with its own folder importable."""
+    folder, before = path.resolve().parent, set(sys.modules)
+    sys.path.insert(0, str(folder))
+    try:
+        return _imported(f"recipe_{path.stem}", path)
+    finally:
+        sys.path.remove(str(folder))
+        for name in set(sys.modules) - before:  # another recipe may have modules of these names
+            source = getattr(sys.modules[name], "__file__", None)
+            if source and Path(source).resolve().parent == folder and "." not in name:
+                del sys.modules[name]
+
+
+def _imported(name: str, path: Path) -> ModuleType:
+    """Returns the module that a file defines, without an entry in `sys.modules`."""
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None, path
     assert spec.loader is not None, path
     module = importlib.util.module_from_spec(spec)
-    folder = path.resolve().parent
-    extra, before = [str(root()), str(folder)], set(sys.modules)
-    sys.path[:0] = extra
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        for entry in extra:
-            sys.path.remove(entry)
-        for name in set(sys.modules) - before:  # another recipe may have modules of these names
-            file = getattr(sys.modules[name], "__file__", None)
-            if file and Path(file).resolve().parent == folder and "." not in name:
-                del sys.modules[name]
+    spec.loader.exec_module(module)
     return module

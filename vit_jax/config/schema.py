@@ -20,6 +20,7 @@ from vit_jax.errors import BadInput, together, unknown
 
 Effect = Literal["results", "where", "how often"]
 MOST = 2**31 - 1  # the largest whole number of a key
+WRITERS = ("tensorboard", "wandb", "mlflow")  # see `training/metric_writer.py`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -281,6 +282,11 @@ def _sources(value: Any) -> bool:
     return pairs and len({name for name, _ in value}) == len(value)
 
 
+def _writers(value: Any) -> bool:
+    known = all(_text(name) and (name in WRITERS or plugins.is_own(name)) for name in value)
+    return known and len(set(value)) == len(value)
+
+
 def _shots(value: Any) -> bool:
     numbers = value and all(map(_whole(Range(1, MOST)), value))
     return bool(numbers) and len(set(value)) == len(value)
@@ -325,6 +331,10 @@ FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "std": (f"a number for each channel, or one for all, in {_STDS}: (0.5,)", _each(_STDS)),
     "steps": ("FIRST:LAST steps: 100:105", _steps),
     "word": ("a name, not an empty text", bool),
+    "writers": (
+        f"{', '.join(WRITERS)} or MODULE:NAME(...), each once: ('tensorboard', 'wandb')",
+        _writers,
+    ),
 }
 
 

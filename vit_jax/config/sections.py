@@ -360,7 +360,8 @@ class Fewshot:
 class Report:
     """What is written about a run (docs/runs.md)."""
     every: str = how_often("50 steps", "duration between rows of metrics.jsonl", "duration")
-    tensorboard: bool = where(True, "also write TensorBoard event files")
+    writers: tuple[str, ...] = where(
+        ("tensorboard",), "programs that get the metrics too (docs/writers.md)", "writers")
     page: bool = where(True, "also write report.html at the end of the run")
 
 

@@ -136,9 +136,16 @@ TABLE: dict[str, dict[str, tuple[str, ...]]] = {
         "num_gpus gpus devices n_gpu":
             ("", "All devices that the process sees share the batch; leave it out."),
         "random_seed": ("seed=<count 0>", ""),
-        "report_to wandb":
-            ("", "Metrics are in WORKDIR/metrics.jsonl and in files for TensorBoard; leave it "
-             "out."),
+        "report_to":
+            ("report.writers=\"<writers ('wandb',)>\"", "docs/writers.md has the writers."),
+        "tensorboard use_tensorboard":
+            ("report.writers=\"<writers ('tensorboard',)>\"", "docs/writers.md has the writers."),
+        "wandb use_wandb":
+            ("report.writers=\"<writers ('wandb',)>\"", "docs/writers.md has the writers.",
+             "report.writers=\"('tensorboard',)\""),
+        "mlflow use_mlflow":
+            ("report.writers=\"<writers ('mlflow',)>\"", "docs/writers.md has the writers.",
+             "report.writers=\"('tensorboard',)\""),
         "output_dir out_dir log_dir logging_dir save_dir checkpoint_dir":
             ("--workdir=<path runs/mine>", "It is the folder of the run."),
         "resume resume_from_checkpoint":
@@ -278,7 +285,7 @@ def _row(kind: str, word: str) -> tuple[str, ...] | None:
 
 # ---------------------------------------------------------------- values that are carried over
 
-_PLACE = re.compile(r"([\w.]+)=('?)<(\w+) (.*?)>")
+_PLACE = re.compile(r"""([\w.]+)=(['"]?)<(\w+) (.*?)>""")
 
 
 def _with_value(row: tuple[str, ...], value: str) -> tuple[str, str]:

@@ -41,8 +41,8 @@ def has_tpu_compiler() -> bool:
 
 def extra(platform: str) -> str:
     """Returns the command that installs jax for an accelerator."""
-    extras = {"gpu": "'.[cuda13]' (or '.[cuda12]')", "tpu": "'.[tpu]'"}
-    return f"pip install -e {extras[platform]}"
+    extras = {"gpu": "'vit_jax[cuda13]' (or 'vit_jax[cuda12]')", "tpu": "'vit_jax[tpu]'"}
+    return f"pip install {extras[platform]}"
 
 
 def processor() -> str:

@@ -19,10 +19,8 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from vit_jax.config.sections import Compute
 from vit_jax.models import layers, resnet, settings
-from vit_jax.models.layers import Remat
-from vit_jax.models.settings import ModelConfig, Settings
+from vit_jax.models.settings import Settings
 from vit_jax.sharding import Axes, Rules, constrain
 
 SIZES = {"50": (64, 1), "-S": (32, 2)}  # name -> channels of the root, `widening`
@@ -66,38 +64,14 @@ class AxialBackbone(resnet.ResNetConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class AxialResNetConfig(ModelConfig):
+class AxialResNetConfig(resnet.ResNetModelConfig):
     """The architecture of an AxialResNet; `variants.config` builds one from a name."""
 
-    AXES: ClassVar[Axes] = layers.HEAD_AXES | layers.NORM_AXES
     FAMILY: ClassVar[Literal["axial_resnet"]] = "axial_resnet"
-    FORMS: ClassVar[tuple[str, ...]] = ("remat",)
-    RESNET: ClassVar[str] = "resnet"
-    TILED: ClassVar[bool] = False
-    resnet: AxialBackbone
-    classes: int  # Y
-    head_bias: float = 0.0
-    dtype: Compute = "float32"
-    remat: Remat = "none"
-    maps: tuple[int, ...] = ()  # see `ModelConfig.for_maps`
-
-    @property
-    def levels(self) -> int:
-        return len(self.resnet.stages)
-
-    @property
-    def stride(self) -> int:
-        """Returns the pixels per position of the last feature map in each direction."""
-        return self.resnet.stride
 
     def make(self, rules: Rules | None) -> "AxialResNet":
         """Makes the model."""
         return AxialResNet(self, rules)
-
-    def forward_flops(self, height: int, width: int) -> int:
-        """Returns the FLOPs of one RGB image; see `variants.forward_flops`."""
-        macs = self.resnet.multiply_adds(height, width)
-        return 2 * (macs + self.resnet.features * self.classes)
 
     def in_words(self) -> str:
         return f"an AxialResNet of {sum(self.resnet.stages)} units"
@@ -181,21 +155,18 @@ class AxialUnit(nn.Module):
         """Maps [B, H, W, C] to [B, H / stride, W / stride, 4 inside]."""
         cfg, out = self.cfg, 4 * self.inside
 
-        def conv(features: int, stride: int, name: str) -> resnet.StdConv:
-            return resnet.StdConv(cfg, features, 1, stride, "SAME", self.dtype, name=name)
+        def conv(features: int, name: str) -> resnet.StdConv:
+            return resnet.StdConv(cfg, features, 1, 1, "SAME", self.dtype, name=name)
 
-        rest = x_BHWC
-        if x_BHWC.shape[-1] != out or self.stride != 1:
-            rest = conv(out, self.stride, "conv_proj")(x_BHWC)
-            rest = resnet.group_norm(cfg, "norm_proj", self.dtype)(rest)
-        y = conv(cfg.widening * self.inside, 1, "conv1")(x_BHWC)
+        rest = resnet.projected(cfg, x_BHWC, out, self.stride, self.dtype)
+        y = conv(cfg.widening * self.inside, "conv1")(x_BHWC)
         y = nn.relu(resnet.group_norm(cfg, "norm1", self.dtype)(y))
         y = LineAttention(cfg, 1, self.dtype, name="height")(y)
         y = LineAttention(cfg, 2, self.dtype, name="width")(y)
         if self.stride != 1:
             sides = (self.stride, self.stride)
             y = nn.avg_pool(y, sides, sides, "SAME", count_include_pad=False)
-        y = conv(out, 1, "conv3")(nn.relu(y))
+        y = conv(out, "conv3")(nn.relu(y))
         y = resnet.group_norm(cfg, "norm3", self.dtype, nn.initializers.zeros)(y)
         return constrain(nn.relu(rest + y), ("act_batch", None, None, None), self.rules)
 

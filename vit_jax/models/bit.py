@@ -14,49 +14,23 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.config.sections import Compute
 from vit_jax.errors import BadInput
 from vit_jax.models import layers, resnet, settings
-from vit_jax.models.layers import Remat
-from vit_jax.models.settings import ModelConfig, Settings, only_filters
-from vit_jax.sharding import Axes, Rules
+from vit_jax.models.settings import Settings, only_filters
+from vit_jax.sharding import Rules
 
 IMAGE_SIZE = 224  # of pre-training; the weights fit any size
 
 
 @dataclasses.dataclass(frozen=True)
-class BiTConfig(ModelConfig):
+class BiTConfig(resnet.ResNetModelConfig):
     """The architecture of a BiT model; `variants.config` builds one from a name."""
 
-    AXES: ClassVar[Axes] = layers.HEAD_AXES | layers.NORM_AXES
     FAMILY: ClassVar[Literal["bit"]] = "bit"
-    FORMS: ClassVar[tuple[str, ...]] = ("remat",)
-    RESNET: ClassVar[str] = "resnet"
-    TILED: ClassVar[bool] = False
-    resnet: resnet.ResNetConfig
-    classes: int  # Y
-    head_bias: float = 0.0
-    dtype: Compute = "float32"
-    remat: Remat = "none"
-    maps: tuple[int, ...] = ()  # see `ModelConfig.for_maps`
-
-    @property
-    def levels(self) -> int:
-        return len(self.resnet.stages)
-
-    @property
-    def stride(self) -> int:
-        """Returns the pixels per position of the last feature map in each direction."""
-        return self.resnet.stride
 
     def make(self, rules: Rules | None) -> "BiT":
         """Makes the model."""
         return BiT(self, rules)
-
-    def forward_flops(self, height: int, width: int) -> int:
-        """Returns the FLOPs of one RGB image; see `variants.forward_flops`."""
-        macs = self.resnet.multiply_adds(height, width)
-        return 2 * (macs + self.resnet.features * self.classes)
 
     def in_words(self) -> str:
         return f"a BiT ResNet of {sum(self.resnet.stages)} units"

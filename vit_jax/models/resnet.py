@@ -16,11 +16,11 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from vit_jax.config.sections import EpsilonIn, RootPool, Stem
+from vit_jax.config.sections import Compute, EpsilonIn, RootPool, Stem
 from vit_jax.errors import BadInput
 from vit_jax.models import layers, settings
 from vit_jax.models.layers import Remat, rematerialised
-from vit_jax.models.settings import Settings
+from vit_jax.models.settings import ModelConfig, Settings
 from vit_jax.sharding import Axes, Rules, constrain
 
 GROUPS = 32
@@ -101,6 +101,36 @@ class ResNetConfig:
         return macs
 
 
+@dataclasses.dataclass(frozen=True)
+class ResNetModelConfig(ModelConfig):
+    """What the models share that classify the last feature map of a backbone."""
+
+    AXES: ClassVar[Axes] = layers.HEAD_AXES | layers.NORM_AXES
+    FORMS: ClassVar[tuple[str, ...]] = ("remat",)
+    RESNET: ClassVar[str] = "resnet"
+    TILED: ClassVar[bool] = False
+    resnet: ResNetConfig
+    classes: int  # Y
+    head_bias: float = 0.0
+    dtype: Compute = "float32"
+    remat: Remat = "none"
+    maps: tuple[int, ...] = ()  # see `ModelConfig.for_maps`
+
+    @property
+    def levels(self) -> int:
+        return len(self.resnet.stages)
+
+    @property
+    def stride(self) -> int:
+        """Returns the pixels per position of the last feature map in each direction."""
+        return self.resnet.stride
+
+    def forward_flops(self, height: int, width: int) -> int:
+        """Returns the FLOPs of one RGB image; see `variants.forward_flops`."""
+        macs = self.resnet.multiply_adds(height, width)
+        return 2 * (macs + self.resnet.features * self.classes)
+
+
 def standardised(kernel_hwIO: jax.Array, cfg: ResNetConfig) -> jax.Array:
     """Returns the kernel [h, w, I, O] with mean 0 and variance 1 for each output channel."""
     kernel_hwIO = kernel_hwIO - jnp.mean(kernel_hwIO, axis=(0, 1, 2), keepdims=True)
@@ -162,6 +192,14 @@ def group_norm(
     )
 
 
+def projected(cfg: ResNetConfig, x_BHWC: jax.Array, out: int, stride: int, dtype: Any) -> jax.Array:
+    """Returns what a post-activation unit adds its result to, [B, H / stride, W / stride, out]."""
+    if x_BHWC.shape[-1] == out and stride == 1:
+        return x_BHWC
+    x_BHWC = StdConv(cfg, out, 1, stride, "SAME", dtype, name="conv_proj")(x_BHWC)
+    return group_norm(cfg, "norm_proj", dtype)(x_BHWC)
+
+
 class PostActUnit(nn.Module):
     """Bottleneck unit of hybrids: convolution, norm, ReLU; the last ReLU follows the sum.
 
@@ -186,10 +224,7 @@ class PostActUnit(nn.Module):
         conv = lambda features, side, stride, name: StdConv(  # noqa: E731
             cfg, features, side, stride, "SAME", self.dtype, name=name
         )
-        rest = x_BHWC
-        if x_BHWC.shape[-1] != out or self.stride != 1:
-            rest = conv(out, 1, self.stride, "conv_proj")(x_BHWC)
-            rest = group_norm(cfg, "norm_proj", self.dtype)(rest)
+        rest = projected(cfg, x_BHWC, out, self.stride, self.dtype)
         y = nn.relu(group_norm(cfg, "norm1", self.dtype)(conv(self.inside, 1, 1, "conv1")(x_BHWC)))
         y = conv(self.inside, 3, self.stride, "conv2")(y)
         y = nn.relu(group_norm(cfg, "norm2", self.dtype)(y))

@@ -68,7 +68,7 @@ class ModelConfig:
 
         The module uses `rules` for `sharding.constrain`.
 
-        Its call maps (images_BHWC, *, train=False, key=None) to float32 [B, Y]. Its parameters
+        Its call maps `(images_BHWC, *, train=False, key=None)` to float32 [B, Y]. Its parameters
         include a head named `head`, which transfer initialises afresh.
         """
         raise self._missing("make")

@@ -166,7 +166,7 @@ def call(function: str, secs: float, env: Mapping[str, str | None] = {}) -> Any:
 
 
 def packages(folders: Sequence[str] | None = None) -> list[Finding]:
-    """Compares Python and the packages with what setup.py and jax's accelerators require.
+    """Compares Python and the packages with what pyproject.toml and jax's accelerators require.
 
     Args:
       folders: folders of installed packages (default: those of this process).

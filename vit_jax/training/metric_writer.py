@@ -1,31 +1,36 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Shows and records a run: first log lines, metrics.jsonl, TensorBoard and the progress line.
+"""Shows and records a run: first log lines, metrics.jsonl, writers and the progress line.
 
 Metric names are paths: `train/loss|top1|lr|skipped_updates`, `norm/grads|params|updates`,
 `perf/img_per_sec|input_wait|mfu`, `memory/host|host_free|device|device_peak` + `_bytes`,
 `data/bad_images`, `<split>/top1|top5|loss|examples`. A row at step n describes the
 n-th update (`train/loss`: its loss, before the update) or the parameters after it (`<split>/...`).
-This module is the only user of clu.metric_writers. Start from `Report`.
+This module is the only user of clu.metric_writers. `report.writers` names the writers, which get
+every row after metrics.jsonl (docs/writers.md). Start from `Report`.
 """
 
 import contextlib
+import importlib
+import importlib.util
 import json
 import logging
 import os
+import queue
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 
 from vit_jax import console
 from vit_jax.build import defaults
 from vit_jax.config import images as images_lib
-from vit_jax.config import provenance, sections
+from vit_jax.config import plugins, provenance, sections
 from vit_jax.errors import BadInput
 from vit_jax.models import variants
 from vit_jax.reports import summary
@@ -38,7 +43,134 @@ if TYPE_CHECKING:
 ESTIMATE_STEPS = 10  # after them the run time is estimated; the first step is not counted
 PROFILE_FOLDER = "profile"
 EVENT_FILES = "events.out.tfevents.*"  # files of TensorBoard
+OF_WRITERS = ("wandb", "wandb_run.txt", "mlflow_run.txt")  # files of the other writers
 log = logging.getLogger("vit_jax")
+# Name -> a function (workdir, config) -> Writer; the packages behind them are optional.
+WRITERS = plugins.Registry(
+    {
+        "tensorboard": "vit_jax.training.metric_writer:TensorBoard",
+        "wandb": "vit_jax.training.wandb_writer:WeightsAndBiases",
+        "mlflow": "vit_jax.training.mlflow_writer:MLflow",
+    }
+)
+_PACKAGES = {"tensorboard": "clu", "wandb": "wandb", "mlflow": "mlflow"}
+WAITING_ROWS = 10_000  # that a writer may leave unwritten
+CLOSE_SECS = 30.0  # that a run waits at its end for each writer
+
+
+class Writer(Protocol):
+    """Sends rows of metrics elsewhere. All calls come from one thread of its own.
+
+    It is made by a call with the workdir and the configuration, dotted key -> value.
+    """
+
+    def write(self, step: int, values: Mapping[str, float | int]) -> None:
+        """Writes the metrics of a step; a step may come several times, with other metrics."""
+
+    def close(self) -> None:
+        """Flushes and closes; called once, after the last row."""
+
+
+def check_writers(names: Iterable[str]) -> None:
+    """Checks that the named writers can be had, without importing the packages of `WRITERS`.
+
+    Raises:
+      BadInput: a module or package is missing, or a user's writer takes other arguments.
+    """
+    for name in names:
+        if plugins.is_own(name):
+            _own_writer(name)
+        elif importlib.util.find_spec(package := _PACKAGES[name]) is None:
+            raise BadInput(
+                f"report.writers={name!r}: {package} is not installed; install it with "
+                f"`pip install 'vit_jax[{name}]'`, or leave the writer out."
+            )
+
+
+def _own_writer(name: str) -> Callable[..., Writer]:
+    return plugins.find(f"report.writers={name!r}", name, Path(), {})
+
+
+class TensorBoard:
+    """Writes event files into the workdir."""
+
+    def __init__(self, workdir: Path, config: Mapping[str, Any]):
+        from clu import metric_writers
+
+        place: Any = os.fsencode(workdir)  # as text, TensorFlow accepts only names in UTF-8
+        self._writer = metric_writers.SummaryWriter(place)
+
+    def write(self, step: int, values: Mapping[str, float | int]) -> None:
+        self._writer.write_scalars(step, dict(values))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Background:
+    """Runs a writer in a thread, so that its failure or delay never stops a run.
+
+    After the first exception the log says so, and the writer gets no more rows. The same holds for
+    a writer that leaves too many rows, or its close, undone.
+
+    Args:
+      name: a name that `check_writers` accepts.
+      workdir: as for `Writer`.
+      config: as for `Writer`.
+    """
+
+    def __init__(self, name: str, workdir: Path, config: Mapping[str, Any]):
+        self._name, self._arguments = name, (workdir, dict(config))
+        self._rows: queue.Queue[tuple[int, dict[str, float | int]] | None] = queue.Queue()
+        self._lock, self._failed = threading.Lock(), False
+        with self._surviving():  # here, because imports by two threads can wait for each other
+            if name == "tensorboard":
+                importlib.import_module("clu.metric_writers")  # 30 s on a cold disk
+            self._make = _own_writer(name) if plugins.is_own(name) else WRITERS[name]
+        self._thread = threading.Thread(target=self._work, name=f"writer {name}", daemon=True)
+        self._thread.start()
+
+    def write(self, step: int, values: Mapping[str, float | int]) -> None:
+        """Hands a row to the thread."""
+        if self._rows.qsize() >= WAITING_ROWS:
+            self._give_up(f"does not answer, and {WAITING_ROWS:,} rows wait for it")
+        if not self._failed:
+            self._rows.put((step, dict(values)))
+
+    def close(self) -> None:
+        """Waits until all rows are written and the writer is closed, but not for ever."""
+        self._rows.put(None)
+        self._thread.join(1.0 if self._failed else CLOSE_SECS)
+        if self._thread.is_alive():
+            self._give_up(f"did not finish within {CLOSE_SECS:g} s")
+            from vit_jax.runtime import process_exit
+
+            if process_exit.is_command:
+                process_exit.do_not_wait_for(self._thread)
+
+    def _work(self) -> None:
+        if self._failed:
+            return
+        with self._surviving():
+            writer = self._make(*self._arguments)
+            while (row := self._rows.get()) is not None and not self._failed:
+                writer.write(*row)
+            writer.close()
+
+    @contextlib.contextmanager
+    def _surviving(self) -> Iterator[None]:
+        try:
+            yield
+        except (Exception, SystemExit) as e:  # packages and users' writers may raise anything
+            self._give_up(f"failed: {type(e).__name__}: {' '.join(str(e).split())[:300]}")
+
+    def _give_up(self, problem: str) -> None:
+        with self._lock:
+            if self._failed:
+                return
+            self._failed = True
+        log.warning("report: the writer %s %s. The run goes on without it; metrics.jsonl has all "
+                    "rows.", self._name, problem)  # fmt: skip
 
 
 class Report:
@@ -47,12 +179,20 @@ class Report:
     Args:
       workdir: an existing folder.
       step: the step at which the run starts or continues; rows of later steps are cut off.
-      tensorboard: also writes event files.
+      writers: names of `WRITERS`, or MODULE:NAME, that get the rows too.
+      config: the configuration for the writers, dotted key -> value.
       write: False keeps rows in memory and shows nothing: only one process of a run writes.
     """
 
-    def __init__(self, workdir: Path, *, step: int, tensorboard: bool, write: bool = True):
-        remote = storage.is_remote(workdir)
+    def __init__(
+        self,
+        workdir: Path,
+        *,
+        step: int,
+        writers: Iterable[str] = (),
+        config: Mapping[str, Any] | None = None,
+        write: bool = True,
+    ):
         metrics = workdir / jsonl.METRICS_FILE
         try:
             self._rows = jsonl.read_rows(metrics, step)
@@ -65,15 +205,12 @@ class Report:
         self._workdir = workdir
         self._skipped: set[tuple[str, str]] = set()
         self._quiet = not write
-        self._writer = None
-        if tensorboard and write and remote:
+        names = list(writers) if write else []
+        if "tensorboard" in names and storage.is_remote(workdir):
+            names.remove("tensorboard")
             log.info("report: a bucket gets no TensorBoard files; the metrics are in %s",
                      jsonl.rows_path(metrics))  # fmt: skip
-        elif tensorboard and write:
-            from clu import metric_writers  # imports TensorFlow and tensorboard
-
-            place: Any = os.fsencode(workdir)  # as text, TensorFlow accepts only names in UTF-8
-            self._writer = metric_writers.AsyncWriter(metric_writers.SummaryWriter(place))
+        self._writers = [_Background(name, workdir, config or {}) for name in names]
         self._line_open = False
 
     def row(self, step: int, values: Mapping[str, float | int]) -> None:
@@ -82,8 +219,8 @@ class Report:
         self._rows.append(row)
         if self._file:
             self._file.add(row)
-        if self._writer:
-            self._writer.write_scalars(step, dict(values))
+        for writer in self._writers:
+            writer.write(step, values)
 
     def at(self, step: int) -> dict[str, Any]:
         """Returns all metrics that were written for a step."""
@@ -135,10 +272,10 @@ class Report:
     def close(self) -> None:
         """Flushes and closes all outputs."""
         self.end_line()
-        if self._writer:
-            self._writer.close()
         if self._file:
             self._file.close()
+        for writer in self._writers:
+            writer.close()
 
 
 class Throughput:

@@ -105,6 +105,6 @@ def _is_of_run(name: str) -> bool:
     patterns = (
         *_REPLACED, *(Path(name).stem for name in _ROWS), summary.RESULTS_FILE, summary.PAGE_FILE,
         skipped_images.SKIPPED_FILE.format("[0-9]*"), metric_writer.EVENT_FILES,
-        metric_writer.PROFILE_FOLDER, step_folders.FOLDER,
+        metric_writer.PROFILE_FOLDER, step_folders.FOLDER, *metric_writer.OF_WRITERS,
     )  # fmt: skip
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

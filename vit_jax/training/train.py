@@ -31,7 +31,7 @@ from vit_jax.build import run as build
 from vit_jax.checkpoints import restart_limit
 from vit_jax.checkpoints.checkpoints import Checkpoints
 from vit_jax.checkpoints.step_folders import FOLDER
-from vit_jax.config import frozen, sections, timeline, validation
+from vit_jax.config import frozen, plugins, sections, timeline, validation
 from vit_jax.config import load as config_lib
 from vit_jax.config.provenance import Recipe
 from vit_jax.errors import RunFailed, Stopped, stopping_when_full
@@ -87,6 +87,8 @@ def train(
       Stopped: the run was asked to stop and has saved its state.
     """
     config_lib.check(config)
+    plugins.give(value for _, value in config_lib.flatten(config))
+    metric_writer.check_writers(config.report.writers)
     both = (
         coordinated_stop.watching(workdir, who),
         coordination.session(who, workdir, **frozen.arguments(config.processes)),
@@ -162,7 +164,8 @@ def run_in(workdir: Path, run: build.Run, weights: "Fitted | None") -> dict[str,
             report = Report(
                 workdir,
                 step=step,
-                tensorboard=config.report.tensorboard,
+                writers=config.report.writers,
+                config=dict(config_lib.flatten(config)),
                 write=coordination.is_first(),
             )
             stack.callback(report.close)

@@ -224,20 +224,20 @@ def prepare(
         storage.write(workdir / step_folders.CONFIG_FILE, config_lib.to_yaml(config))
         names = json.dumps({"classes": list(classes)}, indent=1)
         storage.write(workdir / step_folders.CLASSES_FILE, names + "\n")
-        recorded = before.init_sha256, before.init_published
+        recorded = before.init_sha256, before.init_published, before.init_revision
         init = recorded if has_checkpoint(previous) else _identity(config)
         provenance.write(workdir, recipe or before.recipe, devices, examples, config.branch, init)
 
 
-def _identity(config: sections.Config) -> tuple[str, str]:
-    """Returns SHA-256 and published name of the weights file in `init`; empty for a run."""
+def _identity(config: sections.Config) -> tuple[str, str, str]:
+    """Returns SHA-256, published name and commit of the weights file in `init`; empty for a run."""
     if not config.init:
-        return "", ""
+        return "", "", ""
     from vit_jax.weights import download, loading
 
     if loading.may_be_run(config.init):
-        return "", ""
-    return download.identity(config.init)
+        return "", "", ""
+    return (*download.identity(config.init), download.revision(config.init))
 
 
 def parent_of_branch(config: sections.Config, workdir: Path) -> "Run | None":

@@ -39,7 +39,7 @@ def local(text: str) -> Path:
 
     Args:
       text: a path (`~` is expanded; an existing path wins), an http(s) URL, a `gs://bucket/object`,
-        or a name of `published.url`.
+        a name of `published.url`, or `hf:OWNER/NAME[@REVISION]` (see `hub`).
 
     Returns:
       The local path. A text that is neither remote nor an existing path is returned as a path all
@@ -50,6 +50,10 @@ def local(text: str) -> Path:
         file does not match its checksum, or the cache folder is not writable.
     """
     path = Path(os.path.expanduser(text))
+    if text.startswith("hf:") and not path.exists():
+        from vit_jax.weights import hub
+
+        return hub.local(text)
     address = None if os.path.exists(path) else url(text)
     if address is None:
         return path
@@ -90,6 +94,13 @@ def identity(text: str) -> tuple[str, str]:
     same = [name for name in alike if name in known]
     same = [name for name in same if path.parts[-depth:] == Path(name).parts[-depth:]]
     return digest, (names or [provenance.OTHER for _ in same] or [""])[0]
+
+
+def revision(text: str) -> str:
+    """Returns the commit of the hub that `local` gives for a name; "" for other texts."""
+    if not text.startswith("hf:") or os.path.exists(text):
+        return ""
+    return local(text).parent.name
 
 
 def _downloaded() -> Iterator[tuple[str, str]]:

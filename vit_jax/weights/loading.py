@@ -22,7 +22,7 @@ from vit_jax import tree
 from vit_jax.checkpoints import step_folders
 from vit_jax.checkpoints.retention import Damaged
 from vit_jax.checkpoints.step_folders import FOLDER
-from vit_jax.config import frozen
+from vit_jax.config import frozen, plugins
 from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
 from vit_jax.data.ops import chain as preprocess
@@ -275,6 +275,7 @@ def load(
     image_size: int | tuple[int, int] = 0,
     patch: int = 0,
     own: variants.Config | None = None,
+    trust_code: bool = False,
 ) -> tuple[variants.Model, dict[str, Any], Preprocess]:
     """Loads a model, its parameters and its preprocessing from the weights alone.
 
@@ -292,6 +293,8 @@ def load(
       patch: patch side in pixels, to use a FlexiViT or a ViT with another one; 0: that of the
         weights. The kernel on pixels is resized (`flexi.resize_kernel`).
       own: configuration of a user's own model, for a file under its own table of names.
+      trust_code: whether to import the code that the config.yaml of a run names as MODULE:NAME. It
+        runs with your rights, so trust whoever made the run.
 
     Returns:
       The model; its parameters, a nested dict of float32 `jax.Array`; and the preprocessing. The
@@ -301,10 +304,21 @@ def load(
       configuration beside the file defines it.
 
     Raises:
-      BadInput: the path does not exist or cannot be read, or the user must give a value that the
-        file lacks.
+      BadInput: the path does not exist or cannot be read, the user must give a value that the file
+        lacks, or the run names code that is not trusted.
     """
-    weights = read_weights(str(file_or_run), heads=heads, patch=patch, own=own)
+    with plugins.trusting(trust_code):
+        return _load(str(file_or_run), heads, image_size, patch, own)
+
+
+def _load(
+    file_or_run: str,
+    heads: int,
+    image_size: int | tuple[int, int],
+    patch: int,
+    own: variants.Config | None,
+) -> tuple[variants.Model, dict[str, Any], Preprocess]:
+    weights = read_weights(file_or_run, heads=heads, patch=patch, own=own)
     sides = np.broadcast_to(np.asarray(image_size, int), 2).tolist()
     if min(sides) < 0 or (min(sides) == 0) != (max(sides) == 0):
         raise BadInput(f"image_size={image_size}; give pixels, a side or (rows, columns).")

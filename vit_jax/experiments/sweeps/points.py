@@ -145,7 +145,7 @@ def read(spec: str, overrides: Iterable[str] = ()) -> Sweep:
     """Reads the sweep of a recipe and loads every point once.
 
     Args:
-      spec: `FILE.py` or `FILE.py:ARGS`.
+      spec: `FILE.py`, `vit_jax:NAME`, or either with `:ARGS`.
       overrides: `--config.key=value`, for all points.
 
     Raises:
@@ -263,7 +263,7 @@ def _text(value: Any) -> str:
 
 
 def with_arguments(spec: str, keys: Mapping[str, Any]) -> str:
-    """Returns `FILE.py:ARGS` with the arguments of a point (`:dataset`) replacing its own.
+    """Returns `RECIPE:ARGS` with the arguments of a point (`:dataset`) replacing its own.
 
     Raises:
       BadInput: a value has a comma, which would begin another argument.
@@ -276,7 +276,8 @@ def with_arguments(spec: str, keys: Mapping[str, Any]) -> str:
             if "," in text:
                 raise BadInput(f"{key}={text!r}: the argument of a recipe cannot hold a comma.")
             parts[key[1:]] = f"{key[1:]}={text}"
-    return f"{path}:{','.join(parts.values())}" if parts else str(path)
+    recipe = f"{recipes.OWN}{path.stem}" if spec.startswith(recipes.OWN) else str(path)
+    return f"{recipe}:{','.join(parts.values())}" if parts else recipe
 
 
 def _check_different(points: Sequence[Point]) -> None:

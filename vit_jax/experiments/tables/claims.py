@@ -4,12 +4,16 @@
 """Tests claims against measurements: the criterion is data, the verdict is computed.
 
 A claim is about one number for each seed: a weighted sum of measurements of runs with that seed.
-The mean over seeds has a standard error and, by Student's t, an interval that covers the truth in
-90 % of cases. `above` is shown if the interval lies above the margin, `below` if it lies below
-minus the margin, `equal` if it lies within plus or minus the margin. So the mere lack of a
-difference shows nothing. Pure; start from `judge`.
+`above` says that its mean over seeds is more than the margin, `below` that it is less than minus
+the margin, `equal` that it lies within plus or minus the margin. So the mere lack of a difference
+shows nothing. Student's t gives a p-value for the claim and for its opposite. Twice the smaller one
+is the p-value of the test, and Holm's procedure (1979) corrects it for the number of claims.
+
+Seeds 0 to n - 1 are the first execution, n to 2 n - 1 the second, and so on. A claim whose
+executions disagree is `not settled`. Pure; start from `judge`.
 """
 
+import collections
 import dataclasses
 import math
 import statistics
@@ -20,8 +24,11 @@ from scipy import special
 
 from vit_jax.errors import unknown
 
+LEVEL = 0.05  # of all claims of an execution together
+
 Test = Literal["above", "below", "equal"]
-Verdict = Literal["shown", "not shown", "opposite", "missing"]
+Verdict = Literal["shown", "not shown", "opposite", "not settled", "missing"]
+Measured = Mapping[tuple[str, str], Mapping[int, float]]  # (cell, metric) -> seed -> value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +42,7 @@ class Claim:
       test: how the mean is compared with the margin.
       margin: at least 0, in `unit`.
       unit: unit of the number.
-      seeds: the smallest number of seeds to judge, at least 2.
+      seeds: the number of seeds of an execution, at least 2.
     """
 
     tier: str
@@ -58,7 +65,28 @@ class Claim:
             "below": f"< {-self.margin:g}",
             "equal": f"within ± {self.margin:g}",
         }[self.test]
-        return f"mean ± t se {test} {self.unit}, {self.seeds} seeds"
+        return f"{test} {self.unit}, {self.seeds} seeds"
+
+
+@dataclasses.dataclass(frozen=True)
+class Execution:
+    """A claim in the runs of one execution.
+
+    Attributes:
+      number: 1 for the first.
+      values: one for each seed that has every term, ascending by seed.
+      mean: the mean of `values`.
+      error: standard error of the mean; None with fewer than two values.
+      p: p-value of the test, before Holm's correction; 1 while seeds are missing.
+      verdict: computed from the values of all claims.
+    """
+
+    number: int
+    values: tuple[float, ...]
+    mean: float
+    error: float | None
+    p: float
+    verdict: Verdict
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,48 +95,99 @@ class Judged:
 
     Attributes:
       claim: the claim.
-      verdict: computed from the other attributes.
-      values: one for each seed that has every term, ascending by seed.
-      mean: the mean of `values`; None without values.
-      error: standard error of the mean; None with fewer than two values.
+      executions: those that have a value, ascending.
     """
 
     claim: Claim
-    verdict: Verdict
-    values: tuple[float, ...] = ()
-    mean: float | None = None
-    error: float | None = None
+    executions: tuple[Execution, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """Returns the verdict of all complete executions; `not settled` if they disagree."""
+        complete: list[Verdict] = [
+            one.verdict for one in self.executions if one.verdict != "missing"
+        ]
+        if not complete:
+            return "missing"
+        return complete[0] if len(set(complete)) == 1 else "not settled"
 
 
-def judge(claim: Claim, measured: Mapping[tuple[str, str], Mapping[int, float]]) -> Judged:
-    """Returns the verdict on a claim.
+def judge(claims: Sequence[Claim], measured: Measured) -> list[Judged]:
+    """Returns the verdict on each claim.
+
+    Holm's correction runs over the claims that an execution has measured with every seed.
 
     Args:
-      claim: the claim.
+      claims: all claims.
       measured: (cell, metric) -> seed -> value.
     """
-    each = [measured.get((cell, metric), {}) for _, cell, metric in claim.terms]
-    seeds = sorted(set.intersection(*map(set, each)))
-    weights = [weight for weight, _, _ in claim.terms]
-    values = tuple(
-        math.fsum(w * m[seed] for w, m in zip(weights, each, strict=True)) for seed in seeds
+    executions = [_executions(claim, measured) for claim in claims]
+    tested: dict[int, list[float]] = collections.defaultdict(list)
+    for one in (one for found in executions for one in found):
+        if one.verdict != "missing":
+            tested[one.number].append(one.p)
+    return [
+        Judged(
+            claim,
+            tuple(
+                dataclasses.replace(one, verdict="not shown")
+                if one.verdict != "missing" and not significant(one.p, tested[one.number])
+                else one
+                for one in found
+            ),
+        )
+        for claim, found in zip(claims, executions, strict=True)
+    ]
+
+
+def significant(p: float, family: Sequence[float]) -> bool:
+    """Returns True if Holm's procedure rejects a hypothesis with this p-value.
+
+    Args:
+      p: one of `family`.
+      family: p-values of all hypotheses.
+    """
+    ascending = sorted(family)
+    return all(
+        other <= LEVEL / (len(ascending) - i) for i, other in enumerate(ascending) if other <= p
     )
-    mean = statistics.fmean(values) if values else None
+
+
+def _executions(claim: Claim, measured: Measured) -> list[Execution]:
+    """Returns the executions of a claim, each with its verdict before Holm's correction."""
+    each = [measured.get((cell, metric), {}) for _, cell, metric in claim.terms]
+    weights = [weight for weight, _, _ in claim.terms]
+    values: dict[int, list[float]] = collections.defaultdict(list)
+    for seed in sorted(set.intersection(*map(set, each))):
+        total = math.fsum(w * m[seed] for w, m in zip(weights, each, strict=True))
+        values[seed // claim.seeds + 1].append(total)
+    return [_execution(claim, number, tuple(found)) for number, found in values.items()]
+
+
+def _execution(claim: Claim, number: int, values: tuple[float, ...]) -> Execution:
+    mean = statistics.fmean(values)
     error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-    if len(values) < claim.seeds or mean is None or error is None:
-        return Judged(claim, "missing", values, mean, error)
-    half = float(special.stdtrit(len(values) - 1, 0.95)) * error
-    return Judged(claim, _verdict(claim, mean - half, mean + half), values, mean, error)
+    if len(values) < claim.seeds or error is None:
+        return Execution(number, values, mean, error, 1.0, "missing")
+
+    shown, opposite = _p_values(claim, mean, error, len(values) - 1)
+    verdict: Verdict = "shown" if shown < opposite else "opposite"
+    return Execution(number, values, mean, error, min(1.0, 2 * min(shown, opposite)), verdict)
 
 
-def _verdict(claim: Claim, low: float, high: float) -> Verdict:
-    """Returns the verdict for an interval."""
+def _p_values(claim: Claim, mean: float, error: float, degrees: int) -> tuple[float, float]:
+    """Returns the p-values of a claim and of its opposite."""
+
+    def below(bound: float) -> float:
+        """Returns the p-value of `the true mean is below a bound`."""
+        return float(special.stdtr(degrees, (mean - bound) / error)) if error else mean >= bound
+
+    def above(bound: float) -> float:
+        """Returns the p-value of `the true mean is above a bound`."""
+        return float(special.stdtr(degrees, (bound - mean) / error)) if error else mean <= bound
+
+    margin = claim.margin
     if claim.test == "equal":
-        inside = -claim.margin < low and high < claim.margin
-        outside = low > claim.margin or high < -claim.margin
-        return "shown" if inside else "opposite" if outside else "not shown"
-    if claim.test == "below":
-        low, high = -high, -low
-    if low > claim.margin:
-        return "shown"
-    return "opposite" if high < -claim.margin else "not shown"
+        return max(above(-margin), below(margin)), min(above(margin), below(-margin))
+    higher, lower = above(margin), below(-margin)
+    return (higher, lower) if claim.test == "above" else (lower, higher)

@@ -6,7 +6,7 @@
 import dataclasses
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from vit_jax.config import recipes
@@ -17,12 +17,18 @@ from vit_jax.experiments.tables.run_results import Run
 from vit_jax.reports import pages
 
 NAME = "miniature"
-CORRELATION = "posemb/distance_correlation"  # measured on weights, not in results.json
-_FILE = "miniature.py"
 _TITLE = "The paper in miniature: claims made beforehand, and results of runs"
-_CLAIMS = ("tier", "claim", "criterion", "mean", "standard error", "seeds", "verdict")
-_MEASURED = ("run", "metric", "mean in %", "standard deviation", "seeds")
-_STYLES = {"shown": "good", "opposite": "bad", "not shown": "some", "missing": "quiet"}
+_CLAIMS = (
+    "tier", "claim", "criterion", "execution", "mean", "standard error", "p", "seeds",
+    "of this execution", "verdict",
+)  # fmt: skip
+_MEASURED = ("run", "metric", "mean in %", "standard deviation", "seeds", "teraFLOPs of training")
+_STYLES = {
+    "shown": "good", "opposite": "bad", "not shown": "some", "not settled": "some",
+    "missing": "quiet",
+}  # fmt: skip
+_BEST = "val/top1"  # its best evaluation is where an early-stopped run ends
+EARLY = f"test/top1 at best {_BEST}"
 
 Measured = Mapping[tuple[str, str], Mapping[int, float]]  # (cell, metric) -> seed -> value
 
@@ -33,8 +39,8 @@ class Report:
 
     Attributes:
       judged: in the order of the recipe.
-      measured: the values behind the verdicts and other measurements; accuracies in percent.
-      flops: cell -> FLOPs of training, for pre-trainings.
+      measured: the values behind the verdicts and other measurements, in percent.
+      flops: cell -> FLOPs of training.
       remarks: sentences about runs.
     """
 
@@ -44,12 +50,11 @@ class Report:
     remarks: tuple[str, ...]
 
 
-def judge(root: Path, correlation: Callable[[Path], float]) -> Report:
+def judge(root: Path) -> Report:
     """Judges the claims by the runs in a folder.
 
     Args:
       root: a folder that holds workdirs at any depth.
-      correlation: workdir -> correlation of position embeddings with distance.
 
     Raises:
       BadInput: the folder does not exist, or two runs share a seed.
@@ -57,20 +62,13 @@ def judge(root: Path, correlation: Callable[[Path], float]) -> Report:
     runs, broken = run_results.read(root)
     remarks = [f"not readable: {text}" for text in broken]
     cells = _cells(runs, remarks)
-    listed = recipes.call(recipes.root() / "configs" / _FILE, "claims", "")
-    asked = [Claim(**one) for one in listed]
+    listed = recipes.call(recipes.file(NAME), "claims", "")
     measured = _measured(cells)
-    for key in {(cell, m) for one in asked for _, cell, m in one.terms if m == CORRELATION}:
-        measured[key] = {
-            seed: correlation(run.folder) for seed, run in cells.get(key[0], {}).items()
-        }
     return Report(
-        judged=tuple(claims.judge(one, measured) for one in asked),
+        judged=tuple(claims.judge([Claim(**one) for one in listed], measured)),
         measured=measured,
         flops={
-            cell: compute.training_flops(next(iter(runs.values())))
-            for cell, runs in cells.items()
-            if "dataset=" not in cell
+            cell: compute.training_flops(next(iter(runs.values()))) for cell, runs in cells.items()
         },
         remarks=tuple(remarks),
     )
@@ -100,7 +98,7 @@ def _cells(runs: Iterable[Run], remarks: list[str]) -> dict[str, dict[int, Run]]
 def _why_not(run: Run, cell: str) -> str:
     """Returns how a run differs from the recipe; empty if it does not."""
     try:
-        differences = recipe_diff.differences(run.config, recipe_diff.recipe(_FILE, cell))
+        differences = recipe_diff.differences(run.config, recipe_diff.recipe(NAME, cell))
     except BadInput as e:
         return str(e)
     reasons = [f"{key}: {own}, not {wanted}" for key, own, wanted in differences]
@@ -113,13 +111,33 @@ def _measured(cells: Mapping[str, Mapping[int, Run]]) -> dict[tuple[str, str], d
     measured: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for cell, runs in cells.items():
         for seed, run in runs.items():
-            for split, metrics in (run.results or {}).items():
-                for name in metrics if isinstance(metrics, dict) else ():
-                    value = run.metric(f"{split}/{name}")
-                    shown = name == "top1" or name.endswith("shot")
-                    if value is not None and shown and not split.endswith("_raw"):
-                        measured[cell, f"{split}/{name}"][seed] = value
+            for metric, value in (*_at_end(run), *_at_best(run)):
+                measured[cell, metric][seed] = value
     return measured
+
+
+def _at_end(run: Run) -> Iterator[tuple[str, float]]:
+    for split, metrics in (run.results or {}).items():
+        for name in metrics if isinstance(metrics, dict) else ():
+            value = run.metric(f"{split}/{name}")
+            shown = name == "top1" or name.endswith("shot")
+            if value is not None and shown and not split.endswith("_raw"):
+                yield f"{split}/{name}", value
+
+
+def _at_best(run: Run) -> Iterator[tuple[str, float]]:
+    """Yields what a run that evaluates on its way would give if it stopped at its best."""
+    steps: dict[int, dict[str, float]] = defaultdict(dict)
+    for row in run.rows():
+        steps[row["step"]] |= {k: v for k, v in row.items() if k in (_BEST, "test/top1")}
+    evaluated = [(step, metrics) for step, metrics in steps.items() if _BEST in metrics]
+    if len(evaluated) < 2:
+        return
+    best, metrics = max(evaluated, key=lambda one: one[1][_BEST])
+    yield f"best {_BEST}", 100 * metrics[_BEST]
+    yield f"share of steps at best {_BEST}", 100 * best / max(steps)
+    if "test/top1" in metrics:
+        yield EARLY, 100 * metrics["test/top1"]
 
 
 # ---------------------------------------------------------------- rendering
@@ -127,27 +145,32 @@ def _measured(cells: Mapping[str, Mapping[int, Run]]) -> dict[tuple[str, str], d
 
 def render(report: Report, form: str) -> str:
     """Renders the report as md, csv (only the claims) or html."""
-    rows = [_row(one) for one in report.judged]
+    rows = [row for one in report.judged for row in _rows(one)]
     if form == "csv":
         return rendering.csv_text([_CLAIMS, *rows])
     reached = [
-        (cell, metric, f"{statistics.fmean(v.values()):.2f}", _std(list(v.values())), str(len(v)))
+        (
+            cell, metric, f"{statistics.fmean(v.values()):.2f}", _std(list(v.values())),
+            str(len(v)), f"{report.flops[cell] / 1e12:.2f}",
+        )
         for (cell, metric), v in sorted(report.measured.items())
-        if metric != CORRELATION
-    ]
+    ]  # fmt: skip
     about = (
-        "t is Student's, such that mean ± t se covers the truth in 90 % of cases.",
+        "p: twice the smaller p-value, by Student's t, of the claim and its opposite. A verdict "
+        f"needs p significant at {claims.LEVEL} after Holm's correction over the claims of its "
+        "execution. Executions that disagree: not settled.",
+        "FLOPs of training: 3 forward passes for each image seen; a fine-tuning's are its own.",
         *report.remarks,
     )
     if form == "html":
-        styles = {i: _STYLES[one.verdict] for i, one in enumerate(report.judged)}
+        styles = {i: _STYLES[row[-1]] for i, row in enumerate(rows)}
         return pages.render(
             "claims.html",
             _TITLE,
-            claims={"header": _CLAIMS, "rows": rows, "numbers": (3, 4, 5), "styles": styles},
-            svg=_chart(report),
+            claims={"header": _CLAIMS, "rows": rows, "numbers": (3, 4, 5, 6, 7), "styles": styles},
+            svg=chart(report),
             measured={
-                "header": _MEASURED, "rows": reached, "numbers": (2, 3, 4), "codes": (0,),
+                "header": _MEASURED, "rows": reached, "numbers": (2, 3, 4, 5), "codes": (0,),
             },
             notes=about,
         )  # fmt: skip
@@ -155,43 +178,38 @@ def render(report: Report, form: str) -> str:
     return f"{text}\n\n{rendering.markdown('Measured', _MEASURED, reached, ())}"
 
 
-def _row(one: Judged) -> tuple[str, ...]:
+def _rows(one: Judged) -> Iterator[tuple[str, ...]]:
     claim = one.claim
-    mean = "" if one.mean is None else f"{one.mean:+.2f}"
-    error = "" if one.error is None else f"{one.error:.2f}"
-    return (
-        claim.tier,
-        claim.claim,
-        claim.criterion,
-        mean,
-        error,
-        str(len(one.values)),
-        one.verdict,
-    )
+    about = claim.tier, claim.claim, claim.criterion
+    if not one.executions:
+        yield *about, "", "", "", "", "0", "", one.verdict
+    for execution in one.executions:
+        error = "" if execution.error is None else f"{execution.error:.2f}"
+        p = "" if execution.verdict == "missing" else f"{execution.p:.2g}"
+        yield (
+            *about, str(execution.number), f"{execution.mean:+.2f}", error, p,
+            str(len(execution.values)), execution.verdict, one.verdict,
+        )  # fmt: skip
 
 
 def _std(values: Sequence[float]) -> str:
     return f"{statistics.stdev(values):.2f}" if len(values) > 1 else ""
 
 
-def _chart(report: Report) -> str:
-    """Draws CIFAR-100 accuracy by training cost: a colour for each model, lines join data sizes."""
+def chart(report: Report) -> str:
+    """Draws CIFAR-100 top-1 by training images: a line for each model of a tier."""
     from vit_jax.reports import charts  # imports matplotlib
 
     lines: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for cell, flops in sorted(report.flops.items(), key=lambda item: _examples(item[0])):
-        own = [report.measured.get((cell, f"{split}/top1")) for split in ("test", "val")]
-        top1 = own[0] or own[1]
-        if top1:
-            parts = [part for part in cell.split(",") if not part.startswith("examples=")]
-            lines[", ".join(parts)].append((flops / 1e12, statistics.fmean(top1.values())))
+    for cell in report.flops:
+        model, _, examples = cell.partition(",examples=")
+        top1 = report.measured.get((cell, EARLY)) or report.measured.get((cell, "test/top1"))
+        if top1 and examples.isdigit():
+            name = model.removeprefix("tier=")
+            name = name if "," in name else f"{name},model=vit"
+            lines[name].append((int(examples), statistics.fmean(top1.values())))
     series = [
-        charts.Series(name, line, True, colour=i) for i, (name, line) in enumerate(lines.items())
+        charts.Series(name.replace(",model=", ": "), sorted(line), True, colour=i)
+        for i, (name, line) in enumerate(sorted(lines.items()))
     ]
-    return charts.chart(
-        series, "teraFLOPs of training", "CIFAR-100 top-1 in % (hour: val)", log="x"
-    )
-
-
-def _examples(cell: str) -> int:
-    return int(cell.rpartition("examples=")[2]) if "examples=" in cell else 0
+    return charts.chart(series, "training images", "CIFAR-100 test top-1 in %", log="x")

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from vit_jax.config import recipes
 from vit_jax.experiments.tables import augreg as tables_of_augreg
 from vit_jax.experiments.tables import compute
 from vit_jax.experiments.tables.cells import Want
@@ -108,13 +109,13 @@ class _Maker:
             args["lr"] = str(want.rates[0])
             for seed in range(SEEDS):
                 each = f"{name}-{want.dropout}-seed{seed}"
-                self._job("train", "transfer.py", args, each, once, f"--config.seed={seed}")
+                self._job("train", "transfer", args, each, once, f"--config.seed={seed}")
             return
         if want.rates:
             args["rates"] = "+".join(map(str, want.rates))
         rates = want.rates or row.rates
         select = len(rates) if row.held_out_percent and len(rates) > 1 else 0
-        self._job("sweep", "transfer.py", args, name, once * (select + SEEDS))
+        self._job("sweep", "transfer", args, name, once * (select + SEEDS))
 
     def _init(self, want: Want) -> str:
         """Returns weights to start from: published, of an existing run, or of an added run."""
@@ -144,16 +145,21 @@ class _Maker:
         flops = compute.exaflops(want.variant, want.epochs[-1], want.upstream) * 1e18
         name = f"pretrain-{_upstream(want)}-{want.variant}"
         name += "".join(f"-{part}" for part in _level(want))
-        return self._job("train", "pretrain.py", args, name, flops)
+        return self._job("train", "pretrain", args, name, flops)
 
     def _job(
-        self, verb: str, file: str, args: dict[str, str], name: str, flops: float, *overrides: str
+        self, verb: str, recipe: str, args: dict[str, str], name: str, flops: float, *overrides: str
     ) -> str:
         workdir = str(self._root / re.sub(r"[^\w.+-]", "-", name))
         told = [key for key, value in args.items() if "," in value]  # `init` may have any name
         spec = ",".join(f"{key}={value}" for key, value in args.items() if key not in told)
         more = [f"--config.{key}={args[key]}" for key in told]
-        command = ["vit_jax", verb, f"--config=configs/{file}:{spec}", f"--workdir={workdir}"]
+        command = [
+            "vit_jax",
+            verb,
+            f"--config={recipes.OWN}{recipe}:{spec}",
+            f"--workdir={workdir}",
+        ]
         text = shlex.join([*command, *more, *overrides])
         job = self.jobs.setdefault(text, Job(text, 0, compute.chip_hours(flops)))
         job.cells += 1

@@ -9,11 +9,10 @@ Recipes are loaded as commands load them. Start from `fine_tuning` or `pre_train
 import fnmatch
 import functools
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import vit_jax
 from vit_jax.config import load as config_lib
+from vit_jax.config import recipes
 from vit_jax.errors import BadInput
 
 Flat = Mapping[str, Any]  # dotted key -> value
@@ -26,7 +25,6 @@ FREE = (
     "data.mean", "data.std", "model.gelu", "model.ln_epsilon", "model.gn_epsilon",
     "model.ws_epsilon", "model.ws_epsilon_in", "model.root_pool", "model.scan", "model.dtype",
 )  # fmt: skip
-_ROOT = Path(vit_jax.__file__).resolve().parent.parent
 
 
 def differences(run: Flat, recipe: Flat, **own: Any) -> tuple[Difference, ...]:
@@ -53,13 +51,13 @@ def is_free(key: str) -> bool:
 
 
 @functools.cache
-def recipe(file: str, args: str) -> Flat:
-    """Returns a recipe of configs/ as commands resolve it, flat.
+def recipe(name: str, args: str) -> Flat:
+    """Returns a shipped recipe as commands resolve it, flat.
 
     Raises:
       BadInput: the recipe does not take these arguments.
     """
-    return dict(config_lib.flatten(config_lib.load(f"{_ROOT / 'configs' / file}:{args}")))
+    return dict(config_lib.flatten(config_lib.load(f"{recipes.OWN}{name}:{args}")))
 
 
 @functools.cache
@@ -73,7 +71,7 @@ def fine_tuning(variant: str, dataset: str, *, whole: bool = True, **arguments: 
       **arguments: further arguments of the recipe.
     """
     args = {"model": variant, "dataset": dataset, **arguments}
-    values = recipe("transfer.py", ",".join(f"{key}={value}" for key, value in args.items()))
+    values = recipe("transfer", ",".join(f"{key}={value}" for key, value in args.items()))
     return {**values, "data.split": "train"} if whole and "/" not in dataset else values
 
 
@@ -83,10 +81,10 @@ def pre_training(variant: str, dataset: str, name: str, epochs: int) -> Flat | N
     The name `masked` is configs/masked.py, whose length is fixed.
     """
     if name == "masked":
-        return recipe("masked.py", f"model={variant},dataset={dataset}")
+        return recipe("masked", f"model={variant},dataset={dataset}")
     level = ",aug=none" if name == "augreg" else ""
     args = f"recipe={name},model={variant},dataset={dataset},epochs={epochs}{level}"
     try:
-        return recipe("pretrain.py", args)
+        return recipe("pretrain", args)
     except BadInput:
         return None

@@ -133,7 +133,7 @@ def table_4() -> Table:
 
 
 def _transfer(dataset: str, rate: float = 0.0) -> recipe_diff.Flat:
-    return recipe_diff.recipe("transfer.py", f"model=B/16,dataset={dataset},lr={rate}")
+    return recipe_diff.recipe("transfer", f"model=B/16,dataset={dataset},lr={rate}")
 
 
 def _grid(dataset: str) -> str:

@@ -54,8 +54,7 @@ def config(asked: Asked) -> sections.Config:
         key = text.removeprefix("--config.").partition("=")[0]
         if key in _FLAGS:
             raise BadInput(f"{text}: give {_FLAGS[key]} instead, which all candidates follow.")
-    base = recipes.root() / "configs" / "base.py"
-    made = config_lib.load(str(base), [*given, *asked.overrides])
+    made = config_lib.load(f"{recipes.OWN}base", [*given, *asked.overrides])
     build.check(made)
     return made
 

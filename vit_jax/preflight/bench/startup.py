@@ -38,14 +38,14 @@ _TENSORFLOW = "import jax, flax.linen, tensorflow"
 _MODELS = "import vit_jax.models"
 # Commands that must answer before any heavy import; their output is not checked.
 _ERROR = "--config.lenght=1"  # exit code 2
-_TRAIN = ["train", "--config=configs/quickstart.py"]
+_TRAIN = ["train", "--config=vit_jax:quickstart"]
 _COMMANDS = {
     "vit_jax --help": ["--help"],
     "vit_jax models": ["models"],
     "vit_jax inspect": ["inspect", "{weights}"],
     "a config error": [
         "train",
-        "--config=configs/quickstart.py",
+        "--config=vit_jax:quickstart",
         _ERROR,
         "--workdir=x",
     ],

@@ -34,7 +34,7 @@ def check(names: Sequence[str]) -> None:
         if name not in known:
             raise BadInput(f"--tpu={name}: choose from {', '.join(known)}, with commas between.")
     if not detect.has_tpu_compiler():
-        raise BadInput("bench tpu needs the TPU compiler: pip install -e '.[plan]'.")
+        raise BadInput("bench tpu needs the TPU compiler: pip install 'vit_jax[plan]'.")
 
 
 def table(

@@ -127,7 +127,7 @@ def _bounds(accelerator: Accelerator, slices: int) -> dict[str, Any]:
 @functools.cache
 def size(config_yaml: str) -> tuple[int, int]:
     """Returns (classes, training examples) of the data that a configuration names."""
-    data = config_lib.read(config_yaml).data
+    data = config_lib.load(config_yaml).data
     kind, _, name = str(data.source).partition(":")
     stand_in = _STAND_INS.get(str(data.source), "")
     if kind == "vtab" and not name.endswith("/full"):
@@ -160,7 +160,7 @@ def measure(
         rates = dataclasses.replace(accelerator.generation, flops=_cpu_flops() / accelerator.chips)
         accelerator = dataclasses.replace(accelerator, generation=rates)
     targets, compiler = devices(accelerator, slices)
-    config = config_lib.changed(config_lib.read(config_yaml), settings)
+    config = config_lib.changed(config_lib.load(config_yaml), settings)
     build.check(config)
     platform = accelerator.generation.platform
     made = program.make(

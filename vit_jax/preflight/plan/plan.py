@@ -142,7 +142,7 @@ def plan(config: sections.Config, accelerator: Accelerator, slices: int = 1) -> 
     if generation.platform == "tpu" and not detect.has_tpu_compiler():
         raise BadInput(
             f"planning for {accelerator.name} needs the TPU compiler, which runs without a TPU: "
-            "pip install -e '.[plan]'."
+            "pip install 'vit_jax[plan]'."
         )
     config = defaults.settle(config)
     build_lib.check(config)

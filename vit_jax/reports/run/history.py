@@ -121,15 +121,15 @@ class History:
     def compared(self) -> tuple[str, list[tuple[str, Any, Any]]]:
         """The name of a reference, and [(key, value of the reference, value of this run)].
 
-        The reference is the recipe or, if unknown, configs/base.py. A missing key has the value
-        None.
+        The reference is the recipe or, if unknown, `vit_jax:base`, the defaults of all keys. A
+        missing key has the value None.
         """
         recipe = self.origin.recipe
         if recipe is not None:
             reference, values = recipe.config, recipe.values
         else:
-            reference = "configs/base.py"
-            values = config_lib.read(str(recipes.root() / reference))
+            reference = f"{recipes.OWN}base"
+            values = config_lib.read(reference)
         differences = config_lib.differences(values, self.config)
         pairs = [(key, _or_none(old), _or_none(new)) for key, old, new in differences]
         return reference, [row for row in pairs if set(row[1:]) not in ({None, ""}, {None, ()})]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from vit_jax.config import plugins
 from vit_jax.config.sections import ReaderName
-from vit_jax.errors import BadInput
+from vit_jax.data.tensorflow import NotInstalled
 
 if TYPE_CHECKING:
     from vit_jax.data.pipeline.pipeline import Pipeline
@@ -24,13 +24,10 @@ def pipeline_of(reader: ReaderName) -> "type[Pipeline]":
     """Returns the class of pipelines for a value of `data.reader`.
 
     Raises:
-      BadInput: it is `tf`, and TensorFlow is not installed.
+      NotInstalled: it is `tf`, and TensorFlow is not installed.
     """
     if reader == "tf" and present() == "python":
-        raise BadInput(
-            "data.reader=tf reads images with TensorFlow, which is not installed; set "
-            "--config.data.reader=python, or install it: pip install 'vit_jax[tf]'."
-        )
+        raise NotInstalled("TensorFlow")
     return plugins.resolve(READERS[reader])
 
 

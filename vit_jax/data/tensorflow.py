@@ -3,15 +3,31 @@
 
 """Imports TensorFlow on first use, keeps it off the accelerators, and shortens its errors.
 
-The import takes seconds. Every module of this room takes `tf` from here, so no TensorFlow code runs
-before the devices are hidden. `plain` makes a sentence of a TensorFlow error.
+The import takes seconds, and TensorFlow may not be installed: it has no wheels for some versions of
+Python. Every module of this room takes `tf` from here, so no TensorFlow code runs before the
+devices are hidden. `plain` makes a sentence of a TensorFlow error.
 """
 
 import functools
 import os
 import re
+import sys
 import types
 from typing import Any
+
+from vit_jax.errors import BadInput
+
+
+class NotInstalled(BadInput):
+    """TensorFlow, or TensorFlow Datasets, is needed and not installed."""
+
+    def __init__(self, name: str):
+        super().__init__(
+            f"{name} is not installed, which this needs. Install it with pip install "
+            "'vit_jax[tf]'; see docs/versions.md for the versions of Python that it supports. "
+            "Training on digits and folders of images also works without it, with "
+            "--config.data.reader=python."
+        )
 
 
 @functools.cache
@@ -19,8 +35,12 @@ def _tensorflow() -> types.ModuleType:
     if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") == "1":  # the value that jax sets
         os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"  # otherwise each bad image prints a traceback
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # otherwise each import prints a notice
-    import tensorflow
-
+    try:
+        import tensorflow
+    except ModuleNotFoundError as e:
+        if e.name != "tensorflow":
+            raise
+        raise NotInstalled("TensorFlow") from e
     for kind in ("GPU", "TPU"):  # jax owns their memory
         tensorflow.config.set_visible_devices([], kind)
     return tensorflow
@@ -47,9 +67,18 @@ def accelerators() -> tuple[str, list[str], list[str]]:
 def tfds() -> Any:
     """Returns the module TensorFlow Datasets, with TensorFlow kept off the accelerators."""
     keep_off_accelerators()
-    import tensorflow_datasets
-
+    try:
+        import tensorflow_datasets
+    except ModuleNotFoundError as e:
+        if e.name != "tensorflow_datasets":
+            raise
+        raise NotInstalled("TensorFlow Datasets") from e
     return tensorflow_datasets
+
+
+def op_errors() -> tuple[type[Exception], ...]:
+    """Returns the class of TensorFlow's errors, for `except`; none while it is not imported."""
+    return (_tensorflow().errors.OpError,) if "tensorflow" in sys.modules else ()
 
 
 tf: Any = _Lazy()

@@ -4,6 +4,7 @@
 """Flips, crops, shifts, affine maps and erasing; see `ops/augment.py` and `ops/erasing.py`."""
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -51,13 +52,11 @@ def crop_box(op: ops.InceptionCrop, height: int, width: int, seed: Seed) -> tupl
 
 def inception_crop(op: ops.InceptionCrop, image: np.ndarray, seed: Seed) -> np.ndarray:
     """Applies `inception_crop`."""
-    cut = image[crop_box(op, *image.shape[:2], seed)]
+    cut = image[crop_box(op, image.shape[0], image.shape[1], seed)]
     return resized(cut, *rows_columns(op.size), antialias=False)
 
 
-def coordinates(
-    matrix: tuple[float, ...] | np.ndarray, height: int, width: int
-) -> tuple[np.ndarray, np.ndarray]:
+def coordinates(matrix: tuple[Any, ...], height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns where pixels come from, x and y, float32 [height, width] each.
 
     Args:

@@ -79,14 +79,15 @@ def decode_box(op: ops.Decode, crop: InceptionCrop, content: bytes, seed: Seed) 
 
     It decodes the whole image, at a reduced size for `fast_inception_crop`.
     """
-    sides = _jpeg_sides(content, op.exif) if isinstance(crop, FastInceptionCrop) else None
-    if sides is None or not op.in_colour or not content.endswith(ops.END):
+    fast = isinstance(crop, FastInceptionCrop) and op.in_colour and content.endswith(ops.END)
+    sides = _jpeg_sides(content, op.exif) if fast else None
+    if sides is None:
         image = pixels(op, content)
-        return image[augment.crop_box(crop, *image.shape[:2], seed)]
+        return image[augment.crop_box(crop, image.shape[0], image.shape[1], seed)]
     rows, columns = augment.crop_box(crop, *sides, seed)
     extent = rows.stop - rows.start, columns.stop - columns.start
     fits = min(a // b for a, b in zip(extent, rows_columns(crop.size), strict=True))
-    ratio = max(r for r in crop.REDUCTIONS if r <= max(fits, 1))
+    ratio = max(r for r in FastInceptionCrop.REDUCTIONS if r <= max(fits, 1))
     try:
         image = _simplejpeg().decode_jpeg(content, "RGB", fastdct=True, min_factor=ratio)
     except ValueError:

@@ -5,6 +5,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -112,7 +113,7 @@ def _sharpness(image: np.ndarray, level: float, _: np.ndarray) -> np.ndarray:
     return sharpened
 
 
-def _warp(image: np.ndarray, *matrix: float) -> np.ndarray:
+def _warp(image: np.ndarray, *matrix: Any) -> np.ndarray:
     """Takes each pixel from the nearest one to its place; see `coordinates`."""
     height, width = image.shape[:2]
     x, y = (

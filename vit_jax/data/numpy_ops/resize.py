@@ -166,5 +166,7 @@ def bv_resize_small(op: ops.BvResizeSmall, image: np.ndarray, _: Seed) -> np.nda
         return image
     values = _areas(columns, image.shape[1]).of_columns(image)
     values = _areas(rows, image.shape[0]).of_rows(values)
-    scales = (np.float32(a) / np.float32(b) for a, b in zip(image.shape, (rows, columns)))
+    scales = (
+        np.float32(a) / np.float32(b) for a, b in zip(image.shape, (rows, columns), strict=False)
+    )
     return _truncated(values * np.float32(1.0 / float(math.prod(scales))))

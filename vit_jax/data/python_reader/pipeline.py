@@ -188,9 +188,7 @@ class _Reader:
         images = tuple((one.pop("image"), seed) for one, seed in zip(fields, seeds, strict=True))
         return _Batch(indices, fields, images, mask)
 
-    def finished(
-        self, batch: _Batch, arrays: Arrays, failures: list[worker.Failure]
-    ) -> NumpyBatch:
+    def finished(self, batch: _Batch, arrays: Arrays, failures: list[worker.Failure]) -> NumpyBatch:
         """Returns a batch with its images, after another try for those that failed.
 
         Raises:

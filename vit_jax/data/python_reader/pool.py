@@ -171,6 +171,8 @@ class Pool:
         number, at = (int(n) for n in self._places[self._workers.index(one)])
         job = self.jobs.get(number)
         where = f" at {job.name(at >> 32, at & 0xFFFFFFFF)}" if job else ""
+        for other in self._workers:
+            other.process.kill()
         self.error = RunFailed(
             f"a process that reads images ended {how}{where}; see its last lines above. If memory "
             "was short, give fewer processes (--config.data.workers); otherwise remove the image."
@@ -180,6 +182,14 @@ class Pool:
 
 _shared = Pool()
 _numbers = itertools.count(1)
+
+
+def shared() -> Pool:
+    """Returns the pool of this process; a new one if a worker of the last has died."""
+    global _shared
+    if _shared.error:
+        _shared = Pool()
+    return _shared
 
 
 class Job:
@@ -195,9 +205,9 @@ class Job:
 
     def __init__(
         self, recipe: Recipe, batches: int, rows: int, workers: int,
-        name: Callable[[int, int], str], pool: Pool = _shared,
+        name: Callable[[int, int], str],
     ):  # fmt: skip
-        self.recipe, self.number, self.name, self._pool = recipe, next(_numbers), name, pool
+        self.recipe, self.number, self.name, self._pool = recipe, next(_numbers), name, shared()
         self.done: dict[int, list[worker.Failure]] = {}
         self._rows, self._bytes = rows, rows * recipe.row_bytes()
         self.size = max(batches * self._bytes, 1)
@@ -232,10 +242,11 @@ class Job:
           RunFailed: a worker has died.
         """
         with self._pool.changed:
-            self._pool.changed.wait_for(lambda: self._pool.error or all(n in self.done for n in numbers))
-            if not all(n in self.done for n in numbers):
-                assert self._pool.error
-                raise self._pool.error
+            done = self._pool.changed.wait_for(
+                lambda: self._pool.error or all(n in self.done for n in numbers)
+            )
+            if isinstance(done, RunFailed):
+                raise done
             return [failure for n in numbers for failure in self.done.pop(n)]
 
     def close(self) -> None:

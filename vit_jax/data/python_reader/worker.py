@@ -4,7 +4,8 @@
 """The program of a worker process: it takes rows from a connection and writes them into memory.
 
 A worker ends when its connection ends, so none outlives the process that started it, however that
-ends. It imports neither jax nor TensorFlow, and starts in a fraction of a second. Start from `main`.
+ends. It imports neither jax nor TensorFlow, and starts in a fraction of a second. Start from
+`main`.
 """
 
 import dataclasses
@@ -22,7 +23,6 @@ from vit_jax.data.numpy_ops.resize import Unsuitable
 from vit_jax.data.ops.decode import BadImage
 from vit_jax.data.python_reader.rows import Arrays, Image, Recipe
 from vit_jax.errors import BadInput
-
 
 Images = tuple[tuple[Image, Seed], ...]  # each with the seed of its example
 

@@ -165,8 +165,10 @@ class Mixed(Split):
         )
 
     def _pattern(self, seed: int) -> tuple[np.ndarray, np.ndarray, list[int], list[int]]:
-        """Returns the source of each position in a block, how often it came before, and for each
-        source its examples and the seed of its order.
+        """Returns what the orders are made of.
+
+        That is the source of each position in a block, how often it came before in the block, and
+        for each source the number of its examples and the seed of its order.
         """
         slots = np.array(block_pattern(self.weights))
         ranks = np.array([(slots[:s] == slots[s]).sum() for s in range(len(slots))])

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vit_jax.data import example
+from vit_jax.data.formats.stored import read_image
 from vit_jax.data.splits import order
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput, unknown
@@ -135,6 +136,17 @@ class Split:
         read = self.table.numpy_reader()
         return lambda index: read(int(self.rows[index]))
 
+    def image_reader(self) -> Callable[[int], bytes | np.ndarray]:
+        """Returns a function, index in this split -> the image as it is stored.
+
+        It needs TensorFlow only where the source does, and raises OSError or TensorFlow's errors.
+        """
+        if self.table.numpy_reader is not None:
+            fields = self.numpy_reader()
+            return lambda index: read_image(fields(index)["image"])
+        read = self.reader()
+        return lambda index: read(tf.constant(index, tf.int64))[0].numpy()
+
     def take_indices(self, indices: Rows) -> "Split":
         """Returns the split of these ascending indices, with the same kind of order."""
         if isinstance(self.rows, range) and isinstance(indices, np.ndarray):
@@ -182,9 +194,9 @@ def of_arrays(name: str, images: np.ndarray, labels: np.ndarray, **fields: np.nd
 
     def numpy_reader() -> Callable[[int], NumpyFields]:
         arrays = {"image": images, "labels": labels} | fields
-        return lambda row: {key: values[row] for key, values in arrays.items()} | {
-            "id": f"{name}/{row:04d}"
-        }
+        return lambda row: (
+            {key: values[row] for key, values in arrays.items()} | {"id": f"{name}/{row:04d}"}
+        )
 
     table = Table(
         len(images),

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-from vit_jax.data.formats.stored import Noise
 from vit_jax.data.sources.source import Opened, Options
 from vit_jax.data.splits import split as splits_lib
 from vit_jax.data.splits.split import NumpyFields, Split, Table
@@ -85,6 +84,8 @@ def open_synthetic(name: str, _: Options) -> Opened:
         return read
 
     def numpy_reader() -> Callable[[int], NumpyFields]:
+        from vit_jax.data.formats.stored import Noise
+
         return lambda row: {
             "image": Noise(row, (_SIDE, _SIDE, 3)), "labels": np.array([row % classes], np.int32)
         }  # fmt: skip

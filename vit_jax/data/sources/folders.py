@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from vit_jax.data.formats.shards import SPLITS
-from vit_jax.data.formats.stored import WholeFile
 from vit_jax.data.ops.decode import EXTENSIONS
 from vit_jax.data.splits.split import NumpyFields, Split, Table
 from vit_jax.data.tensorflow import Tensor, tf
@@ -45,6 +44,8 @@ def _file_table(paths: Sequence[str], names: Sequence[str], labels: Sequence[int
         return data
 
     def numpy_reader() -> Callable[[int], NumpyFields]:
+        from vit_jax.data.formats.stored import WholeFile
+
         return lambda row: {"image": WholeFile(paths[row]), "labels": labels_N1[row]}
 
     return Table(

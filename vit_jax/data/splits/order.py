@@ -13,7 +13,6 @@ import hashlib
 
 import numpy as np
 
-from vit_jax.data.numpy_ops import draws
 from vit_jax.data.tensorflow import Tensor, tf
 
 _ROUNDS = 16
@@ -52,6 +51,8 @@ def example_at(position: Tensor, *, examples: int, seed: int | Tensor) -> Tensor
 
 def examples_at(positions: np.ndarray, *, examples: int, seed: int) -> np.ndarray:
     """Returns what `example_at` returns for each position, int64 [n], without TensorFlow."""
+    from vit_jax.data.numpy_ops import draws
+
     indices = np.empty(len(positions), np.int64)
     epochs, offsets = np.divmod(positions, examples)
     for epoch in np.unique(epochs):
@@ -71,8 +72,10 @@ def stream_of(seed: Tensor, purpose: str, number: int) -> Tensor:
     return tf.random.experimental.stateless_fold_in(seed, stream_seed(number, purpose))
 
 
-def numpy_stream_of(seed: draws.Seed, purpose: str, number: int) -> draws.Seed:
+def numpy_stream_of(seed: tuple[int, int], purpose: str, number: int) -> tuple[int, int]:
     """Returns the same seed as `stream_of`, without TensorFlow."""
+    from vit_jax.data.numpy_ops import draws
+
     return draws.fold_in(seed, stream_seed(number, purpose))
 
 

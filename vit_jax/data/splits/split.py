@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vit_jax.data import example
-from vit_jax.data.formats.stored import read_image
 from vit_jax.data.splits import order
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput, unknown
@@ -142,6 +141,8 @@ class Split:
         It needs TensorFlow only where the source does, and raises OSError or TensorFlow's errors.
         """
         if self.table.numpy_reader is not None:
+            from vit_jax.data.formats.stored import read_image
+
             fields = self.numpy_reader()
             return lambda index: read_image(fields(index)["image"])
         read = self.reader()

@@ -7,8 +7,9 @@ The generator is Philox 4x32-10 (Salmon et al. 2011), keyed by a hash of a seed 
 Each function here names the function of TensorFlow that it repeats. Start from `uniform`.
 """
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -117,13 +118,28 @@ def shuffled(indices: np.ndarray, key: list[int], last: int, rounds: int) -> np.
         return np.zeros(len(indices), np.int64)
     bits = math.ceil(math.log2(last))
     half = max(bits + bits % 2, 16) // 2
-    keys = [np.uint64(word) for word in _schedule(key, half, rounds)]
+    keys = _schedule(key, half, rounds)
+    if half == 8:
+        return _small_permutation(tuple(keys), last)[indices]
     places = indices.astype(np.uint64)
     todo = np.arange(len(places))
     while len(todo):
         places[todo] = _encrypted(places[todo], keys, half)
         todo = todo[places[todo] > np.uint64(last)]
     return places.astype(np.int64)
+
+
+@functools.lru_cache(16)
+def _small_permutation(keys: tuple[int, ...], last: int) -> np.ndarray:
+    """Returns the places of all indices to `last`, below 2^16, int64 [last + 1].
+
+    A few indices of 16 bits take up to 2^16 encryptions until they are small enough, so all are
+    encrypted once, and each then leaps to where its successors stop.
+    """
+    places = _encrypted(np.arange(2**16, dtype=np.uint16), keys, 8)
+    while (places[: last + 1] > last).any():
+        places = np.where(places > last, places[places], places)
+    return places[: last + 1].astype(np.int64)
 
 
 def _schedule(key: list[int], half: int, rounds: int) -> list[int]:
@@ -141,20 +157,21 @@ def _schedule(key: list[int], half: int, rounds: int) -> list[int]:
     return keys
 
 
-def _encrypted(values: np.ndarray, keys: list[np.uint64], half: int) -> np.ndarray:
-    """Returns values, uint64 [n], encrypted in blocks of twice `half` bits."""
-    width, mask = np.uint64(half), np.uint64((1 << half) - 1)
+def _encrypted(values: np.ndarray, keys: Sequence[int], half: int) -> np.ndarray:
+    """Returns values, unsigned [n], encrypted in blocks of twice `half` bits."""
+    number = values.dtype.type
+    width, mask = number(half), number((1 << half) - 1)
 
     def left(x: np.ndarray, by: int) -> np.ndarray:
-        return (x << np.uint64(by) | x >> (width - np.uint64(by))) & mask
+        return (x << number(by) | x >> number(half - by)) & mask
 
     def mixed(x: np.ndarray) -> np.ndarray:
         return (left(x, 1) & left(x, 8)) ^ left(x, 2)
 
     y, x = values >> width & mask, values & mask
     for i in range(0, len(keys), 2):
-        y = y ^ mixed(x) ^ keys[i]
-        x = x ^ mixed(y) ^ keys[i + 1]
+        y = y ^ mixed(x) ^ number(keys[i])
+        x = x ^ mixed(y) ^ number(keys[i + 1])
     return y << width | x
 
 

@@ -155,8 +155,9 @@ def members(path):
                 yield member.name.rpartition("/")[2], tar.extractfile(member).read()
 
 
-def test_photographs_are_decoded_and_cropped_as_by_tensorflow(data_dir):
-    ops = chain.parse("ops", "decode|inception_crop({size})|flip_lr", 64)
+@pytest.mark.parametrize("crop", ["inception_crop", "fast_inception_crop"])
+def test_photographs_are_decoded_and_cropped_as_by_tensorflow(data_dir, crop):
+    ops = chain.parse("ops", f"decode|{crop}({{size}})|flip_lr", 48)
     kinds = [tf.TensorSpec([], tf.string), tf.TensorSpec([2], tf.int64)]
     process = tf.function(chain.apply(ops), kinds, autograph=False)
     photographs = [data for name, data in members(data_dir / "imagenet_sample200.tar")
@@ -170,8 +171,8 @@ def test_photographs_are_decoded_and_cropped_as_by_tensorflow(data_dir):
         assert np.array_equal(numpy_chain.apply(ops, content, seed), expected)
 
 
-# simplejpeg refuses this file for stray bytes between its segments. Pillow, which reads it then, has
-# a more exact inverse transform than TensorFlow's: some pixels differ by as many grey levels.
+# simplejpeg refuses this file for stray bytes between its segments. Pillow, which reads it then,
+# has a more exact inverse transform than TensorFlow's: some pixels differ by as many grey levels.
 BY_PILLOW = {"jpeg_icc__jpeg_ff00_header.jpg": 16}
 
 

@@ -88,8 +88,10 @@ def decode_box(op: ops.Decode, crop: InceptionCrop, content: bytes, seed: Seed) 
     extent = rows.stop - rows.start, columns.stop - columns.start
     fits = min(a // b for a, b in zip(extent, rows_columns(crop.size), strict=True))
     ratio = max(r for r in FastInceptionCrop.REDUCTIONS if r <= max(fits, 1))
+    height, width = (-(-side // ratio) for side in sides)  # simplejpeg takes the least that covers
+    least = {"min_height": height, "min_width": width}
     try:
-        image = _simplejpeg().decode_jpeg(content, "RGB", fastdct=True, min_factor=ratio)
+        image = _simplejpeg().decode_jpeg(content, "RGB", fastdct=True, **least)
     except ValueError:
         return pixels(op, content)[rows, columns]
     half = ratio // 2

@@ -118,7 +118,8 @@ def main(descriptor: int, places: int, index: int) -> None:
 
     Args:
       descriptor: of the connection.
-      places: of the memory that holds the job and row that each worker is at, int64 [workers, 2].
+      places: of the memory that holds the job and row that each worker is at, int64 [workers, 2];
+        0 while it waits.
       index: the number of this worker.
     """
     place = np.frombuffer(mmap.mmap(places, 0), np.int64).reshape(-1, 2)[index]
@@ -146,4 +147,5 @@ def _act(order: Any, connection: Connection, jobs: dict[int, Any], place: np.nda
             place[:] = order.job, order.number << 32 | row
             failure = fill(recipe, image, seed, arrays, row)
             failures += [failure] if failure else []
+        place[:] = 0
         connection.send((order.job, order.number, failures))

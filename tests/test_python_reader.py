@@ -176,7 +176,7 @@ from vit_jax.data.sources.source import Options
 if __name__ == "__main__":
     split = registry.open_source("digits", Options(), val_percent=0, test_percent=0).split("train")
     pipe = readers.pipeline_of("python")(
-        split, chain.parse("ops", "resize(2000)|resize(8)", 8), 64, 0, (8, 8), 2, 1
+        split, chain.parse("ops", "resize(500)|resize(8)", 8), 64, 0, (8, 8), 2, 1
     )
     batches = pipe.train(0, 1000)
     next(batches)
@@ -199,19 +199,18 @@ def gone(pid):
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
 def test_workers_end_with_the_process_that_started_them(root, sent):
     """Signals to the group of processes, as of a terminal or Slurm, are left to that process."""
-    started = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", _READ], cwd=root, stdout=subprocess.PIPE, text=True,
         start_new_session=True,
-    )  # fmt: skip
-    workers = [int(pid) for pid in started.stdout.readline().split()]  # type: ignore[union-attr]
-    assert len(workers) == min(2, len(os.sched_getaffinity(0)))
-    for pid in workers:
-        os.kill(pid, signal.SIGTERM)
-        os.kill(pid, signal.SIGINT)
-    time.sleep(0.5)
-    assert not any(map(gone, workers))
-    started.send_signal(sent)
-    started.wait(30)
+    ) as started:  # fmt: skip
+        workers = [int(pid) for pid in started.stdout.readline().split()]  # type: ignore[union-attr]
+        assert len(workers) == min(2, len(os.sched_getaffinity(0)))
+        for pid in workers:
+            os.kill(pid, signal.SIGTERM)
+            os.kill(pid, signal.SIGINT)
+        time.sleep(0.3)
+        assert not any(map(gone, workers))
+        started.send_signal(sent)
     end = time.monotonic() + 10
     while not all(map(gone, workers)) and time.monotonic() < end:
         time.sleep(0.05)

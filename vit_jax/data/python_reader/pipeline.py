@@ -106,7 +106,7 @@ class PythonPipeline(Pipeline):
         asked: collections.deque[tuple[int, _Batch]] = collections.deque()
 
         def name(number: int, row: int) -> str:
-            batch = next(b for n, b in asked if n <= number < n + len(firsts))
+            batch = next(b for n, b in list(asked) if n <= number < n + len(firsts))
             return self.split.name(int(batch.indices[row]))
 
         job = pool.Job(reader.recipe, ahead, starts.step, workers, name)
